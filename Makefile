@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The only build file. `make help` lists what it can do. Output goes to build/<config>/, so configurations do not mix.
+#
+# A folder is an archive, and a program links only what the rule of docs/architecture.md allows it: a wrong call does not link.
+
+CONFIG  ?= release
+B       ?= build/$(CONFIG)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+LLVM_CONFIG ?= llvm-config-19
+CC      ?= gcc
+CXX     ?= g++
+AR      ?= ar
+VERSION := 0.1.0
+
+OPT_release := -O2
+OPT_debug   := -O0 -g
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -fsanitize=thread
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Werror
+CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
+LDFLAGS := $(OPT_$(CONFIG)) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# ---------------------------------------------------------------------------------------------------------------- sources
+sources = $(sort $(wildcard $(addsuffix /*.c,$(1))))
+BASE     := $(call sources,base)
+TARGETS  := $(call sources,targets)
+COMPILER := $(call sources,compiler compiler/front compiler/ttir compiler/middle)
+CODEGEN  := $(call sources,compiler/codegen) $(sort $(wildcard compiler/codegen/*.cpp))
+CACHE    := $(call sources,cache)
+REMOTE   := $(call sources,cache/remote)
+BUNDLE   := $(call sources,cache/bundle)
+RUNTIME  := $(call sources,runtime)
+
+objects  = $(patsubst %,$(B)/obj/%.o,$(1))
+archive  = $(B)/lib/lib$(1).a
+
+A_BASE     := $(call archive,base)
+A_TARGETS  := $(call archive,targets)
+A_COMPILER := $(call archive,compiler)
+A_CODEGEN  := $(call archive,codegen)
+A_CACHE    := $(call archive,cache)
+A_REMOTE   := $(call archive,remote)
+A_BUNDLE   := $(call archive,bundle)
+A_RUNTIME  := $(call archive,runtime)
+
+$(A_BASE):     $(call objects,$(BASE))
+$(A_TARGETS):  $(call objects,$(TARGETS))
+$(A_COMPILER): $(call objects,$(COMPILER))
+$(A_CODEGEN):  $(call objects,$(CODEGEN))
+$(A_CACHE):    $(call objects,$(CACHE))
+$(A_REMOTE):   $(call objects,$(REMOTE))
+$(A_BUNDLE):   $(call objects,$(BUNDLE))
+$(A_RUNTIME):  $(call objects,$(RUNTIME))
+
+$(B)/lib/lib%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcsD $@ $^
+
+$(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
+$(B)/obj/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+$(B)/obj/%.cpp.o: %.cpp
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
+
+# ---------------------------------------------------------------------------------------------------------------- programs
+# What each may link is the table of docs/architecture.md.
+SODIUM  := -l:libsodium.a
+ZSTD    := -l:libzstd.a
+LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
+
+PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
+LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a
+
+$(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(CC) -static $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
+$(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
+$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+$(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
+
+# libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
+$(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
+	$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map -Wl,--exclude-libs,ALL $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
+	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
+$(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
+	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
+	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o && $(AR) rcsD ../libkiln.a *.o
+	@rm -rf $(B)/lib/merge
+
+.PHONY: all programs libraries help
+all: programs libraries ## build everything
+programs: $(PROGRAMS)
+libraries: $(LIBRARIES)
+
+# ------------------------------------------------------------------------------------------------------------------- tests
+# One program a test file; it links what its folder may call.
+TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/bundle tests/runtime tests/tools)
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(TEST_SOURCES))
+HARNESS := $(B)/obj/tests/harness.c.o
+
+L_base     = $(A_BASE)
+L_targets  = $(A_TARGETS) $(A_BASE)
+L_compiler = $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+L_codegen  = $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+L_cache    = $(A_CACHE) $(A_BASE)
+L_bundle   = $(A_BUNDLE) $(A_BASE)
+L_runtime  = $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
+L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+X_codegen  = $(LLVM_LIBS)
+X_bundle   = -larchive
+# The second group makes order inside the group irrelevant.
+define test_rule
+$(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
+	@mkdir -p $$(@D)
+	$(CXX) $(LDFLAGS) $$< $(HARNESS) $(L_$(1)) $$(X_$(1)) $(SODIUM) $(ZSTD) -lcriterion -lm -lpthread -ldl -o $$@
+endef
+$(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
+
+.PHONY: tests check check-full bless
+tests: $(TESTS)
+check: all tests ## run all tests (under ten minutes on two cores); ends with the line of sums
+	tests/run.sh $(B)
+check-full: all tests ## the long matrix: everything of `check`, all processors, sweeps, sanitizers, fuzz time
+	KILN_TEST_FULL=1 tests/run.sh $(B)
+bless: all tests ## rewrite golden files with what the programs print now; read the diff
+	KILN_TEST_BLESS=1 tests/run.sh $(B)
+
+.PHONY: demo install-packages
+install-packages: ## install what the build needs (Debian 12)
+	tools/install-packages.sh
+demo: ## build all, compile kernels/ into a bundle, run the example application on the host
+	tools/install-packages.sh
+	$(MAKE) all
+	examples/demo.sh $(B)
+
+help: ## this text
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 20
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+-include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
+-include tools/*.mk

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct chunk {
+  struct chunk *next; // owned; older chunk
+  size_t size, used;  // of `bytes`
+  _Alignas(16) char bytes[];
+} chunk;
+
+struct kiln_arena {
+  chunk *top; // owned
+  size_t used;
+};
+
+enum { FIRST_CHUNK = 16 << 10, LARGEST_STEP = 4 << 20 };
+
+static void exhausted(size_t size) {
+  fprintf(stderr, "kiln: memory exhausted (%zu bytes wanted)\n", size);
+  abort();
+}
+
+kiln_arena *kiln_arena_create(void) { return calloc(1, sizeof(kiln_arena)); }
+
+static void free_chunks(chunk *c) {
+  while (c) {
+    chunk *next = c->next;
+    free(c);
+    c = next;
+  }
+}
+
+void kiln_arena_destroy(kiln_arena *arena) {
+  if (!arena) return;
+  free_chunks(arena->top);
+  free(arena);
+}
+
+void kiln_arena_reset(kiln_arena *arena) {
+  if (arena->top) {
+    free_chunks(arena->top->next);
+    arena->top->next = NULL;
+    arena->top->used = 0;
+  }
+  arena->used = 0;
+}
+
+size_t kiln_arena_used(const kiln_arena *arena) { return arena->used; }
+
+static chunk *push(kiln_arena *arena, size_t least) {
+  size_t size = arena->top ? arena->top->size * 2 : FIRST_CHUNK;
+  if (size > LARGEST_STEP) size = LARGEST_STEP;
+  if (size < least) size = least;
+  chunk *c = malloc(sizeof(chunk) + size);
+  if (!c) exhausted(size);
+  c->next = arena->top;
+  c->size = size;
+  c->used = 0;
+  return arena->top = c;
+}
+
+void *kiln_arena_alloc(kiln_arena *arena, size_t size) {
+  if (size > SIZE_MAX / 2) exhausted(size);
+  size = (size + 15) & ~(size_t)15;
+  chunk *c = arena->top;
+  if (!c || c->size - c->used < size) c = push(arena, size);
+  void *at = c->bytes + c->used;
+  c->used += size;
+  arena->used += size;
+  return memset(at, 0, size);
+}
+
+void *kiln_arena_array(kiln_arena *arena, size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) exhausted(SIZE_MAX);
+  return kiln_arena_alloc(arena, bytes);
+}
+
+void *kiln_arena_copy(kiln_arena *arena, const void *bytes, size_t size) {
+  void *at = kiln_arena_alloc(arena, size);
+  if (size) memcpy(at, bytes, size);
+  return at;
+}
+
+char *kiln_arena_text(kiln_arena *arena, const char *text, size_t length) {
+  char *at = kiln_arena_alloc(arena, length + 1);
+  if (length) memcpy(at, text, length);
+  return at;
+}
+
+char *kiln_arena_format(kiln_arena *arena, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *at = kiln_arena_alloc(arena, (size_t)(length < 0 ? 0 : length) + 1);
+  if (length > 0) vsnprintf(at, (size_t)length + 1, format, again);
+  va_end(again);
+  return at;
+}
+
+void *kiln_arena_grow(kiln_arena *arena, void *items, size_t count, uint32_t *capacity, size_t size) {
+  uint32_t wanted = *capacity ? *capacity * 2 : 8;
+  void *bigger = kiln_arena_array(arena, wanted, size);
+  if (count) memcpy(bigger, items, count * size);
+  *capacity = wanted;
+  return bigger;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The two digests of Kiln. BLAKE2b-256 (libsodium) names things: keys, contents, identities. XXH3-128 (xxhash) only detects damage.
+// They live in two files, so that who needs one does not link the other.
+#ifndef KILN_BASE_DIGEST_H
+#define KILN_BASE_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KILN_DIGEST_SIZE = 32, KILN_DIGEST_HEX = 64, KILN_CHECK_SIZE = 16 };
+
+/// A BLAKE2b-256 digest.
+typedef struct kiln_digest {
+  uint8_t bytes[KILN_DIGEST_SIZE];
+} kiln_digest;
+
+/// An XXH3-128 check in canonical (big-endian) byte order.
+typedef struct kiln_check {
+  uint8_t bytes[KILN_CHECK_SIZE];
+} kiln_check;
+
+kiln_digest kiln_digest_of(const void *bytes, size_t size);
+kiln_check kiln_check_of(const void *bytes, size_t size);
+
+/// Writes 64 lower-case hex digits and a NUL.
+void kiln_digest_hex(const kiln_digest *digest, char out[KILN_DIGEST_HEX + 1]);
+/// Reads exactly 64 lower-case hex digits; 0 when `text` is anything else, 1 when `out` is set.
+int kiln_digest_parse(const char *text, size_t length, kiln_digest *out);
+
+#endif

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// XXH3-128 from xxhash's header, compiled into this file alone.
+#define XXH_INLINE_ALL
+#define XXH_NO_STREAM
+#include <xxhash.h>
+
+#include "base/digest.h"
+
+#include <string.h>
+
+kiln_check kiln_check_of(const void *bytes, size_t size) {
+  kiln_check check;
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, size));
+  memcpy(check.bytes, canonical.digest, sizeof check.bytes);
+  return check;
+}

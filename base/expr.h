@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expressions that run at launch: @grid, @require, @variant, view extents and strides. Postfix code over exact 64-bit integers.
+//
+// Bytes: one opcode a byte; PARAM is followed by a varint (parameter index), CONST by a zigzag varint. At most KILN_EXPR_OPS operations and
+// KILN_EXPR_DEPTH values deep. Code from outside is verified once with kiln_expr_verify; evaluation then needs no bounds checks.
+// Comparisons and logic yield 0 or 1. `/` and `%` truncate. Overflow, division by zero: evaluation fails.
+#ifndef KILN_BASE_EXPR_H
+#define KILN_BASE_EXPR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KILN_EXPR_OPS = 64, KILN_EXPR_DEPTH = 16 };
+
+typedef enum kiln_expr_op {
+#define EXPR(name, number, arity, text) KILN_EXPR_##name = number,
+#include "base/expr.def"
+#undef EXPR
+  KILN_EXPR_COUNT
+} kiln_expr_op;
+
+/// True when the code is well formed: known opcodes, params below param_count, depth kept, exactly one value left.
+bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count);
+/// Evaluates verified code. `params[i]` holds parameter i as a sign-extended integer (pointers: the address). False on overflow or division
+/// by zero.
+bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int64_t *out);
+/// The expression as text for messages ("cdiv(n, 1024)"); `names[i]` may be NULL. Truncates to `capacity`; returns `out`.
+const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct row {
+  kiln_status status;
+  const char *name, *text, *advice;
+};
+
+static const struct row rows[] = {
+#define STATUS(name, number, text, advice) {KILN_STATUS_##name, #name, text, advice},
+#include "base/status.def"
+#undef STATUS
+};
+
+static const struct row *find(kiln_status status) {
+  static const struct row unknown = {KILN_STATUS_INTERNAL, "UNKNOWN", "a status this release does not know", ""};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].status == status) return &rows[i];
+  return &unknown;
+}
+
+kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) {
+  if (err) {
+    va_list args;
+    err->status = status;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+  }
+  return status;
+}
+
+kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format, ...) {
+  if (err) {
+    char old[KILN_ERROR_TEXT];
+    va_list args;
+    memcpy(old, err->text, sizeof old);
+    va_start(args, format);
+    int used = vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    if (used >= 0 && (size_t)used < sizeof err->text)
+      snprintf(err->text + used, sizeof err->text - (size_t)used, ": %s", old);
+    err->status = status;
+  }
+  return status;
+}
+
+kiln_status kiln_status_of_errno(int error_number) {
+  switch (error_number) {
+  case 0: return KILN_OK;
+  case ENOMEM: return KILN_STATUS_OUT_OF_MEMORY;
+  case ENOENT: case ENOTDIR: return KILN_STATUS_NOT_FOUND;
+  case EEXIST: return KILN_STATUS_EXISTS;
+  case ENOSPC: case EDQUOT: case EFBIG: return KILN_STATUS_NO_SPACE;
+  case EACCES: case EPERM: case EROFS: return KILN_STATUS_DENIED;
+  case ETIMEDOUT: return KILN_STATUS_TIMEOUT;
+  case EINVAL: return KILN_STATUS_INVALID_ARGUMENT;
+  default: return KILN_STATUS_IO;
+  }
+}
+
+const char *kiln_status_name(kiln_status status) { return find(status)->name; }
+const char *kiln_status_text(kiln_status status) { return find(status)->text; }
+const char *kiln_status_advice(kiln_status status) { return find(status)->advice; }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The outcome of an operation, the same in every module, every tool and the public library.
+#ifndef KILN_BASE_STATUS_H
+#define KILN_BASE_STATUS_H
+
+#include <stdarg.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Stable codes; `status.def` has a row for each. KILN_OK is zero.
+typedef enum kiln_status {
+#define STATUS(name, number, text, advice) KILN_STATUS_##name = number,
+#include "base/status.def"
+#undef STATUS
+} kiln_status;
+#define KILN_OK KILN_STATUS_OK
+
+#if defined(__GNUC__)
+#define KILN_MUST_USE __attribute__((warn_unused_result))
+#define KILN_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define KILN_MUST_USE
+#define KILN_PRINTF(a, b)
+#endif
+
+enum { KILN_ERROR_TEXT = 1000 };
+
+/// Detail of a failure, in storage of the caller's. `text` is one line: what was expected, what was there, the numbers.
+typedef struct kiln_error {
+  kiln_status status;
+  char text[KILN_ERROR_TEXT];
+} kiln_error;
+
+/// Writes status and text to `err` (which may be NULL) and returns `status`, so that `return kiln_fail(...)` reads well.
+kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
+
+/// Puts "context: " before the text that `err` holds already. Returns `status` unchanged. `err` may be NULL.
+kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
+
+/// The status that fits a value of errno (ENOSPC is NO_SPACE, EACCES is DENIED, ...).
+kiln_status kiln_status_of_errno(int error_number);
+
+/// "NO_SPACE"; never NULL, also for numbers that are not in the table.
+const char *kiln_status_name(kiln_status status);
+/// One sentence about the status in general; never NULL.
+const char *kiln_status_text(kiln_status status);
+/// What a user can do; may be empty, never NULL.
+const char *kiln_status_advice(kiln_status status);
+
+/// Returns early from a function that owns nothing.
+#define KILN_TRY(expression)                                                                                  \
+  do {                                                                                                        \
+    kiln_status kiln_try_status = (expression);                                                               \
+    if (kiln_try_status != KILN_OK) return kiln_try_status;                                                   \
+  } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

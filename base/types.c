@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "base/types.h"
+
+const kiln_scalar_info kiln_scalars[KILN_SCALAR_COUNT] = {
+#define TYPE(name, spelling, number, bits, type_class) [number] = {spelling, bits, (bits + 7) / 8, type_class},
+#include "base/types.def"
+#undef TYPE
+};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The back half of the compiler: a canonical kernel in, an artifact out. Loads LLVM. Thread safe: one call a thread at a time, any number of
+// threads (linking takes one lock inside).
+#ifndef KILN_COMPILER_CODEGEN_H
+#define KILN_COMPILER_CODEGEN_H
+
+#include "base/buffer.h"
+#include "base/record.h"
+#include "compiler/ir.h"
+#include "targets/targets.h"
+
+typedef enum kiln_assembler { KILN_ASSEMBLER_NONE, KILN_ASSEMBLER_NVJITLINK, KILN_ASSEMBLER_PTXAS } kiln_assembler;
+
+/// Everything besides kernel and target that decides the bytes. options.def has a row for each field: how it is spelled, its default,
+/// whether it is in the key.
+typedef struct kiln_codegen_options {
+  uint8_t optimise;       ///< 0..3
+  uint8_t assembler;      ///< kiln_assembler
+  uint8_t output;         ///< kiln_format wanted; 0: the best finished form (cubin when an assembler is set, else PTX; HSACO; host object)
+  bool debug;             ///< line information
+  const char *assembler_path; ///< of ptxas or libnvJitLink
+} kiln_codegen_options;
+
+void kiln_codegen_options_init(kiln_codegen_options *options);
+
+/// Nanoseconds by stage, for --time and the benchmarks.
+typedef struct kiln_codegen_times {
+  uint64_t middle, lower, optimise, emit, assemble, link;
+} kiln_codegen_times;
+
+/// What a compile yields. Owned buffers; deinit frees.
+typedef struct kiln_artifact {
+  kiln_code_info info;    ///< texts live in `texts`
+  kiln_buffer code;       ///< the object, or text
+  kiln_arena *texts;      ///< owned
+  kiln_codegen_times times;
+} kiln_artifact;
+
+void kiln_artifact_deinit(kiln_artifact *artifact);
+
+/// Compiles `kernel` (consumed: passes change it in place) for `target`. Errors: LIMIT (registers, shared memory, tile size; with the numbers),
+/// UNSUPPORTED (operation and type on this target), TOOL (assembler's output), INTERNAL (verifier).
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options, kiln_artifact *out,
+                         kiln_error *err);
+
+#endif

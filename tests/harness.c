@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tests/harness.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef KILN_PLAIN_TESTS
+
+#include <setjmp.h>
+
+static kiln_test *tests;
+static jmp_buf leave;
+enum { PASSED, FAILED, SKIPPED };
+
+void kiln_test_register(kiln_test *test) {
+  kiln_test **at = &tests;
+  while (*at) at = &(*at)->next;
+  *at = test;
+}
+
+void kiln_test_fail(const char *file, int line, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fprintf(stderr, "%s:%d: ", file, line);
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+  va_end(args);
+  longjmp(leave, FAILED);
+}
+
+void kiln_test_skip(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fputs("skipped: ", stderr);
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+  va_end(args);
+  longjmp(leave, SKIPPED);
+}
+
+int main(void) {
+  unsigned counts[3] = {0};
+  for (kiln_test *t = tests; t; t = t->next) {
+    int how = setjmp(leave);
+    if (!how) t->run();
+    if (how == FAILED) fprintf(stderr, "FAILED %s::%s\n", t->suite, t->name);
+    counts[how]++;
+  }
+  printf("%u passed, %u failed, %u skipped\n", counts[PASSED], counts[FAILED], counts[SKIPPED]);
+  return counts[FAILED] != 0;
+}
+
+#else
+
+#include <criterion/hooks.h>
+
+void kiln_test_fail(const char *file, int line, const char *format, ...) {
+  char text[4096];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fprintf(stderr, "%s:%d: %s\n", file, line, text);
+  cr_fatal("%s:%d: %s", file, line, text);
+  abort();
+}
+
+void kiln_test_skip(const char *format, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  cr_skip_test("%s", text);
+  abort();
+}
+
+ReportHook(POST_ALL)(struct criterion_global_stats *stats) {
+  printf("%zu passed, %zu failed, %zu skipped\n", stats->tests_passed, stats->tests_failed + stats->tests_crashed,
+         stats->tests_skipped);
+  fflush(stdout);
+}
+
+#endif
+
+bool kiln_test_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+bool kiln_test_full(void) {
+  const char *v = getenv("KILN_TEST_FULL");
+  return v && *v == '1';
+}
+
+const char *kiln_test_build(void) {
+  const char *v = getenv("KILN_BUILD");
+  return v ? v : "build/release";
+}
+
+char *kiln_test_read(const char *path, size_t *out_size) {
+  FILE *f = fopen(path, "rb");
+  if (!f) return NULL;
+  size_t size = 0, capacity = 1 << 16;
+  char *bytes = malloc(capacity + 1);
+  for (size_t got; bytes && (got = fread(bytes + size, 1, capacity - size, f)) > 0;) {
+    size += got;
+    if (size == capacity) bytes = realloc(bytes, (capacity *= 2) + 1);
+  }
+  fclose(f);
+  if (!bytes) return NULL;
+  bytes[size] = 0;
+  if (out_size) *out_size = size;
+  return bytes;
+}
+
+void kiln_test_write(const char *path, const void *bytes, size_t size) {
+  FILE *f = fopen(path, "wb");
+  if (!f || fwrite(bytes, 1, size, f) != size || fclose(f)) FAIL("cannot write %s", path);
+}
+
+void kiln_test_golden(const char *name, const char *text, size_t size) {
+  char path[512];
+  snprintf(path, sizeof path, "tests/golden/%s", name);
+  if (getenv("KILN_TEST_BLESS")) {
+    kiln_test_write(path, text, size);
+    return;
+  }
+  size_t want_size = 0;
+  char *want = kiln_test_read(path, &want_size);
+  if (!want) FAIL("%s is missing; `make bless` writes it", path);
+  if (want_size != size || memcmp(want, text, size)) {
+    size_t at = 0, line = 1;
+    for (; at < size && at < want_size && text[at] == want[at]; at++) line += text[at] == '\n';
+    FAIL("%s differs at line %zu; got:\n%.*s", path, line, (int)(size > 3000 ? 3000 : size), text);
+  }
+  free(want);
+}
+
+static char folder[64];
+static pid_t folder_owner;
+
+static void remove_folder(void) {
+  if (folder[0] && folder_owner == getpid()) kiln_test_run(NULL, "rm -rf %s", folder);
+}
+
+const char *kiln_test_folder(void) {
+  if (folder[0] && folder_owner == getpid()) return folder;
+  strcpy(folder, "/tmp/kiln-test-XXXXXX");
+  if (!mkdtemp(folder)) FAIL("mkdtemp failed");
+  folder_owner = getpid();
+  atexit(remove_folder);
+  return folder;
+}
+
+int kiln_test_run(char **out, const char *format, ...) {
+  char command[8192];
+  va_list args;
+  va_start(args, format);
+  int used = vsnprintf(command, sizeof command - 8, format, args);
+  va_end(args);
+  if (used < 0 || (size_t)used >= sizeof command - 8) FAIL("command too long");
+  strcat(command, " 2>&1");
+  FILE *p = popen(command, "r");
+  if (!p) FAIL("popen failed: %s", command);
+  size_t size = 0, capacity = 1 << 14;
+  char *text = malloc(capacity + 1);
+  for (size_t got; (got = fread(text + size, 1, capacity - size, p)) > 0;) {
+    size += got;
+    if (size == capacity) text = realloc(text, (capacity *= 2) + 1);
+  }
+  text[size] = 0;
+  int status = pclose(p);
+  if (out) *out = text;
+  else free(text);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+uint64_t kiln_test_random(uint64_t *state) {
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}

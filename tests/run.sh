@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs every test program of a build folder and ends with the line of sums: tests/run.sh BUILD [name-part...]
+# A program's own last line counts its tests; one that dies without that line counts as one failure.
+set -u
+build=${1:-build/release}; shift
+export KILN_BUILD=$build
+export LC_ALL=C
+passed=0 failed=0 skipped=0
+for program in $(find "$build/tests" -type f -executable | sort); do
+  name=${program#"$build/tests/"}
+  if [ $# -gt 0 ]; then
+    wanted=0; for part in "$@"; do case "$name" in *"$part"*) wanted=1;; esac; done
+    [ $wanted = 1 ] || continue
+  fi
+  [ -f "tests/$name.c" ] || continue
+  start=$(date +%s.%N)
+  log=$(mktemp)
+  timeout "${KILN_TEST_TIMEOUT:-3000}" "$program" >"$log" 2>&1
+  status=$?
+  line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+  if [ -z "$line" ]; then line="0 passed, 1 failed, 0 skipped"; fi
+  read -r p _ f _ s _ <<<"${line//,/}"
+  if [ $status -ne 0 ] && [ "$f" = 0 ]; then f=1; fi
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  printf '%-40s %s  (%.1f s)\n' "$name" "$line" "$(echo "$(date +%s.%N) - $start" | bc 2>/dev/null || echo 0)"
+  if [ "$f" != 0 ]; then sed 's/^/    /' "$log" | tail -n 60; elif grep -qaiE 'skipped' "$log"; then grep -aiE '\[SKIP\]|skipped:' "$log" | sed 's/^/    /' | head -n 20; fi
+  if [ -n "${KILN_TEST_VERBOSE:-}" ]; then sed 's/^/    /' "$log"; fi
+  rm -f "$log"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
