@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which operation a target has for which element type. Rows: legality.def. The middle rewrites what is EXPANDED before a back end sees the
+// kernel, so a back end needs code for NATIVE rows only; a test prints the whole table.
+#ifndef KILN_COMPILER_MIDDLE_LEGALITY_H
+#define KILN_COMPILER_MIDDLE_LEGALITY_H
+
+#include "compiler/ir.h"
+#include "targets/targets.h"
+
+typedef enum kiln_legal {
+  KILN_LEGAL_NATIVE,   ///< the back end lowers it
+  KILN_LEGAL_EXPANDED, ///< the middle rewrites it to native operations
+  KILN_LEGAL_REFUSED,  ///< an error that names `reason`
+} kiln_legal;
+
+typedef struct kiln_legality {
+  kiln_legal legal;
+  const char *reason;  ///< how it is expanded, or why it is refused; "" when native. Static.
+} kiln_legality;
+
+/// `scalar` is the element of operand 0 (CAST: see kiln_cast_legality; memory operations: what is pointed to; CONST, IOTA, ...: of the result).
+/// `flags`: ir_attrs.flags, of which IR_PRECISE matters. `pointer`: the element is a pointer.
+kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags, const kiln_target *target);
+kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_target *target);
+kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const kiln_target *target);
+/// The same for an operation that stands in a kernel.
+kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target);
+
+#endif
