@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical form.
+#include "compiler/front/unit.h"
+
+#include <string.h>
+
+static bool has_suffix(const char *file, const char *suffix) {
+  size_t length = strlen(file), wanted = strlen(suffix);
+  return length >= wanted && !strcmp(file + length - wanted, suffix);
+}
+
+kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
+                          kiln_diagnostics *d) {
+  static const kiln_front_options none;
+  if (!options) options = &none;
+  if (size > (64u << 20)) {
+    kiln_diagnose(d, KILN_ERROR, file, (ir_place){0}, "the source has %zu bytes, the limit is %u", size, 64u << 20);
+    return NULL;
+  }
+  if (has_suffix(file, ".ttir")) return kiln_ttir_unit_open(arena, file, text, size, options, d);
+  return kiln_native_unit_open(arena, file, text, size, options, d);
+}
+
+size_t kiln_unit_instance_count(const kiln_unit *unit) { return unit->methods->instance_count(unit); }
+
+const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index) {
+  return index < kiln_unit_instance_count(unit) ? unit->methods->interface(unit, index) : NULL;
+}
+
+ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
+                           const kiln_target *target, kiln_diagnostics *d) {
+  const kiln_interface *interface = kiln_unit_interface(unit, index);
+  if (!interface || config >= interface->config_count || variant >= interface->variant_count) {
+    kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "no instance %zu with config %u and variant %u", index, config, variant);
+    return NULL;
+  }
+  ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);
+  if (!kernel) return NULL;
+  kiln_canonicalise(kernel);
+  kiln_error err;
+  if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
+  kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);
+  return NULL;
+}
+
+const char *kiln_unit_symbol(kiln_arena *arena, const char *name) {
+  char *symbol = kiln_arena_format(arena, "kiln_%s", name);
+  for (char *c = symbol; *c; c++) {
+    bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+    if (!plain) *c = '_';
+  }
+  return symbol;
+}
