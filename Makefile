@@ -8,9 +8,9 @@ B       ?= build/$(CONFIG)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 LLVM_CONFIG ?= llvm-config-19
-CC      ?= gcc
-CXX     ?= g++
-AR      ?= ar
+CC      := gcc
+CXX     := g++
+AR      := ar
 VERSION := 0.1.0
 
 OPT_release := -O2
@@ -22,6 +22,10 @@ CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG))
 LDFLAGS := $(OPT_$(CONFIG)) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
 
 .DEFAULT_GOAL := all
+comma := ,
+# `make V=1` prints the commands.
+say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
+Q := $(if $(V),,@)
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -60,17 +64,21 @@ $(A_RUNTIME):  $(call objects,$(RUNTIME))
 $(B)/lib/lib%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcsD $@ $^
+	$(call say,AR,$@)
+	$(Q)$(AR) rcsD $@ $^
 
 $(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
 $(B)/obj/%.c.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 $(B)/obj/%.cpp.o: %.cpp
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
+	$(call say,CXX,$@)
+	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
 
 # ---------------------------------------------------------------------------------------------------------------- programs
 # What each may link is the table of docs/architecture.md.
@@ -83,20 +91,25 @@ LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
-	$(CC) -static $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) -static $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
 $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
 $(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
 
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
-	$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map -Wl,--exclude-libs,ALL $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map -Wl,--exclude-libs,ALL $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
@@ -128,7 +141,8 @@ X_bundle   = -larchive
 define test_rule
 $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
 	@mkdir -p $$(@D)
-	$(CXX) $(LDFLAGS) $$< $(HARNESS) $(L_$(1)) $$(X_$(1)) $(SODIUM) $(ZSTD) -lcriterion -lm -lpthread -ldl -o $$@
+	$$(call say,LINK,$$@)
+	$$(Q)$(CXX) $$(filter-out -Wl$$(comma)--gc-sections,$(LDFLAGS)) $$< $(HARNESS) $(L_$(1)) $$(X_$(1)) $(SODIUM) $(ZSTD) -lcriterion -lm -lpthread -ldl -o $$@
 endef
 $(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
 

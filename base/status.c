@@ -43,7 +43,7 @@ kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format
     int used = vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     if (used >= 0 && (size_t)used < sizeof err->text)
-      snprintf(err->text + used, sizeof err->text - (size_t)used, ": %s", old);
+      snprintf(err->text + used, sizeof err->text - (size_t)used, ": %.*s", KILN_ERROR_TEXT - used, old);
     err->status = status;
   }
   return status;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encodings of the two records. A text is stored as a varint length that counts its final NUL, then the bytes, so that a decoder can point into
+// them. Version bytes differ between the records, so that one is never read as the other.
+#include "base/record.h"
+
+#include <string.h>
+
+#include "base/digest.h"
+
+enum {
+  INTERFACE_VERSION = 1,
+  CODE_INFO_VERSION = 65,
+  MOST_PARAMS = 4096,
+  MOST_CONFIGS = 65536,
+  MOST_VARIANTS = 256,
+  MOST_EXPRESSIONS = 256,
+};
+
+static uint32_t align_up(uint32_t at, uint32_t alignment) { return (at + alignment - 1) & ~(alignment - 1); }
+
+void kiln_layout_params(kiln_interface *interface) {
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < interface->param_count; i++) {
+    kiln_param_record *p = &interface->params[i];
+    uint32_t alignment = p->view_rank || p->pointer ? 8 : kiln_scalars[p->scalar].bytes;
+    p->size = p->view_rank ? 8u + 16u * p->view_rank : alignment;
+    p->offset = align_up(at, alignment);
+    at = p->offset + p->size;
+  }
+  interface->block_bytes = align_up(at, 8);
+}
+
+uint64_t kiln_interface_abi(const kiln_interface *interface) {
+  kiln_buffer b = {0};
+  uint64_t sum = 0;
+  kiln_buffer_u8(&b, KILN_KERNEL_ABI);
+  for (uint32_t i = 0; i < interface->param_count; i++) {
+    const kiln_param_record *p = &interface->params[i];
+    kiln_buffer_u8(&b, p->scalar);
+    kiln_buffer_u8(&b, p->pointer);
+    kiln_buffer_u8(&b, p->view_rank);
+  }
+  kiln_check check = kiln_check_of(b.bytes, b.size);
+  for (unsigned i = 0; i < 8; i++) sum = sum << 8 | check.bytes[i];
+  kiln_buffer_deinit(&b);
+  return sum;
+}
+
+static void put_text(kiln_buffer *b, const char *text) {
+  size_t length = text ? strlen(text) : 0;
+  kiln_buffer_varint(b, length + 1);
+  kiln_buffer_bytes(b, text, length);
+  kiln_buffer_u8(b, 0);
+}
+
+static const char *get_text(kiln_reader *r) {
+  size_t size;
+  const uint8_t *at = kiln_read_block(r, &size);
+  if (at && size && !at[size - 1] && !memchr(at, 0, size - 1)) return (const char *)at;
+  r->failed = true;
+  r->left = 0;
+  return "";
+}
+
+static void put_span(kiln_buffer *b, kiln_span span) { kiln_buffer_block(b, span.bytes, span.size); }
+
+static kiln_span get_span(kiln_reader *r) {
+  kiln_span span = {0};
+  span.bytes = kiln_read_block(r, &span.size);
+  return span;
+}
+
+static void put_spans(kiln_buffer *b, const kiln_span *spans, uint32_t count) {
+  kiln_buffer_varint(b, count);
+  for (uint32_t i = 0; i < count; i++) put_span(b, spans[i]);
+}
+
+static kiln_span *get_spans(kiln_arena *arena, kiln_reader *r, uint32_t *out_count) {
+  *out_count = (uint32_t)kiln_read_count(r, MOST_EXPRESSIONS);
+  kiln_span *spans = KILN_NEW_ARRAY(arena, kiln_span, *out_count);
+  for (uint32_t i = 0; i < *out_count; i++) spans[i] = get_span(r);
+  return spans;
+}
+
+enum { PARAM_NOALIAS = 1, PARAM_RANGE = 2 };
+
+static void put_param(kiln_buffer *b, const kiln_param_record *p) {
+  put_text(b, p->name);
+  kiln_buffer_u8(b, p->scalar);
+  kiln_buffer_u8(b, p->pointer);
+  kiln_buffer_u8(b, p->view_rank);
+  kiln_buffer_u8(b, p->access);
+  kiln_buffer_u8(b, (p->noalias ? PARAM_NOALIAS : 0) | (p->has_range ? PARAM_RANGE : 0));
+  kiln_buffer_varint(b, p->align);
+  kiln_buffer_svarint(b, p->div);
+  if (!p->has_range) return;
+  kiln_buffer_svarint(b, p->lo);
+  kiln_buffer_svarint(b, p->hi);
+}
+
+static void get_param(kiln_reader *r, kiln_param_record *p) {
+  p->name = get_text(r);
+  p->scalar = kiln_read_u8(r);
+  p->pointer = kiln_read_u8(r);
+  p->view_rank = kiln_read_u8(r);
+  p->access = kiln_read_u8(r);
+  uint8_t flags = kiln_read_u8(r);
+  p->noalias = flags & PARAM_NOALIAS;
+  p->has_range = flags & PARAM_RANGE;
+  p->align = (uint32_t)kiln_read_count(r, UINT32_MAX);
+  p->div = kiln_read_svarint(r);
+  if (p->has_range) {
+    p->lo = kiln_read_svarint(r);
+    p->hi = kiln_read_svarint(r);
+  }
+  if (p->scalar >= KILN_SCALAR_COUNT || p->view_rank > 12 || p->pointer > 2 || p->access > 4) {
+    r->failed = true;
+    r->left = 0;
+    p->scalar = 0;
+  }
+}
+
+static void put_config(kiln_buffer *b, const kiln_config_record *c) {
+  put_text(b, c->text);
+  kiln_buffer_varint(b, c->warps);
+  kiln_buffer_varint(b, c->stages);
+  for (unsigned i = 0; i < 3; i++) put_span(b, c->grid[i]);
+  put_spans(b, c->require, c->require_count);
+}
+
+static void get_config(kiln_arena *arena, kiln_reader *r, kiln_config_record *c) {
+  c->text = get_text(r);
+  c->warps = (uint16_t)kiln_read_count(r, 1024);
+  c->stages = (uint16_t)kiln_read_count(r, 1024);
+  for (unsigned i = 0; i < 3; i++) c->grid[i] = get_span(r);
+  c->require = get_spans(arena, r, &c->require_count);
+}
+
+void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out) {
+  kiln_buffer_u8(out, INTERFACE_VERSION);
+  put_text(out, interface->name);
+  put_text(out, interface->symbol);
+  kiln_buffer_varint(out, interface->param_count);
+  for (uint32_t i = 0; i < interface->param_count; i++) put_param(out, &interface->params[i]);
+  kiln_buffer_varint(out, interface->config_count);
+  for (uint32_t i = 0; i < interface->config_count; i++) put_config(out, &interface->configs[i]);
+  kiln_buffer_varint(out, interface->variant_count);
+  for (uint32_t i = 0; i < interface->variant_count; i++) {
+    put_text(out, interface->variants[i].text);
+    put_spans(out, interface->variants[i].conditions, interface->variants[i].condition_count);
+  }
+}
+
+// A count is also bounded by the bytes that are left, since each item takes at least one: a small file cannot ask for much memory.
+static uint32_t item_count(kiln_reader *r, uint32_t limit) {
+  return (uint32_t)kiln_read_count(r, limit < r->left ? limit : r->left);
+}
+
+bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, kiln_interface *out) {
+  kiln_reader r = kiln_reader_of(bytes, size);
+  memset(out, 0, sizeof *out);
+  if (kiln_read_u8(&r) != INTERFACE_VERSION) return false;
+  out->name = get_text(&r);
+  out->symbol = get_text(&r);
+  out->param_count = item_count(&r, MOST_PARAMS);
+  out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
+  for (uint32_t i = 0; i < out->param_count; i++) get_param(&r, &out->params[i]);
+  out->config_count = item_count(&r, MOST_CONFIGS);
+  out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, out->config_count);
+  for (uint32_t i = 0; i < out->config_count; i++) get_config(arena, &r, &out->configs[i]);
+  out->variant_count = item_count(&r, MOST_VARIANTS);
+  out->variants = KILN_NEW_ARRAY(arena, kiln_variant_record, out->variant_count);
+  for (uint32_t i = 0; i < out->variant_count; i++) {
+    out->variants[i].text = get_text(&r);
+    out->variants[i].conditions = get_spans(arena, &r, &out->variants[i].condition_count);
+  }
+  kiln_layout_params(out);
+  return kiln_read_done(&r);
+}
+
+/// The numeric fields in order of the encoding.
+#define CODE_NUMBERS(X)                                                                                       \
+  X(block_threads) X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
+
+void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
+  kiln_buffer_u8(out, CODE_INFO_VERSION);
+  kiln_buffer_u8(out, info->format);
+  put_text(out, info->target);
+  put_text(out, info->symbol);
+#define X(field) kiln_buffer_varint(out, info->field);
+  CODE_NUMBERS(X)
+#undef X
+  put_text(out, info->producer);
+}
+
+bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out) {
+  kiln_reader r = kiln_reader_of(bytes, size);
+  memset(out, 0, sizeof *out);
+  if (kiln_read_u8(&r) != CODE_INFO_VERSION) return false;
+  out->format = kiln_read_u8(&r);
+  out->target = get_text(&r);
+  out->symbol = get_text(&r);
+#define X(field) out->field = (uint32_t)kiln_read_count(&r, UINT32_MAX);
+  CODE_NUMBERS(X)
+#undef X
+  out->producer = get_text(&r);
+  return kiln_read_done(&r);
+}

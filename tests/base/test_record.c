@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Records and launch expressions: what is written is read back, damage is noticed, arithmetic is exact.
+#include "tests/harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/expr.h"
+#include "base/record.h"
+
+static void put(kiln_buffer *b, kiln_expr_op op) { kiln_buffer_u8(b, (uint8_t)op); }
+
+static void put_const(kiln_buffer *b, int64_t v) {
+  put(b, KILN_EXPR_CONST);
+  kiln_buffer_svarint(b, v);
+}
+
+static void put_param(kiln_buffer *b, unsigned i) {
+  put(b, KILN_EXPR_PARAM);
+  kiln_buffer_varint(b, i);
+}
+
+static kiln_buffer binary(int64_t left, int64_t right, kiln_expr_op op) {
+  kiln_buffer b = {0};
+  put_const(&b, left);
+  put_const(&b, right);
+  put(&b, op);
+  return b;
+}
+
+TEST(expr, arithmetic) {
+  static const struct {
+    int64_t a, b;
+    kiln_expr_op op;
+    bool ok;
+    int64_t want;
+  } rows[] = {
+      {7, 2, KILN_EXPR_CDIV, true, 4},       {-7, 2, KILN_EXPR_CDIV, true, -3},  {8, 2, KILN_EXPR_CDIV, true, 4},
+      {-7, 2, KILN_EXPR_DIV, true, -3},      {-7, 2, KILN_EXPR_REM, true, -1},   {5, 0, KILN_EXPR_DIV, false, 0},
+      {INT64_MIN, -1, KILN_EXPR_DIV, false, 0}, {INT64_MAX, 1, KILN_EXPR_ADD, false, 0}, {INT64_MAX, 2, KILN_EXPR_MUL, false, 0},
+      {3, 4, KILN_EXPR_MIN, true, 3},        {3, 4, KILN_EXPR_MAX, true, 4},     {3, 4, KILN_EXPR_LT, true, 1},
+      {3, 0, KILN_EXPR_AND, true, 0},        {3, 0, KILN_EXPR_OR, true, 1},      {3, 3, KILN_EXPR_NE, true, 0},
+  };
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int64_t got = 0;
+    kiln_buffer b = binary(rows[i].a, rows[i].b, rows[i].op);
+    CHECK(kiln_expr_verify(b.bytes, b.size, 0));
+    CHECK_INT(kiln_expr_eval(b.bytes, b.size, NULL, &got), rows[i].ok);
+    if (rows[i].ok) CHECK_INT(got, rows[i].want);
+    kiln_buffer_deinit(&b);
+  }
+}
+
+TEST(expr, refuses_bad_code) {
+  kiln_buffer b = binary(1, 2, KILN_EXPR_ADD);
+  // The first two bytes, a constant, are an expression of their own.
+  for (size_t cut = 0; cut < b.size; cut++) CHECK_INT(kiln_expr_verify(b.bytes, cut, 0), cut == 2);
+  kiln_buffer_clear(&b);
+  put_param(&b, 3);
+  CHECK(!kiln_expr_verify(b.bytes, b.size, 3));
+  CHECK(kiln_expr_verify(b.bytes, b.size, 4));
+  kiln_buffer_clear(&b);
+  for (int i = 0; i < KILN_EXPR_DEPTH + 1; i++) put_const(&b, i);
+  for (int i = 0; i < KILN_EXPR_DEPTH; i++) put(&b, KILN_EXPR_ADD);
+  CHECK(!kiln_expr_verify(b.bytes, b.size, 0));
+  kiln_buffer_deinit(&b);
+}
+
+TEST(expr, prints) {
+  char text[200];
+  const char *names[] = {"n"};
+  kiln_buffer b = {0};
+  put_param(&b, 0);
+  put_const(&b, 1024);
+  put(&b, KILN_EXPR_CDIV);
+  put_const(&b, 2);
+  put(&b, KILN_EXPR_MUL);
+  CHECK_TEXT(kiln_expr_text(b.bytes, b.size, names, 1, text, sizeof text), "cdiv(n, 1024) * 2");
+  kiln_buffer_deinit(&b);
+}
+
+static void sample(kiln_interface *out, kiln_param_record params[3], kiln_config_record *config, kiln_variant_record *variant) {
+  static const uint8_t one[] = {KILN_EXPR_CONST, 2};
+  memset(params, 0, 3 * sizeof *params);
+  params[0] = (kiln_param_record){.name = "x", .scalar = KILN_BF16, .pointer = 1, .access = 1, .align = 16, .noalias = true};
+  params[1] = (kiln_param_record){.name = "flag", .scalar = KILN_I1};
+  params[2] = (kiln_param_record){.name = "n", .scalar = KILN_I32, .has_range = true, .lo = -5, .hi = 1 << 20, .div = 8};
+  *config = (kiln_config_record){.text = "BLOCK=1024,warps=4", .warps = 4, .grid = {{one, sizeof one}}};
+  *variant = (kiln_variant_record){.text = ""};
+  *out = (kiln_interface){.name = "add", .symbol = "kiln_add", .params = params, .param_count = 3, .configs = config, .config_count = 1,
+                          .variants = variant, .variant_count = 1};
+  kiln_layout_params(out);
+}
+
+TEST(record, interface_round_trip) {
+  kiln_param_record params[3];
+  kiln_config_record config;
+  kiln_variant_record variant;
+  kiln_interface in, out;
+  kiln_buffer b = {0};
+  kiln_arena *arena = kiln_arena_create();
+  sample(&in, params, &config, &variant);
+  CHECK_INT(in.params[1].offset, 8);
+  CHECK_INT(in.params[2].offset, 12);
+  CHECK_INT(in.block_bytes, 16);
+  kiln_interface_encode(&in, &b);
+  CHECK(kiln_interface_decode(arena, b.bytes, b.size, &out));
+  CHECK_TEXT(out.name, "add");
+  CHECK_INT(out.params[2].lo, -5);
+  CHECK_INT(out.params[0].align, 16);
+  CHECK(out.params[0].noalias);
+  CHECK_INT(out.configs[0].grid[0].size, 2);
+  CHECK(kiln_interface_abi(&in) == kiln_interface_abi(&out));
+  for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_interface_decode(arena, b.bytes, cut, &out));
+  for (size_t at = 0; at < b.size; at++) { // no flip crashes
+    uint8_t *copy = malloc(b.size);
+    memcpy(copy, b.bytes, b.size);
+    copy[at] ^= 0xff;
+    (void)kiln_interface_decode(arena, copy, b.size, &out);
+    free(copy);
+  }
+  params[1].scalar = KILN_I8;
+  CHECK(kiln_interface_abi(&in) != kiln_interface_abi(&out));
+  kiln_buffer_deinit(&b);
+  kiln_arena_destroy(arena);
+}
+
+TEST(record, code_info_round_trip) {
+  kiln_code_info in = {.format = KILN_FORMAT_HSACO, .target = "gfx942", .symbol = "kiln_add", .block_threads = 256, .shared_bytes = 65536,
+                       .registers = 40, .spill_bytes = 0, .wave = 64, .producer = "kiln"}, out;
+  kiln_buffer b = {0};
+  kiln_code_info_encode(&in, &b);
+  CHECK(kiln_code_info_decode(b.bytes, b.size, &out));
+  CHECK_TEXT(out.target, "gfx942");
+  CHECK_INT(out.shared_bytes, 65536);
+  CHECK_INT(out.wave, 64);
+  for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_code_info_decode(b.bytes, cut, &out));
+  kiln_buffer_deinit(&b);
+}
