@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Inside of the GPU lowering, shared by NVPTX and AMDGPU. A target is a gpu_machine: prelude bodies, matrix forms and a few hooks.
+//
+// Code is made for one thread. A scalar of the kernel is one LLVM value, the same in all threads; a tile is a layout and one LLVM value a register
+// place. Element types: i1 as i1, integers as themselves, f16 half, bf16 as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
+//
+// Values have a home or are lazy. A home (loads, reductions, dots, loop-carried values, and elementwise operations on them) is computed once where it
+// stands, in the layout that gpu_assign chose. A lazy value (iota, splat, shape operations, elementwise operations on those) is computed in
+// whatever layout a user asks for. gpu_tile_in() gives any value in any layout: from the cache, by recomputing, or by conversion.
+#ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
+#define KILN_COMPILER_CODEGEN_GPU_LOWER_H
+
+#include "compiler/codegen/lower.h"
+#include "compiler/codegen/prelude.h"
+#include "compiler/middle/facts.h"
+#include "compiler/middle/layout.h"
+
+typedef struct gpu gpu;
+typedef struct gpu_machine gpu_machine;
+typedef struct gpu_matrix_form gpu_matrix_form;
+
+enum {
+  GPU_MAX_REGISTERS = 1024,  ///< 32-bit registers a thread that one tile may take
+  GPU_MAX_VECTOR_BYTES = 16,
+};
+
+/// What a memory access is besides pointer and data.
+typedef struct gpu_access {
+  uint32_t bytes;            ///< of this access: 1, 2, 4, 8 or 16
+  uint8_t cache, evict;      ///< ir_cache, ir_evict
+  bool is_volatile;
+  bool is_invariant;         ///< nothing in the kernel writes what this reads
+} gpu_access;
+
+/// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
+#define GPU_M(i) (i)
+#define GPU_N(i) (32 + (i))
+#define GPU_K(i) (64 + (i))
+enum { GPU_NO_BIT = 0xff, GPU_FRAGMENT_REGISTERS = 8, GPU_FRAGMENT_LANES = 6 };
+
+/// Which element a (register, lane) place of one instruction's operand holds. Lists end with GPU_END; GPU_NO_BIT: a replicated bit.
+enum { GPU_END = 0xfe };
+typedef struct gpu_fragment {
+  uint8_t registers[GPU_FRAGMENT_REGISTERS + 1], lanes[GPU_FRAGMENT_LANES + 1];
+} gpu_fragment;
+
+/// One matrix instruction. The first row that fits is taken, so wide forms stand first.
+struct gpu_matrix_form {
+  const char *name;
+  uint32_t units;            ///< set of 1 << kiln_matrix that have it
+  uint8_t lanes;             ///< wave size it is for
+  uint8_t left, right, accumulator; ///< kiln_scalar that the instruction takes; operands are cast to it when that is exact
+  uint8_t from_left, from_right;    ///< kiln_scalar that the operation has
+  uint8_t precision;         ///< ir_precision that it satisfies (for f32)
+  uint8_t m, n, k;           ///< logarithms
+  gpu_fragment left_fragment, right_fragment, accumulator_fragment;
+  /// accumulator[] += left[] * right[], arrays of elements in register order of the fragments.
+  void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, LLVMValueRef *accumulator);
+};
+
+/// A GPU target. Static data; hooks may be NULL where said.
+struct gpu_machine {
+  const char *name;
+  unsigned lanes;            ///< log2 of the warp
+  unsigned processor;        ///< picks prelude bodies
+  unsigned max_shared;       ///< bytes a block may have
+  unsigned static_shared;    ///< bytes that need no opt-in at launch; more is dynamic
+  unsigned max_warps;        ///< a block
+  const kl_body *bodies;
+  size_t body_count;
+  const gpu_matrix_form *forms;
+  size_t form_count;
+  kiln_matrix matrix;
+  /// Calling convention and attributes of the kernel.
+  void (*finish_kernel)(gpu *g, LLVMValueRef function);
+  /// A load of an integer or integer vector `type` (i8, i16, i32, <2 x i32>, <4 x i32>); where `mask` (NULL: always) is false the result is `other`
+  /// (never NULL then). NULL: branches and plain loads.
+  LLVMValueRef (*load)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other, LLVMTypeRef type);
+  void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef value);
+  /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in their LLVM type, bf16 as i16.
+  LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer, LLVMValueRef value);
+  LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer, LLVMValueRef expected, LLVMValueRef desired);
+  /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
+  LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
+  /// An inline assembly instance; NULL: UNSUPPORTED.
+  LLVMValueRef (*assembly)(gpu *g, const ir_op *op, const LLVMValueRef *operands, unsigned count, LLVMTypeRef result);
+};
+
+const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage);
+const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage); ///< amdgpu_machine.c
+
+/// A tile in registers.
+typedef struct gpu_tile {
+  kiln_layout layout;
+  LLVMValueRef *regs; ///< 1 << layout.registers, arena
+} gpu_tile;
+
+/// A block of the kernel that is open. Regions nest; `entry` of a loop is where what does not depend on it is put.
+typedef struct gpu_region {
+  struct gpu_region *parent;
+  const ir_block *block;
+  LLVMBasicBlockRef preheader; ///< of a loop: a block that ends in a branch into it; else NULL
+} gpu_region;
+
+/// A version of a value in some layout, usable while `region` is open.
+typedef struct gpu_version {
+  struct gpu_version *next;
+  gpu_region *region;
+  gpu_tile tile;
+} gpu_version;
+
+/// In ir_value.slot while the lowering runs.
+typedef struct gpu_value {
+  bool has_home;          ///< computed where it stands, in `home`
+  bool is_ready;          ///< `home_tile` or `scalar` is set
+  kiln_layout home;
+  gpu_tile home_tile;
+  LLVMValueRef scalar;    ///< rank 0
+  gpu_version *versions;
+} gpu_value;
+
+struct gpu {
+  const gpu_machine *machine;
+  const kiln_target *target;
+  const kiln_codegen_options *options;
+  kiln_arena *arena;      ///< of the lowering
+  ir_kernel *kernel;
+  kiln_facts *facts;
+  kiln_error *error;
+  kiln_status status;     ///< the first failure; emission goes on harmlessly
+  LLVMContextRef context;
+  LLVMModuleRef module;
+  LLVMBuilderRef builder;
+  LLVMValueRef function;
+  kl_prelude prelude;
+  LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
+  unsigned lanes, warps;  ///< logarithms
+  LLVMValueRef thread;    ///< number in the block
+  LLVMValueRef shared;    ///< the block's shared memory, ptr addrspace(3)
+  uint32_t shared_bytes;  ///< largest use so far
+  bool shared_dirty;      ///< threads may still be reading shared memory since the last barrier
+  bool has_writes;        ///< the kernel writes memory
+  gpu_region *region;
+};
+
+/// Keeps the first failure.
+KILN_PRINTF(3, 4) void gpu_fail(gpu *g, kiln_status status, const char *format, ...);
+
+// gpu_value.c
+LLVMTypeRef gpu_type(gpu *g, ir_type element);
+LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar);
+LLVMValueRef gpu_i32(gpu *g, uint32_t value);
+LLVMValueRef gpu_i1(gpu *g, bool value);
+/// XOR over the set bits of the thread number of basis[bit]; lanes and warps of a layout or derived from one.
+LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count);
+/// i1: this thread is the one that owns its elements among replicas; NULL when all do.
+LLVMValueRef gpu_is_owner(gpu *g, const kiln_layout *layout);
+gpu_value *gpu_value_of(gpu *g, ir_value *value);
+LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
+/// The value in that layout.
+gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
+gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
+void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
+void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
+LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
+
+// gpu_assign.c
+/// Chooses homes; sets the slots of all values.
+void gpu_assign(gpu *g);
+/// The layout in which the value comes cheapest; false when it does not matter.
+bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
+kiln_layout gpu_default_layout(gpu *g, ir_type type);
+
+// gpu_convert.c
+gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+/// Every replica gets what the owner has: through shared memory.
+void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
+void gpu_barrier(gpu *g);
+/// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
+void gpu_scratch_begin(gpu *g, uint64_t bytes);
+LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
+LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
+LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
+/// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
+LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count);
+void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count);
+LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes);
+
+// gpu_arith.c
+/// One element of an elementwise operation.
+LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
+LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round, LLVMValueRef value);
+LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
+LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
+bool gpu_is_elementwise(const ir_op *op);
+
+// gpu_memory.c, gpu_reduce.c, gpu_dot.c, gpu_control.c: one function an operation
+void gpu_lower_load(gpu *g, ir_op *op);
+void gpu_lower_store(gpu *g, ir_op *op);
+void gpu_lower_atomic(gpu *g, ir_op *op);
+void gpu_lower_reduce(gpu *g, ir_op *op);
+void gpu_lower_scan(gpu *g, ir_op *op);
+void gpu_lower_dot(gpu *g, ir_op *op);
+void gpu_lower_asm(gpu *g, ir_op *op);
+void gpu_lower_for(gpu *g, ir_op *op);
+void gpu_lower_while(gpu *g, ir_op *op);
+void gpu_lower_if(gpu *g, ir_op *op);
+void gpu_lower_block(gpu *g, ir_block *block, LLVMBasicBlockRef preheader);
+/// The layout of a memory operation's tiles, and the operand's element pointee.
+kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
+/// The layout of the result of a dot (and of its accumulator).
+kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
+
+/// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
+kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
+                             const kiln_codegen_options *options, LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
+                             kiln_error *err);
+
+#endif
