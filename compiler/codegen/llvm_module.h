@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What happens to a module as a whole: verify, optimise, emit. LLVM's diagnostics become errors.
+#ifndef KILN_COMPILER_CODEGEN_LLVM_MODULE_H
+#define KILN_COMPILER_CODEGEN_LLVM_MODULE_H
+
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+
+#include "base/buffer.h"
+#include "base/status.h"
+#include "targets/targets.h"
+
+/// Keeps the first error that LLVM reports in `context`; without it LLVM prints and ends the process. `err` must live as long as the context.
+void kiln_llvm_catch(LLVMContextRef context, kiln_error *err);
+
+/// INTERNAL with LLVM's first complaint.
+kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err);
+/// Runs the pass list of family and level.
+kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family, unsigned level, kiln_error *err);
+/// Appends object or assembly to `out`.
+kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type, kiln_buffer *out, kiln_error *err);
+/// Appends the module as text.
+void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out);
+
+#endif
