@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/common/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_list_add(cli_list *list, const char *text) {
+  if (list->count == list->capacity) {
+    list->capacity = list->capacity ? list->capacity * 2 : 16;
+    list->items = realloc(list->items, list->capacity * sizeof *list->items);
+    if (!list->items) abort();
+  }
+  list->items[list->count++] = text;
+}
+
+void cli_list_deinit(cli_list *list) {
+  free(list->items);
+  memset(list, 0, sizeof *list);
+}
+
+static void print_help(const cli_page *page) {
+  printf("usage: %s\n\n%s\n", page->usage, page->summary);
+  if (page->option_count) printf("\noptions:\n");
+  for (size_t i = 0; i < page->option_count; i++) {
+    const cli_option *o = &page->options[i];
+    char left[80];
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+             o->kind == CLI_FLAG ? "" : "=", o->kind == CLI_FLAG ? "" : o->value ? o->value : "VALUE");
+    printf("  %-30s %s\n", left, o->help);
+  }
+  if (page->more) printf("\n%s\n", page->more);
+}
+
+int cli_usage(const cli_page *page, const char *format, ...) {
+  va_list args;
+  fputs("kiln: error: ", stderr);
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fprintf(stderr, "\nusage: %s\n", page->usage);
+  return CLI_USAGE;
+}
+
+static const cli_option *find(const cli_page *page, const char *name, size_t length) {
+  for (size_t i = 0; i < page->option_count; i++)
+    if (strlen(page->options[i].name) == length && !memcmp(page->options[i].name, name, length)) return &page->options[i];
+  return NULL;
+}
+
+static const cli_option *find_letter(const cli_page *page, char letter) {
+  for (size_t i = 0; i < page->option_count; i++)
+    if (page->options[i].letter == letter) return &page->options[i];
+  return NULL;
+}
+
+static int set(const cli_page *page, const cli_option *o, const char *value) {
+  char *end;
+  switch (o->kind) {
+  case CLI_FLAG: *(bool *)o->to = true; break;
+  case CLI_TEXT: *(const char **)o->to = value; break;
+  case CLI_LIST: cli_list_add(o->to, value); break;
+  case CLI_NUMBER:
+    errno = 0;
+    *(int64_t *)o->to = strtoll(value, &end, 10);
+    if (errno || *end || end == value) return cli_usage(page, "--%s: expected a number, found '%s'", o->name, value);
+    break;
+  }
+  return -1;
+}
+
+typedef struct cursor {
+  int argc;
+  char **argv;
+  int at;
+} cursor;
+
+static int set_with_value(const cli_page *page, const cli_option *o, const char *attached, cursor *c) {
+  if (o->kind == CLI_FLAG) return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
+  if (!attached && c->at + 1 >= c->argc) return cli_usage(page, "--%s needs a value", o->name);
+  return set(page, o, attached ? attached : c->argv[++c->at]);
+}
+
+static int long_option(const cli_page *page, const char *text, cursor *c) {
+  kiln_error err = {0};
+  const char *equals = strchr(text, '=');
+  size_t length = equals ? (size_t)(equals - text) : strlen(text);
+  const cli_option *o = find(page, text, length);
+  if (o) return set_with_value(page, o, equals ? equals + 1 : NULL, c);
+  if (page->other && page->other(page->context, text, &err)) return -1;
+  if (err.status != KILN_OK) return cli_usage(page, "--%s: %s", text, err.text);
+  return cli_usage(page, "unknown option --%.*s (--help lists them)", (int)length, text);
+}
+
+static int short_options(const cli_page *page, const char *text, cursor *c) {
+  for (; *text; text++) {
+    const cli_option *o = find_letter(page, *text);
+    if (!o) return cli_usage(page, "unknown option -%c (--help lists them)", *text);
+    if (o->kind != CLI_FLAG) return set_with_value(page, o, text[1] ? text + 1 : NULL, c);
+    set(page, o, NULL);
+  }
+  return -1;
+}
+
+/// The words of a response file, parted by white space; "..." and '...' keep it. Words live as long as the process.
+static int response_words(const cli_page *page, const char *path, cli_list *out) {
+  kiln_buffer text = {0};
+  kiln_error err = {0};
+  if (cli_read_file(path, 64 << 20, &text, &err) != KILN_OK) return cli_usage(page, "@%s: %s", path, err.text);
+  for (char *p = (char *)text.bytes;;) {
+    while (*p && isspace((unsigned char)*p)) p++;
+    if (!*p) return -1;
+    char quote = *p == '"' || *p == '\'' ? *p++ : 0, *start = p;
+    while (*p && (quote ? *p != quote : !isspace((unsigned char)*p))) p++;
+    bool more = *p;
+    *p = 0;
+    cli_list_add(out, start);
+    if (!more) return -1;
+    p++;
+  }
+}
+
+static int parse_words(const cli_page *page, int argc, char **argv, cli_list *words) {
+  cursor c = {argc, argv, 0};
+  bool only_words = false;
+  for (; c.at < argc; c.at++) {
+    const char *text = argv[c.at];
+    int how = -1;
+    if (only_words || text[0] != '-' || !text[1]) cli_list_add(words, text);
+    else if (!strcmp(text, "--")) only_words = true;
+    else if (!strcmp(text, "--help") || !strcmp(text, "-h")) return print_help(page), CLI_OK;
+    else how = text[1] == '-' ? long_option(page, text + 2, &c) : short_options(page, text + 1, &c);
+    if (how != -1) return how;
+  }
+  return -1;
+}
+
+int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
+  cli_list all = {0};
+  for (int i = 1; i < argc; i++) {
+    int how = argv[i][0] == '@' && argv[i][1] ? response_words(page, argv[i] + 1, &all) : (cli_list_add(&all, argv[i]), -1);
+    if (how != -1) return how;
+  }
+  int how = parse_words(page, (int)all.count, (char **)all.items, words);
+  cli_list_deinit(&all);
+  return how;
+}
+
+int cli_report(kiln_status status, const kiln_error *err) {
+  const char *advice = kiln_status_advice(status);
+  fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n", err && err->text[0] ? err->text : kiln_status_text(status), (int)status);
+  if (*advice) fprintf(stderr, "kiln: note: %s\n", advice);
+  return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
+}
+
+kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err) {
+  kiln_status status = KILN_OK;
+  struct stat st;
+  int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : 0;
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
+  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= most) kiln_buffer_reserve(out, (size_t)st.st_size + 1);
+  for (;;) {
+    if (!kiln_buffer_reserve(out, 1 + (out->size == out->capacity ? 65536 : 0))) {
+      status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: no memory for %zu bytes", path, out->size);
+      break;
+    }
+    ssize_t got = read(fd, out->bytes + out->size, out->capacity - out->size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) status = kiln_fail(err, kiln_status_of_errno(errno), "cannot read %s: %s", path, strerror(errno));
+    if (got <= 0) break;
+    out->size += (size_t)got;
+    if (out->size > most) {
+      status = kiln_fail(err, KILN_STATUS_LIMIT, "%s: expected at most %zu bytes", path, most);
+      break;
+    }
+  }
+  if (fd) close(fd);
+  if (status == KILN_OK && kiln_buffer_reserve(out, 1)) out->bytes[out->size] = 0;
+  return status;
+}
+
+static kiln_status write_all(int fd, const uint8_t *bytes, size_t size, const char *path, kiln_error *err) {
+  while (size) {
+    ssize_t put = write(fd, bytes, size);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot write %s: %s", path, strerror(errno));
+    bytes += put;
+    size -= (size_t)put;
+  }
+  return KILN_OK;
+}
+
+// An identical output keeps its time, so that what depends on it is not built again.
+static bool same_file(const char *path, const uint8_t *bytes, size_t size) {
+  struct stat st;
+  kiln_buffer old = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool same = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size && kiln_buffer_reserve(&old, size + 1);
+  for (ssize_t got = 1; same && old.size < size && got > 0;) {
+    got = read(fd, old.bytes + old.size, size - old.size);
+    if (got > 0) old.size += (size_t)got;
+  }
+  close(fd);
+  same = same && old.size == size && !memcmp(old.bytes, bytes, size);
+  kiln_buffer_deinit(&old);
+  return same;
+}
+
+kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
+  char temporary[PATH_MAX];
+  if (!strcmp(path, "-")) return write_all(1, bytes, size, "standard output", err);
+  if (same_file(path, bytes, size)) return KILN_OK;
+  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
+  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot create %s: %s", temporary, strerror(errno));
+  kiln_status status = write_all(fd, bytes, size, path, err);
+  if (close(fd) && status == KILN_OK) status = kiln_fail(err, kiln_status_of_errno(errno), "cannot write %s: %s", path, strerror(errno));
+  if (status == KILN_OK && rename(temporary, path))
+    status = kiln_fail(err, kiln_status_of_errno(errno), "cannot rename %s to %s: %s", temporary, path, strerror(errno));
+  if (status != KILN_OK) unlink(temporary);
+  return status;
+}
+
+bool cli_find_program(const char *name, char *out, size_t capacity) {
+  static const char *const places[] = {"", "../libexec/kiln/"};
+  char self[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) return false;
+  self[length] = 0;
+  *strrchr(self, '/') = 0;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    if (snprintf(out, capacity, "%s/%s%s", self, places[i], name) < (int)capacity && !access(out, X_OK)) return true;
+  }
+  return false;
+}
+
+void cli_json_text(kiln_buffer *out, const char *text) {
+  kiln_buffer_u8(out, '"');
+  for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+    if (*p == '"' || *p == '\\') kiln_buffer_format(out, "\\%c", *p);
+    else if (*p < 0x20) kiln_buffer_format(out, "\\u%04x", *p);
+    else kiln_buffer_u8(out, *p);
+  }
+  kiln_buffer_u8(out, '"');
+}
+
+uint64_t cli_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

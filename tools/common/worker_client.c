@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/common/worker_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/cli.h"
+
+extern char **environ;
+
+enum { REQUEST_COMPILE = 1, MOST_REPLY = 1 << 30 };
+
+kiln_status worker_client_init(worker_client *client, kiln_error *err) {
+  memset(client, 0, sizeof *client);
+  client->to = client->from = -1;
+  signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
+  if (cli_find_program("kiln-codegen", client->program, sizeof client->program)) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-codegen is not beside this program nor in ../libexec/kiln");
+}
+
+/// Closes the pipes and reaps; the wait status in `out_how`.
+static void stop(worker_client *client, int *out_how) {
+  *out_how = 0;
+  if (!client->pid) return;
+  close(client->to);
+  close(client->from);
+  while (waitpid(client->pid, out_how, 0) < 0 && errno == EINTR) {}
+  client->pid = 0;
+  client->to = client->from = -1;
+}
+
+void worker_client_deinit(worker_client *client) {
+  int how;
+  stop(client, &how);
+}
+
+static kiln_status start(worker_client *client, kiln_error *err) {
+  int in[2], out[2];
+  posix_spawn_file_actions_t actions;
+  char *argv[] = {client->program, NULL};
+  if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  if (pipe2(out, O_CLOEXEC)) {
+    close(in[0]);
+    close(in[1]);
+    return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  }
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  int failed = posix_spawn(&client->pid, client->program, &actions, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(in[0]);
+  close(out[1]);
+  client->to = in[1];
+  client->from = out[0];
+  if (!failed) return KILN_OK;
+  close(in[1]);
+  close(out[0]);
+  client->pid = 0;
+  return kiln_fail(err, KILN_STATUS_TOOL, "cannot start %s: %s", client->program, strerror(failed));
+}
+
+static bool send_all(int fd, const uint8_t *bytes, size_t size) {
+  while (size) {
+    ssize_t put = write(fd, bytes, size);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    bytes += put;
+    size -= (size_t)put;
+  }
+  return true;
+}
+
+static bool receive_all(int fd, uint8_t *bytes, size_t size) {
+  while (size) {
+    ssize_t got = read(fd, bytes, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    bytes += got;
+    size -= (size_t)got;
+  }
+  return true;
+}
+
+static bool receive(worker_client *client, kiln_buffer *out) {
+  uint8_t head[4];
+  if (!receive_all(client->from, head, sizeof head)) return false;
+  kiln_reader r = kiln_reader_of(head, sizeof head);
+  size_t size = kiln_read_u32(&r);
+  if (size > MOST_REPLY || !kiln_buffer_reserve(out, size)) return false;
+  out->size = size;
+  return receive_all(client->from, out->bytes, size);
+}
+
+static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options, const kiln_buffer *canonical) {
+  kiln_buffer_u32(out, 0);
+  kiln_buffer_u8(out, REQUEST_COMPILE);
+  kiln_buffer_text(out, target);
+  kiln_buffer_text(out, symbol);
+  kiln_buffer_block(out, options->bytes, options->size);
+  kiln_buffer_block(out, canonical->bytes, canonical->size);
+  if (out->failed) return;
+  for (unsigned i = 0; i < 4; i++) out->bytes[i] = (uint8_t)((out->size - 4) >> 8 * i);
+}
+
+static kiln_status decode(worker_reply *out, kiln_error *err) {
+  kiln_reader r = kiln_reader_of(out->bytes.bytes, out->bytes.size);
+  uint8_t status = kiln_read_u8(&r);
+  if (status != KILN_OK) {
+    size_t size;
+    const uint8_t *text = kiln_read_block(&r, &size);
+    return kiln_fail(err, (kiln_status)status, "%.*s", text ? (int)size : 0, text ? (const char *)text : "");
+  }
+  out->info = kiln_read_block(&r, &out->info_size);
+  out->code = kiln_read_block(&r, &out->code_size);
+  for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
+  return kiln_read_done(&r) ? KILN_OK : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
+}
+
+static kiln_status died(worker_client *client, kiln_error *err) {
+  int how;
+  stop(client, &how);
+  if (WIFSIGNALED(how)) return kiln_fail(err, KILN_STATUS_TOOL, "the code generator died of signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
+  return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
+}
+
+kiln_status worker_compile(worker_client *client, const char *target, const char *symbol, const kiln_buffer *options,
+                           const kiln_buffer *canonical, worker_reply *out, kiln_error *err) {
+  kiln_buffer request = {0};
+  memset(out, 0, sizeof *out);
+  if (!client->pid) KILN_TRY(start(client, err));
+  encode(&request, target, symbol, options, canonical);
+  bool ok = !request.failed && send_all(client->to, request.bytes, request.size) && receive(client, &out->bytes);
+  kiln_buffer_deinit(&request);
+  if (ok) return decode(out, err);
+  return died(client, err);
+}
+
+void worker_reply_deinit(worker_reply *reply) { kiln_buffer_deinit(&reply->bytes); }
