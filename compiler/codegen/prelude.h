@@ -6,6 +6,8 @@
 #ifndef KILN_COMPILER_CODEGEN_PRELUDE_H
 #define KILN_COMPILER_CODEGEN_PRELUDE_H
 
+#include <stdbool.h>
+
 #include <llvm-c/Core.h>
 
 #include "base/arena.h"

@@ -30,6 +30,8 @@ bool layout_is_complete(const kiln_layout *layout);
 uint32_t layout_replicas(const kiln_layout *layout);
 /// Removes register bits that hold nothing new.
 void layout_normalise(kiln_layout *layout);
+/// The register of a thread whose element, seen from the thread's first one, is `element`; -1 when there is none.
+int layout_register_of(const kiln_layout *layout, uint32_t element);
 /// "r[1 2] l[4 8 16] w[0]", for tests and messages.
 enum { LAYOUT_TEXT = 400 };
 const char *layout_text(const kiln_layout *layout, char out[LAYOUT_TEXT]);
@@ -54,6 +56,8 @@ uint32_t layout_axis_mask(ir_type type, unsigned axis);
 /// The layout that operand `index` of a shape operation (expand, broadcast, reshape, trans) must have so that the result, register by
 /// register, is in `result`; for broadcast the registers of the operand are fewer, see layout_register_map.
 kiln_layout layout_backward(const ir_op *op, const kiln_layout *result);
+/// The operand's element that an element of the result comes from, when only register bits differ (broadcast drops bits; others keep the number).
+uint32_t layout_backward_element(const ir_op *op, uint32_t element);
 /// The layout that the result has when the operand is in `operand`; false when the operation says nothing (broadcast along an axis).
 bool layout_forward(const ir_op *op, const kiln_layout *operand, kiln_layout *out);
 /// What is left when the bits of `mask` are dropped and the others close up (reduction of an axis).
