@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The order of code generation: middle, lowering, verify, optimise, emit, finish. Each step is timed; each has its own file.
+#include "compiler/codegen.h"
+
+#include <llvm-c/Core.h>
+#include <string.h>
+#include <time.h>
+
+#include "compiler/codegen/finish.h"
+#include "compiler/codegen/llvm_module.h"
+#include "compiler/codegen/llvm_target.h"
+#include "compiler/codegen/lower.h"
+#include "compiler/front.h"
+#include "compiler/middle/pipeline.h"
+
+// One compile while it runs.
+typedef struct compile {
+  ir_kernel *kernel;                   // borrowed
+  const kiln_target *target;           // borrowed
+  const kiln_codegen_options *options; // borrowed
+  kiln_artifact *artifact;             // borrowed
+  LLVMContextRef context;              // owned
+  LLVMModuleRef module;                // owned
+  LLVMTargetMachineRef machine;        // the thread's cache
+  kiln_buffer object;                  // owned: what LLVM emitted
+  kiln_buffer producer;                // owned
+  kiln_error caught;                   // first error that LLVM reported
+} compile;
+
+void kiln_artifact_deinit(kiln_artifact *artifact) {
+  kiln_buffer_deinit(&artifact->code);
+  kiln_arena_destroy(artifact->texts);
+  memset(artifact, 0, sizeof *artifact);
+}
+
+static uint64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ format
+
+// Which forms a family has. The first row of a family is what `auto` means (NVPTX: see resolve_format).
+static const struct { kiln_family family; kiln_format format; const char *name; } formats[] = {
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX, "ptx"},     {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN, "cubin"}, {KILN_FAMILY_NVPTX, KILN_FORMAT_IR, "ir"},
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM, "llvm"},   {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM, "asm"},     {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO, "hsaco"},
+    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR, "ir"},      {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM, "llvm"},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM, "asm"},
+    {KILN_FAMILY_HOST, KILN_FORMAT_HOST, "host"},    {KILN_FAMILY_HOST, KILN_FORMAT_IR, "ir"},        {KILN_FAMILY_HOST, KILN_FORMAT_LLVM, "llvm"},
+    {KILN_FAMILY_HOST, KILN_FORMAT_ASM, "asm"},
+};
+enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
+
+static kiln_status refuse_format(const kiln_target *target, unsigned wanted, kiln_error *err) {
+  static const char *const names[] = {"auto", "ptx", "cubin", "hsaco", "host", "ir", "llvm", "asm"};
+  char list[64] = "", name[KILN_TARGET_NAME];
+  for (size_t i = 0; i < FORMAT_COUNT; i++)
+    if (formats[i].family == target->processor->family) strcat(strcat(list, list[0] ? ", " : ""), formats[i].name);
+  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s", kiln_target_name(target, name),
+                   wanted < sizeof names / sizeof *names ? names[wanted] : "?", list);
+}
+
+static kiln_status resolve_format(compile *c, kiln_error *err) {
+  kiln_family family = c->target->processor->family;
+  unsigned wanted = c->options->output;
+  if (!wanted && family == KILN_FAMILY_NVPTX && c->options->assembler != KILN_ASSEMBLER_NONE) wanted = KILN_FORMAT_CUBIN;
+  for (size_t i = 0; i < FORMAT_COUNT; i++) {
+    if (formats[i].family != family || (wanted && formats[i].format != wanted)) continue;
+    c->artifact->info.format = (uint8_t)formats[i].format;
+    return KILN_OK;
+  }
+  return refuse_format(c->target, wanted, err);
+}
+
+// ------------------------------------------------------------------------------------------------------------------- steps
+
+static kiln_status run_middle(compile *c, kiln_error *err) { return kiln_middle(c->kernel, c->target, err); }
+
+// An error that LLVM reported while a step ran counts more than what the step returned.
+static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err) {
+  if (c->caught.status == KILN_OK) return status;
+  return kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
+}
+
+static void set_code_object(LLVMContextRef context, LLVMModuleRef module, unsigned version) {
+  static const char flag[] = "amdhsa_code_object_version";
+  LLVMValueRef number = LLVMConstInt(LLVMInt32TypeInContext(context), version * 100u, 0);
+  LLVMAddModuleFlag(module, LLVMModuleFlagBehaviorError, flag, sizeof flag - 1, LLVMValueAsMetadata(number));
+}
+
+static kiln_status run_lower(compile *c, kiln_error *err) {
+  const char *layout;
+  KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
+  c->context = LLVMContextCreate();
+  kiln_llvm_catch(c->context, &c->caught);
+  c->module = LLVMModuleCreateWithNameInContext("kiln", c->context);
+  LLVMSetTarget(c->module, kiln_target_triple(c->target));
+  LLVMSetDataLayout(c->module, layout);
+  kiln_family family = c->target->processor->family;
+  if (family == KILN_FAMILY_AMDGPU) set_code_object(c->context, c->module, c->target->code_object);
+  kiln_status status = (family == KILN_FAMILY_HOST ? kiln_lower_host : kiln_lower_gpu)(
+      c->kernel, c->target, c->options, c->context, c->module, &c->artifact->info, c->artifact->texts, err);
+  if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
+  return prefer_caught(c, status, err);
+}
+
+static kiln_status run_optimise(compile *c, kiln_error *err) {
+  return prefer_caught(c, kiln_llvm_optimise(c->module, c->machine, c->target->processor->family, c->options->optimise, err), err);
+}
+
+static kiln_status run_emit(compile *c, kiln_error *err) {
+  if (c->artifact->info.format == KILN_FORMAT_LLVM) {
+    kiln_llvm_print(c->module, &c->object);
+    return KILN_OK;
+  }
+  bool text = c->target->processor->family == KILN_FAMILY_NVPTX || c->artifact->info.format == KILN_FORMAT_ASM;
+  return prefer_caught(c, kiln_llvm_emit(c->module, c->machine, text ? LLVMAssemblyFile : LLVMObjectFile, &c->object, err), err);
+}
+
+static void take_object(compile *c) {
+  kiln_buffer_deinit(&c->artifact->code);
+  c->artifact->code = c->object;
+  c->object = (kiln_buffer){0};
+}
+
+static kiln_status run_assemble(compile *c, kiln_error *err) {
+  if (c->artifact->info.format != KILN_FORMAT_CUBIN) return KILN_OK;
+  kiln_buffer_u8(&c->object, 0);
+  if (c->object.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", c->kernel->name);
+  return kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes, &c->artifact->code, &c->artifact->info, &c->producer, err);
+}
+
+// What the linked code object says, which is what the loader will see, rules over what the lowering planned.
+static kiln_status read_back_amdgpu(compile *c, kiln_error *err) {
+  kiln_code_info *info = &c->artifact->info;
+  kiln_amdgpu_facts facts;
+  KILN_TRY(kiln_amdgpu_read_facts(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
+  uint32_t limit = c->target->processor->shared_bytes;
+  if (facts.lds_bytes + info->dynamic_shared > limit)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", c->kernel->name, facts.lds_bytes + info->dynamic_shared,
+                     c->target->processor->name, limit);
+  info->shared_bytes = facts.lds_bytes + info->dynamic_shared;
+  info->registers = facts.vgprs, info->scalar_registers = facts.sgprs;
+  info->spill_bytes = 4 * (facts.vgpr_spills + facts.sgpr_spills);
+  info->wave = facts.wave;
+  return KILN_OK;
+}
+
+static kiln_status run_link(compile *c, kiln_error *err) {
+  kiln_format format = c->artifact->info.format;
+  if (format == KILN_FORMAT_CUBIN) return KILN_OK;
+  if (format != KILN_FORMAT_HSACO && format != KILN_FORMAT_HOST) {
+    take_object(c);
+    return KILN_OK;
+  }
+  kiln_status status = kiln_finish_link(c->target, c->object.bytes, c->object.size, &c->artifact->code, err);
+  if (status != KILN_OK) return kiln_context(err, status, "%s", c->kernel->name);
+  kiln_buffer_format(&c->producer, ", lld");
+  if (format == KILN_FORMAT_HSACO) return read_back_amdgpu(c, err);
+  return kiln_finish_check_host(c->artifact->code.bytes, c->artifact->code.size, c->kernel->name, err);
+}
+
+// -------------------------------------------------------------------------------------------------------------------- order
+
+static const struct {
+  kiln_status (*run)(compile *c, kiln_error *err);
+  size_t time; // offset in kiln_codegen_times
+} steps[] = {
+    {run_middle, offsetof(kiln_codegen_times, middle)},     {run_lower, offsetof(kiln_codegen_times, lower)},
+    {run_optimise, offsetof(kiln_codegen_times, optimise)}, {run_emit, offsetof(kiln_codegen_times, emit)},
+    {run_assemble, offsetof(kiln_codegen_times, assemble)}, {run_link, offsetof(kiln_codegen_times, link)},
+};
+
+static kiln_status run_steps(compile *c, kiln_error *err) {
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    uint64_t start = now();
+    kiln_status status = steps[i].run(c, err);
+    *(uint64_t *)(void *)((char *)&c->artifact->times + steps[i].time) = now() - start;
+    if (status != KILN_OK) return status;
+    if (i == 0 && c->artifact->info.format == KILN_FORMAT_IR) {
+      kiln_print_ir(c->kernel, &c->artifact->code);
+      return KILN_OK;
+    }
+  }
+  return c->artifact->code.failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name) : KILN_OK;
+}
+
+static void finish_info(compile *c) {
+  kiln_code_info *info = &c->artifact->info;
+  char name[KILN_TARGET_NAME];
+  kiln_target_name(c->target, name);
+  info->target = kiln_arena_text(c->artifact->texts, name, strlen(name));
+  info->symbol = kiln_arena_text(c->artifact->texts, c->kernel->name, strlen(c->kernel->name));
+}
+
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options, kiln_artifact *out,
+                         kiln_error *err) {
+  kiln_error ignored = {0};
+  if (!err) err = &ignored;
+  memset(out, 0, sizeof *out);
+  if (!(out->texts = kiln_arena_create())) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
+  compile c = {.kernel = kernel, .target = target, .options = options, .artifact = out};
+  unsigned major, minor, patch;
+  LLVMGetVersion(&major, &minor, &patch);
+  kiln_buffer_format(&c.producer, "kiln %s, LLVM %u.%u.%u", KILN_VERSION, major, minor, patch);
+  finish_info(&c);
+  kiln_status status = resolve_format(&c, err);
+  if (status == KILN_OK) status = run_steps(&c, err);
+  if (status == KILN_OK) out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);
+  else kiln_buffer_deinit(&out->code);
+  if (c.module) LLVMDisposeModule(c.module);
+  if (c.context) LLVMContextDispose(c.context);
+  kiln_buffer_deinit(&c.object);
+  kiln_buffer_deinit(&c.producer);
+  return status;
+}
