@@ -5,9 +5,9 @@
 //
 //   header | signature slot | top checks | page checks | padding | index region
 //
-// The index region is cut into pages of 4 KiB (the last one may be short). Each page has an XXH3-64 in the page checks; each 4 KiB of page checks
-// has one in the top checks; the header has one over the top checks and one over itself. Opening checks header and top checks; the rest is checked
-// at its first use. Integers are little-endian; nothing is aligned for the reader's sake.
+// The index region is cut into pages of 4 KiB (the last one may be short). A check is the first 8 bytes of an XXH3-128 in canonical order. Each page
+// has one in the page checks; each 4 KiB of page checks has one in the top checks; the header has one over the top checks and one over itself.
+// Opening checks header and top checks; the rest is checked at its first use. Integers are little-endian; nothing is aligned for the reader's sake.
 #ifndef KILN_BASE_BUNDLE_FORMAT_H
 #define KILN_BASE_BUNDLE_FORMAT_H
 
@@ -21,6 +21,7 @@ enum {
   KILN_BUNDLE_MAJOR = 1,
   KILN_BUNDLE_MINOR = 0,
   KILN_BUNDLE_PAGE = 4096,
+  KILN_BUNDLE_CHECK = 8,
   KILN_BUNDLE_NONE = 0xffffffff,
 };
 
@@ -65,13 +66,13 @@ enum {
   KILN_BH_REGION_SIZE = 48,   // u64
   KILN_BH_PAGE_COUNT = 56,    // u32
   KILN_BH_TOP_COUNT = 60,     // u32
-  KILN_BH_TOP_CHECK = 64,     // u64: XXH3-64 of the top checks
+  KILN_BH_TOP_CHECK = 64,     // check of the top checks
   KILN_BH_WINDOW_LOG = 72,    // u32: no frame needs a larger zstd window
   KILN_BH_LEVEL = 76,         // u32: zstd level, for people
   KILN_BH_SECTIONS = 80,      // KILN_BUNDLE_SECTIONS x 16 bytes
   KILN_BH_DIGEST = 208,       // 32 bytes: BLAKE2b-256 of the index region
   KILN_BH_ZERO = 240,         // 8 bytes: zero
-  KILN_BH_CHECK = 248,        // u64: XXH3-64 of bytes 0..247
+  KILN_BH_CHECK = 248,        // check of bytes 0..247
   KILN_BH_SIZE = 256,
 };
 
@@ -114,7 +115,7 @@ enum {
   KILN_BB_OFFSET = 0,      // u64: in the member's content
   KILN_BB_STORED = 8,      // u32: bytes in the file
   KILN_BB_RAW = 12,        // u32: bytes after decoding
-  KILN_BB_CHECK = 16,      // u64: XXH3-64 of the raw bytes
+  KILN_BB_CHECK = 16,      // check of the raw bytes
   KILN_BB_CODEC = 24,      // u8
   KILN_BB_ZERO = 25,       // u8
   KILN_BB_DICTIONARY = 26, // u16: blob number of the dictionary, 0xffff without
@@ -138,8 +139,9 @@ enum {
 // Tensor map record: u8 count, then for each: u8 element (kiln_scalar), u8 rank, u8 swizzle (0, 32, 64, 128), u8 interleave, u8 fill, u8 view
 // parameter, rank x u32 box, rank x block extent expression, (rank - 1) x block stride expression in bytes, block base offset expression.
 
-/// Alignment in the file: compressed blobs, and stored ones, whose pages a driver may take as they are.
-enum { KILN_BUNDLE_ALIGN = 8, KILN_BUNDLE_ALIGN_STORED = 4096, KILN_BUNDLE_ALIGN_REGION = 64 };
+/// Alignment in the file. Compressed frames follow each other without a gap, so that their member is a zstd stream that stock tools read; stored
+/// codes of a page or more begin at a page, which a driver may then take as it is mapped.
+enum { KILN_BUNDLE_ALIGN_STORED = 4096, KILN_BUNDLE_ALIGN_SMALL = 64, KILN_BUNDLE_ALIGN_REGION = 64 };
 
 static inline uint16_t kiln_le16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
 static inline uint32_t kiln_le32(const uint8_t *at) {

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compression of a family of codes. A dictionary is made of whole codes: walk them in order of name, and put one into the dictionary when the
+// dictionary so far leaves more than a threshold of its size. Whether that pays, the sizes of both ways decide.
+#define ZSTD_STATIC_LINKING_ONLY
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "cache/bundle/bundle_internal.h"
+
+enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19 };
+
+typedef struct sampling {
+  unsigned percent; // a code that needs more than this of its size becomes a sample
+  size_t limit;     // raw bytes of the dictionary
+} sampling;
+static const sampling samplings[] = {
+    [KILN_BUNDLE_DICTIONARY_AUTO] = {12, 2 << 20},
+    [KILN_BUNDLE_DICTIONARY_SMALL] = {12, 2 << 20},
+    [KILN_BUNDLE_DICTIONARY_LARGE] = {6, 8 << 20},
+};
+
+static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle compression: memory is exhausted"); }
+static kiln_status failed(size_t code, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "zstd: %s", ZSTD_getErrorName(code));
+}
+
+static int level_of(const kiln_bundle_options *options) {
+  int level = options->level ? options->level : DEFAULT_LEVEL;
+  return level < 1 ? 1 : level > MAX_LEVEL ? MAX_LEVEL : level;
+}
+
+static unsigned log2_over(size_t size) {
+  unsigned log = ZSTD_WINDOWLOG_MIN;
+  while (log < 27 && (size_t)1 << log < size) log++;
+  return log;
+}
+
+// The window spans dictionary and code, so that every byte of the dictionary can be referred to.
+static ZSTD_CDict *prepare(const kiln_buffer *raw, size_t largest, int level) {
+  ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, raw->size);
+  parameters.windowLog = log2_over(raw->size + largest);
+  return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef, ZSTD_dct_rawContent, parameters, ZSTD_defaultCMem);
+}
+
+static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const kiln_pack_blob *b, const ZSTD_CDict *dictionary, int level) {
+  ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
+  ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(context, ZSTD_c_dictIDFlag, 0);
+  ZSTD_CCtx_refCDict(context, dictionary);
+  return ZSTD_compress2(context, to, capacity, b->bytes, b->size);
+}
+
+// ------------------------------------------------------------------------------------------------------- samples and trial
+
+typedef struct trial {
+  uint8_t *scratch; // owned
+  size_t capacity, largest;
+  ZSTD_CCtx *context; // owned
+} trial;
+
+static kiln_status trial_init(trial *t, const kiln_pack_family *family, kiln_error *err) {
+  memset(t, 0, sizeof *t);
+  for (uint32_t i = 0; i < family->count; i++)
+    if (family->blobs[i]->size > t->largest) t->largest = family->blobs[i]->size;
+  t->capacity = ZSTD_compressBound(t->largest);
+  t->scratch = malloc(t->capacity);
+  t->context = ZSTD_createCCtx();
+  return t->scratch && t->context ? KILN_OK : no_memory(err);
+}
+
+static void trial_deinit(trial *t) {
+  free(t->scratch);
+  ZSTD_freeCCtx(t->context);
+}
+
+static kiln_status choose_samples(trial *t, const kiln_pack_family *family, sampling rule, kiln_buffer *out, kiln_error *err) {
+  ZSTD_CDict *dictionary = NULL;
+  kiln_status status = KILN_OK;
+  for (uint32_t i = 0; i < family->count && status == KILN_OK; i++) {
+    const kiln_pack_blob *b = family->blobs[i];
+    if (out->size + b->size > rule.limit) continue;
+    size_t size = compress_one(t->context, t->scratch, t->capacity, b, dictionary, TRIAL_LEVEL);
+    if (ZSTD_isError(size)) status = failed(size, err);
+    if (status != KILN_OK || size * 100 <= b->size * rule.percent) continue;
+    kiln_buffer_bytes(out, b->bytes, b->size);
+    ZSTD_freeCDict(dictionary);
+    if (out->failed || !(dictionary = prepare(out, t->largest, TRIAL_LEVEL))) status = no_memory(err);
+  }
+  ZSTD_freeCDict(dictionary);
+  return status;
+}
+
+static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZSTD_CDict *dictionary, uint64_t *out, kiln_error *err) {
+  *out = 0;
+  for (uint32_t i = 0; i < family->count; i++) {
+    size_t size = compress_one(t->context, t->scratch, t->capacity, family->blobs[i], dictionary, TRIAL_LEVEL);
+    if (ZSTD_isError(size)) return failed(size, err);
+    *out += size < family->blobs[i]->size ? size : family->blobs[i]->size;
+  }
+  return KILN_OK;
+}
+
+// Empties `raw` when the family is not smaller with it, its own frame counted.
+static kiln_status judge(trial *t, const kiln_pack_family *family, kiln_buffer *raw, kiln_error *err) {
+  kiln_pack_blob blob = {.bytes = raw->bytes, .size = raw->size};
+  uint64_t with = 0, without = 0;
+  ZSTD_CDict *dictionary = prepare(raw, t->largest, TRIAL_LEVEL);
+  kiln_status status = dictionary ? total_size(t, family, dictionary, &with, err) : no_memory(err);
+  if (status == KILN_OK) status = total_size(t, family, NULL, &without, err);
+  if (status == KILN_OK) status = kiln_pack_dictionary_compress(&blob, TRIAL_LEVEL, err);
+  if (with + blob.stored_size >= without) kiln_buffer_clear(raw);
+  free(blob.stored);
+  ZSTD_freeCDict(dictionary);
+  return status;
+}
+
+// -------------------------------------------------------------------------------------------------------- compressing all
+
+typedef struct work {
+  const kiln_pack_family *family;
+  const ZSTD_CDict *dictionary; // borrowed; shared by the threads
+  int level;
+  size_t capacity;
+  atomic_uint next;
+  atomic_size_t error; // the first zstd error, or 0
+  atomic_bool exhausted;
+} work;
+
+// A code that does not lose three per cent stays as it is.
+static bool keep(kiln_pack_blob *b, const uint8_t *bytes, size_t size) {
+  if (size >= b->size - b->size / 32) {
+    b->codec = KILN_BUNDLE_CODEC_NONE;
+    b->stored_size = b->size;
+    return true;
+  }
+  b->stored = malloc(size);
+  if (!b->stored) return false;
+  memcpy(b->stored, bytes, size);
+  b->stored_size = size;
+  b->codec = KILN_BUNDLE_CODEC_ZSTD;
+  return true;
+}
+
+static void *compress_many(void *argument) {
+  work *w = argument;
+  uint8_t *scratch = malloc(w->capacity);
+  ZSTD_CCtx *context = ZSTD_createCCtx();
+  if (!scratch || !context) atomic_store(&w->exhausted, true);
+  for (unsigned i; scratch && context && (i = atomic_fetch_add(&w->next, 1)) < w->family->count;) {
+    kiln_pack_blob *b = w->family->blobs[i];
+    size_t size = compress_one(context, scratch, w->capacity, b, w->dictionary, w->level);
+    if (ZSTD_isError(size)) atomic_store(&w->error, size);
+    else if (!keep(b, scratch, size)) atomic_store(&w->exhausted, true);
+  }
+  free(scratch);
+  ZSTD_freeCCtx(context);
+  return NULL;
+}
+
+static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundle_options *options, const kiln_buffer *raw, size_t largest,
+                                kiln_error *err) {
+  enum { MOST_THREADS = 64 };
+  pthread_t threads[MOST_THREADS];
+  unsigned wanted = options->threads > MOST_THREADS ? MOST_THREADS : options->threads, started = 0;
+  ZSTD_CDict *dictionary = raw->size ? prepare(raw, largest, level_of(options)) : NULL;
+  if (raw->size && !dictionary) return no_memory(err);
+  work w = {.family = family, .dictionary = dictionary, .level = level_of(options), .capacity = ZSTD_compressBound(largest)};
+  while (started + 1 < wanted && started + 1 < family->count && !pthread_create(&threads[started], NULL, compress_many, &w)) started++;
+  compress_many(&w);
+  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  ZSTD_freeCDict(dictionary);
+  if (w.exhausted) return no_memory(err);
+  if (w.error) return failed(w.error, err);
+  return KILN_OK;
+}
+
+kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options, kiln_buffer *raw,
+                                      kiln_error *err) {
+  trial t;
+  kiln_status status = trial_init(&t, family, err);
+  bool is_wanted = options->dictionary != KILN_BUNDLE_DICTIONARY_NONE && family->count > 1;
+  if (status == KILN_OK && is_wanted) status = choose_samples(&t, family, samplings[options->dictionary], raw, err);
+  if (status == KILN_OK && raw->size && options->dictionary == KILN_BUNDLE_DICTIONARY_AUTO) status = judge(&t, family, raw, err);
+  if (status == KILN_OK) status = compress_all(family, options, raw, t.largest, err);
+  trial_deinit(&t);
+  return status;
+}
+
+kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *b, int level, kiln_error *err) {
+  size_t capacity = ZSTD_compressBound(b->size);
+  ZSTD_CCtx *context = ZSTD_createCCtx();
+  uint8_t *bytes = malloc(capacity);
+  kiln_status status = context && bytes ? KILN_OK : no_memory(err);
+  if (status == KILN_OK) {
+    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level_of(&(kiln_bundle_options){.level = level}));
+    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, (int)log2_over(b->size));
+    ZSTD_CCtx_setParameter(context, ZSTD_c_enableLongDistanceMatching, 1);
+    size_t size = ZSTD_compress2(context, bytes, capacity, b->bytes, b->size);
+    if (ZSTD_isError(size)) status = failed(size, err);
+    b->stored = bytes;
+    b->stored_size = size;
+    b->codec = KILN_BUNDLE_CODEC_ZSTD;
+    bytes = NULL;
+  }
+  free(bytes);
+  ZSTD_freeCCtx(context);
+  return status;
+}
