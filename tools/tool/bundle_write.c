@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln-tool bundle-write: reads the manifest stream that a build makes (cache/bundle/manifest.h) and writes the bundle.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bundle_format.h"
+#include "base/record.h"
+#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/manifest.h"
+#include "targets/targets.h"
+#include "tools/tool/tool.h"
+#include "tools/tool/pack_family.h"
+
+static const char help[] =
+    "usage: kiln bundle-write -o FILE [OPTIONS] [MANIFEST]\n"
+    "Writes a bundle from a manifest stream (standard input without MANIFEST).\n"
+    "  -o FILE                   the bundle\n"
+    "  --level N                 zstd level 1..19 (3)\n"
+    "  --dictionary WHICH        auto, none, small or large (auto)\n"
+    "  --member-per-kernel       each code is a member of the archive\n"
+    "  --sign KEY                file with a 64-byte Ed25519 secret key\n"
+    "  --max-size BYTES          fail when the bundle would be larger\n"
+    "  -j N                      threads (all processors); the bytes do not depend on it\n"
+    "  --quiet                   no line of sums\n";
+
+typedef struct settings {
+  const char *out, *manifest, *sign;
+  kiln_bundle_options options;
+  uint64_t max_size;
+  bool quiet;
+} settings;
+
+// The records of a NUL-terminated copy of a block; NULL when the block is damaged or has a NUL inside.
+static char *take_text(kiln_reader *r) {
+  size_t size;
+  const uint8_t *bytes = kiln_read_block(r, &size);
+  return bytes && !memchr(bytes, 0, size) ? strndup((const char *)bytes, size) : NULL;
+}
+
+static kiln_status damaged(kiln_error *err, const kiln_buffer *stream, const kiln_reader *r) {
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "manifest is damaged near byte %zu of %zu", stream->size - r->left, stream->size);
+}
+
+static kiln_status take_kernel(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+  size_t size;
+  uint32_t number;
+  char *name = take_text(r);
+  const uint8_t *record = kiln_read_block(r, &size);
+  *out_damaged = !name || !record;
+  kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_bundle_writer_kernel(w, name, record, size, &number, err);
+  free(name);
+  return status;
+}
+
+static kiln_status take_code(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+  kiln_bundle_code code = {0};
+  kiln_code_info info;
+  char family[KILN_TOOL_FAMILY];
+  code.kernel = (uint32_t)kiln_read_count(r, UINT32_MAX);
+  code.config = (uint32_t)kiln_read_count(r, UINT16_MAX);
+  code.variant = (uint32_t)kiln_read_count(r, UINT16_MAX);
+  char *target = take_text(r);
+  code.target = target;
+  code.info = kiln_read_block(r, &code.info_size);
+  code.code = kiln_read_block(r, &code.code_size);
+  *out_damaged = !target || !code.info || !code.code || !kiln_code_info_decode(code.info, code.info_size, &info);
+  kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_tool_family(target, info.format, family, &code.flags, err);
+  code.family = family;
+  if (status == KILN_OK) status = kiln_bundle_writer_code(w, &code, err);
+  free(target);
+  return status;
+}
+
+static kiln_status take_note(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+  char *key = take_text(r), *value = take_text(r);
+  *out_damaged = !key || !value;
+  kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_bundle_writer_note(w, key, value, err);
+  free(key);
+  free(value);
+  return status;
+}
+
+static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *stream, kiln_error *err) {
+  static kiln_status (*const takers[])(kiln_bundle_writer *, kiln_reader *, kiln_error *, bool *) = {
+      [KILN_MANIFEST_KERNEL] = take_kernel, [KILN_MANIFEST_CODE] = take_code, [KILN_MANIFEST_NOTE] = take_note};
+  kiln_reader r = kiln_reader_of(stream->bytes, stream->size);
+  const uint8_t *magic = kiln_read_bytes(&r, 8);
+  if (!magic || memcmp(magic, KILN_MANIFEST_MAGIC, 8))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "manifest does not begin with %s", KILN_MANIFEST_MAGIC);
+  for (;;) {
+    bool is_damaged = false;
+    uint8_t tag = kiln_read_u8(&r);
+    if (!r.failed && tag == KILN_MANIFEST_END) return kiln_read_done(&r) ? KILN_OK : damaged(err, stream, &r);
+    if (r.failed || tag >= sizeof takers / sizeof *takers) return damaged(err, stream, &r);
+    kiln_status status = takers[tag](w, &r, err, &is_damaged);
+    if (is_damaged) return damaged(err, stream, &r);
+    if (status != KILN_OK) return status;
+  }
+}
+
+static bool parse_dictionary(const char *text, kiln_bundle_dictionary *out) {
+  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_AUTO] = "auto", [KILN_BUNDLE_DICTIONARY_NONE] = "none",
+                                      [KILN_BUNDLE_DICTIONARY_SMALL] = "small", [KILN_BUNDLE_DICTIONARY_LARGE] = "large"};
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(text, names[i])) return *out = (kiln_bundle_dictionary)i, true;
+  return false;
+}
+
+static int parse(int argc, char **argv, settings *s) {
+  uint64_t number;
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  *s = (settings){.manifest = "-", .max_size = UINT64_MAX, .options = {.level = 3, .threads = processors > 0 ? (unsigned)processors : 1}};
+  for (int at = 1; at < argc;) {
+    const char *v;
+    if ((v = kiln_tool_option(argc, argv, &at, "-o"))) {
+      s->out = v;
+    } else if ((v = kiln_tool_option(argc, argv, &at, "--level"))) {
+      if (!kiln_tool_number(v, 19, &number) || !number) return kiln_tool_usage(argv[0], "--level is '%s', expected 1 to 19", v);
+      s->options.level = (int)number;
+    } else if ((v = kiln_tool_option(argc, argv, &at, "--dictionary"))) {
+      if (!parse_dictionary(v, &s->options.dictionary))
+        return kiln_tool_usage(argv[0], "--dictionary is '%s', expected auto, none, small or large", v);
+    } else if ((v = kiln_tool_option(argc, argv, &at, "--sign"))) {
+      s->sign = v;
+    } else if ((v = kiln_tool_option(argc, argv, &at, "--max-size"))) {
+      if (!kiln_tool_number(v, UINT64_MAX, &s->max_size)) return kiln_tool_usage(argv[0], "--max-size is '%s', expected a number", v);
+    } else if ((v = kiln_tool_option(argc, argv, &at, "-j"))) {
+      if (!kiln_tool_number(v, 1024, &number)) return kiln_tool_usage(argv[0], "-j is '%s', expected a number", v);
+      s->options.threads = (unsigned)number;
+    } else if (kiln_tool_flag(argv, &at, "--member-per-kernel")) {
+      s->options.member_per_kernel = true;
+    } else if (kiln_tool_flag(argv, &at, "--quiet")) {
+      s->quiet = true;
+    } else if (argv[at][0] == '-' && argv[at][1]) {
+      return kiln_tool_usage(argv[0], "'%s' is not an option or lacks its value", argv[at]);
+    } else {
+      s->manifest = argv[at++];
+    }
+  }
+  return s->out ? 0 : kiln_tool_usage(argv[0], "-o FILE is missing");
+}
+
+// `*key` owns the key's bytes.
+static kiln_status read_key(settings *s, kiln_buffer *key, kiln_error *err) {
+  if (!s->sign) return KILN_OK;
+  KILN_TRY(kiln_tool_read(s->sign, key, err));
+  if (key->size != 64) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has %zu bytes; an Ed25519 secret key has 64", s->sign, key->size);
+  s->options.secret_key = key->bytes;
+  return KILN_OK;
+}
+
+static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
+  kiln_buffer stream = {0}, key = {0}, bundle = {0};
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  if (status == KILN_OK) status = read_key(s, &key, err);
+  if (status == KILN_OK) status = kiln_tool_read(s->manifest, &stream, err);
+  if (status == KILN_OK) status = read_manifest(w, &stream, err);
+  if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
+  if (status == KILN_OK && sums->file > s->max_size)
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out, (unsigned long long)sums->file,
+                       (unsigned long long)s->max_size);
+  if (status == KILN_OK) status = kiln_tool_write(s->out, bundle.bytes, bundle.size, err);
+  kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&stream);
+  kiln_buffer_deinit(&key);
+  kiln_buffer_deinit(&bundle);
+  return status;
+}
+
+int kiln_command_bundle_write(int argc, char **argv) {
+  settings s;
+  kiln_bundle_sums sums;
+  kiln_error err;
+  if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(help, stdout), 0;
+  int wrong = parse(argc, argv, &s);
+  if (wrong) return wrong;
+  if (build(&s, &sums, &err) != KILN_OK) return kiln_tool_failed(&err);
+  if (!s.quiet)
+    fprintf(stderr, "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, index %llu, container %llu)\n",
+            s.out, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw, (unsigned long long)sums.file,
+            (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
+            (unsigned long long)sums.container);
+  return 0;
+}
