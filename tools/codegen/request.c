@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads a request, compiles, writes the reply.
+#include "tools/codegen/request.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "compiler/front.h"
+#include "compiler/options.h"
+
+enum { REQUEST_COMPILE = 1, MOST_SYMBOL = 1000 };
+
+typedef struct request {
+  kiln_target target;
+  kiln_codegen_options options; // texts borrowed from the bytes
+  const char *symbol;           // arena
+  kiln_span canonical;          // borrowed
+} request;
+
+static kiln_span read_span(kiln_reader *r) {
+  size_t size = 0;
+  const uint8_t *bytes = kiln_read_block(r, &size);
+  return (kiln_span){bytes, size};
+}
+
+// A C identifier: it becomes a symbol and stands in assembly.
+static bool is_symbol(kiln_span s) {
+  if (!s.size || s.size > MOST_SYMBOL || isdigit(s.bytes[0])) return false;
+  for (size_t i = 0; i < s.size; i++)
+    if (!isalnum(s.bytes[i]) && s.bytes[i] != '_') return false;
+  return true;
+}
+
+static kiln_status malformed(kiln_error *err, const char *what) {
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "request: %s", what);
+}
+
+static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out, kiln_error *err) {
+  uint8_t kind = kiln_read_u8(r);
+  kiln_span target = read_span(r), symbol = read_span(r), options = read_span(r);
+  out->canonical = read_span(r);
+  if (r->failed) return malformed(err, "expected a kind and four blocks, found an early end");
+  if (kind != REQUEST_COMPILE) return malformed(err, "its kind is not known");
+  if (r->left) return malformed(err, "expected nothing after four blocks, found more");
+  if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
+  out->symbol = kiln_arena_text(arena, (const char *)symbol.bytes, symbol.size);
+  KILN_TRY(kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
+  return kiln_codegen_options_decode(options.bytes, options.size, &out->options, err);
+}
+
+static kiln_status compile(kiln_arena *arena, kiln_reader *r, kiln_artifact *artifact, kiln_error *err) {
+  request q;
+  ir_kernel *kernel = NULL;
+  KILN_TRY(read_request(arena, r, &q, err));
+  KILN_TRY(kiln_canonical_decode(arena, q.canonical.bytes, q.canonical.size, q.symbol, &kernel, err));
+  return kiln_codegen(kernel, &q.target, &q.options, artifact, err);
+}
+
+static void write_artifact(const kiln_artifact *artifact, kiln_buffer *reply) {
+  kiln_buffer info = {0};
+  kiln_code_info_encode(&artifact->info, &info);
+  kiln_buffer_u8(reply, KILN_OK);
+  kiln_buffer_block(reply, info.bytes, info.size);
+  kiln_buffer_block(reply, artifact->code.bytes, artifact->code.size);
+  const kiln_codegen_times *t = &artifact->times;
+  const uint64_t times[] = {t->middle, t->lower, t->optimise, t->emit, t->assemble, t->link};
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) kiln_buffer_u64(reply, times[i]);
+  reply->failed |= info.failed;
+  kiln_buffer_deinit(&info);
+}
+
+void kiln_request_refuse(kiln_buffer *reply, const kiln_error *err) {
+  kiln_buffer_u8(reply, (uint8_t)err->status);
+  kiln_buffer_text(reply, err->text);
+}
+
+void kiln_request_answer(const uint8_t *bytes, size_t size, kiln_buffer *reply) {
+  kiln_error err = {0};
+  kiln_artifact artifact = {0};
+  kiln_reader r = kiln_reader_of(bytes, size);
+  kiln_arena *arena = kiln_arena_create();
+  kiln_status status = arena ? compile(arena, &r, &artifact, &err) : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
+  if (status == KILN_OK) write_artifact(&artifact, reply);
+  else kiln_request_refuse(reply, &err);
+  kiln_artifact_deinit(&artifact);
+  kiln_arena_destroy(arena);
+}
