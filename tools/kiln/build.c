@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln build`: many sources x targets -> one bundle.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/bundle/manifest.h"
+#include "tools/kiln/commands.h"
+#include "tools/kiln/session.h"
+
+typedef struct build {
+  session s;
+  const char *output, *depfile, *level;
+  bool json, keep_going;
+} build;
+
+/// Kernels are numbered in the manifest by source and instance.
+static void add_kernels(build *b, kiln_buffer *out, uint32_t *numbers) {
+  plan *p = &b->s.plan;
+  uint32_t next = 0;
+  for (size_t i = 0; i < p->job_count; i++) {
+    plan_job *job = &p->jobs[i];
+    const plan_job *previous = i ? job - 1 : NULL;
+    if (!previous || previous->source != job->source || previous->instance != job->instance) {
+      kiln_buffer record = {0};
+      const kiln_interface *interface = plan_interface(p, job);
+      kiln_interface_encode(interface, &record);
+      kiln_manifest_kernel(out, interface->name, record.bytes, record.size);
+      kiln_buffer_deinit(&record);
+      next++;
+    }
+    numbers[i] = next - 1;
+  }
+}
+
+static void write_manifest(build *b, kiln_buffer *out) {
+  plan *p = &b->s.plan;
+  uint32_t *numbers = calloc(p->job_count, sizeof *numbers);
+  char target[KILN_TARGET_NAME];
+  if (!numbers) abort();
+  kiln_manifest_begin(out);
+  kiln_manifest_note(out, "kiln", KILN_VERSION);
+  kiln_manifest_note(out, "compiler", p->who.compiler_text);
+  if (p->who.assembler_text[0]) kiln_manifest_note(out, "assembler", p->who.assembler_text);
+  add_kernels(b, out, numbers);
+  for (size_t i = 0; i < p->job_count; i++) {
+    plan_job *job = &p->jobs[i];
+    if (job->state == JOB_FAILED) continue;
+    kiln_manifest_code(out, numbers[i], job->config, job->variant, kiln_target_name(&p->targets[job->target], target), job->info.bytes,
+                       job->info.size, job->code.bytes, job->code.size);
+  }
+  kiln_manifest_end(out);
+  free(numbers);
+}
+
+/// Starts `kiln-tool bundle-write` and feeds it the manifest.
+static kiln_status write_bundle(build *b, kiln_error *err) {
+  char program[4096];
+  kiln_buffer manifest = {0};
+  if (!cli_find_program("kiln-tool", program, sizeof program)) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
+  write_manifest(b, &manifest);
+  int ends[2];
+  if (pipe(ends)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  fflush(NULL);
+  pid_t pid = fork();
+  if (!pid) {
+    dup2(ends[0], 0);
+    close(ends[0]);
+    close(ends[1]);
+    execl(program, program, "bundle-write", "--output", b->output, "--level", b->level ? b->level : "3", (char *)NULL);
+    _exit(127);
+  }
+  close(ends[0]);
+  for (size_t at = 0; pid > 0 && at < manifest.size;) {
+    ssize_t put = write(ends[1], manifest.bytes + at, manifest.size - at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) break; // the reader ended; its exit code says why
+    at += (size_t)put;
+  }
+  close(ends[1]);
+  kiln_buffer_deinit(&manifest);
+  int how = 0;
+  if (pid < 0 || waitpid(pid, &how, 0) < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
+  if (how) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", b->output);
+  return KILN_OK;
+}
+
+static void escape_path(kiln_buffer *out, const char *path) {
+  for (; *path; path++) {
+    if (strchr(" #\\$", *path)) kiln_buffer_u8(out, *path == '$' ? '$' : '\\');
+    kiln_buffer_u8(out, (uint8_t)*path);
+  }
+}
+
+static kiln_status write_depfile(const build *b, kiln_error *err) {
+  kiln_buffer text = {0};
+  escape_path(&text, b->output);
+  kiln_buffer_u8(&text, ':');
+  for (size_t i = 0; i < b->s.words.count; i++) {
+    kiln_buffer_u8(&text, ' ');
+    escape_path(&text, b->s.words.items[i]);
+  }
+  kiln_buffer_u8(&text, '\n');
+  kiln_status status = cli_write_file(b->depfile, text.bytes, text.size, err);
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
+static const char *const stage_names[6] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
+
+static void print_json(const build *b, const work_sums *sums) {
+  const plan *p = &b->s.plan;
+  static const char *const states[] = {"pending", "hit", "compiled", "failed"};
+  kiln_buffer out = {0};
+  char target[KILN_TARGET_NAME], key[KILN_DIGEST_HEX + 1];
+  kiln_buffer_format(&out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"jobs\": [", p->job_count, sums->hits,
+                     sums->compiled, sums->failed);
+  for (size_t i = 0; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    const kiln_interface *interface = plan_interface(p, job);
+    kiln_digest_hex(&job->key.digest, key);
+    kiln_buffer_format(&out, "%s\n {\"kernel\": ", i ? "," : "");
+    cli_json_text(&out, interface->name);
+    kiln_buffer_format(&out, ", \"config\": ");
+    cli_json_text(&out, interface->configs[job->config].text);
+    kiln_buffer_format(&out, ", \"variant\": ");
+    cli_json_text(&out, interface->variants[job->variant].text);
+    kiln_buffer_format(&out, ", \"target\": \"%s\", \"key\": \"%s\", \"state\": \"%s\", \"bytes\": %zu, \"ns\": %llu",
+                       kiln_target_name(&p->targets[job->target], target), key, states[job->state], job->code.size,
+                       (unsigned long long)job->ns);
+    for (unsigned t = 0; t < 6 && job->state == JOB_COMPILED; t++)
+      kiln_buffer_format(&out, ", \"%s_ns\": %llu", stage_names[t], (unsigned long long)job->times[t]);
+    if (job->state == JOB_FAILED) {
+      kiln_buffer_format(&out, ", \"error\": ");
+      cli_json_text(&out, job->error.text);
+    }
+    kiln_buffer_u8(&out, '}');
+  }
+  kiln_buffer_format(&out, "\n]}\n");
+  fwrite(out.bytes, 1, out.size, stdout);
+  kiln_buffer_deinit(&out);
+}
+
+static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
+  kiln_error err = {0};
+  if (b->json) print_json(b, sums);
+  if (code != CLI_OK && !b->keep_going) {
+    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, b->s.plan.job_count, b->output);
+    return code;
+  }
+  kiln_status status = write_bundle(b, &err);
+  if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
+  if (!b->s.quiet && !b->json)
+    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->output, b->s.plan.job_count, sums->hits,
+           sums->compiled, sums->failed, (double)(cli_now_ns() - start) / 1e9);
+  kiln_cache_step(b->s.cache);
+  return code;
+}
+
+int kiln_command_build(int argc, char **argv) {
+  build b = {0};
+  work_sums sums = {0};
+  kiln_error err = {0};
+  uint64_t start = cli_now_ns();
+  session_init(&b.s);
+  const cli_option options[] = {
+      {"output", 'o', CLI_TEXT, &b.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
+      SESSION_OPTIONS(&b.s),
+      {"level", 0, CLI_TEXT, &b.level, "1..19", "zstd level of the bundle (3; 19 for a release)"},
+      {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
+      {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL, "write the bundle without the kernels that failed; the exit code stays 1"},
+      {"json", 0, CLI_FLAG, &b.json, NULL, "print every object with its key, state and times as JSON"},
+  };
+  const cli_page page = {"kiln build [options] SOURCE...",
+                         "Compiles every kernel of the sources (.kiln, .ttir) for every target and writes one bundle. What the cache has is not\n"
+                         "compiled again. Exit codes: 0 done, 1 something failed (each kernel is named), 2 wrong command line.",
+                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &b.s};
+  int code = cli_parse(&page, argc, argv, &b.s.words);
+  if (code == -1) {
+    if (!b.output) b.output = "kernels.kbundle";
+    if (!b.s.words.count) code = cli_usage(&page, "no source was named");
+  }
+  if (code == -1) {
+    kiln_status status = session_prepare(&b.s, "host", &err);
+    code = status == KILN_OK ? session_make(&b.s, &sums) : cli_report(status, &err);
+    if (status == KILN_OK) code = finish(&b, &sums, start, code);
+  }
+  session_deinit(&b.s);
+  return code;
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One function a subcommand; argv[0] is its name. Returns the exit code.
+#ifndef KILN_TOOLS_KILN_COMMANDS_H
+#define KILN_TOOLS_KILN_COMMANDS_H
+
+#define COMMAND(name, function, text) int function(int argc, char **argv);
+#include "tools/kiln/commands.def"
+#undef COMMAND
+
+#endif

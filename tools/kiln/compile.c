@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln compile`: one kernel, one target, any stage as output.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/options.h"
+#include "tools/kiln/commands.h"
+#include "tools/kiln/session.h"
+
+typedef struct compile_command {
+  session s;
+  const char *output;
+  int64_t config, variant;
+  bool times;
+} compile_command;
+
+/// The canonical IR needs no code generator: it is printed here.
+static kiln_status print_ir(compile_command *c, kiln_error *err) {
+  plan_job *job = &c->s.plan.jobs[0];
+  kiln_buffer text = {0};
+  ir_kernel *kernel;
+  kiln_arena *arena = kiln_arena_create();
+  kiln_status status = kiln_canonical_decode(arena, job->canonical.bytes, job->canonical.size,
+                                             plan_interface(&c->s.plan, job)->symbol, &kernel, err);
+  if (status == KILN_OK) {
+    kiln_print_ir(kernel, &text);
+    status = cli_write_file(c->output ? c->output : "-", text.bytes, text.size, err);
+  }
+  kiln_buffer_deinit(&text);
+  kiln_arena_destroy(arena);
+  return status;
+}
+
+/// Keeps only the job of the config and variant asked for.
+static kiln_status choose(compile_command *c, kiln_error *err) {
+  plan *p = &c->s.plan;
+  const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
+  uint32_t config = (uint32_t)c->config, variant = c->variant < 0 ? interface->variant_count - 1 : (uint32_t)c->variant;
+  size_t chosen = p->job_count;
+  for (size_t i = 0; i < p->job_count; i++) {
+    if (p->jobs[i].instance != p->jobs[0].instance || p->jobs[i].source != p->jobs[0].source || p->jobs[i].target != 0)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "expected one kernel and one target, found %s and more; --kernel and --target choose",
+                       interface->name);
+    if (p->jobs[i].config == config && p->jobs[i].variant == variant) chosen = i;
+  }
+  if (chosen == p->job_count)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has %u configs and %u variants; config %u, variant %u does not exist",
+                     interface->name, interface->config_count, interface->variant_count, config, variant);
+  plan_job first = p->jobs[0]; // swapped, so that the plan still owns every job
+  p->jobs[0] = p->jobs[chosen];
+  p->jobs[chosen] = first;
+  for (size_t i = 1; i < p->job_count; i++) p->jobs[i].state = JOB_HIT; // not asked for
+  return KILN_OK;
+}
+
+static void print_times(const plan_job *job, uint64_t front_ns) {
+  static const char *const names[6] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
+  fprintf(stderr, "%-10s %9.3f ms\n", "front", (double)front_ns / 1e6);
+  for (unsigned i = 0; i < 6; i++) fprintf(stderr, "%-10s %9.3f ms\n", names[i], (double)job->times[i] / 1e6);
+  fprintf(stderr, "%-10s %9.3f ms\n", job->state == JOB_HIT ? "(hit)" : "whole", (double)job->ns / 1e6);
+}
+
+static int make(compile_command *c) {
+  kiln_error err = {0};
+  work_sums sums;
+  const plan_job *job = &c->s.plan.jobs[0];
+  if (c->s.plan.options.output == KILN_FORMAT_IR) {
+    kiln_status status = print_ir(c, &err);
+    return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  int code = session_make(&c->s, &sums);
+  if (code != CLI_OK) return code;
+  if (c->times) print_times(job, c->s.plan.front_ns);
+  if (!c->output) return CLI_OK;
+  kiln_status status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
+  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+int kiln_command_compile(int argc, char **argv) {
+  compile_command c = {.variant = -1};
+  kiln_error err = {0};
+  session_init(&c.s);
+  const cli_option options[] = {
+      {"output", 'o', CLI_TEXT, &c.output, "FILE", "where the result goes; - is standard output (default: nowhere, only check)"},
+      {"config", 0, CLI_NUMBER, &c.config, "N", "which config, in order of the text (0)"},
+      {"variant", 0, CLI_NUMBER, &c.variant, "N", "which variant, in order of the text (the last, generic one)"},
+      {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
+      SESSION_OPTIONS(&c.s),
+  };
+  const cli_page page = {"kiln compile [options] SOURCE",
+                         "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.",
+                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &c.s};
+  int code = cli_parse(&page, argc, argv, &c.s.words);
+  if (code == -1 && c.s.words.count != 1) code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);
+  if (code == -1) {
+    kiln_status status = session_prepare(&c.s, "host", &err);
+    if (status == KILN_OK) status = choose(&c, &err);
+    code = status == KILN_OK ? make(&c) : cli_report(status, &err);
+  }
+  session_deinit(&c.s);
+  return code;
+}

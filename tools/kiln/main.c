@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln`: the one program a user types. Static, no LLVM; it starts the others.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/common/cli.h"
+#include "tools/kiln/commands.h"
+
+typedef struct command {
+  const char *name;
+  int (*run)(int argc, char **argv);
+  const char *text;
+} command;
+
+static const command commands[] = {
+#define COMMAND(name, function, text) {name, function, text},
+#include "tools/kiln/commands.def"
+#undef COMMAND
+};
+
+static void print_help(void) {
+  printf("usage: kiln COMMAND [options] ...\n\nCompiles GPU kernels ahead of time, caches the results, and packs them into bundles.\n\n");
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) printf("  %-15s %s\n", commands[i].name, commands[i].text);
+  printf("  %-15s %s\n", "...", "bundle and device commands: `kiln tool-help` lists them");
+  printf("\n`kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, 2 wrong command line, 3 fault of Kiln.\n");
+}
+
+static int hand_over(int argc, char **argv) {
+  char path[PATH_MAX];
+  (void)argc;
+  if (!cli_find_program("kiln-tool", path, sizeof path)) {
+    fprintf(stderr, "kiln: error: '%s' is not a command of kiln, and kiln-tool, which has more, is not installed\n", argv[1]);
+    return CLI_USAGE;
+  }
+  execv(path, argv);
+  fprintf(stderr, "kiln: error: cannot start %s: %s\n", path, strerror(errno));
+  return CLI_FAILED;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
+  if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
+  return hand_over(argc, argv);
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/kiln/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/options.h"
+
+enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
+
+void plan_init(plan *p) {
+  memset(p, 0, sizeof *p);
+  kiln_codegen_options_init(&p->options);
+  p->max_jobs = DEFAULT_MAX_JOBS;
+}
+
+static void job_deinit(plan_job *job) {
+  kiln_buffer_deinit(&job->canonical);
+  kiln_buffer_deinit(&job->info);
+  kiln_buffer_deinit(&job->code);
+  kiln_key_deinit(&job->key);
+}
+
+void plan_deinit(plan *p) {
+  for (size_t i = 0; i < p->job_count; i++) job_deinit(&p->jobs[i]);
+  for (size_t i = 0; i < p->source_count; i++) {
+    kiln_buffer_deinit(&p->sources[i].text);
+    kiln_buffer_deinit(&p->sources[i].metadata);
+    kiln_arena_destroy(p->sources[i].arena);
+  }
+  free(p->jobs);
+  free(p->sources);
+  free(p->targets);
+  memset(p, 0, sizeof *p);
+}
+
+static kiln_status add_target(plan *p, const char *text, size_t length, kiln_error *err) {
+  char name[KILN_TARGET_NAME + 8], other[KILN_TARGET_NAME];
+  kiln_target target;
+  if (length >= sizeof name) return kiln_fail(err, KILN_STATUS_TARGET, "the target name '%.60s...' is too long", text);
+  memcpy(name, text, length);
+  name[length] = 0;
+  KILN_TRY(kiln_target_parse(name, &target, err));
+  kiln_target_name(&target, name);
+  for (size_t i = 0; i < p->target_count; i++)
+    if (!strcmp(kiln_target_name(&p->targets[i], other), name)) return KILN_OK; // named twice, made once
+  p->targets = realloc(p->targets, (p->target_count + 1) * sizeof *p->targets);
+  if (!p->targets) abort();
+  p->targets[p->target_count++] = target;
+  return KILN_OK;
+}
+
+kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
+  for (size_t i = 0; i < texts->count; i++)
+    for (const char *at = texts->items[i]; *at;) {
+      size_t length = strcspn(at, ",");
+      if (length) KILN_TRY(add_target(p, at, length, err));
+      at += length + (at[length] == ',');
+    }
+  return p->target_count ? KILN_OK : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
+}
+
+static void print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
+  kiln_buffer out = {0};
+  kiln_diagnostics_print(d, (const char *)source->text.bytes, source->text.size, &out);
+  fwrite(out.bytes, 1, out.size, stderr);
+  kiln_buffer_deinit(&out);
+}
+
+/// Triton writes launch facts to NAME.json beside NAME.ttir; its absence is fine.
+static void read_metadata(plan_source *source) {
+  char path[4096];
+  size_t length = strlen(source->path);
+  if (length < 5 || strcmp(source->path + length - 5, ".ttir") || length + 1 > sizeof path) return;
+  snprintf(path, sizeof path, "%.*s.json", (int)length - 5, source->path);
+  if (!access(path, R_OK) && cli_read_file(path, MOST_SOURCE, &source->metadata, NULL) != KILN_OK) kiln_buffer_clear(&source->metadata);
+}
+
+kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err) {
+  uint64_t start = cli_now_ns();
+  p->sources = realloc(p->sources, (p->source_count + 1) * sizeof *p->sources);
+  if (!p->sources) abort();
+  plan_source *source = &p->sources[p->source_count++];
+  memset(source, 0, sizeof *source);
+  source->path = path;
+  source->arena = kiln_arena_create();
+  KILN_TRY(cli_read_file(path, MOST_SOURCE, &source->text, err));
+  kiln_front_options o = *options;
+  read_metadata(source);
+  if (source->metadata.size) {
+    o.metadata = (const char *)source->metadata.bytes;
+    o.metadata_size = source->metadata.size;
+  }
+  kiln_diagnostics d = {.arena = source->arena};
+  source->unit = kiln_unit_open(source->arena, path, (const char *)source->text.bytes, source->text.size, &o, &d);
+  print_diagnostics(&d, source);
+  p->front_ns += cli_now_ns() - start;
+  return source->unit ? KILN_OK : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", path, d.errors, d.errors == 1 ? "" : "s");
+}
+
+static plan_job *add_job(plan *p) {
+  if (p->job_count == p->job_capacity) {
+    p->job_capacity = p->job_capacity ? p->job_capacity * 2 : 64;
+    p->jobs = realloc(p->jobs, p->job_capacity * sizeof *p->jobs);
+    if (!p->jobs) abort();
+  }
+  plan_job *job = &p->jobs[p->job_count++];
+  memset(job, 0, sizeof *job);
+  return job;
+}
+
+const kiln_interface *plan_interface(const plan *p, const plan_job *job) {
+  return kiln_unit_interface(p->sources[job->source].unit, job->instance);
+}
+
+const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity) {
+  char target[KILN_TARGET_NAME];
+  const kiln_interface *i = plan_interface(p, job);
+  const char *config = job->config < i->config_count ? i->configs[job->config].text : "";
+  const char *variant = job->variant < i->variant_count ? i->variants[job->variant].text : "";
+  snprintf(out, capacity, "%s%s%s%s%s%s for %s", i->name, *config ? " " : "", config, *variant ? " (" : "", variant, *variant ? ")" : "",
+           kiln_target_name(&p->targets[job->target], target));
+  return out;
+}
+
+static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
+  plan_source *source = &p->sources[job->source];
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  const kiln_interface *interface = plan_interface(p, job);
+  kiln_status status = KILN_OK;
+  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &d);
+  print_diagnostics(&d, source);
+  if (kernel) {
+    kiln_canonical_encode(kernel, &job->canonical);
+    compile_inputs in = {&job->canonical, interface->symbol, interface, &p->targets[job->target], &p->options, &p->who};
+    status = compile_key(&in, &job->key, err);
+  } else {
+    status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path, interface->name, d.errors,
+                       d.errors == 1 ? "" : "s");
+  }
+  kiln_arena_destroy(arena);
+  return status;
+}
+
+/// True when `name` ("softmax[T=bf16]") is wanted: by its whole name or by the part before '['.
+static bool wanted(const cli_list *only, const char *name) {
+  size_t plain = strcspn(name, "[");
+  for (size_t i = 0; i < only->count; i++)
+    if (!strcmp(only->items[i], name) || (strlen(only->items[i]) == plain && !memcmp(only->items[i], name, plain))) return true;
+  return !only->count;
+}
+
+static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
+  const kiln_interface *interface = kiln_unit_interface(p->sources[source].unit, instance);
+  kiln_status worst = KILN_OK;
+  for (uint32_t target = 0; target < p->target_count; target++)
+    for (uint32_t config = 0; config < interface->config_count; config++)
+      for (uint32_t variant = 0; variant < interface->variant_count; variant++) {
+        if (p->job_count >= p->max_jobs)
+          return kiln_fail(err, KILN_STATUS_LIMIT, "more than %zu objects would be built; --max-objects raises the limit", p->max_jobs);
+        plan_job *job = add_job(p);
+        *job = (plan_job){.source = source, .instance = instance, .config = config, .variant = variant, .target = target};
+        kiln_status status = lower_job(p, job, err);
+        if (status == KILN_OK) continue;
+        if (status != KILN_STATUS_SOURCE) return status;
+        worst = status;
+        job->state = JOB_FAILED;
+        job->error = *err;
+        return worst; // the same text would fail alike for the other targets
+      }
+  return worst;
+}
+
+typedef struct named {
+  const char *name, *path;
+  uint32_t source;
+} named;
+
+static int by_name(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  return order ? order : (x->source > y->source) - (x->source < y->source);
+}
+
+static kiln_status check_names(const plan *p, kiln_error *err) {
+  kiln_status status = KILN_OK;
+  named *names = calloc(p->job_count, sizeof *names);
+  if (!names) abort();
+  for (size_t i = 0; i < p->job_count; i++)
+    names[i] = (named){plan_interface(p, &p->jobs[i])->name, p->sources[p->jobs[i].source].path, p->jobs[i].source};
+  qsort(names, p->job_count, sizeof *names, by_name);
+  for (size_t i = 1; i < p->job_count && status == KILN_OK; i++)
+    if (!strcmp(names[i].name, names[i - 1].name) && names[i].source != names[i - 1].source)
+      status = kiln_fail(err, KILN_STATUS_EXISTS, "kernel %s is in %s and in %s", names[i].name, names[i - 1].path, names[i].path);
+  free(names);
+  return status;
+}
+
+kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
+  uint64_t start = cli_now_ns();
+  kiln_status worst = KILN_OK;
+  for (uint32_t source = 0; source < p->source_count; source++) {
+    size_t count = p->sources[source].unit ? kiln_unit_instance_count(p->sources[source].unit) : 0;
+    for (uint32_t instance = 0; instance < count; instance++) {
+      if (!wanted(only, kiln_unit_interface(p->sources[source].unit, instance)->name)) continue;
+      kiln_status status = lower_instance(p, source, instance, err);
+      if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
+      if (status != KILN_OK) worst = status;
+    }
+  }
+  p->front_ns += cli_now_ns() - start;
+  if (worst != KILN_OK) return worst;
+  if (!p->job_count) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no kernel was selected");
+  return check_names(p, err);
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a command line asks to be compiled: sources x instances x configs x variants x targets, lowered, with their keys.
+#ifndef KILN_TOOLS_KILN_PLAN_H
+#define KILN_TOOLS_KILN_PLAN_H
+
+#include "base/buffer.h"
+#include "cache/cache.h"
+#include "compiler/front.h"
+#include "tools/common/cli.h"
+#include "tools/kiln/compile_key.h"
+#include "tools/kiln/identity.h"
+
+typedef struct plan_source {
+  const char *path;
+  kiln_buffer text, metadata; ///< owned; metadata is the JSON beside a .ttir file
+  kiln_arena *arena;          ///< owned
+  kiln_unit *unit;
+} plan_source;
+
+typedef enum job_state { JOB_PENDING, JOB_HIT, JOB_COMPILED, JOB_FAILED } job_state;
+
+/// One artifact to make.
+typedef struct plan_job {
+  uint32_t source, instance, config, variant, target;
+  kiln_buffer canonical;      ///< owned
+  kiln_key key;               ///< owned
+  kiln_digest interface_digest;
+  job_state state;
+  kiln_buffer info, code;     ///< owned; set when HIT or COMPILED
+  uint64_t times[6], ns;      ///< of a compile
+  kiln_error error;           ///< of FAILED
+} plan_job;
+
+typedef struct plan {
+  const char *const *targets_text;
+  kiln_target *targets;       ///< owned
+  size_t target_count;
+  plan_source *sources;       ///< owned
+  size_t source_count;
+  plan_job *jobs;             ///< owned
+  size_t job_count, job_capacity;
+  kiln_codegen_options options;
+  identity who;
+  bool all_configs;
+  size_t max_jobs;            ///< --max-objects
+  uint64_t front_ns;
+} plan;
+
+void plan_init(plan *p);
+void plan_deinit(plan *p);
+
+/// Reads targets ("sm_90a,gfx942" or several words).
+kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
+/// Reads one source; its diagnostics go to stderr. SOURCE when it has errors.
+kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
+/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE when any did not lower. Instances of
+/// one name in two sources are an error.
+kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
+
+const kiln_interface *plan_interface(const plan *p, const plan_job *job);
+/// "softmax[T=bf16] BLOCK=1024,warps=4 for sm_90a": what messages call a job.
+const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
+
+#endif

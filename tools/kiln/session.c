@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/kiln/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/options.h"
+#include "tools/kiln/cache_session.h"
+
+void session_init(session *s) {
+  memset(s, 0, sizeof *s);
+  plan_init(&s->plan);
+}
+
+void session_deinit(session *s) {
+  kiln_cache_close(s->cache);
+  plan_deinit(&s->plan);
+  cli_list_deinit(&s->words);
+  cli_list_deinit(&s->targets);
+  cli_list_deinit(&s->instances);
+  cli_list_deinit(&s->only);
+}
+
+bool session_codegen_option(void *context, const char *text, kiln_error *err) {
+  session *s = context;
+  size_t length = strcspn(text, "=");
+  if (!kiln_option_find(text, length)) return false;
+  if (kiln_codegen_options_set(&s->plan.options, text, err) != KILN_OK) return false;
+  if (length == strlen("ptx-assembler") && !memcmp(text, "ptx-assembler", length)) s->assembler_given = true;
+  return true;
+}
+
+const char *session_codegen_help(void) {
+  static char text[4096];
+  int at = snprintf(text, sizeof text, "options of code generation:");
+  for (size_t i = 0; i < kiln_option_count() && at < (int)sizeof text - 200; i++) {
+    const kiln_option_info *o = kiln_option_at(i);
+    at += snprintf(text + at, sizeof text - (size_t)at, "\n    --%-26s %s%s%s", o->name, o->help, *o->choices ? ": " : "", o->choices);
+  }
+  return text;
+}
+
+static unsigned processors(void) {
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n < 1 ? 1 : n > 256 ? 256 : (unsigned)n;
+}
+
+static kiln_status open_cache(session *s, kiln_error *err) {
+  if (s->no_cache) return KILN_OK;
+  cache_session_options options = {.folder = s->cache_folder, .force = s->force};
+  kiln_status status = cache_session_open(&options, &s->cache, err);
+  if (status == KILN_OK || s->must_hit) return status;
+  fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
+  err->status = KILN_OK;
+  return KILN_OK;
+}
+
+kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
+  plan *p = &s->plan;
+  kiln_front_options front = {.instances = s->instances.items,
+                              .instance_count = s->instances.count,
+                              .all_configs = s->all_configs,
+                              .warps = (uint32_t)s->warps,
+                              .stages = (uint32_t)s->stages};
+  if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
+  if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
+  KILN_TRY(plan_targets(p, &s->targets, err));
+  KILN_TRY(identity_find(&p->who, &p->options, !s->assembler_given, err));
+  KILN_TRY(open_cache(s, err));
+  kiln_status worst = KILN_OK;
+  for (size_t i = 0; i < s->words.count; i++) {
+    kiln_status status = plan_add_source(p, s->words.items[i], &front, err);
+    if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
+    if (status != KILN_OK) worst = status;
+  }
+  return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
+}
+
+static void print_failures(const plan *p) {
+  char title[300];
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state == JOB_FAILED)
+      fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title), p->jobs[i].error.text,
+              (int)p->jobs[i].error.status);
+}
+
+int session_make(session *s, work_sums *sums) {
+  unsigned percent = s->verify ? (unsigned)strtoul(s->verify, NULL, 10) : 0;
+  memset(sums, 0, sizeof *sums);
+  bool all = work_look_up(&s->plan, s->cache, sums);
+  if (!all || percent) {
+    work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : processors(),
+                            .progress = !s->quiet && isatty(2),
+                            .must_hit = s->must_hit,
+                            .verify = percent,
+                            .cache = s->cache};
+    work_run(&s->plan, &options, sums);
+  }
+  print_failures(&s->plan);
+  return sums->failed ? CLI_FAILED : CLI_OK;
+}

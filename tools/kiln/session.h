@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the commands that compile share: their common options, the opened cache, the number of workers.
+#ifndef KILN_TOOLS_KILN_SESSION_H
+#define KILN_TOOLS_KILN_SESSION_H
+
+#include "tools/kiln/plan.h"
+#include "tools/kiln/work.h"
+
+typedef struct session {
+  plan plan;
+  kiln_cache *cache;        ///< NULL: none
+  cli_list words, targets, instances, only;
+  const char *cache_folder; ///< --cache-dir
+  const char *verify;       ///< --verify-cache=PERCENT
+  int64_t jobs, warps, stages, max_objects;
+  bool no_cache, force, must_hit, all_configs, quiet, assembler_given;
+} session;
+
+void session_init(session *s);
+void session_deinit(session *s);
+
+/// The rows of the common options, for a page: SESSION_OPTIONS(s) inside an array initialiser.
+#define SESSION_OPTIONS(s)                                                                                    \
+  {"target", 't', CLI_LIST, &(s)->targets, "NAME,...", "processors to compile for; `kiln targets` lists them"}, \
+      {"instance", 'i', CLI_LIST, &(s)->instances, "K[P=V]", "one more instance of a kernel"},                \
+      {"kernel", 'k', CLI_LIST, &(s)->only, "NAME", "only this kernel, or this instance of it"},              \
+      {"configs-all", 0, CLI_FLAG, &(s)->all_configs, NULL, "every config, also those no launch rule reaches"}, \
+      {"warps", 0, CLI_NUMBER, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)"},   \
+      {"stages", 0, CLI_NUMBER, &(s)->stages, "N", "pipeline stages of Triton IR sources"},                   \
+      {"jobs", 'j', CLI_NUMBER, &(s)->jobs, "N", "workers at the same time (default: processors)"},           \
+      {"cache-dir", 0, CLI_TEXT, &(s)->cache_folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, \
+      {"no-cache", 0, CLI_FLAG, &(s)->no_cache, NULL, "neither read nor write the cache"},                    \
+      {"force", 0, CLI_FLAG, &(s)->force, NULL, "compile everything again and store it"},                     \
+      {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail, naming the fields that differ, where something misses"}, \
+      {"verify-cache", 0, CLI_TEXT, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes"}, \
+      {"max-objects", 0, CLI_NUMBER, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
+      {"quiet", 'q', CLI_FLAG, &(s)->quiet, NULL, "print errors only"}
+
+/// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm, ...). `context` is the session.
+bool session_codegen_option(void *context, const char *text, kiln_error *err);
+/// Text for cli_page.more: the options of code generation. Static.
+const char *session_codegen_help(void);
+
+/// After the command line is read: targets (`fallback` when none was named), tools, cache, sources, lowering.
+kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
+/// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
+int session_make(session *s, work_sums *sums);
+
+#endif

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/kiln/work.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/options.h"
+#include "tools/common/worker_client.h"
+
+typedef struct crew {
+  plan *p;
+  const work_options *options;
+  kiln_buffer encoded; // options for the worker
+  pthread_mutex_t lock;
+  size_t next, done;   // under lock
+  work_sums sums;      // under lock
+} crew;
+
+static void keep(plan_job *job, const void *info, size_t info_size, const void *code, size_t code_size) {
+  kiln_buffer_clear(&job->info);
+  kiln_buffer_clear(&job->code);
+  kiln_buffer_bytes(&job->info, info, info_size);
+  kiln_buffer_bytes(&job->code, code, code_size);
+}
+
+static void take_entry(plan_job *job, kiln_cache_entry *entry) {
+  const kiln_cache_content *c = &entry->content;
+  keep(job, c->metadata.bytes, c->metadata.size, c->payload.bytes, c->payload.size);
+  kiln_cache_entry_deinit(entry);
+  job->state = JOB_HIT;
+}
+
+static bool look_up(plan_job *job, kiln_cache *cache) {
+  kiln_cache_entry entry;
+  if (!cache || !kiln_cache_get(cache, &job->key, &entry)) return false;
+  take_entry(job, &entry);
+  return true;
+}
+
+bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums) {
+  bool all = true;
+  for (size_t i = 0; i < p->job_count; i++) {
+    if (p->jobs[i].state != JOB_PENDING) continue;
+    if (look_up(&p->jobs[i], cache)) sums->hits++;
+    else all = false;
+  }
+  return all;
+}
+
+static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker_reply *reply, kiln_error *err) {
+  char target[KILN_TARGET_NAME];
+  const kiln_interface *interface = plan_interface(c->p, job);
+  kiln_target_name(&c->p->targets[job->target], target);
+  return worker_compile(worker, target, interface->symbol, &c->encoded, &job->canonical, reply, err);
+}
+
+static void store(crew *c, const plan_job *job) {
+  if (!c->options->cache) return;
+  kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
+                                .payload = {job->code.bytes, job->code.size},
+                                .cost_ns = job->ns};
+  (void)kiln_cache_put(c->options->cache, &job->key, &content, NULL); // a cache never fails a build; its counters have the reason
+  kiln_cache_count(c->options->cache, KILN_OUTCOME_COMPILED, &job->key.digest, job->code.size, job->ns);
+}
+
+static void make(crew *c, worker_client *worker, plan_job *job) {
+  worker_reply reply;
+  uint64_t start = cli_now_ns();
+  kiln_status status = compile(c, worker, job, &reply, &job->error);
+  job->ns = cli_now_ns() - start;
+  if (status == KILN_OK) {
+    keep(job, reply.info, reply.info_size, reply.code, reply.code_size);
+    memcpy(job->times, reply.times, sizeof job->times);
+    job->state = JOB_COMPILED;
+    store(c, job);
+  } else {
+    job->error.status = status;
+    job->state = JOB_FAILED;
+  }
+  worker_reply_deinit(&reply);
+}
+
+static void make_or_wait(crew *c, worker_client *worker, plan_job *job) {
+  kiln_cache_claim claim;
+  kiln_cache_entry entry;
+  if (!c->options->cache) {
+    make(c, worker, job);
+    return;
+  }
+  if (kiln_cache_claim_key(c->options->cache, &job->key, &claim, &entry)) take_entry(job, &entry);
+  else make(c, worker, job);
+  kiln_cache_release(&claim);
+}
+
+static void verify(crew *c, worker_client *worker, plan_job *job) {
+  worker_reply reply;
+  kiln_status status = compile(c, worker, job, &reply, &job->error);
+  if (status == KILN_OK && (reply.code_size != job->code.size || memcmp(reply.code, job->code.bytes, job->code.size)))
+    status = kiln_fail(&job->error, KILN_STATUS_MISMATCH, "the cached artifact (%zu bytes) differs from a new compile (%zu bytes)",
+                       job->code.size, reply.code_size);
+  if (status != KILN_OK) {
+    job->error.status = status;
+    job->state = JOB_FAILED;
+  }
+  worker_reply_deinit(&reply);
+}
+
+static void refuse_miss(crew *c, plan_job *job) {
+  kiln_buffer why = {0};
+  kiln_cache_explain(c->options->cache, &job->key, 0, &why);
+  kiln_fail(&job->error, KILN_STATUS_MUST_HIT, "not in the cache: %.*s", (int)(why.size > 900 ? 900 : why.size), why.bytes ? (char *)why.bytes : "");
+  job->state = JOB_FAILED;
+  kiln_buffer_deinit(&why);
+}
+
+// Which hits are compiled again is decided by the key, so a sample is the same for everyone and another one after any change.
+static bool sampled(const plan_job *job, unsigned percent) { return job->key.digest.bytes[0] * 100u / 256u < percent; }
+
+static void run_job(crew *c, worker_client *worker, plan_job *job) {
+  if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
+  else if (job->state == JOB_PENDING) make_or_wait(c, worker, job);
+  if (job->state == JOB_HIT && c->options->verify && sampled(job, c->options->verify)) {
+    verify(c, worker, job);
+    pthread_mutex_lock(&c->lock);
+    c->sums.verified++;
+    pthread_mutex_unlock(&c->lock);
+  }
+}
+
+static void show(crew *c, const plan_job *job) {
+  char title[200];
+  if (!c->options->progress) return;
+  fprintf(stderr, "\r\033[K[%zu/%zu] %.100s", c->done, c->p->job_count, plan_job_title(c->p, job, title, sizeof title));
+}
+
+static void *work(void *context) {
+  crew *c = context;
+  worker_client worker;
+  kiln_error err = {0};
+  bool ready = worker_client_init(&worker, &err) == KILN_OK;
+  for (;;) {
+    pthread_mutex_lock(&c->lock);
+    size_t at = c->next++;
+    pthread_mutex_unlock(&c->lock);
+    if (at >= c->p->job_count) break;
+    plan_job *job = &c->p->jobs[at];
+    bool was_pending = job->state == JOB_PENDING;
+    if (was_pending && !ready) {
+      job->error = err;
+      job->state = JOB_FAILED;
+    } else {
+      run_job(c, &worker, job);
+    }
+    pthread_mutex_lock(&c->lock);
+    c->done++;
+    c->sums.hits += was_pending && job->state == JOB_HIT;
+    c->sums.compiled += job->state == JOB_COMPILED;
+    c->sums.failed += job->state == JOB_FAILED;
+    show(c, job);
+    pthread_mutex_unlock(&c->lock);
+  }
+  worker_client_deinit(&worker);
+  return NULL;
+}
+
+void work_run(plan *p, const work_options *options, work_sums *out) {
+  crew c = {.p = p, .options = options, .sums = *out};
+  unsigned count = options->threads ? options->threads : 1;
+  pthread_t *threads = calloc(count, sizeof *threads);
+  kiln_codegen_options_encode(&p->options, &c.encoded);
+  pthread_mutex_init(&c.lock, NULL);
+  unsigned started = 0;
+  for (; threads && started + 1 < count && started + 1 < p->job_count; started++)
+    if (pthread_create(&threads[started], NULL, work, &c)) break;
+  work(&c); // this thread is one of the crew, and all of it where no thread can be had
+  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  if (options->progress) fprintf(stderr, "\r\033[K");
+  pthread_mutex_destroy(&c.lock);
+  kiln_buffer_deinit(&c.encoded);
+  free(threads);
+  *out = c.sums;
+}
