@@ -97,7 +97,7 @@ typedef struct kiln_key_walk {
 KILN_MUST_USE kiln_status kiln_key_walk_begin(kiln_key_walk *walk, const uint8_t *fields, size_t size);
 KILN_MUST_USE kiln_status kiln_key_walk_next(kiln_key_walk *walk, kiln_key_part *out);
 
-/// "option" for KILN_FIELD_OPTION; "field 77" never occurs: unknown numbers are "unknown".
+/// "OPTION"; "UNKNOWN" for other numbers.
 const char *kiln_field_name(uint32_t field);
 const char *kiln_field_text(uint32_t field);
 /// The name of a part for people ("option fast_math"), and its value on one line (long or binary values as size and digest).
@@ -118,7 +118,7 @@ typedef enum kiln_outcome {
   KILN_OUTCOME_LIMIT = 64
 } kiln_outcome;
 
-/// "hit_local"; never NULL.
+/// "HIT_LOCAL"; never NULL.
 const char *kiln_outcome_name(uint32_t outcome);
 const char *kiln_outcome_text(uint32_t outcome);
 

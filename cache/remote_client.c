@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cache/remote_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+
+enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itself; the grace is for its answer
+
+struct kiln_remote {
+  pthread_mutex_t mutex;      ///< guards starting
+  char program[KILN_STORE_PATH], url[URL_SIZE], store[KILN_STORE_PATH], folder[KILN_STORE_NAME * 2];
+  uint32_t deadline_ms;
+  bool write, started;
+  atomic_bool broken;         ///< the helper is gone or cannot be started: no further attempts in this process
+  uint64_t max_bytes;
+  struct sockaddr_un address; ///< abstract, given by the kernel
+  socklen_t address_size;
+  int life;                   ///< closing it lets the helper go
+};
+
+kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, bool write, uint64_t max_bytes,
+                                const kiln_store *spool) {
+  kiln_remote *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  snprintf(r->program, sizeof r->program, "%s", program);
+  snprintf(r->url, sizeof r->url, "%s", url);
+  snprintf(r->store, sizeof r->store, "%s", spool->root);
+  snprintf(r->folder, sizeof r->folder, "%s", spool->folder);
+  r->deadline_ms = deadline_ms ? deadline_ms : 2000;
+  r->write = write;
+  r->max_bytes = max_bytes;
+  r->life = -1;
+  pthread_mutex_init(&r->mutex, NULL);
+  return r;
+}
+
+void kiln_remote_destroy(kiln_remote *r) {
+  if (!r) return;
+  if (r->life >= 0) close(r->life);
+  pthread_mutex_destroy(&r->mutex);
+  free(r);
+}
+
+/// A listening socket without a place in the file system, and its address.
+static int listen_somewhere(kiln_remote *r) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_un any = {.sun_family = AF_UNIX};
+  r->address_size = sizeof r->address;
+  if (fd >= 0 && !bind(fd, (struct sockaddr *)&any, sizeof any.sun_family) && !listen(fd, 128) &&
+      !getsockname(fd, (struct sockaddr *)&r->address, &r->address_size))
+    return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+/// Runs the helper with the listening socket as descriptor 3 and the reading end of the life pipe as 0. It detaches itself, so that waiting for the
+/// first process ends at once.
+static bool spawn(kiln_remote *r, int listening, int life) {
+  char deadline[16], limit[24], store[KILN_STORE_PATH + KILN_STORE_NAME * 2 + 2];
+  snprintf(deadline, sizeof deadline, "%u", r->deadline_ms);
+  snprintf(limit, sizeof limit, "%llu", (unsigned long long)r->max_bytes);
+  snprintf(store, sizeof store, "%s/%s", r->store, r->folder);
+  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--max-bytes", limit, "--store", store,
+                        r->write ? "--write" : NULL, NULL};
+  posix_spawn_file_actions_t actions;
+  pid_t pid;
+  int status;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, listening, 3);
+  posix_spawn_file_actions_adddup2(&actions, life, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  bool started = !posix_spawn(&pid, r->program, &actions, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (!started) return false;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return true; // the application reaps its children itself
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool start(kiln_remote *r) {
+  pthread_mutex_lock(&r->mutex);
+  if (!r->started && !r->broken) {
+    int pipes[2] = {-1, -1}, listening = listen_somewhere(r);
+    // Numbers above 3, so that no dup2 of the child hits another one's source.
+    if (listening >= 0) {
+      int high = fcntl(listening, F_DUPFD_CLOEXEC, 10);
+      close(listening);
+      listening = high;
+    }
+    bool ok = listening >= 0 && !pipe2(pipes, O_CLOEXEC);
+    int life = ok ? fcntl(pipes[0], F_DUPFD_CLOEXEC, 10) : -1;
+    ok = ok && life >= 0 && spawn(r, listening, life);
+    if (listening >= 0) close(listening);
+    if (life >= 0) close(life);
+    if (pipes[0] >= 0) close(pipes[0]);
+    if (ok) r->life = pipes[1];
+    else if (pipes[1] >= 0) close(pipes[1]);
+    r->started = ok;
+    r->broken = !ok;
+  }
+  bool ready = r->started && !r->broken;
+  pthread_mutex_unlock(&r->mutex);
+  return ready;
+}
+
+// ------------------------------------------------------------------------------------------------------------ one exchange
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/// Moves `size` bytes before the deadline; false when that fails.
+static bool transfer(int fd, uint8_t *bytes, size_t size, bool out, int64_t deadline) {
+  for (size_t done = 0; done < size;) {
+    struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
+    int64_t left = deadline - now_ms();
+    if (left <= 0) return false;
+    int n = poll(&p, 1, (int)left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return false;
+    done += (size_t)got;
+  }
+  return true;
+}
+
+static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln_digest *key, int64_t deadline, int *out_fd) {
+  kiln_buffer b = {0};
+  *out_fd = -1;
+  if (!start(r)) return false;
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  kiln_buffer_u32(&b, 0);
+  kiln_buffer_u8(&b, kind);
+  kiln_buffer_bytes(&b, key->bytes, KILN_DIGEST_SIZE);
+  kiln_buffer_text(&b, domain);
+  bool ok = fd >= 0 && !b.failed;
+  if (ok) b.bytes[0] = (uint8_t)(b.size - 4); // far below 256
+  ok = ok && !connect(fd, (const struct sockaddr *)&r->address, r->address_size) && transfer(fd, b.bytes, b.size, true, deadline);
+  kiln_buffer_deinit(&b);
+  if (!ok) {
+    if (fd >= 0) close(fd);
+    r->broken = true;
+    return false;
+  }
+  *out_fd = fd;
+  return true;
+}
+
+static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_blob **out_file) {
+  uint8_t head[5];
+  if (!transfer(fd, head, sizeof head, false, deadline)) return KILN_REMOTE_FAILED;
+  kiln_reader reader = kiln_reader_of(head, sizeof head);
+  uint32_t size = kiln_read_u32(&reader);
+  uint8_t state = kiln_read_u8(&reader);
+  if (state != KILN_REMOTE_FOUND) return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_REFUSED ? state : KILN_REMOTE_FAILED;
+  if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
+  kiln_blob *file = kiln_blob_create(size - 1);
+  if (file && transfer(fd, file->bytes, file->size, false, deadline)) {
+    *out_file = file;
+    return KILN_REMOTE_FOUND;
+  }
+  kiln_blob_release(file);
+  return KILN_REMOTE_FAILED;
+}
+
+kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+  *out_file = NULL;
+  if (r->broken) return KILN_REMOTE_SKIPPED;
+  int64_t deadline = now_ms() + r->deadline_ms + GRACE_MS;
+  int fd;
+  if (!request(r, KILN_REMOTE_GET, domain, key, deadline, &fd)) return KILN_REMOTE_FAILED;
+  kiln_remote_state state = receive(r, fd, deadline, out_file);
+  close(fd);
+  return state;
+}
+
+int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {
+  char name[KILN_STORE_NAME], spooled[KILN_STORE_NAME] = "spool/";
+  kiln_store_entry_name(key, name);
+  kiln_digest_hex(key, spooled + strlen(spooled));
+  int e = kiln_fs_link(store->fd, name, store->fd, spooled);
+  if (e == -ENOENT) {
+    e = kiln_fs_mkdir(store->fd, "spool", store->shared ? 0777 : 0700);
+    if (!e || e == -EEXIST) e = kiln_fs_link(store->fd, name, store->fd, spooled);
+  }
+  if (e && e != -EEXIST) return e;
+  if (r->broken) return 0;
+  int fd;
+  if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + GRACE_MS, &fd)) close(fd);
+  return 0;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cache/scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+
+/// The kernel's struct linux_dirent64, as getdents64 packs it.
+struct record {
+  uint64_t inode;
+  int64_t next;
+  unsigned short size;
+  unsigned char type;
+  char name[];
+};
+
+enum { CHUNK = 16384 };
+
+typedef struct walk {
+  kiln_store *store;
+  int fd;
+  uint32_t shard;
+  uint64_t left;
+  bool (*each)(void *context, const kiln_scan_item *item);
+  void *context;
+  bool stopped;
+} walk;
+
+/// Hands one name on when it is an entry's. Other names are nobody's business.
+static void visit(walk *w, const char *name) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_scan_item item;
+  struct stat st;
+  snprintf(hex, sizeof hex, "%02x%.62s", w->shard & 255, name);
+  if (strlen(name) != KILN_DIGEST_HEX - 2 || !kiln_digest_parse(hex, KILN_DIGEST_HEX, &item.key)) return;
+  if (kiln_fs_stat_at(w->fd, name, &st)) return; // gone meanwhile
+  item.bytes = (uint64_t)st.st_blocks * 512;
+  if (!item.bytes) item.bytes = (uint64_t)st.st_size;
+  item.size = (uint64_t)st.st_size;
+  item.time = st.st_mtime;
+  item.links = (uint32_t)st.st_nlink;
+  w->left--;
+  w->stopped = !w->each(w->context, &item);
+}
+
+/// Walks one folder from `*cookie`; 1 when its end was reached, 0 when the limit was, or -errno.
+static int walk_folder(walk *w, int64_t *cookie) {
+  _Alignas(8) char chunk[CHUNK];
+  if (*cookie && kiln_fs_seek(w->fd, *cookie)) *cookie = 0;
+  for (;;) {
+    ssize_t got = kiln_fs_list(w->fd, chunk, sizeof chunk);
+    if (got <= 0) return got < 0 ? (int)got : 1;
+    for (ssize_t at = 0; at < got;) {
+      const struct record *r = (const struct record *)(const void *)(chunk + at);
+      at += r->size;
+      visit(w, r->name);
+      *cookie = r->next;
+      if (w->stopped || !w->left) return 0;
+    }
+  }
+}
+
+int kiln_scan(kiln_store *store, kiln_scan_place *place, uint64_t limit, bool (*each)(void *, const kiln_scan_item *), void *context) {
+  walk w = {.store = store, .left = limit ? limit : UINT64_MAX, .each = each, .context = context};
+  int first = 0;
+  while (place->shard < KILN_STORE_SHARDS && w.left && !w.stopped) {
+    char name[16];
+    snprintf(name, sizeof name, "entries/%02x", place->shard & 255);
+    int e = w.fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY | O_DIRECTORY, 0);
+    w.shard = place->shard;
+    if (e >= 0) {
+      e = walk_folder(&w, &place->cookie);
+      kiln_fs_close(w.fd);
+    }
+    if (e == 0) break;
+    if (e < 0 && e != -ENOENT && !first) first = e;
+    place->shard++;
+    place->cookie = 0;
+  }
+  return first;
+}
+
+int kiln_scan_all(kiln_store *store, bool (*each)(void *, const kiln_scan_item *), void *context) {
+  kiln_scan_place place = {0};
+  return kiln_scan(store, &place, 0, each, context);
+}
+
+int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit, void (*each)(void *, int, const char *), void *context) {
+  _Alignas(8) char chunk[CHUNK];
+  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, folder, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return fd;
+  ssize_t got;
+  while (limit && (got = kiln_fs_list(fd, chunk, sizeof chunk)) > 0) {
+    for (ssize_t at = 0; at < got && limit;) {
+      const struct record *r = (const struct record *)(const void *)(chunk + at);
+      at += r->size;
+      if (r->name[0] == '.') continue;
+      each(context, fd, r->name);
+      limit--;
+    }
+  }
+  kiln_fs_close(fd);
+  return 0;
+}

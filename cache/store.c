@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The folder of a store: opening it safely, making it, and reading entries from it. Writing is in publish.c.
+#include "cache/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cache/entry.h"
+
+bool kiln_store_name_ok(const char *name) {
+  size_t length = strlen(name);
+  return length >= 1 && length <= 40 && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == length;
+}
+
+void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(key, hex);
+  snprintf(out, KILN_STORE_NAME, "entries/%.2s/%s", hex, hex + 2);
+}
+
+// --------------------------------------------------------------------------------------------------------------- the folder
+
+/// Whether what is in the opened folder can only come from whom the caller trusts.
+static kiln_status check_owner(kiln_store *store, int fd, kiln_error *err) {
+  struct stat st;
+  int e = kiln_fs_stat(fd, &st);
+  if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cache folder %s/%s: %s", store->root, store->folder, strerror(-e));
+  store->owner = st.st_uid;
+  if (store->shared) return KILN_OK;
+  uid_t self = geteuid();
+  if (st.st_uid != self && (store->writable || st.st_uid != 0))
+    return kiln_fail(err, KILN_STATUS_DENIED, "cache folder %s/%s: expected owner %u, found %u; declare it shared to use it", store->root,
+                     store->folder, (unsigned)self, (unsigned)st.st_uid);
+  if (st.st_mode & 022)
+    return kiln_fail(err, KILN_STATUS_DENIED, "cache folder %s/%s: expected no write permission for group and others, found mode %03o",
+                     store->root, store->folder, (unsigned)st.st_mode & 0777);
+  return KILN_OK;
+}
+
+static int open_folder(const kiln_store *store) {
+  char path[KILN_STORE_PATH + KILN_STORE_NAME * 2];
+  snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
+  return kiln_fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+}
+
+kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain, const char *space, kiln_error *err) {
+  atomic_init(&store->fd, -1);
+  store->owner = geteuid();
+  if (!*root || strlen(root) >= sizeof store->root - 160)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache folder: expected a path of 1 to %zu bytes, found %zu",
+                     sizeof store->root - 161, strlen(root));
+  if (!kiln_store_name_ok(domain) || !kiln_store_name_ok(space))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache domain and namespace: expected [a-z0-9_-]{1,40}, found \"%.60s\" and \"%.60s\"",
+                     domain, space);
+  snprintf(store->root, sizeof store->root, "%s", root);
+  snprintf(store->folder, sizeof store->folder, "v%d/%s.%s", KILN_CACHE_FORMAT, domain, space);
+  snprintf(store->domain, sizeof store->domain, "%s", domain);
+  pthread_mutex_init(&store->mutex, NULL);
+  int fd = open_folder(store);
+  // A folder that is missing or cannot be opened is an empty store: reads miss, and writes say why.
+  if (fd < 0) return KILN_OK;
+  kiln_status status = check_owner(store, fd, err);
+  if (status) {
+    close(fd);
+    return status;
+  }
+  atomic_store(&store->fd, fd);
+  return KILN_OK;
+}
+
+void kiln_store_close(kiln_store *store) {
+  int fd = atomic_exchange(&store->fd, -1);
+  if (fd >= 0) close(fd);
+  if (store->root[0]) pthread_mutex_destroy(&store->mutex);
+  store->root[0] = 0;
+}
+
+static int make_tag(const kiln_store *store) {
+  static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Kiln. It may be deleted at any time.\n";
+  char path[KILN_STORE_PATH + 16];
+  snprintf(path, sizeof path, "%s/CACHEDIR.TAG", store->root);
+  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (fd < 0) return fd == -EEXIST ? 0 : fd;
+  int e = kiln_fs_write(fd, text, sizeof text - 1);
+  int closed = kiln_fs_close(fd);
+  return e ? e : closed;
+}
+
+static int make_folders(kiln_store *store) {
+  static const char *const names[] = {"entries", "staging", "quarantine"};
+  char path[KILN_STORE_PATH + KILN_STORE_NAME * 2];
+  mode_t mode = store->shared ? 0777 : 0700;
+  snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
+  int e = kiln_fs_mkdir_all(path, mode);
+  if (e) return e;
+  make_tag(store); // a comfort only
+  int fd = atomic_load(&store->fd);
+  if (fd < 0) {
+    fd = open_folder(store);
+    if (fd < 0) return fd;
+    if (check_owner(store, fd, NULL)) {
+      close(fd);
+      return -EACCES;
+    }
+  }
+  for (unsigned i = 0; i < sizeof names / sizeof *names && !e; i++) {
+    e = kiln_fs_mkdir(fd, names[i], mode);
+    if (e == -EEXIST) e = 0;
+  }
+  atomic_store(&store->fd, fd);
+  return e;
+}
+
+int kiln_store_make(kiln_store *store) {
+  if (!store->writable) return -EROFS;
+  pthread_mutex_lock(&store->mutex);
+  int e = store->made ? 0 : make_folders(store);
+  store->made = !e;
+  pthread_mutex_unlock(&store->mutex);
+  return e;
+}
+
+int kiln_store_make_again(kiln_store *store) {
+  char path[KILN_STORE_PATH + KILN_STORE_NAME * 2];
+  if (!store->writable) return -EROFS;
+  pthread_mutex_lock(&store->mutex);
+  snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
+  int e = kiln_fs_mkdir_all(path, store->shared ? 0777 : 0700);
+  int fresh = e ? e : open_folder(store);
+  if (fresh < 0) e = fresh;
+  else if (check_owner(store, fresh, NULL)) e = -EACCES;
+  // The old descriptor may be in use by another thread: the new folder takes over its number.
+  else if (dup3(fresh, store->fd, O_CLOEXEC) < 0) e = -errno;
+  if (fresh >= 0) close(fresh);
+  if (!e) e = make_folders(store);
+  store->made = !e;
+  pthread_mutex_unlock(&store->mutex);
+  return e;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- reading
+
+static kiln_outcome unreadable(kiln_cache_entry *out, int error_number, kiln_error *err) {
+  out->error_number = error_number;
+  kiln_fail(err, kiln_status_of_errno(error_number), "%s", strerror(error_number));
+  return KILN_OUTCOME_MISS_UNREADABLE;
+}
+
+static kiln_outcome miss_of(kiln_status status, kiln_cache_entry *out) {
+  if (status == KILN_STATUS_VERSION) return KILN_OUTCOME_MISS_VERSION;
+  if (status == KILN_STATUS_UNTRUSTED) return KILN_OUTCOME_MISS_UNTRUSTED;
+  if (status == KILN_STATUS_CORRUPT) return KILN_OUTCOME_MISS_CORRUPT;
+  out->error_number = status == KILN_STATUS_LIMIT ? EFBIG : ENOMEM;
+  return KILN_OUTCOME_MISS_UNREADABLE;
+}
+
+/// The blob that fields and content point into: the file itself, or what it unpacks to. Takes over `file`.
+static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cache_entry *out, kiln_error *err) {
+  const uint8_t *raw = view->stored.bytes;
+  kiln_blob *held = file;
+  if (view->stored.size != view->raw_size || view->codec) {
+    held = kiln_blob_create((size_t)view->raw_size);
+    kiln_status status = held ? kiln_entry_unpack(view, held->bytes, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory");
+    if (status) {
+      kiln_blob_release(held);
+      return status;
+    }
+    raw = held->bytes;
+  }
+  kiln_entry_point(view, raw, out);
+  out->held = held;
+  return KILN_OK;
+}
+
+static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view, const kiln_cache_entry *entry, bool *warned,
+                               kiln_error *err) {
+  const kiln_bytes *domain = &view->labels[KILN_LABEL_DOMAIN];
+  if (domain->size != strlen(store->domain) || memcmp(domain->bytes, store->domain, domain->size))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected domain %s, found %.*s", store->domain,
+                     (int)(domain->size < 60 ? domain->size : 60), (const char *)domain->bytes);
+  if (store->policy == KILN_TRUST_OFF) return KILN_OK;
+  kiln_status status = kiln_entry_verify(view, entry->fields.bytes, err);
+  if (status) return status;
+  status = kiln_entry_trusted(view, store->domain, store->trusted, store->trusted_count, err);
+  if (status && store->policy == KILN_TRUST_WARN) {
+    if (warned) *warned = true;
+    return KILN_OK;
+  }
+  return status;
+}
+
+kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key, const uint8_t *fields,
+                               size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
+  kiln_entry_view view;
+  memset(out, 0, sizeof *out);
+  kiln_status status = kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, &view, err);
+  if (!status && memcmp(view.key.bytes, key->bytes, sizeof key->bytes))
+    status = kiln_fail(err, KILN_STATUS_CORRUPT, "the entry is of another key");
+  if (!status) status = expand(&view, file, out, err);
+  if (!status && fields && (out->fields.size != fields_size || memcmp(out->fields.bytes, fields, fields_size)))
+    status = kiln_fail(err, KILN_STATUS_CORRUPT, "the stored key fields differ although the digests are equal");
+  if (!status) status = check_trust(store, &view, out, warned, err);
+  if (out->held != file) kiln_blob_release(file);
+  if (!status) return KILN_OUTCOME_HIT_LOCAL;
+  kiln_blob_release(out->held);
+  memset(out, 0, sizeof *out);
+  return miss_of(status, out);
+}
+
+/// Keeps the entry's time fresh, at most every recency_s seconds.
+static void refresh(const kiln_store *store, int fd, const struct stat *st) {
+  if (!store->writable) return;
+  int64_t age = (int64_t)time(NULL) - (int64_t)st->st_mtime;
+  if (age > (int64_t)store->recency_s || age < 0) kiln_fs_touch(fd);
+}
+
+static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out, kiln_error *err) {
+  struct stat st;
+  int e = kiln_fs_stat(fd, &st);
+  if (e) return unreadable(out, -e, err);
+  if (!S_ISREG(st.st_mode)) return unreadable(out, EISDIR, err);
+  if (!store->shared && st.st_uid != store->owner) {
+    kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected owner %u, found %u", (unsigned)store->owner, (unsigned)st.st_uid);
+    return KILN_OUTCOME_MISS_UNTRUSTED;
+  }
+  uint64_t size = (uint64_t)st.st_size;
+  if (size < KILN_ENTRY_HEADER) {
+    kiln_fail(err, KILN_STATUS_CORRUPT, "expected at least %d bytes, found %llu", KILN_ENTRY_HEADER, (unsigned long long)size);
+    return KILN_OUTCOME_MISS_CORRUPT;
+  }
+  if (size > store->max_entry_bytes + (1 << 20)) return unreadable(out, EFBIG, err);
+  kiln_blob *file = kiln_blob_create((size_t)size);
+  if (!file) return unreadable(out, ENOMEM, err);
+  size_t got;
+  e = kiln_fs_read(fd, file->bytes, (size_t)size, &got);
+  if (!e && got == size) {
+    refresh(store, fd, &st);
+    *out_file = file;
+    return KILN_OUTCOME_HIT_LOCAL;
+  }
+  kiln_blob_release(file);
+  if (e) return unreadable(out, -e, err);
+  kiln_fail(err, KILN_STATUS_CORRUPT, "expected %llu bytes, found %zu", (unsigned long long)size, got);
+  return KILN_OUTCOME_MISS_CORRUPT;
+}
+
+kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields, size_t fields_size,
+                             kiln_cache_entry *out, bool *warned, kiln_error *err) {
+  char name[KILN_STORE_NAME];
+  memset(out, 0, sizeof *out);
+  int folder = atomic_load(&store->fd);
+  if (folder < 0) return KILN_OUTCOME_MISS_ABSENT;
+  kiln_store_entry_name(key, name);
+  int fd = kiln_fs_open(folder, name, O_RDONLY, 0);
+  if (fd == -ESTALE) fd = kiln_fs_open(folder, name, O_RDONLY, 0); // a network file system that lost track
+  if (fd == -ENOENT) return KILN_OUTCOME_MISS_ABSENT;
+  if (fd < 0) return unreadable(out, -fd, err);
+  kiln_blob *file = NULL;
+  kiln_outcome outcome = read_file(store, fd, &file, out, err);
+  kiln_fs_close(fd); // nothing was written; what was read is checked below
+  return file ? kiln_store_accept(store, file, key, fields, fields_size, out, warned, err) : outcome;
+}
