@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Names in scope, and the reading of one statement: results, operation, attributes, location.
+#include <string.h>
+
+#include "compiler/ttir/ttir_reader.h"
+
+// ------------------------------------------------------------------------------------------------------------------ names
+
+static uint32_t hash_of(const char *text, uint32_t length) {
+  uint32_t hash = 2166136261u;
+  for (uint32_t i = 0; i < length; i++) hash = (hash ^ (uint8_t)text[i]) * 16777619u;
+  return hash;
+}
+
+void ttir_define(ttir_reader *r, ttir_token token, ir_value *const *values, uint32_t count) {
+  if (r->failed) return;
+  ttir_name name = {.text = token.at, .length = token.length, .hash = hash_of(token.at, token.length), .count = count};
+  if (count == 1) name.values.one = values[0];
+  else name.values.many = kiln_arena_copy(r->arena, values, count * sizeof *values);
+  uint32_t *slot = &r->slots[name.hash % TTIR_SLOTS];
+  name.shadowed = *slot;
+  KILN_GROW(r->arena, r->names, r->name_count, r->name_capacity);
+  r->names[r->name_count++] = name;
+  *slot = r->name_count;
+}
+
+uint32_t ttir_scope(const ttir_reader *r) { return r->name_count; }
+
+void ttir_leave(ttir_reader *r, uint32_t scope) {
+  while (r->name_count > scope) {
+    const ttir_name *name = &r->names[--r->name_count];
+    r->slots[name->hash % TTIR_SLOTS] = name->shadowed;
+  }
+}
+
+static const ttir_name *find_name(const ttir_reader *r, const char *text, uint32_t length) {
+  uint32_t hash = hash_of(text, length);
+  for (uint32_t at = r->slots[hash % TTIR_SLOTS]; at > r->name_floor; at = r->names[at - 1].shadowed) {
+    const ttir_name *name = &r->names[at - 1];
+    if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) return name;
+  }
+  return NULL;
+}
+
+ir_value *ttir_value(ttir_reader *r) {
+  ttir_token token = ttir_take(r, TTIR_VALUE, "a value");
+  if (r->failed) return NULL;
+  const ttir_name *name = find_name(r, token.at, token.length);
+  uint32_t index = 0;
+  bool indexed = r->lex.token.kind == TTIR_ALIAS && r->lex.token.start == token.at + token.length;
+  if (indexed) {
+    const ttir_token *number = &r->lex.token;
+    for (uint32_t i = 0; i < number->length && index < TTIR_MAX_VALUES; i++) {
+      if (number->at[i] < '0' || number->at[i] > '9') ttir_error(r, "expected a number after '%%%.*s#'", (int)token.length, token.at);
+      index = index * 10 + (uint32_t)(number->at[i] - '0');
+    }
+    ttir_lex_next(&r->lex);
+  }
+  if (r->failed) return NULL;
+  if (!name) {
+    ttir_error(r, "%%%.*s is not defined", (int)token.length, token.at);
+    return NULL;
+  }
+  if (index >= name->count || (!indexed && name->count != 1)) {
+    ttir_error(r, "%%%.*s has %u values, number %u was asked for", (int)token.length, token.at, name->count, index);
+    return NULL;
+  }
+  return name->count == 1 ? name->values.one : name->values.many[index];
+}
+
+uint32_t ttir_values(ttir_reader *r, ir_value **out, uint32_t capacity) {
+  uint32_t count = 0;
+  do {
+    ir_value *value = ttir_value(r);
+    if (r->failed) return 0;
+    if (count == capacity) {
+      ttir_error(r, "expected at most %u values", capacity);
+      return 0;
+    }
+    out[count++] = value;
+  } while (ttir_accept(r, ','));
+  return count;
+}
+
+bool ttir_operands(ttir_reader *r, ir_value **out, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i) ttir_expect(r, ',');
+    out[i] = ttir_value(r);
+  }
+  return !r->failed;
+}
+
+// --------------------------------------------------------------------------------------------------------------- emission
+
+void ttir_give(ttir_reader *r, ir_value *value) {
+  ttir_builder_error(r);
+  if (r->failed || !value) return;
+  if (r->result_count == TTIR_MAX_VALUES) {
+    ttir_error(r, "expected at most %d results", TTIR_MAX_VALUES);
+    return;
+  }
+  r->results[r->result_count++] = value;
+}
+
+void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated) {
+  ttir_builder_error(r);
+  if (r->failed || !value || ir_type_equal(value->type, stated)) return;
+  char want[IR_TYPE_TEXT], got[IR_TYPE_TEXT];
+  ttir_error(r, "%s: the text says %s, the value is %s", r->row->name, ir_type_text(stated, want), ir_type_text(value->type, got));
+}
+
+ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count,
+                         ir_block *const *regions, size_t region_count) {
+  if (r->failed) return NULL;
+  ir_op *op = ir_emit(&r->b, code, attrs, operands, count, NULL, regions, region_count);
+  ttir_builder_error(r);
+  return op;
+}
+
+ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count, const ir_type *given) {
+  ttir_builder_error(r);
+  if (r->failed) return NULL;
+  ir_op *op = ir_emit(&r->b, code, attrs, operands, count, given, NULL, 0);
+  ttir_builder_error(r);
+  return op;
+}
+
+ir_value *ttir_splat_bits(ttir_reader *r, ir_type like, uint64_t bits) {
+  if (r->failed) return NULL;
+  ir_value *value = ir_const_bits(&r->b, ir_element(like), bits);
+  return like.rank ? ir_splat(&r->b, value, like) : value;
+}
+
+ir_value *ttir_splat_float(ttir_reader *r, ir_type like, double value) {
+  return ttir_splat_bits(r, like, ir_float_to_bits((kiln_scalar)like.scalar, value, true));
+}
+
+ir_value *ttir_spread(ttir_reader *r, ir_value *value, ir_type like) {
+  if (r->failed || !value || !like.rank || value->type.rank) return value;
+  return ir_splat(&r->b, value, ir_with_element(like, value->type));
+}
+
+// -------------------------------------------------------------------------------------------------------------- statements
+
+enum { MAX_GROUPS = 64 };
+
+// Names on the left of an operation: `%a, %b:2 =`.
+typedef struct left_side {
+  ttir_token names[MAX_GROUPS];
+  uint32_t counts[MAX_GROUPS];
+  uint32_t groups, values;
+} left_side;
+
+static void read_left(ttir_reader *r, left_side *left) {
+  left->groups = left->values = 0;
+  if (r->lex.token.kind != TTIR_VALUE) return;
+  do {
+    ttir_token name = ttir_take(r, TTIR_VALUE, "a result");
+    int64_t count = ttir_accept(r, ':') ? ttir_integer(r) : 1;
+    if (r->failed) return;
+    if (left->groups == MAX_GROUPS || count < 1 || count > TTIR_MAX_VALUES) {
+      ttir_error(r, "expected 1 to %d results in at most %d names", TTIR_MAX_VALUES, MAX_GROUPS);
+      return;
+    }
+    left->names[left->groups] = name;
+    left->counts[left->groups++] = (uint32_t)count;
+    left->values += (uint32_t)count;
+  } while (ttir_accept(r, ','));
+  ttir_expect(r, '=');
+}
+
+static void define_left(ttir_reader *r, const left_side *left) {
+  if (r->failed || left->groups == 0) return;
+  if (left->values != r->result_count) {
+    ttir_error(r, "%s: expected %u names for its results, found %u", r->row->name, r->result_count, left->values);
+    return;
+  }
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < left->groups; i++) {
+    ttir_define(r, left->names[i], r->results + at, left->counts[i]);
+    at += left->counts[i];
+  }
+}
+
+// `tt.divisibility`, `tt.contiguity` on an operation: facts about its result, in the last axis' terms where the tile has one axis.
+static void apply_hints(ttir_reader *r) {
+  if (r->failed || r->dictionary.count == 0 || r->result_count != 1) return;
+  ir_value *value = r->results[0];
+  unsigned class = ir_type_class(value->type);
+  if (value->type.rank > 1 || value->type.is_view || !(class & (KILN_CLASS_INT | KILN_CLASS_POINTER))) return;
+  ir_attrs attrs = {.divisible = ttir_entry_int(&r->dictionary, "tt.divisibility", 0),
+                    .contiguous = value->type.rank ? ttir_entry_int(&r->dictionary, "tt.contiguity", 0) : 0};
+  if (attrs.divisible <= 0 && attrs.contiguous <= 0) return;
+  ir_op *op = ttir_emit(r, IR_HINT, &attrs, &value, 1, NULL);
+  if (op) r->results[0] = &op->results[0];
+}
+
+// True when the statement at the look-ahead ends a block; nothing is read then.
+static bool ends_block(const ttir_reader *r) {
+  static const char *const words[] = {"tt.return", "cf.br", "cf.cond_br"};
+  if (r->lex.token.kind != TTIR_WORD) return false;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (ttir_token_is(&r->lex.token, words[i])) return true;
+  return false;
+}
+
+static void statement(ttir_reader *r) {
+  left_side left;
+  r->line = r->lex.token.line;
+  r->row = NULL;
+  r->result_count = 0;
+  r->dictionary.count = 0;
+  if (++r->read > TTIR_MAX_READ) {
+    ttir_error(r, "a kernel has more than %d operations after inlining", TTIR_MAX_READ);
+    return;
+  }
+  read_left(r, &left);
+  uint32_t line = r->lex.token.line;
+  r->line = line;
+  r->b.place = (ir_place){.line = line, .column = (uint32_t)(r->lex.token.start - r->lex.line_start) + 1};
+  ttir_token name = r->lex.token.kind == TTIR_STRING ? ttir_take(r, TTIR_STRING, "") : ttir_take(r, TTIR_WORD, "an operation");
+  if (r->failed) return;
+  const ttir_row *row = ttir_find_row(name.at, name.length);
+  if (!row) {
+    ttir_error(r, "operation '%.*s' is not supported", (int)(name.length > 80 ? 80 : name.length), name.at);
+    return;
+  }
+  r->row = row;
+  row->handler(r, row);
+  ttir_builder_error(r);
+  r->row = row; // regions inside have used both
+  r->line = line;
+  ttir_skip_loc(r);
+  apply_hints(r);
+  define_left(r, &left);
+}
+
+void ttir_statements(ttir_reader *r) {
+  while (!r->failed && r->lex.token.kind != TTIR_END && r->lex.token.kind != TTIR_BLOCK && !ttir_peek(r, '}') && !ends_block(r))
+    statement(r);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensor descriptors, which are views here: made from a pointer, or passed by the host as a view parameter.
+#include <math.h>
+#include <string.h>
+
+#include "compiler/ttir/ttir_forms.h"
+
+static const ttir_view_fact *fact_of(const ttir_reader *r, const ir_value *view) {
+  for (uint32_t i = r->view_count; i > 0; i--)
+    if (r->views[i - 1].view == view) return &r->views[i - 1];
+  return NULL;
+}
+
+// `[%a, %b]`: appends the values as i64.
+static uint32_t read_list(ttir_reader *r, ir_value **out, uint32_t capacity) {
+  ttir_expect(r, '[');
+  uint32_t count = r->failed ? 0 : ttir_values(r, out, capacity);
+  ttir_expect(r, ']');
+  for (uint32_t i = 0; i < count && !r->failed; i++) {
+    if (out[i]->type.scalar != KILN_I64) out[i] = ir_cast(&r->b, out[i], KILN_I64, 0, IR_ROUND_NEAREST);
+    ttir_builder_error(r);
+  }
+  return r->failed ? 0 : count;
+}
+
+// tt.make_tensor_descriptor %p, [%M, %K], [%s, %one] {padding = ..} : <f16>, <tensor<64x32xf16>>
+void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[1 + 2 * IR_MAX_RANK];
+  v[0] = ttir_value(r);
+  ttir_expect(r, ',');
+  uint32_t extents = read_list(r, v + 1, IR_MAX_RANK);
+  ttir_expect(r, ',');
+  uint32_t strides = read_list(r, v + 1 + extents, IR_MAX_RANK);
+  ttir_read_dictionary(r, &r->dictionary);
+  ttir_expect(r, ':');
+  ttir_check_type(r, v[0], ttir_read_type(r, true).type);
+  ttir_expect(r, ',');
+  ttir_type to = ttir_read_type(r, true);
+  if (r->failed) return;
+  if (!to.type.is_view || extents != to.type.rank || strides != extents) {
+    ttir_error(r, "%s: expected as many extents and strides as axes, found %u and %u", row->name, extents, strides);
+    return;
+  }
+  ir_op *op = ttir_emit(r, (ir_opcode)row->code, NULL, v, 1 + extents + strides, &to.type);
+  if (!op) return;
+  ttir_view_fact fact = {.view = &op->results[0], .is_unsigned = to.is_unsigned,
+                         .pads_nan = ttir_entry_int(&r->dictionary, "padding", 1) == 2};
+  KILN_GROW(r->arena, r->views, r->view_count, r->view_capacity);
+  r->views[r->view_count++] = fact;
+  ttir_give(r, &op->results[0]);
+}
+
+// `%d[%i, %j]`: the view and its indices into `v`. Returns their count.
+static uint32_t read_place(ttir_reader *r, ir_value **v) {
+  v[0] = ttir_value(r);
+  uint32_t count = 1 + read_list(r, v + 1, IR_MAX_RANK);
+  if (!r->failed && (!v[0]->type.is_view || count != 1u + v[0]->type.rank))
+    ttir_error(r, "%s: expected a descriptor with %u indices", r->row->name, v[0]->type.rank);
+  return count;
+}
+
+// A word after a value list, such as a cache modifier: an advice only.
+static void skip_advice(ttir_reader *r) {
+  while (r->lex.token.kind == TTIR_WORD) {
+    ttir_lex_next(&r->lex);
+    if (ttir_accept(r, '=')) ttir_lex_next(&r->lex);
+  }
+  ttir_read_dictionary(r, &r->dictionary);
+}
+
+// tt.descriptor_load %d[%i, %j] : D -> T. T may leave out axes of extent 1.
+void ttir_form_view_load(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[2 + IR_MAX_RANK];
+  ir_attrs attrs = {0};
+  uint32_t count = read_place(r, v);
+  skip_advice(r);
+  if (!r->failed) ttir_check_type(r, v[0], ttir_colon_type(r).type);
+  if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
+  ir_type to = ttir_read_type(r, false).type;
+  if (r->failed) return;
+  const ttir_view_fact *fact = fact_of(r, v[0]);
+  if (fact && fact->pads_nan && ir_type_class(to) == KILN_CLASS_FLOAT) {
+    attrs.flags = IR_HAS_OTHER;
+    v[count++] = ttir_splat_float(r, ir_element(to), NAN);
+  }
+  ir_op *op = ttir_emit(r, (ir_opcode)row->code, &attrs, v, count, NULL);
+  if (!op) return;
+  bool same = ir_type_equal(op->results[0].type, to);
+  ttir_give(r, same ? &op->results[0] : ir_reshape(&r->b, &op->results[0], to));
+}
+
+// `: D, T`; the value in the shape of the view's tile.
+static ir_value *fit_value(ttir_reader *r, const ir_value *view, ir_value *value) {
+  ttir_check_type(r, view, ttir_colon_type(r).type);
+  ttir_expect(r, ',');
+  ttir_check_type(r, value, ttir_read_type(r, false).type);
+  if (r->failed) return NULL;
+  ir_type tile = ir_view_tile(view->type);
+  ir_value *fit = ir_same_shape(tile, value->type) ? value : ir_reshape(&r->b, value, tile);
+  ttir_builder_error(r);
+  return fit;
+}
+
+// tt.descriptor_store %d[%i, %j], %v : D, T
+void ttir_form_view_store(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[2 + IR_MAX_RANK];
+  uint32_t count = read_place(r, v);
+  ttir_expect(r, ',');
+  v[count] = ttir_value(r);
+  skip_advice(r);
+  if (!r->failed) v[count] = fit_value(r, v[0], v[count]);
+  ttir_emit(r, (ir_opcode)row->code, NULL, v, count + 1, NULL);
+}
+
+static const struct {
+  const char *word;
+  uint8_t kind;
+} kinds[] = {
+    {"add", IR_COMBINE_ADD}, {"min", IR_COMBINE_MIN}, {"max", IR_COMBINE_MAX},
+    {"and", IR_COMBINE_AND}, {"or", IR_COMBINE_OR},   {"xor", IR_COMBINE_XOR},
+};
+
+// tt.descriptor_reduce add, %d[%i, %j], %v : D, T
+void ttir_form_view_reduce(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[2 + IR_MAX_RANK];
+  ir_attrs attrs = {0};
+  ttir_token word = ttir_take(r, TTIR_WORD, "what the reduction does");
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strlen(kinds[i].word) == word.length && memcmp(kinds[i].word, word.at, word.length) == 0) attrs.kind = kinds[i].kind;
+  if (!r->failed && attrs.kind == 0) ttir_error(r, "%s: unknown kind '%.*s'", row->name, (int)word.length, word.at);
+  ttir_expect(r, ',');
+  uint32_t count = read_place(r, v);
+  ttir_expect(r, ',');
+  v[count] = ttir_value(r);
+  skip_advice(r);
+  if (!r->failed) v[count] = fit_value(r, v[0], v[count]);
+  if (r->failed) return;
+  const ttir_view_fact *fact = fact_of(r, v[0]);
+  bool ordered = attrs.kind == IR_COMBINE_MIN || attrs.kind == IR_COMBINE_MAX;
+  if (ordered && fact && fact->is_unsigned) attrs.flags = IR_UNSIGNED;
+  ttir_emit(r, (ir_opcode)row->code, &attrs, v, count + 1, NULL);
+}
