@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rewrites what legality.def calls expanded into what the target has.
+//
+// Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the pass runs until nothing is left.
+#include "compiler/middle/expand_inner.h"
+#include "compiler/middle/legality.h"
+#include "compiler/middle/passes.h"
+
+#include "compiler/front/mathlib.h"
+
+/// Deepest chain of expansions: half to single, function to arithmetic, conversion to integers.
+enum { MAX_ROUNDS = 6 };
+
+static bool is_half(ir_type type) { return !type.pointer && (type.scalar == KILN_F16 || type.scalar == KILN_BF16); }
+
+static ir_value *resulting(ir_op *op) { return op ? &op->results[0] : NULL; }
+
+/// The same operation on f32, its result rounded to the type.
+static ir_value *through_f32(expanding *x, const ir_op *op) {
+  ir_value *operands[3];
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    operands[i] = is_half(op->operands[i]->type) ? x_cast(x, op->operands[i], KILN_F32) : op->operands[i];
+  ir_value *v = resulting(ir_emit(&x->b, op->code, &op->attrs, operands, op->operand_count, NULL, NULL, 0));
+  return v && is_half(op->results[0].type) ? x_cast(x, v, op->results[0].type.scalar) : v;
+}
+
+static ir_value *clear_sign(expanding *x, const ir_op *op) {
+  ir_value *bits = x_bits(x, op->operands[0], KILN_I16);
+  return x_bits(x, x_opi(x, IR_AND, bits, 0x7fff), op->operands[0]->type.scalar);
+}
+
+static ir_value *through_library(expanding *x, const ir_op *op) {
+  return kiln_mathlib_call(&x->b, ir_ops[op->code].text, op->operands, op->operand_count);
+}
+
+static ir_value *inverse_root(expanding *x, const ir_op *op) {
+  ir_value *root = ir_unary(&x->b, IR_SQRT, IR_PRECISE, op->operands[0]);
+  return ir_binary(&x->b, IR_DIV, IR_PRECISE, x_real(x, root, 1), root);
+}
+
+/// The type that holds all values of both operands of a dot and that the target multiplies.
+static kiln_scalar dot_element(const expanding *x, const ir_op *op) {
+  kiln_scalar to = op->operands[0]->type.scalar == KILN_E5M2 || op->operands[1]->type.scalar == KILN_E5M2 ? KILN_BF16 : KILN_F16;
+  if (!(kiln_scalars[op->operands[0]->type.scalar].type_class & KILN_CLASS_FP8)) return KILN_F32;
+  kiln_scalar other = to == KILN_F16 ? KILN_BF16 : KILN_F16; // both hold either fp8 type
+  if (kiln_op_legality(IR_DOT, to, false, 0, x->target).legal == KILN_LEGAL_NATIVE) return to;
+  return kiln_op_legality(IR_DOT, other, false, 0, x->target).legal == KILN_LEGAL_NATIVE ? other : KILN_F32;
+}
+
+static ir_value *widened_dot(expanding *x, const ir_op *op) {
+  kiln_scalar to = dot_element(x, op);
+  ir_value *operands[3] = {x_cast(x, op->operands[0], to), x_cast(x, op->operands[1], to), op->operands[2]};
+  return resulting(ir_emit(&x->b, IR_DOT, &op->attrs, operands, 3, NULL, NULL, 0));
+}
+
+typedef ir_value *expansion(expanding *x, const ir_op *op);
+
+/// By operation, for elements of f32 and f64, and conversions.
+static expansion *const expansions[IR_OPCODE_COUNT] = {
+    [IR_EXP2] = through_library, [IR_LOG2] = through_library, [IR_SIN] = through_library, [IR_COS] = through_library,
+    [IR_TANH] = through_library, [IR_ERF] = through_library,  [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder,
+    [IR_FMA] = expand_fma,       [IR_CAST] = expand_cast,     [IR_DOT] = widened_dot,     [IR_ABS] = clear_sign,
+};
+
+static expansion *choose(const ir_op *op) {
+  bool own = op->code == IR_CAST || op->code == IR_DOT || op->code == IR_ABS;
+  return is_half(op->operands[0]->type) && !own ? through_f32 : expansions[op->code];
+}
+
+typedef struct expand_context {
+  expanding x;
+  kiln_status status;
+  kiln_error *err;
+} expand_context;
+
+static kiln_status refuse(const expand_context *c, const ir_op *op, const char *reason) {
+  char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
+  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s) on %s for %s: %s", op->number, ir_ops[op->code].text,
+                   ir_type_text(op->operands[0]->type, type), kiln_target_name(c->x.target, name), reason);
+}
+
+static void visit(ir_op *op, void *context) {
+  expand_context *c = context;
+  if (c->status != KILN_OK || c->x.b.error.status != KILN_OK) return;
+  kiln_legality legality = kiln_legality_of(op, c->x.target);
+  if (legality.legal == KILN_LEGAL_NATIVE) return;
+  expansion *how = op->operand_count && op->result_count == 1 ? choose(op) : NULL;
+  if (legality.legal == KILN_LEGAL_REFUSED || !how) {
+    c->status = refuse(c, op, legality.reason);
+    return;
+  }
+  c->x.b.block = op->block;
+  c->x.b.before = op;
+  c->x.b.place = op->place;
+  ir_value *v = how(&c->x, op);
+  if (!v) return;
+  op->results[0].forward = v;
+  ir_remove(op);
+  c->x.changed = true;
+}
+
+kiln_status kiln_expand(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+  for (unsigned round = 0; round < MAX_ROUNDS; round++) {
+    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = target}, .err = err};
+    ir_number(kernel);
+    ir_walk(kernel->body, visit, &c);
+    if (c.status != KILN_OK) return c.status;
+    if (c.x.b.error.status != KILN_OK) return kiln_fail(err, c.x.b.error.status, "expand: %s", c.x.b.error.text);
+    ir_apply_forwards(kernel);
+    if (!c.x.changed) return KILN_OK;
+    kiln_simplify(kernel);
+  }
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "expand: expected at most %d rounds", MAX_ROUNDS);
+}

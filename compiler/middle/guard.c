@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes integer division and shifts safe for machines: after this pass no divisor is 0, no smallest integer is divided by -1, and no shift
+// count reaches the width. The language leaves the quotient by zero open and wraps the other; hardware and LLVM do worse.
+//
+// Needs no views; runs once. Uses ranges, so that most divisions stay as they are.
+#include "compiler/middle/facts.h"
+#include "compiler/middle/passes.h"
+
+typedef struct guarding {
+  kiln_facts *facts;
+  ir_builder b;
+  bool changed;
+} guarding;
+
+static ir_value *like(guarding *g, const ir_value *v, double n) { return ir_const_like(&g->b, v->type, n); }
+
+static bool excludes(const kiln_fact *f, int64_t n) { return f->lo > n || f->hi < n; }
+
+static int64_t smallest(ir_type type) { return type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(type) - 1)); }
+
+static ir_value *divide(guarding *g, const ir_op *op, ir_value *divisor) {
+  return ir_binary(&g->b, op->code, op->attrs.flags, op->operands[0], divisor);
+}
+
+static ir_value *guard_division(guarding *g, ir_op *op) {
+  ir_value *a = op->operands[0], *b = op->operands[1];
+  const kiln_fact *fa = kiln_fact_of(g->facts, a), *fb = kiln_fact_of(g->facts, b);
+  bool zero = !excludes(fb, 0);
+  bool wraps = !(op->attrs.flags & IR_UNSIGNED) && !excludes(fb, -1) && !excludes(fa, smallest(a->type));
+  if (!zero && !wraps) return NULL;
+  ir_value *bad = zero ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, 0)) : NULL;
+  ir_value *minus = wraps ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, -1)) : NULL;
+  ir_value *either = bad && minus ? ir_binary(&g->b, IR_OR, 0, bad, minus) : bad ? bad : minus;
+  ir_value *quotient = divide(g, op, ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, 1), b));
+  if (!wraps) return quotient;
+  ir_value *by_minus = op->code == IR_DIV ? ir_binary(&g->b, IR_SUB, 0, like(g, a, 0), a) : like(g, a, 0);
+  return ir_ternary(&g->b, IR_SELECT, 0, minus, by_minus, quotient);
+}
+
+static ir_value *guard_shift(guarding *g, ir_op *op) {
+  ir_value *count = op->operands[1];
+  unsigned width = ir_type_bits(count->type);
+  if (kiln_fact_within(kiln_fact_of(g->facts, count), 0, width - 1)) return NULL;
+  ir_value *cut = ir_binary(&g->b, IR_AND, 0, count, like(g, count, width - 1));
+  return ir_binary(&g->b, op->code, op->attrs.flags, op->operands[0], cut);
+}
+
+static void visit(ir_op *op, void *context) {
+  guarding *g = context;
+  bool divides = op->code == IR_DIV || op->code == IR_REM, shifts = op->code == IR_SHL || op->code == IR_SHR;
+  if ((!divides && !shifts) || ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
+  g->b.block = op->block;
+  g->b.before = op;
+  g->b.place = op->place;
+  for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
+  ir_value *v = divides ? guard_division(g, op) : guard_shift(g, op);
+  if (!v) return;
+  op->results[0].forward = v;
+  ir_remove(op);
+  g->changed = true;
+}
+
+bool kiln_guard(ir_kernel *kernel) {
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return false;
+  guarding g = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
+  ir_walk(kernel->body, visit, &g);
+  ir_apply_forwards(kernel);
+  kiln_arena_destroy(scratch);
+  return g.changed;
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads legality.def; ops.def decides what exists at all.
+#include "compiler/middle/legality.h"
+
+#include <string.h>
+
+enum {
+#define TYPE(name, spelling, number, bits, type_class) T_##name = 1 << number,
+#include "base/types.def"
+#undef TYPE
+  T_ANY = 0xffff,
+};
+
+typedef enum place { ALL, HOST, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX } place;
+
+typedef struct op_row {
+  ir_opcode first, last;
+  uint16_t types;
+  uint8_t place;
+  uint32_t flags;
+  kiln_legality legality;
+} op_row;
+
+typedef struct cast_row {
+  uint16_t from, to;
+  uint8_t place;
+  kiln_legality legality;
+} cast_row;
+
+#define F16 T_F16
+#define BF16 T_BF16
+#define F32 T_F32
+#define F64 T_F64
+#define E4M3 T_E4M3
+#define E5M2 T_E5M2
+#define I1 T_I1
+#define ANY T_ANY
+static const op_row op_rows[] = {
+#define LEGAL(first, last, types, place, flags, outcome, how) {IR_##first, IR_##last, types, place, flags, {KILN_LEGAL_##outcome, how}},
+#define CAST(from, to, place, outcome, how)
+#include "compiler/middle/legality.def"
+#undef LEGAL
+#undef CAST
+};
+static const cast_row cast_rows[] = {
+#define LEGAL(first, last, types, place, flags, outcome, how)
+#define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how}},
+#include "compiler/middle/legality.def"
+#undef LEGAL
+#undef CAST
+};
+
+/// x86-64 below v3, unless a native feature list names the feature.
+static bool lacks_feature(const kiln_target *target, const char *feature) {
+  const kiln_processor *p = target->processor;
+  if (p->family != KILN_FAMILY_HOST) return false;
+  if (target->native_features[0]) return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
+  return !strcmp(p->arch, "x86_64") && p->level < 3;
+}
+
+static bool lacks_bf16_matrix(const kiln_target *target) {
+  kiln_matrix m = target->processor->matrix;
+  return m == KILN_MATRIX_NONE || m == KILN_MATRIX_MMA_75;
+}
+
+static bool holds(place where, const kiln_target *target) {
+  switch (where) {
+  case ALL: return true;
+  case HOST: return target->processor->family == KILN_FAMILY_HOST;
+  case NO_FMA: return lacks_feature(target, "+fma");
+  case NO_F16: return lacks_feature(target, "+f16c");
+  case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
+  case NO_BF16_MATRIX: return lacks_bf16_matrix(target);
+  }
+  return false;
+}
+
+static const kiln_legality native = {KILN_LEGAL_NATIVE, ""};
+
+kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_target *target) {
+  if (from == to) return native;
+  for (size_t i = 0; i < sizeof cast_rows / sizeof *cast_rows; i++) {
+    const cast_row *row = &cast_rows[i];
+    if ((row->from >> from & 1) && (row->to >> to & 1) && holds(row->place, target)) return row->legality;
+  }
+  return native;
+}
+
+kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags, const kiln_target *target) {
+  unsigned class = pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[scalar].type_class;
+  bool memory = (ir_ops[code].classes & KILN_CLASS_POINTER) && ir_ops[code].classes == KILN_CLASS_POINTER;
+  if (ir_ops[code].classes && !memory && !(ir_ops[code].classes & class))
+    return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type"};
+  for (size_t i = 0; !pointer && i < sizeof op_rows / sizeof *op_rows; i++) {
+    const op_row *row = &op_rows[i];
+    if (code >= row->first && code <= row->last && (row->types >> scalar & 1) && (flags & row->flags) == row->flags && holds(row->place, target))
+      return row->legality;
+  }
+  return native;
+}
+
+kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const kiln_target *target) {
+  unsigned class = kiln_scalars[scalar].type_class, bits = kiln_scalars[scalar].bits;
+  bool wide_int = class == KILN_CLASS_INT && bits >= 32, wide_float = class == KILN_CLASS_FLOAT && bits >= 32;
+  (void)target;
+  bool fits = kind == IR_COMBINE_ADD ? wide_int || class == KILN_CLASS_FLOAT
+              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN || kind == IR_COMBINE_XCHG ? wide_int || wide_float
+              : wide_int && kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR;
+  return fits ? native : (kiln_legality){KILN_LEGAL_REFUSED, "no machine has this atomic for the type"};
+}
+
+kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
+  const ir_type *type = op->operand_count ? &op->operands[0]->type : op->result_count ? &op->results[0].type : NULL;
+  if (!type || type->is_view) return native;
+  if (op->code == IR_CAST) {
+    kiln_scalar to = op->results[0].type.scalar;
+    bool to_float = kiln_scalars[to].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+    if (op->attrs.round == IR_ROUND_ZERO && to_float) return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back"};
+    return kiln_cast_legality(type->scalar, to, target);
+  }
+  if (op->region_count) return native; // the operations inside count
+  return kiln_op_legality(op->code, type->scalar, type->pointer, op->attrs.flags, target);
+}

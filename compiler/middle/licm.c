@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loop-invariant motion. Scalars always leave a loop that does not change them; tiles only when they are dear to compute (division, roots,
+// reductions, dot), with the cheap tiles that those need: a cheap tile costs more to keep than to make again.
+//
+// Needs nothing. Only pure operations move, and none of them can trap.
+#include "compiler/middle/passes.h"
+
+typedef struct hoisting {
+  uint8_t *inside;  // by value id: defined in the loop that is looked at, and not invariant
+  bool changed;
+} hoisting;
+
+static bool is_dear(ir_opcode code) {
+  return code == IR_DIV || code == IR_REM || (code >= IR_SQRT && code <= IR_ERF) || code == IR_REDUCE || code == IR_SCAN || code == IR_DOT;
+}
+
+static void mark_block(hoisting *h, const ir_block *block) {
+  for (uint32_t i = 0; i < block->arg_count; i++) h->inside[block->args[i]->id] = 1;
+  for (const ir_op *op = block->first; op; op = op->next) {
+    for (uint32_t i = 0; i < op->result_count; i++) h->inside[op->results[i].id] = 1;
+    for (uint32_t i = 0; i < op->region_count; i++) mark_block(h, op->regions[i]);
+  }
+}
+
+static bool may_move(const hoisting *h, const ir_op *op) {
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || !op->result_count) return false;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (h->inside[op->operands[i]->id]) return false;
+  return true;
+}
+
+/// Takes `op` and what it needs of this block before the loop.
+static void move_out(hoisting *h, ir_op *op, const ir_block *block, ir_op *loop) {
+  if (op->block != block) return;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i]->def) move_out(h, op->operands[i]->def, block, loop);
+  ir_move(op, loop->block, loop);
+  h->changed = true;
+}
+
+static void hoist_block(hoisting *h, ir_block *block, ir_op *loop) {
+  for (ir_op *op = block->first; op; op = op->next)
+    if (may_move(h, op))
+      for (uint32_t i = 0; i < op->result_count; i++) h->inside[op->results[i].id] = 0;
+  for (ir_op *op = block->first, *next; op; op = next) {
+    next = op->next;
+    bool invariant = op->result_count && !h->inside[op->results[0].id] && ir_ops[op->code].effect == IR_PURE && !op->region_count;
+    if (invariant && (op->results[0].type.rank == 0 || is_dear(op->code))) move_out(h, op, block, loop);
+  }
+}
+
+/// Inner loops first, so that what leaves them may leave the outer one too.
+static void hoist(hoisting *h, ir_block *block) {
+  for (ir_op *op = block->first; op; op = op->next) {
+    for (uint32_t i = 0; i < op->region_count; i++) hoist(h, op->regions[i]);
+    if (op->code != IR_FOR && op->code != IR_WHILE) continue;
+    for (uint32_t i = 0; i < op->region_count; i++) mark_block(h, op->regions[i]);
+    for (uint32_t i = 0; i < op->region_count; i++) hoist_block(h, op->regions[i], op);
+  }
+}
+
+bool kiln_licm(ir_kernel *kernel) {
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return false;
+  hoisting h = {.inside = KILN_NEW_ARRAY(scratch, uint8_t, ir_number(kernel) + 1u)};
+  hoist(&h, kernel->body);
+  kiln_arena_destroy(scratch);
+  return h.changed;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What ranges allow: offsets and comparisons in 32 bits, comparisons that are always or never true, signed division of what is not negative as
+// unsigned division.
+//
+// Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to DCE.
+#include "compiler/middle/facts.h"
+#include "compiler/middle/passes.h"
+
+typedef struct narrowing {
+  kiln_facts *facts;
+  ir_builder b;
+  bool changed;
+} narrowing;
+
+static const kiln_fact *fact(const narrowing *n, const ir_value *v) { return kiln_fact_of(n->facts, v); }
+
+static bool fits_i32(const narrowing *n, const ir_value *v) {
+  return v->type.scalar == KILN_I64 && !v->type.pointer && kiln_fact_within(fact(n, v), INT32_MIN, INT32_MAX);
+}
+
+/// The low 32 bits of such operations follow from the low 32 bits of their operands.
+static bool is_modular(ir_opcode code) {
+  return code == IR_ADD || code == IR_SUB || code == IR_MUL || code == IR_AND || code == IR_OR || code == IR_XOR;
+}
+
+static bool is_shape(ir_opcode code) { return code == IR_SPLAT || code == IR_EXPAND || code == IR_BROADCAST || code == IR_RESHAPE || code == IR_TRANS; }
+
+/// The low half of an i64 value, made beside its definition and remembered in its slot.
+static ir_value *low_half(narrowing *n, ir_value *v);
+
+static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {
+  ir_value *halves[2];
+  ir_type type = ir_with_element(v->type, ir_scalar_type(KILN_I32));
+  bool same = op && (is_modular(op->code) || is_shape(op->code));
+  if (op && op->code == IR_CAST && op->operands[0]->type.scalar == KILN_I32) return op->operands[0];
+  for (uint32_t i = 0; same && i < op->operand_count; i++) halves[i] = low_half(n, op->operands[i]);
+  ir_builder *b = &n->b;
+  if (op) {
+    b->block = op->block;
+    b->before = op->next;
+    b->place = op->place;
+  } else {
+    b->block = v->block;
+    b->before = v->block->first;
+  }
+  if (op && op->code == IR_CONST) return ir_const_bits(b, type, op->attrs.bits);
+  if (!same) return ir_cast(b, v, KILN_I32, 0, 0);
+  ir_op *narrow = ir_emit(b, op->code, &op->attrs, halves, op->operand_count, &type, NULL, 0);
+  return narrow ? &narrow->results[0] : NULL;
+}
+
+static ir_value *low_half(narrowing *n, ir_value *v) {
+  if (!v->slot) v->slot = low_half_made(n, v->def, v);
+  return v->slot;
+}
+
+static void narrow_pointer(narrowing *n, ir_op *op) {
+  if (!fits_i32(n, op->operands[1])) return;
+  op->operands[1] = low_half(n, op->operands[1]);
+  n->changed = true;
+}
+
+/// 1 always, 0 never, -1 unknown.
+static int decided(const ir_op *op, const kiln_fact *a, const kiln_fact *b) {
+  switch ((ir_predicate)op->attrs.kind) {
+  case IR_LT: return a->hi < b->lo ? 1 : a->lo >= b->hi ? 0 : -1;
+  case IR_GE: return a->lo >= b->hi ? 1 : a->hi < b->lo ? 0 : -1;
+  case IR_LE: return a->hi <= b->lo ? 1 : a->lo > b->hi ? 0 : -1;
+  case IR_GT: return a->lo > b->hi ? 1 : a->hi <= b->lo ? 0 : -1;
+  case IR_EQ: return a->hi < b->lo || a->lo > b->hi ? 0 : -1;
+  case IR_NE: return a->hi < b->lo || a->lo > b->hi ? 1 : -1;
+  }
+  return -1;
+}
+
+static void narrow_compare(narrowing *n, ir_op *op) {
+  ir_value *left = op->operands[0], *right = op->operands[1];
+  const kiln_fact *a = fact(n, left), *b = fact(n, right);
+  if (ir_type_class(left->type) != KILN_CLASS_INT) return;
+  if ((op->attrs.flags & IR_UNSIGNED) && (a->lo < 0 || b->lo < 0)) return;
+  int known = decided(op, a, b);
+  if (known >= 0) {
+    n->b.block = op->block;
+    n->b.before = op;
+    op->results[0].forward = ir_const_like(&n->b, op->results[0].type, known);
+    ir_remove(op);
+    n->changed = true;
+  } else if (fits_i32(n, left) && fits_i32(n, right)) {
+    op->operands[0] = low_half(n, left);
+    op->operands[1] = low_half(n, right);
+    n->changed = true;
+  }
+}
+
+static void narrow_division(narrowing *n, ir_op *op) {
+  if (ir_type_class(op->operands[0]->type) != KILN_CLASS_INT || (op->attrs.flags & IR_UNSIGNED)) return;
+  if (fact(n, op->operands[0])->lo < 0 || fact(n, op->operands[1])->lo < 0) return;
+  op->attrs.flags |= IR_UNSIGNED;
+  n->changed = true;
+}
+
+static void (*const narrowers[IR_OPCODE_COUNT])(narrowing *n, ir_op *op) = {
+    [IR_PTRADD] = narrow_pointer, [IR_CMP] = narrow_compare, [IR_DIV] = narrow_division, [IR_REM] = narrow_division,
+};
+
+static void visit(ir_op *op, void *context) {
+  narrowing *n = context;
+  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+  if (narrowers[op->code]) narrowers[op->code](n, op);
+}
+
+bool kiln_narrow(ir_kernel *kernel) {
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return false;
+  narrowing n = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
+  ir_walk(kernel->body, visit, &n);
+  ir_apply_forwards(kernel);
+  kiln_arena_destroy(scratch);
+  return n.changed;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Views become pointers and masks.
+//
+// A view parameter becomes base, extents and strides one by one: each is 8 bytes, so the argument block stays as it is. An access at indices i of
+// a tile becomes one scalar pointer, base + sum(i * stride), and a tile of offsets from it, in i32 where strides are known to be small enough.
+// Its mask compares lanes with what is left of each axis:
+//
+//   lane < clamp(extent - index, 0, n)        unless the axis never ends inside the tile
+//   lane >= clamp(-index, 0, n)               only where the index may be negative
+//
+// so that all tile arithmetic is i32 and what is uniform is scalar. Dropped axes give scalar conditions.
+//
+// Needs nothing. Afterwards no view is left. Uses facts of the kernel as it was before.
+#include "compiler/middle/facts.h"
+#include "compiler/middle/passes.h"
+
+#include <string.h>
+
+typedef struct viewing {
+  ir_kernel *kernel;
+  kiln_facts *facts;
+  ir_builder b;
+  kiln_status status;
+  kiln_error *err;
+} viewing;
+
+// ----------------------------------------------------------------------------------------------------------- parameters
+
+static ir_param part_of(const ir_param *view, const char *what, unsigned axis, kiln_arena *arena, bool is_extent) {
+  return (ir_param){.name = kiln_arena_format(arena, "%s.%s%u", view->name ? view->name : "", what, axis),
+                    .type = ir_scalar_type(KILN_I64), .has_range = is_extent, .lo = 0, .hi = is_extent ? INT64_MAX : 0};
+}
+
+/// Adds the parts of one view parameter at the end of the new list; returns the view built of them.
+static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *view) {
+  ir_value *parts[1 + 2 * IR_MAX_RANK];
+  unsigned rank = view->type.rank, count = 0;
+  ir_param base = *view;
+  base.type = ir_pointer_type(view->type.scalar);
+  base.has_range = false;
+  base.div = 0;
+  parts[count++] = ir_add_param(kernel, &base);
+  for (unsigned i = 0; i < 2 * rank; i++) {
+    ir_param part = part_of(view, i < rank ? "extent" : "stride", i % rank, kernel->arena, i < rank);
+    parts[count++] = ir_add_param(kernel, &part);
+  }
+  ir_op *op = ir_emit(b, IR_VIEW, NULL, parts, count, &view->type, NULL, 0);
+  return op ? &op->results[0] : NULL;
+}
+
+static void split_params(ir_kernel *kernel) {
+  uint32_t count = kernel->param_count, views = 0;
+  for (uint32_t i = 0; i < count; i++) views += kernel->params[i].type.is_view;
+  if (!views) return;
+  const ir_param *params = kernel->params;
+  ir_value **args = kernel->body->args;
+  kernel->params = NULL;
+  kernel->body->args = NULL;
+  kernel->param_count = kernel->body->arg_count = kernel->body->arg_capacity = 0;
+  ir_builder b = {.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
+  for (uint32_t i = 0; i < count; i++)
+    args[i]->forward = params[i].type.is_view ? split_param(kernel, &b, &params[i]) : ir_add_param(kernel, &params[i]);
+  ir_apply_forwards(kernel);
+}
+
+// --------------------------------------------------------------------------------------------------------------- bounds
+
+/// One axis of an access.
+typedef struct axis {
+  ir_value *extent, *stride, *index; // scalar i64
+  unsigned log2;                     // of the tile's extent; 0 for a dropped axis
+  bool dropped;
+  bool may_end, may_begin; // the upper, the lower bound can lie inside the tile
+} axis;
+
+static const kiln_fact *fact(const viewing *v, const ir_value *x) { return kiln_fact_of(v->facts, x); }
+
+static const ir_value *without_casts(const ir_value *x) {
+  while (x->def && x->def->code == IR_CAST && !(x->def->attrs.flags & IR_UNSIGNED)) x = x->def->operands[0];
+  return x;
+}
+
+/// for i in lo .. extent step s, with lo, extent and s multiples of the tile: the tile never crosses the end.
+static bool counts_up_to_extent(const viewing *v, const axis *a) {
+  const ir_value *index = without_casts(a->index), *extent = without_casts(a->extent);
+  if (index->def || !index->block || index->index != 0) return false;
+  const ir_op *loop = index->block->parent;
+  if (!loop || loop->code != IR_FOR || without_casts(loop->operands[1]) != extent) return false;
+  return fact(v, index)->divisibility[0] >= a->log2 && fact(v, extent)->divisibility[0] >= a->log2;
+}
+
+static void judge(const viewing *v, axis *a) {
+  const kiln_fact *index = fact(v, a->index), *extent = fact(v, a->extent);
+  int64_t lanes = (int64_t)1 << a->log2, last;
+  bool inside = !__builtin_add_overflow(index->hi, lanes, &last) && extent->lo >= last;
+  a->may_begin = index->lo < 0;
+  a->may_end = !inside && !counts_up_to_extent(v, a);
+}
+
+static ir_value *i64(viewing *v, int64_t n) { return ir_const_int(&v->b, KILN_I64, n); }
+
+/// clamp(x, 0, 2^log2) as i32.
+static ir_value *clamped(viewing *v, ir_value *x, unsigned log2) {
+  ir_value *floor = ir_binary(&v->b, IR_MAX, 0, x, i64(v, 0));
+  return ir_cast(&v->b, ir_binary(&v->b, IR_MIN, 0, floor, i64(v, (int64_t)1 << log2)), KILN_I32, 0, 0);
+}
+
+static ir_value *both(viewing *v, ir_value *a, ir_value *b) { return !a ? b : !b ? a : ir_binary(&v->b, IR_AND, 0, a, b); }
+
+// --------------------------------------------------------------------------------------------------------- tile pieces
+
+/// iota along tile axis `at` of `rank`, with extents 1 elsewhere.
+static ir_value *lanes(viewing *v, unsigned log2, unsigned at, unsigned rank) {
+  ir_value *x = ir_iota(&v->b, log2);
+  for (unsigned i = 0; i < rank; i++)
+    if (i != at) x = ir_expand(&v->b, x, i);
+  return x;
+}
+
+static ir_value *grown(viewing *v, ir_value *x, ir_type tile) {
+  ir_type type = ir_with_element(tile, ir_element(x->type));
+  return ir_same_shape(x->type, type) ? x : ir_broadcast(&v->b, x, type);
+}
+
+static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank) {
+  ir_value *mask = NULL, *lane = lanes(v, a->log2, at, rank);
+  if (a->may_end) {
+    ir_value *rest = clamped(v, ir_binary(&v->b, IR_SUB, 0, a->extent, a->index), a->log2);
+    mask = ir_compare(&v->b, IR_LT, 0, lane, ir_splat(&v->b, rest, lane->type));
+  }
+  if (a->may_begin) {
+    ir_value *before = clamped(v, ir_binary(&v->b, IR_SUB, 0, i64(v, 0), a->index), a->log2);
+    mask = both(v, mask, ir_compare(&v->b, IR_GE, 0, lane, ir_splat(&v->b, before, lane->type)));
+  }
+  return mask;
+}
+
+static ir_value *scalar_mask(viewing *v, const axis *a) {
+  ir_value *mask = a->may_end ? ir_compare(&v->b, IR_LT, 0, a->index, a->extent) : NULL;
+  return a->may_begin ? both(v, mask, ir_compare(&v->b, IR_GE, 0, a->index, i64(v, 0))) : mask;
+}
+
+static ir_value *access_mask(viewing *v, const axis *axes, unsigned rank, ir_type tile) {
+  ir_value *uniform = NULL, *mask = NULL;
+  unsigned at = 0;
+  for (unsigned i = 0; i < rank; i++) {
+    if (axes[i].dropped) {
+      uniform = both(v, uniform, scalar_mask(v, &axes[i]));
+      continue;
+    }
+    ir_value *part = axes[i].may_end || axes[i].may_begin ? lane_mask(v, &axes[i], at, tile.rank) : NULL;
+    if (part) mask = both(v, mask, grown(v, part, tile));
+    at++;
+  }
+  if (uniform && tile.rank) uniform = ir_splat(&v->b, uniform, tile);
+  return both(v, uniform, mask);
+}
+
+/// Bounds of the offsets inside the tile, when the strides show any.
+static bool offsets_fit_i32(const viewing *v, const axis *axes, unsigned rank) {
+  __int128 lo = 0, hi = 0;
+  for (unsigned i = 0; i < rank; i++) {
+    __int128 last = ((int64_t)1 << axes[i].log2) - 1;
+    const kiln_fact *stride = fact(v, axes[i].stride);
+    if (axes[i].dropped || !last) continue;
+    lo += stride->lo < 0 ? last * stride->lo : 0;
+    hi += stride->hi > 0 ? last * stride->hi : 0;
+  }
+  return lo >= INT32_MIN && hi <= INT32_MAX;
+}
+
+static ir_value *tile_offsets(viewing *v, const axis *axes, unsigned rank, ir_type tile) {
+  kiln_scalar width = offsets_fit_i32(v, axes, rank) ? KILN_I32 : KILN_I64;
+  ir_value *sum = NULL;
+  unsigned at = 0;
+  for (unsigned i = 0; i < rank; i++) {
+    if (axes[i].dropped) continue;
+    ir_value *lane = lanes(v, axes[i].log2, at++, tile.rank), *stride = axes[i].stride;
+    if (width == KILN_I64) lane = ir_cast(&v->b, lane, KILN_I64, 0, 0);
+    else stride = ir_cast(&v->b, stride, KILN_I32, 0, 0);
+    ir_value *part = grown(v, ir_binary(&v->b, IR_MUL, 0, lane, ir_splat(&v->b, stride, lane->type)), tile);
+    sum = sum ? ir_binary(&v->b, IR_ADD, 0, sum, part) : part;
+  }
+  return sum;
+}
+
+static ir_value *access_pointer(viewing *v, ir_value *base, const axis *axes, unsigned rank, ir_type tile) {
+  ir_value *offset = NULL;
+  for (unsigned i = 0; i < rank; i++) {
+    ir_value *part = ir_binary(&v->b, IR_MUL, 0, axes[i].index, axes[i].stride);
+    offset = offset ? ir_binary(&v->b, IR_ADD, 0, offset, part) : part;
+  }
+  ir_value *p = ir_binary(&v->b, IR_PTRADD, 0, base, offset);
+  if (!tile.rank) return p;
+  return ir_binary(&v->b, IR_PTRADD, 0, ir_splat(&v->b, p, tile), tile_offsets(v, axes, rank, tile));
+}
+
+// ------------------------------------------------------------------------------------------------------------- accesses
+
+/// The operation that made a view; NULL and an error when it is chosen at run time.
+static ir_op *maker(viewing *v, const ir_op *user) {
+  ir_op *view = user->operands[0]->def;
+  if (view && view->code == IR_VIEW) return view;
+  if (v->status == KILN_OK)
+    v->status = kiln_fail(v->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s): expected a view made in the kernel or passed to it, found one that a loop or branch yields",
+                          user->number, ir_ops[user->code].text);
+  return NULL;
+}
+
+static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes) {
+  ir_type type = view->results[0].type;
+  for (unsigned i = 0; i < type.rank; i++) {
+    axes[i] = (axis){.extent = view->operands[1 + i], .stride = view->operands[1 + type.rank + i], .index = op->operands[1 + i],
+                     .dropped = type.log2[i] == IR_DROPPED};
+    axes[i].log2 = axes[i].dropped ? 0 : type.log2[i];
+    judge(v, &axes[i]);
+  }
+}
+
+static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
+  axis axes[IR_MAX_RANK];
+  ir_type type = view->results[0].type, tile = ir_view_tile(type);
+  ir_value *operands[3], *value = op->operands[op->operand_count - 1];
+  read_axes(v, view, op, axes);
+  size_t count = 0;
+  operands[count++] = access_pointer(v, view->operands[0], axes, type.rank, tile);
+  if (op->code != IR_VIEW_LOAD) operands[count++] = value;
+  ir_value *mask = access_mask(v, axes, type.rank, tile);
+  if (mask) operands[count++] = mask;
+  if (mask && op->code == IR_VIEW_LOAD && (op->attrs.flags & IR_HAS_OTHER))
+    operands[count++] = tile.rank ? ir_splat(&v->b, value, tile) : value;
+  ir_attrs attrs = op->attrs;
+  attrs.flags &= ~(uint32_t)IR_HAS_OTHER;
+  ir_opcode code = op->code == IR_VIEW_LOAD ? IR_LOAD : op->code == IR_VIEW_STORE ? IR_STORE : IR_ATOMIC;
+  return ir_emit(&v->b, code, &attrs, operands, count, NULL, NULL, 0);
+}
+
+static void visit(ir_op *op, void *context) {
+  viewing *v = context;
+  bool access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+  if (v->status != KILN_OK || !(access || op->code == IR_DIM)) return;
+  ir_op *view = maker(v, op);
+  if (!view) return;
+  v->b.block = op->block;
+  v->b.before = op;
+  v->b.place = op->place;
+  ir_op *plain = lower_access(v, op, view);
+  if (!plain) return;
+  if (op->result_count) op->results[0].forward = &plain->results[0];
+  ir_remove(op);
+}
+
+static void remove_view(ir_op *op, void *context) {
+  (void)context;
+  if (op->code == IR_VIEW) ir_remove(op);
+}
+
+static void resolve_dims(ir_op *op, void *context) {
+  (void)context;
+  ir_op *view = op->code == IR_DIM ? op->operands[0]->def : NULL;
+  if (!view || view->code != IR_VIEW) return;
+  op->results[0].forward = view->operands[1 + op->attrs.axis];
+  ir_remove(op);
+}
+
+kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err) {
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
+  split_params(kernel);
+  ir_walk(kernel->body, resolve_dims, NULL); // first, so that facts see extents through them
+  ir_apply_forwards(kernel);
+  viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}, .err = err};
+  v.facts = kiln_facts_compute(scratch, kernel);
+  ir_walk(kernel->body, visit, &v);
+  if (v.status == KILN_OK && v.b.error.status != KILN_OK) v.status = kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
+  if (v.status == KILN_OK) {
+    ir_apply_forwards(kernel);
+    ir_walk(kernel->body, remove_view, NULL);
+  }
+  kiln_arena_destroy(scratch);
+  return v.status;
+}
