@@ -51,12 +51,11 @@ bool kiln_cache_nearest(kiln_cache *cache, const kiln_digest *key, const uint8_t
   memset(out_key, 0, sizeof *out_key);
   for (uint32_t i = cache->store_count; i-- > 0 && s.distance > 1;) {
     kiln_scan_place place = {0};
-    // Looking is no use: an explanation must not keep entries alive.
-    bool writable = cache->stores[i].writable;
-    s.store = &cache->stores[i];
-    s.store->writable = false;
+    // Looking is no use: an explanation must not keep entries alive, so it reads through a copy that may not write.
+    kiln_store view = cache->stores[i];
+    view.writable = false;
+    s.store = &view;
     kiln_scan(s.store, &place, limit, visit, &s);
-    s.store->writable = writable;
   }
   *out_distance = s.distance % KILN_KEY_FIELDS;
   return out->held != NULL;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the tools need besides cache.h: the own store of a cache, scrubbing it, moving entries in and out, signing them.
+#ifndef KILN_CACHE_ADMIN_H
+#define KILN_CACHE_ADMIN_H
+
+#include "cache/entry.h"
+#include "cache/evict.h"
+#include "cache/stats.h"
+#include "cache/store.h"
+
+/// The writable (or, with read_only, the last) store; NULL when the cache has no folder.
+kiln_store *kiln_cache_store(kiln_cache *cache);
+kiln_limits kiln_cache_limits(const kiln_cache *cache);
+
+/// The file of an entry, unchecked; NULL when it cannot be read.
+kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);
+
+// --------------------------------------------------------------------------------------------------------------- scrubbing
+
+typedef struct kiln_scrub_report {
+  uint64_t good, bad, bytes, removed;
+} kiln_scrub_report;
+
+/// Called for each entry that is not good, one call at a time.
+typedef void kiln_scrub_bad(void *context, const kiln_digest *key, kiln_outcome outcome, const char *reason);
+
+/// Reads every entry, checks everything that can be checked (also digests, and signatures as the policy wants), with `threads` threads. With
+/// `repair` the bad ones are removed.
+void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context, kiln_scrub_report *out);
+
+// ------------------------------------------------------------------------------------------------------------------ moving
+
+typedef struct kiln_move_report {
+  uint64_t moved, already, refused, failed;
+} kiln_move_report;
+
+/// Writes all entries, in order of their keys, as "KILNARC1" and for each u64 size and the entry.
+KILN_MUST_USE kiln_status kiln_export(kiln_store *store, int fd, kiln_move_report *out, kiln_error *err);
+/// Takes in what kiln_export wrote. Each entry is verified in full; those of another domain are refused. CORRUPT when the archive itself is torn:
+/// what came before is in.
+KILN_MUST_USE kiln_status kiln_import(kiln_store *store, int fd, kiln_move_report *out, kiln_error *err);
+/// Takes in the entries of another store.
+void kiln_merge(kiln_store *store, kiln_store *from, kiln_move_report *out);
+
+/// Adds a signature to every entry (or to `only`); 0 or the count of those that could not be signed.
+uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64], uint64_t *out_signed);
+
+#endif
