@@ -87,6 +87,7 @@ ZSTD    := -l:libzstd.a
 LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
+CHECKERS := $(B)/bin/kernel-check
 LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -105,6 +106,12 @@ $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
+
+# Runs the kernel library against its references on any device; carried to machines that have one.
+$(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
 
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
@@ -147,7 +154,7 @@ endef
 $(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
 
 .PHONY: tests check check-full bless
-tests: $(TESTS)
+tests: $(TESTS) $(CHECKERS)
 check: all tests ## run all tests (under ten minutes on two cores); ends with the line of sums
 	tests/run.sh $(B)
 check-full: all tests ## the long matrix: everything of `check`, all processors, sweeps, sanitizers, fuzz time

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Matrix products and the transpose.
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/kernels/cases.h"
+
+static const kiln_scalar floats[] = {KILN_F32, KILN_F16, KILN_BF16};
+
+/// sum over k of a[m, k] * b[n, k]
+static double inner(const double *a, const double *b, int k) {
+  double sum = 0;
+  for (int i = 0; i < k; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+static double gelu(double x) { return 0.5 * x * (1 + erf(x / sqrt(2.0))); }
+
+static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K, bool activate) {
+  array *a = input(r, s, (size_t)M * K, -1, 1), *b = input(r, s, (size_t)N * K, -1, 1), *bias = input(r, s, N, -1, 1);
+  array *c = output(r, s, (size_t)M * N);
+  double *want = calloc((size_t)M * N, sizeof *want);
+  CALL(r, name, A(a), A(b), A(bias), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  for (int m = 0; m < M; m++)
+    for (int n = 0; n < N; n++) {
+      double v = inner(a->v + m * K, b->v + n * K, K) + bias->v[n];
+      want[m * N + n] = activate ? gelu(v) : v;
+    }
+  expect(r, c, want, K * 1e-6, tolerance(s));
+  free(want);
+}
+
+static void products(run *r) {
+  static const int shapes[][3] = {{64, 64, 32}, {128, 128, 64}, {1, 512, 256}, {100, 72, 40}, {192, 320, 96}};
+  for (int t = 0; t < 3; t++)
+    for (int i = 0; i < 5; i++) product(r, instance("gemm", floats[t]), floats[t], shapes[i][0], shapes[i][1], shapes[i][2], false);
+}
+
+static void activated(run *r) { product(r, "gemm[T=bf16, ACT=1]", KILN_BF16, 100, 72, 64, true); }
+
+static void batches(run *r) {
+  enum { M = 70, N = 72, K = 40, BATCH = 3 };
+  for (int t = 0; t < 3; t++) {
+    array *a = input(r, floats[t], BATCH * M * K, -1, 1), *b = input(r, floats[t], BATCH * N * K, -1, 1), *c = output(r, floats[t], BATCH * M * N);
+    static double want[BATCH * M * N];
+    CALL(r, instance("gemm_batched", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), L(M * K), L(N * K), L(M * N), I(BATCH));
+    for (int i = 0; i < BATCH * M * N; i++) {
+      int e = i / (M * N), m = i / N % M, n = i % N;
+      want[i] = inner(a->v + (e * M + m) * K, b->v + (e * N + n) * K, K);
+    }
+    expect(r, c, want, K * 1e-6, tolerance(floats[t]));
+  }
+}
+
+static void splits(run *r) {
+  enum { M = 70, N = 72, K = 328 };
+  for (int t = 0; t < 3; t++) {
+    array *a = input(r, floats[t], M * K, -1, 1), *b = input(r, floats[t], N * K, -1, 1), *c = zeros(r, KILN_F32, M * N);
+    static double want[M * N];
+    CALL(r, instance("gemm_split_k", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), I(4));
+    for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
+    expect(r, c, want, K * 1e-6, 1e-5);
+  }
+}
+
+static void integers(run *r) {
+  enum { M = 70, N = 72, K = 176 };
+  array *a = input(r, KILN_I8, M * K, -128, 127), *b = input(r, KILN_I8, N * K, -128, 127);
+  array *sa = input(r, KILN_F32, M, 0.01, 0.02), *sb = input(r, KILN_F32, N, 0.01, 0.02), *c = output(r, KILN_F32, M * N);
+  static double want[M * N];
+  CALL(r, "gemm_i8", A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K));
+  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
+  expect(r, c, want, 1e-9, 1e-6);
+}
+
+static void transposes(run *r) {
+  static const kiln_scalar types[] = {KILN_F32, KILN_F16, KILN_I8};
+  static const int shapes[][2] = {{64, 64}, {100, 37}, {1, 200}, {96, 160}};
+  static double want[20000];
+  for (int t = 0; t < 3; t++)
+    for (int i = 0; i < 4; i++) {
+      int rows = shapes[i][0], cols = shapes[i][1];
+      array *x = input(r, types[t], rows * cols, -100, 100), *y = output(r, types[t], rows * cols);
+      CALL(r, instance("transpose", types[t]), A(x), A(y), I(rows), I(cols));
+      for (int k = 0; k < rows * cols; k++) want[k % cols * rows + k / cols] = x->v[k];
+      expect(r, y, want, 0, 0);
+    }
+}
+
+const kernel_case matrix_cases[] = {
+    {"gemm", products}, {"gemm_gelu", activated}, {"gemm_batched", batches}, {"gemm_split_k", splits}, {"gemm_i8", integers},
+    {"transpose", transposes}, {NULL, NULL},
+};

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART]. Runs every case on the device and prints a line each.
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/kernels/cases.h"
+
+typedef struct sums {
+  unsigned passed, failed;
+} sums;
+
+static void print(void *context, const char *name, const char *text, double error) {
+  sums *s = context;
+  printf("%-22s %s  %.3f of the tolerance%s%s\n", name, *text ? "fail" : "pass", error, *text ? "; " : "", text);
+  fflush(stdout);
+  *(*text ? &s->failed : &s->passed) += 1;
+}
+
+int main(int argc, char **argv) {
+  sums s = {0, 0};
+  kiln_error err = {0};
+  kiln_library *library;
+  kiln_device *device;
+  if (argc < 3) return fprintf(stderr, "usage: kernel-check BUNDLE DEVICE [NAME-PART]\n"), 2;
+  if (kiln_open_file(argv[1], &library, &err) != KILN_OK) return fprintf(stderr, "%s\n", err.text), 1;
+  if (kiln_device_open(library, argv[2], &device, &err) != KILN_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    kiln_close(library);
+    return 1;
+  }
+  printf("%s (%s)\n", kiln_device_description(device), kiln_device_target_name(device));
+  run_cases(device, argc > 3 ? argv[3] : NULL, print, &s);
+  kiln_device_close(device);
+  kiln_close(library);
+  printf("%u passed, %u failed, 0 skipped\n", s.passed, s.failed);
+  return s.failed != 0;
+}
