@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Structured control flow. Carried scalars are stack slots, which LLVM turns into registers; carried tiles are buffers.
+//
+// A new value of a carried tile goes into its buffer at once when nothing pulls the old one under another index or in a later loop; else it is
+// written aside and copied when all new values are there.
+#include "compiler/codegen/host.h"
+
+#define B h->builder
+
+/// Carried values: a stack slot or a buffer each.
+typedef struct carried {
+  LLVMValueRef *slots;   // NULL for a tile
+  host_buffer **buffers; // NULL for a scalar
+  uint32_t count;
+} carried;
+
+static void prepare(host *h, carried *c, const ir_value *results, uint32_t count) {
+  c->count = count;
+  c->slots = KILN_NEW_ARRAY(h->arena, LLVMValueRef, count + 1);
+  c->buffers = KILN_NEW_ARRAY(h->arena, host_buffer *, count + 1);
+  for (uint32_t i = 0; i < count; i++) {
+    if (results[i].type.rank) c->buffers[i] = host_buffer_create(h, results[i].type);
+    else c->slots[i] = host_stack(h, host_element_type(h, results[i].type));
+  }
+}
+
+static void bind(host *h, const carried *c, ir_value *v, uint32_t i) {
+  host_value *info = host_info(v);
+  if (c->buffers[i]) {
+    info->buffer = c->buffers[i];
+    return;
+  }
+  info->lanes = (host_lanes){LLVMBuildLoad2(B, host_element_type(h, v->type), c->slots[i], ""), 0, HOST_UNIFORM};
+  info->has_lanes = true;
+}
+
+static LLVMValueRef scalar_of(ir_value *v) { return host_info(v)->lanes.value; }
+
+// --------------------------------------------------------------------------------------------------------- new tile values
+
+typedef struct reads {
+  const host_buffer *buffer;
+  bool any, moved;
+  uint32_t steps;
+} reads;
+
+enum { MAX_STEPS = 4000 };
+
+// Whether pulling `v` reads the buffer, and under another index.
+static void find_reads(reads *r, ir_value *v, bool moved) {
+  const host_value *info = host_info(v);
+  if (info->has_lanes || ++r->steps > MAX_STEPS) return;
+  if (info->buffer) {
+    r->any |= info->buffer == r->buffer;
+    r->moved |= moved && info->buffer == r->buffer;
+    return;
+  }
+  if (!v->def || !v->type.rank) return;
+  for (uint32_t i = 0; i < v->def->operand_count; i++) find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
+}
+
+/// New value `i` may overwrite its buffer while the others are being computed in the same loop.
+static bool can_overwrite(const carried *c, ir_value *const *values, uint32_t i) {
+  reads r = {.buffer = c->buffers[i]};
+  for (uint32_t k = 0; k < c->count; k++) {
+    r.any = r.moved = false;
+    if (!values[k]->type.rank) continue;
+    find_reads(&r, values[k], false);
+    if (r.steps > MAX_STEPS || r.moved || (r.any && k != i)) return false;
+  }
+  return true;
+}
+
+static void keep_into(host *h, ir_value *v, host_buffer *buffer, bool binds) {
+  if (h->open && host_info(v)->ready == h->open->id) host_flush(h);
+  host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = buffer, .binds = binds};
+  host_add_root(h, &root, v->type, 0);
+}
+
+/// Moves `values` into slots and buffers. All of them are read before any is written.
+static void assign(host *h, const carried *c, ir_value *const *values) {
+  host_buffer **aside = KILN_NEW_ARRAY(h->arena, host_buffer *, c->count + 1);
+  uint64_t mark = h->scratch_at;
+  for (uint32_t i = 0; i < c->count; i++) {
+    if (!c->buffers[i] || host_info(values[i])->buffer == c->buffers[i]) continue;
+    if (can_overwrite(c, values, i)) continue;
+    aside[i] = host_buffer_create(h, values[i]->type);
+    keep_into(h, values[i], aside[i], true);
+    host_flush(h);
+  }
+  for (uint32_t i = 0; i < c->count; i++) {
+    if (!c->buffers[i] || host_info(values[i])->buffer == c->buffers[i]) continue;
+    keep_into(h, values[i], c->buffers[i], false);
+    host_flush(h);
+  }
+  host_flush(h);
+  h->scratch_at = mark;
+  for (uint32_t i = 0; i < c->count; i++)
+    if (c->slots[i]) LLVMBuildStore(B, scalar_of(values[i]), c->slots[i]);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- if, for
+
+static void region(host *h, ir_block *block, const carried *results, uint32_t skip) {
+  uint64_t mark = h->scratch_at;
+  host_block_emit(h, block);
+  host_flush(h);
+  if (h->status == KILN_OK) assign(h, results, ir_terminator(block)->operands + skip);
+  h->scratch_at = mark;
+}
+
+static void bind_results(host *h, const carried *c, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++) bind(h, c, &op->results[i], i);
+}
+
+void host_if(host *h, ir_op *op) {
+  carried c;
+  host_flush(h);
+  prepare(h, &c, op->results, op->result_count);
+  LLVMBasicBlockRef yes = host_block(h, "then"), no = host_block(h, "else"), done = host_block(h, "endif");
+  LLVMBuildCondBr(B, scalar_of(op->operands[0]), yes, no);
+  for (unsigned side = 0; side < 2; side++) {
+    LLVMPositionBuilderAtEnd(B, side ? no : yes);
+    region(h, op->regions[side], &c, 0);
+    LLVMBuildBr(B, done);
+  }
+  LLVMPositionBuilderAtEnd(B, done);
+  bind_results(h, &c, op);
+}
+
+// The count of turns is computed first: hi may be the largest integer, so that the counter must not run past it.
+static LLVMValueRef turn_count(host *h, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step) {
+  LLVMTypeRef type = LLVMTypeOf(lo);
+  LLVMValueRef one = LLVMConstInt(type, 1, false), zero = LLVMConstInt(type, 0, false);
+  LLVMValueRef some = LLVMBuildICmp(B, LLVMIntSLT, lo, hi, "");
+  LLVMValueRef last = LLVMBuildSub(B, LLVMBuildSub(B, hi, lo, ""), one, "");
+  LLVMValueRef safe = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntSGT, step, zero, ""), step, one, "");
+  LLVMValueRef count = LLVMBuildAdd(B, LLVMBuildUDiv(B, last, safe, ""), one, "");
+  return LLVMBuildSelect(B, some, count, zero, "");
+}
+
+void host_for(host *h, ir_op *op) {
+  ir_block *body = op->regions[0];
+  carried c;
+  host_flush(h);
+  prepare(h, &c, op->results, op->result_count);
+  assign(h, &c, op->operands + 3);
+  LLVMValueRef lo = scalar_of(op->operands[0]), step = scalar_of(op->operands[2]);
+  LLVMTypeRef type = LLVMTypeOf(lo);
+  LLVMValueRef count = turn_count(h, lo, scalar_of(op->operands[1]), step), zero = LLVMConstInt(type, 0, false);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), loop = host_block(h, "for"), done = host_block(h, "endfor");
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, count, zero, ""), loop, done);
+  LLVMPositionBuilderAtEnd(B, loop);
+  LLVMValueRef turn = LLVMBuildPhi(B, type, "");
+  LLVMAddIncoming(turn, &zero, &before, 1);
+  host_info(body->args[0])->lanes = (host_lanes){LLVMBuildAdd(B, lo, LLVMBuildMul(B, turn, step, ""), ""), 0, HOST_UNIFORM};
+  host_info(body->args[0])->has_lanes = true;
+  for (uint32_t i = 0; i < c.count; i++) bind(h, &c, body->args[1 + i], i);
+  region(h, body, &c, 0);
+  LLVMValueRef next = LLVMBuildAdd(B, turn, LLVMConstInt(type, 1, false), "");
+  LLVMBasicBlockRef latch = LLVMGetInsertBlock(B);
+  LLVMAddIncoming(turn, &next, &latch, 1);
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, next, count, ""), loop, done);
+  LLVMPositionBuilderAtEnd(B, done);
+  bind_results(h, &c, op);
+}
+
+// Carried values enter region 0; what it passes on are the arguments of region 1 and the results.
+void host_while(host *h, ir_op *op) {
+  ir_block *before = op->regions[0], *after = op->regions[1];
+  carried in, passed;
+  host_flush(h);
+  prepare(h, &passed, op->results, op->result_count);
+  ir_value *kinds = KILN_NEW_ARRAY(h->arena, ir_value, op->operand_count + 1);
+  for (uint32_t i = 0; i < op->operand_count; i++) kinds[i].type = op->operands[i]->type;
+  prepare(h, &in, kinds, op->operand_count);
+  assign(h, &in, op->operands);
+  LLVMBasicBlockRef head = host_block(h, "while"), body = host_block(h, "do"), done = host_block(h, "endwhile");
+  LLVMBuildBr(B, head);
+  LLVMPositionBuilderAtEnd(B, head);
+  for (uint32_t i = 0; i < in.count; i++) bind(h, &in, before->args[i], i);
+  region(h, before, &passed, 1);
+  LLVMValueRef more = scalar_of(ir_terminator(before)->operands[0]);
+  LLVMBuildCondBr(B, more ? more : LLVMConstInt(h->i1, 0, false), body, done);
+  LLVMPositionBuilderAtEnd(B, body);
+  for (uint32_t i = 0; i < passed.count; i++) bind(h, &passed, after->args[i], i);
+  region(h, after, &in, 0);
+  LLVMBuildBr(B, head);
+  LLVMPositionBuilderAtEnd(B, done);
+  bind_results(h, &passed, op);
+}
