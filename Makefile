@@ -71,6 +71,10 @@ $(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
+$(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
 $(B)/obj/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
