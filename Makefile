@@ -120,7 +120,7 @@ $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map -Wl,--exclude-libs,ALL $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
+	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge

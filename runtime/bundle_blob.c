@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decoding of blobs. A dictionary is decoded once a bundle and kept; the decoder's state is kept for the next load, since allocating it costs more
+// than decoding a small code.
+#define ZSTD_STATIC_LINKING_ONLY
+#include "runtime/bundle_blob.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+struct kiln_dictionary {
+  kiln_dictionary *next; // owned
+  uint32_t blob;
+  uint8_t *bytes;        // owned; NULL when they lie in the file
+  ZSTD_DDict *prepared;  // owned; refers to the bytes
+};
+
+void kiln_bytes_deinit(kiln_bytes *bytes) {
+  free(bytes->owned);
+  memset(bytes, 0, sizeof *bytes);
+}
+
+void kiln_bundle_forget_decoders(kiln_bundle *b) {
+  for (kiln_dictionary *d = b->dictionaries, *next; d; d = next) {
+    next = d->next;
+    ZSTD_freeDDict(d->prepared);
+    free(d->bytes);
+    free(d);
+  }
+  ZSTD_freeDCtx(b->decoder);
+}
+
+static kiln_status damaged(kiln_error *err, const kiln_bundle *b, uint32_t blob, const char *what) {
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: blob %u: %s", b->name, blob, what);
+}
+
+static kiln_status no_memory(kiln_error *err, const kiln_bundle *b, uint32_t blob) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: blob %u: memory is exhausted", b->name, blob);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- frames
+
+static ZSTD_DCtx *take_decoder(kiln_bundle *b) {
+  pthread_mutex_lock(&b->lock);
+  ZSTD_DCtx *decoder = b->decoder;
+  b->decoder = NULL;
+  pthread_mutex_unlock(&b->lock);
+  return decoder ? decoder : ZSTD_createDCtx();
+}
+
+static void give_decoder(kiln_bundle *b, ZSTD_DCtx *decoder) {
+  pthread_mutex_lock(&b->lock);
+  ZSTD_DCtx *surplus = b->decoder ? decoder : NULL;
+  if (!surplus) b->decoder = decoder;
+  pthread_mutex_unlock(&b->lock);
+  ZSTD_freeDCtx(surplus);
+}
+
+static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const ZSTD_DDict *dictionary, kiln_bytes *out,
+                                kiln_error *err) {
+  const uint8_t *stored = b->file + e->offset;
+  // The first four bytes: zstd would also take formats of before 2016.
+  if (e->stored < 4 || kiln_le32(stored) != ZSTD_MAGICNUMBER) return damaged(err, b, number, "not a zstd frame");
+  if (ZSTD_getFrameContentSize(stored, e->stored) != e->raw) return damaged(err, b, number, "the frame's size is not that of the index");
+  ZSTD_DCtx *decoder = take_decoder(b);
+  out->owned = malloc(e->raw);
+  if (!decoder || !out->owned) {
+    ZSTD_freeDCtx(decoder);
+    return no_memory(err, b, number);
+  }
+  size_t size = dictionary ? ZSTD_decompress_usingDDict(decoder, out->owned, e->raw, stored, e->stored, dictionary)
+                           : ZSTD_decompressDCtx(decoder, out->owned, e->raw, stored, e->stored);
+  give_decoder(b, decoder);
+  if (ZSTD_isError(size)) return damaged(err, b, number, ZSTD_getErrorName(size));
+  if (size != e->raw) return damaged(err, b, number, "the frame is shorter than the index says");
+  out->bytes = out->owned;
+  out->size = size;
+  return KILN_OK;
+}
+
+static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const ZSTD_DDict *dictionary, kiln_bytes *out,
+                          kiln_error *err) {
+  if (e->codec == KILN_BUNDLE_CODEC_NONE) {
+    if (e->stored != e->raw) return damaged(err, b, number, "stored and raw sizes differ without compression");
+    out->bytes = b->file + e->offset;
+    out->size = e->raw;
+  } else {
+    KILN_TRY(decode_frame(b, number, e, dictionary, out, err));
+  }
+  if (memcmp(kiln_check_of(out->bytes, out->size).bytes, e->check, KILN_BUNDLE_CHECK))
+    return damaged(err, b, number, "its bytes do not have the check of the index");
+  return KILN_OK;
+}
+
+// ----------------------------------------------------------------------------------------------------------- dictionaries
+
+static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_dictionary *d, kiln_error *err) {
+  kiln_blob_entry e;
+  kiln_bytes bytes = {0};
+  KILN_TRY(kiln_bundle_blob_at(b, number, &e, err));
+  if (e.raw > KILN_BUNDLE_MAX_DICTIONARY || e.dictionary != KILN_BUNDLE_NO_DICTIONARY)
+    return damaged(err, b, number, "not a dictionary within the limits");
+  kiln_status status = decode(b, number, &e, NULL, &bytes, err);
+  if (status == KILN_OK) {
+    d->prepared = ZSTD_createDDict_advanced(bytes.bytes, bytes.size, ZSTD_dlm_byRef, ZSTD_dct_rawContent, ZSTD_defaultCMem);
+    if (!d->prepared) status = no_memory(err, b, number);
+  }
+  d->bytes = bytes.owned;
+  d->blob = number;
+  return status;
+}
+
+static kiln_dictionary *listed(kiln_bundle *b, uint32_t number) {
+  pthread_mutex_lock(&b->lock);
+  kiln_dictionary *d = b->dictionaries;
+  while (d && d->blob != number) d = d->next;
+  pthread_mutex_unlock(&b->lock);
+  return d;
+}
+
+// Two threads may decode the same dictionary at once; the second one drops its copy.
+static kiln_status get_dictionary(kiln_bundle *b, uint32_t number, const ZSTD_DDict **out, kiln_error *err) {
+  kiln_dictionary *found = listed(b, number);
+  if (!found) {
+    kiln_dictionary *mine = calloc(1, sizeof *mine);
+    if (!mine) return no_memory(err, b, number);
+    kiln_status status = load_dictionary(b, number, mine, err);
+    pthread_mutex_lock(&b->lock);
+    for (found = b->dictionaries; found && found->blob != number;) found = found->next;
+    if (!found && status == KILN_OK) {
+      mine->next = b->dictionaries;
+      found = b->dictionaries = mine;
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (found != mine) {
+      ZSTD_freeDDict(mine->prepared);
+      free(mine->bytes);
+      free(mine);
+    }
+    if (status != KILN_OK) return status;
+  }
+  *out = found->prepared;
+  return KILN_OK;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- loading
+
+static kiln_status ask_verifier(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const kiln_bytes *bytes, kiln_error *err) {
+  if (!b->verify) return KILN_OK;
+  kiln_verify_request request = {.bundle = b->name, .index = bytes->bytes, .index_size = bytes->size, .digest = e->digest};
+  if (b->verify(b->verify_user, &request) == 1) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: blob %u was not accepted by the verify callback", b->name, number);
+}
+
+kiln_status kiln_bundle_load(kiln_bundle *b, uint32_t number, kiln_bytes *out, kiln_error *err) {
+  kiln_blob_entry e;
+  const ZSTD_DDict *dictionary = NULL;
+  memset(out, 0, sizeof *out);
+  KILN_TRY(kiln_bundle_blob_at(b, number, &e, err));
+  if (e.codec != KILN_BUNDLE_CODEC_NONE && e.dictionary != KILN_BUNDLE_NO_DICTIONARY) {
+    if (e.dictionary == number) return damaged(err, b, number, "it is its own dictionary");
+    KILN_TRY(get_dictionary(b, e.dictionary, &dictionary, err));
+  }
+  kiln_status status = decode(b, number, &e, dictionary, out, err);
+  if (status == KILN_OK) status = ask_verifier(b, number, &e, out, err);
+  if (status != KILN_OK) kiln_bytes_deinit(out);
+  return status;
+}

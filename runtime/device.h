@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the files of the runtime share about libraries, devices and kernels.
+#ifndef KILN_RUNTIME_DEVICE_H
+#define KILN_RUNTIME_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/record.h"
+#include "runtime/bundle_reader.h"
+#include "runtime/kiln.h"
+#include "targets/targets.h"
+
+struct kiln_library {
+  kiln_bundle **bundles; // owned
+  size_t bundle_count;
+  uint32_t policy;
+  kiln_log_callback *log; // may be NULL
+  void *log_user;
+};
+
+/// Machine code that a device has taken. What `function` and `module` are is the device's matter.
+typedef struct kiln_module {
+  struct kiln_module *next; // owned list of the device
+  const kiln_bundle *bundle;
+  uint32_t blob;
+  char *symbol;             // owned: one code has one entry point, but a blob may be shared by names
+  void *module, *function;
+} kiln_module;
+
+/// The code of one config and variant of a kernel on one device.
+typedef struct kiln_code {
+  _Atomic(void *) function; // NULL until loaded
+  kiln_code_info info;      // texts in the bundle
+  uint32_t blob;
+  uint16_t target;
+  uint8_t rank;
+  bool is_present, is_ptx;
+} kiln_code;
+
+/// One launch, for the device's launch function.
+typedef struct kiln_launch_call {
+  void *function;
+  const kiln_code *code;
+  uint32_t grid[3];
+  kiln_stream stream;
+  const void *block;
+  size_t size;              // bytes that the parameters take, without the block's final padding
+} kiln_launch_call;
+
+typedef struct kiln_device_kind {
+  const char *name;         // "cuda"
+  /// `rest` is what follows "cuda:"; "" without a colon. Fills target, description, grid_limit, state.
+  kiln_status (*open)(kiln_device *device, const char *rest, kiln_error *err);
+  void (*close)(kiln_device *device);
+  kiln_status (*load)(kiln_device *device, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err);
+  void (*unload)(kiln_device *device, kiln_module *module);
+  /// True while `stream` records a graph: nothing may be loaded then. NULL: never.
+  bool (*is_capturing)(kiln_device *device, kiln_stream stream);
+  kiln_status (*launch)(kiln_device *device, const kiln_launch_call *call, kiln_error *err);
+  kiln_status (*stream_create)(kiln_device *device, kiln_stream *out, kiln_error *err);
+  void (*stream_destroy)(kiln_device *device, kiln_stream stream);
+  kiln_status (*sync)(kiln_device *device, kiln_stream stream, kiln_error *err);
+  kiln_status (*alloc)(kiln_device *device, size_t size, void **out, kiln_error *err);
+  void (*release)(kiln_device *device, void *memory);
+  kiln_status (*copy_in)(kiln_device *device, void *to, const void *from, size_t size, kiln_error *err);
+  kiln_status (*copy_out)(kiln_device *device, void *to, const void *from, size_t size, kiln_error *err);
+  kiln_status (*fill)(kiln_device *device, void *memory, uint8_t byte, size_t size, kiln_error *err);
+} kiln_device_kind;
+
+extern const kiln_device_kind kiln_device_host, kiln_device_null, kiln_device_cuda, kiln_device_hip;
+
+struct kiln_device {
+  const kiln_device_kind *kind;
+  kiln_library *library;     // borrowed
+  char name[32], description[128];
+  kiln_device_target target;
+  bool accepts_all;          // null: code of every target
+  int64_t grid_limit[3];
+  void *state;               // owned by the kind
+  pthread_mutex_t lock;      // guards kernels, modules, ranks
+  kiln_kernel **kernels;     // owned: open addressing by name hash
+  uint32_t kernel_slots, kernel_count;
+  kiln_module *modules;      // owned list
+  uint8_t **ranks;           // owned: for each bundle 2 bytes a target (machine code, PTX): rank + 1, 0 unknown
+};
+
+/// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is applied. `rule` may be NULL.
+unsigned kiln_device_rank(kiln_device *device, size_t index, uint32_t number, bool is_ptx, char *rule);
+
+/// A test of one value of the block against a promised fact.
+typedef struct kiln_fact {
+  uint32_t param, offset;
+  uint8_t size;
+  bool is_aligned;           // else a divisor and a range
+  uint64_t mask;             // pointer: alignment - 1
+  int64_t div, lo, hi;
+} kiln_fact;
+
+/// A launch expression prepared for speed.
+typedef enum kiln_form { KILN_FORM_CONST, KILN_FORM_PARAM, KILN_FORM_CDIV, KILN_FORM_DIVISIBLE, KILN_FORM_GENERAL } kiln_form;
+typedef struct kiln_prepared_expr {
+  kiln_form form;
+  uint32_t param;
+  int64_t value;             // the constant, or the divisor
+  kiln_span code;            // in the bundle
+} kiln_prepared_expr;
+
+typedef struct kiln_prepared_config {
+  kiln_prepared_expr grid[3], *require; // arena
+  uint32_t require_count;
+  bool is_usable;            // some variant has code
+} kiln_prepared_config;
+
+typedef struct kiln_prepared_variant {
+  kiln_prepared_expr *conditions; // arena
+  uint32_t condition_count;
+} kiln_prepared_variant;
+
+/// An integer or pointer parameter that an expression uses.
+typedef struct kiln_integer_param {
+  uint32_t param, offset;
+  uint8_t size;
+  bool is_signed;
+} kiln_integer_param;
+
+struct kiln_kernel {
+  kiln_device *device;       // borrowed
+  kiln_bundle *bundle;       // borrowed: the one that won
+  size_t bundle_index;
+  kiln_check hash;
+  kiln_arena *arena;         // owned: everything here, this struct apart
+  kiln_interface interface;
+  uint64_t abi;
+  uint32_t used_bytes;       // end of the last parameter
+  kiln_code *codes;          // [config * variant_count + variant]
+  kiln_prepared_config *configs;
+  kiln_prepared_variant *variants;
+  kiln_fact *facts;
+  uint32_t fact_count;
+  kiln_integer_param *integers;
+  uint32_t integer_count;
+};
+
+/// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not valid. prepare.c
+kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
+
+/// Loads a code once a device. load.c
+kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err);
+
+/// The report without a device's handle of the kernel; used by kiln_kernel_get for its message. report.c
+kiln_status kiln_report_make(kiln_device *device, const char *name, kiln_report **out, kiln_error *err);
+
+void kiln_log(const kiln_library *library, int level, const char *text);
+
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The device that accepts every code and runs nothing: what is left of a launch is what this library adds.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device.h"
+
+
+static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
+  if (*rest) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': the null device takes nothing after its name", d->name);
+  d->state = malloc(1); // an address of its own stands for modules and streams
+  if (!d->state) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  d->accepts_all = true;
+  snprintf(d->target.name, sizeof d->target.name, "null");
+  snprintf(d->description, sizeof d->description, "runs nothing");
+  return KILN_OK;
+}
+
+static void close_null(kiln_device *d) { free(d->state); }
+
+static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
+  (void)code, (void)bytes, (void)err;
+  out->module = out->function = d->state;
+  return KILN_OK;
+}
+
+static void unload(kiln_device *d, kiln_module *module) { (void)d, (void)module; }
+
+static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
+  (void)d, (void)call, (void)err;
+  return KILN_OK;
+}
+
+static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
+  (void)err;
+  *out = d->state;
+  return KILN_OK;
+}
+static void stream_destroy(kiln_device *d, kiln_stream stream) { (void)d, (void)stream; }
+static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
+  (void)d, (void)stream, (void)err;
+  return KILN_OK;
+}
+
+static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
+  (void)d;
+  *out = calloc(1, size);
+  return *out ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes", size);
+}
+static void release(kiln_device *d, void *memory) {
+  (void)d;
+  free(memory);
+}
+static kiln_status copy(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
+  (void)d, (void)err;
+  memcpy(to, from, size);
+  return KILN_OK;
+}
+static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
+  (void)d, (void)err;
+  memset(memory, byte, size);
+  return KILN_OK;
+}
+
+const kiln_device_kind kiln_device_null = {
+    .name = "null", .open = open_null, .close = close_null, .load = load, .unload = unload, .launch = launch,
+    .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
+    .alloc = alloc, .release = release, .copy_in = copy, .copy_out = copy, .fill = fill,
+};

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Look-up of kernels: the bundle whose code fits best (then the first in order), its interface, and for each config and variant the best code.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device.h"
+#include "runtime/launch.h"
+
+// ----------------------------------------------------------------------------------------------------------- choosing codes
+
+typedef struct found_kernel {
+  size_t bundle;
+  kiln_kernel_entry entry;
+  unsigned rank; // of its best code
+} found_kernel;
+
+static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, unsigned *out, kiln_error *err) {
+  *out = KILN_RANK_REFUSED;
+  for (uint32_t i = 0; i < kernel->code_count; i++) {
+    kiln_code_entry code;
+    KILN_TRY(kiln_bundle_code_at(d->library->bundles[index], kernel->code + i, &code, err));
+    unsigned rank = kiln_device_rank(d, index, code.target, code.flags & KILN_BUNDLE_CODE_PTX, NULL);
+    if (rank < *out) *out = rank;
+  }
+  return KILN_OK;
+}
+
+// NOT_FOUND when no bundle has the name; rank REFUSED when none has code for the device.
+static kiln_status find_best(kiln_device *d, const char *name, const kiln_check *hash, found_kernel *out, kiln_error *err) {
+  bool exists = false;
+  out->rank = KILN_RANK_REFUSED;
+  for (size_t i = 0; i < d->library->bundle_count; i++) {
+    found_kernel this = {.bundle = i};
+    kiln_status status = kiln_bundle_kernel_find(d->library->bundles[i], name, hash, &this.entry, err);
+    if (status == KILN_STATUS_NOT_FOUND) continue;
+    if (status == KILN_OK) status = best_rank(d, i, &this.entry, &this.rank, err);
+    if (status != KILN_OK) return status;
+    if (!exists || this.rank < out->rank) *out = this;
+    exists = true;
+  }
+  return exists ? KILN_OK : KILN_STATUS_NOT_FOUND;
+}
+
+// Of equal ranks the code for the newer processor wins, then the later name (sm_90a after sm_90).
+static bool is_better(kiln_bundle *b, const kiln_code_entry *entry, unsigned rank, const kiln_code *old) {
+  kiln_target now, before;
+  if (!old->is_present || rank != old->rank) return !old->is_present || rank < old->rank;
+  const char *name = kiln_bundle_target_at(b, entry->target, NULL), *old_name = kiln_bundle_target_at(b, old->target, NULL);
+  if (!name || !old_name || kiln_target_parse(name, &now, NULL) != KILN_OK || kiln_target_parse(old_name, &before, NULL) != KILN_OK)
+    return false;
+  if (now.processor->number != before.processor->number) return now.processor->number > before.processor->number;
+  return strcmp(name, old_name) > 0;
+}
+
+static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, kiln_error *err) {
+  const kiln_interface *in = &k->interface;
+  for (uint32_t i = 0; i < kernel->code_count; i++) {
+    kiln_code_entry entry;
+    size_t size;
+    KILN_TRY(kiln_bundle_code_at(k->bundle, kernel->code + i, &entry, err));
+    if (entry.config >= in->config_count || entry.variant >= in->variant_count)
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u", k->bundle->name, in->name,
+                       entry.config, in->config_count, entry.variant, in->variant_count);
+    kiln_code *code = &k->codes[(size_t)entry.config * in->variant_count + entry.variant];
+    bool is_ptx = entry.flags & KILN_BUNDLE_CODE_PTX;
+    unsigned rank = kiln_device_rank(k->device, k->bundle_index, entry.target, is_ptx, NULL);
+    if (rank == KILN_RANK_REFUSED || !is_better(k->bundle, &entry, rank, code)) continue;
+    const uint8_t *info = kiln_bundle_record(k->bundle, entry.info, &size, err);
+    if (!info) return KILN_STATUS_CORRUPT;
+    if (!kiln_code_info_decode(info, size, &code->info))
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name, in->name);
+    code->blob = entry.blob;
+    code->target = entry.target;
+    code->rank = (uint8_t)rank;
+    code->is_ptx = is_ptx;
+    code->is_present = true;
+    k->configs[entry.config].is_usable = true;
+  }
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------------------------- the handle
+
+static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry, const char *name, kiln_error *err) {
+  size_t size;
+  kiln_interface *in = &k->interface;
+  const uint8_t *record = kiln_bundle_record(k->bundle, entry->interface, &size, err);
+  if (!record) return KILN_STATUS_CORRUPT;
+  if (!kiln_interface_decode(k->arena, record, size, in) || strcmp(in->name, name) || !in->config_count || !in->variant_count)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", k->bundle->name, name);
+  kiln_layout_params(in);
+  if (in->param_count > KILN_MOST_PARAMS || in->block_bytes > KILN_MOST_BLOCK)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' has %u parameters of %u bytes; at most %d of %d bytes can be launched", name,
+                     in->param_count, in->block_bytes, KILN_MOST_PARAMS, KILN_MOST_BLOCK);
+  if ((uint64_t)in->config_count * in->variant_count > KILN_MOST_CODES)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' has %u configs of %u variants; at most %d codes a kernel can be chosen from", name,
+                     in->config_count, in->variant_count, KILN_MOST_CODES);
+  for (uint32_t i = 0; i < in->param_count; i++) k->used_bytes = in->params[i].offset + in->params[i].size;
+  k->abi = kiln_interface_abi(in);
+  return KILN_OK;
+}
+
+static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const char *name, kiln_error *err) {
+  KILN_TRY(read_interface(k, &found->entry, name, err));
+  k->codes = KILN_NEW_ARRAY(k->arena, kiln_code, (size_t)k->interface.config_count * k->interface.variant_count);
+  KILN_TRY(kiln_kernel_prepare(k, err));
+  return take_codes(k, &found->entry, err);
+}
+
+static void kernel_destroy(kiln_kernel *k) {
+  kiln_arena_destroy(k->arena);
+  free(k);
+}
+
+static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const char *name, const kiln_check *hash, kiln_kernel **out,
+                               kiln_error *err) {
+  kiln_kernel *k = calloc(1, sizeof *k);
+  if (k) k->arena = kiln_arena_create();
+  if (!k || !k->arena) {
+    free(k);
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
+  }
+  k->device = d;
+  k->bundle_index = found->bundle;
+  k->bundle = d->library->bundles[found->bundle];
+  k->hash = *hash;
+  kiln_status status = fill_kernel(k, found, name, err);
+  if (status == KILN_OK) *out = k;
+  else kernel_destroy(k);
+  return status;
+}
+
+// ------------------------------------------------------------------------------------------------------- table of a device
+
+static kiln_kernel **slot_of(kiln_device *d, const kiln_check *hash, const char *name) {
+  uint32_t at = kiln_le32(hash->bytes) & (d->kernel_slots - 1);
+  while (d->kernels[at] && (memcmp(d->kernels[at]->hash.bytes, hash->bytes, KILN_CHECK_SIZE) || (name && strcmp(d->kernels[at]->interface.name, name))))
+    at = (at + 1) & (d->kernel_slots - 1);
+  return &d->kernels[at];
+}
+
+static bool grow_table(kiln_device *d) {
+  if (d->kernel_count * 2 < d->kernel_slots) return true;
+  kiln_kernel **old = d->kernels;
+  uint32_t old_slots = d->kernel_slots, slots = old_slots ? old_slots * 2 : 32;
+  kiln_kernel **table = calloc(slots, sizeof *table);
+  if (!table) return false;
+  d->kernels = table;
+  d->kernel_slots = slots;
+  for (uint32_t i = 0; i < old_slots; i++)
+    if (old[i]) *slot_of(d, &old[i]->hash, old[i]->interface.name) = old[i];
+  free(old);
+  return true;
+}
+
+// The report becomes the message, and goes whole to the log.
+static kiln_status miss(kiln_device *d, const char *name, kiln_status status, kiln_error *err) {
+  kiln_report *report;
+  KILN_TRY(kiln_report_make(d, name, &report, err));
+  kiln_fail(err, status, "%s", kiln_report_text(report));
+  kiln_log(d->library, KILN_LOG_ERROR, kiln_report_text(report));
+  kiln_report_free(report);
+  return status;
+}
+
+// NOT_FOUND and NO_VARIANT come without a message: the caller writes the report when the lock is free again.
+static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, kiln_error *err) {
+  kiln_check hash = kiln_check_of(name, strlen(name));
+  found_kernel found = {0};
+  if (!grow_table(d)) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
+  kiln_kernel **slot = slot_of(d, &hash, name);
+  if (!*slot) {
+    KILN_TRY(find_best(d, name, &hash, &found, err));
+    if (found.rank == KILN_RANK_REFUSED) return KILN_STATUS_NO_VARIANT;
+    KILN_TRY(make_kernel(d, &found, name, &hash, slot, err));
+    d->kernel_count++;
+  }
+  *out = *slot;
+  return KILN_OK;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- public
+
+static void param_type(const kiln_param_record *p, char out[32]) {
+  static const char stars[] = "**";
+  const char *scalar = kiln_scalars[p->scalar].spelling;
+  if (p->view_rank) snprintf(out, 32, "view %s/%u", scalar, p->view_rank);
+  else snprintf(out, 32, "%.*s%s", p->pointer, stars, scalar);
+}
+
+static kiln_status check_signature(const kiln_kernel *k, const kiln_signature *want, kiln_error *err) {
+  char have[500] = "";
+  size_t used = 0;
+  if (!want || !want->abi || want->abi == k->abi) return KILN_OK;
+  for (uint32_t i = 0; i < k->interface.param_count && used + 1 < sizeof have; i++) {
+    char type[32];
+    param_type(&k->interface.params[i], type);
+    int n = snprintf(have + used, sizeof have - used, "%s%s: %s", i ? ", " : "", k->interface.params[i].name, type);
+    used += n < 0 ? 0 : (size_t)n;
+  }
+  return kiln_fail(err, KILN_STATUS_ABI, "'%s': the caller was built for (%.300s) [%016llx], %s has (%s) [%016llx]", k->interface.name,
+                   want->params ? want->params : "?", (unsigned long long)want->abi, k->bundle->name, have, (unsigned long long)k->abi);
+}
+
+kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signature *signature, kiln_kernel **out, kiln_error *err) {
+  *out = NULL;
+  kiln_error mine;
+  if (!err) err = &mine;
+  kiln_kernel *found = NULL;
+  pthread_mutex_lock(&d->lock);
+  kiln_status status = look_up(d, name, &found, err);
+  pthread_mutex_unlock(&d->lock);
+  if (status == KILN_STATUS_NOT_FOUND || status == KILN_STATUS_NO_VARIANT) return miss(d, name, status, err);
+  if (status == KILN_OK) status = check_signature(found, signature, err);
+  if (status == KILN_OK) *out = found;
+  return status;
+}
+
+size_t kiln_param_count(const kiln_kernel *k) { return k->interface.param_count; }
+size_t kiln_block_size(const kiln_kernel *k) { return k->interface.block_bytes; }
+uint64_t kiln_kernel_abi(const kiln_kernel *k) { return k->abi; }
+
+// "*f32", "view bf16": static texts for every scalar and depth.
+#define TYPE_ROW(spelling) {spelling, "*" spelling, "**" spelling, "view " spelling}
+static const char *const type_texts[KILN_SCALAR_COUNT][4] = {
+#define TYPE(name, spelling, number, bits, type_class) [number] = TYPE_ROW(spelling),
+#include "base/types.def"
+#undef TYPE
+};
+
+kiln_status kiln_param_at(const kiln_kernel *k, size_t index, kiln_param *out) {
+  memset(out, 0, sizeof *out);
+  if (index >= k->interface.param_count) return KILN_STATUS_NOT_FOUND;
+  const kiln_param_record *p = &k->interface.params[index];
+  *out = (kiln_param){p->name, type_texts[p->scalar][p->view_rank ? 3 : p->pointer], p->offset, p->size, p->view_rank, p->pointer, p->access};
+  return KILN_OK;
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The launch path. Warm, it is: pack, test the promised facts, pick config and variant, evaluate the grid, call the driver.
+#include "runtime/launch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/expr.h"
+#include "runtime/device.h"
+
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+static int64_t read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
+  switch (size) {
+  case 1: return is_signed ? (int8_t)*at : (*at != 0);
+  case 2: return (int16_t)kiln_le16(at);
+  case 4: return (int32_t)kiln_le32(at);
+  default: return (int64_t)kiln_le64(at);
+  }
+}
+
+static bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t *out) {
+  switch (e->form) {
+  case KILN_FORM_CONST: *out = e->value; return true;
+  case KILN_FORM_PARAM: *out = values[e->param]; return true;
+  case KILN_FORM_CDIV: {
+    int64_t v = values[e->param];
+    *out = v <= 0 ? v / e->value : 1 + (v - 1) / e->value;
+    return true;
+  }
+  case KILN_FORM_DIVISIBLE: *out = values[e->param] % e->value == 0; return true;
+  case KILN_FORM_GENERAL: break;
+  }
+  return kiln_expr_eval(e->code.bytes, e->code.size, values, out);
+}
+
+// --------------------------------------------------------------------------------------------------------------- refusals
+
+static void name_params(const kiln_kernel *k, const char **names) {
+  for (uint32_t i = 0; i < k->interface.param_count; i++) names[i] = k->interface.params[i].name;
+}
+
+// "cols <= 1024 (cols = 2000)"
+static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values, char *out, size_t capacity) {
+  const char *names[KILN_MOST_PARAMS];
+  name_params(k, names);
+  kiln_expr_text(code.bytes, code.size, names, k->interface.param_count, out, capacity);
+  size_t used = strlen(out);
+  const char *separator = " (";
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  for (uint64_t seen = 0; r.left;) {
+    uint8_t op = kiln_read_u8(&r);
+    if (op == KILN_EXPR_CONST) kiln_read_svarint(&r);
+    if (op != KILN_EXPR_PARAM) continue;
+    uint32_t param = (uint32_t)kiln_read_varint(&r);
+    if (param < 64 && seen >> param & 1) continue;
+    if (param < 64) seen |= (uint64_t)1 << param;
+    int n = snprintf(out + used, capacity - used, "%s%s = %lld", separator, names[param], (long long)values[param]);
+    if (n < 0 || (size_t)n >= capacity - used) return;
+    used += (size_t)n;
+    separator = ", ";
+  }
+  if (*separator == ',' && used + 1 < capacity) memcpy(out + used, ")", 2);
+}
+
+static kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64_t *values, const char *what, kiln_error *err) {
+  char text[400];
+  describe(k, code, values, text, sizeof text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name, what, text);
+}
+
+static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
+  const char *name = k->interface.params[f->param].name;
+  if (f->is_aligned)
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx", k->interface.name, name,
+                     (unsigned long long)f->mask + 1, (unsigned long long)value);
+  if (value < f->lo || value > f->hi)
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld", k->interface.name, name,
+                     (long long)f->lo, (long long)f->hi, (long long)value);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be divisible by %lld, but is %lld", k->interface.name, name,
+                   (long long)f->div, (long long)value);
+}
+
+// No config with code allows these arguments: say for each which requirement failed.
+static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, kiln_error *err) {
+  char all[800] = "", text[300];
+  size_t used = 0;
+  for (uint32_t c = 0; c < k->interface.config_count && used + 1 < sizeof all; c++) {
+    const kiln_prepared_config *config = &k->configs[c];
+    snprintf(text, sizeof text, "no code for %s", k->device->target.name);
+    for (uint32_t i = 0; config->is_usable && i < config->require_count; i++) {
+      int64_t holds;
+      if (evaluate(&config->require[i], values, &holds) && holds) continue;
+      snprintf(text, sizeof text, "needs ");
+      describe(k, config->require[i].code, values, text + 6, sizeof text - 6);
+      break;
+    }
+    int n = snprintf(all + used, sizeof all - used, "%s%s: %s", used ? "; " : "", k->interface.configs[c].text, text);
+    used += n < 0 ? 0 : (size_t)n;
+  }
+  return kiln_fail(err, KILN_STATUS_NO_VARIANT, "'%s': no config allows these arguments: %s", k->interface.name, all);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- choice
+
+static bool all_hold(const kiln_prepared_expr *conditions, uint32_t count, const int64_t *values) {
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t holds;
+    if (!evaluate(&conditions[i], values, &holds) || !holds) return false;
+  }
+  return true;
+}
+
+static kiln_status check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  for (uint32_t i = 0; i < k->fact_count; i++) {
+    const kiln_fact *f = &k->facts[i];
+    int64_t value = read_integer(block + f->offset, f->size, k->interface.params[f->param].scalar != KILN_I1);
+    if (f->is_aligned) {
+      if (UNLIKELY((uint64_t)value & f->mask)) return refuse_fact(k, f, value, err);
+      continue;
+    }
+    bool divides = f->div <= 1 || value % f->div == 0;
+    if (UNLIKELY(!divides || value < f->lo || value > f->hi)) return refuse_fact(k, f, value, err);
+  }
+  return KILN_OK;
+}
+
+static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32_t *out_config) {
+  for (uint32_t c = 0; c < k->interface.config_count; c++) {
+    const kiln_prepared_config *config = &k->configs[c];
+    if (!config->is_usable || !all_hold(config->require, config->require_count, values)) continue;
+    const kiln_code *codes = k->codes + (size_t)c * k->interface.variant_count;
+    for (uint32_t v = 0; v < k->interface.variant_count; v++) {
+      if (!codes[v].is_present || !all_hold(k->variants[v].conditions, k->variants[v].condition_count, values)) continue;
+      *out_config = c;
+      return &codes[v];
+    }
+  }
+  return NULL;
+}
+
+static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const int64_t *values, uint32_t *out_grid, bool *out_is_empty,
+                                 kiln_error *err) {
+  static const char axes[] = "xyz";
+  for (unsigned axis = 0; axis < 3; axis++) {
+    const kiln_prepared_expr *e = &k->configs[config].grid[axis];
+    int64_t extent;
+    if (UNLIKELY(!evaluate(e, values, &extent))) return refuse_expr(k, e->code, values, "the grid expression", err);
+    if (UNLIKELY(extent < 0 || extent > k->device->grid_limit[axis])) {
+      char text[400] = "";
+      if (e->code.size) describe(k, e->code, values, text, sizeof text);
+      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld: %s", k->interface.name, axes[axis],
+                       (long long)extent, k->device->name, (long long)k->device->grid_limit[axis], text);
+    }
+    out_grid[axis] = (uint32_t)extent;
+  }
+  *out_is_empty = !out_grid[0] || !out_grid[1] || !out_grid[2];
+  return KILN_OK;
+}
+
+typedef struct decision {
+  const kiln_code *code;
+  uint32_t config, grid[3];
+  bool is_empty;
+} decision;
+
+static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, decision *out, kiln_error *err) {
+  int64_t values[KILN_MOST_PARAMS];
+  for (uint32_t i = 0; i < k->integer_count; i++) {
+    const kiln_integer_param *p = &k->integers[i];
+    values[p->param] = read_integer(block + p->offset, p->size, p->is_signed);
+  }
+  KILN_TRY(check_facts(k, block, err));
+  out->code = pick(k, values, &out->config);
+  if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
+  return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- launch
+
+// The first launch of a code.
+static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream stream, kiln_error *err) {
+  const kiln_device *d = k->device;
+  if (d->kind->is_capturing && d->kind->is_capturing(k->device, stream))
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' is not loaded, and nothing can be loaded while the stream is captured; call kiln_preload before",
+                     k->interface.name);
+  return kiln_code_load(k, (kiln_code *)code, err);
+}
+
+static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint8_t *block, kiln_error *err) {
+  decision d;
+  KILN_TRY(decide(k, block, &d, err));
+  if (d.is_empty) return KILN_OK;
+  void *function = atomic_load_explicit(&d.code->function, memory_order_acquire);
+  if (UNLIKELY(!function)) {
+    KILN_TRY(first_load(k, d.code, stream, err));
+    function = atomic_load_explicit(&d.code->function, memory_order_acquire);
+  }
+  kiln_launch_call call = {function, d.code, {d.grid[0], d.grid[1], d.grid[2]}, stream, block, k->used_bytes};
+  return k->device->kind->launch(k->device, &call, err);
+}
+
+kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count, kiln_error *err) {
+  _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
+  const kiln_interface *in = &k->interface;
+  if (UNLIKELY(arg_count != in->param_count))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name, in->param_count, arg_count);
+  memset(block, 0, in->block_bytes);
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    const kiln_param_record *p = &in->params[i];
+    switch (p->size) { // constant sizes become single moves
+    case 8: memcpy(block + p->offset, args[i], 8); break;
+    case 4: memcpy(block + p->offset, args[i], 4); break;
+    default: memcpy(block + p->offset, args[i], p->size); break;
+    }
+  }
+  return launch_block(k, stream, block, err);
+}
+
+static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err) {
+  if (size == k->interface.block_bytes) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given", k->interface.name,
+                   k->interface.block_bytes, size);
+}
+
+kiln_status kiln_launch_packed(kiln_kernel *k, kiln_stream stream, const void *block, size_t size, kiln_error *err) {
+  KILN_TRY(check_size(k, size, err));
+  return launch_block(k, stream, block, err);
+}
+
+kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
+  decision d;
+  memset(out, 0, sizeof *out);
+  KILN_TRY(check_size(k, size, err));
+  KILN_TRY(decide(k, block, &d, err));
+  const kiln_code_info *info = &d.code->info;
+  *out = (kiln_choice){
+      .config = k->interface.configs[d.config].text,
+      .variant = k->interface.variants[(size_t)(d.code - k->codes) % k->interface.variant_count].text,
+      .target = info->target,
+      .bundle = k->bundle->name,
+      .grid = {d.grid[0], d.grid[1], d.grid[2]},
+      .block_threads = info->block_threads,
+      .shared_bytes = info->shared_bytes,
+      .registers = info->registers,
+      .spill_bytes = info->spill_bytes,
+      .rank = d.code->rank,
+  };
+  return KILN_OK;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What can be known of a kernel before its first launch: expressions checked once and brought into forms that evaluate in a few instructions, the
+// promised facts as tests on the block, the parameters that expressions read.
+#include <string.h>
+
+#include "base/expr.h"
+#include "runtime/device.h"
+#include "runtime/launch.h"
+
+// ----------------------------------------------------------------------------------------------------------- expressions
+
+// Reads one operation of verified code.
+static uint8_t take_op(kiln_reader *r, uint32_t *out_param, int64_t *out_value) {
+  uint8_t op = kiln_read_u8(r);
+  if (op == KILN_EXPR_PARAM) *out_param = (uint32_t)kiln_read_varint(r);
+  if (op == KILN_EXPR_CONST) *out_value = kiln_read_svarint(r);
+  return op;
+}
+
+enum { MOST_PATTERN = 5 };
+typedef struct pattern {
+  kiln_form form;
+  uint8_t count, ops[MOST_PATTERN];
+  bool wants_zero; // the last constant is 0
+} pattern;
+
+// Postfix forms that grids and conditions are mostly made of.
+static const pattern patterns[] = {
+    {KILN_FORM_CONST, 1, {KILN_EXPR_CONST}, false},
+    {KILN_FORM_PARAM, 1, {KILN_EXPR_PARAM}, false},
+    {KILN_FORM_CDIV, 3, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_CDIV}, false},
+    {KILN_FORM_DIVISIBLE, 5, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ}, true},
+};
+
+static bool fits(const pattern *p, kiln_span code, kiln_prepared_expr *out) {
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  int64_t constants[2] = {0, 0};
+  uint32_t constant_count = 0;
+  for (unsigned i = 0; i < p->count; i++) {
+    int64_t value = 0;
+    uint8_t op = r.left ? take_op(&r, &out->param, &value) : 0;
+    if (op != p->ops[i]) return false;
+    if (op == KILN_EXPR_CONST) constants[constant_count++] = value;
+  }
+  // Forms with a division keep to positive divisors; the general form knows the rest.
+  bool divides = p->form == KILN_FORM_CDIV || p->form == KILN_FORM_DIVISIBLE;
+  if (r.left || (divides && constants[0] <= 0) || (p->wants_zero && constants[1])) return false;
+  out->form = p->form;
+  out->value = constants[0];
+  return true;
+}
+
+static bool is_integer(const kiln_param_record *p) {
+  return p->pointer || p->view_rank || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+}
+
+static void note_params(const kiln_interface *interface, kiln_span code, bool *used, bool *out_is_valid) {
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  while (r.left) {
+    uint32_t param = 0;
+    int64_t value;
+    if (take_op(&r, &param, &value) != KILN_EXPR_PARAM) continue;
+    used[param] = true;
+    if (!is_integer(&interface->params[param])) *out_is_valid = false;
+  }
+}
+
+static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool *used, kiln_prepared_expr *out) {
+  bool is_valid = kiln_expr_verify(code.bytes, code.size, interface->param_count);
+  *out = (kiln_prepared_expr){.form = KILN_FORM_GENERAL, .code = code};
+  if (!is_valid) return false;
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++) fits(&patterns[i], code, out);
+  note_params(interface, code, used, &is_valid);
+  return is_valid;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- facts
+
+static void add_facts(kiln_kernel *k) {
+  k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, k->interface.param_count);
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    kiln_fact fact = {.param = i, .offset = p->offset, .lo = INT64_MIN, .hi = INT64_MAX, .div = 1};
+    if (p->pointer || p->view_rank) {
+      // A pointer to an element is aligned to the element anyway, or the kernel is not the fault.
+      if (p->align <= 1 || p->align & (p->align - 1)) continue;
+      fact.is_aligned = true;
+      fact.size = 8;
+      fact.mask = p->align - 1;
+    } else {
+      if (!is_integer(p) || (p->div <= 1 && !p->has_range)) continue;
+      fact.size = (uint8_t)p->size;
+      if (p->div > 1) fact.div = p->div;
+      if (p->has_range) fact.lo = p->lo, fact.hi = p->hi;
+    }
+    k->facts[k->fact_count++] = fact;
+  }
+}
+
+static void add_integers(kiln_kernel *k, const bool *used) {
+  k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    bool is_address = p->pointer || p->view_rank;
+    if (used[i])
+      k->integers[k->integer_count++] =
+          (kiln_integer_param){i, p->offset, is_address ? 8 : (uint8_t)p->size, !is_address && p->scalar != KILN_I1};
+  }
+}
+
+static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
+}
+
+kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
+  const kiln_interface *in = &k->interface;
+  bool used[KILN_MOST_PARAMS] = {false};
+  k->configs = KILN_NEW_ARRAY(k->arena, kiln_prepared_config, in->config_count);
+  for (uint32_t c = 0; c < in->config_count; c++) {
+    const kiln_config_record *from = &in->configs[c];
+    kiln_prepared_config *to = &k->configs[c];
+    for (unsigned axis = 0; axis < 3; axis++) {
+      to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
+      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
+    }
+    to->require = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, from->require_count);
+    to->require_count = from->require_count;
+    for (uint32_t i = 0; i < from->require_count; i++)
+      if (!prepare_expr(in, from->require[i], used, &to->require[i])) return invalid(k, "a @require expression", err);
+  }
+  k->variants = KILN_NEW_ARRAY(k->arena, kiln_prepared_variant, in->variant_count);
+  for (uint32_t v = 0; v < in->variant_count; v++) {
+    const kiln_variant_record *from = &in->variants[v];
+    kiln_prepared_variant *to = &k->variants[v];
+    to->conditions = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, from->condition_count);
+    to->condition_count = from->condition_count;
+    for (uint32_t i = 0; i < from->condition_count; i++)
+      if (!prepare_expr(in, from->conditions[i], used, &to->conditions[i])) return invalid(k, "a @variant condition", err);
+  }
+  add_facts(k);
+  add_integers(k, used);
+  return KILN_OK;
+}

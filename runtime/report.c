@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Why codes fit a device or do not: as a structure, and as one paragraph.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/device.h"
+
+struct kiln_report {
+  kiln_arena *arena; // owned: all below
+  kiln_candidate *items;
+  uint32_t count, capacity;
+  const char *text;
+};
+
+static const char *const rank_texts[] = {"exact", "exact", "generic", "same major", "family", "PTX"};
+
+static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interface *in, const kiln_code_entry *code, kiln_report *r,
+                                 kiln_error *err) {
+  char rule[KILN_RULE_TEXT] = "";
+  kiln_bundle *b = d->library->bundles[index];
+  unsigned rank = kiln_device_rank(d, index, code->target, code->flags & KILN_BUNDLE_CODE_PTX, rule);
+  const char *target = kiln_bundle_target_at(b, code->target, err);
+  if (!target) return KILN_STATUS_CORRUPT;
+  KILN_GROW(r->arena, r->items, r->count, r->capacity);
+  r->items[r->count++] = (kiln_candidate){
+      .bundle = b->name,
+      .target = target,
+      .config = code->config < in->config_count ? in->configs[code->config].text : "",
+      .variant = code->variant < in->variant_count ? in->variants[code->variant].text : "",
+      .rank = rank,
+      .rule = rank == KILN_RANK_REFUSED ? kiln_arena_text(r->arena, rule, strlen(rule)) : "",
+  };
+  return KILN_OK;
+}
+
+static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, kiln_report *r, bool *out_exists, kiln_error *err) {
+  kiln_bundle *b = d->library->bundles[index];
+  kiln_kernel_entry kernel;
+  kiln_interface in;
+  size_t size;
+  kiln_check hash = kiln_check_of(name, strlen(name));
+  kiln_status status = kiln_bundle_kernel_find(b, name, &hash, &kernel, err);
+  if (status == KILN_STATUS_NOT_FOUND) return KILN_OK;
+  if (status != KILN_OK) return status;
+  *out_exists = true;
+  const uint8_t *record = kiln_bundle_record(b, kernel.interface, &size, err);
+  if (!record) return KILN_STATUS_CORRUPT;
+  if (!kiln_interface_decode(r->arena, record, size, &in))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", b->name, name);
+  for (uint32_t i = 0; i < kernel.code_count; i++) {
+    kiln_code_entry code;
+    KILN_TRY(kiln_bundle_code_at(b, kernel.code + i, &code, err));
+    KILN_TRY(add_candidate(d, index, &in, &code, r, err));
+  }
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- text
+
+static const char *bundle_names(const kiln_device *d, kiln_arena *arena) {
+  const char *text = "";
+  for (size_t i = 0; i < d->library->bundle_count && i < 4; i++)
+    text = kiln_arena_format(arena, "%s%s%s", text, i ? ", " : "", d->library->bundles[i]->name);
+  return d->library->bundle_count > 4 ? kiln_arena_format(arena, "%s and %zu more", text, d->library->bundle_count - 4) : text;
+}
+
+// The same target has the same verdict for each config and variant: name it once.
+static bool is_repeated(const kiln_report *r, uint32_t i) {
+  for (uint32_t j = 0; j < i; j++)
+    if (!strcmp(r->items[j].target, r->items[i].target) && !strcmp(r->items[j].rule, r->items[i].rule)) return true;
+  return false;
+}
+
+static const char *verdicts(const kiln_report *r, bool *out_fits) {
+  const char *text = "";
+  *out_fits = false;
+  for (uint32_t i = 0; i < r->count; i++) {
+    const kiln_candidate *c = &r->items[i];
+    *out_fits |= c->rank != KILN_RANK_REFUSED;
+    if (is_repeated(r, i)) continue;
+    text = kiln_arena_format(r->arena, "%s%s%s: %s", text, *text ? "; " : "", c->target,
+                             c->rank == KILN_RANK_REFUSED ? c->rule : kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank]));
+  }
+  return text;
+}
+
+static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
+  bool fits;
+  const char *list = verdicts(r, &fits), *bundles = bundle_names(d, r->arena);
+  const char *device = *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
+                                       : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
+  if (!exists)
+    r->text = kiln_arena_format(r->arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them", name, bundles,
+                                d->library->bundle_count == 1 ? "has" : "have", kiln_kernel_count(d->library));
+  else if (!r->count)
+    r->text = kiln_arena_format(r->arena, "kernel '%s' is in %s, but with no code for any device", name, bundles);
+  else if (fits)
+    r->text = kiln_arena_format(r->arena, "kernel '%s' on %s: %s", name, device, list);
+  else
+    r->text = kiln_arena_format(r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`", name, device, bundles, list,
+                                d->target.family == KILN_FAMILY_HOST ? "host" : d->target.name);
+}
+
+kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+  *out = NULL;
+  kiln_report *r = calloc(1, sizeof *r);
+  if (r) r->arena = kiln_arena_create();
+  if (!r || !r->arena) {
+    free(r);
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  }
+  bool exists = false;
+  kiln_status status = KILN_OK;
+  for (size_t i = 0; i < d->library->bundle_count && status == KILN_OK; i++) status = add_bundle(d, i, name, r, &exists, err);
+  if (status == KILN_OK) {
+    write_text(d, name, exists, r);
+    *out = r;
+  } else {
+    kiln_report_free(r);
+  }
+  return status;
+}
+
+kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) { return kiln_report_make(d, name, out, err); }
+
+const char *kiln_report_text(const kiln_report *r) { return r->text; }
+size_t kiln_report_count(const kiln_report *r) { return r->count; }
+
+kiln_status kiln_report_at(const kiln_report *r, size_t index, kiln_candidate *out) {
+  memset(out, 0, sizeof *out);
+  if (index >= r->count) return KILN_STATUS_NOT_FOUND;
+  *out = r->items[index];
+  return KILN_OK;
+}
+
+void kiln_report_free(kiln_report *r) {
+  if (!r) return;
+  kiln_arena_destroy(r->arena);
+  free(r);
+}
+
+// -------------------------------------------------------------------------------------------------------------- preflight
+
+static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, kiln_preflight *out, kiln_error *err) {
+  kiln_bundle *b = d->library->bundles[index];
+  unsigned best = KILN_RANK_REFUSED;
+  for (uint32_t i = 0; i < kernel->code_count; i++) {
+    kiln_code_entry code;
+    KILN_TRY(kiln_bundle_code_at(b, kernel->code + i, &code, err));
+    unsigned rank = kiln_device_rank(d, index, code.target, code.flags & KILN_BUNDLE_CODE_PTX, NULL);
+    if (rank < best) best = rank;
+  }
+  size_t *sums[] = {&out->exact, &out->exact, &out->generic, &out->generic, &out->generic, &out->jit};
+  ++*(best == KILN_RANK_REFUSED ? &out->missing : sums[best]);
+  if (best == KILN_RANK_REFUSED && !out->first_missing && !(out->first_missing = kiln_bundle_text(b, kernel->name, err)))
+    return KILN_STATUS_CORRUPT;
+  return KILN_OK;
+}
+
+kiln_status kiln_device_preflight(kiln_device *d, kiln_preflight *out, kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  for (size_t i = 0; i < d->library->bundle_count; i++) {
+    kiln_bundle *b = d->library->bundles[i];
+    for (uint32_t n = 0; n < b->section_count[KILN_BUNDLE_KERNELS]; n++) {
+      kiln_kernel_entry kernel;
+      KILN_TRY(kiln_bundle_kernel_at(b, n, &kernel, err));
+      KILN_TRY(count_kernel(d, i, &kernel, out, err));
+      out->kernels++;
+    }
+  }
+  return KILN_OK;
+}
