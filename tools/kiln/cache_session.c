@@ -3,25 +3,123 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
+#include <string.h>
 
-/// KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln. A set-uid program does not listen to the environment.
-static const char *default_folder(char *out, size_t capacity) {
-  const char *value;
-  if (getauxval(AT_SECURE)) return NULL;
-  if ((value = getenv("KILN_CACHE_DIR")) && *value) return value;
-  if ((value = getenv("XDG_CACHE_HOME")) && *value == '/') return snprintf(out, capacity, "%s/kiln", value) < (int)capacity ? out : NULL;
-  if ((value = getenv("HOME")) && *value == '/') return snprintf(out, capacity, "%s/.cache/kiln", value) < (int)capacity ? out : NULL;
-  return NULL;
+#include "tools/common/cli.h"
+#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/cache_keys.h"
+
+enum { LIST_TEXT = 8192 };
+
+/// What the config borrows until the cache is open.
+typedef struct texts {
+  char folder[4096], remote[4096], layers[LIST_TEXT], domains[LIST_TEXT], trust_file[4096];
+  uint8_t sign_key[CACHE_SECRET_KEY];
+  cache_trust_list trust;
+} texts;
+
+static const char *below(environment_name variable, const char *rest, char *out, size_t capacity) {
+  const char *value = environment_get(variable);
+  return value && *value == '/' && snprintf(out, capacity, "%s/%s", value, rest) < (int)capacity ? out : NULL;
+}
+
+const char *cache_session_folder(const char *given, char *out, size_t capacity) {
+  if (given) return given;
+  const char *value = environment_get(ENV_KILN_CACHE_DIR);
+  if (value) return value;
+  value = below(ENV_XDG_CACHE_HOME, "kiln", out, capacity);
+  return value ? value : below(ENV_HOME, ".cache/kiln", out, capacity);
+}
+
+const char *cache_session_trust_file(char *out, size_t capacity) {
+  const char *value = environment_get(ENV_KILN_TRUST_FILE);
+  if (value) return value;
+  value = below(ENV_XDG_CONFIG_HOME, "kiln/trust", out, capacity);
+  return value ? value : below(ENV_HOME, ".config/kiln/trust", out, capacity);
+}
+
+/// Splits a copy of the variable's value into at most KILN_CACHE_LAYERS items.
+static kiln_status split(environment_name variable, const char *separator, char *storage, const char **items, kiln_error *err) {
+  const char *value = environment_get(variable);
+  char *save;
+  unsigned count = 0;
+  if (!value) return KILN_OK;
+  if (strlen(value) >= LIST_TEXT) return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has %zu bytes, at most %d are allowed", strlen(value), LIST_TEXT);
+  strcpy(storage, value);
+  for (char *word = strtok_r(storage, separator, &save); word; word = strtok_r(NULL, separator, &save)) {
+    if (count == KILN_CACHE_LAYERS) return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has more than %d items", KILN_CACHE_LAYERS);
+    items[count++] = word;
+  }
+  return KILN_OK;
+}
+
+static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
+  uint64_t wait = config->wait_ms, level = config->level, remote = config->remote_ms;
+  struct { environment_name name; uint64_t *to; uint64_t most; } sizes[] = {
+      {ENV_KILN_CACHE_SIZE, &config->max_bytes, UINT64_MAX},   {ENV_KILN_CACHE_FILES, &config->max_files, UINT64_MAX},
+      {ENV_KILN_CACHE_MIN_FREE, &config->min_free_bytes, UINT64_MAX}, {ENV_KILN_CACHE_WAIT_MS, &wait, 3600000},
+      {ENV_KILN_CACHE_LEVEL, &level, 19},                      {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000}};
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    kiln_status status = environment_size(sizes[i].name, sizes[i].to, err);
+    if (status) return status;
+    if (*sizes[i].to > sizes[i].most) *sizes[i].to = sizes[i].most;
+  }
+  config->wait_ms = (uint32_t)wait;
+  config->level = (uint8_t)level;
+  config->remote_ms = (uint32_t)remote;
+  return KILN_OK;
+}
+
+static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *err) {
+  static const char *const names[] = {[KILN_TRUST_OFF] = "off", [KILN_TRUST_WARN] = "warn", [KILN_TRUST_REQUIRE] = "require"};
+  const char *policy = environment_get(ENV_KILN_TRUST), *key = environment_get(ENV_KILN_SIGN_KEY);
+  unsigned i = 0;
+  while (policy && i < 3 && strcmp(policy, names[i])) i++;
+  if (i == 3) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "KILN_TRUST: expected off, warn or require, found \"%.60s\"", policy);
+  config->policy = (kiln_trust_policy)i;
+  if (config->policy != KILN_TRUST_OFF) {
+    const char *file = cache_session_trust_file(t->trust_file, sizeof t->trust_file);
+    kiln_status status = file ? cache_trust_read(file, &t->trust, err) : KILN_OK;
+    if (status) return status;
+    config->trusted = t->trust.keys;
+    config->trusted_count = t->trust.count;
+  }
+  if (!key) return KILN_OK;
+  kiln_status status = cache_secret_read(key, t->sign_key, err);
+  if (!status) config->sign_key = t->sign_key;
+  return status;
+}
+
+static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t, kiln_error *err) {
+  kiln_status status = read_sizes(config, err);
+  config->domain = environment_get(ENV_KILN_CACHE_DOMAIN);
+  config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
+  config->shared = environment_flag(ENV_KILN_CACHE_SHARED, false);
+  config->durable = environment_flag(ENV_KILN_CACHE_DURABLE, false);
+  config->read_only = environment_flag(ENV_KILN_CACHE_READ_ONLY, false);
+  config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);
+  if (!status) status = read_trust(config, t, err);
+  if (options->local) return status;
+  if (!status) status = split(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
+  if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
+  config->remote_url = environment_get(ENV_KILN_CACHE_REMOTE);
+  config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
+  if (config->remote_url && cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
+  return status;
 }
 
 kiln_status cache_session_open(const cache_session_options *options, kiln_cache **out, kiln_error *err) {
-  char place[4096];
   kiln_cache_config config;
-  kiln_cache_config_init(&config);
-  config.folder = options->folder ? options->folder : default_folder(place, sizeof place);
-  config.no_read = options->force;
   *out = NULL;
-  if (!config.folder) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no folder for the cache: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are unset");
-  return kiln_cache_open(&config, out, err);
+  texts *t = calloc(1, sizeof *t);
+  if (!t) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to open the cache");
+  kiln_cache_config_init(&config);
+  config.folder = cache_session_folder(options->folder, t->folder, sizeof t->folder);
+  config.no_read = options->force;
+  kiln_status status = config.folder ? read_environment(options, &config, t, err)
+                                     : kiln_fail(err, KILN_STATUS_NOT_FOUND, "no folder for the cache: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are unset");
+  if (!status) status = kiln_cache_open(&config, out, err);
+  memset(t->sign_key, 0, sizeof t->sign_key);
+  free(t);
+  return status;
 }

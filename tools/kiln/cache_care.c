@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln cache verify, gc, clear, export, import, merge: what changes a store, or checks all of it.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "tools/kiln/cache_commands.h"
+#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/cache_session.h"
+
+// ------------------------------------------------------------------------------------------------------------------ verify
+
+struct verify {
+  kiln_buffer *out;
+  bool json, first;
+};
+
+static void print_bad(void *context, const kiln_digest *key, kiln_outcome outcome, const char *reason) {
+  struct verify *v = context;
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(key, hex);
+  if (!v->json) {
+    kiln_buffer_format(v->out, "%s: %s: %s\n", hex, kiln_outcome_text(outcome), reason);
+    return;
+  }
+  kiln_buffer_format(v->out, "%s\n {\"key\": \"%s\", \"outcome\": \"%s\", \"reason\": ", v->first ? "" : ",", hex, kiln_outcome_name(outcome));
+  cli_json_text(v->out, reason);
+  kiln_buffer_format(v->out, "}");
+  v->first = false;
+}
+
+int cache_command_verify(int argc, char **argv) {
+  cache_tool tool = {0};
+  bool repair = false;
+  int64_t jobs = sysconf(_SC_NPROCESSORS_ONLN);
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
+                                {"jobs", 'j', CLI_NUMBER, &jobs, "N", "threads (default: processors)"}};
+  const cli_page page = {"kiln cache verify [--repair] [--json] [-j N]", "Reads and checks every entry. Exit code 1 when one is damaged.", options, 4, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_buffer out = {0};
+  kiln_scrub_report report;
+  struct verify v = {&out, tool.json, true};
+  if (tool.json) kiln_buffer_format(&out, "{\"bad\": [");
+  kiln_scrub(tool.store, jobs < 1 ? 1 : (unsigned)jobs, repair, print_bad, &v, &report);
+  kiln_buffer_format(&out, tool.json ? "], \"good\": %" PRIu64 ", \"damaged\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"removed\": %" PRIu64 "}\n"
+                                     : "%" PRIu64 " entries are good, %" PRIu64 " are not; %" PRIu64 " bytes read, %" PRIu64 " removed\n",
+                     report.good, report.bad, report.bytes, report.removed);
+  cache_print(&out);
+  return cache_tool_end(&tool, report.bad ? CLI_FAILED : CLI_OK);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- gc, clear
+
+struct removal {
+  kiln_cache *cache;
+  kiln_buffer *out; ///< NULL: quiet
+  bool count;
+};
+
+static void removed(void *context, const kiln_scan_item *item) {
+  struct removal *r = context;
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&item->key, hex);
+  if (r->out) kiln_buffer_format(r->out, "%s %" PRIu64 "\n", hex, item->bytes);
+  if (r->count) kiln_cache_count(r->cache, KILN_OUTCOME_EVICTED, &item->key, item->bytes, 0);
+}
+
+static int report_sweep(const cache_tool *tool, const kiln_evict_report *r, bool dry_run, kiln_buffer *out) {
+  if (r->busy) {
+    kiln_error err;
+    kiln_buffer_deinit(out);
+    return cli_report(KILN_STATUS_TIMEOUT, (kiln_fail(&err, KILN_STATUS_TIMEOUT, "another process is cleaning this cache"), &err));
+  }
+  if (tool->json)
+    kiln_buffer_format(out, "{\"dry_run\": %s, \"seen\": %" PRIu64 ", \"seen_bytes\": %" PRIu64 ", \"evicted\": %" PRIu64 ", \"evicted_bytes\": %" PRIu64
+                            ", \"orphans\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n",
+                       dry_run ? "true" : "false", r->seen_files, r->seen_bytes, r->evicted_files, r->evicted_bytes, r->orphans, r->failed);
+  else
+    kiln_buffer_format(out, "%s %" PRIu64 " of %" PRIu64 " entries (%" PRIu64 " of %" PRIu64 " bytes), %" PRIu64 " leftovers, %" PRIu64 " failures\n",
+                       dry_run ? "would remove" : "removed", r->evicted_files, r->seen_files, r->evicted_bytes, r->seen_bytes, r->orphans, r->failed);
+  cache_print(out);
+  return r->failed ? CLI_FAILED : CLI_OK;
+}
+
+static kiln_status parse_limits(const char *size, const char *age, kiln_limits *limits, kiln_evict_choice *choice, kiln_error *err) {
+  if (size && environment_parse_size(size, &limits->bytes))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--max-size: expected a number with an optional K, M, G or T, found \"%.60s\"", size);
+  if (!age) return KILN_OK;
+  static const struct { char unit; int64_t seconds; } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  char *end;
+  long long number = strtoll(age, &end, 10);
+  for (unsigned i = 0; i < 4 && end != age && number > 0 && number < 1000000; i++)
+    if (end[0] == units[i].unit && !end[1]) choice->max_age_s = number * units[i].seconds;
+  if (choice->max_age_s) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--older-than: expected a number with s, m, h or d, found \"%.60s\"", age);
+}
+
+int cache_command_gc(int argc, char **argv) {
+  cache_tool tool = {0};
+  const char *size = NULL, *age = NULL;
+  kiln_evict_choice choice = {0};
+  int64_t files = 0;
+  bool verbose = false;
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would go, remove nothing"},
+                                {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes"},
+                                {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries"},
+                                {"older-than", 0, CLI_TEXT, &age, "AGE", "remove what was not used for 90s, 10m, 12h, 30d"},
+                                {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target has this text"},
+                                {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
+                                {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
+  const cli_page page = {"kiln cache gc [options]",
+                         "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
+                         "--older-than, --target and --producer remove more; together they must all hold.",
+                         options, sizeof options / sizeof *options, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_limits limits = kiln_cache_limits(tool.cache);
+  kiln_error err = {0};
+  kiln_status status = parse_limits(size, age, &limits, &choice, &err);
+  if (status) return cache_tool_end(&tool, cli_report(status, &err));
+  if (files > 0) limits.files = (uint64_t)files;
+  kiln_buffer out = {0};
+  kiln_evict_report report;
+  struct removal r = {tool.cache, verbose && !tool.json ? &out : NULL, !choice.dry_run};
+  kiln_evict_sweep(tool.store, &limits, &choice, removed, &r, &report);
+  return cache_tool_end(&tool, report_sweep(&tool, &report, choice.dry_run, &out));
+}
+
+int cache_command_clear(int argc, char **argv) {
+  cache_tool tool = {0};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const cli_page page = {"kiln cache clear", "Removes all entries and statistics of the namespace.", options, 2, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_evict_report report;
+  kiln_evict_choice choice = {.all = true};
+  struct removal r = {tool.cache, NULL, false};
+  kiln_buffer out = {0};
+  kiln_evict_sweep(tool.store, &(kiln_limits){0}, &choice, removed, &r, &report);
+  kiln_stats_clear(tool.store);
+  return cache_tool_end(&tool, report_sweep(&tool, &report, false, &out));
+}
+
+// ------------------------------------------------------------------------------------------------------------------ moving
+
+static int report_move(const cache_tool *tool, const char *verb, const kiln_move_report *r, kiln_status status, const kiln_error *err) {
+  if (tool->json)
+    printf("{\"%s\": %" PRIu64 ", \"already\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n", verb, r->moved, r->already,
+           r->refused, r->failed);
+  else
+    printf("%s %" PRIu64 " entries; %" PRIu64 " were there, %" PRIu64 " refused, %" PRIu64 " failed\n", verb, r->moved, r->already, r->refused, r->failed);
+  if (status) return cli_report(status, err);
+  return r->refused || r->failed ? CLI_FAILED : CLI_OK;
+}
+
+int cache_command_export(int argc, char **argv) {
+  cache_tool tool = {0};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const cli_page page = {"kiln cache export FILE", "Writes all entries into one archive. The same entries give the same bytes.", options, 2, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_error err = {0};
+  kiln_move_report report = {0};
+  char path[4096];
+  kiln_status status = KILN_OK;
+  const char *name = tool.words.items[0];
+  if (snprintf(path, sizeof path, "%s.%ld.tmp", name, (long)getpid()) >= (int)sizeof path)
+    return cache_tool_end(&tool, cli_usage(&page, "the path is too long"));
+  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (fd < 0) status = kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", path, strerror(-fd));
+  else status = kiln_export(tool.store, fd, &report, &err);
+  int e = fd < 0 ? 0 : kiln_fs_sync(fd);
+  int closed = fd < 0 ? 0 : kiln_fs_close(fd);
+  e = e ? e : closed;
+  if (!status && !e) e = kiln_fs_rename(AT_FDCWD, path, AT_FDCWD, name);
+  if (!status && e) status = kiln_fail(&err, kiln_status_of_errno(-e), "%s: %s", name, strerror(-e));
+  if (status && fd >= 0) kiln_fs_unlink(AT_FDCWD, path);
+  return cache_tool_end(&tool, report_move(&tool, "exported", &report, status, &err));
+}
+
+int cache_command_import(int argc, char **argv) {
+  cache_tool tool = {0};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const cli_page page = {"kiln cache import FILE", "Takes in the entries of an archive. Each is verified in full; those of another domain are refused.", options, 2, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_error err = {0};
+  kiln_move_report report = {0};
+  int fd = kiln_fs_open(AT_FDCWD, tool.words.items[0], O_RDONLY, 0);
+  kiln_status status = fd < 0 ? kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", tool.words.items[0], strerror(-fd))
+                              : kiln_import(tool.store, fd, &report, &err);
+  if (fd >= 0) kiln_fs_close(fd);
+  return cache_tool_end(&tool, report_move(&tool, "imported", &report, status, &err));
+}
+
+int cache_command_merge(int argc, char **argv) {
+  cache_tool tool = {0};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const cli_page page = {"kiln cache merge FOLDER", "Takes in the entries of another cache folder, of the same domain and namespace.", options, 2, NULL, NULL, NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
+  if (code != -1) return cache_tool_end(&tool, code);
+  kiln_error err = {0};
+  kiln_cache *from;
+  kiln_move_report report = {0};
+  cache_session_options other = {.folder = tool.words.items[0], .local = true};
+  kiln_status status = cache_session_open(&other, &from, &err);
+  if (status) return cache_tool_end(&tool, cli_report(status, &err));
+  kiln_merge(tool.store, kiln_cache_store(from), &report);
+  kiln_cache_close(from);
+  return cache_tool_end(&tool, report_move(&tool, "merged", &report, KILN_OK, &err));
+}

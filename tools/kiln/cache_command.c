@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln cache`: dispatch, and what its subcommands share.
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/kiln/cache_commands.h"
+#include "tools/kiln/cache_session.h"
+#include "tools/kiln/commands.h"
+
+static const struct {
+  const char *name;
+  int (*function)(int argc, char **argv);
+  const char *text;
+} rows[] = {
+#define CACHE_COMMAND(name, function, text) {name, function, text},
+#include "tools/kiln/cache_commands.def"
+#undef CACHE_COMMAND
+};
+
+int kiln_command_cache(int argc, char **argv) {
+  for (size_t i = 0; argc > 1 && i < sizeof rows / sizeof *rows; i++)
+    if (!strcmp(argv[1], rows[i].name)) return rows[i].function(argc - 1, argv + 1);
+  bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+  FILE *to = help ? stdout : stderr;
+  if (argc > 1 && !help) fprintf(to, "kiln: error: 'cache %s' is no command\n", argv[1]);
+  fprintf(to, "usage: kiln cache COMMAND [options]\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(to, "  %-8s %s\n", rows[i].name, rows[i].text);
+  return help ? CLI_OK : CLI_USAGE;
+}
+
+int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least, size_t most) {
+  kiln_error err = {0};
+  int code = cli_parse(page, argc, argv, &tool->words);
+  if (code != -1) return code;
+  if (tool->words.count < least || tool->words.count > most)
+    return cli_usage(page, "expected %zu to %zu words, found %zu", least, most, tool->words.count);
+  cache_session_options options = {.folder = tool->folder, .local = true};
+  kiln_status status = cache_session_open(&options, &tool->cache, &err);
+  if (status) return cli_report(status, &err);
+  tool->store = kiln_cache_store(tool->cache);
+  return -1;
+}
+
+int cache_tool_end(cache_tool *tool, int code) {
+  kiln_cache_close(tool->cache);
+  cli_list_deinit(&tool->words);
+  return code;
+}
+
+struct match {
+  const char *text;
+  size_t length, count;
+  kiln_digest key;
+};
+
+static bool visit(void *context, const kiln_scan_item *item) {
+  struct match *m = context;
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&item->key, hex);
+  if (strncmp(hex, m->text, m->length)) return true;
+  m->key = item->key;
+  return ++m->count < 2;
+}
+
+kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out, kiln_error *err) {
+  size_t length = strlen(text);
+  if (length < 4 || length > KILN_DIGEST_HEX || strspn(text, "0123456789abcdef") != length)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "expected 4 to 64 hexadecimal digits of a key, found \"%.80s\"", text);
+  if (length == KILN_DIGEST_HEX) {
+    kiln_digest_parse(text, length, out);
+    return KILN_OK;
+  }
+  struct match m = {.text = text, .length = length};
+  kiln_scan_all(store, visit, &m);
+  if (m.count == 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry's key begins with %s", text);
+  if (m.count > 1) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "several keys begin with %s; give more digits", text);
+  *out = m.key;
+  return KILN_OK;
+}
+
+void cache_print(kiln_buffer *out) {
+  fwrite(out->bytes, 1, out->size, stdout);
+  kiln_buffer_deinit(out);
+}
