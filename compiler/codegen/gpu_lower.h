@@ -99,7 +99,8 @@ typedef struct gpu_tile {
 typedef struct gpu_region {
   struct gpu_region *parent;
   const ir_block *block;
-  LLVMBasicBlockRef preheader; ///< of a loop: a block that ends in a branch into it; else NULL
+  LLVMBasicBlockRef preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
+  LLVMBasicBlockRef enter;     ///< of a loop: empty, branches to its header, so that the header's phis know it for good
 } gpu_region;
 
 /// A version of a value in some layout, usable while `region` is open.
@@ -117,7 +118,16 @@ typedef struct gpu_value {
   gpu_tile home_tile;
   LLVMValueRef scalar;    ///< rank 0
   gpu_version *versions;
+  kiln_layout wanted;     ///< with is_wanted: the layout of an access that uses it as address
+  bool is_wanted;
 } gpu_value;
+
+/// Tiles of one shape that are loaded or stored along one axis.
+typedef struct gpu_shape {
+  struct gpu_shape *next;
+  ir_type type;
+  unsigned axis, vector;
+} gpu_shape;
 
 struct gpu {
   const gpu_machine *machine;
@@ -140,7 +150,9 @@ struct gpu {
   uint32_t shared_bytes;  ///< largest use so far
   bool shared_dirty;      ///< threads may still be reading shared memory since the last barrier
   bool has_writes;        ///< the kernel writes memory
+  unsigned depth;         ///< of gpu_tile_in
   gpu_region *region;
+  gpu_shape *shapes;
 };
 
 /// Keeps the first failure.
@@ -159,6 +171,8 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// The value in that layout.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
+/// Computes a value that has a home, there and then.
+gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
@@ -175,6 +189,8 @@ kiln_layout gpu_default_layout(gpu *g, ir_type type);
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
 /// Every replica gets what the owner has: through shared memory.
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
+/// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes, uint32_t start);
 void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
@@ -206,7 +222,11 @@ void gpu_lower_asm(gpu *g, ir_op *op);
 void gpu_lower_for(gpu *g, ir_op *op);
 void gpu_lower_while(gpu *g, ir_op *op);
 void gpu_lower_if(gpu *g, ir_op *op);
-void gpu_lower_block(gpu *g, ir_block *block, LLVMBasicBlockRef preheader);
+/// Lowers the operations of a block up to its terminator, in a region of its own (set up by the caller).
+void gpu_lower_block(gpu *g, ir_block *block);
+void gpu_lower_op(gpu *g, ir_op *op);
+/// Looks at all accesses of the kernel; before gpu_assign.
+void gpu_collect_accesses(gpu *g);
 /// The layout of a memory operation's tiles, and the operand's element pointee.
 kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
 /// The layout of the result of a dot (and of its accumulator).

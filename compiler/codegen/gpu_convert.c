@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The one conversion between layouts: renaming registers, shuffles within a warp, or a round trip through swizzled shared memory.
+//
+// Shared memory protocol: scratch is at offset 0 and lives within one operation. Writing scratch needs a barrier when threads may still read what
+// was there (g->shared_dirty); reading needs one after the writes; afterwards the scratch is dirty.
+#include "compiler/codegen/gpu_lower.h"
+
+enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
+
+static unsigned threads_of(const kiln_layout *l) { return l->lanes + l->warps; }
+
+// ------------------------------------------------------------------------------------------------------ elements and words
+
+LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes) {
+  if (bytes <= 2) return bytes == 1 ? g->i8 : g->i16;
+  return bytes == 4 ? g->i32 : LLVMVectorType(g->i32, bytes / 4);
+}
+
+/// An element as an integer of its size in memory.
+static LLVMValueRef to_bits(gpu *g, LLVMValueRef v) {
+  LLVMTypeRef type = LLVMTypeOf(v);
+  if (type == g->i1) return LLVMBuildZExt(g->builder, v, g->i8, "");
+  if (type == g->half) return LLVMBuildBitCast(g->builder, v, g->i16, "");
+  if (type == g->f32) return LLVMBuildBitCast(g->builder, v, g->i32, "");
+  if (type == g->f64) return LLVMBuildBitCast(g->builder, v, g->i64, "");
+  return type == g->global_pointer ? LLVMBuildPtrToInt(g->builder, v, g->i64, "") : v;
+}
+
+static LLVMValueRef from_bits(gpu *g, LLVMValueRef v, LLVMTypeRef type) {
+  if (type == LLVMTypeOf(v)) return v;
+  if (type == g->i1) return LLVMBuildTrunc(g->builder, v, g->i1, "");
+  return type == g->global_pointer ? LLVMBuildIntToPtr(g->builder, v, type, "") : LLVMBuildBitCast(g->builder, v, type, "");
+}
+
+static unsigned bytes_of(gpu *g, LLVMTypeRef type) {
+  if (type == g->i1 || type == g->i8) return 1;
+  if (type == g->i16 || type == g->half) return 2;
+  return type == g->i32 || type == g->f32 ? 4 : 8;
+}
+
+/// `count` integers narrower than a word in one i32, the first in the low bits.
+static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) {
+  LLVMValueRef word = NULL;
+  unsigned width = 32 / count;
+  for (unsigned i = 0; i < count; i++) {
+    LLVMValueRef part = LLVMBuildZExt(g->builder, bits[i], g->i32, "");
+    if (i) part = LLVMBuildShl(g->builder, part, gpu_i32(g, i * width), "");
+    word = word ? LLVMBuildOr(g->builder, word, part, "") : part;
+  }
+  return word;
+}
+
+LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count) {
+  LLVMValueRef bits[16], words[4];
+  unsigned bytes = bytes_of(g, LLVMTypeOf(elements[0])), total = bytes * count, word_count = total / 4;
+  for (unsigned i = 0; i < count; i++) bits[i] = to_bits(g, elements[i]);
+  if (total < 4) return count == 1 ? bits[0] : LLVMBuildTrunc(g->builder, pack_word(g, (LLVMValueRef[4]){bits[0], bits[1], LLVMConstInt(g->i8, 0, false), LLVMConstInt(g->i8, 0, false)}, 4), g->i16, "");
+  for (unsigned w = 0; w < word_count; w++) {
+    if (bytes == 8) {
+      LLVMValueRef half = w & 1 ? LLVMBuildLShr(g->builder, bits[w / 2], LLVMConstInt(g->i64, 32, false), "") : bits[w / 2];
+      words[w] = LLVMBuildTrunc(g->builder, half, g->i32, "");
+    } else {
+      words[w] = bytes == 4 ? bits[w] : pack_word(g, bits + w * (4 / bytes), 4 / bytes);
+    }
+  }
+  if (word_count == 1) return words[0];
+  LLVMValueRef vector = LLVMGetPoison(gpu_packed_type(g, total));
+  for (unsigned w = 0; w < word_count; w++) vector = LLVMBuildInsertElement(g->builder, vector, words[w], gpu_i32(g, w), "");
+  return vector;
+}
+
+static LLVMValueRef word_of(gpu *g, LLVMValueRef packed, unsigned total, unsigned w) {
+  return total == 4 ? packed : LLVMBuildExtractElement(g->builder, packed, gpu_i32(g, w), "");
+}
+
+void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count) {
+  unsigned bytes = bytes_of(g, type), total = bytes * count;
+  LLVMTypeRef narrow = LLVMIntTypeInContext(g->context, 8 * bytes);
+  for (unsigned i = 0; i < count; i++) {
+    LLVMValueRef bits;
+    if (total < 4) {
+      bits = i ? LLVMBuildLShr(g->builder, packed, LLVMConstInt(g->i16, 8, false), "") : packed;
+      if (count > 1) bits = LLVMBuildTrunc(g->builder, bits, g->i8, "");
+    } else if (bytes == 8) {
+      LLVMValueRef low = LLVMBuildZExt(g->builder, word_of(g, packed, total, 2 * i), g->i64, "");
+      LLVMValueRef high = LLVMBuildZExt(g->builder, word_of(g, packed, total, 2 * i + 1), g->i64, "");
+      bits = LLVMBuildOr(g->builder, low, LLVMBuildShl(g->builder, high, LLVMConstInt(g->i64, 32, false), ""), "");
+    } else {
+      unsigned each = 4 / bytes, at = i % each;
+      bits = word_of(g, packed, total, i / each);
+      if (at) bits = LLVMBuildLShr(g->builder, bits, gpu_i32(g, at * 8 * bytes), "");
+      if (bytes < 4) bits = LLVMBuildTrunc(g->builder, bits, narrow, "");
+    }
+    elements[i] = from_bits(g, bits, type);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------------- shuffles
+
+/// Applies a shuffle of i32 to any element.
+static LLVMValueRef shuffle(gpu *g, LLVMValueRef value, LLVMValueRef lane, bool is_xor, unsigned mask) {
+  LLVMTypeRef type = LLVMTypeOf(value);
+  LLVMValueRef bits = to_bits(g, value), words[2], arguments[2];
+  unsigned count = bytes_of(g, type) == 8 ? 2 : 1;
+  words[0] = LLVMTypeOf(bits) == g->i32 ? bits : count == 2 ? LLVMBuildTrunc(g->builder, bits, g->i32, "") : LLVMBuildZExt(g->builder, bits, g->i32, "");
+  if (count == 2) words[1] = LLVMBuildTrunc(g->builder, LLVMBuildLShr(g->builder, bits, LLVMConstInt(g->i64, 32, false), ""), g->i32, "");
+  for (unsigned i = 0; i < count; i++) {
+    arguments[0] = words[i];
+    arguments[1] = is_xor ? gpu_i32(g, mask) : lane;
+    if (is_xor && g->machine->shuffle_xor) words[i] = g->machine->shuffle_xor(g, words[i], mask);
+    else words[i] = kl_call(&g->prelude, g->builder, is_xor ? KL_kl_shfl_xor_i32 : KL_kl_shfl_idx_i32, arguments, 2);
+  }
+  if (count == 2) {
+    LLVMValueRef high = LLVMBuildShl(g->builder, LLVMBuildZExt(g->builder, words[1], g->i64, ""), LLVMConstInt(g->i64, 32, false), "");
+    bits = LLVMBuildOr(g->builder, LLVMBuildZExt(g->builder, words[0], g->i64, ""), high, "");
+  } else {
+    bits = LLVMTypeOf(bits) == g->i32 ? words[0] : LLVMBuildTrunc(g->builder, words[0], LLVMTypeOf(bits), "");
+  }
+  return from_bits(g, bits, type);
+}
+
+LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask) { return shuffle(g, value, NULL, true, mask); }
+LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane) { return shuffle(g, value, lane, false, 0); }
+
+// ------------------------------------------------------------------------------------------- registers chosen by threads
+
+/// How the register (and lane) to read from depends on the reading thread. selector[b] is NULL when register bit b does not.
+typedef struct choice {
+  LLVMValueRef selector[LAYOUT_MAX_BITS];
+  uint8_t bits[LAYOUT_MAX_BITS];
+  unsigned count;
+} choice;
+
+static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *from, const kiln_layout *to, bool emit) {
+  choice c = {.count = 0};
+  for (unsigned b = 0; b < from->registers; b++) {
+    uint32_t basis[LAYOUT_MAX_PLACES] = {0};
+    bool varies = false;
+    for (unsigned i = 0; i < threads_of(to); i++) varies |= (basis[i] = moves->from[to->registers + i] >> b & 1) != 0;
+    if (!varies) continue;
+    c.bits[c.count++] = (uint8_t)b;
+    if (emit) c.selector[b] = LLVMBuildTrunc(g->builder, gpu_thread_bits(g, basis, threads_of(to)), g->i1, "");
+  }
+  return c;
+}
+
+/// Register part of where register `r` of `to` comes from, before thread bits have their say.
+static uint32_t source_set(const layout_moves *moves, const kiln_layout *to, uint32_t r) {
+  uint32_t set = 0;
+  for (unsigned i = 0; i < to->registers; i++)
+    if (r >> i & 1) set ^= moves->from[i];
+  return set;
+}
+
+typedef LLVMValueRef reader(gpu *g, LLVMValueRef value, void *context);
+
+/// The element of register `base`, or of those that the selectors choose, each passed through `read`.
+static LLVMValueRef pick(gpu *g, const gpu_tile *tile, const choice *c, unsigned level, uint32_t base, reader *read, void *context) {
+  if (level == c->count) return read ? read(g, tile->regs[base], context) : tile->regs[base];
+  unsigned bit = c->bits[level];
+  LLVMValueRef same = pick(g, tile, c, level + 1, base, read, context), other = pick(g, tile, c, level + 1, base ^ 1u << bit, read, context);
+  return LLVMBuildSelect(g->builder, c->selector[bit], other, same, "");
+}
+
+static gpu_tile rename_registers(gpu *g, const gpu_tile *tile, const layout_moves *moves, const kiln_layout *to) {
+  gpu_tile out = gpu_tile_new(g, to);
+  choice c = find_choice(g, moves, &tile->layout, to, true);
+  for (uint32_t r = 0; r < 1u << to->registers; r++) out.regs[r] = pick(g, tile, &c, 0, source_set(moves, to, r), NULL, NULL);
+  return out;
+}
+
+// ----------------------------------------------------------------------------------------------------- within the warp
+
+typedef struct lane_source {
+  LLVMValueRef lane; ///< NULL: XOR with the constant
+  unsigned flip;
+} lane_source;
+
+static LLVMValueRef read_lane(gpu *g, LLVMValueRef value, void *context) {
+  const lane_source *s = context;
+  if (s->lane) return gpu_shuffle_idx(g, value, LLVMBuildXor(g->builder, s->lane, gpu_i32(g, s->flip), ""));
+  return s->flip ? gpu_shuffle_xor(g, value, s->flip) : value;
+}
+
+static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves *moves, const kiln_layout *to) {
+  const kiln_layout *from = &tile->layout;
+  gpu_tile out = gpu_tile_new(g, to);
+  choice c = find_choice(g, moves, from, to, true);
+  uint32_t basis[LAYOUT_MAX_PLACES] = {0}, lane_mask = (1u << from->lanes) - 1;
+  bool is_identity = true;
+  for (unsigned i = 0; i < threads_of(to); i++) {
+    basis[i] = moves->from[to->registers + i] >> from->registers & lane_mask;
+    is_identity &= basis[i] == (i < to->lanes ? 1u << i : 0);
+  }
+  lane_source source = {.lane = is_identity ? NULL : gpu_thread_bits(g, basis, threads_of(to))};
+  for (uint32_t r = 0; r < 1u << to->registers; r++) {
+    uint32_t set = source_set(moves, to, r);
+    source.flip = set >> from->registers & lane_mask;
+    out.regs[r] = pick(g, tile, &c, 0, set & ((1u << from->registers) - 1), read_lane, &source);
+  }
+  return out;
+}
+
+// -------------------------------------------------------------------------------------------------------- shared memory
+
+void gpu_barrier(gpu *g) {
+  kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
+  g->shared_dirty = false;
+}
+
+void gpu_scratch_begin(gpu *g, uint64_t bytes) {
+  if (bytes > g->machine->max_shared)
+    gpu_fail(g, KILN_STATUS_LIMIT, "moving a tile between layouts needs %llu bytes of shared memory, expected at most %u on %s",
+             (unsigned long long)bytes, g->machine->max_shared, g->machine->name);
+  else if (bytes > g->shared_bytes) g->shared_bytes = (uint32_t)bytes;
+  if (g->shared_dirty) gpu_barrier(g);
+}
+
+LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset) { return LLVMBuildGEP2(g->builder, g->i8, g->shared, &byte_offset, 1, ""); }
+
+/// A tile's way into or out of shared memory: which registers make a piece, and where a thread's first element lies.
+typedef struct passage {
+  const layout_memory *memory;
+  const kiln_layout *layout;
+  unsigned log2_bytes, vector;
+  uint8_t piece[8];          ///< register bits within a piece
+  uint32_t start;            ///< byte offset of the tile
+  LLVMValueRef base;         ///< byte offset of the thread's first element within it
+  uint32_t base_bits;        ///< bits that the base can have
+} passage;
+
+static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout, unsigned log2_bytes, uint32_t start) {
+  passage p = {.start = start, .memory = memory, .layout = layout, .log2_bytes = log2_bytes};
+  uint32_t basis[LAYOUT_MAX_PLACES] = {0};
+  p.vector = layout_memory_vector(memory, layout, 4 - log2_bytes, p.piece);
+  for (unsigned i = 0; i < threads_of(layout); i++) {
+    basis[i] = layout_offset(memory, layout->basis[layout->registers + i]) << log2_bytes;
+    p.base_bits |= basis[i];
+  }
+  p.base = gpu_thread_bits(g, basis, threads_of(layout));
+  return p;
+}
+
+/// Register number of element `i` of the piece that starts at register `r`.
+static uint32_t piece_register(const passage *p, uint32_t r, unsigned i) {
+  for (unsigned j = 0; j < p->vector; j++)
+    if (i >> j & 1) r |= 1u << p->piece[j];
+  return r;
+}
+
+static bool starts_piece(const passage *p, uint32_t r) { return r == (r & ~piece_register(p, 0, (1u << p->vector) - 1)); }
+
+static LLVMValueRef piece_pointer(gpu *g, const passage *p, uint32_t r) {
+  uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)) << p->log2_bytes;
+  bool is_sum = !(own & p->base_bits);
+  LLVMValueRef at = gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
+  LLVMValueRef more = gpu_i32(g, p->start + (is_sum ? own : 0));
+  return LLVMBuildGEP2(g->builder, g->i8, at, &more, 1, "");
+}
+
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes, uint32_t start) {
+  passage p = open_passage(g, memory, &tile->layout, log2_bytes, start);
+  LLVMValueRef owner = gpu_is_owner(g, &tile->layout), elements[16];
+  LLVMBasicBlockRef after = NULL;
+  if (owner) {
+    LLVMBasicBlockRef body = gpu_block(g, "own");
+    after = gpu_block(g, "written");
+    LLVMBuildCondBr(g->builder, owner, body, after);
+    LLVMPositionBuilderAtEnd(g->builder, body);
+  }
+  for (uint32_t r = 0; r < 1u << tile->layout.registers; r++) {
+    if (!starts_piece(&p, r)) continue;
+    for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = tile->regs[piece_register(&p, r, i)];
+    LLVMValueRef store = LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.vector), piece_pointer(g, &p, r));
+    LLVMSetAlignment(store, 1u << (p.vector + log2_bytes));
+  }
+  if (!owner) return;
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout, unsigned log2_bytes) {
+  gpu_tile out = gpu_tile_new(g, layout);
+  passage p = open_passage(g, memory, layout, log2_bytes, 0);
+  LLVMValueRef elements[16];
+  for (uint32_t r = 0; r < 1u << layout->registers; r++) {
+    if (!starts_piece(&p, r)) continue;
+    unsigned bytes = 1u << (p.vector + log2_bytes);
+    LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), piece_pointer(g, &p, r), "");
+    LLVMSetAlignment(load, bytes);
+    gpu_unpack(g, load, type, elements, 1u << p.vector);
+    for (unsigned i = 0; i < 1u << p.vector; i++) out.regs[piece_register(&p, r, i)] = elements[i];
+  }
+  return out;
+}
+
+static unsigned log2_bytes_of(gpu *g, LLVMTypeRef type) { return (unsigned)__builtin_ctz(bytes_of(g, type)); }
+
+static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
+  unsigned log2_bytes = log2_bytes_of(g, type);
+  layout_memory memory = layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
+  gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
+  gpu_write_tile(g, tile, &memory, log2_bytes, 0);
+  gpu_barrier(g);
+  gpu_tile out = read_tile(g, &memory, type, to, log2_bytes);
+  g->shared_dirty = true;
+  return out;
+}
+
+void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element) {
+  *tile = through_memory(g, tile, gpu_type(g, element), &tile->layout);
+}
+
+// ------------------------------------------------------------------------------------------------------------ the choice
+
+/// Shuffles a conversion within the warp would take, in words.
+static unsigned long long shuffle_cost(gpu *g, const choice *c, const kiln_layout *to, LLVMTypeRef type) {
+  return ((unsigned long long)1 << (to->registers + c->count)) * (bytes_of(g, type) == 8 ? 2 : 1);
+}
+
+gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
+  if (layout_equal(&tile->layout, to)) return *tile;
+  LLVMTypeRef type = gpu_type(g, element);
+  layout_moves moves = layout_convert(&tile->layout, to);
+  choice c = find_choice(g, &moves, &tile->layout, to, false);
+  if (moves.reach == LAYOUT_SAME_THREAD && c.count <= MAX_SELECT_BITS) return rename_registers(g, tile, &moves, to);
+  if (moves.reach == LAYOUT_SAME_WARP && c.count <= 1 && shuffle_cost(g, &c, to, type) <= MAX_SHUFFLES)
+    return exchange_lanes(g, tile, &moves, to);
+  return through_memory(g, tile, type, to);
+}
