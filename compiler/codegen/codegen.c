@@ -82,22 +82,13 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
 }
 
-static void set_code_object(LLVMContextRef context, LLVMModuleRef module, unsigned version) {
-  static const char flag[] = "amdhsa_code_object_version";
-  LLVMValueRef number = LLVMConstInt(LLVMInt32TypeInContext(context), version * 100u, 0);
-  LLVMAddModuleFlag(module, LLVMModuleFlagBehaviorError, flag, sizeof flag - 1, LLVMValueAsMetadata(number));
-}
-
 static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *layout;
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
-  c->module = LLVMModuleCreateWithNameInContext("kiln", c->context);
-  LLVMSetTarget(c->module, kiln_target_triple(c->target));
-  LLVMSetDataLayout(c->module, layout);
+  c->module = kiln_llvm_module(c->context, c->target, layout);
   kiln_family family = c->target->processor->family;
-  if (family == KILN_FAMILY_AMDGPU) set_code_object(c->context, c->module, c->target->code_object);
   kiln_status status = (family == KILN_FAMILY_HOST ? kiln_lower_host : kiln_lower_gpu)(
       c->kernel, c->target, c->options, c->context, c->module, &c->artifact->info, c->artifact->texts, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);

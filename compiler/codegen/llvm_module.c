@@ -40,6 +40,17 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
 
 void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) { LLVMContextSetDiagnosticHandler(context, on_diagnostic, err); }
 
+LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout) {
+  static const char flag[] = "amdhsa_code_object_version";
+  LLVMModuleRef module = LLVMModuleCreateWithNameInContext("kiln", context);
+  LLVMSetTarget(module, kiln_target_triple(target));
+  LLVMSetDataLayout(module, layout);
+  if (!target->code_object) return module;
+  LLVMValueRef version = LLVMConstInt(LLVMInt32TypeInContext(context), target->code_object * 100u, 0);
+  LLVMAddModuleFlag(module, LLVMModuleFlagBehaviorError, flag, sizeof flag - 1, LLVMValueAsMetadata(version));
+  return module;
+}
+
 kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err) {
   char *message = NULL;
   if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) return fail_with(err, KILN_STATUS_INTERNAL, stage, message);

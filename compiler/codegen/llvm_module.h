@@ -13,6 +13,8 @@
 /// Keeps the first error that LLVM reports in `context`; without it LLVM prints and ends the process. `err` must live as long as the context.
 void kiln_llvm_catch(LLVMContextRef context, kiln_error *err);
 
+/// An empty module for `target`: triple, data layout, and what must be said in it (AMDGPU: the code object version).
+LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout);
 /// INTERNAL with LLVM's first complaint.
 kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err);
 /// Runs the pass list of family and level.

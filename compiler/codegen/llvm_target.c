@@ -25,12 +25,10 @@ typedef struct machine_cache {
 
 static pthread_key_t cache_key;
 static bool cache_key_made;
-static void (*fatal_handler)(const char *reason);
 
-void kiln_codegen_on_fatal(void (*handler)(const char *reason)) { fatal_handler = handler; }
-
-static void on_fatal(const char *reason) {
-  if (fatal_handler) fatal_handler(reason);
+void kiln_codegen_on_fatal(void (*handler)(const char *reason)) {
+  LLVMResetFatalErrorHandler();
+  if (handler) LLVMInstallFatalErrorHandler(handler);
 }
 
 static void entry_deinit(machine_entry *e) {
@@ -47,7 +45,6 @@ static void cache_destroy(void *p) {
 }
 
 static void init_once(void) {
-  LLVMInstallFatalErrorHandler(on_fatal);
 #define BACK_END(name)                                                                                        \
   LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), LLVMInitialize##name##AsmPrinter()
   BACK_END(NVPTX);

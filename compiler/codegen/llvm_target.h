@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "targets/targets.h"
 
-/// Registers the back ends of LLVM and the handler of its fatal errors; later calls do nothing.
+/// Registers the back ends of LLVM; later calls do nothing.
 void kiln_llvm_init(void);
 
 /// A machine for `target` at level `optimise` (0..3), and its data layout. Both belong to the calling thread's cache: valid until that thread ends or
