@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The commands that print tables: targets, explain-error, env.
+// The commands that print tables: targets, explain-error.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,41 +49,6 @@ int kiln_command_targets(int argc, char **argv) {
     else printf("%-16s %-7s %s\n", p->name, family_name(p->family), text);
   }
   if (json) printf("\n]\n");
-  return CLI_OK;
-}
-
-int kiln_command_env(int argc, char **argv) {
-  static const struct {
-    const char *name, *role, *reader, *help;
-  } rows[] = {
-#define ENV(name, role, reader, help) {#name, #role, reader, help},
-#include "base/env.def"
-#undef ENV
-  };
-  bool json = false;
-  cli_list words = {0};
-  kiln_buffer out = {0};
-  const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
-  const cli_page page = {"kiln env [--json]",
-                         "Lists every environment variable that is read. IN_KEY: its value is in the key of what is compiled. NEUTRAL: it decides\n"
-                         "where things are and what is done, never the bytes that come out.",
-                         options, 1, NULL, NULL, NULL};
-  int code = cli_parse(&page, argc, argv, &words);
-  if (code != -1) return code;
-  if (json) kiln_buffer_format(&out, "[");
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (!json) {
-      kiln_buffer_format(&out, "%-26s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader, rows[i].help);
-      continue;
-    }
-    kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"help\": ", i ? "," : "", rows[i].name, rows[i].role,
-                       rows[i].reader);
-    cli_json_text(&out, rows[i].help);
-    kiln_buffer_u8(&out, '}');
-  }
-  if (json) kiln_buffer_format(&out, "\n]\n");
-  fwrite(out.bytes, 1, out.size, stdout);
-  kiln_buffer_deinit(&out);
   return CLI_OK;
 }
 
