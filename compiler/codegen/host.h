@@ -133,7 +133,7 @@ typedef struct host {
   LLVMTypeRef types[KILN_SCALAR_COUNT]; ///< element as held
   LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
   unsigned vector_bytes;
-  bool has_half, has_fma;///< conversions of f16, fused multiply-add in hardware
+  bool has_half, has_fma;///< the processor converts f16, multiplies and adds in one
   uint64_t scratch_at, scratch_bytes;
   uint32_t point_count, group_count;
   host_point *point;     ///< where pulls happen
@@ -180,18 +180,12 @@ void host_loop_end(host *h, host_loop *loop);
 
 // --------------------------------------------------------------------------------------- host_float.c: narrow and wide floats
 
-/// f16, bf16, fp8 bits to f32; f32 as it is.
+/// f16 or bf16 bits to f32; f32 as it is.
 LLVMValueRef host_widen(host *h, kiln_scalar scalar, LLVMValueRef bits);
-/// f32 to the bits of `scalar`, nearest even; `saturate`: overflow gives the largest value.
-LLVMValueRef host_narrow(host *h, kiln_scalar scalar, LLVMValueRef value, bool saturate);
-/// A float conversion between any two float types.
-LLVMValueRef host_float_cast(host *h, kiln_scalar from, kiln_scalar to, bool saturate, ir_round round, LLVMValueRef bits);
-/// One rounding of a * b + c in f32 or f64.
-LLVMValueRef host_fma(host *h, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
-/// Textual IR of kl_fma_f64 and kl_fmod_f64 (host_prelude.c).
-extern const char host_prelude[];
-/// fmod in f32 or f64.
-LLVMValueRef host_fmod(host *h, LLVMValueRef a, LLVMValueRef b);
+/// f32 to the bits of f16 or bf16, nearest even; f32 as it is.
+LLVMValueRef host_narrow(host *h, kiln_scalar scalar, LLVMValueRef value);
+/// Conversions among f16, f32 and f64, but for f64 to f16.
+LLVMValueRef host_float_cast(host *h, kiln_scalar from, kiln_scalar to, ir_round round, LLVMValueRef x);
 
 // -------------------------------------------------------------------------------------------- host_element.c: one operation
 

@@ -17,9 +17,8 @@ typedef struct product {
 
 // ----------------------------------------------------------------------------------------------------------------- packing
 
-static LLVMValueRef convert(host *h, kiln_scalar from, kiln_scalar to, LLVMValueRef x) {
-  if (from == KILN_I8) return LLVMBuildSExt(B, x, host_like(h->i32, x), "");
-  return from == to ? x : host_widen(h, from, x);
+static LLVMValueRef convert(host *h, kiln_scalar from, LLVMValueRef x) {
+  return from == KILN_I8 ? LLVMBuildSExt(B, x, host_like(h->i32, x), "") : x;
 }
 
 /// The operand as a row-major matrix of `to`.
@@ -40,7 +39,7 @@ static LLVMValueRef pack(host *h, ir_value *v, kiln_scalar to) {
   host_point_digit(&point, rows.counter, split, bits - split);
   host_loop_begin(h, &columns, (uint64_t)1 << (split - log2), 1);
   host_point_digit(&point, columns.counter, log2, split - log2);
-  LLVMValueRef x = convert(h, (kiln_scalar)type.scalar, to, host_pull_vector(h, v, &map));
+  LLVMValueRef x = convert(h, (kiln_scalar)type.scalar, host_pull_vector(h, v, &map));
   host_buffer_store(h, buffer, &map, (host_lanes){x, 0, log2 ? HOST_VECTOR : HOST_UNIFORM});
   host_loop_end(h, &columns);
   host_loop_end(h, &rows);
@@ -65,7 +64,9 @@ static LLVMValueRef shift(host *h, LLVMValueRef x, unsigned log2) { return LLVMB
 
 static LLVMValueRef multiply_add(host *h, const product *p, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
   if (p->scalar == KILN_I32) return LLVMBuildAdd(B, LLVMBuildMul(B, a, b, ""), c, "");
-  if (h->has_fma) return host_fma(h, a, b, c);
+  LLVMTypeRef type = LLVMTypeOf(a);
+  LLVMValueRef args[3] = {a, b, c};
+  if (h->has_fma) return host_intrinsic(h, "llvm.fma", &type, 1, args, 3);
   return LLVMBuildFAdd(B, LLVMBuildFMul(B, a, b, ""), c, "");
 }
 

@@ -18,7 +18,7 @@ static LLVMValueRef enter(host *h, ir_type type, LLVMValueRef x) {
   return type.scalar == KILN_F64 ? x : host_widen(h, scalar_of(type), x);
 }
 static LLVMValueRef leave(host *h, ir_type type, LLVMValueRef x) {
-  return type.scalar == KILN_F64 ? x : host_narrow(h, scalar_of(type), x, false);
+  return type.scalar == KILN_F64 ? x : host_narrow(h, scalar_of(type), x);
 }
 static LLVMTypeRef compute_type(host *h, ir_type type) { return h->types[compute_scalar(type)]; }
 
@@ -86,10 +86,7 @@ static LLVMValueRef divide(host *h, const ir_op *op, ir_type type, LLVMValueRef 
 static LLVMValueRef element_div(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
   return is_real(type) ? arithmetic(h, type, LLVMSDiv, LLVMFDiv, x) : divide(h, op, type, x, false);
 }
-static LLVMValueRef element_rem(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
-  if (!is_real(type)) return divide(h, op, type, x, true);
-  return leave(h, type, host_fmod(h, enter(h, type, x[0]), enter(h, type, x[1])));
-}
+static LLVMValueRef element_rem(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) { return divide(h, op, type, x, true); }
 
 // The number when one operand is NaN; -0 is less than +0, which the instructions behind minnum and maxnum leave open: equal operands differ at most
 // in the sign of zero, and or (and) of the patterns picks the right one.
@@ -150,8 +147,9 @@ static LLVMValueRef element_shr(host *h, const ir_op *op, ir_type type, LLVMValu
 }
 
 static LLVMValueRef element_fma(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
-  (void)op;
-  return leave(h, type, host_fma(h, enter(h, type, x[0]), enter(h, type, x[1]), enter(h, type, x[2])));
+  LLVMTypeRef t = LLVMTypeOf(x[0]);
+  (void)op, (void)type;
+  return host_intrinsic(h, "llvm.fma", &t, 1, x, 3);
 }
 
 // ----------------------------------------------------------------------------------------------------- choice, one operand
@@ -202,17 +200,6 @@ static LLVMValueRef element_sqrt(host *h, const ir_op *op, ir_type type, LLVMVal
   return rounding(h, type, "llvm.sqrt", x[0]);
 }
 
-// In f64 and rounded once, as the interpreter does.
-static LLVMValueRef element_rsqrt(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
-  (void)op;
-  LLVMTypeRef wide = host_like(h->f64, x[0]);
-  LLVMValueRef a = enter(h, type, x[0]);
-  if (compute_scalar(type) == KILN_F32) a = LLVMBuildFPExt(B, a, wide, "");
-  LLVMValueRef r = LLVMBuildFDiv(B, host_real(h->f64, a, 1), unary_intrinsic(h, "llvm.sqrt", a), "");
-  if (compute_scalar(type) == KILN_F32) r = LLVMBuildFPTrunc(B, r, host_like(h->f32, a), "");
-  return leave(h, type, r);
-}
-
 static LLVMValueRef element_hint(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
   (void)h, (void)op, (void)type;
   return x[0];
@@ -245,14 +232,13 @@ static LLVMValueRef cut_low_bits(host *h, ir_type from, bool unsign, unsigned ke
   return LLVMBuildSelect(B, negative, LLVMBuildNeg(B, cut, ""), cut, "");
 }
 
-// f16, bf16 and fp8 are reached through f32.
 static LLVMValueRef int_to_float(host *h, const ir_op *op, ir_type from, ir_type to, LLVMValueRef x) {
-  LLVMTypeRef type = host_like(compute_type(h, to), x);
-  bool unsign = is_unsigned(op, from), saturate = ir_type_class(to) == KILN_CLASS_FP8 && !(op->attrs.flags & IR_SATURATE_OFF);
+  LLVMTypeRef type = host_like(h->types[to.scalar], x);
+  bool unsign = is_unsigned(op, from);
   ir_round round = (ir_round)op->attrs.round;
   if (round == IR_ROUND_ZERO) x = cut_low_bits(h, from, unsign, to.scalar == KILN_F64 ? 53 : 24, x);
   LLVMValueRef value = unsign ? LLVMBuildUIToFP(B, x, type, "") : LLVMBuildSIToFP(B, x, type, "");
-  return to.scalar == KILN_F64 ? value : host_float_cast(h, KILN_F32, scalar_of(to), saturate, round, value);
+  return value;
 }
 
 static LLVMValueRef float_to_int(host *h, const ir_op *op, ir_type from, ir_type to, LLVMValueRef x) {
@@ -276,8 +262,7 @@ static LLVMValueRef element_cast(host *h, const ir_op *op, ir_type from, LLVMVal
   if (from.scalar == to.scalar) return x[0];
   if (from_int) return to_int ? int_to_int(h, op, from, to, x[0]) : int_to_float(h, op, from, to, x[0]);
   if (to_int) return float_to_int(h, op, from, to, x[0]);
-  bool saturate = ir_type_class(to) == KILN_CLASS_FP8 && !(op->attrs.flags & IR_SATURATE_OFF);
-  return host_float_cast(h, scalar_of(from), scalar_of(to), saturate, (ir_round)op->attrs.round, x[0]);
+  return host_float_cast(h, scalar_of(from), scalar_of(to), (ir_round)op->attrs.round, x[0]);
 }
 
 // --------------------------------------------------------------------------------------------------------------- the table
@@ -288,7 +273,7 @@ static element_function *const functions[IR_OPCODE_COUNT] = {
     [IR_AND] = element_and,     [IR_OR] = element_or,       [IR_XOR] = element_xor,       [IR_SHL] = element_shl,
     [IR_SHR] = element_shr,     [IR_FMA] = element_fma,     [IR_CMP] = element_cmp,       [IR_SELECT] = element_select,
     [IR_ABS] = element_abs,     [IR_FLOOR] = element_floor, [IR_CEIL] = element_ceil,     [IR_ROUND] = element_round,
-    [IR_SQRT] = element_sqrt,   [IR_RSQRT] = element_rsqrt, [IR_HINT] = element_hint,     [IR_BITCAST] = element_bitcast,
+    [IR_SQRT] = element_sqrt,   [IR_HINT] = element_hint,     [IR_BITCAST] = element_bitcast,
     [IR_CAST] = element_cast,
 };
 
