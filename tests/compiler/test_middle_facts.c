@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Facts: what the analysis says of the address arithmetic that kernels do, and that it never says too much.
+#include "compiler/middle/facts.h"
+#include "compiler/middle/passes.h"
+#include "tests/harness.h"
+
+#include <string.h>
+
+typedef struct sample {
+  kiln_arena *arena;
+  ir_kernel *kernel;
+  ir_builder b;
+  ir_value *p, *n, *ld; // *f32 @align(16), i32, i64 @div(8)
+} sample;
+
+static sample begin(void) {
+  sample s = {.arena = kiln_arena_create()};
+  s.kernel = ir_kernel_create(s.arena, "sample");
+  s.p = ir_add_param(s.kernel, &(ir_param){.name = "p", .type = ir_pointer_type(KILN_F32), .align = 16});
+  s.n = ir_add_param(s.kernel, &(ir_param){.name = "n", .type = ir_scalar_type(KILN_I32), .div = 16, .has_range = true, .lo = 0, .hi = 4096});
+  s.ld = ir_add_param(s.kernel, &(ir_param){.name = "ld", .type = ir_scalar_type(KILN_I64), .div = 8});
+  s.b = (ir_builder){.arena = s.arena, .block = s.kernel->body};
+  return s;
+}
+
+static const kiln_fact *fact(sample *s, const ir_value *v) {
+  kiln_error err = {0};
+  if (s->b.error.status != KILN_OK) FAIL("%s", s->b.error.text);
+  if (ir_verify(s->kernel, "building", &err) != KILN_OK) FAIL("%s", err.text);
+  return kiln_fact_of(kiln_facts_compute(s->arena, s->kernel), v);
+}
+
+static ir_value *pid(sample *s) { return &ir_emit(&s->b, IR_PID, NULL, NULL, 0, NULL, NULL, 0)->results[0]; }
+static ir_value *i32(sample *s, int64_t n) { return ir_const_int(&s->b, KILN_I32, n); }
+static ir_value *add(sample *s, ir_value *a, ir_value *b) { return ir_binary(&s->b, IR_ADD, 0, a, b); }
+static ir_value *mul(sample *s, ir_value *a, ir_value *b) { return ir_binary(&s->b, IR_MUL, 0, a, b); }
+static void end(sample *s) { kiln_arena_destroy(s->arena); }
+
+TEST(facts, a_block_of_a_vector) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7), *base = mul(&s, pid(&s), i32(&s, 128));
+  ir_value *i = add(&s, ir_splat(&s.b, base, lanes->type), lanes);
+  ir_value *pointers = ir_binary(&s.b, IR_PTRADD, 0, ir_splat(&s.b, s.p, lanes->type), i);
+  ir_value *mask = ir_compare(&s.b, IR_LT, 0, i, ir_splat(&s.b, s.n, lanes->type));
+  const kiln_fact *f = fact(&s, i);
+  CHECK_INT(f->contiguity[0], 7);
+  CHECK_INT(f->divisibility[0], 7);
+  CHECK_INT(fact(&s, pointers)->contiguity[0], 7);
+  CHECK_INT(fact(&s, pointers)->divisibility[0], 4);
+  CHECK_INT(fact(&s, mask)->constancy[0], 4); // n % 16 == 0
+  kiln_facts *facts = kiln_facts_compute(s.arena, s.kernel);
+  CHECK_INT(kiln_fact_vector(facts, pointers, mask, 0, 4), 2); // 16 bytes of f32
+  CHECK_INT(kiln_fact_vector(facts, pointers, NULL, 0, 3), 1);
+  end(&s);
+}
+
+TEST(facts, rows_with_a_leading_dimension) {
+  sample s = begin();
+  ir_value *rows = ir_expand(&s.b, ir_iota(&s.b, 4), 1), *columns = ir_expand(&s.b, ir_iota(&s.b, 5), 0);
+  ir_type tile = {.scalar = KILN_I64, .rank = 2, .log2 = {4, 5}};
+  ir_value *row = ir_cast(&s.b, rows, KILN_I64, 0, 0), *column = ir_cast(&s.b, columns, KILN_I64, 0, 0);
+  ir_value *offset = add(&s, ir_broadcast(&s.b, mul(&s, row, ir_splat(&s.b, s.ld, row->type)), tile), ir_broadcast(&s.b, column, tile));
+  const kiln_fact *f = fact(&s, offset);
+  CHECK_INT(f->contiguity[1], 5);
+  CHECK_INT(f->divisibility[1], 3);
+  CHECK_INT(f->contiguity[0], 0);
+  ir_value *turned = &ir_emit(&s.b, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &offset, 1, NULL, NULL, 0)->results[0];
+  CHECK_INT(fact(&s, turned)->contiguity[0], 5);
+  end(&s);
+}
+
+TEST(facts, division_and_rest_of_lanes) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7), *eight = ir_splat(&s.b, i32(&s, 8), lanes->type);
+  const kiln_fact *f = fact(&s, ir_binary(&s.b, IR_DIV, 0, lanes, eight));
+  CHECK_INT(f->constancy[0], 3);
+  CHECK_INT(f->hi, 15);
+  f = fact(&s, ir_binary(&s.b, IR_REM, 0, lanes, eight));
+  CHECK_INT(f->contiguity[0], 3);
+  CHECK_INT(f->lo, 0);
+  CHECK_INT(f->hi, 7);
+  end(&s);
+}
+
+TEST(facts, a_comparison_may_turn_inside_a_run) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7), *bound = ir_splat(&s.b, s.n, lanes->type);
+  CHECK_INT(fact(&s, ir_compare(&s.b, IR_LE, 0, lanes, bound))->constancy[0], 0);
+  CHECK_INT(fact(&s, ir_compare(&s.b, IR_GE, 0, lanes, bound))->constancy[0], 4);
+  CHECK_INT(fact(&s, ir_compare(&s.b, IR_GT, 0, bound, lanes))->constancy[0], 4);
+  CHECK_INT(fact(&s, ir_compare(&s.b, IR_EQ, 0, lanes, bound))->constancy[0], 0);
+  end(&s);
+}
+
+TEST(facts, ranges_know_when_they_wrap) {
+  sample s = begin();
+  CHECK_INT(fact(&s, add(&s, s.n, i32(&s, 5)))->hi, 4101);
+  ir_value *wraps = mul(&s, mul(&s, s.n, s.n), i32(&s, 4096));
+  CHECK_INT(fact(&s, wraps)->lo, INT32_MIN);
+  CHECK_INT(fact(&s, wraps)->hi, INT32_MAX);
+  s.kernel->grid_limit[0] = 100;
+  ir_value *p = pid(&s);
+  CHECK_INT(fact(&s, p)->hi, 99);
+  end(&s);
+}
+
+static ir_op *counting_loop(sample *s, ir_value *step, ir_value **carried) {
+  ir_block *body = ir_block_create(s->arena);
+  ir_builder in = {.arena = s->arena, .block = body};
+  ir_value *iv = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
+  *carried = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
+  ir_value *next = ir_binary(&in, IR_ADD, 0, *carried, ir_const_int(&in, KILN_I32, 12));
+  ir_yield(&in, &next, 1);
+  (void)iv;
+  return ir_emit(&s->b, IR_FOR, NULL, (ir_value *[]){i32(s, 0), s->n, step, i32(s, 8)}, 4, NULL, &body, 1);
+}
+
+TEST(facts, loops_reach_a_fixed_point) {
+  sample s = begin();
+  ir_value *carried;
+  ir_op *loop = counting_loop(&s, i32(&s, 32), &carried);
+  const kiln_fact *f = fact(&s, loop->regions[0]->args[0]);
+  CHECK_INT(f->divisibility[0], 5);
+  CHECK_INT(f->lo, 0);
+  CHECK_INT(f->hi, 4095);
+  f = fact(&s, carried);
+  CHECK_INT(f->divisibility[0], 2); // 8, 20, 32, ...
+  CHECK_INT(f->hi, INT32_MAX);
+  CHECK_INT(fact(&s, &loop->results[0])->divisibility[0], 2);
+  end(&s);
+}
+
+TEST(facts, assumes_and_hints_count) {
+  sample s = begin();
+  ir_value *k = ir_binary(&s.b, IR_SHR, 0, s.n, ir_cast(&s.b, s.ld, KILN_I32, 0, 0));
+  ir_value *rest = ir_compare(&s.b, IR_EQ, 0, ir_binary(&s.b, IR_REM, 0, k, i32(&s, 64)), i32(&s, 0));
+  ir_value *positive = ir_compare(&s.b, IR_GT, 0, k, i32(&s, 0)), *claim = ir_binary(&s.b, IR_AND, 0, rest, positive);
+  ir_emit(&s.b, IR_ASSUME, NULL, &claim, 1, NULL, NULL, 0);
+  CHECK_INT(fact(&s, k)->divisibility[0], 6);
+  CHECK_INT(fact(&s, k)->lo, 1);
+  ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.divisible = 256}, &s.p, 1, NULL, NULL, 0);
+  CHECK_INT(fact(&s, &hint->results[0])->divisibility[0], 8);
+  end(&s);
+}
+
+TEST(facts, unknown_values_have_the_empty_fact) {
+  sample s = begin();
+  kiln_facts *facts = kiln_facts_compute(s.arena, s.kernel);
+  ir_value *later = i32(&s, 4);
+  CHECK_INT(kiln_fact_of(facts, later)->divisibility[0], 0);
+  CHECK(!kiln_fact_within(kiln_fact_of(facts, later), 0, 100));
+  end(&s);
+}
+
+TEST(narrow, offsets_and_comparisons_fit_32_bits) {
+  sample s = begin();
+  ir_value *wide = ir_cast(&s.b, s.n, KILN_I64, 0, 0);
+  ir_value *offset = add(&s, mul(&s, wide, ir_const_int(&s.b, KILN_I64, 1000)), ir_const_int(&s.b, KILN_I64, 7));
+  ir_value *p = ir_binary(&s.b, IR_PTRADD, 0, s.p, offset);
+  ir_value *c = ir_compare(&s.b, IR_LT, 0, offset, ir_const_int(&s.b, KILN_I64, 10000));
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){p, ir_const_float(&s.b, KILN_F32, 1), c}, 3, NULL, NULL, 0);
+  CHECK(kiln_narrow(s.kernel));
+  kiln_simplify(s.kernel);
+  fact(&s, s.p);
+  CHECK_INT(p->def->operands[1]->type.scalar, KILN_I32);
+  CHECK_INT(c->def->operands[0]->type.scalar, KILN_I32);
+  CHECK(!kiln_narrow(s.kernel));
+  end(&s);
+}
+
+TEST(narrow, comparisons_that_always_hold_go) {
+  sample s = begin();
+  ir_value *c = ir_compare(&s.b, IR_LE, 0, s.n, i32(&s, 4096));
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_const_float(&s.b, KILN_F32, 1), c}, 3, NULL, NULL, 0);
+  CHECK(kiln_narrow(s.kernel));
+  kiln_simplify(s.kernel);
+  fact(&s, s.p);
+  CHECK_INT(s.kernel->body->last->operand_count, 2);
+  end(&s);
+}
+
+TEST(guard, only_divisors_that_may_be_zero) {
+  sample s = begin();
+  ir_value *ld = ir_cast(&s.b, s.ld, KILN_I32, 0, 0);
+  ir_value *fine = ir_binary(&s.b, IR_DIV, 0, ld, add(&s, s.n, i32(&s, 1))), *risky = ir_binary(&s.b, IR_DIV, 0, s.n, ld);
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, fine, risky), KILN_F32, 0, 0)}, 2, NULL, NULL, 0);
+  CHECK(kiln_guard(s.kernel));
+  kiln_dce(s.kernel);
+  fact(&s, s.p);
+  CHECK(fine->def->block != NULL);
+  CHECK(risky->def->block == NULL);
+  end(&s);
+}
