@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Comparing memory with a recording. Integers and unknown elements must be equal; floats may differ by a share of their own size or of the
+// buffer's usual size, whichever is larger, because sums are made in another order. NaN meets NaN only, infinity itself only.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/ir.h"
+#include "tools/tool/case_file.h"
+
+typedef struct tolerance {
+  const char *name;
+  uint8_t bytes, scalar;
+  double share;
+} tolerance;
+
+static const tolerance tolerances[CASE_ELEMENTS] = {
+    [CASE_BYTES] = {"byte", 1, KILN_I8, 0},        [CASE_F64] = {"f64", 8, KILN_F64, 1e-9},
+    [CASE_F32] = {"f32", 4, KILN_F32, 1e-3},       [CASE_F16] = {"f16", 2, KILN_F16, 5e-3},
+    [CASE_BF16] = {"bf16", 2, KILN_BF16, 3e-2},    [CASE_E4M3] = {"e4m3", 1, KILN_E4M3, 0.13},
+    [CASE_E5M2] = {"e5m2", 1, KILN_E5M2, 0.26},
+};
+
+// f32 results of products in tf32, f16 or bf16: the operands were rounded to 8 to 11 bits before.
+static const double coarse_share = 1e-2;
+
+const char *case_tolerances(void) {
+  return "floats may differ by a share of the larger of the value and the mean size of the buffer's values: f64 1e-9, f32 1e-3 (1e-2 when the\n"
+         "kernel multiplies matrices in less than f32), f16 5e-3, bf16 3e-2, e4m3 0.13, e5m2 0.26. All else must be equal.\n";
+}
+
+static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t index) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < t->bytes; i++) bits |= (uint64_t)bytes[index * t->bytes + i] << 8 * i;
+  return t->share > 0 ? ir_bits_to_float((kiln_scalar)t->scalar, bits) : (double)bits;
+}
+
+// The mean size of the finite values: what an error is held against where a value itself is near zero.
+static double usual_size(const tolerance *t, const uint8_t *bytes, uint64_t count) {
+  double sum = 0;
+  uint64_t finite = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    double value = fabs(element_at(t, bytes, i));
+    if (!isfinite(value)) continue;
+    sum += value;
+    finite++;
+  }
+  return finite ? sum / (double)finite : 0;
+}
+
+static bool close_enough(double share, double got, double want, double usual) {
+  if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
+  if (!isfinite(want) || !isfinite(got)) return got == want;
+  return fabs(got - want) <= share * fmax(fabs(want), usual);
+}
+
+kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got, kiln_error *err) {
+  const case_buffer *b = &c->buffers[index];
+  const uint8_t *want = b->changed ? b->after.bytes : b->before.bytes;
+  if (b->size == 0 || memcmp(got, want, b->size) == 0) return KILN_OK;
+  // floats that a kernel computed again may differ a little even where the recording saw no change
+  const tolerance *t = &tolerances[b->size % tolerances[b->element].bytes == 0 ? b->element : CASE_BYTES];
+  double share = coarse && b->element == CASE_F32 ? coarse_share : t->share;
+  uint64_t count = b->size / t->bytes, first = count, wrong = 0;
+  double usual = t->share > 0 ? usual_size(t, want, count) : 0, largest = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    double x = element_at(t, got, i), y = element_at(t, want, i);
+    if (fabs(x - y) > largest) largest = fabs(x - y);
+    if (close_enough(share, x, y, usual)) continue;
+    if (first == count) first = i;
+    wrong++;
+  }
+  if (wrong == 0) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u (%s) %s%s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", index,
+                   b->name, b->changed ? "" : "was not to change: ", t->name, (unsigned long long)first, (unsigned long long)count,
+                   element_at(t, want, first), element_at(t, got, first), (unsigned long long)wrong, largest);
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One case from text to verdict. Buffers stand between guards, so that writes next to them are seen.
+#include "tools/tool/case_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/expr.h"
+#include "cache/bundle/bundle_writer.h"
+#include "compiler/front.h"
+#include "compiler/middle/interpreter.h"
+#include "compiler/options.h"
+#include "runtime/kiln.h"
+#include "tools/common/cli.h"
+
+static const uint64_t most_pointed = 4ull << 30;
+enum { GUARD = 4096, GUARD_BYTE = 0xa5, ALIGNMENT = 256 };
+
+// Everything one case owns while it runs.
+typedef struct running {
+  case_runner *runner;
+  case_file file;
+  kiln_arena *arena;
+  kiln_unit *unit;
+  const kiln_interface *interface; ///< of the case: its grid is the recorded one
+  ir_kernel *kernel;
+  kiln_buffer args;
+  uint8_t *host[CASE_MAX_BUFFERS];   ///< GUARD, the buffer, GUARD
+  void *device_memory[CASE_MAX_BUFFERS];
+  uint64_t addresses[CASE_MAX_BUFFERS];
+  case_span pointed;                 ///< what addresses in the buffers point into; on the device all zeros
+  void *pointed_host, *pointed_device;
+  bool coarse, follows;              ///< facts of the kernel: see look_at
+  worker_reply reply;
+  kiln_buffer bundle;
+  kiln_library *library;
+  kiln_device *device;
+  case_outcome *out;
+} running;
+
+static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
+
+// The name code is made for on a device of that capability: sm_90 has instructions that only sm_90a code may use.
+static const char *code_target(const char *device_target) { return !strcmp(device_target, "sm_90") ? "sm_90a" : device_target; }
+
+// ------------------------------------------------------------------------------------------------------------------ kernel
+
+static void constant_span(kiln_arena *arena, uint32_t value, kiln_span *out) {
+  kiln_buffer code = {0};
+  kiln_buffer_u8(&code, KILN_EXPR_CONST);
+  kiln_buffer_svarint(&code, value);
+  *out = (kiln_span){.bytes = kiln_arena_copy(arena, code.bytes, code.size), .size = code.size};
+  kiln_buffer_deinit(&code);
+}
+
+// The unit's interface with the recorded grid, which TTIR does not know.
+static const kiln_interface *interface_with_grid(running *c) {
+  kiln_interface *copy = kiln_arena_copy(c->arena, kiln_unit_interface(c->unit, 0), sizeof *copy);
+  copy->configs = kiln_arena_copy(c->arena, copy->configs, sizeof *copy->configs);
+  copy->config_count = 1;
+  for (unsigned i = 0; i < 3; i++) constant_span(c->arena, c->file.grid[i], &copy->configs[0].grid[i]);
+  return copy;
+}
+
+static kiln_status first_error(const kiln_diagnostics *d, kiln_error *err) {
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i].severity == KILN_ERROR) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "kernel.ttir:%u: %s", d->items[i].line, d->items[i].text);
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "the front end failed without a message");
+}
+
+// Products in less than f32, and pointers made of integers.
+static void look_at(ir_op *op, void *context) {
+  running *c = context;
+  if (op->code == IR_DOT && ir_type_class(op->operands[0]->type) != KILN_CLASS_INT)
+    c->coarse |= ir_type_bits(op->operands[0]->type) < 32 || op->attrs.precision == IR_PREC_TF32;
+  if (op->code == IR_BITCAST) c->follows |= op->results[0].type.pointer && !op->operands[0]->type.pointer;
+}
+
+static kiln_status lower(running *c, const kiln_target *target, kiln_error *err) {
+  kiln_diagnostics d = {.arena = c->arena};
+  kiln_front_options options = {.metadata = (const char *)c->file.metadata.bytes, .metadata_size = c->file.metadata.size};
+  uint64_t begin = cli_now_ns();
+  c->unit = kiln_unit_open(c->arena, "kernel.ttir", (const char *)c->file.text.bytes, c->file.text.size, &options, &d);
+  if (!c->unit) return first_error(&d, err);
+  c->interface = interface_with_grid(c);
+  c->kernel = kiln_unit_lower(c->unit, c->arena, 0, 0, 0, target, &d);
+  c->out->front_ns = cli_now_ns() - begin;
+  if (!c->kernel) return first_error(&d, err);
+  ir_walk(c->kernel->body, look_at, c);
+  if (c->follows && c->file.golden) c->pointed = case_file_addresses(&c->file);
+  if (c->pointed.size > most_pointed)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "the recorded memory holds addresses %llu bytes apart; at most %llu are mapped",
+                     (unsigned long long)c->pointed.size, (unsigned long long)most_pointed);
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ memory
+
+// Zeros where the recorded addresses point to, in this process; the buffers then hold addresses of ours.
+static kiln_status map_pointed(running *c, kiln_error *err) {
+  if (!c->pointed.size) return KILN_OK;
+  void *memory = mmap(NULL, c->pointed.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)c->pointed.size);
+  c->pointed_host = memory;
+  case_file_relocate(&c->file, c->pointed, (uint64_t)(uintptr_t)memory);
+  return KILN_OK;
+}
+
+// The same on the device.
+static kiln_status alloc_pointed(running *c, kiln_error *err) {
+  if (!c->pointed.size) return KILN_OK;
+  KILN_TRY(kiln_alloc(c->device, c->pointed.size, &c->pointed_device, err));
+  KILN_TRY(kiln_fill(c->device, c->pointed_device, 0, c->pointed.size, err));
+  case_file_relocate(&c->file, c->pointed, (uint64_t)(uintptr_t)c->pointed_device);
+  return KILN_OK;
+}
+
+static kiln_status make_host_memory(running *c, kiln_error *err) {
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) {
+    const case_buffer *b = &c->file.buffers[i];
+    uint64_t whole = (GUARD + b->size + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    c->host[i] = aligned_alloc(ALIGNMENT, whole);
+    if (!c->host[i]) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "buffer %u: no memory for %llu bytes", i, (unsigned long long)whole);
+    memset(c->host[i], GUARD_BYTE, whole);
+    if (b->size) memcpy(c->host[i] + GUARD, b->before.bytes, b->size);
+    c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + GUARD);
+  }
+  return KILN_OK;
+}
+
+static kiln_status check_guards(const running *c, uint32_t index, kiln_error *err) {
+  const uint8_t *memory = c->host[index];
+  uint64_t size = c->file.buffers[index].size;
+  for (uint64_t i = 0; i < GUARD; i++) {
+    if (memory[GUARD - 1 - i] != GUARD_BYTE)
+      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes before its begin", index, (unsigned long long)i + 1);
+    if (memory[GUARD + size + i] != GUARD_BYTE)
+      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes behind its end", index, (unsigned long long)i);
+  }
+  return KILN_OK;
+}
+
+static kiln_status compare(const running *c, kiln_error *err) {
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) {
+    KILN_TRY(check_guards(c, i, err));
+    KILN_TRY(case_file_compare(&c->file, i, c->coarse, c->host[i] + GUARD, err));
+  }
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------------------------- interpreter
+
+static kiln_status interpret(running *c, kiln_error *err) {
+  kiln_target target;
+  kiln_memory_range ranges[CASE_MAX_BUFFERS + 1];
+  KILN_TRY(kiln_target_parse(c->runner->target ? c->runner->target : "host", &target, err));
+  KILN_TRY(lower(c, &target, err));
+  if (!c->file.golden) return KILN_OK;
+  KILN_TRY(map_pointed(c, err));
+  KILN_TRY(make_host_memory(c, err));
+  KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) ranges[i] = (kiln_memory_range){c->host[i] + GUARD, c->file.buffers[i].size};
+  ranges[c->file.buffer_count] = (kiln_memory_range){c->pointed_host, c->pointed.size};
+  kiln_interpret_options options = {.ranges = ranges, .range_count = c->file.buffer_count + 1, .max_steps = c->runner->max_steps};
+  uint64_t begin = cli_now_ns();
+  kiln_status status = kiln_interpret(c->kernel, c->args.bytes, c->file.grid, &options, err);
+  c->out->run_ns = cli_now_ns() - begin;
+  return status == KILN_OK ? compare(c, err) : status;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ device
+
+// A device needs a library, and a library may be empty: opened only to ask for the target.
+static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
+  const char *name = c->runner->target;
+  if (name) return kiln_target_parse(name, out, err);
+  kiln_open_options options = {.size = sizeof options};
+  kiln_library *library;
+  kiln_device *device;
+  KILN_TRY(kiln_open(&options, &library, err));
+  kiln_status status = kiln_device_open(library, c->runner->device, &device, err);
+  if (status == KILN_OK) {
+    status = kiln_target_parse(code_target(kiln_device_target_name(device)), out, err);
+    kiln_device_close(device);
+  }
+  kiln_close(library);
+  return status;
+}
+
+static kiln_status compile(running *c, const kiln_target *target, kiln_error *err) {
+  char name[KILN_TARGET_NAME];
+  kiln_buffer options = {0}, canonical = {0};
+  kiln_codegen_options_encode(&c->runner->options, &options);
+  kiln_canonical_encode(c->kernel, &canonical);
+  uint64_t begin = cli_now_ns();
+  kiln_status status = worker_compile(&c->runner->worker, kiln_target_name(target, name), c->interface->symbol, &options, &canonical, &c->reply, err);
+  c->out->compile_ns = cli_now_ns() - begin;
+  kiln_buffer_deinit(&options);
+  kiln_buffer_deinit(&canonical);
+  return status;
+}
+
+static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bundle_writer *writer, kiln_error *err) {
+  char name[KILN_TARGET_NAME];
+  kiln_buffer record = {0};
+  kiln_bundle_code code = {.target = kiln_target_name(target, name), .family = "case", .info = c->reply.info, .info_size = c->reply.info_size,
+                           .code = c->reply.code, .code_size = c->reply.code_size};
+  kiln_interface_encode(c->interface, &record);
+  kiln_status status = kiln_bundle_writer_kernel(writer, c->interface->name, record.bytes, record.size, &code.kernel, err);
+  if (status == KILN_OK) status = kiln_bundle_writer_code(writer, &code, err);
+  kiln_bundle_options options = {.level = 1, .dictionary = KILN_BUNDLE_DICTIONARY_NONE};
+  if (status == KILN_OK) status = kiln_bundle_writer_build(writer, &options, &c->bundle, NULL, err);
+  kiln_buffer_deinit(&record);
+  return status;
+}
+
+static kiln_status open_bundle(running *c, const kiln_target *target, kiln_error *err) {
+  kiln_bundle_writer *writer = kiln_bundle_writer_create();
+  if (!writer) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = write_bundle(c, target, writer, err);
+  kiln_bundle_writer_destroy(writer);
+  KILN_TRY(status);
+  KILN_TRY(kiln_open_memory(c->bundle.bytes, c->bundle.size, &c->library, err));
+  return kiln_device_open(c->library, c->runner->device, &c->device, err);
+}
+
+// The guards travel too: each buffer's device memory is laid out as on the host.
+static kiln_status copy_in(running *c, kiln_error *err) {
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) {
+    uint64_t whole = GUARD + c->file.buffers[i].size + GUARD;
+    KILN_TRY(kiln_alloc(c->device, whole, &c->device_memory[i], err));
+    KILN_TRY(kiln_copy_in(c->device, c->device_memory[i], c->host[i], whole, err));
+    c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + GUARD;
+  }
+  return KILN_OK;
+}
+
+static kiln_status copy_out(running *c, kiln_error *err) {
+  for (uint32_t i = 0; i < c->file.buffer_count; i++)
+    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i], GUARD + c->file.buffers[i].size + GUARD, err));
+  return KILN_OK;
+}
+
+static kiln_status launch(running *c, kiln_error *err) {
+  kiln_kernel *kernel;
+  KILN_TRY(alloc_pointed(c, err));
+  KILN_TRY(make_host_memory(c, err));
+  KILN_TRY(copy_in(c, err));
+  KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
+  KILN_TRY(kiln_kernel_get(c->device, c->interface->name, NULL, &kernel, err));
+  uint64_t begin = cli_now_ns();
+  KILN_TRY(kiln_launch_packed(kernel, NULL, c->args.bytes, c->args.size, err));
+  KILN_TRY(kiln_sync(c->device, NULL, err));
+  c->out->run_ns = cli_now_ns() - begin;
+  KILN_TRY(copy_out(c, err));
+  return compare(c, err);
+}
+
+static kiln_status run_on_device(running *c, kiln_error *err) {
+  kiln_target target;
+  KILN_TRY(find_target(c, &target, err));
+  KILN_TRY(lower(c, &target, err));
+  KILN_TRY(compile(c, &target, err));
+  if (!c->file.golden) return KILN_OK;
+  KILN_TRY(open_bundle(c, &target, err));
+  return launch(c, err);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- verdict
+
+static void release(running *c) {
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) {
+    if (c->device && c->device_memory[i]) kiln_free(c->device, c->device_memory[i]);
+    free(c->host[i]);
+  }
+  if (c->pointed_device) kiln_free(c->device, c->pointed_device);
+  if (c->pointed_host) munmap(c->pointed_host, c->pointed.size);
+  if (c->device) kiln_device_close(c->device);
+  if (c->library) kiln_close(c->library);
+  worker_reply_deinit(&c->reply);
+  kiln_buffer_deinit(&c->bundle);
+  kiln_buffer_deinit(&c->args);
+  case_file_deinit(&c->file);
+  kiln_arena_destroy(c->arena);
+}
+
+static void judge(const running *c, kiln_status status, const kiln_error *err, case_outcome *out) {
+  if (status == KILN_OK) {
+    out->verdict = c->file.golden ? CASE_PASS : CASE_SKIP;
+    if (!c->file.golden) snprintf(out->text, sizeof out->text, "no memory was recorded; it compiles");
+    else if (c->pointed.size) snprintf(out->text, sizeof out->text, "what it points to was not recorded: run on zeros");
+    return;
+  }
+  bool refused = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT || status == KILN_STATUS_NO_VARIANT;
+  out->verdict = refused ? CASE_UNSUPPORTED : CASE_FAIL;
+  snprintf(out->text, sizeof out->text, "%s", err->text);
+}
+
+void case_run(case_runner *runner, const char *folder, case_outcome *out) {
+  kiln_error err = {0};
+  memset(out, 0, sizeof *out);
+  kiln_arena *arena = kiln_arena_create();
+  running *c = arena ? calloc(1, sizeof *c) : NULL;
+  if (!c) {
+    kiln_arena_destroy(arena);
+    out->verdict = CASE_FAIL;
+    snprintf(out->text, sizeof out->text, "memory is exhausted");
+    return;
+  }
+  c->runner = runner;
+  c->arena = arena;
+  c->out = out;
+  kiln_status status = case_file_read(arena, folder, &c->file, &err);
+  if (status == KILN_OK) status = interprets(runner) ? interpret(c, &err) : run_on_device(c, &err);
+  judge(c, status, &err, out);
+  release(c);
+  free(c);
+}
+
+kiln_status case_runner_init(case_runner *runner, kiln_error *err) {
+  return interprets(runner) ? KILN_OK : worker_client_init(&runner->worker, err);
+}
+
+void case_runner_deinit(case_runner *runner) {
+  if (!interprets(runner)) worker_client_deinit(&runner->worker);
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs one recorded case on a device, or by the reference interpreter, and says how it went.
+#ifndef KILN_TOOLS_TOOL_CASE_RUN_H
+#define KILN_TOOLS_TOOL_CASE_RUN_H
+
+#include "base/status.h"
+#include "compiler/codegen.h"
+#include "tools/common/worker_client.h"
+#include "tools/tool/case_file.h"
+
+typedef enum case_verdict { CASE_PASS, CASE_FAIL, CASE_UNSUPPORTED, CASE_SKIP } case_verdict;
+
+typedef struct case_outcome {
+  case_verdict verdict;
+  uint64_t front_ns, compile_ns, run_ns;
+  char text[KILN_ERROR_TEXT]; ///< why not; for SKIP what was done
+} case_outcome;
+
+/// What all cases of a run share.
+typedef struct case_runner {
+  const char *device;     ///< "interpreter", "host", "cuda:0", ...
+  const char *target;     ///< target name; NULL: the device's own
+  uint64_t max_steps;     ///< interpreter: 0 is no limit
+  kiln_codegen_options options;
+  worker_client worker;   ///< started by the first compile
+} case_runner;
+
+kiln_status case_runner_init(case_runner *runner, kiln_error *err);
+void case_runner_deinit(case_runner *runner);
+void case_run(case_runner *runner, const char *folder, case_outcome *out);
+
+#endif
