@@ -137,11 +137,12 @@ libraries: $(LIBRARIES)
 TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/bundle tests/runtime tests/tools)
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(TEST_SOURCES))
 HARNESS := $(B)/obj/tests/harness.c.o
+KERNELGEN := $(B)/obj/tests/kernelgen.c.o
 
 L_base     = $(A_BASE)
 L_targets  = $(A_TARGETS) $(A_BASE)
-L_compiler = $(A_COMPILER) $(A_TARGETS) $(A_BASE)
-L_codegen  = $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+L_compiler = $(KERNELGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+L_codegen  = $(KERNELGEN) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 L_cache    = $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
 L_runtime  = $(A_RUNTIME) $(A_TARGETS) $(A_BASE)

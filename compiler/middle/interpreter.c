@@ -158,6 +158,8 @@ kiln_status machine_run(machine *m, const ir_block *block) {
     if (m->options->max_steps && ++m->steps > m->options->max_steps)
       return kiln_fail(m->err, KILN_STATUS_TIMEOUT, "expected at most %llu operations, found more", (unsigned long long)m->options->max_steps);
     KILN_TRY(executor(op->code)(m, op));
+    for (uint32_t i = 0; m->options->observe && i < op->result_count; i++)
+      m->options->observe(m->options->context, &op->results[i], result_place(m, op, i));
   }
   return KILN_OK;
 }

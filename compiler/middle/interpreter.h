@@ -18,6 +18,9 @@ typedef struct kiln_interpret_options {
   const kiln_memory_range *ranges; ///< accesses outside these are errors; with range_count 0 nothing is checked
   size_t range_count;
   uint64_t max_steps;     ///< operations executed before TIMEOUT; 0: no limit
+  /// Called with every result as it is computed, element by element in row-major order; may be NULL.
+  void (*observe)(void *context, const ir_value *value, const uint64_t *elements);
+  void *context;
 } kiln_interpret_options;
 
 /// Runs grid[0] x grid[1] x grid[2] programs in order of their ids. `args` is the packed block of base/record.h. `options` may be NULL.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact may say too much.
+#include "compiler/front.h"
+#include "compiler/middle/facts.h"
+#include "compiler/middle/interpreter.h"
+#include "compiler/middle/passes.h"
+#include "compiler/middle/scalar.h"
+#include "tests/harness.h"
+#include "tests/kernelgen.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SEEDS = 400, FULL_SEEDS = 5000, MAX_STEPS = 2000000 };
+
+static uint64_t seed_count(void) { return getenv("KILN_TEST_FULL") ? FULL_SEEDS : SEEDS; }
+
+static void verify(ir_kernel *kernel, const char *stage, uint64_t seed) {
+  kiln_error err = {0};
+  if (ir_verify(kernel, stage, &err) != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, err.text);
+}
+
+static void interpret(const kernelgen_case *c, kernelgen_memory *memory, const char *stage, kiln_interpret_options options) {
+  kiln_memory_range ranges[KERNELGEN_BUFFERS];
+  kiln_error err = {0};
+  kernelgen_memory_init(c, memory);
+  for (uint32_t i = 0; i < c->buffer_count; i++)
+    ranges[i] = (kiln_memory_range){memory->bytes[i], c->buffers[i].count * kiln_scalars[c->buffers[i].scalar].bytes};
+  options.ranges = ranges;
+  options.range_count = c->buffer_count;
+  options.max_steps = MAX_STEPS;
+  if (kiln_interpret(c->kernel, memory->args, c->grid, &options, &err) != KILN_OK)
+    FAIL("seed %llu, %s: %s", (unsigned long long)c->seed, stage, err.text);
+}
+
+static void nothing(ir_kernel *kernel) { (void)kernel; }
+
+static void to_pointers(ir_kernel *kernel) {
+  kiln_error err = {0};
+  kiln_canonicalise(kernel);
+  if (kiln_lower_views(kernel, &err) != KILN_OK) FAIL("%s", err.text);
+  kiln_simplify(kernel);
+}
+
+static void to_machine(ir_kernel *kernel) {
+  to_pointers(kernel);
+  kiln_licm(kernel);
+  kiln_narrow(kernel);
+  kiln_simplify(kernel);
+  kiln_guard(kernel);
+  kiln_simplify(kernel);
+}
+
+/// Runs a seed after `change`. fp_strict, so that contraction does not change results.
+static void run(uint64_t seed, void (*change)(ir_kernel *kernel), const char *stage, kiln_arena *arena, kernelgen_case *c, kernelgen_memory *memory) {
+  kernelgen_make(arena, seed, &(kernelgen_options){0}, c);
+  c->kernel->fp_strict = true;
+  verify(c->kernel, "generating", seed);
+  change(c->kernel);
+  verify(c->kernel, stage, seed);
+  interpret(c, memory, stage, (kiln_interpret_options){0});
+}
+
+static void must_agree(const char *stage, void (*change)(ir_kernel *kernel)) {
+  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+    kiln_arena *arena = kiln_arena_create();
+    kernelgen_case plain, changed;
+    kernelgen_memory a, b;
+    char text[300];
+    run(seed, nothing, "generating", arena, &plain, &a);
+    run(seed, change, stage, arena, &changed, &b);
+    if (!kernelgen_memory_equal(&plain, &a, &b, text, sizeof text)) FAIL("%s: %s", stage, text);
+    kernelgen_memory_deinit(&a);
+    kernelgen_memory_deinit(&b);
+    kiln_arena_destroy(arena);
+  }
+}
+
+TEST(random_kernels, canonical_form_means_the_same) { must_agree("canonicalise", kiln_canonicalise); }
+TEST(random_kernels, pointers_and_masks_mean_the_same) { must_agree("views", to_pointers); }
+TEST(random_kernels, machine_passes_mean_the_same) { must_agree("guard", to_machine); }
+
+// ---------------------------------------------------------------------------------------------------------------- facts
+
+typedef struct observer {
+  const kiln_facts *facts;
+  uint64_t seed;
+} observer;
+
+static void too_much(const observer *o, const ir_value *v, const char *what, unsigned axis, size_t element) {
+  FAIL("seed %llu: operation %u (%s): %s along axis %u does not hold at element %zu", (unsigned long long)o->seed, v->def->number,
+       ir_ops[v->def->code].text, what, axis, element);
+}
+
+/// Position of element `index` along `axis`, and the distance of neighbours.
+static size_t along(ir_type type, unsigned axis, size_t index, size_t *step) {
+  unsigned inner = 0;
+  for (unsigned i = axis + 1; i < type.rank; i++) inner += type.log2[i];
+  *step = (size_t)1 << inner;
+  return index >> inner & (((size_t)1 << type.log2[axis]) - 1);
+}
+
+static void check_axis(const observer *o, const ir_value *v, const kiln_fact *f, unsigned axis, const uint64_t *elements) {
+  ir_type type = v->type;
+  unsigned width = ir_type_bits(type);
+  uint64_t unit = type.pointer ? kiln_scalars[type.scalar].bytes : 1;
+  for (size_t i = 0; i < (size_t)1 << ir_log2_elements(type); i++) {
+    size_t step, at = along(type, axis, i, &step), run = at & (((size_t)1 << f->contiguity[axis]) - 1), same = at & (((size_t)1 << f->constancy[axis]) - 1);
+    uint64_t first = elements[i - run * step];
+    if (kiln_scalar_mask(first + run * unit, width) != elements[i]) too_much(o, v, "contiguity", axis, i);
+    if (elements[i - same * step] != elements[i]) too_much(o, v, "constancy", axis, i);
+    unsigned divisible = f->divisibility[axis] < width ? f->divisibility[axis] : width;
+    if (divisible && kiln_scalar_mask(first, divisible)) too_much(o, v, "divisibility", axis, i);
+  }
+}
+
+static void check_value(void *context, const ir_value *v, const uint64_t *elements) {
+  const observer *o = context;
+  const kiln_fact *f = kiln_fact_of(o->facts, v);
+  unsigned class = ir_type_class(v->type);
+  if (v->type.is_view) return;
+  if (class & (KILN_CLASS_INT | KILN_CLASS_BOOL)) {
+    for (size_t i = 0; i < (size_t)1 << ir_log2_elements(v->type); i++) {
+      int64_t n = class == KILN_CLASS_BOOL ? (int64_t)elements[i] : kiln_scalar_signed(elements[i], ir_type_bits(v->type));
+      if (n < f->lo || n > f->hi) too_much(o, v, "range", 0, i);
+    }
+  }
+  bool counts = class & (KILN_CLASS_INT | KILN_CLASS_POINTER);
+  for (unsigned axis = 0; axis < v->type.rank; axis++) {
+    kiln_fact checked = *f;
+    if (!counts) checked.contiguity[axis] = checked.divisibility[axis] = 0;
+    check_axis(o, v, &checked, axis, elements);
+  }
+  if (!v->type.rank && counts) {
+    unsigned width = ir_type_bits(v->type), divisible = f->divisibility[0] < width ? f->divisibility[0] : width;
+    if (divisible && kiln_scalar_mask(elements[0], divisible)) too_much(o, v, "divisibility", 0, 0);
+  }
+}
+
+static void facts_must_hold(void (*change)(ir_kernel *kernel), const char *stage) {
+  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+    kiln_arena *arena = kiln_arena_create();
+    kernelgen_case c;
+    kernelgen_memory memory;
+    kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
+    change(c.kernel);
+    observer o = {kiln_facts_compute(arena, c.kernel), seed};
+    interpret(&c, &memory, stage, (kiln_interpret_options){.observe = check_value, .context = &o});
+    kernelgen_memory_deinit(&memory);
+    kiln_arena_destroy(arena);
+  }
+}
+
+TEST(random_kernels, facts_hold_as_written) { facts_must_hold(nothing, "generating"); }
+TEST(random_kernels, facts_hold_of_pointers_and_masks) { facts_must_hold(to_pointers, "views"); }
