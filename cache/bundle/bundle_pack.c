@@ -15,11 +15,12 @@ static int by_hash(const void *a, const void *b, void *context) {
   return memcmp(w->kernels[*(const uint32_t *)a].hash.bytes, w->kernels[*(const uint32_t *)b].hash.bytes, KILN_CHECK_SIZE);
 }
 
-// Config, variant, target name of two codes of one kernel.
+// Config, variant, target name, form of two codes of one kernel.
 static int within_kernel(const kiln_pack_code *a, const kiln_pack_code *b) {
   if (a->config != b->config) return compare_u32(a->config, b->config);
   if (a->variant != b->variant) return compare_u32(a->variant, b->variant);
-  return strcmp(a->target, b->target);
+  int order = strcmp(a->target, b->target);
+  return order ? order : compare_u32(a->flags & KILN_BUNDLE_CODE_PTX, b->flags & KILN_BUNDLE_CODE_PTX);
 }
 
 static int by_kernel_hash(const void *a, const void *b, void *context) {

@@ -40,7 +40,7 @@ static uint64_t first8(const uint8_t *bytes) { return kiln_le64(bytes); }
 static uint64_t kernel_hash(const kiln_bundle_writer *w, uint32_t i) { return first8(w->kernels[i].hash.bytes); }
 static uint64_t blob_hash(const kiln_bundle_writer *w, uint32_t i) { return first8(w->blobs[i].digest.bytes); }
 static uint64_t code_key(const kiln_pack_code *c) {
-  uint64_t key = (uint64_t)c->kernel << 32 | (uint64_t)c->config << 16 | c->variant;
+  uint64_t key = (uint64_t)c->kernel << 33 | (uint64_t)c->config << 17 | c->variant << 1 | (c->flags & KILN_BUNDLE_CODE_PTX);
   kiln_check target = kiln_check_of(c->target, strlen(c->target));
   return (key * 0x9e3779b97f4a7c15u) ^ first8(target.bytes);
 }
@@ -54,7 +54,8 @@ static bool blob_matches(const kiln_bundle_writer *w, uint32_t i, const void *wa
 }
 static bool code_matches(const kiln_bundle_writer *w, uint32_t i, const void *wanted) {
   const kiln_pack_code *a = &w->codes[i], *b = wanted;
-  return a->kernel == b->kernel && a->config == b->config && a->variant == b->variant && !strcmp(a->target, b->target);
+  bool same_form = !((a->flags ^ b->flags) & KILN_BUNDLE_CODE_PTX); // PTX may stand beside machine code
+  return a->kernel == b->kernel && a->config == b->config && a->variant == b->variant && same_form && !strcmp(a->target, b->target);
 }
 
 static bool map_grow(const kiln_bundle_writer *w, kiln_pack_map *map, hasher *hash_of) {

@@ -47,7 +47,8 @@ typedef struct kiln_bundle_code {
   size_t code_size;
 } kiln_bundle_code;
 
-/// Adds a code; bytes are copied, equal ones are stored once. EXISTS when kernel, config, variant and target were added with other bytes.
+/// Adds a code; bytes are copied, equal ones are stored once. EXISTS when kernel, config, variant, target and PTX flag were added with
+/// other bytes.
 kiln_status kiln_bundle_writer_code(kiln_bundle_writer *writer, const kiln_bundle_code *code, kiln_error *err);
 
 /// A note on where the bundle comes from; EXISTS when the key was set to another value.

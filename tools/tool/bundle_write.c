@@ -13,26 +13,14 @@
 #include "tools/tool/tool.h"
 #include "tools/tool/pack_family.h"
 
-static const char help[] =
-    "usage: kiln bundle-write -o FILE [OPTIONS] [MANIFEST]\n"
-    "Writes a bundle from a manifest stream (standard input without MANIFEST).\n"
-    "  -o FILE                   the bundle\n"
-    "  --level N                 zstd level 1..19 (3)\n"
-    "  --dictionary WHICH        auto, none, small or large (auto)\n"
-    "  --member-per-kernel       each code is a member of the archive\n"
-    "  --sign KEY                file with a 64-byte Ed25519 secret key\n"
-    "  --max-size BYTES          fail when the bundle would be larger\n"
-    "  -j N                      threads (all processors); the bytes do not depend on it\n"
-    "  --quiet                   no line of sums\n";
-
 typedef struct settings {
-  const char *out, *manifest, *sign;
+  const char *out, *manifest, *sign, *dictionary;
+  int64_t level, threads, max_size;
+  bool quiet, member_per_kernel;
   kiln_bundle_options options;
-  uint64_t max_size;
-  bool quiet;
 } settings;
 
-// The records of a NUL-terminated copy of a block; NULL when the block is damaged or has a NUL inside.
+// A NUL-terminated copy of a block, malloc'ed; NULL when the block is damaged or has a NUL inside.
 static char *take_text(kiln_reader *r) {
   size_t size;
   const uint8_t *bytes = kiln_read_block(r, &size);
@@ -108,44 +96,25 @@ static bool parse_dictionary(const char *text, kiln_bundle_dictionary *out) {
   return false;
 }
 
-static int parse(int argc, char **argv, settings *s) {
-  uint64_t number;
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  *s = (settings){.manifest = "-", .max_size = UINT64_MAX, .options = {.level = 3, .threads = processors > 0 ? (unsigned)processors : 1}};
-  for (int at = 1; at < argc;) {
-    const char *v;
-    if ((v = kiln_tool_option(argc, argv, &at, "-o"))) {
-      s->out = v;
-    } else if ((v = kiln_tool_option(argc, argv, &at, "--level"))) {
-      if (!kiln_tool_number(v, 19, &number) || !number) return kiln_tool_usage(argv[0], "--level is '%s', expected 1 to 19", v);
-      s->options.level = (int)number;
-    } else if ((v = kiln_tool_option(argc, argv, &at, "--dictionary"))) {
-      if (!parse_dictionary(v, &s->options.dictionary))
-        return kiln_tool_usage(argv[0], "--dictionary is '%s', expected auto, none, small or large", v);
-    } else if ((v = kiln_tool_option(argc, argv, &at, "--sign"))) {
-      s->sign = v;
-    } else if ((v = kiln_tool_option(argc, argv, &at, "--max-size"))) {
-      if (!kiln_tool_number(v, UINT64_MAX, &s->max_size)) return kiln_tool_usage(argv[0], "--max-size is '%s', expected a number", v);
-    } else if ((v = kiln_tool_option(argc, argv, &at, "-j"))) {
-      if (!kiln_tool_number(v, 1024, &number)) return kiln_tool_usage(argv[0], "-j is '%s', expected a number", v);
-      s->options.threads = (unsigned)number;
-    } else if (kiln_tool_flag(argv, &at, "--member-per-kernel")) {
-      s->options.member_per_kernel = true;
-    } else if (kiln_tool_flag(argv, &at, "--quiet")) {
-      s->quiet = true;
-    } else if (argv[at][0] == '-' && argv[at][1]) {
-      return kiln_tool_usage(argv[0], "'%s' is not an option or lacks its value", argv[at]);
-    } else {
-      s->manifest = argv[at++];
-    }
-  }
-  return s->out ? 0 : kiln_tool_usage(argv[0], "-o FILE is missing");
+// -1 to go on, else the exit code.
+static int check_settings(const cli_page *page, settings *s, const cli_list *words) {
+  if (!s->out) return cli_usage(page, "--out is missing");
+  if (s->level < 1 || s->level > 19) return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
+  if (s->threads < 1 || s->threads > 1024) return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
+  if (!parse_dictionary(s->dictionary, &s->options.dictionary))
+    return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
+  if (words->count > 1) return cli_usage(page, "expected at most one manifest, found %zu", words->count);
+  s->manifest = words->count ? words->items[0] : "-";
+  s->options.level = (int)s->level;
+  s->options.threads = (unsigned)s->threads;
+  s->options.member_per_kernel = s->member_per_kernel;
+  return -1;
 }
 
 // `*key` owns the key's bytes.
 static kiln_status read_key(settings *s, kiln_buffer *key, kiln_error *err) {
   if (!s->sign) return KILN_OK;
-  KILN_TRY(kiln_tool_read(s->sign, key, err));
+  KILN_TRY(cli_read_file(s->sign, 4096, key, err));
   if (key->size != 64) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has %zu bytes; an Ed25519 secret key has 64", s->sign, key->size);
   s->options.secret_key = key->bytes;
   return KILN_OK;
@@ -156,13 +125,13 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = read_key(s, &key, err);
-  if (status == KILN_OK) status = kiln_tool_read(s->manifest, &stream, err);
+  if (status == KILN_OK) status = cli_read_file(s->manifest, (size_t)1 << 36, &stream, err);
   if (status == KILN_OK) status = read_manifest(w, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
-  if (status == KILN_OK && sums->file > s->max_size)
+  if (status == KILN_OK && sums->file > (uint64_t)s->max_size)
     status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out, (unsigned long long)sums->file,
                        (unsigned long long)s->max_size);
-  if (status == KILN_OK) status = kiln_tool_write(s->out, bundle.bytes, bundle.size, err);
+  if (status == KILN_OK) status = cli_write_file(s->out, bundle.bytes, bundle.size, err);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&stream);
   kiln_buffer_deinit(&key);
@@ -171,17 +140,35 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
 }
 
 int kiln_command_bundle_write(int argc, char **argv) {
-  settings s;
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  settings s = {.dictionary = "auto", .level = 3, .threads = processors > 0 ? processors : 1, .max_size = INT64_MAX};
+  const cli_option options[] = {
+      {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle"},
+      {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
+      {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},
+      {"member-per-kernel", 0, CLI_FLAG, &s.member_per_kernel, NULL, "each code is a member of the archive"},
+      {"sign", 0, CLI_TEXT, &s.sign, "KEY", "file with a 64-byte Ed25519 secret key"},
+      {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "fail when the bundle would be larger"},
+      {"jobs", 'j', CLI_NUMBER, &s.threads, "N", "threads (all processors); the bytes do not depend on it"},
+      {"quiet", 'q', CLI_FLAG, &s.quiet, NULL, "no line of sums"},
+  };
+  const cli_page page = {.usage = "kiln bundle-write -o FILE [options] [MANIFEST]",
+                         .summary = "Writes a bundle from a manifest stream (standard input without MANIFEST).",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
+  cli_list words = {0};
   kiln_bundle_sums sums;
-  kiln_error err;
-  if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(help, stdout), 0;
-  int wrong = parse(argc, argv, &s);
-  if (wrong) return wrong;
-  if (build(&s, &sums, &err) != KILN_OK) return kiln_tool_failed(&err);
+  kiln_error err = {0};
+  int exit_code = cli_parse(&page, argc, argv, &words);
+  if (exit_code == -1) exit_code = check_settings(&page, &s, &words);
+  cli_list_deinit(&words);
+  if (exit_code != -1) return exit_code;
+  kiln_status status = build(&s, &sums, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   if (!s.quiet)
     fprintf(stderr, "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, index %llu, container %llu)\n",
             s.out, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw, (unsigned long long)sums.file,
             (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
             (unsigned long long)sums.container);
-  return 0;
+  return CLI_OK;
 }
