@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls: of operations by the table operations.def, of functions by inlining.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/front/operations.h"
+
+static const kiln_operation operations[] = {
+#define OPERATION(name, handler, least, most, code, flags, named, form) \
+  {name, kiln_operation_##handler, least, most, code, flags, named, form},
+#include "compiler/front/operations.def"
+#undef OPERATION
+};
+
+static int compare_name(const void *key, const void *row) { return strcmp(key, ((const kiln_operation *)row)->name); }
+
+static const kiln_operation *find(const char *name) {
+  return bsearch(name, operations, sizeof operations / sizeof *operations, sizeof *operations, compare_name);
+}
+
+bool kiln_elab_is_operation(const char *name) { return find(name) != NULL; }
+
+// ------------------------------------------------------------------------------------------------------- for the handlers
+
+kiln_values kiln_call_one(kiln_value v, kiln_value *one) {
+  *one = v;
+  return (kiln_values){one, 1};
+}
+
+const kiln_node *kiln_call_named(const kiln_call *c, const char *name) {
+  for (uint32_t i = 0; i < c->node->list.count; i++) {
+    const kiln_node *n = c->node->list.items[i];
+    if (n->kind == KILN_NODE_NAMED && !strcmp(n->atom->text, name)) return n->a;
+  }
+  return NULL;
+}
+
+const kiln_node *kiln_call_arg(const kiln_call *c, uint32_t i, const char *name) {
+  return i < c->count ? c->args[i] : kiln_call_named(c, name);
+}
+
+bool kiln_call_flag(kiln_elab *e, const kiln_call *c, const char *name, uint32_t flag, uint32_t *flags) {
+  const kiln_node *n = kiln_call_named(c, name);
+  bool set = false;
+  if (n && !kiln_elab_known_bool(e, n, name, &set)) return false;
+  if (set) *flags |= flag;
+  return true;
+}
+
+bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words, uint8_t *out) {
+  const kiln_node *n = kiln_call_named(c, name);
+  char list[200] = "";
+  if (!n) return true;
+  for (uint8_t i = 0; words[i]; i++) {
+    if (n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, words[i])) return *out = i, true;
+    if (i) strcat(list, " ");
+    strcat(list, words[i]);
+  }
+  kiln_elab_error(e, n->place, "'%s' of '%s': expected one of: %s", name, c->operation->name, list);
+  return false;
+}
+
+ir_value *kiln_call_value(kiln_elab *e, const kiln_call *c, uint32_t i) {
+  kiln_value v = kiln_elab_eval(e, c->args[i]);
+  return v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, c->args[i]->place, v);
+}
+
+bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *what, kiln_list *out) {
+  *out = c->args[i]->list;
+  if (c->args[i]->kind == KILN_NODE_LIST) return true;
+  kiln_elab_error(e, c->args[i]->place, "'%s': expected %s in brackets, as in %s", c->operation->name, what, c->operation->form);
+  return false;
+}
+
+bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint32_t *flags) {
+  static const struct {
+    const char *name;
+    uint8_t kind;
+    uint32_t flags;
+  } kinds[] = {
+      {"add", IR_COMBINE_ADD, 0}, {"mul", IR_COMBINE_MUL, 0}, {"max", IR_COMBINE_MAX, 0}, {"min", IR_COMBINE_MIN, 0},
+      {"and", IR_COMBINE_AND, 0}, {"or", IR_COMBINE_OR, 0}, {"xor", IR_COMBINE_XOR, 0}, {"xchg", IR_COMBINE_XCHG, 0},
+      {"umax", IR_COMBINE_MAX, IR_UNSIGNED}, {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (strcmp(kinds[i].name, c->node->member->text)) continue;
+    if (kinds[i].kind == IR_COMBINE_XCHG && c->operation->code != IR_ATOMIC) continue;
+    *out_kind = kinds[i].kind;
+    *flags |= kinds[i].flags;
+    return true;
+  }
+  kiln_elab_error(e, c->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s", c->operation->name, c->node->member->text,
+                  c->operation->code == IR_ATOMIC ? " xchg" : "");
+  return false;
+}
+
+// --------------------------------------------------------------------------------------------------------------- dispatch
+
+static bool is_word_of(const char *word, const char *list) {
+  size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += length)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return true;
+  return false;
+}
+
+// Sorts arguments; false after an error.
+static bool sort_arguments(kiln_elab *e, kiln_call *c) {
+  const kiln_operation *op = c->operation;
+  const kiln_node *n = c->node;
+  uint32_t positional = 0;
+  for (uint32_t i = 0; i < n->list.count; i++) {
+    const kiln_node *arg = n->list.items[i];
+    if (arg->kind != KILN_NODE_NAMED) {
+      if (positional < KILN_CALL_ARGS) c->args[positional] = arg;
+      positional++;
+    } else if (!is_word_of(arg->atom->text, op->named)) {
+      kiln_elab_error(e, arg->place, "'%s' has no argument '%s'%s%s", op->name, arg->atom->text, *op->named ? "; it has: " : "", op->named);
+      return false;
+    } else if (kiln_call_named(c, arg->atom->text) != arg->a) {
+      kiln_elab_error(e, arg->place, "argument '%s' is given twice", arg->atom->text);
+      return false;
+    }
+  }
+  c->count = positional;
+  if (positional >= op->least && positional <= op->most) return true;
+  char many[32];
+  if (op->least == op->most) snprintf(many, sizeof many, "%u", op->least);
+  else snprintf(many, sizeof many, "%u to %u", op->least, op->most);
+  kiln_elab_error(e, n->place, "'%s' takes %s argument%s, found %u: %s", op->name, many, op->most == 1 ? "" : "s", positional, op->form);
+  return false;
+}
+
+static bool takes_member(const kiln_operation *op) { return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC; }
+
+static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n, kiln_value *one) {
+  kiln_call c = {.operation = op, .node = n, .place = n->place};
+  if (n->member && !takes_member(op))
+    return kiln_call_one(kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form), one);
+  if (!n->member && op->code == IR_ATOMIC) return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
+  if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);
+  if (!e->has_builder && op->handle != kiln_operation_unary && op->handle != kiln_operation_binary && op->handle != kiln_operation_bits &&
+      op->handle != kiln_operation_cast && op->handle != kiln_operation_select && op->handle != kiln_operation_fma && op->handle != kiln_operation_compare)
+    return kiln_call_one(kiln_elab_error(e, n->place, "'%s' is not known at compile time", op->name), one);
+  return op->handle(e, &c, one);
+}
+
+static kiln_values call_function(kiln_elab *e, kiln_item *item, const kiln_node *n, kiln_value *one) {
+  if (n->member) return kiln_call_one(kiln_elab_error(e, n->place, "function '%s' has no form '.%s'", n->atom->text, n->member->text), one);
+  kiln_value few[8], *args = n->list.count <= 8 ? few : KILN_NEW_ARRAY(e->arena, kiln_value, n->list.count);
+  for (uint32_t i = 0; i < n->list.count; i++) {
+    const kiln_node *arg = n->list.items[i];
+    if (arg->kind == KILN_NODE_NAMED)
+      return kiln_call_one(kiln_elab_error(e, arg->place, "functions take no named arguments; found '%s ='", arg->atom->text), one);
+    args[i] = kiln_elab_eval(e, arg);
+  }
+  return kiln_elab_inline(e, item, args, n->list.count, n->place);
+}
+
+static kiln_value unknown(kiln_elab *e, const kiln_node *n) {
+  // The nearest operation, when one is near; else whatever the names in scope suggest.
+  for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+    if (!strncmp(operations[i].name, n->atom->text, 3) && strlen(operations[i].name) >= 3)
+      return kiln_elab_error(e, n->place, "unknown function '%s'; did you mean '%s'?", n->atom->text, operations[i].name);
+  kiln_binding *local = kiln_elab_find(e, n->atom);
+  if (local) return kiln_elab_error(e, n->place, "'%s' is a value, not a function", n->atom->text);
+  return kiln_elab_name(e, n);
+}
+
+kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one) {
+  const kiln_operation *op = find(n->atom->text);
+  if (op) return call_operation(e, op, n, one);
+  kiln_item *item = kiln_elab_item(e, n->atom);
+  if (item) return call_function(e, item, n, one);
+  return kiln_call_one(unknown(e, n), one);
+}

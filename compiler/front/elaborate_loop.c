@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loops. The variables of outer blocks that a body assigns become loop-carried values, in order of declaration. In a loop with a break, values
+// bound before the break are passed over it when the part after it reads them.
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/front/elaborate.h"
+
+typedef struct carried {
+  kiln_binding *binding;
+  ir_value *initial;
+  ir_value *first, *second; ///< arguments of the regions
+} carried;
+
+typedef struct kiln_loop {
+  ir_block *first, *second; ///< regions before and after the break
+  ir_value *condition;      ///< goes on while it holds
+  carried *items;           ///< outer variables, then heads
+  uint32_t outer_count, count;
+  ir_value **passed;        ///< outer variables, then names of the break, then what is read later
+  uint32_t passed_count, passed_capacity;
+  kiln_list exports;        ///< names of the break
+  kiln_binding *top;        ///< of the stack when the loop began
+} kiln_loop;
+
+// ---------------------------------------------------------------------------------------------------------------- carried
+
+static int by_order(const void *a, const void *b) {
+  const kiln_binding *x = ((const carried *)a)->binding, *y = ((const carried *)b)->binding;
+  return x->order < y->order ? -1 : x->order > y->order;
+}
+
+// The variables that `body` may assign, sorted by declaration; room for `extra` more.
+static carried *find_carried(kiln_elab *e, const kiln_node *body, uint32_t extra, uint32_t *out_count) {
+  kiln_list names = kiln_assigned_names(e->arena, e->module, body);
+  carried *items = KILN_NEW_ARRAY(e->arena, carried, names.count + extra);
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < names.count; i++) {
+    kiln_binding *b = kiln_elab_find(e, names.items[i]->atom);
+    if (!b || !b->is_var) continue;
+    kiln_value v = kiln_elab_read(e, b);
+    if (v.kind == KILN_VALUE_RUNTIME) items[count++] = (carried){.binding = b, .initial = v.ir};
+  }
+  if (count) qsort(items, count, sizeof *items, by_order);
+  *out_count = count;
+  return items;
+}
+
+static bool was_touched(const kiln_control *c, const kiln_binding *b) {
+  for (uint32_t i = 0; i < c->touched_count; i++)
+    if (c->touched[i].binding == b) return true;
+  return false;
+}
+
+typedef struct replacement {
+  ir_value *from, *to;
+} replacement;
+
+static void replace_in(ir_op *op, void *context) {
+  const replacement *r = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i] == r->from) op->operands[i] = r->to;
+}
+
+static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
+  replacement r = {arg, instead};
+  ir_walk(block, replace_in, &r);
+  uint32_t at = arg->index;
+  for (block->arg_count--; at < block->arg_count; at++) {
+    block->args[at] = block->args[at + 1];
+    block->args[at]->index = at;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------- attributes
+
+void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *attrs) {
+  for (uint32_t i = 0; i < attributes.count; i++) {
+    const kiln_node *a = attributes.items[i];
+    int64_t v = 0;
+    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"), flatten = !strcmp(a->atom->text, "flatten");
+    if (!stages && !unroll && !flatten) {
+      kiln_elab_error(e, a->place, "unknown attribute '@%s' of a loop; known are @stages(n), @unroll(n), @flatten", a->atom->text);
+      continue;
+    }
+    if (a->list.count != !flatten) {
+      kiln_elab_error(e, a->place, "'@%s' takes %d argument%s, found %u", a->atom->text, !flatten, flatten ? "s" : "", a->list.count);
+      continue;
+    }
+    if (flatten) attrs->flags |= IR_FLATTEN;
+    else if (kiln_elab_integer(e, a->list.items[0], 1, 255, a->atom->text, &v)) *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------- for
+
+static bool bounds(kiln_elab *e, const kiln_node *n, ir_value **out) {
+  kiln_value lo = kiln_elab_eval(e, n->a), hi = kiln_elab_eval(e, n->b), step = n->c ? kiln_elab_eval(e, n->c) : kiln_value_int(1);
+  kiln_value *all[] = {&lo, &hi, &step};
+  char text[IR_TYPE_TEXT];
+  bool known = step.kind == KILN_VALUE_INT || (step.kind == KILN_VALUE_CONST && ir_type_class(step.type) == KILN_CLASS_INT);
+  int64_t by = !known ? 1 : step.kind == KILN_VALUE_INT ? step.integer : kiln_value_const_int(step);
+  if (by <= 0) return kiln_elab_error(e, n->c->place, "step of a 'for': expected at least 1, found %lld", (long long)by), false;
+  if (!kiln_elab_unify(e, n->place, all, 3, "bounds of a 'for'")) return false;
+  bool integer = !lo.type.rank && !lo.type.pointer && (lo.type.scalar == KILN_I32 || lo.type.scalar == KILN_I64);
+  if (!integer) return kiln_elab_error(e, n->place, "bounds of a 'for': expected scalar i32 or i64, found %s", ir_type_text(lo.type, text)), false;
+  for (unsigned i = 0; i < 3; i++) out[i] = all[i]->ir;
+  return true;
+}
+
+// Elaborates the body for its messages when the bounds are at fault.
+static void zero_bounds(kiln_elab *e, ir_value **out) {
+  for (unsigned i = 0; i < 3; i++) out[i] = ir_const_int(&e->b, KILN_I32, 1);
+}
+
+static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range, const carried *items, uint32_t count,
+                     ir_block *body) {
+  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, 3 + count);
+  for (unsigned i = 0; i < 3; i++) operands[i] = range[i];
+  for (uint32_t i = 0; i < count; i++) operands[3 + i] = items[i].initial;
+  ir_op *op = ir_emit(&e->b, IR_FOR, attrs, operands, 3 + count, NULL, &body, 1);
+  if (!op) kiln_elab_result(e, n->place, NULL);
+  for (uint32_t i = 0; op && i < count; i++) kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
+}
+
+void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
+  ir_value *range[3];
+  ir_attrs attrs = {0};
+  uint32_t count, kept = 0;
+  kiln_control c;
+  kiln_binding *top;
+  if (!bounds(e, n, range)) zero_bounds(e, range);
+  kiln_elab_loop_attributes(e, n->names, &attrs);
+  carried *items = find_carried(e, n->body, 0, &count);
+  ir_block *outer = e->b.block, *body = ir_block_create(e->arena);
+  uint32_t scope = kiln_elab_open_scope(e, &top);
+  kiln_elab_open_control(e, &c, true);
+  kiln_elab_bind(e, n->atom, n->place, kiln_value_runtime(ir_block_arg(e->arena, body, range[0]->type)));
+  for (uint32_t i = 0; i < count; i++) {
+    items[i].first = ir_block_arg(e->arena, body, items[i].initial->type);
+    items[i].binding->value = kiln_value_runtime(items[i].first);
+  }
+  e->b.block = body;
+  kiln_elab_block(e, n->body);
+  ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, count);
+  for (uint32_t i = 0; i < count; i++) {
+    kiln_value end = items[i].binding->value;
+    items[i].binding->value = kiln_value_runtime(items[i].initial);
+    if (was_touched(&c, items[i].binding)) yields[kept] = end.ir, items[kept++] = items[i];
+    else drop_arg(body, items[i].first, items[i].initial);
+  }
+  ir_yield(&e->b, yields, kept);
+  kiln_elab_close_control(e);
+  kiln_elab_close_scope(e, top, scope);
+  e->b.block = outer;
+  emit_for(e, n, &attrs, range, items, kept, body);
+}
+
+// --------------------------------------------------------------------------------------------------------- while and loop
+
+static void pass(kiln_elab *e, kiln_loop *l, ir_value *v) {
+  KILN_GROW(e->arena, l->passed, l->passed_count, l->passed_capacity);
+  l->passed[l->passed_count++] = v;
+}
+
+kiln_value kiln_elab_read(kiln_elab *e, kiln_binding *b) {
+  if (!b->pending) return b->value;
+  kiln_loop *l = b->pending->loop;
+  b->pending = NULL;
+  pass(e, l, b->value.ir);
+  return b->value = kiln_value_runtime(ir_block_arg(e->arena, l->second, b->value.type));
+}
+
+// What was bound before the break is out of sight after it, until it is read.
+static void leave_first(kiln_elab *e, kiln_control *c) {
+  for (kiln_binding *b = e->top; b != c->loop->top; b = b->below) {
+    if (b->value.kind == KILN_VALUE_RUNTIME) b->pending = c;
+    else if (b->value.kind == KILN_VALUE_CONST) b->value.ir = NULL;
+  }
+}
+
+static bool export_names(kiln_elab *e, kiln_loop *l, const kiln_node *let) {
+  if (!let) return true;
+  if (let->names.count != let->list.count)
+    return kiln_elab_error(e, let->place, "expected %u values for the names of 'break', found %u", let->names.count, let->list.count), false;
+  for (uint32_t i = 0; i < let->list.count; i++) {
+    kiln_value v = kiln_elab_eval(e, let->list.items[i]);
+    ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->list.items[i]->place, v);
+    if (!ir) return false;
+    pass(e, l, ir);
+  }
+  l->exports = let->names;
+  return true;
+}
+
+// Ends the first region: `going_on` is its condition. Outer variables and the break's names are passed.
+static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const kiln_node *let) {
+  kiln_loop *l = c->loop;
+  c->has_break = true;
+  l->condition = going_on;
+  l->second = ir_block_create(e->arena);
+  for (uint32_t i = 0; i < l->outer_count; i++) pass(e, l, l->items[i].binding->value.ir);
+  bool ok = export_names(e, l, let);
+  leave_first(e, c);
+  e->b.block = l->second;
+  for (uint32_t i = 0; i < l->outer_count; i++) {
+    l->items[i].second = ir_block_arg(e->arena, l->second, l->items[i].binding->value.type);
+    l->items[i].binding->value = kiln_value_runtime(l->items[i].second);
+  }
+  for (uint32_t i = 0; ok && i < l->exports.count; i++) {
+    const kiln_node *name = l->exports.items[i];
+    ir_type type = l->passed[l->outer_count + i]->type;
+    kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(ir_block_arg(e->arena, l->second, type)));
+  }
+}
+
+// The operand of `break if` negated; a written '~' is taken off instead, so that printed loops read back as they are.
+static ir_value *negated(kiln_elab *e, const kiln_node *n) {
+  bool complement = n->kind == KILN_NODE_UNARY && n->op == KILN_TOKEN_TILDE;
+  kiln_value v = kiln_elab_condition(e, complement ? n->a : n, "break if");
+  if (v.kind == KILN_VALUE_ERROR) return ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
+  if (complement) return v.ir;
+  ir_value *truth = ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
+  return ir_binary(&e->b, IR_XOR, 0, v.ir, truth);
+}
+
+void kiln_elab_break(kiln_elab *e, const kiln_node *n) {
+  kiln_control *c = e->control;
+  bool in_loop = false;
+  for (kiln_control *o = c; o && o != e->base; o = o->outer) in_loop |= o->is_loop;
+  if (!in_loop) kiln_elab_error(e, n->place, "'break if' outside of a loop");
+  else if (!c->loop) kiln_elab_error(e, n->place, "'break if' belongs directly into the block of a 'loop'%s", c->is_loop ? ", not of a 'for' or 'while'" : "");
+  else if (c->has_break) kiln_elab_error(e, n->place, "a second 'break if' in one loop; join the conditions");
+  else cross_break(e, c, negated(e, n), n->b);
+}
+
+static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, const ir_value *const *initial) {
+  for (uint32_t i = 0; let && i < let->names.count && initial; i++) {
+    const kiln_node *name = let->names.items[i];
+    ir_value *arg = ir_block_arg(e->arena, l->first, initial[i]->type);
+    kiln_binding *b = kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(arg));
+    b->is_var = true;
+    l->items[l->count++] = (carried){.binding = b, .initial = (ir_value *)initial[i], .first = arg};
+  }
+}
+
+static const ir_value *const *head_values(kiln_elab *e, const kiln_node *let) {
+  if (!let) return NULL;
+  if (let->names.count != let->list.count) {
+    kiln_elab_error(e, let->place, "expected %u values for the names of 'loop', found %u", let->names.count, let->list.count);
+    return NULL;
+  }
+  const ir_value **values = KILN_NEW_ARRAY(e->arena, const ir_value *, let->list.count);
+  for (uint32_t i = 0; i < let->list.count; i++) {
+    kiln_value v = kiln_elab_eval(e, let->list.items[i]);
+    values[i] = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->list.items[i]->place, v);
+    if (!values[i]) return NULL;
+  }
+  return values;
+}
+
+// Outer variables that were never assigned are not carried after all.
+static void drop_untouched(kiln_control *c, kiln_loop *l, ir_value **yields) {
+  uint32_t kept = 0, outer = 0;
+  for (uint32_t i = 0; i < l->count; i++) {
+    if (i >= l->outer_count || was_touched(c, l->items[i].binding)) {
+      outer += i < l->outer_count;
+      yields[kept] = yields[i];
+      l->items[kept++] = l->items[i];
+      continue;
+    }
+    drop_arg(l->first, l->items[i].first, l->items[i].initial);
+    drop_arg(l->second, l->items[i].second, l->items[i].initial);
+    for (uint32_t j = 0; j < l->passed_count; j++)
+      if (l->passed[j] == l->items[i].first) l->passed[j] = l->items[i].initial;
+    for (uint32_t j = outer; j + 1 < l->passed_count; j++) l->passed[j] = l->passed[j + 1];
+    l->passed_count--;
+    for (uint32_t j = 0; j < l->count; j++)
+      if (yields[j] == l->items[i].second) yields[j] = l->items[i].initial;
+  }
+  l->count = kept;
+  l->outer_count = outer;
+}
+
+// Emits both terminators and the operation; NULL after an error.
+static ir_op *emit_while(kiln_elab *e, const kiln_node *n, kiln_loop *l, ir_value **yields, ir_block *outer, const ir_attrs *attrs) {
+  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, l->passed_count + 1 + l->count);
+  ir_block *regions[] = {l->first, l->second};
+  ir_yield(&e->b, yields, l->count);
+  operands[0] = l->condition;
+  for (uint32_t i = 0; i < l->passed_count; i++) operands[1 + i] = l->passed[i];
+  e->b.block = l->first;
+  ir_emit(&e->b, IR_COND, NULL, operands, l->passed_count + 1, NULL, NULL, 0);
+  e->b.block = outer;
+  for (uint32_t i = 0; i < l->count; i++) operands[i] = l->items[i].initial;
+  ir_op *op = ir_emit(&e->b, IR_WHILE, attrs, operands, l->count, NULL, regions, 2);
+  if (!op) kiln_elab_result(e, n->place, NULL);
+  return op;
+}
+
+static void loop_body(kiln_elab *e, const kiln_node *n, kiln_control *c) {
+  if (n->kind == KILN_NODE_LOOP) {
+    kiln_elab_statements(e, n->body->list, 0);
+    if (c->has_break) return;
+    kiln_elab_error(e, n->place, "this 'loop' never ends: expected a 'break if' directly in its block");
+  }
+  kiln_value v = n->kind == KILN_NODE_WHILE ? kiln_elab_condition(e, n->a, "while") : (kiln_value){0};
+  cross_break(e, c, v.kind == KILN_VALUE_ERROR ? ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1) : v.ir, NULL);
+  if (n->kind == KILN_NODE_WHILE) kiln_elab_block(e, n->body);
+}
+
+void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
+  kiln_control c;
+  ir_attrs attrs = {0};
+  ir_block *outer = e->b.block;
+  kiln_loop l = {.first = ir_block_create(e->arena)};
+  const ir_value *const *heads = head_values(e, n->a);
+  kiln_elab_loop_attributes(e, n->names, &attrs);
+  l.items = find_carried(e, n->body, n->a ? n->a->names.count : 0, &l.count);
+  l.outer_count = l.count;
+  uint32_t scope = kiln_elab_open_scope(e, &l.top);
+  kiln_elab_open_control(e, &c, true);
+  c.loop = &l;
+  for (uint32_t i = 0; i < l.count; i++) {
+    l.items[i].first = ir_block_arg(e->arena, l.first, l.items[i].initial->type);
+    l.items[i].binding->value = kiln_value_runtime(l.items[i].first);
+  }
+  bind_heads(e, &l, n->a, heads);
+  e->b.block = l.first;
+  loop_body(e, n, &c);
+  ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, l.count);
+  for (uint32_t i = 0; i < l.count; i++) yields[i] = kiln_elab_read(e, l.items[i].binding).ir;
+  for (uint32_t i = 0; i < l.outer_count; i++) l.items[i].binding->value = kiln_value_runtime(l.items[i].initial);
+  drop_untouched(&c, &l, yields);
+  kiln_elab_close_control(e);
+  kiln_elab_close_scope(e, l.top, scope);
+  ir_op *op = emit_while(e, n, &l, yields, outer, &attrs);
+  for (uint32_t i = 0; op && i < l.outer_count; i++) kiln_elab_assign(e, l.items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
+  for (uint32_t i = 0; i < l.exports.count; i++) {
+    const kiln_node *name = l.exports.items[i];
+    kiln_elab_bind(e, name->atom, name->place, op ? kiln_value_runtime(&op->results[l.outer_count + i]) : (kiln_value){0});
+  }
+}

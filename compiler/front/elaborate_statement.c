@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Statements without loops: bindings, assignment, if, when, return. A variable assigned in a branch becomes a result of the branch; an early
+// return of a kernel becomes an else branch, or a flag that guards what follows.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/front/elaborate.h"
+
+// -------------------------------------------------------------------------------------------------------------- bindings
+
+// Values of a list of expressions, calls flattened.
+static kiln_values eval_list(kiln_elab *e, kiln_list list) {
+  kiln_values out = {NULL, 0};
+  uint32_t capacity = 0;
+  for (uint32_t i = 0; i < list.count; i++) {
+    kiln_value one = {0};
+    kiln_values all = kiln_elab_eval_all(e, list.items[i], &one);
+    for (uint32_t j = 0; j < all.count; j++) {
+      KILN_GROW(e->arena, out.items, out.count, capacity);
+      out.items[out.count++] = all.items[j];
+    }
+  }
+  return out;
+}
+
+static bool any_error(kiln_values values) {
+  for (uint32_t i = 0; i < values.count; i++)
+    if (values.items[i].kind == KILN_VALUE_ERROR) return true;
+  return false;
+}
+
+// Values for the names of a statement; on a mismatch all are errors.
+static kiln_values values_for(kiln_elab *e, const kiln_node *n) {
+  kiln_values values = eval_list(e, n->list);
+  if (values.count == n->names.count) return values;
+  if (!any_error(values))
+    kiln_elab_error(e, n->place, "expected %u value%s for %u name%s, found %u", n->names.count, n->names.count == 1 ? "" : "s", n->names.count,
+                    n->names.count == 1 ? "" : "s", values.count);
+  values.items = KILN_NEW_ARRAY(e->arena, kiln_value, n->names.count);
+  values.count = n->names.count;
+  return values;
+}
+
+static kiln_value variable_value(kiln_elab *e, ir_place place, kiln_value v) {
+  ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, place, v);
+  return ir ? kiln_value_runtime(ir) : (kiln_value){0};
+}
+
+static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
+  kiln_values values = values_for(e, n);
+  for (uint32_t i = 0; i < n->names.count; i++) {
+    const kiln_node *name = n->names.items[i];
+    if (name->atom->item) {
+      kiln_elab_error(e, name->place, "'%s' is the name of a definition, at line %u", name->atom->text, name->atom->item->place.line);
+      continue;
+    }
+    kiln_value v = is_var ? variable_value(e, name->place, values.items[i]) : values.items[i];
+    kiln_elab_bind(e, name->atom, name->place, v)->is_var |= is_var;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------- assignment
+
+static void touch(kiln_elab *e, kiln_binding *binding) {
+  kiln_control *c = e->control;
+  if (!c || binding->control == c) return;
+  for (uint32_t i = 0; i < c->touched_count; i++)
+    if (c->touched[i].binding == binding) return;
+  KILN_GROW(e->arena, c->touched, c->touched_count, c->touched_capacity);
+  c->touched[c->touched_count++] = (kiln_touch){binding, kiln_elab_read(e, binding)};
+}
+
+void kiln_elab_assign(kiln_elab *e, kiln_binding *binding, ir_place place, kiln_value v) {
+  if (binding->value.kind == KILN_VALUE_ERROR) return;
+  char what[120];
+  snprintf(what, sizeof what, "assignment to '%.80s'", binding->atom->text);
+  ir_value *ir = kiln_elab_fit(e, place, v, binding->value.type, what);
+  if (!ir) return;
+  touch(e, binding);
+  binding->pending = NULL;
+  binding->value = kiln_value_runtime(ir);
+}
+
+static void assign_statement(kiln_elab *e, const kiln_node *n) {
+  kiln_values values = values_for(e, n);
+  for (uint32_t i = 0; i < n->names.count; i++) {
+    const kiln_node *name = n->names.items[i];
+    kiln_binding *b = kiln_elab_find(e, name->atom);
+    if (!b) kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'", name->atom->text);
+    else if (!b->is_var) kiln_elab_error(e, name->place, "assignment to '%s', which is not a 'var' (bound at line %u)", name->atom->text, b->place.line);
+    else kiln_elab_assign(e, b, name->place, values.items[i]);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------- branches
+
+void kiln_elab_open_control(kiln_elab *e, kiln_control *c, bool is_loop) {
+  *c = (kiln_control){.outer = e->control, .is_loop = is_loop};
+  e->control = c;
+}
+
+void kiln_elab_close_control(kiln_elab *e) { e->control = e->control->outer; }
+
+kiln_value kiln_elab_condition(kiln_elab *e, const kiln_node *n, const char *what) {
+  char text[IR_TYPE_TEXT];
+  kiln_value v = kiln_elab_eval(e, n);
+  ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, n->place, v);
+  if (!ir) return (kiln_value){0};
+  if (ir_type_equal(ir->type, ir_scalar_type(KILN_I1))) return kiln_value_runtime(ir);
+  return kiln_elab_error(e, n->place, "%s: expected a scalar i1, found %s%s", what, ir_type_text(ir->type, text),
+                         ir->type.rank ? "; tiles use select and masks" : "");
+}
+
+// One side of an if: its block, and the variables it assigned with their values at its end. Outer values are put back.
+typedef struct side {
+  ir_block *block;
+  kiln_touch *touched; ///< `before` holds the value at the end
+  uint32_t count;
+  bool returned;
+} side;
+
+typedef struct rest {
+  kiln_list list;
+  uint32_t from;
+} rest;
+
+static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then) {
+  kiln_control c;
+  kiln_binding *top;
+  ir_block *block = e->b.block;
+  side s = {.block = ir_block_create(e->arena)};
+  kiln_elab_open_control(e, &c, false);
+  uint32_t scope = kiln_elab_open_scope(e, &top);
+  e->b.block = s.block;
+  if (body) kiln_elab_statements(e, body->list, 0);
+  s.returned = e->did_return;
+  e->did_return = false;
+  kiln_elab_close_scope(e, top, scope);
+  scope = kiln_elab_open_scope(e, &top);
+  if (then && !s.returned) {
+    kiln_elab_statements(e, then->list, then->from);
+    e->did_return = false;
+  }
+  kiln_elab_close_scope(e, top, scope);
+  kiln_elab_close_control(e);
+  e->b.block = block;
+  s.touched = c.touched;
+  s.count = c.touched_count;
+  for (uint32_t i = 0; i < s.count; i++) {
+    kiln_value end = s.touched[i].binding->value;
+    s.touched[i].binding->value = s.touched[i].before;
+    s.touched[i].before = end;
+  }
+  return s;
+}
+
+static ir_value *value_at_end(const side *s, const kiln_binding *b) {
+  for (uint32_t i = 0; i < s->count; i++)
+    if (s->touched[i].binding == b) return s->touched[i].before.ir;
+  return b->value.ir;
+}
+
+static int by_order(const void *a, const void *b) {
+  const kiln_binding *x = *(kiln_binding *const *)a, *y = *(kiln_binding *const *)b;
+  return x->order < y->order ? -1 : x->order > y->order;
+}
+
+// The variables that either side assigned, in order of declaration.
+static uint32_t merged(kiln_elab *e, const side *a, const side *b, kiln_binding ***out) {
+  kiln_binding **items = *out = KILN_NEW_ARRAY(e->arena, kiln_binding *, a->count + b->count);
+  uint32_t count = 0, kept = 0;
+  for (uint32_t i = 0; i < a->count; i++) items[count++] = a->touched[i].binding;
+  for (uint32_t i = 0; i < b->count; i++) items[count++] = b->touched[i].binding;
+  if (count) qsort(items, count, sizeof *items, by_order);
+  for (uint32_t i = 0; i < count; i++)
+    if (!kept || items[kept - 1] != items[i]) items[kept++] = items[i];
+  return kept;
+}
+
+static void yield_side(kiln_elab *e, const side *s, kiln_binding **bindings, uint32_t count) {
+  ir_block *block = e->b.block;
+  ir_value **values = KILN_NEW_ARRAY(e->arena, ir_value *, count);
+  for (uint32_t i = 0; i < count; i++) values[i] = value_at_end(s, bindings[i]);
+  e->b.block = s->block;
+  ir_yield(&e->b, values, count);
+  e->b.block = block;
+}
+
+static void emit_if(kiln_elab *e, ir_place place, ir_value *condition, const side *yes, const side *no) {
+  kiln_binding **bindings;
+  uint32_t count = merged(e, yes, no, &bindings);
+  yield_side(e, yes, bindings, count);
+  yield_side(e, no, bindings, count);
+  ir_block *regions[] = {yes->block, no->block};
+  ir_op *op = ir_emit(&e->b, IR_IF, NULL, &condition, 1, NULL, regions, 2);
+  if (!op) {
+    kiln_elab_result(e, place, NULL);
+    return;
+  }
+  for (uint32_t i = 0; i < count; i++) kiln_elab_assign(e, bindings[i], place, kiln_value_runtime(&op->results[i]));
+}
+
+// ---------------------------------------------------------------------------------------------------------- early returns
+
+static bool may_return(const kiln_node *block);
+
+static bool statement_may_return(const kiln_node *n) {
+  if (n->kind == KILN_NODE_RETURN) return true;
+  return (n->kind == KILN_NODE_IF || n->kind == KILN_NODE_WHEN) && (may_return(n->body) || may_return(n->c));
+}
+
+static bool may_return(const kiln_node *block) {
+  for (uint32_t i = 0; block && i < block->list.count; i++)
+    if (statement_may_return(block->list.items[i])) return true;
+  return false;
+}
+
+static bool must_return(const kiln_node *block) {
+  if (!block || !block->list.count) return false;
+  const kiln_node *last = block->list.items[block->list.count - 1];
+  if (last->kind == KILN_NODE_RETURN) return true;
+  return last->kind == KILN_NODE_IF && must_return(last->body) && must_return(last->c);
+}
+
+// The hidden variable that tells whether the kernel has returned; made in the block that is open when it is first needed.
+static kiln_binding *returned_flag(kiln_elab *e) {
+  kiln_atom *atom = kiln_atoms_get(&e->module->atoms, "return ", 7);
+  kiln_value no = kiln_elab_emit_const(e, kiln_value_bool(false));
+  kiln_binding *flag = kiln_elab_bind(e, atom, (ir_place){0}, kiln_value_runtime(no.ir));
+  flag->is_var = true;
+  return flag;
+}
+
+static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
+  ir_value *flag = kiln_elab_read(e, e->returned).ir;
+  ir_value *truth = ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
+  ir_value *live = kiln_elab_result(e, n->place, ir_binary(&e->b, IR_XOR, 0, flag, truth)).ir;
+  if (!live) return;
+  side yes = elaborate_side(e, NULL, after), no = elaborate_side(e, NULL, NULL);
+  emit_if(e, n->place, live, &yes, &no);
+}
+
+// An if that may return, with the statements after it.
+static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, const rest *after) {
+  bool yes_returns = must_return(n->body), no_returns = must_return(n->c);
+  bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) || after->from >= after->list.count;
+  kiln_binding *outer = e->returned;
+  kiln_binding *top;
+  uint32_t scope = 0;
+  if (!plain) {
+    scope = kiln_elab_open_scope(e, &top);
+    e->returned = returned_flag(e);
+  }
+  side yes = elaborate_side(e, n->body, plain && !yes_returns ? after : NULL);
+  side no = elaborate_side(e, n->c, plain && !no_returns ? after : NULL);
+  emit_if(e, n->place, condition, &yes, &no);
+  if (plain) return;
+  kiln_binding *flag = e->returned;
+  guarded_rest(e, n, after);
+  e->returned = outer;
+  if (outer) kiln_elab_assign(e, outer, n->place, kiln_elab_read(e, flag));
+  kiln_elab_close_scope(e, top, scope);
+}
+
+// True when the rest of the block has been elaborated with it.
+static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+  kiln_value condition = kiln_elab_condition(e, n->a, "if");
+  if (condition.kind == KILN_VALUE_ERROR) condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
+  if (e->in_kernel && statement_may_return(n)) return returning_if(e, n, condition.ir, after), true;
+  side yes = elaborate_side(e, n->body, NULL), no = elaborate_side(e, n->c, NULL);
+  emit_if(e, n->place, condition.ir, &yes, &no);
+  return false;
+}
+
+static bool inside_loop(const kiln_control *c) {
+  for (; c; c = c->outer)
+    if (c->is_loop) return true;
+  return false;
+}
+
+static void return_statement(kiln_elab *e, const kiln_node *n) {
+  if (!e->in_kernel) {
+    if (e->control != e->base) kiln_elab_error(e, n->place, "'return' inside 'if' or a loop is allowed in the body of a kernel only");
+    *e->returns = eval_list(e, n->list);
+  } else {
+    if (n->list.count) kiln_elab_error(e, n->place, "a kernel returns nothing, found %u value%s", n->list.count, n->list.count == 1 ? "" : "s");
+    if (inside_loop(e->control)) kiln_elab_error(e, n->place, "'return' inside a loop; end the loop with 'break if'");
+    else if (e->returned) kiln_elab_assign(e, e->returned, n->place, kiln_value_bool(true));
+  }
+  e->did_return = true;
+}
+
+static void when_statement(kiln_elab *e, const kiln_node *n) {
+  bool taken;
+  if (!kiln_elab_known_bool(e, n->a, "when", &taken)) return;
+  if (taken) kiln_elab_statements(e, n->body->list, 0);
+  else if (n->c) kiln_elab_statements(e, n->c->list, 0);
+}
+
+// ------------------------------------------------------------------------------------------------------------- statements
+
+static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+  kiln_value one;
+  if (!e->library_call) e->b.place = n->place;
+  switch ((kiln_node_kind)n->kind) {
+  case KILN_NODE_LET: bind_statement(e, n, false); break;
+  case KILN_NODE_VAR: bind_statement(e, n, true); break;
+  case KILN_NODE_ASSIGN: assign_statement(e, n); break;
+  case KILN_NODE_FOR: kiln_elab_for(e, n); break;
+  case KILN_NODE_WHILE: case KILN_NODE_LOOP: kiln_elab_loop(e, n); break;
+  case KILN_NODE_BREAK: kiln_elab_break(e, n); break;
+  case KILN_NODE_IF: return if_statement(e, n, after);
+  case KILN_NODE_WHEN: when_statement(e, n); break;
+  case KILN_NODE_RETURN: return_statement(e, n); break;
+  case KILN_NODE_CALL_STATEMENT: kiln_elab_eval_all(e, n->a, &one); break;
+  default: kiln_elab_error(e, n->place, "expected a statement"); break;
+  }
+  return false;
+}
+
+void kiln_elab_statements(kiln_elab *e, kiln_list list, uint32_t from) {
+  if (e->depth >= KILN_ELAB_DEPTH) return;
+  e->depth += 4; // frames of a statement are larger than those of an expression
+  for (uint32_t i = from; i < list.count && !e->did_return; i++) {
+    rest after = {list, i + 1};
+    if (statement(e, list.items[i], &after)) break;
+  }
+  e->depth -= 4;
+}
+
+void kiln_elab_block(kiln_elab *e, const kiln_node *block) {
+  kiln_binding *top;
+  uint32_t scope = kiln_elab_open_scope(e, &top);
+  kiln_elab_statements(e, block->list, 0);
+  kiln_elab_close_scope(e, top, scope);
+}

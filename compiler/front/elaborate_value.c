@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Values of elaboration: literals take the type of what they meet, scalars broadcast to tiles, extents of 1 grow.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/front/elaborate.h"
+
+bool kiln_value_is_known(kiln_value v) { return v.kind == KILN_VALUE_INT || v.kind == KILN_VALUE_REAL || v.kind == KILN_VALUE_CONST; }
+kiln_value kiln_value_int(int64_t v) { return (kiln_value){.kind = KILN_VALUE_INT, .integer = v}; }
+kiln_value kiln_value_real(double v) { return (kiln_value){.kind = KILN_VALUE_REAL, .real = v}; }
+kiln_value kiln_value_const(ir_type type, uint64_t bits) {
+  unsigned width = ir_type_bits(type);
+  return (kiln_value){.kind = KILN_VALUE_CONST, .type = type, .bits = width < 64 ? bits & ((UINT64_C(1) << width) - 1) : bits};
+}
+kiln_value kiln_value_bool(bool v) { return kiln_value_const(ir_scalar_type(KILN_I1), v); }
+kiln_value kiln_value_type(ir_type type) { return (kiln_value){.kind = KILN_VALUE_TYPE, .type = type}; }
+kiln_value kiln_value_runtime(ir_value *v) { return (kiln_value){.kind = KILN_VALUE_RUNTIME, .type = v->type, .ir = v}; }
+
+const char *kiln_value_text(kiln_value v, char out[IR_TYPE_TEXT]) {
+  static const char *const words[] = {[KILN_VALUE_INT] = "an integer literal", [KILN_VALUE_REAL] = "a float literal",
+                                      [KILN_VALUE_TYPE] = "a type", [KILN_VALUE_TEXT] = "a string", [KILN_VALUE_TARGET] = "TARGET"};
+  if (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) return ir_type_text(v.type, out);
+  return words[v.kind] ? words[v.kind] : "an error";
+}
+
+int64_t kiln_value_const_int(kiln_value v) {
+  unsigned width = ir_type_bits(v.type);
+  if (width == 1 || width >= 64) return (int64_t)v.bits;
+  return (int64_t)(v.bits << (64 - width)) >> (64 - width);
+}
+
+double kiln_value_const_real(kiln_value v) { return ir_bits_to_float((kiln_scalar)v.type.scalar, v.bits); }
+
+kiln_value kiln_elab_result(kiln_elab *e, ir_place place, ir_value *v) {
+  if (v) {
+    e->steps = e->steps > 9 ? e->steps - 8 : 1; // the last one is left for kiln_elab_eval, which reports
+    return kiln_value_runtime(v);
+  }
+  if (e->b.error.status != KILN_OK) kiln_elab_error(e, place, "%s", e->b.error.text);
+  e->b.error.status = KILN_OK;
+  return (kiln_value){0};
+}
+
+// ---------------------------------------------------------------------------------------------------------------- literals
+
+static kiln_value int_as(kiln_elab *e, ir_place place, kiln_value v, ir_type element) {
+  unsigned width = ir_type_bits(element);
+  if (width < 64 && v.kind == KILN_VALUE_INT) {
+    int64_t least = v.is_pattern ? 0 : -(INT64_C(1) << (width - 1)), most = (INT64_C(1) << width) - 1;
+    if (v.integer < least || v.integer > most)
+      return kiln_elab_error(e, place, "%lld does not fit %s", (long long)v.integer, kiln_scalars[element.scalar].spelling);
+  }
+  return kiln_value_const(element, (uint64_t)v.integer);
+}
+
+static kiln_value float_as(kiln_value v, ir_type element) {
+  double real = v.kind == KILN_VALUE_INT ? (double)v.integer : v.real;
+  return kiln_value_const(element, ir_float_to_bits((kiln_scalar)element.scalar, real, false));
+}
+
+static kiln_value mismatch(kiln_elab *e, ir_place place, const char *what, ir_type want, kiln_value v) {
+  char a[IR_TYPE_TEXT], b[IR_TYPE_TEXT];
+  bool cast = v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME;
+  cast = cast && !want.pointer && !v.type.pointer && !v.type.is_view && !want.is_view && want.scalar != v.type.scalar;
+  return kiln_elab_error(e, place, "%s: expected %s, found %s%s%s", what, ir_type_text(want, a), kiln_value_text(v, b),
+                         cast ? "; types are not converted, write 'as " : "", cast ? kiln_arena_format(e->arena, "%s'", kiln_scalars[want.scalar].spelling) : "");
+}
+
+kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_type element, const char *what) {
+  unsigned class = ir_type_class(element);
+  switch ((kiln_value_kind)v.kind) {
+  case KILN_VALUE_ERROR: return v;
+  case KILN_VALUE_INT:
+    if (class == KILN_CLASS_INT) return int_as(e, place, v, element);
+    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(v, element);
+    return mismatch(e, place, what, element, v);
+  case KILN_VALUE_REAL:
+    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(v, element);
+    return mismatch(e, place, what, element, v);
+  case KILN_VALUE_CONST: case KILN_VALUE_RUNTIME:
+    if (ir_type_equal(ir_element(v.type), element) && !v.type.is_view) return v;
+    return mismatch(e, place, what, element, v);
+  case KILN_VALUE_TYPE: case KILN_VALUE_TEXT: case KILN_VALUE_TARGET: return mismatch(e, place, what, element, v);
+  }
+  return (kiln_value){0};
+}
+
+static kiln_value default_literal(kiln_elab *e, ir_place place, kiln_value v) {
+  if (v.kind == KILN_VALUE_INT) return int_as(e, place, v, ir_scalar_type(KILN_I32));
+  if (v.kind == KILN_VALUE_REAL) return float_as(v, ir_scalar_type(KILN_F32));
+  return v;
+}
+
+kiln_value kiln_elab_emit_const(kiln_elab *e, kiln_value v) {
+  if (v.kind == KILN_VALUE_CONST && !v.ir && e->has_builder) v.ir = ir_const_bits(&e->b, v.type, v.bits);
+  return v;
+}
+
+ir_value *kiln_elab_runtime(kiln_elab *e, ir_place place, kiln_value v) {
+  char text[IR_TYPE_TEXT];
+  v = default_literal(e, place, v);
+  if (v.kind == KILN_VALUE_RUNTIME) return v.ir;
+  if (v.kind == KILN_VALUE_CONST) {
+    if (e->has_builder) return kiln_elab_emit_const(e, v).ir;
+    kiln_elab_error(e, place, "expected a value that is known at compile time");
+    return NULL;
+  }
+  if (v.kind != KILN_VALUE_ERROR) kiln_elab_error(e, place, "expected a value, found %s", kiln_value_text(v, text));
+  return NULL;
+}
+
+bool kiln_elab_type_of(kiln_elab *e, ir_place place, kiln_value v, ir_type *out) {
+  *out = (ir_type){0};
+  v = default_literal(e, place, v);
+  if (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) return *out = v.type, true;
+  if (v.kind != KILN_VALUE_ERROR) kiln_elab_runtime(e, place, v);
+  return false;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ shapes
+
+static ir_value *reshape_to(kiln_elab *e, ir_place place, ir_value *v, ir_type shape) {
+  if (!v || ir_same_shape(v->type, shape)) return v;
+  ir_type want = ir_with_element(shape, ir_element(v->type));
+  v = v->type.rank ? ir_broadcast(&e->b, v, want) : ir_splat(&e->b, v, want);
+  return kiln_elab_result(e, place, v).ir;
+}
+
+// Extends `shape` to hold `type`; false when they do not fit.
+static bool join_shapes(ir_type *shape, ir_type type) {
+  if (!type.rank) return true;
+  if (!shape->rank) {
+    *shape = type;
+    return true;
+  }
+  if (shape->rank != type.rank) return false;
+  for (unsigned i = 0; i < type.rank; i++) {
+    if (type.log2[i] && shape->log2[i] && type.log2[i] != shape->log2[i]) return false;
+    if (type.log2[i] > shape->log2[i]) shape->log2[i] = type.log2[i];
+  }
+  return true;
+}
+
+static bool check_size(kiln_elab *e, ir_place place, ir_type shape) {
+  if (ir_log2_elements(shape) <= IR_MAX_LOG2_ELEMENTS) return true;
+  kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", ir_log2_elements(shape), IR_MAX_LOG2_ELEMENTS);
+  return false;
+}
+
+bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count, const char *what) {
+  ir_type shape = {0};
+  for (uint32_t i = 0; i < count; i++) {
+    char a[IR_TYPE_TEXT], b[IR_TYPE_TEXT];
+    ir_type before = shape;
+    if (values[i]->type.is_view) {
+      kiln_elab_error(e, place, "%s: expected a scalar or tile, found %s; use load", what, ir_type_text(values[i]->type, a));
+      return false;
+    }
+    if (join_shapes(&shape, values[i]->type)) continue;
+    kiln_elab_error(e, place, "%s: shapes of %s and %s do not fit%s", what, ir_type_text(before, a), ir_type_text(values[i]->type, b),
+                    before.rank != values[i]->type.rank ? "; insert dimensions as in x[:, _]" : "");
+    return false;
+  }
+  if (!check_size(e, place, shape)) return false;
+  for (uint32_t i = 0; i < count; i++)
+    if (!(values[i] = reshape_to(e, place, values[i], shape))) return false;
+  return true;
+}
+
+static bool common_element(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count, ir_type *out) {
+  bool real = false;
+  for (uint32_t i = 0; i < count; i++) {
+    kiln_value v = *values[i];
+    if (v.kind == KILN_VALUE_ERROR) return false;
+    if (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) {
+      char text[IR_TYPE_TEXT];
+      if (v.type.is_view) return kiln_elab_error(e, place, "expected a scalar or tile, found %s; use load", ir_type_text(v.type, text)), false;
+      return *out = ir_element(v.type), true;
+    }
+    real |= v.kind == KILN_VALUE_REAL;
+  }
+  *out = ir_scalar_type(real ? KILN_F32 : KILN_I32);
+  return true;
+}
+
+bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count, const char *what) {
+  enum { MOST = 3 };
+  ir_type element;
+  ir_value *ir[MOST] = {0};
+  for (uint32_t i = 0; i < count; i++)
+    if (values[i]->kind == KILN_VALUE_ERROR) return false;
+  if (!common_element(e, place, values, count, &element)) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    kiln_value v = kiln_elab_as_element(e, place, *values[i], element, what);
+    if (!(ir[i] = kiln_elab_runtime(e, place, v))) return false;
+  }
+  if (!kiln_elab_unify_shapes(e, place, ir, count, what)) return false;
+  for (uint32_t i = 0; i < count; i++) *values[i] = kiln_value_runtime(ir[i]);
+  return true;
+}
+
+ir_value *kiln_elab_fit(kiln_elab *e, ir_place place, kiln_value v, ir_type want, const char *what) {
+  if (v.kind == KILN_VALUE_ERROR) return NULL;
+  if (want.is_view) {
+    if (v.kind == KILN_VALUE_RUNTIME && ir_type_equal(v.type, want)) return v.ir;
+    mismatch(e, place, what, want, v);
+    return NULL;
+  }
+  v = kiln_elab_as_element(e, place, v, ir_element(want), what);
+  if (v.kind == KILN_VALUE_ERROR) return NULL;
+  ir_type shape = want;
+  bool fits = join_shapes(&shape, v.type) && ir_same_shape(shape, want);
+  if (!fits) return mismatch(e, place, what, want, v), NULL;
+  return reshape_to(e, place, kiln_elab_runtime(e, place, v), want);
+}

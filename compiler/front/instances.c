@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From the head of a kernel to its instances: compile-time values, parameters with their promised facts, configs, variants, names.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/front/native.h"
+
+enum { MOST_WARPS = 32, MOST_CONFIGS = 4096, MOST_VARIANTS = 64 };
+
+typedef struct maker {
+  kiln_native_unit *unit;
+  kiln_elab e;
+  const kiln_item *kernel;
+  kiln_native_instance *instance;
+} maker;
+
+static kiln_arena *arena_of(maker *m) { return m->unit->unit.arena; }
+
+// ----------------------------------------------------------------------------------------------------- compile-time values
+
+void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned) {
+  for (uint32_t i = 0; i < kernel->cparams.count; i++) {
+    const kiln_node *p = kernel->cparams.items[i];
+    if (tuned || p->op != KILN_CPARAM_TUNE) kiln_elab_bind(e, p->atom, p->place, values[i]);
+  }
+}
+
+// `v` as a value of compile-time parameter `p`.
+static kiln_value checked(maker *m, const kiln_node *p, ir_place place, kiln_value v) {
+  char text[IR_TYPE_TEXT];
+  ir_type type;
+  if (v.kind == KILN_VALUE_ERROR) return v;
+  bool plain_type = v.kind == KILN_VALUE_TYPE && !v.type.rank && !v.type.is_view && !v.type.pointer;
+  if (p->op == KILN_CPARAM_TYPE && !plain_type)
+    return kiln_elab_error(&m->e, place, "parameter '%s': expected an element type, found %s", p->atom->text, kiln_value_text(v, text));
+  if (p->op == KILN_CPARAM_TYPE) return v;
+  if (p->op == KILN_CPARAM_TUNE && v.kind != KILN_VALUE_INT && !(v.kind == KILN_VALUE_CONST && ir_type_class(v.type) != KILN_CLASS_FLOAT))
+    return kiln_elab_error(&m->e, place, "parameter '%s' to tune: expected an integer or a boolean, found %s", p->atom->text, kiln_value_text(v, text));
+  if (p->a) return kiln_elab_type(&m->e, p->a, &type) ? kiln_elab_as_element(&m->e, place, v, type, "compile-time parameter") : (kiln_value){0};
+  if (kiln_value_is_known(v)) return v;
+  return kiln_elab_error(&m->e, place, "parameter '%s': expected a number, a boolean or a type, found %s", p->atom->text, kiln_value_text(v, text));
+}
+
+static int cparam_index(const kiln_item *kernel, const kiln_atom *atom) {
+  for (uint32_t i = 0; i < kernel->cparams.count; i++)
+    if (kernel->cparams.items[i]->atom == atom) return (int)i;
+  return -1;
+}
+
+// Values from defaults and `over` (named arguments, each checked by the caller to fit). A default may use the parameters before it.
+static bool compile_time_values(maker *m, kiln_list over, const kiln_value *base, kiln_value *out) {
+  kiln_binding *top;
+  uint32_t scope = kiln_elab_open_scope(&m->e, &top), errors = m->e.d->errors;
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
+    const kiln_node *p = m->kernel->cparams.items[i];
+    const kiln_node *value = NULL;
+    for (uint32_t j = 0; j < over.count; j++)
+      if (over.items[j]->kind == KILN_NODE_NAMED && over.items[j]->atom == p->atom) value = over.items[j]->a;
+    if (value || !base || p->op == KILN_CPARAM_TUNE) out[i] = checked(m, p, value ? value->place : p->place, kiln_elab_eval(&m->e, value ? value : p->b));
+    else out[i] = base[i];
+    kiln_elab_bind(&m->e, p->atom, p->place, out[i]);
+  }
+  kiln_elab_close_scope(&m->e, top, scope);
+  return m->e.d->errors == errors;
+}
+
+// "bf16", "128", "true": how a value stands in names.
+static const char *value_text(kiln_arena *arena, kiln_value v) {
+  char text[IR_TYPE_TEXT];
+  if (v.kind == KILN_VALUE_TYPE) return kiln_arena_format(arena, "%s", ir_type_text(v.type, text));
+  if (v.kind == KILN_VALUE_INT) return kiln_arena_format(arena, "%lld", (long long)v.integer);
+  unsigned class = v.kind == KILN_VALUE_CONST ? ir_type_class(v.type) : 0;
+  if (class == KILN_CLASS_BOOL) return v.bits ? "true" : "false";
+  if (class == KILN_CLASS_INT) return kiln_arena_format(arena, "%lld", (long long)kiln_value_const_int(v));
+  double real = v.kind == KILN_VALUE_REAL ? v.real : kiln_value_const_real(v);
+  for (int digits = 6; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, real);
+    double back;
+    if (sscanf(text, "%lf", &back) == 1 && back == real) break;
+  }
+  return kiln_arena_format(arena, "%s", text);
+}
+
+static void name_instance(maker *m) {
+  kiln_buffer name = {0}, symbol = {0};
+  kiln_buffer_format(&name, "%s", m->kernel->atom->text);
+  kiln_buffer_format(&symbol, "%s", m->kernel->atom->text);
+  bool any = false;
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
+    const kiln_node *p = m->kernel->cparams.items[i];
+    if (p->op == KILN_CPARAM_TUNE) continue;
+    const char *text = value_text(arena_of(m), m->instance->values[i]);
+    kiln_buffer_format(&name, "%s%s=%s", any ? "," : "[", p->atom->text, text);
+    kiln_buffer_format(&symbol, "_%s%s", *text == '-' ? "m" : "", *text == '-' ? text + 1 : text);
+    any = true;
+  }
+  if (any) kiln_buffer_u8(&name, ']');
+  m->instance->interface.name = kiln_arena_text(arena_of(m), (const char *)name.bytes, name.size);
+  kiln_buffer_u8(&symbol, 0);
+  m->instance->interface.symbol = kiln_unit_symbol(arena_of(m), (const char *)symbol.bytes);
+  kiln_buffer_deinit(&name);
+  kiln_buffer_deinit(&symbol);
+}
+
+// ----------------------------------------------------------------------------------------------------------- parameters
+
+static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
+  static const struct {
+    const char *name;
+    uint8_t args, pointers, integers;
+  } known[] = {{"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}};
+  size_t which = 0;
+  int64_t v[2] = {0};
+  bool pointer = p->type.pointer || p->type.is_view, integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
+  while (which < 4 && strcmp(known[which].name, a->atom->text)) which++;
+  if (which == 4) {
+    kiln_elab_error(&m->e, a->place, "unknown attribute '@%s' of a parameter; known are @align(n) @div(n) @range(lo, hi) @noalias", a->atom->text);
+    return;
+  }
+  if (!(known[which].pointers && pointer) && !(known[which].integers && integer)) {
+    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name, known[which].pointers ? "pointer and view" : "integer", p->name);
+    return;
+  }
+  if (a->list.count != known[which].args) {
+    kiln_elab_error(&m->e, a->place, "'@%s' takes %u argument%s, found %u", known[which].name, known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
+    return;
+  }
+  for (uint32_t i = 0; i < a->list.count; i++)
+    if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1, which == 0 ? 1 << 20 : INT64_MAX, known[which].name, &v[i])) return;
+  if (which == 0 && v[0] & (v[0] - 1)) kiln_elab_error(&m->e, a->place, "'@align' takes a power of two, found %lld", (long long)v[0]);
+  if (which == 2 && v[0] > v[1]) kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0], (long long)v[1]);
+  if (which == 0) p->align = (uint32_t)v[0];
+  if (which == 1) p->div = v[0];
+  if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
+  if (which == 3) p->noalias = true;
+}
+
+static void make_param(maker *m, const kiln_node *n, ir_param *p) {
+  char text[IR_TYPE_TEXT];
+  *p = (ir_param){.name = n->atom->text};
+  if (!kiln_elab_type(&m->e, n->a, &p->type)) return;
+  bool pointer = p->type.pointer || p->type.is_view;
+  if (p->type.rank && !p->type.is_view) kiln_elab_error(&m->e, n->place, "parameter '%s': expected a scalar, pointer or view, found %s", p->name, ir_type_text(p->type, text));
+  if (!pointer && n->op) kiln_elab_error(&m->e, n->place, "parameter '%s': access modes are for pointers and views, found %s", p->name, ir_type_text(p->type, text));
+  p->access = pointer ? n->op ? n->op : IR_ACCESS_INOUT : IR_ACCESS_NONE;
+  for (uint32_t i = 0; i < n->names.count; i++) {
+    for (uint32_t j = 0; j < i; j++)
+      if (n->names.items[j]->atom == n->names.items[i]->atom) kiln_elab_error(&m->e, n->names.items[i]->place, "'@%s' is there already", n->names.items[i]->atom->text);
+    param_attribute(m, n->names.items[i], p);
+  }
+}
+
+static void make_params(maker *m) {
+  uint32_t count = m->kernel->params.count;
+  kiln_interface *f = &m->instance->interface;
+  ir_param *params = m->instance->params = KILN_NEW_ARRAY(arena_of(m), ir_param, count);
+  f->params = KILN_NEW_ARRAY(arena_of(m), kiln_param_record, count);
+  f->param_count = count;
+  for (uint32_t i = 0; i < count; i++) {
+    ir_param *p = &params[i];
+    make_param(m, m->kernel->params.items[i], p);
+    f->params[i] = (kiln_param_record){.name = p->name, .scalar = p->type.scalar, .pointer = p->type.pointer,
+                                       .view_rank = p->type.is_view ? p->type.rank : 0, .access = p->access, .noalias = p->noalias,
+                                       .has_range = p->has_range, .align = p->align, .div = p->div, .lo = p->lo, .hi = p->hi};
+  }
+  kiln_layout_params(f);
+}
+
+// ------------------------------------------------------------------------------------------------------------ attributes
+
+static bool is_attribute(const kiln_node *a, const char *name) { return !strcmp(a->atom->text, name); }
+
+// The one attribute `name` of the kernel, or NULL.
+static const kiln_node *find_attribute(const maker *m, const char *name) {
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++)
+    if (is_attribute(m->kernel->attributes.items[i], name)) return m->kernel->attributes.items[i];
+  return NULL;
+}
+
+static bool integer_attribute(maker *m, const char *name, int64_t least, int64_t most, int64_t *out) {
+  const kiln_node *a = find_attribute(m, name);
+  if (!a) return false;
+  if (a->list.count == 1) return kiln_elab_integer(&m->e, a->list.items[0], least, most, name, out);
+  kiln_elab_error(&m->e, a->place, "'@%s' takes 1 argument, found %u", name, a->list.count);
+  return false;
+}
+
+static void check_attributes(maker *m) {
+  static const struct {
+    const char *name;
+    bool repeats;
+    uint8_t least, most;
+  } known[] = {{"grid", false, 1, 3}, {"config", true, 0, 255}, {"instance", true, 1, 255}, {"variant", true, 1, 32}, {"require", true, 1, 32},
+               {"warps", false, 1, 1}, {"stages", false, 1, 1}, {"regs", false, 1, 1}, {"key", false, 1, 255}, {"fp", false, 1, 2},
+               {"grid_limit", false, 3, 3}};
+  enum { KNOWN = sizeof known / sizeof *known };
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
+    const kiln_node *a = m->kernel->attributes.items[i];
+    size_t which = 0;
+    while (which < KNOWN && !is_attribute(a, known[which].name)) which++;
+    if (which == KNOWN)
+      kiln_elab_error(&m->e, a->place, "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant @require @warps @stages @regs @key @fp",
+                      a->atom->text);
+    else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
+      kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text, find_attribute(m, a->atom->text)->place.line);
+    else if (a->list.count < known[which].least || a->list.count > known[which].most)
+      kiln_elab_error(&m->e, a->place, "'@%s' takes %u to %u arguments, found %u", a->atom->text, known[which].least, known[which].most, a->list.count);
+  }
+}
+
+static void fp_attribute(maker *m) {
+  const kiln_node *a = find_attribute(m, "fp");
+  for (uint32_t i = 0; a && i < a->list.count; i++) {
+    const kiln_node *n = a->list.items[i];
+    bool strict = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "strict"), flush = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "ftz");
+    m->instance->fp_strict |= strict;
+    m->instance->fp_flush |= flush;
+    if (!strict && !flush) kiln_elab_error(&m->e, n->place, "'@fp': expected strict or ftz");
+  }
+}
+
+static void key_attribute(maker *m) {
+  const kiln_node *a = find_attribute(m, "key");
+  for (uint32_t i = 0; a && i < a->list.count; i++) {
+    const kiln_node *n = a->list.items[i];
+    uint32_t j = 0;
+    while (j < m->kernel->params.count && !(n->kind == KILN_NODE_NAME && m->kernel->params.items[j]->atom == n->atom)) j++;
+    if (j == m->kernel->params.count) kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
+  }
+}
+
+static void plain_attributes(maker *m) {
+  int64_t v = 0;
+  const kiln_node *limits = find_attribute(m, "grid_limit");
+  if (integer_attribute(m, "regs", 1, 65535, &v)) m->instance->max_registers = (uint16_t)v;
+  m->instance->has_grid_limit = limits != NULL;
+  for (uint32_t i = 0; limits && i < limits->list.count && i < 3; i++)
+    if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v)) m->instance->grid_limit[i] = v;
+  fp_attribute(m);
+  key_attribute(m);
+}
+
+// --------------------------------------------------------------------------------------------------------------- configs
+
+static bool check_config_arg(maker *m, const kiln_node *arg) {
+  if (arg->kind != KILN_NODE_NAMED) return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
+  if (!strcmp(arg->atom->text, "warps") || !strcmp(arg->atom->text, "stages")) return true;
+  int at = cparam_index(m->kernel, arg->atom);
+  if (at < 0) kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter", arg->atom->text);
+  else if (m->kernel->cparams.items[at]->op != KILN_CPARAM_TUNE)
+    kiln_elab_error(&m->e, arg->place, "'@config': '%s' is not marked 'tune'; what the caller chooses is set by @instance", arg->atom->text);
+  else return true;
+  return false;
+}
+
+static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t least, int64_t most, uint16_t *out) {
+  int64_t v = *out;
+  bool ok = true;
+  integer_attribute(m, name, least, most, &v);
+  for (uint32_t i = 0; a && i < a->list.count; i++)
+    if (a->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(a->list.items[i], name)) ok = kiln_elab_integer(&m->e, a->list.items[i]->a, least, most, name, &v);
+  if (ok && least && v & (v - 1)) kiln_elab_error(&m->e, a ? a->place : m->kernel->place, "%s must be a power of two, found %lld", name, (long long)v);
+  *out = (uint16_t)v;
+  return ok;
+}
+
+// Grid and requirements of the config, whose values are bound.
+static void launch_expressions(maker *m, kiln_native_config *c) {
+  const kiln_node *grid = find_attribute(m, "grid");
+  for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++)
+    c->grid[i] = kiln_launch_build(&m->e, m->kernel, m->instance->params, grid->list.items[i], "@grid");
+  uint32_t capacity = 0;
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
+    const kiln_node *a = m->kernel->attributes.items[i];
+    for (uint32_t j = 0; is_attribute(a, "require") && j < a->list.count; j++) {
+      const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[j], "@require");
+      if (!x) continue;
+      if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[j]->place, "@require: expected a condition");
+      if (x->op == KILN_EXPR_CONST && x->value) continue;
+      KILN_GROW(arena_of(m), c->require, c->require_count, capacity);
+      c->require[c->require_count++] = x;
+    }
+  }
+}
+
+static bool never_holds(const kiln_native_config *c) {
+  for (uint32_t i = 0; i < c->require_count; i++)
+    if (c->require[i]->op == KILN_EXPR_CONST && !c->require[i]->value) return true;
+  return false;
+}
+
+static const char *config_text(maker *m, const kiln_native_config *c) {
+  kiln_buffer b = {0};
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++)
+    if (m->kernel->cparams.items[i]->op == KILN_CPARAM_TUNE)
+      kiln_buffer_format(&b, "%s=%s,", m->kernel->cparams.items[i]->atom->text, value_text(arena_of(m), c->values[i]));
+  kiln_buffer_format(&b, "warps=%u", c->warps);
+  if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
+  const char *text = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
+  kiln_buffer_deinit(&b);
+  return text;
+}
+
+// One config; `a` is NULL for the default one. False: it can never be used, or has errors.
+static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
+  uint32_t errors = m->e.d->errors;
+  kiln_binding *top;
+  bool ok = true;
+  *c = (kiln_native_config){.warps = 4};
+  for (uint32_t i = 0; a && i < a->list.count; i++) ok &= check_config_arg(m, a->list.items[i]);
+  c->values = KILN_NEW_ARRAY(arena_of(m), kiln_value, m->kernel->cparams.count);
+  if (!ok || !compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values)) return false;
+  uint32_t scope = kiln_elab_open_scope(&m->e, &top);
+  kiln_native_bind(&m->e, m->kernel, c->values, true);
+  geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
+  geometry(m, a, "stages", 0, 255, &c->stages);
+  launch_expressions(m, c);
+  kiln_elab_close_scope(&m->e, top, scope);
+  return m->e.d->errors == errors && !never_holds(c);
+}
+
+static kiln_span *encode_all(maker *m, const kiln_launch_expr *const *items, uint32_t count) {
+  kiln_span *spans = KILN_NEW_ARRAY(arena_of(m), kiln_span, count);
+  for (uint32_t i = 0; i < count; i++) spans[i] = kiln_launch_encode(arena_of(m), items[i]);
+  return spans;
+}
+
+static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c, uint32_t *capacity) {
+  kiln_native_instance *in = m->instance;
+  kiln_interface *f = &in->interface;
+  const char *text = config_text(m, c);
+  for (uint32_t i = 0; i < f->config_count; i++) {
+    if (strcmp(f->configs[i].text, text)) continue;
+    kiln_elab_error(&m->e, a->place, "'@config' is there already: %s", text);
+    return;
+  }
+  uint32_t count = f->config_count, again = *capacity;
+  KILN_GROW(arena_of(m), in->configs, count, again);
+  KILN_GROW(arena_of(m), f->configs, count, *capacity);
+  in->configs[count] = *c;
+  kiln_config_record *r = &f->configs[f->config_count++];
+  *r = (kiln_config_record){.text = text, .warps = c->warps, .stages = c->stages, .require_count = c->require_count,
+                            .require = encode_all(m, c->require, c->require_count)};
+  for (uint32_t i = 0; i < 3; i++)
+    if (c->grid[i]) r->grid[i] = kiln_launch_encode(arena_of(m), c->grid[i]);
+}
+
+// At launch the first config that holds is taken, so none after one that always holds is reached.
+static void make_configs(maker *m) {
+  uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
+  bool closed = false;
+  kiln_native_config c;
+  for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS; i++) {
+    const kiln_node *a = m->kernel->attributes.items[i];
+    if (!is_attribute(a, "config")) continue;
+    written++;
+    if (!make_config(m, a, &c) || (closed && !m->unit->all_configs)) continue;
+    add_config(m, a, &c, &capacity);
+    closed |= !c.require_count;
+  }
+  if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
+  if (!m->instance->interface.config_count && m->e.d->errors == errors)
+    kiln_elab_error(&m->e, m->kernel->place, "kernel '%s' has no config whose @require can hold", m->kernel->atom->text);
+}
+
+// -------------------------------------------------------------------------------------------------------------- variants
+
+static void make_variant(maker *m, const kiln_node *a, kiln_native_variant *v) {
+  *v = (kiln_native_variant){.conditions = KILN_NEW_ARRAY(arena_of(m), const kiln_launch_expr *, a->list.count), .place = a->place};
+  for (uint32_t i = 0; i < a->list.count; i++) {
+    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[i], "@variant");
+    if (!x) continue;
+    if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: expected a condition");
+    if (x->op == KILN_EXPR_CONST) kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: the condition is always %s", x->value ? "true" : "false");
+    v->conditions[v->count++] = x;
+  }
+}
+
+// Every call that fits `later` fits `earlier`, which is tried first.
+static bool shadows(const kiln_native_variant *earlier, const kiln_native_variant *later) {
+  for (uint32_t i = 0; i < earlier->count; i++) {
+    uint32_t j = 0;
+    while (j < later->count && !kiln_launch_implies(later->conditions[j], earlier->conditions[i])) j++;
+    if (j == later->count) return false;
+  }
+  return true;
+}
+
+static const char *variant_text(maker *m, const kiln_native_variant *v, const kiln_span *spans) {
+  kiln_buffer b = {0};
+  uint32_t count = m->kernel->params.count;
+  const char **names = KILN_NEW_ARRAY(arena_of(m), const char *, count);
+  char text[512];
+  for (uint32_t i = 0; i < count; i++) names[i] = m->instance->params[i].name;
+  for (uint32_t i = 0; i < v->count; i++)
+    kiln_buffer_format(&b, "%s%s", i ? ", " : "", kiln_expr_text(spans[i].bytes, spans[i].size, names, count, text, sizeof text));
+  const char *out = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
+  kiln_buffer_deinit(&b);
+  return out;
+}
+
+static void make_variants(maker *m) {
+  kiln_native_instance *in = m->instance;
+  kiln_interface *f = &in->interface;
+  uint32_t count = 0, written = 0;
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) written += is_attribute(m->kernel->attributes.items[i], "variant");
+  if (written > MOST_VARIANTS) {
+    kiln_elab_error(&m->e, m->kernel->place, "%u variants, the limit is %d", written, MOST_VARIANTS);
+    written = 0;
+  }
+  in->variants = KILN_NEW_ARRAY(arena_of(m), kiln_native_variant, written + 1);
+  f->variants = KILN_NEW_ARRAY(arena_of(m), kiln_variant_record, written + 1);
+  for (uint32_t i = 0; written && i < m->kernel->attributes.count; i++) {
+    if (!is_attribute(m->kernel->attributes.items[i], "variant")) continue;
+    kiln_native_variant *v = &in->variants[count];
+    make_variant(m, m->kernel->attributes.items[i], v);
+    for (uint32_t j = 0; v->count && j < count; j++)
+      if (shadows(&in->variants[j], v)) kiln_elab_error(&m->e, v->place, "this variant is never reached: the one at line %u fits whenever it does", in->variants[j].place.line);
+    kiln_span *spans = encode_all(m, v->conditions, v->count);
+    f->variants[count++] = (kiln_variant_record){.text = variant_text(m, v, spans), .conditions = spans, .condition_count = v->count};
+  }
+  f->variants[count] = (kiln_variant_record){.text = ""};
+  f->variant_count = count + 1;
+}
+
+// ------------------------------------------------------------------------------------------------------------- instances
+
+static bool check_instance_args(maker *m, kiln_list args) {
+  bool ok = true;
+  for (uint32_t i = 0; i < args.count; i++) {
+    const kiln_node *arg = args.items[i];
+    int at = arg->kind == KILN_NODE_NAMED ? cparam_index(m->kernel, arg->atom) : -1;
+    if (arg->kind != KILN_NODE_NAMED) kiln_elab_error(&m->e, arg->place, "an instance: expected name = value");
+    else if (at < 0) kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'", m->kernel->atom->text, arg->atom->text);
+    else if (m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE) kiln_elab_error(&m->e, arg->place, "'%s' is to be tuned and is set by @config", arg->atom->text);
+    else continue;
+    ok = false;
+  }
+  return ok;
+}
+
+// One instance of the kernel with the values `args`. `may_repeat`: one that is there already is left out in silence.
+static void make_instance(maker *m, kiln_list args, ir_place place, bool may_repeat) {
+  kiln_native_unit *u = m->unit;
+  kiln_native_instance in = {.kernel = m->kernel};
+  kiln_binding *top;
+  if (!check_instance_args(m, args)) return;
+  m->instance = &in;
+  in.values = KILN_NEW_ARRAY(arena_of(m), kiln_value, m->kernel->cparams.count);
+  if (!compile_time_values(m, args, NULL, in.values)) return;
+  name_instance(m);
+  for (uint32_t i = 0; i < u->count; i++) {
+    const kiln_interface *other = &u->instances[i].interface;
+    bool same = !strcmp(other->name, in.interface.name);
+    if (same && may_repeat) return;
+    if (same) kiln_elab_error(&m->e, place, "instance %s is there already", in.interface.name);
+    else if (!strcmp(other->symbol, in.interface.symbol))
+      kiln_elab_error(&m->e, place, "instances %s and %s have one C name, %s", other->name, in.interface.name, in.interface.symbol);
+    else continue;
+    return;
+  }
+  uint32_t scope = kiln_elab_open_scope(&m->e, &top);
+  kiln_native_bind(&m->e, m->kernel, in.values, false);
+  make_params(m);
+  plain_attributes(m);
+  make_variants(m);
+  kiln_elab_close_scope(&m->e, top, scope);
+  make_configs(m);
+  KILN_GROW(arena_of(m), u->instances, u->count, u->capacity);
+  u->instances[u->count++] = in;
+}
+
+static void kernel_instances(maker *m) {
+  uint32_t written = 0;
+  check_attributes(m);
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
+    const kiln_node *a = m->kernel->attributes.items[i];
+    if (!is_attribute(a, "instance")) continue;
+    written++;
+    make_instance(m, a->list, a->place, false);
+  }
+  if (!written) make_instance(m, (kiln_list){0}, m->kernel->place, false);
+}
+
+static void option_instance(maker *m, const char *text, kiln_diagnostics *d) {
+  kiln_node *n = kiln_parse_instance(m->unit->module, text, strlen(text), d);
+  if (!n) return;
+  const kiln_item *item = n->atom->item;
+  if (!item || item->kind != KILN_ITEM_KERNEL) {
+    kiln_elab_error(&m->e, (ir_place){0}, "instance '%s': there is no kernel '%s'", text, n->atom->text);
+    return;
+  }
+  m->kernel = item;
+  if (!item->broken) make_instance(m, n->list, (ir_place){0}, true);
+}
+
+void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d) {
+  maker m = {.unit = unit};
+  kiln_elab_init(&m.e, unit->unit.arena, unit->module, d, NULL);
+  m.e.library = unit->library;
+  for (uint32_t i = 0; i < unit->module->item_count; i++) {
+    m.kernel = unit->module->items[i];
+    if (m.kernel->kind == KILN_ITEM_KERNEL && !m.kernel->broken) kernel_instances(&m);
+  }
+  for (size_t i = 0; i < options->instance_count; i++) option_instance(&m, options->instances[i], d);
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/front/launch_expr.h"
+
+#include <string.h>
+
+typedef struct local {
+  const kiln_atom *atom;
+  const kiln_launch_expr *value;
+  struct local *below;
+} local;
+
+typedef struct builder {
+  kiln_elab *e;
+  const kiln_item *kernel;
+  const ir_param *params;
+  const char *what;
+  local *locals;  ///< of the function being inlined, else NULL
+  bool in_function;
+  uint32_t depth, calls;
+} builder;
+
+typedef const kiln_launch_expr tree;
+
+static tree *build(builder *b, const kiln_node *n);
+
+static tree *leaf(builder *b, kiln_expr_op op, uint32_t param, int64_t value, bool is_bool) {
+  kiln_launch_expr *x = KILN_NEW(b->e->arena, kiln_launch_expr);
+  *x = (kiln_launch_expr){.op = (uint8_t)op, .param = param, .value = value, .ops = 1, .depth = 1, .is_bool = is_bool};
+  return x;
+}
+
+static bool divide(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
+  if (!b || (a == INT64_MIN && b == -1)) return false;
+  *out = op == KILN_EXPR_REM ? a % b : a / b;
+  if (op == KILN_EXPR_CDIV && a % b && (a < 0) == (b < 0)) ++*out;
+  return true;
+}
+
+static bool compute(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
+  switch (op) {
+  case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
+  case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);
+  case KILN_EXPR_MUL: return !__builtin_mul_overflow(a, b, out);
+  case KILN_EXPR_DIV: case KILN_EXPR_REM: case KILN_EXPR_CDIV: return divide(op, a, b, out);
+  case KILN_EXPR_MIN: return *out = a < b ? a : b, true;
+  case KILN_EXPR_MAX: return *out = a > b ? a : b, true;
+  case KILN_EXPR_EQ: return *out = a == b, true;
+  case KILN_EXPR_NE: return *out = a != b, true;
+  case KILN_EXPR_LT: return *out = a < b, true;
+  case KILN_EXPR_LE: return *out = a <= b, true;
+  case KILN_EXPR_GT: return *out = a > b, true;
+  case KILN_EXPR_GE: return *out = a >= b, true;
+  case KILN_EXPR_AND: return *out = a && b, true;
+  case KILN_EXPR_OR: return *out = a || b, true;
+  case KILN_EXPR_NOT: return *out = !a, true;
+  case KILN_EXPR_PARAM: case KILN_EXPR_CONST: case KILN_EXPR_COUNT: break;
+  }
+  return false;
+}
+
+static bool yields_bool(kiln_expr_op op) { return op >= KILN_EXPR_EQ && op <= KILN_EXPR_NOT; }
+
+static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place place) {
+  int64_t v = 0;
+  if (!left || !right) return NULL;
+  bool logic = op == KILN_EXPR_AND || op == KILN_EXPR_OR || op == KILN_EXPR_NOT;
+  if (logic && (!left->is_bool || !right->is_bool)) {
+    kiln_elab_error(b->e, place, "%s: '&', '|' and '~' take conditions in an expression that runs at launch", b->what);
+    return NULL;
+  }
+  if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST && compute(op, left->value, right->value, &v))
+    return leaf(b, KILN_EXPR_CONST, 0, v, yields_bool(op));
+  kiln_launch_expr *x = KILN_NEW(b->e->arena, kiln_launch_expr);
+  bool unary = op == KILN_EXPR_NOT;
+  uint32_t ops = left->ops + (unary ? 0 : right->ops) + 1, depth = unary || left->depth > right->depth + 1 ? left->depth : right->depth + 1;
+  *x = (kiln_launch_expr){.op = (uint8_t)op, .is_bool = yields_bool(op), .a = left, .b = unary ? NULL : right,
+                          .ops = ops > 1000 ? 1000 : ops, .depth = depth > 1000 ? 1000 : depth};
+  return x;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ build
+
+static tree *from_value(builder *b, const kiln_node *n, kiln_value v) {
+  char text[IR_TYPE_TEXT];
+  if (v.kind == KILN_VALUE_INT) return leaf(b, KILN_EXPR_CONST, 0, v.integer, false);
+  unsigned class = v.kind == KILN_VALUE_CONST ? ir_type_class(v.type) : 0;
+  if (class & (KILN_CLASS_INT | KILN_CLASS_BOOL)) return leaf(b, KILN_EXPR_CONST, 0, kiln_value_const_int(v), class == KILN_CLASS_BOOL);
+  if (v.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(b->e, n->place, "%s: expected an integer of the parameters, found %s", b->what, kiln_value_text(v, text));
+  return NULL;
+}
+
+static tree *name(builder *b, const kiln_node *n) {
+  char text[IR_TYPE_TEXT];
+  for (local *l = b->locals; l; l = l->below)
+    if (l->atom == n->atom) return l->value;
+  for (uint32_t i = 0; !b->in_function && i < b->kernel->params.count; i++) {
+    if (b->kernel->params.items[i]->atom != n->atom) continue;
+    ir_type type = b->params[i].type;
+    if (!type.is_view && (type.pointer || (ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL))))
+      return leaf(b, KILN_EXPR_PARAM, i, 0, ir_type_class(type) == KILN_CLASS_BOOL);
+    kiln_elab_error(b->e, n->place, "%s: expected an integer or pointer parameter, found '%s' of type %s", b->what, n->atom->text, ir_type_text(type, text));
+    return NULL;
+  }
+  return from_value(b, n, kiln_elab_eval(b->e, n));
+}
+
+static tree *inlined(builder *b, const kiln_item *fn, const kiln_node *n) {
+  if (fn->broken) return NULL;
+  const kiln_list body = fn->body->list;
+  if (n->list.count != fn->params.count || !body.count || b->calls >= KILN_ELAB_CALLS) {
+    kiln_elab_error(b->e, n->place, "%s: '%s' takes %u arguments, found %u", b->what, fn->atom->text, fn->params.count, n->list.count);
+    return NULL;
+  }
+  builder inner = *b;
+  inner.locals = NULL;
+  inner.in_function = true;
+  inner.calls++;
+  for (uint32_t i = 0; i < n->list.count; i++) {
+    local *l = KILN_NEW(b->e->arena, local);
+    *l = (local){fn->params.items[i]->atom, build(b, n->list.items[i]), inner.locals};
+    if (!l->value) return NULL;
+    inner.locals = l;
+  }
+  for (uint32_t i = 0; i < body.count; i++) {
+    const kiln_node *s = body.items[i];
+    bool plain = (s->kind == KILN_NODE_LET || s->kind == KILN_NODE_RETURN) && s->list.count == 1 && s->names.count == (s->kind == KILN_NODE_LET);
+    if (!plain) {
+      kiln_elab_error(b->e, n->place, "%s: function '%s' is too complex; it may hold 'let' of one name and one 'return'", b->what, fn->atom->text);
+      return NULL;
+    }
+    tree *v = build(&inner, s->list.items[0]);
+    if (s->kind == KILN_NODE_RETURN || !v) return v;
+    local *l = KILN_NEW(b->e->arena, local);
+    *l = (local){s->names.items[0]->atom, v, inner.locals};
+    inner.locals = l;
+  }
+  return NULL;
+}
+
+static tree *call(builder *b, const kiln_node *n) {
+  static const struct {
+    const char *name;
+    kiln_expr_op op;
+  } calls[] = {{"cdiv", KILN_EXPR_CDIV}, {"min", KILN_EXPR_MIN}, {"max", KILN_EXPR_MAX}};
+  const kiln_item *item = n->atom->item;
+  if (item && item->kind == KILN_ITEM_FN) return inlined(b, item, n);
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    if (strcmp(n->atom->text, calls[i].name)) continue;
+    if (n->list.count != 2) {
+      kiln_elab_error(b->e, n->place, "'%s' takes 2 arguments, found %u", n->atom->text, n->list.count);
+      return NULL;
+    }
+    tree *left = build(b, n->list.items[0]);
+    return node(b, calls[i].op, left, build(b, n->list.items[1]), n->place);
+  }
+  kiln_elab_error(b->e, n->place, "%s: '%s' does not run at launch; there are + - * / %% cdiv min max, comparisons, & | ~ and functions of these",
+                  b->what, n->atom->text);
+  return NULL;
+}
+
+static tree *binary(builder *b, const kiln_node *n) {
+  static const uint8_t ops[KILN_TOKEN_COUNT] = {
+      [KILN_TOKEN_PLUS] = KILN_EXPR_ADD,    [KILN_TOKEN_MINUS] = KILN_EXPR_SUB,  [KILN_TOKEN_STAR] = KILN_EXPR_MUL,
+      [KILN_TOKEN_SLASH] = KILN_EXPR_DIV,   [KILN_TOKEN_PERCENT] = KILN_EXPR_REM, [KILN_TOKEN_EQUAL] = KILN_EXPR_EQ,
+      [KILN_TOKEN_UNEQUAL] = KILN_EXPR_NE,  [KILN_TOKEN_LESS] = KILN_EXPR_LT,    [KILN_TOKEN_LESSEQ] = KILN_EXPR_LE,
+      [KILN_TOKEN_GREATER] = KILN_EXPR_GT,  [KILN_TOKEN_GREATEREQ] = KILN_EXPR_GE, [KILN_TOKEN_AMPERSAND] = KILN_EXPR_AND,
+      [KILN_TOKEN_PIPE] = KILN_EXPR_OR,
+  };
+  if (!ops[n->op]) {
+    kiln_elab_error(b->e, n->place, "%s: %s does not run at launch", b->what, kiln_token_text((kiln_token_kind)n->op));
+    return NULL;
+  }
+  tree *left = build(b, n->a);
+  return node(b, (kiln_expr_op)ops[n->op], left, build(b, n->b), n->place);
+}
+
+static tree *unary(builder *b, const kiln_node *n) {
+  tree *v = build(b, n->a);
+  if (n->op == KILN_TOKEN_TILDE) return node(b, KILN_EXPR_NOT, v, v, n->place);
+  return node(b, KILN_EXPR_SUB, leaf(b, KILN_EXPR_CONST, 0, 0, false), v, n->place);
+}
+
+static tree *build(builder *b, const kiln_node *n) {
+  enum { DEEPEST = 400 };
+  tree *x = NULL;
+  if (b->depth >= DEEPEST || !b->e->steps || !--b->e->steps) {
+    kiln_elab_error(b->e, n->place, "%s: the expression is too large", b->what);
+    return NULL;
+  }
+  b->depth++;
+  switch ((kiln_node_kind)n->kind) {
+  case KILN_NODE_NAME: x = name(b, n); break;
+  case KILN_NODE_BINARY: x = binary(b, n); break;
+  case KILN_NODE_UNARY: x = unary(b, n); break;
+  case KILN_NODE_CALL: x = call(b, n); break;
+  case KILN_NODE_AS: x = build(b, n->a); break;
+  default: x = from_value(b, n, kiln_elab_eval(b->e, n)); break;
+  }
+  b->depth--;
+  return x;
+}
+
+tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n, const char *what) {
+  builder b = {.e = e, .kernel = kernel, .params = params, .what = what};
+  tree *x = build(&b, n);
+  if (!x || (x->ops <= KILN_EXPR_OPS && x->depth <= KILN_EXPR_DEPTH)) return x;
+  kiln_elab_error(e, n->place, "%s: an expression that runs at launch has at most %d operations %d deep, found %u and %u", what, KILN_EXPR_OPS,
+                  KILN_EXPR_DEPTH, x->ops, x->depth);
+  return NULL;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- code
+
+static void encode(kiln_buffer *out, tree *x) {
+  if (x->a) encode(out, x->a);
+  if (x->b) encode(out, x->b);
+  kiln_buffer_u8(out, x->op);
+  if (x->op == KILN_EXPR_PARAM) kiln_buffer_varint(out, x->param);
+  if (x->op == KILN_EXPR_CONST) kiln_buffer_svarint(out, x->value);
+}
+
+kiln_span kiln_launch_encode(kiln_arena *arena, tree *x) {
+  kiln_buffer b = {0};
+  encode(&b, x);
+  kiln_span span = {kiln_arena_copy(arena, b.bytes, b.size), b.size};
+  kiln_buffer_deinit(&b);
+  return span;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ facts
+
+static bool param_range(const ir_param *p, int64_t *lo, int64_t *hi) {
+  if (p->type.pointer) return *lo = 0, *hi = INT64_MAX, true;
+  unsigned width = ir_type_bits(p->type);
+  *lo = width == 1 ? 0 : width < 64 ? -(INT64_C(1) << (width - 1)) : INT64_MIN;
+  *hi = width == 1 ? 1 : width < 64 ? (INT64_C(1) << (width - 1)) - 1 : INT64_MAX;
+  if (p->has_range && p->lo > *lo) *lo = p->lo;
+  if (p->has_range && p->hi < *hi) *hi = p->hi;
+  return true;
+}
+
+// The hull of an operation that is monotonic in each operand.
+static bool corners(kiln_expr_op op, const int64_t *a, const int64_t *b, int64_t *lo, int64_t *hi) {
+  *lo = INT64_MAX, *hi = INT64_MIN;
+  for (unsigned i = 0; i < 4; i++) {
+    int64_t v;
+    if (!compute(op, a[i & 1], b[i >> 1], &v)) return false;
+    if (v < *lo) *lo = v;
+    if (v > *hi) *hi = v;
+  }
+  return true;
+}
+
+bool kiln_launch_range(tree *x, const ir_param *params, int64_t *lo, int64_t *hi) {
+  int64_t a[2], b[2];
+  if (x->op == KILN_EXPR_CONST) return *lo = *hi = x->value, true;
+  if (x->op == KILN_EXPR_PARAM) return param_range(&params[x->param], lo, hi);
+  if (x->is_bool) return *lo = 0, *hi = 1, true;
+  if (!kiln_launch_range(x->a, params, &a[0], &a[1]) || !kiln_launch_range(x->b, params, &b[0], &b[1])) return false;
+  switch ((kiln_expr_op)x->op) {
+  case KILN_EXPR_DIV: case KILN_EXPR_CDIV:
+    return b[0] > 0 && corners((kiln_expr_op)x->op, a, b, lo, hi);
+  case KILN_EXPR_REM:
+    if (b[0] <= 0) return false;
+    *lo = a[0] < 0 ? 1 - b[1] : 0, *hi = b[1] - 1;
+    return true;
+  default: return corners((kiln_expr_op)x->op, a, b, lo, hi);
+  }
+}
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a;
+}
+
+// x: param % c == 0, with c > 0.
+static bool is_multiple(tree *x, uint32_t *param, int64_t *c) {
+  if (x->op != KILN_EXPR_EQ || x->b->op != KILN_EXPR_CONST || x->b->value || x->a->op != KILN_EXPR_REM) return false;
+  if (x->a->a->op != KILN_EXPR_PARAM || x->a->b->op != KILN_EXPR_CONST || x->a->b->value <= 0) return false;
+  *param = x->a->a->param;
+  *c = x->a->b->value;
+  return true;
+}
+
+// x: param within [lo, hi], from a comparison with a constant.
+static bool is_bound(tree *x, uint32_t *param, int64_t *lo, int64_t *hi) {
+  static const uint8_t turned[KILN_EXPR_COUNT] = {[KILN_EXPR_EQ] = KILN_EXPR_EQ, [KILN_EXPR_LT] = KILN_EXPR_GT, [KILN_EXPR_LE] = KILN_EXPR_GE,
+                                                  [KILN_EXPR_GT] = KILN_EXPR_LT, [KILN_EXPR_GE] = KILN_EXPR_LE};
+  if (!turned[x->op]) return false;
+  bool straight = x->a->op == KILN_EXPR_PARAM && x->b->op == KILN_EXPR_CONST;
+  if (!straight && !(x->b->op == KILN_EXPR_PARAM && x->a->op == KILN_EXPR_CONST)) return false;
+  uint8_t op = straight ? x->op : turned[x->op];
+  int64_t c = straight ? x->b->value : x->a->value;
+  *param = straight ? x->a->param : x->b->param;
+  *lo = INT64_MIN, *hi = INT64_MAX;
+  if ((op == KILN_EXPR_LT && c == INT64_MIN) || (op == KILN_EXPR_GT && c == INT64_MAX)) return false;
+  if (op == KILN_EXPR_EQ || op == KILN_EXPR_GE) *lo = c;
+  if (op == KILN_EXPR_EQ || op == KILN_EXPR_LE) *hi = c;
+  if (op == KILN_EXPR_GT) *lo = c + 1;
+  if (op == KILN_EXPR_LT) *hi = c - 1;
+  return true;
+}
+
+static bool add_multiple(ir_param *p, int64_t c) {
+  if (p->type.pointer) {
+    if (c & (c - 1) || c > (1 << 20)) return false;
+    if (p->align < c) p->align = (uint32_t)c;
+    return true;
+  }
+  int64_t lcm;
+  if (p->div <= 1) return p->div = c, true;
+  if (__builtin_mul_overflow(p->div / gcd(p->div, c), c, &lcm)) return false;
+  return p->div = lcm, true;
+}
+
+static bool add_bound(ir_param *p, int64_t lo, int64_t hi) {
+  int64_t least, most;
+  if (p->type.pointer) return false;
+  param_range(p, &least, &most);
+  if (lo < least) lo = least;
+  if (hi > most) hi = most;
+  if (lo > hi) return false;
+  p->has_range = true;
+  p->lo = lo, p->hi = hi;
+  return true;
+}
+
+bool kiln_launch_fact(tree *x, ir_param *params) {
+  uint32_t param;
+  int64_t c, lo, hi;
+  if (is_multiple(x, &param, &c)) return add_multiple(&params[param], c);
+  return is_bound(x, &param, &lo, &hi) && add_bound(&params[param], lo, hi);
+}
+
+static bool same(tree *x, tree *y) {
+  if (!x || !y) return x == y;
+  return x->op == y->op && x->param == y->param && x->value == y->value && same(x->a, y->a) && same(x->b, y->b);
+}
+
+bool kiln_launch_implies(tree *x, tree *y) {
+  uint32_t px, py;
+  int64_t cx, cy, lox, hix, loy, hiy;
+  if (same(x, y)) return true;
+  if (is_multiple(y, &py, &cy)) {
+    if (is_multiple(x, &px, &cx)) return px == py && cx % cy == 0;
+    return is_bound(x, &px, &lox, &hix) && px == py && lox == hix && lox % cy == 0;
+  }
+  return is_bound(y, &py, &loy, &hiy) && is_bound(x, &px, &lox, &hix) && px == py && lox >= loy && hix <= hiy;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- emit
+
+static ir_value *emit_number(ir_builder *b, const ir_kernel *kernel, tree *x);
+
+static ir_value *as_i64(ir_builder *b, ir_value *v) {
+  if (v->type.pointer) return ir_bitcast(b, v, ir_scalar_type(KILN_I64));
+  return v->type.scalar == KILN_I64 ? v : ir_cast(b, v, KILN_I64, 0, IR_ROUND_NEAREST);
+}
+
+ir_value *kiln_launch_emit(ir_builder *b, const ir_kernel *kernel, tree *x) {
+  static const uint8_t predicates[KILN_EXPR_COUNT] = {[KILN_EXPR_EQ] = IR_EQ, [KILN_EXPR_NE] = IR_NE, [KILN_EXPR_LT] = IR_LT,
+                                                      [KILN_EXPR_LE] = IR_LE, [KILN_EXPR_GT] = IR_GT, [KILN_EXPR_GE] = IR_GE};
+  ir_type i1 = ir_scalar_type(KILN_I1);
+  if (x->op == KILN_EXPR_CONST) return ir_const_bits(b, i1, x->value != 0);
+  if (x->op == KILN_EXPR_PARAM && x->is_bool) return kernel->body->args[x->param];
+  if (x->op == KILN_EXPR_NOT) return ir_binary(b, IR_XOR, 0, kiln_launch_emit(b, kernel, x->a), ir_const_bits(b, i1, 1));
+  if (x->op == KILN_EXPR_AND || x->op == KILN_EXPR_OR) {
+    ir_value *left = kiln_launch_emit(b, kernel, x->a);
+    return ir_binary(b, x->op == KILN_EXPR_AND ? IR_AND : IR_OR, 0, left, kiln_launch_emit(b, kernel, x->b));
+  }
+  ir_value *left = emit_number(b, kernel, x->a), *right = x->b ? emit_number(b, kernel, x->b) : NULL;
+  if (!yields_bool((kiln_expr_op)x->op)) return NULL;
+  return ir_compare(b, (ir_predicate)predicates[x->op], 0, left, right);
+}
+
+static ir_value *emit_number(ir_builder *b, const ir_kernel *kernel, tree *x) {
+  static const uint8_t codes[KILN_EXPR_COUNT] = {[KILN_EXPR_ADD] = IR_ADD, [KILN_EXPR_SUB] = IR_SUB, [KILN_EXPR_MUL] = IR_MUL, [KILN_EXPR_DIV] = IR_DIV,
+                                                 [KILN_EXPR_REM] = IR_REM, [KILN_EXPR_MIN] = IR_MIN, [KILN_EXPR_MAX] = IR_MAX};
+  if (x->op == KILN_EXPR_CONST) return ir_const_int(b, KILN_I64, x->value);
+  if (x->op == KILN_EXPR_PARAM) return as_i64(b, kernel->body->args[x->param]);
+  if (x->is_bool) return as_i64(b, kiln_launch_emit(b, kernel, x));
+  ir_value *left = emit_number(b, kernel, x->a), *right = emit_number(b, kernel, x->b);
+  if (x->op != KILN_EXPR_CDIV) return ir_binary(b, (ir_opcode)codes[x->op], 0, left, right);
+  // Rounded up, whatever the signs: one more when there is a rest and the signs are equal.
+  ir_value *quotient = ir_binary(b, IR_DIV, 0, left, right), *rest = ir_binary(b, IR_REM, 0, left, right), *zero = ir_const_int(b, KILN_I64, 0);
+  ir_value *signs = ir_compare(b, IR_GE, 0, ir_binary(b, IR_XOR, 0, left, right), zero);
+  ir_value *more = ir_binary(b, IR_AND, 0, ir_compare(b, IR_NE, 0, rest, zero), signs);
+  return ir_binary(b, IR_ADD, 0, quotient, ir_cast(b, more, KILN_I64, 0, IR_ROUND_NEAREST));
+}

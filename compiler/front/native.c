@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The native front end as a unit: opening a source, and building one kernel for instance, config, variant and target.
+#include "compiler/front/native.h"
+
+#include <string.h>
+
+static size_t instance_count(const kiln_unit *unit) { return ((const kiln_native_unit *)unit)->count; }
+
+static const kiln_interface *interface(kiln_unit *unit, size_t index) { return &((kiln_native_unit *)unit)->instances[index].interface; }
+
+// ----------------------------------------------------------------------------------------------------------------- kernel
+
+// Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the kernel's start.
+static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const kiln_native_config *config, const kiln_native_variant *variant,
+                       bool *left_over) {
+  uint32_t count = in->interface.param_count;
+  ir_param *params = kiln_arena_copy(kernel->arena, in->params, count * sizeof *params);
+  for (uint32_t i = 0; i < variant->count; i++) left_over[i] = !kiln_launch_fact(variant->conditions[i], params);
+  for (uint32_t i = 0; i < config->require_count; i++) kiln_launch_fact(config->require[i], params);
+  for (uint32_t i = 0; i < 3; i++) {
+    int64_t lo, hi;
+    bool known = config->grid[i] && kiln_launch_range(config->grid[i], params, &lo, &hi) && hi > 0 && hi <= INT32_MAX;
+    kernel->grid_limit[i] = known ? hi : config->grid[i] ? IR_GRID_UNKNOWN : 1;
+    if (in->has_grid_limit) kernel->grid_limit[i] = in->grid_limit[i];
+  }
+  for (uint32_t i = 0; i < count; i++) ir_add_param(kernel, &params[i]);
+}
+
+static void add_assumptions(kiln_elab *e, const kiln_native_variant *variant, const bool *left_over) {
+  for (uint32_t i = 0; i < variant->count; i++) {
+    if (!left_over[i]) continue;
+    ir_value *condition = kiln_launch_emit(&e->b, e->kernel, variant->conditions[i]);
+    if (condition) ir_emit(&e->b, IR_ASSUME, NULL, &condition, 1, NULL, NULL, 0);
+  }
+}
+
+static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant, const kiln_target *target,
+                        kiln_diagnostics *d) {
+  kiln_native_unit *u = (kiln_native_unit *)unit;
+  const kiln_native_instance *in = &u->instances[index];
+  const kiln_native_config *c = &in->configs[config];
+  const kiln_native_variant *v = &in->variants[variant];
+  uint32_t errors = d->errors + d->suppressed;
+  kiln_elab e;
+  kiln_binding *top;
+  ir_kernel *kernel = ir_kernel_create(arena, in->interface.symbol);
+  bool *left_over = KILN_NEW_ARRAY(arena, bool, v->count);
+  kernel->warps = c->warps;
+  kernel->stages = c->stages;
+  kernel->max_registers = in->max_registers;
+  kernel->fp_strict = in->fp_strict;
+  kernel->fp_flush = in->fp_flush;
+  add_params(kernel, in, c, v, left_over);
+  kiln_elab_init(&e, arena, u->module, d, target);
+  e.library = u->library;
+  e.kernel = kernel;
+  e.has_builder = true;
+  e.b.block = kernel->body;
+  uint32_t scope = kiln_elab_open_scope(&e, &top);
+  kiln_native_bind(&e, in->kernel, c->values, true);
+  for (uint32_t i = 0; i < kernel->param_count; i++)
+    kiln_elab_bind(&e, in->kernel->params.items[i]->atom, in->kernel->params.items[i]->place, kiln_value_runtime(kernel->body->args[i]));
+  add_assumptions(&e, v, left_over);
+  kiln_elab_block(&e, in->kernel->body);
+  kiln_elab_close_scope(&e, top, scope);
+  u->library = e.library;
+  if (e.b.error.status != KILN_OK) kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
+  return d->errors + d->suppressed == errors ? kernel : NULL;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- open
+
+static void check_names(const kiln_module *module, kiln_diagnostics *d) {
+  static const char *const reserved[] = {"TARGET", "WARP", "SMEM"};
+  for (uint32_t i = 0; i < module->item_count; i++) {
+    const kiln_item *item = module->items[i];
+    bool taken = kiln_elab_is_operation(item->atom->text);
+    for (unsigned j = 0; j < 3; j++) taken |= !strcmp(item->atom->text, reserved[j]);
+    if (taken) kiln_diagnose(d, KILN_ERROR, module->file, item->place, "'%s' is the name of an operation or reserved constant", item->atom->text);
+  }
+}
+
+// A source with errors is elaborated as far as it goes, so that one run shows more of them.
+static void look_further(kiln_native_unit *u, kiln_diagnostics *d) {
+  static const char any_target[] = "sm_90a";
+  kiln_target target;
+  kiln_error err;
+  if (kiln_target_parse(any_target, &target, &err) != KILN_OK) return;
+  const kiln_item *last = NULL;
+  for (uint32_t i = 0; i < u->count; i++) {
+    const kiln_native_instance *in = &u->instances[i];
+    if (in->kernel == last || !in->interface.config_count) continue;
+    last = in->kernel;
+    build(&u->unit, u->unit.arena, i, 0, in->interface.variant_count - 1, &target, d);
+  }
+}
+
+static int by_place(const void *a, const void *b) {
+  const kiln_diagnostic *x = a, *y = b;
+  if (x->line != y->line) return x->line < y->line ? -1 : 1;
+  return x->column < y->column ? -1 : x->column > y->column;
+}
+
+// Stable: the order of equal places is kept by insertion.
+static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
+  for (uint32_t i = from + 1; i < d->count; i++) {
+    kiln_diagnostic item = d->items[i];
+    uint32_t j = i;
+    if (item.severity == KILN_NOTE) continue;
+    for (; j > from && d->items[j - 1].severity != KILN_NOTE && by_place(&d->items[j - 1], &item) > 0; j--) d->items[j] = d->items[j - 1];
+    d->items[j] = item;
+  }
+}
+
+kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
+                                 kiln_diagnostics *d) {
+  static const kiln_unit_methods methods = {instance_count, interface, build};
+  uint32_t errors = d->errors, first = d->count;
+  kiln_native_unit *u = KILN_NEW(arena, kiln_native_unit);
+  u->module = kiln_parse(arena, file, text, size, d);
+  u->unit = (kiln_unit){.methods = &methods, .arena = arena, .file = u->module->file};
+  u->all_configs = options->all_configs;
+  check_names(u->module, d);
+  kiln_native_instances(u, options, d);
+  if (d->errors == errors) return &u->unit;
+  look_further(u, d);
+  sort_diagnostics(d, first);
+  return NULL;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Units of the native language: kernels of a module, their instances, configs and variants.
+#ifndef KILN_COMPILER_FRONT_NATIVE_H
+#define KILN_COMPILER_FRONT_NATIVE_H
+
+#include "compiler/front/launch_expr.h"
+#include "compiler/front/unit.h"
+
+typedef struct kiln_native_config {
+  kiln_value *values;     ///< one a compile-time parameter
+  uint16_t warps, stages;
+  const kiln_launch_expr *grid[3];
+  const kiln_launch_expr **require;
+  uint32_t require_count;
+} kiln_native_config;
+
+typedef struct kiln_native_variant {
+  const kiln_launch_expr **conditions;
+  uint32_t count;
+  ir_place place;
+} kiln_native_variant;
+
+typedef struct kiln_native_instance {
+  const kiln_item *kernel;
+  kiln_value *values;     ///< one a compile-time parameter; those to tune hold their defaults
+  ir_param *params;       ///< with the facts that callers promise
+  kiln_native_config *configs;
+  kiln_native_variant *variants; ///< the last has no condition
+  uint16_t max_registers;
+  bool fp_strict, fp_flush;
+  bool has_grid_limit;    ///< of @grid_limit; else from the grid's expressions
+  int64_t grid_limit[3];
+  kiln_interface interface;
+} kiln_native_instance;
+
+typedef struct kiln_native_unit {
+  kiln_unit unit;
+  kiln_module *module;
+  kiln_module *library;
+  bool all_configs;
+  kiln_native_instance *instances;
+  uint32_t count, capacity;
+} kiln_native_unit;
+
+/// Finds all instances of the module's kernels and completes their interfaces. Errors go to `d`.
+void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d);
+/// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.
+void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned);
+
+#endif
