@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or compares what it wrote.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/tool/run_values.h"
+#include "tools/tool/tool.h"
+
+typedef struct run_settings {
+  const char *device, *tolerance;
+  cli_list args, print, save, compare, words;
+  int64_t repeat;
+  bool explain, exact, no_jit, check;
+} run_settings;
+
+typedef struct run_state {
+  kiln_library *library;
+  kiln_device *device;
+  kiln_kernel *kernel;
+  run_value *values; // owned
+  size_t count;
+} run_state;
+
+static run_value *find_value(run_state *r, const char *text, size_t length) {
+  for (size_t i = 0; i < r->count; i++)
+    if (strlen(r->values[i].param.name) == length && !memcmp(r->values[i].param.name, text, length)) return &r->values[i];
+  return NULL;
+}
+
+static kiln_status no_argument(const run_state *r, const char *text, kiln_error *err) {
+  kiln_buffer names = {0};
+  for (size_t i = 0; i < r->count; i++) kiln_buffer_format(&names, "%s%s: %s", i ? ", " : "", r->values[i].param.name, r->values[i].param.type);
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME=VALUE with one of (%.*s)", text, (int)names.size, (const char *)names.bytes);
+  kiln_buffer_deinit(&names);
+  return KILN_STATUS_INVALID_ARGUMENT;
+}
+
+static kiln_status open_all(run_state *r, const run_settings *s, kiln_error *err) {
+  kiln_source source = {.path = s->words.items[0]};
+  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1};
+  options.policy = (s->exact ? KILN_EXACT_ONLY : 0) | (s->no_jit ? KILN_NO_JIT : 0) | (s->check ? KILN_CHECK_ALL : 0);
+  KILN_TRY(kiln_open(&options, &r->library, err));
+  KILN_TRY(kiln_device_open(r->library, s->device, &r->device, err));
+  return kiln_kernel_get(r->device, s->words.items[1], NULL, &r->kernel, err);
+}
+
+static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *err) {
+  r->values = calloc(kiln_param_count(r->kernel) + 1, sizeof *r->values);
+  if (!r->values) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (; r->count < kiln_param_count(r->kernel); r->count++) {
+    kiln_param param;
+    KILN_TRY(kiln_param_at(r->kernel, r->count, &param));
+    KILN_TRY(run_value_begin(&r->values[r->count], &param, err));
+  }
+  for (size_t i = 0; i < s->args.count; i++) {
+    const char *text = s->args.items[i], *equals = strchr(text, '=');
+    run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
+    if (!v) return no_argument(r, text, err);
+    KILN_TRY(run_value_set(v, equals + 1, r->device, err));
+  }
+  for (size_t i = 0; i < r->count; i++)
+    if (!r->values[i].is_set)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' (%s) is missing", r->values[i].param.name, r->values[i].param.type);
+  return KILN_OK;
+}
+
+static void print_choice(const kiln_choice *c) {
+  printf("config %s, variant '%s', target %s (rank %u), grid %u x %u x %u, %u threads, %u bytes shared, %u registers, %u bytes spilled\n",
+         c->config, c->variant, c->target, c->rank, c->grid[0], c->grid[1], c->grid[2], c->block_threads, c->shared_bytes, c->registers,
+         c->spill_bytes);
+}
+
+static int by_time(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static kiln_status launch(run_state *r, const uint8_t *block, size_t size, kiln_error *err) {
+  KILN_TRY(kiln_launch_packed(r->kernel, NULL, block, size, err));
+  return kiln_sync(r->device, NULL, err);
+}
+
+// The first launch is the one whose results count; repetitions come before the buffers are set again, so that in-place kernels stay right.
+static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size, int64_t repeat, kiln_error *err) {
+  uint64_t *times = malloc((size_t)repeat * sizeof *times);
+  if (!times) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = launch(r, block, size, err);
+  for (int64_t i = 0; i < repeat && status == KILN_OK; i++) {
+    uint64_t start = cli_now_ns();
+    status = launch(r, block, size, err);
+    times[i] = cli_now_ns() - start;
+  }
+  if (status == KILN_OK) {
+    qsort(times, (size_t)repeat, sizeof *times, by_time);
+    printf("launch and wait, %lld times: least %.1f us, median %.1f us\n", (long long)repeat, (double)times[0] / 1e3,
+           (double)times[repeat / 2] / 1e3);
+  }
+  free(times);
+  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
+    if (r->values[i].device) status = kiln_copy_in(r->device, r->values[i].device, r->values[i].bytes, r->values[i].size, err);
+  return status;
+}
+
+static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *err) {
+  size_t size = kiln_block_size(r->kernel);
+  uint8_t *block = calloc(1, size + 1);
+  kiln_choice choice;
+  if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < r->count; i++) memcpy(block + r->values[i].param.offset, r->values[i].packed, r->values[i].param.size);
+  kiln_status status = kiln_choose(r->kernel, block, size, &choice, err);
+  if (status == KILN_OK && s->explain) print_choice(&choice);
+  if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
+  if (status == KILN_OK) status = launch(r, block, size, err);
+  for (size_t i = 0; i < r->count && status == KILN_OK; i++) status = run_value_fetch(&r->values[i], r->device, err);
+  free(block);
+  return status;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- results
+
+static kiln_status print_value(run_state *r, const char *text, kiln_error *err) {
+  size_t length = strcspn(text, ":");
+  run_value *v = find_value(r, text, length);
+  if (!v || !v->bytes) return no_argument(r, text, err);
+  size_t count = run_value_count(v), wanted = text[length] ? strtoull(text + length + 1, NULL, 0) : 16;
+  printf("%s =", v->param.name);
+  for (size_t i = 0; i < count && i < wanted; i++) printf(" %.9g", run_value_at(v, i));
+  printf(count > wanted ? " ... (%zu elements)\n" : "\n", count);
+  return KILN_OK;
+}
+
+static kiln_status save_value(run_state *r, const char *text, kiln_error *err) {
+  const char *equals = strchr(text, '=');
+  run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
+  if (!v || !v->bytes) return no_argument(r, text, err);
+  return cli_write_file(equals + 1, v->bytes, v->size, err);
+}
+
+static kiln_status compare_value(run_state *r, const char *text, double tolerance, kiln_error *err) {
+  kiln_buffer expected = {0};
+  const char *equals = strchr(text, '=');
+  run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
+  if (!v || !v->bytes) return no_argument(r, text, err);
+  kiln_status status = cli_read_file(equals + 1, SIZE_MAX / 4, &expected, err);
+  if (status == KILN_OK) status = run_value_compare(v, expected.bytes, expected.size, tolerance, err);
+  kiln_buffer_deinit(&expected);
+  return status;
+}
+
+static kiln_status show_results(run_state *r, const run_settings *s, kiln_error *err) {
+  for (size_t i = 0; i < s->print.count; i++) KILN_TRY(print_value(r, s->print.items[i], err));
+  for (size_t i = 0; i < s->save.count; i++) KILN_TRY(save_value(r, s->save.items[i], err));
+  for (size_t i = 0; i < s->compare.count; i++) KILN_TRY(compare_value(r, s->compare.items[i], strtod(s->tolerance, NULL), err));
+  return KILN_OK;
+}
+
+static kiln_status run_all(const run_settings *s, kiln_error *err) {
+  run_state r = {0};
+  kiln_status status = open_all(&r, s, err);
+  if (status == KILN_OK) status = set_values(&r, s, err);
+  if (status == KILN_OK) status = run_kernel(&r, s, err);
+  if (status == KILN_OK) status = show_results(&r, s, err);
+  for (size_t i = 0; i < r.count; i++) run_value_deinit(&r.values[i], r.device);
+  free(r.values);
+  kiln_device_close(r.device);
+  kiln_close(r.library);
+  return status;
+}
+
+int kiln_command_run(int argc, char **argv) {
+  run_settings s = {.device = "host", .tolerance = "0"};
+  const cli_option options[] = {
+      {"device", 'd', CLI_TEXT, &s.device, "NAME", "host, host:THREADS, cuda:N, hip:N (host)"},
+      {"arg", 'a', CLI_LIST, &s.args, "NAME=VALUE", "an argument; see below"},
+      {"print", 'p', CLI_LIST, &s.print, "NAME[:COUNT]", "print the first elements of a buffer (16)"},
+      {"save", 0, CLI_LIST, &s.save, "NAME=FILE", "write a buffer to a file"},
+      {"compare", 0, CLI_LIST, &s.compare, "NAME=FILE", "compare a buffer with a file"},
+      {"tolerance", 0, CLI_TEXT, &s.tolerance, "T", "differences up to T x (1 + |expected|) are equal (0)"},
+      {"time", 0, CLI_NUMBER, &s.repeat, "N", "time N launches"},
+      {"explain", 0, CLI_FLAG, &s.explain, NULL, "say which code was chosen"},
+      {"exact", 0, CLI_FLAG, &s.exact, NULL, "refuse code that is not for exactly this processor"},
+      {"no-jit", 0, CLI_FLAG, &s.no_jit, NULL, "refuse PTX"},
+      {"check", 0, CLI_FLAG, &s.check, NULL, "check the whole bundle first"},
+  };
+  const cli_page page = {
+      .usage = "kiln run [options] BUNDLE KERNEL",
+      .summary = "Launches a kernel once.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options,
+      .more = "Scalars are numbers. Buffers: zeros:COUNT, ones:COUNT, iota:COUNT, fill:COUNT:VALUE, random:COUNT[:SEED], @FILE, null.\n"
+              "A view is a buffer and its shape: random:4096[64,64], or with strides random:4096[64,32;64,1].",
+  };
+  kiln_error err = {0};
+  int exit_code = cli_parse(&page, argc, argv, &s.words);
+  if (exit_code == -1 && s.words.count != 2) exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
+  if (exit_code == -1) {
+    kiln_status status = run_all(&s, &err);
+    exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  cli_list *lists[] = {&s.args, &s.print, &s.save, &s.compare, &s.words};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_deinit(lists[i]);
+  return exit_code;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/run_values.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bundle_format.h"
+#include "compiler/ir.h"
+#include "tools/common/cli.h"
+
+enum { MOST_BYTES_LOG2 = 36 };
+
+static bool is_float(kiln_scalar scalar) { return kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8); }
+
+// ---------------------------------------------------------------------------------------------------------------- elements
+
+static uint64_t load_bits(const uint8_t *at, unsigned bytes) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < bytes; i++) bits |= (uint64_t)at[i] << 8 * i;
+  return bits;
+}
+
+static void store(kiln_scalar scalar, double value, uint8_t *at) {
+  uint64_t bits = is_float(scalar) ? ir_float_to_bits(scalar, value, true) : (uint64_t)(int64_t)value;
+  if (scalar == KILN_I1) bits = value != 0;
+  for (unsigned i = 0; i < kiln_scalars[scalar].bytes; i++) at[i] = (uint8_t)(bits >> 8 * i);
+}
+
+double run_value_at(const run_value *v, size_t index) {
+  unsigned bytes = kiln_scalars[v->scalar].bytes;
+  uint64_t bits = load_bits(v->bytes + index * bytes, bytes);
+  if (is_float(v->scalar)) return ir_bits_to_float(v->scalar, bits);
+  unsigned shift = 64 - 8 * bytes;
+  return v->scalar == KILN_I1 ? (double)bits : (double)((int64_t)(bits << shift) >> shift);
+}
+
+size_t run_value_count(const run_value *v) { return v->size / kiln_scalars[v->scalar].bytes; }
+
+// -------------------------------------------------------------------------------------------------------------- generators
+
+static uint64_t next_random(uint64_t *state) { // splitmix64
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+/// What a generator is given: the element's number, its extra word, its state.
+typedef double generate(size_t index, double word, uint64_t *state, kiln_scalar scalar);
+static double zeros(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)w, (void)s, (void)t, 0; }
+static double ones(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)w, (void)s, (void)t, 1; }
+static double iota(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)w, (void)s, (void)t, (double)i; }
+static double same(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)s, (void)t, w; }
+// Floats in [-1, 1), integers in 0..99.
+static double random_element(size_t i, double w, uint64_t *s, kiln_scalar t) {
+  (void)i, (void)w;
+  double unit = (double)(next_random(s) >> 11) / 9007199254740992.0;
+  return is_float(t) ? 2 * unit - 1 : floor(100 * unit);
+}
+
+static const struct {
+  const char *name;
+  generate *make;
+} generators[] = {{"zeros", zeros}, {"ones", ones}, {"iota", iota}, {"fill", same}, {"random", random_element}};
+
+static kiln_status bad(const run_value *v, const char *text, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "argument '%s' (%s): '%s' is not zeros:N, ones:N, iota:N, fill:N:VALUE, random:N[:SEED], @FILE or null", v->param.name,
+                   v->param.type, text);
+}
+
+static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *err) {
+  size_t length = strcspn(text, ":"), known = sizeof generators / sizeof *generators, g = 0;
+  while (g < known && (strlen(generators[g].name) != length || memcmp(generators[g].name, text, length))) g++;
+  if (g == known || text[length] != ':' || !isdigit((unsigned char)text[length + 1])) return bad(v, text, err);
+  char *end;
+  uint64_t count = strtoull(text + length + 1, &end, 0);
+  double word = *end == ':' ? strtod(end + 1, &end) : 0;
+  if (*end) return bad(v, text, err);
+  unsigned bytes = kiln_scalars[v->scalar].bytes;
+  if (count > ((uint64_t)1 << MOST_BYTES_LOG2) / bytes)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "argument '%s': %llu elements; the limit is 2^%d bytes", v->param.name,
+                     (unsigned long long)count, MOST_BYTES_LOG2);
+  v->size = (size_t)count * bytes;
+  v->bytes = malloc(v->size + 1);
+  if (!v->bytes) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", v->param.name, v->size);
+  uint64_t state = (uint64_t)word;
+  for (size_t i = 0; i < count; i++) store(v->scalar, generators[g].make(i, word, &state, v->scalar), v->bytes + i * bytes);
+  return KILN_OK;
+}
+
+static kiln_status read_buffer(run_value *v, const char *path, kiln_error *err) {
+  kiln_buffer file = {0};
+  kiln_status status = cli_read_file(path, (size_t)1 << MOST_BYTES_LOG2, &file, err);
+  if (status != KILN_OK) {
+    kiln_buffer_deinit(&file);
+    return status;
+  }
+  v->bytes = file.bytes;
+  v->size = file.size;
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- views
+
+static bool read_list(const char **at, int64_t *out, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    char *end;
+    out[i] = strtoll(*at, &end, 0);
+    if (end == *at || (i + 1 < count && *end != ',')) return false;
+    *at = end + (i + 1 < count);
+  }
+  return true;
+}
+
+// "[4,8]" or "[4,8;8,1]" behind the buffer.
+static kiln_status read_shape(run_value *v, const char *text, kiln_error *err) {
+  int64_t extents[12], strides[12];
+  unsigned rank = v->param.rank;
+  const char *at = text + 1;
+  bool ok = *text == '[' && read_list(&at, extents, rank);
+  if (ok && *at == ';') {
+    at++;
+    ok = read_list(&at, strides, rank);
+  } else if (ok) {
+    strides[rank - 1] = 1;
+    for (unsigned i = rank - 1; i > 0; i--) strides[i - 1] = strides[i] * extents[i];
+  }
+  if (!ok || strcmp(at, "]"))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a shape of %u extents, such as [4,8] or [4,8;8,1]",
+                     v->param.name, text, rank);
+  for (unsigned i = 0; i < rank; i++) {
+    kiln_put64(v->packed + 8 + 8 * i, (uint64_t)extents[i]);
+    kiln_put64(v->packed + 8 + 8 * (rank + i), (uint64_t)strides[i]);
+  }
+  return KILN_OK;
+}
+
+static kiln_status set_buffer(run_value *v, const char *text, kiln_device *device, kiln_error *err) {
+  char *source = strndup(text, v->param.rank ? strcspn(text, "[") : strlen(text));
+  if (!source) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = KILN_OK;
+  bool is_null = !strcmp(source, "null");
+  if (!is_null) status = *source == '@' ? read_buffer(v, source + 1, err) : generate_buffer(v, source, err);
+  if (status == KILN_OK && !is_null) status = kiln_alloc(device, v->size, &v->device, err);
+  if (status == KILN_OK) status = kiln_copy_in(device, v->device, v->bytes, v->size, err);
+  kiln_put64(v->packed, (uint64_t)(uintptr_t)v->device);
+  if (status == KILN_OK && v->param.rank) status = read_shape(v, text + strlen(source), err);
+  free(source);
+  return status;
+}
+
+static kiln_status set_scalar(run_value *v, const char *text, kiln_error *err) {
+  char *end = NULL;
+  errno = 0;
+  if (is_float(v->scalar)) {
+    store(v->scalar, strtod(text, &end), v->packed);
+  } else {
+    int64_t number = (int64_t)(*text == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0));
+    unsigned bits = kiln_scalars[v->scalar].bits;
+    if (bits < 64 && (number >= (int64_t)1 << bits || number < -((int64_t)1 << (bits - 1)))) errno = ERANGE;
+    kiln_put64(v->packed, (uint64_t)number);
+  }
+  if (*end || end == text || (errno == ERANGE && !is_float(v->scalar)))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a value of type %s", v->param.name, text, v->param.type);
+  return KILN_OK;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- public
+
+kiln_status run_value_begin(run_value *v, const kiln_param *param, kiln_error *err) {
+  memset(v, 0, sizeof *v);
+  v->param = *param;
+  if (param->pointer > 1)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "argument '%s' is an array of pointers, which the command line cannot make", param->name);
+  const char *name = param->rank ? param->type + strlen("view ") : param->type + param->pointer;
+  for (unsigned i = 0; i < KILN_SCALAR_COUNT; i++)
+    if (!strcmp(kiln_scalars[i].spelling, name)) return v->scalar = (kiln_scalar)i, KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "argument '%s' has the unknown type %s", param->name, param->type);
+}
+
+kiln_status run_value_set(run_value *v, const char *text, kiln_device *device, kiln_error *err) {
+  if (v->is_set) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' is given twice", v->param.name);
+  v->is_set = true;
+  return v->param.pointer || v->param.rank ? set_buffer(v, text, device, err) : set_scalar(v, text, err);
+}
+
+kiln_status run_value_fetch(run_value *v, kiln_device *device, kiln_error *err) {
+  return v->device ? kiln_copy_out(device, v->bytes, v->device, v->size, err) : KILN_OK;
+}
+
+void run_value_deinit(run_value *v, kiln_device *device) {
+  kiln_free(device, v->device);
+  free(v->bytes);
+  memset(v, 0, sizeof *v);
+}
+
+kiln_status run_value_compare(const run_value *v, const uint8_t *bytes, size_t size, double tolerance, kiln_error *err) {
+  if (size != v->size)
+    return kiln_fail(err, KILN_STATUS_MISMATCH, "'%s' has %zu bytes, expected %zu", v->param.name, v->size, size);
+  run_value expected = {.scalar = v->scalar, .bytes = (uint8_t *)bytes, .size = size};
+  size_t count = run_value_count(v), wrong = 0, first = 0;
+  double worst = 0;
+  for (size_t i = 0; i < count; i++) {
+    double got = run_value_at(v, i), want = run_value_at(&expected, i), away = fabs(got - want);
+    if (got == want || (isnan(got) && isnan(want)) || away <= tolerance * (1 + fabs(want))) continue;
+    if (!wrong++) first = i;
+    if (away > worst) worst = away;
+  }
+  if (!wrong) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_MISMATCH, "'%s': %zu of %zu elements differ; element %zu is %.9g, expected %.9g; the largest difference is %g",
+                   v->param.name, wrong, count, first, run_value_at(v, first), run_value_at(&expected, first), worst);
+}
