@@ -171,6 +171,9 @@ static void state_view_load(generator *g) {
   if (attrs.flags) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
   ir_op *op = ir_emit(&g->b, IR_VIEW_LOAD, &attrs, operands, count, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
+  if (chance(g, 80)) return;
+  op = ir_emit(&g->b, IR_DIM, &(ir_attrs){.axis = (uint8_t)below(g, rank)}, operands, 1, NULL, NULL, 0);
+  keep(g, op ? &op->results[0] : NULL);
 }
 
 static void state_integer(generator *g) {
@@ -355,6 +358,7 @@ static void state_hint(generator *g) {
   ir_op *op = ir_emit(&g->b, IR_HINT, &(ir_attrs){.divisible = 1}, &a, 1, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
   ir_value *claim = ir_compare(&g->b, IR_GT, 0, g->small, ir_const_int(&g->b, KILN_I32, 0));
+  if (chance(g, 30)) ir_emit(&g->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
   ir_emit(&g->b, chance(g, 50) ? IR_ASSUME : IR_ASSERT, NULL, &claim, 1, NULL, NULL, 0);
 }
 
@@ -379,15 +383,59 @@ static void state_atomic(generator *g) {
   if (!same_address) keep(g, &op->results[0]);
 }
 
-static void state_store(generator *g) {
+static void state_cas(generator *g) {
   if (!has_room(g)) return;
-  ir_value *v = pick_any(g, ANY_CLASS), *operands[3];
+  ir_type type = ir_with_element(random_shape(g), ir_scalar_type(chance(g, 60) ? KILN_I32 : KILN_I64));
+  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << ir_log2_elements(type), true);
+  ir_value *operands[3] = {pointers(g, base, own_offsets(g, type)), whole_numbers(g, type, 3), pick_like(g, type)};
+  ir_op *op = ir_emit(&g->b, IR_CAS, NULL, operands, 3, NULL, NULL, 0);
+  keep(g, op ? &op->results[0] : NULL);
+}
+
+/// Through a view of this program's part that may be smaller than the tile or begin inside it.
+static void store_through_view(generator *g, ir_value *v) {
+  ir_type type = v->type, view = {.scalar = type.scalar, .is_view = 1, .rank = type.rank};
+  bool adds = (type.scalar == KILN_I32 || type.scalar == KILN_I64) && chance(g, 40);
+  unsigned total = ir_log2_elements(type), count = 0;
+  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << total, true), *operands[8];
+  operands[count++] = binary(g, IR_PTRADD, base, binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << total)));
+  memcpy(view.log2, type.log2, sizeof view.log2);
+  for (unsigned i = 0; i < type.rank; i++)
+    operands[count++] = ir_const_int(&g->b, KILN_I64, chance(g, 60) ? (int64_t)1 << type.log2[i] : 1 + (int64_t)below(g, 1u << type.log2[i]));
+  for (unsigned i = 0; i < type.rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)1 << (total -= type.log2[i]));
+  ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, operands, count, &view, NULL, 0);
+  if (!made) keep(g, NULL);
+  operands[0] = &made->results[0];
+  count = 1;
+  for (unsigned i = 0; i < type.rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 4) - 2);
+  operands[count++] = v;
+  ir_attrs attrs = {.kind = adds ? IR_COMBINE_ADD : 0};
+  if (!ir_emit(&g->b, adds ? IR_VIEW_ATOMIC : IR_VIEW_STORE, &attrs, operands, count, NULL, NULL, 0)) keep(g, NULL);
+}
+
+static void store_value(generator *g, ir_value *v) {
+  ir_value *operands[3];
+  if (v->type.rank && chance(g, 25)) {
+    store_through_view(g, v);
+    return;
+  }
   ir_value *base = add_buffer(g, v->type.scalar, (size_t)programs(g) << ir_log2_elements(v->type), true);
   uint32_t count = 2;
   operands[0] = pointers(g, base, own_offsets(g, v->type));
   operands[1] = v;
   if (chance(g, 40)) operands[count++] = pick_like(g, ir_with_element(v->type, ir_scalar_type(KILN_I1)));
   if (!ir_emit(&g->b, IR_STORE, NULL, operands, count, NULL, NULL, 0)) keep(g, NULL);
+}
+
+static void state_store(generator *g) {
+  if (has_room(g)) store_value(g, pick_any(g, ANY_CLASS));
+}
+
+/// At the end: what nothing has used yet, so that little of the kernel is dead.
+static void store_unused(generator *g) {
+  ir_count_uses(g->kernel);
+  for (uint32_t i = g->pool_count; i-- > 0 && has_room(g);)
+    if (!g->pool[i]->uses && !g->pool[i]->type.pointer && g->pool[i]->def) store_value(g, g->pool[i]);
 }
 
 static void some_statements(generator *g, uint32_t count);
@@ -460,7 +508,7 @@ static const struct statement { void (*make)(generator *g); uint32_t weight; boo
     {state_reshape, 3, false},  {state_trans, 3, false},     {state_join, 2, false},     {state_split, 2, false},
     {state_lanes, 6, false},    {state_argmax, 2, false},    {state_dot, 2, false},      {state_hint, 1, false},
     {state_atomic, 2, true},    {state_store, 3, true},      {state_for, 3, true},       {state_while, 2, true},
-    {state_if, 2, true},
+    {state_if, 2, true},         {state_cas, 1, true},
 };
 
 static void one_statement(generator *g) {
@@ -514,7 +562,7 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
     g->random = seed * 1000003 + g->statement; // so that dropping one statement leaves the others' choices
     if (!(options->dropped >> g->statement & 1)) one_statement(g);
   }
-  for (int i = 0; i < 6; i++) state_store(g);
+  store_unused(g);
   if (g->b.error.status != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, g->b.error.text);
 }
 

@@ -9,7 +9,7 @@
 
 #include "compiler/ir.h"
 
-enum { KERNELGEN_BUFFERS = 16, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
+enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 
 typedef struct kernelgen_options {
   bool no_maths;                      ///< leave out exp2, sin, ...
