@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The GPU lowering against the reference interpreter: kernels in the language are lowered for a simulated GPU, run there thread by thread, and every
+// byte of their memory is compared. Both thread orders are run.
+#include "compiler/front.h"
+#include "compiler/middle/interpreter.h"
+#include "compiler/middle/pipeline.h"
+#include "tests/codegen/gpu_sim.inc"
+
+enum { MAX_ARGUMENTS = 12 };
+
+/// One kernel and how it is called. `arguments[i]`: elements of a buffer, or the value of a scalar. Integers in buffers are below `bound`.
+typedef struct sim_case {
+  const char *text;
+  long long arguments[MAX_ARGUMENTS];
+  uint32_t grid[3];
+  double tolerance; ///< relative to 1 + |value|; 0: bit for bit
+  uint32_t bound;
+  const char *target; ///< NULL: sm_80
+} sim_case;
+
+static ir_kernel *lower(const char *text, kiln_arena *arena, const kiln_target *target, uint32_t config) {
+  kiln_diagnostics d = {.arena = arena};
+  kiln_front_options options = {0};
+  kiln_buffer message = {0};
+  kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, config, 0, target, &d) : NULL;
+  if (kernel) return kernel;
+  kiln_diagnostics_print(&d, text, strlen(text), &message);
+  kiln_buffer_u8(&message, 0);
+  FAIL("%s", (char *)message.bytes);
+}
+
+static uint32_t config_count(const char *text, kiln_arena *arena) {
+  kiln_diagnostics d = {.arena = arena};
+  kiln_front_options options = {0};
+  kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
+  return unit ? kiln_unit_interface(unit, 0)->config_count : 1;
+}
+
+static void fill(uint8_t *bytes, kiln_scalar scalar, size_t count, uint32_t bound, uint64_t *seed) {
+  unsigned size = kiln_scalars[scalar].bytes;
+  bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t r = kiln_test_random(seed) >> 11, bits;
+    if (is_float) bits = ir_float_to_bits(scalar, ((double)(r % 65) - 32) / 16, true);
+    else bits = scalar == KILN_I1 ? r & 1 : bound ? r % bound : r % 201 - 100;
+    memcpy(bytes + i * size, &bits, size);
+  }
+}
+
+static void compare(const sim_case *c, const uint8_t *got, const uint8_t *want, kiln_scalar scalar, size_t count, uint32_t param) {
+  unsigned size = kiln_scalars[scalar].bytes;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t a = 0, b = 0;
+    memcpy(&a, got + i * size, size);
+    memcpy(&b, want + i * size, size);
+    if (a == b) continue;
+    bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
+    double x = is_float ? ir_bits_to_float(scalar, a) : (double)a, y = is_float ? ir_bits_to_float(scalar, b) : (double)b;
+    if (is_float && isnan(x) && isnan(y)) continue;
+    if (is_float && fabs(x - y) <= c->tolerance * (1 + fabs(y))) continue;
+    FAIL("parameter %u, element %zu: %.9g, expected %.9g", param, i, x, y);
+  }
+}
+
+/// The packed arguments of a run with buffers of its own.
+typedef struct call {
+  uint8_t args[MAX_ARGUMENTS * 8];
+  uint8_t *buffers[MAX_ARGUMENTS];
+} call;
+
+static void open_call(const sim_case *c, const ir_kernel *kernel, call *out) {
+  uint32_t offset = 0;
+  uint64_t seed = 42;
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < kernel->param_count; i++) {
+    ir_type t = kernel->params[i].type;
+    uint32_t size = t.pointer ? 8 : kiln_scalars[t.scalar].bytes;
+    offset = (offset + size - 1) / size * size;
+    uint64_t value = (uint64_t)c->arguments[i];
+    if (t.pointer) {
+      size_t bytes = (size_t)c->arguments[i] * kiln_scalars[t.scalar].bytes;
+      out->buffers[i] = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+      CHECK(out->buffers[i] != NULL);
+      fill(out->buffers[i], t.scalar, (size_t)c->arguments[i], c->bound, &seed);
+      value = (uint64_t)(uintptr_t)out->buffers[i];
+    } else if (t.scalar == KILN_F32) {
+      value = ir_float_to_bits(KILN_F32, (double)c->arguments[i], false);
+    }
+    memcpy(out->args + offset, &value, size);
+    offset += size;
+  }
+}
+
+static void run_config(const sim_case *c, uint32_t config, const sim_options *options) {
+  kiln_arena *arena = kiln_arena_create();
+  kiln_error err = {KILN_OK, ""};
+  kiln_target target;
+  call reference, simulated;
+  CHECK_OK(kiln_target_parse(c->target ? c->target : "sm_80", &target, &err), err);
+  ir_kernel *kernel = lower(c->text, arena, &target, config), *plain = lower(c->text, arena, &target, config);
+  open_call(c, kernel, &reference);
+  open_call(c, kernel, &simulated);
+  CHECK_OK(kiln_interpret(plain, reference.args, c->grid, NULL, &err), err);
+  CHECK_OK(kiln_middle(kernel, &target, &err), err);
+  sim_run(kernel, &target, simulated.args, c->grid, options);
+  for (uint32_t i = 0; i < plain->param_count; i++) {
+    if (!plain->params[i].type.pointer) continue;
+    compare(c, simulated.buffers[i], reference.buffers[i], plain->params[i].type.scalar, (size_t)c->arguments[i], i);
+    free(simulated.buffers[i]);
+    free(reference.buffers[i]);
+  }
+  kiln_arena_destroy(arena);
+}
+
+static void run_case(const sim_case *c) {
+  kiln_arena *arena = kiln_arena_create();
+  uint32_t count = config_count(c->text, arena);
+  for (uint32_t config = 0; config < (count ? count : 1); config++)
+    for (unsigned reverse = 0; reverse < 2; reverse++) run_config(c, config, &(sim_options){.reverse = reverse});
+  kiln_arena_destroy(arena);
+}
+
+#define CASE(name, ...)                                                                                       \
+  TEST(gpu_sim, name) {                                                                                       \
+    static const sim_case c = {__VA_ARGS__};                                                                  \
+    run_case(&c);                                                                                             \
+  }
+
+#define WARPS "@config(warps = 1) @config(warps = 4) @config(warps = 8) "
+
+CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000}, .text =
+  "kiln 1\n"
+  "kernel add(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) @grid(3) " WARPS "{\n"
+  "  let i = pid(0) * 512 + iota(512)\n"
+  "  store(z + i, load(x + i, i < n) + load(y + i, i < n), i < n)\n"
+  "}\n")
+
+CASE(small_tile, .grid = {1, 1, 1}, .arguments = {8, 8}, .text =
+  "kiln 1\n"
+  "kernel small(x: in *f32, z: inout *f32) @grid(1) " WARPS "{\n"
+  "  let i = iota(8)\n"
+  "  store(z + i, load(z + i) + load(x + i))\n"
+  "}\n")
+
+CASE(row_sums, .grid = {2, 1, 1}, .arguments = {8192, 64, 64}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(2) " WARPS "{\n"
+  "  let r = pid(0) * 32 + iota(32)\n"
+  "  let c = iota(128)\n"
+  "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
+  "  store(y + r, reduce.add(t, 1))\n"
+  "  store(z + r, reduce.max(t, 1))\n"
+  "}\n")
+
+CASE(column_sums, .grid = {1, 1, 1}, .arguments = {4096, 128, 1}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
+  "  let t = load(x + (iota(32)[:, _] * 128 + iota(128)[_, :]))\n"
+  "  let s = reduce.add(t, 0)\n"
+  "  store(y + iota(128), s)\n"
+  "  store(z, reduce.min(s, 0))\n"
+  "}\n")
+
+CASE(softmax, .grid = {4, 1, 1}, .arguments = {4096, 4096, 1000}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel softmax(x: in *f32 @align(16), y: out *f32 @align(16), cols: i32) @grid(4) " WARPS "{\n"
+  "  let c = iota(1024)\n"
+  "  let live = c < cols\n"
+  "  let v = load(x + (pid(0) * cols + c), live, -inf)\n"
+  "  let e = exp(v - reduce.max(v, 0))\n"
+  "  store(y + (pid(0) * cols + c), e / reduce.add(e, 0), live)\n"
+  "}\n")
+
+CASE(scans, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024, 1024}, .text =
+  "kiln 1\n"
+  "kernel scans(x: in *i32, y: out *i32, z: out *i32, w: out *i32) @grid(1) " WARPS "{\n"
+  "  let i = iota(1024)\n"
+  "  let t = load(x + i)\n"
+  "  store(y + i, scan.add(t, 0))\n"
+  "  store(z + i, scan.max(t, 0, reverse = true))\n"
+  "  let two = reshape(t, [32, 32])\n"
+  "  store(w + i, reshape(scan.add(two, 0), [1024]))\n"
+  "}\n")
+
+CASE(argmax, .grid = {1, 1, 1}, .arguments = {2048, 16, 16}, .text =
+  "kiln 1\n"
+  "fn pick(v, i, w, j) {\n"
+  "  let first = (v > w) | ((v == w) & i < j)\n"
+  "  return select(first, v, w), select(first, i, j)\n"
+  "}\n"
+  "kernel argmax(x: in *f32, y: out *f32, z: out *i32) @grid(1) " WARPS "{\n"
+  "  let r = iota(16)\n"
+  "  let c = iota(128)\n"
+  "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
+  "  let index = c[_, :] + zeros(i32[16, 128])\n"
+  "  let top, at = reduce(pick, 1, t, index)\n"
+  "  store(y + r, top)\n"
+  "  store(z + r, at)\n"
+  "}\n")
+
+CASE(transpose, .grid = {1, 1, 1}, .arguments = {2048, 2048, 2048}, .text =
+  "kiln 1\n"
+  "kernel transpose(x: in *f16 @align(16), y: out *f16 @align(16), z: out *f16) @grid(1) " WARPS "{\n"
+  "  let r = iota(32)\n"
+  "  let c = iota(64)\n"
+  "  let t = load(x + (r[:, _] * 64 + c[_, :]))\n"
+  "  store(y + (c[:, _] * 32 + r[_, :]), trans(t))\n"
+  "  let a, b = split(reshape(t, [1024, 2]))\n"
+  "  store(z + iota(2048), reshape(join(b, a), [2048]))\n"
+  "}\n")
+
+CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel loop_sum(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
+  "  let i = pid(0) * 256 + iota(256)\n"
+  "  var p = x + i\n"
+  "  var acc = zeros(f32[256])\n"
+  "  var total = 0.0\n"
+  "  for k in 0 .. n {\n"
+  "    let v = load(p)\n"
+  "    acc = acc + v * 0.5\n"
+  "    total = total + reduce.add(v, 0)\n"
+  "    p = p + 512\n"
+  "    if k == 2 { acc = acc - 1.0 } else { acc = acc + total }\n"
+  "  }\n"
+  "  store(y + i, acc + total)\n"
+  "}\n")
+
+CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16, .text =
+  "kiln 1\n"
+  "kernel atomics(x: in *i32, counts: accum *i32, total: accum *i32, old: out *i32, lock: inout *i32) @grid(2) " WARPS "{\n"
+  "  let i = iota(256)\n"
+  "  let t = load(x + i)\n"
+  "  let unused = atomic.add(counts + t, 1, i < 200)\n"
+  "  let before = atomic.max(total, reduce.add(t, 0))\n"
+  "  let mine = atomic.add(total + 1, 1)\n"
+  "  let seen = cas(total + 2, 1000, mine)\n"
+  "  let s = iota(4)\n"
+  "  let o = atomic.xor(lock + s, s)\n"
+  "  store(old + (iota(4) + 4 * pid(0)), o + seen)\n"
+  "}\n")
+
+CASE(dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3, .text =
+  "kiln 1\n"
+  "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
+  "  let i = iota(64)\n"
+  "  let x = load(a + (i[:, _] * 64 + i[_, :]))\n"
+  "  let y = load(b + (i[:, _] * 64 + i[_, :]))\n"
+  "  store(c + (i[:, _] * 64 + i[_, :]), dot(x, trans(y), dot(x, y)))\n"
+  "}\n")
+
+CASE(dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4, .text =
+  "kiln 1\n"
+  "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
+  "  let i = iota(32)\n"
+  "  let j = iota(64)\n"
+  "  let k = iota(16)\n"
+  "  let x = load(a + (i[:, _] * 16 + k[_, :]))\n"
+  "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
+  "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
+  "}\n")
