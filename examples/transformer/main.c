@@ -168,7 +168,7 @@ static void start(engine *e, const char *bundle, const char *device) {
   e->gemm = kernel(e, "gemm[T=f32]");
   e->rotary = kernel(e, "rotary[T=f32]");
   e->copy = kernel(e, "copy[T=f32]");
-  e->attention = kernel(e, "paged_attention[T=f32, D=64]");
+  e->attention = kernel(e, "paged_attention[T=f32,D=64]");
   e->silu_mul = kernel(e, "silu_mul[T=f32]");
   e->softmax = kernel(e, "softmax[T=f32]");
   e->pages = (s->positions + PAGE - 1) / PAGE;

@@ -36,7 +36,7 @@ static void products(run *r) {
     for (int i = 0; i < 5; i++) product(r, instance("gemm", floats[t]), floats[t], shapes[i][0], shapes[i][1], shapes[i][2], false);
 }
 
-static void activated(run *r) { product(r, "gemm[T=bf16, ACT=1]", KILN_BF16, 100, 72, 64, true); }
+static void activated(run *r) { product(r, "gemm[T=bf16,ACT=1]", KILN_BF16, 100, 72, 64, true); }
 
 static void batches(run *r) {
   enum { M = 70, N = 72, K = 40, BATCH = 3 };

@@ -278,7 +278,7 @@ static void topks(run *r) {
       int cols = widths[w];
       array *x = input(r, two[t], ROWS * cols, -8, 8), *v = output(r, two[t], ROWS * K), *at = output(r, KILN_I32, ROWS * K);
       double values[ROWS * K], places[ROWS * K];
-      CALL(r, instance("topk", two[t]), A(x), A(v), A(at), I(ROWS), I(cols), I(K));
+      CALL(r, instance("top_k", two[t]), A(x), A(v), A(at), I(ROWS), I(cols), I(K));
       for (int i = 0; i < ROWS; i++) {
         char taken[WIDE] = {0};
         for (int k = 0; k < K; k++) {
@@ -322,6 +322,6 @@ const kernel_case row_cases[] = {
     {"softmax", softmaxes}, {"softmax_looped", looped}, {"log_softmax", logs}, {"cross_entropy", losses},
     {"layer_norm", layer_norms}, {"layer_norm_backward", layer_norm_gradients}, {"rms_norm", rms_norms},
     {"rms_norm_backward", rms_norm_gradients}, {"add_rmsnorm", residual_norms}, {"group_norm", group_norms},
-    {"mean_var", moments_by_welford}, {"quantise_i8", int8_rows}, {"quantise_fp8", fp8_rows}, {"argmax", argmaxes}, {"topk", topks},
+    {"mean_var", moments_by_welford}, {"quantise_i8", int8_rows}, {"quantise_fp8", fp8_rows}, {"argmax", argmaxes}, {"top_k", topks},
     {"cumsum", cumsums}, {"histogram", histograms}, {NULL, NULL},
 };

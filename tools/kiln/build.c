@@ -70,7 +70,7 @@ static kiln_status write_bundle(build *b, kiln_error *err) {
     dup2(ends[0], 0);
     close(ends[0]);
     close(ends[1]);
-    execl(program, program, "bundle-write", "--output", b->output, "--level", b->level ? b->level : "3", (char *)NULL);
+    execl(program, program, "bundle-write", "-o", b->output, "--level", b->level ? b->level : "3", (char *)NULL);
     _exit(127);
   }
   close(ends[0]);
