@@ -165,10 +165,10 @@ static void start(engine *e, const char *bundle, const char *device) {
   must(kiln_device_open(e->library, device, &e->device, &err), device, &err);
   e->embedding = kernel(e, "embedding[T=f32]");
   e->add_rmsnorm = kernel(e, "add_rmsnorm[T=f32]");
-  e->gemm = kernel(e, "gemm[T=f32]");
+  e->gemm = kernel(e, "gemm[T=f32,ACT=0]");
   e->rotary = kernel(e, "rotary[T=f32]");
   e->copy = kernel(e, "copy[T=f32]");
-  e->attention = kernel(e, "paged_attention[T=f32,D=64]");
+  e->attention = kernel(e, "paged_attention[T=f32,D=64,PAGE=16]");
   e->silu_mul = kernel(e, "silu_mul[T=f32]");
   e->softmax = kernel(e, "softmax[T=f32]");
   e->pages = (s->positions + PAGE - 1) / PAGE;

@@ -63,7 +63,7 @@ static void paged(run *r, kiln_scalar s, int D) {
   size_t cache = (size_t)PAGES * PAGE * KV * D;
   array *q = input(r, s, SEQUENCES * HEADS * D, -2, 2), *k = input(r, s, cache, -2, 2), *v = input(r, s, cache, -2, 2);
   array *t = given(r, KILN_I32, PAGES, table), *l = given(r, KILN_I32, SEQUENCES, lengths), *o = output(r, s, SEQUENCES * HEADS * D);
-  snprintf(name, sizeof name, "paged_attention[T=%s,D=%d]", kiln_scalars[s].spelling, D);
+  snprintf(name, sizeof name, "paged_attention[T=%s,D=%d,PAGE=16]", kiln_scalars[s].spelling, D);
   CALL(r, name, A(q), A(k), A(v), A(t), A(l), A(o), I(SEQUENCES), I(HEADS), I(KV), I(WIDTH), R(scale));
   double *keys = calloc((size_t)WIDTH * PAGE * D, sizeof *keys), *values = calloc((size_t)WIDTH * PAGE * D, sizeof *values);
   for (int i = 0; i < SEQUENCES * HEADS; i++) {
