@@ -105,6 +105,7 @@ typedef struct host_root {
   ir_value *value;       ///< keep: what is kept
   host_buffer *buffer;   ///< keep: where
   bool binds;            ///< keep: afterwards the buffer stands for the value
+  bool carries;          ///< keep: overwrites a buffer that others of the group may read at the same index
   LLVMValueRef *state;   ///< reduce: accumulators (stack slots), one an operand
   LLVMValueRef begun;    ///< reduce: stack slot of i1, whether an accumulator holds something; NULL with an identity
 } host_root;

@@ -59,41 +59,55 @@ static void find_reads(reads *r, ir_value *v, bool moved) {
   for (uint32_t i = 0; i < v->def->operand_count; i++) find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
 }
 
-/// New value `i` may overwrite its buffer while the others are being computed in the same loop.
+/// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in that loop too, at the same index.
 static bool can_overwrite(const carried *c, ir_value *const *values, uint32_t i) {
   reads r = {.buffer = c->buffers[i]};
   for (uint32_t k = 0; k < c->count; k++) {
     r.any = r.moved = false;
     if (!values[k]->type.rank) continue;
     find_reads(&r, values[k], false);
-    if (r.steps > MAX_STEPS || r.moved || (r.any && k != i)) return false;
+    bool together = k == i || ir_log2_elements(values[k]->type) == ir_log2_elements(values[i]->type);
+    if (r.steps > MAX_STEPS || r.moved || (r.any && !together)) return false;
   }
   return true;
 }
 
-static void keep_into(host *h, ir_value *v, host_buffer *buffer, bool binds) {
-  if (h->open && host_info(v)->ready == h->open->id) host_flush(h);
-  host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = buffer, .binds = binds};
+static void keep_into(host *h, ir_value *v, host_buffer *buffer, bool aside) {
+  host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = buffer, .binds = aside, .carries = !aside};
   host_add_root(h, &root, v->type, 0);
+}
+
+/// Keeps all values with `bits` index bits whose `way` is wanted, in one loop.
+enum { STAYS, OVERWRITES, ASIDE };
+static void keep_all(host *h, const carried *c, ir_value *const *values, const uint8_t *ways, uint8_t way, unsigned bits) {
+  for (uint32_t i = 0; i < c->count; i++)
+    if (ways[i] == way && ir_log2_elements(values[i]->type) == bits) keep_into(h, values[i], c->buffers[i], false);
+  host_flush(h);
+}
+
+static bool is_carried(const carried *c, const host_buffer *buffer) {
+  for (uint32_t i = 0; i < c->count; i++)
+    if (c->buffers[i] == buffer) return true;
+  return false;
 }
 
 /// Moves `values` into slots and buffers. All of them are read before any is written.
 static void assign(host *h, const carried *c, ir_value *const *values) {
-  host_buffer **aside = KILN_NEW_ARRAY(h->arena, host_buffer *, c->count + 1);
+  uint8_t *ways = KILN_NEW_ARRAY(h->arena, uint8_t, c->count + 1);
   uint64_t mark = h->scratch_at;
+  uint32_t tiles = 0;
   for (uint32_t i = 0; i < c->count; i++) {
     if (!c->buffers[i] || host_info(values[i])->buffer == c->buffers[i]) continue;
-    if (can_overwrite(c, values, i)) continue;
-    aside[i] = host_buffer_create(h, values[i]->type);
-    keep_into(h, values[i], aside[i], true);
-    host_flush(h);
-  }
-  for (uint32_t i = 0; i < c->count; i++) {
-    if (!c->buffers[i] || host_info(values[i])->buffer == c->buffers[i]) continue;
-    keep_into(h, values[i], c->buffers[i], false);
-    host_flush(h);
+    ways[i] = tiles++ < HOST_MAX_ROOTS && can_overwrite(c, values, i) ? OVERWRITES : ASIDE;
   }
   host_flush(h);
+  for (uint32_t i = 0; i < c->count; i++) {
+    if (ways[i] != ASIDE || (host_info(values[i])->buffer && !is_carried(c, host_info(values[i])->buffer))) continue;
+    keep_into(h, values[i], host_buffer_create(h, values[i]->type), true);
+    host_flush(h);
+  }
+  for (uint8_t way = OVERWRITES; way <= ASIDE; way++)
+    for (unsigned bits = 0; tiles && bits <= IR_MAX_LOG2_ELEMENTS; bits++) keep_all(h, c, values, ways, way, bits);
   h->scratch_at = mark;
   for (uint32_t i = 0; i < c->count; i++)
     if (c->slots[i]) LLVMBuildStore(B, scalar_of(values[i]), c->slots[i]);

@@ -133,6 +133,8 @@ static void emit_assert(host *h, const host_root *root, const host_map *map) {
 }
 
 static void emit_roots(host *h, host_group *g, const host_map *map) {
+  for (uint32_t i = 0; i < g->root_count; i++)
+    if (g->roots[i].carries) host_pull(h, g->roots[i].value, map);
   for (uint32_t i = 0; i < g->root_count; i++) {
     host_root *root = &g->roots[i];
     switch (root->kind) {
