@@ -11,18 +11,18 @@ static bool is_bool(const ir_value *v) { return ir_type_class(v->type) == KILN_C
 // `overflow<nsw>`, `fastmath<contract>`, rounding words and attributes between the operands and the colon. The fast-math flags are hints
 // that the kernel language has no place for; contraction is said once for a kernel.
 static void skip_modifiers(ttir_reader *r) {
-  for (;;) {
-    if (r->lex.token.kind == TTIR_WORD) {
-      ttir_lex_next(&r->lex);
-      if (!ttir_peek(r, '<')) continue;
-      while (!r->failed && !ttir_peek(r, '>') && r->lex.token.kind != TTIR_END) ttir_lex_next(&r->lex);
-      ttir_expect(r, '>');
-    } else if (ttir_peek(r, '{')) {
-      ttir_read_dictionary(r, &r->dictionary);
-    } else {
-      return;
+  static const char *const known[] = {"overflow", "fastmath", "exact", "nneg", "disjoint", "to_nearest_even", "to_nearest_away"};
+  for (size_t i = 0; i < sizeof known / sizeof *known;) {
+    if (!ttir_accept_word(r, known[i])) {
+      i++;
+      continue;
     }
+    i = 0; // several may stand here, in any order
+    if (!ttir_peek(r, '<')) continue;
+    while (!r->failed && !ttir_peek(r, '>') && r->lex.token.kind != TTIR_END) ttir_lex_next(&r->lex);
+    ttir_expect(r, '>');
   }
+  ttir_read_dictionary(r, &r->dictionary);
 }
 
 // -------------------------------------------------------------------------------------------------------------- constants
@@ -90,8 +90,13 @@ static void elementwise(ttir_reader *r, const ttir_row *row, uint32_t count) {
   skip_modifiers(r);
   ir_type type = ttir_colon_type(r).type;
   ttir_check_type(r, operands[0], type);
-  ir_attrs attrs = {.flags = row->flags};
+  ir_attrs attrs = {.flags = row->flags & ~(uint32_t)TTIR_OWN};
   ir_opcode code = (ir_opcode)row->code;
+  unsigned want = row->flags & TTIR_FLOAT ? KILN_CLASS_FLOAT : KILN_CLASS_INT | KILN_CLASS_BOOL;
+  if (!r->failed && !(ir_type_class(type) & want)) {
+    ttir_error(r, "%s: expected %s", row->name, row->flags & TTIR_FLOAT ? "floats" : "integers");
+    return;
+  }
   if (!r->failed && is_bool(operands[0]) && row->bool_code) {
     code = (ir_opcode)row->bool_code;
     attrs.flags = 0;

@@ -80,6 +80,7 @@ static void scan_blocks(ttir_reader *r, graph *g) {
 static uint32_t find_block(ttir_reader *r, const graph *g, const ttir_token *label) {
   for (uint32_t i = 1; i < g->count; i++)
     if (g->blocks[i].label.length == label->length && memcmp(g->blocks[i].label.at, label->at, label->length) == 0) return i;
+  r->line = label->line;
   ttir_error(r, "block ^%.*s is not defined", (int)label->length, label->at);
   return g->count;
 }
@@ -101,6 +102,7 @@ static void order_blocks(ttir_reader *r, graph *g) {
     for (uint32_t k = 0; k < b->successor_count && next == g->count; k++) {
       const block *s = &g->blocks[b->successors[k]];
       if (s->state == OPEN) {
+        r->line = s->label.line;
         ttir_error(r, "blocks ^%.*s and its successors form a loop; only scf.for and scf.while are supported", (int)s->label.length, s->label.at);
         return;
       }
@@ -263,7 +265,7 @@ uint32_t ttir_body(ttir_reader *r, ir_value *out_values[TTIR_MAX_VALUES]) {
   // one more for the virtual exit, whose order is 0
   KILN_GROW(r->arena, g->blocks, g->count, g->capacity);
   g->blocks[g->count] = (block){.meet = g->count};
-  if (g->count > 1) return read_blocks(r, g, out_values);
+  if (g->count > 1 || g->blocks[0].successor_count) return read_blocks(r, g, out_values);
   r->lex = start;
   return read_straight(r, out_values);
 }

@@ -5,9 +5,12 @@
 
 #include "compiler/ttir/ttir_reader.h"
 
-/// What the flags column says to forms that make no single operation.
+/// What the flags column says besides flags of operations.
 enum {
   TTIR_SIGNED = 1 << 15, ///< casts: i1 is a signed number, true is -1
+  TTIR_INT = 1 << 14,    ///< elementwise: on integers and i1 only
+  TTIR_FLOAT = 1 << 13,  ///< elementwise: on floats only
+  TTIR_OWN = TTIR_SIGNED | TTIR_INT | TTIR_FLOAT,
 };
 
 // ttir_control.c
