@@ -26,8 +26,8 @@ typedef enum kiln_node_kind {
   KILN_NODE_UNDERSCORE, ///< '_' among items
   KILN_NODE_NAMED,      ///< atom = a among arguments
   // Statements.
-  KILN_NODE_LET,        ///< names = list
-  KILN_NODE_VAR,        ///< names = list
+  KILN_NODE_LET,        ///< names = list, or names = if: a
+  KILN_NODE_VAR,        ///< the same
   KILN_NODE_ASSIGN,     ///< names = list
   KILN_NODE_FOR,        ///< atom in a .. b step c, names: attributes, body
   KILN_NODE_WHILE,      ///< a, names: attributes, body
@@ -36,6 +36,7 @@ typedef enum kiln_node_kind {
   KILN_NODE_IF,         ///< a, body, c: NULL or the else block
   KILN_NODE_WHEN,       ///< a, body, c
   KILN_NODE_RETURN,     ///< list
+  KILN_NODE_YIELD,      ///< list
   KILN_NODE_CALL_STATEMENT, ///< a
   KILN_NODE_BLOCK,      ///< list
   // Parts of items.

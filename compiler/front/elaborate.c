@@ -116,14 +116,14 @@ typedef struct context {
   kiln_module *module;
   uint32_t frame;
   bool in_kernel, did_return, has_builder;
-  kiln_values *returns;
+  kiln_values *returns, *yields;
   kiln_control *base;
   const char *library_call;
   ir_place library_place;
 } context;
 
 static context leave_for(kiln_elab *e, const kiln_item *item, ir_place place) {
-  context c = {e->module, e->frame, e->in_kernel, e->did_return, e->has_builder, e->returns, e->base, e->library_call, e->library_place};
+  context c = {e->module, e->frame, e->in_kernel, e->did_return, e->has_builder, e->returns, e->yields, e->base, e->library_call, e->library_place};
   if (item->module->is_library && !e->module->is_library) {
     e->library_call = item->atom->text;
     e->library_place = place;
@@ -132,6 +132,7 @@ static context leave_for(kiln_elab *e, const kiln_item *item, ir_place place) {
   e->frame = ++e->frames;
   e->in_kernel = e->did_return = false;
   e->base = e->control;
+  e->yields = NULL;
   return c;
 }
 
@@ -143,6 +144,7 @@ static void come_back(kiln_elab *e, const context *c) {
   e->has_builder = c->has_builder;
   e->returns = c->returns;
   e->base = c->base;
+  e->yields = c->yields;
   e->library_call = c->library_call;
   e->library_place = c->library_place;
 }

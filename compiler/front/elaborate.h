@@ -85,6 +85,7 @@ typedef struct kiln_elab {
   kiln_binding *returned;  ///< hidden flag of a kernel that returns early, or NULL
   kiln_values *returns;    ///< where a function's `return` puts values; NULL in a kernel
   bool did_return;
+  kiln_values *yields;     ///< where `yield` puts values; NULL outside of an if that yields
 } kiln_elab;
 
 enum { KILN_ELAB_DEPTH = 1000, KILN_ELAB_CALLS = 64, KILN_ELAB_STEPS = 2000000, KILN_ELAB_VALUES = 256 };

@@ -78,9 +78,10 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *att
   for (uint32_t i = 0; i < attributes.count; i++) {
     const kiln_node *a = attributes.items[i];
     int64_t v = 0;
-    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"), flatten = !strcmp(a->atom->text, "flatten");
-    if (!stages && !unroll && !flatten) {
-      kiln_elab_error(e, a->place, "unknown attribute '@%s' of a loop; known are @stages(n), @unroll(n), @flatten", a->atom->text);
+    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"), flatten = !strcmp(a->atom->text, "flatten"),
+         div = !strcmp(a->atom->text, "div");
+    if (!stages && !unroll && !flatten && !div) {
+      kiln_elab_error(e, a->place, "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @flatten @div(n)", a->atom->text);
       continue;
     }
     if (a->list.count != !flatten) {
@@ -88,6 +89,7 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *att
       continue;
     }
     if (flatten) attrs->flags |= IR_FLATTEN;
+    else if (div) kiln_elab_integer(e, a->list.items[0], 1, INT64_MAX, "div", &attrs->divisible);
     else if (kiln_elab_integer(e, a->list.items[0], 1, 255, a->atom->text, &v)) *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
   }
 }

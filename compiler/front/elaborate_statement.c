@@ -30,9 +30,11 @@ static bool any_error(kiln_values values) {
   return false;
 }
 
+static kiln_values if_values(kiln_elab *e, const kiln_node *n);
+
 // Values for the names of a statement; on a mismatch all are errors.
 static kiln_values values_for(kiln_elab *e, const kiln_node *n) {
-  kiln_values values = eval_list(e, n->list);
+  kiln_values values = n->a ? if_values(e, n->a) : eval_list(e, n->list);
   if (values.count == n->names.count) return values;
   if (!any_error(values))
     kiln_elab_error(e, n->place, "expected %u value%s for %u name%s, found %u", n->names.count, n->names.count == 1 ? "" : "s", n->names.count,
@@ -118,6 +120,7 @@ typedef struct side {
   kiln_touch *touched; ///< `before` holds the value at the end
   uint32_t count;
   bool returned;
+  kiln_values yields;  ///< in the IR
 } side;
 
 typedef struct rest {
@@ -125,7 +128,17 @@ typedef struct rest {
   uint32_t from;
 } rest;
 
-static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then) {
+// The values of `yield` in the IR, in the types of `like` when that is there.
+static void settle_yields(kiln_elab *e, ir_place place, kiln_values *yields, const kiln_values *like) {
+  for (uint32_t i = 0; i < yields->count; i++) {
+    kiln_value *v = &yields->items[i];
+    bool fit = like && i < like->count && like->items[i].kind != KILN_VALUE_ERROR;
+    ir_value *ir = v->kind == KILN_VALUE_ERROR ? NULL : fit ? kiln_elab_fit(e, place, *v, like->items[i].type, "value of 'yield'") : kiln_elab_runtime(e, place, *v);
+    *v = ir ? kiln_value_runtime(ir) : (kiln_value){0};
+  }
+}
+
+static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, const kiln_values *like, bool yields) {
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
@@ -133,7 +146,11 @@ static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then
   kiln_elab_open_control(e, &c, false);
   uint32_t scope = kiln_elab_open_scope(e, &top);
   e->b.block = s.block;
+  kiln_values *outer_yields = e->yields;
+  if (yields) e->yields = &s.yields;
   if (body) kiln_elab_statements(e, body->list, 0);
+  if (yields) settle_yields(e, body ? body->place : (ir_place){0}, &s.yields, like);
+  e->yields = outer_yields;
   s.returned = e->did_return;
   e->did_return = false;
   kiln_elab_close_scope(e, top, scope);
@@ -180,14 +197,16 @@ static uint32_t merged(kiln_elab *e, const side *a, const side *b, kiln_binding 
 
 static void yield_side(kiln_elab *e, const side *s, kiln_binding **bindings, uint32_t count) {
   ir_block *block = e->b.block;
-  ir_value **values = KILN_NEW_ARRAY(e->arena, ir_value *, count);
+  ir_value **values = KILN_NEW_ARRAY(e->arena, ir_value *, count + s->yields.count);
   for (uint32_t i = 0; i < count; i++) values[i] = value_at_end(s, bindings[i]);
+  for (uint32_t i = 0; i < s->yields.count; i++) values[count + i] = s->yields.items[i].ir;
   e->b.block = s->block;
-  ir_yield(&e->b, values, count);
+  ir_yield(&e->b, values, count + s->yields.count);
   e->b.block = block;
 }
 
-static void emit_if(kiln_elab *e, ir_place place, ir_value *condition, const side *yes, const side *no) {
+// Results: the variables, then what was yielded, which is returned.
+static ir_value *emit_if(kiln_elab *e, ir_place place, ir_value *condition, const side *yes, const side *no) {
   kiln_binding **bindings;
   uint32_t count = merged(e, yes, no, &bindings);
   yield_side(e, yes, bindings, count);
@@ -196,9 +215,29 @@ static void emit_if(kiln_elab *e, ir_place place, ir_value *condition, const sid
   ir_op *op = ir_emit(&e->b, IR_IF, NULL, &condition, 1, NULL, regions, 2);
   if (!op) {
     kiln_elab_result(e, place, NULL);
-    return;
+    return NULL;
   }
   for (uint32_t i = 0; i < count; i++) kiln_elab_assign(e, bindings[i], place, kiln_value_runtime(&op->results[i]));
+  return op->results + count;
+}
+
+static kiln_values if_values(kiln_elab *e, const kiln_node *n) {
+  kiln_value condition = kiln_elab_condition(e, n->a, "if");
+  side yes = elaborate_side(e, n->body, NULL, NULL, true), no = elaborate_side(e, n->c, NULL, &yes.yields, true);
+  kiln_values out = {KILN_NEW_ARRAY(e->arena, kiln_value, yes.yields.count), yes.yields.count};
+  if (yes.yields.count != no.yields.count) {
+    kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u", yes.yields.count, no.yields.count);
+    return out;
+  }
+  if (condition.kind == KILN_VALUE_ERROR || any_error(yes.yields) || any_error(no.yields)) return out;
+  ir_value *results = emit_if(e, n->place, condition.ir, &yes, &no);
+  for (uint32_t i = 0; results && i < out.count; i++) out.items[i] = kiln_value_runtime(&results[i]);
+  return out;
+}
+
+static void yield_statement(kiln_elab *e, const kiln_node *n) {
+  if (e->yields) *e->yields = eval_list(e, n->list);
+  else kiln_elab_error(e, n->place, "'yield' outside of 'let ... = if ...'");
 }
 
 // ---------------------------------------------------------------------------------------------------------- early returns
@@ -237,7 +276,7 @@ static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
   ir_value *truth = ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
   ir_value *live = kiln_elab_result(e, n->place, ir_binary(&e->b, IR_XOR, 0, flag, truth)).ir;
   if (!live) return;
-  side yes = elaborate_side(e, NULL, after), no = elaborate_side(e, NULL, NULL);
+  side yes = elaborate_side(e, NULL, after, NULL, false), no = elaborate_side(e, NULL, NULL, NULL, false);
   emit_if(e, n->place, live, &yes, &no);
 }
 
@@ -252,8 +291,8 @@ static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, 
     scope = kiln_elab_open_scope(e, &top);
     e->returned = returned_flag(e);
   }
-  side yes = elaborate_side(e, n->body, plain && !yes_returns ? after : NULL);
-  side no = elaborate_side(e, n->c, plain && !no_returns ? after : NULL);
+  side yes = elaborate_side(e, n->body, plain && !yes_returns ? after : NULL, NULL, false);
+  side no = elaborate_side(e, n->c, plain && !no_returns ? after : NULL, NULL, false);
   emit_if(e, n->place, condition, &yes, &no);
   if (plain) return;
   kiln_binding *flag = e->returned;
@@ -268,7 +307,7 @@ static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
   if (condition.kind == KILN_VALUE_ERROR) condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
   if (e->in_kernel && statement_may_return(n)) return returning_if(e, n, condition.ir, after), true;
-  side yes = elaborate_side(e, n->body, NULL), no = elaborate_side(e, n->c, NULL);
+  side yes = elaborate_side(e, n->body, NULL, NULL, false), no = elaborate_side(e, n->c, NULL, NULL, false);
   emit_if(e, n->place, condition.ir, &yes, &no);
   return false;
 }
@@ -313,6 +352,7 @@ static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   case KILN_NODE_IF: return if_statement(e, n, after);
   case KILN_NODE_WHEN: when_statement(e, n); break;
   case KILN_NODE_RETURN: return_statement(e, n); break;
+  case KILN_NODE_YIELD: yield_statement(e, n); break;
   case KILN_NODE_CALL_STATEMENT: kiln_elab_eval_all(e, n->a, &one); break;
   default: kiln_elab_error(e, n->place, "expected a statement"); break;
   }

@@ -4,6 +4,7 @@
 #include "compiler/front/parser.h"
 
 static kiln_node *statement(kiln_parser *p);
+static kiln_node *choice(kiln_parser *p, kiln_token_kind word, kiln_node_kind kind);
 
 static kiln_list expr_list(kiln_parser *p) {
   uint32_t from = p->stack_count;
@@ -26,7 +27,9 @@ static kiln_node *binding(kiln_parser *p, kiln_node_kind kind, const char *where
   while (kiln_parser_accept(p, KILN_TOKEN_COMMA));
   n->names = kiln_parser_take(p, from);
   kiln_parser_expect(p, KILN_TOKEN_ASSIGN, "after the names");
-  n->list = expr_list(p);
+  bool takes_if = kind == KILN_NODE_LET || kind == KILN_NODE_VAR;
+  if (takes_if && kiln_parser_kind(p) == KILN_TOKEN_IF) n->a = choice(p, KILN_TOKEN_IF, KILN_NODE_IF);
+  else n->list = expr_list(p);
   return n;
 }
 
@@ -92,11 +95,13 @@ static kiln_node *choice(kiln_parser *p, kiln_token_kind word, kiln_node_kind ki
   return n;
 }
 
-static kiln_node *return_statement(kiln_parser *p) {
-  kiln_node *n = kiln_parser_node(p, KILN_NODE_RETURN);
+// 'return' and 'yield'.
+static kiln_node *last_statement(kiln_parser *p, kiln_node_kind kind) {
+  kiln_node *n = kiln_parser_node(p, kind);
   kiln_parser_next(p);
   if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE) n->list = expr_list(p);
-  if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE) kiln_parser_fail(p, "'}' after 'return', which is the last statement of its block");
+  if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE) kiln_parser_fail(p, kind == KILN_NODE_RETURN ? "'}' after 'return', which is the last statement of its block"
+                                                                                               : "'}' after 'yield', which is the last statement of its block");
   return n;
 }
 
@@ -131,7 +136,8 @@ static kiln_node *statement(kiln_parser *p) {
   case KILN_TOKEN_BREAK: return break_statement(p);
   case KILN_TOKEN_IF: return choice(p, KILN_TOKEN_IF, KILN_NODE_IF);
   case KILN_TOKEN_WHEN: return choice(p, KILN_TOKEN_WHEN, KILN_NODE_WHEN);
-  case KILN_TOKEN_RETURN: return return_statement(p);
+  case KILN_TOKEN_RETURN: return last_statement(p, KILN_NODE_RETURN);
+  case KILN_TOKEN_YIELD: return last_statement(p, KILN_NODE_YIELD);
   case KILN_TOKEN_NAME: return name_statement(p);
   default:
     n = kiln_parser_node(p, KILN_NODE_BLOCK);

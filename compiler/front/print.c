@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A kernel as text in its own language, one operation a statement. Reading the text back gives the same canonical bytes, so every operation is
+// spelled in the form that emits exactly it: constants with their type, no implied broadcast, loops with named carried values.
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "compiler/front.h"
+
+typedef struct printer {
+  kiln_buffer *out, *functions; // combiners go to the second
+  const ir_kernel *kernel;
+  const ir_block *combiner; // being printed, else NULL
+  uint32_t next, function_count;
+  unsigned indent;
+} printer;
+
+// ---------------------------------------------------------------------------------------------------------------- pieces
+
+static void put_integer(kiln_buffer *out, int64_t v) {
+  if (v == INT64_MIN) kiln_buffer_format(out, "-%" PRId64 " - 1", INT64_MAX);
+  else kiln_buffer_format(out, "%" PRId64, v);
+}
+
+static void put_type(kiln_buffer *out, ir_type t) {
+  char text[IR_TYPE_TEXT];
+  kiln_buffer_format(out, "%s", ir_type_text(t, text));
+}
+
+// Decimal when that reads back exactly, else the bit pattern.
+static void put_constant(kiln_buffer *out, ir_type t, uint64_t bits) {
+  const char *name = kiln_scalars[t.scalar].spelling;
+  unsigned class = ir_type_class(t), width = ir_type_bits(t);
+  double real = class == KILN_CLASS_FLOAT ? ir_bits_to_float((kiln_scalar)t.scalar, bits) : 0;
+  bool plain = class == KILN_CLASS_FLOAT && isfinite(real) && (real != 0 || !bits);
+  int64_t v = width < 64 ? (int64_t)(bits << (64 - width)) >> (64 - width) : (int64_t)bits;
+  if (isinf(real)) kiln_buffer_format(out, real < 0 ? "(-inf) as %s" : "inf as %s", name);
+  else if (plain) kiln_buffer_format(out, real < 0 ? "(%.17g) as %s" : "%.17g as %s", real, name);
+  else if (class == KILN_CLASS_INT && v != INT64_MIN) kiln_buffer_format(out, v < 0 ? "(%" PRId64 ") as %s" : "%" PRId64 " as %s", v, name);
+  else kiln_buffer_format(out, "bits(%s, 0x%" PRIx64 ")", name, bits);
+}
+
+static void put_string(kiln_buffer *out, const char *text) {
+  kiln_buffer_u8(out, '"');
+  for (; text && *text; text++) {
+    if (*text == '\n') kiln_buffer_bytes(out, "\\n", 2);
+    else if (*text == '\t') kiln_buffer_bytes(out, "\\t", 2);
+    else {
+      if (*text == '"' || *text == '\\') kiln_buffer_u8(out, '\\');
+      kiln_buffer_u8(out, (uint8_t)*text);
+    }
+  }
+  kiln_buffer_u8(out, '"');
+}
+
+static bool is_inside(const ir_value *v, const ir_block *block) {
+  const ir_block *b = v->def ? v->def->block : v->block;
+  for (; b; b = b->parent ? b->parent->block : NULL)
+    if (b == block) return true;
+  return false;
+}
+
+// A combiner is a function of its own, so a constant from outside of it is repeated in it.
+static void put_value(printer *p, ir_value *v) {
+  v = ir_resolve(v);
+  uint64_t bits;
+  if (p->combiner && !is_inside(v, p->combiner) && !v->type.rank && ir_constant_bits(v, &bits)) {
+    kiln_buffer_u8(p->out, '(');
+    put_constant(p->out, v->type, bits);
+    kiln_buffer_u8(p->out, ')');
+  } else {
+    kiln_buffer_format(p->out, "%c%u", v->block == p->kernel->body ? 'p' : 'v', v->id);
+  }
+}
+
+static void put_values(printer *p, ir_value **values, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i) kiln_buffer_format(p->out, ", ");
+    put_value(p, values[i]);
+  }
+}
+
+static void put_list(printer *p, ir_value **values, uint32_t count) {
+  kiln_buffer_u8(p->out, '[');
+  put_values(p, values, count);
+  kiln_buffer_u8(p->out, ']');
+}
+
+static void put_shape(kiln_buffer *out, ir_type t) {
+  kiln_buffer_u8(out, '[');
+  for (unsigned i = 0; i < t.rank; i++) {
+    if (i) kiln_buffer_format(out, ", ");
+    if (t.log2[i] == IR_DROPPED) kiln_buffer_u8(out, '_');
+    else kiln_buffer_format(out, "%u", 1u << t.log2[i]);
+  }
+  kiln_buffer_u8(out, ']');
+}
+
+static void new_line(printer *p) { kiln_buffer_format(p->out, "%*s", (int)(2 * p->indent), ""); }
+
+// ------------------------------------------------------------------------------------------------------------ attributes
+
+static void put_word(kiln_buffer *out, const char *name, const char *const *words, unsigned index) {
+  if (index) kiln_buffer_format(out, ", %s = %s", name, words[index]);
+}
+
+static void put_flag(kiln_buffer *out, const char *name, bool set) {
+  if (set) kiln_buffer_format(out, ", %s = true", name);
+}
+
+static void put_access(kiln_buffer *out, const ir_attrs *a) {
+  static const char *const caches[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt"};
+  static const char *const evicts[] = {"normal", "first", "last"};
+  put_word(out, "cache", caches, a->cache);
+  put_word(out, "evict", evicts, a->evict);
+  put_flag(out, "volatile", a->flags & IR_VOLATILE);
+}
+
+static void put_order(kiln_buffer *out, const ir_attrs *a) {
+  static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
+  static const char *const scopes[] = {"gpu", "cta", "system"};
+  put_word(out, "order", orders, a->order);
+  put_word(out, "scope", scopes, a->scope);
+}
+
+static const char *combine_name(const ir_attrs *a) {
+  static const char *const names[] = {"", "add", "mul", "max", "min", "and", "or", "xor", "xchg"};
+  if (a->flags & IR_UNSIGNED) return a->kind == IR_COMBINE_MAX ? "umax" : "umin";
+  return names[a->kind];
+}
+
+// --------------------------------------------------------------------------------------------------------------- operations
+
+static const char *const infix[IR_OPCODE_COUNT] = {
+    [IR_ADD] = "+", [IR_SUB] = "-", [IR_MUL] = "*", [IR_DIV] = "/", [IR_REM] = "%", [IR_AND] = "&", [IR_OR] = "|", [IR_XOR] = "^",
+    [IR_SHL] = "<<", [IR_SHR] = ">>", [IR_PTRADD] = "+",
+};
+
+static void put_infix(printer *p, const ir_op *op, const char *sign) {
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, " %s ", sign);
+  put_value(p, op->operands[1]);
+}
+
+// name(operands, flags)
+static void put_call(printer *p, const ir_op *op, const char *name) {
+  bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
+  kiln_buffer_format(p->out, "%s%s(", is_unsigned ? "u" : "", name);
+  put_values(p, op->operands, op->operand_count);
+  put_flag(p->out, "precise", op->attrs.flags & IR_PRECISE);
+  put_flag(p->out, "nan", op->attrs.flags & IR_NAN);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_compare(printer *p, const ir_op *op) {
+  static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="}, *const names[] = {"eq", "ne", "ult", "ule", "ugt", "uge"};
+  bool is_unsigned = (op->attrs.flags & IR_UNSIGNED) && op->attrs.kind >= IR_LT;
+  if (!is_unsigned) {
+    put_infix(p, op, signs[op->attrs.kind]);
+    return;
+  }
+  kiln_buffer_format(p->out, "%s(", names[op->attrs.kind]);
+  put_values(p, op->operands, 2);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_cast(printer *p, const ir_op *op) {
+  const char *to = kiln_scalars[op->results[0].type.scalar].spelling;
+  const ir_attrs *a = &op->attrs;
+  bool plain = !(a->flags & (IR_UNSIGNED | IR_SATURATE_OFF)) && !a->round;
+  if (plain) {
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, " as %s", to);
+    return;
+  }
+  kiln_buffer_format(p->out, a->flags & IR_UNSIGNED ? "ucast(" : "cast(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", %s%s%s)", to, a->round ? ", round = rtz" : "", a->flags & IR_SATURATE_OFF ? ", sat = false" : "");
+}
+
+static void put_expand(printer *p, const ir_op *op) {
+  unsigned rank = op->operands[0]->type.rank;
+  if (!rank) {
+    kiln_buffer_format(p->out, "reshape(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", [1])");
+    return;
+  }
+  put_value(p, op->operands[0]);
+  kiln_buffer_u8(p->out, '[');
+  for (unsigned i = 0; i <= rank; i++) kiln_buffer_format(p->out, "%s%c", i ? ", " : "", i == op->attrs.axis ? '_' : ':');
+  kiln_buffer_u8(p->out, ']');
+}
+
+static void put_shaped(printer *p, const ir_op *op, const char *name) {
+  kiln_buffer_format(p->out, "%s(", name);
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_shape(p->out, op->results[0].type);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_trans(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "trans(");
+  put_value(p, op->operands[0]);
+  for (unsigned i = 0; i < op->operands[0]->type.rank; i++) kiln_buffer_format(p->out, "%s%u", i ? ", " : ", [", op->attrs.perm[i]);
+  kiln_buffer_format(p->out, op->operands[0]->type.rank ? "])" : ", [])");
+}
+
+static uint32_t put_combiner(printer *p, ir_block *block);
+
+static void put_across(printer *p, const ir_op *op) {
+  const char *name = ir_ops[op->code].text;
+  if (op->attrs.kind == IR_COMBINE_REGION) {
+    uint32_t which = put_combiner(p, op->regions[0]);
+    kiln_buffer_format(p->out, "%s(combine%u, %u, ", name, which, op->attrs.axis);
+    put_values(p, op->operands, op->operand_count);
+  } else {
+    kiln_buffer_format(p->out, "%s.%s(", name, combine_name(&op->attrs));
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", %u", op->attrs.axis);
+  }
+  put_flag(p->out, "reverse", op->attrs.flags & IR_REVERSE);
+  put_flag(p->out, "nan", op->attrs.flags & IR_NAN);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_memory(printer *p, const ir_op *op, const char *name) {
+  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_ATOMIC ? "." : "", op->code == IR_ATOMIC ? combine_name(&op->attrs) : "");
+  put_values(p, op->operands, op->operand_count);
+  op->code == IR_ATOMIC || op->code == IR_CAS ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_view(printer *p, const ir_op *op) {
+  uint32_t rank = op->results[0].type.rank;
+  kiln_buffer_format(p->out, "view(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, op->operands + 1, rank);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, op->operands + 1 + rank, rank);
+  kiln_buffer_format(p->out, ", ");
+  put_shape(p->out, op->results[0].type);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_view_access(printer *p, const ir_op *op, const char *name) {
+  uint32_t rank = op->operands[0]->type.rank;
+  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_VIEW_ATOMIC ? "." : "", op->code == IR_VIEW_ATOMIC ? combine_name(&op->attrs) : "");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, op->operands + 1, rank);
+  if (op->operand_count > 1 + rank) {
+    kiln_buffer_format(p->out, ", ");
+    put_value(p, op->operands[1 + rank]);
+  }
+  op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_dot(printer *p, const ir_op *op) {
+  static const char *const precisions[] = {"ieee", "tf32", "tf32x3"};
+  kiln_buffer_format(p->out, "dot(");
+  put_values(p, op->operands, 3);
+  put_word(p->out, "prec", precisions, op->attrs.precision);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_hint(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "hint(");
+  put_value(p, op->operands[0]);
+  if (op->attrs.divisible) kiln_buffer_format(p->out, ", div = %" PRId64, op->attrs.divisible);
+  if (op->attrs.contiguous) kiln_buffer_format(p->out, ", contig = %" PRId64, op->attrs.contiguous);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_asm(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "asm(");
+  put_string(p->out, op->attrs.text);
+  kiln_buffer_format(p->out, ", ");
+  put_string(p->out, op->attrs.constraints);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, op->operands, op->operand_count);
+  kiln_buffer_format(p->out, ", ");
+  put_type(p->out, ir_element(op->results[0].type));
+  kiln_buffer_format(p->out, ", pack = %u", op->attrs.pack);
+  put_flag(p->out, "pure", op->attrs.flags & IR_ASM_PURE);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_expression(printer *p, const ir_op *op) {
+  const ir_attrs *a = &op->attrs;
+  switch (op->code) {
+  case IR_PID: case IR_NPID: kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, a->axis); break;
+  case IR_CONST: put_constant(p->out, op->results[0].type, a->bits); break;
+  case IR_IOTA: kiln_buffer_format(p->out, "iota(%u)", 1u << op->results[0].type.log2[0]); break;
+  case IR_SPLAT:
+    kiln_buffer_format(p->out, "full(");
+    put_type(p->out, op->results[0].type);
+    kiln_buffer_format(p->out, ", ");
+    put_value(p, op->operands[0]);
+    kiln_buffer_u8(p->out, ')');
+    break;
+  case IR_ADD: case IR_SUB: case IR_MUL: case IR_DIV: case IR_REM: case IR_AND: case IR_OR: case IR_XOR: case IR_SHL: case IR_SHR:
+  case IR_PTRADD: case IR_MIN: case IR_MAX: case IR_MULHI:
+    if (!a->flags && infix[op->code]) put_infix(p, op, infix[op->code]);
+    else put_call(p, op, ir_ops[op->code].text);
+    break;
+  case IR_CMP: put_compare(p, op); break;
+  case IR_FMA: case IR_SELECT: case IR_ABS: case IR_FLOOR: case IR_CEIL: case IR_ROUND: case IR_SQRT: case IR_RSQRT: case IR_EXP2: case IR_LOG2:
+  case IR_SIN: case IR_COS: case IR_TANH: case IR_ERF: case IR_JOIN: case IR_SPLIT: case IR_BARRIER: case IR_ASSUME:
+    put_call(p, op, ir_ops[op->code].text);
+    break;
+  case IR_CAST: put_cast(p, op); break;
+  case IR_BITCAST:
+    kiln_buffer_format(p->out, "bitcast(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", ");
+    put_type(p->out, ir_element(op->results[0].type));
+    kiln_buffer_u8(p->out, ')');
+    break;
+  case IR_EXPAND: put_expand(p, op); break;
+  case IR_BROADCAST: case IR_RESHAPE: put_shaped(p, op, ir_ops[op->code].text); break;
+  case IR_TRANS: put_trans(p, op); break;
+  case IR_REDUCE: case IR_SCAN: put_across(p, op); break;
+  case IR_LOAD: case IR_STORE: case IR_ATOMIC: case IR_CAS: put_memory(p, op, ir_ops[op->code].text); break;
+  case IR_VIEW: put_view(p, op); break;
+  case IR_VIEW_LOAD: put_view_access(p, op, "load"); break;
+  case IR_VIEW_STORE: put_view_access(p, op, "store"); break;
+  case IR_VIEW_ATOMIC: put_view_access(p, op, "atomic"); break;
+  case IR_DOT: put_dot(p, op); break;
+  case IR_HINT: put_hint(p, op); break;
+  case IR_ASM: put_asm(p, op); break;
+  case IR_ASSERT:
+    kiln_buffer_format(p->out, "assert(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", ");
+    put_string(p->out, a->text);
+    kiln_buffer_u8(p->out, ')');
+    break;
+  case IR_DIM:
+    kiln_buffer_format(p->out, "dim(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", %u)", a->axis);
+    break;
+  case IR_FOR: case IR_WHILE: case IR_IF: case IR_YIELD: case IR_COND: case IR_OPCODE_COUNT: break;
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------------------- control
+
+static void put_statements(printer *p, ir_block *block);
+
+static void number(printer *p, ir_value *v) { v->id = p->next++; }
+
+static void put_names(printer *p, const ir_value *values, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) kiln_buffer_format(p->out, "%sv%u", i ? ", " : "", values[i].id);
+}
+
+static void put_args(printer *p, ir_value *const *args, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) kiln_buffer_format(p->out, "%sv%u", i ? ", " : "", args[i]->id);
+}
+
+static void put_loop_attributes(kiln_buffer *out, const ir_attrs *a) {
+  if (a->stages) kiln_buffer_format(out, " @stages(%u)", a->stages);
+  if (a->unroll) kiln_buffer_format(out, " @unroll(%u)", a->unroll);
+  if (a->divisible) kiln_buffer_format(out, " @div(%" PRId64 ")", a->divisible);
+  if (a->flags & IR_FLATTEN) kiln_buffer_format(out, " @flatten");
+}
+
+// The last line of a loop's body: carried values become what is yielded.
+static void put_next(printer *p, ir_value *const *args, const ir_op *yield) {
+  if (!yield->operand_count) return;
+  new_line(p);
+  put_args(p, args, yield->operand_count);
+  kiln_buffer_format(p->out, " = ");
+  put_values(p, yield->operands, yield->operand_count);
+  kiln_buffer_u8(p->out, '\n');
+}
+
+static void close_block(printer *p) {
+  p->indent--;
+  new_line(p);
+  kiln_buffer_format(p->out, "}\n");
+}
+
+// Carried values are variables: outside they are the results.
+static void put_for(printer *p, ir_op *op) {
+  ir_block *body = op->regions[0];
+  for (uint32_t i = 0; i < body->arg_count; i++) number(p, body->args[i]);
+  for (uint32_t i = 1; i < body->arg_count; i++) {
+    new_line(p);
+    kiln_buffer_format(p->out, "var v%u = ", body->args[i]->id);
+    put_value(p, op->operands[2 + i]);
+    kiln_buffer_u8(p->out, '\n');
+  }
+  new_line(p);
+  kiln_buffer_format(p->out, "for v%u in ", body->args[0]->id);
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, " .. ");
+  put_value(p, op->operands[1]);
+  kiln_buffer_format(p->out, " step ");
+  put_value(p, op->operands[2]);
+  put_loop_attributes(p->out, &op->attrs);
+  kiln_buffer_format(p->out, " {\n");
+  p->indent++;
+  put_statements(p, body);
+  put_next(p, body->args + 1, ir_terminator(body));
+  close_block(p);
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = body->args[1 + i]->id;
+}
+
+static void put_while(printer *p, ir_op *op) {
+  ir_block *first = op->regions[0], *second = op->regions[1];
+  const ir_op *test = ir_terminator(first);
+  for (uint32_t i = 0; i < first->arg_count; i++) number(p, first->args[i]);
+  new_line(p);
+  kiln_buffer_format(p->out, "loop%s", first->arg_count ? " " : "");
+  put_args(p, first->args, first->arg_count);
+  if (first->arg_count) kiln_buffer_format(p->out, " = ");
+  put_values(p, op->operands, op->operand_count);
+  put_loop_attributes(p->out, &op->attrs);
+  kiln_buffer_format(p->out, " {\n");
+  p->indent++;
+  put_statements(p, first);
+  for (uint32_t i = 0; i < second->arg_count; i++) number(p, second->args[i]);
+  new_line(p);
+  kiln_buffer_format(p->out, "break ");
+  put_args(p, second->args, second->arg_count);
+  if (second->arg_count) kiln_buffer_format(p->out, " = ");
+  put_values(p, test->operands + 1, test->operand_count - 1);
+  kiln_buffer_format(p->out, "%sif ~", second->arg_count ? " " : "");
+  put_value(p, test->operands[0]);
+  kiln_buffer_u8(p->out, '\n');
+  put_statements(p, second);
+  put_next(p, first->args, ir_terminator(second));
+  close_block(p);
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = second->args[i]->id;
+}
+
+static void put_yield(printer *p, const ir_op *yield) {
+  if (!yield->operand_count) return;
+  new_line(p);
+  kiln_buffer_format(p->out, "yield ");
+  put_values(p, yield->operands, yield->operand_count);
+  kiln_buffer_u8(p->out, '\n');
+}
+
+static void put_if(printer *p, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++) number(p, &op->results[i]);
+  new_line(p);
+  if (op->result_count) {
+    kiln_buffer_format(p->out, "let ");
+    put_names(p, op->results, op->result_count);
+    kiln_buffer_format(p->out, " = ");
+  }
+  kiln_buffer_format(p->out, "if ");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, " {\n");
+  for (unsigned side = 0; side < 2; side++) {
+    const ir_op *yield = ir_terminator(op->regions[side]);
+    if (side && op->regions[1]->first == yield && !yield->operand_count) break;
+    if (side) {
+      p->indent--;
+      new_line(p);
+      kiln_buffer_format(p->out, "} else {\n");
+    }
+    p->indent++;
+    put_statements(p, op->regions[side]);
+    put_yield(p, yield);
+  }
+  close_block(p);
+}
+
+static void put_statement(printer *p, ir_op *op) {
+  if (op->code == IR_FOR) put_for(p, op);
+  else if (op->code == IR_WHILE) put_while(p, op);
+  else if (op->code == IR_IF) put_if(p, op);
+  else if (op->code != IR_YIELD && op->code != IR_COND) {
+    for (uint32_t i = 0; i < op->result_count; i++) number(p, &op->results[i]);
+    new_line(p);
+    if (op->result_count) {
+      kiln_buffer_format(p->out, "let ");
+      put_names(p, op->results, op->result_count);
+      kiln_buffer_format(p->out, " = ");
+    }
+    put_expression(p, op);
+    kiln_buffer_u8(p->out, '\n');
+  }
+}
+
+static void put_statements(printer *p, ir_block *block) {
+  for (ir_op *op = block->first; op; op = op->next) put_statement(p, op);
+}
+
+// A combiner as a function of its own; returns its number.
+static uint32_t put_combiner(printer *p, ir_block *block) {
+  kiln_buffer inner = {0};
+  printer q = *p;
+  q.out = &inner;
+  q.combiner = block;
+  q.indent = 1;
+  for (uint32_t i = 0; i < block->arg_count; i++) number(&q, block->args[i]);
+  put_statements(&q, block);
+  const ir_op *yield = ir_terminator(block);
+  kiln_buffer_format(&inner, "  return ");
+  put_values(&q, yield->operands, yield->operand_count);
+  uint32_t which = q.function_count++;
+  kiln_buffer_format(p->functions, "\nfn combine%u(", which);
+  for (uint32_t i = 0; i < block->arg_count; i++) {
+    kiln_buffer_format(p->functions, "%sv%u: ", i ? ", " : "", block->args[i]->id);
+    put_type(p->functions, block->args[i]->type);
+  }
+  kiln_buffer_format(p->functions, ") {\n%.*s\n}\n", (int)inner.size, (const char *)inner.bytes);
+  kiln_buffer_deinit(&inner);
+  p->next = q.next;
+  p->function_count = q.function_count;
+  return which;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ kernel
+
+static void put_param(printer *p, const ir_param *param, uint32_t index) {
+  static const char *const modes[] = {"", "in ", "out ", "inout ", "accum "};
+  kiln_buffer_format(p->out, "%sp%u: %s", index ? ",\n    " : "", index, modes[param->access]);
+  put_type(p->out, param->type);
+  if (param->align) kiln_buffer_format(p->out, " @align(%u)", param->align);
+  if (param->div) kiln_buffer_format(p->out, " @div(%" PRId64 ")", param->div);
+  if (param->has_range) {
+    kiln_buffer_format(p->out, " @range(");
+    put_integer(p->out, param->lo);
+    kiln_buffer_format(p->out, ", ");
+    put_integer(p->out, param->hi);
+    kiln_buffer_u8(p->out, ')');
+  }
+  if (param->noalias) kiln_buffer_format(p->out, " @noalias");
+}
+
+static void put_head(printer *p) {
+  const ir_kernel *k = p->kernel;
+  kiln_buffer_format(p->out, "kiln 1\n\nkernel kernel_");
+  for (const char *c = k->name; *c; c++) {
+    bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+    kiln_buffer_u8(p->out, plain ? (uint8_t)*c : '_');
+  }
+  kiln_buffer_u8(p->out, '(');
+  for (uint32_t i = 0; i < k->param_count; i++) put_param(p, &k->params[i], i);
+  kiln_buffer_format(p->out, ")\n  @warps(%u) @stages(%u)", k->warps, k->stages);
+  if (k->max_registers) kiln_buffer_format(p->out, " @regs(%u)", k->max_registers);
+  if (k->fp_strict || k->fp_flush) kiln_buffer_format(p->out, " @fp(%s%s%s)", k->fp_strict ? "strict" : "", k->fp_strict && k->fp_flush ? ", " : "", k->fp_flush ? "ftz" : "");
+  kiln_buffer_format(p->out, " @grid_limit(%" PRId64 ", %" PRId64 ", %" PRId64 ")\n{\n", k->grid_limit[0], k->grid_limit[1], k->grid_limit[2]);
+}
+
+void kiln_print_ir(ir_kernel *kernel, kiln_buffer *out) {
+  kiln_buffer functions = {0};
+  printer p = {.out = out, .functions = &functions, .kernel = kernel, .indent = 1};
+  for (uint32_t i = 0; i < kernel->param_count; i++) number(&p, kernel->body->args[i]);
+  put_head(&p);
+  put_statements(&p, kernel->body);
+  kiln_buffer_format(out, "}\n");
+  kiln_buffer_bytes(out, functions.bytes, functions.size);
+  kiln_buffer_deinit(&functions);
+}
