@@ -127,7 +127,7 @@ static ir_value *to_f32(expanding *x, ir_value *v, uint32_t flags, bool to_zero)
 
 static ir_value *from_f32(expanding *x, ir_value *v, kiln_scalar to, uint32_t flags, ir_round round) {
   ir_type type = ir_with_element(v->type, ir_scalar_type(to));
-  ir_attrs attrs = {.flags = flags, .round = (uint8_t)round};
+  ir_attrs attrs = {.flags = flags, .round = (uint8_t)(to == KILN_F64 ? IR_ROUND_NEAREST : round)}; // widening is exact
   if (to == KILN_F32) return v;
   ir_op *op = ir_emit(&x->b, IR_CAST, &attrs, &v, 1, &type, NULL, 0);
   return op ? &op->results[0] : NULL;
