@@ -101,7 +101,7 @@ __attribute__((unused)) static kiln_cache *open_in(const char *folder) {
 __attribute__((unused)) static void entry_path(const char *folder, const kiln_key *key, char *out, size_t capacity) {
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest_hex(&key->digest, hex);
-  snprintf(out, capacity, "%s/v1/main.default/entries/%.2s/%s", folder, hex, hex + 2);
+  if (snprintf(out, capacity, "%s/v1/main.default/entries/%.2s/%s", folder, hex, hex + 2) >= (int)capacity) FAIL("path too long");
 }
 
 #endif

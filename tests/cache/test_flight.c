@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One compile a key across processes, whatever happens to the one that has the lock. (fault tests 3, 14, 18; behaviours 26 to 28)
+#include "tests/cache/common.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 5000 };
+
+/// What all processes of a test share.
+struct board {
+  _Atomic int started, compiles, wrong, holding;
+};
+
+static struct board *make_board(void) {
+  void *p = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(p != MAP_FAILED);
+  return p;
+}
+
+static void pause_ms(unsigned ms) {
+  struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+  while (nanosleep(&t, &t)) continue;
+}
+
+/// A build of one kernel that takes `ms` to compile.
+static void build(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms, unsigned ms) {
+  kiln_cache_config config = config_in(folder);
+  kiln_cache_claim claim = {-1};
+  kiln_cache_entry entry;
+  config.wait_ms = wait_ms;
+  kiln_cache *cache = open_with(&config);
+  bool there = kiln_cache_get(cache, key, &entry) || kiln_cache_claim_key(cache, key, &claim, &entry);
+  if (there) {
+    if (!right_bytes(key, &entry, SIZE)) board->wrong++;
+    kiln_cache_entry_deinit(&entry);
+  } else {
+    board->holding++;
+    pause_ms(ms);
+    board->compiles++;
+    put_size(cache, key, SIZE);
+  }
+  kiln_cache_release(&claim);
+  kiln_cache_close(cache);
+}
+
+static pid_t spawn(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms, unsigned ms) {
+  pid_t child = fork();
+  if (child) return child;
+  board->started++;
+  build(folder, key, board, wait_ms, ms);
+  _exit(0);
+}
+
+static void wait_for(_Atomic int *what, int value) {
+  for (unsigned n = 0; *what < value; n++) {
+    if (n > 5000) FAIL("waited 5 s for %d, found %d", value, *what);
+    pause_ms(1);
+  }
+}
+
+static void join(pid_t *children, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    int status;
+    waitpid(children[i], &status, 0);
+    CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+  }
+}
+
+TEST(flight, one_cold_key_one_compile) {
+  char folder[256];
+  for (unsigned processes = 2; processes <= (kiln_test_full() ? 256 : 64); processes *= 2) {
+    struct board *board = make_board();
+    pid_t children[256];
+    kiln_key key = key_number(processes);
+    snprintf(folder, sizeof folder, "%s/%u", kiln_test_folder(), processes);
+    for (unsigned i = 0; i < processes; i++) children[i] = spawn(folder, &key, board, 20000, 100);
+    join(children, processes);
+    CHECK_INT(board->compiles, 1);
+    CHECK_INT(board->wrong, 0);
+    kiln_key_deinit(&key);
+  }
+}
+
+TEST(flight, holder_killed) {
+  const char *folder = kiln_test_folder();
+  struct board *board = make_board();
+  pid_t children[32];
+  kiln_key key = key_of("a");
+  pid_t holder = spawn(folder, &key, board, 20000, 60000);
+  wait_for(&board->holding, 1);
+  for (unsigned i = 0; i < 32; i++) children[i] = spawn(folder, &key, board, 20000, 50);
+  wait_for(&board->started, 33);
+  kill(holder, SIGKILL);
+  waitpid(holder, NULL, 0);
+  join(children, 32);
+  CHECK_INT(board->compiles, 1);
+  CHECK_INT(board->wrong, 0);
+  kiln_key_deinit(&key);
+}
+
+TEST(flight, holder_stopped) {
+  const char *folder = kiln_test_folder();
+  struct board *board = make_board();
+  pid_t children[32];
+  kiln_key key = key_of("a");
+  pid_t holder = spawn(folder, &key, board, 20000, 100);
+  wait_for(&board->holding, 1);
+  kill(holder, SIGSTOP);
+  for (unsigned i = 0; i < 32; i++) children[i] = spawn(folder, &key, board, 400, 50);
+  join(children, 32);
+  CHECK_INT(board->compiles, 1); // by the one that took over; the holder's is still to come
+  kill(holder, SIGCONT);
+  join(&holder, 1);
+  CHECK_INT(board->compiles, 2);
+  CHECK_INT(board->wrong, 0);
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(get_size(cache, &key, SIZE), 1);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
+TEST(flight, distinct_keys_do_not_wait) {
+  const char *folder = kiln_test_folder();
+  struct board *board = make_board();
+  pid_t children[16];
+  kiln_key keys[16];
+  struct timespec a, b;
+  clock_gettime(CLOCK_MONOTONIC, &a);
+  for (unsigned i = 0; i < 16; i++) {
+    keys[i] = key_number(i);
+    children[i] = spawn(folder, &keys[i], board, 20000, 300);
+  }
+  join(children, 16);
+  clock_gettime(CLOCK_MONOTONIC, &b);
+  CHECK_INT(board->compiles, 16);
+  CHECK((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000 < 16 * 300 / 2);
+  for (unsigned i = 0; i < 16; i++) kiln_key_deinit(&keys[i]);
+}
+
+struct thread {
+  const char *folder;
+  const kiln_key *key;
+  kiln_cache *cache;
+  struct board *board;
+};
+
+static void *in_thread(void *context) {
+  struct thread *t = context;
+  kiln_cache_claim claim;
+  kiln_cache_entry entry;
+  if (kiln_cache_claim_key(t->cache, t->key, &claim, &entry)) {
+    if (!right_bytes(t->key, &entry, SIZE)) t->board->wrong++;
+    kiln_cache_entry_deinit(&entry);
+  } else {
+    pause_ms(50);
+    t->board->compiles++;
+    put_size(t->cache, t->key, SIZE);
+  }
+  kiln_cache_release(&claim);
+  return NULL;
+}
+
+TEST(flight, threads_of_one_process_exclude_each_other) {
+  const char *folder = kiln_test_folder();
+  kiln_cache_config config = config_in(folder);
+  kiln_key key = key_of("a");
+  struct thread t = {folder, &key, open_with(&config), make_board()};
+  pthread_t ids[16];
+  for (unsigned i = 0; i < 16; i++) CHECK(!pthread_create(&ids[i], NULL, in_thread, &t));
+  for (unsigned i = 0; i < 16; i++) pthread_join(ids[i], NULL);
+  CHECK_INT(t.board->compiles, 1);
+  CHECK_INT(t.board->wrong, 0);
+  kiln_cache_close(t.cache);
+  kiln_key_deinit(&key);
+}
+
+TEST(flight, a_program_that_is_started_does_not_inherit_the_lock) {
+  const char *folder = kiln_test_folder();
+  kiln_key key = key_of("a");
+  kiln_cache_claim claim, second;
+  kiln_cache_entry entry;
+  kiln_cache_config config = config_in(folder);
+  config.wait_ms = 2000;
+  kiln_cache *cache = open_with(&config);
+  CHECK(!kiln_cache_claim_key(cache, &key, &claim, &entry) && claim.fd >= 0);
+  pid_t child = fork();
+  if (!child) {
+    execlp("sleep", "sleep", "5", (char *)NULL);
+    _exit(1);
+  }
+  pause_ms(100);
+  kiln_cache_release(&claim);
+  CHECK(!kiln_cache_claim_key(cache, &key, &second, &entry));
+  CHECK_INT(kiln_cache_counted(cache, KILN_OUTCOME_WAITED), 0);
+  kiln_cache_release(&second);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
