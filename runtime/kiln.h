@@ -83,6 +83,7 @@ typedef struct kiln_open_options {
   void *verify_user;
 } kiln_open_options;
 
+/// A library without sources is allowed: devices can be opened and memory used, there are no kernels.
 KILN_API kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln_error *err);
 KILN_API kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err);
 KILN_API kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err);

@@ -13,10 +13,10 @@ void kiln_log(const kiln_library *library, int level, const char *text) {
 
 kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln_error *err) {
   *out = NULL;
-  if (!options || options->size < sizeof *options || !options->source_count || !options->sources)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "kiln_open needs options with their size set and at least one source");
+  if (!options || options->size < sizeof *options || (options->source_count && !options->sources))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "kiln_open needs options with their size set, and as many sources as it counts");
   kiln_library *l = calloc(1, sizeof *l);
-  if (l) l->bundles = calloc(options->source_count, sizeof *l->bundles);
+  if (l) l->bundles = calloc(options->source_count + 1, sizeof *l->bundles);
   if (!l || !l->bundles) {
     free(l);
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
