@@ -260,3 +260,168 @@ CASE(dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e
   "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
   "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
   "}\n")
+
+CASE(dot_bf16_batched, .grid = {1, 1, 1}, .arguments = {4096, 4096, 2048}, .tolerance = 1e-2, .text =
+  "kiln 1\n"
+  "kernel product(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)) @grid(1) " WARPS "{\n"
+  "  let i = iota(32)\n"
+  "  let k = iota(64)\n"
+  "  let e = iota(2) * 2048\n"
+  "  let x = load(a + (e[:, _, _] + (i[:, _] * 64 + k[_, :])[_, :, :]))\n"
+  "  let y = load(b + (e[:, _, _] + (k[:, _] * 32 + i[_, :])[_, :, :]))\n"
+  "  let o = (iota(2) * 1024)[:, _, _] + (i[:, _] * 32 + i[_, :])[_, :, :]\n"
+  "  store(c + o, dot(x, y) as bf16)\n"
+  "}\n")
+
+CASE(dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3, .text =
+  "kiln 1\n"
+  "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
+  "  let i = iota(32)\n"
+  "  let x = load(a + (i[:, _] * 32 + i[_, :]))\n"
+  "  let y = load(b + (i[:, _] * 32 + i[_, :]))\n"
+  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, y, zeros(f32[32, 32]), prec = tf32))\n"
+  "}\n")
+
+CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .text =
+  "kiln 1\n"
+  "kernel product(a: in *i8 @align(16), b: in *i8 @align(16), c: out *i32 @align(16)) @grid(1) " WARPS "{\n"
+  "  let i = iota(32)\n"
+  "  let k = iota(64)\n"
+  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"
+  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"
+  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
+  "}\n")
+
+#define SMALL_DOT                                                                                             \
+  "kiln 1\n"                                                                                                  \
+  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n"                                 \
+  "  let i = iota(16)\n"                                                                                      \
+  "  let k = iota(8)\n"                                                                                       \
+  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                                                             \
+  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                                                             \
+  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                                                         \
+  "}\n"
+CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .text = SMALL_DOT)
+CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75", .text = SMALL_DOT)
+CASE(dot_f16_sm_70, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_70", .text = SMALL_DOT)
+
+CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12, .text =
+  "kiln 1\n"
+  "kernel product(a: in *f64, b: in *f64, c: inout *f64) @grid(1) " WARPS "{\n"
+  "  let i = iota(8)\n"
+  "  let p = i[:, _] * 8 + i[_, :]\n"
+  "  store(c + p, dot(load(a + p), load(b + p), load(c + p)))\n"
+  "}\n")
+
+CASE(gemm_loop, .grid = {2, 2, 1}, .arguments = {8192, 8192, 16384, 128, 128, 64}, .tolerance = 1e-2, .text =
+  "kiln 1\n"
+  "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: i32 @div(16)) @grid(2, 2)\n" WARPS "{\n"
+  "  let A = view(a, [M, K], [K, 1], [64, 32])\n"
+  "  let B = view(b, [N, K], [K, 1], [64, 32])\n"
+  "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
+  "  var acc = zeros(f32[64, 64])\n"
+  "  for k in 0 .. K step 32 {\n"
+  "    acc = dot(load(A, [pid(0) * 64, k]), trans(load(B, [pid(1) * 64, k])), acc)\n"
+  "  }\n"
+  "  store(C, [pid(0) * 64, pid(1) * 64], acc as bf16)\n"
+  "}\n")
+
+CASE(attention, .grid = {2, 2, 1}, .arguments = {16384, 16384, 16384, 16384, 256, 2, 128, 1}, .tolerance = 2e-2, .text =
+  "kiln 1\n"
+  "fn online(s, v, acc, top, total) {\n"
+  "  let t = max(top, reduce.max(s, 1))\n"
+  "  let p = exp2(s - t[:, _])\n"
+  "  let fade = exp2(top - t)\n"
+  "  return dot(p as f16, v, acc * fade[:, _]), t, total * fade + reduce.add(p, 1)\n"
+  "}\n"
+  "kernel attention(q: in *f16 @align(16), k: in *f16 @align(16), v: in *f16 @align(16), o: out *f16 @align(16), lse: out *f32, heads: i32, S: i32, scale: f32)\n"
+  "  @grid(2, 2) @config(warps = 1) @config(warps = 4) {\n"
+  "  let Q = view(q, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+  "  let K = view(k, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+  "  let V = view(v, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+  "  let O = view(o, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+  "  let h = pid(1)\n"
+  "  let m0 = pid(0) * 64\n"
+  "  let rows = m0 + iota(64)\n"
+  "  let qt = load(Q, [h, m0, 0])\n"
+  "  var acc = zeros(f32[64, 64])\n"
+  "  var top = full(f32[64], -inf)\n"
+  "  var total = zeros(f32[64])\n"
+  "  for n in 0 .. min(S, m0 + 64) step 32 {\n"
+  "    let cols = n + iota(32)\n"
+  "    let see = (cols < S)[_, :] & (rows[:, _] >= cols[_, :])\n"
+  "    let s = select(see, dot(qt, trans(load(K, [h, n, 0]))) * (scale * 0.125), -inf)\n"
+  "    acc, top, total = online(s, load(V, [h, n, 0]), acc, top, total)\n"
+  "  }\n"
+  "  store(O, [h, m0, 0], (acc / total[:, _]) as f16)\n"
+  "  store(lse + h * S + rows, top + log2(total), rows < S)\n"
+  "}\n")
+
+CASE(nested_control, .grid = {2, 1, 1}, .arguments = {1024, 1024, 7}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel nested(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
+  "  let i = pid(0) * 512 + iota(512)\n"
+  "  let v = load(x + i)\n"
+  "  let two = reshape(v, [16, 32])\n"
+  "  var acc = two\n"
+  "  var count = 0\n"
+  "  while count < n {\n"
+  "    for j in 0 .. count {\n"
+  "      let s = reduce.add(acc, 1)\n"
+  "      if j % 2 == 0 { acc = acc * 0.5 + s[:, _] * 0.01 } else { acc = acc - reduce.max(two, 0)[_, :] * 0.1 }\n"
+  "    }\n"
+  "    count = count + 1\n"
+  "  }\n"
+  "  store(y + i, reshape(acc, [512]))\n"
+  "}\n")
+
+CASE(many_axes, .grid = {1, 1, 1}, .arguments = {4096, 4096, 512}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel axes(x: in *f32, y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
+  "  let t = reshape(load(x + iota(4096)), [4, 2, 8, 4, 16])\n"
+  "  let u = trans(t, [3, 0, 4, 2, 1])\n"
+  "  store(y + reshape(iota(4096), [4, 4, 16, 8, 2]), u * 2.0)\n"
+  "  store(z + reshape(iota(512), [4, 4, 16, 2]), reduce.add(u, 3))\n"
+  "}\n")
+
+CASE(integers, .grid = {1, 1, 1}, .arguments = {256, 256, 256, 256, 256}, .text =
+  "kiln 1\n"
+  "kernel integers(x: in *i8, y: in *i16, a: out *i64, b: out *i32, c: out *i1) @grid(1) " WARPS "{\n"
+  "  let i = iota(256)\n"
+  "  let p = load(x + i) as i32\n"
+  "  let q = load(y + i) as i32 | 1\n"
+  "  store(a + i, (p as i64) * 1000003 / (q as i64) + ushr(q as i64, 3))\n"
+  "  store(b + i, select(p > q, p % q, p << (q & 7)) + umulhi(p, q) + min(p, q) * max(p, -q))\n"
+  "  store(c + i, (p < q) ^ (p == 3))\n"
+  "}\n")
+
+CASE(conversions, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512, 512, 512}, .text =
+  "kiln 1\n"
+  "kernel conversions(x: in *f32, h: out *f16, b: out *bf16, d: out *f64, i: out *i32, e: out *e4m3) @grid(1) " WARPS "{\n"
+  "  let k = iota(512)\n"
+  "  let v = load(x + k) * 37.7\n"
+  "  store(h + k, (v as f16) + (v * v) as f16)\n"
+  "  store(b + k, v as bf16)\n"
+  "  store(d + k, (v as f64) * 1.1)\n"
+  "  store(i + k, (v * 1e8) as i32)\n"
+  "  store(e + k, v as e4m3)\n"
+  "}\n")
+
+CASE(region_scan, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512}, .tolerance = 1e-4, .text =
+  "kiln 1\n"
+  "fn compose(a, b, c, d) { return a * c, b * c + d }\n"
+  "kernel recurrence(x: in *f32, y: in *f32, p: out *f32, q: out *f32) @grid(1) " WARPS "{\n"
+  "  let i = iota(8)[:, _] * 64 + iota(64)[_, :]\n"
+  "  let a, b = scan(compose, 1, load(x + i) * 0.5, load(y + i))\n"
+  "  store(p + i, a)\n"
+  "  store(q + i, b)\n"
+  "}\n")
+
+CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1024, .text =
+  "kiln 1\n"
+  "kernel gather(x: in *f32, index: in *i32, y: out *f32) @grid(1) " WARPS "{\n"
+  "  let i = iota(256)\n"
+  "  let at = load(index + i)\n"
+  "  let v = load(x + at, at % 3 != 0, 7.0)\n"
+  "  store(y + i, v, i != 5)\n"
+  "}\n")
