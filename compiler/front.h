@@ -47,6 +47,7 @@ typedef struct kiln_front_options {
   uint32_t warps, stages;
   const char *metadata;  ///< JSON text beside a .ttir file, or NULL
   size_t metadata_size;
+  const char *name_suffix; ///< of a .ttir file: put behind the look-up names of its kernels ("[4f2a]"), or NULL
 } kiln_front_options;
 
 /// Reads a source. `file` is for messages and decides the language by its suffix. Returns NULL when there were errors; they are in `d`.

@@ -40,8 +40,9 @@ static void fill_param(const ir_param *param, kiln_param_record *out) {
                              .has_range = param->has_range, .align = param->align, .div = param->div, .lo = param->lo, .hi = param->hi};
 }
 
-static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, kiln_interface *out) {
-  *out = (kiln_interface){.name = kernel->name, .symbol = kiln_unit_symbol(arena, kernel->name), .param_count = kernel->param_count,
+static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const char *suffix, kiln_interface *out) {
+  const char *name = suffix ? kiln_arena_format(arena, "%s%s", kernel->name, suffix) : kernel->name;
+  *out = (kiln_interface){.name = name, .symbol = kiln_unit_symbol(arena, name), .param_count = kernel->param_count,
                           .config_count = 1, .variant_count = 1};
   out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
   for (uint32_t i = 0; i < out->param_count; i++) fill_param(&kernel->params[i], &out->params[i]);
@@ -89,7 +90,7 @@ kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *
   for (size_t i = 0; i < count; i++) {
     u->kernels[i] = ttir_build(u->module, i, &u->facts, arena, d);
     if (!u->kernels[i]) return NULL;
-    fill_interface(arena, u->kernels[i], &u->interfaces[i]);
+    fill_interface(arena, u->kernels[i], options->name_suffix, &u->interfaces[i]);
   }
   return &u->unit;
 }

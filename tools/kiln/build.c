@@ -18,8 +18,7 @@ typedef struct build {
 } build;
 
 /// Kernels are numbered in the manifest by source and instance.
-static void add_kernels(build *b, kiln_buffer *out, uint32_t *numbers) {
-  plan *p = &b->s.plan;
+static void add_kernels(plan *p, kiln_buffer *out, uint32_t *numbers) {
   uint32_t next = 0;
   for (size_t i = 0; i < p->job_count; i++) {
     plan_job *job = &p->jobs[i];
@@ -36,8 +35,7 @@ static void add_kernels(build *b, kiln_buffer *out, uint32_t *numbers) {
   }
 }
 
-static void write_manifest(build *b, kiln_buffer *out) {
-  plan *p = &b->s.plan;
+static void write_manifest(plan *p, kiln_buffer *out) {
   uint32_t *numbers = calloc(p->job_count, sizeof *numbers);
   char target[KILN_TARGET_NAME];
   if (!numbers) abort();
@@ -45,7 +43,7 @@ static void write_manifest(build *b, kiln_buffer *out) {
   kiln_manifest_note(out, "kiln", KILN_VERSION);
   kiln_manifest_note(out, "compiler", p->who.compiler_text);
   if (p->who.assembler_text[0]) kiln_manifest_note(out, "assembler", p->who.assembler_text);
-  add_kernels(b, out, numbers);
+  add_kernels(p, out, numbers);
   for (size_t i = 0; i < p->job_count; i++) {
     plan_job *job = &p->jobs[i];
     if (job->state == JOB_FAILED) continue;
@@ -56,12 +54,12 @@ static void write_manifest(build *b, kiln_buffer *out) {
   free(numbers);
 }
 
-/// Starts `kiln-tool bundle-write` and feeds it the manifest.
-static kiln_status write_bundle(build *b, kiln_error *err) {
+// Starts `kiln-tool bundle-write` and feeds it the manifest.
+kiln_status session_write_bundle(session *s, const char *output, const char *level, kiln_error *err) {
   char program[4096];
   kiln_buffer manifest = {0};
   if (!cli_find_program("kiln-tool", program, sizeof program)) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
-  write_manifest(b, &manifest);
+  write_manifest(&s->plan, &manifest);
   int ends[2];
   if (pipe(ends)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   fflush(NULL);
@@ -70,7 +68,7 @@ static kiln_status write_bundle(build *b, kiln_error *err) {
     dup2(ends[0], 0);
     close(ends[0]);
     close(ends[1]);
-    execl(program, program, "bundle-write", "-o", b->output, "--level", b->level ? b->level : "3", (char *)NULL);
+    execl(program, program, "bundle-write", "-o", output, "--level", level ? level : "3", (char *)NULL);
     _exit(127);
   }
   close(ends[0]);
@@ -84,7 +82,7 @@ static kiln_status write_bundle(build *b, kiln_error *err) {
   kiln_buffer_deinit(&manifest);
   int how = 0;
   if (pid < 0 || waitpid(pid, &how, 0) < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
-  if (how) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", b->output);
+  if (how) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", output);
   return KILN_OK;
 }
 
@@ -151,7 +149,7 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
     fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, b->s.plan.job_count, b->output);
     return code;
   }
-  kiln_status status = write_bundle(b, &err);
+  kiln_status status = session_write_bundle(&b->s, b->output, b->level, &err);
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)

@@ -57,6 +57,15 @@ static kiln_status open_cache(session *s, kiln_error *err) {
   return KILN_OK;
 }
 
+kiln_status session_open(session *s, const char *fallback_target, kiln_error *err) {
+  plan *p = &s->plan;
+  if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
+  if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
+  KILN_TRY(plan_targets(p, &s->targets, err));
+  KILN_TRY(identity_find(&p->who, &p->options, !s->assembler_given, err));
+  return open_cache(s, err);
+}
+
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
   plan *p = &s->plan;
   kiln_front_options front = {.instances = s->instances.items,
@@ -64,11 +73,7 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
                               .all_configs = s->all_configs,
                               .warps = (uint32_t)s->warps,
                               .stages = (uint32_t)s->stages};
-  if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
-  if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
-  KILN_TRY(plan_targets(p, &s->targets, err));
-  KILN_TRY(identity_find(&p->who, &p->options, !s->assembler_given, err));
-  KILN_TRY(open_cache(s, err));
+  KILN_TRY(session_open(s, fallback_target, err));
   kiln_status worst = KILN_OK;
   for (size_t i = 0; i < s->words.count; i++) {
     kiln_status status = plan_add_source(p, s->words.items[i], &front, err);

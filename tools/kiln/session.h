@@ -41,9 +41,13 @@ bool session_codegen_option(void *context, const char *text, kiln_error *err);
 /// Text for cli_page.more: the options of code generation. Static.
 const char *session_codegen_help(void);
 
-/// After the command line is read: targets (`fallback` when none was named), tools, cache, sources, lowering.
+/// Targets (`fallback` when none was named), tools, cache.
+kiln_status session_open(session *s, const char *fallback_target, kiln_error *err);
+/// After the command line is read: session_open with targets (`fallback` when none was named), tools, cache, sources, lowering.
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
 int session_make(session *s, work_sums *sums);
+/// Writes what did not fail as a bundle, through kiln-tool. `level`: of zstd, NULL for 3.
+kiln_status session_write_bundle(session *s, const char *output, const char *level, kiln_error *err);
 
 #endif
