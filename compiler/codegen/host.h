@@ -21,6 +21,8 @@
 
 /// Scratch memory that one program instance may ask for.
 enum { HOST_SCRATCH_LIMIT = 1 << 28, HOST_MAX_DIGITS = 24, HOST_MAX_ROOTS = 64 };
+/// What may be computed again instead of kept, in units of an integer operation.
+enum { HOST_COST_CHEAP = 12 };
 
 // --------------------------------------------------------------------------------------------------------------- elements
 
@@ -75,6 +77,12 @@ typedef struct host_buffer {
 
 // ------------------------------------------------------------------------------------------------------------------ values
 
+/// A carried tile that grows by the same amount each turn: init + turns * step, in elements for pointers.
+typedef struct host_induction {
+  ir_value *init;
+  LLVMValueRef turns, step; ///< i64
+} host_induction;
+
 /// What is known of an IR value; in its slot.
 typedef struct host_value {
   host_lanes lanes;     ///< of a scalar, and of values inside a combiner: what it is
@@ -83,6 +91,7 @@ typedef struct host_value {
   bool has_load;        ///< pulling it reads user memory
   bool last_in_place;   ///< every path to the last root keeps the index
   host_buffer *buffer;  ///< non-NULL: kept
+  host_induction *induction; ///< non-NULL: an argument or result of a loop that is computed, not carried
   uint32_t cost;        ///< of pulling one element
   uint32_t last;        ///< number of the last root that pulls it
   uint32_t first_group, last_group; ///< of the groups that pull it, in the plan

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { COST_CHEAP = 12, COST_KEEP = 40, COST_LOAD = 6, COST_CAST = 4, COST_FLOAT = 3, COST_INT = 1, COST_SLOW = 24, COST_MAX = 1 << 20 };
+enum { COST_CHEAP = HOST_COST_CHEAP, COST_KEEP = 40, COST_LOAD = 6, COST_CAST = 4, COST_FLOAT = 3, COST_INT = 1, COST_SLOW = 24, COST_MAX = 1 << 20 };
 
 // -------------------------------------------------------------------------------------------------------------- properties
 

@@ -235,6 +235,20 @@ static host_lanes pull_ptradd(host *h, const ir_op *op, const host_map *map) {
   return (host_lanes){LLVMBuildGEP2(B, element, base, &index, 1, ""), 0, HOST_VECTOR};
 }
 
+static host_lanes pull_induction(host *h, const ir_value *v, const host_induction *x, const host_map *map, bool wide) {
+  LLVMValueRef grown = LLVMBuildMul(B, x->turns, x->step, "");
+  host_lanes first = wide ? host_pull_wide(h, x->init, map) : host_pull(h, x->init, map);
+  if (v->type.pointer) {
+    first.value = LLVMBuildGEP2(B, host_memory_type(h, ir_element(ir_pointee(v->type))), first.value, &grown, 1, "");
+    return first;
+  }
+  LLVMTypeRef element = wide ? h->i64 : h->types[v->type.scalar];
+  grown = LLVMBuildTruncOrBitCast(B, grown, element, "");
+  if (first.form == HOST_VECTOR) grown = host_splat(h, grown, lane_count(h));
+  first.value = LLVMBuildAdd(B, first.value, grown, "");
+  return first;
+}
+
 // Bit 0 of the index says which operand.
 static host_lanes pull_join(host *h, const ir_op *op, const host_map *map) {
   host_map inner = host_operand_map(op, 0, 0, map);
@@ -282,6 +296,7 @@ host_lanes host_pull(host *h, ir_value *v, const host_map *map) {
   host_memo *m = memo_find(h, info, map, false);
   if (m) return m->lanes;
   if (info->buffer) return memo_add(h, info, map, false, host_buffer_load(h, info->buffer, map));
+  if (info->induction) return memo_add(h, info, map, false, pull_induction(h, v, info->induction, map, false));
   if (!v->def) {
     host_fail(h, KILN_STATUS_INTERNAL, "a block argument has no elements");
     return uniform(LLVMGetPoison(host_element_type(h, v->type)));
@@ -333,6 +348,7 @@ static host_lanes wide_op(host *h, const ir_op *op, const host_map *map) {
 static host_lanes pull_wide(host *h, ir_value *v, const host_map *map) {
   const ir_op *op = v->def;
   host_map inner;
+  if (host_info(v)->induction) return pull_induction(h, v, host_info(v)->induction, map, true);
   if (host_info(v)->buffer || !op) return extend(h, host_pull(h, v, map));
   switch (op->code) {
   case IR_IOTA: return pull_iota(h, map, true);
