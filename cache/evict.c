@@ -13,7 +13,7 @@
 #include "cache/stats.h"
 #include "cache/usage.h"
 
-enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096 };
+enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096, STALE_S = 7 * 86400 };
 
 /// How much has to go.
 typedef struct need {
@@ -123,8 +123,17 @@ static void remove_file(void *context, int folder, const char *name) {
   kiln_fs_unlink(folder, name);
 }
 
+/// Uploads that nobody took for a week would pin their entries for ever.
+static void remove_stale(void *context, int folder, const char *name) {
+  struct stat st;
+  (void)context;
+  // The link shares the entry's times: the change time is that of the last link made.
+  if (!kiln_fs_stat_at(folder, name, &st) && (int64_t)time(NULL) - (int64_t)st.st_ctime > STALE_S) kiln_fs_unlink(folder, name);
+}
+
 static void tidy(kiln_store *store, kiln_evict_report *report) {
   uint64_t quarantined = 0;
+  kiln_scan_names(store, "spool", KILN_EVICT_SAMPLE, remove_stale, NULL);
   kiln_scan_names(store, "staging", KILN_EVICT_SAMPLE, remove_orphan, report);
   kiln_scan_names(store, "quarantine", QUARANTINE_FILES + 1, count_file, &quarantined);
   if (quarantined > QUARANTINE_FILES) kiln_scan_names(store, "quarantine", KILN_EVICT_SAMPLE, remove_file, NULL);

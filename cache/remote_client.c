@@ -20,7 +20,7 @@ enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itsel
 
 struct kiln_remote {
   pthread_mutex_t mutex;      ///< guards starting
-  char program[KILN_STORE_PATH], url[URL_SIZE], store[KILN_STORE_PATH], folder[KILN_STORE_NAME * 2];
+  char program[KILN_STORE_PATH], url[URL_SIZE], root[KILN_STORE_PATH], domain[KILN_NAME_SIZE], space[KILN_NAME_SIZE];
   uint32_t deadline_ms;
   bool write, started;
   atomic_bool broken;         ///< the helper is gone or cannot be started: no further attempts in this process
@@ -36,8 +36,9 @@ kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t d
   if (!r) return NULL;
   snprintf(r->program, sizeof r->program, "%s", program);
   snprintf(r->url, sizeof r->url, "%s", url);
-  snprintf(r->store, sizeof r->store, "%s", spool->root);
-  snprintf(r->folder, sizeof r->folder, "%s", spool->folder);
+  snprintf(r->root, sizeof r->root, "%s", spool->root);
+  snprintf(r->domain, sizeof r->domain, "%s", spool->domain);
+  snprintf(r->space, sizeof r->space, "%.60s", strchr(spool->folder, '.') + 1);
   r->deadline_ms = deadline_ms ? deadline_ms : 2000;
   r->write = write;
   r->max_bytes = max_bytes;
@@ -68,12 +69,11 @@ static int listen_somewhere(kiln_remote *r) {
 /// Runs the helper with the listening socket as descriptor 3 and the reading end of the life pipe as 0. It detaches itself, so that waiting for the
 /// first process ends at once.
 static bool spawn(kiln_remote *r, int listening, int life) {
-  char deadline[16], limit[24], store[KILN_STORE_PATH + KILN_STORE_NAME * 2 + 2];
+  char deadline[16], limit[24];
   snprintf(deadline, sizeof deadline, "%u", r->deadline_ms);
   snprintf(limit, sizeof limit, "%llu", (unsigned long long)r->max_bytes);
-  snprintf(store, sizeof store, "%s/%s", r->store, r->folder);
-  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--max-bytes", limit, "--store", store,
-                        r->write ? "--write" : NULL, NULL};
+  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--max-bytes", limit, "--store", r->root,
+                        "--domain", r->domain, "--space", r->space, r->write ? "--write" : NULL, NULL};
   posix_spawn_file_actions_t actions;
   pid_t pid;
   int status;
@@ -81,6 +81,7 @@ static bool spawn(kiln_remote *r, int listening, int life) {
   posix_spawn_file_actions_adddup2(&actions, listening, 3);
   posix_spawn_file_actions_adddup2(&actions, life, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0); // whoever reads our errors must not wait for the helper
   bool started = !posix_spawn(&pid, r->program, &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (!started) return false;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One remote store behind one small interface. Get and put are bounded by a deadline and may be called from several threads.
+#ifndef KILN_CACHE_REMOTE_LEVEL_H
+#define KILN_CACHE_REMOTE_LEVEL_H
+
+#include "base/buffer.h"
+#include "base/digest.h"
+#include "cache/remote_client.h"
+
+typedef struct kiln_level kiln_level;
+
+/// How a kind of store is spoken with.
+typedef struct kiln_level_kind {
+  const char *scheme; ///< "http://"
+  /// NULL when the address makes no sense or memory is exhausted.
+  void *(*create)(const char *url, const char *token, uint64_t max_bytes);
+  void (*destroy)(void *state);
+  /// Fills `out` with FOUND. Never later than `deadline` (monotonic ms) by more than a moment.
+  kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out);
+  /// FOUND when it is stored.
+  kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline);
+} kiln_level_kind;
+
+extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis;
+
+enum { KILN_LEVEL_URL = 1024 };
+
+struct kiln_level {
+  const kiln_level_kind *kind;
+  void *state;            ///< owned
+  char url[KILN_LEVEL_URL];
+  char breaker[64];       ///< name of the breaker's file in the store's folder
+};
+
+/// Finds the kind by the scheme. False: no such kind, or it refused the address.
+bool kiln_level_open(kiln_level *level, const char *url, const char *token, uint64_t max_bytes);
+void kiln_level_close(kiln_level *level);
+
+int64_t kiln_level_now(void);
+
+#endif

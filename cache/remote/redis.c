@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Redis: redis://HOST[:PORT][/DATABASE]. One value an entry, under "kiln:DOMAIN:KEY". The reply is read in pieces against the deadline, so that a
+// server that dribbles cannot hold anybody up.
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/remote/level.h"
+
+enum { IDLE = 64, PORT = 6379, SLACK = 4096 };
+
+typedef struct redis {
+  char host[256], token[512];
+  int port, database;
+  uint64_t max_bytes;
+  pthread_mutex_t mutex;       ///< guards idle
+  redisContext *idle[IDLE];    ///< owned
+  unsigned idle_count;
+} redis;
+
+static void *create(const char *url, const char *token, uint64_t max_bytes) {
+  redis *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  const char *host = url + strlen("redis://");
+  size_t length = strcspn(host, ":/");
+  const char *rest = host + length;
+  r->port = PORT;
+  bool good = length && length < sizeof r->host;
+  if (good) memcpy(r->host, host, length);
+  if (*rest == ':') {
+    char *end;
+    long port = strtol(rest + 1, &end, 10);
+    good = good && port > 0 && port < 65536;
+    r->port = (int)port;
+    rest = end;
+  }
+  if (*rest == '/') r->database = atoi(rest + 1);
+  r->max_bytes = max_bytes;
+  if (token) snprintf(r->token, sizeof r->token, "%s", token);
+  pthread_mutex_init(&r->mutex, NULL);
+  if (good) return r;
+  free(r);
+  return NULL;
+}
+
+static void destroy(void *state) {
+  redis *r = state;
+  while (r->idle_count) redisFree(r->idle[--r->idle_count]);
+  pthread_mutex_destroy(&r->mutex);
+  free(r);
+}
+
+static bool ready(int fd, short events, int64_t deadline) {
+  int64_t left = deadline - kiln_level_now();
+  struct pollfd p = {fd, events, 0};
+  return left > 0 && poll(&p, 1, (int)left) > 0;
+}
+
+/// Sends what was appended and waits for one reply; NULL when it did not come whole in time.
+static redisReply *converse(redis *r, redisContext *c, int64_t deadline) {
+  int written = 0;
+  void *reply = NULL;
+  while (!written)
+    if (!ready(c->fd, POLLOUT, deadline) || redisBufferWrite(c, &written) != REDIS_OK) return NULL;
+  for (;;) {
+    if (redisGetReplyFromReader(c, &reply) != REDIS_OK) return NULL;
+    if (reply) return reply;
+    if (c->reader->len > r->max_bytes + SLACK) return NULL;
+    if (!ready(c->fd, POLLIN, deadline) || redisBufferRead(c) != REDIS_OK) return NULL;
+  }
+}
+
+static bool succeed(redisReply *reply) {
+  bool good = reply && reply->type != REDIS_REPLY_ERROR;
+  if (reply) freeReplyObject(reply);
+  return good;
+}
+
+static redisContext *connect_new(redis *r, int64_t deadline) {
+  int64_t left = deadline - kiln_level_now();
+  if (left <= 0) return NULL;
+  struct timeval limit = {left / 1000, left % 1000 * 1000};
+  redisContext *c = redisConnectWithTimeout(r->host, r->port, limit);
+  bool good = c && !c->err && redisSetTimeout(c, limit) == REDIS_OK;
+  if (good && *r->token) good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && succeed(converse(r, c, deadline));
+  if (good && r->database) good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK && succeed(converse(r, c, deadline));
+  if (good) return c;
+  if (c) redisFree(c);
+  return NULL;
+}
+
+static redisContext *take(redis *r, int64_t deadline) {
+  pthread_mutex_lock(&r->mutex);
+  redisContext *c = r->idle_count ? r->idle[--r->idle_count] : NULL;
+  pthread_mutex_unlock(&r->mutex);
+  return c ? c : connect_new(r, deadline);
+}
+
+/// A connection whose last exchange was not whole is of no more use.
+static void give(redis *r, redisContext *c, bool whole) {
+  pthread_mutex_lock(&r->mutex);
+  bool kept = whole && r->idle_count < IDLE;
+  if (kept) r->idle[r->idle_count++] = c;
+  pthread_mutex_unlock(&r->mutex);
+  if (!kept) redisFree(c);
+}
+
+static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out) {
+  redis *r = state;
+  kiln_remote_state result = KILN_REMOTE_FAILED;
+  redisContext *c = take(r, deadline);
+  if (!c) return result;
+  redisReply *reply = redisAppendCommand(c, "GET kiln:%s:%s", domain, key_hex) == REDIS_OK ? converse(r, c, deadline) : NULL;
+  if (reply && reply->type == REDIS_REPLY_NIL) result = KILN_REMOTE_ABSENT;
+  if (reply && reply->type == REDIS_REPLY_STRING) {
+    kiln_buffer_clear(out);
+    kiln_buffer_bytes(out, reply->str, (size_t)reply->len);
+    result = out->failed ? KILN_REMOTE_FAILED : KILN_REMOTE_FOUND;
+  }
+  bool whole = reply != NULL;
+  if (reply) freeReplyObject(reply);
+  give(r, c, whole);
+  return result;
+}
+
+static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline) {
+  redis *r = state;
+  redisContext *c = take(r, deadline);
+  if (!c) return KILN_REMOTE_FAILED;
+  redisReply *reply = redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size) == REDIS_OK ? converse(r, c, deadline) : NULL;
+  bool whole = reply != NULL, stored = succeed(reply);
+  give(r, c, whole);
+  return stored ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
+}
+
+const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put};

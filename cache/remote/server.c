@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "cache/remote/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cache/entry.h"
+#include "cache/remote/breaker.h"
+#include "cache/scan.h"
+#include "cache/stats.h"
+
+#include <fcntl.h>
+
+enum { REQUEST_LIMIT = 256, CLIENTS = 64, CLIENT_MS = 5000, UPLOAD_MS = 20000, LINGER_MS = 60000, ERRORS_BEFORE_TRIP = 3, ROUND = 256 };
+
+struct kiln_remote_server {
+  kiln_store store;
+  kiln_level levels[KILN_REMOTE_LEVELS];
+  atomic_uint errors[KILN_REMOTE_LEVELS]; ///< answers that were errors, one after another
+  unsigned level_count;
+  uint32_t deadline_ms;
+  uint64_t max_bytes;
+  bool write;
+  atomic_uint clients;
+  pthread_mutex_t mutex; ///< guards wake, ending
+  pthread_cond_t condition;
+  bool wake, ending;
+};
+
+kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out, kiln_error *err) {
+  *out = NULL;
+  kiln_remote_server *s = calloc(1, sizeof *s);
+  char *urls = strdup(config->urls), *save;
+  kiln_status status = s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
+  if (!status) {
+    s->store.writable = true;
+    s->store.shared = config->shared;
+    s->store.max_entry_bytes = s->max_bytes = config->max_bytes;
+    s->deadline_ms = config->deadline_ms;
+    s->write = config->write;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->condition, NULL);
+    status = kiln_store_open(&s->store, config->root, config->domain, config->space, err);
+  }
+  for (char *url = status ? NULL : strtok_r(urls, " ", &save); url && !status; url = strtok_r(NULL, " ", &save)) {
+    if (s->level_count == KILN_REMOTE_LEVELS) status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
+    else if (!kiln_level_open(&s->levels[s->level_count], url, config->token, config->max_bytes))
+      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "remote cache: expected http://, https:// or redis://HOST, found \"%.200s\"", url);
+    else s->level_count++;
+  }
+  free(urls);
+  if (status) kiln_remote_server_destroy(s);
+  else *out = s;
+  return status;
+}
+
+void kiln_remote_server_destroy(kiln_remote_server *s) {
+  if (!s) return;
+  for (unsigned i = 0; i < s->level_count; i++) kiln_level_close(&s->levels[i]);
+  kiln_store_close(&s->store);
+  free(s);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- look-ups
+
+/// Remembers how an exchange went. A server that did not answer in time is left alone at once, one that answers with errors after a few.
+static void judge(kiln_remote_server *s, unsigned level, bool failed, bool late) {
+  if (!failed) {
+    atomic_store(&s->errors[level], 0);
+    return;
+  }
+  if (late || atomic_fetch_add(&s->errors[level], 1) + 1 >= ERRORS_BEFORE_TRIP)
+    kiln_breaker_trip(&s->store, s->levels[level].breaker, KILN_BREAKER_MS);
+}
+
+kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *domain, const kiln_digest *key, kiln_buffer *out) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_remote_state worst = KILN_REMOTE_ABSENT;
+  int64_t deadline = kiln_level_now() + s->deadline_ms;
+  kiln_digest_hex(key, hex);
+  for (unsigned i = 0; i < s->level_count; i++) {
+    kiln_level *l = &s->levels[i];
+    kiln_remote_state state = KILN_REMOTE_SKIPPED;
+    if (!kiln_breaker_open(&s->store, l->breaker)) {
+      int64_t start = kiln_level_now();
+      state = l->kind->get(l->state, domain, hex, deadline, out);
+      bool late = kiln_level_now() - start >= (int64_t)s->deadline_ms / 2;
+      judge(s, i, state == KILN_REMOTE_FAILED, late);
+    }
+    if (state == KILN_REMOTE_FOUND) return state;
+    if (state != KILN_REMOTE_ABSENT) worst = state;
+  }
+  return worst;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- uploads
+
+static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, const kiln_blob *file) {
+  char hex[KILN_DIGEST_HEX + 1], domain[KILN_NAME_SIZE] = "";
+  const kiln_bytes *label = &view->labels[KILN_LABEL_DOMAIN];
+  bool all = s->level_count > 0;
+  if (label->size < sizeof domain) memcpy(domain, label->bytes, label->size);
+  if (!kiln_store_name_ok(domain)) return true; // nothing that anybody could look up
+  kiln_digest_hex(&view->key, hex);
+  for (unsigned i = 0; i < s->level_count; i++) {
+    kiln_level *l = &s->levels[i];
+    bool stored = !kiln_breaker_open(&s->store, l->breaker) &&
+                  l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_level_now() + UPLOAD_MS) == KILN_REMOTE_FOUND;
+    judge(s, i, !stored, false);
+    all &= stored;
+  }
+  return all;
+}
+
+static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *name) {
+  struct stat st;
+  size_t got = 0;
+  kiln_blob *file = NULL;
+  int fd = kiln_fs_open(folder, name, O_RDONLY, 0);
+  if (fd < 0) return NULL;
+  if (!kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= s->max_bytes + (1 << 20)) file = kiln_blob_create((size_t)st.st_size);
+  if (file && (kiln_fs_read(fd, file->bytes, file->size, &got) || got != file->size)) {
+    kiln_blob_release(file);
+    file = NULL;
+  }
+  kiln_fs_close(fd);
+  return file;
+}
+
+struct round {
+  kiln_remote_server *server;
+  unsigned stored;
+  bool failed;
+};
+
+static void upload_one(void *context, int folder, const char *name) {
+  struct round *r = context;
+  kiln_entry_view view;
+  if (r->failed) return;
+  kiln_blob *file = read_spooled(r->server, folder, name);
+  bool good = file && !kiln_entry_parse(file->bytes, file->size, r->server->max_bytes, &view, NULL);
+  r->failed = good && !upload_bytes(r->server, &view, file);
+  if (!r->failed) kiln_fs_unlink(folder, name); // stored, or nothing that could be
+  if (good && !r->failed) {
+    uint8_t record[KILN_STATS_RECORD];
+    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED, .process = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = file->size, .count = 1};
+    memcpy(stats.key, view.key.bytes, sizeof stats.key);
+    kiln_stats_encode(&stats, record);
+    kiln_stats_append(&r->server->store, record, 1);
+    r->stored++;
+  }
+  kiln_blob_release(file);
+}
+
+unsigned kiln_remote_server_upload(kiln_remote_server *s) {
+  struct round r = {.server = s};
+  if (!s->write || (s->store.fd < 0 && kiln_store_make(&s->store))) return 0;
+  kiln_scan_names(&s->store, "spool", ROUND, upload_one, &r);
+  return r.stored;
+}
+
+static void *upload_loop(void *context) {
+  kiln_remote_server *s = context;
+  int64_t end = 0;
+  pthread_mutex_lock(&s->mutex);
+  for (;;) {
+    while (!s->wake && !s->ending) pthread_cond_wait(&s->condition, &s->mutex);
+    if (s->ending && !end) end = kiln_level_now() + LINGER_MS;
+    s->wake = false;
+    pthread_mutex_unlock(&s->mutex);
+    unsigned stored = kiln_remote_server_upload(s);
+    pthread_mutex_lock(&s->mutex);
+    if (stored == ROUND) s->wake = true; // there is more
+    if (end && (!stored || kiln_level_now() > end)) break;
+  }
+  pthread_mutex_unlock(&s->mutex);
+  return NULL;
+}
+
+static void wake(kiln_remote_server *s, bool ending) {
+  pthread_mutex_lock(&s->mutex);
+  s->wake = true;
+  s->ending |= ending;
+  pthread_cond_signal(&s->condition);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+// ------------------------------------------------------------------------------------------------------------------ serving
+
+struct client {
+  kiln_remote_server *server;
+  int fd;
+};
+
+static bool transfer(int fd, uint8_t *bytes, size_t size, bool out) {
+  int64_t deadline = kiln_level_now() + CLIENT_MS;
+  for (size_t done = 0; done < size;) {
+    struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
+    int64_t left = deadline - kiln_level_now();
+    if (left <= 0 || poll(&p, 1, (int)left) <= 0) return false;
+    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return false;
+    done += (size_t)got;
+  }
+  return true;
+}
+
+static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t size) {
+  kiln_reader r = kiln_reader_of(request, size);
+  uint8_t kind = kiln_read_u8(&r);
+  const uint8_t *key_bytes = kiln_read_bytes(&r, KILN_DIGEST_SIZE);
+  size_t length;
+  const uint8_t *text = kiln_read_block(&r, &length);
+  char domain[KILN_NAME_SIZE] = "";
+  if (!kiln_read_done(&r) || length >= sizeof domain) return;
+  memcpy(domain, text, length);
+  if (!kiln_store_name_ok(domain)) return;
+  if (kind == KILN_REMOTE_WAKE) wake(s, false);
+  if (kind != KILN_REMOTE_GET) return;
+  kiln_digest key;
+  kiln_buffer found = {0}, reply = {0};
+  memcpy(key.bytes, key_bytes, sizeof key.bytes);
+  kiln_remote_state state = kiln_remote_server_get(s, domain, &key, &found);
+  kiln_buffer_u32(&reply, (uint32_t)(state == KILN_REMOTE_FOUND ? found.size + 1 : 1));
+  kiln_buffer_u8(&reply, (uint8_t)state);
+  bool sent = !reply.failed && transfer(fd, reply.bytes, reply.size, true);
+  if (sent && state == KILN_REMOTE_FOUND) transfer(fd, found.bytes, found.size, true);
+  kiln_buffer_deinit(&found);
+  kiln_buffer_deinit(&reply);
+}
+
+static void *serve_client(void *context) {
+  struct client *c = context;
+  uint8_t head[4], request[REQUEST_LIMIT];
+  if (transfer(c->fd, head, sizeof head, false)) {
+    kiln_reader r = kiln_reader_of(head, sizeof head);
+    uint32_t size = kiln_read_u32(&r);
+    if (size && size <= REQUEST_LIMIT && transfer(c->fd, request, size, false)) answer(c->server, c->fd, request, size);
+  }
+  close(c->fd);
+  atomic_fetch_sub(&c->server->clients, 1);
+  free(c);
+  return NULL;
+}
+
+/// Only processes of the same user are listened to: an abstract socket has no permissions of its own.
+static bool same_user(int fd) {
+  struct ucred who;
+  socklen_t size = sizeof who;
+  return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && who.uid == geteuid();
+}
+
+static void accept_client(kiln_remote_server *s, int listening) {
+  int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+  if (fd < 0) return;
+  struct client *c = same_user(fd) ? malloc(sizeof *c) : NULL;
+  pthread_t id;
+  if (!c) {
+    close(fd);
+    return;
+  }
+  *c = (struct client){s, fd};
+  atomic_fetch_add(&s->clients, 1);
+  if (!pthread_create(&id, NULL, serve_client, c)) {
+    pthread_detach(id);
+    return;
+  }
+  atomic_fetch_sub(&s->clients, 1);
+  close(fd);
+  free(c);
+}
+
+void kiln_remote_server_run(kiln_remote_server *s, int listening, int life) {
+  pthread_t uploader;
+  bool uploading = s->write && !pthread_create(&uploader, NULL, upload_loop, s);
+  if (uploading) wake(s, false); // what an earlier build left
+  for (;;) {
+    bool full = atomic_load(&s->clients) >= CLIENTS;
+    struct pollfd p[2] = {{life, POLLIN, 0}, {full ? -1 : listening, POLLIN, 0}};
+    int n = poll(p, 2, full ? 10 : -1);
+    if (n < 0 && errno != EINTR) break;
+    if (n > 0 && p[0].revents) break;
+    if (n > 0 && p[1].revents) accept_client(s, listening);
+  }
+  for (unsigned n = 0; n < CLIENT_MS / 10 && atomic_load(&s->clients); n++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  if (!uploading) return;
+  wake(s, true);
+  pthread_join(uploader, NULL);
+}

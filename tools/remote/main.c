@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln-remote: the network end of the cache, one process a build. `kiln` starts it at its first miss and speaks with it over a socket; people need
+// not call it.
+//
+//   kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--max-bytes N] [--write]
+//
+// Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns at once.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/remote/server.h"
+
+enum { LIFE = 0, LISTENING = 3 };
+
+static const char usage[] = "usage: kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--max-bytes N] [--write]\n"
+                            "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
+
+static bool parse(int argc, char **argv, kiln_remote_server_config *config) {
+  const char *deadline = "2000", *limit = "268435456";
+  const struct { const char *name; const char **to; } options[] = {{"--url", &config->urls},       {"--store", &config->root},
+                                                                   {"--domain", &config->domain},  {"--space", &config->space},
+                                                                   {"--deadline-ms", &deadline},   {"--max-bytes", &limit}};
+  if (argc < 2 || strcmp(argv[1], "serve")) return false;
+  for (int i = 2; i < argc; i++) {
+    unsigned o = 0;
+    if (!strcmp(argv[i], "--write")) {
+      config->write = true;
+      continue;
+    }
+    while (o < sizeof options / sizeof *options && strcmp(argv[i], options[o].name)) o++;
+    if (o == sizeof options / sizeof *options || i + 1 == argc) return false;
+    *options[o].to = argv[++i];
+  }
+  config->deadline_ms = (uint32_t)strtoul(deadline, NULL, 10);
+  config->max_bytes = strtoull(limit, NULL, 10);
+  return config->urls && config->root && config->domain && config->space && config->deadline_ms && config->max_bytes;
+}
+
+int main(int argc, char **argv) {
+  kiln_remote_server_config config = {0};
+  kiln_remote_server *server;
+  kiln_error err = {0};
+  if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
+  if (!parse(argc, argv, &config)) {
+    fputs(usage, stderr);
+    return 2;
+  }
+  const char *shared = secure_getenv("KILN_CACHE_SHARED");
+  config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
+  config.shared = shared && !strcmp(shared, "1");
+  signal(SIGPIPE, SIG_IGN);
+  pid_t child = fork();
+  if (child) return child < 0;
+  setsid();
+  if (kiln_remote_server_create(&config, &server, &err) != KILN_OK) return 1;
+  kiln_remote_server_run(server, LISTENING, LIFE);
+  kiln_remote_server_destroy(server);
+  return 0;
+}
