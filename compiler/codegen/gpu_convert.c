@@ -3,6 +3,8 @@
 //
 // Shared memory protocol: scratch is at offset 0 and lives within one operation. Writing scratch needs a barrier when threads may still read what
 // was there (g->shared_dirty); reading needs one after the writes; afterwards the scratch is dirty.
+#include <string.h>
+
 #include "compiler/codegen/gpu_lower.h"
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
@@ -294,15 +296,74 @@ static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type,
   return out;
 }
 
+// ------------------------------------------------------------------------------------------------------- matrix loads
+
+/// ldmatrix: 8 x 8 elements of 16 bits a matrix. Each lane names a row of 16 bytes; a thread gets two neighbours of a row (plain) or of a column
+/// (transposed). `address` is the layout of those rows: registers are the row's elements, then what is left of the reader's; lanes are the row number,
+/// then up to two matrix bits.
+typedef struct matrix_load {
+  bool is_transposed;
+  unsigned matrices;        ///< logarithm
+  uint32_t row[3];
+  kiln_layout address;
+} matrix_load;
+
+static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0) return false;
+  return true;
+}
+
+/// True when `to` is what a matrix load yields and `from` can write whole rows.
+static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes, matrix_load *out) {
+  if (log2_bytes != 1 || to->lanes != 5 || to->registers < 1 || !kl_has(&g->prelude, KL_kl_ldmatrix_x4)) return false;
+  const uint32_t *lanes = to->basis + to->registers;
+  const uint32_t near[3] = {to->basis[0], lanes[0], lanes[1]}, far[3] = {lanes[2], lanes[3], lanes[4]};
+  bool is_transposed = in_registers(from, far, 3);
+  if (!is_transposed && !in_registers(from, near, 3)) return false;
+  *out = (matrix_load){.is_transposed = is_transposed, .matrices = to->registers - 1u < 2 ? to->registers - 1u : 2};
+  memcpy(out->row, is_transposed ? far : near, sizeof out->row);
+  kiln_layout *a = &out->address;
+  *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
+  unsigned at = 0;
+  for (unsigned i = 0; i < 3; i++) a->basis[at++] = out->row[i];
+  for (unsigned i = 1 + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
+  a->registers = (uint8_t)at;
+  for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];
+  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
+  for (unsigned i = 0; i < to->warps; i++) a->basis[at++] = to->basis[to->registers + to->lanes + i];
+  return true;
+}
+
+static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *to) {
+  static const kl_function functions[2][3] = {{KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
+                                              {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
+  gpu_tile out = gpu_tile_new(g, to);
+  passage p = open_passage(g, memory, &plan->address, 1, 0);
+  unsigned rest = to->registers - 1u - plan->matrices;
+  for (uint32_t r = 0; r < 1u << rest; r++) {
+    LLVMValueRef pointer = piece_pointer(g, &p, r << 3);
+    LLVMValueRef loaded = kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
+    for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
+      LLVMValueRef word = plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
+      gpu_unpack(g, word, type, out.regs + (((size_t)r << plan->matrices | m) << 1), 2);
+    }
+  }
+  return out;
+}
+
 static unsigned log2_bytes_of(gpu *g, LLVMTypeRef type) { return (unsigned)__builtin_ctz(bytes_of(g, type)); }
 
 static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
   unsigned log2_bytes = log2_bytes_of(g, type);
-  layout_memory memory = layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
+  matrix_load plan;
+  bool is_matrix = plan_matrix_load(g, &tile->layout, to, log2_bytes, &plan);
+  layout_memory memory = is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, 3)
+                                   : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, 0);
   gpu_barrier(g);
-  gpu_tile out = read_tile(g, &memory, type, to, log2_bytes);
+  gpu_tile out = is_matrix ? read_matrices(g, &plan, &memory, type, to) : read_tile(g, &memory, type, to, log2_bytes);
   g->shared_dirty = true;
   return out;
 }
