@@ -537,9 +537,30 @@ static void put_param(printer *p, const ir_param *param, uint32_t index) {
   if (param->noalias) kiln_buffer_format(p->out, " @noalias");
 }
 
+// True when the language takes the name as it is.
+static bool is_name(const char *name) {
+  static const char *const words[] = {
+#define TOKEN(kind, text)
+#define KEYWORD(kind, text) text,
+#include "compiler/front/token.def"
+#undef TOKEN
+#undef KEYWORD
+  };
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  size_t length = strlen(name);
+  if (!length || !strchr(letters, name[0]) || !strcmp(name, "_")) return false;
+  for (size_t i = 1; i < length; i++)
+    if (!strchr(letters, name[i]) && !strchr("0123456789", name[i])) return false;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(words[i], name)) return false;
+  for (size_t i = 0; i < KILN_SCALAR_COUNT; i++)
+    if (!strcmp(kiln_scalars[i].spelling, name)) return false;
+  return true;
+}
+
 static void put_head(printer *p) {
   const ir_kernel *k = p->kernel;
-  kiln_buffer_format(p->out, "kiln 1\n\nkernel kernel_");
+  kiln_buffer_format(p->out, "kiln 1\n\nkernel %s", is_name(k->name) ? "" : "kernel_");
   for (const char *c = k->name; *c; c++) {
     bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
     kiln_buffer_u8(p->out, plain ? (uint8_t)*c : '_');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln translate`: the kernels of a Triton IR file in the kernel language. What it prints compiles to the same key.
+// `kiln translate`: the kernel of a Triton IR file in the kernel language. What it prints compiles to the same key.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +18,15 @@ static bool is_wanted(const translate *t, const char *name) {
   return t->only.count == 0;
 }
 
-// Every kernel of the unit that is wanted, under its own name.
-static kiln_status print_kernels(const translate *t, plan *p, kiln_buffer *out, kiln_error *err) {
+// Parameters are numbered in the text; their names in the source stand above it.
+static void print_names(const kiln_interface *interface, kiln_buffer *out) {
+  kiln_buffer_format(out, "// %s:", interface->name);
+  for (uint32_t i = 0; i < interface->param_count; i++) kiln_buffer_format(out, " p%u %s%s", i, interface->params[i].name, i + 1 < interface->param_count ? "," : "");
+  kiln_buffer_format(out, "\n");
+}
+
+// The kernel of the unit that is wanted, under its own name: one text holds one kernel.
+static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, kiln_error *err) {
   plan_source *source = &p->sources[0];
   kiln_diagnostics d = {.arena = source->arena};
   size_t printed = 0;
@@ -33,6 +40,8 @@ static kiln_status print_kernels(const translate *t, plan *p, kiln_buffer *out, 
       return kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not lower", source->path, interface->name);
     }
     kernel->name = interface->name;
+    if (printed) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s holds several kernels; --kernel=NAME chooses one", source->path);
+    print_names(interface, out);
     kiln_print_ir(kernel, out);
     printed++;
   }
@@ -47,7 +56,7 @@ static kiln_status run(const translate *t, plan *p, kiln_error *err) {
   cli_list_add(&targets, t->target);
   kiln_status status = plan_targets(p, &targets, err);
   if (status == KILN_OK) status = plan_add_source(p, t->words.items[0], &options, err);
-  if (status == KILN_OK) status = print_kernels(t, p, &text, err);
+  if (status == KILN_OK) status = print_kernel(t, p, &text, err);
   if (status == KILN_OK) status = cli_write_file(t->output, text.bytes, text.size, err);
   cli_list_deinit(&targets);
   kiln_buffer_deinit(&text);
@@ -66,7 +75,7 @@ int kiln_command_translate(int argc, char **argv) {
       {"stages", 0, CLI_NUMBER, &t.stages, "N", "pipeline stages (default: metadata, then 3)"},
   };
   const cli_page page = {"kiln translate [options] FILE.ttir",
-                         "Prints the kernels of a Triton IR file in the kernel language, one operation a line.", options,
+                         "Prints the kernel of a Triton IR file in the kernel language, one operation a line.", options,
                          sizeof options / sizeof *options};
   plan_init(&p);
   int code = cli_parse(&page, argc, argv, &t.words);
