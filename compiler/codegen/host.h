@@ -18,6 +18,7 @@
 
 #include "compiler/codegen/lower.h"
 #include "compiler/ir.h"
+#include "compiler/middle/facts.h"
 
 /// Scratch memory that one program instance may ask for.
 enum { HOST_SCRATCH_LIMIT = 1 << 28, HOST_MAX_DIGITS = 24, HOST_MAX_ROOTS = 64 };
@@ -148,6 +149,7 @@ typedef struct host {
   uint32_t point_count, group_count;
   host_point *point;     ///< where pulls happen
   host_group *open;      ///< group that gathers roots
+  const kiln_facts *facts;
   const uint32_t *numbers; ///< canonical number of each operation, by its present number
 } host;
 
@@ -260,6 +262,8 @@ uint32_t host_axis_bits(ir_type type, unsigned axis, unsigned *out_first);
 void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *out);
 void host_scan(host *h, ir_op *op);
 void host_dot(host *h, ir_op *op);
+/// True when pulling an element of `v` may read the buffer at another index.
+bool host_reads_elsewhere(ir_value *v, const host_buffer *buffer);
 void host_for(host *h, ir_op *op);
 void host_while(host *h, ir_op *op);
 void host_if(host *h, ir_op *op);

@@ -63,6 +63,12 @@ static void find_reads(reads *r, ir_value *v, bool moved) {
   for (uint32_t i = 0; i < v->def->operand_count; i++) find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
 }
 
+bool host_reads_elsewhere(ir_value *v, const host_buffer *buffer) {
+  reads r = {.buffer = buffer};
+  find_reads(&r, v, false);
+  return r.moved || r.steps > MAX_STEPS;
+}
+
 /// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in that loop too, at the same index.
 static bool can_overwrite(const carried *c, ir_value *const *values, uint32_t i) {
   reads r = {.buffer = c->buffers[i]};

@@ -214,6 +214,12 @@ static bool must_keep(const host *h, const ir_op *op, const host_value *info, co
   return info->cost > COST_KEEP && (u->first_group != u->last_group || u->moved);
 }
 
+// When the last root pulls an argument of a region; a loop's new value may take its place then.
+static void decide_args(const ir_block *block, const uint32_t *group_of) {
+  for (uint32_t i = 0; i < block->arg_count; i++)
+    if (host_info(block->args[i])->user_count) host_info(block->args[i])->last = uses_of(block->args[i], block, group_of).last;
+}
+
 static void decide(const host *h, const ir_op *op, const uint32_t *group_of) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     host_value *info = host_info(&op->results[i]);
@@ -235,6 +241,7 @@ static void plan_block(host *h, ir_block *block, uint32_t *group_of) {
     simulate_op(&s, op, group_of);
   }
   for (ir_op *op = block->last; op; op = op->prev) decide(h, op, group_of);
+  decide_args(block, group_of);
   for (ir_op *op = block->first; op; op = op->next)
     for (uint32_t i = 0; i < op->region_count; i++) plan_block(h, op->regions[i], group_of);
 }
@@ -273,6 +280,7 @@ void host_plan(host *h) {
   uint32_t *numbers = KILN_NEW_ARRAY(h->arena, uint32_t, count + 1), *group_of = KILN_NEW_ARRAY(h->arena, uint32_t, count + 1);
   list_numbers(h->kernel->body, numbers, &listed);
   h->numbers = numbers;
+  h->facts = kiln_facts_compute(h->arena, h->kernel);
   ir_number(h->kernel);
   add_block(h, h->kernel->body);
   plan_block(h, h->kernel->body, group_of);

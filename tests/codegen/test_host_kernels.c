@@ -375,6 +375,34 @@ TEST(host_kernels, products) {
         "}\n", 0, 1);
 }
 
+TEST(host_kernels, products_of_carried_tiles) {
+  check("kiln 1\n"
+        "kernel k(x: in *f32, z: out *f32, n: i32) @grid(1) {\n"
+        "  let i = iota(16)[:, _] * 16 + iota(16)[_, :]\n"
+        "  let a = select(load(x + i) > 0.0, 0.5, 0.25)\n"
+        "  var s = a\n"
+        "  var t = a\n"
+        "  var u = a\n"
+        "  for j in 0 .. n {\n"
+        "    s = dot(a, s, zeros(f32[16, 16]))\n"
+        "    t = dot(t, a, t)\n"
+        "    u = dot(a, a, trans(u) * 0.5)\n"
+        "  }\n"
+        "  store(z + i, s)\n"
+        "  store(z + 256 + i, t)\n"
+        "  store(z + 512 + i, u)\n"
+        "  var p = x + i\n"
+        "  var q = iota(16)\n"
+        "  var r = zeros(f32[16, 16])\n"
+        "  for j in 0 .. n {\n"
+        "    r = r + load(p) * (q as f32)[:, _]\n"
+        "    p = p + 7\n"
+        "    q = q + n\n"
+        "  }\n"
+        "  store(z + 768 + i, r + load(p))\n"
+        "}\n", 3, 1);
+}
+
 TEST(host_kernels, batched_products) {
   check("kiln 1\n"
         "kernel k(x: in *f32, y: in *f32, z: out *f32) @grid(1) {\n"
