@@ -163,10 +163,14 @@ int cli_report(kiln_status status, const kiln_error *err) {
 kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err) {
   kiln_status status = KILN_OK;
   struct stat st;
+  size_t whole = SIZE_MAX; // of a regular file, whose end needs no read of its own
   int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : 0;
   if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
-  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= most) kiln_buffer_reserve(out, (size_t)st.st_size + 1);
-  for (;;) {
+  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= most) {
+    whole = (size_t)st.st_size;
+    kiln_buffer_reserve(out, whole + 1);
+  }
+  while (out->size != whole) {
     if (!kiln_buffer_reserve(out, 1 + (out->size == out->capacity ? 65536 : 0))) {
       status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: no memory for %zu bytes", path, out->size);
       break;
@@ -230,17 +234,32 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
   return status;
 }
 
-bool cli_find_program(const char *name, char *out, size_t capacity) {
-  static const char *const places[] = {"", "../libexec/kiln/"};
-  char self[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+/// Where siblings are, relative to this program's folder, in order.
+static const char *const places[] = {"", "../libexec/kiln/"};
+
+static bool own_folder(char *out, size_t capacity) {
+  ssize_t length = readlink("/proc/self/exe", out, capacity - 1);
   if (length <= 0) return false;
-  self[length] = 0;
-  *strrchr(self, '/') = 0;
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    if (snprintf(out, capacity, "%s/%s%s", self, places[i], name) < (int)capacity && !access(out, X_OK)) return true;
-  }
+  out[length] = 0;
+  *strrchr(out, '/') = 0;
+  return true;
+}
+
+bool cli_find_program(const char *name, char *out, size_t capacity) {
+  char folder[PATH_MAX];
+  if (!own_folder(folder, sizeof folder)) return false;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && !access(out, X_OK)) return true;
   return false;
+}
+
+int cli_open_program(const char *name) {
+  char folder[PATH_MAX], path[PATH_MAX];
+  int fd = -1;
+  if (!own_folder(folder, sizeof folder)) return -1;
+  for (size_t i = 0; i < sizeof places / sizeof *places && fd < 0; i++)
+    if (snprintf(path, sizeof path, "%s/%s%s", folder, places[i], name) < (int)sizeof path) fd = open(path, O_RDONLY | O_CLOEXEC);
+  return fd;
 }
 
 void cli_json_text(kiln_buffer *out, const char *text) {

@@ -66,6 +66,9 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
 /// The path of a sibling program: beside this one, then in ../libexec/kiln. `out` gets the path even when nothing is there.
 bool cli_find_program(const char *name, char *out, size_t capacity);
 
+/// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
+int cli_open_program(const char *name);
+
 /// Appends `text` as a JSON string with quotes.
 void cli_json_text(kiln_buffer *out, const char *text);
 

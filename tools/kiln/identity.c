@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +12,22 @@
 #include "base/buffer.h"
 #include "tools/common/cli.h"
 
-enum { MOST_HEADERS = 64, MOST_NOTE = 4096 };
+enum { MOST_HEADERS = 64, MOST_NOTE = 4096, FIRST_BLOCK = 4096 };
+
+/// A file's first block, read at once: header, segments and build-id of an ordinary ELF file all lie in it.
+typedef struct elf_file {
+  int fd;
+  size_t size;
+  uint8_t first[FIRST_BLOCK];
+} elf_file;
+
+static bool read_at(const elf_file *f, void *out, size_t size, uint64_t offset) {
+  if (offset <= f->size && size <= f->size - offset) {
+    memcpy(out, f->first + offset, size);
+    return true;
+  }
+  return pread(f->fd, out, size, (off_t)offset) == (ssize_t)size;
+}
 
 /// The build-id inside a note segment, or NULL.
 static const uint8_t *build_id(const uint8_t *note, size_t size, size_t *out_size) {
@@ -29,17 +43,19 @@ static const uint8_t *build_id(const uint8_t *note, size_t size, size_t *out_siz
 }
 
 static bool read_build_id(int fd, uint8_t *out, size_t capacity, size_t *out_size) {
+  elf_file f = {.fd = fd};
   Elf64_Ehdr head;
   Elf64_Phdr segments[MOST_HEADERS];
   uint8_t note[MOST_NOTE];
-  if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head || memcmp(head.e_ident, ELFMAG, SELFMAG)) return false;
+  ssize_t got = pread(fd, f.first, sizeof f.first, 0);
+  f.size = got < 0 ? 0 : (size_t)got;
+  if (!read_at(&f, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG)) return false;
   if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof *segments || head.e_phnum > MOST_HEADERS) return false;
-  ssize_t wanted = (ssize_t)(head.e_phnum * sizeof *segments);
-  if (pread(fd, segments, (size_t)wanted, (off_t)head.e_phoff) != wanted) return false;
+  if (!read_at(&f, segments, head.e_phnum * sizeof *segments, head.e_phoff)) return false;
   for (unsigned i = 0; i < head.e_phnum; i++) {
     if (segments[i].p_type != PT_NOTE) continue;
     size_t size = segments[i].p_filesz < sizeof note ? segments[i].p_filesz : sizeof note, id_size;
-    if (pread(fd, note, size, (off_t)segments[i].p_offset) != (ssize_t)size) return false;
+    if (!read_at(&f, note, size, segments[i].p_offset)) return false;
     const uint8_t *id = build_id(note, size, &id_size);
     if (!id || !id_size || id_size > capacity) continue;
     memcpy(out, id, *out_size = id_size);
@@ -48,21 +64,8 @@ static bool read_build_id(int fd, uint8_t *out, size_t capacity, size_t *out_siz
   return false;
 }
 
-kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], kiln_error *err) {
-  uint8_t id[64];
-  size_t id_size;
+static kiln_status identity_of_content(const char *path, kiln_digest *out, char text[80], kiln_error *err) {
   char hex[KILN_DIGEST_HEX + 1];
-  memset(out, 0, sizeof *out);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
-  bool has_id = read_build_id(fd, id, sizeof id, &id_size);
-  close(fd);
-  if (has_id) {
-    *out = kiln_digest_of(id, id_size);
-    int used = snprintf(text, 80, "build-id ");
-    for (size_t i = 0; i < id_size && used < 76; i++) used += snprintf(text + used, 80 - (size_t)used, "%02x", id[i]);
-    return KILN_OK;
-  }
   kiln_buffer content = {0};
   kiln_status status = cli_read_file(path, (size_t)1 << 31, &content, err);
   if (status == KILN_OK) {
@@ -72,6 +75,35 @@ kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], 
   }
   kiln_buffer_deinit(&content);
   return status;
+}
+
+/// Takes the descriptor. True when the file has a build-id.
+static bool identity_of_open_file(int fd, kiln_digest *out, char text[80]) {
+  uint8_t id[64];
+  size_t id_size;
+  bool has_id = read_build_id(fd, id, sizeof id, &id_size);
+  close(fd);
+  if (!has_id) return false;
+  *out = kiln_digest_of(id, id_size);
+  int used = snprintf(text, 80, "build-id ");
+  for (size_t i = 0; i < id_size && used < 76; i++) used += snprintf(text + used, 80 - (size_t)used, "%02x", id[i]);
+  return true;
+}
+
+kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
+  return identity_of_open_file(fd, out, text) ? KILN_OK : identity_of_content(path, out, text, err);
+}
+
+static kiln_status identity_of_worker(kiln_digest *out, char text[80], kiln_error *err) {
+  char path[4096];
+  int fd = cli_open_program("kiln-codegen");
+  if (fd < 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-codegen is not beside this program nor in ../libexec/kiln");
+  if (identity_of_open_file(fd, out, text)) return KILN_OK;
+  cli_find_program("kiln-codegen", path, sizeof path);
+  return identity_of_content(path, out, text, err);
 }
 
 /// Where the vendor's tools are looked for; nothing else is. The first of a kind that exists is taken.
@@ -105,17 +137,15 @@ static const char *choose(kiln_codegen_options *options, bool automatic) {
   return NULL;
 }
 
-kiln_status identity_find(identity *out, kiln_codegen_options *options, bool automatic, kiln_error *err) {
-  char worker[4096];
+kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic, kiln_error *err) {
   memset(out, 0, sizeof *out);
-  if (!cli_find_program("kiln-codegen", worker, sizeof worker))
-    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-codegen is not beside this program nor in ../libexec/kiln");
-  KILN_TRY(identity_of_file(worker, &out->compiler, out->compiler_text, err));
-  if (options->assembler == KILN_ASSEMBLER_NONE && !automatic) return KILN_OK;
+  KILN_TRY(identity_of_worker(&out->compiler, out->compiler_text, err));
+  if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
   const char *path = choose(options, automatic);
   if (!path && automatic) return KILN_OK;
   if (!path) return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler asked for is in none of the known places; --assembler-path names it");
-  if (!realpath(path, out->assembler_path)) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
+  if (snprintf(out->assembler_path, sizeof out->assembler_path, "%s", path) >= (int)sizeof out->assembler_path)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
   options->assembler_path = out->assembler_path;
   return identity_of_file(out->assembler_path, &out->assembler, out->assembler_text, err);
 }

@@ -19,7 +19,8 @@ typedef struct identity {
 kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], kiln_error *err);
 
 /// Fills `out`. `options->assembler` chooses the assembler; its path is options->assembler_path or the first of an explicit list of places that exists.
-/// `automatic`: take nvJitLink, else ptxas, else none, and set options->assembler to what was found.
-kiln_status identity_find(identity *out, kiln_codegen_options *options, bool automatic, kiln_error *err);
+/// `wanted`: some target needs an assembler; else none is looked for. `automatic`: take nvJitLink, else ptxas, else none, and set
+/// options->assembler to what was found.
+kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic, kiln_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 // `kiln`: the one program a user types. Static, no LLVM; it starts the others.
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,6 +42,7 @@ static int hand_over(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many: a hit is a handful of system calls
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)

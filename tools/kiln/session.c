@@ -47,6 +47,12 @@ static unsigned processors(void) {
   return n < 1 ? 1 : n > 256 ? 256 : (unsigned)n;
 }
 
+static bool has_family(const plan *p, kiln_family family) {
+  for (size_t i = 0; i < p->target_count; i++)
+    if (p->targets[i].processor->family == family) return true;
+  return false;
+}
+
 static kiln_status open_cache(session *s, kiln_error *err) {
   if (s->no_cache) return KILN_OK;
   cache_session_options options = {.folder = s->cache_folder, .force = s->force};
@@ -62,7 +68,7 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
-  KILN_TRY(identity_find(&p->who, &p->options, !s->assembler_given, err));
+  KILN_TRY(identity_find(&p->who, &p->options, has_family(p, KILN_FAMILY_NVPTX), !s->assembler_given, err));
   return open_cache(s, err);
 }
 
