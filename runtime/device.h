@@ -90,21 +90,33 @@ struct kiln_device {
 /// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is applied. `rule` may be NULL.
 unsigned kiln_device_rank(kiln_device *device, size_t index, uint32_t number, bool is_ptx, char *rule);
 
-/// A test of one value of the block against a promised fact.
+/// A promised alignment of a pointer.
+typedef struct kiln_alignment {
+  uint32_t param, offset;
+  uint64_t mask;             // alignment - 1
+} kiln_alignment;
+
+/// A promised divisor and range of an integer.
 typedef struct kiln_fact {
   uint32_t param, offset;
   uint8_t size;
-  bool is_aligned;           // else a divisor and a range
-  uint64_t mask;             // pointer: alignment - 1
+  bool is_signed;
   int64_t div, lo, hi;
 } kiln_fact;
 
-/// A launch expression prepared for speed.
-typedef enum kiln_form { KILN_FORM_CONST, KILN_FORM_PARAM, KILN_FORM_CDIV, KILN_FORM_DIVISIBLE, KILN_FORM_GENERAL } kiln_form;
+/// A launch expression prepared for speed. The forms with a power of two spare the division.
+typedef enum kiln_form {
+  KILN_FORM_CONST, KILN_FORM_PARAM,
+  KILN_FORM_CDIV,      // cdiv(param, value)
+  KILN_FORM_CDIV_LOG2, // cdiv(param, 1 << value)
+  KILN_FORM_DIVISIBLE, // param % value == 0
+  KILN_FORM_MASK,      // param % (value + 1) == 0, as (param & value) == 0
+  KILN_FORM_GENERAL,
+} kiln_form;
 typedef struct kiln_prepared_expr {
   kiln_form form;
   uint32_t param;
-  int64_t value;             // the constant, or the divisor
+  int64_t value;
   kiln_span code;            // in the bundle
 } kiln_prepared_expr;
 
@@ -126,6 +138,11 @@ typedef struct kiln_integer_param {
   bool is_signed;
 } kiln_integer_param;
 
+/// Where an argument lies in the block.
+typedef struct kiln_slot {
+  uint16_t offset, size;
+} kiln_slot;
+
 struct kiln_kernel {
   kiln_device *device;       // borrowed
   kiln_bundle *bundle;       // borrowed: the one that won
@@ -138,8 +155,10 @@ struct kiln_kernel {
   kiln_code *codes;          // [config * variant_count + variant]
   kiln_prepared_config *configs;
   kiln_prepared_variant *variants;
+  kiln_slot *slots;          // one a parameter
+  kiln_alignment *alignments;
   kiln_fact *facts;
-  uint32_t fact_count;
+  uint32_t alignment_count, fact_count;
   kiln_integer_param *integers;
   uint32_t integer_count;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device that accepts every code and runs nothing: what is left of a launch is what this library adds.
+// The device that runs nothing: what is left of a launch is what this library adds. "null" accepts every code; "null:sm_90" chooses as that device
+// would, which shows what a machine that is not here would get.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,12 @@
 
 
 static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
-  if (*rest) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': the null device takes nothing after its name", d->name);
   d->state = malloc(1); // an address of its own stands for modules and streams
   if (!d->state) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  snprintf(d->description, sizeof d->description, "runs nothing");
+  if (*rest) return kiln_device_target_parse(rest, &d->target, err);
   d->accepts_all = true;
   snprintf(d->target.name, sizeof d->target.name, "null");
-  snprintf(d->description, sizeof d->description, "runs nothing");
   return KILN_OK;
 }
 

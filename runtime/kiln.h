@@ -96,7 +96,8 @@ KILN_API const char *kiln_kernel_name(const kiln_library *library, size_t index)
 
 // ---------------------------------------------------------------------------------------------------------------- devices
 
-/// "host" (all processors; "host:4": four threads), "cuda:0", "hip:0", or "null" (accepts everything and runs nothing, for measuring).
+/// "host" (all processors; "host:4": four threads), "cuda:0", "hip:0", "null" (accepts everything and runs nothing, for
+/// measuring), or "null:sm_90" (chooses as that device would, and runs nothing).
 /// Errors: NO_DEVICE (driver or device absent, with what was tried), NO_VARIANT (a policy cannot be kept).
 KILN_API kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out, kiln_error *err);
 /// Unloads what was loaded. Nothing of it may still run.

@@ -19,7 +19,7 @@ static int64_t read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
   }
 }
 
-static bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t *out) {
+static inline bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t *out) {
   switch (e->form) {
   case KILN_FORM_CONST: *out = e->value; return true;
   case KILN_FORM_PARAM: *out = values[e->param]; return true;
@@ -28,6 +28,12 @@ static bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t
     *out = v <= 0 ? v / e->value : 1 + (v - 1) / e->value;
     return true;
   }
+  case KILN_FORM_CDIV_LOG2: {
+    int64_t v = values[e->param];
+    *out = v <= 0 ? v / ((int64_t)1 << e->value) : 1 + ((v - 1) >> e->value);
+    return true;
+  }
+  case KILN_FORM_MASK: *out = !(values[e->param] & e->value); return true;
   case KILN_FORM_DIVISIBLE: *out = values[e->param] % e->value == 0; return true;
   case KILN_FORM_GENERAL: break;
   }
@@ -69,11 +75,15 @@ static kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name, what, text);
 }
 
+static kiln_status refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  const kiln_alignment *a = k->alignments;
+  while (!(kiln_le64(block + a->offset) & a->mask)) a++;
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx", k->interface.name,
+                   k->interface.params[a->param].name, (unsigned long long)a->mask + 1, (unsigned long long)kiln_le64(block + a->offset));
+}
+
 static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
   const char *name = k->interface.params[f->param].name;
-  if (f->is_aligned)
-    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx", k->interface.name, name,
-                     (unsigned long long)f->mask + 1, (unsigned long long)value);
   if (value < f->lo || value > f->hi)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld", k->interface.name, name,
                      (long long)f->lo, (long long)f->hi, (long long)value);
@@ -111,14 +121,13 @@ static bool all_hold(const kiln_prepared_expr *conditions, uint32_t count, const
   return true;
 }
 
-static kiln_status check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  uint64_t broken = 0;
+  for (uint32_t i = 0; i < k->alignment_count; i++) broken |= kiln_le64(block + k->alignments[i].offset) & k->alignments[i].mask;
+  if (UNLIKELY(broken)) return refuse_alignment(k, block, err);
   for (uint32_t i = 0; i < k->fact_count; i++) {
     const kiln_fact *f = &k->facts[i];
-    int64_t value = read_integer(block + f->offset, f->size, k->interface.params[f->param].scalar != KILN_I1);
-    if (f->is_aligned) {
-      if (UNLIKELY((uint64_t)value & f->mask)) return refuse_fact(k, f, value, err);
-      continue;
-    }
+    int64_t value = read_integer(block + f->offset, f->size, f->is_signed);
     bool divides = f->div <= 1 || value % f->div == 0;
     if (UNLIKELY(!divides || value < f->lo || value > f->hi)) return refuse_fact(k, f, value, err);
   }
@@ -207,11 +216,11 @@ kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *a
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name, in->param_count, arg_count);
   memset(block, 0, in->block_bytes);
   for (uint32_t i = 0; i < in->param_count; i++) {
-    const kiln_param_record *p = &in->params[i];
-    switch (p->size) { // constant sizes become single moves
-    case 8: memcpy(block + p->offset, args[i], 8); break;
-    case 4: memcpy(block + p->offset, args[i], 4); break;
-    default: memcpy(block + p->offset, args[i], p->size); break;
+    kiln_slot slot = k->slots[i];
+    switch (slot.size) { // constant sizes become single moves
+    case 8: memcpy(block + slot.offset, args[i], 8); break;
+    case 4: memcpy(block + slot.offset, args[i], 4); break;
+    default: memcpy(block + slot.offset, args[i], slot.size); break;
     }
   }
   return launch_block(k, stream, block, err);

@@ -47,6 +47,10 @@ static bool fits(const pattern *p, kiln_span code, kiln_prepared_expr *out) {
   if (r.left || (divides && constants[0] <= 0) || (p->wants_zero && constants[1])) return false;
   out->form = p->form;
   out->value = constants[0];
+  if (divides && !(out->value & (out->value - 1))) {
+    out->form = p->form == KILN_FORM_CDIV ? KILN_FORM_CDIV_LOG2 : KILN_FORM_MASK;
+    out->value = p->form == KILN_FORM_CDIV ? __builtin_ctzll((unsigned long long)out->value) : out->value - 1;
+  }
   return true;
 }
 
@@ -77,23 +81,21 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool *
 // ----------------------------------------------------------------------------------------------------------------- facts
 
 static void add_facts(kiln_kernel *k) {
-  k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, k->interface.param_count);
-  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+  uint32_t count = k->interface.param_count;
+  k->slots = KILN_NEW_ARRAY(k->arena, kiln_slot, count);
+  k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
+  k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, count);
+  for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    kiln_fact fact = {.param = i, .offset = p->offset, .lo = INT64_MIN, .hi = INT64_MAX, .div = 1};
+    k->slots[i] = (kiln_slot){(uint16_t)p->offset, (uint16_t)p->size};
     if (p->pointer || p->view_rank) {
-      // A pointer to an element is aligned to the element anyway, or the kernel is not the fault.
-      if (p->align <= 1 || p->align & (p->align - 1)) continue;
-      fact.is_aligned = true;
-      fact.size = 8;
-      fact.mask = p->align - 1;
-    } else {
-      if (!is_integer(p) || (p->div <= 1 && !p->has_range)) continue;
-      fact.size = (uint8_t)p->size;
-      if (p->div > 1) fact.div = p->div;
-      if (p->has_range) fact.lo = p->lo, fact.hi = p->hi;
+      if (p->align > 1 && !(p->align & (p->align - 1)))
+        k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
+    } else if (is_integer(p) && (p->div > 1 || p->has_range)) {
+      k->facts[k->fact_count++] = (kiln_fact){.param = i, .offset = p->offset, .size = (uint8_t)p->size, .is_signed = p->scalar != KILN_I1,
+                                              .div = p->div > 1 ? p->div : 1, .lo = p->has_range ? p->lo : INT64_MIN,
+                                              .hi = p->has_range ? p->hi : INT64_MAX};
     }
-    k->facts[k->fact_count++] = fact;
   }
 }
 

@@ -17,12 +17,16 @@ static outcome try_on(const char *device, const uint8_t *bytes, size_t size, uin
   kiln_source source = {.bytes = bytes, .size = size};
   kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1, .policy = policy};
   float x[3] = {1, 2, 3}, y[3] = {0};
-  const void *px = x, *py = y;
-  int n = 3;
+  // A hostile interface may claim views where the caller has pointers; each argument has room for the largest.
+  union {
+    const void *pointer;
+    int number;
+    uint8_t room[256];
+  } args[3] = {{.pointer = x}, {.pointer = y}, {.number = 3}};
   o.status = kiln_open(&options, &l, &err);
   if (o.status == KILN_OK) o.status = kiln_device_open(l, device, &d, &err);
   if (o.status == KILN_OK) o.status = kiln_kernel_get(d, "add_one", NULL, &k, &err);
-  if (o.status == KILN_OK) o.status = kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, &err);
+  if (o.status == KILN_OK) o.status = kiln_launch(k, NULL, (const void *const[]){&args[0], &args[1], &args[2]}, 3, &err);
   if (o.status != KILN_OK && !*err.text) FAIL("status %d without a message", (int)o.status);
   o.right = y[0] == 2 && y[1] == 3 && y[2] == 4;
   kiln_device_close(d);

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What libkiln adds: nanoseconds a launch on the null device against the bare call of its driver function, look-up, choice among variants, open at
+// growing numbers of entries, one code decoded. Medians of many rounds; one line a measure.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/expr.h"
+#include "base/record.h"
+#include "cache/bundle/bundle_writer.h"
+#include "base/bundle_format.h"
+#include "runtime/device.h"
+
+enum { ROUNDS = 41, LAUNCHES = 20000, MOST_ARGS = 16 };
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void must(kiln_status status, const kiln_error *err) {
+  if (status == KILN_OK) return;
+  fprintf(stderr, "bench_runtime: %s\n", err->text);
+  exit(1);
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static double median(double *values, size_t count) {
+  qsort(values, count, sizeof *values, by_value);
+  return values[count / 2];
+}
+
+// ---------------------------------------------------------------------------------------------------------------- bundles
+
+// `args` parameters, pointers and integers in turn; grid cdiv(p1, 128); `variants` conjunctions over the divisibility of each integer.
+static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, bool variants) {
+  static const uint8_t grid[] = {KILN_EXPR_PARAM, 1, KILN_EXPR_CONST, 0x80, 0x02, KILN_EXPR_CDIV};
+  static uint8_t tests[MOST_ARGS][8];
+  kiln_param_record params[MOST_ARGS] = {0};
+  kiln_span conditions[MOST_ARGS];
+  uint32_t condition_count = 0, kernel;
+  kiln_error err;
+  for (uint32_t i = 0; i < args; i++) {
+    params[i] = (kiln_param_record){.name = "p", .scalar = (uint8_t)(i & 1 ? KILN_I32 : KILN_F32), .pointer = !(i & 1), .align = i & 1 ? 0 : 16};
+    const uint8_t code[] = {KILN_EXPR_PARAM, (uint8_t)i, KILN_EXPR_CONST, 32, KILN_EXPR_REM, KILN_EXPR_CONST, 0, KILN_EXPR_EQ};
+    memcpy(tests[i], code, sizeof code);
+    if (i & 1) conditions[condition_count++] = (kiln_span){tests[i], sizeof code};
+  }
+  kiln_config_record config = {.text = "BLOCK=128", .warps = 4, .grid = {{grid, sizeof grid}}};
+  kiln_variant_record rows[] = {{.text = "all % 16 == 0", .conditions = conditions, .condition_count = condition_count}, {.text = ""}};
+  kiln_interface in = {.name = name, .symbol = name, .params = params, .param_count = args, .configs = &config, .config_count = 1,
+                       .variants = variants ? rows : rows + 1, .variant_count = variants ? 2 : 1};
+  kiln_buffer record = {0}, info = {0};
+  kiln_interface_encode(&in, &record);
+  must(kiln_bundle_writer_kernel(w, name, record.bytes, record.size, &kernel, &err), &err);
+  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_HSACO, .target = "gfx942", .symbol = name, .block_threads = 128, .wave = 64, .producer = "bench"}, &info);
+  for (uint32_t v = 0; v < in.variant_count; v++) {
+    char code[200];
+    memset(code, (int)v, sizeof code);
+    snprintf(code, sizeof code, "%s", name);
+    kiln_bundle_code c = {.kernel = kernel, .variant = v, .target = "gfx942", .family = "gfx9", .info = info.bytes, .info_size = info.size,
+                          .code = code, .code_size = sizeof code};
+    must(kiln_bundle_writer_code(w, &c, &err), &err);
+  }
+  kiln_buffer_deinit(&record);
+  kiln_buffer_deinit(&info);
+}
+
+static void build(kiln_bundle_writer *w, kiln_buffer *out, kiln_bundle_dictionary dictionary) {
+  kiln_error err;
+  must(kiln_bundle_writer_build(w, &(kiln_bundle_options){.level = 3, .dictionary = dictionary, .threads = 2}, out, NULL, &err), &err);
+  kiln_bundle_writer_destroy(w);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- launch
+
+typedef struct launch_run {
+  kiln_kernel *kernel;
+  uint32_t args;
+  bool bare;
+  pthread_barrier_t *start;
+  double ns;
+} launch_run;
+
+static void *measure_launch(void *context) {
+  launch_run *r = context;
+  kiln_error err;
+  int64_t values[MOST_ARGS] = {0};
+  const void *pointers[MOST_ARGS];
+  double rounds[ROUNDS];
+  for (uint32_t i = 0; i < MOST_ARGS; i++) {
+    values[i] = i & 1 ? 4096 : 0x1000;
+    pointers[i] = &values[i];
+  }
+  kiln_device *d = r->kernel->device;
+  kiln_launch_call call = {.function = d->state, .code = r->kernel->codes, .grid = {1, 1, 1}, .block = values, .size = sizeof values};
+  pthread_barrier_wait(r->start);
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t begin = now_ns();
+    for (int i = 0; i < LAUNCHES; i++) must(r->bare ? d->kind->launch(d, &call, &err) : kiln_launch(r->kernel, NULL, pointers, r->args, &err), &err);
+    rounds[round] = (double)(now_ns() - begin) / LAUNCHES;
+  }
+  r->ns = median(rounds, ROUNDS);
+  return NULL;
+}
+
+static double launch_ns(kiln_kernel *k, uint32_t args, bool bare, unsigned threads) {
+  enum { MOST = 64 };
+  pthread_t ids[MOST];
+  launch_run runs[MOST];
+  pthread_barrier_t start;
+  double all[MOST];
+  pthread_barrier_init(&start, NULL, threads);
+  for (unsigned i = 0; i < threads; i++) {
+    runs[i] = (launch_run){k, args, bare, &start, 0};
+    if (pthread_create(&ids[i], NULL, measure_launch, &runs[i])) exit(1);
+  }
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_join(ids[i], NULL);
+    all[i] = runs[i].ns;
+  }
+  pthread_barrier_destroy(&start);
+  return median(all, threads);
+}
+
+static void bench_launches(void) {
+  static const uint32_t counts[] = {2, 8, 16};
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_buffer bundle = {0};
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  char name[32];
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  for (size_t i = 0; i < 3; i++)
+    for (int variants = 0; variants < 2; variants++) {
+      snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
+      add_kernel(w, name, counts[i], variants);
+    }
+  build(w, &bundle, KILN_BUNDLE_DICTIONARY_AUTO);
+  must(kiln_open_memory(bundle.bytes, bundle.size, &l, &err), &err);
+  must(kiln_device_open(l, "null", &d, &err), &err);
+  for (size_t i = 0; i < 3; i++)
+    for (int variants = 0; variants < 2; variants++) {
+      kiln_kernel *k;
+      snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
+      must(kiln_kernel_get(d, name, NULL, &k, &err), &err);
+      must(kiln_preload(k, &err), &err);
+      for (unsigned threads = 1; threads <= (unsigned)processors && threads <= 64; threads *= processors > 1 ? (unsigned)processors : 2) {
+        double bare = launch_ns(k, counts[i], true, threads), whole = launch_ns(k, counts[i], false, threads);
+        printf("launch %2u arguments, %s, %2u threads: %5.1f ns added (%.1f - %.1f)\n", counts[i],
+               variants ? "a fact an integer" : "one variant      ", threads, whole - bare, whole, bare);
+      }
+    }
+  double rounds[ROUNDS];
+  kiln_kernel *k;
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t begin = now_ns();
+    for (int i = 0; i < LAUNCHES; i++) must(kiln_kernel_get(d, "k8_1", NULL, &k, &err), &err);
+    rounds[round] = (double)(now_ns() - begin) / LAUNCHES;
+  }
+  printf("look-up of a known kernel by name: %.0f ns\n", median(rounds, ROUNDS));
+  kiln_device_close(d);
+  kiln_close(l);
+  kiln_buffer_deinit(&bundle);
+}
+
+// ------------------------------------------------------------------------------------------------------------------- open
+
+static void bench_open(uint32_t entries, const char *folder) {
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_buffer bundle = {0};
+  kiln_error err;
+  char path[512], name[32];
+  double opens[ROUNDS], first[ROUNDS], finds[ROUNDS];
+  for (uint32_t i = 0; i < entries; i++) {
+    snprintf(name, sizeof name, "kernel[N=%u]", i);
+    add_kernel(w, name, 4, false);
+  }
+  build(w, &bundle, KILN_BUNDLE_DICTIONARY_NONE);
+  snprintf(path, sizeof path, "%s/bench.kbundle", folder);
+  FILE *f = fopen(path, "wb");
+  if (!f || fwrite(bundle.bytes, 1, bundle.size, f) != bundle.size || fclose(f)) exit(1);
+  for (int round = 0; round < ROUNDS; round++) {
+    kiln_library *l;
+    kiln_kernel_entry entry;
+    uint64_t begin = now_ns();
+    must(kiln_open_file(path, &l, &err), &err);
+    opens[round] = (double)(now_ns() - begin) / 1e3;
+    snprintf(name, sizeof name, "kernel[N=%u]", (unsigned)(entries / 2 + (unsigned)round));
+    kiln_check hash = kiln_check_of(name, strlen(name));
+    begin = now_ns();
+    must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
+    first[round] = (double)(now_ns() - begin) / 1e3;
+    begin = now_ns();
+    for (int i = 0; i < 1000; i++) must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
+    finds[round] = (double)(now_ns() - begin) / 1000;
+    kiln_close(l);
+  }
+  printf("open %6u entries (%zu bytes): %.1f us; first look-up, with its pages checked: %.1f us; again: %.0f ns\n", entries, bundle.size,
+         median(opens, ROUNDS), median(first, ROUNDS), median(finds, ROUNDS));
+  unlink(path);
+  kiln_buffer_deinit(&bundle);
+}
+
+int main(int argc, char **argv) {
+  const char *folder = argc > 1 ? argv[1] : "/tmp";
+  bench_launches();
+  bench_open(1000, folder);
+  bench_open(10000, folder);
+  bench_open(100000, folder);
+  return 0;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln merge, split, prune: bundles made of bundles.
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/tool.h"
+
+typedef struct combine_settings {
+  const char *out;
+  int64_t level, max_size;
+  cli_list words, targets, kernels;
+} combine_settings;
+
+static bool is_listed(const cli_list *list, size_t count, const char *text) {
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(list->items[i], text)) return true;
+  return false;
+}
+
+/// What a filter knows: the settings, and how many of the listed targets are dropped (prune).
+typedef struct filter_context {
+  const combine_settings *settings;
+  size_t dropped_targets;
+} filter_context;
+
+static bool keep_listed(void *context, const view_kernel *k, const view_code *c) {
+  const filter_context *f = context;
+  (void)k;
+  return is_listed(&f->settings->targets, f->settings->targets.count, c->target);
+}
+
+static bool drop_listed(void *context, const view_kernel *k, const view_code *c) {
+  const filter_context *f = context;
+  return !is_listed(&f->settings->kernels, f->settings->kernels.count, k->name) &&
+         !is_listed(&f->settings->targets, f->dropped_targets, c->target);
+}
+
+// Builds one bundle of all the words; `*out` is the caller's.
+static kiln_status combine(const combine_settings *s, bundle_filter *filter, filter_context *context, kiln_buffer *out,
+                           kiln_bundle_sums *sums, kiln_error *err) {
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_bundle_options options = {.level = (int)s->level, .threads = 4};
+  kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < s->words.count && status == KILN_OK; i++) {
+    bundle_view v;
+    status = bundle_view_open(s->words.items[i], &v, err);
+    if (status != KILN_OK) break;
+    status = bundle_view_copy(&v, w, filter, context, true, err);
+    bundle_view_close(&v);
+  }
+  if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, out, sums, err);
+  kiln_bundle_writer_destroy(w);
+  return status;
+}
+
+static kiln_status write_combined(const combine_settings *s, bundle_filter *filter, kiln_error *err) {
+  kiln_buffer bytes = {0};
+  kiln_bundle_sums sums;
+  // Without a size every listed target goes; with one, no more than needed.
+  filter_context context = {s, s->max_size ? 0 : s->targets.count};
+  kiln_status status = combine(s, filter, &context, &bytes, &sums, err);
+  while (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size && context.dropped_targets < s->targets.count) {
+    context.dropped_targets++;
+    status = combine(s, filter, &context, &bytes, &sums, err);
+  }
+  if (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size)
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld", s->out,
+                       (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
+  if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
+  if (status == KILN_OK)
+    printf("%s: %u kernels, %u codes, %llu bytes%s\n", s->out, sums.kernels, sums.codes, (unsigned long long)sums.file,
+           context.dropped_targets && s->max_size ? ", listed targets dropped to fit" : "");
+  kiln_buffer_deinit(&bytes);
+  return status;
+}
+
+static int finish(const cli_page *page, int exit_code, combine_settings *s, size_t most_words, bundle_filter *filter) {
+  kiln_error err;
+  if (exit_code == -1 && !s->out) exit_code = cli_usage(page, "--out is missing");
+  if (exit_code == -1 && (!s->words.count || s->words.count > most_words))
+    exit_code = cli_usage(page, "expected %s, found %zu words", most_words == 1 ? "one bundle" : "bundles", s->words.count);
+  if (exit_code == -1 && (s->level < 1 || s->level > 19)) exit_code = cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
+  if (exit_code == -1) {
+    kiln_status status = write_combined(s, filter, &err);
+    exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  cli_list_deinit(&s->words);
+  cli_list_deinit(&s->targets);
+  cli_list_deinit(&s->kernels);
+  return exit_code;
+}
+
+int kiln_command_merge(int argc, char **argv) {
+  combine_settings s = {.level = 3};
+  const cli_option options[] = {{"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle to write"},
+                                {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"}};
+  const cli_page page = {.usage = "kiln merge -o FILE BUNDLE...",
+                         .summary = "Puts bundles into one. Where two have the same kernel, config, variant and target, the earlier one wins.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
+  return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);
+}
+
+int kiln_command_split(int argc, char **argv) {
+  combine_settings s = {.level = 3};
+  const cli_option options[] = {{"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle to write"},
+                                {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"},
+                                {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"}};
+  const cli_page page = {.usage = "kiln split --arch=TARGET... -o FILE BUNDLE", .summary = "Takes the codes for some targets out of a bundle.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
+  int exit_code = cli_parse(&page, argc, argv, &s.words);
+  if (exit_code == -1 && !s.targets.count) exit_code = cli_usage(&page, "--arch is missing");
+  return finish(&page, exit_code, &s, 1, keep_listed);
+}
+
+int kiln_command_prune(int argc, char **argv) {
+  combine_settings s = {.level = 3};
+  const cli_option options[] = {{"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle to write"},
+                                {"drop-target", 0, CLI_LIST, &s.targets, "TARGET", "drop codes for this target; may be repeated"},
+                                {"drop-kernel", 0, CLI_LIST, &s.kernels, "NAME", "drop this kernel; may be repeated"},
+                                {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "drop targets in the order given, only until the file fits"},
+                                {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"}};
+  const cli_page page = {.usage = "kiln prune [--drop-target=TARGET...] [--drop-kernel=NAME...] [--max-size=BYTES] -o FILE BUNDLE",
+                         .summary = "Makes a bundle smaller.", .options = options, .option_count = sizeof options / sizeof *options};
+  return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, 1, drop_listed);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln diff: what differs between two bundles, kernel by kernel.
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/tool.h"
+
+typedef struct diff_sums {
+  uint32_t only_left, only_right, changed, same;
+} diff_sums;
+
+static int compare_codes(const view_code *a, const view_code *b) {
+  if (a->entry.config != b->entry.config) return a->entry.config < b->entry.config ? -1 : 1;
+  if (a->entry.variant != b->entry.variant) return a->entry.variant < b->entry.variant ? -1 : 1;
+  int order = strcmp(a->target, b->target);
+  return order ? order : (int)(a->entry.flags & KILN_BUNDLE_CODE_PTX) - (int)(b->entry.flags & KILN_BUNDLE_CODE_PTX);
+}
+
+static void print_code(const char *sign, const view_kernel *k, const view_code *c) {
+  printf("%s %s  %s config %u variant %u (%u bytes)\n", sign, k->name, c->target, c->entry.config, c->entry.variant, c->blob.raw);
+}
+
+static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *sums) {
+  for (uint32_t i = 0, j = 0; i < a->code_count || j < b->code_count;) {
+    int order = i >= a->code_count ? 1 : j >= b->code_count ? -1 : compare_codes(&a->codes[i], &b->codes[j]);
+    if (order < 0) {
+      sums->only_left++;
+      print_code("-", a, &a->codes[i++]);
+    } else if (order > 0) {
+      sums->only_right++;
+      print_code("+", b, &b->codes[j++]);
+    } else {
+      const view_code *x = &a->codes[i++], *y = &b->codes[j++];
+      bool same = !memcmp(x->blob.digest, y->blob.digest, KILN_DIGEST_SIZE) && x->info_size == y->info_size &&
+                  !memcmp(x->info_bytes, y->info_bytes, x->info_size);
+      ++*(same ? &sums->same : &sums->changed);
+      if (same) continue;
+      printf("! %s  %s config %u variant %u: %u -> %u bytes, %u -> %u registers, %u -> %u spilled, %u -> %u shared\n", a->name, x->target,
+             x->entry.config, x->entry.variant, x->blob.raw, y->blob.raw, x->info.registers, y->info.registers, x->info.spill_bytes,
+             y->info.spill_bytes, x->info.shared_bytes, y->info.shared_bytes);
+    }
+  }
+}
+
+static void diff_kernels(const bundle_view *a, const bundle_view *b, diff_sums *sums) {
+  static const view_kernel none;
+  for (uint32_t i = 0, j = 0; i < a->kernel_count || j < b->kernel_count;) {
+    int order = i >= a->kernel_count ? 1 : j >= b->kernel_count ? -1 : strcmp(a->kernels[i].name, b->kernels[j].name);
+    const view_kernel *x = order <= 0 ? &a->kernels[i++] : &none, *y = order >= 0 ? &b->kernels[j++] : &none;
+    if (!order && (x->record_size != y->record_size || memcmp(x->record, y->record, x->record_size))) {
+      sums->changed++;
+      printf("! %s: interface, abi %016llx -> %016llx\n", x->name, (unsigned long long)kiln_interface_abi(&x->interface),
+             (unsigned long long)kiln_interface_abi(&y->interface));
+    }
+    diff_codes(x, y, sums);
+  }
+}
+
+static void diff_notes(const bundle_view *a, const bundle_view *b, diff_sums *sums) {
+  for (uint32_t i = 0, j = 0; i < a->note_count || j < b->note_count;) {
+    int order = i >= a->note_count ? 1 : j >= b->note_count ? -1 : strcmp(a->notes[i].key, b->notes[j].key);
+    const char *left = order <= 0 ? a->notes[i].value : "(none)", *right = order >= 0 ? b->notes[j].value : "(none)";
+    const char *key = order <= 0 ? a->notes[i].key : b->notes[j].key;
+    if (order || strcmp(left, right)) {
+      sums->changed++;
+      printf("! note %s: %s -> %s\n", key, left, right);
+    }
+    i += order <= 0;
+    j += order >= 0;
+  }
+}
+
+int kiln_command_diff(int argc, char **argv) {
+  const cli_page page = {.usage = "kiln diff BUNDLE BUNDLE",
+                         .summary = "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
+                                    "Exit code 1 when something differs."};
+  cli_list words = {0};
+  bundle_view a, b;
+  kiln_error err;
+  diff_sums sums = {0};
+  int exit_code = cli_parse(&page, argc, argv, &words);
+  if (exit_code == -1 && words.count != 2) exit_code = cli_usage(&page, "expected two bundles, found %zu words", words.count);
+  if (exit_code == -1) {
+    kiln_status status = bundle_view_open(words.items[0], &a, &err);
+    if (status == KILN_OK && (status = bundle_view_open(words.items[1], &b, &err)) != KILN_OK) bundle_view_close(&a);
+    exit_code = status == KILN_OK ? -1 : cli_report(status, &err);
+  }
+  cli_list_deinit(&words);
+  if (exit_code != -1) return exit_code;
+  diff_notes(&a, &b, &sums);
+  diff_kernels(&a, &b, &sums);
+  printf("%u same, %u changed, %u only in the first, %u only in the second\n", sums.same, sums.changed, sums.only_left, sums.only_right);
+  bundle_view_close(&a);
+  bundle_view_close(&b);
+  return sums.changed || sums.only_left || sums.only_right ? CLI_FAILED : CLI_OK;
+}

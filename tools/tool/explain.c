@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln explain: why a device gets this code of a kernel, or none. kiln disasm: the code itself.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/tool.h"
+
+static const char *rank_text(unsigned rank) {
+  static const char *const texts[] = {"exact, modes too", "exact", "generic", "same major", "family", "PTX, compiled by the driver"};
+  return rank < sizeof texts / sizeof *texts ? texts[rank] : "refused";
+}
+
+static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, kiln_error *err) {
+  kiln_report *report;
+  kiln_candidate c;
+  KILN_TRY(kiln_explain(d, name, &report, err));
+  printf("%s\n", kiln_report_text(report));
+  for (size_t i = 0; all && kiln_report_at(report, i, &c) == KILN_OK; i++)
+    printf("  %-24s %-30s '%s'  %s%s%s\n", c.target, c.config, c.variant, rank_text(c.rank), *c.rule ? ": " : "", c.rule);
+  kiln_report_free(report);
+  return KILN_OK;
+}
+
+static kiln_status explain_preflight(kiln_device *d, kiln_error *err) {
+  kiln_preflight p;
+  KILN_TRY(kiln_device_preflight(d, &p, err));
+  printf("%zu kernels: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n", p.kernels, p.exact, p.generic,
+         p.jit, p.missing);
+  return p.missing ? explain_kernel(d, p.first_missing, false, err) : KILN_OK;
+}
+
+int kiln_command_explain(int argc, char **argv) {
+  const char *device_name = "host";
+  bool all = false;
+  const cli_option options[] = {{"device", 'd', CLI_TEXT, &device_name, "NAME", "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
+                                {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"}};
+  const cli_page page = {.usage = "kiln explain [options] BUNDLE [KERNEL]",
+                         .summary = "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
+  cli_list words = {0};
+  kiln_library *library = NULL;
+  kiln_device *device = NULL;
+  kiln_error err;
+  int exit_code = cli_parse(&page, argc, argv, &words);
+  if (exit_code == -1 && (!words.count || words.count > 2)) exit_code = cli_usage(&page, "expected BUNDLE [KERNEL], found %zu words", words.count);
+  if (exit_code == -1) {
+    kiln_status status = kiln_open_file(words.items[0], &library, &err);
+    if (status == KILN_OK) status = kiln_device_open(library, device_name, &device, &err);
+    if (status == KILN_OK)
+      status = words.count == 2 ? explain_kernel(device, words.items[1], all, &err) : explain_preflight(device, &err);
+    exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  kiln_device_close(device);
+  kiln_close(library);
+  cli_list_deinit(&words);
+  return exit_code;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- disasm
+
+// Runs the first of `programs` that exists over the bytes; its output is ours.
+static kiln_status run_over(char *const *const programs[], const kiln_bytes *bytes, kiln_error *err) {
+  char path[64];
+  int fd = memfd_create("code", 0), wait_status = 0;
+  if (fd < 0 || write(fd, bytes->bytes, bytes->size) != (ssize_t)bytes->size)
+    return kiln_fail(err, kiln_status_of_errno(errno), "a memory file of %zu bytes: %s", bytes->size, strerror(errno));
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    for (; *programs; programs++) {
+      char *words[8];
+      size_t n = 0;
+      for (; (*programs)[n] && n < 6; n++) words[n] = (*programs)[n];
+      words[n] = path;
+      words[n + 1] = NULL;
+      execvp(words[0], words);
+    }
+    _exit(127);
+  }
+  if (child > 0) waitpid(child, &wait_status, 0);
+  close(fd);
+  if (child > 0 && WIFEXITED(wait_status) && !WEXITSTATUS(wait_status)) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_TOOL, "no disassembler ran: tried %s (exit status %d)", programs[0][0],
+                   WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
+}
+
+static kiln_status print_code(const bundle_view *v, const view_code *c, kiln_error *err) {
+  static char *const objdump_19[] = {"llvm-objdump-19", "-d", "--no-show-raw-insn", NULL}, *const objdump[] = {"llvm-objdump", "-d", "--no-show-raw-insn", NULL};
+  static char *const nvdisasm[] = {"nvdisasm", NULL}, *const cuobjdump[] = {"cuobjdump", "-sass", NULL};
+  static char *const *const llvm[] = {objdump_19, objdump, NULL}, *const *const nvidia[] = {nvdisasm, cuobjdump, NULL};
+  kiln_bytes bytes;
+  KILN_TRY(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, err));
+  printf("// %s config %u variant %u\n", c->target, c->entry.config, c->entry.variant);
+  kiln_status status = KILN_OK;
+  if (c->info.format == KILN_FORMAT_PTX) fwrite(bytes.bytes, 1, bytes.size, stdout);
+  else status = run_over(c->info.format == KILN_FORMAT_CUBIN ? nvidia : llvm, &bytes, err);
+  kiln_bytes_deinit(&bytes);
+  return status;
+}
+
+static kiln_status print_kernel(const bundle_view *v, const char *name, const char *target, kiln_error *err) {
+  uint32_t printed = 0;
+  for (uint32_t i = 0; i < v->kernel_count; i++) {
+    const view_kernel *k = &v->kernels[i];
+    if (strcmp(k->name, name)) continue;
+    for (uint32_t c = 0; c < k->code_count; c++) {
+      if (target && strcmp(k->codes[c].target, target)) continue;
+      KILN_TRY(print_code(v, &k->codes[c], err));
+      printed++;
+    }
+  }
+  return printed ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name, target ? " for " : "", target ? target : "");
+}
+
+int kiln_command_disasm(int argc, char **argv) {
+  const char *target = NULL;
+  const cli_option options[] = {{"target", 't', CLI_TEXT, &target, "NAME", "only the codes for this target"}};
+  const cli_page page = {.usage = "kiln disasm [--target=NAME] BUNDLE KERNEL",
+                         .summary = "Prints the PTX of a kernel, or disassembles its code with llvm-objdump or nvdisasm.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
+  cli_list words = {0};
+  bundle_view v;
+  kiln_error err;
+  int exit_code = cli_parse(&page, argc, argv, &words);
+  if (exit_code == -1 && words.count != 2) exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", words.count);
+  if (exit_code == -1) {
+    kiln_status status = bundle_view_open(words.items[0], &v, &err);
+    if (status == KILN_OK) {
+      status = print_kernel(&v, words.items[1], target, &err);
+      bundle_view_close(&v);
+    }
+    exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  cli_list_deinit(&words);
+  return exit_code;
+}
