@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ static kiln_status check_owner(kiln_store *store, int fd, kiln_error *err) {
   if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cache folder %s/%s: %s", store->root, store->folder, strerror(-e));
   store->owner = st.st_uid;
   if (store->shared) return KILN_OK;
-  uid_t self = (uid_t)getauxval(AT_EUID);
+  uid_t self = geteuid(); // asked each time: a library cannot know whether its process changed it
   if (st.st_uid != self && (store->writable || st.st_uid != 0))
     return kiln_fail(err, KILN_STATUS_DENIED, "cache folder %s/%s: expected owner %u, found %u; declare it shared to use it", store->root,
                      store->folder, (unsigned)self, (unsigned)st.st_uid);
@@ -51,7 +52,6 @@ static int open_folder(const kiln_store *store) {
 
 kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain, const char *space, kiln_error *err) {
   atomic_init(&store->fd, -1);
-  store->owner = (uid_t)getauxval(AT_EUID);
   if (!*root || strlen(root) >= sizeof store->root - 160)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache folder: expected a path of 1 to %zu bytes, found %zu",
                      sizeof store->root - 161, strlen(root));
