@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The library of the kernel language as a C string: comments are dropped, lines stay where they are.
-$(B)/gen/mathlib.inc: compiler/front/mathlib.kiln
+# The library of the kernel language as a C string (without comments, every line at its place) and a table of its items, sorted by name.
+$(B)/gen/mathlib.txt: compiler/front/mathlib.kiln
 	@mkdir -p $(@D)
-	sed -e 's|[ \t]*//.*||' -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+	LC_ALL=C sed -e 's|[ \t]*//.*||' $< > $@
+$(B)/gen/mathlib.inc: $(B)/gen/mathlib.txt
+	LC_ALL=C sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+$(B)/gen/mathlib_index.inc: $(B)/gen/mathlib.txt
+	LC_ALL=C awk '/^(fn|const) / {if (n) print n, o, at - o, l; split($$2, a, /[(:]/); n = a[1]; o = at + 0; l = NR} {at += length($$0) + 1} END {print n, o, at - o, l}' $< \
+	  | LC_ALL=C sort -k 1,1 | sed -e 's/\(.*\) \(.*\) \(.*\) \(.*\)/ITEM("\1", \2, \3, \4)/' > $@
 
-$(B)/obj/compiler/front/library.c.o: $(B)/gen/mathlib.inc
+$(B)/obj/compiler/front/library.c.o: $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The library of helpers and mathematical functions, mathlib.kiln, compiled in as text. Items are found by a scan for lines that begin one, and
-// are parsed when they are asked for, so that a kernel pays for what it uses.
+// The library of helpers and mathematical functions, mathlib.kiln, compiled in as text. Items are found by a table and parsed when
+// they are asked for, so that a kernel pays for what it uses.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
@@ -23,34 +24,24 @@ kiln_module *kiln_library_open(kiln_arena *arena) {
   return module;
 }
 
-// An item that begins at the start of a line: "fn NAME(" or "const NAME ".
-static const char *find_item(const char *name, size_t length) {
-  char head[72];
-  if (length > 60) return NULL;
-  static const char *const forms[] = {"\nfn %.*s(", "\nconst %.*s ", "\nconst %.*s:"};
-  for (unsigned i = 0; i < sizeof forms / sizeof *forms; i++) {
-    snprintf(head, sizeof head, forms[i], (int)length, name);
-    const char *at = strstr(text, head);
-    if (at) return at + 1;
-  }
-  return NULL;
-}
+// Where each item is: sorted by name, made with the text.
+static const struct row {
+  const char *name;
+  uint32_t offset, size, line;
+} rows[] = {
+#define ITEM(name, offset, size, line) {name, offset, size, line},
+#include "mathlib_index.inc"
+#undef ITEM
+};
 
-// The end of the item at `at`: where the next line begins that is not blank, not indented and no closing brace.
-static const char *end_of(const char *at) {
-  for (const char *line = strchr(at, '\n'); line; line = strchr(line + 1, '\n'))
-    if (line[1] != ' ' && line[1] != '\n' && line[1] != '}') return line + 1;
-  return text + sizeof text - 1;
-}
+static int compare_name(const void *key, const void *row) { return strcmp(key, ((const struct row *)row)->name); }
 
 kiln_item *kiln_library_item(kiln_module *library, const char *name, size_t length, kiln_diagnostics *d) {
   kiln_atom *atom = kiln_atoms_find(&library->atoms, name, length);
   if (atom && atom->item) return atom->item;
-  const char *at = find_item(name, length);
-  if (!at) return NULL;
-  uint32_t line = 1;
-  for (const char *c = text; c < at; c++) line += *c == '\n';
-  kiln_parse_items(library, at, (size_t)(end_of(at) - at), line, d);
+  const struct row *row = bsearch(name, rows, sizeof rows / sizeof *rows, sizeof *rows, compare_name);
+  if (!row) return NULL;
+  kiln_parse_items(library, text + row->offset, row->size, row->line, d);
   atom = kiln_atoms_find(&library->atoms, name, length);
   return atom ? atom->item : NULL;
 }

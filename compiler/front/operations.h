@@ -5,7 +5,7 @@
 
 #include "compiler/front/elaborate.h"
 
-enum { KILN_CALL_ARGS = 16 };
+enum { KILN_CALL_ARGS = 32 };
 
 typedef struct kiln_operation kiln_operation;
 
@@ -30,7 +30,7 @@ struct kiln_operation {
 
 // Handlers, by file. Each returns what the operation yields.
 #define HANDLER(name) kiln_values kiln_operation_##name(kiln_elab *e, const kiln_call *c, kiln_value *one)
-HANDLER(unary); HANDLER(binary); HANDLER(compare); HANDLER(fma); HANDLER(select); HANDLER(cast); HANDLER(bitcast); HANDLER(bits);
+HANDLER(unary); HANDLER(binary); HANDLER(compare); HANDLER(fma); HANDLER(poly); HANDLER(select); HANDLER(cast); HANDLER(bitcast); HANDLER(bits);
 HANDLER(program); HANDLER(iota); HANDLER(zeros); HANDLER(full); HANDLER(assume); HANDLER(assert); HANDLER(hint); HANDLER(asm);
 HANDLER(barrier);
 HANDLER(broadcast); HANDLER(reshape); HANDLER(trans); HANDLER(join); HANDLER(split); HANDLER(reduce); HANDLER(scan); HANDLER(dot);

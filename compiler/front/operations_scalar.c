@@ -42,6 +42,19 @@ kiln_values kiln_operation_binary(kiln_elab *e, const kiln_call *c, kiln_value *
 
 kiln_values kiln_operation_fma(kiln_elab *e, const kiln_call *c, kiln_value *one) { return kiln_call_one(elementwise(e, c, 0), one); }
 
+// c0 + x * (c1 + x * (...)), each step one fma.
+kiln_values kiln_operation_poly(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  kiln_value x = kiln_elab_eval(e, c->args[0]), sum = kiln_elab_eval(e, c->args[c->count - 1]);
+  for (uint32_t i = c->count - 1; i-- > 1;) {
+    kiln_value v = kiln_elab_eval(e, c->args[i]), factor = x;
+    kiln_value *each[] = {&sum, &factor, &v};
+    if (!kiln_elab_unify(e, c->place, each, 3, "operands of 'poly'")) return kiln_call_one((kiln_value){0}, one);
+    ir_value *operands[] = {sum.ir, factor.ir, v.ir};
+    sum = emit(e, c, IR_FMA, NULL, operands, 3, NULL);
+  }
+  return kiln_call_one(sum, one);
+}
+
 kiln_values kiln_operation_compare(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   kiln_value left = kiln_elab_eval(e, c->args[0]), right = kiln_elab_eval(e, c->args[1]);
   return kiln_call_one(kiln_elab_compare(e, c->place, (ir_predicate)c->operation->code, c->operation->flags, left, right), one);

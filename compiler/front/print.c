@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/front.h"
+#include "compiler/front/elaborate.h"
 
 typedef struct printer {
   kiln_buffer *out, *functions; // combiners go to the second
@@ -540,6 +540,7 @@ static void put_param(printer *p, const ir_param *param, uint32_t index) {
 // True when the language takes the name as it is.
 static bool is_name(const char *name) {
   static const char *const words[] = {
+      "TARGET", "WARP", "SMEM",
 #define TOKEN(kind, text)
 #define KEYWORD(kind, text) text,
 #include "compiler/front/token.def"
@@ -555,7 +556,7 @@ static bool is_name(const char *name) {
     if (!strcmp(words[i], name)) return false;
   for (size_t i = 0; i < KILN_SCALAR_COUNT; i++)
     if (!strcmp(kiln_scalars[i].spelling, name)) return false;
-  return true;
+  return !kiln_elab_is_operation(name) && strncmp(name, "combine", strlen("combine")) != 0; // combiners are printed under that name
 }
 
 static void put_head(printer *p) {
