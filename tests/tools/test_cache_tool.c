@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln cache ...`, `kiln why` and `kiln env` as a user types them. (fault tests 13, 21; behaviours 11, 36)
+#include "tests/cache/common.h"
+
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+
+enum { SIZE = 5000, COUNT = 6 };
+
+static char root[300];
+static kiln_key keys[COUNT];
+
+/// Runs `kiln ARGUMENTS` with the cache of this test and nothing else in the environment; its output in `out` (malloc'ed).
+static int kiln(char **out, const char *more_env, const char *arguments) {
+  return kiln_test_run(out, "env -i PATH=/usr/bin:/bin KILN_CACHE_DIR=%s %s %s/bin/kiln %s", root, more_env, kiln_test_build(), arguments);
+}
+
+/// A cache with COUNT entries in a folder of its own.
+static void fill(void) {
+  snprintf(root, sizeof root, "%s/cache", kiln_test_folder());
+  kiln_cache *cache = open_in(root);
+  for (unsigned i = 0; i < COUNT; i++) {
+    keys[i] = key_number(i);
+    get_size(cache, &keys[i], SIZE);
+    put_size(cache, &keys[i], SIZE);
+  }
+  get_size(cache, &keys[0], SIZE);
+  kiln_cache_close(cache);
+}
+
+static const char *hex_of(unsigned i) {
+  static char hex[2][KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&keys[i].digest, hex[i % 2]);
+  return hex[i % 2];
+}
+
+/// Expects an exit code and a text in the output.
+static void expect(const char *more_env, const char *arguments, int code, const char *text) {
+  char *out;
+  int got = kiln(&out, more_env, arguments);
+  if (got != code || !strstr(out, text)) FAIL("kiln %s: exit %d (expected %d), without \"%s\":\n%s", arguments, got, code, text, out);
+  free(out);
+}
+
+static void expectf(int code, const char *text, const char *format, const char *argument) {
+  char arguments[600];
+  snprintf(arguments, sizeof arguments, format, argument);
+  expect("", arguments, code, text);
+}
+
+static void damage(unsigned i) {
+  char path[400];
+  entry_path(root, &keys[i], path, sizeof path);
+  unlink(path);
+  kiln_test_write(path, "damaged", 7);
+}
+
+TEST(cache_tool, stats_agree_with_what_was_done) {
+  char *out;
+  fill();
+  CHECK_INT(kiln(&out, "", "cache stats --json"), 0);
+  kiln_arena *arena = kiln_arena_create();
+  const kiln_json *json, *counts;
+  kiln_error err;
+  int64_t n;
+  CHECK_OK(kiln_json_parse(arena, out, strlen(out), &json, &err), err);
+  counts = kiln_json_find(json, "counts");
+  CHECK(kiln_json_integer(kiln_json_find(json, "entries"), &n) && n == COUNT);
+  CHECK(kiln_json_integer(kiln_json_find(counts, "STORED"), &n) && n == COUNT);
+  CHECK(kiln_json_integer(kiln_json_find(counts, "MISS_ABSENT"), &n) && n == COUNT);
+  CHECK(kiln_json_integer(kiln_json_find(counts, "HIT_LOCAL"), &n) && n == 1);
+  kiln_arena_destroy(arena);
+  free(out);
+  expect("", "cache stats", 0, "6 entries");
+  expect("", "cache stats --zero", 0, "");
+  expect("", "cache stats --json", 0, "\"STORED\": 0");
+}
+
+TEST(cache_tool, every_json_is_json) {
+  fill();
+  char show[200];
+  snprintf(show, sizeof show, "cache show --json %s", hex_of(1));
+  const char *commands[] = {"cache stats --json", "cache ls --json", show, "cache verify --json", "cache gc --dry-run --json", "cache doctor --json",
+                            "env --json", "cache trust --json --file=/nonexistent"};
+  kiln_arena *arena = kiln_arena_create();
+  for (unsigned i = 0; i < sizeof commands / sizeof *commands; i++) {
+    char *out;
+    const kiln_json *json;
+    kiln_error err;
+    CHECK_INT(kiln(&out, "", commands[i]), 0);
+    if (kiln_json_parse(arena, out, strlen(out), &json, &err)) FAIL("kiln %s: %s\n%s", commands[i], err.text, out);
+    free(out);
+  }
+  kiln_arena_destroy(arena);
+}
+
+TEST(cache_tool, ls_show_extract) {
+  fill();
+  char command[600], path[400], *out;
+  CHECK_INT(kiln(&out, "", "cache ls"), 0);
+  unsigned lines = 0;
+  for (const char *at = out; (at = strchr(at, '\n')); at++) lines++;
+  CHECK_INT(lines, COUNT);
+  CHECK(strstr(out, "kiln_add_f32") && strstr(out, "sm_90"));
+  free(out);
+  expectf(0, "option opt-level         \"3\"", "cache show %s", hex_of(0));
+  expectf(0, "verified", "cache show %.8s", hex_of(0));
+  snprintf(path, sizeof path, "%s/out", kiln_test_folder());
+  snprintf(command, sizeof command, "cache extract -o %s %s", path, hex_of(3));
+  expect("", command, 0, "");
+  size_t size;
+  uint8_t *bytes = (uint8_t *)kiln_test_read(path, &size), want[SIZE];
+  payload_of(&keys[3].digest, want, SIZE);
+  CHECK(size == SIZE && !memcmp(bytes, want, SIZE));
+  free(bytes);
+  expectf(0, "note", "cache extract --part=diagnostics %s", hex_of(3));
+  expect("", "cache show ../../etc", 1, "hexadecimal digits");
+  expect("", "cache show ffffffffff", 1, "no entry");
+  expect("", "cache nonsense", 2, "no command");
+}
+
+TEST(cache_tool, verify_finds_exactly_the_damage) {
+  fill();
+  expect("", "cache verify", 0, "6 entries are good, 0 are not");
+  damage(1);
+  damage(4);
+  char *out;
+  CHECK_INT(kiln(&out, "", "cache verify -j 4"), 1);
+  CHECK(strstr(out, hex_of(1)) && strstr(out, hex_of(4)) && strstr(out, "4 entries are good, 2 are not"));
+  free(out);
+  expect("", "cache doctor", 1, "2 damaged");
+  expect("", "cache verify --repair", 1, "2 removed");
+  expect("", "cache verify", 0, "4 entries are good, 0 are not");
+}
+
+TEST(cache_tool, gc_and_clear) {
+  char command[400];
+  fill();
+  snprintf(command, sizeof command, "touch %s/v1/main.default/staging/left-over", root);
+  CHECK_INT(kiln_test_run(NULL, "%s", command), 0);
+  expect("", "cache gc --max-files=4 --dry-run", 0, "would remove 2 of 6");
+  expect("", "cache gc --max-files=4", 0, "1 leftovers");
+  expect("", "cache stats", 0, "4 entries");
+  expect("", "cache gc --older-than=1x", 1, "expected a number with s, m, h or d");
+  expect("", "cache gc --target=sm_90 --verbose", 0, "removed 4 of 4");
+  expect("", "cache clear", 0, "removed 0 of 0");
+}
+
+TEST(cache_tool, why) {
+  char command[600];
+  fill();
+  snprintf(command, sizeof command, "why %s %s", hex_of(0), hex_of(1));
+  expect("", command, 0, "  ir: \"program 0\", there \"program 1\"\n1 field differs");
+  expectf(0, "nearest other entry", "why %s", hex_of(0));
+  damage(2);
+  expectf(1, "the entry was damaged", "why %s", hex_of(2));
+  expect("", "cache gc --max-files=1", 0, "removed");
+  char *out;
+  unsigned evicted = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    snprintf(command, sizeof command, "why %s", hex_of(i));
+    kiln(&out, "", command);
+    evicted += strstr(out, "evicted at") != NULL;
+    free(out);
+  }
+  CHECK(evicted >= COUNT - 1);
+  expect("", "why 0000000000000000000000000000000000000000000000000000000000000000", 1, "nothing is recorded");
+}
+
+TEST(cache_tool, keys_and_trust) {
+  char command[900], env[900], key[400], list[400];
+  fill();
+  snprintf(key, sizeof key, "%s/key", kiln_test_folder());
+  snprintf(list, sizeof list, "%s/conf/trust", kiln_test_folder());
+  snprintf(env, sizeof env, "KILN_TRUST_FILE=%s KILN_TRUST=require", list);
+  snprintf(command, sizeof command, "cache keygen --name=ci %s", key);
+  expect("", command, 0, "key.pub");
+  expect("", command, 1, "File exists");
+  expect(env, "cache verify", 1, "0 entries are good, 6 are not");
+  snprintf(command, sizeof command, "cache sign --key=%s", key);
+  expect("", command, 0, "6 entries are signed");
+  expect(env, "cache verify", 1, "none by one of the 0 trusted keys");
+  snprintf(command, sizeof command, "cache trust --domains=pr-1 add ci %s.pub", key);
+  expect(env, command, 0, "");
+  expect(env, "cache verify", 1, "may not sign for domain main");
+  CHECK(!unlink(list));
+  snprintf(command, sizeof command, "cache trust add ci %s.pub", key);
+  expect(env, command, 0, "");
+  expect(env, "cache trust", 0, "trusted  ci");
+  expect(env, "cache verify", 0, "6 entries are good");
+  expect(env, "cache trust revoke ci", 0, "");
+  expect(env, "cache verify", 1, "ci, which is revoked");
+  CHECK_INT(kiln_test_run(NULL, "chmod 644 %s", key), 0);
+  snprintf(command, sizeof command, "cache sign --key=%s", key);
+  expect("", command, 1, "expected mode 0600");
+}
+
+TEST(cache_tool, export_and_import) {
+  char command[900], env[400];
+  fill();
+  snprintf(command, sizeof command, "cache export %s/a", kiln_test_folder());
+  expect("", command, 0, "exported 6");
+  snprintf(command, sizeof command, "cache export %s/b", kiln_test_folder());
+  expect("", command, 0, "exported 6");
+  CHECK_INT(kiln_test_run(NULL, "cmp %s/a %s/b", kiln_test_folder(), kiln_test_folder()), 0);
+  snprintf(env, sizeof env, "KILN_CACHE_DIR=%s/second", kiln_test_folder());
+  snprintf(command, sizeof command, "cache import %s/a", kiln_test_folder());
+  expect(env, command, 0, "imported 6");
+  expect(env, command, 0, "6 were there");
+  snprintf(env, sizeof env, "KILN_CACHE_DIR=%s/third KILN_CACHE_DOMAIN=pr-1", kiln_test_folder());
+  expect(env, command, 1, "6 refused"); // of another domain
+  snprintf(env, sizeof env, "KILN_CACHE_DIR=%s/fourth", kiln_test_folder());
+  snprintf(command, sizeof command, "cache merge %s", root);
+  expect(env, command, 0, "merged 6");
+  expect(env, "cache verify", 0, "6 entries are good");
+}
+
+TEST(cache_tool, places_from_the_environment) {
+  static const struct { const char *env, *says; int code; } rows[] = {
+      {"KILN_CACHE_DIR=", "no folder for the cache", 1},
+      {"KILN_CACHE_DIR= HOME=relative", "no folder for the cache", 1},
+      {"KILN_CACHE_DIR= HOME=/tmp/h", "/tmp/h/.cache/kiln/v1/main.default", 0},
+      {"KILN_CACHE_DIR= HOME=/tmp/h XDG_CACHE_HOME=/tmp/x", "/tmp/x/kiln/v1/main.default", 0},
+      {"KILN_CACHE_DIR='/tmp/a b/\xc3\xa9' HOME=/tmp/h", "/tmp/a b/\xc3\xa9/v1/main.default", 0},
+      {"KILN_CACHE_DIR=relative", "relative/v1/main.default", 0},
+      {"KILN_CACHE_DOMAIN=../x", "expected [a-z0-9_-]{1,40}", 1},
+      {"KILN_CACHE_SIZE=10Q", "KILN_CACHE_SIZE: expected a number", 1},
+      {"KILN_TRUST=maybe", "expected off, warn or require", 1},
+      {"KILN_CACHE_DIR=$(printf 'x%.0s' $(seq 4090))", "cache folder: expected a path", 1}};
+  fill();
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) expect(rows[i].env, "cache stats", rows[i].code, rows[i].says);
+}
+
+/// Whatever a program reads of the environment is in base/env.def.
+TEST(cache_tool, every_variable_has_a_row) {
+  char *out;
+  kiln_test_run(&out, "grep -rhoE 'getenv\\(\"[A-Za-z_]+\"' base cache compiler runtime targets tools --include=*.c --include=*.cpp | sed 's/.*\"\\(.*\\)\"/\\1/' | sort -u | "
+                      "while read v; do grep -q \"^ENV($v,\" base/env.def || echo $v; done");
+  CHECK_TEXT(out, "");
+  free(out);
+}
