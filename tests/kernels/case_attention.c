@@ -151,9 +151,8 @@ static void dropouts(run *r) {
     int kept = 0;
     CALL(r, instance("dropout", two[t]), A(x), A(y), I(N), R(0.25), I(SEED));
     for (int i = 0; i < N; i++) {
-      // as the language's rand: the sign bit folded away, scaled to [0, 1)
-      int32_t word = (int32_t)philox(SEED, (uint32_t)i);
-      double u = (double)(word < 0 ? -(int64_t)word - 1 : word) * 4.6566127342e-10;
+      // as the language's rand: the upper 24 bits, scaled to [0, 1)
+      double u = (double)(philox(SEED, (uint32_t)i) >> 8) / (1 << 24);
       want[i] = u >= 0.25 ? x->v[i] / 0.75 : 0;
       kept += u >= 0.25;
     }
