@@ -26,6 +26,16 @@ static bool is_named(const ir_block *block, ir_attrs *attrs) {
   return false;
 }
 
+// Constants of outer blocks are repeated inside: a combiner is a function of its own in the kernel language.
+static void repeat_constants(ttir_reader *r, ir_block *block) {
+  ir_builder inside = {.arena = r->arena, .block = block, .before = block->first};
+  for (ir_op *op = block->first; op; op = op->next)
+    for (uint32_t i = 0; i < op->operand_count; i++) {
+      const ir_value *v = op->operands[i];
+      if (v->def && v->def->code == IR_CONST && v->def->block != block) op->operands[i] = ir_const_bits(&inside, v->type, v->def->attrs.bits);
+    }
+}
+
 // ({ ^bb0(%a: f32, %b: f32): .. })
 static ir_block *read_combiner(ttir_reader *r) {
   ttir_expect(r, '(');
@@ -36,6 +46,7 @@ static ir_block *read_combiner(ttir_reader *r) {
   ttir_expect(r, '}');
   ttir_expect(r, ')');
   ttir_close_region(r, &region);
+  if (!r->failed) repeat_constants(r, region.block);
   return region.block;
 }
 
