@@ -188,7 +188,7 @@ TEST(bundle, layers_choose_by_rank_then_order) {
   kiln_choice choice;
   for (int i = 0; i < 3; i++) {
     fixture f;
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "%d.kbundle", i);
     sources[i] = (kiln_source){.path = fixture_path(name)};
     fixture_begin(&f);

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Measures of libkiln alone: `make bench-runtime`.
+$(B)/bench/bench_runtime: $(call objects,bench/bench_runtime.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+.PHONY: bench-runtime
+bench-runtime: $(B)/bench/bench_runtime ## measure libkiln: launch, look-up, open
+	$<
