@@ -232,6 +232,9 @@ kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
 /// The layout of the result of a dot (and of its accumulator).
 kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
 
+/// gpu_prefetch.c: loads of matrix operands one iteration ahead. `threads`: logarithm of the threads a block.
+void gpu_prefetch(ir_kernel *kernel, unsigned threads);
+
 /// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
                              const kiln_codegen_options *options, LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
