@@ -233,7 +233,7 @@ void kiln_elab_break(kiln_elab *e, const kiln_node *n) {
   if (!in_loop) kiln_elab_error(e, n->place, "'break if' outside of a loop");
   else if (!c->loop) kiln_elab_error(e, n->place, "'break if' belongs directly into the block of a 'loop'%s", c->is_loop ? ", not of a 'for' or 'while'" : "");
   else if (c->has_break) kiln_elab_error(e, n->place, "a second 'break if' in one loop; join the conditions");
-  else cross_break(e, c, negated(e, n), n->b);
+  else cross_break(e, c, negated(e, n->a), n->b);
 }
 
 static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, const ir_value *const *initial) {
