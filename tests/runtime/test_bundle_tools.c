@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bundle commands of kiln-tool on a small bundle: what they print, and that what they write is a bundle again.
+#include <stdarg.h>
+
+#include "tests/runtime/fixture.h"
+
+static char *tool(int want, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static char *tool(int want, const char *format, ...) {
+  char words[2000], *out;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(words, sizeof words, format, args);
+  va_end(args);
+  int status = kiln_test_run(&out, "cd %s && %s/bin/kiln-tool %s", kiln_test_folder(),
+                             kiln_test_build()[0] == '/' ? kiln_test_build() : realpath(kiln_test_build(), NULL), words);
+  if (status != want) FAIL("kiln-tool %s: exit %d, expected %d\n%s", words, status, want, out);
+  return out;
+}
+
+static void expect(int want, const char *arguments, const char *text) {
+  char *out = tool(want, "%s", arguments);
+  if (!strstr(out, text)) FAIL("kiln-tool %s printed\n%swithout\n%s", arguments, out, text);
+  free(out);
+}
+
+// add_one for the host, gfx942 and sm_80; scale for gfx942.
+static void write_bundle(const char *name) {
+  fixture f;
+  size_t size;
+  uint8_t *object = fixture_object(add_one_source, &size);
+  fixture_begin(&f);
+  uint32_t add = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), scale = fixture_kernel(&f, &ADD_ONE_INTERFACE("scale[T=f32]"));
+  fixture_code(&f, add, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
+  fixture_code(&f, add, 0, 0, KILN_FORMAT_PTX, "sm_80", "add_one", "// PTX of add_one\n", 18);
+  fixture_code(&f, add, 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", "add for gfx942", 14);
+  fixture_code(&f, scale, 0, 0, KILN_FORMAT_HSACO, "gfx942", "scale", "scale for gfx942", 16);
+  kiln_manifest_note(&f.manifest, "compiler", "kiln 0.1");
+  fixture_write(&f, fixture_path(name), "");
+  free(object);
+}
+
+TEST(bundle_tools, what_is_in_it) {
+  write_bundle("a.kb");
+  expect(0, "inspect a.kb", "2 kernels, 4 codes, 3 targets");
+  expect(0, "inspect a.kb", "note compiler: kiln 0.1");
+  expect(0, "inspect -k add a.kb", "config 0: BLOCK=64  grid (cdiv(n, 64), 1, 1)");
+  expect(0, "inspect -k add a.kb", "    n: i32  at 16, 4 bytes");
+  expect(0, "stat --by=kernel a.kb", "scale[T=f32]                                    1           16           16");
+  expect(0, "stat --by=section a.kb", "kernels                                         2           64");
+  expect(2, "stat --by=colour a.kb", "found 'colour'");
+  expect(0, "verify a.kb", "all as written");
+  expect(0, "disasm -t sm_80 a.kb add_one", "// PTX of add_one");
+  expect(1, "disasm -t sm_75 a.kb add_one", "no code of 'add_one' for sm_75");
+  expect(2, "inspect", "expected one bundle, found 0 words");
+  expect(1, "inspect absent.kb", "KILN-E0003");
+}
+
+TEST(bundle_tools, explain_says_why) {
+  write_bundle("a.kb");
+  expect(0, "explain -d null:sm_90 a.kb add_one", "sm_80: fits (PTX)");
+  expect(0, "explain -d null:gfx1100 a.kb 'scale[T=f32]'", "processor differs: code gfx942, device gfx1100");
+  expect(0, "explain -d null:gfx942 a.kb", "2 kernels: 2 exact");
+  expect(0, "explain -d null:gfx942 a.kb nothing", "no kernel 'nothing'");
+}
+
+TEST(bundle_tools, run_prints_saves_and_compares) {
+  write_bundle("a.kb");
+  expect(0, "run a.kb add_one -a x=iota:100 -a y=zeros:100 -a n=100 -p y:4 --save y=y.bin --explain", "y = 1 2 3 4 ... (100 elements)");
+  expect(0, "run a.kb add_one -a x=iota:100 -a y=fill:100:7 -a n=100 --compare y=y.bin", "");
+  expect(1, "run a.kb add_one -a x=ones:100 -a y=zeros:100 -a n=100 --compare y=y.bin", "'y': 99 of 100 elements differ; element 0 is 2, expected 1");
+  expect(1, "run a.kb add_one -a x=ones:100 -a y=zeros:100", "argument 'n' (i32) is missing");
+  expect(1, "run a.kb add_one -a z=1", "with one of (x: *f32, y: *f32, n: i32)");
+  expect(1, "run a.kb add_one -a n=3000000000000", "is not a value of type i32");
+  expect(1, "run a.kb add_one -a x=ones", "is not zeros:N");
+}
+
+TEST(bundle_tools, split_and_merge_give_the_bundle_back) {
+  write_bundle("a.kb");
+  free(tool(0, "split --arch=gfx942 -o g.kb a.kb"));
+  free(tool(0, "split --arch=sm_80 --arch=x86-64-v2 -o r.kb a.kb"));
+  expect(0, "inspect g.kb", "2 kernels, 2 codes, 1 targets");
+  expect(0, "inspect r.kb", "1 kernels, 2 codes, 2 targets");
+  free(tool(0, "merge -o m.kb r.kb g.kb"));
+  expect(0, "diff a.kb m.kb", "4 same, 0 changed, 0 only in the first, 0 only in the second");
+  expect(1, "diff a.kb g.kb", "- add_one  sm_80 config 0 variant 0");
+  char *out;
+  if (kiln_test_run(&out, "cmp %s/a.kb %s/m.kb", kiln_test_folder(), kiln_test_folder())) FAIL("%s", out);
+  free(out);
+  expect(2, "split -o x.kb a.kb", "--arch is missing");
+}
+
+TEST(bundle_tools, prune_keeps_to_the_size) {
+  write_bundle("a.kb");
+  expect(0, "prune --drop-kernel='scale[T=f32]' -o p.kb a.kb", "1 kernels, 3 codes");
+  expect(0, "prune --drop-target=gfx942 --drop-target=x86-64-v2 --max-size=1000000 -o p.kb a.kb", "2 kernels, 4 codes");
+  expect(0, "prune --drop-target=gfx942 --drop-target=x86-64-v2 -o p.kb a.kb", "1 kernels, 1 codes");
+  expect(1, "prune --drop-target=gfx942 --max-size=10 -o p.kb a.kb", "--max-size allows 10");
+}
+
+TEST(bundle_tools, fix_index_after_repacking) {
+  char *out;
+  const char *f = kiln_test_folder();
+  write_bundle("a.kb");
+  // Another order, compressed, with another time.
+  if (kiln_test_run(&out, "cd %s && mkdir x && bsdtar -xf a.kb -C x && cd x && bsdtar --format=zip -cf ../re.zip code KILN-INDEX", f)) FAIL("%s", out);
+  free(out);
+  expect(1, "inspect re.zip", "first member is not KILN-INDEX");
+  free(tool(0, "fix-index -o b.kb re.zip"));
+  expect(0, "diff a.kb b.kb", "4 same");
+  // A changed member is found out, not made to look whole.
+  if (kiln_test_run(&out, "cd %s/x && printf X | dd of=code/gfx9.bin bs=1 seek=$(($(stat -c %%s code/gfx9.bin) - 1)) conv=notrunc 2>/dev/null && bsdtar --format=zip -cf ../bad.zip KILN-INDEX code", f))
+    FAIL("%s", out);
+  free(out);
+  expect(1, "fix-index -o c.kb bad.zip", "do not have the check of the index");
+}
+
+TEST(bundle_tools, header_compiles_and_launches) {
+  static const char program[] =
+      "#include <stdio.h>\n#include \"a.h\"\n"
+      "int main(void) {\n  kiln_library *l; kiln_device *d; kiln_kernel *k; kiln_error err;\n"
+      "  float x[100], y[100];\n  for (int i = 0; i < 100; i++) x[i] = (float)i, y[i] = 0;\n"
+      "  if (kiln_open_file(\"a.kb\", &l, &err) || kiln_device_open(l, \"host\", &d, &err) || add_one_get(d, &k, &err) ||\n"
+      "      add_one(k, NULL, x, y, 100, &err)) return printf(\"%s\\n\", err.text), 1;\n"
+      "  printf(\"%g %g\\n\", (double)y[0], (double)y[99]);\n  kiln_device_close(d);\n  kiln_close(l);\n  return 0;\n}\n";
+  char *out, *root = realpath(".", NULL);
+  write_bundle("a.kb");
+  free(tool(0, "prune --drop-kernel='scale[T=f32]' -o a.kb a.kb"));
+  free(tool(0, "header -o a.h a.kb"));
+  kiln_test_write(fixture_path("use.c"), program, sizeof program - 1);
+  if (kiln_test_run(&out, "cd %s && c=\"-Wall -Wextra -pedantic -Werror -I%s\" && gcc -std=c11 $c -c use.c -o use.o && g++ -std=c++17 $c -x c++ -fsyntax-only use.c && "
+                          "if [ -e %s/%s/lib/libkiln.so.0 ]; then gcc use.o %s/%s/lib/libkiln.so.0 -Wl,-rpath,%s/%s/lib -o use && ./use; else echo no library; fi",
+                    kiln_test_folder(), root, root, kiln_test_build(), root, kiln_test_build(), root, kiln_test_build()))
+    FAIL("%s", out);
+  if (strstr(out, "no library")) SKIP("libkiln.so.0 is not built");
+  CHECK_TEXT(out, "1 100\n");
+  free(out);
+  free(root);
+}
