@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cache/entry.h"
 #include "cache/flight.h"
@@ -89,6 +88,9 @@ kiln_status kiln_cache_open(const kiln_cache_config *config, kiln_cache **out, k
   c->config = *config;
   strcpy(c->domain, domain);
   c->limits = (kiln_limits){config->max_bytes, config->max_files, config->min_free_bytes, config->min_free_files};
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  c->run = (uint32_t)(((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) >> 10); // tells runs apart without a system call
   pthread_mutex_init(&c->stats_mutex, NULL);
   kiln_status status = copy_trust(c, config, err);
   if (!status) status = add_stores(c, config, err);
@@ -106,7 +108,7 @@ void kiln_cache_close(kiln_cache *c) {
     if (hits && c->own && !c->config.no_stats) {
       uint8_t bytes[KILN_STATS_RECORD];
       kiln_cache_flush(c);
-      kiln_stats_encode(&(kiln_stats_record){.outcome = KILN_OUTCOME_HIT_MEMORY, .process = (uint32_t)getpid(), .time = (uint32_t)time(NULL),
+      kiln_stats_encode(&(kiln_stats_record){.outcome = KILN_OUTCOME_HIT_MEMORY, .run = c->run, .time = (uint32_t)time(NULL),
                                              .count = hits}, bytes);
       kiln_stats_append(c->own, bytes, 1);
     }
@@ -142,7 +144,7 @@ void kiln_cache_flush(kiln_cache *c) {
 static void count_error(kiln_cache *c, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes, uint64_t ns, int error_number) {
   atomic_fetch_add_explicit(&c->counts[outcome], 1, memory_order_relaxed);
   if (!c->own || c->config.no_stats) return;
-  kiln_stats_record r = {.outcome = (uint8_t)outcome, .process = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = bytes, .ns = ns,
+  kiln_stats_record r = {.outcome = (uint8_t)outcome, .run = c->run, .time = (uint32_t)time(NULL), .bytes = bytes, .ns = ns,
                          .error_number = error_number, .count = 1};
   if (key) memcpy(r.key, key->bytes, sizeof r.key);
   pthread_mutex_lock(&c->stats_mutex);

@@ -12,7 +12,7 @@ typedef struct kiln_memory kiln_memory;
 /// NULL when memory is exhausted.
 kiln_memory *kiln_memory_create(uint64_t max_bytes);
 void kiln_memory_destroy(kiln_memory *memory);
-/// True: `out` has the entry with a reference of its own. The stored fields are compared with the key's.
+/// True: `out` has the entry with a reference of its own. The digests are compared in full.
 bool kiln_memory_get(kiln_memory *memory, const kiln_key *key, kiln_cache_entry *out);
 /// Keeps a reference to what the entry holds. Replaces an entry of the same key. Entries larger than a shard's share are not kept.
 void kiln_memory_put(kiln_memory *memory, const kiln_digest *key, const kiln_cache_entry *entry);

@@ -15,7 +15,7 @@ void kiln_stats_encode(const kiln_stats_record *record, uint8_t out[KILN_STATS_R
   *at++ = 'K', *at++ = 'S', *at++ = VERSION, *at++ = record->outcome;
 #define PUT(value, size)                                                                                      \
   for (unsigned i = 0; i < (size); i++) *at++ = (uint8_t)((uint64_t)(value) >> 8 * i)
-  PUT(record->process, 4);
+  PUT(record->run, 4);
   PUT(record->time, 4);
   memcpy(at, record->key, sizeof record->key), at += sizeof record->key;
   PUT(record->bytes, 8);
@@ -34,7 +34,7 @@ bool kiln_stats_decode(const uint8_t bytes[KILN_STATS_RECORD], kiln_stats_record
     return false;
   kiln_reader r = kiln_reader_of(bytes + 3, CHECK_AT - 3);
   out->outcome = kiln_read_u8(&r);
-  out->process = kiln_read_u32(&r);
+  out->run = kiln_read_u32(&r);
   out->time = kiln_read_u32(&r);
   memcpy(out->key, kiln_read_bytes(&r, sizeof out->key), sizeof out->key);
   out->bytes = kiln_read_u64(&r);

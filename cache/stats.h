@@ -5,7 +5,7 @@
 //        0    2  "KS"                     28    8  bytes
 //        2    1  version                  36    8  ns: compile time, or the time saved
 //        3    1  outcome                  44    4  errno
-//        4    4  process                  48    8  how many events the record stands for
+//        4    4  run                      48    8  how many events the record stands for
 //        8    4  time, seconds            56    8  first half of XXH3-128 of bytes 0..55
 //       12   16  first half of the key
 #ifndef KILN_CACHE_STATS_H
@@ -17,7 +17,7 @@ enum { KILN_STATS_RECORD = 64, KILN_STATS_BATCH = 32, KILN_STATS_ROTATE = 4 << 2
 
 typedef struct kiln_stats_record {
   uint8_t outcome;
-  uint32_t process, time;
+  uint32_t run, time;
   uint8_t key[16];
   uint64_t bytes, ns;
   int32_t error_number;

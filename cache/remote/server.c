@@ -150,7 +150,7 @@ static void upload_one(void *context, int folder, const char *name) {
   if (!r->failed) kiln_fs_unlink(folder, name); // stored, or nothing that could be
   if (good && !r->failed) {
     uint8_t record[KILN_STATS_RECORD];
-    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED, .process = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = file->size, .count = 1};
+    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED, .run = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = file->size, .count = 1};
     memcpy(stats.key, view.key.bytes, sizeof stats.key);
     kiln_stats_encode(&stats, record);
     kiln_stats_append(&r->server->store, record, 1);
