@@ -281,18 +281,21 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
+/// Reads the piece that starts at register `r`.
+static void read_piece(gpu *g, const passage *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs) {
+  LLVMValueRef elements[16];
+  unsigned bytes = 1u << (p->vector + p->log2_bytes);
+  LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), piece_pointer(g, p, r), "");
+  LLVMSetAlignment(load, bytes);
+  gpu_unpack(g, load, type, elements, 1u << p->vector);
+  for (unsigned i = 0; i < 1u << p->vector; i++) regs[piece_register(p, r, i)] = elements[i];
+}
+
 static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout, unsigned log2_bytes) {
   gpu_tile out = gpu_tile_new(g, layout);
   passage p = open_passage(g, memory, layout, log2_bytes, 0);
-  LLVMValueRef elements[16];
-  for (uint32_t r = 0; r < 1u << layout->registers; r++) {
-    if (!starts_piece(&p, r)) continue;
-    unsigned bytes = 1u << (p.vector + log2_bytes);
-    LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), piece_pointer(g, &p, r), "");
-    LLVMSetAlignment(load, bytes);
-    gpu_unpack(g, load, type, elements, 1u << p.vector);
-    for (unsigned i = 0; i < 1u << p.vector; i++) out.regs[piece_register(&p, r, i)] = elements[i];
-  }
+  for (uint32_t r = 0; r < 1u << layout->registers; r++)
+    if (starts_piece(&p, r)) read_piece(g, &p, type, r, out.regs);
   return out;
 }
 
@@ -335,20 +338,22 @@ static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout 
   return true;
 }
 
-static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *to) {
+/// One matrix load: piece `r` of the registers.
+static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs) {
   static const kl_function functions[2][3] = {{KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
                                               {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
+  LLVMValueRef pointer = piece_pointer(g, p, r << 3);
+  LLVMValueRef loaded = kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
+  for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
+    LLVMValueRef word = plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
+    gpu_unpack(g, word, type, regs + (((size_t)r << plan->matrices | m) << 1), 2);
+  }
+}
+
+static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
   passage p = open_passage(g, memory, &plan->address, 1, 0);
-  unsigned rest = to->registers - 1u - plan->matrices;
-  for (uint32_t r = 0; r < 1u << rest; r++) {
-    LLVMValueRef pointer = piece_pointer(g, &p, r << 3);
-    LLVMValueRef loaded = kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
-    for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
-      LLVMValueRef word = plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
-      gpu_unpack(g, word, type, out.regs + (((size_t)r << plan->matrices | m) << 1), 2);
-    }
-  }
+  for (uint32_t r = 0; r < 1u << (to->registers - 1u - plan->matrices); r++) read_matrix_piece(g, plan, &p, type, r, out.regs);
   return out;
 }
 
@@ -370,6 +375,52 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
 
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element) {
   *tile = through_memory(g, tile, gpu_type(g, element), &tile->layout);
+}
+
+// ------------------------------------------------------------------------------------------------- operands read in parts
+
+struct gpu_staged {
+  gpu_tile from, to;        ///< registers of `to` are filled as they are asked for
+  LLVMTypeRef type;
+  bool is_matrix;
+  unsigned log2_bytes;
+  uint32_t start;
+  matrix_load plan;
+  layout_memory memory;
+  passage passage;
+};
+
+gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
+  layout_moves moves = layout_convert(&tile->layout, to);
+  gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
+  s.log2_bytes = log2_bytes_of(g, s.type);
+  if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
+  s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
+  s.memory = s.is_matrix ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, 3)
+                         : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
+  s.to = gpu_tile_new(g, to);
+  return kiln_arena_copy(g->arena, &s, sizeof s);
+}
+
+uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
+
+void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
+  s->start = start;
+  gpu_write_tile(g, &s->from, &s->memory, s->log2_bytes, start);
+}
+
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
+  const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
+  if (!s->passage.base) s->passage = open_passage(g, &s->memory, l, s->log2_bytes, s->start);
+  for (uint32_t r = first; r < first + count; r++) {
+    if (s->to.regs[r]) continue;
+    if (s->is_matrix) {
+      read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (1 + s->plan.matrices), s->to.regs);
+      continue;
+    }
+    read_piece(g, &s->passage, s->type, r & ~piece_register(&s->passage, 0, (1u << s->passage.vector) - 1), s->to.regs);
+  }
+  return s->to.regs + first;
 }
 
 // ------------------------------------------------------------------------------------------------------------ the choice

@@ -143,10 +143,48 @@ static unsigned length_of(const uint8_t *codes) {
   return n;
 }
 
+/// An operand of matrix instructions: whole in registers, or read from shared memory step by step.
+typedef struct source {
+  gpu_tile tile;
+  gpu_staged *staged;
+} source;
+
+static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
+  source s = {.staged = NULL};
+  gpu_tile home;
+  kiln_layout there;
+  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &there)) s.staged = gpu_stage(g, &home, ir_element(value->type), &there);
+  if (!s.staged) s.tile = gpu_tile_in(g, value, layout);
+  return s;
+}
+
+/// Both operands share one exchange: two barriers a dot.
+static void exchange(gpu *g, source *sources, unsigned count) {
+  uint32_t bytes = 0;
+  for (unsigned i = 0; i < count; i++)
+    if (sources[i].staged) bytes += gpu_staged_bytes(sources[i].staged);
+  if (!bytes) return;
+  gpu_scratch_begin(g, bytes);
+  bytes = 0;
+  for (unsigned i = 0; i < count; i++) {
+    if (!sources[i].staged) continue;
+    gpu_staged_write(g, sources[i].staged, bytes);
+    bytes += gpu_staged_bytes(sources[i].staged);
+  }
+  gpu_barrier(g);
+  g->shared_dirty = true;
+}
+
+static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, unsigned bits) {
+  if (s->staged) return gpu_staged_read(g, s->staged, index << bits, 1u << bits);
+  return s->tile.regs + ((size_t)index << bits);
+}
+
 static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const shape *s) {
   layouts l = form_layouts(g, s, f);
-  gpu_tile left = gpu_tile_in(g, op->operands[0], &l.left), right = gpu_tile_in(g, op->operands[1], &l.right);
   gpu_tile initial = gpu_tile_in(g, op->operands[2], &l.accumulator), out = gpu_tile_new(g, &l.accumulator);
+  source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
+  exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
   const split *p = &l.split;
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers), c_bits = length_of(f->accumulator_fragment.registers);
@@ -158,7 +196,7 @@ static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const sh
         for (uint32_t n = 0; n < 1u << p->reg_n; n++) {
           uint32_t a = k | m << p->reg_k | batch << (p->reg_k + p->reg_m), b = k | n << p->reg_k | batch << (p->reg_k + p->reg_n);
           uint32_t c = n | m << p->reg_n | batch << (p->reg_n + p->reg_m);
-          f->emit(g, f, left.regs + ((size_t)a << a_bits), right.regs + ((size_t)b << b_bits), out.regs + ((size_t)c << c_bits));
+          f->emit(g, f, fragment_of(g, &sources[0], a, a_bits), fragment_of(g, &sources[1], b, b_bits), out.regs + ((size_t)c << c_bits));
         }
   return out;
 }

@@ -171,6 +171,9 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// The value in that layout.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
+/// The value's own tile when it is (up to renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
+/// false when the value is recomputed, cached already, or better converted before the loop.
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, kiln_layout *out_layout);
 /// Computes a value that has a home, there and then.
 gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
@@ -187,6 +190,14 @@ kiln_layout gpu_default_layout(gpu *g, ir_type type);
 
 // gpu_convert.c
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+/// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared memory is not needed. Order: gpu_stage,
+/// gpu_scratch_begin for all that are staged together, gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
+typedef struct gpu_staged gpu_staged;
+gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+uint32_t gpu_staged_bytes(const gpu_staged *s);
+void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
+/// Registers [first, first + count) of the result.
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// Every replica gets what the owner has: through shared memory.
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.

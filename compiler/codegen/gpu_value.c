@@ -286,3 +286,20 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   v->versions = version;
   return version->tile;
 }
+
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, kiln_layout *out_layout) {
+  *out_layout = *layout;
+  for (;;) {
+    const gpu_value *v = gpu_value_of(g, value);
+    const ir_op *op = value->def;
+    if (loop_within(g, value)) return false;
+    if (v->has_home && v->is_ready) {
+      *out_tile = v->home_tile;
+      return true;
+    }
+    if (!op || v->has_home || !(op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) || !op->operands[0]->type.rank) return false;
+    kiln_layout there = layout_backward(op, out_layout);
+    *out_layout = there;
+    value = op->operands[0];
+  }
+}
