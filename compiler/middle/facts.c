@@ -20,6 +20,7 @@ typedef struct analysis {
   kiln_facts *facts;
   kiln_fact *assumed; // what top-level assumes promise of a value
   uint8_t *has_assumed;
+  uint8_t *exact;     // by value id: part of an offset or index, and so never a wrapped value
 } analysis;
 
 static kiln_fact *at(analysis *a, const ir_value *v) { return &a->facts->items[v->id]; }
@@ -181,7 +182,7 @@ static void run_op(analysis *a, const ir_op *op) {
     kiln_fact f = says_nothing;
     fact_type_bounds(op->results[i].type, &f);
     if (op->code == IR_PID || op->code == IR_NPID) seed_program(a, op, &f);
-    else fact_transfer(op, i, operands, &f);
+    else fact_transfer(op, i, operands, a->exact[op->results[i].id], &f);
     fact_settle(op->results[i].type, &f);
     *at(a, &op->results[i]) = f;
     apply_assume(a, &op->results[i]);
@@ -194,6 +195,38 @@ static void run_block(analysis *a, const ir_block *block) {
     else if (op->code == IR_WHILE) run_while(a, op);
     else if (op->code == IR_IF) run_if(a, op);
     else run_op(a, op);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------- offsets
+
+/// What an exact value is a sum or product of is exact too.
+static bool passes_exactness(const ir_op *op) {
+  switch (op->code) {
+  case IR_ADD: case IR_SUB: case IR_MUL: case IR_SHL: case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS:
+  case IR_HINT: return true;
+  case IR_CAST: return ir_type_class(op->operands[0]->type) == KILN_CLASS_INT && ir_type_bits(op->operands[0]->type) <= ir_type_bits(op->results[0].type);
+  default: return false;
+  }
+}
+
+/// `v` is exact because `user` needs it so; not where `user` stands in a branch that may not be taken.
+static void mark(analysis *a, const ir_op *user, const ir_value *v) {
+  const ir_block *home = v->def ? v->def->block : v->block;
+  for (const ir_block *b = user->block; b != home; b = b->parent->block)
+    if (b->parent->code == IR_IF) return;
+  a->exact[v->id] = 1;
+}
+
+/// Marks offsets of pointers and indices of views, and what they are made of; from the end of the text, so that users come first.
+static void mark_exact(analysis *a, const ir_block *block) {
+  for (const ir_op *op = block->last; op; op = op->prev) {
+    for (uint32_t i = op->region_count; i-- > 0;) mark_exact(a, op->regions[i]);
+    bool view = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+    uint32_t indices = view ? op->operands[0]->type.rank : op->code == IR_PTRADD;
+    for (uint32_t i = 1; i <= indices; i++) mark(a, op, op->operands[i]);
+    bool pass = op->result_count == 1 && a->exact[op->results[0].id] && passes_exactness(op);
+    for (uint32_t i = 0; pass && i < op->operand_count; i++) mark(a, op, op->operands[i]);
   }
 }
 
@@ -212,8 +245,10 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   facts->count = ir_number(kernel);
   facts->items = KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u);
   facts->values = KILN_NEW_ARRAY(arena, const ir_value *, facts->count + 1u);
-  analysis a = {kernel, facts, KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u), KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u)};
+  analysis a = {kernel, facts, KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u), KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u),
+                KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u)};
   note_block(facts, kernel->body);
+  mark_exact(&a, kernel->body);
   for (const ir_op *op = kernel->body->first; op; op = op->next)
     if (op->code == IR_ASSUME) note_assume(&a, op->operands[0]);
   for (uint32_t i = 0; i < kernel->param_count; i++) {

@@ -418,18 +418,31 @@ static transfer *const transfers[IR_OPCODE_COUNT] = {
 /// Arithmetic that says something of integers only.
 static bool needs_integers(ir_opcode code) { return code >= IR_ADD && code <= IR_SHR; }
 
+/// Sums and products that do not wrap lie in the mathematical bounds as far as these are inside the type.
+static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
+  __int128 lo = f->lo, hi = f->hi;
+  int64_t n;
+  if (op->code == IR_ADD) lo = (__int128)x[0]->lo + x[1]->lo, hi = (__int128)x[0]->hi + x[1]->hi;
+  else if (op->code == IR_SUB) lo = (__int128)x[0]->lo - x[1]->hi, hi = (__int128)x[0]->hi - x[1]->lo;
+  else if (op->code == IR_MUL && x[0]->lo >= 0 && x[1]->lo >= 0) lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
+  else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31) lo = x[0]->lo * ((__int128)1 << n);
+  if (lo > f->lo && lo <= f->hi) f->lo = (int64_t)lo;
+  if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
+}
+
 static bool is_elementwise(const ir_op *op) {
   unsigned rule = ir_ops[op->code].rule;
   return ir_ops[op->code].effect == IR_PURE && (rule == IR_RULE_SAME || rule == IR_RULE_BOOL);
 }
 
-void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], kiln_fact *f) {
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact, kiln_fact *f) {
   transfer *t = transfers[op->code];
   bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
   unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;
   if (needs_integers(op->code) && !(class & (KILN_CLASS_INT | KILN_CLASS_BOOL))) t = NULL;
   if (t && !region && (result == 0 || op->code == IR_SPLIT)) t(op, operands, f);
   else if (is_elementwise(op)) constancy_of_operands(op, operands, f);
+  if (exact && class == KILN_CLASS_INT) clip_exact(op, operands, f);
 }
 
 void fact_settle(ir_type type, kiln_fact *f) {

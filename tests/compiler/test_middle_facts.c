@@ -92,6 +92,16 @@ TEST(facts, a_comparison_may_turn_inside_a_run) {
   end(&s);
 }
 
+TEST(facts, offsets_do_not_wrap) {
+  sample s = begin();
+  ir_value *base = mul(&s, pid(&s), i32(&s, 128));
+  CHECK_INT(fact(&s, base)->lo, INT32_MIN);
+  ir_binary(&s.b, IR_PTRADD, 0, s.p, base);
+  CHECK_INT(fact(&s, base)->lo, 0);
+  CHECK_INT(fact(&s, base)->hi, INT32_MAX);
+  end(&s);
+}
+
 TEST(facts, ranges_know_when_they_wrap) {
   sample s = begin();
   CHECK_INT(fact(&s, add(&s, s.n, i32(&s, 5)))->hi, 4101);
