@@ -9,6 +9,7 @@
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
 
+static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
 static unsigned threads_of(const kiln_layout *l) { return l->lanes + l->warps; }
 
 // ------------------------------------------------------------------------------------------------------ elements and words
@@ -212,7 +213,7 @@ void gpu_barrier(gpu *g) {
 
 void gpu_scratch_begin(gpu *g, uint64_t bytes) {
   if (bytes > g->machine->max_shared)
-    gpu_fail(g, KILN_STATUS_LIMIT, "moving a tile between layouts needs %llu bytes of shared memory, expected at most %u on %s",
+    gpu_fail(g, KILN_STATUS_LIMIT, "an exchange between threads needs %llu bytes of shared memory, expected at most %u on %s",
              (unsigned long long)bytes, g->machine->max_shared, g->machine->name);
   else if (bytes > g->shared_bytes) g->shared_bytes = (uint32_t)bytes;
   if (g->shared_dirty) gpu_barrier(g);
@@ -373,8 +374,79 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   return out;
 }
 
+/// The one machine bit that holds element bit `mask` and nothing else; -1 when it is spread.
+static int holder_of(const kiln_layout *l, uint32_t mask) {
+  int found = -1;
+  for (unsigned i = 0; i < places(l); i++) {
+    if (!(l->basis[i] & mask)) continue;
+    if (l->basis[i] != mask || found >= 0) return -1;
+    found = (int)i;
+  }
+  return found;
+}
+
+/// The highest element bit that is a register bit of the writer and has one holder in the reader, preferably a register; 0 when there is none.
+static uint32_t cut_bit(const kiln_layout *from, const kiln_layout *to) {
+  uint32_t best = 0, best_register = 0;
+  for (unsigned i = 0; i < from->registers; i++) {
+    uint32_t mask = from->basis[i];
+    if (mask & (mask - 1) || holder_of(from, mask) != (int)i || holder_of(to, mask) < 0) continue;
+    if (mask > best) best = mask;
+    if (holder_of(to, mask) < to->registers && mask > best_register) best_register = mask;
+  }
+  return best_register ? best_register : best;
+}
+
+/// The layout of one half: the element bit is gone, and its register with it; a thread bit becomes a replica.
+static kiln_layout half_layout(const kiln_layout *l, uint32_t mask) {
+  kiln_layout out = *l;
+  int bit = holder_of(l, mask);
+  out.bits--;
+  if (bit < l->registers) {
+    out.registers--;
+    memmove(out.basis + bit, out.basis + bit + 1, (LAYOUT_MAX_PLACES - 1 - (unsigned)bit) * sizeof *out.basis);
+    out.basis[LAYOUT_MAX_PLACES - 1] = 0;
+  } else {
+    out.basis[bit] = 0;
+  }
+  for (unsigned i = 0; i < LAYOUT_MAX_PLACES; i++) out.basis[i] = layout_squeeze(out.basis[i], mask);
+  return out;
+}
+
+static uint32_t with_bit(uint32_t r, unsigned bit, uint32_t value) {
+  uint32_t low = r & ((1u << bit) - 1);
+  return low | value << bit | (r & ~((1u << bit) - 1)) << 1;
+}
+
+static LLVMValueRef thread_bit(gpu *g, unsigned bit) {
+  LLVMValueRef v = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, 1u << bit), "");
+  return LLVMBuildICmp(g->builder, LLVMIntNE, v, gpu_i32(g, 0), "");
+}
+
+/// A tile too large for shared memory goes through in halves, cut at a register bit of the writer.
+static gpu_tile through_memory_in_parts(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
+  uint64_t bytes = (uint64_t)1 << (tile->layout.bits + log2_bytes_of(g, type));
+  uint32_t mask = bytes > g->machine->max_shared ? cut_bit(&tile->layout, to) : 0;
+  if (!mask) return through_memory(g, tile, type, to);
+  kiln_layout half_from = half_layout(&tile->layout, mask), half_to = half_layout(to, mask);
+  unsigned bit_from = (unsigned)holder_of(&tile->layout, mask), bit_to = (unsigned)holder_of(to, mask);
+  gpu_tile out = gpu_tile_new(g, to), parts[2];
+  for (uint32_t half = 0; half < 2; half++) {
+    parts[half] = gpu_tile_new(g, &half_from);
+    for (uint32_t r = 0; r < 1u << half_from.registers; r++) parts[half].regs[r] = tile->regs[with_bit(r, bit_from, half)];
+    parts[half] = through_memory_in_parts(g, &parts[half], type, &half_to);
+  }
+  bool is_register = bit_to < to->registers;
+  LLVMValueRef is_second = is_register ? NULL : thread_bit(g, bit_to - to->registers);
+  for (uint32_t r = 0; r < 1u << half_to.registers; r++) {
+    if (!is_register) out.regs[r] = LLVMBuildSelect(g->builder, is_second, parts[1].regs[r], parts[0].regs[r], "");
+    for (uint32_t half = 0; is_register && half < 2; half++) out.regs[with_bit(r, bit_to, half)] = parts[half].regs[r];
+  }
+  return out;
+}
+
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element) {
-  *tile = through_memory(g, tile, gpu_type(g, element), &tile->layout);
+  *tile = through_memory_in_parts(g, tile, gpu_type(g, element), &tile->layout);
 }
 
 // ------------------------------------------------------------------------------------------------- operands read in parts
@@ -438,5 +510,5 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
   if (moves.reach == LAYOUT_SAME_THREAD && c.count <= MAX_SELECT_BITS) return rename_registers(g, tile, &moves, to);
   if (moves.reach == LAYOUT_SAME_WARP && c.count <= 1 && shuffle_cost(g, &c, to, type) <= MAX_SHUFFLES)
     return exchange_lanes(g, tile, &moves, to);
-  return through_memory(g, tile, type, to);
+  return through_memory_in_parts(g, tile, type, to);
 }

@@ -193,6 +193,19 @@ static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) 
   for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
 }
 
+/// f32 to bf16 two at a time, where the target can.
+static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
+  ir_type from = op->operands[0]->type;
+  bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 && op->results[0].type.scalar == KILN_BF16 && op->attrs.round == IR_ROUND_NEAREST;
+  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, KL_kl_f32_to_bf16x2)) return false;
+  gpu_tile operand = gpu_tile_in(g, op->operands[0], &tile->layout);
+  for (uint32_t r = 0; r < count_of(tile); r += 2) {
+    LLVMValueRef both = kl_call(&g->prelude, g->builder, KL_kl_f32_to_bf16x2, &operand.regs[r], 2);
+    gpu_unpack(g, both, g->i16, tile->regs + r, 2);
+  }
+  return true;
+}
+
 static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
   gpu_tile operands[3];
   LLVMValueRef values[3];
@@ -223,7 +236,9 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   case IR_EXPAND: case IR_RESHAPE: case IR_TRANS: case IR_BROADCAST: make_shape(g, op, &tile); break;
   case IR_JOIN: make_join(g, op, &tile); break;
   case IR_SPLIT: make_split(g, op, value->index, &tile); break;
-  default: make_elements(g, op, &tile); break;
+  default:
+    if (!make_pairs(g, op, &tile)) make_elements(g, op, &tile);
+    break;
   }
   return tile;
 }

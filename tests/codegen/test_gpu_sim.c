@@ -425,3 +425,15 @@ CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1
   "  let v = load(x + at, at % 3 != 0, 7.0)\n"
   "  store(y + i, v, i != 5)\n"
   "}\n")
+
+TEST(gpu_sim, large_conversions_go_in_parts) {
+  static const sim_case c = {.grid = {1, 1, 1}, .arguments = {8192, 8192}, .text =
+    "kiln 1\n"
+    "kernel turn(x: in *f32 @align(16), y: out *f32 @align(16)) @grid(1) @config(warps = 4) {\n"
+    "  let r = iota(64)\n"
+    "  let c = iota(128)\n"
+    "  store(y + (c[:, _] * 64 + r[_, :]), trans(load(x + (r[:, _] * 128 + c[_, :]))))\n"
+    "}\n"};
+  run_config(&c, 0, &(sim_options){.max_shared = 16384});
+  run_config(&c, 0, &(sim_options){.max_shared = 8192, .reverse = true});
+}

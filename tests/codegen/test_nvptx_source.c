@@ -158,6 +158,7 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   char *text = ptx(gemm, "sm_80", &info);
   CHECK_INT(info.block_threads, 256);
   CHECK_INT(count(text, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 64);
+  expect(text, "cvt.rn.bf16x2.f32");
   expect(text, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
   assemble(text, "sm_80");
   free(text);
@@ -182,7 +183,7 @@ static void expect_error(const char *source, const char *target, kiln_status wan
 TEST(nvptx_source, limits_are_errors_with_numbers) {
   expect_error("kiln 1\nkernel big(x: inout *f32) @grid(1) @config(warps = 1) {\n  let i = iota(1048576)\n  store(x + i, load(x + i) + 1.0)\n}\n", "sm_80",
                KILN_STATUS_LIMIT, "registers a thread");
-  expect_error("kiln 1\nkernel turn(x: in *f64, y: out *f64) @grid(1) @config(warps = 32) {\n  let i = iota(128)\n"
-               "  store(y + (i[:, _] + i[_, :] * 128), load(x + (i[:, _] * 128 + i[_, :])))\n}\n",
-               "sm_75", KILN_STATUS_LIMIT, "131072 bytes of shared memory");
+  expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
+               "  let t = load(x + p)\n  store(y + p, dot(t, t, t))\n}\n",
+               "sm_75", KILN_STATUS_LIMIT, "262144 bytes of shared memory");
 }
