@@ -158,6 +158,10 @@ KILN_API kiln_status kiln_launch(kiln_kernel *kernel, kiln_stream stream, const 
 /// The same with the arguments packed already: kiln_block_size bytes, kiln_param.offset says where each lies.
 KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream, const void *block, size_t size, kiln_error *err);
 
+/// The same with a grid of the caller's, for kernels whose source states none: Triton IR leaves it to the launcher. It replaces the kernel's own.
+KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3], const void *block, size_t size,
+                                      kiln_error *err);
+
 /// What a launch with these arguments would run, without running it.
 typedef struct kiln_choice {
   const char *config;  ///< "BLOCK=1024,warps=4"

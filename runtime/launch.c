@@ -173,7 +173,19 @@ typedef struct decision {
   bool is_empty;
 } decision;
 
-static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, decision *out, kiln_error *err) {
+static kiln_status take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out_grid, bool *out_is_empty, kiln_error *err) {
+  for (unsigned axis = 0; axis < 3; axis++) {
+    if (UNLIKELY(grid[axis] > k->device->grid_limit[axis]))
+      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %u, %s allows 0 to %lld", k->interface.name, "xyz"[axis], grid[axis],
+                       k->device->name, (long long)k->device->grid_limit[axis]);
+    out_grid[axis] = grid[axis];
+  }
+  *out_is_empty = !grid[0] || !grid[1] || !grid[2];
+  return KILN_OK;
+}
+
+/// `grid`: the caller's; NULL: the kernel's own expressions.
+static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid, decision *out, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
   for (uint32_t i = 0; i < k->integer_count; i++) {
     const kiln_integer_param *p = &k->integers[i];
@@ -182,6 +194,7 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, dec
   KILN_TRY(check_facts(k, block, err));
   out->code = pick(k, values, &out->config);
   if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
+  if (grid) return take_grid(k, grid, out->grid, &out->is_empty, err);
   return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
 }
 
@@ -196,9 +209,9 @@ static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream
   return kiln_code_load(k, (kiln_code *)code, err);
 }
 
-static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint8_t *block, kiln_error *err) {
+static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid, const uint8_t *block, kiln_error *err) {
   decision d;
-  KILN_TRY(decide(k, block, &d, err));
+  KILN_TRY(decide(k, block, grid, &d, err));
   if (d.is_empty) return KILN_OK;
   void *function = atomic_load_explicit(&d.code->function, memory_order_acquire);
   if (UNLIKELY(!function)) {
@@ -223,7 +236,7 @@ kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *a
     default: memcpy(block + slot.offset, args[i], slot.size); break;
     }
   }
-  return launch_block(k, stream, block, err);
+  return launch_block(k, stream, NULL, block, err);
 }
 
 static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err) {
@@ -234,14 +247,19 @@ static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err
 
 kiln_status kiln_launch_packed(kiln_kernel *k, kiln_stream stream, const void *block, size_t size, kiln_error *err) {
   KILN_TRY(check_size(k, size, err));
-  return launch_block(k, stream, block, err);
+  return launch_block(k, stream, NULL, block, err);
+}
+
+kiln_status kiln_launch_grid(kiln_kernel *k, kiln_stream stream, const uint32_t grid[3], const void *block, size_t size, kiln_error *err) {
+  KILN_TRY(check_size(k, size, err));
+  return launch_block(k, stream, grid, block, err);
 }
 
 kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
   decision d;
   memset(out, 0, sizeof *out);
   KILN_TRY(check_size(k, size, err));
-  KILN_TRY(decide(k, block, &d, err));
+  KILN_TRY(decide(k, block, NULL, &d, err));
   const kiln_code_info *info = &d.code->info;
   *out = (kiln_choice){
       .config = k->interface.configs[d.config].text,

@@ -37,6 +37,35 @@ TEST(launch, host_runs_the_grid) {
   kiln_close(l);
 }
 
+// A grid of the caller's replaces the kernel's own: two blocks of the first 300 elements run, the third does not.
+TEST(launch, host_runs_the_callers_grid) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_error err;
+  kiln_choice choice;
+  enum { N = 300000 };
+  float *x = calloc(N, sizeof(float)), *y = calloc(N, sizeof(float));
+  struct {
+    const void *x, *y;
+    int32_t n;
+  } block = {x, y, N};
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
+  CHECK_OK(kiln_choose(k, &block, sizeof block, &choice, &err), err);
+  int per_program = (N + (int)choice.grid[0] - 1) / (int)choice.grid[0];
+  CHECK(choice.grid[0] > 2);
+  CHECK_OK(kiln_launch_grid(k, NULL, (const uint32_t[]){2, 1, 1}, &block, sizeof block, &err), err);
+  CHECK(y[0] == 1 && y[2 * per_program - 1] == 1 && y[N - 1] == 0);
+  CHECK_OK(kiln_launch_grid(k, NULL, (const uint32_t[]){0, 1, 1}, &block, sizeof block, &err), err);
+  CHECK_INT(kiln_launch_grid(k, NULL, (const uint32_t[]){1, 1, 1}, &block, 1, &err), KILN_STATUS_INVALID_ARGUMENT);
+  kiln_device_close(d);
+  kiln_close(l);
+  free(x);
+  free(y);
+}
+
 // 40: the bundle is moved and its build folder removed.
 TEST(launch, moved_bundle_still_loads) {
   kiln_library *l;
