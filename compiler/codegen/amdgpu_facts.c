@@ -92,6 +92,22 @@ static void set_number(kiln_amdgpu_facts *out, pack_value key, uint64_t number) 
     if (is_text(key, kernel_numbers[i].key)) *(uint32_t *)(void *)((char *)out + kernel_numbers[i].offset) = (uint32_t)number;
 }
 
+// The list of arguments: a map each.
+static void read_args(kiln_reader *r, pack_value list, kiln_amdgpu_facts *out) {
+  if (list.kind != PACK_ARRAY) r->failed = true;
+  for (uint64_t i = 0; i < list.number && !r->failed; i++) {
+    pack_value map = read_value(r);
+    if (map.kind != PACK_MAP) r->failed = true;
+    for (uint64_t j = 0; j < map.number && !r->failed; j++) {
+      pack_value key = read_value(r), value = read_value(r);
+      if (i < KILN_AMDGPU_ARGS && is_text(key, ".offset")) out->args[i].offset = (uint32_t)value.number;
+      if (i < KILN_AMDGPU_ARGS && is_text(key, ".size")) out->args[i].size = (uint32_t)value.number;
+      skip_inside(r, value, 0);
+    }
+  }
+  out->arg_count = (uint32_t)list.number;
+}
+
 // One map of amdhsa.kernels; true when it is the one called `symbol`.
 static bool read_kernel(kiln_reader *r, const char *symbol, kiln_amdgpu_facts *out) {
   pack_value map = read_value(r);
@@ -102,7 +118,8 @@ static bool read_kernel(kiln_reader *r, const char *symbol, kiln_amdgpu_facts *o
     if (is_text(key, ".name")) found = is_text(value, symbol);
     if (is_text(key, ".uses_dynamic_stack")) out->dynamic_stack = value.number != 0;
     if (value.kind == PACK_NUMBER) set_number(out, key, value.number);
-    skip_inside(r, value, 0);
+    if (is_text(key, ".args")) read_args(r, value, out);
+    else skip_inside(r, value, 0);
   }
   return found;
 }

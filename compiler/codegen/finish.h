@@ -19,12 +19,15 @@ kiln_status kiln_finish_check_host(const uint8_t *object, size_t size, const cha
 kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx, kiln_buffer *out,
                               kiln_code_info *info, kiln_buffer *producer, kiln_error *err);
 
-/// What a code object says about kernel `symbol`.
+/// What a code object says about kernel `symbol`. Arguments beyond KILN_AMDGPU_ARGS are counted, not kept.
+enum { KILN_AMDGPU_ARGS = 64 };
 typedef struct kiln_amdgpu_facts {
   uint32_t lds_bytes, private_bytes, kernarg_bytes, kernarg_align;
   uint32_t vgprs, agprs, sgprs, vgpr_spills, sgpr_spills, wave, max_threads;
   uint32_t code_object;   ///< 4, 5 or 6
   bool dynamic_stack;
+  uint32_t arg_count;
+  struct { uint32_t offset, size; } args[KILN_AMDGPU_ARGS];
   char target[96];        ///< "amdgcn-amd-amdhsa--gfx942:xnack-"
 } kiln_amdgpu_facts;
 /// Reads the metadata note of a code object. CORRUPT when it is not there or damaged, NOT_FOUND when the kernel is not in it.

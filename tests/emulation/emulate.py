@@ -17,6 +17,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 TARGETS = ("gfx1100", "gfx942")
 
 
+# Where the emulator is at fault, not the code; found by tracing. Skipped, and counted so.
+EMULATOR_FAULTS = {
+    ("gemm-split-k", "gfx942"): "an atomic whose data is in an accumulation register (a0) takes v0 instead",
+    ("attention-f16", "gfx942"): "v_cvt_f16_f32 to v210 writes the upper half of v82, as on gfx11",
+}
+
+
 # ------------------------------------------------------------------------------------------------------------ number formats
 def bf16_bits(v):
     if math.isnan(v): return 0x7FC0
@@ -207,7 +214,8 @@ def fp8_value(kind, b):
 def fp8_nearest(kind, v, saturate):
     if math.isnan(v): return 0x7F if kind == "e4m3" else 0x7E
     finite = [b for b in range(128) if not math.isnan(fp8_value(kind, b)) and not math.isinf(fp8_value(kind, b))]
-    best = min(finite, key=lambda b: (abs(fp8_value(kind, b) - abs(v)), b & 1)) if not math.isinf(v) else finite[-1]
+    size = min(abs(v), 2 * fp8_value(kind, finite[-1]))
+    best = min(finite, key=lambda b: (abs(fp8_value(kind, b) - size), b & 1))
     step = fp8_value(kind, finite[-1]) - fp8_value(kind, finite[-2])
     over = abs(v) > fp8_value(kind, finite[-1]) + step / 2 or (abs(v) == fp8_value(kind, finite[-1]) + step / 2 and kind == "e5m2")
     if over and not saturate: best = 0x7F if kind == "e4m3" else 0x7C
@@ -340,13 +348,16 @@ def main(parts):
         print("skipped: KILN_AMD_EMULATOR and KILN_AMDRUN do not name an emulator and its driver")
         print("0 passed, 0 failed, %d skipped" % len(jobs))
         return 0
+    skipped = [(c, t) for c, t in jobs if (c.name, t) in EMULATOR_FAULTS]
+    for c, t in skipped: print("skip %s@%s: the emulator: %s" % (c.name, t, EMULATOR_FAULTS[c.name, t]))
+    jobs = [job for job in jobs if job not in skipped]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, target, reason in pool.map(attempt, jobs):
             print("%s %s@%s%s" % ("FAIL" if reason else "ok  ", name, target, ": " + reason if reason else ""), flush=True)
             failed += reason is not None
     print("emulated, not run on AMD hardware")
-    print("%d passed, %d failed, 0 skipped" % (len(jobs) - failed, failed))
+    print("%d passed, %d failed, %d skipped" % (len(jobs) - failed, failed, len(skipped)))
     return 1 if failed else 0
 
 

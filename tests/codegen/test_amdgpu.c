@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// AMDGPU code objects of the kernel library: what their metadata says against what the compiler says, on every processor and mode.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/codegen.h"
+#include "compiler/codegen/finish.h"
+#include "compiler/front.h"
+#include "tests/harness.h"
+
+typedef struct compiled {
+  kiln_arena *arena;
+  kiln_target target;
+  const kiln_interface *interface; // arena
+  kiln_artifact artifact;
+  kiln_amdgpu_facts facts;
+} compiled;
+
+static void fail_with(const kiln_diagnostics *d, const char *source, size_t size) {
+  kiln_buffer text = {0};
+  kiln_diagnostics_print(d, source, size, &text);
+  kiln_buffer_u8(&text, 0);
+  FAIL("%s", (const char *)text.bytes);
+}
+
+static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_diagnostics *d) {
+  char path[200];
+  size_t size;
+  snprintf(path, sizeof path, "kernels/%s.kiln", file);
+  char *source = kiln_test_read(path, &size);
+  CHECK(source);
+  kiln_front_options options = {0};
+  kiln_unit *unit = kiln_unit_open(c->arena, path, source, size, &options, d);
+  if (!unit) fail_with(d, source, size);
+  for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
+    c->interface = kiln_unit_interface(unit, i);
+    if (strcmp(c->interface->name, name) != 0) continue;
+    ir_kernel *kernel = kiln_unit_lower(unit, c->arena, i, 0, c->interface->variant_count - 1, &c->target, d);
+    if (!kernel) fail_with(d, source, size);
+    return kernel; // the unit borrows the text, which the test's process keeps
+  }
+  FAIL("%s has no %s", path, name);
+}
+
+static kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target, const char *option, kiln_error *err) {
+  *c = (compiled){.arena = kiln_arena_create()};
+  CHECK(c->arena);
+  CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
+  kiln_diagnostics d = {.arena = c->arena};
+  ir_kernel *kernel = lower(c, file, name, &d);
+  kiln_codegen_options options;
+  kiln_codegen_options_init(&options);
+  if (option) options.output = KILN_FORMAT_ASM;
+  return kiln_codegen(kernel, &c->target, &options, &c->artifact, err);
+}
+
+static compiled compile(const char *file, const char *name, const char *target) {
+  compiled c;
+  kiln_error err = {0};
+  if (try_compile(&c, file, name, target, NULL, &err) != KILN_OK) FAIL("%s for %s: %s", name, target, err.text);
+  if (kiln_amdgpu_read_facts(c.artifact.code.bytes, c.artifact.code.size, c.interface->symbol, &c.facts, &err) != KILN_OK)
+    FAIL("%s for %s: %s", name, target, err.text);
+  return c;
+}
+
+static void release(compiled *c) {
+  kiln_artifact_deinit(&c->artifact);
+  kiln_arena_destroy(c->arena);
+}
+
+// The argument block as Kernel ABI 1 has it: each argument of the object lies in a parameter, at the place of one of its parts.
+static void check_arguments(const compiled *c) {
+  const kiln_interface *f = c->interface;
+  uint32_t at = 0;
+  for (uint32_t p = 0; p < f->param_count; p++) {
+    uint32_t parts = f->params[p].view_rank ? 1 + 2u * f->params[p].view_rank : 1, size = f->params[p].size / parts;
+    for (uint32_t i = 0; i < parts; i++, at++) {
+      CHECK(at < c->facts.arg_count);
+      CHECK_INT(c->facts.args[at].offset, f->params[p].offset + i * size);
+      CHECK_INT(c->facts.args[at].size, size);
+    }
+  }
+  CHECK_INT(c->facts.arg_count, at); // no hidden arguments
+  CHECK(c->facts.kernarg_bytes <= f->block_bytes && c->facts.kernarg_bytes + 8 > f->block_bytes);
+}
+
+static void check_object(const compiled *c, const char *what) {
+  const kiln_code_info *info = &c->artifact.info;
+  const kiln_processor *p = c->target.processor;
+  char name[KILN_TARGET_NAME], id[128];
+  CHECK_INT(info->format, KILN_FORMAT_HSACO);
+  CHECK_TEXT(info->target, kiln_target_name(&c->target, name));
+  CHECK_INT(c->facts.wave, c->target.wave);
+  CHECK_INT(info->wave, c->target.wave);
+  CHECK_INT(c->facts.max_threads, info->block_threads);
+  CHECK_INT(c->facts.lds_bytes + info->dynamic_shared, info->shared_bytes);
+  CHECK(info->shared_bytes <= p->shared_bytes);
+  CHECK_INT(c->facts.vgprs, info->registers);
+  CHECK_INT(c->facts.sgprs, info->scalar_registers);
+  CHECK_INT(4 * (c->facts.vgpr_spills + c->facts.sgpr_spills), info->spill_bytes);
+  CHECK_INT(c->facts.code_object, c->target.code_object);
+  CHECK(!c->facts.dynamic_stack);
+  if (info->spill_bytes == 0 && c->facts.private_bytes != 0) FAIL("%s for %s: %u private bytes without a spill", what, name, c->facts.private_bytes);
+  snprintf(id, sizeof id, "amdgcn-amd-amdhsa--%s%s%s", p->name,
+           c->target.sramecc == KILN_MODE_ON ? ":sramecc+" : c->target.sramecc == KILN_MODE_OFF ? ":sramecc-" : "",
+           c->target.xnack == KILN_MODE_ON ? ":xnack+" : c->target.xnack == KILN_MODE_OFF ? ":xnack-" : "");
+  CHECK_TEXT(c->facts.target, id);
+  check_arguments(c);
+}
+
+static const struct { const char *file, *name; } kernels[] = {
+    {"elementwise", "add[T=f32]"}, {"softmax", "softmax[T=bf16]"}, {"gemm", "gemm[T=f16,ACT=0]"}, {"search", "histogram"}, {"transpose", "transpose[T=f32]"}};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+TEST(amdgpu, metadata_agrees_on_every_processor) {
+  for (size_t i = 0; i < kiln_processor_count(); i++) {
+    if (kiln_processor_at(i)->family != KILN_FAMILY_AMDGPU) continue;
+    for (size_t k = 0; k < KERNELS; k++) {
+      compiled c = compile(kernels[k].file, kernels[k].name, kiln_processor_at(i)->name);
+      check_object(&c, kernels[k].name);
+      release(&c);
+    }
+  }
+}
+
+TEST(amdgpu, metadata_agrees_in_every_mode) {
+  static const char *const targets[] = {"gfx906:v4", "gfx90a:xnack+", "gfx90a:xnack-", "gfx942:sramecc+:xnack-", "gfx942:sramecc-:xnack+", "gfx908:sramecc+",
+                                        "gfx1100:wave64", "gfx1201:wave64", "gfx1100:v6", "gfx1030:v4", "gfx9-generic:xnack+"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+    for (size_t k = 0; k < KERNELS; k++) {
+      compiled c = compile(kernels[k].file, kernels[k].name, targets[i]);
+      check_object(&c, kernels[k].name);
+      release(&c);
+    }
+}
+
+TEST(amdgpu, same_input_same_bytes) {
+  for (size_t k = 0; k < KERNELS; k++) {
+    compiled a = compile(kernels[k].file, kernels[k].name, "gfx942"), other = compile(kernels[k].file, kernels[k].name, "gfx1100");
+    compiled b = compile(kernels[k].file, kernels[k].name, "gfx942");
+    CHECK(a.artifact.code.size == b.artifact.code.size);
+    CHECK(memcmp(a.artifact.code.bytes, b.artifact.code.bytes, a.artifact.code.size) == 0);
+    release(&a), release(&b), release(&other);
+  }
+}
+
+// Disassemblers and readers of the LLVM tools take the object.
+TEST(amdgpu, llvm_tools_accept_the_objects) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx11-generic"};
+  if (kiln_test_run(NULL, "command -v llvm-readelf-19 llvm-objdump-19 >/dev/null") != 0) SKIP("llvm-readelf-19 and llvm-objdump-19 are not here");
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    compiled c = compile("gemm", "gemm[T=f16,ACT=0]", targets[i]);
+    char path[300], *out = NULL;
+    snprintf(path, sizeof path, "%s/kernel.hsaco", kiln_test_folder());
+    kiln_test_write(path, c.artifact.code.bytes, c.artifact.code.size);
+    CHECK_INT(kiln_test_run(&out, "llvm-readelf-19 --all %s", path), 0);
+    CHECK(strstr(out, ".kd") && strstr(out, "amdhsa.kernels") && !strstr(out, "warning"));
+    free(out);
+    CHECK_INT(kiln_test_run(&out, "llvm-objdump-19 -d %s", path), 0);
+    CHECK(strstr(out, "s_endpgm"));
+    CHECK(strstr(out, "<unknown>") == NULL);
+    free(out);
+    release(&c);
+  }
+}
+
+// Which matrix instruction a processor's product is made of.
+TEST(amdgpu, products_use_the_matrix_unit) {
+  static const struct { const char *target, *kernel, *instruction; } cases[] = {
+      {"gfx908", "gemm[T=f16,ACT=0]", "v_mfma_f32_32x32x8f16"},    {"gfx90a", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8bf16_1k"},
+      {"gfx942", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8_bf16"}, {"gfx942", "gemm[T=f32,ACT=0]", "v_mfma_f32_32x32x2_f32"},
+      {"gfx1100", "gemm[T=f16,ACT=0]", "v_wmma_f32_16x16x16_f16"}, {"gfx1201", "gemm[T=bf16,ACT=0]", "v_wmma_f32_16x16x16_bf16"},
+      {"gfx1100", "gemm_i8", "v_wmma_i32_16x16x16_iu8"},           {"gfx942", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    compiled c;
+    kiln_error err = {0};
+    if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, "asm", &err) != KILN_OK) FAIL("%s: %s", cases[i].target, err.text);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    if (!strstr((const char *)c.artifact.code.bytes, cases[i].instruction)) FAIL("%s for %s has no %s", cases[i].kernel, cases[i].target, cases[i].instruction);
+    release(&c);
+  }
+}
+
+TEST(amdgpu, wave64_before_gfx11_is_refused_in_words) {
+  compiled c;
+  kiln_error err = {0};
+  CHECK_INT(try_compile(&c, "softmax", "softmax[T=bf16]", "gfx1030:wave64", NULL, &err), KILN_STATUS_UNSUPPORTED);
+  if (!strstr(err.text, "gfx1030: expected wave32, found wave64")) FAIL("'%s'", err.text);
+  release(&c);
+}
