@@ -65,7 +65,7 @@ def arguments(facts, buffers):
         sig = a["sig"]
         if sig == "constexpr":
             continue
-        if a["kind"] == "tensor":
+        if "buffer" in a:
             value = buffers[a["buffer"]].data_ptr() + a["offset_bytes"]
             raw, align = struct.pack("<Q", value), 8
         elif sig in SCALARS:
