@@ -99,22 +99,38 @@ static void probe(const import *m, found *f) {
   kiln_arena_destroy(arena);
 }
 
-// "[0a1b2c]": the begin of the name of the folder the file is in.
-static char *suffix_of(const char *path) {
+// "[0a1b2c]": the name of the folder the file is in, at most `letters` of it.
+static char *suffix_of(const char *path, size_t letters) {
   const char *end = strrchr(path, '/'), *begin = end;
   char *suffix;
   if (!end) return NULL;
   while (begin > path && begin[-1] != '/') begin--;
-  int length = end - begin > FOLDER_LETTERS ? FOLDER_LETTERS : (int)(end - begin);
+  int length = (size_t)(end - begin) > letters ? (int)letters : (int)(end - begin);
   return asprintf(&suffix, "[%.*s]", length, begin) < 0 ? NULL : suffix;
 }
 
+static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "", b ? b : ""); }
+
+// True when another file has the same name, as far as it is known.
+static bool clashes(const import *m, size_t index) {
+  const found *f = &m->files[index];
+  for (size_t k = 0; f->name && k < m->file_count; k++)
+    if (k != index && m->files[k].name && !strcmp(m->files[k].name, f->name) && same_text(m->files[k].suffix, f->suffix)) return true;
+  return false;
+}
+
+// A short suffix first (Triton's folders are digests), the whole name of the folder where that is not enough.
 static void tell_apart(import *m) {
-  for (size_t i = 0; i < m->file_count; i++) {
-    bool clashes = false;
-    for (size_t k = 0; k < m->file_count && m->files[i].name; k++)
-      if (k != i && m->files[k].name && !strcmp(m->files[k].name, m->files[i].name)) clashes = true;
-    if (clashes) m->files[i].suffix = suffix_of(m->files[i].path);
+  static const size_t letters[] = {FOLDER_LETTERS, MAX_PATH_TEXT};
+  for (size_t round = 0; round < 2; round++) {
+    bool *clash = calloc(m->file_count, sizeof *clash);
+    for (size_t i = 0; clash && i < m->file_count; i++) clash[i] = clashes(m, i);
+    for (size_t i = 0; clash && i < m->file_count; i++) {
+      if (!clash[i]) continue;
+      free(m->files[i].suffix);
+      m->files[i].suffix = suffix_of(m->files[i].path, letters[round]);
+    }
+    free(clash);
   }
 }
 
