@@ -155,7 +155,7 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
   if (!b->s.quiet && !b->json)
     printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->output, b->s.plan.job_count, sums->hits,
            sums->compiled, sums->failed, (double)(cli_now_ns() - start) / 1e9);
-  kiln_cache_step(b->s.cache);
+  if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
 }
 
