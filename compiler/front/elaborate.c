@@ -99,6 +99,7 @@ static kiln_value reserved(kiln_elab *e, const kiln_node *n, bool *found) {
   bool target = !strcmp(name, "TARGET"), warp = !strcmp(name, "WARP");
   *found = target || warp || !strcmp(name, "SMEM");
   if (!*found) return (kiln_value){0};
+  if (!e->target && e->is_check) return (kiln_value){0};
   if (!e->target) return kiln_elab_error(e, n->place, "'%s' depends on the target and cannot be used here", name);
   if (target) return (kiln_value){.kind = KILN_VALUE_TARGET};
   return kiln_value_int(warp ? e->target->wave : e->target->processor->shared_bytes);

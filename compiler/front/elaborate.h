@@ -74,6 +74,7 @@ typedef struct kiln_elab {
   const kiln_target *target; ///< NULL: TARGET, WARP, SMEM are errors
   ir_builder b;
   ir_kernel *kernel;       ///< NULL outside of kernels
+  bool is_check;           ///< constants are looked at for their errors: what needs a target is passed over
   bool has_builder;        ///< false while only compile-time values are evaluated
   kiln_binding *top;
   kiln_control *control, *base; ///< innermost; innermost around the function being inlined

@@ -324,8 +324,11 @@ static void return_statement(kiln_elab *e, const kiln_node *n) {
     *e->returns = eval_list(e, n->list);
   } else {
     if (n->list.count) kiln_elab_error(e, n->place, "a kernel returns nothing, found %u value%s", n->list.count, n->list.count == 1 ? "" : "s");
-    if (inside_loop(e->control)) kiln_elab_error(e, n->place, "'return' inside a loop; end the loop with 'break if'");
-    else if (e->returned) kiln_elab_assign(e, e->returned, n->place, kiln_value_bool(true));
+    if (inside_loop(e->control)) {
+      kiln_elab_error(e, n->place, "'return' inside a loop; end the loop with 'break if'");
+      return;
+    }
+    if (e->returned) kiln_elab_assign(e, e->returned, n->place, kiln_value_bool(true));
   }
   e->did_return = true;
 }

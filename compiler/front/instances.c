@@ -494,10 +494,23 @@ static void option_instance(maker *m, const char *text, kiln_diagnostics *d) {
   if (!item->broken) make_instance(m, n->list, (ir_place){0}, true);
 }
 
+// Constants that nothing uses yet have their errors reported too.
+static void check_constants(maker *m) {
+  m->e.is_check = true;
+  for (uint32_t i = 0; i < m->unit->module->item_count; i++) {
+    const kiln_item *item = m->unit->module->items[i];
+    kiln_node name = {.kind = KILN_NODE_NAME, .place = item->place, .atom = item->atom};
+    if (item->kind == KILN_ITEM_CONST) kiln_elab_name(&m->e, &name);
+  }
+  m->e.is_check = false;
+  m->unit->module->epoch++; // what was passed over is no value to keep
+}
+
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d) {
   maker m = {.unit = unit};
   kiln_elab_init(&m.e, unit->unit.arena, unit->module, d, NULL);
   m.e.library = unit->library;
+  check_constants(&m);
   for (uint32_t i = 0; i < unit->module->item_count; i++) {
     m.kernel = unit->module->items[i];
     if (m.kernel->kind == KILN_ITEM_KERNEL && !m.kernel->broken) kernel_instances(&m);

@@ -2,6 +2,7 @@
 // The native front end as a unit: opening a source, and building one kernel for instance, config, variant and target.
 #include "compiler/front/native.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static size_t instance_count(const kiln_unit *unit) { return ((const kiln_native_unit *)unit)->count; }
@@ -95,21 +96,30 @@ static void look_further(kiln_native_unit *u, kiln_diagnostics *d) {
   }
 }
 
+// A message with the notes after it, by place, then in order.
+typedef struct ranked {
+  kiln_diagnostic item;
+  ir_place place;
+  uint32_t order;
+} ranked;
+
 static int by_place(const void *a, const void *b) {
-  const kiln_diagnostic *x = a, *y = b;
-  if (x->line != y->line) return x->line < y->line ? -1 : 1;
-  return x->column < y->column ? -1 : x->column > y->column;
+  const ranked *x = a, *y = b;
+  if (x->place.line != y->place.line) return x->place.line < y->place.line ? -1 : 1;
+  if (x->place.column != y->place.column) return x->place.column < y->place.column ? -1 : 1;
+  return x->order < y->order ? -1 : 1;
 }
 
-// Stable: the order of equal places is kept by insertion.
 static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
-  for (uint32_t i = from + 1; i < d->count; i++) {
-    kiln_diagnostic item = d->items[i];
-    uint32_t j = i;
-    if (item.severity == KILN_NOTE) continue;
-    for (; j > from && d->items[j - 1].severity != KILN_NOTE && by_place(&d->items[j - 1], &item) > 0; j--) d->items[j] = d->items[j - 1];
-    d->items[j] = item;
+  uint32_t count = d->count - from;
+  ranked *all = KILN_NEW_ARRAY(d->arena, ranked, count);
+  for (uint32_t i = 0; i < count; i++) {
+    const kiln_diagnostic *item = &d->items[from + i];
+    bool follows = i && item->severity == KILN_NOTE;
+    all[i] = (ranked){*item, follows ? all[i - 1].place : (ir_place){item->line, item->column}, i};
   }
+  if (count) qsort(all, count, sizeof *all, by_place);
+  for (uint32_t i = 0; i < count; i++) d->items[from + i] = all[i].item;
 }
 
 kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,

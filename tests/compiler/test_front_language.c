@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The language from text to canonical bytes: kernels of the documents and of the library, every operation printed and read back, mistakes and
+// their messages.
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/expr.h"
+#include "compiler/front.h"
+#include "tests/harness.h"
+
+typedef struct opened {
+  kiln_arena *arena;
+  kiln_diagnostics d;
+  kiln_unit *unit;
+} opened;
+
+static opened open_text(const char *file, const char *text, size_t size, const kiln_front_options *options) {
+  opened o = {.arena = kiln_arena_create()};
+  o.d = (kiln_diagnostics){.arena = o.arena, .limit = 100};
+  o.unit = kiln_unit_open(o.arena, file, text, size, options, &o.d);
+  return o;
+}
+
+static void fail_with(const opened *o, const char *text, size_t size) {
+  kiln_buffer b = {0};
+  kiln_diagnostics_print(&o->d, text, size, &b);
+  FAIL("%.*s", (int)b.size, (const char *)b.bytes);
+}
+
+static kiln_target target_of(const char *name) {
+  kiln_target t;
+  kiln_error err;
+  CHECK_OK(kiln_target_parse(name, &t, &err), err);
+  return t;
+}
+
+static bool same_bytes(const kiln_buffer *a, const kiln_buffer *b) { return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size); }
+
+// Encodes, decodes, encodes again; prints, reads, encodes again: all the same bytes.
+static void check_round_trips(const opened *o, ir_kernel *kernel, const char *what) {
+  kiln_target target = target_of("sm_90a");
+  kiln_error err;
+  kiln_buffer bytes = {0}, again = {0}, text = {0}, back = {0};
+  ir_kernel *decoded;
+  kiln_canonical_encode(kernel, &bytes);
+  if (kiln_canonical_decode(o->arena, bytes.bytes, bytes.size, "again", &decoded, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
+  kiln_canonical_encode(decoded, &again);
+  if (!same_bytes(&bytes, &again)) FAIL("%s: decoding changed the bytes", what);
+  kiln_print_ir(decoded, &text);
+  opened p = open_text("printed.kiln", (const char *)text.bytes, text.size, NULL);
+  ir_kernel *read = p.unit ? kiln_unit_lower(p.unit, p.arena, 0, 0, 0, &target, &p.d) : NULL;
+  if (!read) fail_with(&p, (const char *)text.bytes, text.size);
+  kiln_canonical_encode(read, &back);
+  if (!same_bytes(&bytes, &back)) FAIL("%s: printing and reading changed the bytes\n%.*s", what, (int)text.size, (const char *)text.bytes);
+  kiln_arena_destroy(p.arena);
+  kiln_buffer_deinit(&bytes);
+  kiln_buffer_deinit(&again);
+  kiln_buffer_deinit(&text);
+  kiln_buffer_deinit(&back);
+}
+
+static void check_all(const char *path) {
+  size_t size;
+  char *text = kiln_test_read(path, &size);
+  if (!text) FAIL("%s is missing", path);
+  kiln_front_options options = {.all_configs = true};
+  opened o = open_text(path, text, size, &options);
+  kiln_target target = target_of("sm_90a");
+  if (!o.unit) fail_with(&o, text, size);
+  for (size_t i = 0; i < kiln_unit_instance_count(o.unit); i++) {
+    const kiln_interface *f = kiln_unit_interface(o.unit, i);
+    for (uint32_t c = 0; c < f->config_count; c++) {
+      for (uint32_t v = 0; v < f->variant_count; v++) {
+        ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, i, c, v, &target, &o.d);
+        if (!kernel) fail_with(&o, text, size);
+        check_round_trips(&o, kernel, f->name);
+      }
+    }
+  }
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
+TEST(language, documented_kernels) { check_all("tests/golden/front/five.kiln"); }
+TEST(language, every_operation) { check_all("tests/golden/front/operations.kiln"); }
+
+TEST(language, library_kernels) {
+  DIR *folder = opendir("kernels");
+  char path[512];
+  unsigned count = 0;
+  CHECK(folder);
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    const char *dot = strrchr(entry->d_name, '.');
+    if (!dot || strcmp(dot, ".kiln")) continue;
+    snprintf(path, sizeof path, "kernels/%s", entry->d_name);
+    check_all(path);
+    count++;
+  }
+  closedir(folder);
+  CHECK(count > 0);
+}
+
+static void golden_messages(const char *name) {
+  char path[200];
+  size_t size;
+  snprintf(path, sizeof path, "tests/golden/front/%s.kiln", name);
+  char *text = kiln_test_read(path, &size);
+  CHECK(text);
+  opened o = open_text(path, text, size, NULL);
+  kiln_target target = target_of("sm_90a");
+  for (size_t i = 0; o.unit && i < kiln_unit_instance_count(o.unit); i++) kiln_unit_lower(o.unit, o.arena, i, 0, 0, &target, &o.d);
+  kiln_buffer b = {0};
+  kiln_diagnostics_print(&o.d, text, size, &b);
+  snprintf(path, sizeof path, "front/%s.txt", name);
+  kiln_test_golden(path, (const char *)b.bytes, b.size);
+  kiln_buffer_deinit(&b);
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
+TEST(language, mistakes) { golden_messages("mistakes"); }
+
+TEST(language, at_most_twenty_errors) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\nkernel k() {\n");
+  for (int i = 0; i < 50; i++) kiln_buffer_format(&text, "  let a%d = b%d\n", i, i);
+  kiln_buffer_format(&text, "}\n");
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_unit *unit = kiln_unit_open(arena, "k.kiln", (const char *)text.bytes, text.size, NULL, &d);
+  CHECK(unit && !kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d));
+  CHECK_INT(d.errors, KILN_MAX_DIAGNOSTICS);
+  CHECK_INT(d.count, KILN_MAX_DIAGNOSTICS + 1);
+  CHECK_INT(d.suppressed, 30);
+  kiln_arena_destroy(arena);
+  kiln_buffer_deinit(&text);
+}
+
+// --------------------------------------------------------------------------------------------------------------- bytes
+
+static void bytes_of(const char *text, kiln_buffer *out) {
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  kiln_target target = target_of("x86-64-v3");
+  ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+  if (!kernel) fail_with(&o, text, strlen(text));
+  kiln_canonical_encode(kernel, out);
+  kiln_arena_destroy(o.arena);
+}
+
+static bool same_kernels(const char *a, const char *b) {
+  kiln_buffer x = {0}, y = {0};
+  bytes_of(a, &x);
+  bytes_of(b, &y);
+  bool same = same_bytes(&x, &y);
+  kiln_buffer_deinit(&x);
+  kiln_buffer_deinit(&y);
+  return same;
+}
+
+#define ADD(head, body) "kiln 1\n" head "kernel k(x: inout *f32, n: i32) {\n let i = iota(64)\n" body "}\n"
+
+TEST(language, bytes_do_not_see_names) {
+  const char *base = ADD("", " store(x + i, load(x + i) + 1.0, i < n)\n");
+  CHECK(same_kernels(base, "kiln 1 // a comment\n\n\nkernel other(p: inout *f32, m: i32) { let lane = iota(64) let v = load(p + lane)\n store(p + lane, v + 1.0, lane < m) }\n"));
+  CHECK(same_kernels(base, ADD("const ONE = 1.0\nfn unused(x) { return x }\n", " store(x + i, load(x + i) + ONE, i < n)\n")));
+  CHECK(same_kernels(base, ADD("fn inc(x) { return x + 1.0 }\n", " when true { store(x + i, inc(load(x + i)), i < n) }\n")));
+  CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) + 2.0, i < n)\n")));
+  CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) - 1.0, i < n)\n")));
+  CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) + 1.0, i <= n)\n")));
+  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32 @align(16), n: i32) {\n let i = iota(64)\n store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
+  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32, n: i32) @warps(8) {\n let i = iota(64)\n store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
+}
+
+TEST(language, branches_and_returns) {
+  const char *plain = ADD("", " var v = load(x + i)\n if n > 3 { v = v + 1.0 } else { v = v * 2.0 }\n store(x + i, v)\n");
+  const char *valued = ADD("", " let v = load(x + i)\n let w = if n > 3 { yield v + 1.0 } else { yield v * 2.0 }\n store(x + i, w)\n");
+  CHECK(same_kernels(plain, valued));
+  const char *early = ADD("", " if n > 3 { return }\n store(x + i, 1.0)\n"), *nested = ADD("", " if n > 3 { } else { store(x + i, 1.0) }\n");
+  CHECK(same_kernels(early, nested));
+}
+
+TEST(language, decode_refuses_damage) {
+  kiln_buffer bytes = {0};
+  bytes_of("kiln 1\nkernel k(x: inout *f32, n: i32) {\n var s = zeros(f32[64])\n for j in 0 .. n { s = s + load(x + iota(64) + j) }\n store(x + iota(64), s)\n}\n", &bytes);
+  kiln_error err;
+  ir_kernel *kernel;
+  for (size_t size = 0; size < bytes.size; size++) {
+    kiln_arena *arena = kiln_arena_create();
+    CHECK(kiln_canonical_decode(arena, bytes.bytes, size, "k", &kernel, &err) != KILN_OK);
+    kiln_arena_destroy(arena);
+  }
+  for (size_t at = 0; at < bytes.size; at++) { // flips either are refused or yield a kernel that verifies
+    for (unsigned bit = 0; bit < 8; bit++) {
+      kiln_arena *arena = kiln_arena_create();
+      bytes.bytes[at] ^= (uint8_t)(1u << bit);
+      if (kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &kernel, &err) == KILN_OK) CHECK_OK(ir_verify(kernel, "test", &err), err);
+      bytes.bytes[at] ^= (uint8_t)(1u << bit);
+      kiln_arena_destroy(arena);
+    }
+  }
+  kiln_buffer_deinit(&bytes);
+}
+
+// ------------------------------------------------------------------------------------------------------------- interface
+
+TEST(language, interface_of_softmax) {
+  size_t size;
+  char *text = kiln_test_read("tests/golden/front/five.kiln", &size);
+  const char *extra[] = {"softmax[T=f16]", "softmax[T=bf16]"};
+  kiln_front_options options = {.instances = extra, .instance_count = 2};
+  opened o = open_text("five.kiln", text, size, &options);
+  if (!o.unit) fail_with(&o, text, size);
+  CHECK_INT(kiln_unit_instance_count(o.unit), 7);
+  const kiln_interface *f = kiln_unit_interface(o.unit, 1);
+  CHECK_TEXT(f->name, "softmax[T=bf16]");
+  CHECK_TEXT(f->symbol, "kiln_softmax_bf16");
+  CHECK_TEXT(kiln_unit_interface(o.unit, 6)->name, "softmax[T=f16]");
+  CHECK_INT(f->param_count, 6);
+  CHECK_INT(f->config_count, 3);
+  CHECK_TEXT(f->configs[1].text, "BLOCK=4096,warps=8");
+  CHECK_INT(f->variant_count, 2);
+  CHECK_TEXT(f->variants[1].text, "");
+  CHECK_INT(f->variants[0].condition_count, 3);
+  int64_t params[] = {0, 0, 77, 4096, 4096, 8}, v;
+  CHECK(kiln_expr_eval(f->configs[1].grid[0].bytes, f->configs[1].grid[0].size, params, &v));
+  CHECK_INT(v, 77);
+  CHECK(kiln_expr_eval(f->configs[0].require[0].bytes, f->configs[0].require[0].size, params, &v));
+  CHECK_INT(v, 0);
+  CHECK(kiln_expr_eval(f->variants[0].conditions[2].bytes, f->variants[0].conditions[2].size, params, &v));
+  CHECK_INT(v, 0);
+  kiln_target target = target_of("sm_90a");
+  ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, 1, 1, 0, &target, &o.d);
+  if (!kernel) fail_with(&o, text, size);
+  CHECK_INT(kernel->params[3].div, 16);
+  CHECK_INT(kernel->params[3].hi, 4096);
+  CHECK_INT(kernel->warps, 8);
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
+// Deep nesting, endless operators, huge programs and rubbish end in messages.
+TEST(language, limits_are_errors) {
+  static const struct {
+    const char *head, *part, *tail;
+    int count;
+  } cases[] = {
+      {"kiln 1\nkernel k(n: i32) { let a = ", "(", "", 100000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " + n", "\n}", 100000},
+      {"kiln 1\nkernel k(n: i32) { let a = ", "-", "n }", 100000},
+      {"kiln 1\nkernel k(n: i32) { ", "if true { ", "", 50000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " as i32", "\n}", 100000},
+      {"kiln 1\n", "fn f(x) { return f(f(x)) }\n", "", 3},
+      {"", "}{)(", "", 10000},
+      {"kiln 1 kernel k(n: i32) { let a = 1", "0", "}", 5000},
+      {"kiln 1 kernel k(x: ", "*", "f32) {}", 5000},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_buffer b = {0};
+    kiln_buffer_format(&b, "%s", cases[i].head);
+    for (int j = 0; j < cases[i].count; j++) kiln_buffer_bytes(&b, cases[i].part, strlen(cases[i].part));
+    kiln_buffer_format(&b, "%s", cases[i].tail);
+    kiln_arena *arena = kiln_arena_create();
+    kiln_diagnostics d = {.arena = arena};
+    kiln_unit *unit = kiln_unit_open(arena, "deep.kiln", (const char *)b.bytes, b.size, NULL, &d);
+    if (unit) kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d);
+    if (!d.errors) FAIL("case %zu: expected an error", i);
+    kiln_arena_destroy(arena);
+    kiln_buffer_deinit(&b);
+  }
+  // Helpers that double: 2^40 calls are stopped by the limit on steps.
+  kiln_buffer b = {0};
+  kiln_buffer_format(&b, "kiln 1\nfn g0(x) { return x + 1 }\n");
+  for (int i = 1; i <= 40; i++) kiln_buffer_format(&b, "fn g%d(x) { return g%d(g%d(x)) }\n", i, i - 1, i - 1);
+  kiln_buffer_format(&b, "kernel k(n: i32, o: out *i32) { store(o, g40(n)) }\n");
+  opened o = open_text("many.kiln", (const char *)b.bytes, b.size, NULL);
+  if (!o.unit) fail_with(&o, (const char *)b.bytes, b.size);
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 0, 0, NULL, &o.d));
+  CHECK(o.d.errors > 0);
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&b);
+}
