@@ -90,6 +90,9 @@ typedef struct host_value {
   bool has_lanes;
   bool keep;            ///< lazy, but kept in a buffer where it is defined
   bool has_load;        ///< pulling it reads user memory
+  bool swapped;         ///< its columns are contiguous in memory, not its rows
+  bool mark_moved;      ///< with `mark`: the walk came under another index
+  uint32_t mark;        ///< last walk that saw it
   bool last_in_place;   ///< every path to the last root keeps the index
   host_buffer *buffer;  ///< non-NULL: kept
   host_induction *induction; ///< non-NULL: an argument or result of a loop that is computed, not carried
@@ -146,7 +149,7 @@ typedef struct host {
   unsigned vector_bytes;
   bool has_half, has_fma;///< the processor converts f16, multiplies and adds in one
   uint64_t scratch_at, scratch_bytes;
-  uint32_t point_count, group_count;
+  uint32_t point_count, group_count, walk_count;
   host_point *point;     ///< where pulls happen
   host_group *open;      ///< group that gathers roots
   const kiln_facts *facts;
@@ -263,7 +266,7 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
 void host_scan(host *h, ir_op *op);
 void host_dot(host *h, ir_op *op);
 /// True when pulling an element of `v` may read the buffer at another index.
-bool host_reads_elsewhere(ir_value *v, const host_buffer *buffer);
+bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer);
 void host_for(host *h, ir_op *op);
 void host_while(host *h, ir_op *op);
 void host_if(host *h, ir_op *op);

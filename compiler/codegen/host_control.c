@@ -44,16 +44,16 @@ static LLVMValueRef scalar_of(ir_value *v) { return host_info(v)->lanes.value; }
 
 typedef struct reads {
   const host_buffer *buffer;
+  uint32_t walk;
   bool any, moved;
-  uint32_t steps;
 } reads;
 
-enum { MAX_STEPS = 4000 };
-
-// Whether pulling `v` reads the buffer, and under another index.
+// Whether pulling `v` reads the buffer, and under another index. Values are shared, so each is walked twice at most.
 static void find_reads(reads *r, ir_value *v, bool moved) {
-  const host_value *info = host_info(v);
-  if (info->has_lanes || ++r->steps > MAX_STEPS) return;
+  host_value *info = host_info(v);
+  if (info->has_lanes || (info->mark == r->walk && (info->mark_moved || !moved))) return;
+  info->mark_moved = moved;
+  info->mark = r->walk;
   if (info->buffer) {
     r->any |= info->buffer == r->buffer;
     r->moved |= moved && info->buffer == r->buffer;
@@ -63,21 +63,20 @@ static void find_reads(reads *r, ir_value *v, bool moved) {
   for (uint32_t i = 0; i < v->def->operand_count; i++) find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
 }
 
-bool host_reads_elsewhere(ir_value *v, const host_buffer *buffer) {
-  reads r = {.buffer = buffer};
+bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer) {
+  reads r = {.buffer = buffer, .walk = ++h->walk_count};
   find_reads(&r, v, false);
-  return r.moved || r.steps > MAX_STEPS;
+  return r.moved;
 }
 
 /// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in that loop too, at the same index.
-static bool can_overwrite(const carried *c, ir_value *const *values, uint32_t i) {
-  reads r = {.buffer = c->buffers[i]};
+static bool can_overwrite(host *h, const carried *c, ir_value *const *values, uint32_t i) {
   for (uint32_t k = 0; k < c->count; k++) {
-    r.any = r.moved = false;
+    reads r = {.buffer = c->buffers[i], .walk = ++h->walk_count};
     if (!values[k]->type.rank) continue;
     find_reads(&r, values[k], false);
     bool together = k == i || ir_log2_elements(values[k]->type) == ir_log2_elements(values[i]->type);
-    if (r.steps > MAX_STEPS || r.moved || (r.any && !together)) return false;
+    if (r.moved || (r.any && !together)) return false;
   }
   return true;
 }
@@ -109,7 +108,7 @@ static void assign(host *h, const carried *c, ir_value *const *values) {
   for (uint32_t i = 0; i < c->count; i++) {
     before[i] = host_info(values[i])->buffer;
     if (!c->buffers[i] || before[i] == c->buffers[i]) continue;
-    ways[i] = tiles++ < HOST_MAX_ROOTS && can_overwrite(c, values, i) ? OVERWRITES : ASIDE;
+    ways[i] = tiles++ < HOST_MAX_ROOTS && can_overwrite(h, c, values, i) ? OVERWRITES : ASIDE;
   }
   host_flush(h);
   for (uint32_t i = 0; i < c->count; i++) {

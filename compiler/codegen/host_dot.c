@@ -21,22 +21,6 @@ static LLVMValueRef convert(host *h, kiln_scalar from, LLVMValueRef x) {
   return from == KILN_I8 ? LLVMBuildSExt(B, x, host_like(h->i32, x), "") : x;
 }
 
-/// True when the last two axes of a tile are swapped with respect to memory: its columns are contiguous, not its rows.
-static bool is_swapped(const host *h, const ir_value *v) {
-  const ir_op *op = v->def;
-  unsigned r = v->type.rank;
-  if (host_info(v)->buffer || !op || r < 2) return false;
-  if (op->code == IR_LOAD) {
-    const kiln_fact *fact = kiln_fact_of(h->facts, op->operands[0]);
-    return !fact->contiguity[r - 1] && fact->contiguity[r - 2];
-  }
-  if (op->code == IR_TRANS) return op->attrs.perm[r - 1] == r - 2 && op->attrs.perm[r - 2] == r - 1 && !is_swapped(h, op->operands[0]);
-  if (!host_is_elementwise(op->code)) return false;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i]->type.rank && is_swapped(h, op->operands[i])) return true;
-  return false;
-}
-
 /// The index of [.., rows, columns] in terms of that of [.., columns, rows].
 static host_map swapped_map(unsigned bits, unsigned rows, unsigned columns) {
   host_map map = host_identity(bits);
@@ -126,7 +110,7 @@ static LLVMValueRef pack(host *h, ir_value *v, kiln_scalar to) {
   const host_buffer *kept = host_info(v)->buffer;
   host_map map = host_identity(bits);
   if (kept && kept->scalar == to) return kept->pointer;
-  if (rows < 2 || columns < 2 || !is_swapped(h, v)) return pack_in_order(h, v, to, &map, columns)->pointer;
+  if (rows < 2 || columns < 2 || kept || !host_info(v)->swapped) return pack_in_order(h, v, to, &map, columns)->pointer;
   map = swapped_map(bits, rows, columns);
   return transpose(h, pack_in_order(h, v, to, &map, rows), type, bits - rows - columns, columns, rows)->pointer;
 }
@@ -203,7 +187,7 @@ static void multiply(host *h, const product *p) {
 static unsigned at_most(uint64_t x, unsigned limit) { return x < limit ? (unsigned)x : limit; }
 
 /// The buffer of a carried argument whose place the product may take: nobody pulls the old value after it.
-static host_buffer *carried_place(const ir_op *op) {
+static host_buffer *carried_place(host *h, const ir_op *op) {
   const host_value *result = host_info(&op->results[0]);
   const ir_block *block = op->block;
   if (result->user_count != 1 || result->users[0]->code != IR_YIELD || result->users[0]->block != block) return NULL;
@@ -212,14 +196,14 @@ static host_buffer *carried_place(const ir_op *op) {
     const host_value *arg = host_info(block->args[1 + i]);
     if (result->users[0]->operands[i] != &op->results[0] || !arg->buffer || arg->last > op->number) continue;
     bool is_factor = host_info(op->operands[0])->buffer == arg->buffer || host_info(op->operands[1])->buffer == arg->buffer;
-    return is_factor || host_reads_elsewhere(op->operands[2], arg->buffer) ? NULL : arg->buffer;
+    return is_factor || host_reads_elsewhere(h, op->operands[2], arg->buffer) ? NULL : arg->buffer;
   }
   return NULL;
 }
 
 /// Puts the third operand where the product is to be.
 static host_buffer *start(host *h, ir_op *op) {
-  host_buffer *result = carried_place(op);
+  host_buffer *result = carried_place(h, op);
   if (result && host_info(op->operands[2])->buffer == result) return result;
   if (!result) result = host_buffer_create(h, op->results[0].type);
   host_root root = {.kind = HOST_ROOT_KEEP, .value = op->operands[2], .buffer = result, .carries = true};

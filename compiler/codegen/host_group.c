@@ -9,7 +9,7 @@
 
 #define B h->builder
 
-enum { MAX_MASKS = 8, MAX_VISITED = 256, MAX_RUNS = 8 };
+enum { MAX_MASKS = 8, MAX_VISITED = 256, MAX_RUNS = 8, MANY_VALUES = 32 };
 
 bool host_waits(const host *h, const ir_op *op) {
   if (!h->open) return false;
@@ -161,10 +161,8 @@ static LLVMValueRef all_masks(host *h, const visit *w) {
   return all;
 }
 
-static void emit_chunk(host *h, host_group *g) {
-  visit *w = KILN_NEW(h->arena, visit);
+static void emit_chunk(host *h, host_group *g, const visit *w) {
   host_map map = host_identity(g->bits);
-  for (uint32_t i = 0; i < g->root_count; i++) visit_root(h, w, &g->roots[i], &map);
   if (!w->mask_count || w->overflow || !h->point->lanes_log2) {
     emit_body(h, g, &map, false);
     return;
@@ -210,10 +208,11 @@ static unsigned log2_of(unsigned n) {
   return log2;
 }
 
-/// Vectors of 4-byte elements; two at once hide latencies, four when a reduction would wait for its accumulator.
-static unsigned chunk_log2(const host *h, const host_group *g) {
+/// Vectors of 4-byte elements: two at once hide latencies, four when a reduction would wait for its accumulator, one when there is enough to do
+/// anyway and more would only be more code.
+static unsigned chunk_log2(const host *h, const host_group *g, const visit *w) {
   unsigned log2 = log2_of(h->vector_bytes / 4);
-  log2 += g->reduced & 1 ? 2 : 1;
+  if (w->count <= MANY_VALUES) log2 += g->reduced & 1 ? 2 : 1;
   return log2 > g->bits ? g->bits : log2;
 }
 
@@ -232,13 +231,13 @@ static void open_loop(host *h, host_loop *loop, const run *r) {
   host_point_digit(h->point, loop->counter, r->first, r->count);
 }
 
-static void emit_nest(host *h, host_group *g, const run *runs, unsigned count) {
+static void emit_nest(host *h, host_group *g, const visit *w, const run *runs, unsigned count) {
   host_loop loops[MAX_RUNS];
   unsigned outer = 0;
   for (; outer < count && !runs[outer].reduced; outer++) open_loop(h, &loops[outer], &runs[outer]);
   begin_states(h, g);
   for (unsigned i = outer; i < count; i++) open_loop(h, &loops[i], &runs[i]);
-  emit_chunk(h, g);
+  emit_chunk(h, g, w);
   for (unsigned i = count; i-- > outer;) host_loop_end(h, &loops[i]);
   end_states(h, g);
   for (unsigned i = outer; i-- > 0;) host_loop_end(h, &loops[i]);
@@ -268,7 +267,10 @@ void host_flush(host *h) {
   host_point point, *outer = h->point;
   run runs[MAX_RUNS];
   h->open = NULL;
-  unsigned lanes_log2 = chunk_log2(h, g);
+  visit *w = KILN_NEW(h->arena, visit);
+  host_map map = host_identity(g->bits);
+  for (uint32_t i = 0; i < g->root_count; i++) visit_root(h, w, &g->roots[i], &map);
+  unsigned lanes_log2 = chunk_log2(h, g, w);
   host_point_init(h, &point, lanes_log2);
   h->point = &point;
   for (uint32_t i = 0; i < g->root_count; i++)
@@ -276,7 +278,7 @@ void host_flush(host *h) {
       g->roots[i].begun = host_stack(h, h->i1);
       LLVMBuildStore(B, LLVMConstInt(h->i1, 1, false), g->roots[i].begun);
     }
-  emit_nest(h, g, runs, split_runs(g, lanes_log2, runs));
+  emit_nest(h, g, w, runs, split_runs(g, lanes_log2, runs));
   finish_roots(h, g);
   h->point = outer;
 }

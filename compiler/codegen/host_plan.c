@@ -113,6 +113,21 @@ static void set_cost(const ir_op *op) {
   }
 }
 
+// Whether the last two axes of a tile are swapped with respect to memory.
+static bool is_swapped(const host *h, const ir_op *op) {
+  unsigned r = op->results[0].type.rank;
+  if (r < 2) return false;
+  if (op->code == IR_LOAD) {
+    const kiln_fact *fact = kiln_fact_of(h->facts, op->operands[0]);
+    return !fact->contiguity[r - 1] && fact->contiguity[r - 2];
+  }
+  if (op->code == IR_TRANS)
+    return op->attrs.perm[r - 1] == r - 2 && op->attrs.perm[r - 2] == r - 1 && !host_info(op->operands[0])->swapped;
+  bool any = false;
+  for (uint32_t i = 0; host_is_elementwise(op->code) && i < op->operand_count; i++) any |= host_info(op->operands[i])->swapped;
+  return any;
+}
+
 // --------------------------------------------------------------------------------------------------- which loops there will be
 
 static bool contains_effect(const ir_op *op) {
@@ -237,7 +252,10 @@ static void decide(const host *h, const ir_op *op, const uint32_t *group_of) {
 static void plan_block(host *h, ir_block *block, uint32_t *group_of) {
   simulation s = {.group = 1, .bits = -1};
   for (ir_op *op = block->first; op; op = op->next) {
-    if (host_is_lazy(op)) set_cost(op);
+    if (host_is_lazy(op)) {
+      set_cost(op);
+      for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->swapped = is_swapped(h, op);
+    }
     simulate_op(&s, op, group_of);
   }
   for (ir_op *op = block->last; op; op = op->prev) decide(h, op, group_of);
