@@ -53,10 +53,6 @@ static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
   kiln_values values = values_for(e, n);
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
-    if (name->atom->item) {
-      kiln_elab_error(e, name->place, "'%s' is the name of a definition, at line %u", name->atom->text, name->atom->item->place.line);
-      continue;
-    }
     kiln_value v = is_var ? variable_value(e, name->place, values.items[i]) : values.items[i];
     kiln_elab_bind(e, name->atom, name->place, v)->is_var |= is_var;
   }
