@@ -400,14 +400,19 @@ static bool is_monotone(const ir_op *op, const host_lanes *x) {
   return true;
 }
 
-LLVMValueRef host_all_true(host *h, ir_value *v, const host_map *map) {
+enum { MAX_CONJUNCTION = 6 }; // nested conjunctions that are taken apart
+
+static LLVMValueRef all_true(host *h, ir_value *v, const host_map *map, unsigned depth) {
   const ir_op *op = v->def;
+  const host_value *info = host_info(v);
   host_map inner;
-  if (op && !host_info(v)->buffer && !host_info(v)->has_lanes) switch (op->code) {
+  if (op && !info->buffer && !info->has_lanes) switch (op->code) {
     case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: case IR_SPLIT:
       inner = host_operand_map(op, 0, v->index, map);
-      return host_all_true(h, op->operands[0], &inner);
-    case IR_AND: return LLVMBuildAnd(B, host_all_true(h, op->operands[0], map), host_all_true(h, op->operands[1], map), "");
+      return all_true(h, op->operands[0], &inner, depth);
+    case IR_AND:
+      if (depth == MAX_CONJUNCTION) break;
+      return LLVMBuildAnd(B, all_true(h, op->operands[0], map, depth + 1), all_true(h, op->operands[1], map, depth + 1), "");
     case IR_CMP: {
       host_lanes x[2] = {host_pull(h, op->operands[0], map), host_pull(h, op->operands[1], map)};
       if (is_affine_or_uniform(x, 2) && is_monotone(op, x)) return compare_ends(h, op, x);
@@ -418,3 +423,5 @@ LLVMValueRef host_all_true(host *h, ir_value *v, const host_map *map) {
   host_lanes x = host_pull(h, v, map);
   return reduce_lanes(h, x.form == HOST_UNIFORM ? x.value : host_vector(h, x));
 }
+
+LLVMValueRef host_all_true(host *h, ir_value *v, const host_map *map) { return all_true(h, v, map, 0); }
