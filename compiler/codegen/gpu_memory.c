@@ -225,12 +225,25 @@ static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
 
 // ---------------------------------------------------------------------------------------------------------------- load
 
+/// True in one thread of the block.
+static LLVMValueRef first_thread(gpu *g) { return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), ""); }
+
+/// What the first thread has, in all threads.
+static LLVMValueRef from_first(gpu *g, LLVMValueRef value, ir_type element) {
+  gpu_tile tile = {.layout = layout_whole(0, g->lanes, g->warps), .regs = &value};
+  gpu_share_owned(g, &tile, element);
+  return tile.regs[0];
+}
+
+/// All threads read the same address. Memory that changes meanwhile (volatile) is read by one of them, since a scalar must be the same in all.
 static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access) {
   LLVMValueRef mask = op->operand_count > 1 ? gpu_scalar(g, op->operands[1]) : NULL;
   LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
+  bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
+  if (is_shared) mask = both(g, first_thread(g), mask);
   LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1), gpu_packed_type(g, access->bytes));
   gpu_unpack(g, loaded, type, &out, 1);
-  return out;
+  return is_shared ? from_first(g, out, op->results[0].type) : out;
 }
 
 static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access, const kiln_layout *layout) {
@@ -262,9 +275,6 @@ void gpu_lower_load(gpu *g, ir_op *op) {
 }
 
 // --------------------------------------------------------------------------------------------------------------- store
-
-/// True in one thread of the block.
-static LLVMValueRef first_thread(gpu *g) { return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), ""); }
 
 static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
   LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL, value = gpu_scalar(g, op->operands[1]);
@@ -323,12 +333,7 @@ static void scalar_atomic(gpu *g, ir_op *op) {
   LLVMValueRef mask = op->code == IR_ATOMIC && op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL;
   LLVMValueRef desired = op->code == IR_CAS ? gpu_scalar(g, op->operands[2]) : NULL;
   LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]), desired, both(g, first_thread(g), mask));
-  if (op->results[0].uses) {
-    kiln_layout whole = layout_whole(0, g->lanes, g->warps);
-    gpu_tile tile = {.layout = whole, .regs = &old};
-    gpu_share_owned(g, &tile, ir_element(op->results[0].type));
-    old = tile.regs[0];
-  }
+  if (op->results[0].uses) old = from_first(g, old, ir_element(op->results[0].type));
   gpu_set_scalar(g, &op->results[0], old);
 }
 

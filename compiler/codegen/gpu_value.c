@@ -243,9 +243,9 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   return tile;
 }
 
-/// Words a thread needs for the value in that layout, against the budget.
+/// Words a thread needs for the value in that layout, against the budget. Pointers count as one: they mostly are a base and offsets.
 static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
-  uint64_t bits = ir_type_bits(value->type), words = ((uint64_t)(bits < 32 ? bits : 32) << layout->registers) / 32 * (bits > 32 ? 2 : 1);
+  uint64_t bits = value->type.pointer ? 32 : ir_type_bits(value->type), words = (bits << layout->registers) / 32;
   if (words <= GPU_MAX_REGISTERS) return true;
   char text[IR_TYPE_TEXT];
   gpu_fail(g, KILN_STATUS_LIMIT, "operation %u: a value %s needs %llu registers a thread at %u warps, expected at most %d",

@@ -139,9 +139,13 @@ kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigne
   uint8_t order[LAYOUT_MAX_BITS], registers[LAYOUT_MAX_BITS];
   unsigned bits = bit_order(type, axis, order), at = smaller(vector, bits), count = 0;
   for (unsigned i = 0; i < at; i++) registers[count++] = order[i];
-  unsigned in_lanes = smaller(lanes, bits - at), in_warps = smaller(warps, bits - at - in_lanes);
-  for (unsigned i = at + in_lanes + in_warps; i < bits; i++) registers[count++] = order[i];
-  return assemble(bits, registers, count, order + at, in_lanes, order + at + in_lanes, in_warps, lanes, warps);
+  unsigned in_lanes = smaller(lanes, bits - at), in_warps = smaller(warps, bits - at - in_lanes), first = at + in_lanes;
+  // Warps take other axes first, so that a reduction along `axis` stays within a warp where it can.
+  unsigned length = type.rank ? type.log2[axis] : 0, others = length > first ? length : first;
+  if (bits - others < in_warps) others = bits - in_warps;
+  for (unsigned i = first; i < bits; i++)
+    if (i < others || i >= others + in_warps) registers[count++] = order[i];
+  return assemble(bits, registers, count, order + at, in_lanes, order + others, in_warps, lanes, warps);
 }
 
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps) {

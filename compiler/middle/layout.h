@@ -40,8 +40,8 @@ const char *layout_text(const kiln_layout *layout, char out[LAYOUT_TEXT]);
 
 /// Everything in one place: the layout of a scalar or of a tile that each thread holds whole.
 kiln_layout layout_whole(unsigned bits, unsigned lanes, unsigned warps);
-/// 2^vector elements along `axis` a thread, then lanes, then warps, then more registers; axes are filled from `axis` (when it is the last axis,
-/// from the last to the first; else `axis` first). Surplus lanes and warps are replicas.
+/// 2^vector elements along `axis` a thread, then lanes along it and on to the other axes (from the last to the first), then warps, which prefer other
+/// axes, then more registers. Surplus lanes and warps are replicas.
 kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigned lanes, unsigned warps);
 /// For a scan along `axis`: that axis has its low bits in registers, the next in lanes, the next in warps, in order.
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps);
