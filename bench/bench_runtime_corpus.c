@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sizes of a corpus of code objects as a bundle, by level and dictionary, and the time until one of them is ready for the driver.
-//   bench_runtime_corpus FOLDER [SUFFIX]     (".co"); every file becomes one kernel, named by its path
+//   bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]     (".co", 3 and 19); every file becomes one kernel, named by its path
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static void measure(kiln_bundle_writer *w, const char *name, int level, kiln_bun
   uint64_t begin = now_ns();
   must(kiln_bundle_writer_build(w, &(kiln_bundle_options){.level = level, .dictionary = dictionary, .threads = 2}, &bundle, &sums, &err), &err);
   double seconds = (double)(now_ns() - begin) / 1e9;
-  printf("level %2d, %-18s codes %9llu + dictionaries %7llu = %5.1fx; whole file %9llu = %5.1fx; written in %.1f s\n", level, name,
+  printf("level %2d, %-19s codes %9llu + dictionaries %7llu = %5.1fx; whole file %9llu = %5.1fx; written in %.1f s\n", level, name,
          (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries,
          (double)sums.raw / (double)(sums.payload + sums.dictionaries), (unsigned long long)sums.file, (double)sums.raw / (double)sums.file, seconds);
   measure_decoding(&bundle);
@@ -96,7 +96,7 @@ static void measure(kiln_bundle_writer *w, const char *name, int level, kiln_bun
 
 int main(int argc, char **argv) {
   kiln_error err;
-  if (argc < 2) return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX]\n"), 2;
+  if (argc < 2) return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]\n"), 2;
   if (argc > 2) suffix = argv[2];
   if (nftw(argv[1], take_file, 32, FTW_PHYS) || !file_count) return fprintf(stderr, "%s: no files ending in %s\n", argv[1], suffix), 1;
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -110,11 +110,13 @@ int main(int argc, char **argv) {
     raw += files[i].size;
   }
   printf("%zu files, %llu bytes\n", file_count, (unsigned long long)raw);
-  measure(w, "each for itself", 3, KILN_BUNDLE_DICTIONARY_NONE);
-  measure(w, "samples to 2 MiB", 3, KILN_BUNDLE_DICTIONARY_SMALL);
-  measure(w, "samples to 8 MiB", 3, KILN_BUNDLE_DICTIONARY_LARGE);
-  measure(w, "samples to 2 MiB", 19, KILN_BUNDLE_DICTIONARY_SMALL);
-  measure(w, "samples to 8 MiB", 19, KILN_BUNDLE_DICTIONARY_LARGE);
+  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_NONE] = "each for itself", [KILN_BUNDLE_DICTIONARY_SMALL] = "samples to 2.75 MiB",
+                                      [KILN_BUNDLE_DICTIONARY_LARGE] = "samples to 8 MiB"};
+  int only = argc > 3 ? atoi(argv[3]) : 0;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  for (int level = 3; level <= 19; level += 16)
+    for (int d = KILN_BUNDLE_DICTIONARY_NONE; d <= KILN_BUNDLE_DICTIONARY_LARGE; d++)
+      if (!only || only == level) measure(w, names[d], level, (kiln_bundle_dictionary)d);
   kiln_bundle_writer_destroy(w);
   return 0;
 }

@@ -10,15 +10,15 @@
 
 #include "cache/bundle/bundle_internal.h"
 
-enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19 };
+enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19, MOST_TABLE_LOG2 = 22, DICTIONARY_LEVEL = 12 };
 
 typedef struct sampling {
   unsigned percent; // a code that needs more than this of its size becomes a sample
   size_t limit;     // raw bytes of the dictionary
 } sampling;
 static const sampling samplings[] = {
-    [KILN_BUNDLE_DICTIONARY_AUTO] = {12, 2 << 20},
-    [KILN_BUNDLE_DICTIONARY_SMALL] = {12, 2 << 20},
+    [KILN_BUNDLE_DICTIONARY_AUTO] = {8, 11 << 18},
+    [KILN_BUNDLE_DICTIONARY_SMALL] = {8, 11 << 18},
     [KILN_BUNDLE_DICTIONARY_LARGE] = {6, 8 << 20},
 };
 
@@ -38,10 +38,15 @@ static unsigned log2_over(size_t size) {
   return log;
 }
 
-// The window spans dictionary and code, so that every byte of the dictionary can be referred to.
+// The window spans dictionary and code, so that every byte of the dictionary can be referred to; the tables have room for every place of it, where
+// those that a level has by default would forget most of a large dictionary.
 static ZSTD_CDict *prepare(const kiln_buffer *raw, size_t largest, int level) {
   ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, raw->size);
+  unsigned places = log2_over(raw->size);
+  if (places > MOST_TABLE_LOG2) places = MOST_TABLE_LOG2;
   parameters.windowLog = log2_over(raw->size + largest);
+  if (parameters.hashLog < places) parameters.hashLog = places;
+  if (parameters.chainLog < places) parameters.chainLog = places;
   return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef, ZSTD_dct_rawContent, parameters, ZSTD_defaultCMem);
 }
 
@@ -49,6 +54,8 @@ static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const 
   ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
   ZSTD_CCtx_setParameter(context, ZSTD_c_dictIDFlag, 0);
+  // Not copied into the context: the tables are larger than most codes.
+  ZSTD_CCtx_setParameter(context, ZSTD_c_forceAttachDict, ZSTD_dictForceAttach);
   ZSTD_CCtx_refCDict(context, dictionary);
   return ZSTD_compress2(context, to, capacity, b->bytes, b->size);
 }
@@ -195,7 +202,8 @@ kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *b, int level, kiln_err
   uint8_t *bytes = malloc(capacity);
   kiln_status status = context && bytes ? KILN_OK : no_memory(err);
   if (status == KILN_OK) {
-    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level_of(&(kiln_bundle_options){.level = level}));
+    int own = level_of(&(kiln_bundle_options){.level = level});
+    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, own < DICTIONARY_LEVEL ? DICTIONARY_LEVEL : own);
     ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, (int)log2_over(b->size));
     ZSTD_CCtx_setParameter(context, ZSTD_c_enableLongDistanceMatching, 1);
     size_t size = ZSTD_compress2(context, bytes, capacity, b->bytes, b->size);

@@ -16,7 +16,7 @@ typedef struct kiln_bundle_writer kiln_bundle_writer;
 typedef enum kiln_bundle_dictionary {
   KILN_BUNDLE_DICTIONARY_AUTO,  ///< the best by trial: none, small, full
   KILN_BUNDLE_DICTIONARY_NONE,
-  KILN_BUNDLE_DICTIONARY_SMALL, ///< samples above 12 %, at most 2 MiB raw a family
+  KILN_BUNDLE_DICTIONARY_SMALL, ///< samples above 8 %, at most 2.75 MiB raw a family
   KILN_BUNDLE_DICTIONARY_LARGE, ///< samples above 6 %, at most 8 MiB raw a family
 } kiln_bundle_dictionary;
 
