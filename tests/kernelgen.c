@@ -397,7 +397,7 @@ static void store_through_view(generator *g, ir_value *v) {
   ir_type type = v->type, view = {.scalar = type.scalar, .is_view = 1, .rank = type.rank};
   bool adds = (type.scalar == KILN_I32 || type.scalar == KILN_I64) && chance(g, 40);
   unsigned total = ir_log2_elements(type), count = 0;
-  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << total, true), *operands[8];
+  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << total, true), *operands[2 * IR_MAX_RANK + 2];
   operands[count++] = binary(g, IR_PTRADD, base, binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << total)));
   memcpy(view.log2, type.log2, sizeof view.log2);
   for (unsigned i = 0; i < type.rank; i++)

@@ -25,12 +25,9 @@ static bool is_terminator(const ir_op *op) { return op->code == IR_YIELD || op->
 
 /// Operands that an operation needs whatever of its results is needed.
 static uint32_t fixed_operands(const ir_op *op) {
-  switch (op->code) {
-  case IR_FOR: return 3;
-  case IR_WHILE: return 0;
-  case IR_IF: return 1;
-  default: return op->operand_count;
-  }
+  if (op->code == IR_FOR) return 3;
+  if (op->code == IR_WHILE) return 0;
+  return op->code == IR_IF ? 1 : op->operand_count;
 }
 
 static void need_op(sweeping *s, ir_op *op) {
@@ -46,20 +43,15 @@ static void need_op(sweeping *s, ir_op *op) {
 
 static void need_result(sweeping *s, ir_op *op, uint32_t i) {
   need_op(s, op);
-  switch (op->code) {
-  case IR_FOR:
+  if (op->code == IR_FOR) {
     need(s, op->operands[3 + i]);
     need(s, op->regions[0]->args[1 + i]);
     need(s, ir_terminator(op->regions[0])->operands[i]);
-    break;
-  case IR_WHILE:
+  } else if (op->code == IR_WHILE) {
     need(s, ir_terminator(op->regions[0])->operands[1 + i]);
     need(s, op->regions[1]->args[i]);
-    break;
-  case IR_IF:
+  } else if (op->code == IR_IF) {
     for (uint32_t r = 0; r < 2; r++) need(s, ir_terminator(op->regions[r])->operands[i]);
-    break;
-  default: break;
   }
 }
 

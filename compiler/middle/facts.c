@@ -47,7 +47,7 @@ static void note_assume(analysis *a, const ir_value *claim) {
   int64_t divisor;
   bool is_rest = x->def && x->def->code == IR_REM && ir_constant_int(x->def->operands[1], &divisor) && op->attrs.kind == IR_EQ && n == 0;
   if (!is_rest && x->def && x->def->code == IR_AND && op->attrs.kind == IR_EQ && n == 0 && ir_constant_int(x->def->operands[1], &divisor))
-    is_rest = ((divisor + 1) & divisor) == 0 && ++divisor > 0;
+    is_rest = divisor > 0 && divisor < INT64_MAX && ((divisor + 1) & divisor) == 0 && ++divisor > 0;
   if (is_rest) x = x->def->operands[0];
   kiln_fact *f = &a->assumed[x->id];
   if (!a->has_assumed[x->id]) *f = says_nothing;
@@ -202,12 +202,13 @@ static void run_block(analysis *a, const ir_block *block) {
 
 /// What an exact value is a sum or product of is exact too.
 static bool passes_exactness(const ir_op *op) {
-  switch (op->code) {
-  case IR_ADD: case IR_SUB: case IR_MUL: case IR_SHL: case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS:
-  case IR_HINT: return true;
-  case IR_CAST: return ir_type_class(op->operands[0]->type) == KILN_CLASS_INT && ir_type_bits(op->operands[0]->type) <= ir_type_bits(op->results[0].type);
-  default: return false;
-  }
+  static const bool passes[IR_OPCODE_COUNT] = {
+      [IR_ADD] = true,    [IR_SUB] = true,       [IR_MUL] = true,     [IR_SHL] = true,   [IR_SPLAT] = true, [IR_CAST] = true,
+      [IR_EXPAND] = true, [IR_BROADCAST] = true, [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,
+  };
+  if (op->code != IR_CAST) return passes[op->code];
+  ir_type from = op->operands[0]->type;
+  return ir_type_class(from) == KILN_CLASS_INT && ir_type_bits(from) <= ir_type_bits(op->results[0].type);
 }
 
 /// `v` is exact because `user` needs it so; not where `user` stands in a branch that may not be taken.

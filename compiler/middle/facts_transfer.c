@@ -186,7 +186,7 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
 static void transfer_and(const ir_op *op, facts3 x, kiln_fact *f) {
   int64_t n;
   constancy_of_operands(op, x, f);
-  if (ir_constant_int(op->operands[1], &n) && n > 0 && ((n + 1) & n) == 0 && ir_type_bits(type_of(op, 0)) > 1) {
+  if (ir_constant_int(op->operands[1], &n) && n > 0 && (((uint64_t)n + 1) & (uint64_t)n) == 0 && ir_type_bits(type_of(op, 0)) > 1) {
     low_bits(op, x, f, (unsigned)__builtin_popcountll((uint64_t)n));
     return;
   }

@@ -161,12 +161,15 @@ static ir_value *strength(folding *f, ir_op *op) {
   return NULL;
 }
 
+/// Operations whose first two operands may trade places; a comparison changes its predicate then.
+static const bool commutes[IR_OPCODE_COUNT] = {
+    [IR_ADD] = true, [IR_MUL] = true, [IR_AND] = true,   [IR_OR] = true,  [IR_XOR] = true,
+    [IR_MIN] = true, [IR_MAX] = true, [IR_MULHI] = true, [IR_FMA] = true, [IR_CMP] = true,
+};
+
 /// Constants go to the right.
 static void commute(folding *f, ir_op *op) {
-  switch (op->code) {
-  case IR_ADD: case IR_MUL: case IR_AND: case IR_OR: case IR_XOR: case IR_MIN: case IR_MAX: case IR_MULHI: case IR_FMA: case IR_CMP: break;
-  default: return;
-  }
+  if (!commutes[op->code]) return;
   if (!is_constant(op->operands[0]) || is_constant(op->operands[1])) return;
   static const uint8_t swapped[] = {[IR_EQ] = IR_EQ, [IR_NE] = IR_NE, [IR_LT] = IR_GT, [IR_LE] = IR_GE, [IR_GT] = IR_LT, [IR_GE] = IR_LE};
   ir_value *left = op->operands[0];

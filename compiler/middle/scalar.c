@@ -241,32 +241,35 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
 
 bool kiln_scalar_is_inexact(ir_opcode code) { return code >= IR_RSQRT && code <= IR_ERF; }
 
-bool kiln_scalar_knows(ir_opcode code) {
-  switch (code) {
-  case IR_FMA: case IR_CMP: case IR_SELECT: case IR_CAST: case IR_BITCAST: case IR_HINT: case IR_ABS: return true;
-  default: return int_operations[code] != NULL || real_unary[code] != NULL || real_binary[code] != NULL;
-  }
-}
-
 static uint64_t absolute(ir_type type, uint64_t bits) {
   unsigned width = ir_type_bits(type);
   if (ir_type_class(type) != KILN_CLASS_FLOAT) return integer_eval(IR_ABS, width, 0, bits, 0);
   return bits & ~((uint64_t)1 << (width - 1));
 }
 
+static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) { return fma_float(op->operands[0]->type.scalar, bits); }
+static uint64_t eval_select(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0] & 1 ? bits[1] : bits[2]; }
+static uint64_t eval_copy(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0]; }
+static uint64_t eval_abs(const ir_op *op, const uint64_t *bits) { return absolute(op->operands[0]->type, bits[0]); }
+static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
+  return kiln_scalar_cast(op->operands[0]->type.scalar, op->results[0].type.scalar, op->attrs.flags, op->attrs.round, bits[0]);
+}
+
+/// Operations that are neither integer nor float arithmetic on one or two operands.
+static uint64_t (*const special[IR_OPCODE_COUNT])(const ir_op *op, const uint64_t *bits) = {
+    [IR_FMA] = eval_fma,   [IR_CMP] = compare,       [IR_SELECT] = eval_select, [IR_CAST] = eval_cast,
+    [IR_ABS] = eval_abs,   [IR_BITCAST] = eval_copy, [IR_HINT] = eval_copy,
+};
+
+bool kiln_scalar_knows(ir_opcode code) {
+  return special[code] != NULL || int_operations[code] != NULL || real_unary[code] != NULL || real_binary[code] != NULL;
+}
+
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
-  ir_type type = op->operands[0]->type;
-  switch (op->code) {
-  case IR_FMA: return fma_float(type.scalar, bits);
-  case IR_CMP: return compare(op, bits);
-  case IR_SELECT: return bits[0] & 1 ? bits[1] : bits[2];
-  case IR_CAST: return kiln_scalar_cast(type.scalar, op->results[0].type.scalar, op->attrs.flags, op->attrs.round, bits[0]);
-  case IR_BITCAST: case IR_HINT: return bits[0];
-  case IR_ABS: return absolute(type, bits[0]);
-  default: break;
-  }
-  if (real_unary[op->code]) return bits_of(type.scalar, real_unary[op->code](double_of(type.scalar, bits[0])));
-  return binary(op->code, type.scalar, op->attrs.flags, bits[0], bits[1]);
+  if (special[op->code]) return special[op->code](op, bits);
+  kiln_scalar scalar = op->operands[0]->type.scalar;
+  if (real_unary[op->code]) return bits_of(scalar, real_unary[op->code](double_of(scalar, bits[0])));
+  return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
 }
 
 uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left, uint64_t right) {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SEEDS = 400, FULL_SEEDS = 5000, MAX_STEPS = 2000000 };
+enum { SEEDS = 150, FULL_SEEDS = 5000, MAX_STEPS = 2000000 };
 
 static uint64_t seed_count(void) { return getenv("KILN_TEST_FULL") ? FULL_SEEDS : SEEDS; }
 
