@@ -25,6 +25,7 @@ typedef struct compile {
   kiln_buffer object;                  // owned: what LLVM emitted
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
+  bool is_wide;                        // the kernel may use all registers: see keep_accumulators_near
 } compile;
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
@@ -82,6 +83,22 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
 }
 
+// From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have all of it, LLVM 19 moves every accumulator
+// in and out of the upper half around each matrix instruction; held to 256 it does not. Kernels that spill then are compiled again with all.
+static bool has_wide_registers(const kiln_target *target) {
+  return target->processor->matrix == KILN_MATRIX_MFMA_90A || target->processor->matrix == KILN_MATRIX_MFMA_942;
+}
+
+static void keep_accumulators_near(compile *c) {
+  static const char *const attributes[][2] = {{"amdgpu-no-agpr", ""}, {"amdgpu-waves-per-eu", "2"}};
+  LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
+  for (size_t i = 0; function && i < sizeof attributes / sizeof *attributes; i++) {
+    const char *name = attributes[i][0], *value = attributes[i][1];
+    LLVMAttributeRef a = LLVMCreateStringAttribute(c->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+  }
+}
+
 static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *layout;
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
@@ -92,6 +109,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   kiln_status status = (family == KILN_FAMILY_HOST ? kiln_lower_host : kiln_lower_gpu)(
       c->kernel, c->target, c->options, c->context, c->module, &c->artifact->info, c->artifact->texts, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
+  if (status == KILN_OK && !c->is_wide && has_wide_registers(c->target)) keep_accumulators_near(c);
   return prefer_caught(c, status, err);
 }
 
@@ -153,6 +171,12 @@ static kiln_status run_link(compile *c, kiln_error *err) {
 
 // -------------------------------------------------------------------------------------------------------------------- order
 
+static void begin_producer(compile *c) {
+  unsigned major, minor, patch;
+  LLVMGetVersion(&major, &minor, &patch);
+  kiln_buffer_format(&c->producer, "kiln %s, LLVM %u.%u.%u", KILN_VERSION, major, minor, patch);
+}
+
 static const struct {
   kiln_status (*run)(compile *c, kiln_error *err);
   size_t time; // offset in kiln_codegen_times
@@ -162,13 +186,34 @@ static const struct {
     {run_assemble, offsetof(kiln_codegen_times, assemble)}, {run_link, offsetof(kiln_codegen_times, link)},
 };
 
+static void dispose_module(compile *c) {
+  if (c->module) LLVMDisposeModule(c->module);
+  if (c->context) LLVMContextDispose(c->context);
+  c->module = NULL, c->context = NULL;
+  kiln_buffer_deinit(&c->object);
+}
+
+// True when the finished code spills and all registers have not been tried; the module is then gone and lowering starts again.
+static bool start_again(compile *c) {
+  if (c->is_wide || !c->artifact->info.spill_bytes || !has_wide_registers(c->target)) return false;
+  c->is_wide = true;
+  dispose_module(c);
+  kiln_buffer_clear(&c->artifact->code);
+  kiln_buffer_clear(&c->producer);
+  begin_producer(c);
+  return true;
+}
+
+enum { STEP_MIDDLE = 0, STEP_COUNT = sizeof steps / sizeof *steps };
+
 static kiln_status run_steps(compile *c, kiln_error *err) {
-  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+  for (size_t i = 0; i < STEP_COUNT; i++) {
     uint64_t start = now();
     kiln_status status = steps[i].run(c, err);
-    *(uint64_t *)(void *)((char *)&c->artifact->times + steps[i].time) = now() - start;
+    *(uint64_t *)(void *)((char *)&c->artifact->times + steps[i].time) += now() - start;
     if (status != KILN_OK) return status;
-    if (i == 0 && c->artifact->info.format == KILN_FORMAT_IR) {
+    if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_MIDDLE;
+    if (i == STEP_MIDDLE && c->artifact->info.format == KILN_FORMAT_IR) {
       kiln_print_ir(c->kernel, &c->artifact->code);
       return KILN_OK;
     }
@@ -176,7 +221,7 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
   return c->artifact->code.failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name) : KILN_OK;
 }
 
-static void finish_info(compile *c) {
+static void begin_info(compile *c) {
   kiln_code_info *info = &c->artifact->info;
   char name[KILN_TARGET_NAME];
   kiln_target_name(c->target, name);
@@ -191,17 +236,13 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   memset(out, 0, sizeof *out);
   if (!(out->texts = kiln_arena_create())) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
   compile c = {.kernel = kernel, .target = target, .options = options, .artifact = out};
-  unsigned major, minor, patch;
-  LLVMGetVersion(&major, &minor, &patch);
-  kiln_buffer_format(&c.producer, "kiln %s, LLVM %u.%u.%u", KILN_VERSION, major, minor, patch);
-  finish_info(&c);
+  begin_producer(&c);
+  begin_info(&c);
   kiln_status status = resolve_format(&c, err);
   if (status == KILN_OK) status = run_steps(&c, err);
   if (status == KILN_OK) out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);
   else kiln_buffer_deinit(&out->code);
-  if (c.module) LLVMDisposeModule(c.module);
-  if (c.context) LLVMContextDispose(c.context);
-  kiln_buffer_deinit(&c.object);
+  dispose_module(&c);
   kiln_buffer_deinit(&c.producer);
   return status;
 }

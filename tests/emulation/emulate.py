@@ -19,7 +19,6 @@ TARGETS = ("gfx1100", "gfx942")
 
 # Where the emulator is at fault, not the code; found by tracing. Skipped, and counted so.
 EMULATOR_FAULTS = {
-    ("gemm-split-k", "gfx942"): "an atomic whose data is in an accumulation register (a0) takes v0 instead",
     ("attention-f16", "gfx942"): "v_cvt_f16_f32 to v210 writes the upper half of v82, as on gfx11",
 }
 
