@@ -100,10 +100,23 @@ static LLVMValueRef choose_number(host *h, bool max, LLVMValueRef a, LLVMValueRe
   return LLVMBuildSelect(B, equal, LLVMBuildBitCast(B, both, type, ""), number, "");
 }
 
+// A constant that is a number and not zero: one comparison says all.
+static bool is_plain_constant(const ir_op *op, uint32_t operand) {
+  double value;
+  return op->operands && ir_constant_float(op->operands[operand], &value) && value == value && value != 0;
+}
+
+static LLVMValueRef choose_constant(host *h, bool max, LLVMValueRef x, LLVMValueRef constant) {
+  LLVMValueRef take = LLVMBuildFCmp(B, max ? LLVMRealOGT : LLVMRealOLT, x, constant, "");
+  return LLVMBuildSelect(B, take, x, constant, "");
+}
+
 static LLVMValueRef extreme(host *h, const ir_op *op, ir_type type, LLVMValueRef *x, bool max) {
   if (is_real(type)) {
     LLVMValueRef a = enter(h, type, x[0]), b = enter(h, type, x[1]);
     bool spread = (op->attrs.flags & IR_NAN) != 0;
+    if (!spread && is_plain_constant(op, 1)) return leave(h, type, choose_constant(h, max, a, b));
+    if (!spread && is_plain_constant(op, 0)) return leave(h, type, choose_constant(h, max, b, a));
     return leave(h, type, spread ? binary_intrinsic(h, max ? "llvm.maximum" : "llvm.minimum", a, b) : choose_number(h, max, a, b));
   }
   static const char *const names[2][2] = {{"llvm.smin", "llvm.smax"}, {"llvm.umin", "llvm.umax"}};
@@ -241,11 +254,35 @@ static LLVMValueRef int_to_float(host *h, const ir_op *op, ir_type from, ir_type
   return value;
 }
 
+// LLVM takes its saturating conversions apart lane by lane, so values that do not fit are replaced before and after a plain one. Narrow results go through
+// i32.
+static LLVMValueRef saturate(host *h, LLVMTypeRef real, unsigned bits, bool unsign, LLVMValueRef x) {
+  LLVMTypeRef element = LLVMIntTypeInContext(h->context, bits), type = host_like(element, x);
+  double top = unsign ? 2.0 * (double)((uint64_t)1 << (bits - 1)) : (double)((uint64_t)1 << (bits - 1)), bottom = unsign ? 0 : -top;
+  uint64_t most = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1, least = unsign ? 0 : (uint64_t)1 << (bits - 1);
+  if (!unsign) most >>= 1;
+  LLVMValueRef over = LLVMBuildFCmp(B, LLVMRealOGE, x, host_real(real, x, top), "");
+  LLVMValueRef under = LLVMBuildFCmp(B, LLVMRealOLT, x, host_real(real, x, bottom), "");
+  LLVMValueRef number = LLVMBuildFCmp(B, LLVMRealORD, x, x, "");
+  LLVMValueRef fits = LLVMBuildAnd(B, number, LLVMBuildNot(B, LLVMBuildOr(B, over, under, ""), ""), "");
+  LLVMValueRef safe = LLVMBuildSelect(B, fits, x, host_real(real, x, 0), "");
+  LLVMValueRef y = unsign ? LLVMBuildFPToUI(B, safe, type, "") : LLVMBuildFPToSI(B, safe, type, "");
+  y = LLVMBuildSelect(B, over, host_int(element, x, most), y, "");
+  return LLVMBuildSelect(B, under, host_int(element, x, least), y, "");
+}
+
 static LLVMValueRef float_to_int(host *h, const ir_op *op, ir_type from, ir_type to, LLVMValueRef x) {
+  LLVMTypeRef real = compute_type(h, from);
+  bool unsign = (op->attrs.flags & IR_UNSIGNED) != 0;
+  unsigned bits = ir_type_bits(to);
   LLVMValueRef value = enter(h, from, x);
-  if (ir_type_class(to) == KILN_CLASS_BOOL) return LLVMBuildFCmp(B, LLVMRealUNE, value, host_real(compute_type(h, from), x, 0), "");
-  LLVMTypeRef types[2] = {host_like(h->types[to.scalar], x), LLVMTypeOf(value)};
-  return host_intrinsic(h, op->attrs.flags & IR_UNSIGNED ? "llvm.fptoui.sat" : "llvm.fptosi.sat", types, 2, &value, 1);
+  if (ir_type_class(to) == KILN_CLASS_BOOL) return LLVMBuildFCmp(B, LLVMRealUNE, value, host_real(real, x, 0), "");
+  if (bits >= 32) return saturate(h, real, bits, unsign, value);
+  LLVMValueRef wide = saturate(h, real, 32, false, value);
+  uint64_t most = ((uint64_t)1 << (unsign ? bits : bits - 1)) - 1, least = unsign ? 0 : UINT64_MAX << (bits - 1);
+  wide = binary_intrinsic(h, "llvm.smin", wide, host_int(h->i32, x, most));
+  wide = binary_intrinsic(h, "llvm.smax", wide, host_int(h->i32, x, least));
+  return LLVMBuildTrunc(B, wide, host_like(h->types[to.scalar], x), "");
 }
 
 static LLVMValueRef int_to_int(host *h, const ir_op *op, ir_type from, ir_type to, LLVMValueRef x) {
