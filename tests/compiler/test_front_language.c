@@ -61,10 +61,7 @@ static void check_round_trips(const opened *o, ir_kernel *kernel, const char *wh
   kiln_buffer_deinit(&back);
 }
 
-static void check_all(const char *path) {
-  size_t size;
-  char *text = kiln_test_read(path, &size);
-  if (!text) FAIL("%s is missing", path);
+static void check_text(const char *path, const char *text, size_t size) {
   kiln_front_options options = {.all_configs = true};
   opened o = open_text(path, text, size, &options);
   kiln_target target = target_of("sm_90a");
@@ -80,7 +77,29 @@ static void check_all(const char *path) {
     }
   }
   kiln_arena_destroy(o.arena);
+}
+
+static void check_all(const char *path) {
+  size_t size;
+  char *text = kiln_test_read(path, &size);
+  if (!text) FAIL("%s is missing", path);
+  check_text(path, text, size);
   free(text);
+}
+
+// Every block of the page that is a source.
+TEST(language, page) {
+  char *page = kiln_test_read("docs/ir.md", NULL);
+  unsigned count = 0;
+  CHECK(page);
+  for (char *at = page; (at = strstr(at, "```\nkiln 1\n")); count++) {
+    char *text = at + 4, *end = strstr(text, "\n```");
+    CHECK(end);
+    check_text("docs/ir.md", text, (size_t)(end + 1 - text));
+    at = end + 4;
+  }
+  CHECK(count >= 2);
+  free(page);
 }
 
 TEST(language, documented_kernels) { check_all("tests/golden/front/five.kiln"); }

@@ -29,6 +29,22 @@ static void check_kernel(kiln_arena *arena, ir_kernel *kernel) {
   kiln_buffer_deinit(&text);
 }
 
+// What a canonical kernel prints must read back to its bytes.
+static void check_printed(kiln_arena *arena, ir_kernel *kernel, const kiln_target *target) {
+  kiln_buffer bytes = {0}, again = {0}, text = {0};
+  kiln_diagnostics d = {.arena = arena};
+  kiln_canonical_encode(kernel, &bytes);
+  kiln_print_ir(kernel, &text);
+  kiln_unit *unit = kiln_unit_open(arena, "printed.kiln", (const char *)text.bytes, text.size, NULL, &d);
+  ir_kernel *back = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, target, &d) : NULL;
+  check(back, d.count ? d.items[0].text : "printed text is refused");
+  kiln_canonical_encode(back, &again);
+  check(bytes.size == again.size && !memcmp(bytes.bytes, again.bytes, bytes.size), "printing and reading changed the bytes");
+  kiln_buffer_deinit(&bytes);
+  kiln_buffer_deinit(&again);
+  kiln_buffer_deinit(&text);
+}
+
 static void run_text(kiln_arena *arena, const char *text, size_t size) {
   kiln_diagnostics d = {.arena = arena};
   kiln_target target;
@@ -42,6 +58,7 @@ static void run_text(kiln_arena *arena, const char *text, size_t size) {
     ir_kernel *kernel = kiln_unit_lower(unit, arena, i, 0, 0, &target, &d);
     check(kernel || d.errors + d.suppressed != errors, "no kernel and no message");
     if (kernel) check_kernel(arena, kernel);
+    if (kernel) check_printed(arena, kernel, &target);
   }
   kiln_diagnostics_print(&d, text, size, &out);
   kiln_buffer_deinit(&out);
