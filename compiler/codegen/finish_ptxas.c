@@ -47,7 +47,7 @@ static kiln_status run_ptxas(const char *path, const char *arch, unsigned optimi
                              kiln_error *err) {
   char arch_option[64], level[8], in[32], out[32];
   snprintf(arch_option, sizeof arch_option, "-arch=%s", arch);
-  snprintf(level, sizeof level, "-O%u", optimise > 3 ? 3 : optimise);
+  snprintf(level, sizeof level, "-O%u", optimise > 1 ? 3 : optimise); // its own default is 3
   snprintf(in, sizeof in, "/proc/self/fd/%d", CHILD_IN);
   snprintf(out, sizeof out, "/proc/self/fd/%d", CHILD_OUT);
   const char *args[] = {path, arch_option, level, "-v", in, "-o", out, debug ? "-lineinfo" : NULL, NULL};

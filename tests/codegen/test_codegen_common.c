@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "compiler/codegen.h"
 #include "compiler/codegen/finish.h"
@@ -234,6 +236,36 @@ TEST(codegen_common, a_missing_assembler_is_named) {
   options.assembler = KILN_ASSEMBLER_NVJITLINK;
   CHECK_INT(kiln_finish_cubin(&t, &options, "", &out, &info, &producer, &err), KILN_STATUS_TOOL);
   CHECK(strstr(err.text, "libnvJitLink cannot be loaded: "));
+}
+
+static int fatal_pipe[2];
+static void on_fatal(const char *reason) {
+  if (write(fatal_pipe[1], reason, strlen(reason)) < 0) _exit(1);
+  _exit(7);
+}
+
+// LLVM gives up on a generic processor without code object 6; the handler gets its words before the process would end.
+static void provoke_fatal(void) {
+  kiln_target t = parse("gfx11-generic");
+  kiln_buffer object = {0};
+  t.code_object = 0; // no flag in the module
+  kiln_codegen_on_fatal(on_fatal);
+  emit_text(&t, amd_kernel, LLVMObjectFile, &object);
+  _exit(1);
+}
+
+TEST(codegen_common, fatal_errors_reach_the_handler) {
+  char text[300] = "";
+  int status;
+  CHECK(pipe(fatal_pipe) == 0);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) provoke_fatal();
+  close(fatal_pipe[1]);
+  CHECK(read(fatal_pipe[0], text, sizeof text - 1) > 0);
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  CHECK(strstr(text, "gfx11-generic") || strstr(text, "generic"));
 }
 
 TEST(codegen_common, fingerprint_names_llvm_and_build) {

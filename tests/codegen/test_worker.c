@@ -172,6 +172,7 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
       {"\1\377\377\377\377\377\377\377\377\377\377\377", 12, KILN_STATUS_CORRUPT, "found an early end"},
       {other_kind, good.size, KILN_STATUS_CORRUPT, "request: its kind is not known"},
       {bad_symbol.bytes, bad_symbol.size, KILN_STATUS_CORRUPT, "request: the symbol is not an identifier"},
+      {"\1\3a\nc\1k\0\0", 9, KILN_STATUS_CORRUPT, "request: the target's name is not printable"},
       {"\1\3abc\1k\0\0", 9, KILN_STATUS_TARGET, "no target is called 'abc'"},
       {"\1\5sm_80\1k\0\0", 11, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
       {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED, "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},

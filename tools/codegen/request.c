@@ -31,6 +31,13 @@ static bool is_symbol(kiln_span s) {
   return true;
 }
 
+// Names are echoed in messages of one line.
+static bool is_printable(kiln_span s) {
+  for (size_t i = 0; i < s.size; i++)
+    if (!isgraph(s.bytes[i])) return false;
+  return true;
+}
+
 static kiln_status malformed(kiln_error *err, const char *what) {
   return kiln_fail(err, KILN_STATUS_CORRUPT, "request: %s", what);
 }
@@ -42,6 +49,7 @@ static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out,
   if (r->failed) return malformed(err, "expected a kind and four blocks, found an early end");
   if (kind != REQUEST_COMPILE) return malformed(err, "its kind is not known");
   if (r->left) return malformed(err, "expected nothing after four blocks, found more");
+  if (!is_printable(target)) return malformed(err, "the target's name is not printable");
   if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
   out->symbol = kiln_arena_text(arena, (const char *)symbol.bytes, symbol.size);
   KILN_TRY(kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
