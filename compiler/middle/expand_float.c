@@ -88,9 +88,10 @@ static pair two_sum(expanding *x, ir_value *a, ir_value *b) {
   return (pair){s, low};
 }
 
-/// Halves of 26 bits, by cutting the low 27 bits of the pattern.
+/// Halves of 26 bits: the pattern rounded to its upper 26 mantissa bits, and the signed rest.
 static pair halves(expanding *x, ir_value *a) {
-  ir_value *high = x_bits(x, x_opi(x, IR_AND, x_bits(x, a, KILN_I64), ~(uint64_t)0x7ffffff), KILN_F64);
+  ir_value *rounded = x_opi(x, IR_ADD, x_bits(x, a, KILN_I64), 0x4000000);
+  ir_value *high = x_bits(x, x_opi(x, IR_AND, rounded, ~(uint64_t)0x7ffffff), KILN_F64);
   return (pair){high, x_op(x, IR_SUB, a, high)};
 }
 

@@ -222,6 +222,12 @@ static ir_value *fold_fma(folding *f, ir_op *op) {
   return NULL;
 }
 
+/// A hint that says nothing.
+static ir_value *fold_hint(folding *f, ir_op *op) {
+  (void)f;
+  return op->attrs.divisible <= 1 && op->attrs.contiguous <= 1 ? op->operands[0] : NULL;
+}
+
 // --------------------------------------------------------------------------------------------------------------- casts
 
 /// A chain of integer conversions from A through B to C is one from A to C when B is no narrower than A.
@@ -377,7 +383,7 @@ static simplifier *const one_result[IR_OPCODE_COUNT] = {
     [IR_AND] = fold_arithmetic, [IR_OR] = fold_arithmetic,  [IR_XOR] = fold_xor,        [IR_SHL] = fold_arithmetic,
     [IR_SHR] = fold_arithmetic, [IR_CMP] = fold_compare,    [IR_SELECT] = fold_select,  [IR_FMA] = fold_fma,
     [IR_CAST] = fold_cast,      [IR_BITCAST] = fold_bitcast, [IR_EXPAND] = fold_shape,  [IR_BROADCAST] = fold_shape,
-    [IR_RESHAPE] = fold_shape,  [IR_TRANS] = fold_trans,    [IR_JOIN] = fold_join,      [IR_PTRADD] = fold_pointer,
+    [IR_RESHAPE] = fold_shape,  [IR_TRANS] = fold_trans,    [IR_JOIN] = fold_join,      [IR_PTRADD] = fold_pointer, [IR_HINT] = fold_hint,
 };
 
 /// True: the operation goes; its results are forwarded.

@@ -31,7 +31,8 @@ static ir_value *low_half(narrowing *n, ir_value *v);
 static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {
   ir_value *halves[2];
   ir_type type = ir_with_element(v->type, ir_scalar_type(KILN_I32));
-  bool same = op && (is_modular(op->code) || is_shape(op->code));
+  // Only what fits itself is computed narrow: a partial sum that wraps would not be the exact value that facts take offsets for.
+  bool same = op && fits_i32(n, v) && (is_modular(op->code) || is_shape(op->code));
   if (op && op->code == IR_CAST && op->operands[0]->type.scalar == KILN_I32) return op->operands[0];
   for (uint32_t i = 0; same && i < op->operand_count; i++) halves[i] = low_half(n, op->operands[i]);
   ir_builder *b = &n->b;

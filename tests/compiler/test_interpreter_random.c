@@ -80,6 +80,18 @@ TEST(random_kernels, canonical_form_means_the_same) { must_agree("canonicalise",
 TEST(random_kernels, pointers_and_masks_mean_the_same) { must_agree("views", to_pointers); }
 TEST(random_kernels, machine_passes_mean_the_same) { must_agree("guard", to_machine); }
 
+TEST(random_kernels, canonical_form_is_a_fixed_point) {
+  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+    kiln_arena *arena = kiln_arena_create();
+    kernelgen_case c;
+    kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
+    kiln_canonicalise(c.kernel);
+    bool changed = kiln_fold(c.kernel) || kiln_control(c.kernel) || kiln_cse(c.kernel) || kiln_dce(c.kernel) || kiln_contract(c.kernel);
+    if (changed) FAIL("seed %llu: a pass still finds something", (unsigned long long)seed);
+    kiln_arena_destroy(arena);
+  }
+}
+
 // ---------------------------------------------------------------------------------------------------------------- facts
 
 typedef struct observer {
