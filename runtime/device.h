@@ -120,16 +120,24 @@ typedef struct kiln_prepared_expr {
   kiln_span code;            // in the bundle
 } kiln_prepared_expr;
 
+/// (values[param] & mask) == 0
+typedef struct kiln_mask_test {
+  uint32_t param;
+  uint64_t mask;
+} kiln_mask_test;
+
+/// A conjunction. Tests by mask come apart, since they need no branch each.
+typedef struct kiln_conjunction {
+  kiln_mask_test *masks;       // arena
+  kiln_prepared_expr *others;  // arena
+  uint32_t mask_count, other_count;
+} kiln_conjunction;
+
 typedef struct kiln_prepared_config {
-  kiln_prepared_expr grid[3], *require; // arena
-  uint32_t require_count;
+  kiln_prepared_expr grid[3];
+  kiln_conjunction require;
   bool is_usable;            // some variant has code
 } kiln_prepared_config;
-
-typedef struct kiln_prepared_variant {
-  kiln_prepared_expr *conditions; // arena
-  uint32_t condition_count;
-} kiln_prepared_variant;
 
 /// An integer or pointer parameter that an expression uses.
 typedef struct kiln_integer_param {
@@ -138,9 +146,9 @@ typedef struct kiln_integer_param {
   bool is_signed;
 } kiln_integer_param;
 
-/// Where an argument lies in the block.
+/// Where an argument lies in the block. Sorted by size: those of 8 bytes, of 4, the rest.
 typedef struct kiln_slot {
-  uint16_t offset, size;
+  uint16_t param, offset, size;
 } kiln_slot;
 
 struct kiln_kernel {
@@ -154,13 +162,15 @@ struct kiln_kernel {
   uint32_t used_bytes;       // end of the last parameter
   kiln_code *codes;          // [config * variant_count + variant]
   kiln_prepared_config *configs;
-  kiln_prepared_variant *variants;
+  kiln_conjunction *variants;
   kiln_slot *slots;          // one a parameter
+  uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
+  bool has_gaps;             // bytes between parameters
   kiln_alignment *alignments;
   kiln_fact *facts;
   uint32_t alignment_count, fact_count;
-  kiln_integer_param *integers;
-  uint32_t integer_count;
+  kiln_integer_param *integers; // signed ones of 4 bytes, of 8 bytes, the rest
+  uint32_t integers_of_4, integers_to_8, integer_count;
 };
 
 /// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not valid. prepare.c

@@ -98,11 +98,12 @@ static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, k
   for (uint32_t c = 0; c < k->interface.config_count && used + 1 < sizeof all; c++) {
     const kiln_prepared_config *config = &k->configs[c];
     snprintf(text, sizeof text, "no code for %s", k->device->target.name);
-    for (uint32_t i = 0; config->is_usable && i < config->require_count; i++) {
-      int64_t holds;
-      if (evaluate(&config->require[i], values, &holds) && holds) continue;
+    const kiln_config_record *record = &k->interface.configs[c];
+    for (uint32_t i = 0; config->is_usable && i < record->require_count; i++) {
+      int64_t value;
+      if (kiln_expr_eval(record->require[i].bytes, record->require[i].size, values, &value) && value) continue;
       snprintf(text, sizeof text, "needs ");
-      describe(k, config->require[i].code, values, text + 6, sizeof text - 6);
+      describe(k, record->require[i], values, text + 6, sizeof text - 6);
       break;
     }
     int n = snprintf(all + used, sizeof all - used, "%s%s: %s", used ? "; " : "", k->interface.configs[c].text, text);
@@ -113,12 +114,14 @@ static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, k
 
 // ----------------------------------------------------------------------------------------------------------------- choice
 
-static bool all_hold(const kiln_prepared_expr *conditions, uint32_t count, const int64_t *values) {
-  for (uint32_t i = 0; i < count; i++) {
-    int64_t holds;
-    if (!evaluate(&conditions[i], values, &holds) || !holds) return false;
+static inline bool holds(const kiln_conjunction *c, const int64_t *values) {
+  uint64_t broken = 0;
+  for (uint32_t i = 0; i < c->mask_count; i++) broken |= (uint64_t)values[c->masks[i].param] & c->masks[i].mask;
+  for (uint32_t i = 0; i < c->other_count && !broken; i++) {
+    int64_t value;
+    broken = !evaluate(&c->others[i], values, &value) || !value;
   }
-  return true;
+  return !broken;
 }
 
 static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
@@ -137,10 +140,10 @@ static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block
 static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32_t *out_config) {
   for (uint32_t c = 0; c < k->interface.config_count; c++) {
     const kiln_prepared_config *config = &k->configs[c];
-    if (!config->is_usable || !all_hold(config->require, config->require_count, values)) continue;
+    if (!config->is_usable || !holds(&config->require, values)) continue;
     const kiln_code *codes = k->codes + (size_t)c * k->interface.variant_count;
     for (uint32_t v = 0; v < k->interface.variant_count; v++) {
-      if (!codes[v].is_present || !all_hold(k->variants[v].conditions, k->variants[v].condition_count, values)) continue;
+      if (!codes[v].is_present || !holds(&k->variants[v], values)) continue;
       *out_config = c;
       return &codes[v];
     }
@@ -184,13 +187,19 @@ static kiln_status take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_
   return KILN_OK;
 }
 
+// Only the parameters that expressions use are read; the others' values stay unset.
+static inline void read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
+  const kiln_integer_param *p = k->integers;
+  uint32_t i = 0;
+  for (; i < k->integers_of_4; i++) values[p[i].param] = (int32_t)kiln_le32(block + p[i].offset);
+  for (; i < k->integers_to_8; i++) values[p[i].param] = (int64_t)kiln_le64(block + p[i].offset);
+  for (; i < k->integer_count; i++) values[p[i].param] = read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
+}
+
 /// `grid`: the caller's; NULL: the kernel's own expressions.
 static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid, decision *out, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
-  for (uint32_t i = 0; i < k->integer_count; i++) {
-    const kiln_integer_param *p = &k->integers[i];
-    values[p->param] = read_integer(block + p->offset, p->size, p->is_signed);
-  }
+  read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
   out->code = pick(k, values, &out->config);
   if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
@@ -222,20 +231,23 @@ static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32
   return k->device->kind->launch(k->device, &call, err);
 }
 
+// Copies of a constant size become single moves.
+static inline void pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {
+  const kiln_slot *s = k->slots;
+  uint32_t i = 0;
+  if (UNLIKELY(k->has_gaps)) memset(block, 0, k->interface.block_bytes);
+  else if (k->interface.block_bytes) memset(block + k->interface.block_bytes - 8, 0, 8);
+  for (; i < k->slots_of_8; i++) memcpy(block + s[i].offset, args[s[i].param], 8);
+  for (; i < k->slots_to_4; i++) memcpy(block + s[i].offset, args[s[i].param], 4);
+  for (; i < k->interface.param_count; i++) memcpy(block + s[i].offset, args[s[i].param], s[i].size);
+}
+
 kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count, kiln_error *err) {
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
   const kiln_interface *in = &k->interface;
   if (UNLIKELY(arg_count != in->param_count))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name, in->param_count, arg_count);
-  memset(block, 0, in->block_bytes);
-  for (uint32_t i = 0; i < in->param_count; i++) {
-    kiln_slot slot = k->slots[i];
-    switch (slot.size) { // constant sizes become single moves
-    case 8: memcpy(block + slot.offset, args[i], 8); break;
-    case 4: memcpy(block + slot.offset, args[i], 4); break;
-    default: memcpy(block + slot.offset, args[i], slot.size); break;
-    }
-  }
+  pack(k, args, block);
   return launch_block(k, stream, NULL, block, err);
 }
 

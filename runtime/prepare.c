@@ -82,12 +82,10 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool *
 
 static void add_facts(kiln_kernel *k) {
   uint32_t count = k->interface.param_count;
-  k->slots = KILN_NEW_ARRAY(k->arena, kiln_slot, count);
   k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
   k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, count);
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    k->slots[i] = (kiln_slot){(uint16_t)p->offset, (uint16_t)p->size};
     if (p->pointer || p->view_rank) {
       if (p->align > 1 && !(p->align & (p->align - 1)))
         k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
@@ -99,19 +97,55 @@ static void add_facts(kiln_kernel *k) {
   }
 }
 
+static bool is_signed_of(const kiln_integer_param *p, uint8_t size) { return p->size == size && (p->is_signed || size == 8); }
+
 static void add_integers(kiln_kernel *k, const bool *used) {
   k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
+  for (unsigned pass = 0; pass < 3; pass++) {
+    for (uint32_t i = 0; i < k->interface.param_count; i++) {
+      const kiln_param_record *p = &k->interface.params[i];
+      bool is_address = p->pointer || p->view_rank;
+      kiln_integer_param in = {i, p->offset, is_address ? 8 : (uint8_t)p->size, !is_address && p->scalar != KILN_I1};
+      unsigned group = is_signed_of(&in, 4) ? 0 : is_signed_of(&in, 8) ? 1 : 2;
+      if (used[i] && group == pass) k->integers[k->integer_count++] = in;
+    }
+    if (pass == 0) k->integers_of_4 = k->integer_count;
+    if (pass == 1) k->integers_to_8 = k->integer_count;
+  }
+}
+
+static void add_slots(kiln_kernel *k) {
+  uint32_t count = 0, end = 0;
+  k->slots = KILN_NEW_ARRAY(k->arena, kiln_slot, k->interface.param_count);
+  for (unsigned pass = 0; pass < 3; pass++) {
+    for (uint32_t i = 0; i < k->interface.param_count; i++) {
+      const kiln_param_record *p = &k->interface.params[i];
+      unsigned group = p->size == 8 ? 0 : p->size == 4 ? 1 : 2;
+      if (group == pass) k->slots[count++] = (kiln_slot){(uint16_t)i, (uint16_t)p->offset, (uint16_t)p->size};
+    }
+    if (pass == 0) k->slots_of_8 = count;
+    if (pass == 1) k->slots_to_4 = count;
+  }
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
-    const kiln_param_record *p = &k->interface.params[i];
-    bool is_address = p->pointer || p->view_rank;
-    if (used[i])
-      k->integers[k->integer_count++] =
-          (kiln_integer_param){i, p->offset, is_address ? 8 : (uint8_t)p->size, !is_address && p->scalar != KILN_I1};
+    k->has_gaps |= k->interface.params[i].offset != end;
+    end = k->interface.params[i].offset + k->interface.params[i].size;
   }
 }
 
 static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
+}
+
+static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, bool *used, kiln_conjunction *out) {
+  out->masks = KILN_NEW_ARRAY(k->arena, kiln_mask_test, count);
+  out->others = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, count);
+  for (uint32_t i = 0; i < count; i++) {
+    kiln_prepared_expr e;
+    if (!prepare_expr(&k->interface, conditions[i], used, &e)) return false;
+    if (e.form == KILN_FORM_MASK) out->masks[out->mask_count++] = (kiln_mask_test){e.param, (uint64_t)e.value};
+    else out->others[out->other_count++] = e;
+  }
+  return true;
 }
 
 kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
@@ -125,21 +159,14 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
       to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
       if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
     }
-    to->require = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, from->require_count);
-    to->require_count = from->require_count;
-    for (uint32_t i = 0; i < from->require_count; i++)
-      if (!prepare_expr(in, from->require[i], used, &to->require[i])) return invalid(k, "a @require expression", err);
+    if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require)) return invalid(k, "a @require expression", err);
   }
-  k->variants = KILN_NEW_ARRAY(k->arena, kiln_prepared_variant, in->variant_count);
-  for (uint32_t v = 0; v < in->variant_count; v++) {
-    const kiln_variant_record *from = &in->variants[v];
-    kiln_prepared_variant *to = &k->variants[v];
-    to->conditions = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, from->condition_count);
-    to->condition_count = from->condition_count;
-    for (uint32_t i = 0; i < from->condition_count; i++)
-      if (!prepare_expr(in, from->conditions[i], used, &to->conditions[i])) return invalid(k, "a @variant condition", err);
-  }
+  k->variants = KILN_NEW_ARRAY(k->arena, kiln_conjunction, in->variant_count);
+  for (uint32_t v = 0; v < in->variant_count; v++)
+    if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used, &k->variants[v]))
+      return invalid(k, "a @variant condition", err);
   add_facts(k);
+  add_slots(k);
   add_integers(k, used);
   return KILN_OK;
 }

@@ -156,12 +156,17 @@ TEST(devices, cuda_graph_capture) {
   kiln_stream stream;
   kiln_error err;
   opened o = open_all("cuda:0");
-  void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph, *run;
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph, *run, *context;
   int (*begin)(void *, int), (*end)(void *, void **), (*instantiate)(void **, void *, unsigned long long), (*launch)(void *, void *);
   *(void **)&begin = dlsym(driver, "cuStreamBeginCapture_v2");
   *(void **)&end = dlsym(driver, "cuStreamEndCapture");
   *(void **)&instantiate = dlsym(driver, "cuGraphInstantiateWithFlags");
   *(void **)&launch = dlsym(driver, "cuGraphLaunch");
+  int (*retain)(void **, int), (*push)(void *);
+  *(void **)&retain = dlsym(driver, "cuDevicePrimaryCtxRetain");
+  *(void **)&push = dlsym(driver, "cuCtxPushCurrent_v2");
+  CHECK_INT(retain(&context, 0), 0);
+  CHECK_INT(push(context), 0);
   float x[100], y[100];
   void *dx, *dy;
   int n = 100;
