@@ -11,6 +11,7 @@
 typedef struct sim_options {
   bool reverse;          ///< threads of a block run from the last to the first
   bool no_matrix;        ///< multiplies and adds only
+  bool wide;             ///< 64 lanes a warp, no matrix instructions
   unsigned max_shared;   ///< bytes a block may have; 0: 160 KiB
 } sim_options;
 

@@ -20,7 +20,7 @@ typedef struct sim_case {
 
 static ir_kernel *lower(const char *text, kiln_arena *arena, const kiln_target *target, uint32_t config) {
   kiln_diagnostics d = {.arena = arena};
-  kiln_front_options options = {0};
+  kiln_front_options options = {.all_configs = true};
   kiln_buffer message = {0};
   kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, config, 0, target, &d) : NULL;
@@ -32,7 +32,7 @@ static ir_kernel *lower(const char *text, kiln_arena *arena, const kiln_target *
 
 static uint32_t config_count(const char *text, kiln_arena *arena) {
   kiln_diagnostics d = {.arena = arena};
-  kiln_front_options options = {0};
+  kiln_front_options options = {.all_configs = true};
   kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
   return unit ? kiln_unit_interface(unit, 0)->config_count : 1;
 }
@@ -117,7 +117,7 @@ static void run_case(const sim_case *c) {
   kiln_arena *arena = kiln_arena_create();
   uint32_t count = config_count(c->text, arena);
   for (uint32_t config = 0; config < (count ? count : 1); config++)
-    for (unsigned reverse = 0; reverse < 2; reverse++) run_config(c, config, &(sim_options){.reverse = reverse});
+    for (unsigned way = 0; way < 3; way++) run_config(c, config, &(sim_options){.reverse = way == 1, .wide = way == 2});
   kiln_arena_destroy(arena);
 }
 
@@ -127,7 +127,7 @@ static void run_case(const sim_case *c) {
     run_case(&c);                                                                                             \
   }
 
-#define WARPS "@config(warps = 1) @config(warps = 4) @config(warps = 8) "
+#define WARPS "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
 
 CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000}, .text =
   "kiln 1\n"
