@@ -87,9 +87,11 @@ static void consider(nearest *n, const char *name) {
 }
 
 static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
+  enum { FARTHEST = 1000 };
   nearest n = {atom->text, NULL, 3};
-  for (kiln_binding *b = e->top; b && b->frame == e->frame; b = b->below) consider(&n, b->atom->text);
-  for (uint32_t i = 0; i < e->module->item_count; i++) consider(&n, e->module->items[i]->atom->text);
+  unsigned left = e->d->suppressed ? 0 : FARTHEST;
+  for (kiln_binding *b = e->top; b && left && b->frame == e->frame; b = b->below, left--) consider(&n, b->atom->text);
+  for (uint32_t i = 0; left && i < e->module->item_count; i++, left--) consider(&n, e->module->items[i]->atom->text);
   if (n.best) return kiln_elab_error(e, place, "unknown name '%s'; did you mean '%s'?", atom->text, n.best);
   return kiln_elab_error(e, place, "unknown name '%s'", atom->text);
 }

@@ -39,6 +39,10 @@ static carried *find_carried(kiln_elab *e, const kiln_node *body, uint32_t extra
     kiln_binding *b = kiln_elab_find(e, names.items[i]->atom);
     if (!b || !b->is_var) continue;
     kiln_value v = kiln_elab_read(e, b);
+    if (count == IR_MAX_RESULTS) {
+      kiln_elab_error(e, names.items[i]->place, "a loop assigns more than %d outer variables", IR_MAX_RESULTS);
+      break;
+    }
     if (v.kind == KILN_VALUE_RUNTIME) items[count++] = (carried){.binding = b, .initial = v.ir};
   }
   if (count) qsort(items, count, sizeof *items, by_order);

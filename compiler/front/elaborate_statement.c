@@ -65,6 +65,10 @@ static void touch(kiln_elab *e, kiln_binding *binding) {
   if (!c || binding->control == c) return;
   for (uint32_t i = 0; i < c->touched_count; i++)
     if (c->touched[i].binding == binding) return;
+  if (c->touched_count == IR_MAX_RESULTS) {
+    kiln_elab_error(e, binding->place, "a branch or loop assigns more than %d outer variables", IR_MAX_RESULTS);
+    return;
+  }
   KILN_GROW(e->arena, c->touched, c->touched_count, c->touched_capacity);
   c->touched[c->touched_count++] = (kiln_touch){binding, kiln_elab_read(e, binding)};
 }

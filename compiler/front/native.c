@@ -54,6 +54,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   add_params(kernel, in, c, v, left_over);
   kiln_elab_init(&e, arena, u->module, d, target);
   e.library = u->library;
+  if (e.library) e.library->epoch++;
   e.kernel = kernel;
   e.has_builder = true;
   e.b.block = kernel->body;
