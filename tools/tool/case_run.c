@@ -172,21 +172,14 @@ static kiln_status interpret(running *c, kiln_error *err) {
 
 // ------------------------------------------------------------------------------------------------------------------ device
 
-// A device needs a library, and a library may be empty: opened only to ask for the target.
 static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
-  const char *name = c->runner->target;
-  if (name) return kiln_target_parse(name, out, err);
-  kiln_open_options options = {.size = sizeof options};
-  kiln_library *library;
-  kiln_device *device;
-  KILN_TRY(kiln_open(&options, &library, err));
-  kiln_status status = kiln_device_open(library, c->runner->device, &device, err);
-  if (status == KILN_OK) {
-    status = kiln_target_parse(code_target(kiln_device_target_name(device)), out, err);
-    kiln_device_close(device);
+  case_runner *runner = c->runner;
+  if (!runner->probe_library) {
+    kiln_open_options options = {.size = sizeof options};
+    KILN_TRY(kiln_open(&options, &runner->probe_library, err));
   }
-  kiln_close(library);
-  return status;
+  if (!runner->probe) KILN_TRY(kiln_device_open(runner->probe_library, runner->device, &runner->probe, err));
+  return kiln_target_parse(runner->target ? runner->target : code_target(kiln_device_target_name(runner->probe)), out, err);
 }
 
 static kiln_status compile(running *c, const kiln_target *target, kiln_error *err) {
@@ -324,5 +317,7 @@ kiln_status case_runner_init(case_runner *runner, kiln_error *err) {
 }
 
 void case_runner_deinit(case_runner *runner) {
+  if (runner->probe) kiln_device_close(runner->probe);
+  if (runner->probe_library) kiln_close(runner->probe_library);
   if (!interprets(runner)) worker_client_deinit(&runner->worker);
 }

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "compiler/codegen.h"
+#include "runtime/kiln.h"
 #include "tools/common/worker_client.h"
 #include "tools/tool/case_file.h"
 
@@ -23,6 +24,9 @@ typedef struct case_runner {
   uint64_t max_steps;     ///< interpreter: 0 is no limit
   kiln_codegen_options options;
   worker_client worker;   ///< started by the first compile
+  // An empty library with the device open: says the target, and keeps the driver's context alive between cases.
+  kiln_library *probe_library;
+  kiln_device *probe;
 } case_runner;
 
 kiln_status case_runner_init(case_runner *runner, kiln_error *err);

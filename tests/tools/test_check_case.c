@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln check-case` on cases made here: a small kernel, its arguments, memory before and after.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/harness.h"
+
+enum { PROGRAMS = 2, COUNT = 304 }; // COUNT: a multiple of 16, as the kernel was promised
+
+typedef struct recorded {
+  float x[COUNT], y[COUNT], before[COUNT], after[COUNT];
+} recorded;
+
+static recorded good_memory(void) {
+  recorded m;
+  for (int i = 0; i < COUNT; i++) {
+    m.x[i] = (float)i;
+    m.y[i] = 0.5f * (float)i;
+    m.before[i] = -1;
+    m.after[i] = m.x[i] + m.y[i];
+  }
+  return m;
+}
+
+static void write_file(const char *folder, const char *name, const void *bytes, size_t size) {
+  char path[8192];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  kiln_test_write(path, bytes, size);
+}
+
+static const char arguments[] =
+    "{\"name\": \"add\", \"grid\": [%d], \"num_warps\": 4, \"num_stages\": 2, \"golden\": %s,\n"
+    " \"args\": [{\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp32\"},\n"
+    "  {\"name\": \"y\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp32\"},\n"
+    "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 2, \"sig\": \"*fp32\"},\n"
+    "  {\"name\": \"n\", \"kind\": \"int\", \"value\": \"%d\", \"sig\": \"i32\"},\n"
+    "  {\"name\": \"BLOCK\", \"kind\": \"int\", \"value\": \"256\", \"sig\": \"constexpr\"}],\n"
+    " \"buffers\": [{\"bytes\": %zu, \"changed\": false}, {\"bytes\": %zu, \"changed\": false}, {\"bytes\": %zu, \"changed\": true}]}\n";
+
+// A case in FOLDER/NAME. `text` NULL: the kernel of tests/ttir/add.ttir.
+static void write_case(const char *folder, const char *name, const char *text, const recorded *m, int n, bool golden) {
+  char path[4096], json[4096];
+  size_t size = 0, bytes = sizeof m->x;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  CHECK_INT(mkdir(path, 0777), 0);
+  char *kernel = text ? NULL : kiln_test_read("tests/ttir/add.ttir", &size);
+  write_file(path, "kernel.ttir", text ? text : kernel, text ? strlen(text) : size);
+  snprintf(json, sizeof json, arguments, PROGRAMS, golden ? "true" : "false", COUNT, COUNT, COUNT, n, bytes, bytes, bytes);
+  write_file(path, "case.json", json, strlen(json));
+  write_file(path, "in0.bin", m->x, bytes);
+  write_file(path, "in1.bin", m->y, bytes);
+  write_file(path, "in2.bin", m->before, bytes);
+  write_file(path, "out2.bin", m->after, bytes);
+  free(kernel);
+}
+
+static char *check(int want, const char *options, const char *folder) {
+  char *out;
+  int code = kiln_test_run(&out, "%s/bin/kiln-tool check-case %s %s", kiln_test_build(), options, folder);
+  if (code != want) FAIL("exit status is %d, expected %d:\n%s", code, want, out);
+  return out;
+}
+
+static void expect_in(const char *text, const char *part) {
+  if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
+}
+
+static void run_on(const char *device) {
+  const char *folder = kiln_test_folder();
+  char options[64];
+  snprintf(options, sizeof options, "-j 2 -d %s", device);
+  recorded m = good_memory(), wrong = good_memory(), touched = good_memory();
+  wrong.after[200] += 1;
+  touched.after[299] = touched.before[299]; // the recording did not write it, this kernel does
+  write_case(folder, "a_good", NULL, &m, COUNT, true);
+  write_case(folder, "b_wrong", NULL, &wrong, COUNT, true);
+  write_case(folder, "c_described", NULL, &m, COUNT, false);
+  write_case(folder, "d_strange", "module {\n  tt.func public @k() {\n    tt.mystery\n    tt.return\n  }\n}\n", &m, COUNT, true);
+  write_case(folder, "e_touched", NULL, &touched, COUNT, true);
+  char *out = check(1, options, folder);
+  expect_in(out, "pass        a_good\n");
+  expect_in(out, "fail        b_wrong: buffer 2 (out) f32 200 of 304: expected 301, found 300; 1 differ, largest error 1\n");
+  expect_in(out, "skip        c_described");
+  expect_in(out, "unsupported d_strange: kernel.ttir:3: operation 'tt.mystery' is not supported\n");
+  expect_in(out, "fail        e_touched: buffer 2 (out) f32 299 of 304: expected -1, found 448.5");
+  expect_in(out, "1 passed, 2 failed, 2 skipped\n");
+  free(out);
+}
+
+TEST(check_case, interpreter) { run_on("interpreter"); }
+TEST(check_case, host) { run_on("host"); }
+
+TEST(check_case, json) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "good", NULL, &m, COUNT, true);
+  char *out = check(0, "--json -d interpreter", folder);
+  expect_in(out, "{\"case\": \"good\", \"verdict\": \"pass\"");
+  expect_in(out, "{\"passed\": 1, \"failed\": 0, \"unsupported\": 0, \"skipped\": 0}");
+  free(out);
+}
+
+// n beyond the buffers: the interpreter names the access, on the host the guards show it.
+TEST(check_case, access_out_of_range) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "far", NULL, &m, COUNT + 16, true);
+  char *out = check(1, "-d interpreter", folder);
+  expect_in(out, "outside all buffers");
+  free(out);
+  out = check(1, "-d host", folder);
+  expect_in(out, "bytes behind its end");
+  free(out);
+}
+
+static const char crashing[] =
+    "module {\n"
+    "  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %out: !tt.ptr<f32>, %n: i32) {\n"
+    "    %c = arith.constant 8 : i64\n"
+    "    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<i32>\n"
+    "    tt.store %p, %n : !tt.ptr<i32>\n"
+    "    tt.return\n"
+    "  }\n"
+    "}\n";
+
+TEST(check_case, a_crash_costs_one_case) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "a_crash", crashing, &m, COUNT, true);
+  write_case(folder, "b_good", NULL, &m, COUNT, true);
+  char *out = check(1, "-d host", folder);
+  expect_in(out, "fail        a_crash: died of signal 11");
+  expect_in(out, "pass        b_good");
+  expect_in(out, "1 passed, 1 failed, 0 skipped\n");
+  free(out);
+}
+
+static const char endless[] =
+    "module {\n"
+    "  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %out: !tt.ptr<f32>, %n: i32) {\n"
+    "    scf.while : () -> () {\n"
+    "      %v = tt.load %out {isVolatile = true} : !tt.ptr<f32>\n"
+    "      %c = arith.constant -1.0 : f32\n"
+    "      %t = arith.cmpf oeq, %v, %c : f32\n"
+    "      scf.condition(%t)\n"
+    "    } do {\n"
+    "      scf.yield\n"
+    "    }\n"
+    "    tt.return\n"
+    "  }\n"
+    "}\n";
+
+TEST(check_case, an_endless_case_ends) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "endless", endless, &m, COUNT, true);
+  char *out = check(1, "-d interpreter --timeout 1", folder);
+  expect_in(out, "fail        endless: not done after 1 s");
+  free(out);
+  out = check(1, "-d interpreter --max-steps 1000", folder);
+  expect_in(out, "fail        endless: ");
+  free(out);
+}
+
+TEST(check_case, damaged_cases_are_named) {
+  const char *folder = kiln_test_folder();
+  char path[4096];
+  recorded m = good_memory();
+  write_case(folder, "short", NULL, &m, COUNT, true);
+  snprintf(path, sizeof path, "%s/short", folder);
+  write_file(path, "in1.bin", "x", 1);
+  char *out = check(1, "-d interpreter", folder);
+  expect_in(out, "in1.bin: expected 1216 bytes, found 1");
+  free(out);
+  write_file(path, "case.json", "{\"args\": [", 10);
+  out = check(1, "-d interpreter", folder);
+  expect_in(out, "JSON line 1: expected");
+  free(out);
+  out = check(2, "", "");
+  free(out);
+  out = check(1, "", "tests/ttir");
+  expect_in(out, "expected a case.json");
+  free(out);
+}
+
+// The folder of recorded cases, when there is one.
+TEST(check_case, recorded_cases_on_the_host) {
+  const char *folder = getenv("KILN_TRITON_CASES");
+  if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
+  if (!kiln_test_full()) SKIP("runs in check-full only");
+  char *out;
+  int code = kiln_test_run(&out, "%s/bin/kiln-tool check-case -q -j 2 --timeout 300 %s", kiln_test_build(), folder);
+  printf("%s\n", out);
+  free(out);
+  CHECK_INT(code, 0);
+}
