@@ -33,6 +33,25 @@ kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
   return file;
 }
 
+kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file, kiln_entry_view *out_view, kiln_cache_entry *out,
+                                kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  memset(out_view, 0, sizeof *out_view);
+  kiln_blob *file = *out_file = kiln_store_file(store, key);
+  if (!file) { // an ordinary reading knows why
+    kiln_outcome outcome = kiln_store_read(store, key, NULL, 0, out, NULL, err);
+    if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
+    kiln_cache_entry_deinit(out); // another one came meanwhile
+    file = *out_file = kiln_store_file(store, key);
+    if (!file) return KILN_OUTCOME_MISS_ABSENT;
+  }
+  kiln_outcome outcome = kiln_store_accept(store, kiln_blob_retain(file), key, NULL, 0, out, NULL, err);
+  if (outcome == KILN_OUTCOME_HIT_LOCAL && !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, out_view, err)) return outcome;
+  kiln_blob_release(file);
+  *out_file = NULL;
+  return outcome;
+}
+
 // --------------------------------------------------------------------------------------------------------------- scrubbing
 
 typedef struct scrub {
@@ -55,13 +74,11 @@ typedef struct shard_scrub {
 static kiln_outcome check(scrub *s, const kiln_digest *key, uint64_t *bytes, kiln_error *err) {
   kiln_cache_entry entry;
   kiln_entry_view view;
-  kiln_outcome outcome = kiln_store_read(&s->view, key, NULL, 0, &entry, NULL, err);
+  kiln_blob *file;
+  kiln_outcome outcome = kiln_store_inspect(&s->view, key, &file, &view, &entry, err);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
-  kiln_blob *file = kiln_store_file(&s->view, key);
-  if (!file || kiln_entry_parse(file->bytes, file->size, s->view.max_entry_bytes, &view, err) ||
-      kiln_entry_verify(&view, entry.fields.bytes, err))
-    outcome = KILN_OUTCOME_MISS_CORRUPT;
-  *bytes = file ? file->size : 0;
+  if (kiln_entry_verify(&view, entry.fields.bytes, err)) outcome = KILN_OUTCOME_MISS_CORRUPT;
+  *bytes = file->size;
   kiln_blob_release(file);
   kiln_cache_entry_deinit(&entry);
   return outcome;

@@ -15,6 +15,11 @@ kiln_limits kiln_cache_limits(const kiln_cache *cache);
 /// The file of an entry, unchecked; NULL when it cannot be read.
 kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);
 
+/// One entry in full, from one reading of its file: HIT_LOCAL with all three set, or the kind of miss. The caller releases `out_file` (which the view
+/// points into) and deinits `out`.
+kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file, kiln_entry_view *out_view, kiln_cache_entry *out,
+                                kiln_error *err);
+
 // --------------------------------------------------------------------------------------------------------------- scrubbing
 
 typedef struct kiln_scrub_report {

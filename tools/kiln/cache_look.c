@@ -140,18 +140,15 @@ int cache_command_ls(int argc, char **argv) {
 
 // --------------------------------------------------------------------------------------------------------- show and extract
 
-/// Reads one entry named on the command line, unhurt by trust policies; its file for the header.
-static kiln_status read_named(cache_tool *tool, const char *text, kiln_digest *key, kiln_cache_entry *entry, kiln_blob **file, kiln_error *err) {
-  *file = NULL;
+/// Reads one entry named on the command line.
+static kiln_status read_named(cache_tool *tool, const char *text, kiln_digest *key, kiln_cache_entry *entry, kiln_entry_view *view,
+                              kiln_blob **file, kiln_error *err) {
   kiln_status status = cache_find_key(tool->store, text, key, err);
   if (status) return status;
-  kiln_outcome outcome = kiln_store_read(tool->store, key, NULL, 0, entry, NULL, err);
+  kiln_outcome outcome = kiln_store_inspect(tool->store, key, file, view, entry, err);
   if (outcome == KILN_OUTCOME_MISS_ABSENT) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry %s", text);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) return kiln_context(err, err->status, "entry %.16s: %s", text, kiln_outcome_text(outcome));
-  *file = kiln_store_file(tool->store, key);
-  if (*file) return KILN_OK;
-  kiln_cache_entry_deinit(entry);
-  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "entry %.16s is gone", text);
+  return KILN_OK;
 }
 
 static void show_fields(const kiln_cache_entry *entry, bool json, kiln_buffer *out) {
@@ -184,18 +181,17 @@ int cache_command_show(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;
   kiln_cache_entry entry;
+  kiln_entry_view view;
   kiln_blob *file;
   kiln_error err = {0};
-  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &file, &err);
+  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &view, &file, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
-  kiln_entry_view view;
   kiln_buffer out = {0};
   char hex[KILN_DIGEST_HEX + 1], content[KILN_DIGEST_HEX + 1], labels[KILN_LABELS][200];
-  bool parsed = !kiln_entry_parse(file->bytes, file->size, tool.store->max_entry_bytes, &view, &err);
   kiln_digest_hex(&key, hex);
   kiln_digest_hex(&entry.content_digest, content);
   for (unsigned i = 0; i < KILN_LABELS; i++) label(&view.labels[i], labels[i], sizeof labels[i]);
-  bool verified = parsed && !kiln_entry_verify(&view, entry.fields.bytes, &err);
+  bool verified = !kiln_entry_verify(&view, entry.fields.bytes, &err);
   if (tool.json) {
     kiln_buffer_format(&out, "{\"key\": \"%s\", \"content\": \"%s\", \"verified\": %s, \"file_bytes\": %zu, \"payload_bytes\": %zu, \"metadata_bytes\": %zu, "
                              "\"diagnostics_bytes\": %zu, \"cost_ns\": %" PRIu64 ", \"flags\": %u, \"signatures\": %u, \"domain\": ",
@@ -231,9 +227,10 @@ int cache_command_extract(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;
   kiln_cache_entry entry;
+  kiln_entry_view view;
   kiln_blob *file;
   kiln_error err = {0};
-  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &file, &err);
+  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &view, &file, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   const struct { const char *name; kiln_bytes bytes; } parts[] = {{"payload", entry.content.payload}, {"metadata", entry.content.metadata},
                                                                   {"diagnostics", entry.content.diagnostics}, {"fields", entry.fields}};
