@@ -299,7 +299,12 @@ static ir_value *fold_join(folding *f, ir_op *op) {
   ir_value *s = splat_source(op->operands[0]);
   if (op->operands[0]->type.rank == 0 && op->operands[0] == op->operands[1]) s = op->operands[0];
   bool same = op->operands[0] == op->operands[1] || (s && s == splat_source(op->operands[1]));
-  return s && same ? ir_splat(&f->b, s, op->results[0].type) : NULL;
+  if (s && same) return ir_splat(&f->b, s, op->results[0].type);
+  if (op->operands[0]->type.rank) return NULL;
+  // Two scalars: lane 0 takes the left one. Back ends then see no scalar where they look for a tile.
+  ir_value *lane = ir_iota(&f->b, 1), *first = ir_compare(&f->b, IR_EQ, 0, lane, ir_const_like(&f->b, lane->type, 0));
+  ir_type type = op->results[0].type;
+  return ir_ternary(&f->b, IR_SELECT, 0, first, ir_splat(&f->b, op->operands[0], type), ir_splat(&f->b, op->operands[1], type));
 }
 
 /// Moves the uniform part of an offset to the pointer: splat(p) + (splat(s) + t) is splat(p + s) + t. Offsets are exact integers, so the

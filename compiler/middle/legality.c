@@ -11,7 +11,7 @@ enum {
   T_ANY = 0xffff,
 };
 
-typedef enum place { ALL, HOST, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX } place;
+typedef enum place { ALL, HOST, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
 
 typedef struct op_row {
   ir_opcode first, last;
@@ -71,6 +71,7 @@ static bool holds(place where, const kiln_target *target) {
   case NO_F16: return lacks_feature(target, "+f16c");
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
   case NO_BF16_MATRIX: return lacks_bf16_matrix(target);
+  case NO_FP8_MATRIX: return target->processor->matrix != KILN_MATRIX_WMMA_12;
   }
   return false;
 }

@@ -142,6 +142,18 @@ TEST(fold, uniform_work_becomes_scalar) {
   end(&s);
 }
 
+TEST(fold, two_scalars_join_by_lanes) {
+  sample s = begin();
+  ir_op *join = ir_emit(&s.b, IR_JOIN, NULL, (ir_value *[]){s.n, i32(&s, 7)}, 2, NULL, NULL, 0);
+  ir_value *pair = &join->results[0], *p = ir_splat(&s.b, s.out, pair->type);
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){p, pair}, 2, NULL, NULL, 0);
+  canonicalise(&s);
+  CHECK_INT(count(&s, IR_JOIN), 0);
+  CHECK_INT(stored(&s)->def->code, IR_SELECT);
+  CHECK(stored(&s)->def->operands[1]->def->operands[0] == s.n);
+  end(&s);
+}
+
 TEST(fold, constant_masks_disappear) {
   sample s = begin();
   ir_value *on = ir_const_int(&s.b, KILN_I1, 1), *off = ir_const_int(&s.b, KILN_I1, 0);
