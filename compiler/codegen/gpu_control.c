@@ -89,6 +89,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   gpu_set_scalar(g, body->args[0], iv);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, body->args[1 + i]);
+  gpu_async_wait(g, body);
   gpu_lower_block(g, body);
   bundle *next = gather(g, ir_terminator(body)->operands, body->args + 1, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
@@ -104,6 +105,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
     add_incoming(&out, &initial[i], region->enter);
     add_incoming(&out, &next[i], end);
   }
+  gpu_async_close(g, body);
 }
 
 void gpu_lower_while(gpu *g, ir_op *op) {

@@ -212,6 +212,7 @@ void gpu_barrier(gpu *g) {
 }
 
 void gpu_scratch_begin(gpu *g, uint64_t bytes) {
+  bytes += g->scratch_base;
   if (bytes > g->machine->max_shared)
     gpu_fail(g, KILN_STATUS_LIMIT, "an exchange between threads needs %llu bytes of shared memory, expected at most %u on %s",
              (unsigned long long)bytes, g->machine->max_shared, g->machine->name);
@@ -230,6 +231,7 @@ typedef struct passage {
   uint32_t start;            ///< byte offset of the tile
   LLVMValueRef base;         ///< byte offset of the thread's first element within it
   uint32_t base_bits;        ///< bits that the base can have
+  LLVMValueRef slot;         ///< byte offset of a ring's slot, or NULL
 } passage;
 
 static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout, unsigned log2_bytes, uint32_t start) {
@@ -258,6 +260,7 @@ static LLVMValueRef piece_pointer(gpu *g, const passage *p, uint32_t r) {
   bool is_sum = !(own & p->base_bits);
   LLVMValueRef at = gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
   LLVMValueRef more = gpu_i32(g, p->start + (is_sum ? own : 0));
+  if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
   return LLVMBuildGEP2(g->builder, g->i8, at, &more, 1, "");
 }
 
@@ -294,7 +297,7 @@ static void read_piece(gpu *g, const passage *p, LLVMTypeRef type, uint32_t r, L
 
 static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout, unsigned log2_bytes) {
   gpu_tile out = gpu_tile_new(g, layout);
-  passage p = open_passage(g, memory, layout, log2_bytes, 0);
+  passage p = open_passage(g, memory, layout, log2_bytes, g->scratch_base);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
     if (starts_piece(&p, r)) read_piece(g, &p, type, r, out.regs);
   return out;
@@ -353,7 +356,7 @@ static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p,
 
 static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
-  passage p = open_passage(g, memory, &plan->address, 1, 0);
+  passage p = open_passage(g, memory, &plan->address, 1, g->scratch_base);
   for (uint32_t r = 0; r < 1u << (to->registers - 1u - plan->matrices); r++) read_matrix_piece(g, plan, &p, type, r, out.regs);
   return out;
 }
@@ -367,7 +370,7 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   layout_memory memory = is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, 3)
                                    : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
-  gpu_write_tile(g, tile, &memory, log2_bytes, 0);
+  gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
   gpu_barrier(g);
   gpu_tile out = is_matrix ? read_matrices(g, &plan, &memory, type, to) : read_tile(g, &memory, type, to, log2_bytes);
   g->shared_dirty = true;
@@ -426,7 +429,7 @@ static LLVMValueRef thread_bit(gpu *g, unsigned bit) {
 /// A tile too large for shared memory goes through in halves, cut at a register bit of the writer.
 static gpu_tile through_memory_in_parts(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
   uint64_t bytes = (uint64_t)1 << (tile->layout.bits + log2_bytes_of(g, type));
-  uint32_t mask = bytes > g->machine->max_shared ? cut_bit(&tile->layout, to) : 0;
+  uint32_t mask = bytes + g->scratch_base > g->machine->max_shared ? cut_bit(&tile->layout, to) : 0;
   if (!mask) return through_memory(g, tile, type, to);
   kiln_layout half_from = half_layout(&tile->layout, mask), half_to = half_layout(to, mask);
   unsigned bit_from = (unsigned)holder_of(&tile->layout, mask), bit_to = (unsigned)holder_of(to, mask);
@@ -457,6 +460,7 @@ struct gpu_staged {
   bool is_matrix;
   unsigned log2_bytes;
   uint32_t start;
+  LLVMValueRef slot;
   matrix_load plan;
   layout_memory memory;
   passage passage;
@@ -474,16 +478,47 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to, unsigned log2_bytes) {
+  matrix_load plan;
+  if (plan_matrix_load(g, writer, to, log2_bytes, &plan)) return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, 3);
+  return layout_swizzle(writer, to, log2_bytes, NULL, 0);
+}
+
+static LLVMValueRef slot_offset(gpu *g, const gpu_ring *ring, LLVMValueRef slot) {
+  return LLVMBuildMul(g->builder, slot, gpu_i32(g, ring->bytes), "");
+}
+
+/// A matrix load needs its rows in one piece; the ring was laid out for the first reader.
+gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to) {
+  gpu_staged s = {.from = {.layout = ring->writer}, .type = gpu_type(g, element), .start = ring->start, .memory = ring->memory};
+  s.log2_bytes = log2_bytes_of(g, s.type);
+  s.is_matrix = plan_matrix_load(g, &ring->writer, to, s.log2_bytes, &s.plan);
+  for (unsigned i = 0; s.is_matrix && i < 3; i++) s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
+  s.slot = slot_offset(g, ring, gpu_scalar(g, ring->read_slot));
+  s.to = gpu_tile_new(g, to);
+  return kiln_arena_copy(g->arena, &s, sizeof s);
+}
+
+LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r) {
+  unsigned log2_bytes = (unsigned)__builtin_ctz(ring->bytes) - ring->memory.bits;
+  passage p = open_passage(g, &ring->memory, &ring->writer, log2_bytes, ring->start);
+  p.slot = slot_offset(g, ring, slot);
+  return piece_pointer(g, &p, r);
+}
+
 uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
 
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
-  s->start = start;
-  gpu_write_tile(g, &s->from, &s->memory, s->log2_bytes, start);
+  s->start = g->scratch_base + start;
+  gpu_write_tile(g, &s->from, &s->memory, s->log2_bytes, s->start);
 }
 
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
   const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
-  if (!s->passage.base) s->passage = open_passage(g, &s->memory, l, s->log2_bytes, s->start);
+  if (!s->passage.base) {
+    s->passage = open_passage(g, &s->memory, l, s->log2_bytes, s->start);
+    s->passage.slot = s->slot;
+  }
   for (uint32_t r = first; r < first + count; r++) {
     if (s->to.regs[r]) continue;
     if (s->is_matrix) {

@@ -135,6 +135,14 @@ kiln_layout gpu_dot_layout(gpu *g, const ir_op *op) {
   return f ? form_layouts(g, &s, f).accumulator : plain_layout(g, &s);
 }
 
+bool gpu_dot_uses_matrix(gpu *g, const ir_op *op) { return find_form(g, op) != NULL; }
+
+kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand) {
+  shape s = shape_of(op);
+  layouts l = form_layouts(g, &s, find_form(g, op));
+  return operand ? l.right : l.left;
+}
+
 // ----------------------------------------------------------------------------------------------------- matrix instructions
 
 static unsigned length_of(const uint8_t *codes) {
@@ -147,13 +155,18 @@ static unsigned length_of(const uint8_t *codes) {
 typedef struct source {
   gpu_tile tile;
   gpu_staged *staged;
+  bool is_written; ///< staged, and in shared memory already
 } source;
 
 static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
   source s = {.staged = NULL};
   gpu_tile home;
   kiln_layout there;
-  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &there)) s.staged = gpu_stage(g, &home, ir_element(value->type), &there);
+  gpu_ring *ring;
+  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &ring, &there)) {
+    s.is_written = ring != NULL;
+    s.staged = ring ? gpu_stage_ring(g, ring, ir_element(value->type), &there) : gpu_stage(g, &home, ir_element(value->type), &there);
+  }
   if (!s.staged) s.tile = gpu_tile_in(g, value, layout);
   return s;
 }
@@ -162,12 +175,12 @@ static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
 static void exchange(gpu *g, source *sources, unsigned count) {
   uint32_t bytes = 0;
   for (unsigned i = 0; i < count; i++)
-    if (sources[i].staged) bytes += gpu_staged_bytes(sources[i].staged);
+    if (sources[i].staged && !sources[i].is_written) bytes += gpu_staged_bytes(sources[i].staged);
   if (!bytes) return;
   gpu_scratch_begin(g, bytes);
   bytes = 0;
   for (unsigned i = 0; i < count; i++) {
-    if (!sources[i].staged) continue;
+    if (!sources[i].staged || sources[i].is_written) continue;
     gpu_staged_write(g, sources[i].staged, bytes);
     bytes += gpu_staged_bytes(sources[i].staged);
   }
@@ -282,8 +295,10 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
     kiln_layout l = operand_layout(g, op->operands[i]);
     gpu_tile_in(g, op->operands[i], &l);
   }
-  b->base = (uint32_t)kiln_scalars[s->left.scalar].bytes << (s->batch + s->m + s->k);
-  gpu_scratch_begin(g, (uint64_t)b->base + ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n)));
+  uint32_t left_bytes = (uint32_t)kiln_scalars[s->left.scalar].bytes << (s->batch + s->m + s->k);
+  a->base = g->scratch_base;
+  b->base = g->scratch_base + left_bytes;
+  gpu_scratch_begin(g, (uint64_t)left_bytes + ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n)));
   if (g->status != KILN_OK) return initial;
   store_operand(g, op->operands[0], a, s, 0, s->k, s->m);
   store_operand(g, op->operands[1], b, s, s->n, 0, s->n);

@@ -203,7 +203,8 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   g.prelude = (kl_prelude){.context = context, .module = module, .bodies = machine->bodies, .body_count = machine->body_count, .processor = machine->processor};
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(context);
-  gpu_prefetch(kernel, g.lanes + g.warps);
+  g.facts = kiln_facts_compute(arena, kernel);
+  gpu_prefetch(&g);
   g.facts = kiln_facts_compute(arena, kernel);
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);

@@ -16,6 +16,7 @@
 #include "compiler/middle/layout.h"
 
 typedef struct gpu gpu;
+typedef struct gpu_ring gpu_ring;
 typedef struct gpu_machine gpu_machine;
 typedef struct gpu_matrix_form gpu_matrix_form;
 
@@ -118,9 +119,34 @@ typedef struct gpu_value {
   gpu_tile home_tile;
   LLVMValueRef scalar;    ///< rank 0
   gpu_version *versions;
+  gpu_ring *ring;         ///< the tile lies in shared memory
   kiln_layout wanted;     ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
 } gpu_value;
+
+/// A ring of slots in shared memory that holds one matrix operand of several iterations.
+struct gpu_ring {
+  struct gpu_ring *next;
+  const ir_op *read;         ///< the load that the ring stands for
+  const ir_op *dot;          ///< its user, as operand `operand`
+  unsigned operand, stages;
+  const ir_block *body;      ///< of the loop
+  ir_value *read_slot;       ///< i32
+  bool is_open;              ///< what follows is set
+  kiln_layout writer;
+  layout_memory memory;
+  uint32_t start, bytes;     ///< of the first slot; of one slot
+};
+
+/// A load that fills a slot.
+typedef struct gpu_copy {
+  struct gpu_copy *next;
+  const ir_op *load;
+  gpu_ring *ring;
+  unsigned slot;             ///< when write_slot is NULL
+  ir_value *write_slot;      ///< i32
+  bool commits;              ///< the last of its iteration
+} gpu_copy;
 
 /// Tiles of one shape that are loaded or stored along one axis.
 typedef struct gpu_shape {
@@ -153,6 +179,9 @@ struct gpu {
   unsigned depth;         ///< of gpu_tile_in
   gpu_region *region;
   gpu_shape *shapes;
+  gpu_ring *rings;
+  gpu_copy *copies;
+  uint32_t scratch_base;  ///< rings that are open lie below
 };
 
 /// Keeps the first failure.
@@ -171,9 +200,9 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// The value in that layout.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
-/// The value's own tile when it is (up to renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
+/// The value's own tile (or ring; then the tile has no registers) when it is (up to renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
 /// false when the value is recomputed, cached already, or better converted before the loop.
-bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, kiln_layout *out_layout);
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_ring **out_ring, kiln_layout *out_layout);
 /// Computes a value that has a home, there and then.
 gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
@@ -196,6 +225,12 @@ typedef struct gpu_staged gpu_staged;
 gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
 uint32_t gpu_staged_bytes(const gpu_staged *s);
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
+/// The same for a tile that a ring holds: nothing to write.
+gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to);
+/// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to, unsigned log2_bytes);
+/// Where the piece of register `r` lies in a slot of a ring, for a thread that holds `writer`; `pieces` are the register bits of a piece, in order.
+LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r);
 /// Registers [first, first + count) of the result.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// Every replica gets what the owner has: through shared memory.
@@ -209,6 +244,8 @@ LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
 LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
 /// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
+/// Register bits that one access of a load or store can cover, in order; how many.
+unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
 LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count);
 void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count);
 LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes);
@@ -240,11 +277,22 @@ void gpu_lower_op(gpu *g, ir_op *op);
 void gpu_collect_accesses(gpu *g);
 /// The layout of a memory operation's tiles, and the operand's element pointee.
 kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
+/// Layout of operand 0 or 1 of a dot that a matrix form computes.
+kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand);
+bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);
 /// The layout of the result of a dot (and of its accumulator).
 kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
 
-/// gpu_prefetch.c: loads of matrix operands one iteration ahead. `threads`: logarithm of the threads a block.
-void gpu_prefetch(ir_kernel *kernel, unsigned threads);
+/// gpu_prefetch.c: loads of matrix operands ahead of their use. Needs g->facts; changes the kernel, so that facts must be computed again.
+void gpu_prefetch(gpu *g);
+
+// gpu_async.c: rings in shared memory that copies fill ahead of the dots that read them
+/// Lowers a load that is a copy into a ring, or the read of one; false for other loads.
+bool gpu_async_load(gpu *g, ir_op *op);
+/// At the start of a loop's body: the oldest copies have landed and the slot before is free.
+void gpu_async_wait(gpu *g, const ir_block *body);
+/// After the loop: nothing is in flight and the memory is free again.
+void gpu_async_close(gpu *g, const ir_block *body);
 
 /// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,

@@ -217,6 +217,12 @@ static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout) {
   return p;
 }
 
+unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
+  pieces p = pieces_of(g, op, layout);
+  for (unsigned i = 0; i < p.vector; i++) out[i] = p.bits[i];
+  return p.vector;
+}
+
 static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
     if (i >> j & 1) r |= 1u << p->bits[j];
@@ -266,6 +272,7 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
+  if (gpu_async_load(g, op)) return;
   ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
   LLVMTypeRef type = gpu_type(g, pointee);
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));

@@ -221,9 +221,18 @@ static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
   }
 }
 
+static gpu_tile read_ring(gpu *g, const gpu_ring *ring, const ir_value *value, const kiln_layout *layout) {
+  gpu_tile tile = gpu_tile_new(g, layout);
+  gpu_staged *staged = gpu_stage_ring(g, ring, ir_element(value->type), layout);
+  const LLVMValueRef *regs = gpu_staged_read(g, staged, 0, count_of(&tile));
+  for (uint32_t r = 0; r < count_of(&tile); r++) tile.regs[r] = regs[r];
+  return tile;
+}
+
 static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   const gpu_value *v = gpu_value_of(g, value);
   const ir_op *op = value->def;
+  if (v->ring) return read_ring(g, v->ring, value, layout);
   if (v->has_home && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
   if (!op || (v->has_home && !gpu_is_elementwise(op))) {
@@ -302,13 +311,15 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   return version->tile;
 }
 
-bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, kiln_layout *out_layout) {
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_ring **out_ring, kiln_layout *out_layout) {
   *out_layout = *layout;
+  *out_ring = NULL;
   for (;;) {
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
     if (loop_within(g, value)) return false;
-    if (v->has_home && v->is_ready) {
+    if (v->ring || (v->has_home && v->is_ready)) {
+      *out_ring = v->ring;
       *out_tile = v->home_tile;
       return true;
     }

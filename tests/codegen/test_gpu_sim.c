@@ -437,3 +437,26 @@ TEST(gpu_sim, large_conversions_go_in_parts) {
   run_config(&c, 0, &(sim_options){.max_shared = 16384});
   run_config(&c, 0, &(sim_options){.max_shared = 8192, .reverse = true});
 }
+
+#define RING(k)                                                                                               \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2, .text =                            \
+  "kiln 1\n"                                                                                                  \
+  "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"          \
+  "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"         \
+  "  let i = iota(32)\n"                                                                                      \
+  "  let k = iota(16)\n"                                                                                      \
+  "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                                 \
+  "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                                  \
+  "  var acc = zeros(f32[32, 32])\n"                                                                          \
+  "  for n in 0 .. K step 16 {\n"                                                                             \
+  "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                                 \
+  "    acc = dot(x, load(q), acc)\n"                                                                          \
+  "    p = p + 16\n"                                                                                          \
+  "    q = q + 16 * 32\n"                                                                                     \
+  "  }\n"                                                                                                     \
+  "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                              \
+  "}\n"
+CASE(ring_of_ten, RING(160))
+CASE(ring_of_one, RING(16))
+CASE(ring_partly_masked, RING(72))
+CASE(ring_not_entered, RING(0))

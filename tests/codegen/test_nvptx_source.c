@@ -159,6 +159,7 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   CHECK_INT(info.block_threads, 256);
   CHECK_INT(count(text, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 64);
   expect(text, "cvt.rn.bf16x2.f32");
+  expect(text, "cp.async.cg.shared.global");
   expect(text, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
   assemble(text, "sm_80");
   free(text);
