@@ -251,6 +251,7 @@ static ir_type cast_types(ttir_reader *r, const ir_value *operand, ir_round *out
   if (ttir_accept_word(r, "toward_zero")) *out_round = IR_ROUND_ZERO;
   if (ttir_peek_word(r, "upward") || ttir_peek_word(r, "downward")) ttir_error(r, "%s: only rounding to nearest and to zero is supported", r->row->name);
   skip_modifiers(r);
+  if (ttir_entry_int(&r->dictionary, "rounding", 1) == 0) *out_round = IR_ROUND_ZERO; // as an attribute: 0 is rtz
   ttir_check_type(r, operand, ttir_colon_type(r).type);
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
   else ttir_expect_word(r, "to");
