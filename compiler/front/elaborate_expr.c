@@ -185,7 +185,7 @@ static kiln_value index_any(kiln_elab *e, const kiln_node *n) {
 static kiln_value type_of(kiln_elab *e, const kiln_node *n) {
   ir_block *block = e->b.block;
   ir_op *before = e->b.before;
-  e->b.block = ir_block_create(e->arena);
+  e->b.block = ir_block_create(e->b.arena);
   e->b.before = NULL;
   kiln_value v = kiln_elab_eval(e, n->a);
   ir_type type;

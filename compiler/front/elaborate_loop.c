@@ -138,12 +138,12 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   if (!bounds(e, n, range)) zero_bounds(e, range);
   kiln_elab_loop_attributes(e, n->names, &attrs);
   carried *items = find_carried(e, n->body, 0, &count);
-  ir_block *outer = e->b.block, *body = ir_block_create(e->arena);
+  ir_block *outer = e->b.block, *body = ir_block_create(e->b.arena);
   uint32_t scope = kiln_elab_open_scope(e, &top);
   kiln_elab_open_control(e, &c, true);
-  kiln_elab_bind(e, n->atom, n->place, kiln_value_runtime(ir_block_arg(e->arena, body, range[0]->type)));
+  kiln_elab_bind(e, n->atom, n->place, kiln_value_runtime(ir_block_arg(e->b.arena, body, range[0]->type)));
   for (uint32_t i = 0; i < count; i++) {
-    items[i].first = ir_block_arg(e->arena, body, items[i].initial->type);
+    items[i].first = ir_block_arg(e->b.arena, body, items[i].initial->type);
     items[i].binding->value = kiln_value_runtime(items[i].first);
   }
   e->b.block = body;
@@ -174,7 +174,7 @@ kiln_value kiln_elab_read(kiln_elab *e, kiln_binding *b) {
   kiln_loop *l = b->pending->loop;
   b->pending = NULL;
   pass(e, l, b->value.ir);
-  return b->value = kiln_value_runtime(ir_block_arg(e->arena, l->second, b->value.type));
+  return b->value = kiln_value_runtime(ir_block_arg(e->b.arena, l->second, b->value.type));
 }
 
 // What was bound before the break is out of sight after it, until it is read.
@@ -204,19 +204,19 @@ static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const
   kiln_loop *l = c->loop;
   c->has_break = true;
   l->condition = going_on;
-  l->second = ir_block_create(e->arena);
+  l->second = ir_block_create(e->b.arena);
   for (uint32_t i = 0; i < l->outer_count; i++) pass(e, l, l->items[i].binding->value.ir);
   bool ok = export_names(e, l, let);
   leave_first(e, c);
   e->b.block = l->second;
   for (uint32_t i = 0; i < l->outer_count; i++) {
-    l->items[i].second = ir_block_arg(e->arena, l->second, l->items[i].binding->value.type);
+    l->items[i].second = ir_block_arg(e->b.arena, l->second, l->items[i].binding->value.type);
     l->items[i].binding->value = kiln_value_runtime(l->items[i].second);
   }
   for (uint32_t i = 0; ok && i < l->exports.count; i++) {
     const kiln_node *name = l->exports.items[i];
     ir_type type = l->passed[l->outer_count + i]->type;
-    kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(ir_block_arg(e->arena, l->second, type)));
+    kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(ir_block_arg(e->b.arena, l->second, type)));
   }
 }
 
@@ -243,7 +243,7 @@ void kiln_elab_break(kiln_elab *e, const kiln_node *n) {
 static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, const ir_value *const *initial) {
   for (uint32_t i = 0; let && i < let->names.count && initial; i++) {
     const kiln_node *name = let->names.items[i];
-    ir_value *arg = ir_block_arg(e->arena, l->first, initial[i]->type);
+    ir_value *arg = ir_block_arg(e->b.arena, l->first, initial[i]->type);
     kiln_binding *b = kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(arg));
     b->is_var = true;
     l->items[l->count++] = (carried){.binding = b, .initial = (ir_value *)initial[i], .first = arg};
@@ -319,7 +319,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   kiln_control c;
   ir_attrs attrs = {0};
   ir_block *outer = e->b.block;
-  kiln_loop l = {.first = ir_block_create(e->arena)};
+  kiln_loop l = {.first = ir_block_create(e->b.arena)};
   const ir_value *const *heads = head_values(e, n->a);
   kiln_elab_loop_attributes(e, n->names, &attrs);
   l.items = find_carried(e, n->body, n->a ? n->a->names.count : 0, &l.count);
@@ -328,7 +328,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   kiln_elab_open_control(e, &c, true);
   c.loop = &l;
   for (uint32_t i = 0; i < l.count; i++) {
-    l.items[i].first = ir_block_arg(e->arena, l.first, l.items[i].initial->type);
+    l.items[i].first = ir_block_arg(e->b.arena, l.first, l.items[i].initial->type);
     l.items[i].binding->value = kiln_value_runtime(l.items[i].first);
   }
   bind_heads(e, &l, n->a, heads);

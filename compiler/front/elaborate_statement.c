@@ -142,7 +142,7 @@ static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
-  side s = {.block = ir_block_create(e->arena)};
+  side s = {.block = ir_block_create(e->b.arena)};
   kiln_elab_open_control(e, &c, false);
   uint32_t scope = kiln_elab_open_scope(e, &top);
   e->b.block = s.block;

@@ -46,13 +46,17 @@ kiln_item *kiln_library_item(kiln_module *library, const char *name, size_t leng
   return atom ? atom->item : NULL;
 }
 
-ir_value *kiln_mathlib_call(ir_builder *b, const char *name, ir_value *const *args, size_t count) {
+// Inlines `name` with its syntax tree and all that elaboration needs in `scratch`; what it emits lives in the builder's arena.
+static ir_value *call_in(ir_builder *b, kiln_arena *scratch, const char *name, ir_value *const *args, uint32_t count) {
   enum { MOST = 4 };
   kiln_value values[MOST];
-  kiln_diagnostics d = {.arena = b->arena};
+  kiln_diagnostics d = {.arena = scratch};
   char soft[64];
-  if (b->error.status != KILN_OK || count > MOST) return NULL;
-  kiln_module *library = kiln_library_open(b->arena);
+  if (count > MOST) {
+    kiln_fail(&b->error, KILN_STATUS_INTERNAL, "library function '%s': expected at most %d arguments, found %u", name, MOST, count);
+    return NULL;
+  }
+  kiln_module *library = kiln_library_open(scratch);
   snprintf(soft, sizeof soft, "soft_%s", name);
   kiln_item *item = kiln_library_item(library, soft, strlen(soft), &d);
   if (!item) item = kiln_library_item(library, name, strlen(name), &d);
@@ -61,12 +65,24 @@ ir_value *kiln_mathlib_call(ir_builder *b, const char *name, ir_value *const *ar
     return NULL;
   }
   kiln_elab e;
-  kiln_elab_init(&e, b->arena, library, &d, NULL);
+  kiln_elab_init(&e, scratch, library, &d, NULL);
   e.b = *b;
   e.has_builder = true;
-  for (size_t i = 0; i < count; i++) values[i] = kiln_value_runtime(args[i]);
-  kiln_values out = kiln_elab_inline(&e, item, values, (uint32_t)count, b->place);
+  for (uint32_t i = 0; i < count; i++) values[i] = kiln_value_runtime(args[i]);
+  kiln_values out = kiln_elab_inline(&e, item, values, count, b->place);
   ir_value *result = out.count == 1 && !d.count ? kiln_elab_runtime(&e, b->place, out.items[0]) : NULL;
   if (!result) kiln_fail(&b->error, KILN_STATUS_INTERNAL, "library function '%s': %s", name, d.count ? d.items[0].text : "no result");
+  return result;
+}
+
+ir_value *kiln_mathlib_call(ir_builder *b, const char *name, ir_value *const *args, size_t count) {
+  if (b->error.status != KILN_OK) return NULL;
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) {
+    kiln_fail(&b->error, KILN_STATUS_OUT_OF_MEMORY, "library function '%s'", name);
+    return NULL;
+  }
+  ir_value *result = call_in(b, scratch, name, args, (uint32_t)count);
+  kiln_arena_destroy(scratch);
   return result;
 }
