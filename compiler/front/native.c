@@ -67,7 +67,9 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   kiln_elab_close_scope(&e, top, scope);
   u->library = e.library;
   if (e.b.error.status != KILN_OK) kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
-  return d->errors + d->suppressed == errors ? kernel : NULL;
+  if (d->errors + d->suppressed != errors) return NULL;
+  kiln_native_warn(kernel, unit->file, d);
+  return kernel;
 }
 
 // ------------------------------------------------------------------------------------------------------------------- open

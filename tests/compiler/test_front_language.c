@@ -157,6 +157,29 @@ TEST(language, at_most_twenty_errors) {
   kiln_buffer_deinit(&text);
 }
 
+static uint32_t warnings_of(const char *body) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\nkernel k(x: inout *f32, y: inout *f32, n: i32) {\n let i = iota(64)\n %s\n}\n", body);
+  opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+  kiln_target target = target_of("x86-64-v3");
+  for (unsigned again = 0; again < 2; again++)
+    if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d)) fail_with(&o, (const char *)text.bytes, text.size);
+  uint32_t count = o.d.count;
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&text);
+  return count;
+}
+
+TEST(language, warns_of_missing_barrier) {
+  CHECK_INT(warnings_of("store(x + i, 1.0) store(y + i, load(x + 64 - i))"), 1);
+  CHECK_INT(warnings_of("store(x + i, 1.0) barrier() store(y + i, load(x + 64 - i))"), 0);
+  CHECK_INT(warnings_of("let p = x + i store(p, 1.0) store(y + i, load(p))"), 0);
+  CHECK_INT(warnings_of("store(y + i, load(x + i)) store(x + i, 1.0)"), 0);
+  CHECK_INT(warnings_of("for k in 0 .. n { store(y + i, load(x + i + k)) store(x + i, 1.0) }"), 1);
+  CHECK_INT(warnings_of("if n > 0 { store(x + i, 1.0) } else { } store(y + i, load(x + i + 1))"), 1);
+  CHECK_INT(warnings_of("if n > 0 { store(x + i, 1.0) } else { store(y + i, load(x + i)) }"), 0);
+}
+
 // --------------------------------------------------------------------------------------------------------------- bytes
 
 static void bytes_of(const char *text, kiln_buffer *out) {
