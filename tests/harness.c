@@ -13,6 +13,7 @@
 
 #include <setjmp.h>
 
+static void remove_folder(void);
 static kiln_test *tests;
 static jmp_buf leave;
 enum { PASSED, FAILED, SKIPPED };
@@ -48,6 +49,7 @@ int main(void) {
   for (kiln_test *t = tests; t; t = t->next) {
     int how = setjmp(leave);
     if (!how) t->run();
+    remove_folder(); // each test has one of its own
     if (how == FAILED) fprintf(stderr, "FAILED %s::%s\n", t->suite, t->name);
     counts[how]++;
   }
@@ -151,6 +153,7 @@ static pid_t folder_owner;
 
 static void remove_folder(void) {
   if (folder[0] && folder_owner == getpid()) kiln_test_run(NULL, "rm -rf %s", folder);
+  folder[0] = 0;
 }
 
 const char *kiln_test_folder(void) {
