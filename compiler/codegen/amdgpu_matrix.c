@@ -38,6 +38,10 @@ static unsigned register_count(const gpu_fragment *f) {
 
 static LLVMValueRef intrinsic2(gpu *g, const char *name, LLVMTypeRef *overloads, unsigned overload_count, LLVMValueRef *arguments, unsigned count) {
   unsigned id = LLVMLookupIntrinsicID(name, __builtin_strlen(name));
+  if (!id) {
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+    return arguments[count > 5 && overload_count ? 4 : 2];
+  }
   LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, overloads, overload_count);
   return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, overloads, overload_count), function, arguments, count, "");
 }
@@ -88,15 +92,15 @@ static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMVal
 #define SUMS_16 .accumulator_fragment = {{M(0), M(1), END}, {N(0), N(1), N(2), N(3), M(2), M(3), END}}
 #define LIST(...) __VA_ARGS__
 
-#define TYPES(f, l, c) .left = KILN_##l, .right = KILN_##l, .from_left = KILN_##f, .from_right = KILN_##f, .accumulator = KILN_##c
-#define MIXED(f, h, l, c) .left = KILN_##l, .right = KILN_##l, .from_left = KILN_##f, .from_right = KILN_##h, .accumulator = KILN_##c
+#define PAIR(l, r, c) .left = KILN_##l, .right = KILN_##r, .from_left = KILN_##l, .from_right = KILN_##r, .accumulator = KILN_##c
+#define TYPES(t, c) PAIR(t, t, c)
 #define MFMA(n, u, ...) {.name = "llvm.amdgcn.mfma." n, .units = u, .lanes = 64, .emit = emit_mfma, __VA_ARGS__}
 #define MKN(a, b, c) .m = a, .n = b, .k = c
 
-// Both sizes of f16, for operands that become it.
-#define MFMA_F16(types)                                                                                       \
-  MFMA("f32.32x32x8f16", MFMA_ALL, types, MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),            \
-  MFMA("f32.16x16x16f16", MFMA_ALL, types, MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16)
+// Both sizes of f32.
+#define MFMA_F32(u, p)                                                                                        \
+  MFMA("f32.32x32x2f32", u, TYPES(F32, F32), .precision = p, MKN(5, 5, 1), OPERANDS_32(LIST(END), K(0))),     \
+  MFMA("f32.16x16x4f32", u, TYPES(F32, F32), .precision = p, MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)), SUMS_16)
 
 // WMMA of gfx11: each lane has 16 elements of a row, the upper half-wave the same again. Accumulators: rows alternate between the halves.
 #define WMMA_11(n, e, types)                                                                                  \
@@ -111,43 +115,37 @@ static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMVal
    .right_fragment = {{K(0), K(1), K(2), END}, {N(0), N(1), N(2), N(3), K(3), END}},                          \
    .accumulator_fragment = {{M(0), M(1), M(2), END}, {N(0), N(1), N(2), N(3), M(3), END}}}
 
-#define FP8_PAIR(n, l, r) WMMA_12("f32.16x16x16." n, emit_wmma, LIST(.left = KILN_##l, .right = KILN_##r, .from_left = KILN_##l, \
-                                                                     .from_right = KILN_##r, .accumulator = KILN_F32))
-
 const gpu_matrix_form amdgpu_forms[] = {
-    MFMA_F16(LIST(TYPES(F16, F16, F32))),
-    MFMA_F16(LIST(TYPES(E4M3, F16, F32))),
-    MFMA_F16(LIST(TYPES(E5M2, F16, F32))),
-    MFMA_F16(LIST(MIXED(E4M3, E5M2, F16, F32))),
-    MFMA_F16(LIST(MIXED(E5M2, E4M3, F16, F32))),
-    MFMA("f32.32x32x8bf16.1k", MFMA_90, TYPES(BF16, BF16, F32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
-    MFMA("f32.16x16x16bf16.1k", MFMA_90, TYPES(BF16, BF16, F32), MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
-    MFMA("f32.32x32x4bf16", UNIT(MFMA_908), TYPES(BF16, BF16, F32), MKN(5, 5, 2), OPERANDS_32(LIST(K(0), END), K(1))),
-    MFMA("f32.16x16x8bf16", UNIT(MFMA_908), TYPES(BF16, BF16, F32), MKN(4, 4, 3), OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
-    MFMA("i32.32x32x16.i8", UNIT(MFMA_942), TYPES(I8, I8, I32), MKN(5, 5, 4), OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),
-    MFMA("i32.16x16x32.i8", UNIT(MFMA_942), TYPES(I8, I8, I32), MKN(4, 4, 5), OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16),
-    MFMA("i32.32x32x8i8", MFMA_OLD, TYPES(I8, I8, I32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
-    MFMA("i32.16x16x16i8", MFMA_OLD, TYPES(I8, I8, I32), MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
-    MFMA("f32.32x32x2f32", MFMA_ALL, TYPES(F32, F32, F32), MKN(5, 5, 1), OPERANDS_32(LIST(END), K(0))),
-    MFMA("f32.16x16x4f32", MFMA_ALL, TYPES(F32, F32, F32), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)), SUMS_16),
+    MFMA("f32.32x32x8f16", MFMA_ALL, TYPES(F16, F32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("f32.16x16x16f16", MFMA_ALL, TYPES(F16, F32), MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    MFMA("f32.32x32x8bf16.1k", MFMA_90, TYPES(BF16, F32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("f32.16x16x16bf16.1k", MFMA_90, TYPES(BF16, F32), MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    MFMA("f32.32x32x4bf16", UNIT(MFMA_908), TYPES(BF16, F32), MKN(5, 5, 2), OPERANDS_32(LIST(K(0), END), K(1))),
+    MFMA("f32.16x16x8bf16", UNIT(MFMA_908), TYPES(BF16, F32), MKN(4, 4, 3), OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
+    MFMA("i32.32x32x16.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(5, 5, 4), OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),
+    MFMA("i32.16x16x32.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(4, 4, 5), OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16),
+    MFMA("i32.32x32x8i8", MFMA_OLD, TYPES(I8, I32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("i32.16x16x16i8", MFMA_OLD, TYPES(I8, I32), MKN(4, 4, 4), OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    // tf32 is what xf32 is called here; where there is none, and for three-fold tf32, f32 itself is exact enough.
+    MFMA("f32.32x32x4.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(5, 5, 2), OPERANDS_32(LIST(K(0), END), K(1))),
+    MFMA("f32.16x16x8.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(4, 4, 3), OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
+    MFMA_F32(MFMA_ALL, IR_PREC_IEEE),
+    MFMA_F32(MFMA_OLD, IR_PREC_TF32),
+    MFMA_F32(MFMA_ALL, IR_PREC_TF32X3),
     // Accumulators of f64 have their rows the other way round: lanes first.
-    MFMA("f64.16x16x4f64", MFMA_90, TYPES(F64, F64, F64), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)),
+    MFMA("f64.16x16x4f64", MFMA_90, TYPES(F64, F64), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)),
          .accumulator_fragment = {{M(2), M(3), END}, {N(0), N(1), N(2), N(3), M(0), M(1), END}}),
 
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F16, F32))),
-    WMMA_11("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, BF16, F32))),
-    WMMA_11("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I8, I32))),
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(E4M3, F16, F32))),
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(E5M2, F16, F32))),
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(MIXED(E4M3, E5M2, F16, F32))),
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(MIXED(E5M2, E4M3, F16, F32))),
+    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
+    WMMA_11("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),
+    WMMA_11("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I32))),
 
-    WMMA_12("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F16, F32))),
-    WMMA_12("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, BF16, F32))),
-    WMMA_12("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I8, I32))),
-    FP8_PAIR("fp8.fp8", E4M3, E4M3),
-    FP8_PAIR("fp8.bf8", E4M3, E5M2),
-    FP8_PAIR("bf8.fp8", E5M2, E4M3),
-    FP8_PAIR("bf8.bf8", E5M2, E5M2),
+    WMMA_12("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
+    WMMA_12("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),
+    WMMA_12("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I32))),
+    WMMA_12("f32.16x16x16.fp8.fp8", emit_wmma, LIST(PAIR(E4M3, E4M3, F32))),
+    WMMA_12("f32.16x16x16.fp8.bf8", emit_wmma, LIST(PAIR(E4M3, E5M2, F32))),
+    WMMA_12("f32.16x16x16.bf8.fp8", emit_wmma, LIST(PAIR(E5M2, E4M3, F32))),
+    WMMA_12("f32.16x16x16.bf8.bf8", emit_wmma, LIST(PAIR(E5M2, E5M2, F32))),
 };
 const size_t amdgpu_form_count = sizeof amdgpu_forms / sizeof *amdgpu_forms;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/codegen.h"
+#include "compiler/codegen/amdgpu.h"
 #include "compiler/codegen/finish.h"
 #include "compiler/front.h"
 #include "tests/harness.h"
@@ -181,6 +182,71 @@ TEST(amdgpu, products_use_the_matrix_unit) {
     if (!strstr((const char *)c.artifact.code.bytes, cases[i].instruction)) FAIL("%s for %s has no %s", cases[i].kernel, cases[i].target, cases[i].instruction);
     release(&c);
   }
+}
+
+// One product of exactly one instruction's size, by hand.
+static ir_value *emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *x, ir_value *y, ir_value *z) {
+  static const ir_attrs none;
+  ir_value *operands[3] = {x, y, z};
+  ir_op *op = ir_emit(b, code, attrs ? attrs : &none, operands, z ? 3 : y ? 2 : 1, NULL, NULL, 0);
+  if (!op) FAIL("%s", b->error.text);
+  return op->result_count ? op->results : NULL;
+}
+
+// pointer + row * 2^columns + column for a tile of 2^rows x 2^columns
+static ir_value *places(ir_builder *b, ir_value *pointer, unsigned rows, unsigned columns) {
+  ir_type tile = {.scalar = KILN_I32, .rank = 2, .log2 = {(uint8_t)rows, (uint8_t)columns}};
+  ir_value *r = ir_expand(b, ir_iota(b, rows), 1), *c = ir_expand(b, ir_iota(b, columns), 0);
+  r = ir_binary(b, IR_MUL, 0, r, ir_const_like(b, r->type, (double)(1u << columns)));
+  ir_value *at = ir_binary(b, IR_ADD, 0, ir_broadcast(b, r, tile), ir_broadcast(b, c, tile));
+  return emit(b, IR_PTRADD, NULL, ir_splat(b, pointer, ir_with_element(tile, pointer->type)), at, NULL);
+}
+
+static ir_kernel *product(kiln_arena *arena, const gpu_matrix_form *f) {
+  ir_kernel *k = ir_kernel_create(arena, "product");
+  ir_builder b = {.arena = arena, .block = k->body};
+  kiln_scalar scalars[3] = {f->from_left, f->from_right, f->accumulator};
+  ir_value *p[3];
+  k->warps = 1;
+  for (int i = 0; i < 3; i++) {
+    ir_param param = {.name = "p", .type = ir_pointer_type(scalars[i]), .access = i < 2 ? IR_ACCESS_IN : IR_ACCESS_OUT, .noalias = true, .align = 16};
+    p[i] = ir_add_param(k, &param);
+  }
+  ir_attrs dot = {.precision = f->precision};
+  ir_type sums = {.scalar = f->accumulator, .rank = 2, .log2 = {f->m, f->n}};
+  ir_value *left = emit(&b, IR_LOAD, NULL, places(&b, p[0], f->m, f->k), NULL, NULL);
+  ir_value *right = emit(&b, IR_LOAD, NULL, places(&b, p[1], f->k, f->n), NULL, NULL);
+  ir_value *sum = emit(&b, IR_DOT, &dot, left, right, ir_const_like(&b, sums, 0));
+  emit(&b, IR_STORE, NULL, places(&b, p[2], f->m, f->n), sum, NULL);
+  return k;
+}
+
+// Every row of the table is reachable and is an instruction that LLVM knows: an exact product on a processor of its unit.
+TEST(amdgpu, every_matrix_form_is_an_instruction) {
+  static const struct { kiln_matrix unit; const char *target; } processors[] = {
+      {KILN_MATRIX_MFMA_908, "gfx908"}, {KILN_MATRIX_MFMA_90A, "gfx90a"}, {KILN_MATRIX_MFMA_942, "gfx942"},
+      {KILN_MATRIX_WMMA_11, "gfx1100"}, {KILN_MATRIX_WMMA_12, "gfx1200"}};
+  for (size_t i = 0; i < amdgpu_form_count; i++)
+    for (size_t u = 0; u < sizeof processors / sizeof *processors; u++) {
+      const gpu_matrix_form *f = &amdgpu_forms[i];
+      if (!(f->units >> processors[u].unit & 1)) continue;
+      kiln_arena *arena = kiln_arena_create();
+      kiln_target target;
+      kiln_error err = {0};
+      kiln_codegen_options options;
+      kiln_artifact artifact;
+      CHECK_OK(kiln_target_parse(processors[u].target, &target, &err), err);
+      kiln_codegen_options_init(&options);
+      options.output = KILN_FORMAT_ASM;
+      if (kiln_codegen(product(arena, f), &target, &options, &artifact, &err) != KILN_OK) FAIL("%s on %s: %s", f->name, processors[u].target, err.text);
+      kiln_buffer_u8(&artifact.code, 0);
+      const char *at = strstr((const char *)artifact.code.bytes, strstr(f->name, "mfma") ? "v_mfma_" : "v_wmma_");
+      char size[40];
+      snprintf(size, sizeof size, "%ux%ux%u", 1u << f->m, 1u << f->n, 1u << f->k);
+      if (!at || !strstr(at, size) || strstr(at, size) > strchr(at, '\n')) FAIL("%s on %s: no instruction of %s", f->name, processors[u].target, size);
+      kiln_artifact_deinit(&artifact);
+      kiln_arena_destroy(arena);
+    }
 }
 
 TEST(amdgpu, wave64_before_gfx11_is_refused_in_words) {
