@@ -49,7 +49,57 @@ static LLVMValueRef any_lane(host *h, LLVMValueRef mask) {
   return LLVMBuildICmp(B, LLVMIntNE, LLVMBuildBitCast(B, mask, bits, ""), LLVMConstNull(bits), "");
 }
 
+static LLVMValueRef part(host *h, LLVMValueRef v, unsigned first, unsigned count) {
+  uint32_t lanes[1024];
+  for (unsigned i = 0; i < count; i++) lanes[i] = first + i;
+  return host_shuffle(h, v, NULL, lanes, count);
+}
+
+static bool is_splat(LLVMValueRef v) {
+  if (!LLVMIsAShuffleVectorInst(v) || !LLVMIsAInsertElementInst(LLVMGetOperand(v, 0))) return false;
+  for (unsigned i = 0; i < LLVMGetNumMaskElements(v); i++)
+    if (LLVMGetMaskValue(v, i) != 0) return false;
+  return true;
+}
+
+static bool is_false(LLVMValueRef mask) { return LLVMIsConstant(mask) && LLVMIsNull(mask); }
+static bool is_true(LLVMValueRef mask) { return LLVMIsConstant(mask) && mask == LLVMConstAllOnes(LLVMTypeOf(mask)); }
+
+/// The same of a mask, taken through conjunctions, so that a half that is constant is seen to be.
+enum { MAX_DEPTH = 6 };
+static LLVMValueRef mask_part(host *h, LLVMValueRef v, unsigned first, unsigned count, unsigned depth) {
+  if (is_splat(v)) return host_splat(h, LLVMGetOperand(LLVMGetOperand(v, 0), 1), count);
+  if (!LLVMIsABinaryOperator(v) || LLVMGetInstructionOpcode(v) != LLVMAnd || depth == MAX_DEPTH) return part(h, v, first, count);
+  LLVMValueRef a = mask_part(h, LLVMGetOperand(v, 0), first, count, depth + 1), b = mask_part(h, LLVMGetOperand(v, 1), first, count, depth + 1);
+  if (is_false(a) || is_true(b)) return a;
+  return is_false(b) || is_true(a) ? b : LLVMBuildAnd(B, a, b, "");
+}
+
+static LLVMValueRef joined(host *h, LLVMValueRef low, LLVMValueRef high) {
+  uint32_t lanes[1024];
+  unsigned count = 2 * host_width(low);
+  for (unsigned i = 0; i < count; i++) lanes[i] = i;
+  return host_shuffle(h, low, high, lanes, count);
+}
+
+static LLVMValueRef bytes_after(host *h, LLVMValueRef pointer, uint64_t bytes) {
+  LLVMValueRef offset = host_i64(h, (int64_t)bytes);
+  return LLVMBuildGEP2(B, h->i8, pointer, &offset, 1, "");
+}
+
+// Masked accesses are cut to one native vector here: LLVM 19, cutting them itself, reads the half whose mask is the constant false and loses what
+// was to stand there.
 static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other) {
+  unsigned half = LLVMGetVectorSize(type) / 2;
+  if (2 * half * a->bytes > h->vector_bytes) {
+    LLVMTypeRef small = LLVMVectorType(a->memory, half);
+    LLVMValueRef low = masked_load(h, a, small, pointer, mask_part(h, mask, 0, half, 0), part(h, other, 0, half));
+    LLVMValueRef high = masked_load(h, a, small, bytes_after(h, pointer, (uint64_t)half * a->bytes), mask_part(h, mask, half, half, 0),
+                                    part(h, other, half, half));
+    return joined(h, low, high);
+  }
+  if (is_false(mask)) return other;
+  if (is_true(mask)) return plain_load(h, a, type, pointer);
   LLVMTypeRef types[2] = {type, h->pointer};
   LLVMValueRef args[4] = {pointer, LLVMConstInt(h->i32, a->bytes, false), mask, other};
   return host_intrinsic(h, "llvm.masked.load", types, 2, args, 4);
@@ -70,8 +120,6 @@ static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVM
                           other ? other : LLVMGetPoison(type)};
   return host_intrinsic(h, "llvm.masked.gather", types, 2, args, 4);
 }
-
-static bool is_true(LLVMValueRef mask) { return LLVMIsConstant(mask) && mask == LLVMConstAllOnes(LLVMTypeOf(mask)); }
 
 /// `mask` and `other` may be absent (value NULL); a masked load without other gives zeros.
 static host_lanes load_lanes(host *h, const access *a, host_lanes p, host_lanes mask, host_lanes other) {
@@ -107,6 +155,13 @@ host_lanes host_load(host *h, const ir_op *op, const host_map *map) {
 }
 
 static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer, LLVMValueRef mask) {
+  unsigned half = host_width(value) / 2;
+  if (2 * half * a->bytes > h->vector_bytes) {
+    masked_store(h, a, part(h, value, 0, half), pointer, mask_part(h, mask, 0, half, 0));
+    masked_store(h, a, part(h, value, half, half), bytes_after(h, pointer, (uint64_t)half * a->bytes), mask_part(h, mask, half, half, 0));
+    return;
+  }
+  if (is_false(mask)) return;
   LLVMTypeRef types[2] = {LLVMTypeOf(value), h->pointer};
   LLVMValueRef args[4] = {value, pointer, LLVMConstInt(h->i32, a->bytes, false), mask};
   host_intrinsic(h, "llvm.masked.store", types, 2, args, 4);
