@@ -68,7 +68,7 @@ static kiln_status order_blobs(const kiln_bundle_writer *w, owned_blob *owned, k
     owned[c->blob] = (owned_blob){c->blob, i, c->family};
   }
   free(codes);
-  qsort(owned, w->blob_count, sizeof *owned, by_family);
+  if (w->blob_count) qsort(owned, w->blob_count, sizeof *owned, by_family);
   return KILN_OK;
 }
 

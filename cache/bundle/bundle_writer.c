@@ -144,32 +144,31 @@ static kiln_status check_code(const kiln_bundle_writer *w, const kiln_bundle_cod
   return KILN_OK;
 }
 
-static kiln_status add_blob(kiln_bundle_writer *w, const void *bytes, size_t size, uint32_t *out, kiln_error *err) {
-  kiln_digest digest = kiln_digest_of(bytes, size);
-  *out = map_find(w, &w->blob_map, first8(digest.bytes), blob_matches, digest.bytes);
+static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, const void *bytes, size_t size, uint32_t *out, kiln_error *err) {
+  *out = map_find(w, &w->blob_map, first8(digest->bytes), blob_matches, digest->bytes);
   if (*out != KILN_BUNDLE_NONE) return KILN_OK;
   if (!map_grow(w, &w->blob_map, blob_hash)) return no_memory(err);
   KILN_GROW(w->arena, w->blobs, w->blob_count, w->blob_capacity);
   *out = w->blob_count;
-  w->blobs[w->blob_count++] = (kiln_pack_blob){.digest = digest, .bytes = kiln_arena_copy(w->arena, bytes, size), .size = size};
-  map_add(&w->blob_map, first8(digest.bytes));
+  w->blobs[w->blob_count++] = (kiln_pack_blob){.digest = *digest, .bytes = kiln_arena_copy(w->arena, bytes, size), .size = size};
+  map_add(&w->blob_map, first8(digest->bytes));
   return KILN_OK;
 }
 
 kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_code *c, kiln_error *err) {
   KILN_TRY(check_code(w, c, err));
-  uint32_t blob;
-  KILN_TRY(add_blob(w, c->code, c->code_size, &blob, err));
-  kiln_pack_code code = {c->kernel, c->config, c->variant, c->flags, blob, c->target, c->family, c->info, c->info_size};
+  kiln_digest digest = kiln_digest_of(c->code, c->code_size);
+  kiln_pack_code code = {c->kernel, c->config, c->variant, c->flags, 0, c->target, c->family, c->info, c->info_size};
   uint64_t hash = code_key(&code);
   uint32_t found = map_find(w, &w->code_map, hash, code_matches, &code);
   if (found != KILN_BUNDLE_NONE) {
     const kiln_pack_code *old = &w->codes[found];
-    if (old->blob == blob && old->info_size == c->info_size && !memcmp(old->info, c->info, c->info_size)) return KILN_OK;
+    if (blob_matches(w, old->blob, digest.bytes) && old->info_size == c->info_size && !memcmp(old->info, c->info, c->info_size)) return KILN_OK;
     return kiln_fail(err, KILN_STATUS_EXISTS, "'%s' config %u variant %u for %s is added twice with different codes",
                      w->kernels[c->kernel].name, c->config, c->variant, c->target);
   }
   if (!map_grow(w, &w->code_map, code_hash)) return no_memory(err);
+  KILN_TRY(add_blob(w, &digest, c->code, c->code_size, &code.blob, err));
   KILN_GROW(w->arena, w->codes, w->code_count, w->code_capacity);
   code.target = kiln_arena_text(w->arena, c->target, strlen(c->target));
   code.family = kiln_arena_text(w->arena, c->family, strlen(c->family));
