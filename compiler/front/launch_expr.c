@@ -70,6 +70,10 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
   }
   if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST && compute(op, left->value, right->value, &v))
     return leaf(b, KILN_EXPR_CONST, 0, v, yields_bool(op));
+  if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
+    tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
+    if (known) return (known->value != 0) == (op == KILN_EXPR_OR) ? known : known == left ? right : left;
+  }
   kiln_launch_expr *x = KILN_NEW(b->e->arena, kiln_launch_expr);
   bool unary = op == KILN_EXPR_NOT;
   uint32_t ops = left->ops + (unary ? 0 : right->ops) + 1, depth = unary || left->depth > right->depth + 1 ? left->depth : right->depth + 1;

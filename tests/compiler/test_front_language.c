@@ -323,3 +323,69 @@ TEST(language, limits_are_errors) {
   kiln_arena_destroy(o.arena);
   kiln_buffer_deinit(&b);
 }
+
+static uint32_t count_ops(const ir_block *block, ir_opcode code) {
+  uint32_t count = 0;
+  for (const ir_op *op = block->first; op; op = op->next) {
+    count += op->code == code;
+    for (uint32_t i = 0; i < op->region_count; i++) count += count_ops(op->regions[i], code);
+  }
+  return count;
+}
+
+TEST(language, facts_of_variants) {
+  const char *text = "kiln 1\nkernel k(x: inout *f32, n: i32 @div(4), m: i64, s: i32 @range(0, 100)) @grid(cdiv(s, 8))\n"
+                     "  @variant(x % 32 == 0, n % 6 == 0, m == 5, s < 10) @variant(n < m, m >= 7)\n{ store(x + n, (m as f32) + (s as f32)) }\n";
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  kiln_target target = target_of("gfx942");
+  if (!o.unit) fail_with(&o, text, strlen(text));
+  CHECK_INT(kiln_unit_interface(o.unit, 0)->variant_count, 3);
+  ir_kernel *first = kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d);
+  ir_kernel *second = kiln_unit_lower(o.unit, o.arena, 0, 0, 1, &target, &o.d);
+  ir_kernel *generic = kiln_unit_lower(o.unit, o.arena, 0, 0, 2, &target, &o.d);
+  if (!first || !second || !generic) fail_with(&o, text, strlen(text));
+  CHECK_INT(first->params[0].align, 32);
+  CHECK_INT(first->params[1].div, 12);
+  CHECK(first->params[2].has_range && first->params[2].lo == 5 && first->params[2].hi == 5);
+  CHECK(first->params[3].lo == 0 && first->params[3].hi == 9);
+  CHECK_INT(first->grid_limit[0], 2);
+  CHECK_INT(count_ops(first->body, IR_ASSUME), 0);
+  CHECK_INT(count_ops(second->body, IR_ASSUME), 1);
+  CHECK_INT(second->params[2].lo, 7);
+  CHECK_INT(generic->params[1].div, 4);
+  CHECK_INT(generic->params[0].align, 0);
+  CHECK_INT(generic->grid_limit[0], 13);
+  kiln_arena_destroy(o.arena);
+}
+
+// The first error of a source, or "".
+static void check_error(const char *text, const char *want) {
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  const char *got = o.d.count ? o.d.items[0].text : "";
+  if (!strstr(got, want)) FAIL("expected '%s', found '%s'", want, got);
+  kiln_arena_destroy(o.arena);
+}
+
+TEST(language, names_and_configs_that_clash) {
+  check_error("kiln 1\nkernel k[A = 1](n: i32) @instance(A = 1) @instance(A = 1) {}\n", "instance k[A=1] is there already");
+  check_error("kiln 1\nkernel k[A = 1](n: i32) {}\nkernel k_1(n: i32) {}\n", "have one C name, kiln_k_1");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(n > 0) @config(B = 2) @config(B = 2) {}\n", "'@config' is there already: B=2,warps=4");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(B > 4) {}\n", "no config whose @require can hold");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @variant(n % B == 0) {}\n", "unknown name 'B'");
+  check_error("kiln 1\nkernel k(n: i32) @grid(TARGET == \"host\") {}\n", "depends on the target");
+  check_error("kiln 1\nfn load(x) { return x }\n", "'load' is the name of an operation");
+  check_error("kiln 2\nkernel k() {}\n", "expected language version 1, found 2");
+  check_error("kernel k() {}\n", "expected 'kiln' and a version");
+}
+
+// A build compiles what the launch rule can reach: after a config that always holds, nothing is.
+TEST(language, configs_that_are_reached) {
+  const char *text = "kiln 1\nkernel k[B: tune = 1](n: i32) @require(n <= B * 1024 | B == 8) @config(B = 2) @config(B = 8) @config(B = 4) {}\n";
+  for (unsigned all = 0; all < 2; all++) {
+    kiln_front_options options = {.all_configs = all};
+    opened o = open_text("k.kiln", text, strlen(text), &options);
+    if (!o.unit) fail_with(&o, text, strlen(text));
+    CHECK_INT(kiln_unit_interface(o.unit, 0)->config_count, all ? 3 : 2);
+    kiln_arena_destroy(o.arena);
+  }
+}
