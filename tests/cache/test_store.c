@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fs.h"
+
 TEST(store, put_and_get) {
   const char *folder = kiln_test_folder();
   size_t sizes[] = {0, 1, 4095, 4096, 100000, 3000000};
@@ -260,5 +262,35 @@ TEST(store, links_are_not_followed) {
   CHECK(!rename(path, moved) && !symlink(moved, path));
   CHECK_INT(get_size(cache, &key, 10), 0);
   kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
+static int count_calls(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  (void)path, (void)size;
+  ++((unsigned *)context)[call];
+  return 0;
+}
+
+/// What a hit may cost: no lock, no sync, nothing made or renamed; one reading of one file, one record appended.
+TEST(store, a_hit_is_few_calls) {
+  const char *folder = kiln_test_folder();
+  unsigned calls[KILN_FS_CALLS] = {0}, sum = 0;
+  kiln_key key = key_of("a");
+  kiln_cache *cache = open_in(folder);
+  put_size(cache, &key, 3000);
+  kiln_cache_close(cache);
+  kiln_fs_install(count_calls, calls);
+  cache = open_in(folder);
+  CHECK_INT(get_size(cache, &key, 3000), 1);
+  kiln_cache_close(cache);
+  kiln_fs_install(NULL, NULL);
+  for (unsigned c = 0; c < KILN_FS_CALLS; c++) {
+    bool may = c == KILN_FS_OPEN || c == KILN_FS_STAT || c == KILN_FS_READ || c == KILN_FS_CLOSE || c == KILN_FS_WRITE;
+    if (calls[c] && !may) FAIL("a hit made %u calls of kind %u", calls[c], c);
+    sum += calls[c];
+  }
+  CHECK_INT(calls[KILN_FS_OPEN], 3); // folder, entry, statistics
+  CHECK_INT(calls[KILN_FS_READ], 1);
+  CHECK_INT(sum, 9);
   kiln_key_deinit(&key);
 }
