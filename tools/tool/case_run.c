@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/expr.h"
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
 #include "compiler/middle/interpreter.h"
@@ -24,7 +23,7 @@ typedef struct running {
   case_file file;
   kiln_arena *arena;
   kiln_unit *unit;
-  const kiln_interface *interface; ///< of the case: its grid is the recorded one
+  const kiln_interface *interface;   ///< borrowed from the unit
   ir_kernel *kernel;
   kiln_buffer args;
   uint8_t *host[CASE_MAX_BUFFERS];   ///< GUARD, the buffer, GUARD
@@ -47,23 +46,6 @@ static const char *code_target(const char *device_target) { return !strcmp(devic
 
 // ------------------------------------------------------------------------------------------------------------------ kernel
 
-static void constant_span(kiln_arena *arena, uint32_t value, kiln_span *out) {
-  kiln_buffer code = {0};
-  kiln_buffer_u8(&code, KILN_EXPR_CONST);
-  kiln_buffer_svarint(&code, value);
-  *out = (kiln_span){.bytes = kiln_arena_copy(arena, code.bytes, code.size), .size = code.size};
-  kiln_buffer_deinit(&code);
-}
-
-// The unit's interface with the recorded grid, which TTIR does not know.
-static const kiln_interface *interface_with_grid(running *c) {
-  kiln_interface *copy = kiln_arena_copy(c->arena, kiln_unit_interface(c->unit, 0), sizeof *copy);
-  copy->configs = kiln_arena_copy(c->arena, copy->configs, sizeof *copy->configs);
-  copy->config_count = 1;
-  for (unsigned i = 0; i < 3; i++) constant_span(c->arena, c->file.grid[i], &copy->configs[0].grid[i]);
-  return copy;
-}
-
 static kiln_status first_error(const kiln_diagnostics *d, kiln_error *err) {
   for (uint32_t i = 0; i < d->count; i++)
     if (d->items[i].severity == KILN_ERROR) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "kernel.ttir:%u: %s", d->items[i].line, d->items[i].text);
@@ -84,7 +66,7 @@ static kiln_status lower(running *c, const kiln_target *target, kiln_error *err)
   uint64_t begin = cli_now_ns();
   c->unit = kiln_unit_open(c->arena, "kernel.ttir", (const char *)c->file.text.bytes, c->file.text.size, &options, &d);
   if (!c->unit) return first_error(&d, err);
-  c->interface = interface_with_grid(c);
+  c->interface = kiln_unit_interface(c->unit, 0);
   c->kernel = kiln_unit_lower(c->unit, c->arena, 0, 0, 0, target, &d);
   c->out->front_ns = cli_now_ns() - begin;
   if (!c->kernel) return first_error(&d, err);
@@ -244,7 +226,7 @@ static kiln_status launch(running *c, kiln_error *err) {
   KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
   KILN_TRY(kiln_kernel_get(c->device, c->interface->name, NULL, &kernel, err));
   uint64_t begin = cli_now_ns();
-  KILN_TRY(kiln_launch_packed(kernel, NULL, c->args.bytes, c->args.size, err));
+  KILN_TRY(kiln_launch_grid(kernel, NULL, c->file.grid, c->args.bytes, c->args.size, err));
   KILN_TRY(kiln_sync(c->device, NULL, err));
   c->out->run_ns = cli_now_ns() - begin;
   KILN_TRY(copy_out(c, err));
