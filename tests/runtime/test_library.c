@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// libkiln.so.0 as a file: what it exports, what it needs, how large it is; and that its header stands alone in C11 and C++17.
+#include "tests/runtime/fixture.h"
+
+enum { MOST_BYTES = 280 << 10 };
+
+static char *shell(const char *command) {
+  char *out;
+  char library[512], program[1500];
+  snprintf(library, sizeof library, "%s/lib/libkiln.so.0", kiln_test_build());
+  if (kiln_test_run(&out, "test -e %s", library)) SKIP("%s is not built", library);
+  free(out);
+  snprintf(program, sizeof program, command, library, kiln_test_folder());
+  if (kiln_test_run(&out, "%s", program)) FAIL("%s\n%s", program, out);
+  return out;
+}
+
+TEST(library, exports_are_the_map) {
+  char *exports = shell("nm -D --defined-only %1$s | awk '$2 == \"T\" {print $3}' | sed 's/@.*//' | LC_ALL=C sort");
+  char *map;
+  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"), 0);
+  CHECK_TEXT(exports, map);
+  free(exports);
+  free(map);
+}
+
+TEST(library, the_map_is_the_header) {
+  char *map, *header;
+  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"), 0);
+  CHECK_INT(kiln_test_run(&header, "sed -n 's/^KILN_API .*[ *]\\(kiln_[a-z_]*\\)(.*/\\1/p' runtime/kiln.h | LC_ALL=C sort"), 0);
+  CHECK_TEXT(header, map);
+  free(map);
+  free(header);
+}
+
+TEST(library, needs_libc_only) {
+  char *needed = shell("readelf -d %1$s | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'");
+  CHECK_TEXT(needed, "libc.so.6\n");
+  free(needed);
+}
+
+// The one entry of .init_array is the compiler's frame_dummy.
+TEST(library, has_no_constructors) {
+  char *size = shell("readelf -d %1$s | sed -n 's/.*(INIT_ARRAYSZ) *\\([0-9]*\\).*/\\1/p'");
+  CHECK_INT(atoi(size), 8);
+  free(size);
+}
+
+TEST(library, is_small) {
+  char *size = shell("strip -o %2$s/stripped %1$s && stat -c %%s %2$s/stripped");
+  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") || strstr(kiln_test_build(), "tsan")) SKIP("not a release build");
+  if (atoi(size) > MOST_BYTES) FAIL("libkiln.so.0 has %d bytes stripped; the limit is %d", atoi(size), MOST_BYTES);
+  free(size);
+}
+
+TEST(library, header_in_c_and_cpp) {
+  static const char program[] = "#include \"runtime/kiln.h\"\nint main(void) { return kiln_version() == 0; }\n";
+  char *out;
+  kiln_test_write(fixture_path("t.c"), program, sizeof program - 1);
+  if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -fsyntax-only %s/t.c && "
+                          "g++ -std=c++17 -Wall -Wextra -pedantic -Werror -I. -x c++ -fsyntax-only %s/t.c", kiln_test_folder(), kiln_test_folder()))
+    FAIL("%s", out);
+  free(out);
+}
