@@ -1,148 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one conversion between layouts: renaming registers, shuffles within a warp, or a round trip through swizzled shared memory.
+// The one conversion between layouts: renaming registers, shuffles within a warp, or a round trip through
+// swizzled shared memory.
 //
-// Shared memory protocol: scratch is at offset 0 and lives within one operation. Writing scratch needs a barrier when threads may still read what
-// was there (g->shared_dirty); reading needs one after the writes; afterwards the scratch is dirty.
+// Shared memory protocol: scratch is at offset 0 and lives within one operation. Writing scratch needs a
+// barrier when threads may still read what was there (g->shared_dirty); reading needs one after the writes;
+// afterwards the scratch is dirty.
 #include <string.h>
 
 #include "compiler/codegen/gpu_lower.h"
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
 
-static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
-static unsigned threads_of(const kiln_layout *l) { return l->lanes + l->warps; }
-
-// ------------------------------------------------------------------------------------------------------ elements and words
-
-LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes) {
-  if (bytes <= 2) return bytes == 1 ? g->i8 : g->i16;
-  return bytes == 4 ? g->i32 : LLVMVectorType(g->i32, bytes / 4);
+static unsigned places(const kiln_layout *l) {
+  return l->registers + l->lanes + l->warps;
+}
+static unsigned threads_of(const kiln_layout *l) {
+  return l->lanes + l->warps;
 }
 
-/// An element as an integer of its size in memory.
-static LLVMValueRef to_bits(gpu *g, LLVMValueRef v) {
-  LLVMTypeRef type = LLVMTypeOf(v);
-  if (type == g->i1) return LLVMBuildZExt(g->builder, v, g->i8, "");
-  if (type == g->half) return LLVMBuildBitCast(g->builder, v, g->i16, "");
-  if (type == g->f32) return LLVMBuildBitCast(g->builder, v, g->i32, "");
-  if (type == g->f64) return LLVMBuildBitCast(g->builder, v, g->i64, "");
-  return type == g->global_pointer ? LLVMBuildPtrToInt(g->builder, v, g->i64, "") : v;
-}
+// ------------------------------------------------------------------------------------------- registers
+// chosen by threads
 
-static LLVMValueRef from_bits(gpu *g, LLVMValueRef v, LLVMTypeRef type) {
-  if (type == LLVMTypeOf(v)) return v;
-  if (type == g->i1) return LLVMBuildTrunc(g->builder, v, g->i1, "");
-  return type == g->global_pointer ? LLVMBuildIntToPtr(g->builder, v, type, "") : LLVMBuildBitCast(g->builder, v, type, "");
-}
-
-static unsigned bytes_of(gpu *g, LLVMTypeRef type) {
-  if (type == g->i1 || type == g->i8) return 1;
-  if (type == g->i16 || type == g->half) return 2;
-  return type == g->i32 || type == g->f32 ? 4 : 8;
-}
-
-/// `count` integers narrower than a word in one i32, the first in the low bits.
-static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) {
-  LLVMValueRef word = NULL;
-  unsigned width = 32 / count;
-  for (unsigned i = 0; i < count; i++) {
-    LLVMValueRef part = LLVMBuildZExt(g->builder, bits[i], g->i32, "");
-    if (i) part = LLVMBuildShl(g->builder, part, gpu_i32(g, i * width), "");
-    word = word ? LLVMBuildOr(g->builder, word, part, "") : part;
-  }
-  return word;
-}
-
-LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count) {
-  LLVMValueRef bits[16], words[4];
-  unsigned bytes = bytes_of(g, LLVMTypeOf(elements[0])), total = bytes * count, word_count = total / 4;
-  for (unsigned i = 0; i < count; i++) bits[i] = to_bits(g, elements[i]);
-  if (total < 4) return count == 1 ? bits[0] : LLVMBuildTrunc(g->builder, pack_word(g, (LLVMValueRef[4]){bits[0], bits[1], LLVMConstInt(g->i8, 0, false), LLVMConstInt(g->i8, 0, false)}, 4), g->i16, "");
-  for (unsigned w = 0; w < word_count; w++) {
-    if (bytes == 8) {
-      LLVMValueRef half = w & 1 ? LLVMBuildLShr(g->builder, bits[w / 2], LLVMConstInt(g->i64, 32, false), "") : bits[w / 2];
-      words[w] = LLVMBuildTrunc(g->builder, half, g->i32, "");
-    } else {
-      words[w] = bytes == 4 ? bits[w] : pack_word(g, bits + w * (4 / bytes), 4 / bytes);
-    }
-  }
-  if (word_count == 1) return words[0];
-  LLVMValueRef vector = LLVMGetPoison(gpu_packed_type(g, total));
-  for (unsigned w = 0; w < word_count; w++) vector = LLVMBuildInsertElement(g->builder, vector, words[w], gpu_i32(g, w), "");
-  return vector;
-}
-
-static LLVMValueRef word_of(gpu *g, LLVMValueRef packed, unsigned total, unsigned w) {
-  return total == 4 ? packed : LLVMBuildExtractElement(g->builder, packed, gpu_i32(g, w), "");
-}
-
-void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count) {
-  unsigned bytes = bytes_of(g, type), total = bytes * count;
-  LLVMTypeRef narrow = LLVMIntTypeInContext(g->context, 8 * bytes);
-  for (unsigned i = 0; i < count; i++) {
-    LLVMValueRef bits;
-    if (total < 4) {
-      bits = i ? LLVMBuildLShr(g->builder, packed, LLVMConstInt(g->i16, 8, false), "") : packed;
-      if (count > 1) bits = LLVMBuildTrunc(g->builder, bits, g->i8, "");
-    } else if (bytes == 8) {
-      LLVMValueRef low = LLVMBuildZExt(g->builder, word_of(g, packed, total, 2 * i), g->i64, "");
-      LLVMValueRef high = LLVMBuildZExt(g->builder, word_of(g, packed, total, 2 * i + 1), g->i64, "");
-      bits = LLVMBuildOr(g->builder, low, LLVMBuildShl(g->builder, high, LLVMConstInt(g->i64, 32, false), ""), "");
-    } else {
-      unsigned each = 4 / bytes, at = i % each;
-      bits = word_of(g, packed, total, i / each);
-      if (at) bits = LLVMBuildLShr(g->builder, bits, gpu_i32(g, at * 8 * bytes), "");
-      if (bytes < 4) bits = LLVMBuildTrunc(g->builder, bits, narrow, "");
-    }
-    elements[i] = from_bits(g, bits, type);
-  }
-}
-
-// ----------------------------------------------------------------------------------------------------------- shuffles
-
-/// Applies a shuffle of i32 to any element.
-static LLVMValueRef shuffle(gpu *g, LLVMValueRef value, LLVMValueRef lane, bool is_xor, unsigned mask) {
-  LLVMTypeRef type = LLVMTypeOf(value);
-  LLVMValueRef bits = to_bits(g, value), words[2], arguments[2];
-  unsigned count = bytes_of(g, type) == 8 ? 2 : 1;
-  words[0] = LLVMTypeOf(bits) == g->i32 ? bits : count == 2 ? LLVMBuildTrunc(g->builder, bits, g->i32, "") : LLVMBuildZExt(g->builder, bits, g->i32, "");
-  if (count == 2) words[1] = LLVMBuildTrunc(g->builder, LLVMBuildLShr(g->builder, bits, LLVMConstInt(g->i64, 32, false), ""), g->i32, "");
-  for (unsigned i = 0; i < count; i++) {
-    arguments[0] = words[i];
-    arguments[1] = is_xor ? gpu_i32(g, mask) : lane;
-    if (is_xor && g->machine->shuffle_xor) words[i] = g->machine->shuffle_xor(g, words[i], mask);
-    else words[i] = kl_call(&g->prelude, g->builder, is_xor ? KL_kl_shfl_xor_i32 : KL_kl_shfl_idx_i32, arguments, 2);
-  }
-  if (count == 2) {
-    LLVMValueRef high = LLVMBuildShl(g->builder, LLVMBuildZExt(g->builder, words[1], g->i64, ""), LLVMConstInt(g->i64, 32, false), "");
-    bits = LLVMBuildOr(g->builder, LLVMBuildZExt(g->builder, words[0], g->i64, ""), high, "");
-  } else {
-    bits = LLVMTypeOf(bits) == g->i32 ? words[0] : LLVMBuildTrunc(g->builder, words[0], LLVMTypeOf(bits), "");
-  }
-  return from_bits(g, bits, type);
-}
-
-LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask) { return shuffle(g, value, NULL, true, mask); }
-LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane) { return shuffle(g, value, lane, false, 0); }
-
-// ------------------------------------------------------------------------------------------- registers chosen by threads
-
-/// How the register (and lane) to read from depends on the reading thread. selector[b] is NULL when register bit b does not.
+/// How the register (and lane) to read from depends on the reading thread. selector[b] is NULL when register
+/// bit b does not.
 typedef struct choice {
   LLVMValueRef selector[LAYOUT_MAX_BITS];
   uint8_t bits[LAYOUT_MAX_BITS];
   unsigned count;
 } choice;
 
-static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *from, const kiln_layout *to, bool emit) {
+static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *from, const kiln_layout *to,
+                          bool emit) {
   choice c = {.count = 0};
   for (unsigned b = 0; b < from->registers; b++) {
     uint32_t basis[LAYOUT_MAX_PLACES] = {0};
     bool varies = false;
-    for (unsigned i = 0; i < threads_of(to); i++) varies |= (basis[i] = moves->from[to->registers + i] >> b & 1) != 0;
-    if (!varies) continue;
+    for (unsigned i = 0; i < threads_of(to); i++)
+      varies |= (basis[i] = moves->from[to->registers + i] >> b & 1) != 0;
+    if (!varies)
+      continue;
     c.bits[c.count++] = (uint8_t)b;
-    if (emit) c.selector[b] = LLVMBuildTrunc(g->builder, gpu_thread_bits(g, basis, threads_of(to)), g->i1, "");
+    if (emit)
+      c.selector[b] = LLVMBuildTrunc(g->builder, gpu_thread_bits(g, basis, threads_of(to)), g->i1, "");
   }
   return c;
 }
@@ -151,28 +50,35 @@ static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *
 static uint32_t source_set(const layout_moves *moves, const kiln_layout *to, uint32_t r) {
   uint32_t set = 0;
   for (unsigned i = 0; i < to->registers; i++)
-    if (r >> i & 1) set ^= moves->from[i];
+    if (r >> i & 1)
+      set ^= moves->from[i];
   return set;
 }
 
 typedef LLVMValueRef reader(gpu *g, LLVMValueRef value, void *context);
 
 /// The element of register `base`, or of those that the selectors choose, each passed through `read`.
-static LLVMValueRef pick(gpu *g, const gpu_tile *tile, const choice *c, unsigned level, uint32_t base, reader *read, void *context) {
-  if (level == c->count) return read ? read(g, tile->regs[base], context) : tile->regs[base];
+static LLVMValueRef pick(gpu *g, const gpu_tile *tile, const choice *c, unsigned level, uint32_t base,
+                         reader *read, void *context) {
+  if (level == c->count)
+    return read ? read(g, tile->regs[base], context) : tile->regs[base];
   unsigned bit = c->bits[level];
-  LLVMValueRef same = pick(g, tile, c, level + 1, base, read, context), other = pick(g, tile, c, level + 1, base ^ 1u << bit, read, context);
+  LLVMValueRef same = pick(g, tile, c, level + 1, base, read, context),
+               other = pick(g, tile, c, level + 1, base ^ 1u << bit, read, context);
   return LLVMBuildSelect(g->builder, c->selector[bit], other, same, "");
 }
 
-static gpu_tile rename_registers(gpu *g, const gpu_tile *tile, const layout_moves *moves, const kiln_layout *to) {
+static gpu_tile rename_registers(gpu *g, const gpu_tile *tile, const layout_moves *moves,
+                                 const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
   choice c = find_choice(g, moves, &tile->layout, to, true);
-  for (uint32_t r = 0; r < 1u << to->registers; r++) out.regs[r] = pick(g, tile, &c, 0, source_set(moves, to, r), NULL, NULL);
+  for (uint32_t r = 0; r < 1u << to->registers; r++)
+    out.regs[r] = pick(g, tile, &c, 0, source_set(moves, to, r), NULL, NULL);
   return out;
 }
 
-// ----------------------------------------------------------------------------------------------------- within the warp
+// -----------------------------------------------------------------------------------------------------
+// within the warp
 
 typedef struct lane_source {
   LLVMValueRef lane; ///< NULL: XOR with the constant
@@ -181,11 +87,13 @@ typedef struct lane_source {
 
 static LLVMValueRef read_lane(gpu *g, LLVMValueRef value, void *context) {
   const lane_source *s = context;
-  if (s->lane) return gpu_shuffle_idx(g, value, LLVMBuildXor(g->builder, s->lane, gpu_i32(g, s->flip), ""));
+  if (s->lane)
+    return gpu_shuffle_idx(g, value, LLVMBuildXor(g->builder, s->lane, gpu_i32(g, s->flip), ""));
   return s->flip ? gpu_shuffle_xor(g, value, s->flip) : value;
 }
 
-static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves *moves, const kiln_layout *to) {
+static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves *moves,
+                               const kiln_layout *to) {
   const kiln_layout *from = &tile->layout;
   gpu_tile out = gpu_tile_new(g, to);
   choice c = find_choice(g, moves, from, to, true);
@@ -204,7 +112,8 @@ static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves 
   return out;
 }
 
-// -------------------------------------------------------------------------------------------------------- shared memory
+// --------------------------------------------------------------------------------------------------------
+// shared memory
 
 void gpu_barrier(gpu *g) {
   kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
@@ -214,27 +123,34 @@ void gpu_barrier(gpu *g) {
 void gpu_scratch_begin(gpu *g, uint64_t bytes) {
   bytes += g->scratch_base;
   if (bytes > g->machine->max_shared)
-    gpu_fail(g, KILN_STATUS_LIMIT, "an exchange between threads needs %llu bytes of shared memory, expected at most %u on %s",
+    gpu_fail(g, KILN_STATUS_LIMIT,
+             "an exchange between threads needs %llu bytes of shared memory, expected at most %u on %s",
              (unsigned long long)bytes, g->machine->max_shared, g->machine->name);
-  else if (bytes > g->shared_bytes) g->shared_bytes = (uint32_t)bytes;
-  if (g->shared_dirty) gpu_barrier(g);
+  else if (bytes > g->shared_bytes)
+    g->shared_bytes = (uint32_t)bytes;
+  if (g->shared_dirty)
+    gpu_barrier(g);
 }
 
-LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset) { return LLVMBuildGEP2(g->builder, g->i8, g->shared, &byte_offset, 1, ""); }
+LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset) {
+  return LLVMBuildGEP2(g->builder, g->i8, g->shared, &byte_offset, 1, "");
+}
 
-/// A tile's way into or out of shared memory: which registers make a piece, and where a thread's first element lies.
+/// A tile's way into or out of shared memory: which registers make a piece, and where a thread's first
+/// element lies.
 typedef struct passage {
   const layout_memory *memory;
   const kiln_layout *layout;
   unsigned log2_bytes, vector;
-  uint8_t piece[8];          ///< register bits within a piece
-  uint32_t start;            ///< byte offset of the tile
-  LLVMValueRef base;         ///< byte offset of the thread's first element within it
-  uint32_t base_bits;        ///< bits that the base can have
-  LLVMValueRef slot;         ///< byte offset of a ring's slot, or NULL
+  uint8_t piece[8];   ///< register bits within a piece
+  uint32_t start;     ///< byte offset of the tile
+  LLVMValueRef base;  ///< byte offset of the thread's first element within it
+  uint32_t base_bits; ///< bits that the base can have
+  LLVMValueRef slot;  ///< byte offset of a ring's slot, or NULL
 } passage;
 
-static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout, unsigned log2_bytes, uint32_t start) {
+static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout,
+                            unsigned log2_bytes, uint32_t start) {
   passage p = {.start = start, .memory = memory, .layout = layout, .log2_bytes = log2_bytes};
   uint32_t basis[LAYOUT_MAX_PLACES] = {0};
   p.vector = layout_memory_vector(memory, layout, 4 - log2_bytes, p.piece);
@@ -249,22 +165,28 @@ static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layo
 /// Register number of element `i` of the piece that starts at register `r`.
 static uint32_t piece_register(const passage *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
-    if (i >> j & 1) r |= 1u << p->piece[j];
+    if (i >> j & 1)
+      r |= 1u << p->piece[j];
   return r;
 }
 
-static bool starts_piece(const passage *p, uint32_t r) { return r == (r & ~piece_register(p, 0, (1u << p->vector) - 1)); }
+static bool starts_piece(const passage *p, uint32_t r) {
+  return r == (r & ~piece_register(p, 0, (1u << p->vector) - 1));
+}
 
 static LLVMValueRef piece_pointer(gpu *g, const passage *p, uint32_t r) {
   uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)) << p->log2_bytes;
   bool is_sum = !(own & p->base_bits);
-  LLVMValueRef at = gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
+  LLVMValueRef at =
+      gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
   LLVMValueRef more = gpu_i32(g, p->start + (is_sum ? own : 0));
-  if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
+  if (p->slot)
+    at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
   return LLVMBuildGEP2(g->builder, g->i8, at, &more, 1, "");
 }
 
-void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes, uint32_t start) {
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
+                    uint32_t start) {
   passage p = open_passage(g, memory, &tile->layout, log2_bytes, start);
   LLVMValueRef owner = gpu_is_owner(g, &tile->layout), elements[16];
   LLVMBasicBlockRef after = NULL;
@@ -275,12 +197,16 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
     LLVMPositionBuilderAtEnd(g->builder, body);
   }
   for (uint32_t r = 0; r < 1u << tile->layout.registers; r++) {
-    if (!starts_piece(&p, r)) continue;
-    for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = tile->regs[piece_register(&p, r, i)];
-    LLVMValueRef store = LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.vector), piece_pointer(g, &p, r));
+    if (!starts_piece(&p, r))
+      continue;
+    for (unsigned i = 0; i < 1u << p.vector; i++)
+      elements[i] = tile->regs[piece_register(&p, r, i)];
+    LLVMValueRef store =
+        LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.vector), piece_pointer(g, &p, r));
     LLVMSetAlignment(store, 1u << (p.vector + log2_bytes));
   }
-  if (!owner) return;
+  if (!owner)
+    return;
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
@@ -292,76 +218,99 @@ static void read_piece(gpu *g, const passage *p, LLVMTypeRef type, uint32_t r, L
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), piece_pointer(g, p, r), "");
   LLVMSetAlignment(load, bytes);
   gpu_unpack(g, load, type, elements, 1u << p->vector);
-  for (unsigned i = 0; i < 1u << p->vector; i++) regs[piece_register(p, r, i)] = elements[i];
+  for (unsigned i = 0; i < 1u << p->vector; i++)
+    regs[piece_register(p, r, i)] = elements[i];
 }
 
-static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout, unsigned log2_bytes) {
+static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout,
+                          unsigned log2_bytes) {
   gpu_tile out = gpu_tile_new(g, layout);
   passage p = open_passage(g, memory, layout, log2_bytes, g->scratch_base);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
-    if (starts_piece(&p, r)) read_piece(g, &p, type, r, out.regs);
+    if (starts_piece(&p, r))
+      read_piece(g, &p, type, r, out.regs);
   return out;
 }
 
-// ------------------------------------------------------------------------------------------------------- matrix loads
+// -------------------------------------------------------------------------------------------------------
+// matrix loads
 
-/// ldmatrix: 8 x 8 elements of 16 bits a matrix. Each lane names a row of 16 bytes; a thread gets two neighbours of a row (plain) or of a column
-/// (transposed). `address` is the layout of those rows: registers are the row's elements, then what is left of the reader's; lanes are the row number,
-/// then up to two matrix bits.
+/// ldmatrix: 8 x 8 elements of 16 bits a matrix. Each lane names a row of 16 bytes; a thread gets two
+/// neighbours of a row (plain) or of a column (transposed). `address` is the layout of those rows: registers
+/// are the row's elements, then what is left of the reader's; lanes are the row number, then up to two matrix
+/// bits.
 typedef struct matrix_load {
   bool is_transposed;
-  unsigned matrices;        ///< logarithm
+  unsigned matrices; ///< logarithm
   uint32_t row[3];
   kiln_layout address;
 } matrix_load;
 
 static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
   for (unsigned i = 0; i < count; i++)
-    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0) return false;
+    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0)
+      return false;
   return true;
 }
 
 /// True when `to` is what a matrix load yields and `from` can write whole rows.
-static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes, matrix_load *out) {
-  if (log2_bytes != 1 || to->lanes != 5 || to->registers < 1 || !kl_has(&g->prelude, KL_kl_ldmatrix_x4)) return false;
+static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                             matrix_load *out) {
+  if (log2_bytes != 1 || to->lanes != 5 || to->registers < 1 || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
+    return false;
   const uint32_t *lanes = to->basis + to->registers;
   const uint32_t near[3] = {to->basis[0], lanes[0], lanes[1]}, far[3] = {lanes[2], lanes[3], lanes[4]};
   bool is_transposed = in_registers(from, far, 3);
-  if (!is_transposed && !in_registers(from, near, 3)) return false;
-  *out = (matrix_load){.is_transposed = is_transposed, .matrices = to->registers - 1u < 2 ? to->registers - 1u : 2};
+  if (!is_transposed && !in_registers(from, near, 3))
+    return false;
+  *out = (matrix_load){.is_transposed = is_transposed,
+                       .matrices = to->registers - 1u < 2 ? to->registers - 1u : 2};
   memcpy(out->row, is_transposed ? far : near, sizeof out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
   unsigned at = 0;
-  for (unsigned i = 0; i < 3; i++) a->basis[at++] = out->row[i];
-  for (unsigned i = 1 + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
+  for (unsigned i = 0; i < 3; i++)
+    a->basis[at++] = out->row[i];
+  for (unsigned i = 1 + out->matrices; i < to->registers; i++)
+    a->basis[at++] = to->basis[i];
   a->registers = (uint8_t)at;
-  for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];
-  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
-  for (unsigned i = 0; i < to->warps; i++) a->basis[at++] = to->basis[to->registers + to->lanes + i];
+  for (unsigned i = 0; i < 3; i++)
+    a->basis[at++] = is_transposed ? near[i] : far[i];
+  for (unsigned i = 0; i < 2; i++)
+    a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
+  for (unsigned i = 0; i < to->warps; i++)
+    a->basis[at++] = to->basis[to->registers + to->lanes + i];
   return true;
 }
 
 /// One matrix load: piece `r` of the registers.
-static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs) {
-  static const kl_function functions[2][3] = {{KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
-                                              {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
+static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p, LLVMTypeRef type, uint32_t r,
+                              LLVMValueRef *regs) {
+  static const kl_function functions[2][3] = {
+      {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
+      {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
   LLVMValueRef pointer = piece_pointer(g, p, r << 3);
-  LLVMValueRef loaded = kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
+  LLVMValueRef loaded =
+      kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
   for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
-    LLVMValueRef word = plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
+    LLVMValueRef word =
+        plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
     gpu_unpack(g, word, type, regs + (((size_t)r << plan->matrices | m) << 1), 2);
   }
 }
 
-static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *to) {
+static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type,
+                              const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
   passage p = open_passage(g, memory, &plan->address, 1, g->scratch_base);
-  for (uint32_t r = 0; r < 1u << (to->registers - 1u - plan->matrices); r++) read_matrix_piece(g, plan, &p, type, r, out.regs);
+  for (uint32_t r = 0; r < 1u << (to->registers - 1u - plan->matrices); r++)
+    read_matrix_piece(g, plan, &p, type, r, out.regs);
   return out;
 }
 
-static unsigned log2_bytes_of(gpu *g, LLVMTypeRef type) { return (unsigned)__builtin_ctz(bytes_of(g, type)); }
+static unsigned log2_bytes_of(gpu *g, LLVMTypeRef type) {
+  return (unsigned)__builtin_ctz(gpu_bytes_of(g, type));
+}
 
 static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
   unsigned log2_bytes = log2_bytes_of(g, type);
@@ -372,7 +321,8 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
   gpu_barrier(g);
-  gpu_tile out = is_matrix ? read_matrices(g, &plan, &memory, type, to) : read_tile(g, &memory, type, to, log2_bytes);
+  gpu_tile out =
+      is_matrix ? read_matrices(g, &plan, &memory, type, to) : read_tile(g, &memory, type, to, log2_bytes);
   g->shared_dirty = true;
   return out;
 }
@@ -381,21 +331,27 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
 static int holder_of(const kiln_layout *l, uint32_t mask) {
   int found = -1;
   for (unsigned i = 0; i < places(l); i++) {
-    if (!(l->basis[i] & mask)) continue;
-    if (l->basis[i] != mask || found >= 0) return -1;
+    if (!(l->basis[i] & mask))
+      continue;
+    if (l->basis[i] != mask || found >= 0)
+      return -1;
     found = (int)i;
   }
   return found;
 }
 
-/// The highest element bit that is a register bit of the writer and has one holder in the reader, preferably a register; 0 when there is none.
+/// The highest element bit that is a register bit of the writer and has one holder in the reader, preferably
+/// a register; 0 when there is none.
 static uint32_t cut_bit(const kiln_layout *from, const kiln_layout *to) {
   uint32_t best = 0, best_register = 0;
   for (unsigned i = 0; i < from->registers; i++) {
     uint32_t mask = from->basis[i];
-    if (mask & (mask - 1) || holder_of(from, mask) != (int)i || holder_of(to, mask) < 0) continue;
-    if (mask > best) best = mask;
-    if (holder_of(to, mask) < to->registers && mask > best_register) best_register = mask;
+    if (mask & (mask - 1) || holder_of(from, mask) != (int)i || holder_of(to, mask) < 0)
+      continue;
+    if (mask > best)
+      best = mask;
+    if (holder_of(to, mask) < to->registers && mask > best_register)
+      best_register = mask;
   }
   return best_register ? best_register : best;
 }
@@ -407,12 +363,14 @@ static kiln_layout half_layout(const kiln_layout *l, uint32_t mask) {
   out.bits--;
   if (bit < l->registers) {
     out.registers--;
-    memmove(out.basis + bit, out.basis + bit + 1, (LAYOUT_MAX_PLACES - 1 - (unsigned)bit) * sizeof *out.basis);
+    memmove(out.basis + bit, out.basis + bit + 1,
+            (LAYOUT_MAX_PLACES - 1 - (unsigned)bit) * sizeof *out.basis);
     out.basis[LAYOUT_MAX_PLACES - 1] = 0;
   } else {
     out.basis[bit] = 0;
   }
-  for (unsigned i = 0; i < LAYOUT_MAX_PLACES; i++) out.basis[i] = layout_squeeze(out.basis[i], mask);
+  for (unsigned i = 0; i < LAYOUT_MAX_PLACES; i++)
+    out.basis[i] = layout_squeeze(out.basis[i], mask);
   return out;
 }
 
@@ -427,23 +385,28 @@ static LLVMValueRef thread_bit(gpu *g, unsigned bit) {
 }
 
 /// A tile too large for shared memory goes through in halves, cut at a register bit of the writer.
-static gpu_tile through_memory_in_parts(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
+static gpu_tile through_memory_in_parts(gpu *g, const gpu_tile *tile, LLVMTypeRef type,
+                                        const kiln_layout *to) {
   uint64_t bytes = (uint64_t)1 << (tile->layout.bits + log2_bytes_of(g, type));
   uint32_t mask = bytes + g->scratch_base > g->machine->max_shared ? cut_bit(&tile->layout, to) : 0;
-  if (!mask) return through_memory(g, tile, type, to);
+  if (!mask)
+    return through_memory(g, tile, type, to);
   kiln_layout half_from = half_layout(&tile->layout, mask), half_to = half_layout(to, mask);
   unsigned bit_from = (unsigned)holder_of(&tile->layout, mask), bit_to = (unsigned)holder_of(to, mask);
   gpu_tile out = gpu_tile_new(g, to), parts[2];
   for (uint32_t half = 0; half < 2; half++) {
     parts[half] = gpu_tile_new(g, &half_from);
-    for (uint32_t r = 0; r < 1u << half_from.registers; r++) parts[half].regs[r] = tile->regs[with_bit(r, bit_from, half)];
+    for (uint32_t r = 0; r < 1u << half_from.registers; r++)
+      parts[half].regs[r] = tile->regs[with_bit(r, bit_from, half)];
     parts[half] = through_memory_in_parts(g, &parts[half], type, &half_to);
   }
   bool is_register = bit_to < to->registers;
   LLVMValueRef is_second = is_register ? NULL : thread_bit(g, bit_to - to->registers);
   for (uint32_t r = 0; r < 1u << half_to.registers; r++) {
-    if (!is_register) out.regs[r] = LLVMBuildSelect(g->builder, is_second, parts[1].regs[r], parts[0].regs[r], "");
-    for (uint32_t half = 0; is_register && half < 2; half++) out.regs[with_bit(r, bit_to, half)] = parts[half].regs[r];
+    if (!is_register)
+      out.regs[r] = LLVMBuildSelect(g->builder, is_second, parts[1].regs[r], parts[0].regs[r], "");
+    for (uint32_t half = 0; is_register && half < 2; half++)
+      out.regs[with_bit(r, bit_to, half)] = parts[half].regs[r];
   }
   return out;
 }
@@ -452,10 +415,11 @@ void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element) {
   *tile = through_memory_in_parts(g, tile, gpu_type(g, element), &tile->layout);
 }
 
-// ------------------------------------------------------------------------------------------------- operands read in parts
+// ------------------------------------------------------------------------------------------------- operands
+// read in parts
 
 struct gpu_staged {
-  gpu_tile from, to;        ///< registers of `to` are filled as they are asked for
+  gpu_tile from, to; ///< registers of `to` are filled as they are asked for
   LLVMTypeRef type;
   bool is_matrix;
   unsigned log2_bytes;
@@ -470,7 +434,8 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   layout_moves moves = layout_convert(&tile->layout, to);
   gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
   s.log2_bytes = log2_bytes_of(g, s.type);
-  if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
+  if (moves.reach == LAYOUT_SAME_THREAD)
+    return NULL;
   s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
   s.memory = s.is_matrix ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, 3)
                          : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
@@ -478,9 +443,11 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
-layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to, unsigned log2_bytes) {
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
+                                unsigned log2_bytes) {
   matrix_load plan;
-  if (plan_matrix_load(g, writer, to, log2_bytes, &plan)) return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, 3);
+  if (plan_matrix_load(g, writer, to, log2_bytes, &plan))
+    return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, 3);
   return layout_swizzle(writer, to, log2_bytes, NULL, 0);
 }
 
@@ -490,10 +457,14 @@ static LLVMValueRef slot_offset(gpu *g, const gpu_ring *ring, LLVMValueRef slot)
 
 /// A matrix load needs its rows in one piece; the ring was laid out for the first reader.
 gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to) {
-  gpu_staged s = {.from = {.layout = ring->writer}, .type = gpu_type(g, element), .start = ring->start, .memory = ring->memory};
+  gpu_staged s = {.from = {.layout = ring->writer},
+                  .type = gpu_type(g, element),
+                  .start = ring->start,
+                  .memory = ring->memory};
   s.log2_bytes = log2_bytes_of(g, s.type);
   s.is_matrix = plan_matrix_load(g, &ring->writer, to, s.log2_bytes, &s.plan);
-  for (unsigned i = 0; s.is_matrix && i < 3; i++) s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
+  for (unsigned i = 0; s.is_matrix && i < 3; i++)
+    s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, ring, gpu_scalar(g, ring->read_slot));
   s.to = gpu_tile_new(g, to);
   return kiln_arena_copy(g->arena, &s, sizeof s);
@@ -506,7 +477,9 @@ LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, u
   return piece_pointer(g, &p, r);
 }
 
-uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
+uint32_t gpu_staged_bytes(const gpu_staged *s) {
+  return 1u << (s->from.layout.bits + s->log2_bytes);
+}
 
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
   s->start = g->scratch_base + start;
@@ -520,29 +493,34 @@ const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint3
     s->passage.slot = s->slot;
   }
   for (uint32_t r = first; r < first + count; r++) {
-    if (s->to.regs[r]) continue;
+    if (s->to.regs[r])
+      continue;
     if (s->is_matrix) {
       read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (1 + s->plan.matrices), s->to.regs);
       continue;
     }
-    read_piece(g, &s->passage, s->type, r & ~piece_register(&s->passage, 0, (1u << s->passage.vector) - 1), s->to.regs);
+    read_piece(g, &s->passage, s->type, r & ~piece_register(&s->passage, 0, (1u << s->passage.vector) - 1),
+               s->to.regs);
   }
   return s->to.regs + first;
 }
 
-// ------------------------------------------------------------------------------------------------------------ the choice
+// ------------------------------------------------------------------------------------------------------------
+// the choice
 
 /// Shuffles a conversion within the warp would take, in words.
 static unsigned long long shuffle_cost(gpu *g, const choice *c, const kiln_layout *to, LLVMTypeRef type) {
-  return ((unsigned long long)1 << (to->registers + c->count)) * (bytes_of(g, type) == 8 ? 2 : 1);
+  return ((unsigned long long)1 << (to->registers + c->count)) * (gpu_bytes_of(g, type) == 8 ? 2 : 1);
 }
 
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
-  if (layout_equal(&tile->layout, to)) return *tile;
+  if (layout_equal(&tile->layout, to))
+    return *tile;
   LLVMTypeRef type = gpu_type(g, element);
   layout_moves moves = layout_convert(&tile->layout, to);
   choice c = find_choice(g, &moves, &tile->layout, to, false);
-  if (moves.reach == LAYOUT_SAME_THREAD && c.count <= MAX_SELECT_BITS) return rename_registers(g, tile, &moves, to);
+  if (moves.reach == LAYOUT_SAME_THREAD && c.count <= MAX_SELECT_BITS)
+    return rename_registers(g, tile, &moves, to);
   if (moves.reach == LAYOUT_SAME_WARP && c.count <= 1 && shuffle_cost(g, &c, to, type) <= MAX_SHUFFLES)
     return exchange_lanes(g, tile, &moves, to);
   return through_memory_in_parts(g, tile, type, to);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inside of the GPU lowering, shared by NVPTX and AMDGPU. A target is a gpu_machine: prelude bodies, matrix forms and a few hooks.
+// Inside of the GPU lowering, shared by NVPTX and AMDGPU. A target is a gpu_machine: prelude bodies, matrix
+// forms and a few hooks.
 //
-// Code is made for one thread. A scalar of the kernel is one LLVM value, the same in all threads; a tile is a layout and one LLVM value a register
-// place. Element types: i1 as i1, integers as themselves, f16 half, bf16 as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
+// Code is made for one thread. A scalar of the kernel is one LLVM value, the same in all threads; a tile is a
+// layout and one LLVM value a register place. Element types: i1 as i1, integers as themselves, f16 half, bf16
+// as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
 //
-// Values have a home or are lazy. A home (loads, reductions, dots, loop-carried values, and elementwise operations on them) is computed once where it
-// stands, in the layout that gpu_assign chose. A lazy value (iota, splat, shape operations, elementwise operations on those) is computed in
-// whatever layout a user asks for. gpu_tile_in() gives any value in any layout: from the cache, by recomputing, or by conversion.
+// Values have a home or are lazy. A home (loads, reductions, dots, loop-carried values, and elementwise
+// operations on them) is computed once where it stands, in the layout that gpu_assign chose. A lazy value
+// (iota, splat, shape operations, elementwise operations on those) is computed in whatever layout a user asks
+// for. gpu_tile_in() gives any value in any layout: from the cache, by recomputing, or by conversion.
 #ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
 #define KILN_COMPILER_CODEGEN_GPU_LOWER_H
 
@@ -21,16 +24,16 @@ typedef struct gpu_machine gpu_machine;
 typedef struct gpu_matrix_form gpu_matrix_form;
 
 enum {
-  GPU_MAX_REGISTERS = 1024,  ///< 32-bit registers a thread that one tile may take
+  GPU_MAX_REGISTERS = 1024, ///< 32-bit registers a thread that one tile may take
   GPU_MAX_VECTOR_BYTES = 16,
 };
 
 /// What a memory access is besides pointer and data.
 typedef struct gpu_access {
-  uint32_t bytes;            ///< of this access: 1, 2, 4, 8 or 16
-  uint8_t cache, evict;      ///< ir_cache, ir_evict
+  uint32_t bytes;       ///< of this access: 1, 2, 4, 8 or 16
+  uint8_t cache, evict; ///< ir_cache, ir_evict
   bool is_volatile;
-  bool is_invariant;         ///< nothing in the kernel writes what this reads
+  bool is_invariant; ///< nothing in the kernel writes what this reads
 } gpu_access;
 
 /// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
@@ -39,7 +42,8 @@ typedef struct gpu_access {
 #define GPU_K(i) (64 + (i))
 enum { GPU_NO_BIT = 0xff, GPU_FRAGMENT_REGISTERS = 8, GPU_FRAGMENT_LANES = 6 };
 
-/// Which element a (register, lane) place of one instruction's operand holds. Lists end with GPU_END; GPU_NO_BIT: a replicated bit.
+/// Which element a (register, lane) place of one instruction's operand holds. Lists end with GPU_END;
+/// GPU_NO_BIT: a replicated bit.
 enum { GPU_END = 0xfe };
 typedef struct gpu_fragment {
   uint8_t registers[GPU_FRAGMENT_REGISTERS + 1], lanes[GPU_FRAGMENT_LANES + 1];
@@ -48,25 +52,27 @@ typedef struct gpu_fragment {
 /// One matrix instruction. The first row that fits is taken, so wide forms stand first.
 struct gpu_matrix_form {
   const char *name;
-  uint32_t units;            ///< set of 1 << kiln_matrix that have it
-  uint8_t lanes;             ///< wave size it is for
-  uint8_t left, right, accumulator; ///< kiln_scalar that the instruction takes; operands are cast to it when that is exact
-  uint8_t from_left, from_right;    ///< kiln_scalar that the operation has
-  uint8_t precision;         ///< ir_precision that it satisfies (for f32)
-  uint8_t m, n, k;           ///< logarithms
+  uint32_t units; ///< set of 1 << kiln_matrix that have it
+  uint8_t lanes;  ///< wave size it is for
+  uint8_t left, right,
+      accumulator; ///< kiln_scalar that the instruction takes; operands are cast to it when that is exact
+  uint8_t from_left, from_right; ///< kiln_scalar that the operation has
+  uint8_t precision;             ///< ir_precision that it satisfies (for f32)
+  uint8_t m, n, k;               ///< logarithms
   gpu_fragment left_fragment, right_fragment, accumulator_fragment;
   /// accumulator[] += left[] * right[], arrays of elements in register order of the fragments.
-  void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, LLVMValueRef *accumulator);
+  void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right,
+               LLVMValueRef *accumulator);
 };
 
 /// A GPU target. Static data; hooks may be NULL where said.
 struct gpu_machine {
   const char *name;
-  unsigned lanes;            ///< log2 of the warp
-  unsigned processor;        ///< picks prelude bodies
-  unsigned max_shared;       ///< bytes a block may have
-  unsigned static_shared;    ///< bytes that need no opt-in at launch; more is dynamic
-  unsigned max_warps;        ///< a block
+  unsigned lanes;         ///< log2 of the warp
+  unsigned processor;     ///< picks prelude bodies
+  unsigned max_shared;    ///< bytes a block may have
+  unsigned static_shared; ///< bytes that need no opt-in at launch; more is dynamic
+  unsigned max_warps;     ///< a block
   const kl_body *bodies;
   size_t body_count;
   const gpu_matrix_form *forms;
@@ -74,17 +80,23 @@ struct gpu_machine {
   kiln_matrix matrix;
   /// Calling convention and attributes of the kernel.
   void (*finish_kernel)(gpu *g, LLVMValueRef function);
-  /// A load of an integer or integer vector `type` (i8, i16, i32, <2 x i32>, <4 x i32>); where `mask` (NULL: always) is false the result is `other`
-  /// (never NULL then). NULL: branches and plain loads.
-  LLVMValueRef (*load)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other, LLVMTypeRef type);
-  void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef value);
-  /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in their LLVM type, bf16 as i16.
-  LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer, LLVMValueRef value);
-  LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer, LLVMValueRef expected, LLVMValueRef desired);
+  /// A load of an integer or integer vector `type` (i8, i16, i32, <2 x i32>, <4 x i32>); where `mask` (NULL:
+  /// always) is false the result is `other` (never NULL then). NULL: branches and plain loads.
+  LLVMValueRef (*load)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
+                       LLVMValueRef other, LLVMTypeRef type);
+  void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
+                LLVMValueRef value);
+  /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in
+  /// their LLVM type, bf16 as i16.
+  LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                         LLVMValueRef value);
+  LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                      LLVMValueRef expected, LLVMValueRef desired);
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
   /// An inline assembly instance; NULL: UNSUPPORTED.
-  LLVMValueRef (*assembly)(gpu *g, const ir_op *op, const LLVMValueRef *operands, unsigned count, LLVMTypeRef result);
+  LLVMValueRef (*assembly)(gpu *g, const ir_op *op, const LLVMValueRef *operands, unsigned count,
+                           LLVMTypeRef result);
 };
 
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage);
@@ -96,12 +108,15 @@ typedef struct gpu_tile {
   LLVMValueRef *regs; ///< 1 << layout.registers, arena
 } gpu_tile;
 
-/// A block of the kernel that is open. Regions nest; `entry` of a loop is where what does not depend on it is put.
+/// A block of the kernel that is open. Regions nest; `entry` of a loop is where what does not depend on it is
+/// put.
 typedef struct gpu_region {
   struct gpu_region *parent;
   const ir_block *block;
-  LLVMBasicBlockRef preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
-  LLVMBasicBlockRef enter;     ///< of a loop: empty, branches to its header, so that the header's phis know it for good
+  LLVMBasicBlockRef
+      preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
+  LLVMBasicBlockRef
+      enter; ///< of a loop: empty, branches to its header, so that the header's phis know it for good
 } gpu_region;
 
 /// A version of a value in some layout, usable while `region` is open.
@@ -113,29 +128,29 @@ typedef struct gpu_version {
 
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
-  bool has_home;          ///< computed where it stands, in `home`
-  bool is_ready;          ///< `home_tile` or `scalar` is set
+  bool has_home; ///< computed where it stands, in `home`
+  bool is_ready; ///< `home_tile` or `scalar` is set
   kiln_layout home;
   gpu_tile home_tile;
-  LLVMValueRef scalar;    ///< rank 0
+  LLVMValueRef scalar; ///< rank 0
   gpu_version *versions;
-  gpu_ring *ring;         ///< the tile lies in shared memory
-  kiln_layout wanted;     ///< with is_wanted: the layout of an access that uses it as address
+  gpu_ring *ring;     ///< the tile lies in shared memory
+  kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
 } gpu_value;
 
 /// A ring of slots in shared memory that holds one matrix operand of several iterations.
 struct gpu_ring {
   struct gpu_ring *next;
-  const ir_op *read;         ///< the load that the ring stands for
-  const ir_op *dot;          ///< its user, as operand `operand`
+  const ir_op *read; ///< the load that the ring stands for
+  const ir_op *dot;  ///< its user, as operand `operand`
   unsigned operand, stages;
-  const ir_block *body;      ///< of the loop
-  ir_value *read_slot;       ///< i32
-  bool is_open;              ///< what follows is set
+  const ir_block *body; ///< of the loop
+  ir_value *read_slot;  ///< i32
+  bool is_open;         ///< what follows is set
   kiln_layout writer;
   layout_memory memory;
-  uint32_t start, bytes;     ///< of the first slot; of one slot
+  uint32_t start, bytes; ///< of the first slot; of one slot
 };
 
 /// A load that fills a slot.
@@ -143,9 +158,9 @@ typedef struct gpu_copy {
   struct gpu_copy *next;
   const ir_op *load;
   gpu_ring *ring;
-  unsigned slot;             ///< when write_slot is NULL
-  ir_value *write_slot;      ///< i32
-  bool commits;              ///< the last of its iteration
+  unsigned slot;        ///< when write_slot is NULL
+  ir_value *write_slot; ///< i32
+  bool commits;         ///< the last of its iteration
 } gpu_copy;
 
 /// Tiles of one shape that are loaded or stored along one axis.
@@ -159,29 +174,29 @@ struct gpu {
   const gpu_machine *machine;
   const kiln_target *target;
   const kiln_codegen_options *options;
-  kiln_arena *arena;      ///< of the lowering
+  kiln_arena *arena; ///< of the lowering
   ir_kernel *kernel;
   kiln_facts *facts;
   kiln_error *error;
-  kiln_status status;     ///< the first failure; emission goes on harmlessly
+  kiln_status status; ///< the first failure; emission goes on harmlessly
   LLVMContextRef context;
   LLVMModuleRef module;
   LLVMBuilderRef builder;
   LLVMValueRef function;
   kl_prelude prelude;
   LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
-  unsigned lanes, warps;  ///< logarithms
-  LLVMValueRef thread;    ///< number in the block
-  LLVMValueRef shared;    ///< the block's shared memory, ptr addrspace(3)
-  uint32_t shared_bytes;  ///< largest use so far
-  bool shared_dirty;      ///< threads may still be reading shared memory since the last barrier
-  bool has_writes;        ///< the kernel writes memory
-  unsigned depth;         ///< of gpu_tile_in
+  unsigned lanes, warps; ///< logarithms
+  LLVMValueRef thread;   ///< number in the block
+  LLVMValueRef shared;   ///< the block's shared memory, ptr addrspace(3)
+  uint32_t shared_bytes; ///< largest use so far
+  bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
+  bool has_writes;       ///< the kernel writes memory
+  unsigned depth;        ///< of gpu_tile_in
   gpu_region *region;
   gpu_shape *shapes;
   gpu_ring *rings;
   gpu_copy *copies;
-  uint32_t scratch_base;  ///< rings that are open lie below
+  uint32_t scratch_base; ///< rings that are open lie below
 };
 
 /// Keeps the first failure.
@@ -200,9 +215,11 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// The value in that layout.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
-/// The value's own tile (or ring; then the tile has no registers) when it is (up to renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
+/// The value's own tile (or ring; then the tile has no registers) when it is (up to renaming shape
+/// operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
 /// false when the value is recomputed, cached already, or better converted before the loop.
-bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_ring **out_ring, kiln_layout *out_layout);
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
+                   gpu_ring **out_ring, kiln_layout *out_layout);
 /// Computes a value that has a home, there and then.
 gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
@@ -219,8 +236,9 @@ kiln_layout gpu_default_layout(gpu *g, ir_type type);
 
 // gpu_convert.c
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
-/// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared memory is not needed. Order: gpu_stage,
-/// gpu_scratch_begin for all that are staged together, gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
+/// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared
+/// memory is not needed. Order: gpu_stage, gpu_scratch_begin for all that are staged together,
+/// gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
 typedef struct gpu_staged gpu_staged;
 gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
 uint32_t gpu_staged_bytes(const gpu_staged *s);
@@ -228,32 +246,37 @@ void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
 /// The same for a tile that a ring holds: nothing to write.
 gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to);
 /// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
-layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to, unsigned log2_bytes);
-/// Where the piece of register `r` lies in a slot of a ring, for a thread that holds `writer`; `pieces` are the register bits of a piece, in order.
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
+                                unsigned log2_bytes);
+/// Where the piece of register `r` lies in a slot of a ring, for a thread that holds `writer`; `pieces` are
+/// the register bits of a piece, in order.
 LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r);
 /// Registers [first, first + count) of the result.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// Every replica gets what the owner has: through shared memory.
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
-void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes, uint32_t start);
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
+                    uint32_t start);
 void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
 LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
-LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
-LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
+// gpu_words.c
+/// Bytes of an element in memory.
+unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
 /// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
-/// Register bits that one access of a load or store can cover, in order; how many.
-unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
 LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count);
 void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count);
 LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes);
+LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
+LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
 
 // gpu_arith.c
 /// One element of an elementwise operation.
 LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
-LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round, LLVMValueRef value);
+LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round,
+                      LLVMValueRef value);
 LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
@@ -273,6 +296,8 @@ void gpu_lower_if(gpu *g, ir_op *op);
 /// Lowers the operations of a block up to its terminator, in a region of its own (set up by the caller).
 void gpu_lower_block(gpu *g, ir_block *block);
 void gpu_lower_op(gpu *g, ir_op *op);
+/// Register bits that one access of a load or store can cover, in order; how many.
+unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
 /// Looks at all accesses of the kernel; before gpu_assign.
 void gpu_collect_accesses(gpu *g);
 /// The layout of a memory operation's tiles, and the operand's element pointee.
@@ -283,7 +308,8 @@ bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);
 /// The layout of the result of a dot (and of its accumulator).
 kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
 
-/// gpu_prefetch.c: loads of matrix operands ahead of their use. Needs g->facts; changes the kernel, so that facts must be computed again.
+/// gpu_prefetch.c: loads of matrix operands ahead of their use. Needs g->facts; changes the kernel, so that
+/// facts must be computed again.
 void gpu_prefetch(gpu *g);
 
 // gpu_async.c: rings in shared memory that copies fill ahead of the dots that read them
@@ -296,7 +322,7 @@ void gpu_async_close(gpu *g, const ir_block *body);
 
 /// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
-                             const kiln_codegen_options *options, LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
-                             kiln_error *err);
+                             const kiln_codegen_options *options, LLVMContextRef context,
+                             LLVMModuleRef module, kiln_code_info *info, kiln_error *err);
 
 #endif

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads, stores and atomics: vectors of up to 16 bytes as layout and facts allow, masked, and once an element where a layout replicates it.
+// Loads, stores and atomics: vectors of up to 16 bytes as layout and facts allow, masked, and once an element
+// where a layout replicates it.
 #include "compiler/codegen/gpu_lower.h"
 
-// ------------------------------------------------------------------------------------------------------------- layouts
+// -------------------------------------------------------------------------------------------------------------
+// layouts
 
 /// Axis along which addresses grow, and log2 of the elements one access may take there.
 typedef struct direction {
@@ -10,8 +12,10 @@ typedef struct direction {
 } direction;
 
 static const ir_value *mask_of(const ir_op *op) {
-  if (op->code == IR_LOAD) return op->operand_count > 1 ? op->operands[1] : NULL;
-  if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
+  if (op->code == IR_LOAD)
+    return op->operand_count > 1 ? op->operands[1] : NULL;
+  if (op->code == IR_STORE || op->code == IR_ATOMIC)
+    return op->operand_count > 2 ? op->operands[2] : NULL;
   return NULL;
 }
 
@@ -25,22 +29,27 @@ static direction direction_of(gpu *g, const ir_op *op) {
   const kiln_fact *fact = kiln_fact_of(g->facts, op->operands[0]);
   direction best = {.axis = type.rank - 1u, .contiguity = fact->contiguity[type.rank - 1]};
   for (unsigned a = 0; a < type.rank; a++)
-    if (fact->contiguity[a] > best.contiguity) best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
+    if (fact->contiguity[a] > best.contiguity)
+      best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
   best.vector = kiln_fact_vector(g->facts, op->operands[0], mask_of(op), best.axis, 4);
   return best;
 }
 
-static bool is_plain_access(const ir_op *op) { return op->code == IR_LOAD || op->code == IR_STORE; }
+static bool is_plain_access(const ir_op *op) {
+  return op->code == IR_LOAD || op->code == IR_STORE;
+}
 
-/// Accesses of one shape share a layout, or values would be converted on their way from load to store: the widest vector that any of them can
-/// use, in elements.
+/// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
+/// widest vector that any of them can use, in elements.
 static void collect(ir_op *op, void *context) {
   gpu *g = context;
-  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
+  if (!is_plain_access(op) || !op->operands[0]->type.rank)
+    return;
   direction d = direction_of(g, op);
   for (gpu_shape *s = g->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
-      if (d.vector > s->vector) s->vector = d.vector;
+      if (d.vector > s->vector)
+        s->vector = d.vector;
       return;
     }
   gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
@@ -50,7 +59,9 @@ static void collect(ir_op *op, void *context) {
 
 static void note_writes(ir_op *op, void *context) {
   gpu *g = context;
-  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE)) g->has_writes = true;
+  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
+      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
+    g->has_writes = true;
 }
 
 void gpu_collect_accesses(gpu *g) {
@@ -61,9 +72,12 @@ void gpu_collect_accesses(gpu *g) {
 static kiln_layout blocked(gpu *g, ir_type type, direction d) {
   unsigned vector = d.vector, bits = ir_log2_elements(type), threads = g->lanes + g->warps;
   for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, type) && s->axis == d.axis) vector = s->vector;
-  if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
-  if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
+    if (ir_same_shape(s->type, type) && s->axis == d.axis)
+      vector = s->vector;
+  if (vector + threads > bits)
+    vector = bits > threads ? bits - threads : 0;
+  if (vector > type.log2[d.axis])
+    vector = type.log2[d.axis];
   return layout_blocked(type, d.axis, vector, g->lanes, g->warps);
 }
 
@@ -95,12 +109,17 @@ static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, u
   return bytes << count;
 }
 
-/// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32 bytes or as good as the best.
-static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best, direction d) {
+/// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
+/// bytes or as good as the best.
+static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best,
+                        direction d) {
   uint8_t registers[8];
-  unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis), bytes = element_bytes(op->operands[0]->type);
-  if (!d.contiguity) return true;
-  unsigned run = run_of(offered, shift, d.vector, registers), segment = segment_of(offered, shift, run, bytes);
+  unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
+           bytes = element_bytes(op->operands[0]->type);
+  if (!d.contiguity)
+    return true;
+  unsigned run = run_of(offered, shift, d.vector, registers),
+           segment = segment_of(offered, shift, run, bytes);
   unsigned ideal = segment_of(best, shift, run_of(best, shift, d.vector, registers), bytes);
   (void)g;
   return segment >= 32 || segment >= ideal;
@@ -111,25 +130,35 @@ kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
   direction d = direction_of(g, op);
   kiln_layout best = blocked(g, type, d), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
-  if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d)) return offered;
-  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered)) return offered;
+  if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
+    return offered;
+  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered))
+    return offered;
   return best;
 }
 
-// ------------------------------------------------------------------------------------------------------------- accesses
+// -------------------------------------------------------------------------------------------------------------
+// accesses
 
-static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) { return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, ""); }
+static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
+  return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, "");
+}
 
 static gpu_access access_of(const ir_op *op, unsigned bytes) {
-  return (gpu_access){.bytes = bytes, .cache = op->attrs.cache, .evict = op->attrs.evict, .is_volatile = (op->attrs.flags & IR_VOLATILE) != 0};
+  return (gpu_access){.bytes = bytes,
+                      .cache = op->attrs.cache,
+                      .evict = op->attrs.evict,
+                      .is_volatile = (op->attrs.flags & IR_VOLATILE) != 0};
 }
 
 /// The parameter that an address comes from, or NULL.
 static const ir_value *root_of(const ir_value *v) {
   for (unsigned i = 0; i < 256 && v->def; i++) {
     ir_opcode c = v->def->code;
-    bool passes = c == IR_PTRADD || c == IR_SPLAT || c == IR_HINT || c == IR_EXPAND || c == IR_BROADCAST || c == IR_RESHAPE || c == IR_TRANS;
-    if (!passes) return NULL;
+    bool passes = c == IR_PTRADD || c == IR_SPLAT || c == IR_HINT || c == IR_EXPAND || c == IR_BROADCAST ||
+                  c == IR_RESHAPE || c == IR_TRANS;
+    if (!passes)
+      return NULL;
     v = v->def->operands[0];
   }
   return v->def ? NULL : v;
@@ -138,9 +167,12 @@ static const ir_value *root_of(const ir_value *v) {
 /// Nothing that the kernel writes can be read here: it writes nothing, or the parameter promises it.
 static bool is_invariant(gpu *g, const ir_op *op) {
   const ir_value *root = root_of(op->operands[0]);
-  if (op->attrs.flags & IR_VOLATILE) return false;
-  if (!g->has_writes) return true;
-  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count) return false;
+  if (op->attrs.flags & IR_VOLATILE)
+    return false;
+  if (!g->has_writes)
+    return true;
+  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count)
+    return false;
   const ir_param *param = &g->kernel->params[root->index];
   return param->noalias && param->access == IR_ACCESS_IN;
 }
@@ -154,12 +186,15 @@ static LLVMValueRef plain_load(gpu *g, const gpu_access *a, LLVMValueRef pointer
   LLVMValueRef load = LLVMBuildLoad2(g->builder, type, pointer, "");
   LLVMSetAlignment(load, a->bytes);
   LLVMSetVolatile(load, a->is_volatile);
-  if (a->is_invariant) set_invariant(g, load);
+  if (a->is_invariant)
+    set_invariant(g, load);
   return load;
 }
 
-static LLVMValueRef branched_load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other, LLVMTypeRef type) {
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "load"), after = gpu_block(g, "loaded");
+static LLVMValueRef branched_load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                                  LLVMValueRef other, LLVMTypeRef type) {
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "load"),
+                    after = gpu_block(g, "loaded");
   LLVMBuildCondBr(g->builder, mask, body, after);
   LLVMPositionBuilderAtEnd(g->builder, body);
   LLVMValueRef values[2] = {other, plain_load(g, a, pointer, type)};
@@ -171,10 +206,13 @@ static LLVMValueRef branched_load(gpu *g, const gpu_access *a, LLVMValueRef poin
   return phi;
 }
 
-static LLVMValueRef load_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other, LLVMTypeRef type) {
+static LLVMValueRef load_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                             LLVMValueRef other, LLVMTypeRef type) {
   bool is_plain = !mask && !a->cache && !a->evict;
-  if (is_plain) return plain_load(g, a, pointer, type);
-  if (g->machine->load) return g->machine->load(g, a, pointer, mask, other, type);
+  if (is_plain)
+    return plain_load(g, a, pointer, type);
+  if (g->machine->load)
+    return g->machine->load(g, a, pointer, mask, other, type);
   return mask ? branched_load(g, a, pointer, mask, other, type) : plain_load(g, a, pointer, type);
 }
 
@@ -184,7 +222,8 @@ static void plain_store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMV
   LLVMSetVolatile(store, a->is_volatile);
 }
 
-static void store_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef value) {
+static void store_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                      LLVMValueRef value) {
   bool is_plain = !mask && !a->cache && !a->evict;
   if (!is_plain && g->machine->store) {
     g->machine->store(g, a, pointer, mask, value);
@@ -213,26 +252,32 @@ static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout) {
   pieces p = {0};
   direction d = direction_of(g, op);
   p.vector = run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), d.vector, p.bits);
-  for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
+  for (unsigned i = 0; i < p.vector; i++)
+    p.mask |= 1u << p.bits[i];
   return p;
 }
 
 unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
   pieces p = pieces_of(g, op, layout);
-  for (unsigned i = 0; i < p.vector; i++) out[i] = p.bits[i];
+  for (unsigned i = 0; i < p.vector; i++)
+    out[i] = p.bits[i];
   return p.vector;
 }
 
 static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
-    if (i >> j & 1) r |= 1u << p->bits[j];
+    if (i >> j & 1)
+      r |= 1u << p->bits[j];
   return r;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- load
+// ----------------------------------------------------------------------------------------------------------------
+// load
 
 /// True in one thread of the block.
-static LLVMValueRef first_thread(gpu *g) { return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), ""); }
+static LLVMValueRef first_thread(gpu *g) {
+  return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
+}
 
 /// What the first thread has, in all threads.
 static LLVMValueRef from_first(gpu *g, LLVMValueRef value, ir_type element) {
@@ -241,51 +286,68 @@ static LLVMValueRef from_first(gpu *g, LLVMValueRef value, ir_type element) {
   return tile.regs[0];
 }
 
-/// All threads read the same address. Memory that changes meanwhile (volatile) is read by one of them, since a scalar must be the same in all.
+/// All threads read the same address. Memory that changes meanwhile (volatile) is read by one of them, since
+/// a scalar must be the same in all.
 static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access) {
   LLVMValueRef mask = op->operand_count > 1 ? gpu_scalar(g, op->operands[1]) : NULL;
   LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
   bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
-  if (is_shared) mask = both(g, first_thread(g), mask);
-  LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1), gpu_packed_type(g, access->bytes));
+  if (is_shared)
+    mask = both(g, first_thread(g), mask);
+  LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1),
+                                 gpu_packed_type(g, access->bytes));
   gpu_unpack(g, loaded, type, &out, 1);
   return is_shared ? from_first(g, out, op->results[0].type) : out;
 }
 
-static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access, const kiln_layout *layout) {
-  gpu_tile out = gpu_tile_new(g, layout), pointer = gpu_tile_in(g, op->operands[0], layout), mask = {0}, other = {0};
-  if (op->operand_count > 1) mask = gpu_tile_in(g, op->operands[1], layout);
-  if (op->operand_count > 2) other = gpu_tile_in(g, op->operands[2], layout);
+static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access,
+                          const kiln_layout *layout) {
+  gpu_tile out = gpu_tile_new(g, layout), pointer = gpu_tile_in(g, op->operands[0], layout), mask = {0},
+           other = {0};
+  if (op->operand_count > 1)
+    mask = gpu_tile_in(g, op->operands[1], layout);
+  if (op->operand_count > 2)
+    other = gpu_tile_in(g, op->operands[2], layout);
   pieces p = pieces_of(g, op, layout);
   unsigned count = 1u << p.vector;
   LLVMValueRef elements[16];
   access->bytes <<= p.vector;
   for (uint32_t r = 0; r < 1u << layout->registers; r++) {
-    if (r & p.mask) continue;
-    for (unsigned i = 0; i < count; i++) elements[i] = other.regs ? other.regs[piece_register(&p, r, i)] : LLVMConstNull(type);
-    LLVMValueRef loaded = load_one(g, access, pointer.regs[r], mask.regs ? mask.regs[r] : NULL, gpu_pack(g, elements, count),
-                                   gpu_packed_type(g, access->bytes));
+    if (r & p.mask)
+      continue;
+    for (unsigned i = 0; i < count; i++)
+      elements[i] = other.regs ? other.regs[piece_register(&p, r, i)] : LLVMConstNull(type);
+    LLVMValueRef loaded = load_one(g, access, pointer.regs[r], mask.regs ? mask.regs[r] : NULL,
+                                   gpu_pack(g, elements, count), gpu_packed_type(g, access->bytes));
     gpu_unpack(g, loaded, type, elements, count);
-    for (unsigned i = 0; i < count; i++) out.regs[piece_register(&p, r, i)] = elements[i];
+    for (unsigned i = 0; i < count; i++)
+      out.regs[piece_register(&p, r, i)] = elements[i];
   }
   return out;
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  if (gpu_async_load(g, op)) return;
+  if (gpu_async_load(g, op))
+    return;
   ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
   LLVMTypeRef type = gpu_type(g, pointee);
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
   access.is_invariant = is_invariant(g, op);
-  if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
-  else gpu_set_home(g, &op->results[0], tile_load(g, op, type, &access, &gpu_value_of(g, &op->results[0])->home));
+  if (!op->operands[0]->type.rank)
+    gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
+  else
+    gpu_set_home(g, &op->results[0],
+                 tile_load(g, op, type, &access, &gpu_value_of(g, &op->results[0])->home));
 }
 
-// --------------------------------------------------------------------------------------------------------------- store
+// ---------------------------------------------------------------------------------------------------------------
+// store
 
 static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
-  LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL, value = gpu_scalar(g, op->operands[1]);
-  store_one(g, access, gpu_scalar(g, op->operands[0]), both(g, first_thread(g), mask), gpu_pack(g, &value, 1));
+  LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
+               value = gpu_scalar(g, op->operands[1]);
+  store_one(g, access, gpu_scalar(g, op->operands[0]), both(g, first_thread(g), mask),
+            gpu_pack(g, &value, 1));
 }
 
 void gpu_lower_store(gpu *g, ir_op *op) {
@@ -295,31 +357,42 @@ void gpu_lower_store(gpu *g, ir_op *op) {
     return;
   }
   kiln_layout layout = gpu_memory_layout(g, op);
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout), value = gpu_tile_in(g, op->operands[1], &layout), mask = {0};
-  if (op->operand_count > 2) mask = gpu_tile_in(g, op->operands[2], &layout);
+  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
+           value = gpu_tile_in(g, op->operands[1], &layout), mask = {0};
+  if (op->operand_count > 2)
+    mask = gpu_tile_in(g, op->operands[2], &layout);
   LLVMValueRef owner = gpu_is_owner(g, &layout), elements[16];
   pieces p = pieces_of(g, op, &layout);
   access.bytes <<= p.vector;
   for (uint32_t r = 0; r < 1u << layout.registers; r++) {
-    if (r & p.mask) continue;
-    for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = value.regs[piece_register(&p, r, i)];
-    store_one(g, &access, pointer.regs[r], both(g, owner, mask.regs ? mask.regs[r] : NULL), gpu_pack(g, elements, 1u << p.vector));
+    if (r & p.mask)
+      continue;
+    for (unsigned i = 0; i < 1u << p.vector; i++)
+      elements[i] = value.regs[piece_register(&p, r, i)];
+    store_one(g, &access, pointer.regs[r], both(g, owner, mask.regs ? mask.regs[r] : NULL),
+              gpu_pack(g, elements, 1u << p.vector));
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------- atomics
+// --------------------------------------------------------------------------------------------------------------
+// atomics
 
-static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value, LLVMValueRef desired) {
+static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
+                               LLVMValueRef desired) {
   kiln_scalar scalar = op->operands[1]->type.scalar;
-  if (op->code == IR_CAS) return g->machine->cas(g, op, scalar, pointer, value, desired);
+  if (op->code == IR_CAS)
+    return g->machine->cas(g, op, scalar, pointer, value, desired);
   return g->machine->atomic(g, op, scalar, pointer, value);
 }
 
 /// Under `mask` (NULL: always); elsewhere the result is zero.
-static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value, LLVMValueRef desired, LLVMValueRef mask) {
-  if (!mask) return atomic_one(g, op, pointer, value, desired);
+static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
+                                  LLVMValueRef desired, LLVMValueRef mask) {
+  if (!mask)
+    return atomic_one(g, op, pointer, value, desired);
   LLVMTypeRef type = LLVMTypeOf(value);
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "atomic"), after = gpu_block(g, "done");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "atomic"),
+                    after = gpu_block(g, "done");
   LLVMBuildCondBr(g->builder, mask, body, after);
   LLVMPositionBuilderAtEnd(g->builder, body);
   LLVMValueRef values[2] = {LLVMConstNull(type), atomic_one(g, op, pointer, value, desired)};
@@ -333,39 +406,49 @@ static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer,
 
 /// Orders the other threads of the program around an atomic that releases or acquires.
 static void fence(gpu *g, const ir_op *op, ir_order order) {
-  if (op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL) gpu_barrier(g);
+  if (op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL)
+    gpu_barrier(g);
 }
 
 static void scalar_atomic(gpu *g, ir_op *op) {
   LLVMValueRef mask = op->code == IR_ATOMIC && op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL;
   LLVMValueRef desired = op->code == IR_CAS ? gpu_scalar(g, op->operands[2]) : NULL;
-  LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]), desired, both(g, first_thread(g), mask));
-  if (op->results[0].uses) old = from_first(g, old, ir_element(op->results[0].type));
+  LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]),
+                                   desired, both(g, first_thread(g), mask));
+  if (op->results[0].uses)
+    old = from_first(g, old, ir_element(op->results[0].type));
   gpu_set_scalar(g, &op->results[0], old);
 }
 
 static void tile_atomic(gpu *g, ir_op *op) {
   kiln_layout layout = gpu_value_of(g, &op->results[0])->home;
   gpu_tile out = gpu_tile_new(g, &layout), third = {0};
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout), value = gpu_tile_in(g, op->operands[1], &layout);
-  if (op->operand_count > 2) third = gpu_tile_in(g, op->operands[2], &layout);
+  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
+           value = gpu_tile_in(g, op->operands[1], &layout);
+  if (op->operand_count > 2)
+    third = gpu_tile_in(g, op->operands[2], &layout);
   bool is_cas = op->code == IR_CAS;
   LLVMValueRef owner = gpu_is_owner(g, &layout);
   for (uint32_t r = 0; r < 1u << layout.registers; r++) {
     LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
-    out.regs[r] = masked_atomic(g, op, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL, both(g, owner, mask));
+    out.regs[r] = masked_atomic(g, op, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
+                                both(g, owner, mask));
   }
-  if (owner && op->results[0].uses) gpu_share_owned(g, &out, ir_element(op->results[0].type));
+  if (owner && op->results[0].uses)
+    gpu_share_owned(g, &out, ir_element(op->results[0].type));
   gpu_set_home(g, &op->results[0], out);
 }
 
 void gpu_lower_atomic(gpu *g, ir_op *op) {
   if (!(op->code == IR_CAS ? (void *)g->machine->cas : (void *)g->machine->atomic)) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s", op->number, g->machine->name);
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s", op->number,
+             g->machine->name);
     return;
   }
   fence(g, op, IR_ORDER_RELEASE);
-  if (op->operands[0]->type.rank) tile_atomic(g, op);
-  else scalar_atomic(g, op);
+  if (op->operands[0]->type.rank)
+    tile_atomic(g, op);
+  else
+    scalar_atomic(g, op);
   fence(g, op, IR_ORDER_ACQUIRE);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reductions and scans: over registers, then lanes by shuffles, then warps by an exchange in which every warp gets all partial results.
+// Reductions and scans: over registers, then lanes by shuffles, then warps by an exchange in which every warp
+// gets all partial results.
 //
-// Named combinations may take elements in any order. A region is associative only, so elements are combined in their order, lower first.
+// Named combinations may take elements in any order. A region is associative only, so elements are combined
+// in their order, lower first.
 #include "compiler/codegen/gpu_lower.h"
 
 /// The operands of one reduce or scan, as tiles of one layout.
@@ -12,7 +14,9 @@ typedef struct group {
   bool is_ordered;
 } group;
 
-static ir_type element_type(const group *s, uint32_t i) { return ir_element(s->op->operands[i]->type); }
+static ir_type element_type(const group *s, uint32_t i) {
+  return ir_element(s->op->operands[i]->type);
+}
 
 /// out = combine(a, b), each of `count` values; `out` may be `a` or `b`.
 static void combine(gpu *g, const group *s, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *out) {
@@ -27,29 +31,38 @@ static void combine(gpu *g, const group *s, const LLVMValueRef *a, const LLVMVal
   }
   gpu_lower_block(g, body);
   const ir_op *end = ir_terminator(body);
-  for (uint32_t i = 0; i < s->count; i++) out[i] = gpu_scalar(g, end->operands[i]);
+  for (uint32_t i = 0; i < s->count; i++)
+    out[i] = gpu_scalar(g, end->operands[i]);
 }
 
-static LLVMValueRef *scratch(gpu *g, const group *s) { return KILN_NEW_ARRAY(g->arena, LLVMValueRef, s->count); }
+static LLVMValueRef *scratch(gpu *g, const group *s) {
+  return KILN_NEW_ARRAY(g->arena, LLVMValueRef, s->count);
+}
 
 static void take(const group *s, uint32_t r, LLVMValueRef *out) {
-  for (uint32_t i = 0; i < s->count; i++) out[i] = s->tiles[i].regs[r];
+  for (uint32_t i = 0; i < s->count; i++)
+    out[i] = s->tiles[i].regs[r];
 }
 
 static void put(const group *s, uint32_t r, LLVMValueRef *const values) {
-  for (uint32_t i = 0; i < s->count; i++) s->tiles[i].regs[r] = values[i];
+  for (uint32_t i = 0; i < s->count; i++)
+    s->tiles[i].regs[r] = values[i];
 }
 
-static void select_all(gpu *g, const group *s, LLVMValueRef condition, const LLVMValueRef *yes, const LLVMValueRef *no, LLVMValueRef *out) {
-  for (uint32_t i = 0; i < s->count; i++) out[i] = LLVMBuildSelect(g->builder, condition, yes[i], no[i], "");
+static void select_all(gpu *g, const group *s, LLVMValueRef condition, const LLVMValueRef *yes,
+                       const LLVMValueRef *no, LLVMValueRef *out) {
+  for (uint32_t i = 0; i < s->count; i++)
+    out[i] = LLVMBuildSelect(g->builder, condition, yes[i], no[i], "");
 }
 
-// -------------------------------------------------------------------------------------------------------------- layouts
+// --------------------------------------------------------------------------------------------------------------
+// layouts
 
 /// Every machine bit belongs to the axis or to the rest, not both.
 static bool is_separable(const kiln_layout *l, uint32_t axis) {
   for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++)
-    if (l->basis[i] & axis && l->basis[i] & ~axis) return false;
+    if (l->basis[i] & axis && l->basis[i] & ~axis)
+      return false;
   return true;
 }
 
@@ -57,8 +70,10 @@ static bool is_separable(const kiln_layout *l, uint32_t axis) {
 static bool is_in_order(const kiln_layout *l, uint32_t axis) {
   uint32_t last = 0;
   for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++) {
-    if (!(l->basis[i] & axis)) continue;
-    if (l->basis[i] <= last) return false;
+    if (!(l->basis[i] & axis))
+      continue;
+    if (l->basis[i] <= last)
+      return false;
     last = l->basis[i];
   }
   return true;
@@ -70,28 +85,38 @@ static group open_group(gpu *g, ir_op *op, const kiln_layout *layout) {
   for (uint32_t i = 0; i < s.count; i++) {
     gpu_tile from = gpu_tile_in(g, op->operands[i], layout);
     s.tiles[i] = gpu_tile_new(g, layout); // a copy: registers are overwritten
-    for (uint32_t r = 0; r < 1u << layout->registers; r++) s.tiles[i].regs[r] = from.regs[r];
+    for (uint32_t r = 0; r < 1u << layout->registers; r++)
+      s.tiles[i].regs[r] = from.regs[r];
   }
   return s;
 }
 
 /// After registers and lanes: a tile of (rest, warps along the axis), the latter in the low bits.
 static kiln_layout partial_layout(const kiln_layout *l, uint32_t axis, unsigned warp_bits) {
-  kiln_layout out = {.bits = (uint8_t)(l->bits - (unsigned)__builtin_popcount(axis) + warp_bits), .lanes = l->lanes, .warps = l->warps};
+  kiln_layout out = {.bits = (uint8_t)(l->bits - (unsigned)__builtin_popcount(axis) + warp_bits),
+                     .lanes = l->lanes,
+                     .warps = l->warps};
   unsigned at = 0, along = 0;
   for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++) {
-    bool is_axis = (l->basis[i] & axis) != 0, is_register = i < l->registers, is_warp = i >= (unsigned)l->registers + l->lanes;
-    if (is_register && is_axis) continue;
+    bool is_axis = (l->basis[i] & axis) != 0, is_register = i < l->registers,
+         is_warp = i >= (unsigned)l->registers + l->lanes;
+    if (is_register && is_axis)
+      continue;
     out.registers = (uint8_t)(out.registers + is_register);
-    out.basis[at++] = is_axis ? (is_warp ? 1u << along++ : 0) : layout_squeeze(l->basis[i], axis) << warp_bits;
+    out.basis[at++] =
+        is_axis ? (is_warp ? 1u << along++ : 0) : layout_squeeze(l->basis[i], axis) << warp_bits;
   }
   return out;
 }
 
 /// The same with the warps' bits in the lowest registers, everywhere.
 static kiln_layout gathered_layout(const kiln_layout *partial, unsigned warp_bits) {
-  kiln_layout out = {.bits = partial->bits, .registers = (uint8_t)(partial->registers + warp_bits), .lanes = partial->lanes, .warps = partial->warps};
-  for (unsigned i = 0; i < warp_bits; i++) out.basis[i] = 1u << i;
+  kiln_layout out = {.bits = partial->bits,
+                     .registers = (uint8_t)(partial->registers + warp_bits),
+                     .lanes = partial->lanes,
+                     .warps = partial->warps};
+  for (unsigned i = 0; i < warp_bits; i++)
+    out.basis[i] = 1u << i;
   for (unsigned i = 0; i < (unsigned)partial->registers + partial->lanes + partial->warps; i++) {
     bool is_axis_warp = partial->basis[i] && partial->basis[i] < 1u << warp_bits;
     out.basis[warp_bits + i] = is_axis_warp ? 0 : partial->basis[i];
@@ -101,7 +126,8 @@ static kiln_layout gathered_layout(const kiln_layout *partial, unsigned warp_bit
 
 static unsigned axis_warps(const kiln_layout *l, uint32_t axis) {
   unsigned count = 0;
-  for (unsigned i = 0; i < l->warps; i++) count += (l->basis[l->registers + l->lanes + i] & axis) != 0;
+  for (unsigned i = 0; i < l->warps; i++)
+    count += (l->basis[l->registers + l->lanes + i] & axis) != 0;
   return count;
 }
 
@@ -114,7 +140,8 @@ static void gather_warps(gpu *g, group *s, const kiln_layout *partial, unsigned 
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- reduce
+// ---------------------------------------------------------------------------------------------------------------
+// reduce
 
 /// Folds register bit `bit`: the tile has `bits` register bits before, one less after.
 static void fold_register(gpu *g, group *s, unsigned bits, unsigned bit) {
@@ -135,7 +162,8 @@ static void fold_lane(gpu *g, group *s, unsigned registers, unsigned lane) {
   LLVMValueRef is_later = s->is_ordered ? LLVMBuildICmp(g->builder, LLVMIntNE, bit, gpu_i32(g, 0), "") : NULL;
   for (uint32_t r = 0; r < 1u << registers; r++) {
     take(s, r, own);
-    for (uint32_t i = 0; i < s->count; i++) other[i] = gpu_shuffle_xor(g, own[i], 1u << lane);
+    for (uint32_t i = 0; i < s->count; i++)
+      other[i] = gpu_shuffle_xor(g, own[i], 1u << lane);
     if (is_later) {
       select_all(g, s, is_later, other, own, a);
       select_all(g, s, is_later, own, other, b);
@@ -151,16 +179,21 @@ static void fold_lane(gpu *g, group *s, unsigned registers, unsigned lane) {
 static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis) {
   unsigned registers = l->registers;
   for (unsigned i = 0, at = 0; i < l->registers; i++) {
-    if (l->basis[i] & axis) fold_register(g, s, registers--, at);
-    else at++;
+    if (l->basis[i] & axis)
+      fold_register(g, s, registers--, at);
+    else
+      at++;
   }
   for (unsigned i = 0; i < l->lanes; i++)
-    if (l->basis[l->registers + i] & axis) fold_lane(g, s, registers, i);
+    if (l->basis[l->registers + i] & axis)
+      fold_lane(g, s, registers, i);
   unsigned warps = axis_warps(l, axis);
-  if (!warps) return;
+  if (!warps)
+    return;
   kiln_layout partial = partial_layout(l, axis, warps);
   gather_warps(g, s, &partial, warps);
-  for (unsigned i = 0; i < warps; i++) fold_register(g, s, registers + warps - i, 0);
+  for (unsigned i = 0; i < warps; i++)
+    fold_register(g, s, registers + warps - i, 0);
 }
 
 static kiln_layout reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
@@ -168,26 +201,34 @@ static kiln_layout reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
   kiln_layout layout;
   bool is_ordered = op->attrs.kind == IR_COMBINE_REGION;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (gpu_suggestion(g, op->operands[i], &layout) && is_separable(&layout, axis) && (!is_ordered || is_in_order(&layout, axis))) return layout;
-  return is_ordered ? layout_sequential(type, op->attrs.axis, g->lanes, g->warps) : gpu_default_layout(g, type);
+    if (gpu_suggestion(g, op->operands[i], &layout) && is_separable(&layout, axis) &&
+        (!is_ordered || is_in_order(&layout, axis)))
+      return layout;
+  return is_ordered ? layout_sequential(type, op->attrs.axis, g->lanes, g->warps)
+                    : gpu_default_layout(g, type);
 }
 
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
   kiln_layout layout = reduce_layout(g, op, axis), result = layout_without(&layout, axis);
   group s = open_group(g, op, &layout);
-  if (g->status != KILN_OK) return;
+  if (g->status != KILN_OK)
+    return;
   reduce_group(g, &s, &layout, axis);
   for (uint32_t i = 0; i < s.count; i++) {
     s.tiles[i].layout = result;
-    if (op->results[i].type.rank) gpu_set_home(g, &op->results[i], s.tiles[i]);
-    else gpu_set_scalar(g, &op->results[i], s.tiles[i].regs[0]);
+    if (op->results[i].type.rank)
+      gpu_set_home(g, &op->results[i], s.tiles[i]);
+    else
+      gpu_set_scalar(g, &op->results[i], s.tiles[i].regs[0]);
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- scan
+// -----------------------------------------------------------------------------------------------------------------
+// scan
 
-/// How a scan lies in layout_sequential: bits along the axis by kind. They are the lowest of registers, lanes and warps.
+/// How a scan lies in layout_sequential: bits along the axis by kind. They are the lowest of registers, lanes
+/// and warps.
 typedef struct scan {
   group s;
   unsigned registers, lanes, warps;
@@ -197,7 +238,8 @@ typedef struct scan {
 
 static unsigned count_axis(const uint32_t *basis, unsigned count, uint32_t axis) {
   unsigned found = 0;
-  for (unsigned i = 0; i < count; i++) found += (basis[i] & axis) != 0;
+  for (unsigned i = 0; i < count; i++)
+    found += (basis[i] & axis) != 0;
   return found;
 }
 
@@ -212,20 +254,26 @@ static void scan_registers(gpu *g, const scan *x, uint32_t row, LLVMValueRef *to
   for (uint32_t i = 0; i < count; i++) {
     uint32_t r = row << x->registers | (x->is_reverse ? count - 1 - i : i);
     take(&x->s, r, value);
-    if (i) combine(g, &x->s, total, value, total);
-    else take(&x->s, r, total);
+    if (i)
+      combine(g, &x->s, total, value, total);
+    else
+      take(&x->s, r, total);
     put(&x->s, r, total);
   }
 }
 
 /// The value `distance` lanes earlier in scan order, and whether there is one.
-static LLVMValueRef earlier(gpu *g, const scan *x, const LLVMValueRef *from, unsigned distance, LLVMValueRef *out) {
+static LLVMValueRef earlier(gpu *g, const scan *x, const LLVMValueRef *from, unsigned distance,
+                            LLVMValueRef *out) {
   LLVMValueRef number = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, (1u << g->lanes) - 1), "");
-  LLVMValueRef lane = x->is_reverse ? LLVMBuildAdd(g->builder, number, gpu_i32(g, distance), "") : LLVMBuildSub(g->builder, number, gpu_i32(g, distance), "");
+  LLVMValueRef lane = x->is_reverse ? LLVMBuildAdd(g->builder, number, gpu_i32(g, distance), "")
+                                    : LLVMBuildSub(g->builder, number, gpu_i32(g, distance), "");
   lane = low_bits(g, lane, g->lanes);
-  for (uint32_t i = 0; i < x->s.count; i++) out[i] = gpu_shuffle_idx(g, from[i], lane);
+  for (uint32_t i = 0; i < x->s.count; i++)
+    out[i] = gpu_shuffle_idx(g, from[i], lane);
   unsigned last = 1u << x->lanes;
-  if (x->is_reverse) return LLVMBuildICmp(g->builder, LLVMIntULT, x->lane, gpu_i32(g, last - distance), "");
+  if (x->is_reverse)
+    return LLVMBuildICmp(g->builder, LLVMIntULT, x->lane, gpu_i32(g, last - distance), "");
   return LLVMBuildICmp(g->builder, LLVMIntUGE, x->lane, gpu_i32(g, distance), "");
 }
 
@@ -246,7 +294,8 @@ typedef struct prefix {
 
 static prefix lane_prefix(gpu *g, const scan *x, const LLVMValueRef *total) {
   prefix p = {.values = scratch(g, &x->s)};
-  if (x->lanes) p.has = earlier(g, x, total, 1, p.values);
+  if (x->lanes)
+    p.has = earlier(g, x, total, 1, p.values);
   return p;
 }
 
@@ -258,19 +307,28 @@ static prefix warp_prefix(gpu *g, const scan *x, uint32_t row) {
   for (uint32_t i = 0; i + 1 < count; i++) {
     uint32_t w = x->is_reverse ? count - 1 - i : i;
     take(&x->s, row << x->warps | w, value);
-    if (i) combine(g, &x->s, sum, value, sum);
-    else take(&x->s, row << x->warps | w, sum);
-    LLVMValueRef is_before = LLVMBuildICmp(g->builder, x->is_reverse ? LLVMIntULT : LLVMIntUGT, x->warp, gpu_i32(g, w), "");
-    if (i) select_all(g, &x->s, is_before, sum, p.values, p.values);
-    else for (uint32_t k = 0; k < x->s.count; k++) p.values[k] = sum[k];
-    if (!i) p.has = is_before;
+    if (i)
+      combine(g, &x->s, sum, value, sum);
+    else
+      take(&x->s, row << x->warps | w, sum);
+    LLVMValueRef is_before =
+        LLVMBuildICmp(g->builder, x->is_reverse ? LLVMIntULT : LLVMIntUGT, x->warp, gpu_i32(g, w), "");
+    if (i)
+      select_all(g, &x->s, is_before, sum, p.values, p.values);
+    else
+      for (uint32_t k = 0; k < x->s.count; k++)
+        p.values[k] = sum[k];
+    if (!i)
+      p.has = is_before;
   }
   return p;
 }
 
 static prefix join_prefixes(gpu *g, const scan *x, const prefix *outer, const prefix *inner) {
-  if (!outer->has) return *inner;
-  if (!inner->has) return *outer;
+  if (!outer->has)
+    return *inner;
+  if (!inner->has)
+    return *outer;
   prefix p = {.values = scratch(g, &x->s)};
   combine(g, &x->s, outer->values, inner->values, p.values);
   select_all(g, &x->s, inner->has, p.values, outer->values, p.values);
@@ -281,7 +339,8 @@ static prefix join_prefixes(gpu *g, const scan *x, const prefix *outer, const pr
 
 static void apply_prefix(gpu *g, const scan *x, uint32_t row, const prefix *p) {
   LLVMValueRef *value = scratch(g, &x->s), *sum = scratch(g, &x->s);
-  if (!p->has) return;
+  if (!p->has)
+    return;
   for (uint32_t i = 0; i < 1u << x->registers; i++) {
     uint32_t r = row << x->registers | i;
     take(&x->s, r, value);
@@ -295,19 +354,24 @@ static void apply_prefix(gpu *g, const scan *x, uint32_t row, const prefix *p) {
 static void warp_totals(gpu *g, const scan *x, LLVMValueRef *total) {
   uint32_t along = (1u << x->lanes) - 1;
   LLVMValueRef lane = low_bits(g, g->thread, g->lanes);
-  lane = x->is_reverse ? LLVMBuildAnd(g->builder, lane, gpu_i32(g, ~along), "") : LLVMBuildOr(g->builder, lane, gpu_i32(g, along), "");
-  for (uint32_t i = 0; x->lanes && i < x->s.count; i++) total[i] = gpu_shuffle_idx(g, total[i], lane);
+  lane = x->is_reverse ? LLVMBuildAnd(g->builder, lane, gpu_i32(g, ~along), "")
+                       : LLVMBuildOr(g->builder, lane, gpu_i32(g, along), "");
+  for (uint32_t i = 0; x->lanes && i < x->s.count; i++)
+    total[i] = gpu_shuffle_idx(g, total[i], lane);
 }
 
 /// A scan over the warps' totals: rows x warps.
-static scan open_warps(gpu *g, const scan *x, const kiln_layout *layout, uint32_t axis, uint32_t rows, LLVMValueRef **totals) {
+static scan open_warps(gpu *g, const scan *x, const kiln_layout *layout, uint32_t axis, uint32_t rows,
+                       LLVMValueRef **totals) {
   scan out = *x;
   kiln_layout partial = partial_layout(layout, axis, x->warps);
   out.s.tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, x->s.count);
-  for (uint32_t i = 0; i < x->s.count; i++) out.s.tiles[i] = gpu_tile_new(g, &partial);
+  for (uint32_t i = 0; i < x->s.count; i++)
+    out.s.tiles[i] = gpu_tile_new(g, &partial);
   for (uint32_t row = 0; row < rows; row++) {
     LLVMValueRef *last = scratch(g, &x->s);
-    for (uint32_t i = 0; i < x->s.count; i++) last[i] = totals[row][i];
+    for (uint32_t i = 0; i < x->s.count; i++)
+      last[i] = totals[row][i];
     warp_totals(g, x, last);
     put(&out.s, row, last);
   }
@@ -320,7 +384,8 @@ void gpu_lower_scan(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(type, op->attrs.axis);
   kiln_layout l = layout_sequential(type, op->attrs.axis, g->lanes, g->warps);
   scan x = {.s = open_group(g, op, &l), .is_reverse = (op->attrs.flags & IR_REVERSE) != 0};
-  if (g->status != KILN_OK) return;
+  if (g->status != KILN_OK)
+    return;
   x.registers = count_axis(l.basis, l.registers, axis);
   x.lanes = count_axis(l.basis + l.registers, l.lanes, axis);
   x.warps = count_axis(l.basis + l.registers + l.lanes, l.warps, axis);
@@ -334,12 +399,15 @@ void gpu_lower_scan(gpu *g, ir_op *op) {
     scan_lanes(g, &x, totals[row]);
   }
   scan warps = x;
-  if (x.warps) warps = open_warps(g, &x, &l, axis, rows, totals);
+  if (x.warps)
+    warps = open_warps(g, &x, &l, axis, rows, totals);
   for (uint32_t row = 0; row < rows; row++) {
     prefix inner = lane_prefix(g, &x, totals[row]), outer = {NULL, NULL};
-    if (x.warps) outer = warp_prefix(g, &warps, row);
+    if (x.warps)
+      outer = warp_prefix(g, &warps, row);
     prefix whole = join_prefixes(g, &x, &outer, &inner);
     apply_prefix(g, &x, row, &whole);
   }
-  for (uint32_t i = 0; i < x.s.count; i++) gpu_set_home(g, &op->results[i], x.s.tiles[i]);
+  for (uint32_t i = 0; i < x.s.count; i++)
+    gpu_set_home(g, &op->results[i], x.s.tiles[i]);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A GPU made of fibers: the shared GPU lowering is run for a machine whose prelude calls back into the test, compiled for the host and executed
-// thread by thread, with warps that exchange values, barriers, and matrix instructions as the PTX ISA describes their fragments. Threads are
-// scheduled in an order that the caller picks, so that a missing barrier shows as a difference.
+// A GPU made of fibers: the shared GPU lowering is run for a machine whose prelude calls back into the test,
+// compiled for the host and executed thread by thread, with warps that exchange values, barriers, and matrix
+// instructions as the PTX ISA describes their fragments. Threads are scheduled in an order that the caller
+// picks, so that a missing barrier shows as a difference.
 #ifndef KILN_TESTS_CODEGEN_GPU_SIM_H
 #define KILN_TESTS_CODEGEN_GPU_SIM_H
 
@@ -9,13 +10,15 @@
 #include "targets/targets.h"
 
 typedef struct sim_options {
-  bool reverse;          ///< threads of a block run from the last to the first
-  bool no_matrix;        ///< multiplies and adds only
-  bool wide;             ///< 64 lanes a warp, no matrix instructions
-  unsigned max_shared;   ///< bytes a block may have; 0: 160 KiB
+  bool reverse;        ///< threads of a block run from the last to the first
+  bool no_matrix;      ///< multiplies and adds only
+  bool wide;           ///< 64 lanes a warp, no matrix instructions
+  unsigned max_shared; ///< bytes a block may have; 0: 160 KiB
 } sim_options;
 
-/// Lowers `kernel` (after kiln_middle for sm_80) and runs every program of the grid. Ends the test when something fails.
-void sim_run(ir_kernel *kernel, const kiln_target *target, const void *args, const uint32_t grid[3], const sim_options *options);
+/// Lowers `kernel` (after kiln_middle for sm_80) and runs every program of the grid. Ends the test when
+/// something fails.
+void sim_run(ir_kernel *kernel, const kiln_target *target, const void *args, const uint32_t grid[3],
+             const sim_options *options);
 
 #endif

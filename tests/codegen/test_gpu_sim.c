@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The GPU lowering against the reference interpreter: kernels in the language are lowered for a simulated GPU, run there thread by thread, and every
-// byte of their memory is compared. Both thread orders are run.
+// The GPU lowering against the reference interpreter: kernels in the language are lowered for a simulated
+// GPU, run there thread by thread, and every byte of their memory is compared. Both thread orders are run.
 #include "compiler/front.h"
 #include "compiler/middle/interpreter.h"
 #include "compiler/middle/pipeline.h"
@@ -8,7 +8,8 @@
 
 enum { MAX_ARGUMENTS = 12 };
 
-/// One kernel and how it is called. `arguments[i]`: elements of a buffer, or the value of a scalar. Integers in buffers are below `bound`.
+/// One kernel and how it is called. `arguments[i]`: elements of a buffer, or the value of a scalar. Integers
+/// in buffers are below `bound`.
 typedef struct sim_case {
   const char *text;
   long long arguments[MAX_ARGUMENTS];
@@ -24,7 +25,8 @@ static ir_kernel *lower(const char *text, kiln_arena *arena, const kiln_target *
   kiln_buffer message = {0};
   kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, config, 0, target, &d) : NULL;
-  if (kernel) return kernel;
+  if (kernel)
+    return kernel;
   kiln_diagnostics_print(&d, text, strlen(text), &message);
   kiln_buffer_u8(&message, 0);
   FAIL("%s", (char *)message.bytes);
@@ -42,23 +44,30 @@ static void fill(uint8_t *bytes, kiln_scalar scalar, size_t count, uint32_t boun
   bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
   for (size_t i = 0; i < count; i++) {
     uint64_t r = kiln_test_random(seed) >> 11, bits;
-    if (is_float) bits = ir_float_to_bits(scalar, ((double)(r % 65) - 32) / 16, true);
-    else bits = scalar == KILN_I1 ? r & 1 : bound ? r % bound : r % 201 - 100;
+    if (is_float)
+      bits = ir_float_to_bits(scalar, ((double)(r % 65) - 32) / 16, true);
+    else
+      bits = scalar == KILN_I1 ? r & 1 : bound ? r % bound : r % 201 - 100;
     memcpy(bytes + i * size, &bits, size);
   }
 }
 
-static void compare(const sim_case *c, const uint8_t *got, const uint8_t *want, kiln_scalar scalar, size_t count, uint32_t param) {
+static void compare(const sim_case *c, const uint8_t *got, const uint8_t *want, kiln_scalar scalar,
+                    size_t count, uint32_t param) {
   unsigned size = kiln_scalars[scalar].bytes;
   for (size_t i = 0; i < count; i++) {
     uint64_t a = 0, b = 0;
     memcpy(&a, got + i * size, size);
     memcpy(&b, want + i * size, size);
-    if (a == b) continue;
+    if (a == b)
+      continue;
     bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
-    double x = is_float ? ir_bits_to_float(scalar, a) : (double)a, y = is_float ? ir_bits_to_float(scalar, b) : (double)b;
-    if (is_float && isnan(x) && isnan(y)) continue;
-    if (is_float && fabs(x - y) <= c->tolerance * (1 + fabs(y))) continue;
+    double x = is_float ? ir_bits_to_float(scalar, a) : (double)a,
+           y = is_float ? ir_bits_to_float(scalar, b) : (double)b;
+    if (is_float && isnan(x) && isnan(y))
+      continue;
+    if (is_float && fabs(x - y) <= c->tolerance * (1 + fabs(y)))
+      continue;
     FAIL("parameter %u, element %zu: %.9g, expected %.9g", param, i, x, y);
   }
 }
@@ -105,8 +114,10 @@ static void run_config(const sim_case *c, uint32_t config, const sim_options *op
   CHECK_OK(kiln_middle(kernel, &target, &err), err);
   sim_run(kernel, &target, simulated.args, c->grid, options);
   for (uint32_t i = 0; i < plain->param_count; i++) {
-    if (!plain->params[i].type.pointer) continue;
-    compare(c, simulated.buffers[i], reference.buffers[i], plain->params[i].type.scalar, (size_t)c->arguments[i], i);
+    if (!plain->params[i].type.pointer)
+      continue;
+    compare(c, simulated.buffers[i], reference.buffers[i], plain->params[i].type.scalar,
+            (size_t)c->arguments[i], i);
     free(simulated.buffers[i]);
     free(reference.buffers[i]);
   }
@@ -117,345 +128,373 @@ static void run_case(const sim_case *c) {
   kiln_arena *arena = kiln_arena_create();
   uint32_t count = config_count(c->text, arena);
   for (uint32_t config = 0; config < (count ? count : 1); config++)
-    for (unsigned way = 0; way < 3; way++) run_config(c, config, &(sim_options){.reverse = way == 1, .wide = way == 2});
+    for (unsigned way = 0; way < 3; way++)
+      run_config(c, config, &(sim_options){.reverse = way == 1, .wide = way == 2});
   kiln_arena_destroy(arena);
 }
 
-#define CASE(name, ...)                                                                                       \
-  TEST(gpu_sim, name) {                                                                                       \
-    static const sim_case c = {__VA_ARGS__};                                                                  \
-    run_case(&c);                                                                                             \
+#define CASE(name, ...)                                                                                      \
+  TEST(gpu_sim, name) {                                                                                      \
+    static const sim_case c = {__VA_ARGS__};                                                                 \
+    run_case(&c);                                                                                            \
   }
 
-#define WARPS "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
+#define WARPS                                                                                                \
+  "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
 
-CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000}, .text =
-  "kiln 1\n"
-  "kernel add(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) @grid(3) " WARPS "{\n"
-  "  let i = pid(0) * 512 + iota(512)\n"
-  "  store(z + i, load(x + i, i < n) + load(y + i, i < n), i < n)\n"
-  "}\n")
+CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000},
+     .text = "kiln 1\n"
+             "kernel add(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) "
+             "@grid(3) " WARPS "{\n"
+             "  let i = pid(0) * 512 + iota(512)\n"
+             "  store(z + i, load(x + i, i < n) + load(y + i, i < n), i < n)\n"
+             "}\n")
 
-CASE(small_tile, .grid = {1, 1, 1}, .arguments = {8, 8}, .text =
-  "kiln 1\n"
-  "kernel small(x: in *f32, z: inout *f32) @grid(1) " WARPS "{\n"
-  "  let i = iota(8)\n"
-  "  store(z + i, load(z + i) + load(x + i))\n"
-  "}\n")
+CASE(small_tile, .grid = {1, 1, 1}, .arguments = {8, 8},
+     .text = "kiln 1\n"
+             "kernel small(x: in *f32, z: inout *f32) @grid(1) " WARPS "{\n"
+             "  let i = iota(8)\n"
+             "  store(z + i, load(z + i) + load(x + i))\n"
+             "}\n")
 
-CASE(row_sums, .grid = {2, 1, 1}, .arguments = {8192, 64, 64}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(2) " WARPS "{\n"
-  "  let r = pid(0) * 32 + iota(32)\n"
-  "  let c = iota(128)\n"
-  "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
-  "  store(y + r, reduce.add(t, 1))\n"
-  "  store(z + r, reduce.max(t, 1))\n"
-  "}\n")
+CASE(row_sums, .grid = {2, 1, 1}, .arguments = {8192, 64, 64}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(2) " WARPS "{\n"
+             "  let r = pid(0) * 32 + iota(32)\n"
+             "  let c = iota(128)\n"
+             "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
+             "  store(y + r, reduce.add(t, 1))\n"
+             "  store(z + r, reduce.max(t, 1))\n"
+             "}\n")
 
-CASE(column_sums, .grid = {1, 1, 1}, .arguments = {4096, 128, 1}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
-  "  let t = load(x + (iota(32)[:, _] * 128 + iota(128)[_, :]))\n"
-  "  let s = reduce.add(t, 0)\n"
-  "  store(y + iota(128), s)\n"
-  "  store(z, reduce.min(s, 0))\n"
-  "}\n")
+CASE(column_sums, .grid = {1, 1, 1}, .arguments = {4096, 128, 1}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel sums(x: in *f32 @align(16), y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
+             "  let t = load(x + (iota(32)[:, _] * 128 + iota(128)[_, :]))\n"
+             "  let s = reduce.add(t, 0)\n"
+             "  store(y + iota(128), s)\n"
+             "  store(z, reduce.min(s, 0))\n"
+             "}\n")
 
-CASE(softmax, .grid = {4, 1, 1}, .arguments = {4096, 4096, 1000}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel softmax(x: in *f32 @align(16), y: out *f32 @align(16), cols: i32) @grid(4) " WARPS "{\n"
-  "  let c = iota(1024)\n"
-  "  let live = c < cols\n"
-  "  let v = load(x + (pid(0) * cols + c), live, -inf)\n"
-  "  let e = exp(v - reduce.max(v, 0))\n"
-  "  store(y + (pid(0) * cols + c), e / reduce.add(e, 0), live)\n"
-  "}\n")
+CASE(softmax, .grid = {4, 1, 1}, .arguments = {4096, 4096, 1000}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel softmax(x: in *f32 @align(16), y: out *f32 @align(16), cols: i32) @grid(4) " WARPS "{\n"
+             "  let c = iota(1024)\n"
+             "  let live = c < cols\n"
+             "  let v = load(x + (pid(0) * cols + c), live, -inf)\n"
+             "  let e = exp(v - reduce.max(v, 0))\n"
+             "  store(y + (pid(0) * cols + c), e / reduce.add(e, 0), live)\n"
+             "}\n")
 
-CASE(scans, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024, 1024}, .text =
-  "kiln 1\n"
-  "kernel scans(x: in *i32, y: out *i32, z: out *i32, w: out *i32) @grid(1) " WARPS "{\n"
-  "  let i = iota(1024)\n"
-  "  let t = load(x + i)\n"
-  "  store(y + i, scan.add(t, 0))\n"
-  "  store(z + i, scan.max(t, 0, reverse = true))\n"
-  "  let two = reshape(t, [32, 32])\n"
-  "  store(w + i, reshape(scan.add(two, 0), [1024]))\n"
-  "}\n")
+CASE(scans, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024, 1024},
+     .text = "kiln 1\n"
+             "kernel scans(x: in *i32, y: out *i32, z: out *i32, w: out *i32) @grid(1) " WARPS "{\n"
+             "  let i = iota(1024)\n"
+             "  let t = load(x + i)\n"
+             "  store(y + i, scan.add(t, 0))\n"
+             "  store(z + i, scan.max(t, 0, reverse = true))\n"
+             "  let two = reshape(t, [32, 32])\n"
+             "  store(w + i, reshape(scan.add(two, 0), [1024]))\n"
+             "}\n")
 
-CASE(argmax, .grid = {1, 1, 1}, .arguments = {2048, 16, 16}, .text =
-  "kiln 1\n"
-  "fn pick(v, i, w, j) {\n"
-  "  let first = (v > w) | ((v == w) & i < j)\n"
-  "  return select(first, v, w), select(first, i, j)\n"
-  "}\n"
-  "kernel argmax(x: in *f32, y: out *f32, z: out *i32) @grid(1) " WARPS "{\n"
-  "  let r = iota(16)\n"
-  "  let c = iota(128)\n"
-  "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
-  "  let index = c[_, :] + zeros(i32[16, 128])\n"
-  "  let top, at = reduce(pick, 1, t, index)\n"
-  "  store(y + r, top)\n"
-  "  store(z + r, at)\n"
-  "}\n")
+CASE(argmax, .grid = {1, 1, 1}, .arguments = {2048, 16, 16},
+     .text = "kiln 1\n"
+             "fn pick(v, i, w, j) {\n"
+             "  let first = (v > w) | ((v == w) & i < j)\n"
+             "  return select(first, v, w), select(first, i, j)\n"
+             "}\n"
+             "kernel argmax(x: in *f32, y: out *f32, z: out *i32) @grid(1) " WARPS "{\n"
+             "  let r = iota(16)\n"
+             "  let c = iota(128)\n"
+             "  let t = load(x + (r[:, _] * 128 + c[_, :]))\n"
+             "  let index = c[_, :] + zeros(i32[16, 128])\n"
+             "  let top, at = reduce(pick, 1, t, index)\n"
+             "  store(y + r, top)\n"
+             "  store(z + r, at)\n"
+             "}\n")
 
-CASE(transpose, .grid = {1, 1, 1}, .arguments = {2048, 2048, 2048}, .text =
-  "kiln 1\n"
-  "kernel transpose(x: in *f16 @align(16), y: out *f16 @align(16), z: out *f16) @grid(1) " WARPS "{\n"
-  "  let r = iota(32)\n"
-  "  let c = iota(64)\n"
-  "  let t = load(x + (r[:, _] * 64 + c[_, :]))\n"
-  "  store(y + (c[:, _] * 32 + r[_, :]), trans(t))\n"
-  "  let a, b = split(reshape(t, [1024, 2]))\n"
-  "  store(z + iota(2048), reshape(join(b, a), [2048]))\n"
-  "}\n")
+CASE(transpose, .grid = {1, 1, 1}, .arguments = {2048, 2048, 2048},
+     .text = "kiln 1\n"
+             "kernel transpose(x: in *f16 @align(16), y: out *f16 @align(16), z: out *f16) @grid(1) " WARPS
+             "{\n"
+             "  let r = iota(32)\n"
+             "  let c = iota(64)\n"
+             "  let t = load(x + (r[:, _] * 64 + c[_, :]))\n"
+             "  store(y + (c[:, _] * 32 + r[_, :]), trans(t))\n"
+             "  let a, b = split(reshape(t, [1024, 2]))\n"
+             "  store(z + iota(2048), reshape(join(b, a), [2048]))\n"
+             "}\n")
 
-CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel loop_sum(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
-  "  let i = pid(0) * 256 + iota(256)\n"
-  "  var p = x + i\n"
-  "  var acc = zeros(f32[256])\n"
-  "  var total = 0.0\n"
-  "  for k in 0 .. n {\n"
-  "    let v = load(p)\n"
-  "    acc = acc + v * 0.5\n"
-  "    total = total + reduce.add(v, 0)\n"
-  "    p = p + 512\n"
-  "    if k == 2 { acc = acc - 1.0 } else { acc = acc + total }\n"
-  "  }\n"
-  "  store(y + i, acc + total)\n"
-  "}\n")
+CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel loop_sum(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
+             "  let i = pid(0) * 256 + iota(256)\n"
+             "  var p = x + i\n"
+             "  var acc = zeros(f32[256])\n"
+             "  var total = 0.0\n"
+             "  for k in 0 .. n {\n"
+             "    let v = load(p)\n"
+             "    acc = acc + v * 0.5\n"
+             "    total = total + reduce.add(v, 0)\n"
+             "    p = p + 512\n"
+             "    if k == 2 { acc = acc - 1.0 } else { acc = acc + total }\n"
+             "  }\n"
+             "  store(y + i, acc + total)\n"
+             "}\n")
 
-CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16, .text =
-  "kiln 1\n"
-  "kernel atomics(x: in *i32, counts: accum *i32, total: accum *i32, old: out *i32, lock: inout *i32) @grid(2) " WARPS "{\n"
-  "  let i = iota(256)\n"
-  "  let t = load(x + i)\n"
-  "  let unused = atomic.add(counts + t, 1, i < 200)\n"
-  "  let before = atomic.max(total, reduce.add(t, 0))\n"
-  "  let mine = atomic.add(total + 1, 1)\n"
-  "  let seen = cas(total + 2, 1000, mine)\n"
-  "  let s = iota(4)\n"
-  "  let o = atomic.xor(lock + s, s)\n"
-  "  store(old + (iota(4) + 4 * pid(0)), o + seen)\n"
-  "}\n")
+CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16,
+     .text = "kiln 1\n"
+             "kernel atomics(x: in *i32, counts: accum *i32, total: accum *i32, old: out *i32, lock: inout "
+             "*i32) @grid(2) " WARPS "{\n"
+             "  let i = iota(256)\n"
+             "  let t = load(x + i)\n"
+             "  let unused = atomic.add(counts + t, 1, i < 200)\n"
+             "  let before = atomic.max(total, reduce.add(t, 0))\n"
+             "  let mine = atomic.add(total + 1, 1)\n"
+             "  let seen = cas(total + 2, 1000, mine)\n"
+             "  let s = iota(4)\n"
+             "  let o = atomic.xor(lock + s, s)\n"
+             "  store(old + (iota(4) + 4 * pid(0)), o + seen)\n"
+             "}\n")
 
-CASE(dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3, .text =
-  "kiln 1\n"
-  "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
-  "  let i = iota(64)\n"
-  "  let x = load(a + (i[:, _] * 64 + i[_, :]))\n"
-  "  let y = load(b + (i[:, _] * 64 + i[_, :]))\n"
-  "  store(c + (i[:, _] * 64 + i[_, :]), dot(x, trans(y), dot(x, y)))\n"
-  "}\n")
+CASE(
+    dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(64)\n"
+        "  let x = load(a + (i[:, _] * 64 + i[_, :]))\n"
+        "  let y = load(b + (i[:, _] * 64 + i[_, :]))\n"
+        "  store(c + (i[:, _] * 64 + i[_, :]), dot(x, trans(y), dot(x, y)))\n"
+        "}\n")
 
-CASE(dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4, .text =
-  "kiln 1\n"
-  "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
-  "  let i = iota(32)\n"
-  "  let j = iota(64)\n"
-  "  let k = iota(16)\n"
-  "  let x = load(a + (i[:, _] * 16 + k[_, :]))\n"
-  "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
-  "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
-  "}\n")
+CASE(
+    dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(32)\n"
+        "  let j = iota(64)\n"
+        "  let k = iota(16)\n"
+        "  let x = load(a + (i[:, _] * 16 + k[_, :]))\n"
+        "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
+        "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
+        "}\n")
 
-CASE(dot_bf16_batched, .grid = {1, 1, 1}, .arguments = {4096, 4096, 2048}, .tolerance = 1e-2, .text =
-  "kiln 1\n"
-  "kernel product(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)) @grid(1) " WARPS "{\n"
-  "  let i = iota(32)\n"
-  "  let k = iota(64)\n"
-  "  let e = iota(2) * 2048\n"
-  "  let x = load(a + (e[:, _, _] + (i[:, _] * 64 + k[_, :])[_, :, :]))\n"
-  "  let y = load(b + (e[:, _, _] + (k[:, _] * 32 + i[_, :])[_, :, :]))\n"
-  "  let o = (iota(2) * 1024)[:, _, _] + (i[:, _] * 32 + i[_, :])[_, :, :]\n"
-  "  store(c + o, dot(x, y) as bf16)\n"
-  "}\n")
+CASE(dot_bf16_batched, .grid = {1, 1, 1}, .arguments = {4096, 4096, 2048}, .tolerance = 1e-2,
+     .text = "kiln 1\n"
+             "kernel product(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)) "
+             "@grid(1) " WARPS "{\n"
+             "  let i = iota(32)\n"
+             "  let k = iota(64)\n"
+             "  let e = iota(2) * 2048\n"
+             "  let x = load(a + (e[:, _, _] + (i[:, _] * 64 + k[_, :])[_, :, :]))\n"
+             "  let y = load(b + (e[:, _, _] + (k[:, _] * 32 + i[_, :])[_, :, :]))\n"
+             "  let o = (iota(2) * 1024)[:, _, _] + (i[:, _] * 32 + i[_, :])[_, :, :]\n"
+             "  store(c + o, dot(x, y) as bf16)\n"
+             "}\n")
 
-CASE(dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3, .text =
-  "kiln 1\n"
-  "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"
-  "  let i = iota(32)\n"
-  "  let x = load(a + (i[:, _] * 32 + i[_, :]))\n"
-  "  let y = load(b + (i[:, _] * 32 + i[_, :]))\n"
-  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, y, zeros(f32[32, 32]), prec = tf32))\n"
-  "}\n")
+CASE(
+    dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(32)\n"
+        "  let x = load(a + (i[:, _] * 32 + i[_, :]))\n"
+        "  let y = load(b + (i[:, _] * 32 + i[_, :]))\n"
+        "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, y, zeros(f32[32, 32]), prec = tf32))\n"
+        "}\n")
 
-CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .text =
-  "kiln 1\n"
-  "kernel product(a: in *i8 @align(16), b: in *i8 @align(16), c: out *i32 @align(16)) @grid(1) " WARPS "{\n"
-  "  let i = iota(32)\n"
-  "  let k = iota(64)\n"
-  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"
-  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"
-  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
-  "}\n")
+CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024},
+     .text =
+         "kiln 1\n"
+         "kernel product(a: in *i8 @align(16), b: in *i8 @align(16), c: out *i32 @align(16)) @grid(1) " WARPS
+         "{\n"
+         "  let i = iota(32)\n"
+         "  let k = iota(64)\n"
+         "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"
+         "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"
+         "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
+         "}\n")
 
-#define SMALL_DOT                                                                                             \
-  "kiln 1\n"                                                                                                  \
-  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n"                                 \
-  "  let i = iota(16)\n"                                                                                      \
-  "  let k = iota(8)\n"                                                                                       \
-  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                                                             \
-  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                                                             \
-  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                                                         \
+#define SMALL_DOT                                                                                            \
+  "kiln 1\n"                                                                                                 \
+  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n"                                \
+  "  let i = iota(16)\n"                                                                                     \
+  "  let k = iota(8)\n"                                                                                      \
+  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                                                            \
+  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                                                            \
+  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                                                        \
   "}\n"
 CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .text = SMALL_DOT)
-CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75", .text = SMALL_DOT)
-CASE(dot_f16_sm_70, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_70", .text = SMALL_DOT)
+CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75",
+     .text = SMALL_DOT)
+CASE(dot_f16_sm_70, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_70",
+     .text = SMALL_DOT)
 
-CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12, .text =
-  "kiln 1\n"
-  "kernel product(a: in *f64, b: in *f64, c: inout *f64) @grid(1) " WARPS "{\n"
-  "  let i = iota(8)\n"
-  "  let p = i[:, _] * 8 + i[_, :]\n"
-  "  store(c + p, dot(load(a + p), load(b + p), load(c + p)))\n"
-  "}\n")
+CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12,
+     .text = "kiln 1\n"
+             "kernel product(a: in *f64, b: in *f64, c: inout *f64) @grid(1) " WARPS "{\n"
+             "  let i = iota(8)\n"
+             "  let p = i[:, _] * 8 + i[_, :]\n"
+             "  store(c + p, dot(load(a + p), load(b + p), load(c + p)))\n"
+             "}\n")
 
-CASE(gemm_loop, .grid = {2, 2, 1}, .arguments = {8192, 8192, 16384, 128, 128, 64}, .tolerance = 1e-2, .text =
-  "kiln 1\n"
-  "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: i32 @div(16)) @grid(2, 2)\n" WARPS "{\n"
-  "  let A = view(a, [M, K], [K, 1], [64, 32])\n"
-  "  let B = view(b, [N, K], [K, 1], [64, 32])\n"
-  "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
-  "  var acc = zeros(f32[64, 64])\n"
-  "  for k in 0 .. K step 32 {\n"
-  "    acc = dot(load(A, [pid(0) * 64, k]), trans(load(B, [pid(1) * 64, k])), acc)\n"
-  "  }\n"
-  "  store(C, [pid(0) * 64, pid(1) * 64], acc as bf16)\n"
-  "}\n")
+CASE(gemm_loop, .grid = {2, 2, 1}, .arguments = {8192, 8192, 16384, 128, 128, 64}, .tolerance = 1e-2,
+     .text = "kiln 1\n"
+             "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, "
+             "N: i32, K: i32 @div(16)) @grid(2, 2)\n" WARPS "{\n"
+             "  let A = view(a, [M, K], [K, 1], [64, 32])\n"
+             "  let B = view(b, [N, K], [K, 1], [64, 32])\n"
+             "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
+             "  var acc = zeros(f32[64, 64])\n"
+             "  for k in 0 .. K step 32 {\n"
+             "    acc = dot(load(A, [pid(0) * 64, k]), trans(load(B, [pid(1) * 64, k])), acc)\n"
+             "  }\n"
+             "  store(C, [pid(0) * 64, pid(1) * 64], acc as bf16)\n"
+             "}\n")
 
-CASE(attention, .grid = {2, 2, 1}, .arguments = {16384, 16384, 16384, 16384, 256, 2, 128, 1}, .tolerance = 2e-2, .text =
-  "kiln 1\n"
-  "fn online(s, v, acc, top, total) {\n"
-  "  let t = max(top, reduce.max(s, 1))\n"
-  "  let p = exp2(s - t[:, _])\n"
-  "  let fade = exp2(top - t)\n"
-  "  return dot(p as f16, v, acc * fade[:, _]), t, total * fade + reduce.add(p, 1)\n"
-  "}\n"
-  "kernel attention(q: in *f16 @align(16), k: in *f16 @align(16), v: in *f16 @align(16), o: out *f16 @align(16), lse: out *f32, heads: i32, S: i32, scale: f32)\n"
-  "  @grid(2, 2) @config(warps = 1) @config(warps = 4) {\n"
-  "  let Q = view(q, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
-  "  let K = view(k, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
-  "  let V = view(v, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
-  "  let O = view(o, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
-  "  let h = pid(1)\n"
-  "  let m0 = pid(0) * 64\n"
-  "  let rows = m0 + iota(64)\n"
-  "  let qt = load(Q, [h, m0, 0])\n"
-  "  var acc = zeros(f32[64, 64])\n"
-  "  var top = full(f32[64], -inf)\n"
-  "  var total = zeros(f32[64])\n"
-  "  for n in 0 .. min(S, m0 + 64) step 32 {\n"
-  "    let cols = n + iota(32)\n"
-  "    let see = (cols < S)[_, :] & (rows[:, _] >= cols[_, :])\n"
-  "    let s = select(see, dot(qt, trans(load(K, [h, n, 0]))) * (scale * 0.125), -inf)\n"
-  "    acc, top, total = online(s, load(V, [h, n, 0]), acc, top, total)\n"
-  "  }\n"
-  "  store(O, [h, m0, 0], (acc / total[:, _]) as f16)\n"
-  "  store(lse + h * S + rows, top + log2(total), rows < S)\n"
-  "}\n")
+CASE(attention, .grid = {2, 2, 1}, .arguments = {16384, 16384, 16384, 16384, 256, 2, 128, 1},
+     .tolerance = 2e-2,
+     .text = "kiln 1\n"
+             "fn online(s, v, acc, top, total) {\n"
+             "  let t = max(top, reduce.max(s, 1))\n"
+             "  let p = exp2(s - t[:, _])\n"
+             "  let fade = exp2(top - t)\n"
+             "  return dot(p as f16, v, acc * fade[:, _]), t, total * fade + reduce.add(p, 1)\n"
+             "}\n"
+             "kernel attention(q: in *f16 @align(16), k: in *f16 @align(16), v: in *f16 @align(16), o: out "
+             "*f16 @align(16), lse: out *f32, heads: i32, S: i32, scale: f32)\n"
+             "  @grid(2, 2) @config(warps = 1) @config(warps = 4) {\n"
+             "  let Q = view(q, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+             "  let K = view(k, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+             "  let V = view(v, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+             "  let O = view(o, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+             "  let h = pid(1)\n"
+             "  let m0 = pid(0) * 64\n"
+             "  let rows = m0 + iota(64)\n"
+             "  let qt = load(Q, [h, m0, 0])\n"
+             "  var acc = zeros(f32[64, 64])\n"
+             "  var top = full(f32[64], -inf)\n"
+             "  var total = zeros(f32[64])\n"
+             "  for n in 0 .. min(S, m0 + 64) step 32 {\n"
+             "    let cols = n + iota(32)\n"
+             "    let see = (cols < S)[_, :] & (rows[:, _] >= cols[_, :])\n"
+             "    let s = select(see, dot(qt, trans(load(K, [h, n, 0]))) * (scale * 0.125), -inf)\n"
+             "    acc, top, total = online(s, load(V, [h, n, 0]), acc, top, total)\n"
+             "  }\n"
+             "  store(O, [h, m0, 0], (acc / total[:, _]) as f16)\n"
+             "  store(lse + h * S + rows, top + log2(total), rows < S)\n"
+             "}\n")
 
-CASE(nested_control, .grid = {2, 1, 1}, .arguments = {1024, 1024, 7}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel nested(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
-  "  let i = pid(0) * 512 + iota(512)\n"
-  "  let v = load(x + i)\n"
-  "  let two = reshape(v, [16, 32])\n"
-  "  var acc = two\n"
-  "  var count = 0\n"
-  "  while count < n {\n"
-  "    for j in 0 .. count {\n"
-  "      let s = reduce.add(acc, 1)\n"
-  "      if j % 2 == 0 { acc = acc * 0.5 + s[:, _] * 0.01 } else { acc = acc - reduce.max(two, 0)[_, :] * 0.1 }\n"
-  "    }\n"
-  "    count = count + 1\n"
-  "  }\n"
-  "  store(y + i, reshape(acc, [512]))\n"
-  "}\n")
+CASE(nested_control, .grid = {2, 1, 1}, .arguments = {1024, 1024, 7}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel nested(x: in *f32 @align(16), y: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n"
+             "  let i = pid(0) * 512 + iota(512)\n"
+             "  let v = load(x + i)\n"
+             "  let two = reshape(v, [16, 32])\n"
+             "  var acc = two\n"
+             "  var count = 0\n"
+             "  while count < n {\n"
+             "    for j in 0 .. count {\n"
+             "      let s = reduce.add(acc, 1)\n"
+             "      if j % 2 == 0 { acc = acc * 0.5 + s[:, _] * 0.01 } else { acc = acc - reduce.max(two, "
+             "0)[_, :] * 0.1 }\n"
+             "    }\n"
+             "    count = count + 1\n"
+             "  }\n"
+             "  store(y + i, reshape(acc, [512]))\n"
+             "}\n")
 
-CASE(many_axes, .grid = {1, 1, 1}, .arguments = {4096, 4096, 512}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel axes(x: in *f32, y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
-  "  let t = reshape(load(x + iota(4096)), [4, 2, 8, 4, 16])\n"
-  "  let u = trans(t, [3, 0, 4, 2, 1])\n"
-  "  store(y + reshape(iota(4096), [4, 4, 16, 8, 2]), u * 2.0)\n"
-  "  store(z + reshape(iota(512), [4, 4, 16, 2]), reduce.add(u, 3))\n"
-  "}\n")
+CASE(many_axes, .grid = {1, 1, 1}, .arguments = {4096, 4096, 512}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel axes(x: in *f32, y: out *f32, z: out *f32) @grid(1) " WARPS "{\n"
+             "  let t = reshape(load(x + iota(4096)), [4, 2, 8, 4, 16])\n"
+             "  let u = trans(t, [3, 0, 4, 2, 1])\n"
+             "  store(y + reshape(iota(4096), [4, 4, 16, 8, 2]), u * 2.0)\n"
+             "  store(z + reshape(iota(512), [4, 4, 16, 2]), reduce.add(u, 3))\n"
+             "}\n")
 
-CASE(integers, .grid = {1, 1, 1}, .arguments = {256, 256, 256, 256, 256}, .text =
-  "kiln 1\n"
-  "kernel integers(x: in *i8, y: in *i16, a: out *i64, b: out *i32, c: out *i1) @grid(1) " WARPS "{\n"
-  "  let i = iota(256)\n"
-  "  let p = load(x + i) as i32\n"
-  "  let q = load(y + i) as i32 | 1\n"
-  "  store(a + i, (p as i64) * 1000003 / (q as i64) + ushr(q as i64, 3))\n"
-  "  store(b + i, select(p > q, p % q, p << (q & 7)) + umulhi(p, q) + min(p, q) * max(p, -q))\n"
-  "  store(c + i, (p < q) ^ (p == 3))\n"
-  "}\n")
+CASE(integers, .grid = {1, 1, 1}, .arguments = {256, 256, 256, 256, 256},
+     .text = "kiln 1\n"
+             "kernel integers(x: in *i8, y: in *i16, a: out *i64, b: out *i32, c: out *i1) @grid(1) " WARPS
+             "{\n"
+             "  let i = iota(256)\n"
+             "  let p = load(x + i) as i32\n"
+             "  let q = load(y + i) as i32 | 1\n"
+             "  store(a + i, (p as i64) * 1000003 / (q as i64) + ushr(q as i64, 3))\n"
+             "  store(b + i, select(p > q, p % q, p << (q & 7)) + umulhi(p, q) + min(p, q) * max(p, -q))\n"
+             "  store(c + i, (p < q) ^ (p == 3))\n"
+             "}\n")
 
-CASE(conversions, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512, 512, 512}, .text =
-  "kiln 1\n"
-  "kernel conversions(x: in *f32, h: out *f16, b: out *bf16, d: out *f64, i: out *i32, e: out *e4m3) @grid(1) " WARPS "{\n"
-  "  let k = iota(512)\n"
-  "  let v = load(x + k) * 37.7\n"
-  "  store(h + k, (v as f16) + (v * v) as f16)\n"
-  "  store(b + k, v as bf16)\n"
-  "  store(d + k, (v as f64) * 1.1)\n"
-  "  store(i + k, (v * 1e8) as i32)\n"
-  "  store(e + k, v as e4m3)\n"
-  "}\n")
+CASE(conversions, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512, 512, 512},
+     .text = "kiln 1\n"
+             "kernel conversions(x: in *f32, h: out *f16, b: out *bf16, d: out *f64, i: out *i32, e: out "
+             "*e4m3) @grid(1) " WARPS "{\n"
+             "  let k = iota(512)\n"
+             "  let v = load(x + k) * 37.7\n"
+             "  store(h + k, (v as f16) + (v * v) as f16)\n"
+             "  store(b + k, v as bf16)\n"
+             "  store(d + k, (v as f64) * 1.1)\n"
+             "  store(i + k, (v * 1e8) as i32)\n"
+             "  store(e + k, v as e4m3)\n"
+             "}\n")
 
-CASE(region_scan, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512}, .tolerance = 1e-4, .text =
-  "kiln 1\n"
-  "fn compose(a, b, c, d) { return a * c, b * c + d }\n"
-  "kernel recurrence(x: in *f32, y: in *f32, p: out *f32, q: out *f32) @grid(1) " WARPS "{\n"
-  "  let i = iota(8)[:, _] * 64 + iota(64)[_, :]\n"
-  "  let a, b = scan(compose, 1, load(x + i) * 0.5, load(y + i))\n"
-  "  store(p + i, a)\n"
-  "  store(q + i, b)\n"
-  "}\n")
+CASE(region_scan, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512}, .tolerance = 1e-4,
+     .text = "kiln 1\n"
+             "fn compose(a, b, c, d) { return a * c, b * c + d }\n"
+             "kernel recurrence(x: in *f32, y: in *f32, p: out *f32, q: out *f32) @grid(1) " WARPS "{\n"
+             "  let i = iota(8)[:, _] * 64 + iota(64)[_, :]\n"
+             "  let a, b = scan(compose, 1, load(x + i) * 0.5, load(y + i))\n"
+             "  store(p + i, a)\n"
+             "  store(q + i, b)\n"
+             "}\n")
 
-CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1024, .text =
-  "kiln 1\n"
-  "kernel gather(x: in *f32, index: in *i32, y: out *f32) @grid(1) " WARPS "{\n"
-  "  let i = iota(256)\n"
-  "  let at = load(index + i)\n"
-  "  let v = load(x + at, at % 3 != 0, 7.0)\n"
-  "  store(y + i, v, i != 5)\n"
-  "}\n")
+CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1024,
+     .text = "kiln 1\n"
+             "kernel gather(x: in *f32, index: in *i32, y: out *f32) @grid(1) " WARPS "{\n"
+             "  let i = iota(256)\n"
+             "  let at = load(index + i)\n"
+             "  let v = load(x + at, at % 3 != 0, 7.0)\n"
+             "  store(y + i, v, i != 5)\n"
+             "}\n")
 
 TEST(gpu_sim, large_conversions_go_in_parts) {
-  static const sim_case c = {.grid = {1, 1, 1}, .arguments = {8192, 8192}, .text =
-    "kiln 1\n"
-    "kernel turn(x: in *f32 @align(16), y: out *f32 @align(16)) @grid(1) @config(warps = 4) {\n"
-    "  let r = iota(64)\n"
-    "  let c = iota(128)\n"
-    "  store(y + (c[:, _] * 64 + r[_, :]), trans(load(x + (r[:, _] * 128 + c[_, :]))))\n"
-    "}\n"};
+  static const sim_case c = {
+      .grid = {1, 1, 1},
+      .arguments = {8192, 8192},
+      .text = "kiln 1\n"
+              "kernel turn(x: in *f32 @align(16), y: out *f32 @align(16)) @grid(1) @config(warps = 4) {\n"
+              "  let r = iota(64)\n"
+              "  let c = iota(128)\n"
+              "  store(y + (c[:, _] * 64 + r[_, :]), trans(load(x + (r[:, _] * 128 + c[_, :]))))\n"
+              "}\n"};
   run_config(&c, 0, &(sim_options){.max_shared = 16384});
   run_config(&c, 0, &(sim_options){.max_shared = 8192, .reverse = true});
 }
 
-#define RING(k)                                                                                               \
-  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2, .text =                            \
-  "kiln 1\n"                                                                                                  \
-  "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"          \
-  "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"         \
-  "  let i = iota(32)\n"                                                                                      \
-  "  let k = iota(16)\n"                                                                                      \
-  "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                                 \
-  "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                                  \
-  "  var acc = zeros(f32[32, 32])\n"                                                                          \
-  "  for n in 0 .. K step 16 {\n"                                                                             \
-  "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                                 \
-  "    acc = dot(x, load(q), acc)\n"                                                                          \
-  "    p = p + 16\n"                                                                                          \
-  "    q = q + 16 * 32\n"                                                                                     \
-  "  }\n"                                                                                                     \
-  "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                              \
-  "}\n"
+#define RING(k)                                                                                              \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
+  .text =                                                                                                    \
+      "kiln 1\n"                                                                                             \
+      "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"    \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"   \
+      "  let i = iota(32)\n"                                                                                 \
+      "  let k = iota(16)\n"                                                                                 \
+      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                            \
+      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                             \
+      "  var acc = zeros(f32[32, 32])\n"                                                                     \
+      "  for n in 0 .. K step 16 {\n"                                                                        \
+      "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                            \
+      "    acc = dot(x, load(q), acc)\n"                                                                     \
+      "    p = p + 16\n"                                                                                     \
+      "    q = q + 16 * 32\n"                                                                                \
+      "  }\n"                                                                                                \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                         \
+      "}\n"
 CASE(ring_of_ten, RING(160))
 CASE(ring_of_one, RING(16))
 CASE(ring_partly_masked, RING(72))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PTX for kernels made with the builder: what the text has to contain, and that the vendor's assembler takes it when it is there.
+// PTX for kernels made with the builder: what the text has to contain, and that the vendor's assembler takes
+// it when it is there.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,9 @@ static ir_value *load(ir_value *p, ir_value *mask) {
   return op ? &op->results[0] : NULL;
 }
 
-static void store(ir_value *p, ir_value *v, ir_value *mask) { ir_emit(&b, IR_STORE, NULL, (ir_value *[3]){p, v, mask}, mask ? 3 : 2, NULL, NULL, 0); }
+static void store(ir_value *p, ir_value *v, ir_value *mask) {
+  ir_emit(&b, IR_STORE, NULL, (ir_value *[3]){p, v, mask}, mask ? 3 : 2, NULL, NULL, 0);
+}
 
 /// Compiles for a processor; the PTX, to be freed.
 static char *compile(const char *target_name, kiln_code_info *out_info) {
@@ -55,7 +58,8 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
   kiln_error err = {KILN_OK, ""};
   kiln_artifact artifact = {0};
   kiln_codegen_options options;
-  if (b.error.status != KILN_OK) FAIL("building: %s", b.error.text);
+  if (b.error.status != KILN_OK)
+    FAIL("building: %s", b.error.text);
   CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
   kiln_codegen_options_init(&options);
   options.output = KILN_FORMAT_PTX;
@@ -64,7 +68,8 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
   CHECK(text != NULL);
   memcpy(text, artifact.code.bytes, artifact.code.size);
   text[artifact.code.size] = 0;
-  if (out_info) *out_info = artifact.info;
+  if (out_info)
+    *out_info = artifact.info;
   kiln_artifact_deinit(&artifact);
   return text;
 }
@@ -72,32 +77,40 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
 /// Gives the text to ptxas; its report must not name spills.
 static void assemble(const char *text, const char *target_name) {
   char *report = NULL;
-  if (access(ptxas, X_OK)) return;
+  if (access(ptxas, X_OK))
+    return;
   char path[400];
   snprintf(path, sizeof path, "%s/kernel.ptx", kiln_test_folder());
   kiln_test_write(path, text, strlen(text));
-  int status = kiln_test_run(&report, "%s -v --warn-on-spills --gpu-name %s %s -o /dev/null", ptxas, target_name, path);
-  if (status != 0) FAIL("ptxas: %s", report);
-  if (!strstr(report, " 0 bytes spill stores")) FAIL("spills: %s", report);
+  int status = kiln_test_run(&report, "%s -v --warn-on-spills --gpu-name %s %s -o /dev/null", ptxas,
+                             target_name, path);
+  if (status != 0)
+    FAIL("ptxas: %s", report);
+  if (!strstr(report, " 0 bytes spill stores"))
+    FAIL("spills: %s", report);
   free(report);
 }
 
 static void expect(const char *text, const char *piece) {
-  if (!strstr(text, piece)) FAIL("expected %s in\n%s", piece, text);
+  if (!strstr(text, piece))
+    FAIL("expected %s in\n%s", piece, text);
 }
 
 static void expect_none(const char *text, const char *piece) {
-  if (strstr(text, piece)) FAIL("expected no %s in\n%s", piece, text);
+  if (strstr(text, piece))
+    FAIL("expected no %s in\n%s", piece, text);
 }
 
 /// z = x + y over BLOCK elements a program, masked when `n` says so.
 static void build_add(unsigned log2, bool is_masked, int64_t div) {
   open_kernel(4);
-  ir_value *x = pointer_param("x", KILN_F32, IR_ACCESS_IN), *y = pointer_param("y", KILN_F32, IR_ACCESS_IN), *z = pointer_param("z", KILN_F32, IR_ACCESS_OUT);
+  ir_value *x = pointer_param("x", KILN_F32, IR_ACCESS_IN), *y = pointer_param("y", KILN_F32, IR_ACCESS_IN),
+           *z = pointer_param("z", KILN_F32, IR_ACCESS_OUT);
   ir_value *n = int_param("n");
   kernel->params[3].div = div;
   ir_op *pid = ir_emit(&b, IR_PID, NULL, NULL, 0, NULL, NULL, 0);
-  ir_value *start = ir_binary(&b, IR_MUL, 0, &pid->results[0], ir_const_int(&b, KILN_I32, (int64_t)1 << log2));
+  ir_value *start =
+      ir_binary(&b, IR_MUL, 0, &pid->results[0], ir_const_int(&b, KILN_I32, (int64_t)1 << log2));
   ir_value *i = ir_binary(&b, IR_ADD, 0, ir_splat(&b, start, tile(KILN_I32, log2)), ir_iota(&b, log2));
   ir_value *live = is_masked ? ir_compare(&b, IR_LT, 0, i, ir_splat(&b, n, i->type)) : NULL;
   ir_value *sum = ir_binary(&b, IR_ADD, 0, load(pointers(x, i), live), load(pointers(y, i), live));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PTX for kernels in the language: what must be in it, on which processors it assembles, and which limits are errors.
+// PTX for kernels in the language: what must be in it, on which processors it assembles, and which limits are
+// errors.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +43,20 @@ static char *ptx(const char *source, const char *target_name, kiln_code_info *ou
   CHECK(text != NULL);
   memcpy(text, artifact.code.bytes, artifact.code.size);
   text[artifact.code.size] = 0;
-  if (out_info) *out_info = artifact.info;
+  if (out_info)
+    *out_info = artifact.info;
   kiln_artifact_deinit(&artifact);
   return text;
 }
 
 static void assemble(const char *text, const char *target_name) {
   char *report = NULL, path[400];
-  if (access(ptxas, X_OK)) return;
+  if (access(ptxas, X_OK))
+    return;
   snprintf(path, sizeof path, "%s/kernel.ptx", kiln_test_folder());
   kiln_test_write(path, text, strlen(text));
-  if (kiln_test_run(&report, "%s --gpu-name %s %s -o /dev/null", ptxas, target_name, path)) FAIL("ptxas for %s: %s", target_name, report);
+  if (kiln_test_run(&report, "%s --gpu-name %s %s -o /dev/null", ptxas, target_name, path))
+    FAIL("ptxas for %s: %s", target_name, report);
   free(report);
 }
 
@@ -67,31 +71,33 @@ static void everywhere(const char *source) {
 }
 
 static void expect(const char *text, const char *piece) {
-  if (!strstr(text, piece)) FAIL("expected %s in\n%s", piece, text);
+  if (!strstr(text, piece))
+    FAIL("expected %s in\n%s", piece, text);
 }
 
 static unsigned count(const char *text, const char *piece) {
   unsigned n = 0;
-  for (const char *p = text; (p = strstr(p, piece)); p++) n++;
+  for (const char *p = text; (p = strstr(p, piece)); p++)
+    n++;
   return n;
 }
 
-static const char atomics[] =
-  "kiln 1\n"
-  "kernel atomics(i: accum *i32, l: accum *i64, h: accum *f16, b: accum *bf16, f: accum *f32, d: accum *f64) @grid(1) @config(warps = 4) {\n"
-  "  let t = iota(128)\n"
-  "  let a0 = atomic.add(i + t, 1, t < 100)\n"
-  "  let a1 = atomic.max(i + t, a0, order = acq_rel, scope = system)\n"
-  "  let a2 = atomic.xor(l + t, a1 as i64)\n"
-  "  let a3 = atomic.add(h + t, 1.0 as f16)\n"
-  "  let a4 = atomic.add(b + t, 1.0 as bf16)\n"
-  "  let a5 = atomic.add(f + t, 1.0)\n"
-  "  let a6 = atomic.max(f + t, 2.0, order = release)\n"
-  "  let a7 = atomic.add(d + t, 1.0 as f64, scope = cta)\n"
-  "  while cas(i, 0, 1, order = acquire) == 1 { }\n"
-  "  barrier()\n"
-  "  let a9 = atomic.xchg(i, 0, order = release)\n"
-  "}\n";
+static const char atomics[] = "kiln 1\n"
+                              "kernel atomics(i: accum *i32, l: accum *i64, h: accum *f16, b: accum *bf16, "
+                              "f: accum *f32, d: accum *f64) @grid(1) @config(warps = 4) {\n"
+                              "  let t = iota(128)\n"
+                              "  let a0 = atomic.add(i + t, 1, t < 100)\n"
+                              "  let a1 = atomic.max(i + t, a0, order = acq_rel, scope = system)\n"
+                              "  let a2 = atomic.xor(l + t, a1 as i64)\n"
+                              "  let a3 = atomic.add(h + t, 1.0 as f16)\n"
+                              "  let a4 = atomic.add(b + t, 1.0 as bf16)\n"
+                              "  let a5 = atomic.add(f + t, 1.0)\n"
+                              "  let a6 = atomic.max(f + t, 2.0, order = release)\n"
+                              "  let a7 = atomic.add(d + t, 1.0 as f64, scope = cta)\n"
+                              "  while cas(i, 0, 1, order = acquire) == 1 { }\n"
+                              "  barrier()\n"
+                              "  let a9 = atomic.xchg(i, 0, order = release)\n"
+                              "}\n";
 
 TEST(nvptx_source, atomics_have_order_and_scope) {
   char *out = ptx(atomics, "sm_90", NULL);
@@ -106,16 +112,16 @@ TEST(nvptx_source, atomics_have_order_and_scope) {
 }
 
 TEST(nvptx_source, cache_hints) {
-  static const char source[] =
-    "kiln 1\n"
-    "kernel hints(x: in *f32 @align(16) @noalias, y: out *f32 @align(16), n: i32 @div(16)) @grid(1) @config(warps = 4) {\n"
-    "  let t = iota(512)\n"
-    "  let a = load(x + t, t < n, 1.0, evict = first)\n"
-    "  let b = load(y + t, t < n, cache = cg)\n"
-    "  let c = load(y + t, volatile = true)\n"
-    "  store(y + t, a + b + c, t < n, cache = cs)\n"
-    "  store(y + t, a, evict = last)\n"
-    "}\n";
+  static const char source[] = "kiln 1\n"
+                               "kernel hints(x: in *f32 @align(16) @noalias, y: out *f32 @align(16), n: i32 "
+                               "@div(16)) @grid(1) @config(warps = 4) {\n"
+                               "  let t = iota(512)\n"
+                               "  let a = load(x + t, t < n, 1.0, evict = first)\n"
+                               "  let b = load(y + t, t < n, cache = cg)\n"
+                               "  let c = load(y + t, volatile = true)\n"
+                               "  store(y + t, a + b + c, t < n, cache = cs)\n"
+                               "  store(y + t, a, evict = last)\n"
+                               "}\n";
   char *text = ptx(source, "sm_90", NULL); // PTX 7.4 and later have eviction priorities
   expect(text, "ld.global.nc.L1::evict_first.v4.b32");
   expect(text, "ld.global.cg.v4.b32");
@@ -128,13 +134,14 @@ TEST(nvptx_source, cache_hints) {
 
 TEST(nvptx_source, inline_assembly) {
   static const char source[] =
-    "kiln 1\n"
-    "kernel assembly(x: in *f16 @align(16), y: out *f16 @align(16), z: out *i32) @grid(1) @config(warps = 4) {\n"
-    "  let t = iota(1024)\n"
-    "  let v = load(x + t)\n"
-    "  store(y + t, asm(\"add.rn.f16x2 $0, $1, $2;\", \"=r,r,r\", [v, v], f16, pack = 2))\n"
-    "  store(z, asm(\"mov.u32 $0, %clock;\", \"=r\", [], i32, pack = 1))\n"
-    "}\n";
+      "kiln 1\n"
+      "kernel assembly(x: in *f16 @align(16), y: out *f16 @align(16), z: out *i32) @grid(1) @config(warps = "
+      "4) {\n"
+      "  let t = iota(1024)\n"
+      "  let v = load(x + t)\n"
+      "  store(y + t, asm(\"add.rn.f16x2 $0, $1, $2;\", \"=r,r,r\", [v, v], f16, pack = 2))\n"
+      "  store(z, asm(\"mov.u32 $0, %clock;\", \"=r\", [], i32, pack = 1))\n"
+      "}\n";
   char *text = ptx(source, "sm_80", NULL);
   CHECK_INT(count(text, "add.rn.f16x2"), 4);
   expect(text, "%clock");
@@ -143,15 +150,16 @@ TEST(nvptx_source, inline_assembly) {
 }
 
 static const char gemm[] =
-  "kiln 1\n"
-  "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: i32 @div(32)) @grid(1, 1) @config(warps = 8) {\n"
-  "  let A = view(a, [M, K], [K, 1], [128, 32])\n"
-  "  let B = view(b, [N, K], [K, 1], [256, 32])\n"
-  "  let C = view(c, [M, N], [N, 1], [128, 256])\n"
-  "  var acc = zeros(f32[128, 256])\n"
-  "  for k in 0 .. K step 32 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
-  "  store(C, [0, 0], acc as bf16)\n"
-  "}\n";
+    "kiln 1\n"
+    "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: "
+    "i32 @div(32)) @grid(1, 1) @config(warps = 8) {\n"
+    "  let A = view(a, [M, K], [K, 1], [128, 32])\n"
+    "  let B = view(b, [N, K], [K, 1], [256, 32])\n"
+    "  let C = view(c, [M, N], [N, 1], [128, 256])\n"
+    "  var acc = zeros(f32[128, 256])\n"
+    "  for k in 0 .. K step 32 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
+    "  store(C, [0, 0], acc as bf16)\n"
+    "}\n";
 
 TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   kiln_code_info info;
@@ -182,9 +190,11 @@ static void expect_error(const char *source, const char *target, kiln_status wan
 }
 
 TEST(nvptx_source, limits_are_errors_with_numbers) {
-  expect_error("kiln 1\nkernel big(x: inout *f32) @grid(1) @config(warps = 1) {\n  let i = iota(1048576)\n  store(x + i, load(x + i) + 1.0)\n}\n", "sm_80",
-               KILN_STATUS_LIMIT, "registers a thread");
-  expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
+  expect_error("kiln 1\nkernel big(x: inout *f32) @grid(1) @config(warps = 1) {\n  let i = iota(1048576)\n  "
+               "store(x + i, load(x + i) + 1.0)\n}\n",
+               "sm_80", KILN_STATUS_LIMIT, "registers a thread");
+  expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = "
+               "iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
                "  let t = load(x + p)\n  store(y + p, dot(t, t, t))\n}\n",
                "sm_75", KILN_STATUS_LIMIT, "262144 bytes of shared memory");
 }

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Layouts on a software model of registers, lanes, warps and shared memory: random maps, every element followed.
+// Layouts on a software model of registers, lanes, warps and shared memory: random maps, every element
+// followed.
 #include "compiler/middle/layout.h"
 
 #include <string.h>
 
 #include "tests/harness.h"
 
-static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
-static unsigned pick(uint64_t *seed, unsigned below) { return (unsigned)(kiln_test_random(seed) >> 33) % below; }
+static unsigned places(const kiln_layout *l) {
+  return l->registers + l->lanes + l->warps;
+}
+static unsigned pick(uint64_t *seed, unsigned below) {
+  return (unsigned)(kiln_test_random(seed) >> 33) % below;
+}
 
 /// Random independent vectors over `bits` bits, by random row operations on the unit vectors.
 static void random_basis(uint64_t *seed, unsigned bits, bool is_unit, uint32_t out[LAYOUT_MAX_PLACES]) {
-  for (unsigned i = 0; i < bits; i++) out[i] = 1u << i;
+  for (unsigned i = 0; i < bits; i++)
+    out[i] = 1u << i;
   for (unsigned i = bits; i > 1; i--) {
     unsigned j = pick(seed, i);
     uint32_t t = out[i - 1];
@@ -20,12 +26,14 @@ static void random_basis(uint64_t *seed, unsigned bits, bool is_unit, uint32_t o
   }
   for (unsigned n = 0; !is_unit && bits > 1 && n < 4 * bits; n++) {
     unsigned i = pick(seed, bits), j = pick(seed, bits);
-    if (i != j) out[i] ^= out[j];
+    if (i != j)
+      out[i] ^= out[j];
   }
 }
 
 /// A complete layout with `lanes` and `warps` thread bits, some of them replicas.
-static kiln_layout random_layout(uint64_t *seed, unsigned bits, unsigned lanes, unsigned warps, bool is_unit) {
+static kiln_layout random_layout(uint64_t *seed, unsigned bits, unsigned lanes, unsigned warps,
+                                 bool is_unit) {
   uint32_t basis[LAYOUT_MAX_PLACES];
   kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)lanes, .warps = (uint8_t)warps};
   random_basis(seed, bits, is_unit, basis);
@@ -37,7 +45,8 @@ static kiln_layout random_layout(uint64_t *seed, unsigned bits, unsigned lanes, 
   l.registers = (uint8_t)(bits - in_threads);
   memcpy(l.basis, basis, l.registers * sizeof *basis);
   for (unsigned i = 0, at = l.registers; i < threads; i++)
-    if (used[i]) l.basis[l.registers + i] = basis[at++];
+    if (used[i])
+      l.basis[l.registers + i] = basis[at++];
   return l;
 }
 
@@ -63,8 +72,10 @@ TEST(layout, composition_is_associative) {
   uint64_t seed = 2;
   for (unsigned n = 0; n < 200; n++) {
     unsigned bits = 1 + pick(&seed, 10);
-    kiln_layout a = random_layout(&seed, bits, 0, 0, false), b = random_layout(&seed, bits, 0, 0, false), c = random_layout(&seed, bits, 0, 0, false), ab = a, bc = b;
-    for (unsigned i = 0; i < bits; i++) ab.basis[i] = layout_element(&a, b.basis[i]), bc.basis[i] = layout_element(&b, c.basis[i]);
+    kiln_layout a = random_layout(&seed, bits, 0, 0, false), b = random_layout(&seed, bits, 0, 0, false),
+                c = random_layout(&seed, bits, 0, 0, false), ab = a, bc = b;
+    for (unsigned i = 0; i < bits; i++)
+      ab.basis[i] = layout_element(&a, b.basis[i]), bc.basis[i] = layout_element(&b, c.basis[i]);
     uint32_t x = pick(&seed, 1u << bits);
     CHECK_INT(layout_element(&ab, layout_element(&c, x)), layout_element(&a, layout_element(&bc, x)));
   }
@@ -76,11 +87,14 @@ static void follow(const kiln_layout *from, const kiln_layout *to) {
   for (uint32_t place = 0; place < 1u << places(to); place++) {
     uint32_t source = 0, thread = place >> to->registers;
     for (unsigned i = 0; i < places(to); i++)
-      if (place >> i & 1) source ^= m.from[i];
+      if (place >> i & 1)
+        source ^= m.from[i];
     CHECK_INT(layout_element(from, source), layout_element(to, place));
     uint32_t there = source >> from->registers, lane_mask = (1u << to->lanes) - 1;
-    if (m.reach != LAYOUT_ANYWHERE) CHECK_INT(there & ~lane_mask, thread & ~lane_mask);
-    if (m.reach == LAYOUT_SAME_THREAD) CHECK_INT(there, thread);
+    if (m.reach != LAYOUT_ANYWHERE)
+      CHECK_INT(there & ~lane_mask, thread & ~lane_mask);
+    if (m.reach == LAYOUT_SAME_THREAD)
+      CHECK_INT(there, thread);
   }
 }
 
@@ -88,7 +102,8 @@ TEST(layout, conversions_find_every_element) {
   uint64_t seed = 3;
   for (unsigned n = 0; n < 300; n++) {
     unsigned bits = pick(&seed, 10), warps = pick(&seed, 3);
-    kiln_layout a = random_layout(&seed, bits, 5, warps, n & 1), b = random_layout(&seed, bits, 5, warps, n & 1);
+    kiln_layout a = random_layout(&seed, bits, 5, warps, n & 1),
+                b = random_layout(&seed, bits, 5, warps, n & 1);
     follow(&a, &b);
     follow(&a, &a);
     layout_moves same = layout_convert(&a, &a);
@@ -106,13 +121,17 @@ static unsigned conflicts(const layout_memory *memory, const kiln_layout *l, uns
     unsigned in_bank[32] = {0};
     for (unsigned lane = first; lane < first + together; lane++)
       for (unsigned w = 0; w < (bytes + 3) / 4; w++) {
-        uint32_t word = (layout_offset(memory, layout_element(l, lane << l->registers)) << log2_bytes) / 4 + w;
+        uint32_t word =
+            (layout_offset(memory, layout_element(l, lane << l->registers)) << log2_bytes) / 4 + w;
         unsigned bank = word % 32, known = 0;
-        for (unsigned i = 0; i < in_bank[bank]; i++) known |= words[bank][i] == word;
-        if (!known) words[bank][in_bank[bank]++] = word;
+        for (unsigned i = 0; i < in_bank[bank]; i++)
+          known |= words[bank][i] == word;
+        if (!known)
+          words[bank][in_bank[bank]++] = word;
       }
     for (unsigned bank = 0; bank < 32; bank++)
-      if (in_bank[bank] > 1 && in_bank[bank] - 1 > worst) worst = in_bank[bank] - 1;
+      if (in_bank[bank] > 1 && in_bank[bank] - 1 > worst)
+        worst = in_bank[bank] - 1;
   }
   return worst;
 }
@@ -121,7 +140,8 @@ TEST(layout, shared_memory_is_a_bijection) {
   uint64_t seed = 4;
   for (unsigned n = 0; n < 200; n++) {
     unsigned bits = 1 + pick(&seed, 11), warps = pick(&seed, 3), log2_bytes = pick(&seed, 4);
-    kiln_layout a = random_layout(&seed, bits, 5, warps, n & 1), b = random_layout(&seed, bits, 5, warps, n & 1);
+    kiln_layout a = random_layout(&seed, bits, 5, warps, n & 1),
+                b = random_layout(&seed, bits, 5, warps, n & 1);
     layout_memory m = layout_swizzle(&a, &b, log2_bytes, NULL, 0);
     static uint8_t seen[1 << 12];
     memset(seen, 0, sizeof seen);
@@ -141,7 +161,8 @@ TEST(layout, transposing_is_free_of_bank_conflicts) {
       kiln_layout rows = layout_blocked(t, 1, vector, 5, 2), columns = layout_blocked(t, 0, 0, 5, 2);
       layout_memory m = layout_swizzle(&rows, &columns, log2_bytes, NULL, 0);
       CHECK_INT(conflicts(&m, &rows, log2_bytes), 0);
-      if (log2_bytes >= 2) CHECK_INT(conflicts(&m, &columns, log2_bytes), 0);
+      if (log2_bytes >= 2)
+        CHECK_INT(conflicts(&m, &columns, log2_bytes), 0);
     }
 }
 
@@ -154,12 +175,15 @@ TEST(layout, pieces_are_aligned) {
     uint8_t piece[8];
     unsigned vector = layout_memory_vector(&m, &a, 3, piece);
     uint32_t inside = 0;
-    for (unsigned i = 0; i < vector; i++) inside |= 1u << piece[i];
+    for (unsigned i = 0; i < vector; i++)
+      inside |= 1u << piece[i];
     for (uint32_t place = 0; place < 1u << places(&a); place++) {
-      if (place & inside) continue;
+      if (place & inside)
+        continue;
       uint32_t first = layout_offset(&m, layout_element(&a, place));
       CHECK_INT(first & ((1u << vector) - 1), 0);
-      for (unsigned i = 0; i < vector; i++) CHECK_INT(layout_offset(&m, layout_element(&a, place | 1u << piece[i])), first | 1u << i);
+      for (unsigned i = 0; i < vector; i++)
+        CHECK_INT(layout_offset(&m, layout_element(&a, place | 1u << piece[i])), first | 1u << i);
     }
   }
 }
@@ -169,10 +193,12 @@ TEST(layout, blocked_covers_every_shape) {
   for (unsigned n = 0; n < 300; n++) {
     uint8_t log2[IR_MAX_RANK];
     unsigned rank = 1 + pick(&seed, IR_MAX_RANK), warps = pick(&seed, 6);
-    for (unsigned i = 0, left = LAYOUT_MAX_BITS; i < rank; i++) left -= log2[i] = (uint8_t)pick(&seed, left < 4 ? left + 1 : 4);
+    for (unsigned i = 0, left = LAYOUT_MAX_BITS; i < rank; i++)
+      left -= log2[i] = (uint8_t)pick(&seed, left < 4 ? left + 1 : 4);
     ir_type t = tile(rank, log2);
     for (unsigned axis = 0; axis < rank; axis++) {
-      kiln_layout b = layout_blocked(t, axis, pick(&seed, 4), 5, warps), s = layout_sequential(t, axis, 6, warps);
+      kiln_layout b = layout_blocked(t, axis, pick(&seed, 4), 5, warps),
+                  s = layout_sequential(t, axis, 6, warps);
       CHECK(layout_is_complete(&b));
       CHECK(layout_is_complete(&s));
       CHECK_INT(b.bits, ir_log2_elements(t));
@@ -191,8 +217,10 @@ TEST(layout, owners_hold_each_element_once) {
     static uint8_t seen[1 << 9];
     memset(seen, 0, sizeof seen);
     for (uint32_t place = 0; place < 1u << places(&l); place++)
-      if (!(place >> l.registers & replicas)) seen[layout_element(&l, place)]++;
-    for (uint32_t e = 0; e < 1u << l.bits; e++) CHECK_INT(seen[e], 1);
+      if (!(place >> l.registers & replicas))
+        seen[layout_element(&l, place)]++;
+    for (uint32_t e = 0; e < 1u << l.bits; e++)
+      CHECK_INT(seen[e], 1);
   }
 }
 
