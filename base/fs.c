@@ -130,6 +130,11 @@ int kiln_fs_unlink(int folder, const char *path) {
   return e ? e : result(unlinkat(folder, path, 0));
 }
 
+int kiln_fs_rmdir(int folder, const char *path) {
+  int e = before(KILN_FS_UNLINK, path, NULL);
+  return e ? e : result(unlinkat(folder, path, AT_REMOVEDIR));
+}
+
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to) {
   int e = before(KILN_FS_RENAME, to, NULL);
   return e ? e : result(renameat(from_folder, from, to_folder, to));

@@ -41,6 +41,8 @@ int kiln_fs_link(int from_folder, const char *from, int to_folder, const char *t
 /// Gives the nameless file of O_TMPFILE a name (through /proc/self/fd).
 int kiln_fs_link_open(int fd, int to_folder, const char *to);
 int kiln_fs_unlink(int folder, const char *path);
+/// Removes an empty folder.
+int kiln_fs_rmdir(int folder, const char *path);
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to);
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode);
 /// Makes `path` and what is missing above it, each with `mode`. An existing last part that is no folder is -ENOTDIR.

@@ -39,4 +39,8 @@ void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted 
 void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice, kiln_evicted *each, void *context,
                       kiln_evict_report *out);
 
+/// Removes the folders that other formats of the store left in its root ("v0", "v7") when nothing in them was used for `max_age_s`. They are never
+/// read, only removed. The count.
+unsigned kiln_evict_other_formats(const kiln_store *store, int64_t max_age_s, bool dry_run);
+
 #endif

@@ -88,20 +88,25 @@ int kiln_scan_all(kiln_store *store, bool (*each)(void *, const kiln_scan_item *
   return kiln_scan(store, &place, 0, each, context);
 }
 
-int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit, void (*each)(void *, int, const char *), void *context) {
+void kiln_scan_folder(int fd, uint64_t limit, void (*each)(void *, int, const char *), void *context) {
   _Alignas(8) char chunk[CHUNK];
-  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, folder, O_RDONLY | O_DIRECTORY, 0);
-  if (fd < 0) return fd;
   ssize_t got;
+  kiln_fs_seek(fd, 0);
   while (limit && (got = kiln_fs_list(fd, chunk, sizeof chunk)) > 0) {
     for (ssize_t at = 0; at < got && limit;) {
       const struct record *r = (const struct record *)(const void *)(chunk + at);
       at += r->size;
-      if (r->name[0] == '.') continue;
+      if (!strcmp(r->name, ".") || !strcmp(r->name, "..")) continue;
       each(context, fd, r->name);
       limit--;
     }
   }
+}
+
+int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit, void (*each)(void *, int, const char *), void *context) {
+  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, folder, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return fd;
+  kiln_scan_folder(fd, limit, each, context);
   kiln_fs_close(fd);
   return 0;
 }

@@ -30,4 +30,7 @@ int kiln_scan_all(kiln_store *store, bool (*each)(void *context, const kiln_scan
 int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit, void (*each)(void *context, int folder_fd, const char *name),
                     void *context);
 
+/// The same for any open folder, from its beginning.
+void kiln_scan_folder(int fd, uint64_t limit, void (*each)(void *context, int folder_fd, const char *name), void *context);
+
 #endif

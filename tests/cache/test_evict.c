@@ -176,6 +176,28 @@ TEST(evict, readers_do_not_mind) {
   kiln_cache_close(cache);
 }
 
+TEST(evict, other_formats_are_aged_out) {
+  const char *folder = kiln_test_folder();
+  kiln_cache *cache = open_in(folder);
+  kiln_key key = key_of("a");
+  put_size(cache, &key, 10);
+  // v0: unused for long; v7: a newer release works in it; version: not ours; v0's inside has a link out of it.
+  kiln_test_run(NULL, "cd %s && mkdir -p v0/main.default/entries/ab v7/main.default version keep && touch keep/me v0/main.default/entries/ab/x v0/main.default/stats "
+                      "v7/main.default/stats && ln -s %s/keep v0/main.default/link && find v0 v7 version -exec touch -h -d '-40 days' {} +; touch v7/main.default/stats",
+                folder, folder);
+  kiln_store *store = kiln_cache_store(cache);
+  CHECK_INT(kiln_evict_other_formats(store, 50 * 86400, false), 0);
+  CHECK_INT(kiln_evict_other_formats(store, 30 * 86400, true), 1);
+  CHECK_INT(kiln_evict_other_formats(store, 30 * 86400, false), 1);
+  char *out;
+  kiln_test_run(&out, "cd %s && ls -d v* keep/me", folder);
+  CHECK_TEXT(out, "keep/me\nv1\nv7\nversion\n");
+  free(out);
+  CHECK_INT(get_size(cache, &key, 10), 1);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
 // -------------------------------------------------------------------------------------------------------------- statistics
 
 TEST(stats, counts_of_many_processes_agree) {

@@ -58,6 +58,9 @@ int cache_command_verify(int argc, char **argv) {
 
 // ---------------------------------------------------------------------------------------------------------------- gc, clear
 
+/// How long the folders of other formats of the store may lie unused.
+enum { OTHER_FORMATS_S = 30 * 86400 };
+
 struct removal {
   kiln_cache *cache;
   kiln_buffer *out; ///< NULL: quiet
@@ -131,6 +134,7 @@ int cache_command_gc(int argc, char **argv) {
   kiln_evict_report report;
   struct removal r = {tool.cache, verbose && !tool.json ? &out : NULL, !choice.dry_run};
   kiln_evict_sweep(tool.store, &limits, &choice, removed, &r, &report);
+  kiln_evict_other_formats(tool.store, OTHER_FORMATS_S, choice.dry_run);
   return cache_tool_end(&tool, report_sweep(&tool, &report, choice.dry_run, &out));
 }
 
