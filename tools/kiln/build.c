@@ -114,8 +114,8 @@ static void print_json(const build *b, const work_sums *sums) {
   static const char *const states[] = {"pending", "hit", "compiled", "failed"};
   kiln_buffer out = {0};
   char target[KILN_TARGET_NAME], key[KILN_DIGEST_HEX + 1];
-  kiln_buffer_format(&out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"jobs\": [", p->job_count, sums->hits,
-                     sums->compiled, sums->failed);
+  kiln_buffer_format(&out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu, \"jobs\": [", p->job_count,
+                     sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     const kiln_interface *interface = plan_interface(p, job);
