@@ -154,7 +154,8 @@ static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32
 static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const int64_t *values, uint32_t *out_grid, bool *out_is_empty,
                                  kiln_error *err) {
   static const char axes[] = "xyz";
-  for (unsigned axis = 0; axis < 3; axis++) {
+  out_grid[0] = out_grid[1] = out_grid[2] = 1;
+  for (unsigned axis = 0; axis < k->configs[config].axes; axis++) {
     const kiln_prepared_expr *e = &k->configs[config].grid[axis];
     int64_t extent;
     if (UNLIKELY(!evaluate(e, values, &extent))) return refuse_expr(k, e->code, values, "the grid expression", err);
