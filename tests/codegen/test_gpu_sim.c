@@ -499,3 +499,33 @@ CASE(ring_of_ten, RING(160))
 CASE(ring_of_one, RING(16))
 CASE(ring_partly_masked, RING(72))
 CASE(ring_not_entered, RING(0))
+
+CASE(tiny_tiles, .grid = {2, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-5, .text =
+  "kiln 1\n"
+  "kernel tiny(x: in *f32, y: out *f32, z: out *i32) @grid(2) " WARPS "{\n"
+  "  let one = load(x + iota(1) + pid(0))\n"
+  "  let s = reduce.add(one, 0)\n"
+  "  let two = load(x + iota(2)[:, _] + zeros(i32[2, 1]))\n"
+  "  let t = reduce.max(two, 1)\n"
+  "  let u = scan.add(two, 1) + reduce.add(t, 0)\n"
+  "  store(y + (iota(2)[:, _] + 2 * pid(0)), u + s)\n"
+  "  let p = dot(two, trans(two), zeros(f32[2, 2]))\n"
+  "  store(y + (iota(2)[:, _] * 2 + iota(2)[_, :] + 8), p)\n"
+  "  store(z + iota(1), scan.max(iota(1), 0) + 3)\n"
+  "  store(z + 5, reduce.add(reshape(join(iota(4), iota(4) + 1), [8]), 0))\n"
+  "}\n")
+
+CASE(scalars, .grid = {3, 2, 1}, .arguments = {64, 64, 5}, .text =
+  "kiln 1\n"
+  "kernel scalars(x: in *i32, y: inout *i32, n: i32) @grid(3, 2) " WARPS "{\n"
+  "  let at = pid(0) + npid(0) * pid(1)\n"
+  "  let v = load(x + at, at < n, 9)\n"
+  "  let w = load(y + at + 20, volatile = true)\n"
+  "  var best = v\n"
+  "  var i = 0\n"
+  "  while i < 3 & best > -50 {\n"
+  "    best = min(best, load(x + at * 3 + i))\n"
+  "    i = i + 1\n"
+  "  }\n"
+  "  store(y + at, best * 3 + w + i, at != 2)\n"
+  "}\n")
