@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The keys that `kiln key` prints for a kernel: each row of the option table, the target, the source and what must not matter, changed one at a time.
+// Prints expected and seen. (axes A1 to A19, B1 to B9; fault tests 25, 28, 29; behaviours 1 to 4, 10 to 12, 20)
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/options.h"
+#include "tests/harness.h"
+
+enum { KEY = 64 };
+
+static const char source[] = "kiln 1\n"
+                             "const TWO = 2.0\n"
+                             "fn twice(v) { return v * TWO }\n"
+                             "kernel add[BLOCK: tune = 1024](x: in *f32 @align(16), y: out *f32 @align(16), n: i32)\n"
+                             "  @grid(cdiv(n, BLOCK)) @config(BLOCK = 1024, warps = 4)\n"
+                             "{\n"
+                             "  let i = pid(0) * BLOCK + iota(BLOCK)\n"
+                             "  let live = i < n\n"
+                             "  store(y + i, load(x + i, live, 0.0) + 1.0, live)\n"
+                             "}\n";
+
+/// The first key printed for the text under these arguments and this environment; false when there is none.
+static bool key_of(const char *text, const char *env, const char *folder, const char *arguments, char out[KEY + 1]) {
+  char path[300], *printed, root[1000];
+  CHECK(getcwd(root, sizeof root));
+  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), folder);
+  kiln_test_run(NULL, "mkdir -p %s", path);
+  snprintf(path, sizeof path, "%s/%s/k.kiln", kiln_test_folder(), folder);
+  kiln_test_write(path, text, strlen(text));
+  *strrchr(path, '/') = 0;
+  int code = kiln_test_run(&printed, "cd %s && env %s KILN_CACHE_DIR=%s/cache %s/%s/bin/kiln key --no-cache %s k.kiln", path, env, kiln_test_folder(), root,
+                           kiln_test_build(), arguments);
+  bool found = !code && strspn(printed, "0123456789abcdef") == KEY;
+  snprintf(out, KEY + 1, "%s", found ? printed : "");
+  free(printed);
+  return found;
+}
+
+#define NORMAL "-t sm_90 --ptx-assembler=none"
+
+static char base[KEY + 1];
+
+static void take_base(void) {
+  if (!key_of(source, "", "a", NORMAL, base)) FAIL("no key for the plain source");
+}
+
+static void expect(bool same, const char *what, const char *text, const char *env, const char *folder, const char *arguments) {
+  char key[KEY + 1];
+  if (!key_of(text, env, folder, arguments, key)) FAIL("%s: no key", what);
+  bool equal = !strcmp(key, base);
+  printf("%-40s expected: %-11s seen: %s\n", what, same ? "the same," : "another,", equal ? "the same" : "another");
+  if (equal != same) FAIL("%s: expected %s key", what, same ? "the same" : "another");
+}
+
+TEST(key_matrix, every_row_of_the_option_table) {
+  take_base();
+  for (size_t i = 0; i < kiln_option_count(); i++) {
+    const kiln_option_info *o = kiln_option_at(i);
+    for (unsigned value = o->least; value <= o->most; value++) {
+      kiln_codegen_options options;
+      kiln_buffer text = {0};
+      char what[100], arguments[200], key[KEY + 1];
+      if (o->kind == KILN_OPTION_TEXT) kiln_buffer_format(&text, "/some/where");
+      else {
+        kiln_codegen_options_init(&options);
+        memcpy((char *)&options + o->offset, &(uint8_t){(uint8_t)value}, 1);
+        kiln_option_value(&options, o, &text);
+      }
+      snprintf(what, sizeof what, "--%s=%.*s", o->name, (int)text.size, (const char *)text.bytes);
+      snprintf(arguments, sizeof arguments, "%s %s", NORMAL, what);
+      kiln_buffer_deinit(&text);
+      if (!key_of(source, "", "a", arguments, key)) { // a form or a tool that this target or machine does not have
+        printf("%-40s not available here\n", what);
+        continue;
+      }
+      expect(!o->in_key || value == o->fallback, what, source, "", "a", arguments);
+    }
+  }
+}
+
+/// The source with one text replaced by another.
+static const char *changed(const char *from, const char *to) {
+  static char text[2000];
+  const char *at = strstr(source, from);
+  CHECK(at);
+  snprintf(text, sizeof text, "%.*s%s%s", (int)(at - source), source, to, at + strlen(from));
+  return text;
+}
+
+TEST(key_matrix, the_source) {
+  static const struct { const char *what, *from, *to; bool same; } rows[] = {
+      {"a comment", "{\n  let i", "{ // here\n  let i", true},
+      {"lines moved", "  let live", "\n\n\n  let live", true},
+      {"spaces", "x: in", "x:   in", true},
+      {"a local name", "let live = i < n\n  store(y + i, load(x + i, live, 0.0) + 1.0, live)", "let m = i < n\n  store(y + i, load(x + i, m, 0.0) + 1.0, m)", true},
+      {"an unrelated function", "fn twice", "fn other(v) { return v }\nfn twice", true},
+      {"a literal", "+ 1.0", "+ -1.0", false},
+      {"an operation", ", 0.0) + 1.0", ", 0.0) - 1.0", false},
+      {"a helper that is called", "+ 1.0", "+ twice(1.0)", false},
+      {"an alignment", "x: in *f32 @align(16)", "x: in *f32 @align(8)", false},
+      {"a fact about a parameter", "n: i32", "n: i32 @range(1, 1000)", false},
+      {"a parameter more", "n: i32", "n: i32, m: i32", false},
+      {"a tuned value", "@config(BLOCK = 1024", "@config(BLOCK = 512", false},
+      {"warps", "warps = 4", "warps = 8", false},
+      {"the name", "kernel add", "kernel plus", false}};
+  take_base();
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) expect(rows[i].same, rows[i].what, changed(rows[i].from, rows[i].to), "", "a", NORMAL);
+}
+
+TEST(key_matrix, what_a_helper_reaches) {
+  char text[2000];
+  snprintf(text, sizeof text, "%s", changed("+ 1.0", "+ twice(1.0)"));
+  CHECK(key_of(text, "", "a", NORMAL, base));
+  char *constant = strstr(text, "TWO = 2.0");
+  constant[6] = '3';
+  expect(false, "a constant that a helper uses", text, "", "a", NORMAL);
+  CHECK(key_of(changed("n: i32", "n: i32, m: i32"), "", "a", NORMAL, base));
+  expect(false, "the width of a parameter nobody reads", changed("n: i32", "n: i32, m: i64"), "", "a", NORMAL);
+}
+
+TEST(key_matrix, what_must_not_matter) {
+  take_base();
+  expect(true, "another folder", source, "", "somewhere/else", NORMAL);
+  expect(true, "locale and clock zone", source, "LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo", "a", NORMAL);
+  expect(true, "an empty environment", source, "-i", "a", NORMAL);
+  expect(true, "settings of the cache", source, "KILN_CACHE_SIZE=1G KILN_CACHE_DOMAIN=pr-1 KILN_CACHE_LEVEL=3", "a", NORMAL);
+  expect(true, "no device visible", source, "CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=", "a", NORMAL);
+  expect(true, "workers", source, "", "a", NORMAL " -j 1");
+  expect(true, "order of options", source, "", "a", "--ptx-assembler=none -t sm_90");
+  expect(true, "an option given twice, the default last", source, "", "a", NORMAL " --optimise=3 --optimise=2");
+}
+
+TEST(key_matrix, targets_never_alias) {
+  static const char *const targets[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "gfx90a", "gfx90a:xnack+", "gfx90a:xnack-", "gfx90a:sramecc+",
+                                        "gfx90a:xnack+:sramecc+", "gfx942", "gfx1100", "gfx1101", "gfx1100:wave64", "gfx906", "gfx906:v4", "host"};
+  enum { TARGETS = sizeof targets / sizeof *targets };
+  char keys[TARGETS][KEY + 1], arguments[100];
+  for (unsigned i = 0; i < TARGETS; i++) {
+    snprintf(arguments, sizeof arguments, "--ptx-assembler=none -t %s", targets[i]);
+    if (!key_of(source, "", "a", arguments, keys[i])) FAIL("no key for %s", targets[i]);
+    for (unsigned k = 0; k < i; k++)
+      if (!strcmp(keys[i], keys[k])) FAIL("%s and %s have one key", targets[i], targets[k]);
+  }
+  CHECK(key_of(source, "", "a", "--ptx-assembler=none -t host", base));
+  expect(true, "host is x86-64-v3", source, "", "a", "--ptx-assembler=none -t x86-64-v3");
+}
