@@ -39,6 +39,8 @@ typedef struct running {
   case_outcome *out;
 } running;
 
+static uint64_t guard_of(const running *c) { return c->runner->exact ? 0 : GUARD; }
+
 static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
 
 // The name code is made for on a device of that capability: sm_90 has instructions that only sm_90a code may use.
@@ -102,23 +104,23 @@ static kiln_status alloc_pointed(running *c, kiln_error *err) {
 static kiln_status make_host_memory(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
     const case_buffer *b = &c->file.buffers[i];
-    uint64_t whole = (GUARD + b->size + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    uint64_t guard = guard_of(c), whole = (guard + b->size + guard + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     c->host[i] = aligned_alloc(ALIGNMENT, whole);
     if (!c->host[i]) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "buffer %u: no memory for %llu bytes", i, (unsigned long long)whole);
     memset(c->host[i], GUARD_BYTE, whole);
-    if (b->size) memcpy(c->host[i] + GUARD, b->before.bytes, b->size);
-    c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + GUARD);
+    if (b->size) memcpy(c->host[i] + guard, b->before.bytes, b->size);
+    c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + guard);
   }
   return KILN_OK;
 }
 
 static kiln_status check_guards(const running *c, uint32_t index, kiln_error *err) {
   const uint8_t *memory = c->host[index];
-  uint64_t size = c->file.buffers[index].size;
-  for (uint64_t i = 0; i < GUARD; i++) {
-    if (memory[GUARD - 1 - i] != GUARD_BYTE)
+  uint64_t size = c->file.buffers[index].size, guard = guard_of(c);
+  for (uint64_t i = 0; i < guard; i++) {
+    if (memory[guard - 1 - i] != GUARD_BYTE)
       return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes before its begin", index, (unsigned long long)i + 1);
-    if (memory[GUARD + size + i] != GUARD_BYTE)
+    if (memory[guard + size + i] != GUARD_BYTE)
       return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes behind its end", index, (unsigned long long)i);
   }
   return KILN_OK;
@@ -127,7 +129,7 @@ static kiln_status check_guards(const running *c, uint32_t index, kiln_error *er
 static kiln_status compare(const running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
     KILN_TRY(check_guards(c, i, err));
-    KILN_TRY(case_file_compare(&c->file, i, c->coarse, c->host[i] + GUARD, err));
+    KILN_TRY(case_file_compare(&c->file, i, c->coarse, c->host[i] + guard_of(c), err));
   }
   return KILN_OK;
 }
@@ -143,7 +145,7 @@ static kiln_status interpret(running *c, kiln_error *err) {
   KILN_TRY(map_pointed(c, err));
   KILN_TRY(make_host_memory(c, err));
   KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
-  for (uint32_t i = 0; i < c->file.buffer_count; i++) ranges[i] = (kiln_memory_range){c->host[i] + GUARD, c->file.buffers[i].size};
+  for (uint32_t i = 0; i < c->file.buffer_count; i++) ranges[i] = (kiln_memory_range){c->host[i] + guard_of(c), c->file.buffers[i].size};
   ranges[c->file.buffer_count] = (kiln_memory_range){c->pointed_host, c->pointed.size};
   kiln_interpret_options options = {.ranges = ranges, .range_count = c->file.buffer_count + 1, .max_steps = c->runner->max_steps};
   uint64_t begin = cli_now_ns();
@@ -204,17 +206,17 @@ static kiln_status open_bundle(running *c, const kiln_target *target, kiln_error
 // The guards travel too: each buffer's device memory is laid out as on the host.
 static kiln_status copy_in(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
-    uint64_t whole = GUARD + c->file.buffers[i].size + GUARD;
-    KILN_TRY(kiln_alloc(c->device, whole, &c->device_memory[i], err));
+    uint64_t whole = guard_of(c) + c->file.buffers[i].size + guard_of(c);
+    KILN_TRY(kiln_alloc(c->device, whole + !whole, &c->device_memory[i], err));
     KILN_TRY(kiln_copy_in(c->device, c->device_memory[i], c->host[i], whole, err));
-    c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + GUARD;
+    c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + guard_of(c);
   }
   return KILN_OK;
 }
 
 static kiln_status copy_out(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++)
-    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i], GUARD + c->file.buffers[i].size + GUARD, err));
+    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i], guard_of(c) + c->file.buffers[i].size + guard_of(c), err));
   return KILN_OK;
 }
 

@@ -257,6 +257,7 @@ int kiln_command_check_case(int argc, char **argv) {
       {"jobs", 'j', CLI_NUMBER, &c.jobs, "N", "cases at the same time (1)"},
       {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)"},
       {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N", "interpreter: operations before a case has failed (0: no limit)"},
+      {"exact", 0, CLI_FLAG, &c.runner.exact, NULL, "no guards around buffers: for memory checkers such as compute-sanitizer"},
       {"json", 0, CLI_FLAG, &c.json, NULL, "one JSON object a case"},
       {"quiet", 'q', CLI_FLAG, &c.quiet, NULL, "print only what did not pass"},
   };
