@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The bundle commands of kiln-tool on a small bundle: what they print, and that what they write is a bundle again.
+#include <sodium/crypto_sign_ed25519.h>
 #include <stdarg.h>
 
 #include "tests/runtime/fixture.h"
@@ -53,6 +54,23 @@ TEST(bundle_tools, what_is_in_it) {
   expect(1, "disasm -t sm_75 a.kb add_one", "no code of 'add_one' for sm_75");
   expect(2, "inspect", "expected one bundle, found 0 words");
   expect(1, "inspect absent.kb", "KILN-E0003");
+}
+
+TEST(bundle_tools, verify_asks_for_the_key) {
+  uint8_t public_key[32], secret_key[64], other[32] = {1};
+  crypto_sign_ed25519_keypair(public_key, secret_key);
+  kiln_test_write(fixture_path("secret"), secret_key, sizeof secret_key);
+  kiln_test_write(fixture_path("public"), public_key, sizeof public_key);
+  kiln_test_write(fixture_path("other"), other, sizeof other);
+  char sign[600];
+  snprintf(sign, sizeof sign, "--sign %s", fixture_path("secret"));
+  fixture_add_one(fixture_path("signed.kb"), sign);
+  fixture_add_one(fixture_path("plain.kb"), "");
+  expect(0, "verify --key=public signed.kb", "signed by ");
+  expect(0, "verify plain.kb", "all as written");
+  expect(1, "verify --key=public plain.kb", "not signed");
+  expect(1, "verify --key=other signed.kb", "signed with another key");
+  expect(1, "verify --key=secret signed.kb", "has 64 bytes");
 }
 
 TEST(bundle_tools, explain_says_why) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln inspect, stat, diff, verify: what is in a bundle.
+#include <sodium/crypto_sign_ed25519.h>
+#include <sodium/utils.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,9 +198,23 @@ int kiln_command_stat(int argc, char **argv) {
 
 // ----------------------------------------------------------------------------------------------------------------- verify
 
+// The signature of the header, by the key in the slot; `key` (32 bytes) must be that key when it is not NULL.
+static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
+  const uint8_t *slot = b->header + KILN_BH_SIZE;
+  bool is_signed = kiln_le32(slot + KILN_BG_KIND) == 1;
+  if (!is_signed) return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
+  if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
+  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE, slot + KILN_BG_KEY))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the signature does not fit the header", b->name);
+  char hex[2 * crypto_sign_ed25519_PUBLICKEYBYTES + 1];
+  sodium_bin2hex(hex, sizeof hex, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES);
+  printf("%s: signed by %s%s\n", b->name, hex, key ? "" : " (give --key to say whom you trust)");
+  return KILN_OK;
+}
+
 static int show_verify(const bundle_view *v, void *context) {
   kiln_error err;
-  (void)context;
   kiln_status status = kiln_bundle_check_all(v->bundle, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   for (uint32_t i = 0; i < v->bundle->section_count[KILN_BUNDLE_BLOBS]; i++) {
@@ -219,17 +235,35 @@ static int show_verify(const bundle_view *v, void *context) {
     kiln_fail(&err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header", v->bundle->name);
     return cli_report(err.status, &err);
   }
+  status = check_signature(v->bundle, context, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   printf("%s: %u pages, %llu blobs: all as written\n", v->bundle->name, v->bundle->page_count, (ull)v->bundle->section_count[KILN_BUNDLE_BLOBS]);
   return CLI_OK;
 }
 
+static int read_key(const char *path, kiln_buffer *out) {
+  kiln_error err;
+  kiln_status status = cli_read_file(path, 4096, out, &err);
+  if (status == KILN_OK && out->size != crypto_sign_ed25519_PUBLICKEYBYTES)
+    status = kiln_fail(&err, KILN_STATUS_INVALID_ARGUMENT, "%s has %zu bytes; an Ed25519 public key has %u", path, out->size,
+                       crypto_sign_ed25519_PUBLICKEYBYTES);
+  return status == KILN_OK ? -1 : cli_report(status, &err);
+}
+
 int kiln_command_verify(int argc, char **argv) {
+  const char *key_path = NULL;
+  const cli_option options[] = {{"key", 0, CLI_TEXT, &key_path, "FILE", "32-byte Ed25519 public key that must have signed the bundles"}};
+  const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
+                         .summary = "Checks every page, code, digest and the signature of bundles.", .options = options, .option_count = 1};
   cli_list words = {0};
-  const cli_page page = {.usage = "kiln verify BUNDLE...", .summary = "Checks every page, every code and every digest of bundles."};
+  kiln_buffer key = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && !words.count) exit_code = cli_usage(&page, "expected a bundle");
+  if (exit_code == -1 && key_path) exit_code = read_key(key_path, &key);
   if (exit_code == -1)
-    for (size_t i = (exit_code = CLI_OK); i < words.count && exit_code == CLI_OK; i++) exit_code = with_view(words.items[i], show_verify, NULL);
+    for (size_t i = (exit_code = CLI_OK); i < words.count && exit_code == CLI_OK; i++)
+      exit_code = with_view(words.items[i], show_verify, key_path ? key.bytes : NULL);
+  kiln_buffer_deinit(&key);
   cli_list_deinit(&words);
   return exit_code;
 }
