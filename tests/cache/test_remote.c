@@ -83,7 +83,7 @@ static int start_nginx(const char *folder) {
   if (access("/usr/sbin/nginx", X_OK) || access(module, R_OK)) SKIP("nginx with WebDAV is not installed");
   snprintf(conf, sizeof conf, "%s/nginx.conf", folder);
   snprintf(text, sizeof text,
-           "%sdaemon off; worker_processes 1; pid %s/nginx.pid; error_log %s/nginx.log;\nevents {}\nhttp { access_log off;\n"
+           "%sdaemon off; master_process off; pid %s/nginx.pid; error_log %s/nginx.log;\nevents {}\nhttp { access_log off;\n"
            " client_body_temp_path %s/body; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path %s/u; scgi_temp_path %s/s;\n"
            " client_max_body_size 100m;\n"
            " server { listen 127.0.0.1:%d; root %s/www; location / { dav_methods PUT DELETE; create_full_put_path on; } } }\n",
