@@ -8,7 +8,7 @@
 
 /// Axis along which addresses grow, and log2 of the elements one access may take there.
 typedef struct direction {
-  unsigned axis, vector, contiguity;
+  unsigned axis, vector, whole, contiguity; ///< vector: with the mask; whole: where all lanes are live
 } direction;
 
 static const ir_value *mask_of(const ir_op *op) {
@@ -32,6 +32,7 @@ static direction direction_of(gpu *g, const ir_op *op) {
     if (fact->contiguity[a] > best.contiguity)
       best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
   best.vector = kiln_fact_vector(g->facts, op->operands[0], mask_of(op), best.axis, 4);
+  best.whole = kiln_fact_vector(g->facts, op->operands[0], NULL, best.axis, 4);
   return best;
 }
 
@@ -48,12 +49,12 @@ static void collect(ir_op *op, void *context) {
   direction d = direction_of(g, op);
   for (gpu_shape *s = g->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
-      if (d.vector > s->vector)
-        s->vector = d.vector;
+      if (d.whole > s->vector)
+        s->vector = d.whole;
       return;
     }
   gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
-  *s = (gpu_shape){.next = g->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.vector};
+  *s = (gpu_shape){.next = g->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
   g->shapes = s;
 }
 
@@ -70,7 +71,7 @@ void gpu_collect_accesses(gpu *g) {
 }
 
 static kiln_layout blocked(gpu *g, ir_type type, direction d) {
-  unsigned vector = d.vector, bits = ir_log2_elements(type), threads = g->lanes + g->warps;
+  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps;
   for (gpu_shape *s = g->shapes; s; s = s->next)
     if (ir_same_shape(s->type, type) && s->axis == d.axis)
       vector = s->vector;
@@ -118,9 +119,8 @@ static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, con
            bytes = element_bytes(op->operands[0]->type);
   if (!d.contiguity)
     return true;
-  unsigned run = run_of(offered, shift, d.vector, registers),
-           segment = segment_of(offered, shift, run, bytes);
-  unsigned ideal = segment_of(best, shift, run_of(best, shift, d.vector, registers), bytes);
+  unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
+  unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
   (void)g;
   return segment >= 32 || segment >= ideal;
 }
@@ -248,17 +248,19 @@ typedef struct pieces {
   uint32_t mask; ///< of those register bits
 } pieces;
 
-static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout) {
+/// With `whole`, as if all lanes were live.
+static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole) {
   pieces p = {0};
   direction d = direction_of(g, op);
-  p.vector = run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), d.vector, p.bits);
+  p.vector =
+      run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
   for (unsigned i = 0; i < p.vector; i++)
     p.mask |= 1u << p.bits[i];
   return p;
 }
 
 unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
-  pieces p = pieces_of(g, op, layout);
+  pieces p = pieces_of(g, op, layout, false);
   for (unsigned i = 0; i < p.vector; i++)
     out[i] = p.bits[i];
   return p.vector;
@@ -300,28 +302,122 @@ static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access 
   return is_shared ? from_first(g, out, op->results[0].type) : out;
 }
 
+/// A masked tile access. Where the mask would cut vectors (`wide` covers more than `narrow`), threads whose
+/// lanes are all live take whole vectors without a mask, the others go piece by piece.
+typedef struct tile_access {
+  const gpu_access *element; ///< bytes of one element
+  LLVMTypeRef type;
+  gpu_tile pointer, mask,
+      data; ///< mask, data: registers may be NULL; data: what masked-off lanes read, or what is stored
+  LLVMValueRef owner; ///< of a store: NULL when every thread owns its elements
+  pieces wide, narrow;
+} tile_access;
+
+static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
+                               const kiln_layout *layout, unsigned mask_at, unsigned data_at) {
+  tile_access x = {.element = element, .type = type, .pointer = gpu_tile_in(g, op->operands[0], layout)};
+  if (op->operand_count > mask_at)
+    x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
+  if (op->operand_count > data_at)
+    x.data = gpu_tile_in(g, op->operands[data_at], layout);
+  x.wide = pieces_of(g, op, layout, true);
+  x.narrow = x.mask.regs ? pieces_of(g, op, layout, false) : x.wide;
+  return x;
+}
+
+static gpu_access access_to(const tile_access *x, const pieces *p) {
+  gpu_access a = *x->element;
+  a.bytes <<= p->vector;
+  return a;
+}
+
+/// All lanes of the thread are live.
+static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t count) {
+  LLVMValueRef all = x->mask.regs[0];
+  for (uint32_t r = 1; r < count; r++)
+    if (x->mask.regs[r] != x->mask.regs[r - 1])
+      all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
+  return all;
+}
+
+/// One piece of `p` that starts at element `first` of the wide piece at register `r`.
+static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r, unsigned first,
+                       LLVMValueRef mask, LLVMValueRef *elements) {
+  gpu_access a = access_to(x, p);
+  unsigned count = 1u << p->vector;
+  for (unsigned i = 0; i < count; i++)
+    elements[i] =
+        x->data.regs ? x->data.regs[piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
+  LLVMValueRef pointer = x->pointer.regs[piece_register(&x->wide, r, first)];
+  LLVMValueRef loaded =
+      load_one(g, &a, pointer, mask, mask ? gpu_pack(g, elements, count) : NULL, gpu_packed_type(g, a.bytes));
+  gpu_unpack(g, loaded, x->type, elements, count);
+}
+
+/// The wide piece at register `r`, packed, in pieces of `p`.
+static LLVMValueRef load_wide(gpu *g, const tile_access *x, const pieces *p, uint32_t r, bool masked) {
+  LLVMValueRef elements[16];
+  for (unsigned first = 0; first < 1u << x->wide.vector; first += 1u << p->vector) {
+    LLVMValueRef mask = masked ? x->mask.regs[piece_register(&x->wide, r, first)] : NULL;
+    load_piece(g, x, p, r, first, mask, elements + first);
+  }
+  return gpu_pack(g, elements, 1u << x->wide.vector);
+}
+
+typedef LLVMValueRef load_way(gpu *g, const tile_access *x, uint32_t r);
+static LLVMValueRef load_live(gpu *g, const tile_access *x, uint32_t r) {
+  return load_wide(g, x, &x->wide, r, false);
+}
+static LLVMValueRef load_masked(gpu *g, const tile_access *x, uint32_t r) {
+  return load_wide(g, x, &x->narrow, r, x->mask.regs != NULL);
+}
+
+/// All wide pieces in one way, into `packed` by register.
+static LLVMBasicBlockRef load_all(gpu *g, const tile_access *x, uint32_t count, load_way *way,
+                                  LLVMValueRef *packed) {
+  for (uint32_t r = 0; r < count; r++)
+    if (!(r & x->wide.mask))
+      packed[r] = way(g, x, r);
+  return LLVMGetInsertBlock(g->builder);
+}
+
+static void load_either(gpu *g, const tile_access *x, uint32_t count, LLVMValueRef *packed) {
+  LLVMBasicBlockRef blocks[2] = {gpu_block(g, "live"), gpu_block(g, "masked")},
+                    after = gpu_block(g, "loaded");
+  LLVMValueRef *sides[2] = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, count),
+                            KILN_NEW_ARRAY(g->arena, LLVMValueRef, count)};
+  LLVMBuildCondBr(g->builder, all_live(g, x, count), blocks[0], blocks[1]);
+  for (unsigned side = 0; side < 2; side++) {
+    LLVMPositionBuilderAtEnd(g->builder, blocks[side]);
+    blocks[side] = load_all(g, x, count, side ? load_masked : load_live, sides[side]);
+    LLVMBuildBr(g->builder, after);
+  }
+  LLVMPositionBuilderAtEnd(g->builder, after);
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x->wide.mask)
+      continue;
+    LLVMValueRef values[2] = {sides[0][r], sides[1][r]};
+    packed[r] = LLVMBuildPhi(g->builder, LLVMTypeOf(values[0]), "");
+    LLVMAddIncoming(packed[r], values, blocks, 2);
+  }
+}
+
 static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access,
                           const kiln_layout *layout) {
-  gpu_tile out = gpu_tile_new(g, layout), pointer = gpu_tile_in(g, op->operands[0], layout), mask = {0},
-           other = {0};
-  if (op->operand_count > 1)
-    mask = gpu_tile_in(g, op->operands[1], layout);
-  if (op->operand_count > 2)
-    other = gpu_tile_in(g, op->operands[2], layout);
-  pieces p = pieces_of(g, op, layout);
-  unsigned count = 1u << p.vector;
-  LLVMValueRef elements[16];
-  access->bytes <<= p.vector;
-  for (uint32_t r = 0; r < 1u << layout->registers; r++) {
-    if (r & p.mask)
+  gpu_tile out = gpu_tile_new(g, layout);
+  tile_access x = open_access(g, op, access, type, layout, 1, 2);
+  uint32_t count = 1u << layout->registers;
+  LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
+  if (x.wide.vector > x.narrow.vector)
+    load_either(g, &x, count, packed);
+  else
+    load_all(g, &x, count, load_masked, packed);
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x.wide.mask)
       continue;
-    for (unsigned i = 0; i < count; i++)
-      elements[i] = other.regs ? other.regs[piece_register(&p, r, i)] : LLVMConstNull(type);
-    LLVMValueRef loaded = load_one(g, access, pointer.regs[r], mask.regs ? mask.regs[r] : NULL,
-                                   gpu_pack(g, elements, count), gpu_packed_type(g, access->bytes));
-    gpu_unpack(g, loaded, type, elements, count);
-    for (unsigned i = 0; i < count; i++)
-      out.regs[piece_register(&p, r, i)] = elements[i];
+    gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
+    for (unsigned i = 0; i < 1u << x.wide.vector; i++)
+      out.regs[piece_register(&x.wide, r, i)] = elements[i];
   }
   return out;
 }
@@ -350,6 +446,19 @@ static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
             gpu_pack(g, &value, 1));
 }
 
+static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t count, bool masked) {
+  gpu_access a = access_to(x, p);
+  LLVMValueRef elements[16];
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & p->mask)
+      continue;
+    for (unsigned i = 0; i < 1u << p->vector; i++)
+      elements[i] = x->data.regs[piece_register(p, r, i)];
+    LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
+    store_one(g, &a, x->pointer.regs[r], both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
+  }
+}
+
 void gpu_lower_store(gpu *g, ir_op *op) {
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
   if (!op->operands[0]->type.rank) {
@@ -357,21 +466,23 @@ void gpu_lower_store(gpu *g, ir_op *op) {
     return;
   }
   kiln_layout layout = gpu_memory_layout(g, op);
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
-           value = gpu_tile_in(g, op->operands[1], &layout), mask = {0};
-  if (op->operand_count > 2)
-    mask = gpu_tile_in(g, op->operands[2], &layout);
-  LLVMValueRef owner = gpu_is_owner(g, &layout), elements[16];
-  pieces p = pieces_of(g, op, &layout);
-  access.bytes <<= p.vector;
-  for (uint32_t r = 0; r < 1u << layout.registers; r++) {
-    if (r & p.mask)
-      continue;
-    for (unsigned i = 0; i < 1u << p.vector; i++)
-      elements[i] = value.regs[piece_register(&p, r, i)];
-    store_one(g, &access, pointer.regs[r], both(g, owner, mask.regs ? mask.regs[r] : NULL),
-              gpu_pack(g, elements, 1u << p.vector));
+  uint32_t count = 1u << layout.registers;
+  tile_access x = open_access(g, op, &access, NULL, &layout, 2, 1);
+  x.owner = gpu_is_owner(g, &layout);
+  if (x.wide.vector <= x.narrow.vector) {
+    store_all(g, &x, &x.narrow, count, x.mask.regs != NULL);
+    return;
   }
+  LLVMBasicBlockRef live = gpu_block(g, "live"), masked = gpu_block(g, "masked"),
+                    after = gpu_block(g, "stored");
+  LLVMBuildCondBr(g->builder, all_live(g, &x, count), live, masked);
+  LLVMPositionBuilderAtEnd(g->builder, live);
+  store_all(g, &x, &x.wide, count, false);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, masked);
+  store_all(g, &x, &x.narrow, count, true);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
 // --------------------------------------------------------------------------------------------------------------

@@ -137,10 +137,11 @@ TEST(nvptx, masked_add_uses_predicates) {
   assemble(text, "sm_90a");
 }
 
-TEST(nvptx, unknown_length_is_scalar) {
+TEST(nvptx, unknown_length_takes_vectors_where_all_lanes_are_live) {
   build_add(10, true, 0);
   char *text = compile("sm_75", NULL);
-  expect_none(text, ".v4");
-  expect_none(text, ".v2");
+  expect(text, "ld.global.v4");
+  expect(text, "st.global.v4");
+  expect(text, " ld.global.b32"); // the masked side
   assemble(text, "sm_75");
 }
