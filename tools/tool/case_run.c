@@ -17,6 +17,8 @@
 static const uint64_t most_pointed = 4ull << 30;
 enum { GUARD = 4096, GUARD_BYTE = 0xa5, ALIGNMENT = 256 };
 
+enum { MOST_WAITING = 256 }; // program instances that get a thread each
+
 // Everything one case owns while it runs.
 typedef struct running {
   case_runner *runner;
@@ -31,7 +33,7 @@ typedef struct running {
   uint64_t addresses[CASE_MAX_BUFFERS];
   case_span pointed;                 ///< what addresses in the buffers point into; on the device all zeros
   void *pointed_host, *pointed_device;
-  bool coarse, follows;              ///< facts of the kernel: see look_at
+  bool coarse, follows, waits;       ///< facts of the kernel: see look_at
   worker_reply reply;
   kiln_buffer bundle;
   kiln_library *library;
@@ -54,12 +56,18 @@ static kiln_status first_error(const kiln_diagnostics *d, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_INTERNAL, "the front end failed without a message");
 }
 
-// Products in less than f32, and pointers made of integers.
+static void find_signal(ir_op *op, void *context) {
+  bool reads = op->code == IR_LOAD && op->attrs.flags & IR_VOLATILE;
+  *(bool *)context |= reads || op->code == IR_ATOMIC || op->code == IR_CAS;
+}
+
+// Products in less than f32, pointers made of integers, and loops that wait for another program instance.
 static void look_at(ir_op *op, void *context) {
   running *c = context;
   if (op->code == IR_DOT && ir_type_class(op->operands[0]->type) != KILN_CLASS_INT)
     c->coarse |= ir_type_bits(op->operands[0]->type) < 32 || op->attrs.precision == IR_PREC_TF32;
   if (op->code == IR_BITCAST) c->follows |= op->results[0].type.pointer && !op->operands[0]->type.pointer;
+  for (uint32_t i = 0; op->code == IR_WHILE && i < op->region_count; i++) ir_walk(op->regions[i], find_signal, &c->waits);
 }
 
 static kiln_status lower(running *c, const kiln_target *target, kiln_error *err) {
@@ -193,14 +201,24 @@ static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bund
   return status;
 }
 
+// The host promises progress to started instances only; a barrier across the grid needs all of them started, so a thread each.
+static const char *device_name(const running *c, char out[32]) {
+  const uint32_t *g = c->file.grid;
+  uint64_t programs = (uint64_t)g[0] * g[1] * g[2];
+  if (!c->waits || strcmp(c->runner->device, "host") || programs < 2 || programs > MOST_WAITING) return c->runner->device;
+  snprintf(out, 32, "host:%u", (unsigned)programs);
+  return out;
+}
+
 static kiln_status open_bundle(running *c, const kiln_target *target, kiln_error *err) {
+  char name[32];
   kiln_bundle_writer *writer = kiln_bundle_writer_create();
   if (!writer) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = write_bundle(c, target, writer, err);
   kiln_bundle_writer_destroy(writer);
   KILN_TRY(status);
   KILN_TRY(kiln_open_memory(c->bundle.bytes, c->bundle.size, &c->library, err));
-  return kiln_device_open(c->library, c->runner->device, &c->device, err);
+  return kiln_device_open(c->library, device_name(c, name), &c->device, err);
 }
 
 // The guards travel too: each buffer's device memory is laid out as on the host.
