@@ -14,7 +14,7 @@ BUILD = os.environ.get("KILN_BUILD", "build/release")
 EMULATOR, AMDRUN = os.environ.get("KILN_AMD_EMULATOR"), os.environ.get("KILN_AMDRUN")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-TARGETS = ("gfx1100", "gfx942")
+TARGETS = ("gfx1100", "gfx942") + (("gfx1200",) if os.environ.get("KILN_TEST_FULL") else ())
 
 
 # Where the emulator is at fault, not the code; found by tracing. Skipped, and counted so.
