@@ -37,9 +37,10 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
   kiln_key_named_number(b, KILN_FIELD_FORMAT_VERSION, "code_object", t->code_object);
 }
 
-// An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split AMDGPU and host entries.
+// An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split AMDGPU and host entries. The form asked
+// for is in FORMAT, resolved.
 static bool acts_on(const kiln_option_info *option, kiln_family family) {
-  return family == KILN_FAMILY_NVPTX || strcmp(option->name, "ptx-assembler");
+  return strcmp(option->name, "emit") && (family == KILN_FAMILY_NVPTX || strcmp(option->name, "ptx-assembler"));
 }
 
 static void add_options(kiln_key_builder *b, const kiln_codegen_options *options, kiln_family family) {
