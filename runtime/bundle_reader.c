@@ -92,16 +92,41 @@ static const uint8_t *entry_at(kiln_bundle *b, kiln_bundle_section section, uint
 
 // ----------------------------------------------------------------------------------------------------------------- opening
 
+// The bytes [at, at + size) for opening, inside the file. From a mapped file they are read, not touched: where the page cache has huge pages, one
+// touch makes 2 MiB resident. Replaces what the call before gave.
+static const uint8_t *head_bytes(kiln_bundle *b, int fd, size_t at, size_t size, kiln_error *err) {
+  if (fd < 0) return b->file + at;
+  uint8_t *bytes = realloc(b->head, size);
+  if (!bytes) {
+    kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
+    return NULL;
+  }
+  b->head = bytes;
+  for (size_t done = 0; done < size;) {
+    ssize_t n = pread(fd, bytes + done, size - done, (off_t)(at + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      kiln_fail(err, n ? kiln_status_of_errno(errno) : KILN_STATUS_CORRUPT, "%s: %s", b->name, n ? strerror(errno) : "the file shrank");
+      return NULL;
+    }
+    done += (size_t)n;
+  }
+  return bytes;
+}
+
 // Begin of KILN-INDEX's content; the ZIP's first local header says how long its name and extra fields are.
-static kiln_status find_header(kiln_bundle *b, kiln_error *err) {
-  enum { NAME = sizeof KILN_BUNDLE_INDEX_NAME - 1 };
-  const uint8_t *f = b->file;
-  if (b->size < KILN_ZIP_LOCAL_SIZE || kiln_le32(f) != KILN_ZIP_LOCAL)
+static kiln_status find_header(kiln_bundle *b, int fd, kiln_error *err) {
+  enum { NAME = sizeof KILN_BUNDLE_INDEX_NAME - 1, LOCAL = KILN_ZIP_LOCAL_SIZE + NAME };
+  const uint8_t *f = b->size < LOCAL ? NULL : head_bytes(b, fd, 0, LOCAL, err);
+  if (b->size >= LOCAL && !f) return KILN_STATUS_IO;
+  if (!f || kiln_le32(f) != KILN_ZIP_LOCAL)
     return damaged(err, b, "%zu bytes that do not begin like a bundle (a stored ZIP archive)", b->size);
   size_t name = kiln_le16(f + KILN_ZIP_NAME_SIZE), at = KILN_ZIP_LOCAL_SIZE + name + kiln_le16(f + KILN_ZIP_EXTRA_SIZE);
   if (name != NAME || b->size < at || b->size - at < KILN_BUNDLE_TOP || memcmp(f + KILN_ZIP_LOCAL_SIZE, KILN_BUNDLE_INDEX_NAME, NAME))
     return damaged(err, b, "an archive of %zu bytes whose first member is not %s", b->size, KILN_BUNDLE_INDEX_NAME);
-  b->header = f + at;
+  b->header_at = at;
+  b->header = head_bytes(b, fd, at, KILN_BUNDLE_TOP, err);
+  if (!b->header) return KILN_STATUS_IO;
   if (memcmp(b->header, KILN_BUNDLE_MAGIC, 8))
     return damaged(err, b, "the index does not begin with the magic bytes (was the archive compressed or changed as text?)");
   return KILN_OK;
@@ -126,10 +151,10 @@ static kiln_status check_header(kiln_bundle *b, kiln_error *err) {
 static uint64_t pages_of(uint64_t size) { return size / KILN_BUNDLE_PAGE + (size % KILN_BUNDLE_PAGE != 0); }
 
 // Places of checks and region. All sums stay below 2^63: each part is first compared with the file's size.
-static kiln_status check_places(kiln_bundle *b, kiln_error *err) {
+static kiln_status check_places(kiln_bundle *b, int fd, kiln_error *err) {
   const uint8_t *h = b->header;
   uint64_t content = kiln_le64(h + KILN_BH_CONTENT_SIZE), region = kiln_le64(h + KILN_BH_REGION);
-  uint64_t left = b->size - (size_t)(h - b->file);
+  uint64_t left = b->size - b->header_at;
   b->region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
   b->page_count = kiln_le32(h + KILN_BH_PAGE_COUNT);
   b->top_count = kiln_le32(h + KILN_BH_TOP_COUNT);
@@ -137,9 +162,12 @@ static kiln_status check_places(kiln_bundle *b, kiln_error *err) {
   if (content > left || region > content || b->region_size > content - region || pages_of(b->region_size) != b->page_count ||
       pages_of(checks) != b->top_count || KILN_BUNDLE_TOP + b->top_count * (uint64_t)KILN_BUNDLE_CHECK + checks > region)
     return damaged(err, b, "the parts of the index do not fit each other");
+  size_t top_size = (size_t)b->top_count * KILN_BUNDLE_CHECK;
+  b->checks = b->file + b->header_at + KILN_BUNDLE_TOP + top_size;
+  b->region = b->file + b->header_at + region;
+  h = b->header = head_bytes(b, fd, b->header_at, KILN_BUNDLE_TOP + top_size, err);
+  if (!h) return KILN_STATUS_IO;
   b->top = h + KILN_BUNDLE_TOP;
-  b->checks = b->top + (size_t)b->top_count * KILN_BUNDLE_CHECK;
-  b->region = h + region;
   if (!check_fits(h + KILN_BH_TOP_CHECK, b->top, (size_t)b->top_count * KILN_BUNDLE_CHECK))
     return damaged(err, b, "the top checks of the index are damaged");
   for (unsigned i = 0; i < KILN_BUNDLE_SECTIONS; i++) {
@@ -190,28 +218,29 @@ static kiln_status map_file(kiln_bundle *b, int fd, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status attach(kiln_bundle *b, const kiln_source *source, kiln_error *err) {
-  if (source->bytes) {
-    b->file = source->bytes;
-    b->size = source->size;
-    return KILN_OK;
-  }
-  if (!source->path) return map_file(b, source->fd, err);
-  int fd = open(source->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", b->name, strerror(errno));
-  kiln_status status = map_file(b, fd, err);
-  close(fd);
-  return status;
-}
-
-static kiln_status read_frame(kiln_bundle *b, const kiln_open_options *options, kiln_error *err) {
-  KILN_TRY(find_header(b, err));
+// `fd` is -1 for bytes in memory.
+static kiln_status read_frame(kiln_bundle *b, int fd, const kiln_open_options *options, kiln_error *err) {
+  KILN_TRY(find_header(b, fd, err));
   KILN_TRY(check_header(b, err));
-  KILN_TRY(check_places(b, err));
+  KILN_TRY(check_places(b, fd, err));
   b->seen = calloc(((size_t)b->page_count + b->top_count) / 32 + 1, sizeof *b->seen);
   if (!b->seen) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
   KILN_TRY(check_signature(b, options, err));
   return options->policy & KILN_CHECK_ALL ? kiln_bundle_check_all(b, err) : KILN_OK;
+}
+
+static kiln_status attach(kiln_bundle *b, const kiln_source *source, const kiln_open_options *options, kiln_error *err) {
+  if (source->bytes) {
+    b->file = source->bytes;
+    b->size = source->size;
+    return read_frame(b, -1, options, err);
+  }
+  int fd = source->path ? open(source->path, O_RDONLY | O_CLOEXEC) : source->fd;
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(source->path ? errno : EINVAL), "%s: %s", b->name, strerror(source->path ? errno : EBADF));
+  kiln_status status = map_file(b, fd, err);
+  if (status == KILN_OK) status = read_frame(b, fd, options, err);
+  if (source->path) close(fd);
+  return status;
 }
 
 kiln_status kiln_bundle_open(const kiln_source *source, const kiln_open_options *options, kiln_bundle **out, kiln_error *err) {
@@ -220,8 +249,7 @@ kiln_status kiln_bundle_open(const kiln_source *source, const kiln_open_options 
   if (!b) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   pthread_mutex_init(&b->lock, NULL);
   b->name = strdup(source->path ? source->path : source->bytes ? "bundle in memory" : "bundle of a descriptor");
-  kiln_status status = b->name ? attach(b, source, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  if (status == KILN_OK) status = read_frame(b, options, err);
+  kiln_status status = b->name ? attach(b, source, options, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) *out = b;
   else kiln_bundle_close(b);
   return status;
@@ -233,6 +261,7 @@ void kiln_bundle_close(kiln_bundle *b) {
   if (b->is_mapped) munmap((void *)b->file, b->size);
   pthread_mutex_destroy(&b->lock);
   free((void *)b->seen);
+  free(b->head);
   free(b->name);
   free(b);
 }

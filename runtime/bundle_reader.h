@@ -19,7 +19,10 @@ typedef struct kiln_bundle {
   size_t size;
   bool is_mapped;
   char *name;          ///< owned: path for messages
-  const uint8_t *header, *top, *checks, *region; ///< inside the file
+  uint8_t *head;       ///< owned: copy of what opening reads, so that it touches no page of the mapping; NULL for bytes in memory
+  size_t header_at;    ///< begin of the header in the file
+  const uint8_t *header, *top;     ///< in `head`, or in the file
+  const uint8_t *checks, *region;  ///< in the file
   uint64_t region_size;
   uint32_t page_count, top_count;
   uint64_t section_at[KILN_BUNDLE_SECTIONS], section_count[KILN_BUNDLE_SECTIONS];

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sodium/crypto_generichash_blake2b.h>
 #include <sodium/crypto_sign_ed25519.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -175,6 +176,76 @@ TEST(bundle, every_source_opens) {
   CHECK_INT(kiln_open_file(fixture_path("absent"), &l, &err), KILN_STATUS_NOT_FOUND);
   CHECK_INT(kiln_open_file(kiln_test_folder(), &l, &err), KILN_STATUS_INVALID_ARGUMENT);
   free(bytes);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static long resident_pages(void) {
+  long total = 0, resident = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  CHECK(f && fscanf(f, "%ld %ld", &total, &resident) == 2);
+  fclose(f);
+  return resident;
+}
+
+// Open takes at most 100 us and 1 MiB, whatever the number of kernels.
+TEST(bundle, open_does_not_grow_with_the_bundle) {
+  enum { MANY = 10000, OPENS = 30 };
+  fixture f;
+  fixture_begin(&f);
+  for (uint32_t i = 0; i < MANY; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "kernel[N=%u]", i);
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", name, strlen(name));
+  }
+  fixture_write(&f, fixture_path("many.kbundle"), "--dictionary none");
+  kiln_library *small;
+  kiln_error first;
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &small, &first), first); // the library's own code is resident from here on
+  uint64_t least = UINT64_MAX;
+  long before = resident_pages();
+  for (int i = 0; i < OPENS; i++) {
+    kiln_library *l;
+    kiln_error err;
+    uint64_t begin = now_ns();
+    CHECK_OK(kiln_open_file(fixture_path("many.kbundle"), &l, &err), err);
+    uint64_t took = now_ns() - begin;
+    if (took < least) least = took;
+    if (i == 0 && resident_pages() - before > 256) FAIL("%ld pages more are resident after open", resident_pages() - before);
+    CHECK_INT(kiln_kernel_count(l), MANY);
+    kiln_close(l);
+  }
+  kiln_close(small);
+  if (least > 100000) FAIL("open took %llu ns at best", (unsigned long long)least);
+}
+
+// A bundle inside a program: assembled in by .incbin, opened from memory.
+TEST(bundle, embedded_in_a_program) {
+  static const char program[] =
+      "#include <stdio.h>\n#include \"runtime/kiln.h\"\n"
+      "extern const unsigned char bundle_begin[], bundle_end[];\n"
+      "__asm__(\".section .rodata\\n.balign 4096\\n.globl bundle_begin\\nbundle_begin: .incbin \\\"\" FOLDER \"/a.kbundle\\\"\\n.globl bundle_end\\nbundle_end:\\n.previous\");\n"
+      "int main(void) {\n  kiln_library *l; kiln_device *d; kiln_kernel *k; kiln_error err;\n"
+      "  float x[3] = {1, 2, 3}, y[3] = {0, 0, 0}; void *px = x, *py = y; int n = 3;\n"
+      "  if (kiln_open_memory(bundle_begin, (size_t)(bundle_end - bundle_begin), &l, &err) || kiln_device_open(l, \"host\", &d, &err) ||\n"
+      "      kiln_kernel_get(d, \"add_one\", NULL, &k, &err) || kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, &err))\n"
+      "    return printf(\"%s\\n\", err.text), 1;\n"
+      "  printf(\"%g %g %g\\n\", (double)y[0], (double)y[1], (double)y[2]);\n  kiln_device_close(d);\n  kiln_close(l);\n  return 0;\n}\n";
+  char *out;
+  const char *f = kiln_test_folder();
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  kiln_test_write(fixture_path("app.c"), program, sizeof program - 1);
+  if (kiln_test_run(&out, "gcc -std=c11 -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a %s/lib/libbase.a -l:libzstd.a -lpthread -ldl -o %s/app && "
+                          "rm %s/a.kbundle && mkdir %s/moved && mv %s/app %s/moved/ && %s/moved/app",
+                    f, f, kiln_test_build(), kiln_test_build(), kiln_test_build(), f, f, f, f, f, f))
+    FAIL("%s", out);
+  CHECK_TEXT(out, "2 3 4\n");
+  free(out);
 }
 
 // Layers: the better rank wins, then the earlier bundle.
