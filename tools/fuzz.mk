@@ -3,7 +3,6 @@
 # (Debian: clang, libclang-rt-14-dev). The corpus starts from tests/fuzz/seeds/<name> and kernels, and stays in build/fuzz/corpus/<name>.
 FUZZ    ?= front
 SECONDS ?= 60
-OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 
 FUZZERS := front ttir bundle
 .PHONY: fuzz
