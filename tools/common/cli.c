@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -202,18 +203,19 @@ static kiln_status write_all(int fd, const uint8_t *bytes, size_t size, const ch
 }
 
 // An identical output keeps its time, so that what depends on it is not built again.
+// One byte more than expected is asked for, so that a longer file shows without asking for its size.
 static bool same_file(const char *path, const uint8_t *bytes, size_t size) {
-  struct stat st;
   kiln_buffer old = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
-  bool same = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size && kiln_buffer_reserve(&old, size + 1);
-  for (ssize_t got = 1; same && old.size < size && got > 0;) {
-    got = read(fd, old.bytes + old.size, size - old.size);
-    if (got > 0) old.size += (size_t)got;
+  bool room = kiln_buffer_reserve(&old, size + 1);
+  ssize_t got = room ? read(fd, old.bytes, size + 1) : -1;
+  for (ssize_t more = got; more > 0 && (size_t)got < size;) { // a file system may give less at once
+    more = read(fd, old.bytes + got, size + 1 - (size_t)got);
+    if (more > 0) got += more;
   }
   close(fd);
-  same = same && old.size == size && !memcmp(old.bytes, bytes, size);
+  bool same = got >= 0 && (size_t)got == size && !memcmp(old.bytes, bytes, size);
   kiln_buffer_deinit(&old);
   return same;
 }
@@ -237,28 +239,55 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
 /// Where siblings are, relative to this program's folder, in order.
 static const char *const places[] = {"", "../libexec/kiln/"};
 
-static bool own_folder(char *out, size_t capacity) {
-  ssize_t length = readlink("/proc/self/exe", out, capacity - 1);
-  if (length <= 0) return false;
-  out[length] = 0;
-  *strrchr(out, '/') = 0;
-  return true;
+static bool cut_name(char *path) {
+  char *slash = strrchr(path, '/');
+  if (slash) *slash = 0;
+  return slash;
 }
 
-bool cli_find_program(const char *name, char *out, size_t capacity) {
+/// The folder of the name this program was started by, which the kernel hands over; not for programs with more rights than their caller.
+static bool started_folder(char *out) {
+  const char *name = getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
+  return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);
+}
+
+/// The folder of its file, behind any links.
+static bool file_folder(char *out) {
+  ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+  if (length <= 0) return false;
+  out[length] = 0;
+  return cut_name(out);
+}
+
+typedef bool folder_function(char *out);
+static folder_function *const folders[] = {started_folder, file_folder};
+
+/// Calls `take` for each place where `name` may be, until it returns true; the path is in `out`.
+static bool each_place(const char *name, char *out, size_t capacity, bool (*take)(const char *path, void *context), void *context) {
   char folder[PATH_MAX];
-  if (!own_folder(folder, sizeof folder)) return false;
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-    if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && !access(out, X_OK)) return true;
+  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
+    for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++)
+      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && take(out, context)) return true;
   return false;
 }
 
+static bool can_run(const char *path, void *context) {
+  (void)context;
+  return !access(path, X_OK);
+}
+
+bool cli_find_program(const char *name, char *out, size_t capacity) { return each_place(name, out, capacity, can_run, NULL); }
+
+static bool can_open(const char *path, void *context) {
+  int *fd = context;
+  *fd = open(path, O_RDONLY | O_CLOEXEC);
+  return *fd >= 0;
+}
+
 int cli_open_program(const char *name) {
-  char folder[PATH_MAX], path[PATH_MAX];
+  char path[PATH_MAX];
   int fd = -1;
-  if (!own_folder(folder, sizeof folder)) return -1;
-  for (size_t i = 0; i < sizeof places / sizeof *places && fd < 0; i++)
-    if (snprintf(path, sizeof path, "%s/%s%s", folder, places[i], name) < (int)sizeof path) fd = open(path, O_RDONLY | O_CLOEXEC);
+  each_place(name, path, sizeof path, can_open, &fd);
   return fd;
 }
 

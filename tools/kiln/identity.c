@@ -118,34 +118,39 @@ static const struct {
     {KILN_ASSEMBLER_PTXAS, "/usr/bin/ptxas"},
 };
 
-static const char *find_assembler(uint8_t kind) {
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-    if (places[i].kind == kind && !access(places[i].path, R_OK)) return places[i].path;
-  return NULL;
+/// Opens the first place of a kind that can be read; -1 when none can.
+static int open_place(uint8_t kind, const char **out_path) {
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    int fd = places[i].kind == kind ? open(*out_path = places[i].path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) return fd;
+  }
+  return -1;
 }
 
-static const char *choose(kiln_codegen_options *options, bool automatic) {
-  if (options->assembler_path && *options->assembler_path) return options->assembler_path;
-  if (!automatic) return find_assembler(options->assembler);
+static int open_assembler(kiln_codegen_options *options, bool automatic, const char **out_path) {
+  if (options->assembler_path && *options->assembler_path) return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC);
+  if (!automatic) return open_place(options->assembler, out_path);
   for (uint8_t kind = KILN_ASSEMBLER_NVJITLINK; kind <= KILN_ASSEMBLER_PTXAS; kind++) {
-    const char *path = find_assembler(kind);
-    if (!path) continue;
+    int fd = open_place(kind, out_path);
+    if (fd < 0) continue;
     options->assembler = kind;
-    return path;
+    return fd;
   }
   options->assembler = KILN_ASSEMBLER_NONE;
-  return NULL;
+  return -1;
 }
 
 kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic, kiln_error *err) {
   memset(out, 0, sizeof *out);
   KILN_TRY(identity_of_worker(&out->compiler, out->compiler_text, err));
   if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
-  const char *path = choose(options, automatic);
-  if (!path && automatic) return KILN_OK;
-  if (!path) return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler asked for is in none of the known places; --assembler-path names it");
+  const char *path = NULL;
+  int fd = open_assembler(options, automatic, &path);
+  if (fd < 0 && options->assembler == KILN_ASSEMBLER_NONE) return KILN_OK;
+  if (fd < 0) return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler asked for is in none of the known places; --assembler-path names it");
+  bool has_id = identity_of_open_file(fd, &out->assembler, out->assembler_text);
   if (snprintf(out->assembler_path, sizeof out->assembler_path, "%s", path) >= (int)sizeof out->assembler_path)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
   options->assembler_path = out->assembler_path;
-  return identity_of_file(out->assembler_path, &out->assembler, out->assembler_text, err);
+  return has_id ? KILN_OK : identity_of_content(out->assembler_path, &out->assembler, out->assembler_text, err);
 }

@@ -42,7 +42,8 @@ static int hand_over(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many: a hit is a handful of system calls
+  mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful of system calls
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
