@@ -95,10 +95,10 @@ ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, 
   e->b.block = block;
   kiln_values out = kiln_elab_inline(e, fn, args, 2 * count, place);
   ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, count);
-  bool ok = out.count == count;
-  for (uint32_t i = 0; i < out.count; i++)
-    if (out.items[i].kind == KILN_VALUE_ERROR) ok = false, out.count = count;
-  if (out.count != count) kiln_elab_error(e, place, "combiner '%s': expected %u results, found %u", fn->atom->text, count, out.count);
+  bool ok = out.count == count, said = false; // an error inside was reported where it stands
+  for (uint32_t i = 0; i < out.count; i++) said |= out.items[i].kind == KILN_VALUE_ERROR;
+  ok &= !said;
+  if (!ok && !said) kiln_elab_error(e, place, "combiner '%s': expected %u results, found %u", fn->atom->text, count, out.count);
   for (uint32_t i = 0; ok && i < count; i++) ok = (yields[i] = kiln_elab_fit(e, place, out.items[i], types[i], "result of the combiner")) != NULL;
   if (ok) ir_yield(&e->b, yields, count);
   e->b.block = outer;

@@ -389,3 +389,18 @@ TEST(language, configs_that_are_reached) {
     kiln_arena_destroy(o.arena);
   }
 }
+
+// An error inside a combiner of several results is one message where it stands; it was read past its single value once.
+TEST(language, an_error_inside_a_combiner) {
+  static const char text[] = "kiln 1\nfn worse(a, b, c, d, e, f) { return a + nothing, b, c }\n"
+                             "kernel k(x: out *f32) @grid(1) {\n  let v = full(f32[8], 1.0)\n"
+                             "  let p, q, r = reduce(worse, 0, v, v, v)\n  store(x, p + q + r)\n}\n";
+  kiln_target target = target_of("host");
+  opened o = open_text("combiner.kiln", text, sizeof text - 1, NULL);
+  CHECK(o.unit);
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d));
+  CHECK_INT(o.d.errors, 1);
+  CHECK_INT(o.d.items[0].line, 2);
+  CHECK(strstr(o.d.items[0].text, "nothing"));
+  kiln_arena_destroy(o.arena);
+}
