@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The same sources give the same bundle, byte for byte, wherever, however and in whatever surroundings they are built.
+#include "tests/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct surroundings {
+  const char *what, *folder, *environment, *options;
+  bool reversed; ///< sources in the opposite order
+} surroundings;
+
+static const surroundings all[] = {
+    {"one worker", "a", "LC_ALL=C TZ=UTC", "-j1", false},
+    {"two workers", "a", "LC_ALL=C TZ=UTC", "-j2", false},
+    {"another folder", "b/a much longer name", "LC_ALL=C TZ=UTC", "-j2", false},
+    {"another order of sources", "a", "LC_ALL=C TZ=UTC", "-j2", true},
+    {"another locale and time zone", "b/a much longer name", "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true},
+};
+
+static const char *sources(bool reversed) {
+  if (kiln_test_full()) return reversed ? "$(ls *.kiln | LC_ALL=C sort -r)" : "$(ls *.kiln | LC_ALL=C sort)";
+  return reversed ? "transpose.kiln search.kiln" : "search.kiln transpose.kiln";
+}
+
+static const char *targets(void) {
+  return kiln_test_full() ? "host,x86-64-v2,aarch64,sm_80,sm_90a,gfx90a,gfx942,gfx942:xnack+,gfx1030,gfx1100,gfx1100:wave64,gfx1201"
+                          : "host,sm_90a,gfx942,gfx1100";
+}
+
+TEST(determinism, bundles_do_not_depend_on_surroundings) {
+  const char *folder = kiln_test_folder();
+  char *out;
+  if (kiln_test_run(&out, "mkdir -p '%s/a' '%s/b/a much longer name' && cp kernels/*.kiln '%s/a' && cp kernels/*.kiln '%s/b/a much longer name'", folder, folder,
+                    folder, folder))
+    FAIL("%s", out);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const surroundings *s = &all[i];
+    if (kiln_test_run(&out, "kiln=$(realpath %s/bin/kiln) && cd '%s/%s' && env %s \"$kiln\" build %s -t %s %s --no-cache --ptx-assembler=none -q -o '%s/%zu.kbundle'",
+                      kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed), targets(), s->options, folder, i))
+      FAIL("%s: the build failed:\n%s", s->what, out);
+    if (kiln_test_run(&out, "test -s %s/%zu.kbundle && cmp %s/0.kbundle %s/%zu.kbundle", folder, i, folder, folder, i))
+      FAIL("%s: the bundle differs from the first:\n%s", s->what, out);
+  }
+}
+
+// Results from the cache are the results of compiling.
+TEST(determinism, a_bundle_from_the_cache_is_the_same) {
+  const char *folder = kiln_test_folder(), *build = kiln_test_build();
+  static const char *const options[] = {"--no-cache", "", "--must-hit"};
+  char *out;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    if (kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln build kernels/search.kiln -t %s --ptx-assembler=none -q %s -o %s/%zu.kbundle", folder, build,
+                      targets(), options[i], folder, i))
+      FAIL("with '%s' the build failed:\n%s", options[i], out);
+    if (kiln_test_run(&out, "cmp %s/0.kbundle %s/%zu.kbundle", folder, folder, i)) FAIL("with '%s':\n%s", options[i], out);
+  }
+}

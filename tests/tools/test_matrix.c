@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every kernel of the library compiles for every processor. `make check` takes some of both, `make check-full` all, with modes.
+#include "tests/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const short_rows[] = {"sm_80", "sm_90a", "gfx90a", "gfx942", "gfx1100", "gfx1201", "x86-64-v2", "aarch64"};
+
+// wave64 of gfx1030 is refused by design: its halves cannot exchange registers.
+static const char *const modes[] = {"gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+", "gfx942:xnack+", "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",
+                                    "gfx1100:wave64",         "gfx1201:wave64",         "gfx11-generic:wave64"};
+
+static long number_after(const char *text, const char *key) {
+  const char *at = strstr(text, key);
+  if (!at) FAIL("%s is missing in\n%.500s", key, text);
+  return strtol(at + strlen(key), NULL, 10);
+}
+
+/// Objects of `targets` over `files`, all of which must be there.
+static long build_all(const char *targets, const char *files) {
+  const char *folder = kiln_test_folder();
+  char *out;
+  int code = kiln_test_run(&out, "nice %s/bin/kiln build %s -t %s --ptx-assembler=none --no-cache --json -o %s/m.kbundle 2>%s/errors && %s/bin/kiln verify %s/m.kbundle >%s/errors 2>&1",
+                           kiln_test_build(), files, targets, folder, folder, kiln_test_build(), folder, folder);
+  if (code) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/errors", folder);
+    char *errors = kiln_test_read(path, NULL);
+    FAIL("%s for %s:\n%.3000s", files, targets, errors ? errors : "");
+  }
+  long objects = number_after(out, "\"objects\": ");
+  CHECK_INT(number_after(out, "\"failed\": "), 0);
+  CHECK_INT(number_after(out, "\"compiled\": "), objects);
+  free(out);
+  return objects;
+}
+
+TEST(matrix, kernels_compile_for_processors) {
+  if (kiln_test_full()) SKIP("the full matrix has these");
+  char targets[512] = "";
+  for (size_t i = 0; i < sizeof short_rows / sizeof *short_rows; i++)
+    snprintf(targets + strlen(targets), sizeof targets - strlen(targets), "%s%s", i ? "," : "", short_rows[i]);
+  CHECK(build_all(targets, "kernels/search.kiln kernels/transpose.kiln kernels/softmax.kiln kernels/gemm.kiln") > 0);
+}
+
+TEST(matrix, all_kernels_compile_for_all_processors) {
+  if (!kiln_test_full()) SKIP("`make check-full` has it");
+  char *list, *row, *rest = NULL;
+  unsigned rows = 0;
+  if (kiln_test_run(&list, "%s/bin/kiln targets", kiln_test_build())) FAIL("%s", list);
+  for (row = strtok_r(list, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest)) {
+    row[strcspn(row, " ")] = 0;
+    if (strcmp(row, "native")) build_all(row, "kernels/*.kiln"), rows++;
+  }
+  CHECK(rows >= sizeof short_rows / sizeof *short_rows);
+  free(list);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) build_all(modes[i], "kernels/*.kiln");
+}
+
+// Refused by design, with the reason, and nothing is written.
+TEST(matrix, wave64_before_gfx11_is_refused) {
+  const char *folder = kiln_test_folder();
+  char *out;
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln build kernels/softmax.kiln -k 'softmax[T=f32]' -t gfx1030:wave64 --no-cache -o %s/w.kbundle", kiln_test_build(), folder), 1);
+  if (!strstr(out, "expected wave32, found wave64")) FAIL("%s", out);
+  CHECK(kiln_test_run(NULL, "test -e %s/w.kbundle", folder) != 0);
+}
