@@ -40,6 +40,7 @@ CACHE    := $(call sources,cache)
 REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime)
+VERIFY   := $(call sources,runtime/verify)
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))
 archive  = $(B)/lib/lib$(1).a
@@ -52,6 +53,7 @@ A_CACHE    := $(call archive,cache)
 A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
+A_VERIFY   := $(call archive,kiln-verify)
 
 $(A_BASE):     $(call objects,$(BASE))
 $(A_TARGETS):  $(call objects,$(TARGETS))
@@ -61,6 +63,7 @@ $(A_CACHE):    $(call objects,$(CACHE))
 $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
 $(A_RUNTIME):  $(call objects,$(RUNTIME))
+$(A_VERIFY):   $(call objects,$(VERIFY))
 
 $(B)/lib/lib%.a:
 	@mkdir -p $(@D)
@@ -93,7 +96,7 @@ LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LL
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
 CHECKERS := $(B)/bin/kernel-check
-LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a
+LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
@@ -128,6 +131,12 @@ $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
 
+# Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
+$(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive -lsodium -lpthread -o $@
+	ln -sf libkiln-verify.so.0 $(B)/lib/libkiln-verify.so
+
 .PHONY: all programs libraries help
 all: programs libraries ## build everything
 programs: $(PROGRAMS)
@@ -146,7 +155,7 @@ L_compiler = $(KERNELGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 L_codegen  = $(KERNELGEN) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 L_cache    = $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
-L_runtime  = $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
+L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
 L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 X_codegen  = $(LLVM_LIBS)
 X_bundle   = -larchive
@@ -195,7 +204,8 @@ install: all ## install programs, library, headers, pages under PREFIX (DESTDIR 
 	ln -sf libkiln.so.0 $(DESTDIR)$(PREFIX)/lib/libkiln.so
 	install -m 644 $(B)/lib/libkiln.a $(DESTDIR)$(PREFIX)/lib
 	install -m 644 runtime/kiln.h $(DESTDIR)$(PREFIX)/include/kiln
-	install -m 644 base/status.h base/status.def $(DESTDIR)$(PREFIX)/include/kiln/base
+	install -m 644 base/status.def $(DESTDIR)$(PREFIX)/include/kiln/base
+	sed -e 's|"base/status.def"|"status.def"|' base/status.h > $(DESTDIR)$(PREFIX)/include/kiln/base/status.h
 	install -m 644 kernels/*.kiln $(DESTDIR)$(PREFIX)/share/kiln/kernels
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 LICENSE NOTICE README.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/kiln
