@@ -16,3 +16,24 @@ TEST(demo, transformer_agrees_with_plain_c_on_the_host) {
   if (kiln_test_run(&out, "cd %s && ./transformer moved/app --weights weights --tokens 14", folder)) FAIL("%s", out);
   if (!strstr(out, "(right)") || !strstr(out, "14 tokens")) FAIL("expected 14 tokens that are right, found\n%s", out);
 }
+
+// The bundle is inside the program: it is removed before the program runs.
+TEST(demo, a_program_carries_its_bundle) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/kiln build kernels/elementwise.kiln -k 'add[T=f32]' -t host --no-cache -q -o %s/app.kbundle && %s/bin/kiln embed %s/app.kbundle -o %s/bundle.S",
+                    build, folder, build, folder, folder))
+    FAIL("%s", out);
+  if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -Werror -I. examples/embedded/main.c %s/bundle.S -o %s/embedded %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib)", folder,
+                    folder, build, build))
+    FAIL("%s", out);
+  if (kiln_test_run(&out, "rm %s/app.kbundle && cd / && %s/embedded", folder, folder)) FAIL("%s", out);
+  CHECK_TEXT(out, "3000 sums, 0 wrong\n");
+}
+
+TEST(demo, embed_refuses_what_is_no_bundle_or_no_name) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  CHECK_INT(kiln_test_run(NULL, "%s/bin/kiln embed README.md -o %s/x.S", build, folder), 1);
+  CHECK_INT(kiln_test_run(NULL, "%s/bin/kiln embed README.md --symbol 'a b' -o %s/x.S", build, folder), 2);
+  CHECK(kiln_test_run(NULL, "test -e %s/x.S", folder) != 0);
+}
