@@ -6,3 +6,7 @@ $(B)/bench/bench_runtime: $(call objects,bench/bench_runtime.c) $(A_RUNTIME) $(A
 .PHONY: bench-runtime
 bench-runtime: $(B)/bench/bench_runtime ## measure libkiln: launch, look-up, open
 	$<
+# On an NVIDIA machine: `cuda_launch launch EMPTY.kbundle` and `first KERNELS.kbundle ADD.cubin`; bench/cuda_launch.kiln has the empty kernels.
+$(B)/bench/cuda_launch: $(call objects,bench/cuda_launch.c) $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@

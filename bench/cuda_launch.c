@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What libkiln adds on an NVIDIA device. `cuda_launch launch EMPTY.kbundle`: whole launches against cuLaunchKernel of the same function, at 1 and 16
+// threads, and the cycles of our part alone. `cuda_launch first KERNELS.kbundle ADD.cubin`: from exec to the first result, part by part, in processes
+// of their own; the same code by cuModuleLoadData from a loose file. Medians of rounds.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include "runtime/device.h"
+
+enum { ROUNDS = 101, LAUNCHES = 200, MOST_ARGS = 16, MOST_THREADS = 16, PROCESSES = 11, MOST_PARTS = 12, ELEMENTS = 1024 };
+
+// The device's table of driver functions is the first thing in its state.
+typedef struct cuda_api {
+#define REQUIRED(field, symbol, parameters) int(*field) parameters;
+#define OPTIONAL REQUIRED
+#include "runtime/cuda_symbols.def"
+#undef REQUIRED
+#undef OPTIONAL
+} cuda_api;
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void must(int status, const char *text) {
+  if (!status) return;
+  fprintf(stderr, "cuda_launch: %d: %s\n", status, text);
+  exit(1);
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static double median(double *values, size_t count) {
+  qsort(values, count, sizeof *values, by_value);
+  return values[count / 2];
+}
+
+// ----------------------------------------------------------------------------------------------------------------- launch
+
+typedef enum launch_way { WAY_DRIVER, WAY_KILN, WAY_KILN_CYCLES } launch_way;
+typedef struct launch_run {
+  kiln_kernel *kernel;
+  uint32_t args;
+  launch_way way;
+  pthread_barrier_t *start;
+  double value;
+} launch_run;
+
+static int (*true_launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static int (*true_current)(void **);
+static _Thread_local uint64_t driver_cycles;
+
+static int counted_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                          void **params, void **extra) {
+  uint64_t begin = __rdtsc();
+  int result = true_launch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  driver_cycles += __rdtsc() - begin;
+  return result;
+}
+
+static int counted_current(void **out) {
+  uint64_t begin = __rdtsc();
+  int result = true_current(out);
+  driver_cycles += __rdtsc() - begin;
+  return result;
+}
+
+static void launch_raw(const launch_run *r, const kiln_code *code, void *stream, uint8_t *block) {
+  size_t size = r->kernel->used_bytes;
+  void *extra[] = {(void *)1, block, (void *)2, &size, NULL};
+  must(true_launch(atomic_load(&code->function), 1, 1, 1, code->info.block_threads, 1, 1, code->info.dynamic_shared, stream, NULL, extra), "cuLaunchKernel");
+}
+
+static void *measure_launch(void *context) {
+  launch_run *r = context;
+  kiln_device *d = r->kernel->device;
+  cuda_api *api = d->state;
+  kiln_error err;
+  kiln_stream stream;
+  int64_t values[MOST_ARGS];
+  uint8_t block[256] = {0};
+  const void *pointers[MOST_ARGS];
+  double rounds[ROUNDS];
+  void *primary;
+  must(api->primary_retain(&primary, 0), "cuDevicePrimaryCtxRetain");
+  must(api->context_push(primary), "cuCtxPushCurrent");
+  must(kiln_stream_create(d, &stream, &err), err.text);
+  for (uint32_t i = 0; i < MOST_ARGS; i++) {
+    values[i] = i & 1 ? 112 : 0x1000;
+    pointers[i] = &values[i];
+  }
+  for (uint32_t i = 0; i < r->args; i++) {
+    const kiln_param_record *p = &r->kernel->interface.params[i];
+    memcpy(block + p->offset, &values[i], p->size);
+  }
+  const kiln_code *code = &r->kernel->codes[0];
+  for (int round = -5; round < ROUNDS; round++) {
+    pthread_barrier_wait(r->start);
+    driver_cycles = 0;
+    uint64_t begin = now_ns(), cycles = __rdtsc();
+    if (r->way == WAY_DRIVER)
+      for (int i = 0; i < LAUNCHES; i++) launch_raw(r, code, stream, block);
+    else
+      for (int i = 0; i < LAUNCHES; i++) must(kiln_launch(r->kernel, stream, pointers, r->args, &err), err.text);
+    cycles = __rdtsc() - cycles;
+    double ns = (double)(now_ns() - begin) / LAUNCHES;
+    must(kiln_sync(d, stream, &err), err.text);
+    if (round >= 0) rounds[round] = r->way == WAY_KILN_CYCLES ? (double)(cycles - driver_cycles) / LAUNCHES : ns;
+  }
+  r->value = median(rounds, ROUNDS);
+  kiln_stream_destroy(d, stream);
+  return NULL;
+}
+
+static double measure(kiln_kernel *k, uint32_t args, launch_way way, unsigned threads) {
+  pthread_t ids[MOST_THREADS];
+  launch_run runs[MOST_THREADS];
+  pthread_barrier_t start;
+  double all[MOST_THREADS];
+  cuda_api *api = k->device->state;
+  api->launch = way == WAY_KILN_CYCLES ? counted_launch : true_launch;
+  api->context_current = way == WAY_KILN_CYCLES ? counted_current : true_current;
+  pthread_barrier_init(&start, NULL, threads);
+  for (unsigned i = 0; i < threads; i++) {
+    runs[i] = (launch_run){k, args, way, &start, 0};
+    must(pthread_create(&ids[i], NULL, measure_launch, &runs[i]), "pthread_create");
+  }
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_join(ids[i], NULL);
+    all[i] = runs[i].value;
+  }
+  pthread_barrier_destroy(&start);
+  api->launch = true_launch;
+  api->context_current = true_current;
+  return median(all, threads);
+}
+
+static int bench_launch(const char *bundle) {
+  static const uint32_t counts[] = {2, 8, 16};
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  must(kiln_open_file(bundle, &l, &err), err.text);
+  must(kiln_device_open(l, "cuda:0", &d, &err), err.text);
+  cuda_api *api = d->state;
+  true_launch = api->launch;
+  true_current = api->context_current;
+  uint64_t ns = now_ns(), tsc = __rdtsc();
+  while (now_ns() - ns < 50000000) continue;
+  printf("%s, counter %.3f cycles a ns\n", kiln_device_description(d), (double)(__rdtsc() - tsc) / (double)(now_ns() - ns));
+  for (size_t i = 0; i < 3; i++)
+    for (unsigned threads = 1; threads <= MOST_THREADS; threads *= MOST_THREADS) {
+      char name[32];
+      kiln_kernel *k;
+      snprintf(name, sizeof name, "empty%u", counts[i]);
+      must(kiln_kernel_get(d, name, NULL, &k, &err), err.text);
+      must(kiln_preload(k, &err), err.text);
+      double raw = measure(k, counts[i], WAY_DRIVER, threads), ours = measure(k, counts[i], WAY_KILN, threads);
+      double cycles = measure(k, counts[i], WAY_KILN_CYCLES, threads);
+      printf("%2u arguments, %2u threads: cuLaunchKernel %7.0f ns, kiln_launch %7.0f ns; our part %5.0f cycles\n", counts[i], threads, raw, ours, cycles);
+    }
+  kiln_device_close(d);
+  kiln_close(l);
+  return 0;
+}
+
+// ----------------------------------------------------------------------------------------------------------- first result
+
+typedef struct part {
+  const char *name;
+  double us;
+} part;
+static part parts[MOST_PARTS];
+static size_t part_count;
+static uint64_t last_ns;
+
+static void part_done(const char *name) {
+  uint64_t now = now_ns();
+  if (part_count < MOST_PARTS) parts[part_count++] = (part){name, (double)(now - last_ns) / 1e3};
+  last_ns = now_ns();
+}
+
+static void check_result(const float *z) {
+  for (int i = 0; i < ELEMENTS; i++) must(z[i] != 3.0f, "add gave a wrong sum");
+}
+
+// `loose`: the code comes from a file of its own, through the driver alone; else from the bundle.
+static void run_first(const char *bundle, const char *loose) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k = NULL;
+  kiln_error err;
+  void *x, *y, *z, *module, *function = NULL, *primary;
+  float host[ELEMENTS];
+  int32_t n = ELEMENTS;
+  kiln_open_options none = {.size = sizeof none};
+  part_done("exec to main");
+  must(loose ? kiln_open(&none, &l, &err) : kiln_open_file(bundle, &l, &err), err.text);
+  part_done("open");
+  must(kiln_device_open(l, "cuda:0", &d, &err), err.text);
+  part_done("device (cuInit, context: the driver)");
+  cuda_api *api = d->state;
+  for (int i = 0; i < ELEMENTS; i++) host[i] = 1.5f;
+  must(kiln_alloc(d, sizeof host, &x, &err) || kiln_alloc(d, sizeof host, &y, &err) || kiln_alloc(d, sizeof host, &z, &err), err.text);
+  must(kiln_copy_in(d, x, host, sizeof host, &err) || kiln_copy_in(d, y, host, sizeof host, &err), err.text);
+  part_done("memory and copies in (the driver)");
+  if (loose) {
+    must(api->primary_retain(&primary, 0) || api->context_push(primary), "context");
+    FILE *f = fopen(loose, "rb");
+    char *image = f ? malloc(1 << 20) : NULL;
+    must(!image || !fread(image, 1, 1 << 20, f), loose);
+    fclose(f);
+    part_done("read the file");
+    int (*load)(void **, const void *) = NULL;
+    *(void **)&load = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuModuleLoadData");
+    must(!load || load(&module, image), "cuModuleLoadData");
+    part_done("module load (the driver)");
+    must(api->module_function(&function, module, "kiln_add_f32"), "cuModuleGetFunction");
+    part_done("function");
+    free(image);
+  } else {
+    must(kiln_kernel_get(d, "add[T=f32]", NULL, &k, &err), err.text);
+    part_done("look-up and choice");
+    kiln_bytes bytes;
+    must(kiln_bundle_load(k->bundle, k->codes[0].blob, &bytes, &err), err.text);
+    kiln_bytes_deinit(&bytes);
+    part_done("dictionary, decompress, check (done once more in preload)");
+    must(kiln_preload(k, &err), err.text);
+    part_done("preload (decompress again, module load: the driver)");
+  }
+  void *values[] = {&x, &y, &z, &n};
+  if (loose) must(api->launch(function, 1, 1, 1, 128, 1, 1, 0, NULL, values, NULL), "cuLaunchKernel");
+  else must(kiln_launch(k, NULL, (const void *const *)values, 4, &err), err.text);
+  part_done("first launch");
+  must(kiln_sync(d, NULL, &err), err.text);
+  must(kiln_copy_out(d, host, z, sizeof host, &err), err.text);
+  part_done("wait and copy out");
+  check_result(host);
+}
+
+// Runs this program again, PROCESSES times; a child writes its parts as lines of "us name".
+static void bench_first(const char *program, const char *bundle, const char *loose) {
+  static char names[MOST_PARTS][80];
+  double us[MOST_PARTS + 1][PROCESSES] = {{0}};
+  size_t count = 0;
+  for (int p = 0; p < PROCESSES; p++) {
+    char command[1000], line[200];
+    snprintf(command, sizeof command, "exec '%s' child '%s' '%s' %llu", program, bundle, loose ? loose : "", (unsigned long long)now_ns());
+    FILE *f = popen(command, "r");
+    must(!f, "popen");
+    for (count = 0; count < MOST_PARTS && fgets(line, sizeof line, f); count++) {
+      must(sscanf(line, "%lf %79[^\n]", &us[count][p], names[count]) != 2, line);
+      us[MOST_PARTS][p] += us[count][p];
+    }
+    must(pclose(f), "the process that was to be measured failed");
+  }
+  printf("%s\n", loose ? "loose file" : "bundle");
+  for (size_t i = 0; i < count; i++) printf("  %10.1f us  %s\n", median(us[i], PROCESSES), names[i]);
+  printf("  %10.1f us  all\n", median(us[MOST_PARTS], PROCESSES));
+}
+
+int main(int argc, char **argv) {
+  if (argc == 3 && !strcmp(argv[1], "launch")) return bench_launch(argv[2]);
+  if (argc == 5 && !strcmp(argv[1], "child")) {
+    last_ns = strtoull(argv[4], NULL, 10);
+    run_first(argv[2], *argv[3] ? argv[3] : NULL);
+    for (size_t i = 0; i < part_count; i++) printf("%f %s\n", parts[i].us, parts[i].name);
+    return 0;
+  }
+  if (argc != 4 || strcmp(argv[1], "first")) {
+    fprintf(stderr, "usage: cuda_launch launch EMPTY.kbundle | first KERNELS.kbundle ADD.cubin\n");
+    return 2;
+  }
+  bench_first(argv[0], argv[2], NULL);
+  bench_first(argv[0], argv[2], argv[3]);
+  return 0;
+}
