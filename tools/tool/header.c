@@ -94,7 +94,8 @@ static void put_kernel(kiln_buffer *out, const view_kernel *k) {
 
 static void put_header(kiln_buffer *out, const bundle_view *v) {
   kiln_buffer_format(out, "// Made by `kiln header`. One function a kernel: NAME_get looks it up and compares the parameter lists, NAME launches it.\n"
-                          "#pragma once\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n#include \"runtime/kiln.h\"\n\n"
+                          "#pragma once\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
+                          "#if __has_include(<kiln/kiln.h>)\n#include <kiln/kiln.h>\n#else\n#include \"runtime/kiln.h\"\n#endif\n\n"
                           "// The block has the size and the places that the bundle was built with; the struct is rounded up to 8 bytes.\n"
                           "#ifdef __cplusplus\n#define KILN_HEADER_ASSERT static_assert\n#else\n#define KILN_HEADER_ASSERT _Static_assert\n#endif\n"
                           "#define KILN_HEADER_CHECK(type, last, offset, size) \\\n"
