@@ -136,6 +136,7 @@ typedef struct kiln_conjunction {
 typedef struct kiln_prepared_config {
   kiln_prepared_expr grid[3];
   uint32_t axes;             // further ones are 1
+  bool has_grid;             // false: the launcher gives it
   kiln_conjunction require;
   bool is_usable;            // some variant has code
 } kiln_prepared_config;

@@ -151,7 +151,7 @@ KILN_API uint64_t kiln_kernel_abi(const kiln_kernel *kernel);
 KILN_API kiln_status kiln_preload(kiln_kernel *kernel, kiln_error *err);
 
 /// Launches with `args[i]` pointing to the value of parameter i (a view: base, extents, strides). Errors: LAUNCH (a promised fact is broken, a
-/// launch expression failed, the grid is above the device's limit), NO_VARIANT (no config allows these arguments), CORRUPT, DRIVER,
+/// launch expression failed, the kernel states no grid, it is above the device's limit), NO_VARIANT (no config allows these arguments), CORRUPT, DRIVER,
 /// ASSERT (host only). An empty grid is success and launches nothing. Warm, it takes no lock, allocates nothing and makes no system call.
 /// `host` runs the grid to its end before returning.
 KILN_API kiln_status kiln_launch(kiln_kernel *kernel, kiln_stream stream, const void *const *args, size_t arg_count, kiln_error *err);

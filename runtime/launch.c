@@ -167,6 +167,7 @@ static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const in
     }
     out_grid[axis] = (uint32_t)extent;
   }
+  if (UNLIKELY(!k->configs[config].has_grid)) memset(out_grid, 0, 3 * sizeof *out_grid); // told apart where an empty grid ends the launch
   *out_is_empty = !out_grid[0] || !out_grid[1] || !out_grid[2];
   return KILN_OK;
 }
@@ -219,10 +220,15 @@ static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream
   return kiln_code_load(k, (kiln_code *)code, err);
 }
 
+static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32_t *grid, kiln_error *err) {
+  if (grid || k->configs[config].has_grid) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid", k->interface.name);
+}
+
 static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid, const uint8_t *block, kiln_error *err) {
   decision d;
   KILN_TRY(decide(k, block, grid, &d, err));
-  if (d.is_empty) return KILN_OK;
+  if (d.is_empty) return end_empty(k, d.config, grid, err);
   void *function = atomic_load_explicit(&d.code->function, memory_order_acquire);
   if (UNLIKELY(!function)) {
     KILN_TRY(first_load(k, d.code, stream, err));

@@ -157,6 +157,7 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     kiln_prepared_config *to = &k->configs[c];
     for (unsigned axis = 0; axis < 3; axis++) {
       to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
+      to->has_grid |= from->grid[axis].size != 0;
       if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
       if (to->grid[axis].form != KILN_FORM_CONST || to->grid[axis].value != 1) to->axes = axis + 1;
     }

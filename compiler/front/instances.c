@@ -343,6 +343,9 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
                             .require = encode_all(m, c->require, c->require_count)};
   for (uint32_t i = 0; i < 3; i++)
     if (c->grid[i]) r->grid[i] = kiln_launch_encode(arena_of(m), c->grid[i]);
+  // Without @grid one program runs. It is stated: an interface without any extent leaves the grid to the launcher.
+  static const kiln_launch_expr one = {.op = KILN_EXPR_CONST, .value = 1};
+  if (!c->grid[0]) r->grid[0] = kiln_launch_encode(arena_of(m), &one);
 }
 
 // At launch the first config that holds is taken, so none after one that always holds is reached.

@@ -269,7 +269,7 @@ TEST(launch, scalars_arrive_bit_exact) {
                                 scalar_param("c", KILN_I1),     scalar_param("d", KILN_I64), scalar_param("e", KILN_I8),
                                 scalar_param("f", KILN_F64)};
   kiln_interface in = {.name = "bits", .params = params, .param_count = 7, .config_count = 1, .variant_count = 1,
-                       .configs = (kiln_config_record[]){{.text = ""}}, .variants = (kiln_variant_record[]){{.text = ""}}};
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}}, .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "bits", object, size);
   fixture_write(&f, fixture_path("a.kbundle"), "");
@@ -453,4 +453,31 @@ TEST(launch, unfit_objects_are_refused) {
     kiln_device_close(d);
     kiln_close(l);
   }
+}
+
+TEST(launch, a_kernel_without_a_grid_wants_one) {
+  fixture f;
+  size_t size;
+  uint8_t *object = fixture_object(add_one_source, &size);
+  kiln_interface in = ADD_ONE_INTERFACE("add_one");
+  in.configs[0].grid[0] = (kiln_span){0};
+  fixture_begin(&f);
+  fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
+  fixture_write(&f, fixture_path("no_grid.kbundle"), "");
+  free(object);
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_error err;
+  float x[64] = {1}, y[64] = {0};
+  struct { void *x, *y; int32_t n, pad; } block = {x, y, 64, 0};
+  fixture_open(fixture_path("no_grid.kbundle"), "host", &l, &d);
+  CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
+  CHECK_INT(kiln_launch_packed(k, NULL, &block, sizeof block, &err), KILN_STATUS_LAUNCH);
+  CHECK_TEXT(err.text, "'add_one' states no grid; launch it with kiln_launch_grid");
+  CHECK(y[0] == 0);
+  CHECK_OK(kiln_launch_grid(k, NULL, (const uint32_t[]){1, 1, 1}, &block, sizeof block, &err), err);
+  CHECK(y[0] == 2);
+  kiln_device_close(d);
+  kiln_close(l);
 }

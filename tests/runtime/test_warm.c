@@ -108,7 +108,7 @@ TEST(warm, misaligned_pointers_go_to_the_generic_variant) {
   kiln_param_record params[] = {pointer_param("p", KILN_F32)};
   const uint8_t aligned[] = {P(0), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
   kiln_interface in = {.name = "k", .params = params, .param_count = 1, .config_count = 1, .variant_count = 2,
-                       .configs = (kiln_config_record[]){{.text = ""}},
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
                        .variants = (kiln_variant_record[]){{.text = "p % 16 == 0", .conditions = (kiln_span[]){{aligned, sizeof aligned}}, .condition_count = 1},
                                                            {.text = ""}}};
   fixture_begin(&f);
