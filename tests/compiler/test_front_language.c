@@ -247,6 +247,18 @@ TEST(language, decode_refuses_damage) {
 
 // ------------------------------------------------------------------------------------------------------------- interface
 
+TEST(language, a_kernel_without_grid_states_one_program) {
+  static const char text[] = "kiln 1\nkernel put(y: *f32) {\n  store(y, 2.0)\n}\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  const kiln_config_record *config = kiln_unit_interface(o.unit, 0)->configs;
+  int64_t params[] = {0}, v = 0;
+  CHECK(config->grid[0].size > 0);
+  CHECK(kiln_expr_eval(config->grid[0].bytes, config->grid[0].size, params, &v));
+  CHECK_INT(v, 1);
+  CHECK_INT(config->grid[1].size, 0);
+}
+
 TEST(language, interface_of_softmax) {
   size_t size;
   char *text = kiln_test_read("tests/golden/front/five.kiln", &size);
