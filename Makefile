@@ -95,7 +95,7 @@ ZSTD    := -l:libzstd.a
 LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
-CHECKERS := $(B)/bin/kernel-check
+CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
 LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -120,6 +120,12 @@ $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
+
+# Runs random kernels against the interpreter on any device; carried too, with kiln-codegen beside it.
+$(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(B)/obj/tests/kernelgen.c.o $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
