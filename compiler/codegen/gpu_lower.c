@@ -217,18 +217,19 @@ static void lower_body(gpu *g) {
   LLVMBuildRetVoid(g->builder);
 }
 
-static kiln_status check_warps(const ir_kernel *kernel, const gpu_machine *machine, kiln_error *err) {
+// The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what fits a block of wider waves.
+static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, kiln_error *err) {
   unsigned warps = kernel->warps;
-  if (warps >= 1 && !(warps & (warps - 1)) && warps <= machine->max_warps)
-    return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of at most %u warps on %s, found %u",
-                   machine->max_warps, machine->name, warps);
+  if (!warps || warps & (warps - 1))
+    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps on %s, found %u", machine->name, warps);
+  if (warps > machine->max_warps) kernel->warps = (uint16_t)machine->max_warps;
+  return KILN_OK;
 }
 
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
                              const kiln_codegen_options *options, LLVMContextRef context,
                              LLVMModuleRef module, kiln_code_info *info, kiln_error *err) {
-  KILN_TRY(check_warps(kernel, machine, err));
+  KILN_TRY(settle_warps(kernel, machine, err));
   kiln_arena *arena = kiln_arena_create();
   if (!arena)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
