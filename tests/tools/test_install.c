@@ -24,7 +24,7 @@ static const char program[] =
     "  return puts(\"all twice\"), 0;\n}\n";
 
 /// A make of its own: not the jobs and variables of the one that runs the tests.
-#define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/root PREFIX=/usr "
+#define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/stage PREFIX=/usr "
 
 static void write_in(const char *folder, const char *name, const char *text) {
   char path[512];
@@ -34,9 +34,9 @@ static void write_in(const char *folder, const char *name, const char *text) {
 
 static void build_and_run(const char *folder, const char *compiler, const char *flags) {
   char *out;
-  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/root && unset PKG_CONFIG_ALLOW_SYSTEM_CFLAGS && "
-                          "%s -Wall -Wextra -pedantic -Werror program.c -o program -Iroot/usr/include $(pkg-config --cflags --libs kiln) -Lroot/usr/lib %s && "
-                          "LD_LIBRARY_PATH=root/usr/lib ./program twice.kbundle",
+  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && unset PKG_CONFIG_ALLOW_SYSTEM_CFLAGS && "
+                          "%s -Wall -Wextra -pedantic -Werror program.c -o program -Istage/usr/include $(pkg-config --cflags --libs kiln) -Lstage/usr/lib %s && "
+                          "LD_LIBRARY_PATH=stage/usr/lib ./program twice.kbundle",
                     folder, compiler, flags))
     FAIL("%s:\n%s", compiler, out);
   CHECK_TEXT(out, "all twice\n");
@@ -50,12 +50,12 @@ TEST(install, what_is_installed_works_and_goes_away) {
   if (kiln_test_run(&out, MAKE "install", build, folder)) FAIL("make install:\n%s", out);
   write_in(folder, "twice.kiln", source);
   write_in(folder, "program.c", program);
-  if (kiln_test_run(&out, "cd %s && PATH=$PWD/root/usr/bin:$PATH && kiln build twice.kiln -t host,gfx942 --no-cache -q -o twice.kbundle && kiln verify twice.kbundle", folder))
+  if (kiln_test_run(&out, "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln build twice.kiln -t host,gfx942 --no-cache -q -o twice.kbundle && kiln verify twice.kbundle", folder))
     FAIL("the installed program:\n%s", out);
-  if (kiln_test_run(&out, "pkg-config --modversion %s/root/usr/lib/pkgconfig/kiln.pc", folder)) FAIL("%s", out);
+  if (kiln_test_run(&out, "pkg-config --modversion %s/stage/usr/lib/pkgconfig/kiln.pc", folder)) FAIL("%s", out);
   build_and_run(folder, "gcc -std=c11", "");
   build_and_run(folder, "g++ -x c++ -std=c++17", "");
   if (kiln_test_run(&out, MAKE "uninstall", build, folder)) FAIL("make uninstall:\n%s", out);
-  CHECK_INT(kiln_test_run(&out, "find %s/root ! -type d; find %s/root -name 'kiln*'", folder, folder), 0);
+  CHECK_INT(kiln_test_run(&out, "find %s/stage ! -type d; find %s/stage -name 'kiln*'", folder, folder), 0);
   CHECK_TEXT(out, "");
 }
