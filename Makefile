@@ -203,7 +203,7 @@ clean: ## remove build/
 # ----------------------------------------------------------------------------------------------------------------- install
 .PHONY: install uninstall dist
 install: all ## install programs, library, headers, pages under PREFIX (DESTDIR is honoured)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/kiln/base $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/kiln/kernels $(DESTDIR)$(PREFIX)/share/doc/kiln
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln/base $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/kiln/kernels $(DESTDIR)$(PREFIX)/share/doc/kiln
 	install -m 755 $(B)/bin/kiln $(DESTDIR)$(PREFIX)/bin
 	install -m 755 -s $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(DESTDIR)$(PREFIX)/libexec/kiln
 	install -m 755 -s $(B)/lib/libkiln.so.0 $(DESTDIR)$(PREFIX)/lib
@@ -215,9 +215,11 @@ install: all ## install programs, library, headers, pages under PREFIX (DESTDIR 
 	install -m 644 kernels/*.kiln $(DESTDIR)$(PREFIX)/share/kiln/kernels
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 LICENSE NOTICE README.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/kiln
+	install -m 644 tools/cmake/kilnConfig.cmake $(DESTDIR)$(PREFIX)/lib/cmake/kiln
+	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(DESTDIR)$(PREFIX)/lib/cmake/kiln/kilnConfigVersion.cmake
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/kiln.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kiln.pc
 uninstall: ## remove what install put there
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/include/kiln $(DESTDIR)$(PREFIX)/share/kiln $(DESTDIR)$(PREFIX)/share/doc/kiln
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln $(DESTDIR)$(PREFIX)/share/kiln $(DESTDIR)$(PREFIX)/share/doc/kiln
 	rm -f $(DESTDIR)$(PREFIX)/bin/kiln $(DESTDIR)$(PREFIX)/lib/libkiln.so* $(DESTDIR)$(PREFIX)/lib/libkiln.a $(DESTDIR)$(PREFIX)/lib/pkgconfig/kiln.pc $(DESTDIR)$(PREFIX)/share/man/man1/kiln*.1
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
