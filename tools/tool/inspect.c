@@ -51,11 +51,15 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
   for (uint32_t i = 0; i < in->param_count; i++) print_param(&in->params[i]);
   for (uint32_t c = 0; c < in->config_count; c++) {
     const kiln_config_record *config = &in->configs[c];
-    printf("  config %u: %s  grid (", c, config->text);
+    printf("  config %u: %s  grid ", c, config->text);
+    if (!config->grid[0].size && !config->grid[1].size && !config->grid[2].size) {
+      printf("given by the caller\n");
+      continue;
+    }
     for (unsigned axis = 0; axis < 3; axis++) {
       const kiln_span *g = &config->grid[axis];
       bool valid = kiln_expr_verify(g->bytes, g->size, in->param_count);
-      printf("%s%s", axis ? ", " : "", !g->size ? "1" : valid ? kiln_expr_text(g->bytes, g->size, names, in->param_count, text, sizeof text) : "?");
+      printf("%s%s", axis ? ", " : "(", !g->size ? "1" : valid ? kiln_expr_text(g->bytes, g->size, names, in->param_count, text, sizeof text) : "?");
     }
     printf(")\n");
   }

@@ -8,7 +8,8 @@
 #include "tools/tool/tool.h"
 
 typedef struct run_settings {
-  const char *device, *tolerance;
+  const char *device, *tolerance, *grid_text;
+  uint32_t grid[3]; // when grid_text is not NULL
   cli_list args, print, save, compare, words;
   int64_t repeat;
   bool explain, exact, no_jit, check;
@@ -18,8 +19,9 @@ typedef struct run_state {
   kiln_library *library;
   kiln_device *device;
   kiln_kernel *kernel;
-  run_value *values; // owned
+  run_value *values;    // owned
   size_t count;
+  const uint32_t *grid; // the caller's; NULL: the kernel's own
 } run_state;
 
 static run_value *find_value(run_state *r, const char *text, size_t length) {
@@ -77,7 +79,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 static kiln_status launch(run_state *r, const uint8_t *block, size_t size, kiln_error *err) {
-  KILN_TRY(kiln_launch_packed(r->kernel, NULL, block, size, err));
+  KILN_TRY(r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err) : kiln_launch_packed(r->kernel, NULL, block, size, err));
   return kiln_sync(r->device, NULL, err);
 }
 
@@ -109,6 +111,7 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
   if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < r->count; i++) memcpy(block + r->values[i].param.offset, r->values[i].packed, r->values[i].param.size);
   kiln_status status = kiln_choose(r->kernel, block, size, &choice, err);
+  if (status == KILN_OK && r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
   if (status == KILN_OK && s->explain) print_choice(&choice);
   if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
   if (status == KILN_OK) status = launch(r, block, size, err);
@@ -156,7 +159,7 @@ static kiln_status show_results(run_state *r, const run_settings *s, kiln_error 
 }
 
 static kiln_status run_all(const run_settings *s, kiln_error *err) {
-  run_state r = {0};
+  run_state r = {.grid = s->grid_text ? s->grid : NULL};
   kiln_status status = open_all(&r, s, err);
   if (status == KILN_OK) status = set_values(&r, s, err);
   if (status == KILN_OK) status = run_kernel(&r, s, err);
@@ -168,11 +171,27 @@ static kiln_status run_all(const run_settings *s, kiln_error *err) {
   return status;
 }
 
+// "X", "X,Y" or "X,Y,Z" of decimal numbers; an axis that is left out is 1.
+static bool parse_grid(const char *text, uint32_t out[3]) {
+  out[0] = out[1] = out[2] = 1;
+  for (unsigned axis = 0; axis < 3; axis++) {
+    uint64_t extent = 0;
+    if (*text < '0' || *text > '9') return false;
+    for (; *text >= '0' && *text <= '9'; text++)
+      if ((extent = 10 * extent + (uint64_t)(*text - '0')) > UINT32_MAX) return false;
+    out[axis] = (uint32_t)extent;
+    if (!*text) return true;
+    if (*text++ != ',') return false;
+  }
+  return false;
+}
+
 int kiln_command_run(int argc, char **argv) {
   run_settings s = {.device = "host", .tolerance = "0"};
   const cli_option options[] = {
       {"device", 'd', CLI_TEXT, &s.device, "NAME", "host, host:THREADS, cuda:N, hip:N (host)"},
       {"arg", 'a', CLI_LIST, &s.args, "NAME=VALUE", "an argument; see below"},
+      {"grid", 'g', CLI_TEXT, &s.grid_text, "X[,Y[,Z]]", "program instances; for kernels that state no grid (Triton IR)"},
       {"print", 'p', CLI_LIST, &s.print, "NAME[:COUNT]", "print the first elements of a buffer (16)"},
       {"save", 0, CLI_LIST, &s.save, "NAME=FILE", "write a buffer to a file"},
       {"compare", 0, CLI_LIST, &s.compare, "NAME=FILE", "compare a buffer with a file"},
@@ -194,6 +213,8 @@ int kiln_command_run(int argc, char **argv) {
   kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 2) exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
+  if (exit_code == -1 && s.grid_text && !parse_grid(s.grid_text, s.grid))
+    exit_code = cli_usage(&page, "--grid: expected X, X,Y or X,Y,Z of 32 bits each, found '%s'", s.grid_text);
   if (exit_code == -1) {
     kiln_status status = run_all(&s, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
