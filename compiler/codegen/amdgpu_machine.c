@@ -92,6 +92,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .finish_kernel = finish_kernel,
       .atomic = amdgpu_atomic,
       .cas = amdgpu_cas,
+      .least_register = 32,
       .shuffle_xor = amdgpu_shuffle_xor,
   };
   return storage;

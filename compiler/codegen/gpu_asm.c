@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Inline assembly on scalars and tiles: one instance for each `pack` elements. Elements below 32 bits are
 // packed into 32-bit operands when an instance takes several of them.
+#include <string.h>
+
 #include "compiler/codegen/gpu_lower.h"
 
 enum { MAX_OPERANDS = 64 };
@@ -11,8 +13,10 @@ static unsigned pack_operands(gpu *g, const LLVMValueRef *elements, unsigned cou
   unsigned each = bits < 32 && count > 1 ? 32 / bits : 1, made = 0;
   if (each > count)
     each = count;
-  for (unsigned i = 0; i < count; i += each)
-    out[made++] = each > 1 || bits == 16 ? gpu_pack(g, elements + i, each) : elements[i];
+  for (unsigned i = 0; i < count; i += each) {
+    LLVMValueRef operand = each > 1 || bits == 16 ? gpu_pack(g, elements + i, each) : elements[i];
+    out[made++] = each * bits < g->machine->least_register ? LLVMBuildZExt(g->builder, operand, g->i32, "") : operand;
+  }
   return made;
 }
 
@@ -25,6 +29,8 @@ static LLVMTypeRef result_type(gpu *g, ir_type element, unsigned count, unsigned
   *out_each = each;
   made = count / each;
   one = each > 1 ? gpu_packed_type(g, each * bits / 8) : bits == 16 ? g->i16 : gpu_type(g, element);
+  if (each * bits < g->machine->least_register)
+    one = g->i32;
   for (unsigned i = 0; i < made; i++)
     types[i] = one;
   return made == 1 ? one : LLVMStructTypeInContext(g->context, types, made, false);
@@ -32,14 +38,29 @@ static LLVMTypeRef result_type(gpu *g, ir_type element, unsigned count, unsigned
 
 static void unpack_result(gpu *g, LLVMValueRef result, ir_type element, unsigned count, unsigned each,
                           LLVMValueRef *out) {
-  bool is_packed = each > 1 || ir_type_bits(element) == 16;
+  unsigned bits = ir_type_bits(element);
+  bool is_packed = each > 1 || bits == 16;
   for (unsigned i = 0; i < count / each; i++) {
     LLVMValueRef part = count == each ? result : LLVMBuildExtractValue(g->builder, result, i, "");
+    if (each * bits < g->machine->least_register)
+      part = LLVMBuildTrunc(g->builder, part, LLVMIntTypeInContext(g->context, each * bits), "");
     if (is_packed)
       gpu_unpack(g, part, gpu_type(g, element), out + (size_t)i * each, each);
     else
       out[i] = part;
   }
+}
+
+/// The call of an instance. The text and its constraints are the target's own.
+static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count, LLVMTypeRef result) {
+  const char *code = op->attrs.text ? op->attrs.text : "", *constraints = op->attrs.constraints ? op->attrs.constraints : "";
+  LLVMTypeRef types[MAX_OPERANDS];
+  for (unsigned i = 0; i < count; i++)
+    types[i] = LLVMTypeOf(operands[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  LLVMValueRef value = LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
+                                        !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
+  return LLVMBuildCall2(g->builder, type, value, operands, count, "");
 }
 
 static void instance(gpu *g, ir_op *op, const gpu_tile *tiles, uint32_t first, unsigned count,
@@ -54,18 +75,13 @@ static void instance(gpu *g, ir_op *op, const gpu_tile *tiles, uint32_t first, u
   }
   ir_type element = ir_element(op->results[0].type);
   LLVMTypeRef type = result_type(g, element, count, &each);
-  unpack_result(g, g->machine->assembly(g, op, operands, made, type), element, count, each, out);
+  unpack_result(g, assembly(g, op, operands, made, type), element, count, each, out);
 }
 
 void gpu_lower_asm(gpu *g, ir_op *op) {
   unsigned pack = op->attrs.pack ? op->attrs.pack : 1;
   ir_value *result = &op->results[0];
   LLVMValueRef one[1];
-  if (!g->machine->assembly) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: asm is not supported on %s", op->number,
-             g->machine->name);
-    return;
-  }
   if (pack > 16 || pack & (pack - 1) || pack * (op->operand_count + 1) > MAX_OPERANDS) {
     gpu_fail(g, KILN_STATUS_LIMIT,
              "operation %u: asm takes at most %d registers an instance, found %u operands of %u elements",

@@ -92,11 +92,9 @@ struct gpu_machine {
                          LLVMValueRef value);
   LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                       LLVMValueRef expected, LLVMValueRef desired);
+  unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
-  /// An inline assembly instance; NULL: UNSUPPORTED.
-  LLVMValueRef (*assembly)(gpu *g, const ir_op *op, const LLVMValueRef *operands, unsigned count,
-                           LLVMTypeRef result);
 };
 
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage);

@@ -306,23 +306,6 @@ static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
                    LLVMTypeOf(expected));
 }
 
-// -----------------------------------------------------------------------------------------------------------------
-// asm
-
-static LLVMValueRef assembly(gpu *g, const ir_op *op, const LLVMValueRef *operands, unsigned count,
-                             LLVMTypeRef result) {
-  const char *code = op->attrs.text ? op->attrs.text : "",
-             *constraints = op->attrs.constraints ? op->attrs.constraints : "";
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count);
-  for (unsigned i = 0; i < count; i++)
-    types[i] = LLVMTypeOf(operands[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef value =
-      LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
-                       !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
-  return LLVMBuildCall2(g->builder, type, value, (LLVMValueRef *)operands, count, "");
-}
-
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage) {
   const kiln_processor *p = target->processor;
   *storage = (gpu_machine){.name = p->name,
@@ -340,7 +323,6 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .load = load,
                            .store = store,
                            .atomic = atomic,
-                           .cas = cas,
-                           .assembly = assembly};
+                           .cas = cas};
   return storage;
 }

@@ -34,6 +34,11 @@ typedef struct cast_row {
 #define E4M3 T_E4M3
 #define E5M2 T_E5M2
 #define I1 T_I1
+#define I8 T_I8
+#define I16 T_I16
+#define I32 T_I32
+#define I64 T_I64
+#define NARROW (T_I1 | T_I8 | T_I16 | T_F16 | T_BF16 | T_E4M3 | T_E5M2)
 #define ANY T_ANY
 static const op_row op_rows[] = {
 #define LEGAL(first, last, types, place, flags, outcome, how) {IR_##first, IR_##last, types, place, flags, {KILN_LEGAL_##outcome, how}},
