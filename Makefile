@@ -109,7 +109,7 @@ $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN
 $(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@
 $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/expr.h"
 #include "base/record.h"
@@ -119,6 +120,23 @@ static inline const char *fixture_path(const char *name) {
   char *path = paths[next++ % 8];
   snprintf(path, 512, "%s/%s", kiln_test_folder(), name);
   return path;
+}
+
+/// A new Ed25519 key pair in the files `name` and `name.pub`; the bytes in `out_public` when it is not NULL.
+static inline void fixture_keys(const char *name, uint8_t out_public[32]) {
+  char *out, *text, path[520];
+  unlink(fixture_path(name));
+  snprintf(path, sizeof path, "%s.pub", fixture_path(name));
+  unlink(path);
+  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s", kiln_test_build(), fixture_path(name))) FAIL("kiln cache keygen: %s", out);
+  free(out);
+  text = kiln_test_read(path, NULL);
+  CHECK(text && strrchr(text, ' '));
+  for (unsigned i = 0; out_public && i < 32; i++) {
+    char digits[3] = {strrchr(text, ' ')[1 + 2 * i], strrchr(text, ' ')[2 + 2 * i], 0};
+    out_public[i] = (uint8_t)strtoul(digits, NULL, 16);
+  }
+  free(text);
 }
 
 /// Opens library and device or ends the test.

@@ -299,13 +299,12 @@ static int verify(void *user, const kiln_verify_request *r) {
 }
 
 TEST(bundle, signatures_are_asked_for) {
-  uint8_t public_key[32], secret_key[64], other[32] = {1};
+  uint8_t public_key[32], other[32] = {1};
   kiln_library *l;
   kiln_device *d;
   kiln_kernel *k;
   kiln_error err;
-  crypto_sign_ed25519_keypair(public_key, secret_key);
-  kiln_test_write(fixture_path("key"), secret_key, sizeof secret_key);
+  fixture_keys("key", public_key);
   char sign[600];
   snprintf(sign, sizeof sign, "--sign %s", fixture_path("key"));
   fixture_add_one(fixture_path("a.kbundle"), sign);

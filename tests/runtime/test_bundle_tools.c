@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The bundle commands of kiln-tool on a small bundle: what they print, and that what they write is a bundle again.
-#include <sodium/crypto_sign_ed25519.h>
 #include <stdarg.h>
 
 #include "tests/runtime/fixture.h"
@@ -57,20 +56,55 @@ TEST(bundle_tools, what_is_in_it) {
 }
 
 TEST(bundle_tools, verify_asks_for_the_key) {
-  uint8_t public_key[32], secret_key[64], other[32] = {1};
-  crypto_sign_ed25519_keypair(public_key, secret_key);
-  kiln_test_write(fixture_path("secret"), secret_key, sizeof secret_key);
-  kiln_test_write(fixture_path("public"), public_key, sizeof public_key);
-  kiln_test_write(fixture_path("other"), other, sizeof other);
   char sign[600];
-  snprintf(sign, sizeof sign, "--sign %s", fixture_path("secret"));
+  fixture_keys("ours", NULL);
+  fixture_keys("other", NULL);
+  snprintf(sign, sizeof sign, "--sign %s", fixture_path("ours"));
   fixture_add_one(fixture_path("signed.kb"), sign);
   fixture_add_one(fixture_path("plain.kb"), "");
-  expect(0, "verify --key=public signed.kb", "signed by ");
+  expect(0, "verify --key=ours.pub signed.kb", "signed by ");
   expect(0, "verify plain.kb", "all as written");
-  expect(1, "verify --key=public plain.kb", "not signed");
-  expect(1, "verify --key=other signed.kb", "signed with another key");
-  expect(1, "verify --key=secret signed.kb", "has 64 bytes");
+  expect(1, "verify --key=ours.pub plain.kb", "not signed");
+  expect(1, "verify --key=other.pub signed.kb", "signed with another key");
+  expect(1, "verify --key=ours signed.kb", "kiln-public-key");
+}
+
+TEST(bundle_tools, sign_gives_what_the_writer_signs) {
+  char sign[600], *out;
+  fixture_keys("ours", NULL);
+  fixture_keys("other", NULL);
+  snprintf(sign, sizeof sign, "--sign %s", fixture_path("ours"));
+  fixture_add_one(fixture_path("signed.kb"), sign);
+  fixture_add_one(fixture_path("plain.kb"), "");
+  expect(0, "sign --key=other -o again.kb plain.kb", "");
+  expect(0, "verify --key=other.pub again.kb", "signed by ");
+  expect(0, "sign --key=ours again.kb", ""); // in place of the other's
+  if (kiln_test_run(&out, "cmp %s %s && bsdtar -tf %s", fixture_path("again.kb"), fixture_path("signed.kb"), fixture_path("again.kb"))) FAIL("%s", out);
+  free(out);
+  if (kiln_test_run(&out, "unzip -tq %s", fixture_path("again.kb"))) FAIL("the archive's sums do not fit: %s", out);
+  free(out);
+  expect(2, "sign plain.kb", "--key is missing");
+  expect(1, "sign --key=ours.pub plain.kb", "expected mode 0600");
+}
+
+TEST(bundle_tools, damage_is_not_signed) {
+  size_t size;
+  fixture_keys("ours", NULL);
+  fixture_add_one(fixture_path("plain.kb"), "");
+  char *bytes = kiln_test_read(fixture_path("plain.kb"), &size);
+  for (size_t at = 0; at < size; at += 1 + size / 97) { // every one of these bytes counts for the reader or for the archive
+    bytes[at] ^= 0x20;
+    kiln_test_write(fixture_path("bad.kb"), bytes, size);
+    bytes[at] ^= 0x20;
+    char *before = kiln_test_read(fixture_path("bad.kb"), NULL), *out;
+    int status = kiln_test_run(&out, "%s/bin/kiln sign --key=%s %s", kiln_test_build(), fixture_path("ours"), fixture_path("bad.kb"));
+    size_t now;
+    char *after = kiln_test_read(fixture_path("bad.kb"), &now);
+    if (status != 0 && status != 1) FAIL("byte %zu changed: exit code %d: %s", at, status, out);
+    if (status == 1 && (now != size || memcmp(before, after, size))) FAIL("byte %zu changed: a refused bundle was written", at);
+    free(before), free(after), free(out);
+  }
+  free(bytes);
 }
 
 TEST(bundle_tools, explain_says_why) {

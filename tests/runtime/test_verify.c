@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // libkiln-verify: who is trusted, and what is refused with which words.
-#include <sodium/crypto_sign_ed25519.h>
 #include <sodium/utils.h>
 
 #include "base/bundle_format.h"
@@ -9,7 +8,7 @@
 #include "tests/runtime/fixture.h"
 
 typedef struct signed_bundle {
-  uint8_t public_key[32], secret_key[64];
+  uint8_t public_key[32];
   uint8_t *bytes;
   size_t size, header; // where the header begins
 } signed_bundle;
@@ -17,9 +16,7 @@ typedef struct signed_bundle {
 static signed_bundle make_bundle(bool is_signed) {
   signed_bundle s = {0};
   char sign[600] = "";
-  crypto_sign_ed25519_keypair(s.public_key, s.secret_key);
-  kiln_test_write(fixture_path("secret"), s.secret_key, sizeof s.secret_key);
-  kiln_test_write(fixture_path("public"), s.public_key, sizeof s.public_key);
+  fixture_keys("secret", s.public_key);
   if (is_signed) snprintf(sign, sizeof sign, "--sign %s", fixture_path("secret"));
   fixture_add_one(fixture_path("a.kbundle"), sign);
   s.bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &s.size);
@@ -74,13 +71,12 @@ TEST(verify, the_right_key_opens_and_loads) {
 
 TEST(verify, keys_come_from_digits_and_files) {
   signed_bundle s = make_bundle(true);
-  char digits[65], line[200];
+  char digits[65];
   kiln_error err;
   sodium_bin2hex(digits, sizeof digits, s.public_key, 32);
-  snprintf(line, sizeof line, "kiln-public-key ci %s\n", digits);
-  kiln_test_write(fixture_path("line"), line, strlen(line));
+  kiln_test_write(fixture_path("raw"), s.public_key, 32);
   kiln_test_write(fixture_path("hex"), digits, 64);
-  const char *const files[] = {"public", "hex", "line"};
+  const char *const files[] = {"raw", "hex", "secret.pub"};
   for (unsigned i = 0; i < 4; i++) {
     kiln_verifier *v;
     kiln_library *l;
@@ -91,7 +87,7 @@ TEST(verify, keys_come_from_digits_and_files) {
     kiln_close(l);
     CHECK_INT(kiln_verifier_add_hex(v, digits + 1, &err), KILN_STATUS_INVALID_ARGUMENT);
     CHECK_INT(kiln_verifier_add_file(v, fixture_path("secret"), &err), KILN_STATUS_INVALID_ARGUMENT);
-    CHECK(strstr(err.text, "found 64 bytes"));
+    CHECK(strstr(err.text, "kiln-public-key NAME DIGITS"));
     CHECK_INT(kiln_verifier_add_file(v, fixture_path("absent"), &err), KILN_STATUS_NOT_FOUND);
     kiln_verifier_destroy(v);
   }

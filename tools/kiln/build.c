@@ -10,10 +10,13 @@
 #include "cache/bundle/manifest.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/session.h"
+#include "tools/kiln/trace.h"
 
 typedef struct build {
   session s;
-  const char *output, *depfile, *level;
+  session_bundle bundle;
+  trace timeline;
+  const char *depfile, *trace;
   bool json, keep_going;
 } build;
 
@@ -54,12 +57,29 @@ static void write_manifest(plan *p, kiln_buffer *out) {
   free(numbers);
 }
 
+enum { MOST_WORDS = 16 };
+
+/// The command line of the writer.
+static void writer_words(const session *s, const session_bundle *how, const char *program, const char *out[MOST_WORDS]) {
+  const struct {
+    const char *option, *value;
+  } rows[] = {{"--level", how->level}, {"--dictionary", how->dictionary}, {"--sign", how->sign}, {"--max-size", how->max_size}};
+  unsigned at = 0;
+  out[at++] = program, out[at++] = "bundle-write", out[at++] = "-o", out[at++] = how->output;
+  if (s->quiet) out[at++] = "--quiet";
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].value) out[at++] = rows[i].option, out[at++] = rows[i].value;
+  out[at] = NULL;
+}
+
 // Starts `kiln-tool bundle-write` and feeds it the manifest.
-kiln_status session_write_bundle(session *s, const char *output, const char *level, kiln_error *err) {
+kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
   char program[4096];
+  const char *words[MOST_WORDS];
   kiln_buffer manifest = {0};
   if (!cli_find_program("kiln-tool", program, sizeof program)) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
   write_manifest(&s->plan, &manifest);
+  writer_words(s, how, program, words);
   int ends[2];
   if (pipe(ends)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   fflush(NULL);
@@ -68,7 +88,7 @@ kiln_status session_write_bundle(session *s, const char *output, const char *lev
     dup2(ends[0], 0);
     close(ends[0]);
     close(ends[1]);
-    execl(program, program, "bundle-write", "-o", output, "--level", level ? level : "3", (char *)NULL);
+    execv(program, (char **)words);
     _exit(127);
   }
   close(ends[0]);
@@ -80,9 +100,9 @@ kiln_status session_write_bundle(session *s, const char *output, const char *lev
   }
   close(ends[1]);
   kiln_buffer_deinit(&manifest);
-  int how = 0;
-  if (pid < 0 || waitpid(pid, &how, 0) < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
-  if (how) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", output);
+  int code = 0;
+  if (pid < 0 || waitpid(pid, &code, 0) < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
+  if (code) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", how->output);
   return KILN_OK;
 }
 
@@ -95,7 +115,7 @@ static void escape_path(kiln_buffer *out, const char *path) {
 
 static kiln_status write_depfile(const build *b, kiln_error *err) {
   kiln_buffer text = {0};
-  escape_path(&text, b->output);
+  escape_path(&text, b->bundle.output);
   kiln_buffer_u8(&text, ':');
   for (size_t i = 0; i < b->s.words.count; i++) {
     kiln_buffer_u8(&text, ' ');
@@ -106,8 +126,6 @@ static kiln_status write_depfile(const build *b, kiln_error *err) {
   kiln_buffer_deinit(&text);
   return status;
 }
-
-static const char *const stage_names[6] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
 
 static void print_json(const build *b, const work_sums *sums) {
   const plan *p = &b->s.plan;
@@ -129,8 +147,8 @@ static void print_json(const build *b, const work_sums *sums) {
     kiln_buffer_format(&out, ", \"target\": \"%s\", \"key\": \"%s\", \"state\": \"%s\", \"bytes\": %zu, \"ns\": %llu",
                        kiln_target_name(&p->targets[job->target], target), key, states[job->state], job->code.size,
                        (unsigned long long)job->ns);
-    for (unsigned t = 0; t < 6 && job->state == JOB_COMPILED; t++)
-      kiln_buffer_format(&out, ", \"%s_ns\": %llu", stage_names[t], (unsigned long long)job->times[t]);
+    for (unsigned t = 0; t < PLAN_STAGES && job->state == JOB_COMPILED; t++)
+      kiln_buffer_format(&out, ", \"%s_ns\": %llu", plan_stage_names[t], (unsigned long long)job->times[t]);
     if (job->state == JOB_FAILED) {
       kiln_buffer_format(&out, ", \"error\": ");
       cli_json_text(&out, job->error.text);
@@ -146,14 +164,15 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
   kiln_error err = {0};
   if (b->json) print_json(b, sums);
   if (code != CLI_OK && !b->keep_going) {
-    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, b->s.plan.job_count, b->output);
+    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, b->s.plan.job_count, b->bundle.output);
     return code;
   }
-  kiln_status status = session_write_bundle(&b->s, b->output, b->level, &err);
+  trace_phase(&b->timeline, "write the bundle");
+  kiln_status status = session_write_bundle(&b->s, &b->bundle, &err);
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)
-    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->output, b->s.plan.job_count, sums->hits,
+    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output, b->s.plan.job_count, sums->hits,
            sums->compiled, sums->failed, (double)(cli_now_ns() - start) / 1e9);
   if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
@@ -166,10 +185,11 @@ int kiln_command_build(int argc, char **argv) {
   uint64_t start = cli_now_ns();
   session_init(&b.s);
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &b.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
+      {"output", 'o', CLI_TEXT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
       SESSION_OPTIONS(&b.s),
-      {"level", 0, CLI_TEXT, &b.level, "1..19", "zstd level of the bundle (3; 19 for a release)"},
+      SESSION_BUNDLE_OPTIONS(&b.bundle),
       {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
+      {"trace", 0, CLI_TEXT, &b.trace, "FILE", "write the build as a timeline for chrome://tracing or Perfetto"},
       {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL, "write the bundle without the kernels that failed; the exit code stays 1"},
       {"json", 0, CLI_FLAG, &b.json, NULL, "print every object with its key, state and times as JSON"},
   };
@@ -179,13 +199,18 @@ int kiln_command_build(int argc, char **argv) {
                          options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &b.s};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) {
-    if (!b.output) b.output = "kernels.kbundle";
+    if (!b.bundle.output) b.bundle.output = "kernels.kbundle";
     if (!b.s.words.count) code = cli_usage(&page, "no source was named");
   }
   if (code == -1) {
+    trace_phase(&b.timeline, "read, check and lower sources");
     kiln_status status = session_prepare(&b.s, "host", &err);
+    trace_phase(&b.timeline, "look up and compile");
     code = status == KILN_OK ? session_make(&b.s, &sums) : cli_report(status, &err);
     if (status == KILN_OK) code = finish(&b, &sums, start, code);
+    trace_phase(&b.timeline, NULL);
+    status = b.trace ? trace_write(b.trace, &b.timeline, &b.s.plan, &err) : KILN_OK;
+    if (status != KILN_OK) code = cli_report(status, &err);
   }
   session_deinit(&b.s);
   return code;

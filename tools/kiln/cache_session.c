@@ -14,7 +14,7 @@ enum { LIST_TEXT = 8192 };
 /// What the config borrows until the cache is open.
 typedef struct texts {
   char folder[4096], remote[4096], layers[LIST_TEXT], domains[LIST_TEXT], trust_file[4096];
-  uint8_t sign_key[CACHE_SECRET_KEY];
+  uint8_t sign_key[KEY_FILE_SECRET];
   cache_trust_list trust;
 } texts;
 
@@ -85,7 +85,7 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
     config->trusted_count = t->trust.count;
   }
   if (!key) return KILN_OK;
-  kiln_status status = cache_secret_read(key, t->sign_key, err);
+  kiln_status status = key_file_secret(key, t->sign_key, err);
   if (!status) config->sign_key = t->sign_key;
   return status;
 }

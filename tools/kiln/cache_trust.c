@@ -23,10 +23,10 @@ int cache_command_sign(int argc, char **argv) {
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   if (!path) return cache_tool_end(&tool, cli_usage(&page, "no secret key: give --key or set KILN_SIGN_KEY"));
-  uint8_t secret[CACHE_SECRET_KEY];
+  uint8_t secret[KEY_FILE_SECRET];
   kiln_digest only;
   kiln_error err = {0};
-  kiln_status status = cache_secret_read(path, secret, &err);
+  kiln_status status = key_file_secret(path, secret, &err);
   if (!status && tool.words.count) status = cache_find_key(tool.store, tool.words.items[0], &only, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   uint64_t done, failed = kiln_sign_all(tool.store, tool.words.count ? &only : NULL, secret, &done);
@@ -44,7 +44,7 @@ int cache_command_keygen(int argc, char **argv) {
   if (code != -1) return code;
   kiln_error err = {0};
   if (words.count != 1) return cli_usage(&page, "expected one file, found %zu", words.count);
-  kiln_status status = cache_keys_make(words.items[0], name, &err);
+  kiln_status status = key_file_make(words.items[0], name, &err);
   if (!status) printf("wrote %s and %s.pub\n", words.items[0], words.items[0]);
   cli_list_deinit(&words);
   return status ? cli_report(status, &err) : CLI_OK;
@@ -57,8 +57,8 @@ static void print_trust(const cache_trust_list *list, bool json) {
   if (json) kiln_buffer_format(&out, "[");
   for (uint32_t i = 0; i < list->count; i++) {
     const kiln_trust_key *k = &list->keys[i];
-    char digits[2 * CACHE_PUBLIC_KEY + 1];
-    sodium_bin2hex(digits, sizeof digits, k->public_key, CACHE_PUBLIC_KEY);
+    char digits[2 * KEY_FILE_PUBLIC + 1];
+    sodium_bin2hex(digits, sizeof digits, k->public_key, KEY_FILE_PUBLIC);
     if (!json) {
       kiln_buffer_format(&out, "%-8s %-24s %s %s\n", k->revoked ? "revoked" : "trusted", k->name, digits, k->domains);
       continue;
@@ -90,7 +90,7 @@ static kiln_status change(cache_trust_list *list, const char *name, const uint8_
   memset(k, 0, sizeof *k);
   strcpy(k->name, name);
   strcpy(k->domains, domains);
-  memcpy(k->public_key, key, CACHE_PUBLIC_KEY);
+  memcpy(k->public_key, key, KEY_FILE_PUBLIC);
   list->count++;
   return KILN_OK;
 }
@@ -108,7 +108,7 @@ int cache_command_trust(int argc, char **argv) {
   if (code != -1) return code;
   kiln_error err = {0};
   cache_trust_list list;
-  uint8_t key[CACHE_PUBLIC_KEY];
+  uint8_t key[KEY_FILE_PUBLIC];
   const char *verb = words.count ? words.items[0] : "list";
   bool show = !strcmp(verb, "list") && words.count <= 1, add = !strcmp(verb, "add") && words.count == 3, revoke = !strcmp(verb, "revoke") && words.count == 2;
   if (!show && !add && !revoke) return cli_usage(&page, "expected list, add NAME FILE.pub or revoke NAME");
@@ -116,7 +116,7 @@ int cache_command_trust(int argc, char **argv) {
   if (!file) return cli_usage(&page, "no file for the list: give --file or set KILN_TRUST_FILE");
   kiln_status status = cache_trust_read(file, &list, &err);
   if (!status && show) print_trust(&list, json);
-  if (!status && add) status = cache_public_read(words.items[2], key, &err);
+  if (!status && add) status = key_file_public(words.items[2], key, &err);
   if (!status && !show) status = change(&list, words.items[1], key, domains, revoke, &err);
   if (!status && !show) status = cache_trust_write(file, &list, &err);
   cli_list_deinit(&words);

@@ -23,7 +23,7 @@ typedef struct found {
 
 typedef struct import {
   session s;
-  const char *output, *level;
+  session_bundle bundle;
   found *files;
   size_t file_count, file_capacity;
   bool json;
@@ -215,18 +215,18 @@ static int run(import *m) {
   m->s.quiet = true;
   session_make(&m->s, &sums); // what fails is in the report
   report(m);
-  status = session_write_bundle(&m->s, m->output, m->level, &err);
+  status = session_write_bundle(&m->s, &m->bundle, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   return m->refused ? CLI_FAILED : CLI_OK;
 }
 
 int kiln_command_import_triton(int argc, char **argv) {
-  import m = {.output = "triton.kbundle"};
+  import m = {.bundle.output = "triton.kbundle"};
   session_init(&m.s);
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &m.output, "FILE", "the bundle to write (default: triton.kbundle)"},
+      {"output", 'o', CLI_TEXT, &m.bundle.output, "FILE", "the bundle to write (default: triton.kbundle)"},
       SESSION_OPTIONS(&m.s),
-      {"level", 0, CLI_TEXT, &m.level, "1..19", "zstd level of the bundle (3; 19 for a release)"},
+      SESSION_BUNDLE_OPTIONS(&m.bundle),
       {"json", 0, CLI_FLAG, &m.json, NULL, "print the report as JSON, one object a line"},
   };
   const cli_page page = {"kiln import-triton [options] DIR...",

@@ -10,6 +10,8 @@
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
 
+const char *const plan_stage_names[PLAN_STAGES] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
+
 void plan_init(plan *p) {
   memset(p, 0, sizeof *p);
   kiln_codegen_options_init(&p->options);

@@ -17,6 +17,9 @@ typedef struct plan_source {
   kiln_unit *unit;
 } plan_source;
 
+enum { PLAN_STAGES = 6 };
+extern const char *const plan_stage_names[PLAN_STAGES];
+
 typedef enum job_state { JOB_PENDING, JOB_HIT, JOB_COMPILED, JOB_FAILED } job_state;
 
 /// One artifact to make.
@@ -27,7 +30,9 @@ typedef struct plan_job {
   kiln_digest interface_digest;
   job_state state;
   kiln_buffer info, code;     ///< owned; set when HIT or COMPILED
-  uint64_t times[6], ns;      ///< of a compile
+  uint64_t times[PLAN_STAGES];///< of a compile; names: plan_stage_names
+  uint64_t start_ns, ns;      ///< of the look-up that hit, or of the compile
+  uint32_t lane;              ///< 0 the command's thread, n worker n
   kiln_error error;           ///< of FAILED
 } plan_job;
 

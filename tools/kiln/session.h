@@ -47,7 +47,19 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
 int session_make(session *s, work_sums *sums);
-/// Writes what did not fail as a bundle, through kiln-tool. `level`: of zstd, NULL for 3.
-kiln_status session_write_bundle(session *s, const char *output, const char *level, kiln_error *err);
+
+/// How a bundle is written; texts go to `kiln-tool bundle-write` as they are, NULL for its defaults.
+typedef struct session_bundle {
+  const char *output, *level, *dictionary, *sign, *max_size;
+} session_bundle;
+/// The rows of these options but `output`, for a page.
+#define SESSION_BUNDLE_OPTIONS(b)                                                                             \
+  {"level", 0, CLI_TEXT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)"},             \
+      {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},            \
+      {"sign", 0, CLI_TEXT, &(b)->sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},     \
+      {"max-size", 0, CLI_TEXT, &(b)->max_size, "BYTES", "fail when the bundle would be larger; nothing is written"}
+
+/// Writes what did not fail as a bundle, through kiln-tool.
+kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);
 
 #endif

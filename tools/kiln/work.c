@@ -16,6 +16,7 @@ typedef struct crew {
   kiln_buffer encoded; // options for the worker
   pthread_mutex_t lock;
   size_t next, done;   // under lock
+  uint32_t lanes;      // under lock
   work_sums sums;      // under lock
 } crew;
 
@@ -35,8 +36,11 @@ static void take_entry(plan_job *job, kiln_cache_entry *entry) {
 
 static bool look_up(plan_job *job, kiln_cache *cache) {
   kiln_cache_entry entry;
+  uint64_t start = cli_now_ns();
   if (!cache || !kiln_cache_get(cache, &job->key, &entry)) return false;
   take_entry(job, &entry);
+  job->start_ns = start;
+  job->ns = cli_now_ns() - start;
   return true;
 }
 
@@ -68,9 +72,9 @@ static void store(crew *c, const plan_job *job) {
 
 static void make(crew *c, worker_client *worker, plan_job *job) {
   worker_reply reply;
-  uint64_t start = cli_now_ns();
+  job->start_ns = cli_now_ns();
   kiln_status status = compile(c, worker, job, &reply, &job->error);
-  job->ns = cli_now_ns() - start;
+  job->ns = cli_now_ns() - job->start_ns;
   if (status == KILN_OK) {
     keep(job, reply.info, reply.info_size, reply.code, reply.code_size);
     memcpy(job->times, reply.times, sizeof job->times);
@@ -141,6 +145,9 @@ static void *work(void *context) {
   worker_client worker;
   kiln_error err = {0};
   bool ready = worker_client_init(&worker, &err) == KILN_OK;
+  pthread_mutex_lock(&c->lock);
+  uint32_t lane = ++c->lanes;
+  pthread_mutex_unlock(&c->lock);
   for (;;) {
     pthread_mutex_lock(&c->lock);
     size_t at = c->next++;
@@ -148,6 +155,7 @@ static void *work(void *context) {
     if (at >= c->p->job_count) break;
     plan_job *job = &c->p->jobs[at];
     bool was_pending = job->state == JOB_PENDING;
+    if (was_pending) job->lane = lane;
     if (was_pending && !ready) {
       job->error = err;
       job->state = JOB_FAILED;

@@ -10,6 +10,7 @@
 #include "cache/bundle/bundle_writer.h"
 #include "cache/bundle/manifest.h"
 #include "targets/targets.h"
+#include "tools/common/key_file.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/pack_family.h"
 
@@ -17,6 +18,7 @@ typedef struct settings {
   const char *out, *manifest, *sign, *dictionary;
   int64_t level, threads, max_size;
   bool quiet, member_per_kernel;
+  uint8_t secret_key[KEY_FILE_SECRET];
   kiln_bundle_options options;
 } settings;
 
@@ -111,20 +113,18 @@ static int check_settings(const cli_page *page, settings *s, const cli_list *wor
   return -1;
 }
 
-// `*key` owns the key's bytes.
-static kiln_status read_key(settings *s, kiln_buffer *key, kiln_error *err) {
+static kiln_status read_key(settings *s, kiln_error *err) {
   if (!s->sign) return KILN_OK;
-  KILN_TRY(cli_read_file(s->sign, 4096, key, err));
-  if (key->size != 64) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has %zu bytes; an Ed25519 secret key has 64", s->sign, key->size);
-  s->options.secret_key = key->bytes;
+  KILN_TRY(key_file_secret(s->sign, s->secret_key, err));
+  s->options.secret_key = s->secret_key;
   return KILN_OK;
 }
 
 static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
-  kiln_buffer stream = {0}, key = {0}, bundle = {0};
+  kiln_buffer stream = {0}, bundle = {0};
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  if (status == KILN_OK) status = read_key(s, &key, err);
+  if (status == KILN_OK) status = read_key(s, err);
   if (status == KILN_OK) status = cli_read_file(s->manifest, (size_t)1 << 36, &stream, err);
   if (status == KILN_OK) status = read_manifest(w, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
@@ -134,7 +134,6 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   if (status == KILN_OK) status = cli_write_file(s->out, bundle.bytes, bundle.size, err);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&stream);
-  kiln_buffer_deinit(&key);
   kiln_buffer_deinit(&bundle);
   return status;
 }
@@ -147,7 +146,7 @@ int kiln_command_bundle_write(int argc, char **argv) {
       {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
       {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},
       {"member-per-kernel", 0, CLI_FLAG, &s.member_per_kernel, NULL, "each code is a member of the archive"},
-      {"sign", 0, CLI_TEXT, &s.sign, "KEY", "file with a 64-byte Ed25519 secret key"},
+      {"sign", 0, CLI_TEXT, &s.sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},
       {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "fail when the bundle would be larger"},
       {"jobs", 'j', CLI_NUMBER, &s.threads, "N", "threads (all processors); the bytes do not depend on it"},
       {"quiet", 'q', CLI_FLAG, &s.quiet, NULL, "no line of sums"},

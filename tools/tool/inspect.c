@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/expr.h"
+#include "tools/common/key_file.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
 
@@ -245,29 +246,20 @@ static int show_verify(const bundle_view *v, void *context) {
   return CLI_OK;
 }
 
-static int read_key(const char *path, kiln_buffer *out) {
-  kiln_error err;
-  kiln_status status = cli_read_file(path, 4096, out, &err);
-  if (status == KILN_OK && out->size != crypto_sign_ed25519_PUBLICKEYBYTES)
-    status = kiln_fail(&err, KILN_STATUS_INVALID_ARGUMENT, "%s has %zu bytes; an Ed25519 public key has %u", path, out->size,
-                       crypto_sign_ed25519_PUBLICKEYBYTES);
-  return status == KILN_OK ? -1 : cli_report(status, &err);
-}
-
 int kiln_command_verify(int argc, char **argv) {
   const char *key_path = NULL;
-  const cli_option options[] = {{"key", 0, CLI_TEXT, &key_path, "FILE", "32-byte Ed25519 public key that must have signed the bundles"}};
+  const cli_option options[] = {{"key", 0, CLI_TEXT, &key_path, "FILE", "public key (of `kiln cache keygen`) that must have signed the bundles"}};
   const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
                          .summary = "Checks every page, code, digest and the signature of bundles.", .options = options, .option_count = 1};
   cli_list words = {0};
-  kiln_buffer key = {0};
+  uint8_t key[KEY_FILE_PUBLIC];
+  kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && !words.count) exit_code = cli_usage(&page, "expected a bundle");
-  if (exit_code == -1 && key_path) exit_code = read_key(key_path, &key);
+  if (exit_code == -1 && key_path && key_file_public(key_path, key, &err) != KILN_OK) exit_code = cli_report(err.status, &err);
   if (exit_code == -1)
     for (size_t i = (exit_code = CLI_OK); i < words.count && exit_code == CLI_OK; i++)
-      exit_code = with_view(words.items[i], show_verify, key_path ? key.bytes : NULL);
-  kiln_buffer_deinit(&key);
+      exit_code = with_view(words.items[i], show_verify, key_path ? key : NULL);
   cli_list_deinit(&words);
   return exit_code;
 }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln build` around the compiling: what it prints, the timeline of --trace, limits and signatures of the bundle.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "tests/harness.h"
+
+static const char source[] =
+    "kiln 1\nkernel twice(x: inout *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 1) {\n"
+    "  let i = pid(0) * 64 + iota(64)\n  store(x + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+
+/// Runs `kiln build WORDS` over the source in the test's folder with its own cache; what it prints, malloc'ed.
+static char *build(int want, const char *words) {
+  const char *folder = kiln_test_folder();
+  char path[512], *out;
+  snprintf(path, sizeof path, "%s/twice.kiln", folder);
+  kiln_test_write(path, source, sizeof source - 1);
+  int code = kiln_test_run(&out, "root=$PWD; cd %s && KILN_CACHE_DIR=%s/cache $root/%s/bin/kiln build twice.kiln -o k.kb %s", folder, folder,
+                           kiln_test_build(), words);
+  if (code != want) FAIL("kiln build %s: exit code %d, expected %d:\n%s", words, code, want, out);
+  return out;
+}
+
+static void expect(int want, const char *words, const char *text) {
+  char *out = build(want, words);
+  if (text[0] ? !strstr(out, text) : out[0]) FAIL("kiln build %s: expected \"%s\", found:\n%s", words, text, out);
+  free(out);
+}
+
+TEST(build_command, quiet_prints_nothing) {
+  expect(0, "-q -t host,sm_80", "");
+  expect(0, "-t host,sm_80", "2 objects, 2 from the cache, 0 compiled, 0 failed");
+}
+
+TEST(build_command, a_bundle_above_its_budget_is_not_written) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/k.kb", kiln_test_folder());
+  expect(1, "-t host --max-size 100", "--max-size allows 100");
+  CHECK(access(path, F_OK));
+  expect(0, "-q -t host --max-size 1000000", "");
+  CHECK(!access(path, F_OK));
+}
+
+TEST(build_command, a_signature_is_checked) {
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s/key", kiln_test_build(), kiln_test_folder())) FAIL("%s", out);
+  free(out);
+  expect(0, "-q -t host --sign key", "");
+  if (kiln_test_run(&out, "%s/bin/kiln verify --key=%s/key.pub %s/k.kb", kiln_test_build(), kiln_test_folder(), kiln_test_folder())) FAIL("%s", out);
+  CHECK(strstr(out, "signed by"));
+  free(out);
+}
+
+// -------------------------------------------------------------------------------------------------------------- timeline
+
+typedef struct timeline {
+  unsigned phases, stages, hits, compiled;
+  double end; ///< of the last phase
+} timeline;
+
+static double number(const kiln_json *event, const char *key) {
+  const kiln_json *value = kiln_json_find(event, key);
+  if (!value || value->kind != KILN_JSON_NUMBER) FAIL("an event has no number '%s'", key);
+  return strtod(value->text, NULL);
+}
+
+static const char *text(const kiln_json *event, const char *key) {
+  const char *value = kiln_json_text(event, key, NULL);
+  if (!value) FAIL("an event has no text '%s'", key);
+  return value;
+}
+
+static void take(timeline *t, const kiln_json *event) {
+  if (strcmp(text(event, "ph"), "X")) {
+    CHECK_TEXT(text(event, "ph"), "M");
+    return;
+  }
+  double start = number(event, "ts"), length = number(event, "dur");
+  const char *category = text(event, "cat");
+  CHECK(start >= 0 && length >= 0 && *text(event, "name"));
+  t->phases += !strcmp(category, "phase");
+  t->stages += !strcmp(category, "stage");
+  t->hits += !strcmp(category, "hit");
+  t->compiled += !strcmp(category, "compiled");
+  if (!strcmp(category, "phase") && start + length > t->end) t->end = start + length;
+  else if (!strcmp(category, "compiled") && number(event, "tid") < 1) FAIL("a compile has no worker");
+}
+
+static timeline read_trace(void) {
+  timeline t = {0};
+  char path[512];
+  size_t size;
+  kiln_error err = {0};
+  const kiln_json *root;
+  kiln_arena *arena = kiln_arena_create();
+  snprintf(path, sizeof path, "%s/t.json", kiln_test_folder());
+  char *bytes = kiln_test_read(path, &size);
+  CHECK(bytes);
+  CHECK_OK(kiln_json_parse(arena, bytes, size, &root, &err), err);
+  const kiln_json *events = kiln_json_find(root, "traceEvents");
+  CHECK(events);
+  for (const kiln_json *e = events->first; e; e = e->next) take(&t, e);
+  kiln_arena_destroy(arena);
+  free(bytes);
+  return t;
+}
+
+TEST(build_command, the_trace_has_each_object) {
+  expect(0, "-q -t host,sm_80,gfx942 --trace t.json", "");
+  timeline cold = read_trace();
+  CHECK_INT(cold.phases, 3);
+  CHECK_INT(cold.compiled, 3);
+  CHECK_INT(cold.hits, 0);
+  if (cold.stages < 9) FAIL("%u stages of 3 compiles", cold.stages);
+  CHECK(cold.end > 0);
+  expect(0, "-q -t host,sm_80,gfx942 --trace t.json", "");
+  timeline warm = read_trace();
+  CHECK_INT(warm.compiled, 0);
+  CHECK_INT(warm.hits, 3);
+  CHECK_INT(warm.stages, 0);
+}
