@@ -2,14 +2,11 @@
 // Collects what goes into a bundle, stores equal codes once, and drives packing and writing.
 #include "cache/bundle/bundle_writer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/output.h"
 #include "cache/bundle/bundle_internal.h"
 
 kiln_bundle_writer *kiln_bundle_writer_create(void) {
@@ -223,43 +220,11 @@ kiln_status kiln_bundle_writer_build(kiln_bundle_writer *w, const kiln_bundle_op
   return status;
 }
 
-static kiln_status write_whole(int fd, const uint8_t *bytes, size_t size, const char *path, kiln_error *err) {
-  for (size_t done = 0; done < size;) {
-    ssize_t n = write(fd, bytes + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s after %zu of %zu bytes", path, strerror(errno), done, size);
-    done += (size_t)n;
-  }
-  return KILN_OK;
-}
-
-static kiln_status save(const char *path, const kiln_buffer *bytes, kiln_error *err) {
-  char *temporary = NULL;
-  if (asprintf(&temporary, "%s.XXXXXX", path) < 0) return no_memory(err);
-  int fd = mkostemp(temporary, O_CLOEXEC);
-  kiln_status status = KILN_OK;
-  if (fd < 0) {
-    status = kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", temporary, strerror(errno));
-  } else {
-    mode_t mask = umask(0);
-    umask(mask);
-    status = write_whole(fd, bytes->bytes, bytes->size, temporary, err);
-    if (fchmod(fd, 0666 & ~mask) < 0 && status == KILN_OK)
-      status = kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", temporary, strerror(errno));
-    if (close(fd) < 0 && status == KILN_OK) status = kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", temporary, strerror(errno));
-    if (status == KILN_OK && rename(temporary, path) < 0)
-      status = kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
-    if (status != KILN_OK) unlink(temporary);
-  }
-  free(temporary);
-  return status;
-}
-
 kiln_status kiln_bundle_writer_write(kiln_bundle_writer *w, const kiln_bundle_options *options, const char *path, kiln_bundle_sums *out_sums,
                                      kiln_error *err) {
   kiln_buffer bytes = {0};
   kiln_status status = kiln_bundle_writer_build(w, options, &bytes, out_sums, err);
-  if (status == KILN_OK) status = save(path, &bytes, err);
+  if (status == KILN_OK) status = kiln_output_write(path, bytes.bytes, bytes.size, err);
   kiln_buffer_deinit(&bytes);
   return status;
 }

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/output.h"
+
 void cli_list_add(cli_list *list, const char *text) {
   if (list->count == list->capacity) {
     list->capacity = list->capacity ? list->capacity * 2 : 16;
@@ -202,38 +204,9 @@ static kiln_status write_all(int fd, const uint8_t *bytes, size_t size, const ch
   return KILN_OK;
 }
 
-// An identical output keeps its time, so that what depends on it is not built again.
-// One byte more than expected is asked for, so that a longer file shows without asking for its size.
-static bool same_file(const char *path, const uint8_t *bytes, size_t size) {
-  kiln_buffer old = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return false;
-  bool room = kiln_buffer_reserve(&old, size + 1);
-  ssize_t got = room ? read(fd, old.bytes, size + 1) : -1;
-  for (ssize_t more = got; more > 0 && (size_t)got < size;) { // a file system may give less at once
-    more = read(fd, old.bytes + got, size + 1 - (size_t)got);
-    if (more > 0) got += more;
-  }
-  close(fd);
-  bool same = got >= 0 && (size_t)got == size && !memcmp(old.bytes, bytes, size);
-  kiln_buffer_deinit(&old);
-  return same;
-}
-
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
-  char temporary[PATH_MAX];
   if (!strcmp(path, "-")) return write_all(1, bytes, size, "standard output", err);
-  if (same_file(path, bytes, size)) return KILN_OK;
-  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot create %s: %s", temporary, strerror(errno));
-  kiln_status status = write_all(fd, bytes, size, path, err);
-  if (close(fd) && status == KILN_OK) status = kiln_fail(err, kiln_status_of_errno(errno), "cannot write %s: %s", path, strerror(errno));
-  if (status == KILN_OK && rename(temporary, path))
-    status = kiln_fail(err, kiln_status_of_errno(errno), "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-  if (status != KILN_OK) unlink(temporary);
-  return status;
+  return kiln_output_write(path, bytes, size, err);
 }
 
 /// Where siblings are, relative to this program's folder, in order.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/bundle_format.h"
+#include "base/output.h"
 #include "base/record.h"
 #include "cache/bundle/bundle_writer.h"
 #include "cache/bundle/manifest.h"
@@ -132,6 +133,7 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
     status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out, (unsigned long long)sums->file,
                        (unsigned long long)s->max_size);
   if (status == KILN_OK) status = cli_write_file(s->out, bundle.bytes, bundle.size, err);
+  if (status == KILN_OK) kiln_output_clean(s->out);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&stream);
   kiln_buffer_deinit(&bundle);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "base/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/fs.h"
+
+enum { ATTEMPTS = 1000 };
+
+/// One byte more than expected is asked for, so that a longer file shows without asking for its size.
+static bool is_same(const char *path, const void *bytes, size_t size) {
+  kiln_buffer old = {0};
+  size_t got = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a link as output is followed, a pipe does not hold us up
+  if (fd < 0) return false;
+  bool read = kiln_buffer_reserve(&old, size + 1) && !kiln_fs_read(fd, old.bytes, size + 1, &got);
+  kiln_fs_close(fd);
+  bool same = read && got == size && !memcmp(old.bytes, bytes, size);
+  kiln_buffer_deinit(&old);
+  return same;
+}
+
+static kiln_status failed(kiln_error *err, const char *verb, const char *path, int e) {
+  return kiln_fail(err, kiln_status_of_errno(-e), "cannot %s %s: %s", verb, path, strerror(-e));
+}
+
+static bool lacks_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e == -EINVAL || e == -ENOSYS; }
+
+/// Whether `path` is the open file: another writer may have renamed ours into place.
+static bool is_ours(int fd, const char *path) {
+  struct stat ours, there;
+  return !fstat(fd, &ours) && !stat(path, &there) && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/// Replaces an existing file. -EAGAIN: another writer of the same path was in between.
+static int replace(int fd, const char *path, const char *temporary) {
+  int e = kiln_fs_link_open(fd, AT_FDCWD, temporary);
+  if (e == -EEXIST) {
+    e = kiln_fs_unlink(AT_FDCWD, temporary);
+    return e && e != -ENOENT ? e : -EAGAIN;
+  }
+  if (e) return e;
+  e = kiln_fs_rename(AT_FDCWD, temporary, AT_FDCWD, path);
+  if (e == -ENOENT) return is_ours(fd, path) ? 0 : -EAGAIN;
+  if (e) kiln_fs_unlink(AT_FDCWD, temporary);
+  return e;
+}
+
+/// -ESTALE: another writer took our name away, and a file whose last name is gone never gets one again (ENOENT of linkat).
+static int publish(int fd, const char *path, const char *temporary) {
+  int e = -EAGAIN;
+  for (unsigned i = 0; i < ATTEMPTS && e == -EAGAIN; i++) {
+    e = kiln_fs_link_open(fd, AT_FDCWD, path);
+    if (e == -EEXIST) e = replace(fd, path, temporary);
+  }
+  return e == -ENOENT && !access("/proc/self/fd", X_OK) ? -ESTALE : e;
+}
+
+/// 0, -EOPNOTSUPP when the file system or sandbox cannot, -ESTALE to begin again, or another -errno. Leaves nothing behind.
+static int write_nameless(const char *path, const char *temporary, const void *bytes, size_t size) {
+  char folder[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+  int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666); // the folder may be a link
+  if (fd < 0) return lacks_nameless(-errno) ? -EOPNOTSUPP : -errno;
+  int e = kiln_fs_write(fd, bytes, size);
+  if (!e) e = publish(fd, path, temporary);
+  if (e == -EXDEV || e == -EPERM || e == -ENOENT) e = -EOPNOTSUPP;
+  int closed = kiln_fs_close(fd);
+  return e ? e : closed;
+}
+
+static kiln_status write_named(const char *path, const char *temporary, const void *bytes, size_t size, kiln_error *err) {
+  int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (fd < 0) return failed(err, "create", temporary, fd);
+  int e = kiln_fs_write(fd, bytes, size), closed = kiln_fs_close(fd);
+  if (!e) e = closed;
+  if (!e) e = kiln_fs_rename(AT_FDCWD, temporary, AT_FDCWD, path);
+  if (!e) return KILN_OK;
+  kiln_fs_unlink(AT_FDCWD, temporary);
+  return failed(err, "write", path, e);
+}
+
+/// Pipes and devices are written as they are.
+static kiln_status write_through(const char *path, const void *bytes, size_t size, kiln_error *err) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  int e = fd < 0 ? -errno : kiln_fs_write(fd, bytes, size), closed = fd < 0 ? 0 : kiln_fs_close(fd);
+  e = e ? e : closed;
+  return e ? failed(err, "write", path, e) : KILN_OK;
+}
+
+kiln_status kiln_output_write(const char *path, const void *bytes, size_t size, kiln_error *err) {
+  char temporary[PATH_MAX], shared[PATH_MAX];
+  struct stat st;
+  if (is_same(path, bytes, size)) return KILN_OK;
+  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
+  if (!stat(path, &st) && !S_ISREG(st.st_mode)) return write_through(path, bytes, size, err);
+  snprintf(shared, sizeof shared, "%s.tmp", path);
+  int e = -ESTALE;
+  for (unsigned i = 0; i < ATTEMPTS && e == -ESTALE; i++) e = write_nameless(path, shared, bytes, size);
+  if (e == -EOPNOTSUPP) return write_named(path, temporary, bytes, size, err);
+  return e ? failed(err, "write", path, e) : KILN_OK;
+}
+
+void kiln_output_clean(const char *path) {
+  char shared[PATH_MAX];
+  if (snprintf(shared, sizeof shared, "%s.tmp", path) < (int)sizeof shared) kiln_fs_unlink(AT_FDCWD, shared);
+}
