@@ -201,26 +201,33 @@ clean: ## remove build/
 -include tools/*.mk
 
 # ----------------------------------------------------------------------------------------------------------------- install
+# Where this prefix's interpreters look: Debian's packages are for every version, what is in /usr/local for one.
+PYTHON_FOLDER ?= $(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))
+PYTHON_PACKAGES = $(DESTDIR)$(PREFIX)/lib/$(PYTHON_FOLDER)/dist-packages
 .PHONY: install uninstall dist
 install: all ## install programs, library, headers, pages under PREFIX (DESTDIR is honoured)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln/base $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/kiln/kernels $(DESTDIR)$(PREFIX)/share/doc/kiln
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln/base $(foreach n,1 3 5,$(DESTDIR)$(PREFIX)/share/man/man$n) $(PYTHON_PACKAGES)/kiln $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info $(DESTDIR)$(PREFIX)/share/kiln/kernels $(DESTDIR)$(PREFIX)/share/doc/kiln
 	install -m 755 $(B)/bin/kiln $(DESTDIR)$(PREFIX)/bin
 	install -m 755 -s $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(DESTDIR)$(PREFIX)/libexec/kiln
-	install -m 755 -s $(B)/lib/libkiln.so.0 $(DESTDIR)$(PREFIX)/lib
+	install -m 755 -s $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-verify.so.0 $(DESTDIR)$(PREFIX)/lib
 	ln -sf libkiln.so.0 $(DESTDIR)$(PREFIX)/lib/libkiln.so
-	install -m 644 $(B)/lib/libkiln.a $(DESTDIR)$(PREFIX)/lib
+	ln -sf libkiln-verify.so.0 $(DESTDIR)$(PREFIX)/lib/libkiln-verify.so
+	install -m 644 $(B)/lib/libkiln.a $(A_VERIFY) $(DESTDIR)$(PREFIX)/lib
 	install -m 644 runtime/kiln.h $(DESTDIR)$(PREFIX)/include/kiln
+	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(DESTDIR)$(PREFIX)/include/kiln/kiln_verify.h
 	install -m 644 base/status.def $(DESTDIR)$(PREFIX)/include/kiln/base
 	sed -e 's|"base/status.def"|"status.def"|' base/status.h > $(DESTDIR)$(PREFIX)/include/kiln/base/status.h
 	install -m 644 kernels/*.kiln $(DESTDIR)$(PREFIX)/share/kiln/kernels
-	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n || exit 1; done
+	install -m 644 python/kiln/*.py $(PYTHON_PACKAGES)/kiln
+	sed -e 's|@VERSION@|$(VERSION)|' python/METADATA.in > $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info/METADATA
 	install -m 644 LICENSE NOTICE README.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/kiln
 	install -m 644 tools/cmake/kilnConfig.cmake $(DESTDIR)$(PREFIX)/lib/cmake/kiln
 	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(DESTDIR)$(PREFIX)/lib/cmake/kiln/kilnConfigVersion.cmake
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/kiln.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kiln.pc
+	for n in kiln kiln-verify; do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/$$n.pc || exit 1; done
 uninstall: ## remove what install put there
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln $(DESTDIR)$(PREFIX)/share/kiln $(DESTDIR)$(PREFIX)/share/doc/kiln
-	rm -f $(DESTDIR)$(PREFIX)/bin/kiln $(DESTDIR)$(PREFIX)/lib/libkiln.so* $(DESTDIR)$(PREFIX)/lib/libkiln.a $(DESTDIR)$(PREFIX)/lib/pkgconfig/kiln.pc $(DESTDIR)$(PREFIX)/share/man/man1/kiln*.1
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln $(DESTDIR)$(PREFIX)/share/kiln $(DESTDIR)$(PREFIX)/share/doc/kiln $(PYTHON_PACKAGES)/kiln $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info
+	cd $(DESTDIR)$(PREFIX) && rm -f bin/kiln lib/libkiln.so* lib/libkiln-verify.so* lib/libkiln.a lib/libkiln-verify.a lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
 	git archive --prefix=kiln-$(VERSION)/ HEAD | xz -9 > $(B)/kiln-$(VERSION).tar.xz

@@ -6,16 +6,19 @@ build=${1:-build/release}; shift
 export KILN_BUILD=$build
 export LC_ALL=C
 passed=0 failed=0 skipped=0
-for program in $(find "$build/tests" -type f -executable | sort); do
-  name=${program#"$build/tests/"}
-  if [ $# -gt 0 ]; then
-    wanted=0; for part in "$@"; do case "$name" in *"$part"*) wanted=1;; esac; done
-    [ $wanted = 1 ] || continue
-  fi
-  [ -f "tests/$name.c" ] || continue
+
+is_wanted() { # NAME [part...]
+  local name=$1 part; shift
+  [ $# = 0 ] && return 0
+  for part in "$@"; do case "$name" in *"$part"*) return 0;; esac; done
+  return 1
+}
+
+run_one() { # NAME COMMAND...
+  local name=$1 start log status line p f s; shift
   start=$(date +%s.%N)
   log=$(mktemp)
-  timeout "${KILN_TEST_TIMEOUT:-3000}" "$program" >"$log" 2>&1
+  timeout "${KILN_TEST_TIMEOUT:-3000}" "$@" >"$log" 2>&1
   status=$?
   line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
   if [ -z "$line" ]; then line="0 passed, 1 failed, 0 skipped"; fi
@@ -26,6 +29,20 @@ for program in $(find "$build/tests" -type f -executable | sort); do
   if [ "$f" != 0 ]; then sed 's/^/    /' "$log" | tail -n 60; elif grep -qaiE 'skipped' "$log"; then grep -aiE '\[SKIP\]|skipped:' "$log" | sed 's/^/    /' | head -n 20; fi
   if [ -n "${KILN_TEST_VERBOSE:-}" ]; then sed 's/^/    /' "$log"; fi
   rm -f "$log"
+}
+
+for program in $(find "$build/tests" -type f -executable | sort); do
+  name=${program#"$build/tests/"}
+  [ -f "tests/$name.c" ] && is_wanted "$name" "$@" && run_one "$name" "$program"
+done
+# Debian's interpreter has Debian's NumPy; another may be first in the path.
+python=${PYTHON:-/usr/bin/python3}
+for script in tests/python/test_*.py; do
+  name=${script#tests/}
+  name=${name%.py}
+  is_wanted "$name" "$@" || continue
+  if command -v "$python" >/dev/null; then run_one "$name" "$python" "$script"
+  else skipped=$((skipped + 1)); printf '%-40s skipped: %s is not installed\n' "$name" "$python"; fi
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

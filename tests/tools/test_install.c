@@ -26,6 +26,37 @@ static const char program[] =
 /// A make of its own: not the jobs and variables of the one that runs the tests.
 #define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/stage PREFIX=/usr "
 
+// As C11 and as C++17: the typed header that `kiln header` writes, and a verifier that trusts one key.
+static const char typed_program[] =
+    "#include <stdio.h>\n#include \"twice.h\"\n#include <kiln/kiln_verify.h>\n"
+    "int main(int argc, char **argv) {\n"
+    "  kiln_library *library; kiln_device *device; kiln_kernel *k; kiln_error err; kiln_verifier *verifier; kiln_source source; kiln_open_options options;\n"
+    "  float in[100], out[100] = {0};\n"
+    "  for (int i = 0; i < 100; i++) in[i] = (float)i;\n"
+    "  source.path = argc == 3 ? argv[1] : \"\"; source.bytes = NULL; source.size = 0; source.fd = -1;\n"
+    "  options.size = sizeof options; options.sources = &source; options.source_count = 1; options.policy = KILN_NEED_SIGNATURE; options.log = NULL;\n"
+    "  options.log_user = NULL; options.verify = kiln_verify_trusted;\n"
+    "  if (kiln_verifier_create(&verifier, &err) || kiln_verifier_add_file(verifier, argv[2], &err)) return puts(err.text), 1;\n"
+    "  options.verify_user = verifier;\n"
+    "  if (kiln_open(&options, &library, &err) || kiln_device_open(library, \"host\", &device, &err) || kiln_twice_get(device, &k, &err) ||\n"
+    "      kiln_twice(k, NULL, in, out, 100, &err)) return puts(err.text), 1;\n"
+    "  for (int i = 0; i < 100; i++) if (out[i] < 2.0f * in[i] || out[i] > 2.0f * in[i]) return printf(\"%d\\n\", i), 1;\n"
+    "  kiln_device_close(device); kiln_close(library); kiln_verifier_destroy(verifier);\n"
+    "  return puts(\"all twice, signed\"), 0;\n}\n";
+
+static const char script[] =
+    "import ctypes, importlib.metadata, os, sys, kiln\n"
+    "assert kiln.__file__.startswith(os.getcwd() + '/stage'), kiln.__file__\n"
+    "assert importlib.metadata.version('kiln-runtime') == kiln.version(), kiln.version()\n"
+    "device = kiln.Library('twice.kbundle').device()\n"
+    "x, y = device.memory(100, 'f32'), device.memory(100, 'f32')\n"
+    "x.copy_in(bytes((ctypes.c_float * 100)(*range(100))))\n"
+    "device.kernel('twice')(x, y, 100)\n"
+    "assert bytes(y) == bytes((ctypes.c_float * 100)(*range(0, 200, 2)))\n"
+    "maps = open('/proc/self/maps').read()\n"
+    "assert os.getcwd() + '/stage/usr/lib/libkiln.so.0' in maps, maps\n"
+    "print('all twice in Python')\n";
+
 static void write_in(const char *folder, const char *name, const char *text) {
   char path[512];
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -42,6 +73,29 @@ static void build_and_run(const char *folder, const char *compiler, const char *
   CHECK_TEXT(out, "all twice\n");
 }
 
+static void build_typed(const char *folder, const char *compiler) {
+  char *out;
+  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && "
+                          "%s -Wall -Wextra -pedantic -Werror typed.c -o typed -Istage/usr/include $(pkg-config --cflags --libs kiln-verify) -Lstage/usr/lib && "
+                          "LD_LIBRARY_PATH=stage/usr/lib ./typed signed.kbundle key.pub",
+                    folder, compiler))
+    FAIL("%s:\n%s", compiler, out);
+  CHECK_TEXT(out, "all twice, signed\n");
+}
+
+static void use_python(const char *folder) {
+  char *out;
+  if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import ctypes'")) return; // tests/python says that it is absent
+  write_in(folder, "script.py", script);
+  if (kiln_test_run(&out, "cd %s && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/stage/usr/lib/python3/dist-packages /usr/bin/python3 script.py", folder)) FAIL("%s", out);
+  CHECK_TEXT(out, "all twice in Python\n");
+  if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import numpy'")) return;
+  if (kiln_test_run(&out, "stage=%s/stage && $stage/usr/bin/kiln build examples/saxpy/saxpy.kiln -t host --no-cache -q -o $stage/../saxpy.kbundle && "
+                          "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$stage/usr/lib/python3/dist-packages /usr/bin/python3 examples/python/saxpy.py $stage/../saxpy.kbundle", folder))
+    FAIL("%s", out);
+  if (!strstr(out, "3000 sums on host (") || !strstr(out, "), 0 wrong\n")) FAIL("%s", out);
+}
+
 TEST(install, what_is_installed_works_and_goes_away) {
   const char *build = kiln_test_build(), *folder = kiln_test_folder();
   char *out;
@@ -55,6 +109,13 @@ TEST(install, what_is_installed_works_and_goes_away) {
   if (kiln_test_run(&out, "pkg-config --modversion %s/stage/usr/lib/pkgconfig/kiln.pc", folder)) FAIL("%s", out);
   build_and_run(folder, "gcc -std=c11", "");
   build_and_run(folder, "g++ -x c++ -std=c++17", "");
+  write_in(folder, "typed.c", typed_program);
+  if (kiln_test_run(&out, "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln header -o twice.h twice.kbundle && kiln cache keygen key && "
+                          "kiln sign --key key -o signed.kbundle twice.kbundle && kiln verify --key key.pub signed.kbundle", folder))
+    FAIL("%s", out);
+  build_typed(folder, "gcc -std=c11");
+  build_typed(folder, "g++ -x c++ -std=c++17");
+  use_python(folder);
   if (kiln_test_run(&out, MAKE "uninstall", build, folder)) FAIL("make uninstall:\n%s", out);
   CHECK_INT(kiln_test_run(&out, "find %s/stage ! -type d; find %s/stage -name 'kiln*'", folder, folder), 0);
   CHECK_TEXT(out, "");

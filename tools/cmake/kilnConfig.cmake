@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# find_package(kiln): the library as kiln::kiln (shared) and kiln::static, the compiler as KILN_EXECUTABLE, and
+# find_package(kiln): the library as kiln::kiln (shared) and kiln::static, libkiln-verify as kiln::verify, the compiler as KILN_EXECUTABLE, and
 #
 #   kiln_add_bundle(TARGET SOURCES file... TARGETS processor... [OUTPUT file] [LEVEL 1..19] [OPTIONS option...])
 #
@@ -14,7 +14,7 @@ endif()
 # This file is PREFIX/lib/cmake/kiln/kilnConfig.cmake.
 get_filename_component(KILN_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 set(KILN_EXECUTABLE "${KILN_PREFIX}/bin/kiln")
-foreach(file IN ITEMS bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool lib/libkiln.so lib/libkiln.a include/kiln/kiln.h)
+foreach(file IN ITEMS bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool lib/libkiln.so lib/libkiln.a lib/libkiln-verify.so include/kiln/kiln.h)
   if(NOT EXISTS "${KILN_PREFIX}/${file}")
     set(kiln_FOUND FALSE)
     set(kiln_NOT_FOUND_MESSAGE "${KILN_PREFIX}/${file} is missing: the installation is not complete")
@@ -32,6 +32,11 @@ if(NOT TARGET kiln::kiln)
   set_target_properties(kiln::static PROPERTIES
     IMPORTED_LOCATION "${KILN_PREFIX}/lib/libkiln.a"
     INTERFACE_LINK_LIBRARIES "zstd;pthread;dl"
+    INTERFACE_INCLUDE_DIRECTORIES "${KILN_PREFIX}/include")
+  add_library(kiln::verify SHARED IMPORTED)
+  set_target_properties(kiln::verify PROPERTIES
+    IMPORTED_LOCATION "${KILN_PREFIX}/lib/libkiln-verify.so"
+    IMPORTED_SONAME libkiln-verify.so.0
     INTERFACE_INCLUDE_DIRECTORIES "${KILN_PREFIX}/include")
 endif()
 

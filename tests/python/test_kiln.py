@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The Python package against NumPy: kernels built here by `kiln build`, launched on the host. KILN_BUILD names the build's folder."""
+import ctypes
+import gc
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
+LIBRARY = os.path.join(BUILD, "lib", "libkiln.so.0")
+sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.dont_write_bytecode = True
+
+import kiln  # noqa: E402
+from kiln import _abi, _arguments  # noqa: E402
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+SOURCE = """kiln 1
+
+kernel saxpy[BLOCK: tune = 64](a: f32, x: in *f32, y: inout *f32, n: i32) @grid(cdiv(n, BLOCK)) @config(BLOCK = 64, warps = 2)
+{
+  let i = pid(0) * BLOCK + iota(BLOCK)
+  store(y + i, a * load(x + i, i < n) + load(y + i, i < n), i < n)
+}
+
+kernel copy[T: type = i8, BLOCK: tune = 64](x: in *T, y: out *T, n: i64 @div(4)) @grid(cdiv(n, BLOCK)) @config(BLOCK = 64, warps = 2)
+  @instance(T = i8) @instance(T = i64) @instance(T = f16) @instance(T = bf16) @instance(T = f64)
+{
+  let i = pid(0) * BLOCK + iota(BLOCK)
+  let live = i as i64 < n
+  store(y + i, load(x + i, live), live)
+}
+
+kernel scalars(b: i1, s: i16, l: i64, h: f16, g: bf16, d: f64, y: out *f64) @grid(1) @config(warps = 1)
+{
+  store(y, select(b, 1.0, 0.0) as f64)
+  store(y + 1, s as f64)
+  store(y + 2, l as f64)
+  store(y + 3, h as f64)
+  store(y + 4, g as f64)
+  store(y + 5, d)
+}
+
+kernel twice(x: in view f32[16, 16], y: out view f32[16, 16], rows: i32, cols: i32)
+  @grid(cdiv(rows, 16), cdiv(cols, 16)) @config(warps = 2)
+{
+  let i = pid(0) * 16
+  let j = pid(1) * 16
+  store(y, [i, j], load(x, [i, j]) * 2.0)
+}
+
+kernel gridless(y: out *i32) @config(warps = 1) { store(y + pid(0), pid(0) + 10) }
+"""
+
+
+class Cases(unittest.TestCase):
+    """One folder with one bundle for all."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.library = kiln.Library(BUNDLE, library=LIBRARY)
+        cls.device = cls.library.device("host")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.library.close()
+
+
+class Tensor:
+    """An array that speaks DLPack only."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **named):
+        return self.array.__dlpack__(**named)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Elsewhere(Tensor):
+    """An array that says to be on a GPU."""
+
+    def __dlpack__(self, stream=None):
+        self.stream = stream
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (2, 1)
+
+
+class Words:
+    """Foreign memory with an array interface of any content."""
+
+    def __init__(self, kind, **interface):
+        setattr(self, kind, dict({"shape": (4,), "data": (4096, False), "strides": None, "version": 3}, **interface))
+
+
+class Handles(Cases):
+    def test_the_library_says_what_it_is(self):
+        self.assertRegex(kiln.version(LIBRARY), r"^\d+\.\d+\.\d+$")
+        self.assertIn("copy[T=bf16]", self.library.kernels)
+        self.assertEqual(len(self.library.kernels), 9)
+        self.assertEqual(self.library.kernels, sorted(self.library.kernels))
+
+    def test_sources_are_paths_bytes_descriptors_and_files(self):
+        with open(BUNDLE, "rb") as file:
+            data = file.read()
+            for source in (BUNDLE, os.fsencode(BUNDLE) and data, bytearray(data), file, file.fileno()):
+                with kiln.Library(source, library=LIBRARY) as library:
+                    self.assertEqual(library.kernels, self.library.kernels)
+                    self.assertEqual(run_gridless(library.device("host"), 4), [10, 11, 12, 13])
+
+    def test_several_bundles_are_one_library(self):
+        with kiln.Library(BUNDLE, BUNDLE, library=LIBRARY) as library:
+            self.assertEqual(len(library.kernels), 18)
+        with kiln.Library(library=LIBRARY) as library:
+            self.assertEqual(library.kernels, [])
+            self.assertEqual(bytes(library.device("host").memory(4)).__len__(), 4)
+
+    def test_closing_ends_what_depends(self):
+        library = kiln.Library(BUNDLE, library=LIBRARY)
+        device = library.device("host")
+        memory, stream, kernel = device.memory(16), device.stream(), device.kernel("gridless")
+        library.close()
+        library.close()
+        for use in (lambda: library.kernels, lambda: device.target, lambda: memory.address, stream.sync, lambda: kernel(0), lambda: kernel.abi,
+                    kernel.preload, lambda: device.memory(1), lambda: library.device("host")):
+            self.assertRaisesRegex(ValueError, "closed", use)
+
+    def test_what_is_dropped_is_closed(self):
+        for _ in range(50):
+            device = kiln.Library(BUNDLE, library=LIBRARY).device("host")
+            memory = device.memory(1 << 20)
+            del device
+            gc.collect()
+            memory.fill(7)
+            self.assertEqual(bytes(memory)[-1], 7)
+
+    def test_params_are_told(self):
+        kernel = self.device.kernel("saxpy")
+        self.assertEqual([(p.name, p.type, p.offset, p.access) for p in kernel.params],
+                         [("a", "f32", 0, 0), ("x", "*f32", 8, 1), ("y", "*f32", 16, 3), ("n", "i32", 24, 0)])
+        self.assertEqual(repr(kernel), "<kiln.Kernel saxpy(a: f32, x: *f32, y: *f32, n: i32) on host>")
+        self.assertGreater(kernel.abi, 0)
+
+    def test_the_structures_are_those_of_the_header(self):
+        source = "#include <stdio.h>\n#include \"runtime/kiln.h\"\nint main(void) {\n"
+        want = []
+        for structure, c in ((_abi.CError, "kiln_error"), (_abi.Source, "kiln_source"), (_abi.OpenOptions, "kiln_open_options"), (_abi.Param, "kiln_param"),
+                             (_abi.Choice, "kiln_choice"), (_abi.Candidate, "kiln_candidate"), (_abi.Preflight, "kiln_preflight")):
+            source += "printf(\"%%zu\\n\", sizeof(%s));\n" % c
+            want.append(ctypes.sizeof(structure))
+            for field, _ in structure._fields_:
+                source += "printf(\"%%zu\\n\", offsetof(%s, %s));\n" % (c, field)
+                want.append(getattr(structure, field).offset)
+        with open(os.path.join(FOLDER, "abi.c"), "w") as file:
+            file.write(source + "return 0;\n}\n")
+        program = os.path.join(FOLDER, "abi")
+        subprocess.run(["gcc", "-I", ROOT, os.path.join(FOLDER, "abi.c"), "-o", program], check=True)
+        self.assertEqual([int(n) for n in subprocess.check_output([program]).split()], want)
+
+    def test_every_prototype_is_in_the_header(self):
+        with open(os.path.join(ROOT, "runtime", "kiln.h")) as file:
+            header = re.sub(r"///.*|//.*", "", file.read())
+        found = {name: text for name, text in re.findall(r"KILN_API [^;]*?(kiln_\w+)\(([^;]*)\);", header)}
+        for name, arguments in _abi._CHECKED.items():
+            self.assertEqual(len(arguments) + 1, len(found[name].split(",")), name)
+        for name, (_, arguments) in _abi._PLAIN.items():
+            count = 0 if found[name].strip() == "void" else len(found[name].split(","))
+            self.assertEqual(len(arguments), count, name)
+
+
+def run_gridless(device, count):
+    memory = device.memory(count, "i32")
+    device.kernel("gridless")(memory, grid=count)
+    device.sync()
+    return [int.from_bytes(bytes(memory)[4 * i:4 * i + 4], "little") for i in range(count)]
+
+
+class Misses(Cases):
+    def test_absent_things_are_not_found(self):
+        self.assertRaisesRegex(kiln.NotFound, "no kernel 'nothing'|nothing", self.device.kernel, "nothing")
+        self.assertRaisesRegex(kiln.NotFound, "absent.kbundle", kiln.Library, os.path.join(FOLDER, "absent.kbundle"), library=LIBRARY)
+        self.assertRaisesRegex(OSError, "absent.so", kiln.Library, BUNDLE, library="/absent.so")
+
+    def test_no_code_is_the_report(self):
+        device = self.library.device("null:gfx942")
+        with self.assertRaises(kiln.NoVariant) as caught:
+            device.kernel("saxpy")
+        self.assertEqual(caught.exception.number, 17)
+        report = device.explain("saxpy")
+        self.assertIn("gfx942", report)
+        self.assertIn("saxpy", str(caught.exception))
+        self.assertIn("gfx942", str(caught.exception))
+        candidates = device.candidates("saxpy")
+        self.assertEqual([c.rank for c in candidates], [255])
+        self.assertTrue(candidates[0].rule)
+        self.assertEqual(device.preflight()._replace(first_missing=None), kiln.Preflight(9, 0, 0, 0, 9, None))
+
+    def test_an_absent_device_says_what_was_tried(self):
+        with self.assertRaises(kiln.NoDevice):
+            self.library.device("cuda:99")
+        self.assertRaises(kiln.Error, self.library.device, "toaster")
+
+    def test_a_policy_is_kept_at_open(self):
+        with kiln.Library(BUNDLE, policy=kiln.EXACT_ONLY | kiln.NO_JIT | kiln.CHECK_ALL, library=LIBRARY) as library:
+            self.assertRaises(kiln.NoVariant, library.device, "null:sm_90")
+
+    def test_a_broken_promise_is_named(self):
+        memory = self.device.memory(16)
+        copy = self.device.kernel("copy[T=i8]")
+        copy(memory, memory, 16)
+        self.assertRaisesRegex(kiln.LaunchRefused, "'?n'?", copy, memory, memory, 15)
+
+    def test_only_signed_bundles_of_trusted_keys_open(self):
+        key, signed = os.path.join(FOLDER, "key"), os.path.join(FOLDER, "signed.kbundle")
+        tool("cache", "keygen", key)
+        tool("cache", "keygen", key + "2")
+        tool("sign", "--key", key, "-o", signed, BUNDLE)
+        with kiln.Library(signed, trust=[key + ".pub"], library=LIBRARY) as library:
+            self.assertEqual(run_gridless(library.device("host"), 2), [10, 11])
+        self.assertRaises(kiln.Untrusted, kiln.Library, signed, trust=[key + "2.pub"], library=LIBRARY)
+        self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[key + ".pub"], library=LIBRARY)
+        self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[], library=LIBRARY)
+
+
+class Arguments(Cases):
+    def refuse(self, error, text, kernel, *arguments, **named):
+        with self.assertRaises(error) as caught:
+            self.device.kernel(kernel)(*arguments, **named)
+        self.assertIn(text, str(caught.exception))
+
+    def test_counts_and_names(self):
+        self.refuse(TypeError, "saxpy: argument 'n' (i32) is missing", "saxpy", 1, 0, 0)
+        self.refuse(TypeError, "saxpy: expected 4 arguments, found 5", "saxpy", 1, 0, 0, 0, 0)
+        self.refuse(TypeError, "saxpy: argument 'a' is given twice", "saxpy", 1, 0, 0, 0, a=1)
+        self.refuse(TypeError, "saxpy: there is no parameter 'z'", "saxpy", 1, 0, 0, 0, z=1)
+
+    def test_scalars_are_of_their_type(self):
+        self.refuse(TypeError, "saxpy: argument 'n' (i32): expected an integer, found float", "saxpy", 1, 0, 0, 1.5)
+        self.refuse(TypeError, "saxpy: argument 'a' (f32): expected a number, found str", "saxpy", "1", 0, 0, 0)
+        self.refuse(OverflowError, "4294967296 is not a value of type i32", "saxpy", 1, 0, 0, 1 << 32)
+        self.refuse(OverflowError, "-2147483649 is not a value of type i32", "saxpy", 1, 0, 0, -(1 << 31) - 1)
+        self.refuse(OverflowError, "is not a value of type f32", "saxpy", 1e39, 0, 0, 0)
+        self.refuse(OverflowError, "2 is not a value of type i1", "scalars", 2, 0, 0, 0, 0, 0, 0)
+
+    def test_pointers_want_arrays(self):
+        self.refuse(TypeError, "saxpy: argument 'x' (*f32): expected an array", "saxpy", 1, [1.0], 0, 0)
+        self.refuse(TypeError, "argument 'x' (*f32): expected elements of type f32, found i8", "saxpy", 1, self.device.memory(4), 0, 0)
+        self.refuse(OverflowError, "-1 is not an address", "saxpy", 1, -1, 0, 0)
+
+    def test_foreign_interfaces_are_checked(self):
+        host = "__array_interface__"
+        self.refuse(TypeError, "expected little-endian elements, found >f4", "saxpy", 1, Words(host, typestr=">f4"), 0, 0)
+        self.refuse(TypeError, "expected elements of type f32, found f64", "saxpy", 1, Words(host, typestr="<f8"), 0, 0)
+        self.refuse(ValueError, "the kernel writes it, but the array is read-only", "saxpy", 1, 0, Words(host, typestr="<f4", data=(4096, True)), 0)
+        self.refuse(TypeError, "has no address", "saxpy", 1, Words(host, typestr="<f4", data=None), 0, 0)
+        self.refuse(TypeError, "expected memory of host, found memory of gpu", "saxpy", 1, Words("__cuda_array_interface__", typestr="<f4"), 0, 0)
+
+    def test_the_stream_of_a_gpu_array_is_waited_for(self):
+        waited = []
+        found = _arguments.describe(Words("__cuda_array_interface__", typestr="<f4", stream=7), None, waited.append)
+        self.assertEqual((found.place, found.address, waited), ("gpu", 4096, [7]))
+        _arguments.describe(Words("__cuda_array_interface__", typestr="<f4", stream=7), 7, waited.append)
+        self.assertEqual(waited, [7])
+
+    def test_streams_of_frameworks(self):
+        class Torch:
+            cuda_stream = 5
+
+        class Protocol:
+            def __cuda_stream__(self):
+                return (0, 6)
+
+        self.assertEqual([_arguments.stream_handle(s) for s in (None, 4, Torch(), Protocol())], [None, 4, 5, 6])
+        self.assertRaisesRegex(TypeError, "expected a stream", _arguments.stream_handle, "x")
+        with self.device.stream() as stream:
+            self.device.kernel("gridless")(self.device.memory(1, "i32"), stream=stream)
+            stream.sync()
+
+    def test_grids(self):
+        memory = self.device.memory(6, "i32")
+        self.device.kernel("gridless")(memory, grid=(6, 1, 1))
+        self.assertEqual(bytes(memory)[20], 15)
+        self.refuse(ValueError, "grid: expected one to three integers", "gridless", memory, grid=(1, 2, 3, 4))
+        self.refuse(ValueError, "grid: expected one to three integers", "gridless", memory, grid=-1)
+
+    def test_the_choice(self):
+        choice = self.device.kernel("saxpy").choose(1, 0, 0, 640)
+        self.assertEqual((choice.grid, choice.config, choice.variant), ((10, 1, 1), "BLOCK=64,warps=2", ""))
+
+    def test_memory(self):
+        memory = self.device.memory((2, 3), "i16")
+        self.assertEqual((memory.size, memory.shape), (12, (2, 3)))
+        memory.copy_in(bytes(range(12)))
+        out = bytearray(12)
+        memory.copy_out(out)
+        self.assertEqual(out, bytes(range(12)))
+        self.assertRaisesRegex(ValueError, "expected a contiguous array of 12 bytes, found 3 bytes", memory.copy_in, b"abc")
+        self.assertRaisesRegex(ValueError, "read-only", memory.copy_out, bytes(12))
+        self.assertRaisesRegex(TypeError, "not a type", self.device.memory, 4, "f33")
+        self.assertRaisesRegex(ValueError, "extents", self.device.memory, (-1,))
+        self.assertEqual(bytes(self.device.memory(0)), b"")
+        self.assertFalse(hasattr(memory, "__cuda_array_interface__"))
+
+
+@unittest.skipIf(np is None, "numpy is not installed")
+class Numpy(Cases):
+    def vectors(self, n=1000):
+        random = np.random.default_rng(1)
+        return random.standard_normal(n, dtype=np.float32), random.standard_normal(n, dtype=np.float32)
+
+    def test_saxpy_agrees(self):
+        for wrap in (lambda a: a, Tensor, self.device.copy):
+            x, y = self.vectors()
+            want = (np.float64(np.float32(0.3)) * x + y).astype(np.float32)
+            xs, ys = wrap(x), wrap(y)
+            self.device.kernel("saxpy")(0.3, xs, n=len(x), y=ys)
+            got = ys.numpy() if isinstance(ys, kiln.Memory) else y
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
+            self.assertFalse(np.array_equal(want, self.vectors()[1]))
+
+    def test_every_type_is_carried(self):
+        random = np.random.default_rng(2)
+        for name, dtypes in (("i8", "i1 u1"), ("i64", "i8 u8"), ("f16", "f2"), ("bf16", "u2 i2"), ("f64", "f8")):
+            for dtype in dtypes.split():
+                x = random.integers(0, 100, 96).astype(dtype)
+                y = np.zeros_like(x)
+                self.device.kernel("copy[T=%s]" % name)(x, y, x.size)
+                np.testing.assert_array_equal(x, y)
+
+    def test_scalars_arrive(self):
+        y = np.zeros(6)
+        self.device.kernel("scalars")(True, -3, 1 << 40, 1.5, 1.01171875, 0.1, y)
+        np.testing.assert_array_equal(y, [1, -3, 1 << 40, 1.5, 1.015625, 0.1])
+        self.device.kernel("scalars")(np.bool_(False), np.int8(-7), np.uint64(5), np.float16(0.1), np.float32(3), np.float64(1e300), y)
+        np.testing.assert_array_equal(y, [0, -7, 5, np.float64(np.float16(0.1)), 3, 1e300])
+
+    def test_bf16_is_rounded_to_even(self):
+        for bits in list(range(0x3F800000, 0x3F830000, 0x1000)) + [0x7F7FFFFF, 0x00000001, 0x80018000, 0xFF800000]:
+            value = np.array([bits], np.uint32).view(np.float32)[0]
+            low = bits & 0xFFFF
+            want = (bits >> 16) + (low > 0x8000 or (low == 0x8000 and bits >> 16 & 1))
+            self.assertEqual(int.from_bytes(_arguments._pack_bf16(float(value)), "little"), want)
+        self.assertTrue(int.from_bytes(_arguments._pack_bf16(float("nan")), "little") & 0x7FFF > 0x7F80)
+
+    def test_views_have_shape_and_strides(self):
+        base = np.arange(40 * 50, dtype=np.float32).reshape(40, 50)
+        for x in (base, base.T, base[3:30, 5:45:2], np.asfortranarray(base)):
+            for wrap in (lambda a: a, Tensor):
+                y = np.zeros(x.shape, np.float32)
+                self.device.kernel("twice")(wrap(x), wrap(y), *x.shape)
+                np.testing.assert_array_equal(y, 2 * x)
+        into = np.zeros((80, 100), np.float32)
+        self.device.kernel("twice")(base, into[::2, ::2], 40, 50)
+        np.testing.assert_array_equal(into[::2, ::2], 2 * base)
+        self.assertEqual(np.count_nonzero(into[1::2]), 0)
+        self.assertRaisesRegex(ValueError, r"'x' \(view f32\): expected an array of rank 2, found shape \(3,\)", self.device.kernel("twice"),
+                               np.zeros(3, np.float32), into, 1, 1)
+
+    def test_strides_of_broken_elements_are_refused(self):
+        raw = np.zeros((4, 10), np.uint8)
+        x = np.ndarray((4, 2), np.float32, raw, strides=(10, 4))
+        self.assertRaisesRegex(ValueError, "not whole elements of 4 bytes", self.device.kernel("twice"), x, x, 4, 2)
+
+    def test_read_only_arrays_are_read_and_not_written(self):
+        x, y = self.vectors(64)
+        x.setflags(write=False)
+        self.device.kernel("saxpy")(1, x, y, 64)
+        self.assertRaisesRegex(ValueError, "'y'.*read-only", self.device.kernel("saxpy"), 1, y, x, 64)
+        self.assertRaisesRegex(ValueError, "read-only", self.device.copy(y).copy_out, x)
+
+    def test_complex_and_text_have_no_type(self):
+        for dtype, name in (("c8", "c64"), ("S4", "S32"), ("M8[s]", "M64")):
+            self.assertRaisesRegex(TypeError, "expected elements of type f32, found " + name[0], self.device.kernel("saxpy"), 1, np.zeros(4, dtype), 0, 0)
+        self.assertRaisesRegex(TypeError, "no type of the kernel language", self.device.copy, np.zeros(4, "c8"))
+
+    def test_memory_is_seen_in_place(self):
+        memory = self.device.copy(np.arange(6, dtype=np.int32).reshape(2, 3))
+        seen = np.asarray(memory)
+        np.testing.assert_array_equal(seen, [[0, 1, 2], [3, 4, 5]])
+        memory.fill(0)
+        self.assertEqual(seen.sum(), 0)
+        self.assertEqual((memory.type, memory.numpy().dtype), ("i32", np.int32))
+        self.assertRaisesRegex(ValueError, "with gaps", memory.copy_in, np.zeros((2, 6), np.int32)[:, ::2])
+        self.assertEqual(self.device.copy(np.zeros(3, np.uint16), "bf16").type, "bf16")
+        self.assertRaisesRegex(TypeError, "not f32", self.device.copy, np.zeros(3, np.uint16), "f32")
+        self.assertEqual([self.device.copy(np.zeros(1, t)).type for t in "? i1 u1 i2 u2 f2 f4 f8".split()], "i1 i8 i8 i16 i16 f16 f32 f64".split())
+
+    def test_memory_of_another_device_is_refused(self):
+        x, y = self.vectors(4)
+        with self.library.device("null") as null:
+            self.assertRaisesRegex(TypeError, "expected memory of host, found memory of null", self.device.kernel("saxpy"), 1, null.copy(x), y, 4)
+            null.kernel("saxpy")(1, Elsewhere(x), y, 4)
+        self.assertRaisesRegex(TypeError, "expected memory of host, found memory of cuda", self.device.kernel("saxpy"), 1, Elsewhere(x), y, 4)
+
+    def test_a_gpu_tensor_is_asked_with_the_stream_of_the_launch(self):
+        x = Elsewhere(np.zeros(4, np.float32))
+        _arguments.describe(x, 9)
+        self.assertEqual(x.stream, 9)
+        _arguments.describe(x, None)
+        self.assertEqual(x.stream, 1)
+
+    def test_dlpack_gives_everything_back(self):
+        x = np.zeros(1 << 16, np.float32)
+        y = np.zeros_like(x)
+        before = sys.getrefcount(x)
+        for _ in range(20):
+            self.device.kernel("saxpy")(1, Tensor(x), y, x.size)
+        gc.collect()
+        self.assertEqual(sys.getrefcount(x), before)
+
+    def test_threads_share_one_kernel(self):
+        kernel, wrong = self.device.kernel("saxpy"), []
+
+        def work(seed):
+            x = np.full(512, seed, np.float32)
+            for _ in range(50):
+                y = np.ones(512, np.float32)
+                kernel(2, x, y, 512)
+                if not np.array_equal(y, 2 * x + 1):
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+
+def tool(*words):
+    done = subprocess.run([os.path.join(BUILD, "bin", "kiln"), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT)
+    if done.returncode:
+        raise AssertionError("kiln %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stdout.decode(errors="replace")))
+
+
+def main():
+    global FOLDER, BUNDLE
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    total = suite.countTestCases()
+    with open(LIBRARY, "rb") as file:
+        if b"__asan_" in file.read():
+            print("[SKIP] an instrumented library needs an instrumented program")
+            print("0 passed, 0 failed, %d skipped" % total)
+            return 0
+    with tempfile.TemporaryDirectory(prefix="kiln-test-") as FOLDER:
+        BUNDLE = os.path.join(FOLDER, "test.kbundle")
+        with open(os.path.join(FOLDER, "test.kiln"), "w") as file:
+            file.write(SOURCE)
+        tool("build", os.path.join(FOLDER, "test.kiln"), "-t", "host", "--no-cache", "-q", "-o", BUNDLE)
+        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    for _, reason in result.skipped[:1]:
+        print("[SKIP] " + reason)
+    print("%d passed, %d failed, %d skipped" % (result.testsRun - failed - skipped, failed, skipped))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
