@@ -107,6 +107,50 @@ TEST(bundle_tools, damage_is_not_signed) {
   free(bytes);
 }
 
+/// Runs the command and has Python read what it prints as JSON `d` and find `condition` true.
+static void expect_json(int want, const char *arguments, const char *condition) {
+  char *out = tool(want, "%s", arguments), *said;
+  kiln_test_write(fixture_path("out.json"), out, strlen(out));
+  if (kiln_test_run(NULL, "/usr/bin/python3 -c ''")) SKIP("python3 is not installed");
+  if (kiln_test_run(&said, "/usr/bin/python3 -c \"import json; d = json.load(open('%s')); assert %s, d\"", fixture_path("out.json"), condition))
+    FAIL("kiln-tool %s printed\n%s\n%s", arguments, out, said);
+  free(said);
+  free(out);
+}
+
+TEST(bundle_tools, json_says_what_the_text_says) {
+  write_bundle("a.kb");
+  free(tool(0, "split --arch=gfx942 -o g.kb a.kb"));
+  expect_json(0, "inspect --json a.kb", "d['format'] == '1.0' and d['signed_by'] is None and d['notes'] == {'compiler': 'kiln 0.1'}");
+  expect_json(0, "inspect --json a.kb", "d['targets'] == ['gfx942', 'sm_80', 'x86-64-v2'] and [len(k['codes']) for k in d['kernels']] == [3, 1]");
+  expect_json(0, "inspect --json a.kb", "[(p['name'], p['type'], p['pointer'], p['offset']) for p in d['kernels'][0]['params']] == [('x', 'f32', 1, 0), ('y', 'f32', 1, 8), ('n', 'i32', 0, 16)]");
+  expect_json(0, "inspect --json a.kb", "d['kernels'][0]['configs'] == [{'text': 'BLOCK=64', 'grid': ['cdiv(n, 64)', '1', '1']}] and d['kernels'][0]['variants'] == ['']");
+  expect_json(0, "inspect --json -k scale -t gfx942 a.kb", "[(c['target'], c['raw'], c['block_threads'], c['producer']) for k in d['kernels'] for c in k['codes']] == [('gfx942', 16, 128, 'test')]");
+  expect_json(0, "inspect --json -t sm_75 a.kb", "d['kernels'] == []");
+  expect_json(0, "stat --json --by=kernel a.kb", "[(r['name'], r['count']) for r in d['rows']] == [('add_one', 3), ('scale[T=f32]', 1)] and d['rows'][1]['raw'] == 16");
+  expect_json(0, "stat --json a.kb", "d['by'] == 'arch' and d['file'] == d['codes'] + d['dictionaries'] + d['index_and_container'] and sum(r['count'] for r in d['rows']) == 4");
+  expect_json(0, "stat --json --by=section a.kb", "[r['name'] for r in d['rows']] == sorted('kernels names codes blobs targets members notes records'.split())");
+  expect_json(0, "diff --json a.kb a.kb", "d['same'] == 4 and d['differences'] == []");
+  expect_json(1, "diff --json a.kb g.kb", "d['only_first'] == 2 and d['same'] == 2 and [(x['what'], x['how'], x['name'], x['code']['target']) for x in d['differences']] == "
+                                          "[('code', 'only_first', 'add_one', 'sm_80'), ('code', 'only_first', 'add_one', 'x86-64-v2')]");
+  expect_json(0, "explain --json -d null:sm_90 a.kb add_one", "sorted((c['target'], c['rank']) for c in d['candidates']) == [('gfx942', 255), ('sm_80', 5), ('x86-64-v2', 255)]");
+  expect_json(0, "explain --json -d null:sm_90 a.kb add_one", "all(bool(c['rule']) == (c['rank'] == 255) for c in d['candidates']) and d['device'] == 'sm_90'");
+  expect_json(0, "explain --json -d null:gfx942 a.kb", "d['kernels'] == d['exact'] == 2 and d['missing'] == 0 and d['first_missing'] is None");
+  expect_json(0, "explain --json -d null:sm_75 a.kb", "d['missing'] == 2 and d['first_missing'] == 'add_one'");
+}
+
+// One bad bundle does not hide the next.
+TEST(bundle_tools, verify_looks_at_every_bundle) {
+  write_bundle("a.kb");
+  size_t size;
+  char *bytes = kiln_test_read(fixture_path("a.kb"), &size);
+  kiln_test_write(fixture_path("cut.kb"), bytes, size / 2);
+  free(bytes);
+  expect(1, "verify cut.kb a.kb", "a.kb: 1 pages, ");
+  expect_json(1, "verify --json cut.kb absent.kb a.kb", "[(b['good'], b.get('code')) for b in d] == [(False, 'KILN-E0008'), (False, 'KILN-E0003'), (True, None)]");
+  expect_json(0, "verify --json a.kb", "d[0]['bundle'] == 'a.kb' and d[0]['signed_by'] is None");
+}
+
 TEST(bundle_tools, explain_says_why) {
   write_bundle("a.kb");
   expect(0, "explain -d null:sm_90 a.kb add_one", "sm_80: fits (PTX)");

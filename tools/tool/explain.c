@@ -11,6 +11,7 @@
 
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
+#include "tools/tool/view_json.h"
 
 static const char *rank_text(unsigned rank) {
   static const char *const texts[] = {"exact, modes too", "exact", "generic", "same major", "family", "PTX, compiled by the driver"};
@@ -28,9 +29,46 @@ static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, ki
   return KILN_OK;
 }
 
-static kiln_status explain_preflight(kiln_device *d, kiln_error *err) {
+static kiln_status explain_kernel_json(kiln_device *d, const char *name, kiln_error *err) {
+  kiln_report *report;
+  kiln_candidate c;
+  kiln_buffer out = {0};
+  KILN_TRY(kiln_explain(d, name, &report, err));
+  kiln_buffer_format(&out, "{");
+  json_member(&out, true, "kernel", name);
+  json_member(&out, false, "device", kiln_device_target_name(d));
+  json_member(&out, false, "text", kiln_report_text(report));
+  kiln_buffer_format(&out, ",\n \"candidates\": [");
+  for (size_t i = 0; kiln_report_at(report, i, &c) == KILN_OK; i++) {
+    kiln_buffer_format(&out, "%s\n  {", i ? "," : "");
+    json_member(&out, true, "bundle", c.bundle);
+    json_member(&out, false, "target", c.target);
+    json_member(&out, false, "config", c.config);
+    json_member(&out, false, "variant", c.variant);
+    json_member(&out, false, "fit", rank_text(c.rank));
+    kiln_buffer_format(&out, ", \"rank\": %u", c.rank);
+    json_member(&out, false, "rule", c.rule);
+    kiln_buffer_format(&out, "}");
+  }
+  kiln_buffer_format(&out, "]}");
+  kiln_report_free(report);
+  return json_print(&out) == CLI_OK ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+}
+
+static kiln_status explain_preflight(kiln_device *d, bool json, kiln_error *err) {
   kiln_preflight p;
   KILN_TRY(kiln_device_preflight(d, &p, err));
+  if (json) {
+    kiln_buffer out = {0};
+    kiln_buffer_format(&out, "{");
+    json_member(&out, true, "device", kiln_device_target_name(d));
+    kiln_buffer_format(&out, ", \"kernels\": %zu, \"exact\": %zu, \"generic\": %zu, \"jit\": %zu, \"missing\": %zu, \"first_missing\": ", p.kernels, p.exact,
+                       p.generic, p.jit, p.missing);
+    if (p.first_missing) cli_json_text(&out, p.first_missing);
+    else kiln_buffer_format(&out, "null");
+    kiln_buffer_format(&out, "}");
+    return json_print(&out) == CLI_OK ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  }
   printf("%zu kernels: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n", p.kernels, p.exact, p.generic,
          p.jit, p.missing);
   return p.missing ? explain_kernel(d, p.first_missing, false, err) : KILN_OK;
@@ -38,9 +76,10 @@ static kiln_status explain_preflight(kiln_device *d, kiln_error *err) {
 
 int kiln_command_explain(int argc, char **argv) {
   const char *device_name = "host";
-  bool all = false;
+  bool all = false, json = false;
   const cli_option options[] = {{"device", 'd', CLI_TEXT, &device_name, "NAME", "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
-                                {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"}};
+                                {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"},
+                                {"json", 0, CLI_FLAG, &json, NULL, "print JSON, with every code"}};
   const cli_page page = {.usage = "kiln explain [options] BUNDLE [KERNEL]",
                          .summary = "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
                          .options = options, .option_count = sizeof options / sizeof *options};
@@ -54,7 +93,9 @@ int kiln_command_explain(int argc, char **argv) {
     kiln_status status = kiln_open_file(words.items[0], &library, &err);
     if (status == KILN_OK) status = kiln_device_open(library, device_name, &device, &err);
     if (status == KILN_OK)
-      status = words.count == 2 ? explain_kernel(device, words.items[1], all, &err) : explain_preflight(device, &err);
+      status = words.count < 2 ? explain_preflight(device, json, &err)
+               : json        ? explain_kernel_json(device, words.items[1], &err)
+                             : explain_kernel(device, words.items[1], all, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   kiln_device_close(device);

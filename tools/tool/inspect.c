@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln inspect, stat, diff, verify: what is in a bundle.
-#include <sodium/crypto_sign_ed25519.h>
-#include <sodium/utils.h>
+// kiln inspect, stat: what is in a bundle.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "base/expr.h"
-#include "tools/common/key_file.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
+#include "tools/tool/view_json.h"
 
 typedef unsigned long long ull;
 
@@ -29,7 +26,7 @@ static int with_view(const char *path, int (*show)(const bundle_view *v, void *c
 
 typedef struct inspect_settings {
   const char *kernel, *target;
-  bool codes;
+  bool codes, json;
   cli_list words;
 } inspect_settings;
 
@@ -80,8 +77,28 @@ static bool is_shown(const inspect_settings *s, const view_kernel *k) {
   return !s->target;
 }
 
+static int inspect_json(const bundle_view *v, const inspect_settings *s) {
+  kiln_buffer out = {0};
+  kiln_error err = {0};
+  kiln_buffer_format(&out, "{");
+  kiln_status status = json_bundle(&out, v, &err);
+  kiln_buffer_format(&out, ",\n \"kernels\": [");
+  bool first = true;
+  for (uint32_t i = 0; i < v->kernel_count; i++) {
+    if (!is_shown(s, &v->kernels[i])) continue;
+    kiln_buffer_format(&out, "%s\n  ", first ? "" : ",");
+    json_kernel(&out, &v->kernels[i], s->target);
+    first = false;
+  }
+  kiln_buffer_format(&out, "]}");
+  if (status == KILN_OK) return json_print(&out);
+  kiln_buffer_deinit(&out);
+  return cli_report(status, &err);
+}
+
 static int show_inspect(const bundle_view *v, void *context) {
   const inspect_settings *s = context;
+  if (s->json) return inspect_json(v, s);
   printf("%s: %u kernels, %llu codes, %llu targets, %zu bytes, format %u.%u\n", v->bundle->name, v->kernel_count,
          (ull)v->bundle->section_count[KILN_BUNDLE_CODES], (ull)v->bundle->section_count[KILN_BUNDLE_TARGETS], v->bundle->size,
          kiln_le16(v->bundle->header + KILN_BH_MAJOR), kiln_le16(v->bundle->header + KILN_BH_MINOR));
@@ -105,6 +122,7 @@ int kiln_command_inspect(int argc, char **argv) {
       {"kernel", 'k', CLI_TEXT, &s.kernel, "TEXT", "only kernels whose name contains TEXT, in full"},
       {"target", 't', CLI_TEXT, &s.target, "NAME", "only codes for this target"},
       {"codes", 'c', CLI_FLAG, &s.codes, NULL, "parameters, configs, variants and codes of every kernel"},
+      {"json", 0, CLI_FLAG, &s.json, NULL, "print all of it as JSON"},
   };
   const cli_page page = {.usage = "kiln inspect [options] BUNDLE", .summary = "Lists what is in a bundle.", .options = options,
                          .option_count = sizeof options / sizeof *options};
@@ -124,21 +142,33 @@ typedef struct stat_row {
 
 typedef struct stat_settings {
   const char *by;
+  bool json;
   cli_list words;
 } stat_settings;
 
 static int by_name(const void *a, const void *b) { return strcmp(((const stat_row *)a)->name, ((const stat_row *)b)->name); }
 
-static void print_rows(stat_row *rows, size_t count) {
-  uint64_t raw = 0, stored = 0;
+// Rows of one name become one; returns how many are left.
+static size_t sum_rows(stat_row *rows, size_t count) {
+  size_t left = 0;
   qsort(rows, count, sizeof *rows, by_name);
+  for (size_t i = 0; i < count; i++) {
+    if (!left || strcmp(rows[left - 1].name, rows[i].name)) {
+      rows[left++] = rows[i];
+      continue;
+    }
+    stat_row *sum = &rows[left - 1];
+    sum->codes += rows[i].codes, sum->raw += rows[i].raw, sum->stored += rows[i].stored;
+  }
+  return left;
+}
+
+static void print_rows(const stat_row *rows, size_t count) {
+  uint64_t raw = 0, stored = 0;
   printf("%-40s %8s %12s %12s %7s\n", "", "codes", "raw", "stored", "ratio");
-  for (size_t i = 0; i < count;) {
-    stat_row sum = {rows[i].name, 0, 0, 0};
-    for (; i < count && !strcmp(rows[i].name, sum.name); i++) sum.codes += rows[i].codes, sum.raw += rows[i].raw, sum.stored += rows[i].stored;
-    printf("%-40s %8llu %12llu %12llu %6.1fx\n", sum.name, (ull)sum.codes, (ull)sum.raw, (ull)sum.stored,
-           sum.stored ? (double)sum.raw / (double)sum.stored : 0.0);
-    raw += sum.raw, stored += sum.stored;
+  for (const stat_row *r = rows; r < rows + count; r++) {
+    printf("%-40s %8llu %12llu %12llu %6.1fx\n", r->name, (ull)r->codes, (ull)r->raw, (ull)r->stored, r->stored ? (double)r->raw / (double)r->stored : 0.0);
+    raw += r->raw, stored += r->stored;
   }
   printf("%-40s %8s %12llu %12llu %6.1fx\n", "sum", "", (ull)raw, (ull)stored, stored ? (double)raw / (double)stored : 0.0);
 }
@@ -167,6 +197,22 @@ static size_t section_rows(const bundle_view *v, stat_row *rows) {
   return count;
 }
 
+static int stat_json(const stat_row *rows, size_t count, const bundle_view *v, const char *by, uint64_t payload, uint64_t dictionaries) {
+  kiln_buffer out = {0};
+  kiln_buffer_format(&out, "{");
+  json_member(&out, true, "bundle", v->bundle->name);
+  json_member(&out, false, "by", by);
+  kiln_buffer_format(&out, ", \"file\": %zu, \"codes\": %llu, \"dictionaries\": %llu, \"index_and_container\": %llu,\n \"rows\": [", v->bundle->size, (ull)payload,
+                     (ull)dictionaries, (ull)(v->bundle->size - payload - dictionaries));
+  for (size_t i = 0; i < count; i++) {
+    kiln_buffer_format(&out, "%s\n  {", i ? "," : "");
+    json_member(&out, true, "name", rows[i].name);
+    kiln_buffer_format(&out, ", \"count\": %llu, \"raw\": %llu, \"stored\": %llu}", (ull)rows[i].codes, (ull)rows[i].raw, (ull)rows[i].stored);
+  }
+  kiln_buffer_format(&out, "]}");
+  return json_print(&out);
+}
+
 static int show_stat(const bundle_view *v, void *context) {
   const stat_settings *s = context;
   size_t codes = v->bundle->section_count[KILN_BUNDLE_CODES];
@@ -182,6 +228,8 @@ static int show_stat(const bundle_view *v, void *context) {
     *(strncmp(member, "dictionary/", 11) ? &payload : &dictionaries) += e.stored;
   }
   size_t count = !strcmp(s->by, "section") ? section_rows(v, rows) : code_rows(v, rows, !strcmp(s->by, "arch"));
+  count = sum_rows(rows, count);
+  if (s->json) return stat_json(rows, count, v, s->by, payload, dictionaries);
   print_rows(rows, count);
   printf("file %zu, codes %llu, dictionaries %llu, index and container %llu bytes\n", v->bundle->size, (ull)payload, (ull)dictionaries,
          (ull)(v->bundle->size - payload - dictionaries));
@@ -190,76 +238,15 @@ static int show_stat(const bundle_view *v, void *context) {
 
 int kiln_command_stat(int argc, char **argv) {
   stat_settings s = {.by = "arch"};
-  const cli_option options[] = {{"by", 0, CLI_TEXT, &s.by, "WHAT", "arch, kernel or section (arch)"}};
-  const cli_page page = {.usage = "kiln stat [--by=arch|kernel|section] BUNDLE", .summary = "Sums of sizes.", .options = options, .option_count = 1};
+  const cli_option options[] = {{"by", 0, CLI_TEXT, &s.by, "WHAT", "arch, kernel or section (arch)"},
+                                {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
+  const cli_page page = {.usage = "kiln stat [--by=arch|kernel|section] BUNDLE", .summary = "Prints sums of sizes. A code that several kernels share counts in each by its part.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 1) exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
   if (exit_code == -1 && strcmp(s.by, "arch") && strcmp(s.by, "kernel") && strcmp(s.by, "section"))
     exit_code = cli_usage(&page, "--by: expected arch, kernel or section, found '%s'", s.by);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_stat, &s);
   cli_list_deinit(&s.words);
-  return exit_code;
-}
-
-// ----------------------------------------------------------------------------------------------------------------- verify
-
-// The signature of the header, by the key in the slot; `key` (32 bytes) must be that key when it is not NULL.
-static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
-  const uint8_t *slot = b->header + KILN_BH_SIZE;
-  bool is_signed = kiln_le32(slot + KILN_BG_KIND) == 1;
-  if (!is_signed) return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
-  if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
-  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE, slot + KILN_BG_KEY))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the signature does not fit the header", b->name);
-  char hex[2 * crypto_sign_ed25519_PUBLICKEYBYTES + 1];
-  sodium_bin2hex(hex, sizeof hex, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES);
-  printf("%s: signed by %s%s\n", b->name, hex, key ? "" : " (give --key to say whom you trust)");
-  return KILN_OK;
-}
-
-static int show_verify(const bundle_view *v, void *context) {
-  kiln_error err;
-  kiln_status status = kiln_bundle_check_all(v->bundle, &err);
-  if (status != KILN_OK) return cli_report(status, &err);
-  for (uint32_t i = 0; i < v->bundle->section_count[KILN_BUNDLE_BLOBS]; i++) {
-    kiln_blob_entry e;
-    kiln_bytes bytes;
-    status = kiln_bundle_blob_at(v->bundle, i, &e, &err);
-    if (status == KILN_OK) status = kiln_bundle_load(v->bundle, i, &bytes, &err);
-    if (status != KILN_OK) return cli_report(status, &err);
-    kiln_digest digest = kiln_digest_of(bytes.bytes, bytes.size);
-    kiln_bytes_deinit(&bytes);
-    if (memcmp(digest.bytes, e.digest, KILN_DIGEST_SIZE)) {
-      kiln_fail(&err, KILN_STATUS_CORRUPT, "%s: blob %u does not have the digest of the index", v->bundle->name, i);
-      return cli_report(err.status, &err);
-    }
-  }
-  kiln_digest digest = kiln_digest_of(v->bundle->region, (size_t)v->bundle->region_size);
-  if (memcmp(digest.bytes, v->bundle->header + KILN_BH_DIGEST, KILN_DIGEST_SIZE)) {
-    kiln_fail(&err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header", v->bundle->name);
-    return cli_report(err.status, &err);
-  }
-  status = check_signature(v->bundle, context, &err);
-  if (status != KILN_OK) return cli_report(status, &err);
-  printf("%s: %u pages, %llu blobs: all as written\n", v->bundle->name, v->bundle->page_count, (ull)v->bundle->section_count[KILN_BUNDLE_BLOBS]);
-  return CLI_OK;
-}
-
-int kiln_command_verify(int argc, char **argv) {
-  const char *key_path = NULL;
-  const cli_option options[] = {{"key", 0, CLI_TEXT, &key_path, "FILE", "public key (of `kiln cache keygen`) that must have signed the bundles"}};
-  const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
-                         .summary = "Checks every page, code, digest and the signature of bundles.", .options = options, .option_count = 1};
-  cli_list words = {0};
-  uint8_t key[KEY_FILE_PUBLIC];
-  kiln_error err = {0};
-  int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && !words.count) exit_code = cli_usage(&page, "expected a bundle");
-  if (exit_code == -1 && key_path && key_file_public(key_path, key, &err) != KILN_OK) exit_code = cli_report(err.status, &err);
-  if (exit_code == -1)
-    for (size_t i = (exit_code = CLI_OK); i < words.count && exit_code == CLI_OK; i++)
-      exit_code = with_view(words.items[i], show_verify, key_path ? key : NULL);
-  cli_list_deinit(&words);
   return exit_code;
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln verify: is every byte of a bundle as it was written, and who signed it?
+#include <sodium/crypto_sign_ed25519.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "tools/common/key_file.h"
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/tool.h"
+#include "tools/tool/view_json.h"
+
+typedef struct verify_settings {
+  const char *key_path;
+  uint8_t key[KEY_FILE_PUBLIC];
+  bool json;
+  cli_list words;
+} verify_settings;
+
+// The signature of the header, by the key in the slot; `key` (32 bytes) must be that key when it is not NULL.
+static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
+  const uint8_t *slot = b->header + KILN_BH_SIZE;
+  bool is_signed = kiln_le32(slot + KILN_BG_KIND) == 1;
+  if (!is_signed) return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
+  if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
+  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE, slot + KILN_BG_KEY))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the signature does not fit the header", b->name);
+  return KILN_OK;
+}
+
+static kiln_status check_blobs(kiln_bundle *b, kiln_error *err) {
+  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
+    kiln_blob_entry e;
+    kiln_bytes bytes;
+    KILN_TRY(kiln_bundle_blob_at(b, i, &e, err));
+    KILN_TRY(kiln_bundle_load(b, i, &bytes, err));
+    kiln_digest digest = kiln_digest_of(bytes.bytes, bytes.size);
+    kiln_bytes_deinit(&bytes);
+    if (memcmp(digest.bytes, e.digest, KILN_DIGEST_SIZE))
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: blob %u does not have the digest of the index", b->name, i);
+  }
+  return KILN_OK;
+}
+
+static kiln_status check(const bundle_view *v, const uint8_t *key, kiln_error *err) {
+  KILN_TRY(kiln_bundle_check_all(v->bundle, err));
+  KILN_TRY(check_blobs(v->bundle, err));
+  kiln_digest digest = kiln_digest_of(v->bundle->region, (size_t)v->bundle->region_size);
+  if (memcmp(digest.bytes, v->bundle->header + KILN_BH_DIGEST, KILN_DIGEST_SIZE))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header", v->bundle->name);
+  return check_signature(v->bundle, key, err);
+}
+
+static void print_good(const bundle_view *v, bool trusted) {
+  const kiln_bundle *b = v->bundle;
+  const uint8_t *slot = b->header + KILN_BH_SIZE;
+  if (kiln_le32(slot + KILN_BG_KIND) == 1) {
+    printf("%s: signed by ", b->name);
+    for (unsigned i = 0; i < KEY_FILE_PUBLIC; i++) printf("%02x", slot[KILN_BG_KEY + i]);
+    printf("%s\n", trusted ? "" : " (give --key to say whom you trust)");
+  }
+  printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count, (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
+}
+
+// One bundle; its JSON object goes to `out`.
+static kiln_status verify_one(const verify_settings *s, const char *path, kiln_buffer *out, kiln_error *err) {
+  bundle_view v;
+  kiln_status status = bundle_view_open(path, &v, err);
+  bool is_open = status == KILN_OK;
+  if (is_open) status = check(&v, s->key_path ? s->key : NULL, err);
+  kiln_buffer_format(out, "%s\n {", out->size > 1 ? "," : "");
+  if (status == KILN_OK) status = json_bundle(out, &v, err);
+  if (status == KILN_OK && !s->json) print_good(&v, s->key_path);
+  if (status != KILN_OK) {
+    json_member(out, true, "bundle", path);
+    json_member(out, false, "error", err->text);
+    kiln_buffer_format(out, ", \"code\": \"KILN-E%04d\"", (int)status);
+  }
+  kiln_buffer_format(out, ", \"good\": %s}", status == KILN_OK ? "true" : "false");
+  if (is_open) bundle_view_close(&v);
+  return status;
+}
+
+// Every bundle is looked at, also after one that is bad.
+static int verify_all(const verify_settings *s) {
+  kiln_buffer out = {0};
+  int code = CLI_OK;
+  kiln_buffer_format(&out, "[");
+  for (size_t i = 0; i < s->words.count; i++) {
+    kiln_error err = {0};
+    kiln_status status = verify_one(s, s->words.items[i], &out, &err);
+    if (status == KILN_OK) continue;
+    int failed = s->json ? CLI_FAILED : cli_report(status, &err);
+    code = failed > code ? failed : code;
+  }
+  kiln_buffer_format(&out, "\n]");
+  if (!s->json) return kiln_buffer_deinit(&out), code;
+  int printed = json_print(&out);
+  return printed > code ? printed : code;
+}
+
+int kiln_command_verify(int argc, char **argv) {
+  verify_settings s = {0};
+  const cli_option options[] = {{"key", 'k', CLI_TEXT, &s.key_path, "FILE", "public key (of `kiln cache keygen`) that must have signed the bundles"},
+                                {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
+  const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
+                         .summary = "Checks every page, code, digest and the signature of bundles. Exit code 1 when one is not as written.",
+                         .options = options, .option_count = sizeof options / sizeof *options};
+  kiln_error err = {0};
+  int code = cli_parse(&page, argc, argv, &s.words);
+  if (code == -1 && !s.words.count) code = cli_usage(&page, "expected a bundle");
+  if (code == -1 && s.key_path && key_file_public(s.key_path, s.key, &err) != KILN_OK) code = cli_report(err.status, &err);
+  if (code == -1) code = verify_all(&s);
+  cli_list_deinit(&s.words);
+  return code;
+}
