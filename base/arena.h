@@ -3,13 +3,20 @@
 #ifndef KILN_BASE_ARENA_H
 #define KILN_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct kiln_arena kiln_arena;
 
-/// Creates an empty arena; NULL when memory is exhausted.
+/// An empty arena whose functions call `exhausted`, which does not return, when memory is exhausted. With NULL they return NULL then, and from
+/// then on (kiln_arena_failed): what a library needs. NULL when memory is exhausted.
+kiln_arena *kiln_arena_create_with(void (*exhausted)(size_t size));
+/// One that ends the process with a message: a compile runs in a worker whose death is an error of that kernel only. Never returns NULL but at
+/// this call. arena_fatal.c, which libkiln does not link.
 kiln_arena *kiln_arena_create(void);
+/// True when memory was exhausted.
+bool kiln_arena_failed(const kiln_arena *arena);
 /// Frees the arena and all that was taken from it. NULL is allowed.
 void kiln_arena_destroy(kiln_arena *arena);
 /// Gives all memory back for reuse; what was taken is dead.
@@ -17,8 +24,7 @@ void kiln_arena_reset(kiln_arena *arena);
 /// Bytes taken so far.
 size_t kiln_arena_used(const kiln_arena *arena);
 
-/// `size` zeroed bytes aligned to 16. Ends the process with a message when memory is exhausted: a compile runs in a worker whose
-/// death is an error of that kernel only. Never returns NULL, also for size 0.
+/// `size` zeroed bytes aligned to 16; not NULL for size 0.
 void *kiln_arena_alloc(kiln_arena *arena, size_t size);
 /// `count` zeroed elements of `size` bytes; the product is checked.
 void *kiln_arena_array(kiln_arena *arena, size_t count, size_t size);
@@ -32,7 +38,8 @@ char *kiln_arena_format(kiln_arena *arena, const char *format, ...) __attribute_
 #define KILN_NEW(arena, type) ((type *)kiln_arena_alloc((arena), sizeof(type)))
 #define KILN_NEW_ARRAY(arena, type, count) ((type *)kiln_arena_array((arena), (count), sizeof(type)))
 
-/// Grows an arena array `items` of `count` used and `capacity` allocated elements so that one more fits.
+/// Grows an arena array `items` of `count` used and `capacity` allocated elements so that one more fits. An arena that returns NULL is
+/// to be asked with kiln_arena_failed before the element is written; `items` stays then.
 #define KILN_GROW(arena, items, count, capacity)                                                              \
   ((count) < (capacity)                                                                                       \
        ? (void)0                                                                                              \

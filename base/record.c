@@ -78,6 +78,7 @@ static void put_spans(kiln_buffer *b, const kiln_span *spans, uint32_t count) {
 static kiln_span *get_spans(kiln_arena *arena, kiln_reader *r, uint32_t *out_count) {
   *out_count = (uint32_t)kiln_read_count(r, MOST_EXPRESSIONS);
   kiln_span *spans = KILN_NEW_ARRAY(arena, kiln_span, *out_count);
+  if (!spans) *out_count = 0;
   for (uint32_t i = 0; i < *out_count; i++) spans[i] = get_span(r);
   return spans;
 }
@@ -164,18 +165,21 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   out->symbol = get_text(&r);
   out->param_count = item_count(&r, MOST_PARAMS);
   out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
+  if (!out->params) return false;
   for (uint32_t i = 0; i < out->param_count; i++) get_param(&r, &out->params[i]);
   out->config_count = item_count(&r, MOST_CONFIGS);
   out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, out->config_count);
+  if (!out->configs) return false;
   for (uint32_t i = 0; i < out->config_count; i++) get_config(arena, &r, &out->configs[i]);
   out->variant_count = item_count(&r, MOST_VARIANTS);
   out->variants = KILN_NEW_ARRAY(arena, kiln_variant_record, out->variant_count);
+  if (!out->variants) return false;
   for (uint32_t i = 0; i < out->variant_count; i++) {
     out->variants[i].text = get_text(&r);
     out->variants[i].conditions = get_spans(arena, &r, &out->variants[i].condition_count);
   }
   kiln_layout_params(out);
-  return kiln_read_done(&r);
+  return kiln_read_done(&r) && !kiln_arena_failed(arena);
 }
 
 /// The numeric fields in order of the encoding.

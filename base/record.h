@@ -97,7 +97,7 @@ typedef struct kiln_code_info {
 } kiln_code_info;
 
 /// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing but arrays: texts end in NUL inside
-/// the bytes, which must outlive the struct. False when damaged; `arena` may then hold rubbish.
+/// the bytes, which must outlive the struct. False when damaged, or when the arena failed; `arena` may then hold rubbish.
 void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out);
 bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, kiln_interface *out);
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out);

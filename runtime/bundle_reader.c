@@ -94,39 +94,34 @@ static const uint8_t *entry_at(kiln_bundle *b, kiln_bundle_section section, uint
 
 // The bytes [at, at + size) for opening, inside the file. From a mapped file they are read, not touched: where the page cache has huge pages, one
 // touch makes 2 MiB resident. Replaces what the call before gave.
-static const uint8_t *head_bytes(kiln_bundle *b, int fd, size_t at, size_t size, kiln_error *err) {
-  if (fd < 0) return b->file + at;
+static kiln_status head_bytes(kiln_bundle *b, int fd, size_t at, size_t size, const uint8_t **out, kiln_error *err) {
+  *out = b->file + at;
+  if (fd < 0) return KILN_OK;
   uint8_t *bytes = realloc(b->head, size);
-  if (!bytes) {
-    kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
-    return NULL;
-  }
-  b->head = bytes;
+  if (!bytes) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
+  *out = b->head = bytes;
   for (size_t done = 0; done < size;) {
     ssize_t n = pread(fd, bytes + done, size - done, (off_t)(at + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      kiln_fail(err, n ? kiln_status_of_errno(errno) : KILN_STATUS_CORRUPT, "%s: %s", b->name, n ? strerror(errno) : "the file shrank");
-      return NULL;
-    }
+    if (n <= 0)
+      return kiln_fail(err, n ? kiln_status_of_errno(errno) : KILN_STATUS_CORRUPT, "%s: %s", b->name, n ? strerror(errno) : "the file shrank");
     done += (size_t)n;
   }
-  return bytes;
+  return KILN_OK;
 }
 
 // Begin of KILN-INDEX's content; the ZIP's first local header says how long its name and extra fields are.
 static kiln_status find_header(kiln_bundle *b, int fd, kiln_error *err) {
   enum { NAME = sizeof KILN_BUNDLE_INDEX_NAME - 1, LOCAL = KILN_ZIP_LOCAL_SIZE + NAME };
-  const uint8_t *f = b->size < LOCAL ? NULL : head_bytes(b, fd, 0, LOCAL, err);
-  if (b->size >= LOCAL && !f) return KILN_STATUS_IO;
+  const uint8_t *f = NULL;
+  if (b->size >= LOCAL) KILN_TRY(head_bytes(b, fd, 0, LOCAL, &f, err));
   if (!f || kiln_le32(f) != KILN_ZIP_LOCAL)
     return damaged(err, b, "%zu bytes that do not begin like a bundle (a stored ZIP archive)", b->size);
   size_t name = kiln_le16(f + KILN_ZIP_NAME_SIZE), at = KILN_ZIP_LOCAL_SIZE + name + kiln_le16(f + KILN_ZIP_EXTRA_SIZE);
   if (name != NAME || b->size < at || b->size - at < KILN_BUNDLE_TOP || memcmp(f + KILN_ZIP_LOCAL_SIZE, KILN_BUNDLE_INDEX_NAME, NAME))
     return damaged(err, b, "an archive of %zu bytes whose first member is not %s", b->size, KILN_BUNDLE_INDEX_NAME);
   b->header_at = at;
-  b->header = head_bytes(b, fd, at, KILN_BUNDLE_TOP, err);
-  if (!b->header) return KILN_STATUS_IO;
+  KILN_TRY(head_bytes(b, fd, at, KILN_BUNDLE_TOP, &b->header, err));
   if (memcmp(b->header, KILN_BUNDLE_MAGIC, 8))
     return damaged(err, b, "the index does not begin with the magic bytes (was the archive compressed or changed as text?)");
   return KILN_OK;
@@ -165,8 +160,8 @@ static kiln_status check_places(kiln_bundle *b, int fd, kiln_error *err) {
   size_t top_size = (size_t)b->top_count * KILN_BUNDLE_CHECK;
   b->checks = b->file + b->header_at + KILN_BUNDLE_TOP + top_size;
   b->region = b->file + b->header_at + region;
-  h = b->header = head_bytes(b, fd, b->header_at, KILN_BUNDLE_TOP + top_size, err);
-  if (!h) return KILN_STATUS_IO;
+  KILN_TRY(head_bytes(b, fd, b->header_at, KILN_BUNDLE_TOP + top_size, &b->header, err));
+  h = b->header;
   b->top = h + KILN_BUNDLE_TOP;
   if (!check_fits(h + KILN_BH_TOP_CHECK, b->top, (size_t)b->top_count * KILN_BUNDLE_CHECK))
     return damaged(err, b, "the top checks of the index are damaged");

@@ -175,7 +175,10 @@ struct kiln_kernel {
   uint32_t integers_of_4, integers_to_8, integer_count;
 };
 
-/// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not valid. prepare.c
+/// OUT_OF_MEMORY, naming the kernel. kernel.c
+kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
+
+/// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not valid; OUT_OF_MEMORY. prepare.c
 kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 
 /// Loads a code once a device. load.c

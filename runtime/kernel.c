@@ -82,12 +82,19 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
 
 // ------------------------------------------------------------------------------------------------------------- the handle
 
+kiln_status kiln_kernel_no_memory(const kiln_kernel *k, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "kernel '%.200s' of %s: memory is exhausted", k->interface.name ? k->interface.name : "?",
+                   k->bundle->name);
+}
+
 static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry, const char *name, kiln_error *err) {
   size_t size;
   kiln_interface *in = &k->interface;
   const uint8_t *record = kiln_bundle_record(k->bundle, entry->interface, &size, err);
   if (!record) return KILN_STATUS_CORRUPT;
-  if (!kiln_interface_decode(k->arena, record, size, in) || strcmp(in->name, name) || !in->config_count || !in->variant_count)
+  bool is_whole = kiln_interface_decode(k->arena, record, size, in);
+  if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
+  if (!is_whole || strcmp(in->name, name) || !in->config_count || !in->variant_count)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", k->bundle->name, name);
   kiln_layout_params(in);
   if (in->param_count > KILN_MOST_PARAMS || in->block_bytes > KILN_MOST_BLOCK)
@@ -104,6 +111,7 @@ static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry
 static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const char *name, kiln_error *err) {
   KILN_TRY(read_interface(k, &found->entry, name, err));
   k->codes = KILN_NEW_ARRAY(k->arena, kiln_code, (size_t)k->interface.config_count * k->interface.variant_count);
+  if (!k->codes) return kiln_kernel_no_memory(k, err);
   KILN_TRY(kiln_kernel_prepare(k, err));
   return take_codes(k, &found->entry, err);
 }
@@ -116,7 +124,7 @@ static void kernel_destroy(kiln_kernel *k) {
 static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const char *name, const kiln_check *hash, kiln_kernel **out,
                                kiln_error *err) {
   kiln_kernel *k = calloc(1, sizeof *k);
-  if (k) k->arena = kiln_arena_create();
+  if (k) k->arena = kiln_arena_create_with(NULL);
   if (!k || !k->arena) {
     free(k);
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);

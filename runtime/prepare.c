@@ -80,10 +80,11 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool *
 
 // ----------------------------------------------------------------------------------------------------------------- facts
 
-static void add_facts(kiln_kernel *k) {
+static bool add_facts(kiln_kernel *k) {
   uint32_t count = k->interface.param_count;
   k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
   k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, count);
+  if (!k->facts) return false;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (p->pointer || p->view_rank) {
@@ -95,12 +96,14 @@ static void add_facts(kiln_kernel *k) {
                                               .hi = p->has_range ? p->hi : INT64_MAX};
     }
   }
+  return true;
 }
 
 static bool is_signed_of(const kiln_integer_param *p, uint8_t size) { return p->size == size && (p->is_signed || size == 8); }
 
-static void add_integers(kiln_kernel *k, const bool *used) {
+static bool add_integers(kiln_kernel *k, const bool *used) {
   k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
+  if (!k->integers) return false;
   for (unsigned pass = 0; pass < 3; pass++) {
     for (uint32_t i = 0; i < k->interface.param_count; i++) {
       const kiln_param_record *p = &k->interface.params[i];
@@ -112,11 +115,13 @@ static void add_integers(kiln_kernel *k, const bool *used) {
     if (pass == 0) k->integers_of_4 = k->integer_count;
     if (pass == 1) k->integers_to_8 = k->integer_count;
   }
+  return true;
 }
 
-static void add_slots(kiln_kernel *k) {
+static bool add_slots(kiln_kernel *k) {
   uint32_t count = 0, end = 0;
   k->slots = KILN_NEW_ARRAY(k->arena, kiln_slot, k->interface.param_count);
+  if (!k->slots) return false;
   for (unsigned pass = 0; pass < 3; pass++) {
     for (uint32_t i = 0; i < k->interface.param_count; i++) {
       const kiln_param_record *p = &k->interface.params[i];
@@ -130,15 +135,18 @@ static void add_slots(kiln_kernel *k) {
     k->has_gaps |= k->interface.params[i].offset != end;
     end = k->interface.params[i].offset + k->interface.params[i].size;
   }
+  return true;
 }
 
 static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *err) {
+  if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
   return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
 }
 
 static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, bool *used, kiln_conjunction *out) {
   out->masks = KILN_NEW_ARRAY(k->arena, kiln_mask_test, count);
   out->others = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, count);
+  if (!out->others) return false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_prepared_expr e;
     if (!prepare_expr(&k->interface, conditions[i], used, &e)) return false;
@@ -152,6 +160,7 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
   const kiln_interface *in = &k->interface;
   bool used[KILN_MOST_PARAMS] = {false};
   k->configs = KILN_NEW_ARRAY(k->arena, kiln_prepared_config, in->config_count);
+  if (!k->configs) return kiln_kernel_no_memory(k, err);
   for (uint32_t c = 0; c < in->config_count; c++) {
     const kiln_config_record *from = &in->configs[c];
     kiln_prepared_config *to = &k->configs[c];
@@ -164,11 +173,9 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require)) return invalid(k, "a @require expression", err);
   }
   k->variants = KILN_NEW_ARRAY(k->arena, kiln_conjunction, in->variant_count);
+  if (!k->variants) return kiln_kernel_no_memory(k, err);
   for (uint32_t v = 0; v < in->variant_count; v++)
     if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used, &k->variants[v]))
       return invalid(k, "a @variant condition", err);
-  add_facts(k);
-  add_slots(k);
-  add_integers(k, used);
-  return KILN_OK;
+  return add_facts(k) && add_slots(k) && add_integers(k, used) ? KILN_OK : kiln_kernel_no_memory(k, err);
 }

@@ -23,6 +23,7 @@ static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interf
   const char *target = kiln_bundle_target_at(b, code->target, err);
   if (!target) return KILN_STATUS_CORRUPT;
   KILN_GROW(r->arena, r->items, r->count, r->capacity);
+  if (kiln_arena_failed(r->arena)) return KILN_OK; // told by the caller
   r->items[r->count++] = (kiln_candidate){
       .bundle = b->name,
       .target = target,
@@ -46,9 +47,9 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
   *out_exists = true;
   const uint8_t *record = kiln_bundle_record(b, kernel.interface, &size, err);
   if (!record) return KILN_STATUS_CORRUPT;
-  if (!kiln_interface_decode(r->arena, record, size, &in))
+  if (!kiln_interface_decode(r->arena, record, size, &in) && !kiln_arena_failed(r->arena))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", b->name, name);
-  for (uint32_t i = 0; i < kernel.code_count; i++) {
+  for (uint32_t i = 0; i < kernel.code_count && !kiln_arena_failed(r->arena); i++) {
     kiln_code_entry code;
     KILN_TRY(kiln_bundle_code_at(b, kernel.code + i, &code, err));
     KILN_TRY(add_candidate(d, index, &in, &code, r, err));
@@ -58,11 +59,14 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
 
 // ------------------------------------------------------------------------------------------------------------------- text
 
+// An arena that failed gives NULL: the text is thrown away then.
+static const char *known(const char *text) { return text ? text : ""; }
+
 static const char *bundle_names(const kiln_device *d, kiln_arena *arena) {
   const char *text = "";
   for (size_t i = 0; i < d->library->bundle_count && i < 4; i++)
-    text = kiln_arena_format(arena, "%s%s%s", text, i ? ", " : "", d->library->bundles[i]->name);
-  return d->library->bundle_count > 4 ? kiln_arena_format(arena, "%s and %zu more", text, d->library->bundle_count - 4) : text;
+    text = kiln_arena_format(arena, "%s%s%s", known(text), i ? ", " : "", d->library->bundles[i]->name);
+  return d->library->bundle_count > 4 ? kiln_arena_format(arena, "%s and %zu more", known(text), d->library->bundle_count - 4) : text;
 }
 
 // The same target has the same verdict for each config and variant: name it once.
@@ -75,21 +79,22 @@ static bool is_repeated(const kiln_report *r, uint32_t i) {
 static const char *verdicts(const kiln_report *r, bool *out_fits) {
   const char *text = "";
   *out_fits = false;
-  for (uint32_t i = 0; i < r->count; i++) {
+  for (uint32_t i = 0; i < r->count && !kiln_arena_failed(r->arena); i++) {
     const kiln_candidate *c = &r->items[i];
     *out_fits |= c->rank != KILN_RANK_REFUSED;
     if (is_repeated(r, i)) continue;
     text = kiln_arena_format(r->arena, "%s%s%s: %s", text, *text ? "; " : "", c->target,
-                             c->rank == KILN_RANK_REFUSED ? c->rule : kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank]));
+                             c->rank == KILN_RANK_REFUSED ? c->rule : known(kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank])));
   }
   return text;
 }
 
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
   bool fits;
-  const char *list = verdicts(r, &fits), *bundles = bundle_names(d, r->arena);
+  const char *list = known(verdicts(r, &fits)), *bundles = known(bundle_names(d, r->arena));
   const char *device = *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
                                        : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
+  device = known(device);
   if (!exists)
     r->text = kiln_arena_format(r->arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them", name, bundles,
                                 d->library->bundle_count == 1 ? "has" : "have", kiln_kernel_count(d->library));
@@ -105,7 +110,7 @@ static void write_text(kiln_device *d, const char *name, bool exists, kiln_repor
 kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
   *out = NULL;
   kiln_report *r = calloc(1, sizeof *r);
-  if (r) r->arena = kiln_arena_create();
+  if (r) r->arena = kiln_arena_create_with(NULL);
   if (!r || !r->arena) {
     free(r);
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
@@ -113,12 +118,10 @@ kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out
   bool exists = false;
   kiln_status status = KILN_OK;
   for (size_t i = 0; i < d->library->bundle_count && status == KILN_OK; i++) status = add_bundle(d, i, name, r, &exists, err);
-  if (status == KILN_OK) {
-    write_text(d, name, exists, r);
-    *out = r;
-  } else {
-    kiln_report_free(r);
-  }
+  if (status == KILN_OK) write_text(d, name, exists, r);
+  if (status == KILN_OK && kiln_arena_failed(r->arena)) status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
+  if (status == KILN_OK) *out = r;
+  else kiln_report_free(r);
   return status;
 }
 

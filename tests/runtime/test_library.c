@@ -46,6 +46,13 @@ TEST(library, has_no_constructors) {
   free(size);
 }
 
+// It never ends the process: an arena that cannot go on says so (tests/runtime/test_memory.c).
+TEST(library, cannot_end_the_process) {
+  char *ends = shell("nm -D --undefined-only %1$s | grep -wE 'abort|exit|_exit|quick_exit|__assert_fail|raise' || true");
+  CHECK_TEXT(ends, "");
+  free(ends);
+}
+
 TEST(library, is_small) {
   char *size = shell("strip -o %2$s/stripped %1$s && stat -c %%s %2$s/stripped");
   if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") || strstr(kiln_test_build(), "tsan")) SKIP("not a release build");

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The arena of programs. Apart from arena.c so that what does not use it, libkiln, has no way to end the process.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+
+static void end_process(size_t size) {
+  fprintf(stderr, "kiln: memory exhausted (%zu bytes wanted)\n", size);
+  abort();
+}
+
+kiln_arena *kiln_arena_create(void) { return kiln_arena_create_with(end_process); }
