@@ -55,6 +55,17 @@ TEST(bundle_tools, what_is_in_it) {
   expect(1, "inspect absent.kb", "KILN-E0003");
 }
 
+// Code for the host goes through llvm-objdump: add_one's own instructions are there.
+TEST(bundle_tools, disasm_of_machine_code) {
+  write_bundle("a.kb");
+  if (kiln_test_run(NULL, "command -v llvm-objdump-19 || command -v llvm-objdump")) SKIP("llvm-objdump is not installed");
+  expect(0, "disasm -t x86-64-v2 a.kb add_one", "// x86-64-v2 config 0 variant 0");
+  expect(0, "disasm -t x86-64-v2 a.kb add_one", "<add_one>:");
+  expect(0, "disasm -t x86-64-v2 a.kb add_one", "addss");
+  expect(1, "disasm -t gfx942 a.kb add_one", "no disassembler ran");
+  expect(2, "disasm a.kb", "expected BUNDLE and KERNEL, found 1 words");
+}
+
 TEST(bundle_tools, verify_asks_for_the_key) {
   char sign[600];
   fixture_keys("ours", NULL);
@@ -183,6 +194,12 @@ TEST(bundle_tools, split_and_merge_give_the_bundle_back) {
   if (kiln_test_run(&out, "cmp %s/a.kb %s/m.kb", kiln_test_folder(), kiln_test_folder())) FAIL("%s", out);
   free(out);
   expect(2, "split -o x.kb a.kb", "--arch is missing");
+  expect(2, "split --arch=gfx942 a.kb", "--out is missing");
+  expect(2, "merge -o x.kb", "expected bundles, found 0 words");
+  expect(2, "merge -o x.kb --level=20 a.kb", "--level: expected 1 to 19, found 20");
+  expect(1, "merge -o x.kb a.kb absent.kb", "KILN-E0003");
+  expect(1, "split --arch=gfx942 --arch=sm_75 -o e.kb a.kb", "a.kb has no code for sm_75");
+  CHECK_INT(kiln_test_run(NULL, "test -e %s", fixture_path("e.kb")), 1);
 }
 
 TEST(bundle_tools, prune_keeps_to_the_size) {

@@ -28,7 +28,22 @@ TEST(demo, a_program_carries_its_bundle) {
                     folder, build, build))
     FAIL("%s", out);
   if (kiln_test_run(&out, "rm %s/app.kbundle && cd / && %s/embedded", folder, folder)) FAIL("%s", out);
-  CHECK_TEXT(out, "3000 sums, 0 wrong\n");
+  CHECK_TEXT(out, "3000 sums, 0 wrong, by bundle in memory\n");
+  // The program allows an overlay; what the user names goes first, and what cannot be opened is said.
+  if (kiln_test_run(&out, "%s/bin/kiln build kernels/elementwise.kiln -k 'add[T=f32]' -t host --no-cache -q -o %s/mine.kbundle && EMBEDDED_KERNELS=%s/mine.kbundle %s/embedded | sed 's|%s/||'",
+                    build, folder, folder, folder, folder))
+    FAIL("%s", out);
+  CHECK_TEXT(out, "3000 sums, 0 wrong, by mine.kbundle\n");
+  CHECK_INT(kiln_test_run(&out, "EMBEDDED_KERNELS=%s/absent.kbundle %s/embedded", folder, folder), 1);
+  CHECK(strstr(out, "absent.kbundle"));
+}
+
+// What an application does not allow no environment can do: the library does not look.
+TEST(demo, the_library_reads_no_environment) {
+  char *out;
+  if (!kiln_test_run(NULL, "nm -D %s/lib/libkiln.so.0 | grep -q __asan", kiln_test_build())) SKIP("instrumentation reads the environment");
+  CHECK_INT(kiln_test_run(&out, "nm -D --undefined-only %s/lib/libkiln.so.0 %s/lib/libkiln-verify.so.0 | grep -E 'getenv|environ'", kiln_test_build(), kiln_test_build()), 1);
+  CHECK_TEXT(out, "");
 }
 
 TEST(demo, embed_refuses_what_is_no_bundle_or_no_name) {

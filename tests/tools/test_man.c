@@ -135,6 +135,17 @@ static void put_head(kiln_buffer *out, const command *c) {
   kiln_buffer_u8(out, 0);
 }
 
+static void same_lines(const char *path, const char *text, const char *want) {
+  for (unsigned number = 1;; number++) {
+    size_t a = strcspn(text, "\n"), b = strcspn(want, "\n");
+    if (a != b || memcmp(text, want, a))
+      FAIL("%s:%u: \"%.*s\"; --help says \"%.*s\" (make bless writes the page anew)", path, number, (int)a, text, (int)b, want);
+    if (!text[a] && !want[b]) return;
+    if (!text[a] || !want[b]) FAIL("%s:%u: %s lines than --help (make bless writes the page anew)", path, number, text[a] ? "more" : "fewer");
+    text += a + 1, want += b + 1;
+  }
+}
+
 static void check_page(const command *c, bool bless) {
   char path[200];
   kiln_buffer head = {0}, page = {0};
@@ -147,7 +158,7 @@ static void check_page(const command *c, bool bless) {
   } else {
     if (!rest) FAIL("%s is not there or is without the line\n%s", path, marker);
     *rest = 0;
-    if (strcmp(text, (const char *)head.bytes)) FAIL("%s is not what `kiln %s --help` prints (make bless writes it):\n%s\nexpected\n%s", path, c->name, text, (const char *)head.bytes);
+    same_lines(path, text, (const char *)head.bytes);
     rest += strlen(marker);
     static const char *const sections[] = {".SH EXAMPLES\n", ".SH SEE ALSO\n", ".SH EXIT STATUS\n"};
     for (unsigned i = 0; i < 3; i++)

@@ -10,6 +10,7 @@ typedef struct combine_settings {
   const char *out;
   int64_t level, max_size;
   cli_list words, targets, kernels;
+  bool all_targets; ///< a listed target that nothing is for is an error
 } combine_settings;
 
 static bool is_listed(const cli_list *list, size_t count, const char *text) {
@@ -54,6 +55,22 @@ static kiln_status combine(const combine_settings *s, bundle_filter *filter, fil
   return status;
 }
 
+static kiln_status need_targets(const combine_settings *s, const kiln_buffer *bytes, kiln_error *err) {
+  bundle_view v;
+  KILN_TRY(bundle_view_open_bytes(bytes->bytes, bytes->size, &v, err));
+  kiln_status status = KILN_OK;
+  for (size_t i = 0; i < s->targets.count && status == KILN_OK; i++) {
+    bool found = false;
+    for (uint32_t t = 0; !found && t < v.bundle->section_count[KILN_BUNDLE_TARGETS]; t++) {
+      const char *name = kiln_bundle_target_at(v.bundle, t, err);
+      found = name && !strcmp(name, s->targets.items[i]);
+    }
+    if (!found) status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)", s->words.items[0], s->targets.items[i]);
+  }
+  bundle_view_close(&v);
+  return status;
+}
+
 static kiln_status write_combined(const combine_settings *s, bundle_filter *filter, kiln_error *err) {
   kiln_buffer bytes = {0};
   kiln_bundle_sums sums;
@@ -67,6 +84,7 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
   if (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size)
     status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld", s->out,
                        (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
+  if (status == KILN_OK && s->all_targets) status = need_targets(s, &bytes, err);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
   if (status == KILN_OK)
     printf("%s: %u kernels, %u codes, %llu bytes%s\n", s->out, sums.kernels, sums.codes, (unsigned long long)sums.file,
@@ -102,11 +120,11 @@ int kiln_command_merge(int argc, char **argv) {
 }
 
 int kiln_command_split(int argc, char **argv) {
-  combine_settings s = {.level = 3};
+  combine_settings s = {.level = 3, .all_targets = true};
   const cli_option options[] = {{"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle to write"},
                                 {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"},
                                 {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"}};
-  const cli_page page = {.usage = "kiln split --arch=TARGET... -o FILE BUNDLE", .summary = "Takes the codes for some targets out of a bundle.",
+  const cli_page page = {.usage = "kiln split --arch=TARGET... -o FILE BUNDLE", .summary = "Takes the codes for some targets out of a bundle. A target that it has no code for is an error.",
                          .options = options, .option_count = sizeof options / sizeof *options};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && !s.targets.count) exit_code = cli_usage(&page, "--arch is missing");
