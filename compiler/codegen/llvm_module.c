@@ -64,7 +64,7 @@ kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error
 // clean up, merge address arithmetic, move invariants out of loops. Whole -O2 costs several times that for nothing.
 #define CLEAN "sroa<modify-cfg>,early-cse,instcombine<no-verify-fixpoint>,simplifycfg"
 #define LOOPS "loop-mssa(licm)"
-#define LAST "instcombine<no-verify-fixpoint>,simplifycfg,adce"
+#define LAST "instcombine<no-verify-fixpoint>,div-rem-pairs,simplifycfg,adce"
 static const char *const gpu_passes[] = {
     "always-inline",
     "always-inline,function(" CLEAN ")",

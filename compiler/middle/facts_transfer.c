@@ -161,6 +161,12 @@ static int power_of_two(const ir_value *v) {
   return ir_constant_int(v, &n) && n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1;
 }
 
+/// The largest magnitude in a range; 0 says that it is not known to be below 2^63.
+static int64_t magnitude(const kiln_fact *f) {
+  if (f->lo == INT64_MIN) return 0;
+  return f->hi > -f->lo ? f->hi : -f->lo;
+}
+
 static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
   int s = power_of_two(op->operands[1]);
   constancy_of_operands(op, x, f);
@@ -169,7 +175,9 @@ static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
     floor_quotient(op, x, f, (unsigned)s);
     return;
   }
+  int64_t most_left = magnitude(x[0]);
   if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, x[0]->lo / x[1]->hi, x[0]->hi / x[1]->lo);
+  else if (most_left && !(op->attrs.flags & IR_UNSIGNED)) bounds(op, f, -most_left, most_left);
 }
 
 static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
@@ -180,7 +188,10 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
     return;
   }
   all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  int64_t most_right = magnitude(x[1]);
   if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi - 1));
+  else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's
+    bounds(op, f, x[0]->lo >= 0 ? 0 : 1 - most_right, x[0]->hi <= 0 ? 0 : most_right - 1);
 }
 
 static void transfer_and(const ir_op *op, facts3 x, kiln_fact *f) {

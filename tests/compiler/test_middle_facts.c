@@ -178,6 +178,29 @@ TEST(narrow, offsets_and_comparisons_fit_32_bits) {
   end(&s);
 }
 
+/// A rest by what came from 32 bits fits 32 bits, so the next division of it is a narrow one; a first division
+/// of a wide number stays wide.
+TEST(narrow, divisions_of_rests_take_32_bits) {
+  sample s = begin();
+  ir_value *ld = ir_cast(&s.b, s.n, KILN_I64, 0, 0);
+  ir_value *wide = ir_binary(&s.b, IR_REM, 0, s.ld, ld), *rest = ir_binary(&s.b, IR_REM, 0, wide, ir_const_int(&s.b, KILN_I64, 100));
+  ir_value *quotient = ir_binary(&s.b, IR_DIV, 0, wide, ld);
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, rest, quotient), KILN_F32, 0, 0)}, 2, NULL, NULL, 0);
+  CHECK(kiln_fact_within(fact(&s, wide), -INT32_MAX, INT32_MAX));
+  CHECK(kiln_fact_within(fact(&s, rest), -99, 99));
+  CHECK(kiln_narrow(s.kernel));
+  kiln_simplify(s.kernel);
+  fact(&s, s.p);
+  CHECK(wide->def->block != NULL);
+  CHECK(rest->def->block == NULL);
+  CHECK(quotient->def->block == NULL);
+  unsigned narrow = 0;
+  for (const ir_op *op = s.kernel->body->first; op; op = op->next)
+    if ((op->code == IR_DIV || op->code == IR_REM) && op->operands[0]->type.scalar == KILN_I32) narrow++;
+  CHECK_INT(narrow, 2);
+  end(&s);
+}
+
 TEST(narrow, comparisons_that_always_hold_go) {
   sample s = begin();
   ir_value *c = ir_compare(&s.b, IR_LE, 0, s.n, i32(&s, 4096));
