@@ -166,6 +166,7 @@ typedef struct gpu_shape {
   struct gpu_shape *next;
   ir_type type;
   unsigned axis, vector;
+  unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
 } gpu_shape;
 
 struct gpu {

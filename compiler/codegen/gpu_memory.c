@@ -58,6 +58,15 @@ static void collect(ir_op *op, void *context) {
   g->shapes = s;
 }
 
+static void collect_reduced(ir_op *op, void *context) {
+  gpu *g = context;
+  if (op->code != IR_REDUCE)
+    return;
+  for (gpu_shape *s = g->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, op->operands[0]->type))
+      s->reduced |= 1u << op->attrs.axis;
+}
+
 static void note_writes(ir_op *op, void *context) {
   gpu *g = context;
   if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
@@ -67,19 +76,22 @@ static void note_writes(ir_op *op, void *context) {
 
 void gpu_collect_accesses(gpu *g) {
   ir_walk(g->kernel->body, collect, g);
+  ir_walk(g->kernel->body, collect_reduced, g);
   ir_walk(g->kernel->body, note_writes, g);
 }
 
 static kiln_layout blocked(gpu *g, ir_type type, direction d) {
-  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps;
+  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps, reduced = 0;
   for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, type) && s->axis == d.axis)
+    if (ir_same_shape(s->type, type) && s->axis == d.axis) {
       vector = s->vector;
+      reduced = s->reduced;
+    }
   if (vector + threads > bits)
     vector = bits > threads ? bits - threads : 0;
   if (vector > type.log2[d.axis])
     vector = type.log2[d.axis];
-  return layout_blocked(type, d.axis, vector, g->lanes, g->warps);
+  return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
 }
 
 /// Register bits of the layout that are the low bits of an axis, in order: what one access can cover.
@@ -111,12 +123,14 @@ static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, u
 }
 
 /// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
-/// bytes or as good as the best.
+/// bytes or as good as the best. Atomics are the dearer the fewer threads share them.
 static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best,
                         direction d) {
   uint8_t registers[8];
   unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
            bytes = element_bytes(op->operands[0]->type);
+  if (op->code == IR_ATOMIC && offered->registers > best->registers)
+    return false; // replicas: few lanes would issue all of them
   if (!d.contiguity)
     return true;
   unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
@@ -515,10 +529,23 @@ static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer,
   return phi;
 }
 
+static bool has_order(const ir_op *op, ir_order order) {
+  return op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL;
+}
+
 /// Orders the other threads of the program around an atomic that releases or acquires.
 static void fence(gpu *g, const ir_op *op, ir_order order) {
-  if (op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL)
+  if (has_order(op, order))
     gpu_barrier(g);
+}
+
+/// Orders this thread's atomics of a tile: one fence instead of one an element.
+static void fence_thread(gpu *g, const ir_op *op, ir_order order) {
+  static const kl_function fences[] = {[IR_SCOPE_GPU] = KL_kl_fence_gpu,
+                                       [IR_SCOPE_CTA] = KL_kl_fence_cta,
+                                       [IR_SCOPE_SYSTEM] = KL_kl_fence_system};
+  if (has_order(op, order))
+    kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
 }
 
 static void scalar_atomic(gpu *g, ir_op *op) {
@@ -540,11 +567,18 @@ static void tile_atomic(gpu *g, ir_op *op) {
     third = gpu_tile_in(g, op->operands[2], &layout);
   bool is_cas = op->code == IR_CAS;
   LLVMValueRef owner = gpu_is_owner(g, &layout);
+  ir_op each = *op; // relaxed between two fences, where there are several
+  if (layout.registers) {
+    each.attrs.order = IR_ORDER_RELAXED;
+    fence_thread(g, op, IR_ORDER_RELEASE);
+  }
   for (uint32_t r = 0; r < 1u << layout.registers; r++) {
     LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
-    out.regs[r] = masked_atomic(g, op, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
+    out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
                                 both(g, owner, mask));
   }
+  if (layout.registers)
+    fence_thread(g, op, IR_ORDER_ACQUIRE);
   if (owner && op->results[0].uses)
     gpu_share_owned(g, &out, ir_element(op->results[0].type));
   gpu_set_home(g, &op->results[0], out);

@@ -199,15 +199,24 @@ static char letter_of(gpu *g, LLVMTypeRef type) {
   return type == g->i16 ? 'h' : type == g->i64 ? 'l' : 'r';
 }
 
-/// One atom instruction on bits; `instruction` is its end: "add.f32".
+/// One atom instruction on bits; `instruction` is its end: "add.f32". Without users of the result and without
+/// acquiring it is the reduction, which waits for no answer.
 static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMValueRef pointer,
                          LLVMValueRef first, LLVMValueRef second) {
   text code = {.size = 0}, constraints = {.size = 0};
   LLVMTypeRef type = LLVMTypeOf(first);
   LLVMValueRef arguments[3] = {pointer, first, second};
   char letter = letter_of(g, type);
-  append(&code, "atom.%s.%s.global.%s $0, [$1], $2%s;", order_text(op->attrs.order),
-         scope_text(op->attrs.scope), instruction, second ? ", $3" : "");
+  const char *order = order_text(op->attrs.order), *scope = scope_text(op->attrs.scope);
+  bool is_reduction = !second && !op->results[0].uses && op->attrs.order == IR_ORDER_RELAXED &&
+                      op->attrs.kind != IR_COMBINE_XCHG;
+  if (is_reduction) {
+    append(&code, "red.%s.%s.global.%s [$0], $1;", order, scope, instruction);
+    append(&constraints, "l,%c,~{memory}", letter);
+    call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 2, true);
+    return LLVMConstNull(type);
+  }
+  append(&code, "atom.%s.%s.global.%s $0, [$1], $2%s;", order, scope, instruction, second ? ", $3" : "");
   append(&constraints, "=%c,l,%c%s,~{memory}", letter, letter,
          second ? (letter == 'l'   ? ",l"
                    : letter == 'h' ? ",h"

@@ -126,12 +126,13 @@ uint32_t layout_axis_mask(ir_type type, unsigned axis) {
 }
 
 /// Element bits in the order in which threads take them: `axis` first, then the others from the last to the
-/// first.
-static unsigned bit_order(ir_type type, unsigned axis, uint8_t out[LAYOUT_MAX_BITS]) {
+/// first, those of the set `late` at the end.
+static unsigned bit_order(ir_type type, unsigned axis, unsigned late, uint8_t out[LAYOUT_MAX_BITS]) {
   unsigned count = 0;
-  for (unsigned step = 0; step <= type.rank; step++) {
-    unsigned a = step ? type.rank - step : axis;
-    if (type.rank == 0 || (step && a == axis))
+  for (unsigned step = 0; step <= 2u * type.rank; step++) {
+    unsigned a = step ? type.rank - 1u - (step - 1u) % type.rank : axis;
+    bool is_turn = step == 0 || (a != axis && (late >> a & 1) == (step > type.rank));
+    if (type.rank == 0 || !is_turn)
       continue;
     unsigned shift = layout_axis_shift(type, a);
     for (unsigned j = 0; j < type.log2[a]; j++)
@@ -162,8 +163,13 @@ static unsigned smaller(unsigned a, unsigned b) {
 }
 
 kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigned lanes, unsigned warps) {
+  return layout_blocked_late(type, axis, 0, vector, lanes, warps);
+}
+
+kiln_layout layout_blocked_late(ir_type type, unsigned axis, unsigned late, unsigned vector, unsigned lanes,
+                                unsigned warps) {
   uint8_t order[LAYOUT_MAX_BITS], registers[LAYOUT_MAX_BITS];
-  unsigned bits = bit_order(type, axis, order), at = smaller(vector, bits), count = 0;
+  unsigned bits = bit_order(type, axis, late, order), at = smaller(vector, bits), count = 0;
   for (unsigned i = 0; i < at; i++)
     registers[count++] = order[i];
   unsigned in_lanes = smaller(lanes, bits - at), in_warps = smaller(warps, bits - at - in_lanes),
@@ -180,7 +186,7 @@ kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigne
 
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps) {
   uint8_t order[LAYOUT_MAX_BITS], registers[LAYOUT_MAX_BITS], lane_bits[8], warp_bits[8];
-  unsigned bits = bit_order(type, axis, order), length = type.rank ? type.log2[axis] : 0,
+  unsigned bits = bit_order(type, axis, 0, order), length = type.rank ? type.log2[axis] : 0,
            others = bits - length;
   // The axis gets lanes first and warps last; the other axes take what lanes are over, then warps.
   unsigned axis_lanes = smaller(length, lanes), other_lanes = smaller(others, lanes - axis_lanes);

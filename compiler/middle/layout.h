@@ -49,6 +49,10 @@ kiln_layout layout_whole(unsigned bits, unsigned lanes, unsigned warps);
 /// the first), then warps, which prefer other axes, then more registers. Surplus lanes and warps are
 /// replicas.
 kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigned lanes, unsigned warps);
+/// The same; the axes of the set `late` (1 << axis) come after the others, so that they lie in registers first:
+/// what will be reduced.
+kiln_layout layout_blocked_late(ir_type type, unsigned axis, unsigned late, unsigned vector, unsigned lanes,
+                                unsigned warps);
 /// For a scan along `axis`: that axis has its low bits in registers, the next in lanes, the next in warps, in
 /// order.
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps);

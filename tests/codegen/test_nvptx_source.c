@@ -104,11 +104,26 @@ TEST(nvptx_source, atomics_have_order_and_scope) {
   expect(out, "atom.relaxed.gpu.global.add.u32");
   expect(out, "atom.acq_rel.sys.global.max.s32");
   expect(out, "add.noftz.bf16");
-  expect(out, "atom.relaxed.cta.global.add.f64");
+  expect(out, "red.relaxed.cta.global.add.f64");
   expect(out, "atom.acquire.gpu.global.cas.b32");
   expect(out, "atom.release.gpu.global.exch.b32");
   free(out);
   everywhere(atomics);
+}
+
+/// Several ordered atomics a thread: one fence on each side, and no answer is waited for.
+TEST(nvptx_source, atomics_of_a_tile_share_fences) {
+  static const char source[] = "kiln 1\n"
+                               "kernel sums(p: accum *f32 @align(16)) @grid(1) @config(warps = 4) {\n"
+                               "  let t = iota(1024)\n"
+                               "  let a = atomic.add(p + t, 1.0, order = acq_rel)\n"
+                               "}\n";
+  char *out = ptx(source, "sm_80", NULL);
+  CHECK_INT(count(out, "fence.acq_rel.gpu"), 2);
+  CHECK_INT(count(out, "red.relaxed.gpu.global.add.f32"), 8);
+  CHECK_INT(count(out, "atom."), 0);
+  free(out);
+  everywhere(source);
 }
 
 TEST(nvptx_source, cache_hints) {

@@ -188,6 +188,20 @@ TEST(layout, pieces_are_aligned) {
   }
 }
 
+/// An axis that will be reduced gives its bits to registers, after the one that addresses follow.
+TEST(layout, late_axes_lie_in_registers) {
+  ir_type t = {.scalar = KILN_F32, .rank = 3, .log2 = {4, 4, 3}};
+  kiln_layout plain = layout_blocked(t, 2, 0, 5, 2), late = layout_blocked_late(t, 2, 1u << 1, 0, 5, 2);
+  uint32_t axis = layout_axis_mask(t, 1), in_plain = 0, in_late = 0;
+  for (unsigned i = 0; i < plain.registers; i++)
+    in_plain |= plain.basis[i] & axis;
+  for (unsigned i = 0; i < late.registers; i++)
+    in_late |= late.basis[i] & axis;
+  CHECK_INT(in_plain, 0);
+  CHECK_INT(in_late, axis);
+  CHECK(layout_is_complete(&late));
+}
+
 TEST(layout, blocked_covers_every_shape) {
   uint64_t seed = 6;
   for (unsigned n = 0; n < 300; n++) {
