@@ -55,6 +55,28 @@ TEST(build_command, a_signature_is_checked) {
   free(out);
 }
 
+/// Two keys, one code: the host has no use for the number of warps.
+TEST(build_command, duplicates_are_counted) {
+  static const char twins[] =
+      "kiln 1\nkernel copy[W: tune = 1](x: in *f32, y: out *f32) @grid(1) @config(W = 1, warps = 1) @config(W = 1, warps = 2) {\n"
+      "  let i = iota(64)\n  store(y + i, load(x + i))\n}\n";
+  char *out;
+  const char *folder = kiln_test_folder();
+  char path[512];
+  snprintf(path, sizeof path, "%s/twins.kiln", folder);
+  kiln_test_write(path, twins, sizeof twins - 1);
+  const char *command = "root=$PWD; cd %s && export KILN_CACHE_DIR=%s/c; $root/%s/bin/kiln build -q twins.kiln --configs-all -t host -o t.kb &&"
+                        " $root/%s/bin/kiln cache stats";
+  for (unsigned i = 0; i < 2; i++) { // the second build compiles nothing and counts nothing
+    if (kiln_test_run(&out, command, folder, folder, kiln_test_build(), kiln_test_build())) FAIL("%s", out);
+    const char *line = strstr(out, "different key, same output");
+    if (!line) FAIL("no line of duplicates:\n%s", out);
+    while (line > out && line[-1] != '\n') line--;
+    if (!strstr(line, " 1 ")) FAIL("expected one duplicate:\n%s", out);
+    free(out);
+  }
+}
+
 // -------------------------------------------------------------------------------------------------------------- timeline
 
 typedef struct timeline {

@@ -174,6 +174,36 @@ static void *work(void *context) {
   return NULL;
 }
 
+typedef struct output {
+  kiln_digest digest;
+  const plan_job *job;
+} output;
+
+/// By content, and what was not compiled now before what was.
+static int by_content(const void *a, const void *b) {
+  const output *x = a, *y = b;
+  int order = memcmp(x->digest.bytes, y->digest.bytes, sizeof x->digest.bytes);
+  if (order) return order;
+  order = (x->job->state == JOB_COMPILED) - (y->job->state == JOB_COMPILED);
+  return order ? order : x->job < y->job ? -1 : x->job > y->job;
+}
+
+/// Counts compiles whose code another key had already: many of them say that keys hold something that does not matter.
+static void count_duplicates(const plan *p, kiln_cache *cache) {
+  output *all = cache ? calloc(p->job_count, sizeof *all) : NULL;
+  size_t count = 0;
+  for (size_t i = 0; all && i < p->job_count; i++)
+    if (p->jobs[i].code.size) all[count++] = (output){kiln_digest_of(p->jobs[i].code.bytes, p->jobs[i].code.size), &p->jobs[i]};
+  if (count) qsort(all, count, sizeof *all, by_content);
+  for (size_t i = 1; i < count; i++) {
+    const plan_job *job = all[i].job, *before = all[i - 1].job;
+    if (job->state == JOB_COMPILED && !memcmp(all[i].digest.bytes, all[i - 1].digest.bytes, sizeof all[i].digest.bytes) &&
+        memcmp(job->key.digest.bytes, before->key.digest.bytes, sizeof job->key.digest.bytes))
+      kiln_cache_count(cache, KILN_OUTCOME_DUPLICATE, &job->key.digest, job->code.size, job->ns);
+  }
+  free(all);
+}
+
 void work_run(plan *p, const work_options *options, work_sums *out) {
   crew c = {.p = p, .options = options, .sums = *out};
   unsigned count = options->threads ? options->threads : 1;
@@ -190,4 +220,5 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   kiln_buffer_deinit(&c.encoded);
   free(threads);
   *out = c.sums;
+  if (c.sums.compiled) count_duplicates(p, options->cache);
 }
