@@ -71,7 +71,7 @@ static kiln_status add_levels(kiln_cache *c, const kiln_cache_config *config, ki
     if (!c->memory) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the memory level");
   }
   if (config->remote_program && config->remote_url && c->own) {
-    c->remote = kiln_remote_create(config->remote_program, config->remote_url, config->remote_ms, config->remote_write,
+    c->remote = kiln_remote_create(config->remote_program, config->remote_url, config->remote_ms, config->remote_lease_ms, config->remote_write,
                                    config->max_entry_bytes, c->own);
     if (!c->remote) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote level");
   }
@@ -225,11 +225,13 @@ static int publish(kiln_cache *c, const kiln_key *key, const uint8_t *bytes, siz
   return 0;
 }
 
+typedef kiln_remote_state remote_question(kiln_remote *remote, const char *domain, const kiln_digest *key, kiln_blob **out_file);
+
 /// Asks the remote side; a hit is checked like any file and stored locally.
-static bool get_remote(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key *key, kiln_cache_entry *out) {
   kiln_blob *file = NULL;
   bool warned = false;
-  kiln_remote_state state = kiln_remote_get(c->remote, c->domain, &key->digest, &file);
+  kiln_remote_state state = question(c->remote, c->domain, &key->digest, &file);
   if (state == KILN_REMOTE_FOUND) {
     kiln_blob_retain(file);
     kiln_outcome outcome = kiln_store_accept(c->own, file, &key->digest, key->fields, key->fields_size, out, &warned, NULL);
@@ -243,9 +245,9 @@ static bool get_remote(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out
     kiln_blob_release(file);
     state = outcome == KILN_OUTCOME_MISS_UNREADABLE ? KILN_REMOTE_FAILED : KILN_REMOTE_REFUSED;
   }
-  if (state == KILN_REMOTE_FAILED) kiln_cache_count(c, KILN_OUTCOME_REMOTE_FAILED, &key->digest, 0, 0);
-  if (state == KILN_REMOTE_SKIPPED) kiln_cache_count(c, KILN_OUTCOME_REMOTE_SKIPPED, &key->digest, 0, 0);
-  if (state == KILN_REMOTE_REFUSED) kiln_cache_count(c, KILN_OUTCOME_REMOTE_REFUSED, &key->digest, 0, 0);
+  static const kiln_outcome counters[] = {[KILN_REMOTE_FAILED] = KILN_OUTCOME_REMOTE_FAILED, [KILN_REMOTE_SKIPPED] = KILN_OUTCOME_REMOTE_SKIPPED,
+                                          [KILN_REMOTE_REFUSED] = KILN_OUTCOME_REMOTE_REFUSED, [KILN_REMOTE_LATE] = KILN_OUTCOME_WAIT_TIMEOUT};
+  if (state < sizeof counters / sizeof *counters && counters[state]) kiln_cache_count(c, counters[state], &key->digest, 0, 0);
   return false;
 }
 
@@ -267,7 +269,7 @@ bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   int error_number = out->error_number;
   if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && c->own && !kiln_store_quarantine(c->own, &key->digest))
     kiln_cache_count(c, KILN_OUTCOME_QUARANTINED, &key->digest, 0, 0);
-  if (c->remote && get_remote(c, key, out)) return true;
+  if (c->remote && get_remote(c, kiln_remote_get, key, out)) return true;
   memset(out, 0, sizeof *out);
   out->outcome = outcome;
   out->error_number = error_number;
@@ -350,7 +352,11 @@ bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *
   if (flight == KILN_FLIGHT_TIMEOUT) kiln_cache_count(c, KILN_OUTCOME_WAIT_TIMEOUT, &key->digest, 0, 0);
   if (flight == KILN_FLIGHT_NO_LOCK) kiln_cache_count(c, KILN_OUTCOME_NO_LOCK, &key->digest, 0, 0);
   if (flight == KILN_FLIGHT_THERE) found(c, key, out, false);
-  return flight == KILN_FLIGHT_THERE;
+  if (flight == KILN_FLIGHT_THERE) return true;
+  if (!c->remote || !c->config.remote_lease_ms || !c->config.remote_write || c->config.no_read) return false;
+  bool there = get_remote(c, kiln_remote_claim, key, out);
+  if (there) kiln_cache_count(c, KILN_OUTCOME_WAITED_REMOTE, &key->digest, 0, 0);
+  return there;
 }
 
 void kiln_cache_release(kiln_cache_claim *claim) {

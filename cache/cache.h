@@ -161,6 +161,7 @@ typedef struct kiln_cache_config {
   const char *remote_url;      ///< http://, https:// or redis://; several with spaces between
   uint32_t remote_ms;          ///< deadline of one look-up
   bool remote_write;           ///< uploads too
+  uint32_t remote_lease_ms;    ///< with remote_write: how long to wait for another machine that makes the same entry; 0: machines do not wait
 } kiln_cache_config;
 
 void kiln_cache_config_init(kiln_cache_config *config);

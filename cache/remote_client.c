@@ -21,7 +21,7 @@ enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itsel
 struct kiln_remote {
   pthread_mutex_t mutex;      ///< guards starting
   char program[KILN_STORE_PATH], url[URL_SIZE], root[KILN_STORE_PATH], domain[KILN_NAME_SIZE], space[KILN_NAME_SIZE];
-  uint32_t deadline_ms;
+  uint32_t deadline_ms, lease_ms;
   bool write, started;
   atomic_bool broken;         ///< the helper is gone or cannot be started: no further attempts in this process
   uint64_t max_bytes;
@@ -30,7 +30,7 @@ struct kiln_remote {
   int life;                   ///< closing it lets the helper go
 };
 
-kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, bool write, uint64_t max_bytes,
+kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms, bool write, uint64_t max_bytes,
                                 const kiln_store *spool) {
   kiln_remote *r = calloc(1, sizeof *r);
   if (!r) return NULL;
@@ -40,6 +40,7 @@ kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t d
   snprintf(r->domain, sizeof r->domain, "%s", spool->domain);
   snprintf(r->space, sizeof r->space, "%.60s", strchr(spool->folder, '.') + 1);
   r->deadline_ms = deadline_ms ? deadline_ms : 2000;
+  r->lease_ms = write ? lease_ms : 0; // who does not upload has nothing to promise
   r->write = write;
   r->max_bytes = max_bytes;
   r->life = -1;
@@ -69,10 +70,11 @@ static int listen_somewhere(kiln_remote *r) {
 /// Runs the helper with the listening socket as descriptor 3 and the reading end of the life pipe as 0. It detaches itself, so that waiting for the
 /// first process ends at once.
 static bool spawn(kiln_remote *r, int listening, int life) {
-  char deadline[16], limit[24];
+  char deadline[16], lease[16], limit[24];
   snprintf(deadline, sizeof deadline, "%u", r->deadline_ms);
+  snprintf(lease, sizeof lease, "%u", r->lease_ms);
   snprintf(limit, sizeof limit, "%llu", (unsigned long long)r->max_bytes);
-  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--max-bytes", limit, "--store", r->root,
+  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--lease-ms", lease, "--max-bytes", limit, "--store", r->root,
                         "--domain", r->domain, "--space", r->space, r->write ? "--write" : NULL, NULL};
   posix_spawn_file_actions_t actions;
   pid_t pid;
@@ -169,7 +171,7 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   kiln_reader reader = kiln_reader_of(head, sizeof head);
   uint32_t size = kiln_read_u32(&reader);
   uint8_t state = kiln_read_u8(&reader);
-  if (state != KILN_REMOTE_FOUND) return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_REFUSED ? state : KILN_REMOTE_FAILED;
+  if (state != KILN_REMOTE_FOUND) return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_LATE ? state : KILN_REMOTE_FAILED;
   if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
   kiln_blob *file = kiln_blob_create(size - 1);
   if (file && transfer(fd, file->bytes, file->size, false, deadline)) {
@@ -180,15 +182,24 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   return KILN_REMOTE_FAILED;
 }
 
-kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
   *out_file = NULL;
   if (r->broken) return KILN_REMOTE_SKIPPED;
-  int64_t deadline = now_ms() + r->deadline_ms + GRACE_MS;
+  int64_t deadline = now_ms() + ms + GRACE_MS;
   int fd;
-  if (!request(r, KILN_REMOTE_GET, domain, key, deadline, &fd)) return KILN_REMOTE_FAILED;
+  if (!request(r, kind, domain, key, deadline, &fd)) return KILN_REMOTE_FAILED;
   kiln_remote_state state = receive(r, fd, deadline, out_file);
   close(fd);
   return state;
+}
+
+kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+  return ask(r, KILN_REMOTE_GET, r->deadline_ms, domain, key, out_file);
+}
+
+kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+  *out_file = NULL;
+  return r->lease_ms ? ask(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file) : KILN_REMOTE_SKIPPED;
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {

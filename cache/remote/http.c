@@ -15,7 +15,7 @@
 enum { IDLE = 64, ACTION_LIMIT = 4096, REDIRECTS = 3, URL_SIZE = KILN_LEVEL_URL + 256 };
 
 typedef struct http {
-  char url[KILN_LEVEL_URL];
+  char url[KILN_LEVEL_URL], ca_file[KILN_LEVEL_URL];
   struct curl_slist *headers; ///< owned
   uint64_t max_bytes;
   pthread_mutex_t mutex;      ///< guards idle
@@ -25,7 +25,7 @@ typedef struct http {
 
 static void start_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
 
-static void *create(const char *url, const char *token, uint64_t max_bytes) {
+static void *create(const char *url, const kiln_level_options *options) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start_curl);
   http *h = calloc(1, sizeof *h);
@@ -33,12 +33,13 @@ static void *create(const char *url, const char *token, uint64_t max_bytes) {
   snprintf(h->url, sizeof h->url, "%s", url);
   size_t length = strlen(h->url);
   while (length && h->url[length - 1] == '/') h->url[--length] = 0;
-  h->max_bytes = max_bytes;
+  h->max_bytes = options->max_bytes;
+  snprintf(h->ca_file, sizeof h->ca_file, "%s", options->ca_file ? options->ca_file : "");
   pthread_mutex_init(&h->mutex, NULL);
   h->headers = curl_slist_append(NULL, "Expect:"); // no waiting for "100 Continue"
-  if (token) {
+  if (options->token) {
     char header[2048];
-    snprintf(header, sizeof header, "Authorization: Bearer %.2000s", token);
+    snprintf(header, sizeof header, "Authorization: Bearer %.2000s", options->token);
     h->headers = curl_slist_append(h->headers, header);
   }
   return h;
@@ -105,6 +106,7 @@ static long exchange(http *h, const char *url, body *b, int64_t deadline) {
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left);
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)left);
+  if (*h->ca_file) curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
   curl_easy_setopt(c, CURLOPT_PROXY, ""); // the environment is not asked
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -172,5 +174,5 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   return result;
 }
 
-const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put};
-const kiln_level_kind kiln_level_https = {"https://", create, destroy, get, put};
+const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, NULL, NULL};
+const kiln_level_kind kiln_level_https = {"https://", create, destroy, get, put, NULL, NULL};

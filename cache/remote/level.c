@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-bool kiln_level_open(kiln_level *level, const char *url, const char *token, uint64_t max_bytes) {
+bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options) {
   static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_redis};
   memset(level, 0, sizeof *level);
   if (strlen(url) >= sizeof level->url) return false;
@@ -17,7 +17,7 @@ bool kiln_level_open(kiln_level *level, const char *url, const char *token, uint
   kiln_digest digest = kiln_digest_of(url, strlen(url));
   kiln_digest_hex(&digest, hex);
   snprintf(level->breaker, sizeof level->breaker, "breaker-%.16s", hex);
-  level->state = level->kind->create(level->url, token, max_bytes);
+  level->state = level->kind->create(level->url, options);
   return level->state != NULL;
 }
 

@@ -9,16 +9,27 @@
 
 typedef struct kiln_level kiln_level;
 
+/// Texts are copied.
+typedef struct kiln_level_options {
+  const char *token;   ///< NULL: anonymous
+  const char *ca_file; ///< certificates that a server of https must come from; NULL: the system's
+  uint64_t max_bytes;
+} kiln_level_options;
+
 /// How a kind of store is spoken with.
 typedef struct kiln_level_kind {
   const char *scheme; ///< "http://"
   /// NULL when the address makes no sense or memory is exhausted.
-  void *(*create)(const char *url, const char *token, uint64_t max_bytes);
+  void *(*create)(const char *url, const kiln_level_options *options);
   void (*destroy)(void *state);
   /// Fills `out` with FOUND. Never later than `deadline` (monotonic ms) by more than a moment.
   kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out);
   /// FOUND when it is stored.
   kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline);
+  /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when somebody else has. `renew` gives a lease
+  /// that `token` has another `ms`, or ends it (0): FOUND, ABSENT when it has none.
+  kiln_remote_state (*lease)(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline);
+  kiln_remote_state (*renew)(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline);
 } kiln_level_kind;
 
 extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis;
@@ -33,7 +44,7 @@ struct kiln_level {
 };
 
 /// Finds the kind by the scheme. False: no such kind, or it refused the address.
-bool kiln_level_open(kiln_level *level, const char *url, const char *token, uint64_t max_bytes);
+bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options);
 void kiln_level_close(kiln_level *level);
 
 int64_t kiln_level_now(void);

@@ -4,6 +4,7 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ typedef struct redis {
   unsigned idle_count;
 } redis;
 
-static void *create(const char *url, const char *token, uint64_t max_bytes) {
+static void *create(const char *url, const kiln_level_options *options) {
   redis *r = calloc(1, sizeof *r);
   if (!r) return NULL;
   const char *host = url + strlen("redis://");
@@ -38,8 +39,8 @@ static void *create(const char *url, const char *token, uint64_t max_bytes) {
     rest = end;
   }
   if (*rest == '/') r->database = atoi(rest + 1);
-  r->max_bytes = max_bytes;
-  if (token) snprintf(r->token, sizeof r->token, "%s", token);
+  r->max_bytes = options->max_bytes;
+  if (options->token) snprintf(r->token, sizeof r->token, "%s", options->token);
   pthread_mutex_init(&r->mutex, NULL);
   if (good) return r;
   free(r);
@@ -136,4 +137,32 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   return stored ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
 }
 
-const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put};
+/// One command whose answer is no data: FOUND, ABSENT for nil or 0, FAILED.
+static kiln_remote_state command(redis *r, int64_t deadline, const char *format, ...) {
+  va_list args;
+  redisContext *c = take(r, deadline);
+  if (!c) return KILN_REMOTE_FAILED;
+  va_start(args, format);
+  redisReply *reply = redisvAppendCommand(c, format, args) == REDIS_OK ? converse(r, c, deadline) : NULL;
+  va_end(args);
+  bool whole = reply != NULL;
+  kiln_remote_state state = !reply || reply->type == REDIS_REPLY_ERROR ? KILN_REMOTE_FAILED
+                            : reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && !reply->integer) ? KILN_REMOTE_ABSENT
+                                                                                                                          : KILN_REMOTE_FOUND;
+  if (reply) freeReplyObject(reply);
+  give(r, c, whole);
+  return state;
+}
+
+static kiln_remote_state lease(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline) {
+  return command(state, deadline, "SET kiln:%s:%s:lease %s NX PX %u", domain, key_hex, token, ms);
+}
+
+/// Only the holder's: compared and changed in one step.
+static kiln_remote_state renew(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline) {
+  static const char script[] = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
+                               "if ARGV[2] == '0' then return redis.call('del', KEYS[1]) end return redis.call('pexpire', KEYS[1], ARGV[2])";
+  return command(state, deadline, "EVAL %s 1 kiln:%s:%s:lease %s %u", script, domain, key_hex, token, ms);
+}
+
+const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put, lease, renew};

@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "cache/entry.h"
 #include "cache/remote/breaker.h"
+#include "cache/remote/lease.h"
 #include "cache/scan.h"
 #include "cache/stats.h"
 
@@ -25,7 +26,8 @@ struct kiln_remote_server {
   kiln_level levels[KILN_REMOTE_LEVELS];
   atomic_uint errors[KILN_REMOTE_LEVELS]; ///< answers that were errors, one after another
   unsigned level_count;
-  uint32_t deadline_ms;
+  uint32_t deadline_ms, lease_ms;
+  kiln_leases *leases; ///< owned; NULL: none
   uint64_t max_bytes;
   bool write;
   atomic_uint clients;
@@ -37,6 +39,7 @@ struct kiln_remote_server {
 kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out, kiln_error *err) {
   *out = NULL;
   kiln_remote_server *s = calloc(1, sizeof *s);
+  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes};
   char *urls = strdup(config->urls), *save;
   kiln_status status = s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
   if (!status) {
@@ -44,6 +47,7 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
     s->store.shared = config->shared;
     s->store.max_entry_bytes = s->max_bytes = config->max_bytes;
     s->deadline_ms = config->deadline_ms;
+    s->lease_ms = config->lease_ms;
     s->write = config->write;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->condition, NULL);
@@ -51,10 +55,12 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
   }
   for (char *url = status ? NULL : strtok_r(urls, " ", &save); url && !status; url = strtok_r(NULL, " ", &save)) {
     if (s->level_count == KILN_REMOTE_LEVELS) status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
-    else if (!kiln_level_open(&s->levels[s->level_count], url, config->token, config->max_bytes))
+    else if (!kiln_level_open(&s->levels[s->level_count], url, &options))
       status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "remote cache: expected http://, https:// or redis://HOST, found \"%.200s\"", url);
     else s->level_count++;
   }
+  for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count; i++) // the first level that has leases has all of them
+    if (s->levels[i].kind->lease) s->leases = kiln_leases_create(&s->levels[i]);
   free(urls);
   if (status) kiln_remote_server_destroy(s);
   else *out = s;
@@ -63,6 +69,7 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
 
 void kiln_remote_server_destroy(kiln_remote_server *s) {
   if (!s) return;
+  kiln_leases_destroy(s->leases);
   for (unsigned i = 0; i < s->level_count; i++) kiln_level_close(&s->levels[i]);
   kiln_store_close(&s->store);
   free(s);
@@ -100,6 +107,33 @@ kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *doma
   return worst;
 }
 
+// ------------------------------------------------------------------------------------------------------------------ claims
+
+/// Doubling from 20 to 320 ms, up to as much again by chance: builds that wait for one entry do not ask in step.
+static void pause_before(unsigned turn) {
+  unsigned ms = 20u << (turn < 4 ? turn : 4);
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  ms += (unsigned)((uint64_t)now.tv_nsec / 1000 * 2654435761u % ms);
+  nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+}
+
+kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *domain, const kiln_digest *key, kiln_buffer *out) {
+  char hex[KILN_DIGEST_HEX + 1];
+  int64_t end = kiln_level_now() + s->lease_ms;
+  kiln_digest_hex(key, hex);
+  for (unsigned turn = 0; s->leases; turn++) {
+    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, kiln_level_now() + s->deadline_ms);
+    if (lease == KILN_REMOTE_FAILED) break;
+    kiln_remote_state entry = kiln_remote_server_get(s, domain, key, out); // after the lease: its last holder may just have uploaded
+    if (lease == KILN_REMOTE_FOUND && entry != KILN_REMOTE_ABSENT) kiln_leases_drop(s->leases, domain, hex);
+    if (lease == KILN_REMOTE_FOUND || entry != KILN_REMOTE_ABSENT) return entry;
+    if (kiln_level_now() >= end) return KILN_REMOTE_LATE;
+    pause_before(turn);
+  }
+  return KILN_REMOTE_SKIPPED;
+}
+
 // ----------------------------------------------------------------------------------------------------------------- uploads
 
 static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, const kiln_blob *file) {
@@ -116,6 +150,7 @@ static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, con
     judge(s, i, !stored, false);
     all &= stored;
   }
+  if (s->leases) kiln_leases_drop(s->leases, domain, hex); // it is there, or does not come from here
   return all;
 }
 
@@ -224,11 +259,11 @@ static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t
   memcpy(domain, text, length);
   if (!kiln_store_name_ok(domain)) return;
   if (kind == KILN_REMOTE_WAKE) wake(s, false);
-  if (kind != KILN_REMOTE_GET) return;
+  if (kind != KILN_REMOTE_GET && kind != KILN_REMOTE_CLAIM) return;
   kiln_digest key;
   kiln_buffer found = {0}, reply = {0};
   memcpy(key.bytes, key_bytes, sizeof key.bytes);
-  kiln_remote_state state = kiln_remote_server_get(s, domain, &key, &found);
+  kiln_remote_state state = kind == KILN_REMOTE_GET ? kiln_remote_server_get(s, domain, &key, &found) : kiln_remote_server_claim(s, domain, &key, &found);
   kiln_buffer_u32(&reply, (uint32_t)(state == KILN_REMOTE_FOUND ? found.size + 1 : 1));
   kiln_buffer_u8(&reply, (uint8_t)state);
   bool sent = !reply.failed && transfer(fd, reply.bytes, reply.size, true);

@@ -12,8 +12,10 @@ typedef struct kiln_remote_server kiln_remote_server;
 typedef struct kiln_remote_server_config {
   const char *urls;      ///< with spaces between
   const char *token;     ///< NULL: anonymous
+  const char *ca_file;   ///< NULL: the system's certificates
   const char *root, *domain, *space; ///< of the store
   uint32_t deadline_ms;  ///< of one look-up, over all levels
+  uint32_t lease_ms;     ///< how long a claim waits for another machine; 0: claims are answered SKIPPED
   uint64_t max_bytes;
   bool write;
   bool shared;
@@ -26,6 +28,8 @@ void kiln_remote_server_destroy(kiln_remote_server *server);
 
 /// One look-up and one round over the spool, as the server does them; for tests and tools.
 kiln_remote_state kiln_remote_server_get(kiln_remote_server *server, const char *domain, const kiln_digest *key, kiln_buffer *out);
+/// A claim (see kiln_remote_claim), as the server does it.
+kiln_remote_state kiln_remote_server_claim(kiln_remote_server *server, const char *domain, const kiln_digest *key, kiln_buffer *out);
 /// How many were uploaded. Stops at the first failure.
 unsigned kiln_remote_server_upload(kiln_remote_server *server);
 

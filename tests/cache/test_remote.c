@@ -1,134 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The remote level against real servers (nginx with WebDAV, Redis) and against bad ones: right bytes or a miss, a bounded delay that is paid once.
 // (fault tests 22 to 24; behaviour 35)
-#include "tests/cache/common.h"
-
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "cache/admin.h"
-
-enum { SIZE = 9000, DEADLINE_MS = 400 };
-
-static pid_t server; // of the running test
-
-static void stop(void) {
-  if (server > 0) {
-    kill(server, SIGKILL);
-    waitpid(server, NULL, 0);
-  }
-  server = 0;
-}
-
-static void pause_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }
-
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/// A bound and listening socket on loopback; its port.
-static int listen_any(int *out_port) {
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof a;
-  CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 64) && !getsockname(fd, (struct sockaddr *)&a, &size));
-  *out_port = ntohs(a.sin_port);
-  return fd;
-}
-
-static int free_port(void) {
-  int port, fd = listen_any(&port);
-  close(fd);
-  return port;
-}
-
-static bool answers(int port) {
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  bool yes = !connect(fd, (struct sockaddr *)&a, sizeof a);
-  close(fd);
-  return yes;
-}
-
-static void start(int port, char *const argv[]) {
-  server = fork();
-  if (!server) {
-    int null = open("/dev/null", O_RDWR);
-    dup2(null, 1);
-    dup2(null, 2);
-    execvp(argv[0], argv);
-    _exit(127);
-  }
-  atexit(stop);
-  for (unsigned n = 0; !answers(port); n++) {
-    int status;
-    if (n > 500 || waitpid(server, &status, WNOHANG) == server) FAIL("%s does not start", argv[0]);
-    pause_ms(10);
-  }
-}
-
-/// nginx as a WebDAV store of files under FOLDER/www.
-static int start_nginx(const char *folder) {
-  static const char module[] = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
-  char conf[300], text[2000];
-  int port = free_port();
-  if (access("/usr/sbin/nginx", X_OK) || access(module, R_OK)) SKIP("nginx with WebDAV is not installed");
-  snprintf(conf, sizeof conf, "%s/nginx.conf", folder);
-  snprintf(text, sizeof text,
-           "%sdaemon off; master_process off; pid %s/nginx.pid; error_log %s/nginx.log;\nevents {}\nhttp { access_log off;\n"
-           " client_body_temp_path %s/body; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path %s/u; scgi_temp_path %s/s;\n"
-           " client_max_body_size 100m;\n"
-           " server { listen 127.0.0.1:%d; root %s/www; location / { dav_methods PUT DELETE; create_full_put_path on; } } }\n",
-           geteuid() ? "" : "user root; ", folder, folder, folder, folder, folder, folder, folder, port, folder);
-  kiln_test_write(conf, text, strlen(text));
-  kiln_test_run(NULL, "mkdir -p %s/www", folder);
-  start(port, (char *[]){"/usr/sbin/nginx", "-c", conf, "-p", (char *)folder, NULL});
-  return port;
-}
-
-static int start_redis(const char *folder) {
-  char number[16];
-  int port = free_port();
-  if (access("/usr/bin/redis-server", X_OK)) SKIP("redis-server is not installed");
-  snprintf(number, sizeof number, "%d", port);
-  start(port, (char *[]){"/usr/bin/redis-server", "--port", number, "--bind", "127.0.0.1", "--save", "", "--dir", (char *)folder, NULL});
-  return port;
-}
-
-static kiln_cache *open_remote(const char *folder, const char *name, const char *url, bool write) {
-  static char program[300];
-  char root[300];
-  snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
-  if (access(program, X_OK)) SKIP("%s is not built", program);
-  snprintf(root, sizeof root, "%s/%s", folder, name);
-  kiln_cache_config config = config_in(root);
-  config.remote_program = program;
-  config.remote_url = url;
-  config.remote_ms = DEADLINE_MS;
-  config.remote_write = write;
-  return open_with(&config);
-}
-
-static uint64_t in_stats(kiln_cache *cache, kiln_outcome outcome) {
-  kiln_stats_sum sum;
-  kiln_stats_read(kiln_cache_store(cache), &sum);
-  return sum.count[outcome];
-}
-
-static void wait_uploaded(kiln_cache *cache, uint64_t count) {
-  for (unsigned n = 0; in_stats(cache, KILN_OUTCOME_REMOTE_STORED) < count; n++) {
-    if (n > 1000) FAIL("%d of %d entries were uploaded in 10 s", (int)in_stats(cache, KILN_OUTCOME_REMOTE_STORED), (int)count);
-    pause_ms(10);
-  }
-}
+#include "tests/cache/servers.h"
 
 enum { ENTRIES = 12 };
 
@@ -341,6 +214,118 @@ TEST(remote, a_server_that_is_down_or_a_helper_that_is_missing) {
   CHECK_INT(get_size(cache, &key, SIZE), 1);
   kiln_cache_close(cache);
   kiln_key_deinit(&key);
+}
+
+/// Twenty look-ups in each of two processes of one build, while the server is as it is; what they cost.
+static int64_t cost_of_misses(const char *name, const char *url, uint64_t *out_told) {
+  int64_t start = now_ms();
+  *out_told = 0;
+  for (unsigned process = 0; process < 2; process++) {
+    kiln_cache *cache = open_remote(kiln_test_folder(), name, url, false);
+    for (unsigned i = 100; i < 120; i++) {
+      kiln_key key = key_number(i);
+      CHECK_INT(get_size(cache, &key, SIZE), 0);
+      kiln_key_deinit(&key);
+    }
+    *out_told += told_by(cache);
+    kiln_cache_close(cache);
+  }
+  return now_ms() - start;
+}
+
+/// Real servers, in the middle of a build: stopped (SIGSTOP: connections are taken and nothing comes) and killed.
+static void server_goes(const char *url) {
+  static const int signals[] = {SIGSTOP, SIGKILL};
+  for (unsigned i = 0; i < 2; i++) {
+    uint64_t told;
+    char name[32], beside[32];
+    kiln_key key = key_number(i);
+    snprintf(name, sizeof name, "before%u", i);
+    snprintf(beside, sizeof beside, "after%u", i);
+    kiln_cache *writer = open_remote(kiln_test_folder(), name, url, true);
+    put_size(writer, &key, SIZE);
+    wait_uploaded(writer, 1);
+    kill(server, signals[i]);
+    if (signals[i] == SIGKILL) waitpid(server, NULL, 0), server = 0;
+    int64_t start = now_ms();
+    for (unsigned n = 200; n < 210; n++) { // the same process goes on, with connections that were good
+      kiln_key other = key_number(n);
+      CHECK_INT(get_size(writer, &other, SIZE), 0);
+      put_size(writer, &other, SIZE);
+      CHECK_INT(get_size(writer, &other, SIZE), 1);
+      kiln_key_deinit(&other);
+    }
+    int64_t took = now_ms() - start;
+    if (took > 3 * DEADLINE_MS) FAIL("%s after signal %d: %d ms, allowed are %d", url, signals[i], (int)took, 3 * DEADLINE_MS);
+    took = cost_of_misses(beside, url, &told);
+    if (took > 3 * DEADLINE_MS) FAIL("%s after signal %d, new processes: %d ms", url, signals[i], (int)took);
+    if (!told) FAIL("%s after signal %d: not counted", url, signals[i]);
+    if (server) kill(server, SIGCONT);
+    kiln_cache_close(writer);
+    kiln_key_deinit(&key);
+  }
+}
+
+TEST(remote, nginx_stops_and_dies) {
+  char url[64];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_nginx(kiln_test_folder()));
+  server_goes(url);
+}
+
+TEST(remote, redis_stops_and_dies) {
+  char url[64];
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(kiln_test_folder()));
+  server_goes(url);
+}
+
+/// A listening socket whose queue is full: the kernel drops what would connect, as a firewall does.
+TEST(remote, a_black_hole_costs_its_deadline_once) {
+  enum { FILLERS = 8 };
+  int port, fd = listen_any(&port), fillers[FILLERS];
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  CHECK(!listen(fd, 0));
+  for (unsigned i = 0; i < FILLERS; i++) {
+    fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    connect(fillers[i], (struct sockaddr *)&a, sizeof a);
+  }
+  pause_ms(50);
+  for (unsigned scheme = 0; scheme < 2; scheme++) {
+    char url[64], name[16];
+    uint64_t told;
+    snprintf(url, sizeof url, "%s://127.0.0.1:%d", scheme ? "redis" : "http", port);
+    snprintf(name, sizeof name, "hole%u", scheme);
+    int64_t took = cost_of_misses(name, url, &told);
+    if (took > 3 * DEADLINE_MS) FAIL("%s: %d ms, allowed are %d", url, (int)took, 3 * DEADLINE_MS);
+    if (took < DEADLINE_MS / 2) FAIL("%s: %d ms: the hole is none", url, (int)took);
+    CHECK(told > 0);
+  }
+  for (unsigned i = 0; i < FILLERS; i++) close(fillers[i]);
+  close(fd);
+}
+
+/// TLS by a certificate of our own: without its authority a connection is refused before a byte of ours is sent; with it everything works.
+TEST(remote, tls) {
+  const char *folder = kiln_test_folder();
+  char url[64], *out;
+  uint64_t told;
+  if (access("/usr/bin/openssl", X_OK)) SKIP("openssl, which makes the certificate, is not installed");
+  if (kiln_test_run(&out, "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost "
+                          "-addext subjectAltName=IP:127.0.0.1", folder))
+    FAIL("%s", out);
+  free(out);
+  int port = start_nginx_tls(folder);
+  snprintf(url, sizeof url, "https://127.0.0.1:%d", port);
+  unsetenv("KILN_CACHE_REMOTE_CA");
+  int64_t took = cost_of_misses("untrusting", url, &told);
+  if (took > 3 * DEADLINE_MS) FAIL("a certificate that is not trusted cost %d ms", (int)took);
+  CHECK(told > 0);
+  kiln_test_run(&out, "cat %s/nginx.log", folder);
+  CHECK(!strstr(out, "ac/")); // no request got through
+  free(out);
+  char ca[300];
+  snprintf(ca, sizeof ca, "%s/cert.pem", folder);
+  setenv("KILN_CACHE_REMOTE_CA", ca, 1);
+  write_here_read_there(url);
 }
 
 /// Uploads that could not be made wait in the spool and go out with the next build.

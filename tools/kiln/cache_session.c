@@ -54,11 +54,12 @@ static kiln_status split(environment_name variable, const char *separator, char 
 }
 
 static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
-  uint64_t wait = config->wait_ms, level = config->level, remote = config->remote_ms;
+  uint64_t wait = config->wait_ms, level = config->level, remote = config->remote_ms, lease = 0;
   struct { environment_name name; uint64_t *to; uint64_t most; } sizes[] = {
       {ENV_KILN_CACHE_SIZE, &config->max_bytes, UINT64_MAX},   {ENV_KILN_CACHE_FILES, &config->max_files, UINT64_MAX},
       {ENV_KILN_CACHE_MIN_FREE, &config->min_free_bytes, UINT64_MAX}, {ENV_KILN_CACHE_WAIT_MS, &wait, 3600000},
-      {ENV_KILN_CACHE_LEVEL, &level, 19},                      {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000}};
+      {ENV_KILN_CACHE_LEVEL, &level, 19},                      {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000},
+      {ENV_KILN_CACHE_REMOTE_LEASE_MS, &lease, 600000}};
   for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     kiln_status status = environment_size(sizes[i].name, sizes[i].to, err);
     if (status) return status;
@@ -67,6 +68,7 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
   config->wait_ms = (uint32_t)wait;
   config->level = (uint8_t)level;
   config->remote_ms = (uint32_t)remote;
+  config->remote_lease_ms = (uint32_t)lease;
   return KILN_OK;
 }
 
