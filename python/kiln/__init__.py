@@ -414,7 +414,7 @@ class Kernel:
         for param, packer, value in zip(self.params, self._packers, self._ordered(arguments, named)):
             try:
                 data, array = packer(param, value, self.device.name, stream, self.device.sync)
-            except (TypeError, ValueError, OverflowError) as failure:
+            except (TypeError, ValueError, OverflowError, BufferError) as failure:
                 raise type(failure)("%s: argument '%s' (%s): %s" % (self.name, param.name, param.type, failure)) from None
             block[param.offset:param.offset + param.size] = data
             kept.append(array)
