@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // dot: by the target's matrix instructions when a form fits, else by multiplies and adds over operands in
 // shared memory.
+#include <string.h>
+
 #include "compiler/codegen/gpu_lower.h"
 
 /// Logarithms of one dot, and how its tiles lie.
@@ -290,6 +292,7 @@ typedef struct stored {
   uint32_t base;
   unsigned pitch, log2_bytes;
   LLVMValueRef thread; ///< the thread's part of the place, in bytes
+  uint32_t varies;     ///< bits that the thread's part may have
   uint32_t seen[GPU_MAX_REGISTERS];
   LLVMValueRef loaded[GPU_MAX_REGISTERS];
   unsigned count;
@@ -319,17 +322,19 @@ static void store_operand(gpu *g, ir_value *value, stored *s, const shape *d, un
   gpu_write_tile(g, &tile, &memory, s->log2_bytes, s->base);
 }
 
-/// The operand's element at row or column (and batch) `place`, step `k` (an i32), read once a place.
-static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLVMValueRef k) {
+/// The operand's element at row or column (and batch) `place`, `ahead` steps after step `k` (an i32), read once a
+/// place and step. The alignment is what is known, so that neighbours can be read together.
+static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLVMValueRef k, unsigned ahead) {
   for (unsigned i = 0; i < s->count; i++)
     if (s->seen[i] == place)
       return s->loaded[i];
   LLVMValueRef offset =
       LLVMBuildAdd(g->builder, LLVMBuildShl(g->builder, k, gpu_i32(g, s->pitch), ""), s->thread, "");
-  LLVMValueRef more = gpu_i32(g, s->base + (place << s->log2_bytes)), value;
+  uint32_t constant = s->base + (place << s->log2_bytes) + (ahead << s->pitch);
+  LLVMValueRef more = gpu_i32(g, constant), value;
   LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, gpu_shared_at(g, offset), &more, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, 1u << s->log2_bytes), pointer, "");
-  LLVMSetAlignment(load, 1u << s->log2_bytes);
+  LLVMSetAlignment(load, 1u << __builtin_ctz(constant | s->varies | 1u << s->pitch | GPU_MAX_VECTOR_BYTES));
   gpu_unpack(g, load, gpu_scalar_type(g, s->scalar), &value, 1);
   s->seen[s->count] = place;
   return s->loaded[s->count++] = widen(g, s->scalar, to, value);
@@ -344,12 +349,34 @@ static uint32_t column_place(const shape *s, uint32_t element) {
   return (element & ((1u << s->n) - 1)) | element >> (s->n + s->m) << s->n;
 }
 
-static LLVMValueRef thread_place(gpu *g, const shape *s, const kiln_layout *l, const stored *x,
-                                 uint32_t (*place)(const shape *, uint32_t)) {
+static void place_thread(gpu *g, const shape *s, const kiln_layout *l, stored *x,
+                         uint32_t (*place)(const shape *, uint32_t)) {
   uint32_t basis[LAYOUT_MAX_PLACES] = {0};
-  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++)
+  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++) {
     basis[i] = place(s, l->basis[l->registers + i]) << x->log2_bytes;
-  return gpu_thread_bits(g, basis, l->lanes + l->warps);
+    x->varies |= basis[i];
+  }
+  x->thread = gpu_thread_bits(g, basis, l->lanes + l->warps);
+}
+
+/// log2 of the steps that one round of the loop takes: up to 64 products.
+static unsigned steps_of(const shape *s, uint32_t count) {
+  unsigned steps = 0;
+  while (steps < s->k && steps < 3 && count << (steps + 1) <= 64)
+    steps++;
+  return steps;
+}
+
+/// One step: sums += row * column.
+static void plain_step(gpu *g, const shape *s, const kiln_layout *layout, stored *const operands[2],
+                       kiln_scalar to, LLVMValueRef k, unsigned ahead, LLVMValueRef *sums) {
+  operands[0]->count = operands[1]->count = 0;
+  for (uint32_t r = 0; r < 1u << layout->registers; r++) {
+    uint32_t element = layout_element(layout, r);
+    LLVMValueRef x = fetch(g, operands[0], to, row_place(s, element), k, ahead),
+                 y = fetch(g, operands[1], to, column_place(s, element), k, ahead);
+    sums[r] = multiply_add(g, x, y, sums[r]);
+  }
 }
 
 static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
@@ -375,8 +402,8 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
   store_operand(g, op->operands[0], a, s, 0, s->k, s->m);
   store_operand(g, op->operands[1], b, s, s->n, 0, s->n);
   gpu_barrier(g);
-  a->thread = thread_place(g, s, &layout, a, row_place);
-  b->thread = thread_place(g, s, &layout, b, column_place);
+  place_thread(g, s, &layout, a, row_place);
+  place_thread(g, s, &layout, b, column_place);
   LLVMBasicBlockRef from = LLVMGetInsertBlock(build), loop = gpu_block(g, "dot"),
                     after = gpu_block(g, "summed");
   LLVMBuildBr(build, loop);
@@ -387,13 +414,11 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
     LLVMAddIncoming(out.regs[r], &initial.regs[r], &from, 1);
   }
   LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count);
-  for (uint32_t r = 0; r < count; r++) {
-    uint32_t element = layout_element(&layout, r);
-    LLVMValueRef x = fetch(g, a, to, row_place(s, element), k),
-                 y = fetch(g, b, to, column_place(s, element), k);
-    sums[r] = multiply_add(g, x, y, out.regs[r]);
-  }
-  LLVMValueRef next = LLVMBuildAdd(build, k, gpu_i32(g, 1), "");
+  memcpy(sums, out.regs, count * sizeof *sums);
+  unsigned steps = 1u << steps_of(s, count);
+  for (unsigned i = 0; i < steps; i++)
+    plain_step(g, s, &layout, (stored *[2]){a, b}, to, k, i, sums);
+  LLVMValueRef next = LLVMBuildAdd(build, k, gpu_i32(g, steps), "");
   LLVMBuildCondBr(build, LLVMBuildICmp(build, LLVMIntULT, next, gpu_i32(g, 1u << s->k), ""), loop, after);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(build);
   LLVMAddIncoming(k, (LLVMValueRef[2]){gpu_i32(g, 0), next}, (LLVMBasicBlockRef[2]){from, end}, 2);

@@ -126,6 +126,23 @@ TEST(nvptx_source, atomics_of_a_tile_share_fences) {
   everywhere(source);
 }
 
+/// A dot without matrix instructions takes several steps a round and reads neighbours together.
+TEST(nvptx_source, plain_dots_read_vectors) {
+  static const char source[] = "kiln 1\n"
+                               "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) "
+                               "@grid(1) @config(warps = 4) {\n"
+                               "  let i = iota(32)\n"
+                               "  let at = i[:, _] * 32 + i[_, :]\n"
+                               "  store(c + at, dot(load(a + at), load(b + at), prec = ieee))\n"
+                               "}\n";
+  char *out = ptx(source, "sm_80", NULL);
+  CHECK_INT(count(out, "fma.rn.f32"), 64);
+  CHECK_INT(count(out, "ld.shared.v4.f32"), 8);
+  CHECK_INT(count(out, "ld.shared.f32"), 0);
+  free(out);
+  everywhere(source);
+}
+
 TEST(nvptx_source, cache_hints) {
   static const char source[] = "kiln 1\n"
                                "kernel hints(x: in *f32 @align(16) @noalias, y: out *f32 @align(16), n: i32 "
