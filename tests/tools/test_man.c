@@ -200,6 +200,9 @@ TEST(man, every_command_is_in_the_first_page_and_every_page_is_a_command) {
 TEST(man, a_reader_has_no_complaint) {
   char *out;
   if (kiln_test_run(NULL, "command -v man && command -v groff")) SKIP("man and groff are not installed");
+  // Small images come without groff's macros.
+  if (kiln_test_run(NULL, "cd %s && printf '.TH A 1\\n.SH NAME\\na\\n' >a.1 && said=$(man --warnings -E UTF-8 -l a.1 2>&1 >/dev/null) && test -z \"$said\"", kiln_test_folder()))
+    SKIP("the manual reader of this machine reads no page");
   CHECK_INT(kiln_test_run(&out, "for page in docs/man/*; do MANWIDTH=100 man --warnings -E UTF-8 -l $page 2>&1 >/dev/null | sed \"s|^|$page: |\"; done"), 0);
   CHECK_TEXT(out, "");
   free(out);
