@@ -123,7 +123,7 @@ static void expect_json(int want, const char *arguments, const char *condition) 
   char *out = tool(want, "%s", arguments), *said;
   kiln_test_write(fixture_path("out.json"), out, strlen(out));
   if (kiln_test_run(NULL, "/usr/bin/python3 -c ''")) SKIP("python3 is not installed");
-  if (kiln_test_run(&said, "/usr/bin/python3 -c \"import json; d = json.load(open('%s')); assert %s, d\"", fixture_path("out.json"), condition))
+  if (kiln_test_run(&said, "/usr/bin/python3 -c \"import json; d = json.load(open('%s', encoding='utf-8')); assert %s, d\"", fixture_path("out.json"), condition))
     FAIL("kiln-tool %s printed\n%s\n%s", arguments, out, said);
   free(said);
   free(out);
@@ -148,6 +148,23 @@ TEST(bundle_tools, json_says_what_the_text_says) {
   expect_json(0, "explain --json -d null:sm_90 a.kb add_one", "all(bool(c['rule']) == (c['rank'] == 255) for c in d['candidates']) and d['device'] == 'sm_90'");
   expect_json(0, "explain --json -d null:gfx942 a.kb", "d['kernels'] == d['exact'] == 2 and d['missing'] == 0 and d['first_missing'] is None");
   expect_json(0, "explain --json -d null:sm_75 a.kb", "d['missing'] == 2 and d['first_missing'] == 'add_one'");
+}
+
+// Names are whatever a bundle says; what is not UTF-8 is still JSON.
+TEST(bundle_tools, json_of_hostile_names) {
+  static const char *const names[] = {"a\"b\\c", "\x01\x1f\x7f", "\xff\xc0\x80\xed\xa0\x80", "gr\xc3\xbc\xc3\x9f \xf0\x9f\x94\xa5"};
+  fixture f;
+  fixture_begin(&f);
+  for (unsigned i = 0; i < 4; i++) {
+    uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE(names[i]));
+    fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942", "k", names[i], strlen(names[i]));
+    kiln_manifest_note(&f.manifest, names[i], names[3 - i]);
+  }
+  fixture_write(&f, fixture_path("h.kb"), "");
+  expect_json(0, "inspect --json h.kb", "{k['name'] for k in d['kernels']} == {'a' + chr(34) + 'b' + chr(92) + 'c', chr(1) + chr(31) + chr(127), chr(0xfffd) * 6, "
+                                        "'gr' + chr(252) + chr(223) + ' ' + chr(0x1f525)} and len(d['notes']) == 4");
+  expect_json(0, "stat --json --by=kernel h.kb", "len(d['rows']) == 4");
+  expect_json(0, "explain --json -d null:gfx942 h.kb", "d['kernels'] == d['exact'] == 4");
 }
 
 // One bad bundle does not hide the next.

@@ -264,12 +264,35 @@ int cli_open_program(const char *name) {
   return fd;
 }
 
+unsigned cli_utf8(const char *s, uint32_t *out_code) {
+  static const struct {
+    uint8_t mask, lead, size;
+    uint32_t least;
+  } forms[] = {{0x80, 0, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+  *out_code = 0;
+  for (unsigned f = 0; f < sizeof forms / sizeof *forms; f++) {
+    if (((uint8_t)*s & forms[f].mask) != forms[f].lead) continue;
+    uint32_t code = (uint8_t)*s & (uint8_t)~forms[f].mask;
+    for (unsigned i = 1; i < forms[f].size; i++) {
+      if (((uint8_t)s[i] & 0xc0) != 0x80) return 0; // the NUL at the end too
+      code = code << 6 | ((uint8_t)s[i] & 0x3f);
+    }
+    *out_code = code;
+    return code >= forms[f].least && (code < 0xd800 || code > 0xdfff) && code <= 0x10ffff ? forms[f].size : 0;
+  }
+  return 0;
+}
+
 void cli_json_text(kiln_buffer *out, const char *text) {
   kiln_buffer_u8(out, '"');
-  for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-    if (*p == '"' || *p == '\\') kiln_buffer_format(out, "\\%c", *p);
-    else if (*p < 0x20) kiln_buffer_format(out, "\\u%04x", *p);
-    else kiln_buffer_u8(out, *p);
+  while (*text) {
+    uint32_t code;
+    unsigned size = cli_utf8(text, &code);
+    if (!size) kiln_buffer_format(out, "\\ufffd");
+    else if (code == '"' || code == '\\') kiln_buffer_format(out, "\\%c", *text);
+    else if (code < 0x20) kiln_buffer_format(out, "\\u%04x", code);
+    else kiln_buffer_bytes(out, text, size);
+    text += size ? size : 1;
   }
   kiln_buffer_u8(out, '"');
 }

@@ -69,7 +69,9 @@ bool cli_find_program(const char *name, char *out, size_t capacity);
 /// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
 int cli_open_program(const char *name);
 
-/// Appends `text` as a JSON string with quotes.
+/// Bytes of the UTF-8 character at `s` and its number; 0 bytes when it is none. `s` ends in a NUL.
+unsigned cli_utf8(const char *s, uint32_t *out_code);
+/// Appends `text` as a JSON string with quotes; what is not UTF-8 becomes U+FFFD.
 void cli_json_text(kiln_buffer *out, const char *text);
 
 uint64_t cli_now_ns(void);

@@ -28,22 +28,10 @@ typedef struct bar {
 
 // Bytes of the UTF-8 character at `s`; 0 when it is none or a control character, which HTML does not allow.
 static unsigned character_size(const char *s) {
-  static const struct {
-    uint8_t mask, lead, size;
-    uint32_t least;
-  } forms[] = {{0x80, 0, 1, 0x20}, {0xe0, 0xc0, 2, 0xa0}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
-  for (unsigned f = 0; f < sizeof forms / sizeof *forms; f++) {
-    if (((uint8_t)*s & forms[f].mask) != forms[f].lead) continue;
-    uint32_t code = (uint8_t)*s & (uint8_t)~forms[f].mask;
-    for (unsigned i = 1; i < forms[f].size; i++) {
-      if (((uint8_t)s[i] & 0xc0) != 0x80) return 0; // the NUL at the end too
-      code = code << 6 | ((uint8_t)s[i] & 0x3f);
-    }
-    bool is_text = code >= forms[f].least && code != 0x7f && (code < 0xd800 || code > 0xdfff) && code <= 0x10ffff && (code & 0xfffe) != 0xfffe &&
-                   (code < 0xfdd0 || code > 0xfdef);
-    return is_text ? forms[f].size : 0;
-  }
-  return 0;
+  uint32_t code;
+  unsigned size = cli_utf8(s, &code);
+  bool is_text = code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef);
+  return size && is_text ? size : 0;
 }
 
 /// Text for an element or an attribute, cut after `most` characters.
