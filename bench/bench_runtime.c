@@ -14,11 +14,18 @@
 #include "base/bundle_format.h"
 #include "runtime/device.h"
 
-enum { ROUNDS = 41, LAUNCHES = 20000, MOST_ARGS = 16 };
+enum { ROUNDS = 41, LAUNCHES = 5000, MOST_ARGS = 16 };
 
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// Of this thread: more threads than processors share them.
+static uint64_t cpu_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -82,13 +89,27 @@ static void build(kiln_bundle_writer *w, kiln_buffer *out, kiln_bundle_dictionar
 
 // ----------------------------------------------------------------------------------------------------------------- launch
 
+typedef enum launch_way { WAY_BARE, WAY_LAUNCH, WAY_PREPARED, WAY_SET, WAY_CHOOSE } launch_way;
 typedef struct launch_run {
   kiln_kernel *kernel;
   uint32_t args;
-  bool bare;
+  launch_way way;
   pthread_barrier_t *start;
   double ns;
 } launch_run;
+
+static void run_once(const launch_run *r, const kiln_launch_call *call, const void *const *pointers, const void *block, kiln_prepared *p) {
+  kiln_error err;
+  kiln_choice choice;
+  kiln_device *d = r->kernel->device;
+  switch (r->way) {
+  case WAY_BARE: must(d->kind->launch(d, call, &err), &err); break;
+  case WAY_LAUNCH: must(kiln_launch(r->kernel, NULL, pointers, r->args, &err), &err); break;
+  case WAY_SET: must(kiln_prepared_set(p, 0, pointers[0], &err), &err); // fall through
+  case WAY_PREPARED: must(kiln_prepared_launch(p, NULL, &err), &err); break;
+  case WAY_CHOOSE: must(kiln_choose(r->kernel, block, kiln_block_size(r->kernel), &choice, &err), &err); break;
+  }
+}
 
 static void *measure_launch(void *context) {
   launch_run *r = context;
@@ -102,17 +123,22 @@ static void *measure_launch(void *context) {
   }
   kiln_device *d = r->kernel->device;
   kiln_launch_call call = {.function = d->state, .code = r->kernel->codes, .grid = {1, 1, 1}, .block = values, .size = sizeof values};
+  kiln_prepared *p;
+  size_t size;
+  must(kiln_prepare(r->kernel, pointers, r->args, NULL, &p, &err), &err);
+  const void *block = kiln_prepared_block(p, &size);
   pthread_barrier_wait(r->start);
   for (int round = 0; round < ROUNDS; round++) {
-    uint64_t begin = now_ns();
-    for (int i = 0; i < LAUNCHES; i++) must(r->bare ? d->kind->launch(d, &call, &err) : kiln_launch(r->kernel, NULL, pointers, r->args, &err), &err);
-    rounds[round] = (double)(now_ns() - begin) / LAUNCHES;
+    uint64_t begin = cpu_ns();
+    for (int i = 0; i < LAUNCHES; i++) run_once(r, &call, pointers, block, p);
+    rounds[round] = (double)(cpu_ns() - begin) / LAUNCHES;
   }
   r->ns = median(rounds, ROUNDS);
+  kiln_prepared_free(p);
   return NULL;
 }
 
-static double launch_ns(kiln_kernel *k, uint32_t args, bool bare, unsigned threads) {
+static double launch_ns(kiln_kernel *k, uint32_t args, launch_way way, unsigned threads) {
   enum { MOST = 64 };
   pthread_t ids[MOST];
   launch_run runs[MOST];
@@ -120,7 +146,7 @@ static double launch_ns(kiln_kernel *k, uint32_t args, bool bare, unsigned threa
   double all[MOST];
   pthread_barrier_init(&start, NULL, threads);
   for (unsigned i = 0; i < threads; i++) {
-    runs[i] = (launch_run){k, args, bare, &start, 0};
+    runs[i] = (launch_run){k, args, way, &start, 0};
     if (pthread_create(&ids[i], NULL, measure_launch, &runs[i])) exit(1);
   }
   for (unsigned i = 0; i < threads; i++) {
@@ -139,7 +165,6 @@ static void bench_launches(void) {
   kiln_device *d;
   kiln_error err;
   char name[32];
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
   for (size_t i = 0; i < 3; i++)
     for (int variants = 0; variants < 2; variants++) {
       snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
@@ -154,10 +179,12 @@ static void bench_launches(void) {
       snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
       must(kiln_kernel_get(d, name, NULL, &k, &err), &err);
       must(kiln_preload(k, &err), &err);
-      for (unsigned threads = 1; threads <= (unsigned)processors && threads <= 64; threads *= processors > 1 ? (unsigned)processors : 2) {
-        double bare = launch_ns(k, counts[i], true, threads), whole = launch_ns(k, counts[i], false, threads);
-        printf("launch %2u arguments, %s, %2u threads: %5.1f ns added (%.1f - %.1f)\n", counts[i],
-               variants ? "a fact an integer" : "one variant      ", threads, whole - bare, whole, bare);
+      for (unsigned threads = 1; threads <= 64; threads *= 64) {
+        double bare = launch_ns(k, counts[i], WAY_BARE, threads), whole = launch_ns(k, counts[i], WAY_LAUNCH, threads);
+        double prepared = launch_ns(k, counts[i], WAY_PREPARED, threads), set = launch_ns(k, counts[i], WAY_SET, threads);
+        double choose = launch_ns(k, counts[i], WAY_CHOOSE, threads);
+        printf("launch %2u arguments, %s, %2u threads: %5.1f ns added (%.1f - %.1f); prepared %.1f, with a pointer set %.1f; variant look-up %.1f\n",
+               counts[i], variants ? "a fact an integer" : "one variant      ", threads, whole - bare, whole, bare, prepared - bare, set - bare, choose);
       }
     }
   double rounds[ROUNDS];

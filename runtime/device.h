@@ -30,6 +30,9 @@ typedef struct kiln_module {
   void *module, *function;
 } kiln_module;
 
+struct kiln_tensor_map;
+struct kiln_tensor_map_values;
+
 /// The code of one config and variant of a kernel on one device.
 typedef struct kiln_code {
   _Atomic(void *) function; // NULL until loaded
@@ -38,6 +41,8 @@ typedef struct kiln_code {
   uint16_t target;
   uint8_t rank;
   bool is_present, is_ptx;
+  uint32_t map_count;
+  const struct kiln_tensor_map *maps; // arena of the kernel
 } kiln_code;
 
 /// One launch, for the device's launch function.
@@ -60,6 +65,8 @@ typedef struct kiln_device_kind {
   /// True while `stream` records a graph: nothing may be loaded then. NULL: never.
   bool (*is_capturing)(kiln_device *device, kiln_stream stream);
   kiln_status (*launch)(kiln_device *device, const kiln_launch_call *call, kiln_error *err);
+  /// Encodes a tensor map into 128 bytes aligned to 64. NULL: the device has none.
+  kiln_status (*encode_map)(kiln_device *device, const struct kiln_tensor_map_values *values, void *out, kiln_error *err);
   kiln_status (*stream_create)(kiln_device *device, kiln_stream *out, kiln_error *err);
   void (*stream_destroy)(kiln_device *device, kiln_stream stream);
   kiln_status (*sync)(kiln_device *device, kiln_stream stream, kiln_error *err);
@@ -172,6 +179,8 @@ struct kiln_kernel {
   kiln_fact *facts;
   uint32_t alignment_count, fact_count;
   kiln_integer_param *integers; // signed ones of 4 bytes, of 8 bytes, the rest
+  bool *is_read;             // for each parameter: an expression or a fact reads it
+  uint64_t *masks;           // for each parameter: the promised alignment of its address - 1, or 0
   uint32_t integers_of_4, integers_to_8, integer_count;
 };
 

@@ -7,6 +7,7 @@
 
 #include "runtime/device.h"
 #include "runtime/driver_library.h"
+#include "runtime/tensor_map.h"
 
 typedef struct cuda_api {
 #define REQUIRED(field, symbol, parameters) int(*field) parameters;
@@ -207,6 +208,24 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   return KILN_OK;
 }
 
+// CUtensorMapDataType of each element type; 8-bit floats and i1 move as bytes.
+static const int map_types[KILN_SCALAR_COUNT] = {
+    [KILN_I1] = 0, [KILN_I8] = 0, [KILN_E4M3] = 0, [KILN_E5M2] = 0, [KILN_I16] = 1, [KILN_I32] = 3, [KILN_I64] = 5,
+    [KILN_F16] = 6, [KILN_F32] = 7, [KILN_F64] = 8, [KILN_BF16] = 9,
+};
+
+static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
+  enum { PROMOTE_128 = 2 };
+  static const uint32_t element_strides[KILN_MAP_RANK] = {1, 1, 1, 1, 1};
+  cuda_state *s = d->state;
+  const kiln_tensor_map *m = v->map;
+  if (!s->api.encode_tiled)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled; it came with CUDA 12");
+  CUDA_CALL(s, encode_tiled(out, map_types[m->element], m->rank, (void *)(uintptr_t)v->address, v->extents, v->strides, m->box, element_strides,
+                            m->interleave, m->swizzle, PROMOTE_128, m->fill));
+  return KILN_OK;
+}
+
 // --------------------------------------------------------------------------------------------------------- streams, memory
 
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
@@ -260,6 +279,6 @@ static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size,
 
 const kiln_device_kind kiln_device_cuda = {
     .name = "cuda", .open = open_cuda, .close = close_cuda, .load = load, .unload = unload, .is_capturing = is_capturing,
-    .launch = launch, .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
+    .launch = launch, .encode_map = encode_map, .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
     .alloc = alloc, .release = release, .copy_in = copy_in, .copy_out = copy_out, .fill = fill,
 };

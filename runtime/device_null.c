@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/device.h"
+#include "runtime/tensor_map.h"
 
 
 static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
@@ -33,6 +34,20 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   return KILN_OK;
 }
 
+// What a driver is told, in plain: element, rank, swizzle, interleave, fill (u8 each), 3 zeros, address, 5 extents, 4 strides (u64), 5 box extents (u32).
+static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
+  (void)d, (void)err;
+  const kiln_tensor_map *m = v->map;
+  uint8_t *to = out;
+  memcpy(to, (const uint8_t[8]){m->element, m->rank, m->swizzle, m->interleave, m->fill}, 8);
+  memcpy(to + 8, &v->address, 8);
+  memcpy(to + 16, v->extents, sizeof v->extents);
+  memcpy(to + 56, v->strides, sizeof v->strides);
+  memcpy(to + 88, m->box, sizeof m->box);
+  memset(to + 108, 0, KILN_MAP_BYTES - 108);
+  return KILN_OK;
+}
+
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
   (void)err;
   *out = d->state;
@@ -46,7 +61,10 @@ static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
 
 static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
   (void)d;
-  *out = calloc(1, size);
+  enum { ALIGNMENT = 256 }; // what the GPU drivers give
+  if (size > SIZE_MAX - ALIGNMENT) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes", size);
+  *out = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
+  if (*out) memset(*out, 0, size);
   return *out ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes", size);
 }
 static void release(kiln_device *d, void *memory) {
@@ -65,7 +83,7 @@ static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size,
 }
 
 const kiln_device_kind kiln_device_null = {
-    .name = "null", .open = open_null, .close = close_null, .load = load, .unload = unload, .launch = launch,
+    .name = "null", .open = open_null, .close = close_null, .load = load, .unload = unload, .launch = launch, .encode_map = encode_map,
     .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
     .alloc = alloc, .release = release, .copy_in = copy, .copy_out = copy, .fill = fill,
 };

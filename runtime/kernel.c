@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/tensor_map.h"
 
 // ----------------------------------------------------------------------------------------------------------- choosing codes
 
@@ -70,6 +71,8 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     if (!info) return KILN_STATUS_CORRUPT;
     if (!kiln_code_info_decode(info, size, &code->info))
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name, in->name);
+    code->map_count = 0;
+    if (entry.maps != KILN_BUNDLE_NONE) KILN_TRY(kiln_tensor_maps_decode(k, entry.maps, code, err));
     code->blob = entry.blob;
     code->target = entry.target;
     code->rank = (uint8_t)rank;

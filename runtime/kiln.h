@@ -162,6 +162,21 @@ KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream,
 KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3], const void *block, size_t size,
                                       kiln_error *err);
 
+/// A launch with everything decided before: arguments packed and checked, code chosen and loaded, grid evaluated, tensor maps encoded. Launching it
+/// hands the block to the driver and does nothing else. Any kernel can be prepared. One may be launched from several threads at once, but
+/// not while it is changed or freed.
+typedef struct kiln_prepared kiln_prepared;
+/// `args` as for kiln_launch; `grid` NULL: the kernel's own. Errors are those of kiln_launch. Free with kiln_prepared_free before the device is closed.
+KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, size_t arg_count, const uint32_t *grid, kiln_prepared **out,
+                                  kiln_error *err);
+/// Changes argument `index`. One on which nothing depends is stored, after its alignment is tested; any other is decided anew: facts, code (loaded
+/// where it was not: call kiln_preload before a capture), grid and tensor maps. After an error everything is as before.
+KILN_API kiln_status kiln_prepared_set(kiln_prepared *prepared, size_t index, const void *value, kiln_error *err);
+KILN_API kiln_status kiln_prepared_launch(kiln_prepared *prepared, kiln_stream stream, kiln_error *err);
+/// The bytes that the driver gets: parameters, then tensor maps at multiples of 64. Borrowed.
+KILN_API const void *kiln_prepared_block(const kiln_prepared *prepared, size_t *out_size);
+KILN_API void kiln_prepared_free(kiln_prepared *prepared);
+
 /// What a launch with these arguments would run, without running it.
 typedef struct kiln_choice {
   const char *config;  ///< "BLOCK=1024,warps=4"

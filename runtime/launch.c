@@ -3,21 +3,14 @@
 #include "runtime/launch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/expr.h"
 #include "runtime/device.h"
+#include "runtime/tensor_map.h"
 
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-
-static int64_t read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
-  switch (size) {
-  case 1: return is_signed ? (int8_t)*at : (*at != 0);
-  case 2: return (int16_t)kiln_le16(at);
-  case 4: return (int32_t)kiln_le32(at);
-  default: return (int64_t)kiln_le64(at);
-  }
-}
 
 static inline bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t *out) {
   switch (e->form) {
@@ -130,14 +123,14 @@ static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block
   if (UNLIKELY(broken)) return refuse_alignment(k, block, err);
   for (uint32_t i = 0; i < k->fact_count; i++) {
     const kiln_fact *f = &k->facts[i];
-    int64_t value = read_integer(block + f->offset, f->size, f->is_signed);
+    int64_t value = kiln_read_integer(block + f->offset, f->size, f->is_signed);
     bool divides = f->div <= 1 || value % f->div == 0;
     if (UNLIKELY(!divides || value < f->lo || value > f->hi)) return refuse_fact(k, f, value, err);
   }
   return KILN_OK;
 }
 
-static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32_t *out_config) {
+static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32_t *out_config, uint32_t *out_variant) {
   for (uint32_t c = 0; c < k->interface.config_count; c++) {
     const kiln_prepared_config *config = &k->configs[c];
     if (!config->is_usable || !holds(&config->require, values)) continue;
@@ -145,6 +138,7 @@ static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32
     for (uint32_t v = 0; v < k->interface.variant_count; v++) {
       if (!codes[v].is_present || !holds(&k->variants[v], values)) continue;
       *out_config = c;
+      *out_variant = v;
       return &codes[v];
     }
   }
@@ -174,7 +168,7 @@ static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const in
 
 typedef struct decision {
   const kiln_code *code;
-  uint32_t config, grid[3];
+  uint32_t config, variant, grid[3];
   bool is_empty;
 } decision;
 
@@ -195,7 +189,7 @@ static inline void read_integers(const kiln_kernel *k, const uint8_t *block, int
   uint32_t i = 0;
   for (; i < k->integers_of_4; i++) values[p[i].param] = (int32_t)kiln_le32(block + p[i].offset);
   for (; i < k->integers_to_8; i++) values[p[i].param] = (int64_t)kiln_le64(block + p[i].offset);
-  for (; i < k->integer_count; i++) values[p[i].param] = read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
+  for (; i < k->integer_count; i++) values[p[i].param] = kiln_read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
 }
 
 /// `grid`: the caller's; NULL: the kernel's own expressions.
@@ -203,7 +197,7 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, con
   int64_t values[KILN_MOST_PARAMS];
   read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
-  out->code = pick(k, values, &out->config);
+  out->code = pick(k, values, &out->config, &out->variant);
   if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
   if (grid) return take_grid(k, grid, out->grid, &out->is_empty, err);
   return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
@@ -225,6 +219,16 @@ static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid", k->interface.name);
 }
 
+// A code with tensor maps, which are encoded anew: a prepared launch keeps them.
+static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, kiln_launch_call *call, kiln_error *err) {
+  _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[KILN_MOST_BLOCK];
+  memcpy(block, call->block, k->used_bytes);
+  KILN_TRY(kiln_tensor_maps_encode(k, call->code, block, err));
+  call->block = block;
+  call->size = kiln_maps_end(k->used_bytes, call->code->map_count);
+  return k->device->kind->launch(k->device, call, err);
+}
+
 static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid, const uint8_t *block, kiln_error *err) {
   decision d;
   KILN_TRY(decide(k, block, grid, &d, err));
@@ -235,6 +239,7 @@ static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32
     function = atomic_load_explicit(&d.code->function, memory_order_acquire);
   }
   kiln_launch_call call = {function, d.code, {d.grid[0], d.grid[1], d.grid[2]}, stream, block, k->used_bytes};
+  if (UNLIKELY(d.code->map_count)) return launch_with_maps(k, &call, err);
   return k->device->kind->launch(k->device, &call, err);
 }
 
@@ -258,6 +263,106 @@ kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *a
   return launch_block(k, stream, NULL, block, err);
 }
 
+// --------------------------------------------------------------------------------------------------------------- prepared
+
+struct kiln_prepared {
+  kiln_kernel *kernel;      // borrowed
+  uint32_t given_grid[3];
+  bool has_given_grid, is_empty;
+  kiln_launch_call call;    // `block` is the one below; the stream is the launch's
+  uint8_t *block;           // inside this allocation, aligned to 64: parameters, then tensor maps
+};
+
+// Chooses, loads and encodes for what is in the block.
+static kiln_status settle(kiln_prepared *p, kiln_error *err) {
+  kiln_kernel *k = p->kernel;
+  decision d;
+  const uint32_t *grid = p->has_given_grid ? p->given_grid : NULL;
+  KILN_TRY(decide(k, p->block, grid, &d, err));
+  if (d.is_empty) KILN_TRY(end_empty(k, d.config, grid, err));
+  if (!atomic_load_explicit(&d.code->function, memory_order_acquire)) KILN_TRY(kiln_code_load(k, (kiln_code *)d.code, err));
+  if (d.code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, d.code, p->block, err));
+  p->is_empty = d.is_empty;
+  p->call = (kiln_launch_call){
+      .function = atomic_load_explicit(&d.code->function, memory_order_acquire),
+      .code = d.code,
+      .grid = {d.grid[0], d.grid[1], d.grid[2]},
+      .block = p->block,
+      .size = d.code->map_count ? kiln_maps_end(k->used_bytes, d.code->map_count) : k->used_bytes,
+  };
+  return KILN_OK;
+}
+
+static uint32_t most_maps(const kiln_kernel *k) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++)
+    if (k->codes[i].map_count > most) most = k->codes[i].map_count;
+  return most;
+}
+
+kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid, kiln_prepared **out, kiln_error *err) {
+  *out = NULL;
+  if (arg_count != k->interface.param_count)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", k->interface.name, k->interface.param_count,
+                     arg_count);
+  size_t block = kiln_maps_at(k->interface.block_bytes + 8) + (size_t)most_maps(k) * KILN_MAP_BYTES;
+  size_t head = kiln_maps_at(sizeof(kiln_prepared));
+  kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
+  if (!p) return kiln_kernel_no_memory(k, err);
+  memset(p, 0, head + block);
+  p->kernel = k;
+  p->block = (uint8_t *)p + head;
+  if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
+  p->has_given_grid = grid != NULL;
+  pack(k, args, p->block);
+  kiln_status status = settle(p, err);
+  if (status == KILN_OK) *out = p;
+  else free(p);
+  return status;
+}
+
+// What else changes with a parameter.
+static inline bool decides(const kiln_prepared *p, size_t param) { return p->kernel->is_read[param] || p->call.code->map_count; }
+
+static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, const kiln_param_record *param, const void *value, kiln_error *err) {
+  uint8_t old[KILN_MOST_BLOCK];
+  memcpy(old, p->block, p->call.size);
+  memcpy(p->block + param->offset, value, param->size);
+  kiln_status status = settle(p, err);
+  if (status != KILN_OK) memcpy(p->block, old, p->call.size);
+  return status;
+}
+
+kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value, kiln_error *err) {
+  const kiln_kernel *k = p->kernel;
+  if (UNLIKELY(index >= k->interface.param_count))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set", k->interface.name, k->interface.param_count, index);
+  const kiln_param_record *param = &k->interface.params[index];
+  uint64_t address = 0;
+  if (param->pointer || param->view_rank) memcpy(&address, value, sizeof address);
+  // What nothing depends on is only stored; a broken promise is refused where all are.
+  if (decides(p, index) || address & k->masks[index]) return settle_again(p, param, value, err);
+  memcpy(p->block + param->offset, value, param->size);
+  return KILN_OK;
+}
+
+kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_error *err) {
+  if (UNLIKELY(p->is_empty)) return KILN_OK;
+  kiln_launch_call call = p->call;
+  call.stream = stream;
+  kiln_device *d = p->kernel->device;
+  return d->kind->launch(d, &call, err);
+}
+
+const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
+  *out_size = p->call.size;
+  return p->block;
+}
+
+void kiln_prepared_free(kiln_prepared *p) { free(p); }
+
+// ---------------------------------------------------------------------------------------------------------------- packed
+
 static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err) {
   if (size == k->interface.block_bytes) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given", k->interface.name,
@@ -276,13 +381,16 @@ kiln_status kiln_launch_grid(kiln_kernel *k, kiln_stream stream, const uint32_t 
 
 kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
   decision d;
-  memset(out, 0, sizeof *out);
-  KILN_TRY(check_size(k, size, err));
-  KILN_TRY(decide(k, block, NULL, &d, err));
+  kiln_status status = check_size(k, size, err);
+  if (status == KILN_OK) status = decide(k, block, NULL, &d, err);
+  if (UNLIKELY(status != KILN_OK)) {
+    memset(out, 0, sizeof *out);
+    return status;
+  }
   const kiln_code_info *info = &d.code->info;
   *out = (kiln_choice){
       .config = k->interface.configs[d.config].text,
-      .variant = k->interface.variants[(size_t)(d.code - k->codes) % k->interface.variant_count].text,
+      .variant = k->interface.variants[d.variant].text,
       .target = info->target,
       .bundle = k->bundle->name,
       .grid = {d.grid[0], d.grid[1], d.grid[2]},

@@ -138,6 +138,17 @@ static bool add_slots(kiln_kernel *k) {
   return true;
 }
 
+// What a prepared launch has to look at when a parameter changes.
+static bool add_reads(kiln_kernel *k, const bool *used) {
+  k->is_read = KILN_NEW_ARRAY(k->arena, bool, k->interface.param_count);
+  k->masks = KILN_NEW_ARRAY(k->arena, uint64_t, k->interface.param_count);
+  if (!k->masks) return false;
+  memcpy(k->is_read, used, k->interface.param_count * sizeof *used);
+  for (uint32_t i = 0; i < k->fact_count; i++) k->is_read[k->facts[i].param] = true;
+  for (uint32_t i = 0; i < k->alignment_count; i++) k->masks[k->alignments[i].param] = k->alignments[i].mask;
+  return true;
+}
+
 static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *err) {
   if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
   return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
@@ -177,5 +188,5 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
   for (uint32_t v = 0; v < in->variant_count; v++)
     if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used, &k->variants[v]))
       return invalid(k, "a @variant condition", err);
-  return add_facts(k) && add_slots(k) && add_integers(k, used) ? KILN_OK : kiln_kernel_no_memory(k, err);
+  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used) ? KILN_OK : kiln_kernel_no_memory(k, err);
 }

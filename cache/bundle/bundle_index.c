@@ -119,7 +119,7 @@ static void encode_code(encoder *e, const kiln_pack_code *c, uint32_t kernel) {
   kiln_put16(entry + KILN_BC_FLAGS, (uint16_t)c->flags);
   kiln_put32(entry + KILN_BC_BLOB, e->packed->blob_numbers[c->blob]);
   kiln_put32(entry + KILN_BC_INFO, record(e, c->info, c->info_size));
-  kiln_put32(entry + KILN_BC_MAPS, KILN_BUNDLE_NONE);
+  kiln_put32(entry + KILN_BC_MAPS, c->maps ? record(e, c->maps, c->maps_size) : KILN_BUNDLE_NONE);
   kiln_buffer_bytes(&e->sections[KILN_BUNDLE_CODES], entry, sizeof entry);
 }
 

@@ -20,6 +20,8 @@ typedef struct kiln_pack_code {
   const char *target, *family; // arena
   const uint8_t *info;         // arena
   size_t info_size;
+  const uint8_t *maps;         // arena; NULL when there is none
+  size_t maps_size;
 } kiln_pack_code;
 
 typedef struct kiln_pack_blob {

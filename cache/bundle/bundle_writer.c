@@ -136,6 +136,9 @@ static kiln_status check_code(const kiln_bundle_writer *w, const kiln_bundle_cod
   if (c->info_size > KILN_BUNDLE_MAX_RECORD)
     return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code info of %zu bytes; the limit is %d", w->kernels[c->kernel].name, c->target,
                      c->info_size, KILN_BUNDLE_MAX_RECORD);
+  if (c->maps_size > KILN_BUNDLE_MAX_RECORD)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: tensor maps of %zu bytes; the limit is %d", w->kernels[c->kernel].name, c->target,
+                     c->maps_size, KILN_BUNDLE_MAX_RECORD);
   if (!is_family_name(c->family))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "family '%s' is not 1 to 64 letters, digits, '_' or '-'", c->family);
   return KILN_OK;
@@ -155,12 +158,14 @@ static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, co
 kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_code *c, kiln_error *err) {
   KILN_TRY(check_code(w, c, err));
   kiln_digest digest = kiln_digest_of(c->code, c->code_size);
-  kiln_pack_code code = {c->kernel, c->config, c->variant, c->flags, 0, c->target, c->family, c->info, c->info_size};
+  kiln_pack_code code = {c->kernel, c->config, c->variant, c->flags, 0, c->target, c->family, c->info, c->info_size, c->maps, c->maps_size};
   uint64_t hash = code_key(&code);
   uint32_t found = map_find(w, &w->code_map, hash, code_matches, &code);
   if (found != KILN_BUNDLE_NONE) {
     const kiln_pack_code *old = &w->codes[found];
-    if (blob_matches(w, old->blob, digest.bytes) && old->info_size == c->info_size && !memcmp(old->info, c->info, c->info_size)) return KILN_OK;
+    bool same_maps = !old->maps == !c->maps && old->maps_size == c->maps_size && (!c->maps || !memcmp(old->maps, c->maps, c->maps_size));
+    bool same_info = old->info_size == c->info_size && !memcmp(old->info, c->info, c->info_size);
+    if (blob_matches(w, old->blob, digest.bytes) && same_info && same_maps) return KILN_OK;
     return kiln_fail(err, KILN_STATUS_EXISTS, "'%s' config %u variant %u for %s is added twice with different codes",
                      w->kernels[c->kernel].name, c->config, c->variant, c->target);
   }
@@ -170,6 +175,7 @@ kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_cod
   code.target = kiln_arena_text(w->arena, c->target, strlen(c->target));
   code.family = kiln_arena_text(w->arena, c->family, strlen(c->family));
   code.info = kiln_arena_copy(w->arena, c->info, c->info_size);
+  if (c->maps) code.maps = kiln_arena_copy(w->arena, c->maps, c->maps_size);
   w->codes[w->code_count++] = code;
   map_add(&w->code_map, hash);
   return KILN_OK;

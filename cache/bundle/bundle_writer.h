@@ -45,6 +45,8 @@ typedef struct kiln_bundle_code {
   size_t info_size;
   const void *code;
   size_t code_size;
+  const void *maps;                ///< tensor map record (docs/bundle.md); NULL when there is none
+  size_t maps_size;
 } kiln_bundle_code;
 
 /// Adds a code; bytes are copied, equal ones are stored once. EXISTS when kernel, config, variant, target and PTX flag were added with

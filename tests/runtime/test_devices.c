@@ -53,6 +53,7 @@ static void check_memory(kiln_device *d) {
   void *memory;
   for (int i = 0; i < 1000; i++) bytes[i] = (uint8_t)(i * 7);
   CHECK_OK(kiln_alloc(d, 1000, &memory, &err), err);
+  CHECK_INT((uintptr_t)memory % 256, 0);
   CHECK_OK(kiln_copy_in(d, memory, bytes, 1000, &err), err);
   CHECK_OK(kiln_fill(d, (uint8_t *)memory + 100, 0xab, 50, &err), err);
   CHECK_OK(kiln_copy_out(d, back, memory, 1000, &err), err);
@@ -61,6 +62,25 @@ static void check_memory(kiln_device *d) {
   CHECK_OK(kiln_alloc(d, 0, &memory, &err), err);
   kiln_free(d, memory);
   kiln_free(d, NULL);
+}
+
+static bool runs(const opened *o) { return strncmp(kiln_device_target_name(o->device), "null", 4) != 0; }
+
+static void check_prepared(opened *o, kiln_stream stream, void *dx, void *dy, const float *x, float *y, int n) {
+  kiln_error err;
+  kiln_prepared *p;
+  size_t size = sizeof(float) * (size_t)n;
+  int none = 0;
+  CHECK_OK(kiln_fill(o->device, dy, 0, size, &err), err);
+  CHECK_OK(kiln_prepare(o->kernel, (const void *const[]){&dy, &dy, &none}, 3, NULL, &p, &err), err);
+  CHECK_OK(kiln_prepared_set(p, 0, &dx, &err), err);
+  CHECK_OK(kiln_prepared_set(p, 2, &n, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, stream, &err), err);
+  CHECK_OK(kiln_sync(o->device, stream, &err), err);
+  CHECK_OK(kiln_copy_out(o->device, y, dy, size, &err), err);
+  for (int i = 0; i < n; i++)
+    if (y[i] != (runs(o) ? x[i] + 1 : 0)) FAIL("prepared: y[%d] is %f", i, (double)y[i]);
+  kiln_prepared_free(p);
 }
 
 static void check_launch(opened *o, kiln_stream stream, int n) {
@@ -77,7 +97,8 @@ static void check_launch(opened *o, kiln_stream stream, int n) {
   CHECK_OK(kiln_sync(o->device, stream, &err), err);
   CHECK_OK(kiln_copy_out(o->device, y, dy, size, &err), err);
   for (int i = 0; i < n; i++)
-    if (y[i] != x[i] + 1) FAIL("y[%d] is %f", i, (double)y[i]);
+    if (y[i] != (runs(o) ? x[i] + 1 : 0)) FAIL("y[%d] is %f", i, (double)y[i]);
+  check_prepared(o, stream, dx, dy, x, y, n);
   kiln_free(o->device, dx);
   kiln_free(o->device, dy);
   free(x);
@@ -103,6 +124,7 @@ static void check_device(const char *name) {
 TEST(devices, host) { check_device("host"); }
 TEST(devices, host_one_thread) { check_device("host:1"); }
 TEST(devices, host_seven_threads) { check_device("host:7"); }
+TEST(devices, null) { check_device("null"); }
 TEST(devices, cuda) { check_device("cuda:0"); }
 TEST(devices, hip) {
   // No code for AMD in the bundle: a device that is there refuses by name.

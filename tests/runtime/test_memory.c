@@ -48,11 +48,14 @@ void *realloc(void *old, size_t size) {
 static kiln_status use_kernel(kiln_device *d, kiln_error *err) {
   kiln_kernel *k, *none;
   kiln_report *report;
+  kiln_prepared *prepared;
   float x[100] = {0}, y[100] = {0};
   void *px = x, *py = y, *memory;
   int n = 100;
   KILN_TRY(kiln_kernel_get(d, "add_one", NULL, &k, err));
   KILN_TRY(kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, err));
+  KILN_TRY(kiln_prepare(k, (const void *const[]){&px, &py, &n}, 3, NULL, &prepared, err));
+  kiln_prepared_free(prepared);
   KILN_TRY(kiln_alloc(d, 1000, &memory, err));
   kiln_free(d, memory);
   KILN_TRY(kiln_explain(d, "add_one", &report, err));

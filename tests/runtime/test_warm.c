@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// 71: a warm launch makes no system call, allocates nothing, takes no lock. The program's own malloc and pthread_mutex_lock count calls, and a
+// 71: a warm launch, and a prepared one with what is set in it, makes no system call, allocates nothing, takes no lock. The program's own malloc and pthread_mutex_lock count calls, and a
 // child in strict seccomp mode would be killed at its first system call.
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 
 static _Thread_local bool is_counting;
 static _Thread_local unsigned allocations, locks;
@@ -26,6 +27,11 @@ void *malloc(size_t size) {
 void *calloc(size_t count, size_t size) {
   allocations += is_counting;
   return __libc_calloc(count, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+  allocations += is_counting;
+  return __libc_memalign(alignment, size);
 }
 
 int pthread_mutex_lock(pthread_mutex_t *mutex) {
@@ -52,6 +58,29 @@ static kiln_status launch_some(kiln_kernel *k, int times) {
   return status;
 }
 
+static kiln_prepared *prepare(kiln_kernel *k) {
+  static float x, y;
+  static const void *px = &x, *py = &y;
+  kiln_prepared *p;
+  kiln_error err;
+  int n = 5;
+  CHECK_OK(kiln_prepare(k, (const void *const[]){&px, &py, &n}, 3, NULL, &p, &err), err);
+  return p;
+}
+
+// One pointer is patched and one integer that the grid depends on.
+static kiln_status launch_prepared(kiln_prepared *p, int times) {
+  static float x;
+  static const void *px = &x;
+  kiln_status status = KILN_OK;
+  for (int n = 1; n <= times && status == KILN_OK; n++) {
+    status = kiln_prepared_set(p, 0, &px, NULL);
+    if (status == KILN_OK) status = kiln_prepared_set(p, 2, &n, NULL);
+    if (status == KILN_OK) status = kiln_prepared_launch(p, NULL, NULL);
+  }
+  return status;
+}
+
 TEST(warm, launches_neither_allocate_nor_lock) {
   kiln_library *l;
   kiln_device *d;
@@ -67,17 +96,25 @@ TEST(warm, launches_neither_allocate_nor_lock) {
   CHECK_INT(status, KILN_OK);
   CHECK_INT(allocations, 0);
   CHECK_INT(locks, 0);
+  kiln_prepared *p = prepare(k);
+  is_counting = true;
+  status = launch_prepared(p, 1000);
+  is_counting = false;
+  kiln_prepared_free(p);
+  CHECK_INT(status, KILN_OK);
+  CHECK_INT(allocations, 0);
+  CHECK_INT(locks, 0);
   kiln_device_close(d);
   kiln_close(l);
 }
 
 // The child ends with exit code `code` when it made no system call but exit.
-static int run_in_silence(kiln_kernel *k, int code) {
+static int run_in_silence(kiln_kernel *k, kiln_prepared *p, int code) {
   int wait_status = 0;
   pid_t child = fork();
   if (!child) {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) _exit(99);
-    if (launch_some(k, 1000) != KILN_OK) code = 98;
+    if (launch_some(k, 1000) != KILN_OK || launch_prepared(p, 1000) != KILN_OK) code = 98;
     syscall(SYS_exit, code);
   }
   waitpid(child, &wait_status, 0);
@@ -90,7 +127,9 @@ TEST(warm, launches_make_no_system_call) {
   kiln_error err;
   kiln_kernel *k = open_kernel(&l, &d);
   CHECK_OK(kiln_preload(k, &err), err);
-  int code = run_in_silence(k, 7);
+  kiln_prepared *p = prepare(k);
+  int code = run_in_silence(k, p, 7);
+  kiln_prepared_free(p);
   if (code == 99) SKIP("seccomp is not available");
   CHECK_INT(code, 7);
   kiln_device_close(d);

@@ -92,6 +92,8 @@ static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32
   kiln_bundle_code code = {.kernel = kernel, .config = from->entry.config, .variant = from->entry.variant, .target = from->target,
                            .family = family, .info = from->info_bytes, .info_size = from->info_size};
   KILN_TRY(kiln_tool_family(from->target, from->info.format, family, &code.flags, err));
+  if (from->entry.maps != KILN_BUNDLE_NONE && !(code.maps = kiln_bundle_record(v->bundle, from->entry.maps, &code.maps_size, err)))
+    return KILN_STATUS_CORRUPT;
   KILN_TRY(kiln_bundle_load(v->bundle, from->entry.blob, &bytes, err));
   code.code = bytes.bytes;
   code.code_size = bytes.size;

@@ -45,7 +45,7 @@ static kiln_status take_kernel(kiln_bundle_writer *w, kiln_reader *r, kiln_error
   return status;
 }
 
-static kiln_status take_code(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_maps, kiln_error *err, bool *out_damaged) {
   kiln_bundle_code code = {0};
   kiln_code_info info;
   char family[KILN_TOOL_FAMILY];
@@ -56,12 +56,20 @@ static kiln_status take_code(kiln_bundle_writer *w, kiln_reader *r, kiln_error *
   code.target = target;
   code.info = kiln_read_block(r, &code.info_size);
   code.code = kiln_read_block(r, &code.code_size);
-  *out_damaged = !target || !code.info || !code.code || !kiln_code_info_decode(code.info, code.info_size, &info);
+  if (has_maps) code.maps = kiln_read_block(r, &code.maps_size);
+  *out_damaged = !target || !code.info || !code.code || (has_maps && !code.maps) || !kiln_code_info_decode(code.info, code.info_size, &info);
   kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_tool_family(target, info.format, family, &code.flags, err);
   code.family = family;
   if (status == KILN_OK) status = kiln_bundle_writer_code(w, &code, err);
   free(target);
   return status;
+}
+
+static kiln_status take_code(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+  return take_fields(w, r, false, err, out_damaged);
+}
+static kiln_status take_mapped(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
+  return take_fields(w, r, true, err, out_damaged);
 }
 
 static kiln_status take_note(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
@@ -75,7 +83,8 @@ static kiln_status take_note(kiln_bundle_writer *w, kiln_reader *r, kiln_error *
 
 static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *stream, kiln_error *err) {
   static kiln_status (*const takers[])(kiln_bundle_writer *, kiln_reader *, kiln_error *, bool *) = {
-      [KILN_MANIFEST_KERNEL] = take_kernel, [KILN_MANIFEST_CODE] = take_code, [KILN_MANIFEST_NOTE] = take_note};
+      [KILN_MANIFEST_KERNEL] = take_kernel, [KILN_MANIFEST_CODE] = take_code, [KILN_MANIFEST_NOTE] = take_note,
+      [KILN_MANIFEST_MAPPED] = take_mapped};
   kiln_reader r = kiln_reader_of(stream->bytes, stream->size);
   const uint8_t *magic = kiln_read_bytes(&r, 8);
   if (!magic || memcmp(magic, KILN_MANIFEST_MAGIC, 8))

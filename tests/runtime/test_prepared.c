@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Prepared launches: on every device the same result as a launch; what a changed argument decides anew; what is refused; tensor maps, which the null
+// device writes out in plain. (issue: "Prepared launches hold encoded tensor maps")
+#include "runtime/device.h"
+#include "runtime/tensor_map.h"
+#include "tests/runtime/fixture.h"
+
+typedef struct opened {
+  kiln_library *library;
+  kiln_device *device;
+  kiln_kernel *kernel;
+} opened;
+
+static void close_all(opened *o) {
+  kiln_device_close(o->device);
+  kiln_close(o->library);
+}
+
+static opened open_add_one(const char *device) {
+  opened o;
+  kiln_error err;
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), device, &o.library, &o.device);
+  CHECK_OK(kiln_kernel_get(o.device, "add_one", NULL, &o.kernel, &err), err);
+  return o;
+}
+
+TEST(prepared, runs_what_was_prepared_and_what_was_set) {
+  opened o = open_add_one("host");
+  kiln_prepared *p;
+  kiln_error err;
+  float x[300], y[300] = {0}, z[300] = {0};
+  void *px = x, *py = y, *pz = z;
+  int n = 100, all = 300;
+  for (int i = 0; i < 300; i++) x[i] = (float)i;
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&px, &py, &n}, 3, NULL, &p, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  for (int i = 0; i < 300; i++) CHECK(y[i] == (i < 100 ? x[i] + 1 : 0));
+  CHECK_OK(kiln_prepared_set(p, 1, &pz, &err), err); // nothing depends on it
+  CHECK_OK(kiln_prepared_set(p, 2, &all, &err), err); // the grid does
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  for (int i = 0; i < 300; i++) CHECK(z[i] == x[i] + 1);
+  n = 0;
+  CHECK_OK(kiln_prepared_set(p, 2, &n, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err); // an empty grid launches nothing
+  kiln_prepared_free(p);
+  kiln_prepared_free(NULL);
+  close_all(&o);
+}
+
+TEST(prepared, takes_the_callers_grid) {
+  opened o = open_add_one("host:2");
+  kiln_prepared *p;
+  kiln_error err;
+  float x[300] = {0}, y[300] = {0};
+  void *px = x, *py = y;
+  int n = 300;
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&px, &py, &n}, 3, (const uint32_t[3]){2, 1, 1}, &p, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  for (int i = 0; i < 300; i++) CHECK(y[i] == (i < 128 ? 1 : 0));
+  kiln_prepared_free(p);
+  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&px, &py}, 2, NULL, &p, &err), KILN_STATUS_INVALID_ARGUMENT);
+  CHECK(p == NULL);
+  close_all(&o);
+}
+
+// p: *f32 @align(16), n: i32 @div(4), free: i64; two variants by n % 16. `maps` may be empty.
+static opened open_kernel(const char *device, kiln_span maps) {
+  static const uint8_t by_16[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
+  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32), scalar_param("free", KILN_I64)};
+  params[0].align = 16;
+  params[1].div = 4;
+  kiln_interface in = {.name = "k", .params = params, .param_count = 3, .config_count = 1, .variant_count = 2,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1), C(16), KILN_EXPR_CDIV)}}},
+                       .variants = (kiln_variant_record[]){{.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
+                                                           {.text = ""}}};
+  fixture f;
+  opened o;
+  kiln_error err;
+  fixture_begin(&f);
+  uint32_t kernel = fixture_kernel(&f, &in);
+  for (uint32_t v = 0; v < 2; v++) {
+    kiln_buffer info = {0};
+    kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_CUBIN, .target = "sm_90a", .symbol = "k", .block_threads = 128, .wave = 32,
+                                            .producer = "test"}, &info);
+    if (maps.size) kiln_manifest_mapped(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size, v ? "generic" : "by 16!!", 7, maps.bytes, maps.size);
+    else kiln_manifest_code(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size, v ? "generic" : "by 16!!", 7);
+    kiln_buffer_deinit(&info);
+  }
+  fixture_write(&f, fixture_path("k.kbundle"), "");
+  fixture_open(fixture_path("k.kbundle"), device, &o.library, &o.device);
+  kiln_status status = kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err);
+  if (status != KILN_OK) o.kernel = NULL;
+  return o;
+}
+
+TEST(prepared, a_refused_change_changes_nothing) {
+  opened o = open_kernel("null:sm_90a", (kiln_span){0});
+  kiln_prepared *p;
+  kiln_error err;
+  size_t size;
+  uint8_t before[64];
+  uint64_t address = 0x1000, crooked = 0x1008, free_value = 5;
+  int n = 32, odd = 33, negative = -16;
+  CHECK(o.kernel != NULL);
+  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&crooked, &n, &free_value}, 3, NULL, &p, &err), KILN_STATUS_LAUNCH);
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&address, &n, &free_value}, 3, NULL, &p, &err), err);
+  const uint8_t *block = kiln_prepared_block(p, &size);
+  CHECK_INT(size, 24);
+  memcpy(before, block, size);
+  CHECK_INT(kiln_prepared_set(p, 0, &crooked, &err), KILN_STATUS_LAUNCH);
+  CHECK(strstr(err.text, "p is promised to be aligned to 16"));
+  CHECK_INT(kiln_prepared_set(p, 1, &odd, &err), KILN_STATUS_LAUNCH);
+  CHECK_INT(kiln_prepared_set(p, 3, &n, &err), KILN_STATUS_INVALID_ARGUMENT);
+  CHECK(!memcmp(before, block, size));
+  CHECK_INT(kiln_prepared_set(p, 1, &negative, &err), KILN_STATUS_LAUNCH); // a grid of -1
+  CHECK(!memcmp(before, block, size));
+  kiln_prepared_free(p);
+  close_all(&o);
+}
+
+// base x + 4 * n, rank 2: extents {n, 7}, stride {4 * n}; 128-byte swizzle, NaN outside, box {32, 4}.
+#define MAP(param)                                                                                            \
+  KILN_F32, 2, 3, 0, 1, (param), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(1), 2, C(7), 5, P(1), C(4), KILN_EXPR_MUL, 5, P(1), C(4), KILN_EXPR_MUL
+
+typedef struct plain_map {
+  uint8_t element, rank, swizzle, interleave, fill, zeros[3];
+  uint64_t address, extents[5], strides[4];
+  uint32_t box[5];
+} plain_map;
+
+TEST(prepared, holds_encoded_tensor_maps) {
+  opened o = open_kernel("null:sm_90a", SPAN(2, MAP(0), MAP(0)));
+  kiln_prepared *p;
+  kiln_error err;
+  size_t size;
+  plain_map map;
+  uint64_t address = 0x10000, other = 0x20000, free_value = 5;
+  int n = 64, zero = 0, more = 100;
+  CHECK(o.kernel != NULL);
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&address, &n, &free_value}, 3, NULL, &p, &err), err);
+  const uint8_t *block = kiln_prepared_block(p, &size);
+  CHECK_INT(size, 64 + 2 * KILN_MAP_BYTES);
+  CHECK_INT((uintptr_t)block % 64, 0);
+  for (int i = 0; i < 2; i++) {
+    memcpy(&map, block + 64 + i * KILN_MAP_BYTES, sizeof map);
+    CHECK(map.element == KILN_F32 && map.rank == 2 && map.swizzle == 3 && map.interleave == 0 && map.fill == 1);
+    CHECK_INT(map.address, 0x10000 + 256);
+    CHECK(map.extents[0] == 64 && map.extents[1] == 7 && map.extents[2] == 0 && map.strides[0] == 256);
+    CHECK(map.box[0] == 32 && map.box[1] == 4);
+  }
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  CHECK_OK(kiln_prepared_set(p, 0, &other, &err), err);
+  CHECK_OK(kiln_prepared_set(p, 1, &more, &err), err);
+  memcpy(&map, block + 64, sizeof map);
+  CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100 && map.strides[0] == 400);
+  CHECK_INT(kiln_prepared_set(p, 1, &zero, &err), KILN_STATUS_LAUNCH);
+  CHECK(strstr(err.text, "extent 0 of tensor map 0 is 0"));
+  memcpy(&map, block + 64, sizeof map);
+  CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100);
+  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&address, &n, &free_value}, 3, &err), err); // encodes by itself
+  kiln_prepared_free(p);
+  close_all(&o);
+}
+
+TEST(prepared, damaged_tensor_maps_are_refused) {
+  static const uint8_t whole[] = {1, MAP(0)};
+  uint8_t bytes[sizeof whole + 1];
+  for (size_t size = 1; size < sizeof whole; size++) {
+    opened o = open_kernel("null:sm_90a", (kiln_span){whole, size});
+    if (o.kernel) FAIL("a record cut to %zu of %zu bytes is taken", size, sizeof whole);
+    close_all(&o);
+  }
+  static const struct { size_t at; uint8_t value; } changes[] = {{0, 17}, {1, 77}, {2, 0}, {2, 6}, {3, 4}, {4, 3}, {5, 2}, {6, 1}, {6, 3}};
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    memcpy(bytes, whole, sizeof whole);
+    bytes[changes[i].at] = changes[i].value;
+    opened o = open_kernel("null:sm_90a", (kiln_span){bytes, sizeof whole});
+    if (o.kernel) FAIL("byte %zu with value %u is taken", changes[i].at, changes[i].value);
+    close_all(&o);
+  }
+}
+
+// Tensor maps of a real driver, where one is.
+TEST(prepared, cuda_encodes_tensor_maps) {
+  opened o = open_kernel("cuda:0", SPAN(1, MAP(0)));
+  kiln_error err;
+  _Alignas(64) uint8_t block[64 + KILN_MAP_BYTES] = {0};
+  void *memory;
+  int n = 64;
+  if (!o.kernel) SKIP("cuda:0 takes no code for sm_90a");
+  CHECK_OK(kiln_alloc(o.device, 1 << 20, &memory, &err), err);
+  memcpy(block, &memory, 8);
+  memcpy(block + 8, &n, 4);
+  kiln_kernel *k = o.kernel;
+  uint8_t zeros[KILN_MAP_BYTES] = {0};
+  CHECK_OK(kiln_tensor_maps_encode(k, &k->codes[0], block, &err), err);
+  CHECK(memcmp(block + 64, zeros, sizeof zeros));
+  kiln_free(o.device, memory);
+  close_all(&o);
+}
