@@ -51,6 +51,12 @@ typedef enum kiln_bundle_section {
   KILN_BUNDLE_SECTIONS
 } kiln_bundle_section;
 
+// Features a reader must know.
+enum {
+  KILN_BUNDLE_FEATURE_TABLES = 1, // a dictionary has KILN_BUNDLE_FORM_TABLES
+  KILN_BUNDLE_FEATURES = KILN_BUNDLE_FEATURE_TABLES,
+};
+
 // Header.
 enum {
   KILN_BH_MAGIC = 0,          // 8 bytes
@@ -58,7 +64,7 @@ enum {
   KILN_BH_MINOR = 10,         // u16: for people
   KILN_BH_MINIMUM = 12,       // u16: smallest minor number whose reader understands the file
   KILN_BH_ABI = 14,           // u16: kernel ABI
-  KILN_BH_MUST = 16,          // u32: feature bits a reader must know; none yet
+  KILN_BH_MUST = 16,          // u32: feature bits a reader must know
   KILN_BH_MAY = 20,           // u32: feature bits a reader may ignore
   KILN_BH_FILE_SIZE = 24,     // u64: of the whole archive
   KILN_BH_CONTENT_SIZE = 32,  // u64: of the content of KILN-INDEX
@@ -117,7 +123,7 @@ enum {
   KILN_BB_RAW = 12,        // u32: bytes after decoding
   KILN_BB_CHECK = 16,      // check of the raw bytes
   KILN_BB_CODEC = 24,      // u8
-  KILN_BB_ZERO = 25,       // u8
+  KILN_BB_FORM = 25,       // u8: what the raw bytes of a dictionary are; 0 for codes
   KILN_BB_DICTIONARY = 26, // u16: blob number of the dictionary, 0xffff without
   KILN_BB_MEMBER = 28,     // u32
   KILN_BB_REFERENCES = 32, // u32
@@ -126,6 +132,11 @@ enum {
 };
 enum { KILN_BUNDLE_CODEC_NONE = 0, KILN_BUNDLE_CODEC_ZSTD = 1, KILN_BUNDLE_CODEC_COUNT };
 enum { KILN_BUNDLE_NO_DICTIONARY = 0xffff };
+enum {
+  KILN_BUNDLE_FORM_CONTENT = 0, // bytes to refer to, nothing else
+  KILN_BUNDLE_FORM_TABLES = 1,  // a dictionary of the zstd format: entropy tables, then bytes to refer to
+  KILN_BUNDLE_FORM_COUNT
+};
 
 // Member entry.
 enum {

@@ -102,8 +102,10 @@ static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_diction
     return damaged(err, b, number, "not a dictionary within the limits");
   kiln_status status = decode(b, number, &e, NULL, &bytes, err);
   if (status == KILN_OK) {
-    d->prepared = ZSTD_createDDict_advanced(bytes.bytes, bytes.size, ZSTD_dlm_byRef, ZSTD_dct_rawContent, ZSTD_defaultCMem);
-    if (!d->prepared) status = no_memory(err, b, number);
+    ZSTD_dictContentType_e type = e.form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent;
+    d->prepared = ZSTD_createDDict_advanced(bytes.bytes, bytes.size, ZSTD_dlm_byRef, type, ZSTD_defaultCMem);
+    bool has_tables = type == ZSTD_dct_fullDict;
+    if (!d->prepared) status = has_tables ? damaged(err, b, number, "not a zstd dictionary with tables") : no_memory(err, b, number);
   }
   d->bytes = bytes.owned;
   d->blob = number;

@@ -129,7 +129,8 @@ static kiln_status find_header(kiln_bundle *b, int fd, kiln_error *err) {
 
 static kiln_status check_header(kiln_bundle *b, kiln_error *err) {
   const uint8_t *h = b->header;
-  unsigned major = kiln_le16(h + KILN_BH_MAJOR), minimum = kiln_le16(h + KILN_BH_MINIMUM), must = kiln_le32(h + KILN_BH_MUST);
+  unsigned major = kiln_le16(h + KILN_BH_MAJOR), minimum = kiln_le16(h + KILN_BH_MINIMUM);
+  unsigned must = kiln_le32(h + KILN_BH_MUST) & ~(unsigned)KILN_BUNDLE_FEATURES;
   unsigned abi = kiln_le16(h + KILN_BH_ABI);
   if (!check_fits(h + KILN_BH_CHECK, h, KILN_BH_CHECK)) return damaged(err, b, "the header is damaged");
   if (major != KILN_BUNDLE_MAJOR || minimum > KILN_BUNDLE_MINOR)
@@ -365,8 +366,10 @@ kiln_status kiln_bundle_blob_at(kiln_bundle *b, uint32_t number, kiln_blob_entry
   if (!raw || raw > KILN_BUNDLE_MAX_BLOB || e[KILN_BB_CODEC] >= KILN_BUNDLE_CODEC_COUNT)
     return damaged(err, b, "blob %u has %u raw bytes and codec %u; at most %d and %d are known", number, raw, e[KILN_BB_CODEC],
                    KILN_BUNDLE_MAX_BLOB, KILN_BUNDLE_CODEC_COUNT - 1);
+  if (e[KILN_BB_FORM] >= KILN_BUNDLE_FORM_COUNT)
+    return damaged(err, b, "blob %u has form %u; at most %d is known", number, e[KILN_BB_FORM], KILN_BUNDLE_FORM_COUNT - 1);
   *out = (kiln_blob_entry){begin + offset, stored, raw, kiln_le32(e + KILN_BB_REFERENCES), e + KILN_BB_CHECK, e + KILN_BB_DIGEST,
-                           e[KILN_BB_CODEC], kiln_le16(e + KILN_BB_DICTIONARY), member};
+                           e[KILN_BB_CODEC], e[KILN_BB_FORM], kiln_le16(e + KILN_BB_DICTIONARY), member};
   return KILN_OK;
 }
 

@@ -56,7 +56,7 @@ typedef struct kiln_blob_entry {
   uint64_t offset;     ///< in the file
   uint32_t stored, raw, references;
   const uint8_t *check, *digest; ///< in the file
-  uint8_t codec;
+  uint8_t codec, form;
   uint16_t dictionary;
   uint32_t member;
 } kiln_blob_entry;

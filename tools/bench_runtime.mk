@@ -3,6 +3,9 @@
 $(B)/bench/bench_runtime: $(call objects,bench/bench_runtime.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+$(B)/bench/bench_runtime_corpus: $(call objects,bench/bench_runtime_corpus.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 .PHONY: bench-runtime
 bench-runtime: $(B)/bench/bench_runtime ## measure libkiln: launch, look-up, open
 	$<

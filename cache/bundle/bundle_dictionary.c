@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compression of a family of codes. A dictionary is made of whole codes: walk them in order of name, and put one into the dictionary when the
-// dictionary so far leaves more than a threshold of its size. Whether that pays, the sizes of both ways decide.
+// Compression of a family of codes with a dictionary made of some of them (bundle_samples.c). Whether that pays, the sizes of both ways decide.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zdict.h>
 #include <zstd.h>
 
 #include "cache/bundle/bundle_internal.h"
 
-enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19, MOST_TABLE_LOG2 = 22, DICTIONARY_LEVEL = 12 };
+enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19, MOST_TABLE_LOG2 = 22, DICTIONARY_LEVEL = 12, TABLES_LEVEL = 16, TABLES_SAMPLES = 256 };
 
-typedef struct sampling {
-  unsigned percent; // a code that needs more than this of its size becomes a sample
-  size_t limit;     // raw bytes of the dictionary
-} sampling;
-static const sampling samplings[] = {
-    [KILN_BUNDLE_DICTIONARY_AUTO] = {8, 11 << 18},
-    [KILN_BUNDLE_DICTIONARY_SMALL] = {8, 11 << 18},
-    [KILN_BUNDLE_DICTIONARY_LARGE] = {6, 8 << 20},
+// Raw bytes of a dictionary.
+static const size_t limits[] = {
+    [KILN_BUNDLE_DICTIONARY_AUTO] = 11 << 18,
+    [KILN_BUNDLE_DICTIONARY_SMALL] = 11 << 18,
+    [KILN_BUNDLE_DICTIONARY_LARGE] = 8 << 20,
 };
 
 static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle compression: memory is exhausted"); }
@@ -40,14 +37,15 @@ static unsigned log2_over(size_t size) {
 
 // The window spans dictionary and code, so that every byte of the dictionary can be referred to; the tables have room for every place of it, where
 // those that a level has by default would forget most of a large dictionary.
-static ZSTD_CDict *prepare(const kiln_buffer *raw, size_t largest, int level) {
+static ZSTD_CDict *prepare(const kiln_buffer *raw, uint8_t form, size_t largest, int level) {
   ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, raw->size);
   unsigned places = log2_over(raw->size);
   if (places > MOST_TABLE_LOG2) places = MOST_TABLE_LOG2;
   parameters.windowLog = log2_over(raw->size + largest);
   if (parameters.hashLog < places) parameters.hashLog = places;
   if (parameters.chainLog < places) parameters.chainLog = places;
-  return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef, ZSTD_dct_rawContent, parameters, ZSTD_defaultCMem);
+  return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef, form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent,
+                                   parameters, ZSTD_defaultCMem);
 }
 
 static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const kiln_pack_blob *b, const ZSTD_CDict *dictionary, int level) {
@@ -60,7 +58,7 @@ static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const 
   return ZSTD_compress2(context, to, capacity, b->bytes, b->size);
 }
 
-// ------------------------------------------------------------------------------------------------------- samples and trial
+// ------------------------------------------------------------------------------------------------------- ----------- trial
 
 typedef struct trial {
   uint8_t *scratch; // owned
@@ -83,27 +81,10 @@ static void trial_deinit(trial *t) {
   ZSTD_freeCCtx(t->context);
 }
 
-static kiln_status choose_samples(trial *t, const kiln_pack_family *family, sampling rule, kiln_buffer *out, kiln_error *err) {
-  ZSTD_CDict *dictionary = NULL;
-  kiln_status status = KILN_OK;
-  for (uint32_t i = 0; i < family->count && status == KILN_OK; i++) {
-    const kiln_pack_blob *b = family->blobs[i];
-    if (out->size + b->size > rule.limit) continue;
-    size_t size = compress_one(t->context, t->scratch, t->capacity, b, dictionary, TRIAL_LEVEL);
-    if (ZSTD_isError(size)) status = failed(size, err);
-    if (status != KILN_OK || size * 100 <= b->size * rule.percent) continue;
-    kiln_buffer_bytes(out, b->bytes, b->size);
-    ZSTD_freeCDict(dictionary);
-    if (out->failed || !(dictionary = prepare(out, t->largest, TRIAL_LEVEL))) status = no_memory(err);
-  }
-  ZSTD_freeCDict(dictionary);
-  return status;
-}
-
-static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZSTD_CDict *dictionary, uint64_t *out, kiln_error *err) {
+static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZSTD_CDict *dictionary, int level, uint64_t *out, kiln_error *err) {
   *out = 0;
   for (uint32_t i = 0; i < family->count; i++) {
-    size_t size = compress_one(t->context, t->scratch, t->capacity, family->blobs[i], dictionary, TRIAL_LEVEL);
+    size_t size = compress_one(t->context, t->scratch, t->capacity, family->blobs[i], dictionary, level);
     if (ZSTD_isError(size)) return failed(size, err);
     *out += size < family->blobs[i]->size ? size : family->blobs[i]->size;
   }
@@ -114,13 +95,77 @@ static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZS
 static kiln_status judge(trial *t, const kiln_pack_family *family, kiln_buffer *raw, kiln_error *err) {
   kiln_pack_blob blob = {.bytes = raw->bytes, .size = raw->size};
   uint64_t with = 0, without = 0;
-  ZSTD_CDict *dictionary = prepare(raw, t->largest, TRIAL_LEVEL);
-  kiln_status status = dictionary ? total_size(t, family, dictionary, &with, err) : no_memory(err);
-  if (status == KILN_OK) status = total_size(t, family, NULL, &without, err);
+  ZSTD_CDict *dictionary = prepare(raw, KILN_BUNDLE_FORM_CONTENT, t->largest, TRIAL_LEVEL);
+  kiln_status status = dictionary ? total_size(t, family, dictionary, TRIAL_LEVEL, &with, err) : no_memory(err);
+  if (status == KILN_OK) status = total_size(t, family, NULL, TRIAL_LEVEL, &without, err);
   if (status == KILN_OK) status = kiln_pack_dictionary_compress(&blob, TRIAL_LEVEL, err);
   if (with + blob.stored_size >= without) kiln_buffer_clear(raw);
   free(blob.stored);
   ZSTD_freeCDict(dictionary);
+  return status;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- tables
+// A small frame spends a good part of its bytes on telling its entropy tables. A dictionary in zstd's own format brings tables that frames may use
+// instead. Strong levels weigh them against tables of their own; weak ones take them blindly, so for those they are not made.
+
+// Codes at even distances: enough for tables and for judging them.
+typedef struct spread {
+  kiln_pack_blob *blobs[TABLES_SAMPLES]; // borrowed
+  size_t sizes[TABLES_SAMPLES];
+  uint32_t count;
+  kiln_buffer bytes; // owned: the blobs end to end
+} spread;
+
+static void spread_init(spread *s, const kiln_pack_family *family) {
+  memset(s, 0, sizeof *s);
+  s->count = family->count < TABLES_SAMPLES ? family->count : TABLES_SAMPLES;
+  for (uint32_t i = 0; i < s->count; i++) {
+    s->blobs[i] = family->blobs[(uint64_t)i * family->count / s->count];
+    s->sizes[i] = s->blobs[i]->size;
+    kiln_buffer_bytes(&s->bytes, s->blobs[i]->bytes, s->sizes[i]);
+  }
+}
+
+// `out` stays empty when zstd makes no tables, as from a dictionary of a few bytes.
+static kiln_status make_tables(const spread *s, int level, const kiln_buffer *raw, kiln_buffer *out, kiln_error *err) {
+  enum { TABLES_SIZE = 4096 };
+  size_t capacity = raw->size + TABLES_SIZE;
+  uint8_t *bytes = malloc(capacity);
+  if (!bytes || s->bytes.failed) {
+    free(bytes);
+    return no_memory(err);
+  }
+  ZDICT_params_t parameters = {.compressionLevel = level, .dictID = 1}; // the number is in no frame
+  size_t size = ZDICT_finalizeDictionary(bytes, capacity, raw->bytes, raw->size, s->bytes.bytes, s->sizes, s->count, parameters);
+  if (!ZDICT_isError(size)) kiln_buffer_bytes(out, bytes, size);
+  free(bytes);
+  return out->failed ? no_memory(err) : KILN_OK;
+}
+
+// Puts the form with tables in the place of `raw` when the spread is smaller with it.
+static kiln_status try_tables(trial *t, const kiln_pack_family *family, int level, kiln_buffer *raw, uint8_t *out_form, kiln_error *err) {
+  spread s;
+  kiln_buffer full = {0};
+  uint64_t plain = 0, tables = 0;
+  spread_init(&s, family);
+  kiln_status status = make_tables(&s, level, raw, &full, err);
+  if (status == KILN_OK && full.size && full.size <= KILN_BUNDLE_MAX_DICTIONARY) {
+    kiln_pack_family part = {s.blobs, s.count, family->name};
+    ZSTD_CDict *a = prepare(raw, KILN_BUNDLE_FORM_CONTENT, t->largest, level), *b = prepare(&full, KILN_BUNDLE_FORM_TABLES, t->largest, level);
+    status = a && b ? total_size(t, &part, a, level, &plain, err) : no_memory(err);
+    if (status == KILN_OK) status = total_size(t, &part, b, level, &tables, err);
+    ZSTD_freeCDict(a);
+    ZSTD_freeCDict(b);
+    if (status == KILN_OK && tables + full.size - raw->size < plain) {
+      kiln_buffer_clear(raw);
+      kiln_buffer_bytes(raw, full.bytes, full.size);
+      *out_form = KILN_BUNDLE_FORM_TABLES;
+      if (raw->failed) status = no_memory(err);
+    }
+  }
+  kiln_buffer_deinit(&full);
+  kiln_buffer_deinit(&s.bytes);
   return status;
 }
 
@@ -167,12 +212,12 @@ static void *compress_many(void *argument) {
   return NULL;
 }
 
-static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundle_options *options, const kiln_buffer *raw, size_t largest,
-                                kiln_error *err) {
+static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundle_options *options, const kiln_buffer *raw, uint8_t form,
+                                size_t largest, kiln_error *err) {
   enum { MOST_THREADS = 64 };
   pthread_t threads[MOST_THREADS];
   unsigned wanted = options->threads > MOST_THREADS ? MOST_THREADS : options->threads, started = 0;
-  ZSTD_CDict *dictionary = raw->size ? prepare(raw, largest, level_of(options)) : NULL;
+  ZSTD_CDict *dictionary = raw->size ? prepare(raw, form, largest, level_of(options)) : NULL;
   if (raw->size && !dictionary) return no_memory(err);
   work w = {.family = family, .dictionary = dictionary, .level = level_of(options), .capacity = ZSTD_compressBound(largest)};
   while (started + 1 < wanted && started + 1 < family->count && !pthread_create(&threads[started], NULL, compress_many, &w)) started++;
@@ -185,13 +230,15 @@ static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundl
 }
 
 kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options, kiln_buffer *raw,
-                                      kiln_error *err) {
+                                      uint8_t *out_form, kiln_error *err) {
   trial t;
+  *out_form = KILN_BUNDLE_FORM_CONTENT;
   kiln_status status = trial_init(&t, family, err);
   bool is_wanted = options->dictionary != KILN_BUNDLE_DICTIONARY_NONE && family->count > 1;
-  if (status == KILN_OK && is_wanted) status = choose_samples(&t, family, samplings[options->dictionary], raw, err);
+  if (status == KILN_OK && is_wanted) status = kiln_pack_samples(family, limits[options->dictionary], raw, err);
   if (status == KILN_OK && raw->size && options->dictionary == KILN_BUNDLE_DICTIONARY_AUTO) status = judge(&t, family, raw, err);
-  if (status == KILN_OK) status = compress_all(family, options, raw, t.largest, err);
+  if (status == KILN_OK && raw->size && level_of(options) >= TABLES_LEVEL) status = try_tables(&t, family, level_of(options), raw, out_form, err);
+  if (status == KILN_OK) status = compress_all(family, options, raw, *out_form, t.largest, err);
   trial_deinit(&t);
   return status;
 }

@@ -173,6 +173,7 @@ static void encode_blobs(encoder *e) {
     kiln_put32(entry + KILN_BB_RAW, (uint32_t)b->size);
     memcpy(entry + KILN_BB_CHECK, kiln_check_of(b->bytes, b->size).bytes, KILN_BUNDLE_CHECK);
     entry[KILN_BB_CODEC] = b->codec;
+    entry[KILN_BB_FORM] = b->form;
     kiln_put16(entry + KILN_BB_DICTIONARY, b->dictionary);
     kiln_put32(entry + KILN_BB_MEMBER, b->member);
     kiln_put32(entry + KILN_BB_REFERENCES, b->references);
@@ -244,6 +245,13 @@ static uint32_t window_log(const kiln_packed *p) {
   return log;
 }
 
+static uint32_t features_of(const kiln_packed *p) {
+  uint32_t features = 0;
+  for (uint32_t i = 0; i < p->dictionary_count; i++)
+    if (p->blobs[i].form == KILN_BUNDLE_FORM_TABLES) features |= KILN_BUNDLE_FEATURE_TABLES;
+  return features;
+}
+
 static kiln_status put_content(encoder *e, const kiln_bundle_options *options, uint64_t begin, uint64_t file_size, kiln_buffer *out,
                                kiln_error *err) {
   kiln_buffer *region = &e->packed->region;
@@ -275,6 +283,7 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
   kiln_put16(header + KILN_BH_MAJOR, KILN_BUNDLE_MAJOR);
   kiln_put16(header + KILN_BH_MINOR, KILN_BUNDLE_MINOR);
   kiln_put16(header + KILN_BH_ABI, KILN_KERNEL_ABI);
+  kiln_put32(header + KILN_BH_MUST, features_of(e->packed));
   kiln_put64(header + KILN_BH_FILE_SIZE, file_size);
   kiln_put64(header + KILN_BH_CONTENT_SIZE, out->size);
   kiln_put64(header + KILN_BH_REGION, at);

@@ -34,7 +34,7 @@ typedef struct kiln_pack_blob {
   uint64_t offset;      // in the member
   uint32_t member, references, number;
   uint16_t dictionary;
-  uint8_t codec;
+  uint8_t codec, form;
 } kiln_pack_blob;
 
 typedef struct kiln_pack_note {
@@ -83,16 +83,18 @@ typedef struct kiln_packed {
 kiln_status kiln_pack(kiln_bundle_writer *writer, const kiln_bundle_options *options, kiln_packed *out, kiln_error *err);
 void kiln_packed_deinit(kiln_packed *packed);
 
-/// The samples of a family put end to end, and the frames they give. bundle_dictionary.c
+/// Codes that may share a dictionary.
 typedef struct kiln_pack_family {
   kiln_pack_blob **blobs; // borrowed, in order of name
   uint32_t count;
   const char *name;
 } kiln_pack_family;
+/// Appends to `out` the codes that help the others most, in order of name, `limit` bytes at most. bundle_samples.c
+kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln_buffer *out, kiln_error *err);
 /// Compresses every blob of the family, with the dictionary that the trial shows to be best. `out_dictionary` holds its raw bytes, empty when none
-/// pays. The blobs' `stored` and `codec` are set; `dictionary` is left to the caller.
+/// pays, and `out_form` its KILN_BUNDLE_FORM_. The blobs' `stored` and `codec` are set; `dictionary` is left to the caller.
 kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options, kiln_buffer *out_dictionary,
-                                      kiln_error *err);
+                                      uint8_t *out_form, kiln_error *err);
 /// Compresses a dictionary as one frame with a window over all of it.
 kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *blob, int level, kiln_error *err);
 

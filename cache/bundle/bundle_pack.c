@@ -150,17 +150,19 @@ static kiln_status make_members(kiln_packed *p, const kiln_bundle_options *optio
 static kiln_status pack_family(kiln_packed *p, const kiln_bundle_options *options, kiln_pack_blob *codes, family_range *family,
                                kiln_error *err) {
   kiln_buffer raw = {0};
+  uint8_t form = KILN_BUNDLE_FORM_CONTENT;
   kiln_pack_blob **blobs = malloc(family->count * sizeof *blobs);
   kiln_status status = blobs ? KILN_OK : no_memory(err);
   for (uint32_t i = 0; blobs && i < family->count; i++) blobs[i] = &codes[family->first + i];
   if (status == KILN_OK)
-    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, options, &raw, err);
+    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, options, &raw, &form, err);
   family->dictionary = KILN_BUNDLE_NO_DICTIONARY;
   if (status == KILN_OK && raw.size) {
     kiln_pack_blob *d = &p->blobs[family->dictionary = p->dictionary_count++];
     *d = (kiln_pack_blob){.digest = kiln_digest_of(raw.bytes, raw.size),
                           .bytes = kiln_arena_copy(p->writer->arena, raw.bytes, raw.size),
                           .size = raw.size,
+                          .form = form,
                           .dictionary = KILN_BUNDLE_NO_DICTIONARY};
     status = kiln_pack_dictionary_compress(d, options->level, err);
   }

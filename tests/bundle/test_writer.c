@@ -22,7 +22,7 @@ static kiln_bundle_code code_of(uint32_t kernel, const void *bytes, size_t size)
 }
 
 static void fill(uint8_t *code, size_t size, uint64_t seed) {
-  for (size_t i = 0; i < size; i++) code[i] = (uint8_t)(i % 5 ? i >> 3 : kiln_test_random(&seed));
+  for (size_t i = 0; i < size; i++) code[i] = (uint8_t)(i % 40 ? i * i >> 4 : kiln_test_random(&seed));
 }
 
 static kiln_bundle_writer *many(uint32_t count, uint32_t step) {

@@ -94,6 +94,46 @@ TEST(bundle, every_code_comes_back) {
   }
 }
 
+// Forty codes, each the same patterns in another order: small frames, whose tables weigh more than what they hold.
+static void write_patterns(const char *path, const char *options) {
+  fixture f;
+  fixture_begin(&f);
+  for (uint32_t n = 0; n < KERNELS; n++) {
+    char name[32];
+    uint8_t code[CODE];
+    uint64_t state = n + 1;
+    for (unsigned at = 0; at < CODE; at += 20) {
+      uint64_t pattern = kiln_test_random(&state) % 97;
+      for (unsigned i = 0; i < 20; i++) code[at + i] = (uint8_t)(i % 20 < 17 ? kiln_test_random(&pattern) & 0x3f : kiln_test_random(&state) & 0xf);
+    }
+    snprintf(name, sizeof name, "pattern%u", n);
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", code, CODE);
+  }
+  fixture_write(&f, path, options);
+}
+
+// At strong levels a dictionary brings entropy tables where they pay; the header says so, and a form that is not known is refused.
+TEST(bundle, dictionaries_with_tables) {
+  static const struct {
+    const char *options;
+    unsigned features, form;
+  } cases[] = {{"--level 3", 0, KILN_BUNDLE_FORM_CONTENT}, {"--level 19", KILN_BUNDLE_FEATURE_TABLES, KILN_BUNDLE_FORM_TABLES}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_bundle *b;
+    kiln_error err;
+    kiln_blob_entry e;
+    kiln_source source = {.path = fixture_path("tables.kbundle")};
+    kiln_open_options options = {.size = sizeof options};
+    write_patterns(source.path, cases[i].options);
+    CHECK_OK(kiln_bundle_open(&source, &options, &b, &err), err);
+    CHECK_INT(kiln_le32(b->header + KILN_BH_MUST), cases[i].features);
+    CHECK_OK(kiln_bundle_blob_at(b, 0, &e, &err), err);
+    CHECK_INT(e.form, cases[i].form);
+    CHECK_OK(kiln_bundle_check_all(b, &err), err);
+    kiln_bundle_close(b);
+  }
+}
+
 // Equal codes are stored once.
 TEST(bundle, equal_codes_are_stored_once) {
   kiln_bundle *b;

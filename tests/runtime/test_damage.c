@@ -124,7 +124,7 @@ TEST(damage, newer_formats_are_named) {
     unsigned at;
     uint16_t value;
     kiln_status want;
-  } cases[] = {{KILN_BH_MAJOR, 2, KILN_STATUS_VERSION}, {KILN_BH_MINIMUM, 1, KILN_STATUS_VERSION}, {KILN_BH_MUST, 1, KILN_STATUS_VERSION},
+  } cases[] = {{KILN_BH_MAJOR, 2, KILN_STATUS_VERSION}, {KILN_BH_MINIMUM, 1, KILN_STATUS_VERSION}, {KILN_BH_MUST, 2, KILN_STATUS_VERSION},
                {KILN_BH_ABI, 2, KILN_STATUS_ABI},       {KILN_BH_MINOR, 7, KILN_OK},               {KILN_BH_MAY, 1, KILN_OK}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     uint16_t old = kiln_le16(h + cases[i].at);
