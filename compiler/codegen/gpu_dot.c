@@ -198,10 +198,12 @@ typedef struct source {
   gpu_tile tile;
   gpu_staged *staged;
   bool is_written; ///< staged, and in shared memory already
+  ir_value *value;
+  const kiln_layout *layout;
 } source;
 
 static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
-  source s = {.staged = NULL};
+  source s = {.value = value, .layout = layout};
   gpu_tile home;
   kiln_layout there;
   gpu_ring *ring;
@@ -215,18 +217,37 @@ static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
   return s;
 }
 
+static uint32_t bytes_to_write(const source *s) {
+  return s->staged && !s->is_written ? gpu_staged_bytes(s->staged) : 0;
+}
+
+/// Operands that shared memory does not hold together are read whole into registers before, the larger first:
+/// such an exchange goes in parts where it must.
+static uint32_t bytes_that_fit(gpu *g, source *sources, unsigned count) {
+  for (;;) {
+    uint64_t bytes = 0;
+    source *largest = sources;
+    for (unsigned i = 0; i < count; i++) {
+      bytes += bytes_to_write(&sources[i]);
+      if (bytes_to_write(&sources[i]) > bytes_to_write(largest))
+        largest = &sources[i];
+    }
+    if (!bytes || bytes + g->scratch_base <= g->machine->max_shared)
+      return (uint32_t)bytes;
+    largest->staged = NULL;
+    largest->tile = gpu_tile_in(g, largest->value, largest->layout);
+  }
+}
+
 /// Both operands share one exchange: two barriers a dot.
 static void exchange(gpu *g, source *sources, unsigned count) {
-  uint32_t bytes = 0;
-  for (unsigned i = 0; i < count; i++)
-    if (sources[i].staged && !sources[i].is_written)
-      bytes += gpu_staged_bytes(sources[i].staged);
+  uint32_t bytes = bytes_that_fit(g, sources, count);
   if (!bytes)
     return;
   gpu_scratch_begin(g, bytes);
   bytes = 0;
   for (unsigned i = 0; i < count; i++) {
-    if (!sources[i].staged || sources[i].is_written)
+    if (!bytes_to_write(&sources[i]))
       continue;
     gpu_staged_write(g, sources[i].staged, bytes);
     bytes += gpu_staged_bytes(sources[i].staged);

@@ -476,6 +476,23 @@ TEST(gpu_sim, large_conversions_go_in_parts) {
   run_config(&c, 0, &(sim_options){.max_shared = 8192, .reverse = true});
 }
 
+/// Operands that fit one by one, and some that do not even do that.
+TEST(gpu_sim, operands_of_dots_go_one_after_another) {
+  static const sim_case c = {
+      .grid = {1, 1, 1},
+      .arguments = {4096, 4096, 4096},
+      .tolerance = 1e-3,
+      .text = "kiln 1\n"
+              "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) "
+              "@config(warps = 4) {\n"
+              "  let i = iota(64)\n"
+              "  let at = i[:, _] * 64 + i[_, :]\n"
+              "  store(c + at, dot(load(a + at), load(b + at)))\n"
+              "}\n"};
+  run_config(&c, 0, &(sim_options){.max_shared = 8192});
+  run_config(&c, 0, &(sim_options){.max_shared = 4096, .reverse = true});
+}
+
 #define RING(k)                                                                                              \
   .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
   .text =                                                                                                    \
