@@ -17,6 +17,8 @@ OPT_release := -O2
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -g -fsanitize=thread
+# A sanitizer brings its own loader.
+STATIC := $(if $(filter asan tsan,$(CONFIG)),,-static)
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Werror
 CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
@@ -101,7 +103,7 @@ LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -static $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
+	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
 $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

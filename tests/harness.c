@@ -46,7 +46,7 @@ void kiln_test_skip(const char *format, ...) {
 
 int main(void) {
   unsigned counts[3] = {0};
-  for (kiln_test *t = tests; t; t = t->next) {
+  for (kiln_test *volatile t = tests; t; t = t->next) {
     int how = setjmp(leave);
     if (!how) t->run();
     remove_folder(); // each test has one of its own

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "cache/entry.h"
 #include "tests/harness.h"
 
 static const char source[] =
@@ -75,6 +77,58 @@ TEST(build_command, duplicates_are_counted) {
     if (!strstr(line, " 1 ")) FAIL("expected one duplicate:\n%s", out);
     free(out);
   }
+}
+
+// ----------------------------------------------------------------------------------------------- the cache, asked otherwise
+
+TEST(build_command, force_compiles_and_stores) {
+  expect(0, "-t host", "1 compiled");
+  expect(0, "-t host", "1 from the cache");
+  expect(0, "-t host --force", "0 from the cache, 1 compiled");
+  expect(0, "-t host --must-hit", "1 from the cache");
+  expect(0, "-t host --no-cache", "0 from the cache, 1 compiled");
+}
+
+TEST(build_command, must_hit_names_what_differs) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/k.kb", kiln_test_folder());
+  expect(0, "-q -t host", "");
+  unlink(path);
+  expect(1, "-t host --must-hit --optimise=1", "optimise");
+  CHECK(access(path, F_OK));
+}
+
+/// Writes the one entry of the test's cache anew with its payload changed, under its key and with fitting checks: what a wrong key would have served.
+static void change_entry(void) {
+  char *list, path[600];
+  size_t size;
+  kiln_entry_view view;
+  kiln_cache_entry entry;
+  kiln_buffer again = {0};
+  kiln_error err = {0};
+  CHECK_INT(kiln_test_run(&list, "find %s/cache/v1/main.default/entries -type f", kiln_test_folder()), 0);
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(list, "\n"), list);
+  CHECK(strlen(list) == strlen(path) + 1);
+  uint8_t *bytes = (uint8_t *)kiln_test_read(path, &size);
+  CHECK_OK(kiln_entry_parse(bytes, size, 1 << 24, &view, &err), err);
+  uint8_t *raw = malloc((size_t)view.raw_size);
+  CHECK_OK(kiln_entry_unpack(&view, raw, &err), err);
+  kiln_entry_point(&view, raw, &entry);
+  ((uint8_t *)(uintptr_t)entry.content.payload.bytes)[entry.content.payload.size - 1] ^= 1;
+  kiln_key key = {.digest = view.key, .fields = (uint8_t *)(uintptr_t)entry.fields.bytes, .fields_size = entry.fields.size};
+  CHECK_OK(kiln_entry_encode(&key, &entry.content, "main", 1, NULL, &again, &err), err);
+  chmod(path, 0600);
+  kiln_test_write(path, again.bytes, again.size);
+  kiln_buffer_deinit(&again);
+  free(raw), free(bytes), free(list);
+}
+
+TEST(build_command, an_entry_of_a_wrong_key_is_caught) {
+  expect(0, "-t host", "1 compiled");
+  expect(0, "-t host --verify-cache=100", "1 from the cache");
+  change_entry();
+  expect(0, "-t host", "1 from the cache"); // nothing about the entry itself is wrong
+  expect(1, "-t host --verify-cache=100", "differs from a new compile");
 }
 
 // -------------------------------------------------------------------------------------------------------------- timeline
