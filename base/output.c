@@ -15,15 +15,25 @@
 
 enum { ATTEMPTS = 1000 };
 
+/// Reads until `wanted` bytes or more are there: asking once more, only to be told that the file ends, would cost each hit a system call.
+static size_t read_enough(int fd, uint8_t *bytes, size_t capacity, size_t wanted) {
+  size_t got = 0;
+  for (ssize_t n = 1; n > 0 && got < wanted;) {
+    n = read(fd, bytes + got, capacity - got);
+    if (n > 0) got += (size_t)n;
+    else if (n < 0 && errno == EINTR) n = 1;
+  }
+  return got;
+}
+
 /// One byte more than expected is asked for, so that a longer file shows without asking for its size.
 static bool is_same(const char *path, const void *bytes, size_t size) {
   kiln_buffer old = {0};
-  size_t got = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a link as output is followed, a pipe does not hold us up
   if (fd < 0) return false;
-  bool read = kiln_buffer_reserve(&old, size + 1) && !kiln_fs_read(fd, old.bytes, size + 1, &got);
+  size_t got = kiln_buffer_reserve(&old, size + 1) ? read_enough(fd, old.bytes, size + 1, size) : size + 1;
   kiln_fs_close(fd);
-  bool same = read && got == size && !memcmp(old.bytes, bytes, size);
+  bool same = got == size && !memcmp(old.bytes, bytes, size);
   kiln_buffer_deinit(&old);
   return same;
 }
