@@ -83,6 +83,33 @@ static void build_typed(const char *folder, const char *compiler) {
   CHECK_TEXT(out, "all twice, signed\n");
 }
 
+static void must(const char *folder, const char *command) {
+  char *out;
+  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=$PWD/stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && %s", folder, command))
+    FAIL("%s\n%s", command, out);
+}
+
+// The archives, by what pkg-config says of them; and the CMake package's target.
+static void build_typed_otherwise(const char *folder) {
+  static const char lists[] = "cmake_minimum_required(VERSION 3.21)\nproject(typed C)\nfind_package(kiln REQUIRED)\nadd_executable(typed_cmake typed.c)\n"
+                              "target_link_libraries(typed_cmake PRIVATE kiln::kiln kiln::verify)\n";
+  must(folder, "gcc -std=c11 typed.c -o typed_static -Istage/usr/include -Lstage/usr/lib -Wl,-Bstatic $(pkg-config --static --libs kiln-verify) -Wl,-Bdynamic -lm && "
+               "./typed_static signed.kbundle key.pub && if readelf -d typed_static | grep -q 'libkiln'; then exit 1; fi");
+  if (kiln_test_run(NULL, "cmake --version")) return; // test_build_systems says that it is absent
+  write_in(folder, "CMakeLists.txt", lists);
+  must(folder, "unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR; cmake -S . -B cmake -DCMAKE_PREFIX_PATH=$PWD/stage/usr && cmake --build cmake && cmake/typed_cmake signed.kbundle key.pub");
+}
+
+/// What belongs to an installation, one of each kind by name; a page for each command is what test_man counts.
+static void look_at_files(const char *folder) {
+  must(folder, "cd stage/usr && for f in bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool libexec/kiln/kiln-remote lib/libkiln.so.0 lib/libkiln.so lib/libkiln.a "
+               "lib/libkiln-verify.so.0 lib/libkiln-verify.so lib/libkiln-verify.a include/kiln/kiln.h include/kiln/kiln_verify.h include/kiln/base/status.h "
+               "lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc lib/cmake/kiln/kilnConfig.cmake lib/cmake/kiln/kilnConfigVersion.cmake "
+               "lib/python3/dist-packages/kiln/__init__.py share/man/man3/libkiln.3 share/man/man5/kiln-bundle.5 share/man/man1/kiln.1; "
+               "do test -s $f || { echo $f; exit 1; }; done");
+  must(folder, "cd stage/usr && for c in $(bin/kiln tool-help | sed -n 's/^  \\([a-z-]*\\) .*/\\1/p') build compile cache; do test -s share/man/man1/kiln-$c.1 || { echo $c; exit 1; }; done");
+}
+
 static void use_python(const char *folder) {
   char *out;
   if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import ctypes'")) return; // tests/python says that it is absent
@@ -115,6 +142,8 @@ TEST(install, what_is_installed_works_and_goes_away) {
     FAIL("%s", out);
   build_typed(folder, "gcc -std=c11");
   build_typed(folder, "g++ -x c++ -std=c++17");
+  build_typed_otherwise(folder);
+  look_at_files(folder);
   use_python(folder);
   if (kiln_test_run(&out, MAKE "uninstall", build, folder)) FAIL("make uninstall:\n%s", out);
   CHECK_INT(kiln_test_run(&out, "find %s/stage ! -type d; find %s/stage -name 'kiln*'", folder, folder), 0);
