@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sizes of a corpus of code objects as a bundle, by level and dictionary, and the time until one of them is ready for the driver.
 //   bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]     (".co", 3 and 19); every file becomes one kernel, named by its path
+//   bench_runtime_corpus BUNDLE.kbundle              the codes of a bundle, packed anew
+//   bench_runtime_corpus --unpack BUNDLE FOLDER      writes its codes as FOLDER/NUMBER.FAMILY, for other packers (bench/bundle_size.py)
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,8 @@
 #include "base/bundle_format.h"
 #include "cache/bundle/bundle_writer.h"
 #include "runtime/bundle_reader.h"
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/pack_family.h"
 
 typedef struct file {
   char *path;
@@ -75,18 +79,34 @@ static double quantile(double *times, size_t count, size_t percent) {
   return times[(count - 1) * percent / 100];
 }
 
-// Codes stand after the dictionaries. The first load of each of OPENINGS handles decodes the dictionary.
+// Codes stand after the dictionaries: the number of those, and a code that needs the largest one.
+static uint32_t first_code(kiln_bundle *b, uint32_t count, uint32_t *out_needing) {
+  uint32_t dictionaries = 0, largest = 0;
+  kiln_error err;
+  kiln_blob_entry e, d;
+  *out_needing = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    must(kiln_bundle_blob_at(b, i, &e, &err), &err);
+    if (e.dictionary == KILN_BUNDLE_NO_DICTIONARY) continue;
+    must(kiln_bundle_blob_at(b, e.dictionary, &d, &err), &err);
+    if (e.dictionary >= dictionaries) dictionaries = e.dictionary + 1u;
+    if (d.raw > largest) largest = d.raw, *out_needing = i;
+  }
+  return dictionaries;
+}
+
+// The first load of each of OPENINGS handles decodes the dictionary.
 static void measure_decoding(const kiln_buffer *bundle) {
   enum { OPENINGS = 21 };
   kiln_bundle *b = open_bundle(bundle);
-  uint32_t count = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS], first = count > file_count ? count - (uint32_t)file_count : 0;
+  uint32_t count = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS], needing, first = first_code(b, count, &needing);
   double *times = malloc((count + OPENINGS) * sizeof *times), openings[OPENINGS];
   for (int round = 0; round < 2; round++)
     for (uint32_t i = first; i < count; i++) times[i - first] = load_us(b, i);
   kiln_bundle_close(b);
   for (int i = 0; i < OPENINGS; i++) {
     b = open_bundle(bundle);
-    openings[i] = load_us(b, first);
+    openings[i] = load_us(b, needing);
     kiln_bundle_close(b);
   }
   printf("  first code, with its dictionary: median %.0f us; then one code decoded and checked: median %.1f us, 99 %% %.1f us\n",
@@ -108,22 +128,69 @@ static void measure(kiln_bundle_writer *w, const char *name, int level, kiln_bun
   kiln_buffer_deinit(&bundle);
 }
 
-int main(int argc, char **argv) {
+static void take_folder(kiln_bundle_writer *w, const char *folder) {
   kiln_error err;
-  if (argc < 2) return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]\n"), 2;
-  if (argc > 2) suffix = argv[2];
-  if (nftw(argv[1], take_file, 32, FTW_PHYS) || !file_count) return fprintf(stderr, "%s: no files ending in %s\n", argv[1], suffix), 1;
-  kiln_bundle_writer *w = kiln_bundle_writer_create();
   uint64_t raw = 0;
+  if (nftw(folder, take_file, 32, FTW_PHYS) || !file_count) {
+    fprintf(stderr, "%s: no files ending in %s\n", folder, suffix);
+    exit(1);
+  }
   for (size_t i = 0; i < file_count; i++) {
     uint32_t kernel;
-    must(kiln_bundle_writer_kernel(w, files[i].path + strlen(argv[1]), "interface", 9, &kernel, &err), &err);
+    must(kiln_bundle_writer_kernel(w, files[i].path + strlen(folder), "interface", 9, &kernel, &err), &err);
     kiln_bundle_code code = {.kernel = kernel, .target = "gfx942", .family = "gfx9", .info = "info", .info_size = 4, .code = files[i].bytes,
                              .code_size = files[i].size};
     must(kiln_bundle_writer_code(w, &code, &err), &err);
     raw += files[i].size;
   }
   printf("%zu files, %llu bytes\n", file_count, (unsigned long long)raw);
+}
+
+static void take_bundle(kiln_bundle_writer *w, const char *path) {
+  bundle_view v;
+  kiln_error err;
+  must(bundle_view_open(path, &v, &err), &err);
+  must(bundle_view_copy(&v, w, NULL, NULL, false, &err), &err);
+  bundle_view_close(&v);
+}
+
+static void unpack_code(const bundle_view *v, const view_code *c, const char *folder) {
+  char family[KILN_TOOL_FAMILY], path[4096];
+  uint32_t flags;
+  kiln_error err;
+  kiln_bytes bytes;
+  must(kiln_tool_family(c->target, c->info.format, family, &flags, &err), &err);
+  must(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, &err), &err);
+  snprintf(path, sizeof path, "%s/%06u.%s", folder, c->entry.blob, family);
+  FILE *out = fopen(path, "wb");
+  if (!out || fwrite(bytes.bytes, 1, bytes.size, out) != bytes.size || fclose(out)) {
+    perror(path);
+    exit(1);
+  }
+  kiln_bytes_deinit(&bytes);
+}
+
+static int unpack(const char *path, const char *folder) {
+  bundle_view v;
+  kiln_error err;
+  must(bundle_view_open(path, &v, &err), &err);
+  for (uint32_t k = 0; k < v.kernel_count; k++)
+    for (uint32_t i = 0; i < v.kernels[k].code_count; i++) unpack_code(&v, &v.kernels[k].codes[i], folder);
+  bundle_view_close(&v);
+  return 0;
+}
+
+static bool is_bundle(const char *path) {
+  size_t length = strlen(path);
+  return length > 8 && !strcmp(path + length - 8, ".kbundle");
+}
+
+int main(int argc, char **argv) {
+  if (argc == 4 && !strcmp(argv[1], "--unpack")) return unpack(argv[2], argv[3]);
+  if (argc < 2) return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX [LEVEL]] | BUNDLE.kbundle | --unpack BUNDLE FOLDER\n"), 2;
+  if (argc > 2) suffix = argv[2];
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  (is_bundle(argv[1]) ? take_bundle : take_folder)(w, argv[1]);
   static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_NONE] = "each for itself", [KILN_BUNDLE_DICTIONARY_SMALL] = "samples to 2.75 MiB",
                                       [KILN_BUNDLE_DICTIONARY_LARGE] = "samples to 8 MiB"};
   int only = argc > 3 ? atoi(argv[3]) : 0;

@@ -92,6 +92,30 @@ TEST(writer, sums_are_those_of_the_file) {
   kiln_buffer_deinit(&out);
 }
 
+// Codes that resemble no other take no room in the dictionary, though they come first by name and fill it on their own.
+TEST(writer, the_dictionary_holds_what_is_shared) {
+  enum { LONERS = 48, LONER = 1 << 16, RELATIVES = 64, RELATIVE = 20000, OWN = 1000 };
+  static uint8_t code[LONER];
+  kiln_buffer out = {0};
+  kiln_bundle_sums sums;
+  kiln_error err;
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  for (uint32_t i = 0; i < LONERS + RELATIVES; i++) {
+    bool is_loner = i < LONERS;
+    uint64_t common = 9, own = i + 100;
+    char name[16];
+    snprintf(name, sizeof name, "%c%u", is_loner ? 'a' : 'z', i);
+    for (int at = 0; at < (is_loner ? LONER : RELATIVE); at++) code[at] = (uint8_t)kiln_test_random(is_loner || at < OWN ? &own : &common);
+    kiln_bundle_code c = code_of(add_kernel(w, name), code, is_loner ? LONER : RELATIVE);
+    CHECK_OK(kiln_bundle_writer_code(w, &c, &err), err);
+  }
+  CHECK_OK(kiln_bundle_writer_build(w, NULL, &out, &sums, &err), err);
+  CHECK(sums.dictionaries > RELATIVE - OWN && sums.dictionaries < RELATIVE + RELATIVE / 10);
+  CHECK(sums.payload < LONERS * LONER + RELATIVES * (OWN + OWN / 10));
+  kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&out);
+}
+
 TEST(writer, an_empty_bundle_is_a_bundle) {
   kiln_buffer out = {0};
   kiln_bundle_sums sums;
