@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What libkiln adds on an NVIDIA device. `cuda_launch launch EMPTY.kbundle`: whole launches against cuLaunchKernel of the same function, at 1 and 16
-// threads, and the cycles of our part alone. `cuda_launch first KERNELS.kbundle ADD.cubin`: from exec to the first result, part by part, in processes
-// of their own; the same code by cuModuleLoadData from a loose file. Medians of rounds.
+// What libkiln adds on an NVIDIA device; bench/cuda.sh runs it beside its peers. `cuda_launch launch EMPTY.kbundle`: whole launches against cuLaunchKernel of
+// the same function, at 1 and 16 threads, launched and prepared, and the cycles of our part alone. `cuda_launch first KERNELS.kbundle ADD.cubin`: from exec to
+// the first result, part by part, in processes of their own; the same code by cuModuleLoadData from a loose file; both with the files in the page cache and
+// with their pages dropped before each process. Medians of rounds.
+//
+// Cycles of our part: the time stamp counter around a loop of launches, less what passes inside the driver's functions, less what the counters cost
+// themselves. The last is measured with the same wrappers around a function that does nothing, called as often.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +54,7 @@ static double median(double *values, size_t count) {
 
 // ----------------------------------------------------------------------------------------------------------------- launch
 
-typedef enum launch_way { WAY_DRIVER, WAY_KILN, WAY_KILN_CYCLES } launch_way;
+typedef enum launch_way { WAY_DRIVER, WAY_KILN, WAY_PREPARED, WAY_KILN_CYCLES, WAY_PREPARED_CYCLES } launch_way;
 typedef struct launch_run {
   kiln_kernel *kernel;
   uint32_t args;
@@ -76,6 +81,41 @@ static int counted_current(void **out) {
   driver_cycles += __rdtsc() - begin;
   return result;
 }
+
+static int no_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                     void **params, void **extra) {
+  (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params, (void)extra;
+  return 0;
+}
+static int no_current(void **out) {
+  *out = NULL;
+  return 0;
+}
+
+// What one pass through both wrappers leaves outside of what they count: the counters, the wrappers' calls. Taken from the functions that do
+// nothing, so it is a bound from below of what is not ours.
+static double wrapper_cycles(void) {
+  int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **) = true_launch;
+  int (*current)(void **) = true_current;
+  double rounds[ROUNDS];
+  void *context;
+  true_launch = no_launch;
+  true_current = no_current;
+  for (int round = 0; round < ROUNDS; round++) {
+    driver_cycles = 0;
+    uint64_t cycles = __rdtsc();
+    for (int i = 0; i < LAUNCHES; i++) {
+      counted_current(&context);
+      counted_launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    }
+    rounds[round] = (double)(__rdtsc() - cycles - driver_cycles) / LAUNCHES;
+  }
+  true_launch = launch;
+  true_current = current;
+  return median(rounds, ROUNDS);
+}
+
+static bool is_cycles(launch_way way) { return way == WAY_KILN_CYCLES || way == WAY_PREPARED_CYCLES; }
 
 static void launch_raw(const launch_run *r, const kiln_code *code, void *stream, uint8_t *block) {
   size_t size = r->kernel->used_bytes;
@@ -106,20 +146,28 @@ static void *measure_launch(void *context) {
     memcpy(block + p->offset, &values[i], p->size);
   }
   const kiln_code *code = &r->kernel->codes[0];
+  kiln_prepared *prepared;
+  must(kiln_prepare(r->kernel, pointers, r->args, NULL, &prepared, &err), err.text);
   for (int round = -5; round < ROUNDS; round++) {
     pthread_barrier_wait(r->start);
     driver_cycles = 0;
     uint64_t begin = now_ns(), cycles = __rdtsc();
     if (r->way == WAY_DRIVER)
       for (int i = 0; i < LAUNCHES; i++) launch_raw(r, code, stream, block);
+    else if (r->way == WAY_PREPARED || r->way == WAY_PREPARED_CYCLES)
+      for (int i = 0; i < LAUNCHES; i++) {
+        must(kiln_prepared_set(prepared, 0, pointers[0], &err), err.text);
+        must(kiln_prepared_launch(prepared, stream, &err), err.text);
+      }
     else
       for (int i = 0; i < LAUNCHES; i++) must(kiln_launch(r->kernel, stream, pointers, r->args, &err), err.text);
     cycles = __rdtsc() - cycles;
     double ns = (double)(now_ns() - begin) / LAUNCHES;
     must(kiln_sync(d, stream, &err), err.text);
-    if (round >= 0) rounds[round] = r->way == WAY_KILN_CYCLES ? (double)(cycles - driver_cycles) / LAUNCHES : ns;
+    if (round >= 0) rounds[round] = is_cycles(r->way) ? (double)(cycles - driver_cycles) / LAUNCHES : ns;
   }
   r->value = median(rounds, ROUNDS);
+  kiln_prepared_free(prepared);
   kiln_stream_destroy(d, stream);
   return NULL;
 }
@@ -130,8 +178,8 @@ static double measure(kiln_kernel *k, uint32_t args, launch_way way, unsigned th
   pthread_barrier_t start;
   double all[MOST_THREADS];
   cuda_api *api = k->device->state;
-  api->launch = way == WAY_KILN_CYCLES ? counted_launch : true_launch;
-  api->context_current = way == WAY_KILN_CYCLES ? counted_current : true_current;
+  api->launch = is_cycles(way) ? counted_launch : true_launch;
+  api->context_current = is_cycles(way) ? counted_current : true_current;
   pthread_barrier_init(&start, NULL, threads);
   for (unsigned i = 0; i < threads; i++) {
     runs[i] = (launch_run){k, args, way, &start, 0};
@@ -159,7 +207,8 @@ static int bench_launch(const char *bundle) {
   true_current = api->context_current;
   uint64_t ns = now_ns(), tsc = __rdtsc();
   while (now_ns() - ns < 50000000) continue;
-  printf("%s, counter %.3f cycles a ns\n", kiln_device_description(d), (double)(__rdtsc() - tsc) / (double)(now_ns() - ns));
+  double cycles_of_ns = (double)(__rdtsc() - tsc) / (double)(now_ns() - ns), wrappers = wrapper_cycles();
+  printf("%s, counter %.3f cycles a ns, counters and wrappers %.0f cycles a launch (subtracted)\n", kiln_device_description(d), cycles_of_ns, wrappers);
   for (size_t i = 0; i < 3; i++)
     for (unsigned threads = 1; threads <= MOST_THREADS; threads *= MOST_THREADS) {
       char name[32];
@@ -168,8 +217,12 @@ static int bench_launch(const char *bundle) {
       must(kiln_kernel_get(d, name, NULL, &k, &err), err.text);
       must(kiln_preload(k, &err), err.text);
       double raw = measure(k, counts[i], WAY_DRIVER, threads), ours = measure(k, counts[i], WAY_KILN, threads);
-      double cycles = measure(k, counts[i], WAY_KILN_CYCLES, threads);
-      printf("%2u arguments, %2u threads: cuLaunchKernel %7.0f ns, kiln_launch %7.0f ns; our part %5.0f cycles\n", counts[i], threads, raw, ours, cycles);
+      double prepared = measure(k, counts[i], WAY_PREPARED, threads);
+      double cycles = measure(k, counts[i], WAY_KILN_CYCLES, threads) - wrappers;
+      double prepared_cycles = measure(k, counts[i], WAY_PREPARED_CYCLES, threads) - wrappers;
+      printf("%2u arguments, %2u threads: cuLaunchKernel %7.0f ns, kiln_launch %7.0f ns, set and prepared %7.0f ns; our part %4.0f cycles (%3.0f ns), "
+             "set and prepared %4.0f cycles (%3.0f ns)\n",
+             counts[i], threads, raw, ours, prepared, cycles, cycles / cycles_of_ns, prepared_cycles, prepared_cycles / cycles_of_ns);
     }
   kiln_device_close(d);
   kiln_close(l);
@@ -196,6 +249,16 @@ static void check_result(const float *z) {
   for (int i = 0; i < ELEMENTS; i++) must(z[i] != 3.0f, "add gave a wrong sum");
 }
 
+static int (*true_load)(void **, const void *, unsigned, int *, void **);
+static double load_us;
+
+static int timed_load(void **out, const void *image, unsigned count, int *options, void **values) {
+  uint64_t begin = now_ns();
+  int result = true_load(out, image, count, options, values);
+  load_us += (double)(now_ns() - begin) / 1e3;
+  return result;
+}
+
 // `loose`: the code comes from a file of its own, through the driver alone; else from the bundle.
 static void run_first(const char *bundle, const char *loose) {
   kiln_library *l;
@@ -219,7 +282,7 @@ static void run_first(const char *bundle, const char *loose) {
   if (loose) {
     must(api->primary_retain(&primary, 0) || api->context_push(primary), "context");
     FILE *f = fopen(loose, "rb");
-    char *image = f ? malloc(1 << 20) : NULL;
+    char *image = f ? calloc(1, (1 << 20) + 1) : NULL; // PTX ends in a NUL
     must(!image || !fread(image, 1, 1 << 20, f), loose);
     fclose(f);
     part_done("read the file");
@@ -233,12 +296,12 @@ static void run_first(const char *bundle, const char *loose) {
   } else {
     must(kiln_kernel_get(d, "add[T=f32]", NULL, &k, &err), err.text);
     part_done("look-up and choice");
-    kiln_bytes bytes;
-    must(kiln_bundle_load(k->bundle, k->codes[0].blob, &bytes, &err), err.text);
-    kiln_bytes_deinit(&bytes);
-    part_done("dictionary, decompress, check (done once more in preload)");
+    true_load = api->module_load;
+    api->module_load = timed_load;
     must(kiln_preload(k, &err), err.text);
-    part_done("preload (decompress again, module load: the driver)");
+    part_done("dictionary, decompress, check, function");
+    parts[part_count - 1].us -= load_us;
+    parts[part_count++] = (part){"module load (the driver)", load_us};
   }
   void *values[] = {&x, &y, &z, &n};
   if (loose) must(api->launch(function, 1, 1, 1, 128, 1, 1, 0, NULL, values, NULL), "cuLaunchKernel");
@@ -250,13 +313,23 @@ static void run_first(const char *bundle, const char *loose) {
   check_result(host);
 }
 
+// So that the next process reads the file from the disk. Written pages would stay, so they are written back first.
+static void drop_pages(const char *path) {
+  int fd = open(path, O_RDONLY);
+  if (fd < 0) return;
+  fdatasync(fd);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
 // Runs this program again, PROCESSES times; a child writes its parts as lines of "us name".
-static void bench_first(const char *program, const char *bundle, const char *loose) {
+static void bench_first(const char *program, const char *bundle, const char *loose, bool is_cold) {
   static char names[MOST_PARTS][80];
   double us[MOST_PARTS + 1][PROCESSES] = {{0}};
   size_t count = 0;
   for (int p = 0; p < PROCESSES; p++) {
     char command[1000], line[200];
+    if (is_cold) drop_pages(loose ? loose : bundle);
     snprintf(command, sizeof command, "exec '%s' child '%s' '%s' %llu", program, bundle, loose ? loose : "", (unsigned long long)now_ns());
     FILE *f = popen(command, "r");
     must(!f, "popen");
@@ -266,7 +339,7 @@ static void bench_first(const char *program, const char *bundle, const char *loo
     }
     must(pclose(f), "the process that was to be measured failed");
   }
-  printf("%s\n", loose ? "loose file" : "bundle");
+  printf("%s, its pages %s\n", loose ? "loose file" : "bundle", is_cold ? "dropped" : "in the cache");
   for (size_t i = 0; i < count; i++) printf("  %10.1f us  %s\n", median(us[i], PROCESSES), names[i]);
   printf("  %10.1f us  all\n", median(us[MOST_PARTS], PROCESSES));
 }
@@ -283,7 +356,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: cuda_launch launch EMPTY.kbundle | first KERNELS.kbundle ADD.cubin\n");
     return 2;
   }
-  bench_first(argv[0], argv[2], NULL);
-  bench_first(argv[0], argv[2], argv[3]);
+  for (int is_cold = 0; is_cold < 2; is_cold++) {
+    bench_first(argv[0], argv[2], NULL, is_cold);
+    bench_first(argv[0], argv[2], argv[3], is_cold);
+  }
   return 0;
 }

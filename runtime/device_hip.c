@@ -30,7 +30,7 @@ typedef struct hip_state {
   int device;
 } hip_state;
 
-enum { COPY_IN = 1, COPY_OUT = 2, NO_DEVICE = 100, PROPERTIES = 8192 };
+enum { COPY_IN = 1, COPY_OUT = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, PROPERTIES = 8192 };
 #define PARAM_POINTER ((void *)1)
 #define PARAM_SIZE ((void *)2)
 #define PARAM_END ((void *)3)
@@ -97,7 +97,7 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
   if (status != KILN_OK) return kiln_context(err, status, "no HIP device '%s'", d->name);
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
-  if (result && result != NO_DEVICE) {
+  if (result && result != NO_DEVICE && result != INVALID_DEVICE) {
     driver_failed(&s->api, result, "hipInit", err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s'", d->name);
   }

@@ -13,3 +13,9 @@ bench-runtime: $(B)/bench/bench_runtime ## measure libkiln: launch, look-up, ope
 $(B)/bench/cuda_launch: $(call objects,bench/cuda_launch.c) $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
+# `make bench-cuda`, then bench/cuda.sh build/<config>/bench on a machine with a GPU.
+.PHONY: bench-cuda
+bench-cuda: $(B)/bench/cuda_launch $(PROGRAMS) ## make what bench/cuda.sh wants, for a machine with an H200
+	$(B)/bin/kiln build -q --no-cache -t sm_90a bench/cuda_launch.kiln -o $(B)/bench/empty.kbundle
+	$(B)/bin/kiln build -q --no-cache -t sm_90a kernels/*.kiln -o $(B)/bench/kernels.kbundle
+	$(B)/bin/kiln compile -q --no-cache -t sm_90a -k 'add[T=f32]' kernels/elementwise.kiln -o $(B)/bench/add.cubin
