@@ -60,10 +60,11 @@ static expansion *const expansions[IR_OPCODE_COUNT] = {
     [IR_EXP2] = through_library, [IR_LOG2] = through_library, [IR_SIN] = through_library, [IR_COS] = through_library,
     [IR_TANH] = through_library, [IR_ERF] = through_library,  [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder,
     [IR_FMA] = expand_fma,       [IR_CAST] = expand_cast,     [IR_DOT] = widened_dot,     [IR_ABS] = clear_sign,
+    [IR_ASM] = expand_asm,
 };
 
 static expansion *choose(const ir_op *op) {
-  bool own = op->code == IR_CAST || op->code == IR_DOT || op->code == IR_ABS;
+  bool own = op->code == IR_CAST || op->code == IR_DOT || op->code == IR_ABS || op->code == IR_ASM;
   return is_half(op->operands[0]->type) && !own ? through_f32 : expansions[op->code];
 }
 
@@ -75,8 +76,11 @@ typedef struct expand_context {
 
 static kiln_status refuse(const expand_context *c, const ir_op *op, const char *reason) {
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
-  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s) on %s for %s: %s", op->number, ir_ops[op->code].text,
-                   ir_type_text(op->operands[0]->type, type), kiln_target_name(c->x.target, name), reason);
+  const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
+  bool is_asm = op->code == IR_ASM && op->attrs.text;
+  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s", op->number, ir_ops[op->code].text,
+                   is_asm ? " \"" : "", is_asm ? op->attrs.text : "", is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
+                   kiln_target_name(c->x.target, name), reason);
 }
 
 static void visit(ir_op *op, void *context) {

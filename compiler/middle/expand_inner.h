@@ -19,6 +19,9 @@ ir_value *expand_remainder(expanding *x, const ir_op *op);
 /// What replaces fma in f32 or f64 where there is no instruction.
 ir_value *expand_fma(expanding *x, const ir_op *op);
 
+/// What replaces inline PTX that kiln_asm_legality calls expanded.
+ir_value *expand_asm(expanding *x, const ir_op *op);
+
 static inline ir_value *x_int(expanding *x, ir_value *like, uint64_t bits) {
   if (!like) return NULL;
   ir_value *v = ir_const_bits(&x->b, ir_element(like->type), bits);

@@ -116,6 +116,7 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
+  if (op->code == IR_ASM) return kiln_asm_legality(op, target);
   const ir_type *type = op->operand_count ? &op->operands[0]->type : op->result_count ? &op->results[0].type : NULL;
   if (!type || type->is_view) return native;
   if (op->code == IR_CAST) {

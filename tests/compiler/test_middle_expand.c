@@ -145,6 +145,59 @@ TEST(expand, casts_toward_zero) { check_casts("x86-64-v2", IR_ROUND_ZERO, 0); }
 TEST(expand, unsigned_casts) { check_casts("sm_90a", IR_ROUND_NEAREST, IR_UNSIGNED); }
 TEST(expand, casts_that_do_not_saturate) { check_casts("gfx942", IR_ROUND_NEAREST, IR_SATURATE_OFF); }
 
+/// A kernel of one asm (with `text`) or of the operation `code` (text NULL), after the middle.
+static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode code, const char *target_name, kiln_status *status, kiln_error *err) {
+  kiln_target target = target_of(target_name);
+  ir_kernel *k = ir_kernel_create(arena, "unary");
+  ir_builder b = {.arena = arena, .block = k->body};
+  ir_value *in = ir_add_param(k, &(ir_param){.name = "in", .type = ir_pointer_type(KILN_F32)});
+  ir_value *x = &ir_emit(&b, IR_LOAD, NULL, &in, 1, NULL, NULL, 0)->results[0], *one = ir_const_float(&b, KILN_F32, 1);
+  ir_attrs attrs = {.text = text, .constraints = "=f,f", .pack = 1, .flags = IR_ASM_PURE};
+  ir_type type = ir_scalar_type(KILN_F32);
+  ir_value *y = text ? &ir_emit(&b, IR_ASM, &attrs, &x, 1, &type, NULL, 0)->results[0]
+                     : code == IR_DIV ? ir_binary(&b, IR_DIV, 0, one, x) : ir_unary(&b, code, 0, x);
+  ir_emit(&b, IR_STORE, NULL, (ir_value *[]){in, y}, 2, NULL, NULL, 0);
+  *status = kiln_middle(k, &target, err);
+  return k;
+}
+
+/// Well-known PTX becomes the operation that it stands for, and then whatever that becomes.
+TEST(expand, single_instructions_of_ptx_are_operations) {
+  static const struct { const char *text; ir_opcode code; } rows[] = {
+      {"sin.approx.f32 $0, $1;", IR_SIN},   {"cos.approx.ftz.f32 $0,$1;", IR_COS},   {" tanh.approx.f32  $0, $1 ; ", IR_TANH},
+      {"ex2.approx.ftz.f32 $0, $1;", IR_EXP2}, {"lg2.approx.f32 $0, $1;", IR_LOG2},  {"sqrt.approx.f32 $0, $1;", IR_SQRT},
+      {"rsqrt.approx.f32 $0, $1", IR_RSQRT}, {"rcp.approx.f32 $0, $1;", IR_DIV},     {"abs.f32 $0, $1;", IR_ABS}};
+  static const char *const foreign[] = {"x86-64-v3", "gfx942", "gfx1100"};
+  for (size_t t = 0; t < sizeof foreign / sizeof *foreign; t++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+      kiln_arena *arena = kiln_arena_create();
+      kiln_error err = {0};
+      kiln_status status, reference;
+      const ir_op *got = unary_kernel(arena, rows[i].text, 0, foreign[t], &status, &err)->body->first;
+      const ir_op *want = unary_kernel(arena, NULL, rows[i].code, foreign[t], &reference, &err)->body->first;
+      if (status != KILN_OK || reference != KILN_OK) FAIL("%s: %s", rows[i].text, err.text);
+      for (; got && want; got = got->next, want = want->next)
+        if (got->code != want->code) FAIL("%s for %s: expected %s, found %s", rows[i].text, foreign[t], ir_ops[want->code].text, ir_ops[got->code].text);
+      CHECK(!got && !want);
+      kiln_arena_destroy(arena);
+    }
+}
+
+TEST(expand, other_assembly_is_refused_by_its_text) {
+  static const char *const texts[] = {"sin.approx.f32 $0, $2;", "sin.approx.f32x $0, $1;", "ex2.approx.f32 $0, $1; trap;", "s_nop 0", ""};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    kiln_arena *arena = kiln_arena_create();
+    kiln_error err = {0};
+    kiln_status status;
+    unary_kernel(arena, texts[i], 0, "gfx942", &status, &err);
+    CHECK_INT(status, KILN_STATUS_UNSUPPORTED);
+    CHECK(strstr(err.text, texts[i]) && strstr(err.text, "gfx942"));
+    unary_kernel(arena, texts[i], 0, "sm_90a", &status, &err);
+    CHECK_INT(status, KILN_OK);
+    kiln_arena_destroy(arena);
+  }
+}
+
 TEST(expand, remainders_are_exact) {
   kiln_target target = target_of("x86-64-v3");
   for (kiln_scalar s = KILN_F16; s <= KILN_F64; s++)
