@@ -438,6 +438,40 @@ TEST(ttir_forms, descriptors) {
   for (int i = 20; i < 64; i++) CHECK_INT(x.o[i], 0);
 }
 
+// Rows 2, 1, 0, -1 of a 3 x 8 matrix from column 5 on: what lies outside reads as zero and is not stored.
+TEST(ttir_forms, rows_of_descriptors_by_number) {
+  static const char text[] =
+      "module {\n"
+      "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
+      "    %c3 = arith.constant 3 : i32\n"
+      "    %c8 = arith.constant 8 : i32\n"
+      "    %c1_i64 = arith.constant 1 : i64\n"
+      "    %c8_i64 = arith.constant 8 : i64\n"
+      "    %c0 = arith.constant 0 : i32\n"
+      "    %c5 = arith.constant 5 : i32\n"
+      "    %c6 = arith.constant 6 : i32\n"
+      "    %two = arith.constant dense<2> : tensor<4xi32>\n"
+      "    %one = arith.constant dense<1> : tensor<4x4xi32>\n"
+      "    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
+      "    %rows = arith.subi %two, %r : tensor<4xi32>\n"
+      "    %d = tt.make_tensor_descriptor %a, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<1x4xsi32>> loc(#loc)\n"
+      "    %e = tt.make_tensor_descriptor %o, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<1x4xsi32>> loc(#loc)\n"
+      "    %g = tt.descriptor_gather %d[%rows, %c5] : (!tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32) -> tensor<4x4xi32>\n"
+      "    %v = arith.addi %g, %one : tensor<4x4xi32>\n"
+      "    tt.descriptor_scatter %e[%rows, %c0], %v : !tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
+      "    tt.descriptor_scatter %e[%rows, %c6], %v : !tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
+      "    tt.return\n"
+      "  }\n"
+      "}\n"
+      "#loc = loc(unknown)\n";
+  arrays x = fresh();
+  run_text(text, &x, 1);
+  EXPECT(x.o, 16, 17, 18, 1, 0, 0, 16, 17);
+  EXPECT(x.o + 8, 24, 25, 26, 1, 0, 0, 24, 25);
+  EXPECT(x.o + 16, 32, 33, 34, 1, 0, 0, 32, 33);
+  for (int i = 24; i < 64; i++) CHECK_INT(x.o[i], 0);
+}
+
 TEST(ttir_forms, host_descriptor_is_a_view_parameter) {
   ttir_read t = ttir_read_good(
       "module {\n"
