@@ -73,6 +73,12 @@ $(B)/lib/lib%.a:
 	$(call say,AR,$@)
 	$(Q)$(AR) rcsD $@ $^
 
+# libkiln is small: what runs once a program or once a kernel is compiled for size.
+COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/bundle_blob.c runtime/device_null.c runtime/host_pool.c,$(RUNTIME)) $(TARGETS)
+ifeq ($(CONFIG),release)
+$(call objects,$(COLD)): CFLAGS += -Os
+endif
+
 $(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)

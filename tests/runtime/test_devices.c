@@ -248,6 +248,21 @@ TEST(devices, cuda_from_many_threads) {
   close_all(&o);
 }
 
+// AMD's library is there and finds no device.
+TEST(devices, hip_library_without_a_device) {
+  kiln_open_options none = {.size = sizeof none};
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  if (!dlopen("libamdhip64.so.5", RTLD_NOW) && !dlopen("libamdhip64.so", RTLD_NOW)) SKIP("libamdhip64 is not installed (Debian: libamdhip64-5)");
+  CHECK_OK(kiln_open(&none, &l, &err), err);
+  kiln_status status = kiln_device_open(l, "hip:0", &d, &err);
+  if (status == KILN_OK) SKIP("there is an AMD device");
+  CHECK_INT(status, KILN_STATUS_NO_DEVICE);
+  CHECK_TEXT(err.text, "no HIP device 'hip:0': the driver has 0");
+  kiln_close(l);
+}
+
 // No device of a kind: what was tried is said.
 TEST(devices, absent_devices_are_named) {
   static const char *const names[] = {"cuda:999", "hip:999", "cuda:x", "host:0", "host:x", "metal", "", "null:sm_x"};

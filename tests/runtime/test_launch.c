@@ -85,6 +85,26 @@ TEST(launch, moved_bundle_still_loads) {
   kiln_close(l);
 }
 
+// 52: what is open outlives the file: removed or replaced, handles look up, load and launch as before.
+TEST(launch, handles_outlive_the_file) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_error err;
+  float x[64] = {0}, y[64] = {0};
+  void *px = x, *py = y;
+  int n = 64;
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  CHECK_INT(unlink(fixture_path("a.kbundle")), 0);
+  kiln_test_write(fixture_path("a.kbundle"), "other", 5);
+  CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
+  CHECK_OK(kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, &err), err);
+  for (int i = 0; i < 64; i++) CHECK(y[i] == 1);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
 // 43: a changed parameter list is refused at look-up, and both lists are named.
 TEST(launch, changed_parameters_are_refused_at_look_up) {
   kiln_library *l;
@@ -426,7 +446,7 @@ TEST(launch, assertions_come_back) {
   kiln_close(l);
 }
 
-// Objects that the mapper must not run: undefined symbols, constructors, text.
+// 54: preload of an entry that does not fit its object is refused. Objects that the mapper must not run: undefined symbols, constructors, text.
 TEST(launch, unfit_objects_are_refused) {
   static const char *const sources[] = {
       "extern int other(void);\n" HOST_KERNEL("add_one") " { (void)args; (void)id; (void)grid; (void)scratch; return other(); }\n",
