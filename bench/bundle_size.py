@@ -49,8 +49,12 @@ def offload_bundle(bundler, path, out):
 
 def fatbin(fatbinary, path, out, kind):
     with open(path, 'rb') as f:
-        found = re.search(rb'\.target sm_(\d+a?)', f.read()) if kind == 'ptx' else None
-    arch = found.group(1).decode() if found else '90'
+        data = f.read()
+    if kind == 'ptx':
+        arch = re.search(rb'\.target sm_(\d+a?)', data).group(1).decode()
+    else:  # the processor is in the flags of the ELF header; where, depends on the cubin's ABI
+        flags = int.from_bytes(data[48:52], 'little')
+        arch = next((n for n in (flags & 0xff, flags >> 8 & 0xff) if 50 <= n <= 129), 0)
     subprocess.run([fatbinary, '-64', '--compress-all', f'--create={out}', f'--image3=kind={"ptx" if kind == "ptx" else "elf"},sm={arch},file={path}'],
                    check=True, capture_output=True)
     return os.path.getsize(out)
