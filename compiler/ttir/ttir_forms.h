@@ -30,6 +30,8 @@ ttir_handler ttir_form_addptr, ttir_form_load, ttir_form_store, ttir_form_atomic
     ttir_form_assert, ttir_form_asm, ttir_form_print;
 // ttir_view.c
 ttir_handler ttir_form_make_view, ttir_form_view_load, ttir_form_view_store, ttir_form_view_reduce;
+// ttir_scaled.c
+ttir_handler ttir_form_dot_scaled;
 // ttir_gather.c
 ttir_handler ttir_form_view_gather, ttir_form_view_scatter;
 

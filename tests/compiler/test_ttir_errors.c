@@ -22,7 +22,7 @@ static void check_refused(const char *text, unsigned line, const char *want) {
 
 TEST(ttir_errors, statements) {
   static const refusal rows[] = {
-      {"    %0 = tt.dot_scaled %x : i32 loc(#loc1)", 3, "operation 'tt.dot_scaled' is not supported (from soft max.py:12:8)"},
+      {"    %0 = tt.map_elementwise %x : i32 loc(#loc1)", 3, "operation 'tt.map_elementwise' is not supported (from soft max.py:12:8)"},
       {"    \"weird.op\"() : () -> ()", 3, "operation 'weird.op' is not supported"},
       {"    %0 = arith.addi %x, %nope : i32", 3, "%nope is not defined"},
       {"    %0 = arith.addi %x, %x : i64", 3, "arith.addi: the text says i64, the value is i32"},

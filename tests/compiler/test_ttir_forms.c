@@ -410,6 +410,47 @@ TEST(ttir_forms, calls_are_inlined) {
   EXPECT(x.o, 7, 8, 0);
 }
 
+// Ones times ones over 32 steps, rows scaled by 1 and 2, columns by 1/2 and 1.
+static const char scaled_text[] =
+    "module {\n"
+    "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
+    "    %x = arith.constant dense<1.000000e+00> : tensor<2x32xbf16>\n"
+    "    %y = arith.constant dense<1.000000e+00> : tensor<32x2xbf16>\n"
+    "    %x8 = tt.fp_to_fp %x, rounding = rtne : tensor<2x32xbf16> -> tensor<2x32xf8E4M3FN>\n"
+    "    %y8 = tt.fp_to_fp %y, rounding = rtne : tensor<32x2xbf16> -> tensor<32x2xf8E5M2>\n"
+    "    %z = arith.constant dense<1.000000e+00> : tensor<2x2xf32>\n"
+    "    %c127 = arith.constant dense<127> : tensor<2xi32>\n"
+    "    %c126 = arith.constant dense<126> : tensor<2xi32>\n"
+    "    %c2 = arith.constant dense<2> : tensor<2x1xi32>\n"
+    "    %r = tt.make_range {end = 2 : i32, start = 0 : i32} : tensor<2xi32>\n"
+    "    %s0 = arith.addi %r, %c127 : tensor<2xi32>\n"
+    "    %t0 = arith.addi %r, %c126 : tensor<2xi32>\n"
+    "    %s1 = arith.trunci %s0 : tensor<2xi32> to tensor<2xi8>\n"
+    "    %t1 = arith.trunci %t0 : tensor<2xi32> to tensor<2xi8>\n"
+    "    %s = tt.expand_dims %s1 {axis = 1 : i32} : tensor<2xi8> -> tensor<2x1xi8>\n"
+    "    %t = tt.expand_dims %t1 {axis = 1 : i32} : tensor<2xi8> -> tensor<2x1xi8>\n"
+    "    %d = tt.dot_scaled %x8 scale %s, %y8 scale %t, %z lhs = e4m3 rhs = e5m2 {fastMath = false} : tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xf8E5M2>, tensor<2x1xi8> -> tensor<2x2xf32>\n"
+    "    %e = tt.dot_scaled %x8 scale %s, %y, %d lhs = e4m3 rhs = bf16 {fastMath = true} : tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xbf16> -> tensor<2x2xf32>\n"
+    "    %i = arith.fptosi %e : tensor<2x2xf32> to tensor<2x2xi32>\n"
+    "    %i0 = tt.expand_dims %r {axis = 1 : i32} : tensor<2xi32> -> tensor<2x1xi32>\n"
+    "    %i1 = arith.muli %i0, %c2 : tensor<2x1xi32>\n"
+    "    %i2 = tt.broadcast %i1 : tensor<2x1xi32> -> tensor<2x2xi32>\n"
+    "    %j0 = tt.expand_dims %r {axis = 0 : i32} : tensor<2xi32> -> tensor<1x2xi32>\n"
+    "    %j1 = tt.broadcast %j0 : tensor<1x2xi32> -> tensor<2x2xi32>\n"
+    "    %at = arith.addi %i2, %j1 : tensor<2x2xi32>\n"
+    "    %p = tt.splat %o : !tt.ptr<i32> -> tensor<2x2x!tt.ptr<i32>>\n"
+    "    %q = tt.addptr %p, %at : tensor<2x2x!tt.ptr<i32>>, tensor<2x2xi32>\n"
+    "    tt.store %q, %i : tensor<2x2x!tt.ptr<i32>>\n"
+    "    tt.return\n"
+    "  }\n"
+    "}\n";
+
+TEST(ttir_forms, scaled_dots) {
+  arrays x = fresh();
+  run_text(scaled_text, &x, 1);
+  EXPECT(x.o, 1 + 16 + 32, 1 + 32 + 32, 1 + 32 + 64, 1 + 64 + 64);
+}
+
 // ------------------------------------------------------------------------------------------------------------- descriptors
 
 TEST(ttir_forms, descriptors) {
