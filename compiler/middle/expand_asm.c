@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline PTX on machines that are not NVIDIA's: single instructions that have an operation of ours become it; all else is refused.
+// Inline assembly where it is not the machine's own. Single PTX instructions that have an operation of ours become it; all else is refused.
 #include <ctype.h>
 #include <string.h>
 
@@ -45,10 +45,14 @@ static const known *find(const ir_op *op) {
   return NULL;
 }
 
+/// AMD's text names vector and scalar registers, PTX names them by width.
+static bool is_amd(const ir_op *op) { return op->attrs.constraints && strpbrk(op->attrs.constraints, "vsa"); }
+
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {
-  if (target->processor->family == KILN_FAMILY_NVPTX) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
+  kiln_family family = target->processor->family;
+  if (family == KILN_FAMILY_NVPTX || (family == KILN_FAMILY_AMDGPU && is_amd(op))) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
   if (find(op)) return (kiln_legality){KILN_LEGAL_EXPANDED, "the operation that the instruction stands for"};
-  return (kiln_legality){KILN_LEGAL_REFUSED, "inline assembly is PTX, and only single well-known instructions of it are translated"};
+  return (kiln_legality){KILN_LEGAL_REFUSED, "inline assembly of another machine, of which only single well-known PTX instructions are translated"};
 }
 
 ir_value *expand_asm(expanding *x, const ir_op *op) {

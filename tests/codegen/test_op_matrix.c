@@ -25,7 +25,7 @@ static const struct {
   kiln_family family;
   const char *reason;
 } stated[] = {
-    {IR_ASM, KILN_FAMILY_HOST, "the host target has no such operation"},
+    {IR_ASM, KILN_FAMILY_HOST, "inline assembly of another machine"},
 };
 
 typedef struct reason_row {
