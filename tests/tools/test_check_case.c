@@ -137,6 +137,36 @@ TEST(check_case, a_crash_costs_one_case) {
   free(out);
 }
 
+/// Where a recording has a pointer without its memory there is nothing to run on, and nothing to blame.
+TEST(check_case, memory_that_was_not_recorded) {
+  const char *folder = kiln_test_folder();
+  char path[4096], text[4096], *at;
+  recorded m = good_memory();
+  write_case(folder, "partial", NULL, &m, COUNT, true);
+  snprintf(path, sizeof path, "%s/partial", folder);
+  snprintf(text, sizeof text, arguments, PROGRAMS, "true", COUNT, COUNT, COUNT, COUNT, sizeof m.x, sizeof m.x, sizeof m.x);
+  CHECK((at = strstr(text, "\"buffer\": 1, ")));
+  memset(at, ' ', strlen("\"buffer\": 1, "));
+  write_file(path, "case.json", text, strlen(text));
+  char *out = check(0, "-d host", folder);
+  expect_in(out, "unsupported partial: the memory of argument y was not recorded");
+  free(out);
+}
+
+/// After an error of its driver a context is of no more use: the cases after it get another one.
+TEST(check_case, a_fault_on_a_gpu_costs_one_case) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "a_crash", crashing, &m, COUNT, true);
+  write_case(folder, "b_good", NULL, &m, COUNT, true);
+  char *out;
+  kiln_test_run(&out, "%s/bin/kiln-tool check-case -d cuda:0 %s", kiln_test_build(), folder);
+  if (strstr(out, "no CUDA device")) SKIP("no CUDA device");
+  expect_in(out, "fail        a_crash: ");
+  expect_in(out, "pass        b_good");
+  free(out);
+}
+
 static const char endless[] =
     "module {\n"
     "  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %out: !tt.ptr<f32>, %n: i32) {\n"

@@ -78,6 +78,8 @@ static kiln_status read_tensor(case_file *c, const kiln_json *item, case_arg *ar
   int64_t buffer, offset = 0;
   uint32_t strides = 0;
   if (!kiln_json_integer(kiln_json_find(item, "buffer"), &buffer)) { // described, not recorded
+    if (c->golden && strcmp(kiln_json_text(item, "kind", ""), "NoneType"))
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "the memory of argument %s was not recorded", arg->name);
     arg->kind = CASE_NULL;
     return KILN_OK;
   }

@@ -290,6 +290,7 @@ static void judge(const running *c, kiln_status status, const kiln_error *err, c
   }
   bool refused = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT || status == KILN_STATUS_NO_VARIANT;
   out->verdict = refused ? CASE_UNSUPPORTED : CASE_FAIL;
+  out->spoiled = status == KILN_STATUS_DRIVER;
   snprintf(out->text, sizeof out->text, "%s", err->text);
 }
 

@@ -13,6 +13,7 @@ typedef enum case_verdict { CASE_PASS, CASE_FAIL, CASE_UNSUPPORTED, CASE_SKIP } 
 
 typedef struct case_outcome {
   case_verdict verdict;
+  bool spoiled; ///< the driver reported an error: what this process does next on the device means nothing
   uint64_t front_ns, compile_ns, run_ns;
   char text[KILN_ERROR_TEXT]; ///< why not; for SKIP what was done
 } case_outcome;

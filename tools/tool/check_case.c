@@ -115,7 +115,7 @@ static void child(check_case *c, const lane *l, int to) {
     if (status == KILN_OK) case_run(&c->runner, c->folders[i], &out);
     else snprintf(out.text, sizeof out.text, "%s", err.text);
     alarm(0);
-    if (!write_whole(to, &out, sizeof out) || !c->together) break;
+    if (!write_whole(to, &out, sizeof out) || !c->together || out.spoiled) break;
   }
   if (status == KILN_OK) case_runner_deinit(&c->runner);
   _exit(0);
@@ -192,7 +192,7 @@ static void take_verdict(check_case *c, lane *l) {
   case_outcome out;
   int how;
   bool told = read_whole(l->from, &out, sizeof out);
-  if (!told || !c->together) reap(l, &how);
+  if (!told || !c->together || out.spoiled) reap(l, &how); // the next case gets a process of its own
   if (!told) died(c, how, &out);
   c->outcomes[l->at] = out;
   c->done[l->at] = true;
