@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The keys that `kiln key` prints for a kernel: each row of the option table, the target, the source and what must not matter, changed one at a time.
-// Prints expected and seen. (axes A1 to A19, B1 to B9; fault tests 25, 28, 29; behaviours 1 to 4, 10 to 12, 20)
+// Prints expected and seen. (axes A1 to A19, B1 to B10; fault tests 25, 28, 29; behaviours 1 to 4, 10 to 12, 20)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,14 +128,43 @@ TEST(key_matrix, what_a_helper_reaches) {
 
 TEST(key_matrix, what_must_not_matter) {
   take_base();
-  expect(true, "another folder", source, "", "somewhere/else", NORMAL);
-  expect(true, "locale and clock zone", source, "LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo", "a", NORMAL);
-  expect(true, "an empty environment", source, "-i", "a", NORMAL);
+  expect(true, "B1 no device visible", source, "CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=", "a", NORMAL);
+  expect(true, "B2 the target among others", source, "", "a", "--ptx-assembler=none --target=sm_90");
+  expect(true, "B4 another process, an empty environment", source, "-i", "a", NORMAL);
+  expect(true, "B4 locale and clock zone", source, "LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo", "a", NORMAL);
+  expect(true, "B5 another folder", source, "", "somewhere/else", NORMAL);
+  expect(true, "B6 order of options", source, "", "a", "--ptx-assembler=none -t sm_90");
+  expect(true, "B6 an option given twice, the default last", source, "", "a", NORMAL " --optimise=3 --optimise=2");
+  expect(true, "B7 a default in words", source, "", "a", NORMAL " --optimise=2");
   expect(true, "settings of the cache", source, "KILN_CACHE_SIZE=1G KILN_CACHE_DOMAIN=pr-1 KILN_CACHE_LEVEL=3", "a", NORMAL);
-  expect(true, "no device visible", source, "CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=", "a", NORMAL);
   expect(true, "workers", source, "", "a", NORMAL " -j 1");
-  expect(true, "order of options", source, "", "a", "--ptx-assembler=none -t sm_90");
-  expect(true, "an option given twice, the default last", source, "", "a", NORMAL " --optimise=3 --optimise=2");
+  expect(true, "B9 generated names", changed("let live = i < n\n  store(y + i, load(x + i, live, 0.0) + 1.0, live)", "let v_17 = i < n\n  store(y + i, load(x + i, v_17, 0.0) + 1.0, v_17)"),
+         "", "a", NORMAL);
+}
+
+/// The key of the file as it lies in the folder, after `command` ran there.
+static void expect_same_after(const char *what, const char *command) {
+  char *out, root[1000];
+  CHECK(getcwd(root, sizeof root));
+  int code = kiln_test_run(&out, "cd %s/b && (%s) >/dev/null 2>&1; env KILN_CACHE_DIR=%s/cache %s/%s/bin/kiln key --no-cache %s k.kiln", kiln_test_folder(), command,
+                           kiln_test_folder(), root, kiln_test_build(), NORMAL);
+  bool equal = !code && !strncmp(out, base, KEY);
+  printf("%-40s expected: the same,   seen: %s\n", what, equal ? "the same" : "another");
+  if (!equal) FAIL("%s: expected the same key, found:\n%s", what, out);
+  free(out);
+}
+
+TEST(key_matrix, surroundings_of_the_file_do_not_matter) {
+  char *out;
+  CHECK(key_of(source, "", "b", NORMAL, base));
+  expect_same_after("B5 a file of long ago", "touch -d 1999-01-01 k.kiln");
+  expect_same_after("B5 a file of the future", "touch -d 2037-01-01 k.kiln");
+  expect_same_after("B8 a commit", "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one");
+  expect_same_after("B8 another commit", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two");
+  // Launches have arguments, keys have none: there is no way in for them.
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln key --no-cache %s -a x=ones:64 %s/b/k.kiln", kiln_test_build(), NORMAL, kiln_test_folder()), 2);
+  printf("B3, B10 arguments and their contents     expected: refused,    seen: refused\n");
+  free(out);
 }
 
 TEST(key_matrix, targets_never_alias) {
