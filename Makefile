@@ -182,12 +182,17 @@ $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
 endef
 $(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
 
-.PHONY: tests check check-full bless
+.PHONY: tests check check-full check-sanitizers bless
 tests: $(TESTS) $(CHECKERS)
 check: all tests ## run all tests (under ten minutes on two cores); ends with the line of sums
 	tests/run.sh $(B)
-check-full: all tests ## the long matrix: everything of `check`, all processors, sweeps, sanitizers, fuzz time
+check-full: all tests ## the long matrix: everything of `check`, all processors, all generated kernels, whole sweeps
 	KILN_TEST_FULL=1 tests/run.sh $(B)
+check-sanitizers: ## the tests of readers, cache and compiler under address and undefined-behaviour sanitizers, those of threads under the thread sanitizer
+	$(MAKE) CONFIG=asan all tests
+	tests/run.sh build/asan base/ cache/ compiler/ targets/ bundle/
+	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS build/tsan/tests/cache/test_memory build/tsan/tests/cache/test_together
+	tests/run.sh build/tsan cache/test_memory cache/test_together
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
 	KILN_TEST_BLESS=1 tests/run.sh $(B)
 

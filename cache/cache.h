@@ -235,8 +235,10 @@ bool kiln_cache_contains(kiln_cache *cache, const kiln_digest *key);
 /// Removes one entry from memory and the writable store.
 kiln_status kiln_cache_remove(kiln_cache *cache, const kiln_digest *key, kiln_error *err);
 
+/// Says more of a field that differs and that both sides have, on lines of its own: the cache does not know what the bytes mean.
+typedef void kiln_explain_field(const kiln_key_part *here, const kiln_key_part *there, kiln_buffer *out);
 /// Says on several lines why `key` is not served: evicted, damaged, unreadable, untrusted, or absent, with the nearest entry of the store and
-/// every field in which it differs. Scans at most `limit` entries (0: all). For `kiln why` and --must-hit.
-void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_buffer *out);
+/// every field in which it differs. Scans at most `limit` entries (0: all). `more` may be NULL. For `kiln why` and --must-hit.
+void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_explain_field *more, kiln_buffer *out);
 
 #endif

@@ -61,16 +61,24 @@ bool kiln_cache_nearest(kiln_cache *cache, const kiln_digest *key, const uint8_t
   return out->held != NULL;
 }
 
+typedef struct account {
+  kiln_explain_field *more;
+  kiln_buffer *out;
+} account;
+
 static void difference(void *context, const kiln_key_part *a, const kiln_key_part *b) {
+  const account *to = context;
   char title[128], here[160] = "absent", there[160] = "absent";
   kiln_key_part_title(a ? a : b, title, sizeof title);
   if (a) kiln_key_part_value(a, here, sizeof here);
   if (b) kiln_key_part_value(b, there, sizeof there);
-  kiln_buffer_format(context, "  %s: %s, there %s\n", title, here, there);
+  kiln_buffer_format(to->out, "  %s: %s, there %s\n", title, here, there);
+  if (a && b && to->more) to->more(a, b, to->out);
 }
 
-int kiln_explain_difference(const uint8_t *here, size_t here_size, const uint8_t *there, size_t there_size, kiln_buffer *out) {
-  return kiln_key_compare(here, here_size, there, there_size, difference, out);
+int kiln_explain_difference(const uint8_t *here, size_t here_size, const uint8_t *there, size_t there_size, kiln_explain_field *more,
+                            kiln_buffer *out) {
+  return kiln_key_compare(here, here_size, there, there_size, difference, &(account){more, out});
 }
 
 // -------------------------------------------------------------------------------------------------------------------- fate
@@ -122,7 +130,7 @@ kiln_outcome kiln_explain_state(kiln_cache *cache, const kiln_digest *key, const
   return outcome;
 }
 
-void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_buffer *out) {
+void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_explain_field *more, kiln_buffer *out) {
   kiln_outcome outcome = kiln_explain_state(cache, &key->digest, key->fields, key->fields_size, out);
   if (outcome == KILN_OUTCOME_HIT_LOCAL || outcome == KILN_OUTCOME_HIT_LAYER) return;
   if (outcome != KILN_OUTCOME_MISS_ABSENT) return;
@@ -137,6 +145,6 @@ void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, 
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest_hex(&nearest_key, hex);
   kiln_buffer_format(out, "nearest entry %s, %d field%s differ%s:\n", hex, distance, distance == 1 ? "" : "s", distance == 1 ? "s" : "");
-  kiln_explain_difference(key->fields, key->fields_size, nearest.fields.bytes, nearest.fields.size, out);
+  kiln_explain_difference(key->fields, key->fields_size, nearest.fields.bytes, nearest.fields.size, more, out);
   kiln_cache_entry_deinit(&nearest);
 }

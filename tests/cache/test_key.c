@@ -210,7 +210,7 @@ TEST(key, the_nearest_entry_names_the_field) {
     if (rows[i].compile == NO) continue;
     CHECK_OK(full_key(KILN_KEY_COMPILE, (int)i, false, false, &other, &err), err);
     CHECK_INT(get_size(cache, &other, 10), 0);
-    kiln_cache_explain(cache, &other, 0, &out);
+    kiln_cache_explain(cache, &other, 0, NULL, &out);
     kiln_buffer_u8(&out, 0);
     kiln_key_part_title(&(kiln_key_part){.field = rows[i].field, .name = "n", .name_size = rows[i].form == NAMED}, title, sizeof title);
     const char *text = (const char *)out.bytes;

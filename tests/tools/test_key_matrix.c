@@ -43,8 +43,31 @@ static bool key_of(const char *text, const char *env, const char *folder, const 
 
 static char base[KEY + 1];
 
-static void take_base(void) {
-  if (!key_of(source, "", "a", NORMAL, base)) FAIL("no key for the plain source");
+/// `kiln build` of the text in the cache that holds the base; what it prints is the caller's to free.
+static int build(const char *text, const char *arguments, const char *more, char **out) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/k.kiln", kiln_test_folder());
+  kiln_test_write(path, text, strlen(text));
+  return kiln_test_run(out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln build -q %s %s -o %s/k.kb %s 2>&1", kiln_test_folder(), kiln_test_build(), arguments, more,
+                       kiln_test_folder(), path);
+}
+
+static void take(const char *text, const char *arguments) {
+  char *out;
+  if (!key_of(text, "", "a", arguments, base)) FAIL("no key for the base");
+  if (build(text, arguments, "", &out)) FAIL("the base does not build: %s", out);
+  free(out);
+}
+
+static void take_base(void) { take(source, NORMAL); }
+
+/// The cache holds the base alone: a build that must hit fails and names `field`, nothing else when `alone`.
+static void expect_named(const char *what, const char *text, const char *arguments, const char *field, bool alone) {
+  char *out;
+  int code = build(text, arguments, "--must-hit", &out);
+  const char *at = strstr(out, "differ");
+  if (code != 1 || !at || !strstr(at, field) || (alone && !strstr(out, ", 1 field differs"))) FAIL("%s: expected '%s'%s to be named, found (%d):\n%s", what, field, alone ? " alone" : "", code, out);
+  free(out);
 }
 
 static void expect(bool same, const char *what, const char *text, const char *env, const char *folder, const char *arguments) {
@@ -53,6 +76,12 @@ static void expect(bool same, const char *what, const char *text, const char *en
   bool equal = !strcmp(key, base);
   printf("%-40s expected: %-11s seen: %s\n", what, same ? "the same," : "another,", equal ? "the same" : "another");
   if (equal != same) FAIL("%s: expected %s key", what, same ? "the same" : "another");
+}
+
+/// Another key, and the build says which field made it.
+static void expect_other(const char *what, const char *text, const char *arguments, const char *field, bool alone) {
+  expect(false, what, text, "", "a", arguments);
+  expect_named(what, text, arguments, field, alone);
 }
 
 /// What NORMAL says in other words: without an assembler, the form that `auto` chooses is PTX.
@@ -81,7 +110,13 @@ TEST(key_matrix, every_row_of_the_option_table) {
         printf("%-40s not available here\n", what);
         continue;
       }
-      expect(says_nothing_new(o, value), what, source, "", "a", arguments);
+      if (says_nothing_new(o, value)) expect(true, what, source, "", "a", arguments);
+      else {
+        char field[100];
+        bool form = !strcmp(o->name, "emit") || !strcmp(o->name, "ptx-assembler"); // they come out as the form itself and the tool that makes it
+        snprintf(field, sizeof field, form ? "  format: " : "  option %s: ", o->name);
+        expect_other(what, source, arguments, field, !form);
+      }
     }
   }
 }
@@ -96,34 +131,38 @@ static const char *changed(const char *from, const char *to) {
 }
 
 TEST(key_matrix, the_source) {
-  static const struct { const char *what, *from, *to; bool same; } rows[] = {
-      {"a comment", "{\n  let i", "{ // here\n  let i", true},
-      {"lines moved", "  let live", "\n\n\n  let live", true},
-      {"spaces", "x: in", "x:   in", true},
-      {"a local name", "let live = i < n\n  store(y + i, load(x + i, live, 0.0) + 1.0, live)", "let m = i < n\n  store(y + i, load(x + i, m, 0.0) + 1.0, m)", true},
-      {"an unrelated function", "fn twice", "fn other(v) { return v }\nfn twice", true},
-      {"a literal", "+ 1.0", "+ -1.0", false},
-      {"an operation", ", 0.0) + 1.0", ", 0.0) - 1.0", false},
-      {"a helper that is called", "+ 1.0", "+ twice(1.0)", false},
-      {"an alignment", "x: in *f32 @align(16)", "x: in *f32 @align(8)", false},
-      {"a fact about a parameter", "n: i32", "n: i32 @range(1, 1000)", false},
-      {"a parameter more", "n: i32", "n: i32, m: i32", false},
-      {"a tuned value", "@config(BLOCK = 1024", "@config(BLOCK = 512", false},
-      {"warps", "warps = 4", "warps = 8", false},
-      {"the name", "kernel add", "kernel plus", false}};
+  static const struct { const char *what, *from, *to, *field; } rows[] = {
+      {"a comment", "{\n  let i", "{ // here\n  let i", NULL},
+      {"lines moved", "  let live", "\n\n\n  let live", NULL},
+      {"spaces", "x: in", "x:   in", NULL},
+      {"a local name", "let live = i < n\n  store(y + i, load(x + i, live, 0.0) + 1.0, live)", "let m = i < n\n  store(y + i, load(x + i, m, 0.0) + 1.0, m)", NULL},
+      {"an unrelated function", "fn twice", "fn other(v) { return v }\nfn twice", NULL},
+      {"a literal", "+ 1.0", "+ -1.0", "  ir: "},
+      {"an operation", ", 0.0) + 1.0", ", 0.0) - 1.0", " - "},
+      {"a helper that is called", "+ 1.0", "+ twice(1.0)", "  ir: "},
+      {"an alignment", "x: in *f32 @align(16)", "x: in *f32 @align(8)", "there: kernel this(p0: in *f32 @align(16)"},
+      {"a fact about a parameter", "n: i32", "n: i32 @range(1, 1000)", "@range(1, 1000)"},
+      {"a parameter more", "n: i32", "n: i32, m: i32", "  parameters"},
+      {"a tuned value", "@config(BLOCK = 1024", "@config(BLOCK = 512", "there: let v4 = 1024 as i32"},
+      {"warps", "warps = 4", "warps = 8", "there: @warps(4)"},
+      {"the name", "kernel add", "kernel plus", "  symbol"}};
   take_base();
-  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) expect(rows[i].same, rows[i].what, changed(rows[i].from, rows[i].to), "", "a", NORMAL);
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const char *text = changed(rows[i].from, rows[i].to);
+    if (rows[i].field) expect_other(rows[i].what, text, NORMAL, rows[i].field, false);
+    else expect(true, rows[i].what, text, "", "a", NORMAL);
+  }
 }
 
 TEST(key_matrix, what_a_helper_reaches) {
   char text[2000];
   snprintf(text, sizeof text, "%s", changed("+ 1.0", "+ twice(1.0)"));
-  CHECK(key_of(text, "", "a", NORMAL, base));
+  take(text, NORMAL);
   char *constant = strstr(text, "TWO = 2.0");
   constant[6] = '3';
-  expect(false, "a constant that a helper uses", text, "", "a", NORMAL);
-  CHECK(key_of(changed("n: i32", "n: i32, m: i32"), "", "a", NORMAL, base));
-  expect(false, "the width of a parameter nobody reads", changed("n: i32", "n: i32, m: i64"), "", "a", NORMAL);
+  expect_other("a constant that a helper uses", text, NORMAL, "  ir: ", true);
+  take(changed("n: i32", "n: i32, m: i32"), NORMAL);
+  expect_other("the width of a parameter nobody reads", changed("n: i32", "n: i32, m: i64"), NORMAL, "  parameters", false);
 }
 
 TEST(key_matrix, what_must_not_matter) {
@@ -178,6 +217,17 @@ TEST(key_matrix, targets_never_alias) {
     for (unsigned k = 0; k < i; k++)
       if (!strcmp(keys[i], keys[k])) FAIL("%s and %s have one key", targets[i], targets[k]);
   }
+  take(source, "--ptx-assembler=none -t sm_90a");
+  for (unsigned i = 0; i < TARGETS; i++) {
+    if (!strcmp(targets[i], "sm_90a")) continue;
+    snprintf(arguments, sizeof arguments, "--ptx-assembler=none -t %s", targets[i]);
+    expect_other(targets[i], source, arguments, "  processor: ", false);
+  }
+  take(source, "--ptx-assembler=none -t gfx90a");
+  expect_other("gfx90a:xnack+", source, "--ptx-assembler=none -t gfx90a:xnack+", "  feature xnack: \"on\"", false);
+  expect_other("gfx90a:sramecc+", source, "--ptx-assembler=none -t gfx90a:sramecc+", "  feature sramecc: \"on\"", false);
+  take(source, "--ptx-assembler=none -t gfx906");
+  expect_other("gfx906:v4", source, "--ptx-assembler=none -t gfx906:v4", "  format version", true);
   CHECK(key_of(source, "", "a", "--ptx-assembler=none -t host", base));
   expect(true, "host is x86-64-v3", source, "", "a", "--ptx-assembler=none -t x86-64-v3");
 }

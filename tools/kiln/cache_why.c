@@ -6,6 +6,7 @@
 #include "cache/explain.h"
 #include "tools/kiln/cache_commands.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/ir_difference.h"
 
 static int why_pair(cache_tool *tool, kiln_digest keys[2], kiln_buffer *out) {
   kiln_cache_entry entries[2] = {{.held = NULL}, {.held = NULL}};
@@ -20,7 +21,8 @@ static int why_pair(cache_tool *tool, kiln_digest keys[2], kiln_buffer *out) {
     code = CLI_FAILED;
   }
   if (code == CLI_OK) {
-    int count = kiln_explain_difference(entries[0].fields.bytes, entries[0].fields.size, entries[1].fields.bytes, entries[1].fields.size, out);
+    int count = kiln_explain_difference(entries[0].fields.bytes, entries[0].fields.size, entries[1].fields.bytes, entries[1].fields.size,
+                                        ir_difference, out);
     kiln_buffer_format(out, count ? "%d field%s differ%s\n" : "the two are the same entry\n", count, count == 1 ? "" : "s", count == 1 ? "s" : "");
   }
   for (unsigned i = 0; i < 2; i++) kiln_cache_entry_deinit(&entries[i]);
@@ -42,7 +44,7 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
     char hex[KILN_DIGEST_HEX + 1];
     kiln_digest_hex(&nearest_key, hex);
     kiln_buffer_format(out, "nearest other entry %s, %d field%s differ%s:\n", hex, distance, distance == 1 ? "" : "s", distance == 1 ? "s" : "");
-    kiln_explain_difference(entry.fields.bytes, entry.fields.size, nearest.fields.bytes, nearest.fields.size, out);
+    kiln_explain_difference(entry.fields.bytes, entry.fields.size, nearest.fields.bytes, nearest.fields.size, ir_difference, out);
     kiln_cache_entry_deinit(&nearest);
   }
   kiln_cache_entry_deinit(&entry);

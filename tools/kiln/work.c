@@ -9,6 +9,7 @@
 
 #include "compiler/options.h"
 #include "tools/common/worker_client.h"
+#include "tools/kiln/ir_difference.h"
 
 typedef struct crew {
   plan *p;
@@ -114,8 +115,8 @@ static void verify(crew *c, worker_client *worker, plan_job *job) {
 
 static void refuse_miss(crew *c, plan_job *job) {
   kiln_buffer why = {0};
-  kiln_cache_explain(c->options->cache, &job->key, 0, &why);
-  kiln_fail(&job->error, KILN_STATUS_MUST_HIT, "not in the cache: %.*s", (int)(why.size > 900 ? 900 : why.size), why.bytes ? (char *)why.bytes : "");
+  kiln_cache_explain(c->options->cache, &job->key, 0, ir_difference, &why);
+  kiln_fail(&job->error, KILN_STATUS_MUST_HIT, "%.*s", (int)(why.size > 900 ? 900 : why.size), why.bytes ? (char *)why.bytes : "");
   job->state = JOB_FAILED;
   kiln_buffer_deinit(&why);
 }
