@@ -15,7 +15,7 @@ VERSION := 0.1.0
 
 OPT_release := -O2
 OPT_debug   := -O0 -g
-OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -Wno-clobbered
 OPT_tsan    := -O1 -g -fsanitize=thread
 # A sanitizer brings its own loader.
 STATIC := $(if $(filter asan tsan,$(CONFIG)),,-static)
