@@ -33,9 +33,8 @@ bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count) {
   return depth == 1;
 }
 
-/// False on overflow or division by zero.
-static bool apply(uint8_t op, int64_t a, int64_t b, int64_t *out) {
-  switch ((kiln_expr_op)op) {
+bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
+  switch (op) {
   case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
   case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);
   case KILN_EXPR_MUL: return !__builtin_mul_overflow(a, b, out);
@@ -72,7 +71,7 @@ bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int
       stack[depth++] = kiln_read_svarint(&r);
     } else {
       depth -= infos[op].arity;
-      if (!apply(op, stack[depth], stack[depth + 1], &stack[depth])) return false;
+      if (!kiln_expr_apply((kiln_expr_op)op, stack[depth], stack[depth + 1], &stack[depth])) return false;
       depth++;
     }
   }

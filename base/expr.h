@@ -25,6 +25,8 @@ bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count);
 /// Evaluates verified code. `params[i]` holds parameter i as a sign-extended integer (pointers: the address). False on overflow or division
 /// by zero.
 bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int64_t *out);
+/// One operation on values; `b` is not read when it takes one. False on overflow, division by zero, and for PARAM and CONST.
+bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out);
 /// The expression as text for messages ("cdiv(n, 1024)"); `names[i]` may be NULL. Truncates to `capacity`; returns `out`.
 const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count, char *out, size_t capacity);
 

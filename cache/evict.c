@@ -139,16 +139,25 @@ static void tidy(kiln_store *store, kiln_evict_report *report) {
   if (quarantined > QUARANTINE_FILES) kiln_scan_names(store, "quarantine", KILN_EVICT_SAMPLE, remove_file, NULL);
 }
 
+/// The descriptor that holds the lock of the sums; below 0 when another process has it or there is none, as `out` then says.
+static int begin(kiln_store *store, kiln_usage *usage, kiln_evict_report *out) {
+  memset(out, 0, sizeof *out);
+  int fd = kiln_usage_lock(store, usage);
+  out->busy = fd == -EAGAIN;
+  return fd;
+}
+
+static void take_sums(const sample *s, kiln_evict_report *out) {
+  for (size_t i = 0; i < s->count; i++) out->seen_bytes += s->items[i].bytes;
+  out->seen_files = s->count;
+}
+
 // -------------------------------------------------------------------------------------------------------------------- step
 
 void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted *each, void *context, kiln_evict_report *out) {
-  memset(out, 0, sizeof *out);
   kiln_usage usage;
-  int fd = kiln_usage_lock(store, &usage);
-  if (fd < 0) {
-    out->busy = fd == -EAGAIN;
-    return;
-  }
+  int fd = begin(store, &usage, out);
+  if (fd < 0) return;
   sample s = {0};
   bool whole = !usage.place.shard && !usage.place.cookie;
   if (whole) {
@@ -157,8 +166,7 @@ void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted 
   }
   kiln_scan(store, &usage.place, KILN_EVICT_SAMPLE, collect, &s);
   bool finished = usage.place.shard >= KILN_STORE_SHARDS;
-  for (size_t i = 0; i < s.count; i++) out->seen_bytes += s.items[i].bytes;
-  out->seen_files = s.count;
+  take_sums(&s, out);
   usage.round_bytes += out->seen_bytes;
   usage.round_files += out->seen_files;
   if (finished && !s.failed) {
@@ -222,18 +230,13 @@ static bool chosen(kiln_store *store, const kiln_scan_item *item, const kiln_evi
 
 void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice, kiln_evicted *each, void *context,
                       kiln_evict_report *out) {
-  memset(out, 0, sizeof *out);
   kiln_usage usage;
-  int fd = kiln_usage_lock(store, &usage);
-  if (fd < 0) {
-    out->busy = fd == -EAGAIN;
-    return;
-  }
+  int fd = begin(store, &usage, out);
+  if (fd < 0) return;
   sample s = {0};
   if (!choice->dry_run) tidy(store, out);
   kiln_scan_all(store, collect, &s);
-  for (size_t i = 0; i < s.count; i++) out->seen_bytes += s.items[i].bytes;
-  out->seen_files = s.count;
+  take_sums(&s, out);
   if (s.count) qsort(s.items, s.count, sizeof *s.items, oldest_first);
   need n = need_of(store, limits, out->seen_bytes, out->seen_files);
   int64_t now = (int64_t)time(NULL);

@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/host_loader.h"
+#include "runtime/host_memory.h"
 #include "runtime/host_pool.h"
 
 enum { MOST_THREADS = 4096 };
@@ -52,41 +53,9 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   return kiln_fail(err, KILN_STATUS_ASSERT, "'%s': assertion at operation %d does not hold", call->code->info.symbol, failed - 1);
 }
 
-static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
-  (void)err;
-  *out = d->state; // launches end before they return: one stream is like another
-  return KILN_OK;
-}
-static void stream_destroy(kiln_device *d, kiln_stream stream) { (void)d, (void)stream; }
-static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
-  (void)d, (void)stream, (void)err;
-  return KILN_OK;
-}
-
-static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
-  (void)d;
-  enum { ALIGNMENT = 256 }; // what the GPU drivers give
-  if (size > SIZE_MAX - ALIGNMENT || !(*out = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1))))
-    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes on the host", size);
-  return KILN_OK;
-}
-static void release(kiln_device *d, void *memory) {
-  (void)d;
-  free(memory);
-}
-static kiln_status copy(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  (void)d, (void)err;
-  memcpy(to, from, size);
-  return KILN_OK;
-}
-static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
-  (void)d, (void)err;
-  memset(memory, byte, size);
-  return KILN_OK;
-}
-
 const kiln_device_kind kiln_device_host = {
     .name = "host", .open = open_host, .close = close_host, .load = load, .unload = unload, .launch = launch,
-    .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
-    .alloc = alloc, .release = release, .copy_in = copy, .copy_out = copy, .fill = fill,
+    .stream_create = kiln_host_stream_create, .stream_destroy = kiln_host_stream_destroy, .sync = kiln_host_stream_sync,
+    .alloc = kiln_host_memory_alloc, .release = kiln_host_memory_release, .copy_in = kiln_host_memory_copy,
+    .copy_out = kiln_host_memory_copy, .fill = kiln_host_memory_fill,
 };

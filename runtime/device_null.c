@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "runtime/device.h"
+#include "runtime/host_memory.h"
 #include "runtime/tensor_map.h"
-
 
 static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
   d->state = malloc(1); // an address of its own stands for modules and streams
@@ -48,42 +48,16 @@ static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, v
   return KILN_OK;
 }
 
-static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
-  (void)err;
-  *out = d->state;
-  return KILN_OK;
-}
-static void stream_destroy(kiln_device *d, kiln_stream stream) { (void)d, (void)stream; }
-static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
-  (void)d, (void)stream, (void)err;
-  return KILN_OK;
-}
-
+// What no kernel writes is read back as zeros.
 static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
-  (void)d;
-  enum { ALIGNMENT = 256 }; // what the GPU drivers give
-  if (size > SIZE_MAX - ALIGNMENT) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes", size);
-  *out = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
-  if (*out) memset(*out, 0, size);
-  return *out ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes", size);
-}
-static void release(kiln_device *d, void *memory) {
-  (void)d;
-  free(memory);
-}
-static kiln_status copy(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  (void)d, (void)err;
-  memcpy(to, from, size);
-  return KILN_OK;
-}
-static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
-  (void)d, (void)err;
-  memset(memory, byte, size);
+  KILN_TRY(kiln_host_memory_alloc(d, size, out, err));
+  memset(*out, 0, size);
   return KILN_OK;
 }
 
 const kiln_device_kind kiln_device_null = {
     .name = "null", .open = open_null, .close = close_null, .load = load, .unload = unload, .launch = launch, .encode_map = encode_map,
-    .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
-    .alloc = alloc, .release = release, .copy_in = copy, .copy_out = copy, .fill = fill,
+    .stream_create = kiln_host_stream_create, .stream_destroy = kiln_host_stream_destroy, .sync = kiln_host_stream_sync,
+    .alloc = alloc, .release = kiln_host_memory_release, .copy_in = kiln_host_memory_copy, .copy_out = kiln_host_memory_copy,
+    .fill = kiln_host_memory_fill,
 };

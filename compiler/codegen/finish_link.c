@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "compiler/codegen/finish.h"
 #include "compiler/codegen/lld_shim.h"
 
@@ -20,16 +21,6 @@ enum { DRAIN_STEP = 1 << 16 };
 
 static kiln_status fail_errno(kiln_error *err, const char *what) {
   return kiln_fail(err, kiln_status_of_errno(errno), "link: %s: %s", what, strerror(errno));
-}
-
-static bool write_all(int fd, const uint8_t *bytes, size_t size) {
-  while (size) {
-    ssize_t n = write(fd, bytes, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n, size -= (size_t)n;
-  }
-  return true;
 }
 
 // Drains the output pipe while lld writes to it.
@@ -117,7 +108,7 @@ kiln_status kiln_finish_link(const kiln_target *target, const uint8_t *object, s
   int in = memfd_create("kiln-object", MFD_CLOEXEC);
   if (in < 0) return fail_errno(err, "no memory file");
   snprintf(in_path, sizeof in_path, "/proc/self/fd/%d", in);
-  kiln_status status = write_all(in, object, size) ? link_through_pipe(args, count, in_path, out, err) : fail_errno(err, "writing the object");
+  kiln_status status = kiln_stream_write(in, object, size) ? link_through_pipe(args, count, in_path, out, err) : fail_errno(err, "writing the object");
   close(in);
   return status;
 }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "compiler/codegen/finish_cubin.h"
 
 extern char **environ;
@@ -18,16 +19,6 @@ enum { CHILD_IN = 10, CHILD_OUT = 11 }; // descriptors in the child
 
 static kiln_status fail_errno(kiln_error *err, const char *what, int error) {
   return kiln_fail(err, kiln_status_of_errno(error), "ptxas: %s: %s", what, strerror(error));
-}
-
-static bool write_all(int fd, const char *bytes, size_t size) {
-  while (size) {
-    ssize_t n = write(fd, bytes, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n, size -= (size_t)n;
-  }
-  return true;
 }
 
 static bool read_file(int fd, kiln_buffer *out) {
@@ -78,7 +69,7 @@ kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned opt
     if (files[i] < 0) status = fail_errno(err, "no memory file", errno);
     if (fd >= 0) close(fd);
   }
-  if (status == KILN_OK && !write_all(files[0], ptx, strlen(ptx))) status = fail_errno(err, "writing PTX", errno);
+  if (status == KILN_OK && !kiln_stream_write(files[0], ptx, strlen(ptx))) status = fail_errno(err, "writing PTX", errno);
   if (status == KILN_OK) status = run_ptxas(path, arch, optimise, debug, files, &how, err);
   if (status == KILN_OK && !read_file(files[2], log)) status = fail_errno(err, "reading what it printed", errno);
   if (status == KILN_OK && WIFSIGNALED(how)) status = kiln_fail(err, KILN_STATUS_TOOL, "ptxas died of signal %d", WTERMSIG(how));

@@ -29,35 +29,6 @@ static tree *leaf(builder *b, kiln_expr_op op, uint32_t param, int64_t value, bo
   return x;
 }
 
-static bool divide(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
-  if (!b || (a == INT64_MIN && b == -1)) return false;
-  *out = op == KILN_EXPR_REM ? a % b : a / b;
-  if (op == KILN_EXPR_CDIV && a % b && (a < 0) == (b < 0)) ++*out;
-  return true;
-}
-
-static bool compute(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
-  switch (op) {
-  case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
-  case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);
-  case KILN_EXPR_MUL: return !__builtin_mul_overflow(a, b, out);
-  case KILN_EXPR_DIV: case KILN_EXPR_REM: case KILN_EXPR_CDIV: return divide(op, a, b, out);
-  case KILN_EXPR_MIN: return *out = a < b ? a : b, true;
-  case KILN_EXPR_MAX: return *out = a > b ? a : b, true;
-  case KILN_EXPR_EQ: return *out = a == b, true;
-  case KILN_EXPR_NE: return *out = a != b, true;
-  case KILN_EXPR_LT: return *out = a < b, true;
-  case KILN_EXPR_LE: return *out = a <= b, true;
-  case KILN_EXPR_GT: return *out = a > b, true;
-  case KILN_EXPR_GE: return *out = a >= b, true;
-  case KILN_EXPR_AND: return *out = a && b, true;
-  case KILN_EXPR_OR: return *out = a || b, true;
-  case KILN_EXPR_NOT: return *out = !a, true;
-  case KILN_EXPR_PARAM: case KILN_EXPR_CONST: case KILN_EXPR_COUNT: break;
-  }
-  return false;
-}
-
 static bool yields_bool(kiln_expr_op op) { return op >= KILN_EXPR_EQ && op <= KILN_EXPR_NOT; }
 
 static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place place) {
@@ -68,7 +39,7 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
     kiln_elab_error(b->e, place, "%s: '&', '|' and '~' take conditions in an expression that runs at launch", b->what);
     return NULL;
   }
-  if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST && compute(op, left->value, right->value, &v))
+  if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST && kiln_expr_apply(op, left->value, right->value, &v))
     return leaf(b, KILN_EXPR_CONST, 0, v, yields_bool(op));
   if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
     tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
@@ -249,7 +220,7 @@ static bool corners(kiln_expr_op op, const int64_t *a, const int64_t *b, int64_t
   *lo = INT64_MAX, *hi = INT64_MIN;
   for (unsigned i = 0; i < 4; i++) {
     int64_t v;
-    if (!compute(op, a[i & 1], b[i >> 1], &v)) return false;
+    if (!kiln_expr_apply(op, a[i & 1], b[i >> 1], &v)) return false;
     if (v < *lo) *lo = v;
     if (v > *hi) *hi = v;
   }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "tools/codegen/request.h"
 
 enum { MOST_REQUEST = 1 << 28 };
@@ -15,32 +16,10 @@ static int reply_fd = 1;
 
 // --------------------------------------------------------------------------------------------------------------------- pipe
 
-static bool write_all(int fd, const uint8_t *bytes, size_t size) {
-  while (size) {
-    ssize_t n = write(fd, bytes, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n, size -= (size_t)n;
-  }
-  return true;
-}
-
-// How many of `size` bytes could be read.
-static size_t read_all(int fd, uint8_t *bytes, size_t size) {
-  size_t got = 0;
-  while (got < size) {
-    ssize_t n = read(fd, bytes + got, size - got);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    got += (size_t)n;
-  }
-  return got;
-}
-
 static bool send_reply(const kiln_buffer *body) {
   uint8_t head[4];
   for (int i = 0; i < 4; i++) head[i] = (uint8_t)(body->size >> 8 * i);
-  return !body->failed && body->size <= UINT32_MAX && write_all(reply_fd, head, sizeof head) && write_all(reply_fd, body->bytes, body->size);
+  return !body->failed && body->size <= UINT32_MAX && kiln_stream_write(reply_fd, head, sizeof head) && kiln_stream_write(reply_fd, body->bytes, body->size);
 }
 
 static bool send_error(const kiln_error *err) {
@@ -67,7 +46,7 @@ static bool skip(size_t size) {
   uint8_t waste[4096];
   while (size) {
     size_t part = size < sizeof waste ? size : sizeof waste;
-    if (read_all(0, waste, part) != part) return false;
+    if (kiln_stream_read(0, waste, part) != part) return false;
     size -= part;
   }
   return true;
@@ -77,7 +56,7 @@ static bool skip(size_t size) {
 static bool serve_one(kiln_buffer *request) {
   uint8_t head[4];
   kiln_error err;
-  size_t got = read_all(0, head, sizeof head);
+  size_t got = kiln_stream_read(0, head, sizeof head);
   if (got != sizeof head) return false;
   kiln_reader r = kiln_reader_of(head, sizeof head);
   size_t size = kiln_read_u32(&r);
@@ -87,7 +66,7 @@ static bool serve_one(kiln_buffer *request) {
     return skip(size) && send_error(&err);
   }
   request->failed = false;
-  request->size = read_all(0, request->bytes, size);
+  request->size = kiln_stream_read(0, request->bytes, size);
   if (request->size != size) return false;
   kiln_buffer reply = {0};
   kiln_request_answer(request->bytes, request->size, &reply);

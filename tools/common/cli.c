@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/stream.h"
 
 void cli_list_add(cli_list *list, const char *text) {
   if (list->count == list->capacity) {
@@ -193,20 +194,10 @@ kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_
   return status;
 }
 
-static kiln_status write_all(int fd, const uint8_t *bytes, size_t size, const char *path, kiln_error *err) {
-  while (size) {
-    ssize_t put = write(fd, bytes, size);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot write %s: %s", path, strerror(errno));
-    bytes += put;
-    size -= (size_t)put;
-  }
-  return KILN_OK;
-}
-
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
-  if (!strcmp(path, "-")) return write_all(1, bytes, size, "standard output", err);
-  return kiln_output_write(path, bytes, size, err);
+  if (strcmp(path, "-")) return kiln_output_write(path, bytes, size, err);
+  if (kiln_stream_write(1, bytes, size)) return KILN_OK;
+  return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
 }
 
 /// Where siblings are, relative to this program's folder, in order.

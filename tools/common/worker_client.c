@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "tools/common/cli.h"
 
 extern char **environ;
@@ -65,36 +66,14 @@ static kiln_status start(worker_client *client, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "cannot start %s: %s", client->program, strerror(failed));
 }
 
-static bool send_all(int fd, const uint8_t *bytes, size_t size) {
-  while (size) {
-    ssize_t put = write(fd, bytes, size);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes += put;
-    size -= (size_t)put;
-  }
-  return true;
-}
-
-static bool receive_all(int fd, uint8_t *bytes, size_t size) {
-  while (size) {
-    ssize_t got = read(fd, bytes, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    bytes += got;
-    size -= (size_t)got;
-  }
-  return true;
-}
-
 static bool receive(worker_client *client, kiln_buffer *out) {
   uint8_t head[4];
-  if (!receive_all(client->from, head, sizeof head)) return false;
+  if (kiln_stream_read(client->from, head, sizeof head) != sizeof head) return false;
   kiln_reader r = kiln_reader_of(head, sizeof head);
   size_t size = kiln_read_u32(&r);
   if (size > MOST_REPLY || !kiln_buffer_reserve(out, size)) return false;
   out->size = size;
-  return receive_all(client->from, out->bytes, size);
+  return kiln_stream_read(client->from, out->bytes, size) == size;
 }
 
 static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options, const kiln_buffer *canonical) {
@@ -135,7 +114,7 @@ kiln_status worker_compile(worker_client *client, const char *target, const char
   memset(out, 0, sizeof *out);
   if (!client->pid) KILN_TRY(start(client, err));
   encode(&request, target, symbol, options, canonical);
-  bool ok = !request.failed && send_all(client->to, request.bytes, request.size) && receive(client, &out->bytes);
+  bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) && receive(client, &out->bytes);
   kiln_buffer_deinit(&request);
   if (ok) return decode(out, err);
   return died(client, err);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "cache/bundle/manifest.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/session.h"
@@ -92,12 +93,7 @@ kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_err
     _exit(127);
   }
   close(ends[0]);
-  for (size_t at = 0; pid > 0 && at < manifest.size;) {
-    ssize_t put = write(ends[1], manifest.bytes + at, manifest.size - at);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) break; // the reader ended; its exit code says why
-    at += (size_t)put;
-  }
+  if (pid > 0) kiln_stream_write(ends[1], manifest.bytes, manifest.size); // a reader that ended says why by its exit code
   close(ends[1]);
   kiln_buffer_deinit(&manifest);
   int code = 0;

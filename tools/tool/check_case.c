@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "compiler/options.h"
 #include "tools/common/cli.h"
 #include "tools/tool/case_run.h"
@@ -84,28 +85,6 @@ static kiln_status find_cases(check_case *c, const char *folder, kiln_error *err
 
 // ----------------------------------------------------------------------------------------------------------------- children
 
-static bool write_whole(int fd, const void *bytes, size_t size) {
-  for (const char *at = bytes; size;) {
-    ssize_t put = write(fd, at, size);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    at += put;
-    size -= (size_t)put;
-  }
-  return true;
-}
-
-static bool read_whole(int fd, void *bytes, size_t size) {
-  for (char *at = bytes; size;) {
-    ssize_t got = read(fd, at, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= (size_t)got;
-  }
-  return true;
-}
-
 static void child(check_case *c, const lane *l, int to) {
   kiln_error err = {0};
   kiln_status status = case_runner_init(&c->runner, &err);
@@ -115,7 +94,7 @@ static void child(check_case *c, const lane *l, int to) {
     if (status == KILN_OK) case_run(&c->runner, c->folders[i], &out);
     else snprintf(out.text, sizeof out.text, "%s", err.text);
     alarm(0);
-    if (!write_whole(to, &out, sizeof out) || !c->together || out.spoiled) break;
+    if (!kiln_stream_write(to, &out, sizeof out) || !c->together || out.spoiled) break;
   }
   if (status == KILN_OK) case_runner_deinit(&c->runner);
   _exit(0);
@@ -191,7 +170,7 @@ static void print_ready(check_case *c) {
 static void take_verdict(check_case *c, lane *l) {
   case_outcome out;
   int how;
-  bool told = read_whole(l->from, &out, sizeof out);
+  bool told = kiln_stream_read(l->from, &out, sizeof out) == sizeof out;
   if (!told || !c->together || out.spoiled) reap(l, &how); // the next case gets a process of its own
   if (!told) died(c, how, &out);
   c->outcomes[l->at] = out;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "base/stream.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+bool kiln_stream_write(int fd, const void *bytes, size_t size) {
+  for (const uint8_t *at = bytes; size;) {
+    ssize_t n = write(fd, at, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n, size -= (size_t)n;
+  }
+  return true;
+}
+
+size_t kiln_stream_read(int fd, void *bytes, size_t size) {
+  size_t got = 0;
+  while (got < size) {
+    ssize_t n = read(fd, (uint8_t *)bytes + got, size - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    got += (size_t)n;
+  }
+  return got;
+}

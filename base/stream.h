@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whole reads and writes on a descriptor: pipes, children, nameless files. What the cache's files need is in base/fs.h.
+#ifndef KILN_BASE_STREAM_H
+#define KILN_BASE_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Writes all of it; interrupted and short writes are completed. False with errno.
+bool kiln_stream_write(int fd, const void *bytes, size_t size);
+/// How many of `size` bytes came before the end or an error (errno).
+size_t kiln_stream_read(int fd, void *bytes, size_t size);
+
+#endif
