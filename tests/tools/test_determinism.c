@@ -19,8 +19,8 @@ static const surroundings all[] = {
     {"another locale and time zone", "b/a much longer name", "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true},
 };
 
-static const char *sources(bool reversed) {
-  if (kiln_test_full()) return reversed ? "$(ls *.kiln | LC_ALL=C sort -r)" : "$(ls *.kiln | LC_ALL=C sort)";
+static const char *sources(bool reversed, bool few) {
+  if (!few) return reversed ? "$(ls *.kiln | LC_ALL=C sort -r)" : "$(ls *.kiln | LC_ALL=C sort)";
   return reversed ? "transpose.kiln search.kiln" : "search.kiln transpose.kiln";
 }
 
@@ -29,20 +29,49 @@ static const char *targets(void) {
                           : "host,sm_90a,gfx942,gfx1100";
 }
 
-TEST(determinism, bundles_do_not_depend_on_surroundings) {
+static void make_folders(void) {
   const char *folder = kiln_test_folder();
   char *out;
   if (kiln_test_run(&out, "mkdir -p '%s/a' '%s/b/a much longer name' && cp kernels/*.kiln '%s/a' && cp kernels/*.kiln '%s/b/a much longer name'", folder, folder,
                     folder, folder))
     FAIL("%s", out);
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    const surroundings *s = &all[i];
+  free(out);
+}
+
+/// One bundle in each of `count` surroundings; all must be the first, byte for byte.
+static void build_everywhere(const surroundings *list, size_t count, const char *targets_text, bool few) {
+  const char *folder = kiln_test_folder();
+  char *out;
+  for (size_t i = 0; i < count; i++) {
+    const surroundings *s = &list[i];
     if (kiln_test_run(&out, "kiln=$(realpath %s/bin/kiln) && cd '%s/%s' && env %s \"$kiln\" build %s -t %s %s --no-cache --ptx-assembler=none -q -o '%s/%zu.kbundle'",
-                      kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed), targets(), s->options, folder, i))
+                      kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed, few), targets_text, s->options, folder, i))
       FAIL("%s: the build failed:\n%s", s->what, out);
+    free(out);
     if (kiln_test_run(&out, "test -s %s/%zu.kbundle && cmp %s/0.kbundle %s/%zu.kbundle", folder, i, folder, folder, i))
       FAIL("%s: the bundle differs from the first:\n%s", s->what, out);
+    free(out);
   }
+}
+
+TEST(determinism, bundles_do_not_depend_on_surroundings) {
+  make_folders();
+  build_everywhere(all, sizeof all / sizeof *all, targets(), !kiln_test_full());
+}
+
+// Every row of the table, and the modes of some: the first and the last surroundings, which share nothing.
+TEST(determinism, every_processor) {
+  static const char modes[] = "gfx906:xnack+:sramecc-,gfx90a:xnack-:sramecc+,gfx942:sramecc-:xnack-,gfx1201:wave64,gfx11-generic:wave64,gfx90a:v4,gfx942:v6";
+  static const surroundings two[] = {{"two workers", "a", "LC_ALL=C TZ=UTC", "-j2", false},
+                                     {"another folder, order, locale", "b/a much longer name", "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true}};
+  if (!kiln_test_full()) SKIP("`make check-full` has it");
+  char *rows, list[2000];
+  make_folders();
+  if (kiln_test_run(&rows, "%s/bin/kiln targets | awk '$1 != \"native\" { printf \"%%s,\", $1 }'", kiln_test_build())) FAIL("%s", rows);
+  snprintf(list, sizeof list, "%s%s", rows, modes);
+  printf("%s\n", list);
+  build_everywhere(two, 2, list, true);
+  free(rows);
 }
 
 // Results from the cache are the results of compiling.
