@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fuzz targets of the front end without a fuzzer: kept inputs (tests/fuzz/corpus/checker) replayed, and sources and canonical bytes changed at
+// The fuzz target of the front end without a fuzzer: kept inputs (tests/fuzz/corpus/front) replayed, and sources and canonical bytes changed at
 // random from printed seeds.
 #include <dirent.h>
 
-#define FUZZ_NO_ENTRY
-#include "tests/fuzz/fuzz_canonical.c"
-#include "tests/fuzz/fuzz_checker.c"
+#include "tests/fuzz/fuzz_front.c"
 #include "tests/harness.h"
 
-enum { LARGEST_INPUT = FUZZ_LARGEST };
-
-typedef void fuzz_function(kiln_arena *arena, const uint8_t *bytes, size_t size);
-
-static void feed(fuzz_function *function, const uint8_t *bytes, size_t size) {
-  kiln_arena *arena = kiln_arena_create();
-  function(arena, bytes, size);
-  kiln_arena_destroy(arena);
-}
+enum { LARGEST_INPUT = 1 << 16 };
 
 static size_t read_into(const char *path, uint8_t *out) {
   size_t size;
@@ -36,18 +26,18 @@ static void replay_folder(const char *folder) {
   for (struct dirent *entry; (entry = readdir(d));) {
     if (entry->d_name[0] == '.') continue;
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    feed(fuzz_checker, bytes, read_into(path, bytes));
+    LLVMFuzzerTestOneInput(bytes, read_into(path, bytes));
   }
   closedir(d);
 }
 
-TEST(front_replay, corpus) { replay_folder("tests/fuzz/corpus/checker"); }
+TEST(front_replay, corpus) { replay_folder("tests/fuzz/corpus/front"); }
 
 // One change: a byte, a piece removed, a piece copied elsewhere, a piece of punctuation.
 static size_t mutate(uint8_t *bytes, size_t size, uint64_t *state) {
   static const char pieces[][8] = {"(", ")", "{", "}", "[", "]", ",", "..", "as", "let ", "if ", "loop ", "= ", "*", "@", "1", "0.5", "i32", "n", "\"", "break ", "yield "};
   uint64_t r = kiln_test_random(state);
-  size_t at = kiln_test_random(state) % size, from = kiln_test_random(state) % size, length = kiln_test_random(state) % 40;
+  size_t at = 1 + kiln_test_random(state) % (size - 1), from = 1 + kiln_test_random(state) % (size - 1), length = kiln_test_random(state) % 40;
   if (from + length > size) length = size - from;
   switch (r % 4) {
   case 0: bytes[at] = (uint8_t)(r >> 8); return size;
@@ -70,14 +60,15 @@ static size_t mutate(uint8_t *bytes, size_t size, uint64_t *state) {
   }
 }
 
-static void storm(fuzz_function *function, const uint8_t *seed, size_t size, unsigned rounds, uint64_t state) {
+static void storm(const uint8_t *seed, size_t size, unsigned rounds, uint64_t state) {
   static uint8_t bytes[LARGEST_INPUT];
   printf("seed %llu, %u rounds\n", (unsigned long long)state, rounds);
   for (unsigned i = 0; i < rounds; i++) {
     size_t now = size;
     memcpy(bytes, seed, size);
     for (uint64_t changes = 1 + kiln_test_random(&state) % 4; changes; changes--) now = mutate(bytes, now, &state);
-    feed(function, bytes, now);
+    bytes[0] = seed[0];
+    LLVMFuzzerTestOneInput(bytes, now);
   }
 }
 
@@ -86,9 +77,10 @@ TEST(front_replay, changed_sources) {
   static uint8_t bytes[LARGEST_INPUT];
   unsigned rounds = kiln_test_full() ? 40000 : 1500;
   for (size_t i = 0; i < 3; i++) {
-    size_t size = read_into(seeds[i], bytes);
+    size_t size = read_into(seeds[i], bytes + 1);
     CHECK(size > 100);
-    storm(fuzz_checker, bytes, size, rounds, 20 + i);
+    bytes[0] = 0;
+    storm(bytes, size + 1, rounds, 20 + i);
   }
 }
 
@@ -108,9 +100,10 @@ TEST(front_replay, changed_bytes) {
     kiln_buffer b = {0};
     CHECK(kernel);
     kiln_canonical_encode(kernel, &b);
-    CHECK(b.size < LARGEST_INPUT);
-    memcpy(bytes, b.bytes, b.size);
-    storm(fuzz_canonical, bytes, b.size, kiln_test_full() ? 100000 : 5000, 40 + i);
+    CHECK(b.size + 1 < LARGEST_INPUT);
+    bytes[0] = 1;
+    memcpy(bytes + 1, b.bytes, b.size);
+    storm(bytes, b.size + 1, kiln_test_full() ? 100000 : 5000, 40 + i);
     kiln_buffer_deinit(&b);
   }
   kiln_arena_destroy(arena);
