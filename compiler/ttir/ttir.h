@@ -9,6 +9,7 @@
 typedef struct ttir_facts {
   uint32_t warps, stages, max_registers;
   bool no_fusion;  ///< multiplication and addition are not contracted
+  bool is_cuda;    ///< the text was written for CUDA
 } ttir_facts;
 
 enum { TTIR_DEFAULT_WARPS = 4, TTIR_DEFAULT_STAGES = 3 };

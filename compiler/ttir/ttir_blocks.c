@@ -148,6 +148,8 @@ typedef struct passed {
 
 static void walk(ttir_reader *r, const graph *g, uint32_t at, uint32_t stop, passed *values);
 
+static bool accept_return(ttir_reader *r) { return ttir_accept_word(r, "tt.return") || ttir_accept_word(r, "tt.map_elementwise.return"); }
+
 // Enters block `at`: names its arguments as `values`, steps to its first statement.
 static void enter(ttir_reader *r, const block *b, const passed *values) {
   uint32_t count = 0;
@@ -222,7 +224,7 @@ static void walk(ttir_reader *r, const graph *g, uint32_t at, uint32_t stop, pas
     enter(r, b, values);
     ttir_statements(r);
     r->line = r->lex.token.line;
-    if (ttir_accept_word(r, "tt.return")) read_passed(r, values);
+    if (accept_return(r)) read_passed(r, values);
     else if (ttir_accept_word(r, "cf.br")) read_branch(r, values);
     else if (ttir_accept_word(r, "cf.cond_br")) branch(r, g, b, values);
     else ttir_expect_word(r, "tt.return, cf.br or cf.cond_br");
@@ -246,8 +248,8 @@ static uint32_t read_straight(ttir_reader *r, ir_value **out_values) {
   passed *values = KILN_NEW(r->arena, passed);
   ttir_statements(r);
   r->line = r->lex.token.line;
-  ttir_expect_word(r, "tt.return");
-  read_passed(r, values);
+  if (accept_return(r)) read_passed(r, values);
+  else ttir_expect_word(r, "tt.return");
   ttir_skip_loc(r);
   ttir_expect(r, '}');
   if (r->failed) return 0;
@@ -256,7 +258,6 @@ static uint32_t read_straight(ttir_reader *r, ir_value **out_values) {
 }
 
 uint32_t ttir_body(ttir_reader *r, ir_value *out_values[TTIR_MAX_VALUES]) {
-  ttir_expect(r, '{');
   if (!r->module->has_blocks) return read_straight(r, out_values);
   graph *g = KILN_NEW(r->arena, graph);
   ttir_lexer start = r->lex;

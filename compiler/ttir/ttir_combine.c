@@ -51,7 +51,7 @@ static ir_block *read_combiner(ttir_reader *r) {
 }
 
 // : (T, U) -> (V, W)   Types of operands are checked; results follow from the rules.
-static void read_signature(ttir_reader *r, ir_value *const *operands, uint32_t count) {
+void ttir_read_signature(ttir_reader *r, ir_value *const *operands, uint32_t count) {
   ttir_expect(r, ':');
   ttir_expect(r, '(');
   for (uint32_t i = 0; i < count && !r->failed; i++) {
@@ -78,7 +78,7 @@ void ttir_form_reduce(ttir_reader *r, const ttir_row *row) {
   ir_block *block = read_combiner(r);
   ttir_read_dictionary(r, attributes);
   r->row = row;
-  read_signature(r, operands, count);
+  ttir_read_signature(r, operands, count);
   if (r->failed) return;
   int64_t axis = ttir_entry_int(attributes, "axis", 0);
   ir_attrs attrs = {.axis = (uint8_t)(axis < 0 || axis >= IR_MAX_RANK ? IR_MAX_RANK : axis),
@@ -149,7 +149,7 @@ void ttir_form_gather(ttir_reader *r, const ttir_row *row) {
   v[1] = ttir_value(r);
   ttir_expect(r, ']');
   ttir_read_dictionary(r, &r->dictionary);
-  read_signature(r, v, 2);
+  ttir_read_signature(r, v, 2);
   if (r->failed) return;
   int64_t axis = ttir_entry_int(&r->dictionary, "axis", 0);
   ir_type source = v[0]->type, index = v[1]->type;

@@ -252,6 +252,7 @@ void ttir_form_call(ttir_reader *r, const ttir_row *row) {
   r->name_floor = scope;
   bind_params(r, f, arguments, count);
   r->lex = f->body;
+  ttir_expect(r, '{');
   uint32_t result_count = r->failed ? 0 : ttir_body(r, results);
   ttir_leave(r, scope);
   r->name_floor = floor;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launch facts out of the JSON that Triton writes beside a TTIR file.
+#include <string.h>
+
 #include "base/json.h"
 #include "compiler/ttir/ttir.h"
 
@@ -20,6 +22,8 @@ kiln_status ttir_read_facts(kiln_arena *arena, const char *text, size_t size, tt
   facts->max_registers = count_of(object, "maxnreg", 1024, facts->max_registers);
   const kiln_json *fusion = kiln_json_find(object, "enable_fp_fusion");
   if (fusion && fusion->kind == KILN_JSON_FALSE) facts->no_fusion = true;
+  const kiln_json *target = kiln_json_find(object, "target");
+  if (target && target->kind == KILN_JSON_OBJECT) facts->is_cuda = strcmp(kiln_json_text(target, "backend", ""), "cuda") == 0;
   uint32_t clusters = count_of(object, "num_ctas", 64, 1);
   if (clusters > 1) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "metadata: expected num_ctas 1, found %u: clusters are not supported", clusters);
   return KILN_OK;

@@ -26,8 +26,14 @@ ttir_handler ttir_form_pid, ttir_form_range, ttir_form_splat, ttir_form_unsplat,
 // ttir_combine.c
 ttir_handler ttir_form_reduce, ttir_form_gather, ttir_form_histogram;
 // ttir_memory.c
-ttir_handler ttir_form_addptr, ttir_form_load, ttir_form_store, ttir_form_atomic, ttir_form_cas, ttir_form_barrier, ttir_form_assume,
-    ttir_form_assert, ttir_form_asm, ttir_form_print;
+ttir_handler ttir_form_addptr, ttir_form_load, ttir_form_store, ttir_form_barrier, ttir_form_assume,
+    ttir_form_assert, ttir_form_print, ttir_form_nothing;
+// ttir_atomic.c
+ttir_handler ttir_form_atomic, ttir_form_cas, ttir_form_atomic_load, ttir_form_atomic_store, ttir_form_atomic_poll;
+// ttir_asm.c
+ttir_handler ttir_form_asm;
+// ttir_map.c
+ttir_handler ttir_form_map;
 // ttir_view.c
 ttir_handler ttir_form_make_view, ttir_form_view_load, ttir_form_view_store, ttir_form_view_reduce;
 // ttir_scaled.c

@@ -143,7 +143,7 @@ bool ttir_lex_skip_group(ttir_lexer *l) {
 typedef struct cursor {
   const char *at, *end;
   const char *complaint;
-  bool is_unsigned;
+  bool is_unsigned, old_e4m3;
 } cursor;
 
 static void complain(cursor *c, const char *text) {
@@ -184,7 +184,11 @@ static ir_type read_scalar(cursor *c) {
       c->is_unsigned = spellings[i].is_unsigned;
       return ir_scalar_type((kiln_scalar)spellings[i].scalar);
     }
-  complain(c, length > 2 && from[0] == 'f' && from[1] == '8'
+  bool fnuz = length == 10 && memcmp(from, "f8E4M3FNUZ", length) == 0;
+  if (fnuz && c->old_e4m3) return ir_scalar_type(KILN_E4M3);
+  complain(c, fnuz ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported; f8E4M3FNUZ means f8E4M3FN in Triton 3.1 for CUDA, when the JSON beside "
+                     "the file says that backend"
+              : length > 2 && from[0] == 'f' && from[1] == '8'
                   ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported"
                   : "expected an element type: i1 i8 i16 i32 i64 f16 bf16 f32 f64 f8E4M3FN f8E5M2 or !tt.ptr");
   return ir_scalar_type(KILN_I32);
@@ -269,8 +273,8 @@ static ir_type read_type(cursor *c, bool elided) {
   return read_scalar(c);
 }
 
-const char *ttir_lex_type(ttir_lexer *l, bool elided, ttir_type *out) {
-  cursor c = {.at = l->token.start, .end = l->end};
+const char *ttir_lex_type(ttir_lexer *l, bool elided, bool old_e4m3, ttir_type *out) {
+  cursor c = {.at = l->token.start, .end = l->end, .old_e4m3 = old_e4m3};
   out->type = read_type(&c, elided);
   out->is_unsigned = c.is_unsigned;
   if (c.complaint) return c.complaint;

@@ -54,7 +54,7 @@ typedef struct ttir_type {
 } ttir_type;
 
 /// Reads the type at the look-ahead and steps behind it. NULL, or what is wrong with it in one sentence. `elided` accepts `<f16>` for a
-/// pointer and `<tensor<..>>` for a descriptor.
-const char *ttir_lex_type(ttir_lexer *lexer, bool elided, ttir_type *out);
+/// pointer and `<tensor<..>>` for a descriptor. `old_e4m3` takes f8E4M3FNUZ as f8E4M3FN.
+const char *ttir_lex_type(ttir_lexer *lexer, bool elided, bool old_e4m3, ttir_type *out);
 
 #endif

@@ -49,6 +49,21 @@ static void find_function(ttir_reader *r, ttir_module *module) {
   module->functions[module->function_count++] = f;
 }
 
+// `#loc7 = loc(..)` or `#loop_annotation = #llvm.loop_annotation<..>`, hints to another optimizer. Each stands on one line.
+static void read_alias(ttir_reader *r) {
+  uint32_t line = r->lex.token.line;
+  ttir_lex_next(&r->lex);
+  ttir_expect(r, '=');
+  if (ttir_peek_word(r, "loc")) {
+    ttir_skip_loc(r);
+    return;
+  }
+  const ttir_token *value = &r->lex.token;
+  bool is_hint = value->kind == TTIR_ALIAS && value->length > 5 && memcmp(value->at, "llvm.", 5) == 0;
+  if (!is_hint) ttir_error(r, "expected aliases of locations and of #llvm hints only; others belong to TTGIR");
+  while (r->lex.token.kind != TTIR_END && r->lex.token.line == line) ttir_lex_next(&r->lex);
+}
+
 static void find_functions(ttir_reader *r, ttir_module *module) {
   bool wrapped = false;
   for (;;) {
@@ -62,11 +77,7 @@ static void find_functions(ttir_reader *r, ttir_module *module) {
       wrapped = true;
     } else if (wrapped && ttir_accept(r, '}')) ttir_skip_loc(r);
     else if (r->lex.token.kind == TTIR_ALIAS) {
-      bool is_loc = r->lex.token.length >= 3 && memcmp(r->lex.token.at, "loc", 3) == 0;
-      if (!is_loc) ttir_error(r, "expected aliases of locations only; others belong to TTGIR");
-      ttir_lex_next(&r->lex);
-      ttir_expect(r, '=');
-      ttir_skip_loc(r);
+      read_alias(r);
     } else ttir_take(r, TTIR_END, "module, tt.func or a location alias");
   }
 }
@@ -141,6 +152,7 @@ static void read_kernel(ttir_reader *r, const ttir_function *f, ir_kernel *kerne
   r->lex = f->body;
   r->b = (ir_builder){.arena = r->arena, .block = kernel->body};
   ir_value *returned[TTIR_MAX_VALUES];
+  ttir_expect(r, '{');
   if (ttir_body(r, returned) != 0) ttir_error(r, "a kernel returns nothing; found values");
 }
 
@@ -159,6 +171,7 @@ ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts 
   r->module = module;
   r->arena = arena;
   r->d = d;
+  r->old_e4m3 = facts->is_cuda;
   read_kernel(r, f, kernel);
   if (r->failed) return NULL;
   set_facts(kernel, facts);

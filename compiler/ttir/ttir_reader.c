@@ -140,6 +140,10 @@ ir_value *ttir_spread(ttir_reader *r, ir_value *value, ir_type like) {
   return ir_splat(&r->b, value, ir_with_element(like, value->type));
 }
 
+void ttir_spread_all(ttir_reader *r, ir_value **v, uint32_t from, uint32_t count) {
+  for (uint32_t i = from; i < count; i++) v[i] = ttir_spread(r, v[i], v[0]->type);
+}
+
 // -------------------------------------------------------------------------------------------------------------- statements
 
 enum { MAX_GROUPS = 64 };
@@ -197,7 +201,7 @@ static void apply_hints(ttir_reader *r) {
 
 // True when the statement at the look-ahead ends a block; nothing is read then.
 static bool ends_block(const ttir_reader *r) {
-  static const char *const words[] = {"tt.return", "cf.br", "cf.cond_br"};
+  static const char *const words[] = {"tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return"};
   if (r->lex.token.kind != TTIR_WORD) return false;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (ttir_token_is(&r->lex.token, words[i])) return true;

@@ -78,6 +78,7 @@ typedef struct ttir_reader {
   ttir_lexer lex;
   ir_builder b;
   bool failed;
+  bool old_e4m3;           ///< f8E4M3FNUZ is how Triton 3.1 writes f8E4M3FN
   uint32_t depth, read;
 
   ttir_name *names;        ///< arena: a stack; leaving a region pops
@@ -130,6 +131,14 @@ ttir_type ttir_colon_type(ttir_reader *r);
 /// Skips `loc(...)` when it stands here.
 void ttir_skip_loc(ttir_reader *r);
 
+/// A word of the text and our number for it.
+typedef struct ttir_keyword {
+  const char *word;
+  uint8_t value;
+} ttir_keyword;
+/// The number of the word at the look-ahead; an error that names `what` when the table lacks it.
+uint8_t ttir_read_keyword(ttir_reader *r, const ttir_keyword *table, size_t count, const char *what);
+
 /// Reads `{a = 1 : i32, b}` or `<{...}>` when it stands here; adds to `out`, whose count starts at zero.
 void ttir_read_dictionary(ttir_reader *r, ttir_dictionary *out);
 const ttir_entry *ttir_entry_find(const ttir_dictionary *dictionary, const char *name);
@@ -167,6 +176,11 @@ ir_value *ttir_splat_bits(ttir_reader *r, ir_type like, uint64_t bits);
 ir_value *ttir_splat_float(ttir_reader *r, ir_type like, double value);
 /// `value` in the shape of `like`: splatted when it is a scalar and `like` is not.
 ir_value *ttir_spread(ttir_reader *r, ir_value *value, ir_type like);
+/// A mask or default that is a scalar stands for every lane: `v[from..count)` in the shape of `v[0]`.
+void ttir_spread_all(ttir_reader *r, ir_value **v, uint32_t from, uint32_t count);
+
+/// `: (T, U) -> (V, W)` or `-> V`: types of operands are checked; results follow from the rules.
+void ttir_read_signature(ttir_reader *r, ir_value *const *operands, uint32_t count);
 
 // ------------------------------------------------------------------------------------------------------ control
 
@@ -181,7 +195,7 @@ ttir_region ttir_open_region(ttir_reader *r);
 void ttir_close_region(ttir_reader *r, const ttir_region *region);
 /// `^bb0(%a: T loc(..), ...):` Adds arguments to the open region and names them. Returns the count.
 uint32_t ttir_block_label(ttir_reader *r, ir_block *block);
-/// Reads the function's body at the lexer with its arguments named already; yields what it returns. Returns the count of values.
+/// Reads the function's body at the lexer, behind its brace and with its arguments named; yields what it returns. Returns the count of values.
 uint32_t ttir_body(ttir_reader *r, ir_value *out_values[TTIR_MAX_VALUES]);
 /// The function of that name, or NULL.
 const ttir_function *ttir_find_function(const ttir_module *module, const char *name, uint32_t length);

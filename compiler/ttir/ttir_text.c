@@ -91,6 +91,14 @@ ttir_token ttir_take(ttir_reader *r, ttir_kind kind, const char *what) {
   return token;
 }
 
+uint8_t ttir_read_keyword(ttir_reader *r, const ttir_keyword *table, size_t count, const char *what) {
+  ttir_token word = ttir_take(r, TTIR_WORD, what);
+  for (size_t i = 0; i < count; i++)
+    if (strlen(table[i].word) == word.length && memcmp(table[i].word, word.at, word.length) == 0) return table[i].value;
+  if (!r->failed) ttir_error(r, "unknown %s '%.*s'", what, (int)word.length, word.at);
+  return 0;
+}
+
 static int64_t integer_of(const char *text, uint32_t length) {
   char copy[32];
   if (length >= sizeof copy) length = sizeof copy - 1;
@@ -107,7 +115,7 @@ int64_t ttir_integer(ttir_reader *r) {
 ttir_type ttir_read_type(ttir_reader *r, bool elided) {
   ttir_type type = {.type = ir_scalar_type(KILN_I32)};
   if (r->failed) return type;
-  const char *complaint = ttir_lex_type(&r->lex, elided, &type);
+  const char *complaint = ttir_lex_type(&r->lex, elided, r->old_e4m3, &type);
   if (complaint) {
     char text[48];
     r->line = r->lex.token.line;

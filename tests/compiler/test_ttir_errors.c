@@ -22,7 +22,8 @@ static void check_refused(const char *text, unsigned line, const char *want) {
 
 TEST(ttir_errors, statements) {
   static const refusal rows[] = {
-      {"    %0 = tt.map_elementwise %x : i32 loc(#loc1)", 3, "operation 'tt.map_elementwise' is not supported (from soft max.py:12:8)"},
+      {"    %0 = tt.frobnicate %x : i32 loc(#loc1)", 3, "operation 'tt.frobnicate' is not supported (from soft max.py:12:8)"},
+      {"    %0 = \"tt.map_elementwise\"(%x) <{pack = 1 : i32}> ({\n    ^bb0(%a: i32):\n      tt.map_elementwise.return %a : i32\n    }) : (i32) -> i32", 3, "expected tiles of one shape"},
       {"    \"weird.op\"() : () -> ()", 3, "operation 'weird.op' is not supported"},
       {"    %0 = arith.addi %x, %nope : i32", 3, "%nope is not defined"},
       {"    %0 = arith.addi %x, %x : i64", 3, "arith.addi: the text says i64, the value is i32"},
@@ -53,7 +54,9 @@ TEST(ttir_errors, statements) {
       {"    scf.yield %x : i32\n    %0 = arith.addi %x, %x : i32", 2, ""},
       {"    scf.for %i = %x to %x step %x : i32 {", 4, "expected '}', found 'tt.return'"},
       {"    %0 = tt.load %p \xff : !tt.ptr<i32>", 3, "a byte that is no text"},
-      {"    tt.elementwise_inline_asm \"x\" {constraints = \"=r,=r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32, i32", 3, "several results"},
+      {"    tt.elementwise_inline_asm \"x\" {constraints = \"=r,=r\", packed_element = 1 : i32, pure = false} %x : i32 -> i32, i32", 3, "no side effects"},
+      {"    %0:2 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32, i32", 3,
+       "expected 2 constraints of PTX registers for them, found 1"},
       {"    %v = tt.load %p, %x {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", 3, "block pointers"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
