@@ -79,6 +79,11 @@ static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMVal
   scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
 }
 
+static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator) {
+  unsigned sums = register_count(&form->accumulator_fragment);
+  scatter(g, amdgpu_pin(g, gather(g, accumulator, sums, form->accumulator, NULL)), accumulator, sums);
+}
+
 // ------------------------------------------------------------------------------------------------------------------- shapes
 
 // MFMA: lanes count rows (columns), then what is left of the reduced index; accumulators of 32 rows interleave by 4 between the halves.
@@ -104,13 +109,13 @@ static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMVal
 
 // WMMA of gfx11: each lane has 16 elements of a row, the upper half-wave the same again. Accumulators: rows alternate between the halves.
 #define WMMA_11(n, e, types)                                                                                  \
-  {.name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_11), .lanes = 32, .emit = e, types, MKN(4, 4, 4),        \
+  {.name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_11), .lanes = 32, .emit = e, .finish = stay, types, MKN(4, 4, 4),        \
    .left_fragment = {{K(0), K(1), K(2), K(3), END}, {M(0), M(1), M(2), M(3), NO, END}},                       \
    .right_fragment = {{K(0), K(1), K(2), K(3), END}, {N(0), N(1), N(2), N(3), NO, END}},                      \
    .accumulator_fragment = {{M(1), M(2), M(3), END}, {N(0), N(1), N(2), N(3), M(0), END}}}
 // WMMA of gfx12: the halves share the reduced index, and each has eight rows that follow one another.
 #define WMMA_12(n, e, types)                                                                                  \
-  {.name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_12), .lanes = 32, .emit = e, types, MKN(4, 4, 4),        \
+  {.name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_12), .lanes = 32, .emit = e, .finish = stay, types, MKN(4, 4, 4),        \
    .left_fragment = {{K(0), K(1), K(2), END}, {M(0), M(1), M(2), M(3), K(3), END}},                           \
    .right_fragment = {{K(0), K(1), K(2), END}, {N(0), N(1), N(2), N(3), K(3), END}},                          \
    .accumulator_fragment = {{M(0), M(1), M(2), END}, {N(0), N(1), N(2), N(3), M(3), END}}}

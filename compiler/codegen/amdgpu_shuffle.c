@@ -48,22 +48,24 @@ static LLVMValueRef xor_gfx9(gpu *g, LLVMValueRef value, unsigned mask) {
   return mask < 32 ? swizzle_xor(g, value, mask) : permute_xor(g, value, mask);
 }
 
-// LLVM 19 does not know that v_permlane depends on which lanes run, and sinks it into branches. An empty instruction with side effects stays where it
-// stands, and what it takes with it.
-static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
-  static char text[] = "", constraints[] = "=v,0";
-  LLVMTypeRef type = LLVMFunctionType(g->i32, &g->i32, 1, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, text, 0, constraints, sizeof constraints - 1, true, false, LLVMInlineAsmDialectATT, false);
-  return LLVMBuildCall2(g->builder, type, assembly, &value, 1, "");
+// An empty instruction that may not move to where fewer lanes run.
+LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value) {
+  static char text[] = "", constraints[] = "=v,0", convergent[] = "convergent";
+  LLVMTypeRef of = LLVMTypeOf(value), type = LLVMFunctionType(of, &of, 1, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, text, 0, constraints, sizeof constraints - 1, false, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef call = LLVMBuildCall2(g->builder, type, assembly, &value, 1, "");
+  unsigned kind = LLVMGetEnumAttributeKindForName(convergent, sizeof convergent - 1);
+  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(g->context, kind, 0));
+  return call;
 }
 
 static LLVMValueRef xor_gfx10(gpu *g, LLVMValueRef value, unsigned mask) {
   if (mask & 15) value = mask & 12 ? dpp(g, value, DPP_ROW_XMASK | (mask & 15)) : quad_xor(g, value, mask & 3);
   if (mask & 16) {
     LLVMValueRef arguments[] = {LLVMGetPoison(g->i32), value, gpu_i32(g, 0x76543210), gpu_i32(g, 0xfedcba98), gpu_i1(g, true), gpu_i1(g, true)};
-    value = pin(g, amdgpu_intrinsic(g, "llvm.amdgcn.permlanex16", g->i32, arguments, 6));
+    value = amdgpu_pin(g, amdgpu_intrinsic(g, "llvm.amdgcn.permlanex16", g->i32, arguments, 6));
   }
-  if (mask & 32) value = pin(g, amdgpu_intrinsic(g, "llvm.amdgcn.permlane64", g->i32, &value, 1));
+  if (mask & 32) value = amdgpu_pin(g, amdgpu_intrinsic(g, "llvm.amdgcn.permlane64", g->i32, &value, 1));
   return value;
 }
 

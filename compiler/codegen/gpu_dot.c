@@ -285,6 +285,8 @@ static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const sh
           f->emit(g, f, fragment_of(g, &sources[0], a, a_bits), fragment_of(g, &sources[1], b, b_bits),
                   out.regs + ((size_t)c << c_bits));
         }
+  for (uint32_t r = 0; f->finish && r < 1u << l.accumulator.registers; r += 1u << c_bits)
+    f->finish(g, f, out.regs + r);
   return out;
 }
 

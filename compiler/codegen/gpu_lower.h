@@ -63,6 +63,8 @@ struct gpu_matrix_form {
   /// accumulator[] += left[] * right[], arrays of elements in register order of the fragments.
   void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right,
                LLVMValueRef *accumulator);
+  /// Called once for each accumulator of a dot, behind its last instruction; may be NULL.
+  void (*finish)(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator);
 };
 
 /// A GPU target. Static data; hooks may be NULL where said.
