@@ -44,6 +44,27 @@ EMIT(emit_bf16, kl_mma_m16n8k16_bf16, 8, 2)
 EMIT(emit_f16_k8, kl_mma_m16n8k8_f16, 4, 2)
 EMIT(emit_s8, kl_mma_m16n8k32_s8, 16, 4)
 
+/// The matrix unit keeps fewer bits of a sum of fp8 products than f32 has, so that each instruction sums its 32 products alone and the
+/// accumulator grows by additions in f32.
+static void emit_fp8(gpu *g, kl_function function, const LLVMValueRef *left, const LLVMValueRef *right,
+                     LLVMValueRef *accumulator) {
+  LLVMValueRef zero = LLVMConstNull(g->f32), products[4] = {zero, zero, zero, zero};
+  emit(g, function, 16, 4, left, right, products);
+  for (unsigned i = 0; i < 4; i++)
+    accumulator[i] = LLVMBuildFAdd(g->builder, accumulator[i], products[i], "");
+}
+
+#define EMIT_FP8(name, function)                                                                             \
+  static void name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, \
+                   LLVMValueRef *accumulator) {                                                              \
+    (void)form;                                                                                              \
+    emit_fp8(g, KL_##function, left, right, accumulator);                                                    \
+  }
+EMIT_FP8(emit_e4m3_e4m3, kl_mma_m16n8k32_e4m3_e4m3)
+EMIT_FP8(emit_e4m3_e5m2, kl_mma_m16n8k32_e4m3_e5m2)
+EMIT_FP8(emit_e5m2_e4m3, kl_mma_m16n8k32_e5m2_e4m3)
+EMIT_FP8(emit_e5m2_e5m2, kl_mma_m16n8k32_e5m2_e5m2)
+
 /// Operands are rounded to tf32 first.
 static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
                       const LLVMValueRef *right, LLVMValueRef *accumulator) {
@@ -57,6 +78,7 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
 }
 
 #define UNIT(x) (1u << KILN_MATRIX_##x)
+#define FROM_89 (UNIT(MMA_89) | UNIT(WGMMA))
 #define FROM_80 (UNIT(MMA_80) | UNIT(MMA_89) | UNIT(WGMMA))
 #define FROM_75 (UNIT(MMA_75) | FROM_80)
 
@@ -121,6 +143,11 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
 #type, units, 32, KILN_##type, KILN_##type, KILN_##sum, KILN_##type, KILN_##type, precision, 4, 3, k,    \
         left, right, ACCUMULATOR, emit                                                                       \
   }
+#define FP8(l, r, emit)                                                                                      \
+  {                                                                                                          \
+#l, FROM_89, 32, KILN_##l, KILN_##r, KILN_F32, KILN_##l, KILN_##r, IR_PREC_IEEE, 4, 3, 5, LEFT_8,        \
+        RIGHT_8, ACCUMULATOR, emit                                                                           \
+  }
 
 const gpu_matrix_form nvptx_forms[] = {
     FORM(FROM_80, F16, F32, IR_PREC_IEEE, 4, LEFT_16, RIGHT_16, emit_f16),
@@ -128,5 +155,9 @@ const gpu_matrix_form nvptx_forms[] = {
     FORM(FROM_75, F16, F32, IR_PREC_IEEE, 3, LEFT_16_K8, RIGHT_16_K8, emit_f16_k8),
     FORM(FROM_80, F32, F32, IR_PREC_TF32, 3, LEFT_32, RIGHT_32, emit_tf32),
     FORM(FROM_80, I8, I32, IR_PREC_IEEE, 5, LEFT_8, RIGHT_8, emit_s8),
+    FP8(E4M3, E4M3, emit_e4m3_e4m3),
+    FP8(E4M3, E5M2, emit_e4m3_e5m2),
+    FP8(E5M2, E4M3, emit_e5m2_e4m3),
+    FP8(E5M2, E5M2, emit_e5m2_e5m2),
 };
 const size_t nvptx_form_count = sizeof nvptx_forms / sizeof *nvptx_forms;

@@ -68,6 +68,11 @@ static bool lacks_bf16_matrix(const kiln_target *target) {
   return m == KILN_MATRIX_NONE || m == KILN_MATRIX_MMA_75;
 }
 
+static bool has_fp8_matrix(const kiln_target *target) {
+  kiln_matrix m = target->processor->matrix;
+  return m == KILN_MATRIX_WMMA_12 || m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA;
+}
+
 static bool holds(place where, const kiln_target *target) {
   switch (where) {
   case ALL: return true;
@@ -76,7 +81,7 @@ static bool holds(place where, const kiln_target *target) {
   case NO_F16: return lacks_feature(target, "+f16c");
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
   case NO_BF16_MATRIX: return lacks_bf16_matrix(target);
-  case NO_FP8_MATRIX: return target->processor->matrix != KILN_MATRIX_WMMA_12;
+  case NO_FP8_MATRIX: return !has_fp8_matrix(target);
   }
   return false;
 }
@@ -115,6 +120,13 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
   return fits ? native : (kiln_legality){KILN_LEGAL_REFUSED, "no machine has this atomic for the type"};
 }
 
+// fp8 products need a whole instruction of mma.sync, m16n8k32; smaller tiles have wider types.
+static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
+  ir_type a = op->operands[0]->type, b = op->operands[1]->type;
+  bool fits = a.log2[a.rank - 2] >= 4 && a.log2[a.rank - 1] >= 5 && b.log2[b.rank - 1] >= 3;
+  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 && target->processor->family == KILN_FAMILY_NVPTX && !fits;
+}
+
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
   if (op->code == IR_ASM) return kiln_asm_legality(op, target);
   const ir_type *type = op->operand_count ? &op->operands[0]->type : op->result_count ? &op->results[0].type : NULL;
@@ -125,6 +137,7 @@ kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
     if (op->attrs.round == IR_ROUND_ZERO && to_float) return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back"};
     return kiln_cast_legality(type->scalar, to, target);
   }
+  if (op->code == IR_DOT && is_small_fp8_dot(op, target)) return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss"};
   if (op->region_count) return native; // the operations inside count
   return kiln_op_legality(op->code, type->scalar, type->pointer, op->attrs.flags, target);
 }

@@ -320,6 +320,21 @@ CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024},
          "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
          "}\n")
 
+#define FP8_DOT(left, right)                                                                                 \
+  "kiln 1\n"                                                                                                 \
+  "kernel product(a: in *" left " @align(16), b: in *" right " @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n" \
+  "  let i = iota(32)\n"                                                                                     \
+  "  let k = iota(64)\n"                                                                                     \
+  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"                                                           \
+  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"                                                           \
+  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), full(f32[32, 32], 0.5)))\n"                        \
+  "}\n"
+CASE(dot_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_89", .text = FP8_DOT("e4m3", "e4m3"))
+CASE(dot_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a", .text = FP8_DOT("e5m2", "e5m2"))
+CASE(dot_e4m3_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90", .text = FP8_DOT("e4m3", "e5m2"))
+CASE(dot_e5m2_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a", .text = FP8_DOT("e5m2", "e4m3"))
+CASE(dot_fp8_widened, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .text = FP8_DOT("e4m3", "e5m2"))
+
 #define SMALL_DOT                                                                                            \
   "kiln 1\n"                                                                                                 \
   "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n"                                \

@@ -205,6 +205,51 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   free(text);
 }
 
+#define FP8_GEMM(left, right, m, n, k)                                                                       \
+  "kiln 1\n"                                                                                                 \
+  "kernel gemm(a: in *" left " @align(16), b: in *" right " @align(16), c: out *f32 @align(16), K: i32 @div(64)) @grid(1) {\n" \
+  "  let A = view(a, [" #m ", K], [K, 1], [" #m ", " #k "])\n"                                               \
+  "  let B = view(b, [" #n ", K], [K, 1], [" #n ", " #k "])\n"                                               \
+  "  let C = view(c, [" #m ", " #n "], [" #n ", 1], [" #m ", " #n "])\n"                                     \
+  "  var acc = zeros(f32[" #m ", " #n "])\n"                                                                 \
+  "  for k in 0 .. K step " #k " { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"              \
+  "  store(C, [0, 0], acc)\n"                                                                                \
+  "}\n"
+
+// Sums of fp8 products are kept in f32 between instructions: each starts from zero.
+TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
+  static const char *const sources[] = {FP8_GEMM("e4m3", "e4m3", 128, 128, 64), FP8_GEMM("e4m3", "e5m2", 128, 128, 64),
+                                        FP8_GEMM("e5m2", "e4m3", 128, 128, 64), FP8_GEMM("e5m2", "e5m2", 128, 128, 64)};
+  static const char *const forms[] = {"f32.e4m3.e4m3.f32", "f32.e4m3.e5m2.f32", "f32.e5m2.e4m3.f32", "f32.e5m2.e5m2.f32"};
+  static const char *const targets[] = {"sm_89", "sm_90", "sm_90a"};
+  for (unsigned i = 0; i < 4; i++) {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "mma.sync.aligned.m16n8k32.row.col.%s", forms[i]);
+    for (unsigned t = 0; t < 3; t++) {
+      char *text = ptx(sources[i], targets[t], NULL);
+      CHECK_INT(count(text, wanted), 8 * 4 * 2);
+      expect(text, ".version 8.4");
+      free(text);
+    }
+    everywhere(sources[i]);
+  }
+}
+
+// Both types fit f16 and bf16, which older matrix units have; so do tiles smaller than one fp8 instruction.
+TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
+  char *text = ptx(FP8_GEMM("e4m3", "e4m3", 128, 128, 64), "sm_80", NULL);
+  CHECK_INT(count(text, "m16n8k32"), 0);
+  CHECK(count(text, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") > 0);
+  free(text);
+  text = ptx(FP8_GEMM("e4m3", "e5m2", 64, 64, 16), "sm_90a", NULL);
+  CHECK_INT(count(text, "m16n8k32"), 0);
+  CHECK(count(text, "mma.sync.aligned.m16n8k16.row.col.f32.") > 0);
+  free(text);
+  text = ptx(FP8_GEMM("e4m3", "e4m3", 64, 64, 64), "sm_70", NULL);
+  CHECK_INT(count(text, "mma.sync"), 0);
+  free(text);
+}
+
 TEST(nvptx_source, much_shared_memory_is_dynamic) {
   kiln_code_info info;
   char *text = ptx(gemm, "sm_80", &info);

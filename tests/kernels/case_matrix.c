@@ -74,6 +74,38 @@ static void integers(run *r) {
   expect(r, c, want, 1e-9, 1e-6);
 }
 
+// Matrix units sum fp8 products with about 13 bits below the largest: 2^-13 a product of operands up to 1.
+static void fp8_product(run *r, const char *name, kiln_scalar left, int M, int N, int K) {
+  array *a = input(r, left, (size_t)M * K, -1, 1), *b = input(r, KILN_E4M3, (size_t)N * K, -1, 1);
+  array *sa = input(r, KILN_F32, M, 0.5, 1), *sb = input(r, KILN_F32, N, 0.5, 1), *c = output(r, KILN_BF16, (size_t)M * N);
+  double *want = calloc((size_t)M * N, sizeof *want);
+  CALL(r, name, A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
+  expect(r, c, want, K * 0x1p-13, tolerance(KILN_BF16));
+  free(want);
+}
+
+static void fp8_products(run *r) {
+  static const int shapes[][3] = {{64, 64, 64}, {70, 72, 176}, {128, 192, 256}, {1, 64, 1024}};
+  for (int i = 0; i < 4; i++) {
+    fp8_product(r, "gemm_fp8[S=e4m3,T=e4m3]", KILN_E4M3, shapes[i][0], shapes[i][1], shapes[i][2]);
+    fp8_product(r, "gemm_fp8[S=e5m2,T=e4m3]", KILN_E5M2, shapes[i][0], shapes[i][1], shapes[i][2]);
+  }
+}
+
+static void vectors(run *r) {
+  static const int shapes[][2] = {{64, 64}, {1, 1000}, {37, 2056}, {130, 4096}};
+  for (int t = 0; t < 3; t++)
+    for (int i = 0; i < 4; i++) {
+      int rows = shapes[i][0], cols = shapes[i][1];
+      array *a = input(r, floats[t], (size_t)rows * cols, -1, 1), *x = input(r, floats[t], cols, -1, 1), *y = output(r, floats[t], rows);
+      double want[130];
+      CALL(r, instance("gemv", floats[t]), A(a), A(x), A(y), I(rows), I(cols), L(cols));
+      for (int m = 0; m < rows; m++) want[m] = inner(a->v + (size_t)m * cols, x->v, cols);
+      expect(r, y, want, cols * 1e-6, tolerance(floats[t]));
+    }
+}
+
 static void transposes(run *r) {
   static const kiln_scalar types[] = {KILN_F32, KILN_F16, KILN_I8};
   static const int shapes[][2] = {{64, 64}, {100, 37}, {1, 200}, {96, 160}};
@@ -90,5 +122,5 @@ static void transposes(run *r) {
 
 const kernel_case matrix_cases[] = {
     {"gemm", products}, {"gemm_gelu", activated}, {"gemm_batched", batches}, {"gemm_split_k", splits}, {"gemm_i8", integers},
-    {"transpose", transposes}, {NULL, NULL},
+    {"gemm_fp8", fp8_products}, {"gemv", vectors}, {"transpose", transposes}, {NULL, NULL},
 };

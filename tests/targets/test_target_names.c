@@ -72,7 +72,7 @@ TEST(target_names, refusals_say_what_was_expected) {
 
 TEST(target_names, words_for_llvm) {
   static const struct { const char *text, *triple, *cpu, *features; } cases[] = {
-      {"sm_90a", "nvptx64-nvidia-cuda", "sm_90a", "+ptx80"},
+      {"sm_90a", "nvptx64-nvidia-cuda", "sm_90a", "+ptx84"},
       {"sm_70", "nvptx64-nvidia-cuda", "sm_70", "+ptx60"},
       {"gfx942", "amdgcn-amd-amdhsa", "gfx942", ""},
       {"gfx942:xnack-:sramecc+", "amdgcn-amd-amdhsa", "gfx942", "+sramecc,-xnack"},

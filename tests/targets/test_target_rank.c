@@ -64,9 +64,9 @@ TEST(target_rank, ptx_isa_of_the_driver) {
   kiln_device_target d = device_of("sm_90");
   char rule[KILN_RULE_TEXT];
   d.driver_ptx = 79;
-  CHECK_INT(rank_of("sm_90", true, &d, rule), KILN_RANK_PTX);
+  CHECK_INT(rank_of("sm_87", true, &d, rule), KILN_RANK_PTX);
   CHECK_INT(rank_of("sm_90a", true, &d, rule), KILN_RANK_REFUSED);
-  CHECK_TEXT(rule, "PTX ISA 8.0 is newer than the driver's 7.9");
+  CHECK_TEXT(rule, "PTX ISA 8.4 is newer than the driver's 7.9");
 }
 
 TEST(target_rank, amd) {
