@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fuzzes what reads untrusted bytes at run time. The first byte says what the rest is: 0 a bundle as it is, 1 a bundle whose checks are made right
-// first (what a writer with bad intent would make), 2 a host object for the mapper, whose code is not run. With KILN_FUZZ_REPLAY it is a program
-// that runs the files named on its command line.
+// first (what a writer with bad intent would make), 2 a host object for the mapper, whose code is not run.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,17 +96,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   free(copy);
   return 0;
 }
-
-#ifdef KILN_FUZZ_REPLAY
-int main(int argc, char **argv) {
-  for (int i = 1; i < argc; i++) {
-    FILE *f = fopen(argv[i], "rb");
-    static uint8_t bytes[1 << 20];
-    if (!f) return perror(argv[i]), 1;
-    size_t size = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    LLVMFuzzerTestOneInput(bytes, size);
-  }
-  return 0;
-}
-#endif
