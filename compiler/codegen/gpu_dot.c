@@ -382,10 +382,10 @@ static void place_thread(gpu *g, const shape *s, const kiln_layout *l, stored *x
   x->thread = gpu_thread_bits(g, basis, l->lanes + l->warps);
 }
 
-/// log2 of the steps that one round of the loop takes: up to 64 products.
+/// log2 of the steps that one round of the loop takes: up to 256 products.
 static unsigned steps_of(const shape *s, uint32_t count) {
   unsigned steps = 0;
-  while (steps < s->k && steps < 3 && count << (steps + 1) <= 64)
+  while (steps < s->k && steps < 5 && count << (steps + 1) <= 256)
     steps++;
   return steps;
 }
@@ -402,13 +402,47 @@ static void plain_step(gpu *g, const shape *s, const kiln_layout *layout, stored
   }
 }
 
+/// All steps: straight when one round takes them, else a loop of rounds.
+static void plain_rounds(gpu *g, const shape *s, const kiln_layout *layout, stored *const operands[2], kiln_scalar to,
+                         const gpu_tile *initial, gpu_tile *out) {
+  LLVMBuilderRef build = g->builder;
+  uint32_t count = 1u << layout->registers;
+  unsigned steps = 1u << steps_of(s, count);
+  LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count);
+  if (steps == 1u << s->k) {
+    memcpy(sums, initial->regs, count * sizeof *sums);
+    for (unsigned i = 0; i < steps; i++)
+      plain_step(g, s, layout, operands, to, gpu_i32(g, 0), i, sums);
+    memcpy(out->regs, sums, count * sizeof *sums);
+    return;
+  }
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(build), loop = gpu_block(g, "dot"),
+                    after = gpu_block(g, "summed");
+  LLVMBuildBr(build, loop);
+  LLVMPositionBuilderAtEnd(build, loop);
+  LLVMValueRef k = LLVMBuildPhi(build, g->i32, "");
+  for (uint32_t r = 0; r < count; r++) {
+    out->regs[r] = LLVMBuildPhi(build, LLVMTypeOf(initial->regs[r]), "");
+    LLVMAddIncoming(out->regs[r], &initial->regs[r], &from, 1);
+  }
+  memcpy(sums, out->regs, count * sizeof *sums);
+  for (unsigned i = 0; i < steps; i++)
+    plain_step(g, s, layout, operands, to, k, i, sums);
+  LLVMValueRef next = LLVMBuildAdd(build, k, gpu_i32(g, steps), "");
+  LLVMBuildCondBr(build, LLVMBuildICmp(build, LLVMIntULT, next, gpu_i32(g, 1u << s->k), ""), loop, after);
+  LLVMBasicBlockRef end = LLVMGetInsertBlock(build);
+  LLVMAddIncoming(k, (LLVMValueRef[2]){gpu_i32(g, 0), next}, (LLVMBasicBlockRef[2]){from, end}, 2);
+  for (uint32_t r = 0; r < count; r++)
+    LLVMAddIncoming(out->regs[r], &sums[r], &end, 1);
+  LLVMPositionBuilderAtEnd(build, after);
+  memcpy(out->regs, sums, count * sizeof *sums);
+}
+
 static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
   kiln_layout layout = plain_layout(g, s);
   gpu_tile initial = gpu_tile_in(g, op->operands[2], &layout), out = gpu_tile_new(g, &layout);
   stored *a = KILN_NEW(g->arena, stored), *b = KILN_NEW(g->arena, stored);
-  LLVMBuilderRef build = g->builder;
   kiln_scalar to = op->operands[2]->type.scalar;
-  uint32_t count = 1u << layout.registers;
   // Conversions of the operands use scratch too, so both are brought into their layouts before anything is
   // written here.
   for (unsigned i = 0; i < 2; i++) {
@@ -427,29 +461,7 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
   gpu_barrier(g);
   place_thread(g, s, &layout, a, row_place);
   place_thread(g, s, &layout, b, column_place);
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(build), loop = gpu_block(g, "dot"),
-                    after = gpu_block(g, "summed");
-  LLVMBuildBr(build, loop);
-  LLVMPositionBuilderAtEnd(build, loop);
-  LLVMValueRef k = LLVMBuildPhi(build, g->i32, "");
-  for (uint32_t r = 0; r < count; r++) {
-    out.regs[r] = LLVMBuildPhi(build, LLVMTypeOf(initial.regs[r]), "");
-    LLVMAddIncoming(out.regs[r], &initial.regs[r], &from, 1);
-  }
-  LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count);
-  memcpy(sums, out.regs, count * sizeof *sums);
-  unsigned steps = 1u << steps_of(s, count);
-  for (unsigned i = 0; i < steps; i++)
-    plain_step(g, s, &layout, (stored *[2]){a, b}, to, k, i, sums);
-  LLVMValueRef next = LLVMBuildAdd(build, k, gpu_i32(g, steps), "");
-  LLVMBuildCondBr(build, LLVMBuildICmp(build, LLVMIntULT, next, gpu_i32(g, 1u << s->k), ""), loop, after);
-  LLVMBasicBlockRef end = LLVMGetInsertBlock(build);
-  LLVMAddIncoming(k, (LLVMValueRef[2]){gpu_i32(g, 0), next}, (LLVMBasicBlockRef[2]){from, end}, 2);
-  for (uint32_t r = 0; r < count; r++)
-    LLVMAddIncoming(out.regs[r], &sums[r], &end, 1);
-  LLVMPositionBuilderAtEnd(build, after);
-  for (uint32_t r = 0; r < count; r++)
-    out.regs[r] = sums[r];
+  plain_rounds(g, s, &layout, (stored *[2]){a, b}, to, &initial, &out);
   g->shared_dirty = true;
   return out;
 }

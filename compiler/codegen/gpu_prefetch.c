@@ -20,6 +20,7 @@
 enum {
   MAX_LOADS = 4,
   MAX_SLICE = 128,
+  MAX_BEHIND = 64,
   MAX_WORDS = 32,
   MAX_ALL_WORDS = 176,
   MAX_STAGES = 4,
@@ -119,8 +120,25 @@ static bool add_load(prefetch *p, ir_op *load, ir_op *dot, unsigned operand) {
   return true;
 }
 
-/// Finds the loads; false when there are none or registers would not do.
-static bool find_loads(prefetch *p) {
+/// Takes all loads in this body that a dot operand is computed from, as far as `budget` operations reach.
+static void add_behind(prefetch *p, const ir_value *value, ir_op *dot, unsigned operand, unsigned *budget) {
+  ir_op *op = value->def;
+  if (!op || op->block != p->body || !*budget)
+    return;
+  --*budget;
+  if (op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE)) {
+    add_load(p, op, dot, operand);
+    return;
+  }
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT)
+    return;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    add_behind(p, op->operands[i], dot, operand, budget);
+}
+
+/// Finds the loads; false when there are none or registers would not do. `deep`: also those whose values are computed with before the dot, which only
+/// registers can carry.
+static bool find_loads(prefetch *p, bool deep) {
   bool has_effect = false;
   uint64_t words = 0, all = 0;
   ir_walk(p->body, note_effect, &has_effect);
@@ -128,9 +146,11 @@ static bool find_loads(prefetch *p) {
     return false;
   for (ir_op *op = p->body->first; op; op = op->next)
     for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
-      ir_op *load = load_behind(p, op->operands[i]);
+      unsigned budget = deep ? MAX_BEHIND : 0;
+      ir_op *load = deep ? NULL : load_behind(p, op->operands[i]);
       if (load)
         add_load(p, load, op, i);
+      add_behind(p, op->operands[i], op, i, &budget);
     }
   for (unsigned i = 0; i < p->count; i++)
     words += words_of(p, p->loads[i]->results[0].type);
@@ -382,7 +402,7 @@ static void visit(ir_op *op, void *context) {
                   .body = op->regions[0],
                   .threads = g->lanes + g->warps,
                   .stages = MAX_STAGES};
-  bool copies = kl_has(&g->prelude, KL_kl_copy_16) && find_loads(p);
+  bool copies = kl_has(&g->prelude, KL_kl_copy_16) && find_loads(p, false);
   for (unsigned i = 0; copies && i < p->count; i++)
     copies = can_copy(p, i);
   p->stages = copies ? stages_for(p) : 0;
@@ -390,9 +410,14 @@ static void visit(ir_op *op, void *context) {
     make_ring(p);
     return;
   }
-  p->stages = p->count = 0;
-  if (find_loads(p))
-    carry_registers(p);
+  p->stages = 0;
+  for (int deep = 1; deep >= 0; deep--) {
+    p->count = 0;
+    if (find_loads(p, deep)) {
+      carry_registers(p);
+      return;
+    }
+  }
 }
 
 void gpu_prefetch(gpu *g) {

@@ -508,6 +508,28 @@ TEST(gpu_sim, operands_of_dots_go_one_after_another) {
   run_config(&c, 0, &(sim_options){.max_shared = 4096, .reverse = true});
 }
 
+#define CARRIED(k)                                                                                           \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
+  .text =                                                                                                    \
+      "kiln 1\n"                                                                                             \
+      "kernel carried(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n" \
+      "  @config(warps = 1) @config(warps = 4) {\n"                                                          \
+      "  let i = iota(32)\n"                                                                                 \
+      "  let k = iota(16)\n"                                                                                 \
+      "  var acc = zeros(f32[32, 32])\n"                                                                     \
+      "  for n in 0 .. K step 16 {\n"                                                                        \
+      "    let live = (n + k < K)[_, :] & (i >= 0)[:, _]\n"                                                  \
+      "    let x = load(a + n + (i[:, _] * 160 + k[_, :]), live)\n"                                          \
+      "    let y = load(b + n * 32 + (k[:, _] * 32 + i[_, :]))\n"                                            \
+      "    acc = dot(select(live, x + 1.0, zeros(f32[32, 16])), y * 0.5, acc, prec = ieee)\n"                \
+      "  }\n"                                                                                                \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                         \
+      "}\n"
+CASE(carried_ten_times, CARRIED(160))
+CASE(carried_once, CARRIED(16))
+CASE(carried_partly_masked, CARRIED(72))
+CASE(carried_never, CARRIED(0))
+
 #define RING(k)                                                                                              \
   .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
   .text =                                                                                                    \

@@ -126,7 +126,7 @@ TEST(nvptx_source, atomics_of_a_tile_share_fences) {
   everywhere(source);
 }
 
-/// A dot without matrix instructions takes several steps a round and reads neighbours together.
+/// A dot without matrix instructions takes many steps a round, here all, and reads neighbours together.
 TEST(nvptx_source, plain_dots_read_vectors) {
   static const char source[] = "kiln 1\n"
                                "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) "
@@ -136,9 +136,33 @@ TEST(nvptx_source, plain_dots_read_vectors) {
                                "  store(c + at, dot(load(a + at), load(b + at), prec = ieee))\n"
                                "}\n";
   char *out = ptx(source, "sm_80", NULL);
-  CHECK_INT(count(out, "fma.rn.f32"), 64);
-  CHECK_INT(count(out, "ld.shared.v4.f32"), 8);
+  CHECK_INT(count(out, "fma.rn.f32"), 256);
+  CHECK_INT(count(out, "ld.shared.v4.f32"), 32);
   CHECK_INT(count(out, "ld.shared.f32"), 0);
+  CHECK_INT(count(out, "bra"), 0);
+  free(out);
+  everywhere(source);
+}
+
+/// Operands that are computed with before the product: the loads of the next round stand before this round's products all the same.
+TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
+  static const char source[] = "kiln 1\n"
+                               "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16), n: i32) "
+                               "@grid(1) @config(warps = 4) {\n"
+                               "  let i = iota(32)\n"
+                               "  let at = i[:, _] * 32 + i[_, :]\n"
+                               "  var sum = zeros(f32[32, 32])\n"
+                               "  for k in 0 .. n step 32 {\n"
+                               "    let x = select((k + i < n)[_, :] & (i >= 0)[:, _], load(a + k + at) + 1.0, zeros(f32[32, 32]))\n"
+                               "    sum = dot(x, load(b + k * 32 + at) * 2.0, sum, prec = ieee)\n"
+                               "  }\n"
+                               "  store(c + at, sum)\n"
+                               "}\n";
+  char *out = ptx(source, "sm_80", NULL);
+  CHECK_INT(count(out, "ld.global.v4"), 8); // 4 before the loop, 4 of the next round in it
+  const char *last = NULL;
+  for (const char *at = out; (at = strstr(at, "ld.global.v4")); at++) last = at;
+  CHECK(last && strstr(last, "fma.rn.f32"));
   free(out);
   everywhere(source);
 }
