@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The library of the kernel language as a C string (without comments, every line at its place) and a table of its items, sorted by name.
-$(B)/gen/mathlib.txt: compiler/front/mathlib.kiln
+# The library of the kernel language as a C string (two files in one, without comments, every line at its place) and a table of its items, sorted by name.
+$(B)/gen/mathlib.txt: compiler/front/mathlib.kiln compiler/front/mathlib_device.kiln
 	@mkdir -p $(@D)
-	LC_ALL=C sed -e 's|[ \t]*//.*||' $< > $@
+	LC_ALL=C awk 'FNR == 1 && NR > 1 {print ""; next} {sub(/[ \t]*\/\/.*/, ""); print}' $^ > $@
 $(B)/gen/mathlib.inc: $(B)/gen/mathlib.txt
 	LC_ALL=C sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
 $(B)/gen/mathlib_index.inc: $(B)/gen/mathlib.txt

@@ -2,7 +2,7 @@
 // Mathematical functions: those of MLIR's math dialect that are no operation of ours, and the `__nv_*` and `__ocml_*` names of the vendors'
 // libraries. All become our own operations and library, on every target; no vendor code is linked.
 //
-// exp, log and their kin are made of exp2 and log2 in f32: that is the fast form that Triton itself takes. f16 and bf16 go through f32.
+// exp and log are made of exp2 and log2 in f32: that is the fast form that Triton itself takes. f16 and bf16 go through f32.
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@ typedef ir_value *maths_function(ttir_reader *r, const maths_row *row, ir_value 
 struct maths_row {
   const char *name;
   maths_function *make;
-  uint8_t count, code, flags;
+  uint8_t count, code;
+  uint16_t flags;
   const char *text;
 };
 
@@ -171,15 +172,20 @@ static ir_value *make_bits(ttir_reader *r, const maths_row *row, ir_value **v) {
 }
 
 // The cast itself is made where the stated result type is known.
-static ir_value *make_convert(ttir_reader *r, const maths_row *row, ir_value **v) {
-  (void)r;
-  (void)row;
-  return v[0];
+static ir_value *make_rounded(ttir_reader *r, const maths_row *row, ir_value **v) {
+  return row->code == IR_CONST ? v[0] : unary(r, (ir_opcode)row->code, v[0]);
 }
 
-static ir_value *make_nearest(ttir_reader *r, const maths_row *row, ir_value **v) {
-  (void)row;
-  return unary(r, IR_ROUND, v[0]);
+// Bessel functions of order n by recurrence, with as many steps as the largest order asks for.
+static ir_value *make_order(ttir_reader *r, const maths_row *row, ir_value **v) {
+  ir_value *most = failed(r) ? NULL : unary(r, IR_ABS, v[0]);
+  if (most && most->type.rank > 1) most = ir_reshape(&r->b, most, (ir_type){.scalar = most->type.scalar, .rank = 1, .log2 = {(uint8_t)ir_log2_elements(most->type)}});
+  if (most && most->type.rank) {
+    ir_op *op = ttir_emit(r, IR_REDUCE, &(ir_attrs){.kind = IR_COMBINE_MAX}, &most, 1, NULL);
+    most = op ? &op->results[0] : NULL;
+  }
+  ir_value *arguments[3] = {v[0], v[1], most};
+  return failed(r) || !most ? NULL : kiln_mathlib_call(&r->b, row->text, arguments, 3);
 }
 
 static const maths_row maths_rows[] = {
@@ -198,13 +204,15 @@ static const maths_row *find_row(const char *name, size_t length) {
 
 static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
 
-// `__nv_NAME`, with an f behind when it works on f32; `__ocml_NAME_f32`.
+// `__nv_NAME` and `__triton_hip_NAME`, with an f behind when it works on f32; `__ocml_NAME_f32`; `__ockl_NAME`.
 static const maths_row *find_symbol(const char *symbol) {
-  size_t length = strlen(symbol);
-  if (has_prefix(symbol, "__nv_")) {
-    const maths_row *exact = find_row(symbol + 5, length - 5);
-    if (exact || length < 7 || symbol[length - 1] != 'f') return exact;
-    return find_row(symbol + 5, length - 6);
+  static const char *const prefixes[] = {"__nv_", "__triton_hip_", "__ockl_"};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    if (!has_prefix(symbol, prefixes[i])) continue;
+    const char *name = symbol + strlen(prefixes[i]);
+    size_t length = strlen(name);
+    const maths_row *exact = find_row(name, length);
+    return exact || length < 2 || name[length - 1] != 'f' ? exact : find_row(name, length - 1);
   }
   if (has_prefix(symbol, "__ocml_")) {
     const char *type = strrchr(symbol + 7, '_');
@@ -227,6 +235,9 @@ static void make(ttir_reader *r, const maths_row *row, ir_value **v, uint32_t co
       return;
     }
   }
+  bool number_first = row->make != make_order || (ir_type_class(v[0]->type) == KILN_CLASS_INT && ir_type_class(v[1]->type) == KILN_CLASS_FLOAT);
+  if (!number_first) ttir_error(r, "%s: expected an integer and a float", row->name);
+  if (r->failed) return;
   ir_value *result = row->make(r, row, v);
   if (failed(r)) return;
   if (result && result->type.scalar != stated.scalar && !stated.pointer && ir_same_shape(result->type, stated))

@@ -33,6 +33,7 @@ static const char scalar_kernel[] =
     "    %x = tt.load %a : !tt.ptr<@T> loc(#loc)\n"
     "    %y = tt.load %b : !tt.ptr<@T> loc(#loc)\n"
     "    %z = tt.load %c : !tt.ptr<@T> loc(#loc)\n"
+    "    %n = arith.constant 2 : i32 loc(#loc)\n"
     "    %r = ";
 static const char scalar_end[] =
     "\n"
@@ -222,6 +223,22 @@ TEST(ttir_ops, library_names) {
       {EXTERN("__nv_fdimf", "%x, %y", "@T, @T"), "f32", "f32", f(3), f(1), 0, f(2)},
       {EXTERN("__nv_saturatef", "%x", "@T"), "f32", "f32", f(3), 0, 0, f(1)},
       {EXTERN("__nv_frcp_rn", "%x", "@T"), "f32", "f32", f(4), 0, 0, f(0.25f)},
+      {EXTERN("__nv_ffsll", "%x", "@T"), "i64", "i32", 0x4000000000, 0, 0, 39},
+      {EXTERN("__nv_clz", "%x", "@T"), "i32", "i32", 0x00f00000, 0, 0, 8},
+      {EXTERN("__ockl_popcount_u64", "%x", "@T"), "i64", "i32", 0xff00000000000001, 0, 0, 9},
+      {EXTERN("__nv_j0f", "%x", "@T"), "f32", "f32", f(0), 0, 0, f(1)},
+      {EXTERN("__nv_fadd_ru", "%x, %y", "@T, @T"), "f32", "f32", f(1), f(1e-20f), 0, f(1) + 1},
+      {EXTERN("__nv_fmaf_rz", "%x, %y, %z", "@T, @T, @T"), "f32", "f32", f(1), f(-1), f(-1e-20f), f(-1)},
+      {EXTERN("__nv_double2float_rd", "%x", "@T"), "f64", "f32", 0x3ff0000000000001, 0, 0, f(1)},
+      {EXTERN("__nv_float2int_rd", "%x", "@T"), "f32", "i32", f(-2.5f), 0, 0, (uint64_t)-3},
+      {EXTERN("__nv_float2uint_ru", "%x", "@T"), "f32", "i32", f(4294967040.0f), 0, 0, 0xffffff00},
+      {EXTERN("__nv_llroundf", "%x", "@T"), "f32", "i64", f(-2.5f), 0, 0, (uint64_t)-3},
+      {EXTERN("__nv_scalbnf", "%x, %n", "@T, i32"), "f32", "f32", f(3), 0, 0, f(12)},
+      {EXTERN("__nv_hiloint2double", "%x, %y", "@T, @T"), "i32", "f64", 0x3ff00000, 1, 0, 0x3ff0000000000001},
+      {EXTERN("__triton_hip_iabs", "%x", "@T"), "i32", "i32", (uint64_t)-7, 0, 0, 7},
+      {EXTERN("__ocml_erfcx_f32", "%x", "@T"), "f32", "f32", f(0), 0, 0, f(1)},
+      {"math.ctpop %x : @T", "i32", "i32", 0xff, 0, 0, 8},
+      {"math.ctlz %x : @T", "i64", "i64", 1, 0, 0, 63},
       {EXTERN("__nv_powf", "%x, %y", "@T, @T"), "f32", "f32", f(1), f(5), 0, f(1)},
   };
   CHECK_ROWS(rows);
