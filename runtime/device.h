@@ -127,10 +127,9 @@ typedef struct kiln_prepared_expr {
   kiln_span code;            // in the bundle
 } kiln_prepared_expr;
 
-/// (values[param] & mask) == 0
+/// (u32 at block + offset & mask) == 0: divisibility by a power of two, which only the low bits decide.
 typedef struct kiln_mask_test {
-  uint32_t param;
-  uint64_t mask;
+  uint32_t offset, mask;
 } kiln_mask_test;
 
 /// A conjunction. Tests by mask come apart, since they need no branch each.
@@ -148,7 +147,7 @@ typedef struct kiln_prepared_config {
   bool is_usable;            // some variant has code
 } kiln_prepared_config;
 
-/// An integer or pointer parameter that an expression uses.
+/// An integer or pointer parameter whose value an expression uses.
 typedef struct kiln_integer_param {
   uint32_t param, offset;
   uint8_t size;

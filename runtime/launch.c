@@ -107,9 +107,9 @@ static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, k
 
 // ----------------------------------------------------------------------------------------------------------------- choice
 
-static inline bool holds(const kiln_conjunction *c, const int64_t *values) {
-  uint64_t broken = 0;
-  for (uint32_t i = 0; i < c->mask_count; i++) broken |= (uint64_t)values[c->masks[i].param] & c->masks[i].mask;
+static inline bool holds(const kiln_conjunction *c, const uint8_t *block, const int64_t *values) {
+  uint32_t broken = 0;
+  for (uint32_t i = 0; i < c->mask_count; i++) broken |= kiln_le32(block + c->masks[i].offset) & c->masks[i].mask;
   for (uint32_t i = 0; i < c->other_count && !broken; i++) {
     int64_t value;
     broken = !evaluate(&c->others[i], values, &value) || !value;
@@ -130,13 +130,13 @@ static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block
   return KILN_OK;
 }
 
-static const kiln_code *pick(const kiln_kernel *k, const int64_t *values, uint32_t *out_config, uint32_t *out_variant) {
+static const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values, uint32_t *out_config, uint32_t *out_variant) {
   for (uint32_t c = 0; c < k->interface.config_count; c++) {
     const kiln_prepared_config *config = &k->configs[c];
-    if (!config->is_usable || !holds(&config->require, values)) continue;
+    if (!config->is_usable || !holds(&config->require, block, values)) continue;
     const kiln_code *codes = k->codes + (size_t)c * k->interface.variant_count;
     for (uint32_t v = 0; v < k->interface.variant_count; v++) {
-      if (!codes[v].is_present || !holds(&k->variants[v], values)) continue;
+      if (!codes[v].is_present || !holds(&k->variants[v], block, values)) continue;
       *out_config = c;
       *out_variant = v;
       return &codes[v];
@@ -183,7 +183,7 @@ static kiln_status take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_
   return KILN_OK;
 }
 
-// Only the parameters that expressions use are read; the others' values stay unset.
+// Only the parameters whose values expressions use are read; the others' values stay unset.
 static inline void read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
   const kiln_integer_param *p = k->integers;
   uint32_t i = 0;
@@ -197,7 +197,7 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, con
   int64_t values[KILN_MOST_PARAMS];
   read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
-  out->code = pick(k, values, &out->config, &out->variant);
+  out->code = pick(k, block, values, &out->config, &out->variant);
   if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
   if (grid) return take_grid(k, grid, out->grid, &out->is_empty, err);
   return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);

@@ -58,23 +58,30 @@ static bool is_integer(const kiln_param_record *p) {
   return p->pointer || p->view_rank || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
 }
 
-static void note_params(const kiln_interface *interface, kiln_span code, bool *used, bool *out_is_valid) {
+enum { USE_READ = 1, USE_VALUE = 2 }; ///< a choice depends on the parameter; an expression wants its value
+
+static void note_params(const kiln_interface *interface, kiln_span code, uint8_t how, uint8_t *used, bool *out_is_valid) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
   while (r.left) {
     uint32_t param = 0;
     int64_t value;
     if (take_op(&r, &param, &value) != KILN_EXPR_PARAM) continue;
-    used[param] = true;
+    used[param] |= how;
     if (!is_integer(&interface->params[param])) *out_is_valid = false;
   }
 }
 
-static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool *used, kiln_prepared_expr *out) {
+/// A condition on the low bits of a parameter is tested in the block.
+static bool is_mask_test(const kiln_interface *interface, const kiln_prepared_expr *e) {
+  return e->form == KILN_FORM_MASK && interface->params[e->param].size >= sizeof(uint32_t) && (uint64_t)e->value <= UINT32_MAX;
+}
+
+static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool is_condition, uint8_t *used, kiln_prepared_expr *out) {
   bool is_valid = kiln_expr_verify(code.bytes, code.size, interface->param_count);
   *out = (kiln_prepared_expr){.form = KILN_FORM_GENERAL, .code = code};
   if (!is_valid) return false;
   for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++) fits(&patterns[i], code, out);
-  note_params(interface, code, used, &is_valid);
+  note_params(interface, code, is_condition && is_mask_test(interface, out) ? USE_READ : USE_READ | USE_VALUE, used, &is_valid);
   return is_valid;
 }
 
@@ -101,7 +108,7 @@ static bool add_facts(kiln_kernel *k) {
 
 static bool is_signed_of(const kiln_integer_param *p, uint8_t size) { return p->size == size && (p->is_signed || size == 8); }
 
-static bool add_integers(kiln_kernel *k, const bool *used) {
+static bool add_integers(kiln_kernel *k, const uint8_t *used) {
   k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
   if (!k->integers) return false;
   for (unsigned pass = 0; pass < 3; pass++) {
@@ -110,7 +117,7 @@ static bool add_integers(kiln_kernel *k, const bool *used) {
       bool is_address = p->pointer || p->view_rank;
       kiln_integer_param in = {i, p->offset, is_address ? 8 : (uint8_t)p->size, !is_address && p->scalar != KILN_I1};
       unsigned group = is_signed_of(&in, 4) ? 0 : is_signed_of(&in, 8) ? 1 : 2;
-      if (used[i] && group == pass) k->integers[k->integer_count++] = in;
+      if (used[i] & USE_VALUE && group == pass) k->integers[k->integer_count++] = in;
     }
     if (pass == 0) k->integers_of_4 = k->integer_count;
     if (pass == 1) k->integers_to_8 = k->integer_count;
@@ -139,11 +146,11 @@ static bool add_slots(kiln_kernel *k) {
 }
 
 // What a prepared launch has to look at when a parameter changes.
-static bool add_reads(kiln_kernel *k, const bool *used) {
+static bool add_reads(kiln_kernel *k, const uint8_t *used) {
   k->is_read = KILN_NEW_ARRAY(k->arena, bool, k->interface.param_count);
   k->masks = KILN_NEW_ARRAY(k->arena, uint64_t, k->interface.param_count);
   if (!k->masks) return false;
-  memcpy(k->is_read, used, k->interface.param_count * sizeof *used);
+  for (uint32_t i = 0; i < k->interface.param_count; i++) k->is_read[i] = used[i] != 0;
   for (uint32_t i = 0; i < k->fact_count; i++) k->is_read[k->facts[i].param] = true;
   for (uint32_t i = 0; i < k->alignment_count; i++) k->masks[k->alignments[i].param] = k->alignments[i].mask;
   return true;
@@ -154,14 +161,14 @@ static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *e
   return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
 }
 
-static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, bool *used, kiln_conjunction *out) {
+static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, uint8_t *used, kiln_conjunction *out) {
   out->masks = KILN_NEW_ARRAY(k->arena, kiln_mask_test, count);
   out->others = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, count);
   if (!out->others) return false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_prepared_expr e;
-    if (!prepare_expr(&k->interface, conditions[i], used, &e)) return false;
-    if (e.form == KILN_FORM_MASK) out->masks[out->mask_count++] = (kiln_mask_test){e.param, (uint64_t)e.value};
+    if (!prepare_expr(&k->interface, conditions[i], true, used, &e)) return false;
+    if (is_mask_test(&k->interface, &e)) out->masks[out->mask_count++] = (kiln_mask_test){k->interface.params[e.param].offset, (uint32_t)e.value};
     else out->others[out->other_count++] = e;
   }
   return true;
@@ -169,7 +176,7 @@ static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uin
 
 kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
   const kiln_interface *in = &k->interface;
-  bool used[KILN_MOST_PARAMS] = {false};
+  uint8_t used[KILN_MOST_PARAMS] = {0};
   k->configs = KILN_NEW_ARRAY(k->arena, kiln_prepared_config, in->config_count);
   if (!k->configs) return kiln_kernel_no_memory(k, err);
   for (uint32_t c = 0; c < in->config_count; c++) {
@@ -178,7 +185,7 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     for (unsigned axis = 0; axis < 3; axis++) {
       to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
       to->has_grid |= from->grid[axis].size != 0;
-      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
+      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], false, used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
       if (to->grid[axis].form != KILN_FORM_CONST || to->grid[axis].value != 1) to->axes = axis + 1;
     }
     if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require)) return invalid(k, "a @require expression", err);
