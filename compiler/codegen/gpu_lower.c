@@ -247,7 +247,8 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
                            .module = module,
                            .bodies = machine->bodies,
                            .body_count = machine->body_count,
-                           .processor = machine->processor};
+                           .processor = machine->processor,
+                           .flush = kernel->fp_flush};
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(context);
   g.facts = kiln_facts_compute(arena, kernel);

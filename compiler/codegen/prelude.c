@@ -158,7 +158,15 @@ static void close_over_uses(kl_prelude *prelude) {
   }
 }
 
-static void write_function(kiln_buffer *out, const row *r, const kl_body *body) {
+static void write_body(kiln_buffer *out, const char *text, bool flush) {
+  for (const char *p = text; *p; p++)
+    if (*p == '^')
+      kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
+    else
+      kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
+}
+
+static void write_function(kiln_buffer *out, const row *r, const kl_body *body, bool flush) {
   const char *signature = r->signature;
   kiln_buffer_format(out, "define ");
   word_text(out, next_word(&signature));
@@ -171,8 +179,7 @@ static void write_function(kiln_buffer *out, const row *r, const kl_body *body) 
     kiln_buffer_format(out, " %%%c", (char)('a' + i));
   }
   kiln_buffer_format(out, ") alwaysinline nounwind%s {\n", r->is_pure ? "" : " convergent");
-  for (const char *p = body->body; *p; p++)
-    kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
+  write_body(out, body->body, flush);
   kiln_buffer_format(out, "\n}\n");
 }
 
@@ -185,7 +192,7 @@ static kiln_status write_all(kl_prelude *prelude, kiln_buffer *out, kiln_error *
       return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
                        "expected a target with %s, found processor number %u without it", rows[f].name,
                        prelude->processor);
-    write_function(out, &rows[f], body);
+    write_function(out, &rows[f], body, prelude->flush);
   }
   return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the prelude") : KILN_OK;
 }

@@ -38,6 +38,7 @@ typedef struct kl_prelude {
   const kl_body *bodies; ///< static
   size_t body_count;
   unsigned processor;
+  bool flush; ///< '^' in bodies stands for ".ftz", else for nothing
   LLVMValueRef declared[KL_COUNT];
   LLVMTypeRef types[KL_COUNT];
   bool used[KL_COUNT];

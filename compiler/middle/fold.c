@@ -49,6 +49,9 @@ static bool is_constant(const ir_value *v) {
   return ir_constant_bits(v, &bits);
 }
 
+/// Under `@fp(ftz)` an operation that changes nothing else still takes denormals away.
+static bool takes_denormals(const folding *f, const ir_op *op) { return f->kernel->fp_flush && kiln_scalar_flushes(op); }
+
 static ir_op *emit_like(folding *f, const ir_op *op, ir_value *const *operands, size_t count, ir_type result) {
   return ir_emit(&f->b, op->code, &op->attrs, operands, count, &result, NULL, 0);
 }
@@ -61,7 +64,7 @@ static ir_value *fold_constants(folding *f, ir_op *op) {
   if (!kiln_scalar_knows(op->code) || kiln_scalar_is_inexact(op->code) || type.pointer) return NULL;
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (!ir_constant_bits(op->operands[i], &bits[i])) return NULL;
-  return constant(f, type, kiln_scalar_eval(op, bits));
+  return constant(f, type, f->kernel->fp_flush ? kiln_scalar_eval_flushed(op, bits) : kiln_scalar_eval(op, bits));
 }
 
 /// op(splat a, splat b) is splat(op(a, b)).
@@ -115,6 +118,7 @@ static ir_value *identity(folding *f, ir_op *op) {
   unsigned class = ir_type_class(left->type);
   int64_t n;
   double d;
+  if (takes_denormals(f, op)) return NULL;
   if (left == right)
     for (size_t i = 0; i < COUNT(same_rows); i++)
       if (same_rows[i].code == op->code && (same_rows[i].classes & class)) return outcome_of(f, op, same_rows[i].gives);
@@ -246,7 +250,7 @@ static ir_value *fold_cast(folding *f, ir_op *op) {
   ir_value *x = op->operands[0];
   if (ir_type_equal(x->type, op->results[0].type)) return x;
   ir_op *inner = producer(x, IR_CAST);
-  if (!inner) return NULL;
+  if (!inner || takes_denormals(f, op)) return NULL;
   ir_value *v = fold_integer_chain(f, op, inner);
   if (v) return v;
   ir_type from = inner->operands[0]->type, through = x->type;
@@ -334,7 +338,7 @@ static void forward(folding *f, ir_op *op, uint32_t result, ir_value *v) {
 static bool fold_lanes(folding *f, ir_op *op) {
   bool idempotent = op->attrs.kind >= IR_COMBINE_MAX && op->attrs.kind <= IR_COMBINE_OR;
   bool single = op->operands[0]->type.log2[op->attrs.axis] == 0;
-  if (!single && !(idempotent && splat_source(op->operands[0]))) return false;
+  if (takes_denormals(f, op) || (!single && !(idempotent && splat_source(op->operands[0])))) return false;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_type type = op->results[i].type;
     ir_value *x = op->operands[i], *s = splat_source(x);

@@ -131,11 +131,11 @@ static kiln_status run_elementwise(machine *m, const ir_op *op) {
     operands[i] = operand_place(m, op, i);
     spread[i] = element_count(op->operands[i]->type) == 1;
   }
-  uint64_t *out = result_place(m, op, 0);
+  uint64_t *out = result_place(m, op, 0), (*eval)(const ir_op *, const uint64_t *) = m->kernel->fp_flush ? kiln_scalar_eval_flushed : kiln_scalar_eval;
   for (size_t k = 0; k < count; k++) {
     uint64_t bits[3] = {0, 0, 0};
     for (uint32_t i = 0; i < op->operand_count; i++) bits[i] = operands[i][spread[i] ? 0 : k];
-    out[k] = kiln_scalar_eval(op, bits);
+    out[k] = eval(op, bits);
   }
   return KILN_OK;
 }

@@ -84,11 +84,18 @@ static kiln_status run_split(machine *m, const ir_op *op) {
 
 // --------------------------------------------------------------------------------------------------- across the lanes
 
+/// An element that a reduction or scan takes or gives.
+static uint64_t passed(const machine *m, const ir_op *op, kiln_scalar scalar, uint64_t bits) {
+  return m->kernel->fp_flush && kiln_scalar_flushes(op) ? kiln_scalar_flush(scalar, bits) : bits;
+}
+
 /// Combines what stands at element `from` of each operand into `total`, one scalar an operand: total = combine(total, from).
 static kiln_status combine(machine *m, const ir_op *op, uint64_t *const *operands, size_t from, uint64_t *total) {
   uint32_t n = op->operand_count;
   if (!op->region_count) {
-    total[0] = kiln_scalar_combine(op->attrs.kind, op->operands[0]->type.scalar, op->attrs.flags, total[0], operands[0][from]);
+    kiln_scalar scalar = op->operands[0]->type.scalar;
+    uint64_t sum = kiln_scalar_combine(op->attrs.kind, scalar, op->attrs.flags, total[0], passed(m, op, scalar, operands[0][from]));
+    total[0] = passed(m, op, scalar, sum);
     return KILN_OK;
   }
   const ir_block *region = op->regions[0];
@@ -124,7 +131,7 @@ static kiln_status run_reduce(machine *m, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = operand_place(m, op, i);
   for (size_t r = 0; r < row_count(op); r++) {
     row line = row_at(op, r);
-    for (uint32_t i = 0; i < op->operand_count; i++) total[i] = operands[i][line.first];
+    for (uint32_t i = 0; i < op->operand_count; i++) total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][line.first]);
     for (size_t k = 1; k < line.count; k++) KILN_TRY(combine(m, op, operands, line.first + k * line.step, total));
     for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[r] = total[i];
   }
@@ -140,7 +147,7 @@ static kiln_status run_scan(machine *m, const ir_op *op) {
     row line = row_at(op, r);
     for (size_t k = 0; k < line.count; k++) {
       size_t at = line.first + (reverse ? line.count - 1 - k : k) * line.step;
-      for (uint32_t i = 0; k == 0 && i < op->operand_count; i++) total[i] = operands[i][at];
+      for (uint32_t i = 0; k == 0 && i < op->operand_count; i++) total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][at]);
       if (k > 0) KILN_TRY(combine(m, op, operands, at, total));
       for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[at] = total[i];
     }

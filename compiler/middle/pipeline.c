@@ -17,6 +17,7 @@ typedef struct stage {
 static const stage stages[] = {
     {.name = "views", .checked = kiln_lower_views},
     {.name = "simplify", .clean = kiln_simplify},
+    {.name = "flush", .targeted = kiln_flush},
     {.name = "expand", .targeted = kiln_expand},
     {.name = "licm", .pass = kiln_licm},
     {.name = "narrow", .pass = kiln_narrow},

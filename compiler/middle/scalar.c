@@ -279,3 +279,53 @@ uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags
   };
   return kind == IR_COMBINE_XCHG ? right : binary(operation[kind], scalar, flags, left, right);
 }
+
+// ------------------------------------------------------------------------------------------------------ without denormals
+
+static bool is_flushed_type(ir_type type) {
+  return !type.pointer && !type.is_view && (type.scalar == KILN_F32 || type.scalar == KILN_BF16);
+}
+
+static bool flushes_cast(const ir_op *op) {
+  kiln_scalar from = op->operands[0]->type.scalar, to = op->results[0].type.scalar;
+  return (from == KILN_F32 && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32);
+}
+
+bool kiln_scalar_flushes(const ir_op *op) {
+  if (!op->operand_count || op->region_count) return false;
+  if (op->code == IR_CAST) return flushes_cast(op);
+  bool arithmetic = real_unary[op->code] || real_binary[op->code] || op->code == IR_FMA || op->code == IR_CMP;
+  return (arithmetic || op->code == IR_REDUCE || op->code == IR_SCAN) && is_flushed_type(op->operands[0]->type);
+}
+
+uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits) {
+  if (scalar == KILN_F32) return bits & 0x7f800000 ? bits : bits & 0x80000000;
+  if (scalar == KILN_BF16) return bits & 0x7f80 ? bits : bits & 0x8000;
+  return bits;
+}
+
+/// bf16 arithmetic is f32 arithmetic, flushed before it is rounded.
+static uint64_t eval_half_flushed(const ir_op *op, const uint64_t *bits) {
+  ir_value operands[3], *places[3], result = op->results[0];
+  uint64_t wide[3];
+  ir_op single = *op;
+  single.operands = places;
+  single.results = &result;
+  result.type.scalar = KILN_F32;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    operands[i] = *op->operands[i];
+    operands[i].type.scalar = KILN_F32;
+    places[i] = &operands[i];
+    wide[i] = bits[i] << 16;
+  }
+  float f = float_of(KILN_F32, kiln_scalar_flush(KILN_F32, kiln_scalar_eval(&single, wide)));
+  return bits_of_float(KILN_BF16, f);
+}
+
+uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits) {
+  uint64_t flushed[3];
+  if (!kiln_scalar_flushes(op)) return kiln_scalar_eval(op, bits);
+  kiln_scalar to = op->results[0].type.scalar;
+  for (uint32_t i = 0; i < op->operand_count; i++) flushed[i] = kiln_scalar_flush(op->operands[i]->type.scalar, bits[i]);
+  return to == KILN_BF16 ? eval_half_flushed(op, flushed) : kiln_scalar_flush(to, kiln_scalar_eval(op, flushed));
+}

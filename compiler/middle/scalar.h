@@ -15,6 +15,13 @@ bool kiln_scalar_knows(ir_opcode code);
 bool kiln_scalar_is_inexact(ir_opcode code);
 /// One element of `op`; `bits[i]` is the element of operand i. Element types are those of the operation.
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits);
+/// Whether `@fp(ftz)` is about the operation: f32 and bf16 arithmetic, min, max, comparisons, floor to erf, conversions between f32 and f64,
+/// reductions and scans by a named combiner. Not moves, signs, bits, memory and dot.
+bool kiln_scalar_flushes(const ir_op *op);
+/// A denormal f32 or bf16 as zero of its sign; all else as it is.
+uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits);
+/// kiln_scalar_eval under `@fp(ftz)`: denormal operands count as zero and a denormal result becomes zero, where kiln_scalar_flushes.
+uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits);
 /// The element conversion of a cast.
 uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round, uint64_t bits);
 /// Two elements by a named combiner; XCHG yields `right`.
