@@ -51,7 +51,7 @@ static const char *setting_refusal(const kiln_processor *p, setting_kind kind, u
   switch (kind) {
   case SET_XNACK: return p->has_xnack ? NULL : "no xnack setting (it has none)";
   case SET_SRAMECC: return p->has_sramecc ? NULL : "no sramecc setting (it has none)";
-  case SET_WAVE: return wave_fits(p, value) ? NULL : p->waves == 2 ? "wave64 (its only wave size)" : "wave32 (its only wave size)";
+  case SET_WAVE: return wave_fits(p, value) ? NULL : p->waves == 2 ? "wave64 (its only wave size)" : "wave32 (code is made for no other)";
   case SET_VERSION: return p->generic_version && value < 6 ? "v6 (generic targets need code object 6)" : NULL;
   }
   return NULL;

@@ -54,9 +54,6 @@ static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   char text[32];
   unsigned threads = 1u << (g->lanes + g->warps);
-  if (g->target->processor->major == 10 && g->target->wave == 64)
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "%s: expected wave32, found wave64, whose halves cannot exchange registers before gfx11",
-             g->target->processor->name);
   LLVMSetFunctionCallConv(function, AMDGPU_KERNEL_CONVENTION);
   snprintf(text, sizeof text, "%u,%u", threads, threads);
   attribute(g, function, "amdgpu-flat-work-group-size", text);

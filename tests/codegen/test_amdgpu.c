@@ -285,11 +285,3 @@ static void check_place(const gpu_matrix_form *f, const char *target, const char
 // LLVM sinks what it does not know to depend on the lanes that run into the branch of its only user. Where some lanes do not store, the product
 // and what it reads were made by the others alone. Seed 4 of the generated kernels showed it under emulation.
 TEST(amdgpu, products_are_made_by_all_lanes) { each_product(9, check_place); }
-
-TEST(amdgpu, wave64_before_gfx11_is_refused_in_words) {
-  compiled c;
-  kiln_error err = {0};
-  CHECK_INT(try_compile(&c, "softmax", "softmax[T=bf16]", "gfx1030:wave64", NULL, &err), KILN_STATUS_UNSUPPORTED);
-  if (!strstr(err.text, "gfx1030: expected wave32, found wave64")) FAIL("'%s'", err.text);
-  release(&c);
-}

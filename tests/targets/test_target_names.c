@@ -54,6 +54,7 @@ TEST(target_names, refusals_say_what_was_expected) {
       {"", "no target is called ''"},
       {"gfx1100:xnack+", "gfx1100: expected no xnack setting (it has none), found 'xnack+'"},
       {"gfx1100:sramecc-", "gfx1100: expected no sramecc setting (it has none), found 'sramecc-'"},
+      {"gfx1030:wave64", "gfx1030: expected wave32 (code is made for no other), found 'wave64'"},
       {"gfx90a:wave32", "gfx90a: expected wave64 (its only wave size), found 'wave32'"},
       {"gfx11-generic:v5", "gfx11-generic: expected v6 (generic targets need code object 6), found 'v5'"},
       {"gfx942:xnack+:xnack-", "gfx942: expected each setting once, found 'xnack-'"},

@@ -8,7 +8,6 @@
 
 static const char *const short_rows[] = {"sm_80", "sm_90a", "gfx90a", "gfx942", "gfx1100", "gfx1201", "x86-64-v2", "aarch64"};
 
-// wave64 of gfx1030 is refused by design: its halves cannot exchange registers.
 static const char *const modes[] = {"gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+", "gfx942:xnack+", "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",
                                     "gfx1100:wave64",         "gfx1201:wave64",         "gfx11-generic:wave64"};
 
@@ -59,11 +58,24 @@ TEST(matrix, all_kernels_compile_for_all_processors) {
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) build_all(modes[i], "kernels/*.kiln");
 }
 
-// Refused by design, with the reason, and nothing is written.
-TEST(matrix, wave64_before_gfx11_is_refused) {
-  const char *folder = kiln_test_folder();
-  char *out;
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln build kernels/softmax.kiln -k 'softmax[T=f32]' -t gfx1030:wave64 --no-cache -o %s/w.kbundle", kiln_test_build(), folder), 1);
-  if (!strstr(out, "expected wave32, found wave64")) FAIL("%s", out);
-  CHECK(kiln_test_run(NULL, "test -e %s/w.kbundle", folder) != 0);
+// What `kiln targets` says of wave sizes is what targets may ask for: "wave32", "wave64", or "wave32 (or wave64)".
+TEST(matrix, listed_wave_sizes_are_taken) {
+  static const char text[] = "kiln 1\nkernel k(x: inout *f32) @grid(1) @config(warps = 1) { store(x, load(x) + 1.0) }\n";
+  char *list, *out, name[64], source[400];
+  unsigned asked = 0;
+  snprintf(source, sizeof source, "%s/one.kiln", kiln_test_folder());
+  kiln_test_write(source, text, strlen(text));
+  if (kiln_test_run(&list, "%s/bin/kiln targets", kiln_test_build())) FAIL("%s", list);
+  for (char *line = strtok(list, "\n"); line; line = strtok(NULL, "\n"))
+    for (unsigned wave = 32; wave <= 64 && sscanf(line, "%63s amdgpu", name) == 1 && strstr(line, " amdgpu "); wave += 32) {
+      char one[20], other[20];
+      snprintf(one, sizeof one, " wave%u", wave), snprintf(other, sizeof other, "(or wave%u)", wave);
+      int status = kiln_test_run(&out, "%s/bin/kiln compile %s -t %s:wave%u --no-cache", kiln_test_build(), source, name, wave);
+      bool listed = strstr(line, one) || strstr(line, other);
+      if ((status == 0) != listed) FAIL("%s wave%u ended with %d: %s", line, wave, status, out);
+      free(out);
+      asked++;
+    }
+  CHECK(asked > 20);
+  free(list);
 }
