@@ -210,3 +210,10 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
   out->producer = get_text(&r);
   return kiln_read_done(&r);
 }
+
+const char *kiln_format_name(unsigned format) {
+  static const char *const names[] = {[0] = "auto",
+                                      [KILN_FORMAT_PTX] = "ptx",   [KILN_FORMAT_CUBIN] = "cubin", [KILN_FORMAT_HSACO] = "hsaco", [KILN_FORMAT_HOST] = "host",
+                                      [KILN_FORMAT_IR] = "ir",     [KILN_FORMAT_LLVM] = "llvm",   [KILN_FORMAT_ASM] = "asm"};
+  return format < sizeof names / sizeof *names ? names[format] : "?";
+}

@@ -80,6 +80,8 @@ typedef enum kiln_format {
   KILN_FORMAT_PTX = 1, KILN_FORMAT_CUBIN = 2, KILN_FORMAT_HSACO = 3, KILN_FORMAT_HOST = 4,
   KILN_FORMAT_IR = 5, KILN_FORMAT_LLVM = 6, KILN_FORMAT_ASM = 7, ///< never in bundles
 } kiln_format;
+/// "cubin"; "auto" for 0, "?" for numbers of others.
+const char *kiln_format_name(unsigned format);
 
 typedef struct kiln_code_info {
   uint8_t format;        ///< kiln_format

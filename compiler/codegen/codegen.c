@@ -43,22 +43,21 @@ static uint64_t now(void) {
 // ------------------------------------------------------------------------------------------------------------------ format
 
 // Which forms a family has. The first row of a family is what `auto` means (NVPTX: see resolve_format).
-static const struct { kiln_family family; kiln_format format; const char *name; } formats[] = {
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX, "ptx"},     {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN, "cubin"}, {KILN_FAMILY_NVPTX, KILN_FORMAT_IR, "ir"},
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM, "llvm"},   {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM, "asm"},     {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO, "hsaco"},
-    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR, "ir"},      {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM, "llvm"},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM, "asm"},
-    {KILN_FAMILY_HOST, KILN_FORMAT_HOST, "host"},    {KILN_FAMILY_HOST, KILN_FORMAT_IR, "ir"},        {KILN_FAMILY_HOST, KILN_FORMAT_LLVM, "llvm"},
-    {KILN_FAMILY_HOST, KILN_FORMAT_ASM, "asm"},
+static const struct { kiln_family family; kiln_format format; } formats[] = {
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX}, {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN}, {KILN_FAMILY_NVPTX, KILN_FORMAT_IR},
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM}, {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO},
+    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM},
+    {KILN_FAMILY_HOST, KILN_FORMAT_HOST}, {KILN_FAMILY_HOST, KILN_FORMAT_IR}, {KILN_FAMILY_HOST, KILN_FORMAT_LLVM},
+    {KILN_FAMILY_HOST, KILN_FORMAT_ASM},
 };
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 
 static kiln_status refuse_format(const kiln_target *target, unsigned wanted, kiln_error *err) {
-  static const char *const names[] = {"auto", "ptx", "cubin", "hsaco", "host", "ir", "llvm", "asm"};
   char list[64] = "", name[KILN_TARGET_NAME];
   for (size_t i = 0; i < FORMAT_COUNT; i++)
-    if (formats[i].family == target->processor->family) strcat(strcat(list, list[0] ? ", " : ""), formats[i].name);
+    if (formats[i].family == target->processor->family) strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(formats[i].format));
   return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s", kiln_target_name(target, name),
-                   wanted < sizeof names / sizeof *names ? names[wanted] : "?", list);
+                   kiln_format_name(wanted), list);
 }
 
 static kiln_status resolve_format(compile *c, kiln_error *err) {
@@ -132,11 +131,22 @@ static void take_object(compile *c) {
   c->object = (kiln_buffer){0};
 }
 
+/// The assembler does not know the processor: who asked for no form gets the PTX, and the producer says why.
+static kiln_status keep_ptx(compile *c, kiln_error *err) {
+  kiln_buffer_format(&c->producer, ", PTX because %s", err->text);
+  err->status = KILN_OK;
+  c->object.size--; // the NUL
+  c->artifact->info.format = KILN_FORMAT_PTX;
+  return KILN_OK;
+}
+
 static kiln_status run_assemble(compile *c, kiln_error *err) {
   if (c->artifact->info.format != KILN_FORMAT_CUBIN) return KILN_OK;
   kiln_buffer_u8(&c->object, 0);
   if (c->object.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", c->kernel->name);
-  return kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes, &c->artifact->code, &c->artifact->info, &c->producer, err);
+  kiln_status status =
+      kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes, &c->artifact->code, &c->artifact->info, &c->producer, err);
+  return status == KILN_STATUS_UNSUPPORTED && !c->options->output ? keep_ptx(c, err) : status;
 }
 
 // What the linked code object says, which is what the loader will see, rules over what the lowering planned.

@@ -8,6 +8,7 @@
 #include "compiler/codegen/finish_cubin.h"
 
 enum { INPUT_PTX = 2, NEWEST_MAJOR = 13, OLDEST_MAJOR = 12, MOST_MINOR = 9 };
+enum { UNRECOGNIZED_ARCH = 16, UNSUPPORTED_ARCH = 17 }; // of nvJitLinkResult
 
 typedef struct jit_link {
   char path[4096];
@@ -87,7 +88,8 @@ kiln_status kiln_assemble_nvjitlink(const char *path, const char *arch, unsigned
   const char *options[] = {arch_option, optimise ? "-O3" : "-O0", "-Xptxas=-v", "-verbose", "-no-cache", "-lineinfo"};
   void *handle = NULL;
   int code = loaded.Create(&handle, debug ? 6 : 5, options);
-  if (code != 0) return kiln_fail(err, KILN_STATUS_TOOL, "libnvJitLink does not take %s (error %d)", arch, code);
+  if (code == UNRECOGNIZED_ARCH || code == UNSUPPORTED_ARCH) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "libnvJitLink does not know %s", arch);
+  if (code != 0) return kiln_fail(err, KILN_STATUS_TOOL, "libnvJitLink does not start for %s (error %d)", arch, code);
   code = loaded.AddData(handle, INPUT_PTX, ptx, strlen(ptx) + 1, "kernel");
   if (code == 0) code = loaded.Complete(handle);
   if (code == 0) status = take_cubin(handle, out, err);

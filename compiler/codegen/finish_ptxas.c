@@ -58,6 +58,17 @@ static kiln_status run_ptxas(const char *path, const char *arch, unsigned optimi
   return KILN_OK;
 }
 
+/// "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'": what it says of a processor it does not have.
+static bool knows(kiln_buffer *log, const char *arch) {
+  char text[80];
+  snprintf(text, sizeof text, "'%s' is not defined for option", arch);
+  kiln_buffer_u8(log, 0);
+  if (log->failed) return true;
+  bool unknown = strstr((const char *)log->bytes, text) != NULL;
+  log->size--;
+  return !unknown;
+}
+
 kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned optimise, bool debug, const char *ptx, kiln_buffer *out,
                                 kiln_buffer *log, kiln_error *err) {
   int files[3] = {-1, -1, -1}, how = 0;
@@ -73,7 +84,8 @@ kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned opt
   if (status == KILN_OK) status = run_ptxas(path, arch, optimise, debug, files, &how, err);
   if (status == KILN_OK && !read_file(files[2], log)) status = fail_errno(err, "reading what it printed", errno);
   if (status == KILN_OK && WIFSIGNALED(how)) status = kiln_fail(err, KILN_STATUS_TOOL, "ptxas died of signal %d", WTERMSIG(how));
-  if (status == KILN_OK && WEXITSTATUS(how) != 0) status = kiln_assemble_refused("ptxas", log, err);
+  if (status == KILN_OK && WEXITSTATUS(how) != 0) status = knows(log, arch) ? kiln_assemble_refused("ptxas", log, err)
+                                                                           : kiln_fail(err, KILN_STATUS_UNSUPPORTED, "ptxas does not know %s", arch);
   if (status == KILN_OK && !read_file(files[1], out)) status = fail_errno(err, "reading the cubin", errno);
   for (int i = 0; i < 3; i++)
     if (files[i] >= 0) close(files[i]);

@@ -199,3 +199,54 @@ TEST(build_command, the_trace_has_each_object) {
   CHECK_INT(warm.hits, 3);
   CHECK_INT(warm.stages, 0);
 }
+
+// -------------------------------------------------------------------------------------------- assemblers that do not know a processor
+
+/// A library with NVIDIA's entry points that refuses every processor as its next version refuses old ones.
+static void make_library(void) {
+  static const char text[] = "#include <stddef.h>\n#include <stdint.h>\n"
+                             "#define REST(name) int name(void *handle) { return handle == NULL; }\n"
+                             "int nvJitLinkCreate(void **handle, uint32_t count, const char **options) { return (void)handle, (void)count, (void)options, 17; }\n"
+                             "REST(nvJitLinkDestroy) REST(nvJitLinkAddData) REST(nvJitLinkComplete) REST(nvJitLinkGetLinkedCubinSize)\n"
+                             "REST(nvJitLinkGetLinkedCubin) REST(nvJitLinkGetErrorLogSize) REST(nvJitLinkGetErrorLog) REST(nvJitLinkGetInfoLogSize)\n"
+                             "REST(nvJitLinkGetInfoLog)\n";
+  char path[512], *out;
+  snprintf(path, sizeof path, "%s/link.c", kiln_test_folder());
+  kiln_test_write(path, text, sizeof text - 1);
+  if (kiln_test_run(&out, "gcc -shared -fPIC -o %s/liblink.so %s", kiln_test_folder(), path)) FAIL("%s", out);
+  free(out);
+}
+
+static void make_program(void) {
+  static const char text[] = "#!/bin/sh\necho \"ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'\" >&2\nexit 255\n";
+  char path[512];
+  snprintf(path, sizeof path, "%s/ptxas", kiln_test_folder());
+  kiln_test_write(path, text, sizeof text - 1);
+  chmod(path, 0755);
+}
+
+TEST(build_command, an_old_processor_gets_ptx_and_a_note) {
+  static const char *const tools[][2] = {{"nvjitlink --assembler-path=$PWD/liblink.so", "libnvJitLink does not know sm_70"},
+                                         {"ptxas --assembler-path=$PWD/ptxas", "ptxas does not know sm_70"}};
+  char words[300], want[300], *out;
+  make_library();
+  make_program();
+  for (unsigned i = 0; i < 2; i++) {
+    snprintf(words, sizeof words, "-t sm_70 --ptx-assembler=%s", tools[i][0]);
+    snprintf(want, sizeof want, "1 object for sm_70 is PTX, which the driver compiles when it loads: %s", tools[i][1]);
+    expect(0, words, "1 compiled");
+    expect(0, words, want); // a hit says so too
+    if (kiln_test_run(&out, "%s/bin/kiln inspect --json %s/k.kb", kiln_test_build(), kiln_test_folder())) FAIL("%s", out);
+    CHECK(strstr(out, "\"ptx\""));
+    free(out);
+    strcat(words, " --emit=cubin"); // who asks for a cubin gets one or an error, and not the other's entry
+    expect(1, words, tools[i][1]);
+  }
+}
+
+TEST(build_command, without_an_assembler_a_note_says_so) {
+  expect(0, "-t sm_80 --ptx-assembler=none", "1 objects, 0 from the cache, 1 compiled");
+  char *out = build(0, "-t sm_80 --ptx-assembler=none");
+  CHECK(!strstr(out, "note:")); // it was asked for
+  free(out);
+}

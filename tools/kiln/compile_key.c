@@ -57,13 +57,10 @@ static void add_options(kiln_key_builder *b, const kiln_codegen_options *options
 
 /// The form asked for, resolved: what `auto` means is decided here once.
 static const char *format_text(const kiln_codegen_options *options, kiln_family family) {
-  static const char *const forms[] = {[KILN_FORMAT_PTX] = "ptx",   [KILN_FORMAT_CUBIN] = "cubin", [KILN_FORMAT_HSACO] = "hsaco",
-                                      [KILN_FORMAT_HOST] = "host", [KILN_FORMAT_IR] = "ir",       [KILN_FORMAT_LLVM] = "llvm",
-                                      [KILN_FORMAT_ASM] = "asm"};
-  if (options->output) return forms[options->output];
+  if (options->output) return kiln_format_name(options->output);
   if (family == KILN_FAMILY_HOST) return "host";
   if (family == KILN_FAMILY_AMDGPU) return "hsaco";
-  return options->assembler == KILN_ASSEMBLER_NONE ? "ptx" : "cubin";
+  return options->assembler == KILN_ASSEMBLER_NONE ? "ptx" : "cubin, else ptx"; // an assembler may not know the processor
 }
 
 kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err) {

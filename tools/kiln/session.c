@@ -97,6 +97,35 @@ static void print_failures(const plan *p) {
               (int)p->jobs[i].error.status);
 }
 
+/// Why a code stayed PTX where a cubin would be better; NULL when it did not. `text` holds the answer.
+static const char *reason_for_ptx(const session *s, const plan_job *job, char *text, size_t capacity) {
+  static const char mark[] = "PTX because ";
+  const plan *p = &s->plan;
+  kiln_code_info info;
+  if (p->targets[job->target].processor->family != KILN_FAMILY_NVPTX || p->options.output) return NULL;
+  if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) || info.format != KILN_FORMAT_PTX) return NULL;
+  if (p->options.assembler == KILN_ASSEMBLER_NONE) return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";
+  const char *at = info.producer ? strstr(info.producer, mark) : NULL;
+  snprintf(text, capacity, "%s", at ? at + strlen(mark) : "the assembler does not know it");
+  return text;
+}
+
+static void print_notes(const session *s) {
+  char text[200], name[KILN_TARGET_NAME];
+  const plan *p = &s->plan;
+  for (size_t t = 0; t < p->target_count; t++) {
+    size_t count = 0;
+    const char *why = NULL;
+    for (size_t i = 0; i < p->job_count; i++) {
+      const char *found = p->jobs[i].target == t ? reason_for_ptx(s, &p->jobs[i], text, sizeof text) : NULL;
+      if (found) why = found, count++;
+    }
+    if (count)
+      fprintf(stderr, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count, count == 1 ? "" : "s",
+              kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
+  }
+}
+
 int session_make(session *s, work_sums *sums) {
   unsigned percent = s->verify ? (unsigned)strtoul(s->verify, NULL, 10) : 0;
   memset(sums, 0, sizeof *sums);
@@ -110,5 +139,6 @@ int session_make(session *s, work_sums *sums) {
     work_run(&s->plan, &options, sums);
   }
   print_failures(&s->plan);
+  if (!s->quiet) print_notes(s);
   return sums->failed ? CLI_FAILED : CLI_OK;
 }

@@ -65,7 +65,7 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
 }
 
 static void print_code(const view_code *c) {
-  printf("  %-24s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared  %s\n", c->target, c->entry.config,
+  printf("  %-24s %-5s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared  %s\n", c->target, kiln_format_name(c->info.format), c->entry.config,
          c->entry.variant, c->blob.raw, c->blob.stored, c->info.block_threads, c->info.registers, c->info.spill_bytes, c->info.shared_bytes,
          c->info.producer);
 }

@@ -73,6 +73,7 @@ void json_code(kiln_buffer *out, const view_code *c) {
   char digest[2 * KILN_DIGEST_SIZE + 1];
   kiln_buffer_format(out, "{");
   json_member(out, true, "target", c->target);
+  json_member(out, false, "format", kiln_format_name(c->info.format));
   kiln_buffer_format(out, ", \"config\": %u, \"variant\": %u, \"raw\": %u, \"stored\": %u, \"block_threads\": %u, \"registers\": %u, \"scalar_registers\": %u, "
                           "\"spill_bytes\": %u, \"shared_bytes\": %u, \"wave\": %u",
                      c->entry.config, c->entry.variant, c->blob.raw, c->blob.stored, c->info.block_threads, c->info.registers, c->info.scalar_registers,
