@@ -64,6 +64,11 @@ const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index);
 ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                            const kiln_target *target, kiln_diagnostics *d);
 
+/// Where in its source the first operation of `kernel` stands that `target` refuses: "file:line:column", behind it " (from k.py:1:2)" when a Triton IR
+/// file says so; "" when all are taken. `kernel` is one that kiln_unit_lower gave. Returns `out`.
+enum { KILN_PLACE_TEXT = 640 };
+const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kernel, const kiln_target *target, char out[KILN_PLACE_TEXT]);
+
 // ------------------------------------------------------------------------------------------------- canonical form
 
 /// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code. Idempotent.

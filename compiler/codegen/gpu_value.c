@@ -320,18 +320,23 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   return tile;
 }
 
-/// Words a thread needs for the value in that layout, against the budget. Pointers count as one: they mostly
-/// are a base and offsets.
+/// Words a thread needs for the value in that layout, against the budget: the same for a warp of any width, as
+/// above it the register allocator takes minutes. Pointers count as one: they mostly are a base and offsets.
 static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
   uint64_t bits = value->type.pointer ? 32 : ir_type_bits(value->type),
-           words = (bits << layout->registers) / 32;
-  if (words <= GPU_MAX_REGISTERS)
+           words = (bits << layout->registers) / 32, most = GPU_MAX_REGISTERS >> (g->machine->lanes - 5);
+  if (words <= most)
     return true;
   char text[IR_TYPE_TEXT];
+  uint64_t warps = 1u << g->warps, enough = warps;
+  while (words * warps > most * enough)
+    enough *= 2;
   gpu_fail(g, KILN_STATUS_LIMIT,
-           "operation %u: a value %s needs %llu registers a thread at %u warps, expected at most %d",
+           "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
            value->def ? value->def->number : 0, ir_type_text(value->type, text), (unsigned long long)words,
-           1u << g->warps, GPU_MAX_REGISTERS);
+           (unsigned long long)warps, (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
+           enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
+           enough <= g->machine->max_warps ? " warps have room" : "");
   return false;
 }
 

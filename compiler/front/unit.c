@@ -2,7 +2,10 @@
 // Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical form.
 #include "compiler/front/unit.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "compiler/middle/legality.h"
 
 static bool has_suffix(const char *file, const char *suffix) {
   size_t length = strlen(file), wanted = strlen(suffix);
@@ -41,6 +44,30 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
   kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);
   return NULL;
+}
+
+typedef struct refusals {
+  const kiln_target *target;
+  ir_place first;
+  bool found;
+} refusals;
+
+static void look_at(ir_op *op, void *context) {
+  refusals *r = context;
+  if (r->found || kiln_legality_of(op, r->target).legal != KILN_LEGAL_REFUSED) return;
+  r->found = true;
+  r->first = op->place;
+}
+
+const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kernel, const kiln_target *target, char out[KILN_PLACE_TEXT]) {
+  refusals r = {.target = target};
+  char origin[KILN_PLACE_TEXT] = "";
+  out[0] = 0;
+  ir_walk(kernel->body, look_at, &r);
+  if (!r.found || r.first.line == 0) return out;
+  if (unit->methods->origin) unit->methods->origin(unit, r.first.line, origin);
+  snprintf(out, KILN_PLACE_TEXT, "%.300s:%u:%u%s%.250s%s", unit->file, r.first.line, r.first.column, *origin ? " (from " : "", origin, *origin ? ")" : "");
+  return out;
 }
 
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name) {

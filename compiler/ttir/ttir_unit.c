@@ -32,7 +32,12 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   return kernel;
 }
 
-static const kiln_unit_methods methods = {instance_count, interface_of, build};
+static const char *origin_of(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]) {
+  _Static_assert((int)TTIR_PLACE_TEXT <= (int)KILN_PLACE_TEXT, "a place of Python fits");
+  return ttir_source_place(((const ttir_unit *)unit)->module, line, out);
+}
+
+static const kiln_unit_methods methods = {instance_count, interface_of, build, origin_of};
 
 static void fill_param(const ir_param *param, kiln_param_record *out) {
   *out = (kiln_param_record){.name = param->name, .scalar = param->type.scalar, .pointer = param->type.pointer,

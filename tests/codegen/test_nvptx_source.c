@@ -294,6 +294,9 @@ TEST(nvptx_source, limits_are_errors_with_numbers) {
   expect_error("kiln 1\nkernel big(x: inout *f32) @grid(1) @config(warps = 1) {\n  let i = iota(1048576)\n  "
                "store(x + i, load(x + i) + 1.0)\n}\n",
                "sm_80", KILN_STATUS_LIMIT, "registers a thread");
+  expect_error("kiln 1\nkernel cube(x: inout *f32) @grid(1) @config(warps = 4) {\n  let i = iota(262144)\n  "
+               "store(x + i, load(x + i) + 1.0)\n}\n",
+               "sm_80", KILN_STATUS_LIMIT, "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
   expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = "
                "iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
                "  let t = load(x + p)\n  store(y + p, dot(t, t, t))\n}\n",

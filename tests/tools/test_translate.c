@@ -63,6 +63,27 @@ static void put(const char *folder, const char *inner, const char *name, const c
   kiln_test_write(path, text, size);
 }
 
+// Assembly of another machine is refused where it is compiled; the message still says where it stands, and where that came from.
+TEST(translate, refused_assembly_has_a_place) {
+  static const char text[] = "module {\n  tt.func public @k(%a: !tt.ptr<i32>) attributes {noinline = false} {\n    %x = tt.load %a : !tt.ptr<i32> loc(#loc)\n"
+                             "    %y = tt.elementwise_inline_asm \"brev.b32 $0, $1;\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32 "
+                             "loc(#loc1)\n    tt.store %a, %y : !tt.ptr<i32> loc(#loc)\n    tt.return loc(#loc)\n  } loc(#loc)\n} loc(#loc)\n"
+                             "#loc = loc(\"bits.py\":1:2)\n#loc1 = loc(\"y\"(#loc2))\n#loc2 = loc(\"bits.py\":7:9)\n";
+  const char *folder = kiln_test_folder();
+  char arguments[4096];
+  put(folder, ".", "bits.ttir", text, strlen(text));
+  static const char *const targets[] = {"host", "gfx942"};
+  for (size_t i = 0; i < 2; i++) {
+    snprintf(arguments, sizeof arguments, "compile --no-cache -t %s %s/bits.ttir -o %s/bits.o", targets[i], folder, folder);
+    char *out = run(1, arguments);
+    expect_in(out, "(asm \"brev.b32 $0, $1;\")");
+    expect_in(out, "bits.ttir:4:10 (from bits.py:7:9)");
+    free(out);
+  }
+  snprintf(arguments, sizeof arguments, "compile --no-cache --emit=ptx -t sm_80 %s/bits.ttir -o %s/bits.ptx", folder, folder);
+  free(run(0, arguments));
+}
+
 TEST(import_triton, takes_what_it_can_and_says_why_not) {
   const char *folder = kiln_test_folder();
   size_t size;

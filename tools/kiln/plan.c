@@ -23,6 +23,7 @@ static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
   kiln_key_deinit(&job->key);
+  free(job->refused);
 }
 
 void plan_deinit(plan *p) {
@@ -136,6 +137,8 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &d);
   print_diagnostics(&d, source);
   if (kernel) {
+    char place[KILN_PLACE_TEXT];
+    if (*kiln_unit_refused_place(source->unit, kernel, &p->targets[job->target], place)) job->refused = strdup(place);
     kiln_canonical_encode(kernel, &job->canonical);
     compile_inputs in = {&job->canonical, interface->symbol, interface, &p->targets[job->target], &p->options, &p->who};
     status = compile_key(&in, &job->key, err);
