@@ -69,6 +69,9 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
 enum { KILN_PLACE_TEXT = 640 };
 const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kernel, const kiln_target *target, char out[KILN_PLACE_TEXT]);
 
+/// Where operation `number` of a canonical kernel that kiln_unit_lower made stands in the source; line 0: it has no place.
+ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number);
+
 // ------------------------------------------------------------------------------------------------- canonical form
 
 /// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code. Idempotent.

@@ -138,9 +138,10 @@ typedef struct ir_value ir_value;
 typedef struct ir_op ir_op;
 typedef struct ir_block ir_block;
 
-/// A place in the source, for messages only. Line 0: unknown.
+/// Where an operation comes from, for messages only. Line 0: unknown. `operation`: 1 + its number in the canonical form, which is how messages of
+/// every stage name it; 0: the operation is of the canonical form itself.
 typedef struct ir_place {
-  uint32_t line, column;
+  uint32_t line, column, operation;
 } ir_place;
 
 struct ir_value {
@@ -163,9 +164,12 @@ struct ir_op {
   ir_op *prev, *next;
   ir_block *block;
   ir_place place;
-  uint32_t number;     ///< set by ir_number: position in the text; what reports call the operation
+  uint32_t number;     ///< set by ir_number: position in the text
   ir_attrs attrs;
 };
+
+/// What messages call an operation: its number in the canonical form. Where that is not known, the number that ir_number gave it.
+static inline uint32_t ir_operation(const ir_op *op) { return op->place.operation ? op->place.operation - 1 : op->number; }
 
 struct ir_block {
   ir_op *first, *last;

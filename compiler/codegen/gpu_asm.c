@@ -85,7 +85,7 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
   if (pack > 16 || pack & (pack - 1) || pack * (op->operand_count + 1) > MAX_OPERANDS) {
     gpu_fail(g, KILN_STATUS_LIMIT,
              "operation %u: asm takes at most %d registers an instance, found %u operands of %u elements",
-             op->number, MAX_OPERANDS, op->operand_count, pack);
+             ir_operation(op), MAX_OPERANDS, op->operand_count, pack);
     return;
   }
   if (!result->type.rank) {

@@ -65,7 +65,7 @@ static void copy_pieces(gpu *g, const ir_op *op, const gpu_ring *ring, LLVMValue
     inside |= 1u << bits[i];
   if (bytes < 4)
     gpu_fail(g, KILN_STATUS_INTERNAL, "operation %u: a copy has pieces of %u bytes, expected at least 4",
-             op->number, bytes);
+             ir_operation(op), bytes);
   for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
     if (r & inside)
       continue;

@@ -109,7 +109,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   else if (gpu_is_elementwise(op))
     lower_elementwise(g, op);
   else
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", op->number,
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
              ir_ops[op->code].text, g->machine->name);
 }
 

@@ -153,7 +153,6 @@ typedef struct host {
   host_point *point;     ///< where pulls happen
   host_group *open;      ///< group that gathers roots
   const kiln_facts *facts;
-  const uint32_t *numbers; ///< canonical number of each operation, by its present number
 } host;
 
 host_value *host_info(const ir_value *v);

@@ -247,7 +247,7 @@ static void emit_nest(host *h, host_group *g, const visit *w, const run *runs, u
 
 static void check_assert(host *h, const host_root *root) {
   LLVMBasicBlockRef fine = host_block(h, "asserted"), here = LLVMGetInsertBlock(B);
-  LLVMValueRef number = LLVMConstInt(h->i32, 1 + h->numbers[root->op->number], false);
+  LLVMValueRef number = LLVMConstInt(h->i32, 1 + ir_operation(root->op), false);
   LLVMBuildCondBr(B, LLVMBuildLoad2(B, h->i1, root->begun, ""), fine, h->fail);
   LLVMAddIncoming(LLVMGetFirstInstruction(h->fail), &number, &here, 1);
   LLVMPositionBuilderAtEnd(B, fine);

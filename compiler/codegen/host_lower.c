@@ -117,7 +117,7 @@ static void emit_assert(host *h, ir_op *op) {
 
 static void refuse(host *h, ir_op *op) {
   host_fail(h, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation", ir_ops[op->code].text,
-            h->numbers[op->number]);
+            ir_operation(op));
 }
 
 static void nothing(host *h, ir_op *op) { (void)h, (void)op; }

@@ -275,14 +275,6 @@ static uint32_t count_ops(const ir_block *block) {
   return count;
 }
 
-// In order of the text, so that the index is the number that ir_number will give.
-static void list_numbers(const ir_block *block, uint32_t *numbers, uint32_t *count) {
-  for (const ir_op *op = block->first; op; op = op->next) {
-    numbers[(*count)++] = op->number;
-    for (uint32_t i = 0; i < op->region_count; i++) list_numbers(op->regions[i], numbers, count);
-  }
-}
-
 static void clear_ready(ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     for (uint32_t i = 0; i < op->result_count; i++) {
@@ -294,10 +286,7 @@ static void clear_ready(ir_block *block) {
 }
 
 void host_plan(host *h) {
-  uint32_t count = count_ops(h->kernel->body), listed = 0;
-  uint32_t *numbers = KILN_NEW_ARRAY(h->arena, uint32_t, count + 1), *group_of = KILN_NEW_ARRAY(h->arena, uint32_t, count + 1);
-  list_numbers(h->kernel->body, numbers, &listed);
-  h->numbers = numbers;
+  uint32_t *group_of = KILN_NEW_ARRAY(h->arena, uint32_t, count_ops(h->kernel->body) + 1);
   h->facts = kiln_facts_compute(h->arena, h->kernel);
   ir_number(h->kernel);
   add_block(h, h->kernel->body);

@@ -70,6 +70,23 @@ const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kern
   return out;
 }
 
+typedef struct place_search {
+  uint32_t number;
+  ir_place place;
+} place_search;
+
+static void take_place(ir_op *op, void *context) {
+  place_search *s = context;
+  if (op->number == s->number) s->place = op->place;
+}
+
+ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number) {
+  place_search s = {.number = number};
+  ir_number(kernel);
+  ir_walk(kernel->body, take_place, &s);
+  return s.place;
+}
+
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name) {
   char *symbol = kiln_arena_format(arena, "kiln_%s", name);
   for (char *c = symbol; *c; c++) {

@@ -78,7 +78,7 @@ static kiln_status refuse(const expand_context *c, const ir_op *op, const char *
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
   bool is_asm = op->code == IR_ASM && op->attrs.text;
-  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s", op->number, ir_ops[op->code].text,
+  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s", ir_operation(op), ir_ops[op->code].text,
                    is_asm ? " \"" : "", is_asm ? op->attrs.text : "", is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
                    kiln_target_name(c->x.target, name), reason);
 }

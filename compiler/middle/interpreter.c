@@ -40,7 +40,7 @@ static kiln_status run_for(machine *m, const ir_op *op) {
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
   if (step <= 0)
-    return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld", op->number, (long long)step);
+    return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld", ir_operation(op), (long long)step);
   machine_copy(m, op->operands + 3, body->args + 1, op->result_count);
   bool more = lo < hi;
   for (int64_t i = lo; more;) {
@@ -114,13 +114,13 @@ static kiln_status run_claim(machine *m, const ir_op *op) {
   for (size_t i = 0; i < element_count(op->operands[0]->type); i++)
     if (!(claim[i] & 1))
       return kiln_fail(m->err, KILN_STATUS_ASSERT, "operation %u (%s): expected true, found false at element %zu in program (%u, %u, %u)%s%s",
-                       op->number, ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2], op->attrs.text ? ": " : "",
+                       ir_operation(op), ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2], op->attrs.text ? ": " : "",
                        op->attrs.text ? op->attrs.text : "");
   return KILN_OK;
 }
 
 static kiln_status run_asm(machine *m, const ir_op *op) {
-  return kiln_fail(m->err, KILN_STATUS_UNSUPPORTED, "operation %u (asm): the interpreter has no assembler", op->number);
+  return kiln_fail(m->err, KILN_STATUS_UNSUPPORTED, "operation %u (asm): the interpreter has no assembler", ir_operation(op));
 }
 
 static kiln_status run_elementwise(machine *m, const ir_op *op) {

@@ -16,7 +16,7 @@ static kiln_status check_access(machine *m, const ir_op *op, uint64_t address, s
     if (address >= begin && size <= range->size && address - begin <= range->size - size) return KILN_OK;
   }
   return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (%s): access of %zu bytes at 0x%llx is outside all buffers, in program (%u, %u, %u)",
-                   op->number, ir_ops[op->code].text, size, (unsigned long long)address, m->program[0], m->program[1], m->program[2]);
+                   ir_operation(op), ir_ops[op->code].text, size, (unsigned long long)address, m->program[0], m->program[1], m->program[2]);
 }
 
 static kiln_status read_element(machine *m, const ir_op *op, ir_type element, uint64_t address, uint64_t *out) {

@@ -34,8 +34,16 @@ static kiln_status run_stage(const stage *s, ir_kernel *kernel, const kiln_targe
   return KILN_OK;
 }
 
+// From here on operations move, split and go; their places keep what they were.
+static void name_operation(ir_op *op, void *context) {
+  (void)context;
+  if (!op->place.operation) op->place.operation = op->number + 1;
+}
+
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options, kiln_error *err) {
   size_t count = sizeof stages / sizeof *stages;
+  ir_number(kernel);
+  ir_walk(kernel->body, name_operation, NULL);
   for (size_t i = 0; i < count; i++) {
     KILN_TRY(run_stage(&stages[i], kernel, target, err));
     bool last = i + 1 == count || (options->stop_after && !strcmp(options->stop_after, stages[i].name));

@@ -203,7 +203,7 @@ static ir_op *maker(viewing *v, const ir_op *user) {
   if (view && view->code == IR_VIEW) return view;
   if (v->status == KILN_OK)
     v->status = kiln_fail(v->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s): expected a view made in the kernel or passed to it, found one that a loop or branch yields",
-                          user->number, ir_ops[user->code].text);
+                          ir_operation(user), ir_ops[user->code].text);
   return NULL;
 }
 

@@ -10,7 +10,7 @@
 typedef struct compile_command {
   session s;
   const char *output;
-  int64_t config, variant;
+  int64_t config, variant, place;
   bool times;
 } compile_command;
 
@@ -64,6 +64,12 @@ static int make(compile_command *c) {
   kiln_error err = {0};
   work_sums sums;
   const plan_job *job = &c->s.plan.jobs[0];
+  if (c->place >= 0) {
+    char text[80];
+    snprintf(text, sizeof text, "operation %lld is here", (long long)c->place);
+    plan_print_place(&c->s.plan, job, c->place > UINT32_MAX ? UINT32_MAX : (uint32_t)c->place, text);
+    return CLI_OK;
+  }
   if (c->s.plan.options.output == KILN_FORMAT_IR) {
     kiln_status status = print_ir(c, &err);
     return status == KILN_OK ? CLI_OK : cli_report(status, &err);
@@ -77,13 +83,14 @@ static int make(compile_command *c) {
 }
 
 int kiln_command_compile(int argc, char **argv) {
-  compile_command c = {.variant = -1};
+  compile_command c = {.variant = -1, .place = -1};
   kiln_error err = {0};
   session_init(&c.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &c.output, "FILE", "where the result goes; - is standard output (default: nowhere, only check)"},
       {"config", 0, CLI_NUMBER, &c.config, "N", "which config, in order of the text (0)"},
       {"variant", 0, CLI_NUMBER, &c.variant, "N", "which variant, in order of the text (the last, generic one)"},
+      {"place", 0, CLI_NUMBER, &c.place, "N", "only show where operation N, which a message named, stands in the source"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
       SESSION_OPTIONS(&c.s),
   };

@@ -150,6 +150,17 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   return status;
 }
 
+void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const char *text) {
+  const plan_source *source = &p->sources[job->source];
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics unseen = {.arena = arena}, d = {.arena = arena};
+  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &unseen);
+  ir_place place = kernel ? kiln_operation_place(kernel, number) : (ir_place){0};
+  if (place.line) kiln_diagnose(&d, KILN_NOTE, source->path, place, "%s", text);
+  print_diagnostics(&d, source);
+  kiln_arena_destroy(arena);
+}
+
 /// True when `name` ("softmax[T=bf16]") is wanted: by its whole name or by the part before '['.
 static bool wanted(const cli_list *only, const char *name) {
   size_t plain = strcspn(name, "[");

@@ -67,4 +67,7 @@ const kiln_interface *plan_interface(const plan *p, const plan_job *job);
 /// "softmax[T=bf16] BLOCK=1024,warps=4 for sm_90a": what messages call a job.
 const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
 
+/// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to stderr; nothing when it has no place.
+void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const char *text);
+
 #endif

@@ -89,12 +89,25 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
 }
 
+// Messages of the code generator name an operation by its number: the source shows which that is.
+static void print_place(const plan *p, const plan_job *job) {
+  static const char word[] = "operation ";
+  const char *at = strstr(job->error.text, word);
+  char *end, text[80];
+  unsigned long number = at ? strtoul(at + sizeof word - 1, &end, 10) : 0;
+  if (!at || end == at + sizeof word - 1) return;
+  snprintf(text, sizeof text, "operation %lu is here", number);
+  plan_print_place(p, job, (uint32_t)number, text);
+}
+
 static void print_failures(const plan *p) {
   char title[300];
-  for (size_t i = 0; i < p->job_count; i++)
-    if (p->jobs[i].state == JOB_FAILED)
-      fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title), p->jobs[i].error.text,
-              (int)p->jobs[i].error.status);
+  for (size_t i = 0; i < p->job_count; i++) {
+    if (p->jobs[i].state != JOB_FAILED) continue;
+    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title), p->jobs[i].error.text,
+            (int)p->jobs[i].error.status);
+    print_place(p, &p->jobs[i]);
+  }
 }
 
 /// Why a code stayed PTX where a cubin would be better; NULL when it did not. `text` holds the answer.

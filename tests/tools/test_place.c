@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From the number of an operation in a message to the line of the source: printed with a failed compile, and asked for after a failed launch.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+
+static void expect(const char *out, const char *piece) {
+  if (!strstr(out, piece)) FAIL("expected %s in\n%s", piece, out);
+}
+
+TEST(place, of_a_failed_assert) {
+  static const char text[] = "kiln 1\n"
+                             "kernel k(x: inout *f32, n: i32) @grid(1) @config(warps = 1) {\n"
+                             "  let V = view(x, [n], [1], [16])\n"
+                             "  store(V, [0], load(V, [0]) + 1.0)\n"
+                             "  assert(n < 8, \"small\")\n"
+                             "}\n";
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out, path[400];
+  snprintf(path, sizeof path, "%s/place.kiln", folder);
+  kiln_test_write(path, text, sizeof text - 1);
+  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/p.kbundle", build, path, folder)) FAIL("%s", out);
+  free(out);
+  CHECK(kiln_test_run(&out, "%s/bin/kiln run %s/p.kbundle k -a x=zeros:16 -a n=16", build, folder) != 0);
+  const char *at = strstr(out, "assertion at operation ");
+  if (!at) FAIL("%s", out);
+  unsigned long number = strtoul(at + 23, NULL, 10);
+  free(out);
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln compile %s -t host --no-cache --place=%lu", build, path, number), 0);
+  expect(out, "place.kiln:5:3: note: operation ");
+  expect(out, "  assert(n < 8, \"small\")\n");
+  free(out);
+}
+
+TEST(place, of_a_failed_compile) {
+  static const char text[] = "kiln 1\n"
+                             "kernel k(x: inout *f32) @grid(1) @config(warps = 1) {\n"
+                             "  let v = load(x + iota(32))\n"
+                             "  store(x + iota(32), asm(\"fancy.f32 $0, $1;\", \"=f,f\", [v], f32))\n"
+                             "}\n";
+  char *out, path[400];
+  snprintf(path, sizeof path, "%s/asm.kiln", kiln_test_folder());
+  kiln_test_write(path, text, sizeof text - 1);
+  CHECK(kiln_test_run(&out, "%s/bin/kiln compile %s -t host --no-cache", kiln_test_build(), path) != 0);
+  expect(out, "KILN-E");
+  expect(out, "asm.kiln:4:3: note: operation ");
+  expect(out, "^");
+  free(out);
+}
