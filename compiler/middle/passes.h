@@ -21,6 +21,7 @@ void kiln_simplify(ir_kernel *kernel);
 bool kiln_licm(ir_kernel *kernel);   ///< scalars and dear tiles leave loops that do not change them
 bool kiln_narrow(ir_kernel *kernel); ///< 64-bit offsets and comparisons become 32-bit where ranges prove it; masks that always hold go
 bool kiln_guard(ir_kernel *kernel);  ///< no division by zero, no overflowing division, no shift count beyond the width
+kiln_status kiln_split_views(ir_kernel *kernel, kiln_error *err); ///< views carried by loops or yielded by branches become their parts
 kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err); ///< views become pointers and masks
 kiln_status kiln_flush(ir_kernel *kernel, const kiln_target *target, kiln_error *err);  ///< `@fp(ftz)` as operations, where no mode does it
 kiln_status kiln_expand(ir_kernel *kernel, const kiln_target *target, kiln_error *err); ///< what the target lacks becomes what it has

@@ -20,8 +20,6 @@ typedef struct viewing {
   ir_kernel *kernel;
   kiln_facts *facts;
   ir_builder b;
-  kiln_status status;
-  kiln_error *err;
 } viewing;
 
 // ----------------------------------------------------------------------------------------------------------- parameters
@@ -197,16 +195,6 @@ static ir_value *access_pointer(viewing *v, ir_value *base, const axis *axes, un
 
 // ------------------------------------------------------------------------------------------------------------- accesses
 
-/// The operation that made a view; NULL and an error when it is chosen at run time.
-static ir_op *maker(viewing *v, const ir_op *user) {
-  ir_op *view = user->operands[0]->def;
-  if (view && view->code == IR_VIEW) return view;
-  if (v->status == KILN_OK)
-    v->status = kiln_fail(v->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s): expected a view made in the kernel or passed to it, found one that a loop or branch yields",
-                          ir_operation(user), ir_ops[user->code].text);
-  return NULL;
-}
-
 static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes) {
   ir_type type = view->results[0].type;
   for (unsigned i = 0; i < type.rank; i++) {
@@ -237,10 +225,8 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
 
 static void visit(ir_op *op, void *context) {
   viewing *v = context;
-  bool access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
-  if (v->status != KILN_OK || !(access || op->code == IR_DIM)) return;
-  ir_op *view = maker(v, op);
-  if (!view) return;
+  if (op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE && op->code != IR_VIEW_ATOMIC) return;
+  const ir_op *view = op->operands[0]->def;
   v->b.block = op->block;
   v->b.before = op;
   v->b.place = op->place;
@@ -258,7 +244,7 @@ static void remove_view(ir_op *op, void *context) {
 static void resolve_dims(ir_op *op, void *context) {
   (void)context;
   ir_op *view = op->code == IR_DIM ? op->operands[0]->def : NULL;
-  if (!view || view->code != IR_VIEW) return;
+  if (!view) return;
   op->results[0].forward = view->operands[1 + op->attrs.axis];
   ir_remove(op);
 }
@@ -267,16 +253,19 @@ kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
   split_params(kernel);
+  kiln_status status = kiln_split_views(kernel, err);
+  if (status != KILN_OK) {
+    kiln_arena_destroy(scratch);
+    return status;
+  }
   ir_walk(kernel->body, resolve_dims, NULL); // first, so that facts see extents through them
   ir_apply_forwards(kernel);
-  viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}, .err = err};
+  viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};
   v.facts = kiln_facts_compute(scratch, kernel);
   ir_walk(kernel->body, visit, &v);
-  if (v.status == KILN_OK && v.b.error.status != KILN_OK) v.status = kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
-  if (v.status == KILN_OK) {
-    ir_apply_forwards(kernel);
-    ir_walk(kernel->body, remove_view, NULL);
-  }
   kiln_arena_destroy(scratch);
-  return v.status;
+  if (v.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
+  ir_apply_forwards(kernel);
+  ir_walk(kernel->body, remove_view, NULL);
+  return KILN_OK;
 }

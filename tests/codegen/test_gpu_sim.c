@@ -242,6 +242,34 @@ CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5,
              "  store(y + i, acc + total)\n"
              "}\n")
 
+#define CARRIED_VIEWS                                                                                        \
+  "kiln 1\n" \
+  "kernel k(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n" \
+  "  let X = view(x, [64, 16], [16, 1], [16, 16])\n" \
+  "  let Y = view(y, [64, 16], [16, 1], [16, 16])\n" \
+  "  var V = X\n" \
+  "  var acc = zeros(f32[16, 16])\n" \
+  "  for i in 0 .. 4 {\n" \
+  "    acc = acc + load(V, [i * 16, 0])\n" \
+  "    if i == n { V = Y } else { acc = acc * 2.0 }\n" \
+  "  }\n" \
+  "  var p = x\n" \
+  "  var j = 0\n" \
+  "  while j < 3 {\n" \
+  "    let W = view(p, [16, 16 - j], [16, 1], [16, 16])\n" \
+  "    V = W\n" \
+  "    acc = acc + load(V, [0, 0], 0.5)\n" \
+  "    p = p + 256\n" \
+  "    j = j + 1\n" \
+  "  }\n" \
+  "  let L = if n > 1 { yield view(y, [n + 3, 16], [16, 1], [16, 16]) } else { yield V }\n" \
+  "  acc = acc - load(L, [pid(0) * 2, 0])\n" \
+  "  let Z = view(z, [32, 16], [16, 1], [16, 16])\n" \
+  "  store(Z, [pid(0) * 16, 0], acc)\n" \
+  "}\n"
+CASE(carried_views, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 2}, .tolerance = 1e-5, .text = CARRIED_VIEWS)
+CASE(carried_views_first, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 0}, .tolerance = 1e-5, .text = CARRIED_VIEWS)
+
 CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16,
      .text = "kiln 1\n"
              "kernel atomics(x: in *i32, counts: accum *i32, total: accum *i32, old: out *i32, lock: inout "

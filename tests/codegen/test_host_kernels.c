@@ -324,6 +324,36 @@ TEST(host_kernels, branches) {
         "}\n", 0, 5);
 }
 
+// A view is what a loop carries (chosen in it, or with extents that change), and what a branch yields.
+TEST(host_kernels, carried_views) {
+  static const char text[] =
+      "kiln 1\n"
+      "kernel k(x: in *f32, y: in *f32, z: out *f32, n: i32) @grid(2) @config(warps = 4) {\n"
+      "  let X = view(x, [64, 16], [16, 1], [16, 16])\n"
+      "  let Y = view(y, [64, 16], [16, 1], [16, 16])\n"
+      "  var V = X\n"
+      "  var acc = zeros(f32[16, 16])\n"
+      "  for i in 0 .. 4 {\n"
+      "    acc = acc + load(V, [i * 16, 0])\n"
+      "    if i == n { V = Y } else { acc = acc * 2.0 }\n"
+      "  }\n"
+      "  var p = x\n"
+      "  var j = 0\n"
+      "  while j < 3 {\n"
+      "    let W = view(p, [16, 16 - j], [16, 1], [16, 16])\n"
+      "    V = W\n"
+      "    acc = acc + load(V, [0, 0], 0.5)\n"
+      "    p = p + 256\n"
+      "    j = j + 1\n"
+      "  }\n"
+      "  let L = if n > 1 { yield view(y, [n + 3, 16], [16, 1], [16, 16]) } else { yield V }\n"
+      "  acc = acc - load(L, [pid(0) * 2, 0])\n"
+      "  let Z = view(z, [32, 16], [16, 1], [16, 16])\n"
+      "  store(Z, [pid(0) * 16, 0], acc)\n"
+      "}\n";
+  for (int n = 0; n < 5; n++) check(text, n, 2);
+}
+
 // ----------------------------------------------------------------------------------------------------------- order of memory
 
 TEST(host_kernels, loads_before_stores) {
