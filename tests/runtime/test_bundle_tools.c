@@ -213,6 +213,11 @@ TEST(bundle_tools, split_and_merge_give_the_bundle_back) {
   expect(2, "split -o x.kb a.kb", "--arch is missing");
   expect(2, "split --arch=gfx942 a.kb", "--out is missing");
   expect(2, "merge -o x.kb", "expected bundles, found 0 words");
+  expect_json(0, "split --json --arch=gfx942 -o s.kb a.kb", "d['codes'] >= 1 and d['bytes'] > 0 and 'dropped_targets' not in d");
+  free(tool(0, "merge -o n.kb --dictionary=none a.kb"));
+  free(tool(0, "merge -o d.kb --dictionary=small a.kb"));
+  expect_json(0, "stat --json --by=section n.kb", "d['rows']");
+  expect(2, "merge -o x.kb --dictionary=huge a.kb", "--dictionary: expected auto, none, small or large, found 'huge'");
   expect(2, "merge -o x.kb --level=20 a.kb", "--level: expected 1 to 19, found 20");
   expect(1, "merge -o x.kb a.kb absent.kb", "KILN-E0003");
   expect(1, "split --arch=gfx942 --arch=sm_75 -o e.kb a.kb", "a.kb has no code for sm_75");
@@ -225,6 +230,8 @@ TEST(bundle_tools, prune_keeps_to_the_size) {
   expect(0, "prune --drop-target=gfx942 --drop-target=x86-64-v2 --max-size=1000000 -o p.kb a.kb", "2 kernels, 4 codes");
   expect(0, "prune --drop-target=gfx942 --drop-target=x86-64-v2 -o p.kb a.kb", "1 kernels, 1 codes");
   expect(1, "prune --drop-target=gfx942 --max-size=10 -o p.kb a.kb", "--max-size allows 10");
+  expect_json(0, "prune --json --drop-target=gfx942 --drop-target=x86-64-v2 --max-size=1000000 -o p.kb a.kb",
+              "d['kernels'] == 2 and d['codes'] == 4 and d['dropped_targets'] == [] and d['bundle'] == 'p.kb'");
 }
 
 TEST(bundle_tools, fix_index_after_repacking) {

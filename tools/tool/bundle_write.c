@@ -100,20 +100,12 @@ static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *strea
   }
 }
 
-static bool parse_dictionary(const char *text, kiln_bundle_dictionary *out) {
-  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_AUTO] = "auto", [KILN_BUNDLE_DICTIONARY_NONE] = "none",
-                                      [KILN_BUNDLE_DICTIONARY_SMALL] = "small", [KILN_BUNDLE_DICTIONARY_LARGE] = "large"};
-  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(text, names[i])) return *out = (kiln_bundle_dictionary)i, true;
-  return false;
-}
-
 // -1 to go on, else the exit code.
 static int check_settings(const cli_page *page, settings *s, const cli_list *words) {
   if (!s->out) return cli_usage(page, "--out is missing");
   if (s->level < 1 || s->level > 19) return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
   if (s->threads < 1 || s->threads > 1024) return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
-  if (!parse_dictionary(s->dictionary, &s->options.dictionary))
+  if (!kiln_tool_dictionary(s->dictionary, &s->options.dictionary))
     return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (words->count > 1) return cli_usage(page, "expected at most one manifest, found %zu", words->count);
   s->manifest = words->count ? words->items[0] : "-";

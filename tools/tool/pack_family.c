@@ -35,3 +35,11 @@ kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_T
   if (row->family == KILN_FAMILY_HOST) snprintf(out, KILN_TOOL_FAMILY, "host-%s", *parsed.processor->arch ? parsed.processor->arch : "native");
   return KILN_OK;
 }
+
+bool kiln_tool_dictionary(const char *text, kiln_bundle_dictionary *out) {
+  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_AUTO] = "auto", [KILN_BUNDLE_DICTIONARY_NONE] = "none",
+                                      [KILN_BUNDLE_DICTIONARY_SMALL] = "small", [KILN_BUNDLE_DICTIONARY_LARGE] = "large"};
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(text, names[i])) return *out = (kiln_bundle_dictionary)i, true;
+  return false;
+}

@@ -3,13 +3,18 @@
 #ifndef KILN_TOOLS_TOOL_PACK_FAMILY_H
 #define KILN_TOOLS_TOOL_PACK_FAMILY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cache/bundle/bundle_writer.h"
 
 enum { KILN_TOOL_FAMILY = 32 };
 /// The family ("ptx", "cubin", "gfx9", "host-x86_64") and the KILN_BUNDLE_CODE_ flags of a code. Errors: TARGET, UNSUPPORTED (a format that is never
 /// in bundles).
 kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_TOOL_FAMILY], uint32_t *out_flags, kiln_error *err);
+
+/// "auto", "none", "small" or "large"; false for other words.
+bool kiln_tool_dictionary(const char *text, kiln_bundle_dictionary *out);
 
 #endif
