@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // tt.dot_scaled: operands in blocks along the reduced index share a scale: a power of two (e8m0) each 32 or 16 elements, or an e4m3 each 16. Both
-// are widened to bf16 and scaled there, which is exact for 8-bit and 4-bit floats, and then multiplied as usual.
+// are widened to bf16 and scaled there, which is exact for 8-bit and 4-bit floats, and then multiplied as usual. Where one is fp16, that is the type of both.
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"
@@ -129,8 +129,15 @@ static bool scale_fits(const ir_value *scale, unsigned outer, unsigned k) {
   return block >= LEAST_BLOCK && block <= LARGEST_BLOCK;
 }
 
-/// The operand in bf16, scaled; `is_right`: the reduced index is the first axis, otherwise the last.
-static ir_value *widen(ttir_reader *r, const scaled *s, bool is_right) {
+static ir_value *cast_to(ttir_reader *r, ir_value *v, kiln_scalar to) {
+  ttir_builder_error(r);
+  if (r->failed || !v || v->type.scalar == to) return v;
+  if (v->type.scalar == KILN_BF16) v = ir_cast(&r->b, v, KILN_F32, 0, IR_ROUND_NEAREST);
+  return v ? ir_cast(&r->b, v, to, 0, IR_ROUND_NEAREST) : NULL;
+}
+
+/// The operand in type `to`, scaled; `is_right`: the reduced index is the first axis, otherwise the last.
+static ir_value *widen(ttir_reader *r, const scaled *s, kiln_scalar to, bool is_right) {
   ir_builder *b = &r->b;
   ir_value *v = s->value;
   if (s->format->packed) {
@@ -138,8 +145,8 @@ static ir_value *widen(ttir_reader *r, const scaled *s, bool is_right) {
     if (is_right) v = turned(r, v);
   } else {
     if (v->type.scalar != s->format->scalar) v = ir_bitcast(b, v, ir_scalar_type((kiln_scalar)s->format->scalar));
-    if (s->format->scalar != KILN_BF16) v = ir_cast(b, v, KILN_BF16, 0, IR_ROUND_NEAREST);
   }
+  v = cast_to(r, v, to);
   ttir_builder_error(r);
   if (r->failed || !s->scale) return v;
   unsigned k = v->type.log2[!is_right], outer = v->type.log2[is_right];
@@ -149,6 +156,7 @@ static ir_value *widen(ttir_reader *r, const scaled *s, bool is_right) {
   }
   ir_value *scale = spread_scale(r, s->scale, outer, k);
   if (is_right) scale = turned(r, scale);
+  scale = cast_to(r, scale, to);
   return scale ? ir_binary(b, IR_MUL, 0, v, scale) : NULL;
 }
 
@@ -170,8 +178,9 @@ void ttir_form_dot_scaled(ttir_reader *r, const ttir_row *row) {
   if (left.value->type.rank != 2 || right.value->type.rank != 2) ttir_error(r, "%s: expected operands of two axes", row->name);
   bool along = ttir_entry_int(&r->dictionary, "lhs_k_pack", 1) && ttir_entry_int(&r->dictionary, "rhs_k_pack", 1);
   if (!along && !r->failed) ttir_error(r, "%s: 4-bit floats packed across the reduced index are not supported", row->name);
-  if (!r->failed) v[0] = widen(r, &left, false);
-  if (!r->failed) v[1] = widen(r, &right, true);
+  bool is_half = !r->failed && (left.format->scalar == KILN_F16 || right.format->scalar == KILN_F16);
+  if (!r->failed) v[0] = widen(r, &left, is_half ? KILN_F16 : KILN_BF16, false);
+  if (!r->failed) v[1] = widen(r, &right, is_half ? KILN_F16 : KILN_BF16, true);
   ttir_builder_error(r);
   if (r->failed) return;
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, &(ir_attrs){.precision = IR_PREC_IEEE}, v, 3, NULL);

@@ -186,6 +186,21 @@ TEST(ttir_versions, packed_products) {
                 a, scales, want_fine, 64);
 }
 
+// Beside fp16 nothing goes through bf16, which has three bits less.
+TEST(ttir_versions, scaled_halves) {
+  static const char *const types[3] = {"f16", "i8", "f32"};
+  uint16_t a[64];
+  uint8_t powers[2] = {128, 126};
+  float want[64];
+  for (unsigned i = 0; i < 64; i++) a[i] = (uint16_t)(0x3c01 + i), want[i] = (1 + (float)(i + 1) / 1024) * (i < 32 ? 2.0f : 0.5f);
+  check_product(types,
+                LOAD("X", "a", "f16", 2, 32) "    %x = tt.load %Xq : tensor<2x32x!tt.ptr<f16>>\n" LOAD("S", "b", "i8", 2, 1)
+                "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
+                "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = fp16 rhs = bf16 {fastMath = false} : tensor<2x32xf16>, tensor<2x1xi8> * "
+                "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
+                a, powers, want, 64);
+}
+
 // The right operand is packed along its first axis.
 TEST(ttir_versions, packed_right_operand) {
   static const char *const types[3] = {"i8", "i8", "f32"};
