@@ -12,6 +12,7 @@ SEEDS_ttir    := tests/ttir/*.ttir
 fuzz: ## fuzz one reader for SECONDS: FUZZ=parser, checker, canonical, ttir or bundle
 	$(MAKE) CONFIG=fuzz CC=clang EXTRA_CFLAGS=-Wno-error build/fuzz/fuzz/$(FUZZ)
 	mkdir -p build/fuzz/corpus/$(FUZZ)
+	$(if $(filter bundle,$(FUZZ)),$(MAKE) CONFIG=release all && tests/fuzz/bundle_seeds.sh build/release build/fuzz/corpus/bundle)
 	$(if $(SEEDS_$(FUZZ)),cp -n $(SEEDS_$(FUZZ)) build/fuzz/corpus/$(FUZZ)/)
 	KILN_FUZZ_SEEDS="$(if $(filter canonical,$(FUZZ)),build/fuzz/corpus/canonical $(wildcard kernels/*.kiln tests/golden/front/operations.kiln))" build/fuzz/fuzz/$(FUZZ) \
 	  -max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/fuzz/$(FUZZ)- build/fuzz/corpus/$(FUZZ)

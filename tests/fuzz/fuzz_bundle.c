@@ -78,7 +78,7 @@ static void use_object(const uint8_t *bytes, size_t size) {
   kiln_host_object object;
   void *function;
   kiln_error err;
-  if (kiln_host_object_map(bytes, size, "add_one", &object, &function, &err) != KILN_OK) {
+  if (kiln_host_object_map(bytes, size, "kiln_one_f32", &object, &function, &err) != KILN_OK) {
     if (!*err.text || object.base) abort();
     return;
   }
