@@ -64,10 +64,9 @@ const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index);
 ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                            const kiln_target *target, kiln_diagnostics *d);
 
-/// Where in its source the first operation of `kernel` stands that `target` refuses: "file:line:column", behind it " (from k.py:1:2)" when a Triton IR
-/// file says so; "" when all are taken. `kernel` is one that kiln_unit_lower gave. Returns `out`.
-enum { KILN_PLACE_TEXT = 640 };
-const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kernel, const kiln_target *target, char out[KILN_PLACE_TEXT]);
+/// Where a line of the source was made from: for Triton IR the place in Python ("k.py:12:8") when its loc says one; else "". Returns `out`.
+enum { KILN_PLACE_TEXT = 256 };
+const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]);
 
 /// Where operation `number` of a canonical kernel that kiln_unit_lower made stands in the source; line 0: it has no place.
 ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number);

@@ -2,10 +2,7 @@
 // Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical form.
 #include "compiler/front/unit.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "compiler/middle/legality.h"
 
 static bool has_suffix(const char *file, const char *suffix) {
   size_t length = strlen(file), wanted = strlen(suffix);
@@ -30,6 +27,30 @@ const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index) {
   return index < kiln_unit_instance_count(unit) ? unit->methods->interface(unit, index) : NULL;
 }
 
+typedef struct step_check {
+  const kiln_unit *unit;
+  kiln_diagnostics *d;
+  bool failed;
+} step_check;
+
+// A step may have become a constant only when the kernel was made canonical.
+static void check_step(ir_op *op, void *context) {
+  step_check *c = context;
+  int64_t width;
+  char origin[KILN_PLACE_TEXT];
+  if (op->code != IR_FOR || !ir_constant_int(op->operands[2], &width) || width > 0) return;
+  kiln_unit_origin(c->unit, op->place.line, origin);
+  kiln_diagnose(c->d, KILN_ERROR, c->unit->file, op->place, "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,
+                *origin ? " (from " : "", origin, *origin ? ")" : "");
+  c->failed = true;
+}
+
+static bool steps_are_positive(const kiln_unit *unit, ir_kernel *kernel, kiln_diagnostics *d) {
+  step_check c = {.unit = unit, .d = d};
+  ir_walk(kernel->body, check_step, &c);
+  return !c.failed;
+}
+
 ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                            const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
@@ -40,34 +61,16 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
   ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);
   if (!kernel) return NULL;
   kiln_canonicalise(kernel);
+  if (!steps_are_positive(unit, kernel, d)) return NULL;
   kiln_error err;
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
   kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);
   return NULL;
 }
 
-typedef struct refusals {
-  const kiln_target *target;
-  ir_place first;
-  bool found;
-} refusals;
-
-static void look_at(ir_op *op, void *context) {
-  refusals *r = context;
-  if (r->found || kiln_legality_of(op, r->target).legal != KILN_LEGAL_REFUSED) return;
-  r->found = true;
-  r->first = op->place;
-}
-
-const char *kiln_unit_refused_place(const kiln_unit *unit, const ir_kernel *kernel, const kiln_target *target, char out[KILN_PLACE_TEXT]) {
-  refusals r = {.target = target};
-  char origin[KILN_PLACE_TEXT] = "";
+const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]) {
   out[0] = 0;
-  ir_walk(kernel->body, look_at, &r);
-  if (!r.found || r.first.line == 0) return out;
-  if (unit->methods->origin) unit->methods->origin(unit, r.first.line, origin);
-  snprintf(out, KILN_PLACE_TEXT, "%.300s:%u:%u%s%.250s%s", unit->file, r.first.line, r.first.column, *origin ? " (from " : "", origin, *origin ? ")" : "");
-  return out;
+  return unit->methods->origin ? unit->methods->origin(unit, line, out) : out;
 }
 
 typedef struct place_search {

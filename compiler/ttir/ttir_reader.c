@@ -210,6 +210,7 @@ static bool ends_block(const ttir_reader *r) {
 
 static void statement(ttir_reader *r) {
   left_side left;
+  ir_place outer = r->b.place; // an operation with regions is made behind them
   r->line = r->lex.token.line;
   r->row = NULL;
   r->result_count = 0;
@@ -237,6 +238,7 @@ static void statement(ttir_reader *r) {
   ttir_skip_loc(r);
   apply_hints(r);
   define_left(r, &left);
+  r->b.place = outer;
 }
 
 void ttir_statements(ttir_reader *r) {

@@ -20,6 +20,24 @@ static void check_refused(const char *text, unsigned line, const char *want) {
   ttir_read_end(&t);
 }
 
+// A step that is no constant in the text, but becomes one.
+TEST(ttir_errors, steps_of_loops) {
+  static const char text[] = "module {\n  tt.func public @k(%p: !tt.ptr<i32>, %n: i32) {\n    %c = arith.constant 1 : i32\n    %z = arith.subi %c, %c : i32\n"
+                             "    scf.for %i = %z to %n step %z  : i32 {\n      tt.store %p, %i : !tt.ptr<i32>\n    } loc(\"k.py\":3:4)\n    tt.return\n  }\n}\n";
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_error err;
+  kiln_target target;
+  CHECK_OK(kiln_target_parse("host", &target, &err), err);
+  kiln_unit *unit = kiln_unit_open(arena, "k.ttir", text, strlen(text), NULL, &d);
+  CHECK(unit != NULL);
+  CHECK(!kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d));
+  CHECK_INT(d.errors, 1);
+  CHECK_TEXT(d.items[0].text, "step of a 'for': expected at least 1, found 0");
+  CHECK_INT(d.items[0].line, 5);
+  kiln_arena_destroy(arena);
+}
+
 TEST(ttir_errors, statements) {
   static const refusal rows[] = {
       {"    %0 = tt.frobnicate %x : i32 loc(#loc1)", 3, "operation 'tt.frobnicate' is not supported (from soft max.py:12:8)"},

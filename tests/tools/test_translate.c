@@ -77,7 +77,7 @@ TEST(translate, refused_assembly_has_a_place) {
     snprintf(arguments, sizeof arguments, "compile --no-cache -t %s %s/bits.ttir -o %s/bits.o", targets[i], folder, folder);
     char *out = run(1, arguments);
     expect_in(out, "(asm \"brev.b32 $0, $1;\")");
-    expect_in(out, "bits.ttir:4:10 (from bits.py:7:9)");
+    expect_in(out, "bits.ttir:4:10: note: operation 1 is here (from bits.py:7:9)");
     free(out);
   }
   snprintf(arguments, sizeof arguments, "compile --no-cache --emit=ptx -t sm_80 %s/bits.ttir -o %s/bits.ptx", folder, folder);

@@ -23,7 +23,6 @@ static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
   kiln_key_deinit(&job->key);
-  free(job->refused);
 }
 
 void plan_deinit(plan *p) {
@@ -137,8 +136,6 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &d);
   print_diagnostics(&d, source);
   if (kernel) {
-    char place[KILN_PLACE_TEXT];
-    if (*kiln_unit_refused_place(source->unit, kernel, &p->targets[job->target], place)) job->refused = strdup(place);
     kiln_canonical_encode(kernel, &job->canonical);
     compile_inputs in = {&job->canonical, interface->symbol, interface, &p->targets[job->target], &p->options, &p->who};
     status = compile_key(&in, &job->key, err);
@@ -156,7 +153,9 @@ void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const
   kiln_diagnostics unseen = {.arena = arena}, d = {.arena = arena};
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &unseen);
   ir_place place = kernel ? kiln_operation_place(kernel, number) : (ir_place){0};
-  if (place.line) kiln_diagnose(&d, KILN_NOTE, source->path, place, "%s", text);
+  char origin[KILN_PLACE_TEXT];
+  bool made = place.line && *kiln_unit_origin(source->unit, place.line, origin);
+  if (place.line) kiln_diagnose(&d, KILN_NOTE, source->path, place, made ? "%s (from %s)" : "%s", text, origin);
   print_diagnostics(&d, source);
   kiln_arena_destroy(arena);
 }

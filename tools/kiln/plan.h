@@ -34,7 +34,6 @@ typedef struct plan_job {
   uint64_t start_ns, ns;      ///< of the look-up that hit, or of the compile
   uint32_t lane;              ///< 0 the command's thread, n worker n
   kiln_error error;           ///< of FAILED
-  char *refused;              ///< owned; where the source has what the target refuses, or NULL
 } plan_job;
 
 typedef struct plan {

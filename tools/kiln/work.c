@@ -84,8 +84,6 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
   } else {
     job->error.status = status;
     job->state = JOB_FAILED;
-    size_t size = strlen(job->error.text);
-    if (status == KILN_STATUS_UNSUPPORTED && job->refused) snprintf(job->error.text + size, sizeof job->error.text - size, ", at %s", job->refused);
   }
   worker_reply_deinit(&reply);
 }
