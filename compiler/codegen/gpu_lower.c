@@ -38,7 +38,7 @@ static void lower_nothing(gpu *g, ir_op *op) {
   (void)op;
 }
 
-/// A failing thread stops the kernel; the driver reports a trap.
+/// A failing thread says which operation it was, where the machine has a way, and stops the kernel.
 static void lower_assert(gpu *g, ir_op *op) {
   ir_value *condition = op->operands[0];
   LLVMValueRef holds = NULL;
@@ -55,6 +55,8 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMBasicBlockRef stop = gpu_block(g, "stop"), after = gpu_block(g, "held");
   LLVMBuildCondBr(g->builder, holds, after, stop);
   LLVMPositionBuilderAtEnd(g->builder, stop);
+  if (g->machine->report_assert)
+    g->machine->report_assert(g, op);
   kl_call(&g->prelude, g->builder, KL_kl_trap, NULL, 0);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);

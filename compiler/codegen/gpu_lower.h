@@ -94,6 +94,8 @@ struct gpu_machine {
                          LLVMValueRef value);
   LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                       LLVMValueRef expected, LLVMValueRef desired);
+  /// What a thread does whose assert fails, besides stopping; NULL: nothing.
+  void (*report_assert)(gpu *g, const ir_op *op);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);

@@ -315,6 +315,35 @@ static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
                    LLVMTypeOf(expected));
 }
 
+// --------------------------------------------------------------------------------------------------------------
+// asserts
+
+/// A text in global memory as a generic pointer.
+static LLVMValueRef constant_text(gpu *g, const char *message) {
+  unsigned size = (unsigned)strlen(message);
+  LLVMValueRef bytes = LLVMConstStringInContext(g->context, message, size, false);
+  LLVMValueRef array = LLVMAddGlobalInAddressSpace(g->module, LLVMTypeOf(bytes), "kiln_text", 1);
+  LLVMSetInitializer(array, bytes);
+  LLVMSetGlobalConstant(array, true);
+  LLVMSetLinkage(array, LLVMInternalLinkage);
+  return LLVMConstAddrSpaceCast(array, LLVMPointerTypeInContext(g->context, 0));
+}
+
+/// The driver's own function behind assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..] Assertion `MESSAGE` failed." and ends the
+/// kernel with an error of its own. FILE is the kernel, LINE the number of the operation.
+static void report_assert(gpu *g, const ir_op *op) {
+  LLVMTypeRef pointer = LLVMPointerTypeInContext(g->context, 0);
+  LLVMTypeRef types[5] = {pointer, pointer, g->i32, pointer, g->i64};
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 5, false);
+  LLVMValueRef callee = LLVMGetNamedFunction(g->module, "__assertfail");
+  if (!callee)
+    callee = LLVMAddFunction(g->module, "__assertfail", type);
+  LLVMValueRef arguments[5] = {constant_text(g, op->attrs.text ? op->attrs.text : ""),
+                               constant_text(g, g->kernel->name), gpu_i32(g, ir_operation(op)),
+                               constant_text(g, "operation"), LLVMConstInt(g->i64, 1, false)};
+  LLVMBuildCall2(g->builder, type, callee, arguments, 5, "");
+}
+
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage) {
   const kiln_processor *p = target->processor;
   *storage = (gpu_machine){.name = p->name,
@@ -332,6 +361,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .load = load,
                            .store = store,
                            .atomic = atomic,
-                           .cas = cas};
+                           .cas = cas,
+                           .report_assert = report_assert};
   return storage;
 }

@@ -205,6 +205,40 @@ TEST(nvptx_source, inline_assembly) {
   everywhere(source);
 }
 
+// The number in the PTX is the one that interpreter and host report.
+TEST(nvptx_source, asserts_say_which_operation) {
+  static const char source[] = "kiln 1\n"
+                               "kernel k(x: inout *f32, n: i32) @grid(1) @config(warps = 4) {\n"
+                               "  let V = view(x, [n], [1], [512])\n"
+                               "  let v = load(V, [0])\n"
+                               "  assert(v > 0.0, \"positive\")\n"
+                               "  assert(n < 100, \"small\")\n"
+                               "  store(V, [0], v * 2.0)\n"
+                               "}\n";
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_target target;
+  kiln_error err = {0};
+  CHECK_OK(kiln_target_parse("sm_80", &target, &err), err);
+  kiln_unit *unit = kiln_unit_open(arena, "case.kiln", source, sizeof source - 1, NULL, &d);
+  ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d);
+  char *text = ptx(source, "sm_80", NULL);
+  CHECK_INT(count(text, "__assertfail, "), 2);
+  expect(text, "trap;");
+  for (uint32_t line = 5; line <= 6; line++) {
+    uint32_t number = 0;
+    char piece[40];
+    while (number < 100 && kiln_operation_place(kernel, number).line != line) number++;
+    // The assert is the last operation of its line.
+    while (kiln_operation_place(kernel, number + 1).line == line) number++;
+    snprintf(piece, sizeof piece, "[param2+0], %u;", number);
+    expect(text, piece);
+  }
+  free(text);
+  kiln_arena_destroy(arena);
+  everywhere(source);
+}
+
 static const char gemm[] =
     "kiln 1\n"
     "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: "
