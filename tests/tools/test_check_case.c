@@ -89,6 +89,37 @@ static void run_on(const char *device) {
   free(out);
 }
 
+// f64 memory whose arithmetic was that of f32: the last bit of f32 may differ there, and only there.
+TEST(check_case, f64_that_was_computed_in_f32) {
+  static const char text[] =
+      "module {\n  tt.func public @k(%x: !tt.ptr<f64>, %out: !tt.ptr<f64>) {\n    %i = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
+      "    %p = tt.splat %x : !tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n    %q = tt.addptr %p, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n"
+      "    %v = tt.load %q : tensor<4x!tt.ptr<f64>>\n    %o = tt.splat %out : !tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n"
+      "    %w = tt.addptr %o, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n    tt.store %w, %v : tensor<4x!tt.ptr<f64>>\n    tt.return\n  }\n}\n";
+  static const char json[] =
+      "{\"name\": \"copy\", \"grid\": [1], \"num_warps\": 4, \"num_stages\": 2, \"golden\": true, \"args\": [\n"
+      "  {\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp64\"},\n"
+      "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp64\"}],\n"
+      " \"buffers\": [{\"bytes\": 32, \"changed\": false}, {\"bytes\": 32, \"changed\": true}]}\n";
+  static const double x[4] = {1.5, 0.25, 3, -0.75}, singles[4] = {1.5 + 0x1p-23, 0.25, 3, -0.75}, doubles[4] = {1.5 + 0x1p-23, 0.1, 3, -0.75};
+  const char *folder = kiln_test_folder();
+  char path[4096];
+  for (int wide = 0; wide < 2; wide++) {
+    snprintf(path, sizeof path, "%s/%s", folder, wide ? "wide" : "narrow");
+    CHECK_INT(mkdir(path, 0777), 0);
+    write_file(path, "kernel.ttir", text, strlen(text));
+    write_file(path, "case.json", json, strlen(json));
+    double in[4] = {x[0], wide ? doubles[1] : x[1], x[2], x[3]};
+    write_file(path, "in0.bin", in, sizeof in);
+    write_file(path, "in1.bin", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", sizeof in);
+    write_file(path, "out1.bin", wide ? doubles : singles, sizeof in);
+  }
+  char *out = check(1, "-d host", folder);
+  expect_in(out, "pass        narrow\n");
+  expect_in(out, "fail        wide: buffer 1 (out) f64 0 of 4");
+  free(out);
+}
+
 TEST(check_case, interpreter) { run_on("interpreter"); }
 TEST(check_case, host) { run_on("host"); }
 
