@@ -8,6 +8,8 @@
 
 #include "compiler/ttir/ttir_forms.h"
 
+enum { MAX_PACK = 16 };
+
 typedef struct lifting {
   ttir_reader *r;
   ir_type shape; ///< of the tiles; the element is of no meaning
@@ -117,40 +119,50 @@ typedef struct parting {
 typedef ir_value *parting_test(parting *p);
 typedef void parting_step(parting *p, ir_value *active, ir_value **next);
 
-static void run_parting(parting *p, ir_value *active, parting_test *test, parting_step *step, ir_value **out_passed) {
-  lifting *l = p->l;
-  ttir_reader *r = l->r;
-  ir_value *initial[TTIR_MAX_VALUES + 1], *values[2 * TTIR_MAX_VALUES + 2], *next[TTIR_MAX_VALUES];
-  ir_block *blocks[2];
-  uint32_t count = p->count;
-  initial[0] = active ? active : ttir_splat_bits(r, ir_with_element(l->shape, ir_scalar_type(KILN_I1)), 1);
-  for (uint32_t i = 0; i < count; i++) initial[1 + i] = spread(l, p->carried[i]);
-  ttir_builder_error(r);
-  if (r->failed) return;
+// The region that asks who stays: passes on who does, the passed values and the carried ones. Returns how many are passed in all.
+static uint32_t parting_before(parting *p, ir_value *const *initial, parting_test *test, ir_value **values, ir_block **out_block) {
+  ttir_reader *r = p->l->r;
   ttir_region before = ttir_open_region(r);
-  blocks[0] = before.block;
+  *out_block = before.block;
   ir_value *inside = ir_block_arg(r->arena, before.block, initial[0]->type);
-  for (uint32_t i = 0; i < count; i++) p->carried[i] = ir_block_arg(r->arena, before.block, initial[1 + i]->type);
-  values[1] = both(l, inside, test(p));
-  if (r->failed) return;
-  values[0] = any(l, values[1]);
-  for (uint32_t i = 0; i < p->passed_count; i++) values[2 + i] = p->passed[i] = spread(l, p->passed[i]);
-  for (uint32_t i = 0; i < count; i++) values[2 + p->passed_count + i] = p->carried[i];
-  uint32_t all = 1 + p->passed_count + count;
+  for (uint32_t i = 0; i < p->count; i++) p->carried[i] = ir_block_arg(r->arena, before.block, initial[1 + i]->type);
+  values[1] = both(p->l, inside, test(p));
+  if (r->failed) return 0;
+  values[0] = any(p->l, values[1]);
+  for (uint32_t i = 0; i < p->passed_count; i++) values[2 + i] = p->passed[i] = spread(p->l, p->passed[i]);
+  for (uint32_t i = 0; i < p->count; i++) values[2 + p->passed_count + i] = p->carried[i];
+  uint32_t all = 1 + p->passed_count + p->count;
   ttir_emit(r, IR_COND, NULL, values, 1 + all, NULL);
   ttir_close_region(r, &before);
+  return all;
+}
+
+// The region that steps on; who has left keeps the carried values. `values` are as the other region passed them.
+static void parting_after(parting *p, parting_step *step, ir_value **values, uint32_t all, ir_block **out_block) {
+  ttir_reader *r = p->l->r;
+  ir_value *next[TTIR_MAX_VALUES];
   ttir_region after = ttir_open_region(r);
-  blocks[1] = after.block;
+  *out_block = after.block;
   for (uint32_t i = 0; i < all && !r->failed; i++) values[i] = ir_block_arg(r->arena, after.block, values[1 + i]->type);
-  inside = values[0];
   for (uint32_t i = 0; i < p->passed_count; i++) p->passed[i] = values[1 + i];
-  for (uint32_t i = 0; i < count; i++) p->carried[i] = values[1 + p->passed_count + i];
-  if (!r->failed) step(p, inside, next);
-  values[0] = inside;
-  for (uint32_t i = 0; i < count && !r->failed; i++) values[1 + i] = choose(l, inside, next[i], p->carried[i]);
-  ttir_emit(r, IR_YIELD, NULL, values, 1 + count, NULL);
+  for (uint32_t i = 0; i < p->count; i++) p->carried[i] = values[1 + p->passed_count + i];
+  if (!r->failed) step(p, values[0], next);
+  for (uint32_t i = 0; i < p->count && !r->failed; i++) values[1 + i] = choose(p->l, values[0], next[i], p->carried[i]);
+  ttir_emit(r, IR_YIELD, NULL, values, 1 + p->count, NULL);
   ttir_close_region(r, &after);
-  ir_op *loop = ttir_emit_regions(r, IR_WHILE, NULL, initial, 1 + count, blocks, 2);
+}
+
+static void run_parting(parting *p, ir_value *active, parting_test *test, parting_step *step, ir_value **out_passed) {
+  ttir_reader *r = p->l->r;
+  ir_value *initial[TTIR_MAX_VALUES + 1], *values[2 * TTIR_MAX_VALUES + 2];
+  ir_block *blocks[2];
+  initial[0] = active ? active : ttir_splat_bits(r, ir_with_element(p->l->shape, ir_scalar_type(KILN_I1)), 1);
+  for (uint32_t i = 0; i < p->count; i++) initial[1 + i] = spread(p->l, p->carried[i]);
+  ttir_builder_error(r);
+  uint32_t all = r->failed ? 0 : parting_before(p, initial, test, values, &blocks[0]);
+  if (r->failed) return;
+  parting_after(p, step, values, all, &blocks[1]);
+  ir_op *loop = ttir_emit_regions(r, IR_WHILE, NULL, initial, 1 + p->count, blocks, 2);
   for (uint32_t i = 0; loop && i < p->passed_count; i++) out_passed[i] = &loop->results[1 + i];
 }
 
@@ -273,47 +285,67 @@ static ir_block *read_region(ttir_reader *r, ir_value **out_values, uint32_t *ou
   return region.block;
 }
 
-// "tt.map_elementwise"(%a, %b) <{pack = 1 : i32}> ({ .. }) : (T, U) -> (V, W)
-void ttir_form_map(ttir_reader *r, const ttir_row *row) {
-  ir_value *operands[TTIR_MAX_VALUES], *values[TTIR_MAX_VALUES];
-  ttir_dictionary *attributes = KILN_NEW(r->arena, ttir_dictionary);
-  uint32_t line = r->line, returned;
-  ttir_expect(r, '(');
-  uint32_t count = ttir_values(r, operands, TTIR_MAX_VALUES);
-  ttir_expect(r, ')');
-  ttir_read_dictionary(r, attributes);
-  if (r->failed) return;
-  ir_block *block = read_region(r, values, &returned);
-  ttir_read_dictionary(r, attributes);
-  r->row = row;
-  r->line = line;
-  ttir_read_signature(r, operands, count);
-  if (r->failed) return;
-  int64_t pack = ttir_entry_int(attributes, "pack", 1);
-  ir_type shape = operands[0]->type;
-  bool fits = shape.rank > 0 && pack > 0 && pack <= 16 && (pack & (pack - 1)) == 0;
-  unsigned log2 = fits ? (unsigned)__builtin_ctzll((uint64_t)pack) : 0;
-  fits = fits && shape.log2[shape.rank - 1] >= log2 && shape.rank + (log2 > 0) <= IR_MAX_RANK && block->arg_count == count * pack && returned % pack == 0;
-  for (uint32_t i = 0; fits && i < count; i++) fits = ir_same_shape(operands[i]->type, shape) && !operands[i]->type.is_view;
-  if (!fits) {
-    ttir_error(r, "%s: expected tiles of one shape, a pack of 1 to 16 that divides it, and as many scalars; found a pack of %lld, %u tiles and %u scalars",
-               row->name, (long long)pack, count, block->arg_count);
-    return;
-  }
-  lifting l = {.r = r, .shape = shape};
-  l.shape.log2[shape.rank - 1] = (uint8_t)(l.shape.log2[shape.rank - 1] - log2);
-  ir_value *pieces[16];
-  for (uint32_t i = 0; i < count && !r->failed; i++) {
-    unpack(r, operands[i], log2, pieces, 1);
-    for (int64_t j = 0; j < pack && !r->failed; j++) {
-      ir_value *argument = block->args[i * pack + j];
-      if (!ir_type_equal(ir_element(pieces[j]->type), argument->type)) ttir_error(r, "%s: the region's argument %u is not of its tile's type", row->name, i);
+typedef struct mapping {
+  ir_value *operands[TTIR_MAX_VALUES], *values[TTIR_MAX_VALUES]; ///< tiles, and what the region returns
+  uint32_t count, returned;
+  ir_block *block;
+  int64_t pack;
+  unsigned log2; ///< of the pack
+} mapping;
+
+static bool fits(ttir_reader *r, mapping *m) {
+  ir_type shape = m->operands[0]->type;
+  bool ok = shape.rank > 0 && m->pack > 0 && m->pack <= MAX_PACK && (m->pack & (m->pack - 1)) == 0;
+  m->log2 = ok ? (unsigned)__builtin_ctzll((uint64_t)m->pack) : 0;
+  ok = ok && shape.log2[shape.rank - 1] >= m->log2 && shape.rank + (m->log2 > 0) <= IR_MAX_RANK;
+  ok = ok && m->block->arg_count == m->count * m->pack && m->returned % m->pack == 0;
+  for (uint32_t i = 0; ok && i < m->count; i++) ok = ir_same_shape(m->operands[i]->type, shape) && !m->operands[i]->type.is_view;
+  if (!ok)
+    ttir_error(r, "%s: expected tiles of one shape, a pack of 1 to %d that divides it, and as many scalars; found a pack of %lld, %u tiles and %u scalars",
+               r->row->name, MAX_PACK, (long long)m->pack, m->count, m->block->arg_count);
+  return ok;
+}
+
+// The region's arguments stand for the pieces of the tiles.
+static void bind(ttir_reader *r, const mapping *m) {
+  ir_value *pieces[MAX_PACK];
+  for (uint32_t i = 0; i < m->count && !r->failed; i++) {
+    unpack(r, m->operands[i], m->log2, pieces, 1);
+    for (int64_t j = 0; j < m->pack && !r->failed; j++) {
+      ir_value *argument = m->block->args[i * m->pack + j];
+      if (!ir_type_equal(ir_element(pieces[j]->type), argument->type)) ttir_error(r, "%s: the region's argument %u is not of its tile's type", r->row->name, i);
       argument->slot = pieces[j];
     }
   }
+}
+
+static void emit_mapping(ttir_reader *r, mapping *m) {
   uint32_t none;
   ir_value *unused[1];
-  if (!r->failed) lift_block(&l, block, NULL, unused, &none);
-  for (uint32_t i = 0; i < returned && !r->failed; i++) values[i] = spread(&l, mapped(values[i]));
-  for (uint32_t i = 0; i < returned / pack && !r->failed; i++) ttir_give(r, repack(r, values + i * pack, log2, 1));
+  lifting l = {.r = r, .shape = m->operands[0]->type};
+  uint8_t *last = &l.shape.log2[l.shape.rank - 1];
+  *last = (uint8_t)(*last - m->log2);
+  bind(r, m);
+  if (!r->failed) lift_block(&l, m->block, NULL, unused, &none);
+  for (uint32_t i = 0; i < m->returned && !r->failed; i++) m->values[i] = spread(&l, mapped(m->values[i]));
+  for (uint32_t i = 0; i < m->returned / m->pack && !r->failed; i++) ttir_give(r, repack(r, m->values + i * m->pack, m->log2, 1));
+}
+
+// "tt.map_elementwise"(%a, %b) <{pack = 1 : i32}> ({ .. }) : (T, U) -> (V, W)
+void ttir_form_map(ttir_reader *r, const ttir_row *row) {
+  mapping *m = KILN_NEW(r->arena, mapping);
+  ttir_dictionary *attributes = KILN_NEW(r->arena, ttir_dictionary);
+  uint32_t line = r->line;
+  ttir_expect(r, '(');
+  m->count = ttir_values(r, m->operands, TTIR_MAX_VALUES);
+  ttir_expect(r, ')');
+  ttir_read_dictionary(r, attributes);
+  if (r->failed) return;
+  m->block = read_region(r, m->values, &m->returned);
+  ttir_read_dictionary(r, attributes);
+  r->row = row;
+  r->line = line;
+  ttir_read_signature(r, m->operands, m->count);
+  m->pack = ttir_entry_int(attributes, "pack", 1);
+  if (!r->failed && fits(r, m)) emit_mapping(r, m);
 }
