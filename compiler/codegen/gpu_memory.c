@@ -504,10 +504,15 @@ void gpu_lower_store(gpu *g, ir_op *op) {
 
 static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
                                LLVMValueRef desired) {
-  kiln_scalar scalar = op->operands[1]->type.scalar;
-  if (op->code == IR_CAS)
-    return g->machine->cas(g, op, scalar, pointer, value, desired);
-  return g->machine->atomic(g, op, scalar, pointer, value);
+  ir_type type = op->operands[1]->type;
+  if (op->code != IR_CAS)
+    return g->machine->atomic(g, op, type.scalar, pointer, value);
+  if (!type.pointer)
+    return g->machine->cas(g, op, type.scalar, pointer, value, desired);
+  // Addresses are swapped as numbers: the scalar is what they lead to.
+  LLVMValueRef old = g->machine->cas(g, op, KILN_I64, pointer, LLVMBuildPtrToInt(g->builder, value, g->i64, ""),
+                                     LLVMBuildPtrToInt(g->builder, desired, g->i64, ""));
+  return LLVMBuildIntToPtr(g->builder, old, LLVMTypeOf(value), "");
 }
 
 /// Under `mask` (NULL: always); elsewhere the result is zero.

@@ -285,3 +285,32 @@ static void check_place(const gpu_matrix_form *f, const char *target, const char
 // LLVM sinks what it does not know to depend on the lanes that run into the branch of its only user. Where some lanes do not store, the product
 // and what it reads were made by the others alone. Seed 4 of the generated kernels showed it under emulation.
 TEST(amdgpu, products_are_made_by_all_lanes) { each_product(9, check_place); }
+
+// 64 bits, whatever the addresses lead to. The table of operations showed it under emulation.
+TEST(amdgpu, addresses_are_swapped_whole) {
+  static const struct { const char *target, *instruction; kiln_format format; } cases[] = {
+      {"gfx942", "global_atomic_cmpswap_x2", KILN_FORMAT_ASM}, {"gfx1100", "global_atomic_cmpswap_b64", KILN_FORMAT_ASM}, {"sm_80", "cas.b64", KILN_FORMAT_PTX}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_arena *arena = kiln_arena_create();
+    kiln_target target;
+    kiln_error err = {0};
+    kiln_codegen_options options;
+    kiln_artifact artifact;
+    ir_kernel *k = ir_kernel_create(arena, "swap");
+    ir_builder b = {.arena = arena, .block = k->body};
+    ir_type type = ir_pointer_type(KILN_F32);
+    type.pointer++;
+    ir_value *at = ir_add_param(k, &(ir_param){.name = "p", .type = type, .access = IR_ACCESS_INOUT});
+    ir_value *expected = emit(&b, IR_LOAD, NULL, at, NULL, NULL);
+    emit(&b, IR_CAS, NULL, at, expected, expected);
+    CHECK_OK(kiln_target_parse(cases[i].target, &target, &err), err);
+    kiln_codegen_options_init(&options);
+    options.output = cases[i].format;
+    CHECK_OK(kiln_codegen(k, &target, &options, &artifact, &err), err);
+    kiln_buffer_u8(&artifact.code, 0);
+    if (!strstr((const char *)artifact.code.bytes, cases[i].instruction)) FAIL("%s: no %s", cases[i].target, cases[i].instruction);
+    kiln_artifact_deinit(&artifact);
+    kiln_arena_destroy(arena);
+  }
+}
+
