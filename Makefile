@@ -135,6 +135,13 @@ $(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/co
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 
+# Stands in for AMD's driver where an emulator is named (docs/emulation.md).
+EMULATED := $(B)/emulation/libamdhip64.so
+$(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
+
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	$(call say,LINK,$@)
@@ -183,7 +190,7 @@ endef
 $(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
 
 .PHONY: tests check check-full check-sanitizers bless
-tests: $(TESTS) $(CHECKERS)
+tests: $(TESTS) $(CHECKERS) $(EMULATED)
 check: all tests ## run all tests (under ten minutes on two cores); ends with the line of sums
 	tests/run.sh $(B)
 check-full: all tests ## the long matrix: everything of `check`, all processors, all generated kernels, whole sweeps

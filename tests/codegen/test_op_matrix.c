@@ -2,12 +2,14 @@
 // Every operation of ops.def on every element type for every kind of machine: what the compiler says it has compiles, what it has not is refused
 // with a reason, and on the host what runs agrees with the interpreter bit for bit. docs/ops.md is what it prints of the quick machines.
 //
-// KILN_OPS=add narrows the run to operations of that name; KILN_TEST_FULL takes all machines; KILN_TEST_BLESS writes docs/ops.md anew.
+// With KILN_OPS_HIP=gfx942 that machine's kernels run too, on the first HIP device, which must be one of these: real, or emulated as docs/emulation.md
+// says. KILN_OPS=add narrows the run to operations of that name; KILN_TEST_FULL takes all machines; KILN_TEST_BLESS writes docs/ops.md anew.
 #include <math.h>
 #include <stdlib.h>
 
 #include "compiler/middle/interpreter.h"
 #include "compiler/middle/pipeline.h"
+#include "tests/codegen/hip_mapping.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/op_matrix.inc"
 
@@ -36,7 +38,9 @@ typedef struct reason_row {
 typedef struct matrix {
   char marks[IR_OPCODE_COUNT][COLUMNS][MACHINES];
   reason_row reasons[REASONS];
-  uint32_t reason_count, native, expanded, refused, compared, wrong;
+  uint32_t reason_count, native, expanded, refused, compared, on_device, wrong;
+  const char *device_machine; ///< whose kernels `hip` runs; NULL: none
+  const hip_table *hip;
 } matrix;
 
 static const char *stated_refusal(ir_opcode code, const kiln_target *target) {
@@ -96,10 +100,19 @@ static void drop(const cell *c, world *w) {
   for (uint32_t i = 0; i < c->buffer_count; i++) free(w->bytes[i]);
 }
 
-static bool same(const cell_buffer *b, uint64_t x, uint64_t y) {
+/// How much a device may round an operation otherwise, in units of the type's last place.
+static double slack_of(const cell *c) {
+  bool is_close = (c->code >= IR_RSQRT && c->code <= IR_ERF) || c->code == IR_SQRT || c->code == IR_DIV;
+  return is_close && c->target->processor->family != KILN_FAMILY_HOST ? 4 : 0;
+}
+
+static bool same(const cell_buffer *b, uint64_t x, uint64_t y, double slack) {
   if (x == y) return true;
   bool real = !b->element.pointer && kiln_scalars[b->element.scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-  return real && isnan(ir_bits_to_float(b->element.scalar, x)) && isnan(ir_bits_to_float(b->element.scalar, y));
+  if (!real) return false;
+  double v = ir_bits_to_float(b->element.scalar, x), w = ir_bits_to_float(b->element.scalar, y);
+  double unit = b->element.scalar == KILN_F64 ? 0x1p-52 : b->element.scalar == KILN_F32 ? 0x1p-23 : b->element.scalar == KILN_F16 ? 0x1p-10 : 0x1p-7;
+  return (isnan(v) && isnan(w)) || (slack && fabs(v - w) <= slack * unit * fabs(v));
 }
 
 /// "" or the first difference.
@@ -109,14 +122,15 @@ static void compare(const cell *c, const world *want, const world *got, char *ou
       uint64_t x = 0, y = 0;
       memcpy(&x, want->bytes[i] + at * n, n);
       memcpy(&y, got->bytes[i] + at * n, n);
-      if (same(&c->buffers[i], x, y)) continue;
+      if (same(&c->buffers[i], x, y, slack_of(c))) continue;
       snprintf(out, size, "buffer %u element %zu: expected %#llx, found %#llx", i, at, (unsigned long long)x, (unsigned long long)y);
       return;
     }
 }
 
-/// Runs the object and the interpreter on equal memory; "" when they agree.
-static void run(const cell *built, ir_opcode code, unsigned column, const kiln_target *target, const kiln_artifact *artifact, char *out, size_t size) {
+/// Runs the object, on `hip` where that is not NULL, and the interpreter on equal memory; "" when they agree.
+static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigned column, const kiln_target *target, const kiln_artifact *artifact, char *out,
+                size_t size) {
   static const uint32_t grid[3] = {1, 1, 1};
   kiln_arena *arena = kiln_arena_create();
   kiln_error err = {0};
@@ -128,7 +142,10 @@ static void run(const cell *built, ir_opcode code, unsigned column, const kiln_t
   fill(built, &got);
   if (kiln_middle(reference.kernel, target, &err) != KILN_OK || kiln_interpret(reference.kernel, want.args, grid, NULL, &err) != KILN_OK)
     snprintf(out, size, "interpreter: %.300s", err.text);
-  else {
+  else if (hip) {
+    if (!hip_run(hip, artifact, got.bytes, built->buffer_count, ELEMENTS * 2 * 8)) snprintf(out, size, "the device failed");
+    else compare(built, &want, &got, out, size);
+  } else {
     int32_t failed = mapping_run(mapping_open(&artifact->code, artifact->info.symbol), got.args, grid, artifact->info.scratch_bytes);
     if (failed) snprintf(out, size, "assert %d failed", failed);
     else compare(built, &want, &got, out, size);
@@ -156,9 +173,13 @@ static char compiled(matrix *m, cell *c, ir_opcode code, unsigned column, char *
     mark = '-';
   } else if (status != KILN_OK) snprintf(out, size, "%.400s", err.text);
   else if (!artifact.code.size) snprintf(out, size, "the artifact is empty");
+  else if (code == IR_ASM) {} // the interpreter has no assembler
   else if (c->target->processor->family == KILN_FAMILY_HOST) {
-    run(c, code, column, c->target, &artifact, out, size);
+    run(NULL, c, code, column, c->target, &artifact, out, size);
     m->compared++;
+  } else if (m->hip && code != IR_ASM && !strcmp(c->target->processor->name, m->device_machine)) {
+    run(m->hip, c, code, column, c->target, &artifact, out, size);
+    m->on_device++;
   }
   kiln_artifact_deinit(&artifact);
   return mark;
@@ -247,9 +268,13 @@ static void check_page(matrix *m) {
 TEST(op_matrix, what_the_tables_promise_compiles_and_agrees) {
   static matrix m;
   if (!mapping_can_run("x86-64-v3")) SKIP("the host part needs an x86-64-v3 processor");
+  m.device_machine = getenv("KILN_OPS_HIP");
+  m.hip = m.device_machine ? hip_open() : NULL;
+  if (m.device_machine && !m.hip) FAIL("KILN_OPS_HIP is set, but there is no HIP device");
   for (unsigned machine = 0; machine < MACHINES; machine++)
-    if (machines[machine].quick || kiln_test_full()) check_machine(&m, machine);
+    if (m.hip ? !strcmp(machines[machine].name, m.device_machine) : machines[machine].quick || kiln_test_full()) check_machine(&m, machine);
   print(stdout, &m);
+  if (m.hip) printf("%u run on the device of %s against the interpreter\n", m.on_device, m.device_machine);
   if (m.wrong) FAIL("%u cells are wrong", m.wrong);
-  if (!kiln_test_full() && !getenv("KILN_OPS")) check_page(&m);
+  if (!kiln_test_full() && !getenv("KILN_OPS") && !m.hip) check_page(&m);
 }

@@ -36,7 +36,7 @@ static array *make(run *r, kiln_scalar scalar, size_t count) {
   a->v = calloc(count + 1, sizeof *a->v);
   a->next = r->arrays;
   r->arrays = a;
-  if (kiln_alloc(r->device, count * kiln_scalars[scalar].bytes + 64, &a->device, &err) != KILN_OK) fail(r, "alloc", err.text);
+  if (kiln_alloc(r->device, count * kiln_scalars[scalar].bytes, &a->device, &err) != KILN_OK) fail(r, "alloc", err.text);
   return a;
 }
 

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The device behind hip_emulated.c: memory, modules and launches on an emulator of AMD's instructions. Requests on descriptor 0, replies on 3.
+
+  KILN_AMD_EMULATOR, KILN_AMDRUN   the emulator and its driver (docs/emulation.md)
+  KILN_EMULATED_ORDER=fwd|rev      the order of workgroups, and of waves between barriers
+  KILN_EMULATED_POISON=0xCD        what fills new memory, shared and private memory, and registers that hardware leaves undefined
+  KILN_EMULATED_ALIGN=16           of new memory; a buffer ends that near to pages without access
+  KILN_EMULATED_STATS=FILE         a line a launch: kernel, workgroups, wave-instructions, seconds
+
+Each buffer ends against pages without access; a store to the few bytes between is found after the launch.
+"""
+import ctypes, os, struct, sys, tempfile, time
+
+sys.dont_write_bytecode = True
+import emulator
+
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, LAUNCH_FAILURE = 0, 1, 2, 719
+MOST_BYTES = 1 << 30
+
+
+class Device:
+    def __init__(self, driver, emulator):
+        self.driver, self.emulator = driver, emulator
+        self.poison = int(os.environ.get("KILN_EMULATED_POISON", "0xCD"), 0)
+        emulator.poison, emulator.order = self.poison, os.environ.get("KILN_EMULATED_ORDER", "fwd")
+        self.align = int(os.environ.get("KILN_EMULATED_ALIGN", "16"))
+        self.stats = os.environ.get("KILN_EMULATED_STATS")
+        self.buffers, self.modules, self.functions = {}, {}, {}
+
+    def inside(self, address, size):
+        """The buffer that holds these bytes, or None."""
+        return next((b for b in self.buffers.values() if b.addr <= address and address + size <= b.addr + b.size), None)
+
+    def alloc(self, size, *_):
+        if size > MOST_BYTES: return OUT_OF_MEMORY, 0
+        buffer = self.driver.Buf(size=max(size, 1), poison=self.poison, align=self.align)
+        self.buffers[buffer.addr] = buffer
+        return SUCCESS, buffer.addr
+
+    def free(self, address, *_): return (SUCCESS if self.buffers.pop(address, None) else INVALID_VALUE), 0
+
+    def copy_to(self, address, *rest):
+        data = rest[-1]
+        if not self.inside(address, len(data)): return INVALID_VALUE, 0
+        ctypes.memmove(address, data, len(data))
+        return SUCCESS, 0
+
+    def copy_from(self, address, size, *_):
+        if not self.inside(address, size): return INVALID_VALUE, 0
+        return SUCCESS, 0, ctypes.string_at(address, size)
+
+    def fill(self, address, size, byte, *_):
+        if not self.inside(address, size): return INVALID_VALUE, 0
+        ctypes.memset(address, byte, size)
+        return SUCCESS, 0
+
+    def load(self, *rest):
+        with tempfile.NamedTemporaryFile(suffix=".hsaco") as f:
+            f.write(rest[-1])
+            f.flush()
+            module = self.driver.Module(f.name)
+        number = len(self.modules) + 1
+        self.modules[number] = module
+        return SUCCESS, number
+
+    def unload(self, number, *_): return (SUCCESS if self.modules.pop(number, None) else INVALID_VALUE), 0
+
+    def function(self, number, *rest):
+        name, module = rest[-1].decode(), self.modules.get(number)
+        if not module or name not in module.kernels: return INVALID_VALUE, 0
+        self.functions[len(self.functions) + 1] = module, name
+        return SUCCESS, len(self.functions)
+
+    def launch(self, number, gx, gy, gz, threads, shared, _, block):
+        module, name = self.functions[number]
+        args = []
+        for a in module.kernels[name].get(".args", []):
+            if a[".value_kind"].startswith("hidden_"): continue
+            value = block[a[".offset"]:a[".offset"] + a[".size"]]
+            if len(value) != a[".size"]: return INVALID_VALUE, 0
+            args.append(value)
+        begin, counted = time.monotonic(), self.emulator.ninst
+        try:
+            self.emulator.launch(module, name, [gx, gy, gz], [threads, 1, 1], args, shared)
+        except (self.driver.Trap, SystemExit) as e:
+            print("emulated %s: %s" % (name, e), file=sys.stderr, flush=True)
+            return LAUNCH_FAILURE, 0
+        if self.stats:
+            with open(self.stats, "a") as f:
+                f.write("%s %s %d %d %.2f\n" % (module.gfx, name, gx * gy * gz, self.emulator.ninst - counted, time.monotonic() - begin))
+        for b in self.buffers.values():
+            if b.dirty() is None: continue
+            print("emulated %s: a store at byte %d of a buffer of %d" % (name, b.dirty(), b.size), file=sys.stderr, flush=True)
+            return LAUNCH_FAILURE, 0
+        return SUCCESS, 0
+
+
+def main():
+    requests, replies = os.fdopen(0, "rb"), os.fdopen(3, "wb")
+    driver = emulator.load()
+    device = Device(driver, driver.Emu(os.environ["KILN_AMD_EMULATOR"]))
+    operations = (None, device.alloc, device.free, device.copy_to, device.copy_from, device.fill, device.load, device.unload, device.function, device.launch)
+    has_bytes = {device.copy_to, device.load, device.function, device.launch}
+    while True:
+        head = requests.read(64)
+        if len(head) < 64: return
+        numbers = struct.unpack("<8Q", head)
+        operation = operations[numbers[0]]
+        data = (requests.read(numbers[7]),) if operation in has_bytes else ()
+        status, value, *rest = operation(*numbers[1:], *data)
+        replies.write(struct.pack("<2Q", status, value) + b"".join(rest))
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()
