@@ -142,34 +142,53 @@ void ttir_form_atomic_store(ttir_reader *r, const ttir_row *row) {
   ttir_emit(r, IR_ATOMIC, &attrs, v, count, NULL);
 }
 
-// tt.atomic_poll acquire, gpu, %p, %expected[ timeout %t] : PTR, T -> i1. Waits until the number is there; a timeout is not kept.
-void ttir_form_atomic_poll(ttir_reader *r, const ttir_row *row) {
-  ir_value *v[2];
-  ir_attrs attrs = {0};
+// A loop that reads until the number is `expected` or `rounds` (i64; NULL: no limit) are over. The result says whether it is.
+static ir_value *poll_until(ttir_reader *r, ir_value *pointer, ir_value *expected, ir_value *rounds, ir_attrs attrs) {
   ir_block *blocks[2];
+  ir_value *v[3] = {NULL};
+  uint32_t count = rounds ? 1 : 0;
+  ttir_region before = ttir_open_region(r);
+  blocks[0] = before.block;
+  ir_value *left = rounds ? ir_block_arg(r->arena, before.block, rounds->type) : NULL, *got = fetch(r, pointer, NULL, attrs);
+  v[0] = v[2] = got ? ir_compare(&r->b, IR_NE, 0, got, expected) : NULL;
+  v[1] = left;
+  ttir_builder_error(r);
+  if (left && !r->failed) v[0] = ir_binary(&r->b, IR_AND, 0, v[0], ir_compare(&r->b, IR_GT, 0, left, ttir_splat_bits(r, left->type, 0)));
+  ttir_builder_error(r);
+  ttir_emit(r, IR_COND, NULL, v, rounds ? 3 : 1, NULL);
+  ttir_close_region(r, &before);
+  ttir_region after = ttir_open_region(r);
+  blocks[1] = after.block;
+  if (rounds) {
+    left = ir_block_arg(r->arena, after.block, rounds->type);
+    ir_block_arg(r->arena, after.block, ir_scalar_type(KILN_I1));
+    if (!r->failed) left = ir_binary(&r->b, IR_SUB, 0, left, ttir_splat_bits(r, left->type, 1));
+  }
+  ttir_emit(r, IR_YIELD, NULL, &left, count, NULL);
+  ttir_close_region(r, &after);
+  ir_op *loop = ttir_emit_regions(r, IR_WHILE, NULL, &rounds, count, blocks, 2);
+  ir_value *one = ttir_splat_bits(r, ir_scalar_type(KILN_I1), 1);
+  return loop && rounds && !r->failed ? ir_binary(&r->b, IR_XOR, 0, &loop->results[1], one) : one;
+}
+
+// tt.atomic_poll acquire, gpu, %p, %expected[ timeout %t] : PTR, T -> i1. There is no clock, so a timeout of t nanoseconds becomes t / 64 reads, which
+// take longer than that on any GPU.
+void ttir_form_atomic_poll(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[2], *rounds = NULL;
+  ir_attrs attrs = {0};
   read_order(r, &attrs);
   if (!ttir_operands(r, v, 2)) return;
-  if (ttir_accept_word(r, "timeout")) ttir_value(r);
+  if (ttir_accept_word(r, "timeout")) rounds = ttir_value(r);
   ttir_read_dictionary(r, &r->dictionary);
   ttir_check_type(r, v[0], ttir_colon_type(r).type);
   ttir_expect(r, ',');
   ttir_check_type(r, v[1], ttir_read_type(r, false).type);
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
   ttir_read_type(r, false);
+  if (rounds) ttir_check_type(r, rounds, ir_scalar_type(KILN_I64));
   if (!r->failed && v[0]->type.rank) ttir_error(r, "%s: expected one pointer", row->name);
   ir_value *pointer = integers_at(r, v[0]);
-  if (r->failed) return;
-  ttir_region before = ttir_open_region(r);
-  blocks[0] = before.block;
-  ir_value *other = fetch(r, pointer, NULL, attrs);
-  if (other) other = ir_compare(&r->b, IR_NE, 0, other, v[1]);
+  if (rounds && !r->failed) rounds = ir_binary(&r->b, IR_SHR, IR_UNSIGNED, rounds, ttir_splat_bits(r, rounds->type, 6));
   ttir_builder_error(r);
-  ttir_emit(r, IR_COND, NULL, &other, 1, NULL);
-  ttir_close_region(r, &before);
-  ttir_region after = ttir_open_region(r);
-  blocks[1] = after.block;
-  ttir_emit(r, IR_YIELD, NULL, NULL, 0, NULL);
-  ttir_close_region(r, &after);
-  ttir_emit_regions(r, IR_WHILE, NULL, NULL, 0, blocks, 2);
-  ttir_give(r, ttir_splat_bits(r, ir_scalar_type(KILN_I1), 1));
+  if (!r->failed) ttir_give(r, poll_until(r, pointer, v[1], rounds, attrs));
 }

@@ -35,7 +35,7 @@ ttir_handler ttir_form_asm;
 // ttir_map.c
 ttir_handler ttir_form_map;
 // ttir_view.c
-ttir_handler ttir_form_make_view, ttir_form_view_load, ttir_form_view_store, ttir_form_view_reduce;
+ttir_handler ttir_form_opaque, ttir_form_make_view, ttir_form_view_load, ttir_form_view_store, ttir_form_view_reduce;
 // ttir_scaled.c
 ttir_handler ttir_form_dot_scaled;
 // ttir_gather.c

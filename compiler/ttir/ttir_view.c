@@ -50,10 +50,21 @@ void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
   ttir_give(r, &op->results[0]);
 }
 
+static void refuse_opaque(ttir_reader *r) {
+  ttir_error(r, "%s: the descriptor lies in memory, in NVIDIA's own format; expected one of tt.make_tensor_descriptor or a parameter !tt.tensordesc", r->row->name);
+}
+
+// tt.reinterpret_tensor_descriptor, tt.experimental_tensormap_create
+void ttir_form_opaque(ttir_reader *r, const ttir_row *row) {
+  (void)row;
+  refuse_opaque(r);
+}
+
 // `%d[%i, %j]`: the view and its indices into `v`. Returns their count.
 static uint32_t read_place(ttir_reader *r, ir_value **v) {
   v[0] = ttir_value(r);
   uint32_t count = 1 + read_list(r, v + 1, IR_MAX_RANK);
+  if (!r->failed && v[0]->type.pointer) refuse_opaque(r);
   if (!r->failed && (!v[0]->type.is_view || count != 1u + v[0]->type.rank))
     ttir_error(r, "%s: expected a descriptor with %u indices", r->row->name, v[0]->type.rank);
   return count;

@@ -90,7 +90,7 @@ TEST(ttir_versions, aliases_of_hints) {
 
 // Operations of 3.9: loads, stores and polls that are atomic, the fast division, the wait for the launch before.
 TEST(ttir_versions, atomic_access) {
-  float f[2] = {2.5f, 0};
+  float f[3] = {2.5f, 0, 5};
   int32_t i[3] = {7, 0, 0};
   static const char *const types[3] = {"f32", "i32", "i32"};
   run_kernel(types,
@@ -113,11 +113,16 @@ TEST(ttir_versions, atomic_access) {
              "    %seen = tt.atomic_poll acquire, gpu, %b1, %7 timeout %long : !tt.ptr<i32>, i32 -> i1\n"
              "    %again = tt.atomic_poll relaxed, sys, %b1, %7 : !tt.ptr<i32>, i32 -> i1\n"
              "    %w = arith.extui %seen : i1 to i32\n"
+             "    %never = tt.atomic_poll acquire, gpu, %b1, %2 timeout %long : !tt.ptr<i32>, i32 -> i1\n"
+             "    %a2 = tt.addptr %a, %2 : !tt.ptr<f32>, i32\n"
+             "    %far = arith.uitofp %never : i1 to f32\n"
+             "    tt.store %a2, %far : !tt.ptr<f32>\n"
              "    %b2 = tt.addptr %b, %2 : !tt.ptr<i32>, i32\n"
              "    tt.store %b2, %w : !tt.ptr<i32>\n"
              "    tt.grid_dependency_launch_dependents\n",
              f, i, i);
   if (f[1] != 3.5f) FAIL("expected 3.5, found %g", (double)f[1]);
+  if (f[2] != 0) FAIL("a poll of what does not come gave %g, expected 0", (double)f[2]);
   CHECK_INT(i[0], 7);
   CHECK_INT(i[1], 7);
   CHECK_INT(i[2], 1);
