@@ -68,6 +68,8 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   u->library = e.library;
   if (e.b.error.status != KILN_OK) kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
   if (d->errors + d->suppressed != errors) return NULL;
+  kiln_native_check_access(kernel, unit->file, d);
+  if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_warn(kernel, unit->file, d);
   return kernel;
 }
@@ -127,7 +129,7 @@ static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
 
 kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
                                  kiln_diagnostics *d) {
-  static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface, .build = build};
+  static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface, .build = build, .check = kiln_native_check_access};
   uint32_t errors = d->errors, first = d->count;
   kiln_native_unit *u = KILN_NEW(arena, kiln_native_unit);
   u->module = kiln_parse(arena, file, text, size, d);

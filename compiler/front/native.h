@@ -47,6 +47,8 @@ void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *opt
 /// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.
 void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned);
 
+/// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
+void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 /// Warns about loads that may miss what another lane has stored.
 void kiln_native_warn(const ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 

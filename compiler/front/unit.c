@@ -61,6 +61,9 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
   ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);
   if (!kernel) return NULL;
   kiln_canonicalise(kernel);
+  uint32_t errors = d->errors + d->suppressed;
+  if (unit->methods->check) unit->methods->check(kernel, unit->file, d);
+  if (d->errors + d->suppressed != errors) return NULL;
   if (!steps_are_positive(unit, kernel, d)) return NULL;
   kiln_error err;
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;

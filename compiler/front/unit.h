@@ -14,6 +14,8 @@ typedef struct kiln_unit_methods {
   /// unit.c then canonicalises and verifies it. NULL with diagnostics in `d` when there were errors.
   ir_kernel *(*build)(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant, const kiln_target *target,
                       kiln_diagnostics *d);
+  /// Errors of a canonical kernel, which shows more of where pointers come from. NULL: none are possible.
+  void (*check)(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
   /// Where a line of the source was made from ("k.py:12:8"), or "". NULL: sources are written by hand.
   const char *(*origin)(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]);
 } kiln_unit_methods;

@@ -37,7 +37,7 @@ static const char *origin_of(const kiln_unit *unit, uint32_t line, char out[KILN
   return ttir_source_place(((const ttir_unit *)unit)->module, line, out);
 }
 
-static const kiln_unit_methods methods = {instance_count, interface_of, build, origin_of};
+static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface_of, .build = build, .origin = origin_of};
 
 static void fill_param(const ir_param *param, kiln_param_record *out) {
   *out = (kiln_param_record){.name = param->name, .scalar = param->type.scalar, .pointer = param->type.pointer,

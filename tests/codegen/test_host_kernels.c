@@ -358,7 +358,7 @@ TEST(host_kernels, carried_views) {
 
 TEST(host_kernels, loads_before_stores) {
   check("kiln 1\n"
-        "kernel k(x: inout *i32, y: out *i32) @grid(1) {\n"
+        "kernel k(x: inout *i32, y: inout *i32) @grid(1) {\n"
         "  let c = iota(256)\n"
         "  let a = load(x + c)\n"
         "  let b = load(x + c + 1)\n"

@@ -169,7 +169,7 @@ TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
 
 TEST(nvptx_source, cache_hints) {
   static const char source[] = "kiln 1\n"
-                               "kernel hints(x: in *f32 @align(16) @noalias, y: out *f32 @align(16), n: i32 "
+                               "kernel hints(x: in *f32 @align(16) @noalias, y: inout *f32 @align(16), n: i32 "
                                "@div(16)) @grid(1) @config(warps = 4) {\n"
                                "  let t = iota(512)\n"
                                "  let a = load(x + t, t < n, 1.0, evict = first)\n"

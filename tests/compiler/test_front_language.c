@@ -180,6 +180,49 @@ TEST(language, warns_of_missing_barrier) {
   CHECK_INT(warnings_of("if n > 0 { store(x + i, 1.0) } else { store(y + i, load(x + i)) }"), 0);
 }
 
+// The first message about a kernel, or "".
+static const char *message_of(const char *body) {
+  static char text[2000];
+  kiln_buffer source = {0};
+  kiln_buffer_format(&source, "kiln 1\nkernel k(x: in *f32, y: out *f32, z: accum *f32, n: i32) @grid(1) {\n %s\n}\n", body);
+  opened o = open_text("k.kiln", (const char *)source.bytes, source.size, NULL);
+  kiln_target target = target_of("x86-64-v3");
+  ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+  CHECK(!kernel == (o.d.errors > 0));
+  snprintf(text, sizeof text, "%s", kernel ? "" : o.d.items[0].text);
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&source);
+  return text;
+}
+
+TEST(language, access_modes_are_kept) {
+  static const char in[] = "'x' is 'in', through which nothing is written: expected 'out', 'inout' or 'accum', found ";
+  static const char out[] = "'y' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found ";
+  static const struct { const char *body, *start, *found; } cases[] = {
+      {"store(y, load(x)) let o = atomic.add(z, 1.0) let v = load(z)", "", ""},
+      {"store(x, 1.0)", in, "'store'"},
+      {"store(x + iota(64), zeros(f32[64]))", in, "'store'"},
+      {"let o = atomic.add(x, 1.0)", in, "'atomic'"},
+      {"let V = view(x, [n], [1], [16]) store(V, [0], zeros(f32[16]))", in, "'view_store'"},
+      {"var p = x + 1 for i in 0 .. n { store(p, 1.0) p = p + 1 }", in, "'store'"},
+      {"var p = x + 1 while n < load(p) as i32 { store(p, 1.0) p = p + 1 }", in, "'store'"},
+      {"let p = if 1 < 2 { yield x } else { yield x + 1 } store(p, 1.0)", in, "'store'"},
+      {"let v = load(y)", out, "'load'"},
+      {"let V = view(y, [n], [1], [16]) let v = load(V, [0])", out, "'view_load'"},
+      {"let o = atomic.max(y, 1.0)", out, "'atomic'"},
+      {"let V = view(y, [n, 8], [8, 0], [16, 8]) store(V, [0, 0], zeros(f32[16, 8]))",
+       "axis 1 of the view has stride 0, which repeats one place: expected a load, found ", "'view_store'"},
+      {"let V = view(x, [n, 8], [8, 0], [16, 8]) store(y + iota(128), reshape(load(V, [0, 0]), [128]))", "", ""},
+      {"let V = view(y, [n, 8], [8, 0], [16, _]) store(V, [0, 0], zeros(f32[16]))", "", ""},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char want[300];
+    snprintf(want, sizeof want, "%s%s", cases[i].start, cases[i].found);
+    const char *got = message_of(cases[i].body);
+    if (strcmp(got, want)) FAIL("%s\ngives  %s\nwanted %s", cases[i].body, got, want);
+  }
+}
+
 // --------------------------------------------------------------------------------------------------------------- bytes
 
 static void bytes_of(const char *text, kiln_buffer *out) {
