@@ -7,7 +7,7 @@
 
 #include "compiler/ttir/ttir_forms.h"
 
-enum { MAX_RESULTS = 8, MAX_REGISTERS = 64 };
+enum { MAX_RESULTS = 8, MAX_REGISTERS = 64, MAX_PACK = 16 }; // of the pack: as much as the IR holds
 
 typedef struct assembly {
   const char *text, *constraints;
@@ -158,7 +158,8 @@ void ttir_form_asm(ttir_reader *r, const ttir_row *row) {
   a->constraints = ttir_entry_text(r, &r->dictionary, "constraints");
   a->text = ttir_unquote(r->arena, text.at, text.length);
   a->flags = ttir_entry_int(&r->dictionary, "pure", 0) ? IR_ASM_PURE : 0;
-  if (a->pack < 1 || a->pack > 128 || !a->constraints) ttir_error(r, "%s: expected constraints and a packed_element of 1 to 128, found %lld", row->name, (long long)a->pack);
+  if (a->pack < 1 || a->pack > MAX_PACK || !a->constraints)
+    ttir_error(r, "%s: expected constraints and a packed_element of 1 to %d, found %lld", row->name, MAX_PACK, (long long)a->pack);
   else if (is_dependency(a->text) && a->result_count == 1) ttir_give(r, ttir_splat_bits(r, a->types[0], 0));
   else if (a->result_count > 1) give_several(r, a);
   else give_one(r, a, a->text, a->constraints, a->types[0]);

@@ -75,6 +75,7 @@ TEST(ttir_errors, statements) {
       {"    tt.elementwise_inline_asm \"x\" {constraints = \"=r,=r\", packed_element = 1 : i32, pure = false} %x : i32 -> i32, i32", 3, "no side effects"},
       {"    %0:2 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32, i32", 3,
        "expected 2 constraints of PTX registers for them, found 1"},
+      {"    %0 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 32 : i32, pure = true} %x : i32 -> i32", 3, "of 1 to 16, found 32"},
       {"    %0 = tt.experimental_descriptor_load %p[%x, %x] : !tt.ptr<i8> -> tensor<8x8xf32>", 3, "the descriptor lies in memory"},
       {"    %0 = tt.reinterpret_tensor_descriptor %p : !tt.ptr<i8> to !tt.tensordesc<tensor<8x8xf32>>", 3, "the descriptor lies in memory"},
       {"    %v = tt.load %p, %x {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", 3, "block pointers"},
