@@ -4,6 +4,7 @@
 // TTIR has no launch expression, so the grid spans of the config are empty: the caller of a launch gives the grid.
 #include <string.h>
 
+#include "compiler/front/native.h"
 #include "compiler/front/unit.h"
 #include "compiler/ttir/ttir.h"
 
@@ -37,7 +38,8 @@ static const char *origin_of(const kiln_unit *unit, uint32_t line, char out[KILN
   return ttir_source_place(((const ttir_unit *)unit)->module, line, out);
 }
 
-static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface_of, .build = build, .origin = origin_of};
+static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface_of, .build = build, .check = kiln_native_check_access,
+                                           .origin = origin_of};
 
 static void fill_param(const ir_param *param, kiln_param_record *out) {
   *out = (kiln_param_record){.name = param->name, .scalar = param->type.scalar, .pointer = param->type.pointer,
