@@ -79,19 +79,27 @@ ifeq ($(CONFIG),release)
 $(call objects,$(COLD)): CFLAGS += -Os
 endif
 
-$(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c
+# Other flags, another object: the file changes when they do, and only then.
+FLAGS := $(B)/flags
+.PHONY: ask
+$(FLAGS): export TEXT := $(CC) $(CFLAGS) $(COLD)
+$(FLAGS): ask
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
+
+$(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
-$(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c
+$(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
-$(B)/obj/%.c.o: %.c
+$(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -c $< -o $@
-$(B)/obj/%.cpp.o: %.cpp
+$(B)/obj/%.cpp.o: %.cpp $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
