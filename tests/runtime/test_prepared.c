@@ -199,3 +199,85 @@ TEST(prepared, cuda_encodes_tensor_maps) {
   kiln_free(o.device, memory);
   close_all(&o);
 }
+
+// A program's thread 0 has the copy engine fetch 16 columns x 8 rows by the tensor map after the arguments; all then write the tile out.
+static const char tile_ptx[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry tile(.param .u64 x, .param .u64 y, .param .u32 n, .param .align 64 .b8 map[128])\n{\n"
+    ".reg .b64 %y,%m,%o,%state; .reg .b32 %t,%c,%at,%bar,%column,%row,%i; .reg .f32 %f; .reg .pred %p;\n"
+    ".shared .align 128 .b8 bytes[512]; .shared .align 8 .b64 full;\n"
+    "mov.u32 %t,%tid.x; mov.u32 %c,%ctaid.x; mov.u32 %at,bytes; mov.u32 %bar,full;\n"
+    "setp.ne.u32 %p,%t,0; @%p bra $asked;\n"
+    "mbarrier.init.shared.b64 [%bar],1; fence.proxy.async;\n"
+    "mbarrier.arrive.expect_tx.shared.b64 %state,[%bar],512;\n"
+    "mov.b64 %m,map; cvta.param.u64 %m,%m; shl.b32 %column,%c,4; mov.u32 %row,0;\n"
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%at],[%m,{%column,%row}],[%bar];\n"
+    "$asked: bar.sync 0;\n"
+    "$wait: mbarrier.try_wait.parity.shared.b64 %p,[%bar],0; @!%p bra $wait;\n"
+    "shl.b32 %i,%t,2; add.u32 %at,%at,%i; ld.shared.f32 %f,[%at]; mad.lo.u32 %i,%c,128,%t;\n"
+    "ld.param.u64 %y,[y]; cvta.to.global.u64 %y,%y; mul.wide.u32 %o,%i,4; add.u64 %y,%y,%o; st.global.f32 [%y],%f; ret;\n}\n";
+
+enum { TILE_ROWS = 7, TILE_COLUMNS = 40, TILES = 3, TILE = 128 };
+
+// x is 7 rows of n floats; what a tile has outside of it is zero.
+static opened open_tile(const char *device) {
+  static const uint8_t map[] = {1, KILN_F32, 2, 0, 0, 0, 0, 16, 0, 0, 0, 8, 0, 0, 0, 2, P(2), 2, C(TILE_ROWS), 5, P(2), C(4), KILN_EXPR_MUL, 2, C(0)};
+  kiln_param_record params[] = {pointer_param("x", KILN_F32), pointer_param("y", KILN_F32), scalar_param("n", KILN_I32)};
+  kiln_interface in = {.name = "tile", .params = params, .param_count = 3, .config_count = 1, .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(2), C(16), KILN_EXPR_CDIV)}}},
+                       .variants = (kiln_variant_record[]){{.text = ""}}};
+  fixture f;
+  opened o;
+  kiln_error err;
+  kiln_buffer info = {0};
+  fixture_begin(&f);
+  uint32_t kernel = fixture_kernel(&f, &in);
+  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_PTX, .target = "sm_90", .symbol = "tile", .block_threads = TILE, .wave = 32,
+                                          .producer = "test"}, &info);
+  kiln_manifest_mapped(&f.manifest, kernel, 0, 0, "sm_90", info.bytes, info.size, tile_ptx, strlen(tile_ptx), map, sizeof map);
+  kiln_buffer_deinit(&info);
+  fixture_write(&f, fixture_path("t.kbundle"), "");
+  fixture_open(fixture_path("t.kbundle"), device, &o.library, &o.device);
+  if (kiln_kernel_get(o.device, "tile", NULL, &o.kernel, &err) != KILN_OK) o.kernel = NULL;
+  return o;
+}
+
+static void check_tiles(const opened *o, const void *from, const float *x) {
+  float y[TILES * TILE];
+  kiln_error err;
+  CHECK_OK(kiln_sync(o->device, NULL, &err), err);
+  CHECK_OK(kiln_copy_out(o->device, y, from, sizeof y, &err), err);
+  for (int i = 0; i < TILES * TILE; i++) {
+    int column = i / TILE * 16 + i % 16, row = i % TILE / 16;
+    float expected = column < TILE_COLUMNS && row < TILE_ROWS ? x[row * TILE_COLUMNS + column] : 0;
+    if (y[i] != expected) FAIL("row %d, column %d: expected %f, found %f", row, column, (double)expected, (double)y[i]);
+  }
+}
+
+TEST(prepared, cuda_copies_tiles_by_tensor_maps) {
+  opened o = open_tile("cuda:0");
+  float x[2][TILE_ROWS * TILE_COLUMNS];
+  void *dx[2], *dy;
+  int n = TILE_COLUMNS;
+  kiln_prepared *p;
+  kiln_error err;
+  if (!o.kernel) SKIP("cuda:0 takes no code for sm_90");
+  CHECK_OK(kiln_alloc(o.device, sizeof(float) * TILES * TILE, &dy, &err), err);
+  for (int a = 0; a < 2; a++) {
+    for (int i = 0; i < TILE_ROWS * TILE_COLUMNS; i++) x[a][i] = (float)(1000 * a + i + 1);
+    CHECK_OK(kiln_alloc(o.device, sizeof x[a], &dx[a], &err), err);
+    CHECK_OK(kiln_copy_in(o.device, dx[a], x[a], sizeof x[a], &err), err);
+  }
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&dx[0], &dy, &n}, 3, NULL, &p, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  check_tiles(&o, dy, x[0]);
+  CHECK_OK(kiln_prepared_set(p, 0, &dx[1], &err), err); // encoded anew
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  check_tiles(&o, dy, x[1]);
+  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&dx[0], &dy, &n}, 3, &err), err); // a plain launch encodes by itself
+  check_tiles(&o, dy, x[0]);
+  kiln_prepared_free(p);
+  for (int a = 0; a < 2; a++) kiln_free(o.device, dx[a]);
+  kiln_free(o.device, dy);
+  close_all(&o);
+}
