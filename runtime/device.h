@@ -28,6 +28,7 @@ typedef struct kiln_module {
   uint32_t blob;
   char *symbol;             // owned: one code has one entry point, but a blob may be shared by names
   void *module, *function;
+  uint32_t maps_at;         // of a code with tensor maps: where the device wants the first in the block
 } kiln_module;
 
 struct kiln_tensor_map;
@@ -42,6 +43,7 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
+  uint32_t maps_at;         // where they lie in the block: a multiple of 64, or what the device says before `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
 } kiln_code;
 

@@ -163,6 +163,15 @@ static int find_function(const cuda_state *s, const kiln_code *code, kiln_module
   return result;
 }
 
+/// Where the last `count` parameters of a function begin. 1 (CUDA_ERROR_INVALID_VALUE) when it has fewer.
+static int find_maps(const cuda_state *s, void *function, uint32_t count, uint32_t *out_at) {
+  size_t params = 0, offset = 0, size;
+  while (!s->api.param_info(function, params, &offset, &size)) params++;
+  int result = params < count ? 1 : s->api.param_info(function, params - count, &offset, &size);
+  *out_at = (uint32_t)offset;
+  return result;
+}
+
 static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
   cuda_state *s = d->state;
   char log[500] = "";
@@ -170,9 +179,12 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
   if (code->info.shared_bytes > (uint32_t)s->shared_limit)
     return kiln_fail(err, KILN_STATUS_LIMIT, "%u bytes of shared memory; %s allows a block %d", code->info.shared_bytes, d->name,
                      s->shared_limit);
+  if (code->map_count && !s->api.param_info)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "tensor maps; the driver of %s is older than CUDA 12.4 and does not say where it wants them", d->name);
   int result = enter(s, &pushed);
   if (!result) result = load_image(s, bytes, &out->module, log, sizeof log - 1);
   if (!result && (result = find_function(s, code, out))) s->api.module_unload(out->module);
+  if (!result && code->map_count && (result = find_maps(s, out->function, code->map_count, &out->maps_at))) s->api.module_unload(out->module);
   leave(s, pushed);
   if (!result) return KILN_OK;
   driver_failed(&s->api, result, "cuModuleLoadDataEx", err);

@@ -225,7 +225,7 @@ static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, ki
   memcpy(block, call->block, k->used_bytes);
   KILN_TRY(kiln_tensor_maps_encode(k, call->code, block, err));
   call->block = block;
-  call->size = kiln_maps_end(k->used_bytes, call->code->map_count);
+  call->size = kiln_maps_end(call->code->maps_at, call->code->map_count);
   return k->device->kind->launch(k->device, call, err);
 }
 
@@ -288,7 +288,7 @@ static kiln_status settle(kiln_prepared *p, kiln_error *err) {
       .code = d.code,
       .grid = {d.grid[0], d.grid[1], d.grid[2]},
       .block = p->block,
-      .size = d.code->map_count ? kiln_maps_end(k->used_bytes, d.code->map_count) : k->used_bytes,
+      .size = d.code->map_count ? kiln_maps_end(d.code->maps_at, d.code->map_count) : k->used_bytes,
   };
   return KILN_OK;
 }
@@ -305,7 +305,7 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
   if (arg_count != k->interface.param_count)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", k->interface.name, k->interface.param_count,
                      arg_count);
-  size_t block = kiln_maps_at(k->interface.block_bytes + 8) + (size_t)most_maps(k) * KILN_MAP_BYTES;
+  size_t block = kiln_maps_at(k->interface.block_bytes + 8) + KILN_MAP_ALIGNMENT + (size_t)most_maps(k) * KILN_MAP_BYTES;
   size_t head = kiln_maps_at(sizeof(kiln_prepared));
   kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
   if (!p) return kiln_kernel_no_memory(k, err);

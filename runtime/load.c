@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "runtime/device.h"
+#include "runtime/launch.h"
+#include "runtime/tensor_map.h"
 
 static kiln_module *find_module(const kiln_device *d, const kiln_kernel *k, const kiln_code *code) {
   kiln_module *m = d->modules;
@@ -35,6 +37,14 @@ static kiln_status load_module(kiln_kernel *k, const kiln_code *code, kiln_modul
   return KILN_OK;
 }
 
+static kiln_status place_maps(const kiln_kernel *k, kiln_code *code, const kiln_module *m, kiln_error *err) {
+  if (m->maps_at) code->maps_at = m->maps_at;
+  uint64_t end = (uint64_t)code->maps_at + code->map_count * KILN_MAP_BYTES;
+  if (code->maps_at >= k->used_bytes && code->maps_at - k->used_bytes < KILN_MAP_ALIGNMENT && end <= KILN_MOST_BLOCK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "'%s': the code takes %u tensor maps at byte %u, behind %u bytes of parameters", k->interface.name,
+                   code->map_count, code->maps_at, k->used_bytes);
+}
+
 kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
   kiln_device *d = k->device;
   kiln_status status = KILN_OK;
@@ -42,6 +52,7 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
   if (!atomic_load_explicit(&code->function, memory_order_relaxed)) {
     kiln_module *m = find_module(d, k, code);
     if (!m) status = load_module(k, code, &m, err);
+    if (status == KILN_OK && code->map_count) status = place_maps(k, code, m, err);
     if (status == KILN_OK) atomic_store_explicit(&code->function, m->function, memory_order_release);
   }
   pthread_mutex_unlock(&d->lock);

@@ -55,7 +55,7 @@ kiln_status kiln_tensor_maps_decode(kiln_kernel *k, uint32_t record, kiln_code *
   if (!bytes) return KILN_STATUS_CORRUPT;
   kiln_reader r = kiln_reader_of(bytes, size);
   uint32_t count = kiln_read_u8(&r);
-  bool is_whole = count <= KILN_MOST_MAPS && kiln_maps_end(k->used_bytes, count) <= KILN_MOST_BLOCK;
+  bool is_whole = count <= KILN_MOST_MAPS && kiln_maps_end(kiln_maps_at(k->used_bytes), count) <= KILN_MOST_BLOCK;
   kiln_tensor_map *maps = KILN_NEW_ARRAY(k->arena, kiln_tensor_map, is_whole ? count : 0);
   if (!maps) return kiln_kernel_no_memory(k, err);
   for (uint32_t i = 0; is_whole && i < count; i++) is_whole = take_map(&k->interface, &r, &maps[i]);
@@ -63,6 +63,7 @@ kiln_status kiln_tensor_maps_decode(kiln_kernel *k, uint32_t record, kiln_code *
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the tensor maps of '%s' are damaged", k->bundle->name, k->interface.name);
   code->maps = maps;
   code->map_count = count;
+  code->maps_at = kiln_maps_at(k->used_bytes);
   return KILN_OK;
 }
 
@@ -97,14 +98,17 @@ static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsig
 
 kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code, uint8_t *block, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
-  uint8_t *at = block + kiln_maps_at(k->used_bytes);
+  _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];
   if (!k->device->kind->encode_map)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "'%s' wants tensor maps, which %s does not have", k->interface.name, k->device->name);
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (is_integer(p)) values[i] = kiln_read_integer(block + p->offset, is_address(p) ? 8 : (uint8_t)p->size, p->scalar != KILN_I1);
   }
-  memset(block + k->used_bytes, 0, kiln_maps_at(k->used_bytes) - k->used_bytes);
-  for (unsigned i = 0; i < code->map_count; i++) KILN_TRY(encode_one(k, code, i, values, at + i * KILN_MAP_BYTES, err));
+  memset(block + k->used_bytes, 0, code->maps_at - k->used_bytes);
+  for (unsigned i = 0; i < code->map_count; i++) {
+    KILN_TRY(encode_one(k, code, i, values, map, err));
+    memcpy(block + kiln_maps_end(code->maps_at, i), map, sizeof map);
+  }
   return KILN_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tensor maps of a code (docs/bundle.md, "Index region"): what the copy engine of a GPU is told of a tensor. They depend on the arguments, so they are
-// encoded at launch, or once for a prepared launch. In the block they lie behind the parameters, each a further parameter of 128 bytes at a
-// multiple of 64.
+// encoded at launch, or once for a prepared launch. In the block they lie behind the parameters, each a further parameter of 128 bytes. Where, the
+// driver says of the loaded function: NVIDIA's assembler aligns them to 64 in the constant bank, whose parameters begin at no multiple of 64.
 #ifndef KILN_RUNTIME_TENSOR_MAP_H
 #define KILN_RUNTIME_TENSOR_MAP_H
 
@@ -30,15 +30,15 @@ typedef struct kiln_tensor_map_values {
 struct kiln_code;
 struct kiln_kernel;
 
-/// Where the first map lies in the block, and where the block with all maps ends.
+/// Where the first map lies in the block of a device that does not say otherwise; where a block with `count` maps from `at` on ends.
 static inline uint32_t kiln_maps_at(uint32_t used_bytes) {
   return (used_bytes + KILN_MAP_ALIGNMENT - 1) & ~(uint32_t)(KILN_MAP_ALIGNMENT - 1);
 }
-static inline uint32_t kiln_maps_end(uint32_t used_bytes, uint32_t count) { return kiln_maps_at(used_bytes) + count * KILN_MAP_BYTES; }
+static inline uint32_t kiln_maps_end(uint32_t at, uint32_t count) { return at + count * KILN_MAP_BYTES; }
 
 /// Reads the record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
 kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, uint32_t record, struct kiln_code *code, kiln_error *err);
-/// Encodes the maps of a code into `block`, which is aligned to 64, has the parameters packed and room to kiln_maps_end. LAUNCH when an
+/// Encodes the maps of a code into `block`, which has the parameters packed and room to kiln_maps_end(code->maps_at). LAUNCH when an
 /// expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
 kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code, uint8_t *block, kiln_error *err);
 
