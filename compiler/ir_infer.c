@@ -289,10 +289,10 @@ static kiln_status check_atomic(const typing *t, ir_type value) {
   unsigned kind = t->op->attrs.kind, class = ir_type_class(value);
   bool integer = class == KILN_CLASS_INT && ir_type_bits(value) >= 32;
   bool ok = kind == IR_COMBINE_ADD    ? integer || class == KILN_CLASS_FLOAT
-            : kind == IR_COMBINE_XCHG ? ir_type_bits(value) >= 32 && class != KILN_CLASS_POINTER
+            : kind == IR_COMBINE_XCHG ? integer || (class == KILN_CLASS_FLOAT && ir_type_bits(value) >= 16)
             : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN ? integer || (class == KILN_CLASS_FLOAT && ir_type_bits(value) >= 32)
                                                                : kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR && integer;
-  return ok ? KILN_OK : refuse(t, "a type that this atomic takes (add: i32 i64 and floats; others: i32 i64)", value);
+  return ok ? KILN_OK : refuse(t, "a type that this atomic takes (add and xchg: i32 i64 and floats from 16 bits on; min max: i32 i64 f32 f64; others: i32 i64)", value);
 }
 
 static kiln_status rule_atomic(typing *t) {

@@ -248,12 +248,21 @@ static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
   case IR_COMBINE_XOR:
     return wide ? "xor.b64" : "xor.b32";
   case IR_COMBINE_XCHG:
-    return wide ? "exch.b64" : "exch.b32";
+    return kiln_scalars[s].bits < 32 ? NULL : wide ? "exch.b64" : "exch.b32";
   case IR_COMBINE_REGION:
   case IR_COMBINE_MUL:
     break;
   }
   return NULL;
+}
+
+/// What the element becomes; halves are computed in f32, and exchanged as they are.
+static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value) {
+  if (op->attrs.kind == IR_COMBINE_XCHG)
+    return value;
+  if (kiln_scalars[s].bits != 16)
+    return gpu_combine(g, op, s, old, value);
+  return gpu_from_f32(g, s, gpu_combine(g, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
 }
 
 /// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them.
@@ -278,12 +287,7 @@ static LLVMValueRef atomic_loop(gpu *g, const ir_op *op, kiln_scalar s, LLVMValu
   LLVMValueRef seen = LLVMBuildPhi(b, word, "");
   LLVMValueRef bits = is_half ? LLVMBuildTrunc(b, LLVMBuildLShr(b, seen, shift, ""), g->i16, "") : seen;
   LLVMValueRef old = LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(b, bits, type, "");
-  LLVMValueRef wide_old = is_half ? gpu_to_f32(g, s, old) : old,
-               wide_value = is_half ? gpu_to_f32(g, s, value) : value;
-  LLVMValueRef result = gpu_combine(g, op, is_half ? KILN_F32 : s, wide_old, wide_value);
-  if (is_half)
-    result = gpu_from_f32(g, s, result);
-  LLVMValueRef next = as_bits(g, result);
+  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value));
   if (is_half) {
     LLVMValueRef hole = LLVMBuildNot(b, LLVMBuildShl(b, gpu_i32(g, 0xffff), shift, ""), "");
     next = LLVMBuildOr(b, LLVMBuildAnd(b, seen, hole, ""),

@@ -115,7 +115,8 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
   bool wide_int = class == KILN_CLASS_INT && bits >= 32, wide_float = class == KILN_CLASS_FLOAT && bits >= 32;
   (void)target;
   bool fits = kind == IR_COMBINE_ADD ? wide_int || class == KILN_CLASS_FLOAT
-              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN || kind == IR_COMBINE_XCHG ? wide_int || wide_float
+              : kind == IR_COMBINE_XCHG ? wide_int || (class == KILN_CLASS_FLOAT && bits >= 16)
+              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN ? wide_int || wide_float
               : wide_int && kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR;
   return fits ? native : (kiln_legality){KILN_LEGAL_REFUSED, "no machine has this atomic for the type"};
 }

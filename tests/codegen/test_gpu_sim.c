@@ -285,6 +285,14 @@ CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16,
              "  store(old + (iota(4) + 4 * pid(0)), o + seen)\n"
              "}\n")
 
+CASE(exchange_of_halves, .grid = {1, 1, 1}, .arguments = {64, 64, 64, 64},
+     .text = "kiln 1\n"
+             "kernel exchange(h: inout *f16, b: inout *bf16, y: out *f16, z: out *bf16) @grid(1) " WARPS "{\n"
+             "  let c = iota(64)\n"
+             "  store(y + c, atomic.xchg(h + c, c as f16, c < 40))\n"
+             "  store(z + c, atomic.xchg(b + c, c as bf16))\n"
+             "}\n")
+
 CASE(
     dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
     .text =

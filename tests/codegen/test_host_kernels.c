@@ -388,6 +388,15 @@ TEST(host_kernels, atomics) {
         "}\n", 40, 2);
 }
 
+TEST(host_kernels, exchange_of_halves) {
+  check("kiln 1\n"
+        "kernel k(h: inout *f16, b: inout *bf16, y: out *f16, z: out *bf16, n: i32) @grid(1) {\n"
+        "  let c = iota(32)\n"
+        "  store(y + c, atomic.xchg(h + c, c as f16, c < n))\n"
+        "  store(z + c, atomic.xchg(b + c, c as bf16))\n"
+        "}\n", 20, 1);
+}
+
 // ---------------------------------------------------------------------------------------------------------- matrix products
 
 TEST(host_kernels, products) {
