@@ -431,6 +431,11 @@ static kiln_status check_limits(const typing *t) {
   return KILN_OK;
 }
 
+/// Their rules count the regions themselves.
+static bool takes_regions(unsigned rule) {
+  return rule == IR_RULE_REDUCE || rule == IR_RULE_SCAN || rule == IR_RULE_FOR || rule == IR_RULE_WHILE || rule == IR_RULE_IF;
+}
+
 kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, uint32_t *out_count, kiln_error *err) {
   typing t = {op, given, out_types, 0, err};
   *out_count = 0;
@@ -444,6 +449,7 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
   if (info->classes && op->operand_count && !(info->classes & ir_type_class(operand(&t, 0))))
     return refuse(&t, "an element type that the operation takes", operand(&t, 0));
   if (info->classes && op->operand_count && operand(&t, 0).is_view) return refuse(&t, "a tile or a scalar", operand(&t, 0));
+  if (!takes_regions(info->rule)) KILN_TRY(check_regions(&t, 0));
   KILN_TRY(rules[info->rule](&t));
   KILN_TRY(check_limits(&t));
   *out_count = t.count;

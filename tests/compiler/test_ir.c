@@ -56,6 +56,14 @@ TEST(ir, refuses_wrong_types) {
   kiln_arena_destroy(f.arena);
 }
 
+TEST(ir, only_control_and_combiners_have_regions) {
+  fixture f = make();
+  ir_block *region = ir_block_create(f.arena);
+  CHECK(!ir_emit(&f.b, IR_ADD, NULL, (ir_value *[]){f.n, f.n}, 2, NULL, &region, 1));
+  CHECK_TEXT(f.b.error.text, "add: expected 0 regions, found 1");
+  kiln_arena_destroy(f.arena);
+}
+
 TEST(ir, verifier_sees_use_before_definition) {
   fixture f = make();
   kiln_error err = {0};
