@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arena of programs. Apart from arena.c so that what does not use it, libkiln, has no way to end the process.
+// The arena of programs. Apart from arena.c so that what does not use it, libkiln, has no way to end the
+// process.
 #include <stdio.h>
 #include <stdlib.h>
 

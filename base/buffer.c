@@ -65,7 +65,9 @@ void kiln_buffer_block(kiln_buffer *b, const void *bytes, size_t size) {
   kiln_buffer_bytes(b, bytes, size);
 }
 
-void kiln_buffer_text(kiln_buffer *b, const char *text) { kiln_buffer_block(b, text, text ? strlen(text) : 0); }
+void kiln_buffer_text(kiln_buffer *b, const char *text) {
+  kiln_buffer_block(b, text, text ? strlen(text) : 0);
+}
 
 void kiln_buffer_align(kiln_buffer *b, size_t alignment) {
   size_t more = (alignment - b->size % alignment) % alignment;

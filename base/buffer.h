@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bytes that grow, and bytes that are read with bounds. Integers are little-endian and are written one by one.
+// Bytes that grow, and bytes that are read with bounds. Integers are little-endian and are written one by
+// one.
 //
-// Both keep one sticky failure flag, so that code writes or reads freely and tests once at the end. Not thread safe.
+// Both keep one sticky failure flag, so that code writes or reads freely and tests once at the end. Not
+// thread safe.
 #ifndef KILN_BASE_BUFFER_H
 #define KILN_BASE_BUFFER_H
 
@@ -13,7 +15,8 @@
 extern "C" {
 #endif
 
-/// A growing byte buffer on the heap. A zeroed struct is an empty buffer. `failed` is set when memory ran out; later writes do nothing.
+/// A growing byte buffer on the heap. A zeroed struct is an empty buffer. `failed` is set when memory ran
+/// out; later writes do nothing.
 typedef struct kiln_buffer {
   uint8_t *bytes; // owned
   size_t size, capacity;
@@ -42,8 +45,8 @@ void kiln_buffer_align(kiln_buffer *b, size_t alignment);
 /// Formatted text, without a terminator.
 void kiln_buffer_format(kiln_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/// Bounded reading of bytes that are borrowed. After the first read past the end (or malformed varint) `failed` is set, every read
-/// yields zero and `left` is zero.
+/// Bounded reading of bytes that are borrowed. After the first read past the end (or malformed varint)
+/// `failed` is set, every read yields zero and `left` is zero.
 typedef struct kiln_reader {
   const uint8_t *at; // borrowed
   size_t left;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two digests of Kiln. BLAKE2b-256 (libsodium) names things: keys, contents, identities. XXH3-128 (xxhash) only detects damage.
-// They live in two files, so that who needs one does not link the other.
+// The two digests of Kiln. BLAKE2b-256 (libsodium) names things: keys, contents, identities. XXH3-128
+// (xxhash) only detects damage. They live in two files, so that who needs one does not link the other.
 #ifndef KILN_BASE_DIGEST_H
 #define KILN_BASE_DIGEST_H
 

@@ -38,7 +38,9 @@ bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
   case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
   case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);
   case KILN_EXPR_MUL: return !__builtin_mul_overflow(a, b, out);
-  case KILN_EXPR_DIV: case KILN_EXPR_REM: case KILN_EXPR_CDIV:
+  case KILN_EXPR_DIV:
+  case KILN_EXPR_REM:
+  case KILN_EXPR_CDIV:
     if (!b || (a == INT64_MIN && b == -1)) return false;
     *out = op == KILN_EXPR_REM ? a % b : a / b;
     if (op == KILN_EXPR_CDIV && a % b && (a < 0) == (b < 0)) ++*out;
@@ -54,7 +56,9 @@ bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
   case KILN_EXPR_AND: return *out = a && b, true;
   case KILN_EXPR_OR: return *out = a || b, true;
   case KILN_EXPR_NOT: return *out = !a, true;
-  case KILN_EXPR_PARAM: case KILN_EXPR_CONST: case KILN_EXPR_COUNT: break;
+  case KILN_EXPR_PARAM:
+  case KILN_EXPR_CONST:
+  case KILN_EXPR_COUNT: break;
   }
   return false;
 }
@@ -98,7 +102,8 @@ static void join(const info *op, const char *a, const char *b, char *out) {
   else snprintf(out, PIECE, "(%.200s %s %.200s)", a, op->text, b);
 }
 
-const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count, char *out, size_t capacity) {
+const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count,
+                           char *out, size_t capacity) {
   kiln_reader r = kiln_reader_of(code, size);
   char stack[KILN_EXPR_DEPTH + 1][PIECE] = {{0}}, piece[PIECE];
   unsigned depth = 0;

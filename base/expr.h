@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expressions that run at launch: @grid, @require, @variant, view extents and strides. Postfix code over exact 64-bit integers.
+// Expressions that run at launch: @grid, @require, @variant, view extents and strides. Postfix code over
+// exact 64-bit integers.
 //
-// Bytes: one opcode a byte; PARAM is followed by a varint (parameter index), CONST by a zigzag varint. At most KILN_EXPR_OPS operations and
-// KILN_EXPR_DEPTH values deep. Code from outside is verified once with kiln_expr_verify; evaluation then needs no bounds checks.
-// Comparisons and logic yield 0 or 1. `/` and `%` truncate. Overflow, division by zero: evaluation fails.
+// Bytes: one opcode a byte; PARAM is followed by a varint (parameter index), CONST by a zigzag varint. At
+// most KILN_EXPR_OPS operations and KILN_EXPR_DEPTH values deep. Code from outside is verified once with
+// kiln_expr_verify; evaluation then needs no bounds checks. Comparisons and logic yield 0 or 1. `/` and `%`
+// truncate. Overflow, division by zero: evaluation fails.
 #ifndef KILN_BASE_EXPR_H
 #define KILN_BASE_EXPR_H
 
@@ -20,14 +22,18 @@ typedef enum kiln_expr_op {
   KILN_EXPR_COUNT
 } kiln_expr_op;
 
-/// True when the code is well formed: known opcodes, params below param_count, depth kept, exactly one value left.
+/// True when the code is well formed: known opcodes, params below param_count, depth kept, exactly one value
+/// left.
 bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count);
-/// Evaluates verified code. `params[i]` holds parameter i as a sign-extended integer (pointers: the address). False on overflow or division
-/// by zero.
+/// Evaluates verified code. `params[i]` holds parameter i as a sign-extended integer (pointers: the address).
+/// False on overflow or division by zero.
 bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int64_t *out);
-/// One operation on values; `b` is not read when it takes one. False on overflow, division by zero, and for PARAM and CONST.
+/// One operation on values; `b` is not read when it takes one. False on overflow, division by zero, and for
+/// PARAM and CONST.
 bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out);
-/// The expression as text for messages ("cdiv(n, 1024)"); `names[i]` may be NULL. Truncates to `capacity`; returns `out`.
-const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count, char *out, size_t capacity);
+/// The expression as text for messages ("cdiv(n, 1024)"); `names[i]` may be NULL. Truncates to `capacity`;
+/// returns `out`.
+const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *names, uint32_t name_count,
+                           char *out, size_t capacity);
 
 #endif

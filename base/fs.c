@@ -26,11 +26,13 @@ static int before(kiln_fs_call call, const char *path, size_t *size) {
 /// What a call that returns -1 on failure comes to.
 static int result(int got) { return got < 0 ? -errno : got; }
 
-/// Below a folder's descriptor no link is followed in any part. Kernels and sandboxes without openat2 get the weaker openat.
+/// Below a folder's descriptor no link is followed in any part. Kernels and sandboxes without openat2 get the
+/// weaker openat.
 static int open_beneath(int folder, const char *path, int flags, mode_t mode) {
   static atomic_bool missing;
   if (!atomic_load_explicit(&missing, memory_order_relaxed)) {
-    struct open_how how = {.flags = (uint64_t)flags, .mode = mode, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    struct open_how how = {
+        .flags = (uint64_t)flags, .mode = mode, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
     if (!(flags & (O_CREAT | __O_TMPFILE))) how.mode = 0;
     long fd = syscall(SYS_openat2, folder, path, &how, sizeof how);
     if (fd >= 0) return (int)fd;
@@ -44,7 +46,9 @@ int kiln_fs_open(int folder, const char *path, int flags, mode_t mode) {
   for (;;) {
     int e = before(KILN_FS_OPEN, path, NULL);
     flags |= O_CLOEXEC | O_NOFOLLOW;
-    if (!e) e = folder == AT_FDCWD ? result(openat(folder, path, flags, mode)) : open_beneath(folder, path, flags, mode);
+    if (!e)
+      e = folder == AT_FDCWD ? result(openat(folder, path, flags, mode))
+                             : open_beneath(folder, path, flags, mode);
     if (e != -EINTR) return e;
   }
 }
@@ -172,7 +176,8 @@ int kiln_fs_touch(int fd) {
 int kiln_fs_lock(int fd, uint64_t offset, uint64_t size) {
   for (;;) {
     int e = before(KILN_FS_LOCK, NULL, NULL);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = (off_t)size};
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = (off_t)size};
     if (!e) e = result(fcntl(fd, F_OFD_SETLK, &lock));
     if (e == -EINTR) continue;
     return e == -EACCES ? -EAGAIN : e;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The file-system seam: every file call of the store goes through here, so that a test can make the n-th one fail, for every n.
+// The file-system seam: every file call of the store goes through here, so that a test can make the n-th one
+// fail, for every n.
 //
-// Failures are values of errno, negative; nothing here prints or retries for ever. Interrupted and short calls are completed.
+// Failures are values of errno, negative; nothing here prints or retries for ever. Interrupted and short
+// calls are completed.
 #ifndef KILN_BASE_FS_H
 #define KILN_BASE_FS_H
 
@@ -18,8 +20,8 @@ typedef enum kiln_fs_call {
   KILN_FS_CALLS
 } kiln_fs_call;
 
-/// Called before each call: returns 0 to let it through or the errno to fail with. `size` (NULL when the call has none) may be lowered to make
-/// a read or a write short.
+/// Called before each call: returns 0 to let it through or the errno to fail with. `size` (NULL when the call
+/// has none) may be lowered to make a read or a write short.
 typedef int kiln_fs_hook(void *context, kiln_fs_call call, const char *path, size_t *size);
 /// For tests; one hook a process, NULL takes it away. Not synchronised with running calls.
 void kiln_fs_install(kiln_fs_hook *hook, void *context);
@@ -45,11 +47,13 @@ int kiln_fs_unlink(int folder, const char *path);
 int kiln_fs_rmdir(int folder, const char *path);
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to);
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode);
-/// Makes `path` and what is missing above it, each with `mode`. An existing last part that is no folder is -ENOTDIR.
+/// Makes `path` and what is missing above it, each with `mode`. An existing last part that is no folder is
+/// -ENOTDIR.
 int kiln_fs_mkdir_all(const char *path, mode_t mode);
 /// Sets the modification time to now.
 int kiln_fs_touch(int fd);
-/// An exclusive OFD lock on [offset, offset + size): 0, -EAGAIN when another open file description has it, or another -errno.
+/// An exclusive OFD lock on [offset, offset + size): 0, -EAGAIN when another open file description has it, or
+/// another -errno.
 int kiln_fs_lock(int fd, uint64_t offset, uint64_t size);
 /// Raw directory records (struct linux_dirent64) from the position of `fd`; the count of bytes, 0 at the end.
 ssize_t kiln_fs_list(int fd, void *records, size_t size);

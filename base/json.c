@@ -17,10 +17,13 @@ typedef struct json_reader {
 } json_reader;
 
 static kiln_status expected(const json_reader *r, const char *what) {
-  if (r->at >= r->end) return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found the end", r->line, what);
+  if (r->at >= r->end)
+    return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found the end", r->line, what);
   unsigned char c = (unsigned char)*r->at;
-  if (c > ' ' && c < 0x7f) return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found '%c'", r->line, what, c);
-  return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found byte 0x%02x", r->line, what, c);
+  if (c > ' ' && c < 0x7f)
+    return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found '%c'", r->line, what, c);
+  return kiln_fail(r->err, KILN_STATUS_SOURCE, "JSON line %u: expected %s, found byte 0x%02x", r->line, what,
+                   c);
 }
 
 static void skip_space(json_reader *r) {
@@ -43,7 +46,9 @@ static bool read_unit(json_reader *r, uint32_t *out) {
   for (int i = 0; i < 4; i++, r->at++) {
     if (r->at >= r->end) return false;
     char c = *r->at;
-    uint32_t digit = c >= '0' && c <= '9' ? (uint32_t)(c - '0') : (c | 32) >= 'a' && (c | 32) <= 'f' ? (uint32_t)((c | 32) - 'a' + 10) : 16;
+    uint32_t digit = c >= '0' && c <= '9'                 ? (uint32_t)(c - '0')
+                     : (c | 32) >= 'a' && (c | 32) <= 'f' ? (uint32_t)((c | 32) - 'a' + 10)
+                                                          : 16;
     if (digit > 15) return false;
     *out = *out * 16 + digit;
   }
@@ -150,7 +155,8 @@ static void append(json_reader *r, kiln_json *value) {
 
 static kiln_status open_value(json_reader *r, kiln_json *value, kiln_json_kind kind) {
   if (r->depth == KILN_JSON_MAX_DEPTH)
-    return kiln_fail(r->err, KILN_STATUS_LIMIT, "JSON line %u: expected at most %d levels", r->line, KILN_JSON_MAX_DEPTH);
+    return kiln_fail(r->err, KILN_STATUS_LIMIT, "JSON line %u: expected at most %d levels", r->line,
+                     KILN_JSON_MAX_DEPTH);
   value->kind = kind;
   r->open[r->depth] = value;
   r->last[r->depth++] = NULL;
@@ -195,19 +201,22 @@ static kiln_status close_values(json_reader *r, bool *out_more) {
       *out_more = true;
       return KILN_OK;
     }
-    if (!take(r, r->open[r->depth - 1]->kind == KILN_JSON_OBJECT ? "}" : "]")) return expected(r, "',' or the end of an array or object");
+    if (!take(r, r->open[r->depth - 1]->kind == KILN_JSON_OBJECT ? "}" : "]"))
+      return expected(r, "',' or the end of an array or object");
     r->depth--;
   }
   return KILN_OK;
 }
 
-kiln_status kiln_json_parse(kiln_arena *arena, const char *text, size_t size, const kiln_json **out, kiln_error *err) {
+kiln_status kiln_json_parse(kiln_arena *arena, const char *text, size_t size, const kiln_json **out,
+                            kiln_error *err) {
   json_reader *r = KILN_NEW(arena, json_reader);
   *r = (json_reader){.arena = arena, .at = text, .end = text + size, .line = 1, .err = err};
   kiln_json *value, *first = NULL;
   bool more = true;
   *out = NULL;
-  if (size > UINT32_MAX / 2) return kiln_fail(err, KILN_STATUS_LIMIT, "JSON: expected less than 2 GiB, found %zu bytes", size);
+  if (size > UINT32_MAX / 2)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "JSON: expected less than 2 GiB, found %zu bytes", size);
   while (more) {
     KILN_TRY(read_member(r, &value));
     if (!first) first = value;

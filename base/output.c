@@ -15,7 +15,8 @@
 
 enum { ATTEMPTS = 1000 };
 
-/// Reads until `wanted` bytes or more are there: asking once more, only to be told that the file ends, would cost each hit a system call.
+/// Reads until `wanted` bytes or more are there: asking once more, only to be told that the file ends, would
+/// cost each hit a system call.
 static size_t read_enough(int fd, uint8_t *bytes, size_t capacity, size_t wanted) {
   size_t got = 0;
   for (ssize_t n = 1; n > 0 && got < wanted;) {
@@ -29,7 +30,8 @@ static size_t read_enough(int fd, uint8_t *bytes, size_t capacity, size_t wanted
 /// One byte more than expected is asked for, so that a longer file shows without asking for its size.
 static bool is_same(const char *path, const void *bytes, size_t size) {
   kiln_buffer old = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a link as output is followed, a pipe does not hold us up
+  int fd = open(path, O_RDONLY | O_CLOEXEC |
+                          O_NONBLOCK); // a link as output is followed, a pipe does not hold us up
   if (fd < 0) return false;
   size_t got = kiln_buffer_reserve(&old, size + 1) ? read_enough(fd, old.bytes, size + 1, size) : size + 1;
   kiln_fs_close(fd);
@@ -47,7 +49,8 @@ static bool lacks_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e
 /// Whether `path` is the open file: another writer may have renamed ours into place.
 static bool is_ours(int fd, const char *path) {
   struct stat ours, there;
-  return !fstat(fd, &ours) && !stat(path, &there) && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+  return !fstat(fd, &ours) && !stat(path, &there) && ours.st_dev == there.st_dev &&
+         ours.st_ino == there.st_ino;
 }
 
 /// Replaces an existing file. -EAGAIN: another writer of the same path was in between.
@@ -64,7 +67,8 @@ static int replace(int fd, const char *path, const char *temporary) {
   return e;
 }
 
-/// -ESTALE: another writer took our name away, and a file whose last name is gone never gets one again (ENOENT of linkat).
+/// -ESTALE: another writer took our name away, and a file whose last name is gone never gets one again
+/// (ENOENT of linkat).
 static int publish(int fd, const char *path, const char *temporary) {
   int e = -EAGAIN;
   for (unsigned i = 0; i < ATTEMPTS && e == -EAGAIN; i++) {
@@ -74,7 +78,8 @@ static int publish(int fd, const char *path, const char *temporary) {
   return e == -ENOENT && !access("/proc/self/fd", X_OK) ? -ESTALE : e;
 }
 
-/// 0, -EOPNOTSUPP when the file system or sandbox cannot, -ESTALE to begin again, or another -errno. Leaves nothing behind.
+/// 0, -EOPNOTSUPP when the file system or sandbox cannot, -ESTALE to begin again, or another -errno. Leaves
+/// nothing behind.
 static int write_nameless(const char *path, const char *temporary, const void *bytes, size_t size) {
   char folder[PATH_MAX];
   const char *slash = strrchr(path, '/');
@@ -88,7 +93,8 @@ static int write_nameless(const char *path, const char *temporary, const void *b
   return e ? e : closed;
 }
 
-static kiln_status write_named(const char *path, const char *temporary, const void *bytes, size_t size, kiln_error *err) {
+static kiln_status write_named(const char *path, const char *temporary, const void *bytes, size_t size,
+                               kiln_error *err) {
   int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (fd < 0) return failed(err, "create", temporary, fd);
   int e = kiln_fs_write(fd, bytes, size), closed = kiln_fs_close(fd);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodings of the two records. A text is stored as a varint length that counts its final NUL, then the bytes, so that a decoder can point into
-// them. Version bytes differ between the records, so that one is never read as the other.
+// Encodings of the two records. A text is stored as a varint length that counts its final NUL, then the
+// bytes, so that a decoder can point into them. Version bytes differ between the records, so that one is
+// never read as the other.
 #include "base/record.h"
 
 #include <string.h>
@@ -152,7 +153,8 @@ void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out) {
   }
 }
 
-// A count is also bounded by the bytes that are left, since each item takes at least one: a small file cannot ask for much memory.
+// A count is also bounded by the bytes that are left, since each item takes at least one: a small file cannot
+// ask for much memory.
 static uint32_t item_count(kiln_reader *r, uint32_t limit) {
   return (uint32_t)kiln_read_count(r, limit < r->left ? limit : r->left);
 }
@@ -183,8 +185,9 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
 }
 
 /// The numeric fields in order of the encoding.
-#define CODE_NUMBERS(X)                                                                                       \
-  X(block_threads) X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
+#define CODE_NUMBERS(X) \
+  X(block_threads)      \
+  X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
 
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
   kiln_buffer_u8(out, CODE_INFO_VERSION);
@@ -213,7 +216,12 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
 
 const char *kiln_format_name(unsigned format) {
   static const char *const names[] = {[0] = "auto",
-                                      [KILN_FORMAT_PTX] = "ptx",   [KILN_FORMAT_CUBIN] = "cubin", [KILN_FORMAT_HSACO] = "hsaco", [KILN_FORMAT_HOST] = "host",
-                                      [KILN_FORMAT_IR] = "ir",     [KILN_FORMAT_LLVM] = "llvm",   [KILN_FORMAT_ASM] = "asm"};
+                                      [KILN_FORMAT_PTX] = "ptx",
+                                      [KILN_FORMAT_CUBIN] = "cubin",
+                                      [KILN_FORMAT_HSACO] = "hsaco",
+                                      [KILN_FORMAT_HOST] = "host",
+                                      [KILN_FORMAT_IR] = "ir",
+                                      [KILN_FORMAT_LLVM] = "llvm",
+                                      [KILN_FORMAT_ASM] = "asm"};
   return format < sizeof names / sizeof *names ? names[format] : "?";
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two records by which compiler, bundle and runtime speak of kernels. Plain structs with one encoding; who writes and who reads never
-// meet. Texts are borrowed from the arena or from the encoded bytes.
+// The two records by which compiler, bundle and runtime speak of kernels. Plain structs with one encoding;
+// who writes and who reads never meet. Texts are borrowed from the arena or from the encoded bytes.
 //
-//   interface   one a kernel instance, made by the front end: how to call it, how to choose among its codes. No machine in it.
-//   code info   one an artifact, made by the code generator: what the machine code needs at launch, and what it costs.
+//   interface   one a kernel instance, made by the front end: how to call it, how to choose among its codes.
+//   No machine in it. code info   one an artifact, made by the code generator: what the machine code needs at
+//   launch, and what it costs.
 //
-// Kernel ABI 1. Arguments are packed into one block in order of parameters, each at its natural alignment: integers and floats at their
-// size (i1 as one byte), pointers 8 bytes, a view parameter as {base pointer, extents i64 x rank, strides i64 x rank} aligned to 8; the block's
-// size is rounded up to 8. The same block goes to cuLaunchKernel / hipModuleLaunchKernel as the packed parameter buffer.
-// A host object has one symbol, of type kiln_host_kernel: one call runs one program instance.
+// Kernel ABI 1. Arguments are packed into one block in order of parameters, each at its natural alignment:
+// integers and floats at their size (i1 as one byte), pointers 8 bytes, a view parameter as {base pointer,
+// extents i64 x rank, strides i64 x rank} aligned to 8; the block's size is rounded up to 8. The same block
+// goes to cuLaunchKernel / hipModuleLaunchKernel as the packed parameter buffer. A host object has one
+// symbol, of type kiln_host_kernel: one call runs one program instance.
 #ifndef KILN_BASE_RECORD_H
 #define KILN_BASE_RECORD_H
 
@@ -22,9 +24,11 @@
 
 enum { KILN_KERNEL_ABI = 1 };
 
-/// One program instance on the host. `scratch` has scratch_bytes of the code info, aligned to 64, and is not shared between calls that run at
-/// the same time. Returns 0, or 1 + the number of the assert operation that failed.
-typedef int32_t kiln_host_kernel(const void *args, const uint32_t program_id[3], const uint32_t grid[3], void *scratch);
+/// One program instance on the host. `scratch` has scratch_bytes of the code info, aligned to 64, and is not
+/// shared between calls that run at the same time. Returns 0, or 1 + the number of the assert operation that
+/// failed.
+typedef int32_t kiln_host_kernel(const void *args, const uint32_t program_id[3], const uint32_t grid[3],
+                                 void *scratch);
 
 typedef struct kiln_span {
   const uint8_t *bytes; ///< borrowed or arena
@@ -33,10 +37,10 @@ typedef struct kiln_span {
 
 typedef struct kiln_param_record {
   const char *name;
-  uint8_t scalar;   ///< kiln_scalar
-  uint8_t pointer;  ///< depth; 0 for scalars
-  uint8_t view_rank;///< non-zero for a view parameter
-  uint8_t access;   ///< 0 none, 1 in, 2 out, 3 inout, 4 accum
+  uint8_t scalar;    ///< kiln_scalar
+  uint8_t pointer;   ///< depth; 0 for scalars
+  uint8_t view_rank; ///< non-zero for a view parameter
+  uint8_t access;    ///< 0 none, 1 in, 2 out, 3 inout, 4 accum
   bool noalias, has_range;
   uint32_t align;
   int64_t div, lo, hi;
@@ -45,26 +49,26 @@ typedef struct kiln_param_record {
 
 /// One point of the tuning list: compile-time values, launch geometry and when it may be used.
 typedef struct kiln_config_record {
-  const char *text;      ///< "BLOCK=1024,warps=4"; canonical order
+  const char *text; ///< "BLOCK=1024,warps=4"; canonical order
   uint16_t warps, stages;
-  kiln_span grid[3];     ///< expressions; an empty span is 1, all empty: the launcher gives the grid
-  kiln_span *require;    ///< expressions that must all hold
+  kiln_span grid[3];  ///< expressions; an empty span is 1, all empty: the launcher gives the grid
+  kiln_span *require; ///< expressions that must all hold
   uint32_t require_count;
 } kiln_config_record;
 
 /// A conjunction of facts; the last variant of a kernel has none and always fits.
 typedef struct kiln_variant_record {
-  const char *text;      ///< "cols % 16 == 0, ldx % 16 == 0"; "" for the generic one
+  const char *text; ///< "cols % 16 == 0, ldx % 16 == 0"; "" for the generic one
   kiln_span *conditions;
   uint32_t condition_count;
 } kiln_variant_record;
 
 typedef struct kiln_interface {
-  const char *name;      ///< look-up name: "softmax[T=bf16]", or "add" without instance parameters
-  const char *symbol;    ///< C name: "kiln_softmax_bf16"
+  const char *name;   ///< look-up name: "softmax[T=bf16]", or "add" without instance parameters
+  const char *symbol; ///< C name: "kiln_softmax_bf16"
   kiln_param_record *params;
   uint32_t param_count;
-  uint32_t block_bytes;  ///< size of the argument block
+  uint32_t block_bytes; ///< size of the argument block
   kiln_config_record *configs;
   uint32_t config_count;
   kiln_variant_record *variants;
@@ -73,33 +77,40 @@ typedef struct kiln_interface {
 
 /// Fills offset, size and block_bytes.
 void kiln_layout_params(kiln_interface *interface);
-/// XXH3 over kinds, widths and order of the parameters and the ABI number: what caller and kernel must agree on.
+/// XXH3 over kinds, widths and order of the parameters and the ABI number: what caller and kernel must agree
+/// on.
 uint64_t kiln_interface_abi(const kiln_interface *interface);
 
 typedef enum kiln_format {
-  KILN_FORMAT_PTX = 1, KILN_FORMAT_CUBIN = 2, KILN_FORMAT_HSACO = 3, KILN_FORMAT_HOST = 4,
-  KILN_FORMAT_IR = 5, KILN_FORMAT_LLVM = 6, KILN_FORMAT_ASM = 7, ///< never in bundles
+  KILN_FORMAT_PTX = 1,
+  KILN_FORMAT_CUBIN = 2,
+  KILN_FORMAT_HSACO = 3,
+  KILN_FORMAT_HOST = 4,
+  KILN_FORMAT_IR = 5,
+  KILN_FORMAT_LLVM = 6,
+  KILN_FORMAT_ASM = 7, ///< never in bundles
 } kiln_format;
 /// "cubin"; "auto" for 0, "?" for numbers of others.
 const char *kiln_format_name(unsigned format);
 
 typedef struct kiln_code_info {
-  uint8_t format;        ///< kiln_format
-  const char *target;    ///< canonical target name
+  uint8_t format;     ///< kiln_format
+  const char *target; ///< canonical target name
   const char *symbol;
-  uint32_t block_threads;///< threads a block; 1 on the host
-  uint32_t shared_bytes; ///< static + dynamic shared memory a block needs
-  uint32_t dynamic_shared;///< the part that the launch must ask for
-  uint32_t scratch_bytes;///< host: see kiln_host_kernel
-  uint32_t registers;    ///< a thread; 0 unknown (VGPRs on AMDGPU)
+  uint32_t block_threads;    ///< threads a block; 1 on the host
+  uint32_t shared_bytes;     ///< static + dynamic shared memory a block needs
+  uint32_t dynamic_shared;   ///< the part that the launch must ask for
+  uint32_t scratch_bytes;    ///< host: see kiln_host_kernel
+  uint32_t registers;        ///< a thread; 0 unknown (VGPRs on AMDGPU)
   uint32_t scalar_registers; ///< AMDGPU SGPRs
   uint32_t spill_bytes;
-  uint32_t wave;         ///< lanes; 32, 64; 1 on the host
-  const char *producer;  ///< compiler and finishing tool, for people
+  uint32_t wave;        ///< lanes; 32, 64; 1 on the host
+  const char *producer; ///< compiler and finishing tool, for people
 } kiln_code_info;
 
-/// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing but arrays: texts end in NUL inside
-/// the bytes, which must outlive the struct. False when damaged, or when the arena failed; `arena` may then hold rubbish.
+/// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing
+/// but arrays: texts end in NUL inside the bytes, which must outlive the struct. False when damaged, or when
+/// the arena failed; `arena` may then hold rubbish.
 void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out);
 bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, kiln_interface *out);
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out);

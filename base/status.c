@@ -17,7 +17,8 @@ static const struct row rows[] = {
 };
 
 static const struct row *find(kiln_status status) {
-  static const struct row unknown = {KILN_STATUS_INTERNAL, "UNKNOWN", "a status this release does not know", ""};
+  static const struct row unknown = {KILN_STATUS_INTERNAL, "UNKNOWN", "a status this release does not know",
+                                     ""};
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].status == status) return &rows[i];
   return &unknown;
@@ -53,10 +54,15 @@ kiln_status kiln_status_of_errno(int error_number) {
   switch (error_number) {
   case 0: return KILN_OK;
   case ENOMEM: return KILN_STATUS_OUT_OF_MEMORY;
-  case ENOENT: case ENOTDIR: return KILN_STATUS_NOT_FOUND;
+  case ENOENT:
+  case ENOTDIR: return KILN_STATUS_NOT_FOUND;
   case EEXIST: return KILN_STATUS_EXISTS;
-  case ENOSPC: case EDQUOT: case EFBIG: return KILN_STATUS_NO_SPACE;
-  case EACCES: case EPERM: case EROFS: return KILN_STATUS_DENIED;
+  case ENOSPC:
+  case EDQUOT:
+  case EFBIG: return KILN_STATUS_NO_SPACE;
+  case EACCES:
+  case EPERM:
+  case EROFS: return KILN_STATUS_DENIED;
   case ETIMEDOUT: return KILN_STATUS_TIMEOUT;
   case EINVAL: return KILN_STATUS_INVALID_ARGUMENT;
   default: return KILN_STATUS_IO;

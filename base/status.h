@@ -27,13 +27,15 @@ typedef enum kiln_status {
 
 enum { KILN_ERROR_TEXT = 1000 };
 
-/// Detail of a failure, in storage of the caller's. `text` is one line: what was expected, what was there, the numbers.
+/// Detail of a failure, in storage of the caller's. `text` is one line: what was expected, what was there,
+/// the numbers.
 typedef struct kiln_error {
   kiln_status status;
   char text[KILN_ERROR_TEXT];
 } kiln_error;
 
-/// Writes status and text to `err` (which may be NULL) and returns `status`, so that `return kiln_fail(...)` reads well.
+/// Writes status and text to `err` (which may be NULL) and returns `status`, so that `return kiln_fail(...)`
+/// reads well.
 kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
 
 /// Puts "context: " before the text that `err` holds already. Returns `status` unchanged. `err` may be NULL.
@@ -50,10 +52,10 @@ const char *kiln_status_text(kiln_status status);
 const char *kiln_status_advice(kiln_status status);
 
 /// Returns early from a function that owns nothing.
-#define KILN_TRY(expression)                                                                                  \
-  do {                                                                                                        \
-    kiln_status kiln_try_status = (expression);                                                               \
-    if (kiln_try_status != KILN_OK) return kiln_try_status;                                                   \
+#define KILN_TRY(expression)                                \
+  do {                                                      \
+    kiln_status kiln_try_status = (expression);             \
+    if (kiln_try_status != KILN_OK) return kiln_try_status; \
   } while (0)
 
 #ifdef __cplusplus

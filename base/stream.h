@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whole reads and writes on a descriptor: pipes, children, nameless files. What the cache's files need is in base/fs.h.
+// Whole reads and writes on a descriptor: pipes, children, nameless files. What the cache's files need is in
+// base/fs.h.
 #ifndef KILN_BASE_STREAM_H
 #define KILN_BASE_STREAM_H
 

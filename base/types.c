@@ -2,7 +2,8 @@
 #include "base/types.h"
 
 const kiln_scalar_info kiln_scalars[KILN_SCALAR_COUNT] = {
-#define TYPE(name, spelling, number, bits, type_class) [number] = {spelling, bits, (bits + 7) / 8, type_class},
+#define TYPE(name, spelling, number, bits, type_class) \
+  [number] = {spelling, bits, (bits + 7) / 8, type_class},
 #include "base/types.def"
 #undef TYPE
 };

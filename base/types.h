@@ -21,8 +21,8 @@ typedef enum kiln_scalar {
 
 typedef struct kiln_scalar_info {
   const char *spelling;
-  unsigned char bits;  ///< of the value; i1 has 1
-  unsigned char bytes; ///< in memory; i1 has 1
+  unsigned char bits;       ///< of the value; i1 has 1
+  unsigned char bytes;      ///< in memory; i1 has 1
   unsigned char type_class; ///< one KILN_CLASS_ bit
 } kiln_scalar_info;
 

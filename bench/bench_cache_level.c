@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cache as a library.
-//   bench_cache_level memory                ns a look-up in memory, at 1, 8 and 64 threads, distinct keys and one key
-//   bench_cache_level scale FOLDER COUNT... what opening, a hit, a miss, an insertion and one eviction step cost in a store of that many entries
+//   bench_cache_level memory                ns a look-up in memory, at 1, 8 and 64 threads, distinct keys and
+//   one key bench_cache_level scale FOLDER COUNT... what opening, a hit, a miss, an insertion and one
+//   eviction step cost in a store of that many entries
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static kiln_cache *open_cache(const char *folder, uint64_t memory) {
   return cache;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ memory
+// ------------------------------------------------------------------------------------------ memory
 
 enum { KEYS = 4096, ROUNDS = 200000 };
 
@@ -100,8 +101,9 @@ static void memory_at(kiln_cache *cache, const kiln_key *keys, unsigned key_coun
     pthread_join(ids[i], NULL);
     sum += workers[i].ns;
   }
-  printf("memory, %4u keys, %2u threads: %8.1f ns a look-up in a thread, %6.2f million look-ups a second in all\n", key_count, threads,
-         sum / threads, (double)threads * ROUNDS / (now() - start) * 1e3);
+  printf("memory, %4u keys, %2u threads: %8.1f ns a look-up in a thread, %6.2f million look-ups a second in "
+         "all\n",
+         key_count, threads, sum / threads, (double)threads * ROUNDS / (now() - start) * 1e3);
   pthread_barrier_destroy(&barrier);
 }
 
@@ -119,9 +121,10 @@ static int bench_memory(void) {
   return 0;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- scale
+// ------------------------------------------------------------------------------------------- scale
 
-/// Entries that are names and sizes only: eviction and look-ups of other keys see no difference, and a million is made in seconds.
+/// Entries that are names and sizes only: eviction and look-ups of other keys see no difference, and a
+/// million is made in seconds.
 static void add_names(const char *folder, unsigned long from, unsigned long to) {
   for (unsigned long n = from; n < to; n++) {
     kiln_digest d = kiln_digest_of(&n, sizeof n);
@@ -177,8 +180,10 @@ static void scale_at(const char *folder, unsigned long count) {
     kiln_cache_close(cache);
     kiln_key_deinit(&key);
   }
-  printf("%8lu entries: open %6.1f  hit %6.1f  miss %6.1f  insertion %6.1f  eviction step %7.1f us (medians of %d)\n", count,
-         median(opening, SAMPLES), median(hit, SAMPLES), median(miss, SAMPLES), median(insertion, SAMPLES), median(step, SAMPLES), SAMPLES);
+  printf("%8lu entries: open %6.1f  hit %6.1f  miss %6.1f  insertion %6.1f  eviction step %7.1f us (medians "
+         "of %d)\n",
+         count, median(opening, SAMPLES), median(hit, SAMPLES), median(miss, SAMPLES),
+         median(insertion, SAMPLES), median(step, SAMPLES), SAMPLES);
   kiln_key_deinit(&warm);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Times whole processes: bench_cache_spawn ROUNDS NAME COMMAND... -- NAME COMMAND... The commands take turns, so that all see the same machine. Prints
-// minimum, median and 90th percentile of each in milliseconds.
+// Times whole processes: bench_cache_spawn ROUNDS NAME COMMAND... -- NAME COMMAND... The commands take turns,
+// so that all see the same machine. Prints minimum, median and 90th percentile of each in milliseconds.
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@ static double once(char **argv) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   clock_gettime(CLOCK_MONOTONIC, &a);
-  if (posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ) || waitpid(pid, &status, 0) != pid || status) {
+  if (posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ) || waitpid(pid, &status, 0) != pid ||
+      status) {
     fprintf(stderr, "bench_cache_spawn: %s failed\n", argv[0]);
     exit(1);
   }
@@ -38,7 +39,8 @@ int main(int argc, char **argv) {
   char **commands[COMMANDS];
   double *times[COMMANDS];
   int rounds = argc > 1 ? atoi(argv[1]) : 0, count = 0;
-  if (rounds < 1) return fprintf(stderr, "usage: bench_cache_spawn ROUNDS NAME COMMAND... [-- NAME COMMAND...]\n"), 2;
+  if (rounds < 1)
+    return fprintf(stderr, "usage: bench_cache_spawn ROUNDS NAME COMMAND... [-- NAME COMMAND...]\n"), 2;
   for (int i = 2; i < argc && count < COMMANDS; i++) {
     commands[count++] = &argv[i];
     while (i < argc && strcmp(argv[i], "--")) i++;
@@ -50,7 +52,8 @@ int main(int argc, char **argv) {
     for (int c = 0; c < count; c++) times[c][r] = once(commands[c] + 1);
   for (int c = 0; c < count; c++) {
     qsort(times[c], (size_t)rounds, sizeof(double), by_value);
-    printf("%-28s min %7.3f  median %7.3f  p90 %7.3f ms\n", commands[c][0], times[c][0], times[c][rounds / 2], times[c][rounds * 9 / 10]);
+    printf("%-28s min %7.3f  median %7.3f  p90 %7.3f ms\n", commands[c][0], times[c][0], times[c][rounds / 2],
+           times[c][rounds * 9 / 10]);
     free(times[c]);
   }
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What libkiln adds: nanoseconds a launch on the null device against the bare call of its driver function, look-up, choice among variants, open at
-// growing numbers of entries, one code decoded. Medians of many rounds; one line a measure.
+// What libkiln adds: nanoseconds a launch on the null device against the bare call of its driver function,
+// look-up, choice among variants, open at growing numbers of entries, one code decoded. Medians of many
+// rounds; one line a measure.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,9 +46,10 @@ static double median(double *values, size_t count) {
   return values[count / 2];
 }
 
-// ---------------------------------------------------------------------------------------------------------------- bundles
+// ----------------------------------------------------------------------------------------- bundles
 
-// `args` parameters, pointers and integers in turn; grid cdiv(p1, 128); `variants` conjunctions over the divisibility of each integer.
+// `args` parameters, pointers and integers in turn; grid cdiv(p1, 128); `variants` conjunctions over the
+// divisibility of each integer.
 static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, bool variants) {
   static const uint8_t grid[] = {KILN_EXPR_PARAM, 1, KILN_EXPR_CONST, 0x80, 0x02, KILN_EXPR_CDIV};
   static uint8_t tests[MOST_ARGS][8];
@@ -56,25 +58,48 @@ static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, b
   uint32_t condition_count = 0, kernel;
   kiln_error err;
   for (uint32_t i = 0; i < args; i++) {
-    params[i] = (kiln_param_record){.name = "p", .scalar = (uint8_t)(i & 1 ? KILN_I32 : KILN_F32), .pointer = !(i & 1), .align = i & 1 ? 0 : 16};
-    const uint8_t code[] = {KILN_EXPR_PARAM, (uint8_t)i, KILN_EXPR_CONST, 32, KILN_EXPR_REM, KILN_EXPR_CONST, 0, KILN_EXPR_EQ};
+    params[i] = (kiln_param_record){.name = "p",
+                                    .scalar = (uint8_t)(i & 1 ? KILN_I32 : KILN_F32),
+                                    .pointer = !(i & 1),
+                                    .align = i & 1 ? 0 : 16};
+    const uint8_t code[] = {KILN_EXPR_PARAM, (uint8_t)i, KILN_EXPR_CONST, 32, KILN_EXPR_REM,
+                            KILN_EXPR_CONST, 0,          KILN_EXPR_EQ};
     memcpy(tests[i], code, sizeof code);
     if (i & 1) conditions[condition_count++] = (kiln_span){tests[i], sizeof code};
   }
   kiln_config_record config = {.text = "BLOCK=128", .warps = 4, .grid = {{grid, sizeof grid}}};
-  kiln_variant_record rows[] = {{.text = "all % 16 == 0", .conditions = conditions, .condition_count = condition_count}, {.text = ""}};
-  kiln_interface in = {.name = name, .symbol = name, .params = params, .param_count = args, .configs = &config, .config_count = 1,
-                       .variants = variants ? rows : rows + 1, .variant_count = variants ? 2 : 1};
+  kiln_variant_record rows[] = {
+      {.text = "all % 16 == 0", .conditions = conditions, .condition_count = condition_count}, {.text = ""}};
+  kiln_interface in = {.name = name,
+                       .symbol = name,
+                       .params = params,
+                       .param_count = args,
+                       .configs = &config,
+                       .config_count = 1,
+                       .variants = variants ? rows : rows + 1,
+                       .variant_count = variants ? 2 : 1};
   kiln_buffer record = {0}, info = {0};
   kiln_interface_encode(&in, &record);
   must(kiln_bundle_writer_kernel(w, name, record.bytes, record.size, &kernel, &err), &err);
-  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_HSACO, .target = "gfx942", .symbol = name, .block_threads = 128, .wave = 64, .producer = "bench"}, &info);
+  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_HSACO,
+                                          .target = "gfx942",
+                                          .symbol = name,
+                                          .block_threads = 128,
+                                          .wave = 64,
+                                          .producer = "bench"},
+                        &info);
   for (uint32_t v = 0; v < in.variant_count; v++) {
     char code[200];
     memset(code, (int)v, sizeof code);
     snprintf(code, sizeof code, "%s", name);
-    kiln_bundle_code c = {.kernel = kernel, .variant = v, .target = "gfx942", .family = "gfx9", .info = info.bytes, .info_size = info.size,
-                          .code = code, .code_size = sizeof code};
+    kiln_bundle_code c = {.kernel = kernel,
+                          .variant = v,
+                          .target = "gfx942",
+                          .family = "gfx9",
+                          .info = info.bytes,
+                          .info_size = info.size,
+                          .code = code,
+                          .code_size = sizeof code};
     must(kiln_bundle_writer_code(w, &c, &err), &err);
   }
   kiln_buffer_deinit(&record);
@@ -83,11 +108,13 @@ static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, b
 
 static void build(kiln_bundle_writer *w, kiln_buffer *out, kiln_bundle_dictionary dictionary) {
   kiln_error err;
-  must(kiln_bundle_writer_build(w, &(kiln_bundle_options){.level = 3, .dictionary = dictionary, .threads = 2}, out, NULL, &err), &err);
+  must(kiln_bundle_writer_build(w, &(kiln_bundle_options){.level = 3, .dictionary = dictionary, .threads = 2},
+                                out, NULL, &err),
+       &err);
   kiln_bundle_writer_destroy(w);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- launch
+// ------------------------------------------------------------------------------------------ launch
 
 typedef enum launch_way { WAY_BARE, WAY_LAUNCH, WAY_PREPARED, WAY_SET, WAY_CHOOSE } launch_way;
 typedef struct launch_run {
@@ -98,7 +125,8 @@ typedef struct launch_run {
   double ns;
 } launch_run;
 
-static void run_once(const launch_run *r, const kiln_launch_call *call, const void *const *pointers, const void *block, kiln_prepared *p) {
+static void run_once(const launch_run *r, const kiln_launch_call *call, const void *const *pointers,
+                     const void *block, kiln_prepared *p) {
   kiln_error err;
   kiln_choice choice;
   kiln_device *d = r->kernel->device;
@@ -107,7 +135,9 @@ static void run_once(const launch_run *r, const kiln_launch_call *call, const vo
   case WAY_LAUNCH: must(kiln_launch(r->kernel, NULL, pointers, r->args, &err), &err); break;
   case WAY_SET: must(kiln_prepared_set(p, 0, pointers[0], &err), &err); // fall through
   case WAY_PREPARED: must(kiln_prepared_launch(p, NULL, &err), &err); break;
-  case WAY_CHOOSE: must(kiln_choose(r->kernel, block, kiln_block_size(r->kernel), &choice, &err), &err); break;
+  case WAY_CHOOSE:
+    must(kiln_choose(r->kernel, block, kiln_block_size(r->kernel), &choice, &err), &err);
+    break;
   }
 }
 
@@ -122,7 +152,11 @@ static void *measure_launch(void *context) {
     pointers[i] = &values[i];
   }
   kiln_device *d = r->kernel->device;
-  kiln_launch_call call = {.function = d->state, .code = r->kernel->codes, .grid = {1, 1, 1}, .block = values, .size = sizeof values};
+  kiln_launch_call call = {.function = d->state,
+                           .code = r->kernel->codes,
+                           .grid = {1, 1, 1},
+                           .block = values,
+                           .size = sizeof values};
   kiln_prepared *p;
   size_t size;
   must(kiln_prepare(r->kernel, pointers, r->args, NULL, &p, &err), &err);
@@ -180,11 +214,15 @@ static void bench_launches(void) {
       must(kiln_kernel_get(d, name, NULL, &k, &err), &err);
       must(kiln_preload(k, &err), &err);
       for (unsigned threads = 1; threads <= 64; threads *= 64) {
-        double bare = launch_ns(k, counts[i], WAY_BARE, threads), whole = launch_ns(k, counts[i], WAY_LAUNCH, threads);
-        double prepared = launch_ns(k, counts[i], WAY_PREPARED, threads), set = launch_ns(k, counts[i], WAY_SET, threads);
+        double bare = launch_ns(k, counts[i], WAY_BARE, threads),
+               whole = launch_ns(k, counts[i], WAY_LAUNCH, threads);
+        double prepared = launch_ns(k, counts[i], WAY_PREPARED, threads),
+               set = launch_ns(k, counts[i], WAY_SET, threads);
         double choose = launch_ns(k, counts[i], WAY_CHOOSE, threads);
-        printf("launch %2u arguments, %s, %2u threads: %5.1f ns added (%.1f - %.1f); prepared %.1f, with a pointer set %.1f; variant look-up %.1f\n",
-               counts[i], variants ? "a fact an integer" : "one variant      ", threads, whole - bare, whole, bare, prepared - bare, set - bare, choose);
+        printf("launch %2u arguments, %s, %2u threads: %5.1f ns added (%.1f - %.1f); prepared %.1f, with a "
+               "pointer set %.1f; variant look-up %.1f\n",
+               counts[i], variants ? "a fact an integer" : "one variant      ", threads, whole - bare, whole,
+               bare, prepared - bare, set - bare, choose);
       }
     }
   double rounds[ROUNDS];
@@ -200,7 +238,7 @@ static void bench_launches(void) {
   kiln_buffer_deinit(&bundle);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- open
+// -------------------------------------------------------------------------------------------- open
 
 static void bench_open(uint32_t entries, const char *folder) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -228,12 +266,14 @@ static void bench_open(uint32_t entries, const char *folder) {
     must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
     first[round] = (double)(now_ns() - begin) / 1e3;
     begin = now_ns();
-    for (int i = 0; i < 1000; i++) must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
+    for (int i = 0; i < 1000; i++)
+      must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
     finds[round] = (double)(now_ns() - begin) / 1000;
     kiln_close(l);
   }
-  printf("open %6u entries (%zu bytes): %.1f us; first look-up, with its pages checked: %.1f us; again: %.0f ns\n", entries, bundle.size,
-         median(opens, ROUNDS), median(first, ROUNDS), median(finds, ROUNDS));
+  printf("open %6u entries (%zu bytes): %.1f us; first look-up, with its pages checked: %.1f us; again: %.0f "
+         "ns\n",
+         entries, bundle.size, median(opens, ROUNDS), median(first, ROUNDS), median(finds, ROUNDS));
   unlink(path);
   kiln_buffer_deinit(&bundle);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sizes of a corpus of code objects as a bundle, by level and dictionary, and the time until one of them is ready for the driver.
-//   bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]     (".co", 3 and 19); every file becomes one kernel, named by its path
-//   bench_runtime_corpus BUNDLE.kbundle              the codes of a bundle, packed anew
-//   bench_runtime_corpus --unpack BUNDLE FOLDER      writes its codes as FOLDER/NUMBER.FAMILY, for other packers (bench/bundle_size.py)
+// Sizes of a corpus of code objects as a bundle, by level and dictionary, and the time until one of them is
+// ready for the driver.
+//   bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]     (".co", 3 and 19); every file becomes one kernel, named
+//   by its path bench_runtime_corpus BUNDLE.kbundle              the codes of a bundle, packed anew
+//   bench_runtime_corpus --unpack BUNDLE FOLDER      writes its codes as FOLDER/NUMBER.FAMILY, for other
+//   packers (bench/bundle_size.py)
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,8 @@ static int take_file(const char *path, const struct stat *st, int kind, struct F
   (void)walk;
   size_t length = strlen(path), end = strlen(suffix);
   if (kind != FTW_F || length < end || strcmp(path + length - end, suffix)) return 0;
-  if (!(file_count & (file_count - 1))) files = realloc(files, (file_count ? file_count * 2 : 1) * sizeof *files);
+  if (!(file_count & (file_count - 1)))
+    files = realloc(files, (file_count ? file_count * 2 : 1) * sizeof *files);
   file f = {strdup(path), malloc((size_t)st->st_size + 1), (size_t)st->st_size};
   FILE *in = fopen(path, "rb");
   if (!files || !f.path || !f.bytes || !in || fread(f.bytes, 1, f.size, in) != f.size) return 1;
@@ -99,7 +102,8 @@ static uint32_t first_code(kiln_bundle *b, uint32_t count, uint32_t *out_needing
 static void measure_decoding(const kiln_buffer *bundle) {
   enum { OPENINGS = 21 };
   kiln_bundle *b = open_bundle(bundle);
-  uint32_t count = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS], needing, first = first_code(b, count, &needing);
+  uint32_t count = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS], needing,
+           first = first_code(b, count, &needing);
   double *times = malloc((count + OPENINGS) * sizeof *times), openings[OPENINGS];
   for (int round = 0; round < 2; round++)
     for (uint32_t i = first; i < count; i++) times[i - first] = load_us(b, i);
@@ -109,8 +113,10 @@ static void measure_decoding(const kiln_buffer *bundle) {
     openings[i] = load_us(b, needing);
     kiln_bundle_close(b);
   }
-  printf("  first code, with its dictionary: median %.0f us; then one code decoded and checked: median %.1f us, 99 %% %.1f us\n",
-         quantile(openings, OPENINGS, 50), quantile(times, count - first, 50), quantile(times, count - first, 99));
+  printf("  first code, with its dictionary: median %.0f us; then one code decoded and checked: median %.1f "
+         "us, 99 %% %.1f us\n",
+         quantile(openings, OPENINGS, 50), quantile(times, count - first, 50),
+         quantile(times, count - first, 99));
   free(times);
 }
 
@@ -119,11 +125,16 @@ static void measure(kiln_bundle_writer *w, const char *name, int level, kiln_bun
   kiln_buffer bundle = {0};
   kiln_error err;
   uint64_t begin = now_ns();
-  must(kiln_bundle_writer_build(w, &(kiln_bundle_options){.level = level, .dictionary = dictionary, .threads = 2}, &bundle, &sums, &err), &err);
+  must(kiln_bundle_writer_build(
+           w, &(kiln_bundle_options){.level = level, .dictionary = dictionary, .threads = 2}, &bundle, &sums,
+           &err),
+       &err);
   double seconds = (double)(now_ns() - begin) / 1e9;
-  printf("level %2d, %-19s codes %9llu + dictionaries %7llu = %5.1fx; whole file %9llu = %5.1fx; written in %.1f s\n", level, name,
-         (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries,
-         (double)sums.raw / (double)(sums.payload + sums.dictionaries), (unsigned long long)sums.file, (double)sums.raw / (double)sums.file, seconds);
+  printf("level %2d, %-19s codes %9llu + dictionaries %7llu = %5.1fx; whole file %9llu = %5.1fx; written in "
+         "%.1f s\n",
+         level, name, (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries,
+         (double)sums.raw / (double)(sums.payload + sums.dictionaries), (unsigned long long)sums.file,
+         (double)sums.raw / (double)sums.file, seconds);
   measure_decoding(&bundle);
   kiln_buffer_deinit(&bundle);
 }
@@ -138,7 +149,12 @@ static void take_folder(kiln_bundle_writer *w, const char *folder) {
   for (size_t i = 0; i < file_count; i++) {
     uint32_t kernel;
     must(kiln_bundle_writer_kernel(w, files[i].path + strlen(folder), "interface", 9, &kernel, &err), &err);
-    kiln_bundle_code code = {.kernel = kernel, .target = "gfx942", .family = "gfx9", .info = "info", .info_size = 4, .code = files[i].bytes,
+    kiln_bundle_code code = {.kernel = kernel,
+                             .target = "gfx942",
+                             .family = "gfx9",
+                             .info = "info",
+                             .info_size = 4,
+                             .code = files[i].bytes,
                              .code_size = files[i].size};
     must(kiln_bundle_writer_code(w, &code, &err), &err);
     raw += files[i].size;
@@ -187,11 +203,15 @@ static bool is_bundle(const char *path) {
 
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "--unpack")) return unpack(argv[2], argv[3]);
-  if (argc < 2) return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX [LEVEL]] | BUNDLE.kbundle | --unpack BUNDLE FOLDER\n"), 2;
+  if (argc < 2)
+    return fprintf(stderr, "usage: bench_runtime_corpus FOLDER [SUFFIX [LEVEL]] | BUNDLE.kbundle | --unpack "
+                           "BUNDLE FOLDER\n"),
+           2;
   if (argc > 2) suffix = argv[2];
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   (is_bundle(argv[1]) ? take_bundle : take_folder)(w, argv[1]);
-  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_NONE] = "each for itself", [KILN_BUNDLE_DICTIONARY_SMALL] = "samples to 2.75 MiB",
+  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_NONE] = "each for itself",
+                                      [KILN_BUNDLE_DICTIONARY_SMALL] = "samples to 2.75 MiB",
                                       [KILN_BUNDLE_DICTIONARY_LARGE] = "samples to 8 MiB"};
   int only = argc > 3 ? atoi(argv[3]) : 0;
   setvbuf(stdout, NULL, _IOLBF, 0);

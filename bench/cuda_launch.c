@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What libkiln adds on an NVIDIA device; bench/cuda.sh runs it beside its peers. `cuda_launch launch EMPTY.kbundle`: whole launches against cuLaunchKernel of
-// the same function, at 1 and 16 threads, launched and prepared, and the cycles of our part alone. `cuda_launch first KERNELS.kbundle ADD.cubin`: from exec to
-// the first result, part by part, in processes of their own; the same code by cuModuleLoadData from a loose file; both with the files in the page cache and
-// with their pages dropped before each process. Medians of rounds.
+// What libkiln adds on an NVIDIA device; bench/cuda.sh runs it beside its peers. `cuda_launch launch
+// EMPTY.kbundle`: whole launches against cuLaunchKernel of the same function, at 1 and 16 threads, launched
+// and prepared, and the cycles of our part alone. `cuda_launch first KERNELS.kbundle ADD.cubin`: from exec to
+// the first result, part by part, in processes of their own; the same code by cuModuleLoadData from a loose
+// file; both with the files in the page cache and with their pages dropped before each process. Medians of
+// rounds.
 //
-// Cycles of our part: the time stamp counter around a loop of launches, less what passes inside the driver's functions, less what the counters cost
-// themselves. The last is measured with the same wrappers around a function that does nothing, called as often.
+// Cycles of our part: the time stamp counter around a loop of launches, less what passes inside the driver's
+// functions, less what the counters cost themselves. The last is measured with the same wrappers around a
+// function that does nothing, called as often.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,7 +22,15 @@
 
 #include "runtime/device.h"
 
-enum { ROUNDS = 101, LAUNCHES = 200, MOST_ARGS = 16, MOST_THREADS = 16, PROCESSES = 11, MOST_PARTS = 12, ELEMENTS = 1024 };
+enum {
+  ROUNDS = 101,
+  LAUNCHES = 200,
+  MOST_ARGS = 16,
+  MOST_THREADS = 16,
+  PROCESSES = 11,
+  MOST_PARTS = 12,
+  ELEMENTS = 1024
+};
 
 // The device's table of driver functions is the first thing in its state.
 typedef struct cuda_api {
@@ -52,9 +63,15 @@ static double median(double *values, size_t count) {
   return values[count / 2];
 }
 
-// ----------------------------------------------------------------------------------------------------------------- launch
+// ------------------------------------------------------------------------------------------ launch
 
-typedef enum launch_way { WAY_DRIVER, WAY_KILN, WAY_PREPARED, WAY_KILN_CYCLES, WAY_PREPARED_CYCLES } launch_way;
+typedef enum launch_way {
+  WAY_DRIVER,
+  WAY_KILN,
+  WAY_PREPARED,
+  WAY_KILN_CYCLES,
+  WAY_PREPARED_CYCLES
+} launch_way;
 typedef struct launch_run {
   kiln_kernel *kernel;
   uint32_t args;
@@ -63,12 +80,13 @@ typedef struct launch_run {
   double value;
 } launch_run;
 
-static int (*true_launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static int (*true_launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          void *, void **, void **);
 static int (*true_current)(void **);
 static _Thread_local uint64_t driver_cycles;
 
-static int counted_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
-                          void **params, void **extra) {
+static int counted_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                          unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
   uint64_t begin = __rdtsc();
   int result = true_launch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   driver_cycles += __rdtsc() - begin;
@@ -82,9 +100,10 @@ static int counted_current(void **out) {
   return result;
 }
 
-static int no_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
-                     void **params, void **extra) {
-  (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params, (void)extra;
+static int no_launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                     unsigned shared, void *stream, void **params, void **extra) {
+  (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream,
+      (void)params, (void)extra;
   return 0;
 }
 static int no_current(void **out) {
@@ -92,10 +111,11 @@ static int no_current(void **out) {
   return 0;
 }
 
-// What one pass through both wrappers leaves outside of what they count: the counters, the wrappers' calls. Taken from the functions that do
-// nothing, so it is a bound from below of what is not ours.
+// What one pass through both wrappers leaves outside of what they count: the counters, the wrappers' calls.
+// Taken from the functions that do nothing, so it is a bound from below of what is not ours.
 static double wrapper_cycles(void) {
-  int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **) = true_launch;
+  int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                void **) = true_launch;
   int (*current)(void **) = true_current;
   double rounds[ROUNDS];
   void *context;
@@ -120,7 +140,9 @@ static bool is_cycles(launch_way way) { return way == WAY_KILN_CYCLES || way == 
 static void launch_raw(const launch_run *r, const kiln_code *code, void *stream, uint8_t *block) {
   size_t size = r->kernel->used_bytes;
   void *extra[] = {(void *)1, block, (void *)2, &size, NULL};
-  must(true_launch(atomic_load(&code->function), 1, 1, 1, code->info.block_threads, 1, 1, code->info.dynamic_shared, stream, NULL, extra), "cuLaunchKernel");
+  must(true_launch(atomic_load(&code->function), 1, 1, 1, code->info.block_threads, 1, 1,
+                   code->info.dynamic_shared, stream, NULL, extra),
+       "cuLaunchKernel");
 }
 
 static void *measure_launch(void *context) {
@@ -160,7 +182,8 @@ static void *measure_launch(void *context) {
         must(kiln_prepared_launch(prepared, stream, &err), err.text);
       }
     else
-      for (int i = 0; i < LAUNCHES; i++) must(kiln_launch(r->kernel, stream, pointers, r->args, &err), err.text);
+      for (int i = 0; i < LAUNCHES; i++)
+        must(kiln_launch(r->kernel, stream, pointers, r->args, &err), err.text);
     cycles = __rdtsc() - cycles;
     double ns = (double)(now_ns() - begin) / LAUNCHES;
     must(kiln_sync(d, stream, &err), err.text);
@@ -208,7 +231,8 @@ static int bench_launch(const char *bundle) {
   uint64_t ns = now_ns(), tsc = __rdtsc();
   while (now_ns() - ns < 50000000) continue;
   double cycles_of_ns = (double)(__rdtsc() - tsc) / (double)(now_ns() - ns), wrappers = wrapper_cycles();
-  printf("%s, counter %.3f cycles a ns, counters and wrappers %.0f cycles a launch (subtracted)\n", kiln_device_description(d), cycles_of_ns, wrappers);
+  printf("%s, counter %.3f cycles a ns, counters and wrappers %.0f cycles a launch (subtracted)\n",
+         kiln_device_description(d), cycles_of_ns, wrappers);
   for (size_t i = 0; i < 3; i++)
     for (unsigned threads = 1; threads <= MOST_THREADS; threads *= MOST_THREADS) {
       char name[32];
@@ -216,20 +240,23 @@ static int bench_launch(const char *bundle) {
       snprintf(name, sizeof name, "empty%u", counts[i]);
       must(kiln_kernel_get(d, name, NULL, &k, &err), err.text);
       must(kiln_preload(k, &err), err.text);
-      double raw = measure(k, counts[i], WAY_DRIVER, threads), ours = measure(k, counts[i], WAY_KILN, threads);
+      double raw = measure(k, counts[i], WAY_DRIVER, threads),
+             ours = measure(k, counts[i], WAY_KILN, threads);
       double prepared = measure(k, counts[i], WAY_PREPARED, threads);
       double cycles = measure(k, counts[i], WAY_KILN_CYCLES, threads) - wrappers;
       double prepared_cycles = measure(k, counts[i], WAY_PREPARED_CYCLES, threads) - wrappers;
-      printf("%2u arguments, %2u threads: cuLaunchKernel %7.0f ns, kiln_launch %7.0f ns, set and prepared %7.0f ns; our part %4.0f cycles (%3.0f ns), "
+      printf("%2u arguments, %2u threads: cuLaunchKernel %7.0f ns, kiln_launch %7.0f ns, set and prepared "
+             "%7.0f ns; our part %4.0f cycles (%3.0f ns), "
              "set and prepared %4.0f cycles (%3.0f ns)\n",
-             counts[i], threads, raw, ours, prepared, cycles, cycles / cycles_of_ns, prepared_cycles, prepared_cycles / cycles_of_ns);
+             counts[i], threads, raw, ours, prepared, cycles, cycles / cycles_of_ns, prepared_cycles,
+             prepared_cycles / cycles_of_ns);
     }
   kiln_device_close(d);
   kiln_close(l);
   return 0;
 }
 
-// ----------------------------------------------------------------------------------------------------------- first result
+// ------------------------------------------------------------------------------------ first result
 
 typedef struct part {
   const char *name;
@@ -276,7 +303,9 @@ static void run_first(const char *bundle, const char *loose) {
   part_done("device (cuInit, context: the driver)");
   cuda_api *api = d->state;
   for (int i = 0; i < ELEMENTS; i++) host[i] = 1.5f;
-  must(kiln_alloc(d, sizeof host, &x, &err) || kiln_alloc(d, sizeof host, &y, &err) || kiln_alloc(d, sizeof host, &z, &err), err.text);
+  must(kiln_alloc(d, sizeof host, &x, &err) || kiln_alloc(d, sizeof host, &y, &err) ||
+           kiln_alloc(d, sizeof host, &z, &err),
+       err.text);
   must(kiln_copy_in(d, x, host, sizeof host, &err) || kiln_copy_in(d, y, host, sizeof host, &err), err.text);
   part_done("memory and copies in (the driver)");
   if (loose) {
@@ -313,7 +342,8 @@ static void run_first(const char *bundle, const char *loose) {
   check_result(host);
 }
 
-// So that the next process reads the file from the disk. Written pages would stay, so they are written back first.
+// So that the next process reads the file from the disk. Written pages would stay, so they are written back
+// first.
 static void drop_pages(const char *path) {
   int fd = open(path, O_RDONLY);
   if (fd < 0) return;
@@ -330,7 +360,8 @@ static void bench_first(const char *program, const char *bundle, const char *loo
   for (int p = 0; p < PROCESSES; p++) {
     char command[1000], line[200];
     if (is_cold) drop_pages(loose ? loose : bundle);
-    snprintf(command, sizeof command, "exec '%s' child '%s' '%s' %llu", program, bundle, loose ? loose : "", (unsigned long long)now_ns());
+    snprintf(command, sizeof command, "exec '%s' child '%s' '%s' %llu", program, bundle, loose ? loose : "",
+             (unsigned long long)now_ns());
     FILE *f = popen(command, "r");
     must(!f, "popen");
     for (count = 0; count < MOST_PARTS && fgets(line, sizeof line, f); count++) {

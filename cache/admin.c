@@ -23,7 +23,8 @@ kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
   kiln_store_entry_name(key, name);
   int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY, 0);
   if (fd < 0) return NULL;
-  bool fits = !kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= store->max_entry_bytes + (1 << 20);
+  bool fits = !kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) &&
+              (uint64_t)st.st_size <= store->max_entry_bytes + (1 << 20);
   kiln_blob *file = fits ? kiln_blob_create((size_t)st.st_size) : NULL;
   if (file && (kiln_fs_read(fd, file->bytes, file->size, &got) || got != file->size)) {
     kiln_blob_release(file);
@@ -33,8 +34,8 @@ kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
   return file;
 }
 
-kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file, kiln_entry_view *out_view, kiln_cache_entry *out,
-                                kiln_error *err) {
+kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,
+                                kiln_entry_view *out_view, kiln_cache_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
   memset(out_view, 0, sizeof *out_view);
   kiln_blob *file = *out_file = kiln_store_file(store, key);
@@ -46,13 +47,15 @@ kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_
     if (!file) return KILN_OUTCOME_MISS_ABSENT;
   }
   kiln_outcome outcome = kiln_store_accept(store, kiln_blob_retain(file), key, NULL, 0, out, NULL, err);
-  if (outcome == KILN_OUTCOME_HIT_LOCAL && !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, out_view, err)) return outcome;
+  if (outcome == KILN_OUTCOME_HIT_LOCAL &&
+      !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, out_view, err))
+    return outcome;
   kiln_blob_release(file);
   *out_file = NULL;
   return outcome;
 }
 
-// --------------------------------------------------------------------------------------------------------------- scrubbing
+// --------------------------------------------------------------------------------------- scrubbing
 
 typedef struct scrub {
   kiln_store view; ///< reads without refreshing times
@@ -115,7 +118,8 @@ static void *scrub_shards(void *context) {
   return NULL;
 }
 
-void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context, kiln_scrub_report *out) {
+void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context,
+                kiln_scrub_report *out) {
   pthread_t ids[64];
   unsigned started = 0;
   scrub *s = calloc(1, sizeof *s);
@@ -137,7 +141,7 @@ void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad
   free(s);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ moving
+// ------------------------------------------------------------------------------------------ moving
 
 static const char archive_magic[8] = {'K', 'I', 'L', 'N', 'A', 'R', 'C', '1'};
 
@@ -169,14 +173,16 @@ static key_list sorted_keys(kiln_store *store) {
 }
 
 /// The entry's key when its bytes are good in every respect for this store.
-static kiln_status accept(const kiln_store *store, const kiln_blob *file, kiln_digest *out_key, kiln_error *err) {
+static kiln_status accept(const kiln_store *store, const kiln_blob *file, kiln_digest *out_key,
+                          kiln_error *err) {
   kiln_entry_view view;
   kiln_cache_entry entry = {0};
   kiln_status status = kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, &view, err);
   if (status) return status;
   *out_key = view.key;
   kiln_blob *copy = kiln_blob_create(file->size);
-  if (!copy) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for an entry of %zu bytes", file->size);
+  if (!copy)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for an entry of %zu bytes", file->size);
   memcpy(copy->bytes, file->bytes, file->size);
   if (kiln_store_accept(store, copy, &view.key, NULL, 0, &entry, NULL, err) != KILN_OUTCOME_HIT_LOCAL)
     return err && err->status ? err->status : KILN_STATUS_CORRUPT;
@@ -233,20 +239,25 @@ kiln_status kiln_import(kiln_store *store, int fd, kiln_move_report *out, kiln_e
   memset(out, 0, sizeof *out);
   int e = kiln_fs_read(fd, head, sizeof head, &got);
   if (e) return kiln_fail(err, kiln_status_of_errno(-e), "reading the archive: %s", strerror(-e));
-  if (got != sizeof head || memcmp(head, archive_magic, sizeof head)) return kiln_fail(err, KILN_STATUS_CORRUPT, "not an archive of cache entries");
+  if (got != sizeof head || memcmp(head, archive_magic, sizeof head))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "not an archive of cache entries");
   for (uint64_t number = 0;; number++) {
     e = kiln_fs_read(fd, head, sizeof head, &got);
     if (!e && got == 0) return KILN_OK;
     kiln_reader r = kiln_reader_of(head, got);
     uint64_t size = kiln_read_u64(&r);
     if (e || r.failed || size > store->max_entry_bytes + (1 << 20))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "the archive is torn at entry %llu", (unsigned long long)number);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "the archive is torn at entry %llu",
+                       (unsigned long long)number);
     kiln_blob *file = kiln_blob_create((size_t)size);
-    if (!file) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for an entry of %llu bytes", (unsigned long long)size);
+    if (!file)
+      return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for an entry of %llu bytes",
+                       (unsigned long long)size);
     e = kiln_fs_read(fd, file->bytes, file->size, &got);
     if (e || got != size) {
       kiln_blob_release(file);
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "the archive is torn at entry %llu", (unsigned long long)number);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "the archive is torn at entry %llu",
+                       (unsigned long long)number);
     }
     take(store, file, out);
   }
@@ -274,7 +285,8 @@ static bool sign_one(kiln_store *store, const kiln_digest *key, const uint8_t si
   return ok;
 }
 
-uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64], uint64_t *out_signed) {
+uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64],
+                       uint64_t *out_signed) {
   *out_signed = 0;
   if (only) return sign_one(store, only, sign_key) ? (*out_signed = 1, 0) : 1;
   key_list keys = sorted_keys(store);

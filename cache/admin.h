@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tools need besides cache.h: the own store of a cache, scrubbing it, moving entries in and out, signing them.
+// What the tools need besides cache.h: the own store of a cache, scrubbing it, moving entries in and out,
+// signing them.
 #ifndef KILN_CACHE_ADMIN_H
 #define KILN_CACHE_ADMIN_H
 
@@ -15,12 +16,12 @@ kiln_limits kiln_cache_limits(const kiln_cache *cache);
 /// The file of an entry, unchecked; NULL when it cannot be read.
 kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);
 
-/// One entry in full, from one reading of its file: HIT_LOCAL with all three set, or the kind of miss. The caller releases `out_file` (which the view
-/// points into) and deinits `out`.
-kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file, kiln_entry_view *out_view, kiln_cache_entry *out,
-                                kiln_error *err);
+/// One entry in full, from one reading of its file: HIT_LOCAL with all three set, or the kind of miss. The
+/// caller releases `out_file` (which the view points into) and deinits `out`.
+kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,
+                                kiln_entry_view *out_view, kiln_cache_entry *out, kiln_error *err);
 
-// --------------------------------------------------------------------------------------------------------------- scrubbing
+// --------------------------------------------------------------------------------------- scrubbing
 
 typedef struct kiln_scrub_report {
   uint64_t good, bad, bytes, removed;
@@ -29,11 +30,12 @@ typedef struct kiln_scrub_report {
 /// Called for each entry that is not good, one call at a time.
 typedef void kiln_scrub_bad(void *context, const kiln_digest *key, kiln_outcome outcome, const char *reason);
 
-/// Reads every entry, checks everything that can be checked (also digests, and signatures as the policy wants), with `threads` threads. With
-/// `repair` the bad ones are removed.
-void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context, kiln_scrub_report *out);
+/// Reads every entry, checks everything that can be checked (also digests, and signatures as the policy
+/// wants), with `threads` threads. With `repair` the bad ones are removed.
+void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context,
+                kiln_scrub_report *out);
 
-// ------------------------------------------------------------------------------------------------------------------ moving
+// ------------------------------------------------------------------------------------------ moving
 
 typedef struct kiln_move_report {
   uint64_t moved, already, refused, failed;
@@ -41,13 +43,14 @@ typedef struct kiln_move_report {
 
 /// Writes all entries, in order of their keys, as "KILNARC1" and for each u64 size and the entry.
 KILN_MUST_USE kiln_status kiln_export(kiln_store *store, int fd, kiln_move_report *out, kiln_error *err);
-/// Takes in what kiln_export wrote. Each entry is verified in full; those of another domain are refused. CORRUPT when the archive itself is torn:
-/// what came before is in.
+/// Takes in what kiln_export wrote. Each entry is verified in full; those of another domain are refused.
+/// CORRUPT when the archive itself is torn: what came before is in.
 KILN_MUST_USE kiln_status kiln_import(kiln_store *store, int fd, kiln_move_report *out, kiln_error *err);
 /// Takes in the entries of another store.
 void kiln_merge(kiln_store *store, kiln_store *from, kiln_move_report *out);
 
 /// Adds a signature to every entry (or to `only`); 0 or the count of those that could not be signed.
-uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64], uint64_t *out_signed);
+uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64],
+                       uint64_t *out_signed);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Counted bytes: what an entry that was handed out holds on to, whatever happens to the cache meanwhile. Thread safe.
+// Counted bytes: what an entry that was handed out holds on to, whatever happens to the cache meanwhile.
+// Thread safe.
 #ifndef KILN_CACHE_BLOB_H
 #define KILN_CACHE_BLOB_H
 

@@ -24,10 +24,10 @@ void kiln_cache_config_init(kiln_cache_config *config) {
   config->remote_ms = 2000;
 }
 
-// -------------------------------------------------------------------------------------------------------- open and close
+// ---------------------------------------------------------------------------------- open and close
 
-static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, const char *root, const char *domain, bool writable,
-                             kiln_error *err) {
+static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, const char *root,
+                             const char *domain, bool writable, kiln_error *err) {
   kiln_store *s = &c->stores[c->store_count];
   s->writable = writable;
   s->shared = config->shared;
@@ -60,7 +60,8 @@ static kiln_status copy_trust(kiln_cache *c, const kiln_cache_config *config, ki
   c->sign = config->sign_key != NULL;
   if (!config->trusted_count) return KILN_OK;
   c->trusted = calloc(config->trusted_count, sizeof *c->trusted);
-  if (!c->trusted) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for %u trusted keys", config->trusted_count);
+  if (!c->trusted)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for %u trusted keys", config->trusted_count);
   memcpy(c->trusted, config->trusted, config->trusted_count * sizeof *c->trusted);
   return KILN_OK;
 }
@@ -71,8 +72,9 @@ static kiln_status add_levels(kiln_cache *c, const kiln_cache_config *config, ki
     if (!c->memory) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the memory level");
   }
   if (config->remote_program && config->remote_url && c->own) {
-    c->remote = kiln_remote_create(config->remote_program, config->remote_url, config->remote_ms, config->remote_lease_ms, config->remote_write,
-                                   config->max_entry_bytes, c->own);
+    c->remote =
+        kiln_remote_create(config->remote_program, config->remote_url, config->remote_ms,
+                           config->remote_lease_ms, config->remote_write, config->max_entry_bytes, c->own);
     if (!c->remote) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote level");
   }
   return KILN_OK;
@@ -82,15 +84,18 @@ kiln_status kiln_cache_open(const kiln_cache_config *config, kiln_cache **out, k
   *out = NULL;
   const char *domain = config->domain ? config->domain : "main";
   if (!kiln_store_name_ok(domain))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache domain: expected [a-z0-9_-]{1,40}, found \"%.60s\"", domain);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "cache domain: expected [a-z0-9_-]{1,40}, found \"%.60s\"", domain);
   kiln_cache *c = calloc(1, sizeof *c);
   if (!c) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a cache");
   c->config = *config;
   strcpy(c->domain, domain);
-  c->limits = (kiln_limits){config->max_bytes, config->max_files, config->min_free_bytes, config->min_free_files};
+  c->limits =
+      (kiln_limits){config->max_bytes, config->max_files, config->min_free_bytes, config->min_free_files};
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  c->run = (uint32_t)(((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) >> 10); // tells runs apart without a system call
+  c->run = (uint32_t)(((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) >>
+                      10); // tells runs apart without a system call
   pthread_mutex_init(&c->stats_mutex, NULL);
   kiln_status status = copy_trust(c, config, err);
   if (!status) status = add_stores(c, config, err);
@@ -108,8 +113,10 @@ void kiln_cache_close(kiln_cache *c) {
     if (hits && c->own && !c->config.no_stats) {
       uint8_t bytes[KILN_STATS_RECORD];
       kiln_cache_flush(c);
-      kiln_stats_encode(&(kiln_stats_record){.outcome = KILN_OUTCOME_HIT_MEMORY, .run = c->run, .time = (uint32_t)time(NULL),
-                                             .count = hits}, bytes);
+      kiln_stats_encode(
+          &(kiln_stats_record){
+              .outcome = KILN_OUTCOME_HIT_MEMORY, .run = c->run, .time = (uint32_t)time(NULL), .count = hits},
+          bytes);
       kiln_stats_append(c->own, bytes, 1);
     }
   }
@@ -128,7 +135,7 @@ void kiln_cache_entry_deinit(kiln_cache_entry *entry) {
   memset(entry, 0, sizeof *entry);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- counting
+// ---------------------------------------------------------------------------------------- counting
 
 static void flush_locked(kiln_cache *c) {
   if (c->batched && c->own) kiln_stats_append(c->own, c->batch, c->batched);
@@ -141,11 +148,17 @@ void kiln_cache_flush(kiln_cache *c) {
   pthread_mutex_unlock(&c->stats_mutex);
 }
 
-static void count_error(kiln_cache *c, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes, uint64_t ns, int error_number) {
+static void count_error(kiln_cache *c, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes,
+                        uint64_t ns, int error_number) {
   atomic_fetch_add_explicit(&c->counts[outcome], 1, memory_order_relaxed);
   if (!c->own || c->config.no_stats) return;
-  kiln_stats_record r = {.outcome = (uint8_t)outcome, .run = c->run, .time = (uint32_t)time(NULL), .bytes = bytes, .ns = ns,
-                         .error_number = error_number, .count = 1};
+  kiln_stats_record r = {.outcome = (uint8_t)outcome,
+                         .run = c->run,
+                         .time = (uint32_t)time(NULL),
+                         .bytes = bytes,
+                         .ns = ns,
+                         .error_number = error_number,
+                         .count = 1};
   if (key) memcpy(r.key, key->bytes, sizeof r.key);
   pthread_mutex_lock(&c->stats_mutex);
   kiln_stats_encode(&r, c->batch + c->batched * KILN_STATS_RECORD);
@@ -153,7 +166,8 @@ static void count_error(kiln_cache *c, kiln_outcome outcome, const kiln_digest *
   pthread_mutex_unlock(&c->stats_mutex);
 }
 
-void kiln_cache_count(kiln_cache *c, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes, uint64_t ns) {
+void kiln_cache_count(kiln_cache *c, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes,
+                      uint64_t ns) {
   count_error(c, outcome, key, bytes, ns, 0);
 }
 
@@ -162,10 +176,10 @@ uint64_t kiln_cache_counted(const kiln_cache *c, kiln_outcome outcome) {
   return atomic_load_explicit(&c->counts[outcome], memory_order_relaxed);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
-kiln_outcome kiln_cache_look(kiln_cache *c, const kiln_digest *key, const uint8_t *fields, size_t fields_size, kiln_cache_entry *out,
-                             kiln_store **out_store, bool *warned, kiln_error *err) {
+kiln_outcome kiln_cache_look(kiln_cache *c, const kiln_digest *key, const uint8_t *fields, size_t fields_size,
+                             kiln_cache_entry *out, kiln_store **out_store, bool *warned, kiln_error *err) {
   kiln_cache_entry worst = {.outcome = KILN_OUTCOME_MISS_ABSENT};
   kiln_store *where = c->own;
   for (uint32_t i = 0; i < c->store_count; i++) {
@@ -194,13 +208,15 @@ static void found(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out, boo
   if (c->memory) kiln_memory_put(c->memory, &key->digest, out);
 }
 
-/// Writes an encoded entry to the own store and counts what came of it; 0 also when there is a good one already.
+/// Writes an encoded entry to the own store and counts what came of it; 0 also when there is a good one
+/// already.
 static int publish(kiln_cache *c, const kiln_key *key, const uint8_t *bytes, size_t size) {
   kiln_cache_entry there;
   bool warned = false, healed = false;
   int e = kiln_store_write(c->own, &key->digest, bytes, size, c->config.no_read);
   if (e == 1) {
-    if (kiln_store_read(c->own, &key->digest, key->fields, key->fields_size, &there, &warned, NULL) == KILN_OUTCOME_HIT_LOCAL) {
+    if (kiln_store_read(c->own, &key->digest, key->fields, key->fields_size, &there, &warned, NULL) ==
+        KILN_OUTCOME_HIT_LOCAL) {
       kiln_cache_entry_deinit(&there);
       kiln_cache_count(c, KILN_OUTCOME_STORED_ALREADY, &key->digest, 0, 0);
       return 0;
@@ -209,9 +225,12 @@ static int publish(kiln_cache *c, const kiln_key *key, const uint8_t *bytes, siz
     healed = !e;
   }
   if (e) {
-    static const struct { int error_number; kiln_outcome outcome; } kinds[] = {
-        {ENOSPC, KILN_OUTCOME_STORE_NO_SPACE}, {EDQUOT, KILN_OUTCOME_STORE_NO_SPACE}, {EFBIG, KILN_OUTCOME_STORE_NO_SPACE},
-        {EROFS, KILN_OUTCOME_STORE_READ_ONLY}, {EACCES, KILN_OUTCOME_STORE_DENIED},   {EPERM, KILN_OUTCOME_STORE_DENIED}};
+    static const struct {
+      int error_number;
+      kiln_outcome outcome;
+    } kinds[] = {{ENOSPC, KILN_OUTCOME_STORE_NO_SPACE}, {EDQUOT, KILN_OUTCOME_STORE_NO_SPACE},
+                 {EFBIG, KILN_OUTCOME_STORE_NO_SPACE},  {EROFS, KILN_OUTCOME_STORE_READ_ONLY},
+                 {EACCES, KILN_OUTCOME_STORE_DENIED},   {EPERM, KILN_OUTCOME_STORE_DENIED}};
     kiln_outcome outcome = KILN_OUTCOME_STORE_IO;
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
       if (kinds[i].error_number == -e) outcome = kinds[i].outcome;
@@ -225,7 +244,8 @@ static int publish(kiln_cache *c, const kiln_key *key, const uint8_t *bytes, siz
   return 0;
 }
 
-typedef kiln_remote_state remote_question(kiln_remote *remote, const char *domain, const kiln_digest *key, kiln_blob **out_file);
+typedef kiln_remote_state remote_question(kiln_remote *remote, const char *domain, const kiln_digest *key,
+                                          kiln_blob **out_file);
 
 /// Asks the remote side; a hit is checked like any file and stored locally.
 static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key *key, kiln_cache_entry *out) {
@@ -234,7 +254,8 @@ static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key 
   kiln_remote_state state = question(c->remote, c->domain, &key->digest, &file);
   if (state == KILN_REMOTE_FOUND) {
     kiln_blob_retain(file);
-    kiln_outcome outcome = kiln_store_accept(c->own, file, &key->digest, key->fields, key->fields_size, out, &warned, NULL);
+    kiln_outcome outcome =
+        kiln_store_accept(c->own, file, &key->digest, key->fields, key->fields_size, out, &warned, NULL);
     if (outcome == KILN_OUTCOME_HIT_LOCAL) {
       out->outcome = KILN_OUTCOME_HIT_REMOTE;
       publish(c, key, file->bytes, file->size);
@@ -245,9 +266,12 @@ static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key 
     kiln_blob_release(file);
     state = outcome == KILN_OUTCOME_MISS_UNREADABLE ? KILN_REMOTE_FAILED : KILN_REMOTE_REFUSED;
   }
-  static const kiln_outcome counters[] = {[KILN_REMOTE_FAILED] = KILN_OUTCOME_REMOTE_FAILED, [KILN_REMOTE_SKIPPED] = KILN_OUTCOME_REMOTE_SKIPPED,
-                                          [KILN_REMOTE_REFUSED] = KILN_OUTCOME_REMOTE_REFUSED, [KILN_REMOTE_LATE] = KILN_OUTCOME_WAIT_TIMEOUT};
-  if (state < sizeof counters / sizeof *counters && counters[state]) kiln_cache_count(c, counters[state], &key->digest, 0, 0);
+  static const kiln_outcome counters[] = {[KILN_REMOTE_FAILED] = KILN_OUTCOME_REMOTE_FAILED,
+                                          [KILN_REMOTE_SKIPPED] = KILN_OUTCOME_REMOTE_SKIPPED,
+                                          [KILN_REMOTE_REFUSED] = KILN_OUTCOME_REMOTE_REFUSED,
+                                          [KILN_REMOTE_LATE] = KILN_OUTCOME_WAIT_TIMEOUT};
+  if (state < sizeof counters / sizeof *counters && counters[state])
+    kiln_cache_count(c, counters[state], &key->digest, 0, 0);
   return false;
 }
 
@@ -261,13 +285,15 @@ bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   if (c->memory && kiln_memory_get(c->memory, key, out)) return true;
   kiln_store *where = NULL;
   bool warned = false;
-  kiln_outcome outcome = kiln_cache_look(c, &key->digest, key->fields, key->fields_size, out, &where, &warned, NULL);
+  kiln_outcome outcome =
+      kiln_cache_look(c, &key->digest, key->fields, key->fields_size, out, &where, &warned, NULL);
   if (out->held) {
     found(c, key, out, warned);
     return true;
   }
   int error_number = out->error_number;
-  if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && c->own && !kiln_store_quarantine(c->own, &key->digest))
+  if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && c->own &&
+      !kiln_store_quarantine(c->own, &key->digest))
     kiln_cache_count(c, KILN_OUTCOME_QUARANTINED, &key->digest, 0, 0);
   if (c->remote && get_remote(c, kiln_remote_get, key, out)) return true;
   memset(out, 0, sizeof *out);
@@ -277,16 +303,18 @@ bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   return false;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 /// The memory level keeps the content in one piece, as the file has it.
-static void remember(kiln_cache *c, const kiln_key *key, const kiln_cache_content *content, const kiln_buffer *encoded) {
+static void remember(kiln_cache *c, const kiln_key *key, const kiln_cache_content *content,
+                     const kiln_buffer *encoded) {
   kiln_entry_view view;
   kiln_cache_entry entry = {0};
   if (kiln_entry_parse(encoded->bytes, encoded->size, UINT64_MAX - 1, &view, NULL)) return;
   kiln_blob *blob = kiln_blob_create((size_t)view.raw_size);
   if (!blob) return;
-  const kiln_bytes parts[4] = {{key->fields, key->fields_size}, content->metadata, content->diagnostics, content->payload};
+  const kiln_bytes parts[4] = {
+      {key->fields, key->fields_size}, content->metadata, content->diagnostics, content->payload};
   uint8_t *at = blob->bytes;
   for (unsigned i = 0; i < 4; i++) {
     if (parts[i].size) memcpy(at, parts[i].bytes, parts[i].size);
@@ -298,16 +326,18 @@ static void remember(kiln_cache *c, const kiln_key *key, const kiln_cache_conten
   kiln_blob_release(blob);
 }
 
-kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_content *content, kiln_error *err) {
+kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_content *content,
+                           kiln_error *err) {
   kiln_buffer encoded = {0};
-  uint64_t total = key->fields_size + content->metadata.size + content->diagnostics.size + content->payload.size;
+  uint64_t total =
+      key->fields_size + content->metadata.size + content->diagnostics.size + content->payload.size;
   if (total > c->config.max_entry_bytes) {
     kiln_cache_count(c, KILN_OUTCOME_STORE_TOO_LARGE, &key->digest, total, 0);
-    return kiln_fail(err, KILN_STATUS_LIMIT, "an entry has at most %llu bytes, found %llu", (unsigned long long)c->config.max_entry_bytes,
-                     (unsigned long long)total);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "an entry has at most %llu bytes, found %llu",
+                     (unsigned long long)c->config.max_entry_bytes, (unsigned long long)total);
   }
-  kiln_status status = kiln_entry_encode(key, content, c->domain, c->config.level ? c->config.level : 1, c->sign ? c->sign_key : NULL,
-                                         &encoded, err);
+  kiln_status status = kiln_entry_encode(key, content, c->domain, c->config.level ? c->config.level : 1,
+                                         c->sign ? c->sign_key : NULL, &encoded, err);
   if (status) goto out;
   if (c->memory) remember(c, key, content, &encoded);
   if (!c->own) goto out;
@@ -319,7 +349,7 @@ out:
   return status;
 }
 
-// ------------------------------------------------------------------------------------------------------------ single flight
+// ----------------------------------------------------------------------------------- single flight
 
 struct readiness {
   kiln_cache *cache;
@@ -330,7 +360,8 @@ struct readiness {
 static bool ready(void *context) {
   struct readiness *r = context;
   bool warned = false;
-  kiln_cache_look(r->cache, &r->key->digest, r->key->fields, r->key->fields_size, r->out, NULL, &warned, NULL);
+  kiln_cache_look(r->cache, &r->key->digest, r->key->fields, r->key->fields_size, r->out, NULL, &warned,
+                  NULL);
   return r->out->held != NULL;
 }
 
@@ -339,14 +370,15 @@ static bool never(void *context) {
   return false;
 }
 
-bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim, kiln_cache_entry *out) {
+bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim,
+                          kiln_cache_entry *out) {
   struct readiness context = {c, key, out};
   bool waited;
   claim->fd = -1;
   memset(out, 0, sizeof *out);
   if (!c->own) return false;
-  kiln_flight flight = kiln_flight_enter(c->own, &key->digest, c->config.wait_ms, c->config.no_read ? never : ready, &context, &claim->fd,
-                                         &waited);
+  kiln_flight flight = kiln_flight_enter(c->own, &key->digest, c->config.wait_ms,
+                                         c->config.no_read ? never : ready, &context, &claim->fd, &waited);
   if (waited) kiln_cache_count(c, KILN_OUTCOME_WAITED, &key->digest, 0, 0);
   if (flight == KILN_FLIGHT_TAKEOVER) kiln_cache_count(c, KILN_OUTCOME_TOOK_OVER, &key->digest, 0, 0);
   if (flight == KILN_FLIGHT_TIMEOUT) kiln_cache_count(c, KILN_OUTCOME_WAIT_TIMEOUT, &key->digest, 0, 0);
@@ -364,7 +396,7 @@ void kiln_cache_release(kiln_cache_claim *claim) {
   claim->fd = -1;
 }
 
-// -------------------------------------------------------------------------------------------------------------------- care
+// -------------------------------------------------------------------------------------------- care
 
 static void count_evicted(void *context, const kiln_scan_item *item) {
   kiln_cache_count(context, KILN_OUTCOME_EVICTED, &item->key, item->bytes, 0);
@@ -393,5 +425,6 @@ kiln_status kiln_cache_remove(kiln_cache *c, const kiln_digest *key, kiln_error 
   if (c->memory) kiln_memory_remove(c->memory, key);
   if (!c->own) return KILN_OK;
   int e = kiln_store_remove(c->own, key);
-  return e && e != -ENOENT ? kiln_fail(err, kiln_status_of_errno(-e), "removing an entry: %s", strerror(-e)) : KILN_OK;
+  return e && e != -ENOENT ? kiln_fail(err, kiln_status_of_errno(-e), "removing an entry: %s", strerror(-e))
+                           : KILN_OK;
 }

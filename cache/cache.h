@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cache: keys that cannot lie, and a store that cannot be hurt. It has never heard of kernels: an entry is key fields, metadata, payload,
-// diagnostics and a cost, all bytes.
+// The cache: keys that cannot lie, and a store that cannot be hurt. It has never heard of kernels: an entry
+// is key fields, metadata, payload, diagnostics and a cost, all bytes.
 //
 //     kiln_key_builder b;                         kiln_cache *cache;
 //     kiln_key_begin(&b, KILN_KEY_COMPILE);       kiln_cache_open(&config, &cache, &err);
@@ -14,8 +14,9 @@
 //                                                   kiln_cache_release(&claim);
 //                                                 }
 //
-// A reader sees a complete, verified entry or a miss. Nothing that happens to the disk, the locks, the remote side or another process makes
-// get, claim or put fail in a way that a build must stop for; the counters say what happened.
+// A reader sees a complete, verified entry or a miss. Nothing that happens to the disk, the locks, the remote
+// side or another process makes get, claim or put fail in a way that a build must stop for; the counters say
+// what happened.
 #ifndef KILN_CACHE_CACHE_H
 #define KILN_CACHE_CACHE_H
 
@@ -27,13 +28,13 @@
 #include "base/digest.h"
 #include "base/status.h"
 
-// ------------------------------------------------------------------------------------------------------------------- keys
+// -------------------------------------------------------------------------------------------- keys
 
 enum {
-  KILN_KEY_SCHEMA = 1,              ///< meaning of fields.def and of the encoding of keys
-  KILN_CACHE_FORMAT = 1,            ///< layout of entries and of the store's folder ("v1")
-  KILN_KEY_FIELDS = 4096,           ///< most fields a key may have
-  KILN_KEY_BYTES = 64 << 20,        ///< most bytes a key's fields may have
+  KILN_KEY_SCHEMA = 1,       ///< meaning of fields.def and of the encoding of keys
+  KILN_CACHE_FORMAT = 1,     ///< layout of entries and of the store's folder ("v1")
+  KILN_KEY_FIELDS = 4096,    ///< most fields a key may have
+  KILN_KEY_BYTES = 64 << 20, ///< most bytes a key's fields may have
 };
 
 typedef enum kiln_field {
@@ -47,7 +48,8 @@ typedef enum kiln_key_kind { KILN_KEY_COMPILE = 1, KILN_KEY_TUNED = 2 } kiln_key
 
 /// A finished key. `fields` is the canonical encoding; `digest` is BLAKE2b-256 over it.
 ///
-///     "kilnkey" u8 schema, u8 kind, varint count, then for each field in order of (number, name): varint number, block name, block value
+///     "kilnkey" u8 schema, u8 kind, varint count, then for each field in order of (number, name): varint
+///     number, block name, block value
 typedef struct kiln_key {
   kiln_digest digest;
   uint8_t *fields; ///< owned
@@ -56,7 +58,8 @@ typedef struct kiln_key {
 
 void kiln_key_deinit(kiln_key *key);
 
-/// Collects fields, in any order. The first mistake (unknown field, wrong form, the same field twice) is kept and comes out at finish.
+/// Collects fields, in any order. The first mistake (unknown field, wrong form, the same field twice) is kept
+/// and comes out at finish.
 typedef struct kiln_key_builder {
   kiln_key_kind kind;
   kiln_buffer bytes;  ///< names and values, one after another
@@ -74,8 +77,8 @@ void kiln_key_text(kiln_key_builder *b, kiln_field field, const char *text);
 void kiln_key_named(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size);
 void kiln_key_named_text(kiln_key_builder *b, kiln_field field, const char *name, const char *text);
 void kiln_key_named_number(kiln_key_builder *b, kiln_field field, const char *name, int64_t number);
-/// Checks, sorts, encodes and hashes; the builder is empty afterwards. INVALID_ARGUMENT names the field that is wrong or missing; no key is
-/// better than a key that does not cover everything.
+/// Checks, sorts, encodes and hashes; the builder is empty afterwards. INVALID_ARGUMENT names the field that
+/// is wrong or missing; no key is better than a key that does not cover everything.
 KILN_MUST_USE kiln_status kiln_key_finish(kiln_key_builder *b, kiln_key *out, kiln_error *err);
 
 /// One field of an encoded key; all borrowed from the encoding.
@@ -87,7 +90,8 @@ typedef struct kiln_key_part {
   size_t value_size;
 } kiln_key_part;
 
-/// Walks an encoding: NOT_FOUND after the last field, CORRUPT for anything that kiln_key_finish would not have written.
+/// Walks an encoding: NOT_FOUND after the last field, CORRUPT for anything that kiln_key_finish would not
+/// have written.
 typedef struct kiln_key_walk {
   kiln_reader reader;
   uint64_t left;
@@ -100,16 +104,18 @@ KILN_MUST_USE kiln_status kiln_key_walk_next(kiln_key_walk *walk, kiln_key_part 
 /// "OPTION"; "UNKNOWN" for other numbers.
 const char *kiln_field_name(uint32_t field);
 const char *kiln_field_text(uint32_t field);
-/// The name of a part for people ("option fast_math"), and its value on one line (long or binary values as size and digest).
+/// The name of a part for people ("option fast_math"), and its value on one line (long or binary values as
+/// size and digest).
 void kiln_key_part_title(const kiln_key_part *part, char *out, size_t capacity);
 void kiln_key_part_value(const kiln_key_part *part, char *out, size_t capacity);
 
 /// Called once for each field that differs; `a` or `b` is NULL where the field is absent.
 typedef void kiln_key_difference(void *context, const kiln_key_part *a, const kiln_key_part *b);
 /// Compares two encodings; returns the count of differing fields, or -1 when one of them is damaged.
-int kiln_key_compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, kiln_key_difference *each, void *context);
+int kiln_key_compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
+                     kiln_key_difference *each, void *context);
 
-// ------------------------------------------------------------------------------------------------------------------ cache
+// ------------------------------------------------------------------------------------------- cache
 
 typedef enum kiln_outcome {
 #define OUTCOME(name, number, group, text) KILN_OUTCOME_##name = number,
@@ -134,43 +140,48 @@ typedef struct kiln_trust_key {
 
 enum { KILN_NAME_SIZE = 64, KILN_CACHE_LAYERS = 8 };
 
-/// All texts are borrowed until kiln_cache_open returns. Zeroed plus kiln_cache_config_init is a usable start.
+/// All texts are borrowed until kiln_cache_open returns. Zeroed plus kiln_cache_config_init is a usable
+/// start.
 typedef struct kiln_cache_config {
-  const char *folder;          ///< of the writable store; NULL: only memory and layers
-  const char *domain;          ///< trust domain written to and read from: [a-z0-9_-]{1,40}; NULL: "main"
-  const char *space;           ///< namespace inside it, the same form; NULL: "default"
-  const char *read_domains[KILN_CACHE_LAYERS]; ///< higher domains in the same folder, read only, NULL-terminated when fewer
-  const char *layers[KILN_CACHE_LAYERS];       ///< folders of read-only stores, asked before the writable one; domain `domain`
-  uint64_t max_bytes, max_files;     ///< 0: no limit
+  const char *folder; ///< of the writable store; NULL: only memory and layers
+  const char *domain; ///< trust domain written to and read from: [a-z0-9_-]{1,40}; NULL: "main"
+  const char *space;  ///< namespace inside it, the same form; NULL: "default"
+  const char *read_domains[KILN_CACHE_LAYERS]; ///< higher domains in the same folder, read only,
+                                               ///< NULL-terminated when fewer
+  const char *layers[KILN_CACHE_LAYERS]; ///< folders of read-only stores, asked before the writable one;
+                                         ///< domain `domain`
+  uint64_t max_bytes, max_files;         ///< 0: no limit
   uint64_t min_free_bytes, min_free_files;
-  uint64_t max_entry_bytes;    ///< larger entries are neither stored nor read
-  uint64_t memory_bytes;       ///< of the in-memory level; 0: none
-  uint32_t wait_ms;            ///< for another process that makes the same entry
-  uint32_t recency_s;          ///< a hit writes the entry's time at most this often
-  uint8_t level;               ///< zstd level of entries above one block, 1..19
-  bool shared;                 ///< the folder may belong to another user, or be writable for a group
-  bool durable;                ///< fsync entries (for shared stores on machines that lose power)
-  bool read_only;              ///< never write anything
+  uint64_t max_entry_bytes; ///< larger entries are neither stored nor read
+  uint64_t memory_bytes;    ///< of the in-memory level; 0: none
+  uint32_t wait_ms;         ///< for another process that makes the same entry
+  uint32_t recency_s;       ///< a hit writes the entry's time at most this often
+  uint8_t level;            ///< zstd level of entries above one block, 1..19
+  bool shared;              ///< the folder may belong to another user, or be writable for a group
+  bool durable;             ///< fsync entries (for shared stores on machines that lose power)
+  bool read_only;           ///< never write anything
   bool no_stats;
-  bool no_read;                ///< every get is a miss (--force); put replaces
+  bool no_read; ///< every get is a miss (--force); put replaces
   kiln_trust_policy policy;
   const kiln_trust_key *trusted; ///< borrowed until open returns
   uint32_t trusted_count;
-  const uint8_t *sign_key;     ///< 64 bytes Ed25519 secret key; entries put are signed; NULL: not
-  const char *remote_program;  ///< kiln-remote; NULL or remote_url NULL: no remote level
-  const char *remote_url;      ///< http://, https:// or redis://; several with spaces between
-  uint32_t remote_ms;          ///< deadline of one look-up
-  bool remote_write;           ///< uploads too
-  uint32_t remote_lease_ms;    ///< with remote_write: how long to wait for another machine that makes the same entry; 0: machines do not wait
+  const uint8_t *sign_key;    ///< 64 bytes Ed25519 secret key; entries put are signed; NULL: not
+  const char *remote_program; ///< kiln-remote; NULL or remote_url NULL: no remote level
+  const char *remote_url;     ///< http://, https:// or redis://; several with spaces between
+  uint32_t remote_ms;         ///< deadline of one look-up
+  bool remote_write;          ///< uploads too
+  uint32_t remote_lease_ms;   ///< with remote_write: how long to wait for another machine that makes the same
+                              ///< entry; 0: machines do not wait
 } kiln_cache_config;
 
 void kiln_cache_config_init(kiln_cache_config *config);
 
 typedef struct kiln_cache kiln_cache;
 
-/// Opens for reading; folders are made at the first put. Thread safe afterwards: one cache, any number of threads. INVALID_ARGUMENT for a bad
-/// config; DENIED when the folder is neither the caller's nor declared shared, or writable for others: the text says which, and the caller goes
-/// on with a config without that folder.
+/// Opens for reading; folders are made at the first put. Thread safe afterwards: one cache, any number of
+/// threads. INVALID_ARGUMENT for a bad config; DENIED when the folder is neither the caller's nor declared
+/// shared, or writable for others: the text says which, and the caller goes on with a config without that
+/// folder.
 KILN_MUST_USE kiln_status kiln_cache_open(const kiln_cache_config *config, kiln_cache **out, kiln_error *err);
 /// Writes buffered statistics and frees. Entries stay valid. NULL is allowed.
 void kiln_cache_close(kiln_cache *cache);
@@ -185,8 +196,8 @@ enum { KILN_ENTRY_NOT_REPRODUCIBLE = 1 };
 /// What is stored under a key.
 typedef struct kiln_cache_content {
   kiln_bytes metadata, diagnostics, payload;
-  uint64_t cost_ns;   ///< what making it took: what a hit saves
-  uint32_t flags;     ///< KILN_ENTRY_
+  uint64_t cost_ns; ///< what making it took: what a hit saves
+  uint32_t flags;   ///< KILN_ENTRY_
 } kiln_cache_content;
 
 /// What get found. Valid until deinit, also after the cache was cleared or closed.
@@ -194,38 +205,45 @@ typedef struct kiln_cache_entry {
   kiln_cache_content content; ///< borrowed from `held`
   kiln_bytes fields;          ///< the stored key fields, borrowed from `held`
   kiln_digest content_digest;
-  kiln_outcome outcome;       ///< how it was found, or why not
-  int error_number;           ///< errno of MISS_UNREADABLE
-  void *held;                 ///< owned reference; NULL after a miss
+  kiln_outcome outcome; ///< how it was found, or why not
+  int error_number;     ///< errno of MISS_UNREADABLE
+  void *held;           ///< owned reference; NULL after a miss
 } kiln_cache_entry;
 
 void kiln_cache_entry_deinit(kiln_cache_entry *entry);
 
-/// Looks up. True: a complete, verified entry whose stored fields equal the key's. False: a miss, `out->outcome` says which. Takes no lock,
-/// syncs nothing. The caller deinits `out` after true (after false it is harmless).
+/// Looks up. True: a complete, verified entry whose stored fields equal the key's. False: a miss,
+/// `out->outcome` says which. Takes no lock, syncs nothing. The caller deinits `out` after true (after false
+/// it is harmless).
 bool kiln_cache_get(kiln_cache *cache, const kiln_key *key, kiln_cache_entry *out);
 
-/// Stores. The result is for information: KILN_OK also when another writer was first; otherwise the reason, which the counters have too. An
-/// entry under that key that is damaged, foreign or untrusted is replaced. The in-memory level gets it in any case.
-kiln_status kiln_cache_put(kiln_cache *cache, const kiln_key *key, const kiln_cache_content *content, kiln_error *err);
+/// Stores. The result is for information: KILN_OK also when another writer was first; otherwise the reason,
+/// which the counters have too. An entry under that key that is damaged, foreign or untrusted is replaced.
+/// The in-memory level gets it in any case.
+kiln_status kiln_cache_put(kiln_cache *cache, const kiln_key *key, const kiln_cache_content *content,
+                           kiln_error *err);
 
 /// Single flight. See kiln_cache_claim_key.
 typedef struct kiln_cache_claim {
   int fd; ///< -1: none
 } kiln_cache_claim;
 
-/// Makes this thread the one that makes the entry, or waits for who does. True: the entry came up meanwhile and is in `out`. False: make it, put
-/// it, release. Waits at most config.wait_ms for a holder, then takes over (one waiter) or waits that long once more and goes on without
-/// (the others). Without working locks it returns false at once: safety never rests on them. Release in both cases.
-bool kiln_cache_claim_key(kiln_cache *cache, const kiln_key *key, kiln_cache_claim *claim, kiln_cache_entry *out);
+/// Makes this thread the one that makes the entry, or waits for who does. True: the entry came up meanwhile
+/// and is in `out`. False: make it, put it, release. Waits at most config.wait_ms for a holder, then takes
+/// over (one waiter) or waits that long once more and goes on without (the others). Without working locks it
+/// returns false at once: safety never rests on them. Release in both cases.
+bool kiln_cache_claim_key(kiln_cache *cache, const kiln_key *key, kiln_cache_claim *claim,
+                          kiln_cache_entry *out);
 void kiln_cache_release(kiln_cache_claim *claim);
 
 /// Counts an event of the caller's: COMPILED with its time, DUPLICATE, ...
-void kiln_cache_count(kiln_cache *cache, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes, uint64_t ns);
+void kiln_cache_count(kiln_cache *cache, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes,
+                      uint64_t ns);
 /// How often it happened in this process since open.
 uint64_t kiln_cache_counted(const kiln_cache *cache, kiln_outcome outcome);
 
-/// One bounded step of eviction and housekeeping, for after the output is delivered. Does nothing when another process is at it.
+/// One bounded step of eviction and housekeeping, for after the output is delivered. Does nothing when
+/// another process is at it.
 void kiln_cache_step(kiln_cache *cache);
 
 /// Forgets the in-memory level; entries handed out stay valid.
@@ -235,10 +253,13 @@ bool kiln_cache_contains(kiln_cache *cache, const kiln_digest *key);
 /// Removes one entry from memory and the writable store.
 kiln_status kiln_cache_remove(kiln_cache *cache, const kiln_digest *key, kiln_error *err);
 
-/// Says more of a field that differs and that both sides have, on lines of its own: the cache does not know what the bytes mean.
+/// Says more of a field that differs and that both sides have, on lines of its own: the cache does not know
+/// what the bytes mean.
 typedef void kiln_explain_field(const kiln_key_part *here, const kiln_key_part *there, kiln_buffer *out);
-/// Says on several lines why `key` is not served: evicted, damaged, unreadable, untrusted, or absent, with the nearest entry of the store and
-/// every field in which it differs. Scans at most `limit` entries (0: all). `more` may be NULL. For `kiln why` and --must-hit.
-void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_explain_field *more, kiln_buffer *out);
+/// Says on several lines why `key` is not served: evicted, damaged, unreadable, untrusted, or absent, with
+/// the nearest entry of the store and every field in which it differs. Scans at most `limit` entries (0:
+/// all). `more` may be NULL. For `kiln why` and --must-hit.
+void kiln_cache_explain(kiln_cache *cache, const kiln_key *key, uint64_t limit, kiln_explain_field *more,
+                        kiln_buffer *out);
 
 #endif

@@ -17,8 +17,8 @@ static void label_fields(const kiln_key *key, kiln_buffer *target, kiln_buffer *
   if (kiln_key_walk_begin(&walk, key->fields, key->fields_size)) return;
   while (kiln_key_walk_next(&walk, &part) == KILN_OK) {
     if (part.field == KILN_FIELD_SYMBOL) kiln_buffer_bytes(symbol, part.value, part.value_size);
-    bool of_target = part.field == KILN_FIELD_TRIPLE || part.field == KILN_FIELD_PROCESSOR || part.field == KILN_FIELD_FEATURE ||
-                     part.field == KILN_FIELD_FORMAT;
+    bool of_target = part.field == KILN_FIELD_TRIPLE || part.field == KILN_FIELD_PROCESSOR ||
+                     part.field == KILN_FIELD_FEATURE || part.field == KILN_FIELD_FORMAT;
     if (!of_target) continue;
     if (target->size) kiln_buffer_u8(target, ' ');
     if (part.name_size) kiln_buffer_format(target, "%.*s=", (int)part.name_size, part.name);
@@ -39,7 +39,8 @@ static void encode_labels(const kiln_key *key, const char *domain, kiln_buffer *
 }
 
 /// The bytes that the content digest is of, and the raw body in them at `*out_body`.
-static void encode_body(const kiln_key *key, const kiln_cache_content *c, kiln_buffer *out, size_t *out_body) {
+static void encode_body(const kiln_key *key, const kiln_cache_content *c, kiln_buffer *out,
+                        size_t *out_body) {
   kiln_buffer_u64(out, key->fields_size);
   kiln_buffer_u64(out, c->metadata.size);
   kiln_buffer_u64(out, c->diagnostics.size);
@@ -69,8 +70,8 @@ void kiln_entry_seal(uint8_t *entry, size_t size) {
   put_check(entry + AT_HEADER_CHECK, entry, AT_HEADER_CHECK);
 }
 
-kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *content, const char *domain, int level,
-                              const uint8_t *sign_key, kiln_buffer *out, kiln_error *err) {
+kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *content, const char *domain,
+                              int level, const uint8_t *sign_key, kiln_buffer *out, kiln_error *err) {
   kiln_buffer digested = {0}, labels = {0}, packed = {0};
   kiln_status status = KILN_STATUS_OUT_OF_MEMORY;
   size_t start = out->size, body_at;
@@ -116,7 +117,8 @@ static bool fits(const uint8_t *want, const uint8_t *bytes, size_t size) {
 }
 
 /// Fixed fields of the header into `out`; sizes are not believed yet.
-static void parse_header(kiln_reader *r, kiln_entry_view *out, uint64_t *stored, uint32_t *labels, bool *zeros) {
+static void parse_header(kiln_reader *r, kiln_entry_view *out, uint64_t *stored, uint32_t *labels,
+                         bool *zeros) {
   out->codec = kiln_read_u8(r);
   *zeros = !kiln_read_u8(r) & !kiln_read_u16(r);
   memcpy(out->key.bytes, kiln_read_bytes(r, KILN_DIGEST_SIZE), KILN_DIGEST_SIZE);
@@ -146,17 +148,22 @@ static uint64_t sum(const uint64_t sizes[4], uint64_t max) {
   return total;
 }
 
-kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes, kiln_entry_view *out, kiln_error *err) {
+kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes, kiln_entry_view *out,
+                             kiln_error *err) {
   memset(out, 0, sizeof *out);
   kiln_reader r = kiln_reader_of(bytes, size);
   const uint8_t *head = kiln_read_bytes(&r, sizeof magic);
-  if (!head || memcmp(head, magic, sizeof magic)) return kiln_fail(err, KILN_STATUS_CORRUPT, "no entry: the magic is missing");
+  if (!head || memcmp(head, magic, sizeof magic))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "no entry: the magic is missing");
   uint16_t format = kiln_read_u16(&r), schema = kiln_read_u16(&r);
-  if (size < KILN_ENTRY_HEADER) return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %d bytes of header, found %zu", KILN_ENTRY_HEADER, size);
-  if (!fits(bytes + AT_HEADER_CHECK, bytes, AT_HEADER_CHECK)) return kiln_fail(err, KILN_STATUS_CORRUPT, "the header's check does not fit");
+  if (size < KILN_ENTRY_HEADER)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %d bytes of header, found %zu", KILN_ENTRY_HEADER,
+                     size);
+  if (!fits(bytes + AT_HEADER_CHECK, bytes, AT_HEADER_CHECK))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "the header's check does not fit");
   if (format != KILN_CACHE_FORMAT || schema != KILN_KEY_SCHEMA)
-    return kiln_fail(err, KILN_STATUS_VERSION, "expected format %d and key schema %d, found %u and %u", KILN_CACHE_FORMAT, KILN_KEY_SCHEMA,
-                     format, schema);
+    return kiln_fail(err, KILN_STATUS_VERSION, "expected format %d and key schema %d, found %u and %u",
+                     KILN_CACHE_FORMAT, KILN_KEY_SCHEMA, format, schema);
   uint64_t stored;
   uint32_t labels;
   bool zeros;
@@ -174,12 +181,16 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
   out->stored = (kiln_bytes){at + labels, (size_t)stored};
   out->signatures = at + labels + stored;
   out->raw_size = sum(out->sizes, max_bytes);
-  if (out->raw_size == UINT64_MAX) return kiln_fail(err, KILN_STATUS_LIMIT, "the body is larger than %llu bytes", (unsigned long long)max_bytes);
+  if (out->raw_size == UINT64_MAX)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the body is larger than %llu bytes",
+                     (unsigned long long)max_bytes);
   if (out->codec == CODEC_RAW && stored != out->raw_size)
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "expected a body of %llu bytes, found %llu", (unsigned long long)out->raw_size,
-                     (unsigned long long)stored);
-  if (out->codec == CODEC_ZSTD && ZSTD_getFrameContentSize(out->stored.bytes, out->stored.size) != out->raw_size)
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "the packed body does not unpack to %llu bytes", (unsigned long long)out->raw_size);
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "expected a body of %llu bytes, found %llu",
+                     (unsigned long long)out->raw_size, (unsigned long long)stored);
+  if (out->codec == CODEC_ZSTD &&
+      ZSTD_getFrameContentSize(out->stored.bytes, out->stored.size) != out->raw_size)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "the packed body does not unpack to %llu bytes",
+                     (unsigned long long)out->raw_size);
   return KILN_OK;
 }
 
@@ -191,12 +202,14 @@ kiln_status kiln_entry_unpack(const kiln_entry_view *view, uint8_t *raw, kiln_er
   size_t got = ZSTD_decompress(raw, (size_t)view->raw_size, view->stored.bytes, view->stored.size);
   if (ZSTD_isError(got)) return kiln_fail(err, KILN_STATUS_CORRUPT, "unpacking: %s", ZSTD_getErrorName(got));
   if (got != view->raw_size)
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %llu unpacked bytes, found %zu", (unsigned long long)view->raw_size, got);
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %llu unpacked bytes, found %zu",
+                     (unsigned long long)view->raw_size, got);
   return KILN_OK;
 }
 
 void kiln_entry_point(const kiln_entry_view *view, const uint8_t *raw, kiln_cache_entry *out) {
-  kiln_bytes *parts[4] = {&out->fields, &out->content.metadata, &out->content.diagnostics, &out->content.payload};
+  kiln_bytes *parts[4] = {&out->fields, &out->content.metadata, &out->content.diagnostics,
+                          &out->content.payload};
   for (unsigned i = 0; i < 4; i++) {
     *parts[i] = (kiln_bytes){raw, (size_t)view->sizes[i]};
     raw += view->sizes[i];
@@ -208,7 +221,8 @@ void kiln_entry_point(const kiln_entry_view *view, const uint8_t *raw, kiln_cach
 
 kiln_status kiln_entry_verify(const kiln_entry_view *view, const uint8_t *raw, kiln_error *err) {
   kiln_digest key = kiln_digest_of(raw, (size_t)view->sizes[0]);
-  if (memcmp(key.bytes, view->key.bytes, sizeof key.bytes)) return kiln_fail(err, KILN_STATUS_CORRUPT, "the fields do not hash to the key");
+  if (memcmp(key.bytes, view->key.bytes, sizeof key.bytes))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "the fields do not hash to the key");
   kiln_buffer digested = {0};
   for (unsigned i = 0; i < 4; i++) kiln_buffer_u64(&digested, view->sizes[i]);
   kiln_buffer_u32(&digested, view->flags);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bytes of one entry: written once, read whole, believed only when every length and check fits. No files here.
+// The bytes of one entry: written once, read whole, believed only when every length and check fits. No files
+// here.
 //
 //   offset size
 //        0    8  "KILNENT\n"
@@ -46,33 +47,37 @@ typedef struct kiln_entry_view {
   uint8_t codec;
   uint32_t flags, signature_count;
   uint64_t cost_ns;
-  uint64_t sizes[4];             ///< fields, metadata, diagnostics, payload
+  uint64_t sizes[4]; ///< fields, metadata, diagnostics, payload
   uint64_t raw_size;
-  kiln_bytes labels[KILN_LABELS];///< borrowed, like everything below
+  kiln_bytes labels[KILN_LABELS]; ///< borrowed, like everything below
   kiln_bytes stored;
   const uint8_t *signatures;
 } kiln_entry_view;
 
 /// Appends a complete entry to `out`.
-KILN_MUST_USE kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *content, const char *domain, int level,
-                                            const uint8_t *sign_key, kiln_buffer *out, kiln_error *err);
+KILN_MUST_USE kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *content,
+                                            const char *domain, int level, const uint8_t *sign_key,
+                                            kiln_buffer *out, kiln_error *err);
 
-/// Checks everything that can be checked without unpacking. VERSION: another format; LIMIT: more than `max_bytes` unpacked; CORRUPT.
-KILN_MUST_USE kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes, kiln_entry_view *out, kiln_error *err);
+/// Checks everything that can be checked without unpacking. VERSION: another format; LIMIT: more than
+/// `max_bytes` unpacked; CORRUPT.
+KILN_MUST_USE kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes,
+                                           kiln_entry_view *out, kiln_error *err);
 /// Writes the raw body (view->raw_size bytes) to `raw`.
 KILN_MUST_USE kiln_status kiln_entry_unpack(const kiln_entry_view *view, uint8_t *raw, kiln_error *err);
 /// Points fields and content into `raw`. The entry holds nothing yet.
 void kiln_entry_point(const kiln_entry_view *view, const uint8_t *raw, kiln_cache_entry *out);
-/// Compares the digests with the bytes: the content digest, and the key with the fields. For import, signatures and scrubbing.
+/// Compares the digests with the bytes: the content digest, and the key with the fields. For import,
+/// signatures and scrubbing.
 KILN_MUST_USE kiln_status kiln_entry_verify(const kiln_entry_view *view, const uint8_t *raw, kiln_error *err);
 
 /// Writes both checks of an entry whose other bytes are complete.
 void kiln_entry_seal(uint8_t *entry, size_t size);
 /// Adds a signature to a complete entry, in place (NO duplicate of the same key is made). LIMIT above 16.
 KILN_MUST_USE kiln_status kiln_entry_sign(kiln_buffer *entry, const uint8_t sign_key[64], kiln_error *err);
-/// KILN_OK when a trusted, not revoked key that may sign for `domain` signed the entry; UNTRUSTED with the reason otherwise. Signatures by
-/// unknown keys are ignored.
-KILN_MUST_USE kiln_status kiln_entry_trusted(const kiln_entry_view *view, const char *domain, const kiln_trust_key *keys, uint32_t count,
-                                             kiln_error *err);
+/// KILN_OK when a trusted, not revoked key that may sign for `domain` signed the entry; UNTRUSTED with the
+/// reason otherwise. Signatures by unknown keys are ignored.
+KILN_MUST_USE kiln_status kiln_entry_trusted(const kiln_entry_view *view, const char *domain,
+                                             const kiln_trust_key *keys, uint32_t count, kiln_error *err);
 
 #endif

@@ -29,8 +29,10 @@ static need need_of(const kiln_store *store, const kiln_limits *limits, uint64_t
   if (above(bytes, limits->bytes)) n.bytes = above(bytes, limits->bytes - limits->bytes / 10);
   if (above(files, limits->files)) n.files = above(files, limits->files - limits->files / 10);
   if ((limits->free_bytes || limits->free_files) && !kiln_fs_space(store->fd, &free_bytes, &free_files)) {
-    if (free_bytes < limits->free_bytes && limits->free_bytes - free_bytes > n.bytes) n.bytes = limits->free_bytes - free_bytes;
-    if (free_files < limits->free_files && limits->free_files - free_files > n.files) n.files = limits->free_files - free_files;
+    if (free_bytes < limits->free_bytes && limits->free_bytes - free_bytes > n.bytes)
+      n.bytes = limits->free_bytes - free_bytes;
+    if (free_files < limits->free_files && limits->free_files - free_files > n.files)
+      n.files = limits->free_files - free_files;
   }
   return n;
 }
@@ -58,7 +60,7 @@ bool kiln_usage_add(kiln_store *store, const kiln_limits *limits, uint64_t bytes
   return n.bytes || n.files || !usage.counted || key->bytes[31] % ROUND_EVERY == 0;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ common
+// ------------------------------------------------------------------------------------------ common
 
 typedef struct sample {
   kiln_scan_item *items; ///< owned
@@ -86,7 +88,8 @@ static int oldest_first(const void *x, const void *y) {
 }
 
 /// Removes one entry unless it was used since it was listed. True when it is gone (or would be).
-static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool dry_run, kiln_evict_report *report) {
+static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool dry_run,
+                       kiln_evict_report *report) {
   char name[KILN_STORE_NAME];
   struct stat st;
   kiln_store_entry_name(&item->key, name);
@@ -128,7 +131,8 @@ static void remove_stale(void *context, int folder, const char *name) {
   struct stat st;
   (void)context;
   // The link shares the entry's times: the change time is that of the last link made.
-  if (!kiln_fs_stat_at(folder, name, &st) && (int64_t)time(NULL) - (int64_t)st.st_ctime > STALE_S) kiln_fs_unlink(folder, name);
+  if (!kiln_fs_stat_at(folder, name, &st) && (int64_t)time(NULL) - (int64_t)st.st_ctime > STALE_S)
+    kiln_fs_unlink(folder, name);
 }
 
 static void tidy(kiln_store *store, kiln_evict_report *report) {
@@ -136,10 +140,12 @@ static void tidy(kiln_store *store, kiln_evict_report *report) {
   kiln_scan_names(store, "spool", KILN_EVICT_SAMPLE, remove_stale, NULL);
   kiln_scan_names(store, "staging", KILN_EVICT_SAMPLE, remove_orphan, report);
   kiln_scan_names(store, "quarantine", QUARANTINE_FILES + 1, count_file, &quarantined);
-  if (quarantined > QUARANTINE_FILES) kiln_scan_names(store, "quarantine", KILN_EVICT_SAMPLE, remove_file, NULL);
+  if (quarantined > QUARANTINE_FILES)
+    kiln_scan_names(store, "quarantine", KILN_EVICT_SAMPLE, remove_file, NULL);
 }
 
-/// The descriptor that holds the lock of the sums; below 0 when another process has it or there is none, as `out` then says.
+/// The descriptor that holds the lock of the sums; below 0 when another process has it or there is none, as
+/// `out` then says.
 static int begin(kiln_store *store, kiln_usage *usage, kiln_evict_report *out) {
   memset(out, 0, sizeof *out);
   int fd = kiln_usage_lock(store, usage);
@@ -152,9 +158,10 @@ static void take_sums(const sample *s, kiln_evict_report *out) {
   out->seen_files = s->count;
 }
 
-// -------------------------------------------------------------------------------------------------------------------- step
+// -------------------------------------------------------------------------------------------- step
 
-void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted *each, void *context, kiln_evict_report *out) {
+void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted *each, void *context,
+                     kiln_evict_report *out) {
   kiln_usage usage;
   int fd = begin(store, &usage, out);
   if (fd < 0) return;
@@ -193,13 +200,14 @@ void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted 
   free(s.items);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- sweep
+// ------------------------------------------------------------------------------------------- sweep
 
 static bool label_has(const kiln_bytes *label, const char *part) {
   return !part || memmem(label->bytes, label->size, part, strlen(part));
 }
 
-/// Whether the labels of an entry match; reads its file. Damaged entries match, so that a sweep takes them along.
+/// Whether the labels of an entry match; reads its file. Damaged entries match, so that a sweep takes them
+/// along.
 static bool labels_match(kiln_store *store, const kiln_digest *key, const kiln_evict_choice *choice) {
   if (!choice->target && !choice->producer) return true;
   char name[KILN_STORE_NAME];
@@ -213,14 +221,16 @@ static bool labels_match(kiln_store *store, const kiln_digest *key, const kiln_e
   if (file && !kiln_fs_read(fd, file->bytes, file->size, &got) && got == file->size) {
     kiln_entry_view view;
     matches = kiln_entry_parse(file->bytes, got, UINT64_MAX - 1, &view, NULL) != KILN_OK ||
-              (label_has(&view.labels[KILN_LABEL_TARGET], choice->target) && label_has(&view.labels[KILN_LABEL_PRODUCER], choice->producer));
+              (label_has(&view.labels[KILN_LABEL_TARGET], choice->target) &&
+               label_has(&view.labels[KILN_LABEL_PRODUCER], choice->producer));
   }
   kiln_blob_release(file);
   kiln_fs_close(fd);
   return matches;
 }
 
-static bool chosen(kiln_store *store, const kiln_scan_item *item, const kiln_evict_choice *choice, int64_t now) {
+static bool chosen(kiln_store *store, const kiln_scan_item *item, const kiln_evict_choice *choice,
+                   int64_t now) {
   if (choice->all) return true;
   bool by_label = choice->target || choice->producer;
   if (!choice->max_age_s && !by_label) return false;
@@ -228,8 +238,8 @@ static bool chosen(kiln_store *store, const kiln_scan_item *item, const kiln_evi
   return labels_match(store, &item->key, choice);
 }
 
-void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice, kiln_evicted *each, void *context,
-                      kiln_evict_report *out) {
+void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice,
+                      kiln_evicted *each, void *context, kiln_evict_report *out) {
   kiln_usage usage;
   int fd = begin(store, &usage, out);
   if (fd < 0) return;
@@ -247,7 +257,9 @@ void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_e
   }
   out->over = out->evicted_bytes < n.bytes || out->evicted_files < n.files;
   if (!choice->dry_run && !s.failed) {
-    usage = (kiln_usage){.counted = true, .bytes = less(out->seen_bytes, out->evicted_bytes), .files = less(out->seen_files, out->evicted_files)};
+    usage = (kiln_usage){.counted = true,
+                         .bytes = less(out->seen_bytes, out->evicted_bytes),
+                         .files = less(out->seen_files, out->evicted_files)};
     kiln_usage_save(fd, &usage);
     kiln_stats_rotate(store);
   }

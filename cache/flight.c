@@ -22,8 +22,10 @@ static uint64_t place_of(const kiln_digest *key) {
   return (v >> 4) * 2;
 }
 
-/// 0 when the byte is ours, 1 when the entry came up, -EAGAIN after the deadline, another -errno when locks do not work.
-static int wait_for(int fd, uint64_t at, int64_t deadline, bool (*ready)(void *), void *context, bool *waited) {
+/// 0 when the byte is ours, 1 when the entry came up, -EAGAIN after the deadline, another -errno when locks
+/// do not work.
+static int wait_for(int fd, uint64_t at, int64_t deadline, bool (*ready)(void *), void *context,
+                    bool *waited) {
   long pause = FIRST_PAUSE_NS;
   for (;;) {
     int e = kiln_fs_lock(fd, at, 1);
@@ -38,8 +40,8 @@ static int wait_for(int fd, uint64_t at, int64_t deadline, bool (*ready)(void *)
   }
 }
 
-kiln_flight kiln_flight_enter(kiln_store *store, const kiln_digest *key, uint32_t wait_ms, bool (*ready)(void *context), void *context,
-                              int *out_fd, bool *out_waited) {
+kiln_flight kiln_flight_enter(kiln_store *store, const kiln_digest *key, uint32_t wait_ms,
+                              bool (*ready)(void *context), void *context, int *out_fd, bool *out_waited) {
   *out_fd = -1;
   *out_waited = false;
   if (kiln_store_make(store)) return KILN_FLIGHT_NO_LOCK;

@@ -12,18 +12,18 @@
 enum { KILN_CACHE_STORES = 2 * KILN_CACHE_LAYERS + 1 };
 
 struct kiln_cache {
-  kiln_cache_config config;  ///< its texts are gone after open; only numbers and flags are used
+  kiln_cache_config config; ///< its texts are gone after open; only numbers and flags are used
   char domain[KILN_NAME_SIZE];
   kiln_limits limits;
   kiln_store stores[KILN_CACHE_STORES]; ///< in order of asking
   uint32_t store_count;
-  kiln_store *own;           ///< the writable one, the last of `stores`; NULL: none
-  kiln_memory *memory;       ///< NULL: none
-  kiln_remote *remote;       ///< NULL: none
-  kiln_trust_key *trusted;   ///< owned
+  kiln_store *own;         ///< the writable one, the last of `stores`; NULL: none
+  kiln_memory *memory;     ///< NULL: none
+  kiln_remote *remote;     ///< NULL: none
+  kiln_trust_key *trusted; ///< owned
   uint8_t sign_key[64];
   bool sign;
-  uint32_t run;              ///< in statistics: tells runs apart
+  uint32_t run; ///< in statistics: tells runs apart
   _Atomic uint64_t counts[KILN_OUTCOME_LIMIT];
   _Atomic bool step_due;
   pthread_mutex_t stats_mutex;
@@ -31,9 +31,11 @@ struct kiln_cache {
   uint32_t batched;
 };
 
-/// Reads from the stores without counting, healing or remembering. Which store it was in `out_store` (may be NULL).
-kiln_outcome kiln_cache_look(kiln_cache *cache, const kiln_digest *key, const uint8_t *fields, size_t fields_size, kiln_cache_entry *out,
-                             kiln_store **out_store, bool *warned, kiln_error *err);
+/// Reads from the stores without counting, healing or remembering. Which store it was in `out_store` (may be
+/// NULL).
+kiln_outcome kiln_cache_look(kiln_cache *cache, const kiln_digest *key, const uint8_t *fields,
+                             size_t fields_size, kiln_cache_entry *out, kiln_store **out_store, bool *warned,
+                             kiln_error *err);
 void kiln_cache_flush(kiln_cache *cache);
 
 #endif

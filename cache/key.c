@@ -17,7 +17,8 @@ struct row {
   const char *name, *text;
 };
 
-#define FIELD(name, number, value, form, compile, tuned, axes, text) {number, value, form, {NO, compile, tuned}, #name, text},
+#define FIELD(name, number, value, form, compile, tuned, axes, text) \
+  {number, value, form, {NO, compile, tuned}, #name, text},
 static const struct row rows[] = {
 #include "cache/fields.def"
 };
@@ -42,7 +43,7 @@ const char *kiln_field_text(uint32_t field) {
   return row ? row->text : "a field of another release";
 }
 
-// ---------------------------------------------------------------------------------------------------------------- building
+// ---------------------------------------------------------------------------------------- building
 
 /// Where a collected field lies in builder.bytes.
 struct place {
@@ -75,7 +76,8 @@ static void add(kiln_key_builder *b, kiln_field field, const char *name, const v
     return;
   }
   if (row->use[b->kind] == NO) {
-    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s does not belong in a key of kind %d", row->name, (int)b->kind);
+    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s does not belong in a key of kind %d",
+              row->name, (int)b->kind);
     return;
   }
   if ((row->form == NAMED) != (name && *name)) {
@@ -84,11 +86,13 @@ static void add(kiln_key_builder *b, kiln_field field, const char *name, const v
     return;
   }
   if (row->value == DIGEST && size != KILN_DIGEST_SIZE) {
-    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %d bytes, found %zu", row->name, KILN_DIGEST_SIZE, size);
+    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %d bytes, found %zu", row->name,
+              KILN_DIGEST_SIZE, size);
     return;
   }
   if (b->count == KILN_KEY_FIELDS || size > KILN_KEY_BYTES || b->bytes.size + size > KILN_KEY_BYTES) {
-    kiln_fail(&b->error, KILN_STATUS_LIMIT, "a key has at most %d fields of %d bytes together, found %u and %zu", KILN_KEY_FIELDS,
+    kiln_fail(&b->error, KILN_STATUS_LIMIT,
+              "a key has at most %d fields of %d bytes together, found %u and %zu", KILN_KEY_FIELDS,
               KILN_KEY_BYTES, b->count + 1, b->bytes.size + size);
     return;
   }
@@ -101,9 +105,13 @@ static void add(kiln_key_builder *b, kiln_field field, const char *name, const v
   b->count++;
 }
 
-void kiln_key_bytes(kiln_key_builder *b, kiln_field field, const void *bytes, size_t size) { add(b, field, NULL, bytes, size); }
+void kiln_key_bytes(kiln_key_builder *b, kiln_field field, const void *bytes, size_t size) {
+  add(b, field, NULL, bytes, size);
+}
 
-void kiln_key_text(kiln_key_builder *b, kiln_field field, const char *text) { add(b, field, NULL, text, strlen(text)); }
+void kiln_key_text(kiln_key_builder *b, kiln_field field, const char *text) {
+  add(b, field, NULL, text, strlen(text));
+}
 
 void kiln_key_named(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size) {
   add(b, field, name ? name : "", bytes, size);
@@ -119,7 +127,8 @@ void kiln_key_named_number(kiln_key_builder *b, kiln_field field, const char *na
   kiln_key_named(b, field, name, text, (size_t)size);
 }
 
-static int order(uint32_t a_field, const void *a_name, size_t a_size, uint32_t b_field, const void *b_name, size_t b_size) {
+static int order(uint32_t a_field, const void *a_name, size_t a_size, uint32_t b_field, const void *b_name,
+                 size_t b_size) {
   if (a_field != b_field) return a_field < b_field ? -1 : 1;
   size_t both = a_size < b_size ? a_size : b_size;
   int c = both ? memcmp(a_name, b_name, both) : 0;
@@ -145,14 +154,17 @@ static const struct row *missing(const kiln_key_builder *b, const struct place *
 
 static kiln_status check(kiln_key_builder *b, struct place *places, kiln_error *err) {
   if (b->error.status) return kiln_fail(err, b->error.status, "%s", b->error.text);
-  if (b->bytes.failed || b->places.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key");
+  if (b->bytes.failed || b->places.failed)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key");
   if (b->count) qsort_r(places, b->count, sizeof *places, by_name, b->bytes.bytes);
   for (uint32_t i = 1; i < b->count; i++)
     if (!by_name(&places[i - 1], &places[i], b->bytes.bytes))
-      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s is given twice (%.*s)", kiln_field_name(places[i].field),
-                       (int)places[i].name_size, (const char *)b->bytes.bytes + places[i].name);
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s is given twice (%.*s)",
+                       kiln_field_name(places[i].field), (int)places[i].name_size,
+                       (const char *)b->bytes.bytes + places[i].name);
   const struct row *row = missing(b, places);
-  if (row) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s (%s) is missing", row->name, row->text);
+  if (row)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s (%s) is missing", row->name, row->text);
   return KILN_OK;
 }
 
@@ -187,7 +199,7 @@ out:
   return status;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- walking
+// ----------------------------------------------------------------------------------------- walking
 
 kiln_status kiln_key_walk_begin(kiln_key_walk *walk, const uint8_t *fields, size_t size) {
   memset(walk, 0, sizeof *walk);
@@ -209,7 +221,8 @@ kiln_status kiln_key_walk_next(kiln_key_walk *walk, kiln_key_part *out) {
   p.value = kiln_read_block(&walk->reader, &p.value_size);
   if (walk->reader.failed || !row_of(p.field)) return KILN_STATUS_CORRUPT;
   const kiln_key_part *last = &walk->last;
-  if (last->field && order(last->field, last->name, last->name_size, p.field, p.name, p.name_size) >= 0) return KILN_STATUS_CORRUPT;
+  if (last->field && order(last->field, last->name, last->name_size, p.field, p.name, p.name_size) >= 0)
+    return KILN_STATUS_CORRUPT;
   walk->left--;
   walk->last = *out = p;
   return KILN_OK;
@@ -246,9 +259,10 @@ void kiln_key_part_value(const kiln_key_part *part, char *out, size_t capacity) 
   else snprintf(out, capacity, "%zu bytes, digest %.16s", part->value_size, hex);
 }
 
-// --------------------------------------------------------------------------------------------------------------- comparing
+// --------------------------------------------------------------------------------------- comparing
 
-int kiln_key_compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, kiln_key_difference *each, void *context) {
+int kiln_key_compare(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
+                     kiln_key_difference *each, void *context) {
   kiln_key_walk wa, wb;
   if (kiln_key_walk_begin(&wa, a, a_size) || kiln_key_walk_begin(&wb, b, b_size)) return -1;
   kiln_key_part pa, pb;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each shard is a table of chains and a ring of all its entries, with a hand that goes round: an entry that was used since the hand passed gets
-// another turn, one that was not makes room.
+// Each shard is a table of chains and a ring of all its entries, with a hand that goes round: an entry that
+// was used since the hand passed gets another turn, one that was not makes room.
 #include "cache/memory.h"
 
 #include <pthread.h>
@@ -123,7 +123,8 @@ bool kiln_memory_get(kiln_memory *memory, const kiln_key *key, kiln_cache_entry 
   shard *s = shard_of(memory, &key->digest);
   pthread_mutex_lock(&s->mutex);
   item *it = *find(s, &key->digest);
-  // All 256 bits of the digest were compared. The fields themselves were when the entry came in; nobody else writes here since.
+  // All 256 bits of the digest were compared. The fields themselves were when the entry came in; nobody else
+  // writes here since.
   bool hit = it && it->entry.fields.size == key->fields_size;
   if (hit) {
     *out = it->entry;

@@ -15,5 +15,6 @@ const char *kiln_outcome_name(uint32_t outcome) {
 }
 
 const char *kiln_outcome_text(uint32_t outcome) {
-  return outcome < KILN_OUTCOME_LIMIT && rows[outcome].text ? rows[outcome].text : "an event of another release";
+  return outcome < KILN_OUTCOME_LIMIT && rows[outcome].text ? rows[outcome].text
+                                                            : "an event of another release";
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writing into a store. An entry gets its name when it is complete, in one step; before that it has no name at all (O_TMPFILE), or one in
-// staging/, which nobody reads and gc empties.
+// Writing into a store. An entry gets its name when it is complete, in one step; before that it has no name
+// at all (O_TMPFILE), or one in staging/, which nobody reads and gc empties.
 //
-// The steps: make the shard's folder, open a nameless file there, write all, sync when the store is durable, link it to its name, close. EEXIST:
-// another writer was first. File systems without nameless files or without links: a file in staging/ under a lock that says "alive", then link,
-// or rename where there are no links. Failures after the link (close) take the name away again.
+// The steps: make the shard's folder, open a nameless file there, write all, sync when the store is durable,
+// link it to its name, close. EEXIST: another writer was first. File systems without nameless files or
+// without links: a file in staging/ under a lock that says "alive", then link, or rename where there are no
+// links. Failures after the link (close) take the name away again.
 #include "cache/store.h"
 
 #include <errno.h>
@@ -37,7 +38,8 @@ static int sync_folder(const kiln_store *store, const char *folder) {
 static bool no_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e == -EINVAL || e == -ENOSYS; }
 
 /// The usual way. -EOPNOTSUPP: this file system or sandbox cannot; nothing was left behind.
-static int write_nameless(kiln_store *store, const char *shard, const char *name, const uint8_t *bytes, size_t size) {
+static int write_nameless(kiln_store *store, const char *shard, const char *name, const uint8_t *bytes,
+                          size_t size) {
   int fd = kiln_fs_open(store->fd, shard, O_TMPFILE | O_WRONLY, file_mode(store));
   if (fd < 0) return no_nameless(fd) ? -EOPNOTSUPP : fd;
   int e = write_and_sync(store, fd, bytes, size);
@@ -45,7 +47,8 @@ static int write_nameless(kiln_store *store, const char *shard, const char *name
   if (!e) {
     e = kiln_fs_link_open(fd, store->fd, name);
     linked = !e;
-    if (e == -EXDEV || e == -EPERM || e == -EOPNOTSUPP || (e == -ENOENT && access("/proc/self/fd", X_OK))) e = -EOPNOTSUPP;
+    if (e == -EXDEV || e == -EPERM || e == -EOPNOTSUPP || (e == -ENOENT && access("/proc/self/fd", X_OK)))
+      e = -EOPNOTSUPP;
   }
   int closed = kiln_fs_close(fd);
   if (linked && closed) kiln_fs_unlink(store->fd, name);
@@ -58,7 +61,8 @@ static int open_staged(const kiln_store *store, char name[KILN_STORE_NAME]) {
   for (unsigned attempt = 0; attempt < 8; attempt++) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(name, KILN_STORE_NAME, "staging/%ld-%u-%09ld", (long)getpid(), atomic_fetch_add(&counter, 1), now.tv_nsec);
+    snprintf(name, KILN_STORE_NAME, "staging/%ld-%u-%09ld", (long)getpid(), atomic_fetch_add(&counter, 1),
+             now.tv_nsec);
     int fd = kiln_fs_open(store->fd, name, O_WRONLY | O_CREAT | O_EXCL, file_mode(store) | 0200);
     if (fd == -EEXIST) continue;
     if (fd < 0) return fd;
@@ -68,7 +72,8 @@ static int open_staged(const kiln_store *store, char name[KILN_STORE_NAME]) {
   return -EBUSY;
 }
 
-static int write_staged(kiln_store *store, const char *name, const uint8_t *bytes, size_t size, bool replace) {
+static int write_staged(kiln_store *store, const char *name, const uint8_t *bytes, size_t size,
+                        bool replace) {
   char staged[KILN_STORE_NAME];
   int fd = open_staged(store, staged);
   if (fd < 0) return fd;
@@ -89,13 +94,15 @@ static int write_staged(kiln_store *store, const char *name, const uint8_t *byte
   return e ? e : closed;
 }
 
-static int write_once(kiln_store *store, const char *shard, const char *name, const uint8_t *bytes, size_t size, bool replace) {
+static int write_once(kiln_store *store, const char *shard, const char *name, const uint8_t *bytes,
+                      size_t size, bool replace) {
   int e = replace ? -EOPNOTSUPP : write_nameless(store, shard, name, bytes, size);
   if (e == -EOPNOTSUPP) e = write_staged(store, name, bytes, size, replace);
   return e;
 }
 
-int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size, bool replace) {
+int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size,
+                     bool replace) {
   char name[KILN_STORE_NAME], shard[16];
   int e = kiln_store_make(store);
   if (e) return e;

@@ -19,19 +19,20 @@
 enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itself; the grace is for its answer
 
 struct kiln_remote {
-  pthread_mutex_t mutex;      ///< guards starting
-  char program[KILN_STORE_PATH], url[URL_SIZE], root[KILN_STORE_PATH], domain[KILN_NAME_SIZE], space[KILN_NAME_SIZE];
+  pthread_mutex_t mutex; ///< guards starting
+  char program[KILN_STORE_PATH], url[URL_SIZE], root[KILN_STORE_PATH], domain[KILN_NAME_SIZE],
+      space[KILN_NAME_SIZE];
   uint32_t deadline_ms, lease_ms;
   bool write, started;
-  atomic_bool broken;         ///< the helper is gone or cannot be started: no further attempts in this process
+  atomic_bool broken; ///< the helper is gone or cannot be started: no further attempts in this process
   uint64_t max_bytes;
   struct sockaddr_un address; ///< abstract, given by the kernel
   socklen_t address_size;
-  int life;                   ///< closing it lets the helper go
+  int life; ///< closing it lets the helper go
 };
 
-kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms, bool write, uint64_t max_bytes,
-                                const kiln_store *spool) {
+kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms,
+                                bool write, uint64_t max_bytes, const kiln_store *spool) {
   kiln_remote *r = calloc(1, sizeof *r);
   if (!r) return NULL;
   snprintf(r->program, sizeof r->program, "%s", program);
@@ -67,15 +68,31 @@ static int listen_somewhere(kiln_remote *r) {
   return -1;
 }
 
-/// Runs the helper with the listening socket as descriptor 3 and the reading end of the life pipe as 0. It detaches itself, so that waiting for the
-/// first process ends at once.
+/// Runs the helper with the listening socket as descriptor 3 and the reading end of the life pipe as 0. It
+/// detaches itself, so that waiting for the first process ends at once.
 static bool spawn(kiln_remote *r, int listening, int life) {
   char deadline[16], lease[16], limit[24];
   snprintf(deadline, sizeof deadline, "%u", r->deadline_ms);
   snprintf(lease, sizeof lease, "%u", r->lease_ms);
   snprintf(limit, sizeof limit, "%llu", (unsigned long long)r->max_bytes);
-  char *const argv[] = {r->program, "serve", "--url", r->url, "--deadline-ms", deadline, "--lease-ms", lease, "--max-bytes", limit, "--store", r->root,
-                        "--domain", r->domain, "--space", r->space, r->write ? "--write" : NULL, NULL};
+  char *const argv[] = {r->program,
+                        "serve",
+                        "--url",
+                        r->url,
+                        "--deadline-ms",
+                        deadline,
+                        "--lease-ms",
+                        lease,
+                        "--max-bytes",
+                        limit,
+                        "--store",
+                        r->root,
+                        "--domain",
+                        r->domain,
+                        "--space",
+                        r->space,
+                        r->write ? "--write" : NULL,
+                        NULL};
   posix_spawn_file_actions_t actions;
   pid_t pid;
   int status;
@@ -83,7 +100,8 @@ static bool spawn(kiln_remote *r, int listening, int life) {
   posix_spawn_file_actions_adddup2(&actions, listening, 3);
   posix_spawn_file_actions_adddup2(&actions, life, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0); // whoever reads our errors must not wait for the helper
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY,
+                                   0); // whoever reads our errors must not wait for the helper
   bool started = !posix_spawn(&pid, r->program, &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (!started) return false;
@@ -118,7 +136,7 @@ static bool start(kiln_remote *r) {
   return ready;
 }
 
-// ------------------------------------------------------------------------------------------------------------ one exchange
+// ------------------------------------------------------------------------------------ one exchange
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -135,7 +153,8 @@ static bool transfer(int fd, uint8_t *bytes, size_t size, bool out, int64_t dead
     int n = poll(&p, 1, (int)left);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
-    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
+    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT)
+                      : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) return false;
     done += (size_t)got;
@@ -143,7 +162,8 @@ static bool transfer(int fd, uint8_t *bytes, size_t size, bool out, int64_t dead
   return true;
 }
 
-static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln_digest *key, int64_t deadline, int *out_fd) {
+static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln_digest *key,
+                    int64_t deadline, int *out_fd) {
   kiln_buffer b = {0};
   *out_fd = -1;
   if (!start(r)) return false;
@@ -154,7 +174,8 @@ static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln
   kiln_buffer_text(&b, domain);
   bool ok = fd >= 0 && !b.failed;
   if (ok) b.bytes[0] = (uint8_t)(b.size - 4); // far below 256
-  ok = ok && !connect(fd, (const struct sockaddr *)&r->address, r->address_size) && transfer(fd, b.bytes, b.size, true, deadline);
+  ok = ok && !connect(fd, (const struct sockaddr *)&r->address, r->address_size) &&
+       transfer(fd, b.bytes, b.size, true, deadline);
   kiln_buffer_deinit(&b);
   if (!ok) {
     if (fd >= 0) close(fd);
@@ -171,7 +192,8 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   kiln_reader reader = kiln_reader_of(head, sizeof head);
   uint32_t size = kiln_read_u32(&reader);
   uint8_t state = kiln_read_u8(&reader);
-  if (state != KILN_REMOTE_FOUND) return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_LATE ? state : KILN_REMOTE_FAILED;
+  if (state != KILN_REMOTE_FOUND)
+    return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_LATE ? state : KILN_REMOTE_FAILED;
   if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
   kiln_blob *file = kiln_blob_create(size - 1);
   if (file && transfer(fd, file->bytes, file->size, false, deadline)) {
@@ -182,7 +204,8 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   return KILN_REMOTE_FAILED;
 }
 
-static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const char *domain,
+                             const kiln_digest *key, kiln_blob **out_file) {
   *out_file = NULL;
   if (r->broken) return KILN_REMOTE_SKIPPED;
   int64_t deadline = now_ms() + ms + GRACE_MS;
@@ -193,13 +216,16 @@ static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const ch
   return state;
 }
 
-kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln_digest *key,
+                                  kiln_blob **out_file) {
   return ask(r, KILN_REMOTE_GET, r->deadline_ms, domain, key, out_file);
 }
 
-kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const kiln_digest *key, kiln_blob **out_file) {
+kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const kiln_digest *key,
+                                    kiln_blob **out_file) {
   *out_file = NULL;
-  return r->lease_ms ? ask(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file) : KILN_REMOTE_SKIPPED;
+  return r->lease_ms ? ask(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file)
+                     : KILN_REMOTE_SKIPPED;
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The small end of the remote level: starts kiln-remote at the first need and speaks with it over a socket. The network is in that program; what
-// comes back is only bytes, which the cache checks like any file.
+// The small end of the remote level: starts kiln-remote at the first need and speaks with it over a socket.
+// The network is in that program; what comes back is only bytes, which the cache checks like any file.
 //
 // One request a connection, little-endian, both ways a u32 length and that many bytes:
-//   request: u8 kind (1 get, 2 wake, 3 claim), 32 bytes key, block domain         reply: u8 state, entry bytes when the state is FOUND
+//   request: u8 kind (1 get, 2 wake, 3 claim), 32 bytes key, block domain         reply: u8 state, entry
+//   bytes when the state is FOUND
 // Uploads are links in the store's spool/ folder; `wake` only says that there is one.
 #ifndef KILN_CACHE_REMOTE_CLIENT_H
 #define KILN_CACHE_REMOTE_CLIENT_H
@@ -25,15 +26,18 @@ typedef struct kiln_remote kiln_remote;
 
 /// Starts nothing yet. Texts are copied. NULL when memory is exhausted.
 /// `lease_ms`: how long a claim waits for another machine; 0: there are no claims.
-kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms, bool write, uint64_t max_bytes,
-                                const kiln_store *spool);
+kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms,
+                                bool write, uint64_t max_bytes, const kiln_store *spool);
 /// Lets the helper go; it finishes uploads on its own.
 void kiln_remote_destroy(kiln_remote *remote);
 /// Thread safe. Never later than the deadline plus a little. `out_file` is set with FOUND.
-kiln_remote_state kiln_remote_get(kiln_remote *remote, const char *domain, const kiln_digest *key, kiln_blob **out_file);
-/// Before an entry is made that kiln_remote_get had not: FOUND when another machine made it meanwhile, ABSENT when it is ours to make (other machines
-/// wait), anything else: make it all the same. Thread safe. Never later than the wait and the deadline plus a little.
-kiln_remote_state kiln_remote_claim(kiln_remote *remote, const char *domain, const kiln_digest *key, kiln_blob **out_file);
+kiln_remote_state kiln_remote_get(kiln_remote *remote, const char *domain, const kiln_digest *key,
+                                  kiln_blob **out_file);
+/// Before an entry is made that kiln_remote_get had not: FOUND when another machine made it meanwhile, ABSENT
+/// when it is ours to make (other machines wait), anything else: make it all the same. Thread safe. Never
+/// later than the wait and the deadline plus a little.
+kiln_remote_state kiln_remote_claim(kiln_remote *remote, const char *domain, const kiln_digest *key,
+                                    kiln_blob **out_file);
 /// Puts the entry, which is in the store, on the list of uploads; 0 or -errno. Returns at once.
 int kiln_remote_upload(kiln_remote *remote, kiln_store *store, const kiln_digest *key);
 

@@ -63,7 +63,8 @@ static int walk_folder(walk *w, int64_t *cookie) {
   }
 }
 
-int kiln_scan(kiln_store *store, kiln_scan_place *place, uint64_t limit, bool (*each)(void *, const kiln_scan_item *), void *context) {
+int kiln_scan(kiln_store *store, kiln_scan_place *place, uint64_t limit,
+              bool (*each)(void *, const kiln_scan_item *), void *context) {
   walk w = {.store = store, .left = limit ? limit : UINT64_MAX, .each = each, .context = context};
   int first = 0;
   while (place->shard < KILN_STORE_SHARDS && w.left && !w.stopped) {
@@ -103,7 +104,8 @@ void kiln_scan_folder(int fd, uint64_t limit, void (*each)(void *, int, const ch
   }
 }
 
-int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit, void (*each)(void *, int, const char *), void *context) {
+int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit,
+                    void (*each)(void *, int, const char *), void *context) {
   int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, folder, O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return fd;
   kiln_scan_folder(fd, limit, each, context);

@@ -19,7 +19,8 @@ static void signed_text(const kiln_entry_view *view, kiln_buffer *out) {
 
 static uint32_t signature_of(const kiln_entry_view *view, const uint8_t *public_key) {
   uint32_t i = 0;
-  while (i < view->signature_count && memcmp(view->signatures + i * KILN_ENTRY_SIGNATURE, public_key, 32)) i++;
+  while (i < view->signature_count && memcmp(view->signatures + i * KILN_ENTRY_SIGNATURE, public_key, 32))
+    i++;
   return i;
 }
 
@@ -64,13 +65,14 @@ static bool verifies(const kiln_entry_view *view, const uint8_t *public_key) {
   kiln_buffer text = {0};
   signed_text(view, &text);
   const uint8_t *signature = view->signatures + (size_t)at * KILN_ENTRY_SIGNATURE + 32;
-  bool good = !text.failed && !crypto_sign_ed25519_verify_detached(signature, text.bytes, text.size, public_key);
+  bool good =
+      !text.failed && !crypto_sign_ed25519_verify_detached(signature, text.bytes, text.size, public_key);
   kiln_buffer_deinit(&text);
   return good;
 }
 
-kiln_status kiln_entry_trusted(const kiln_entry_view *view, const char *domain, const kiln_trust_key *keys, uint32_t count,
-                               kiln_error *err) {
+kiln_status kiln_entry_trusted(const kiln_entry_view *view, const char *domain, const kiln_trust_key *keys,
+                               uint32_t count, kiln_error *err) {
   const kiln_trust_key *revoked = NULL, *elsewhere = NULL;
   for (uint32_t i = 0; i < count; i++) {
     if (!verifies(view, keys[i].public_key)) continue;
@@ -79,6 +81,9 @@ kiln_status kiln_entry_trusted(const kiln_entry_view *view, const char *domain, 
     else return KILN_OK;
   }
   if (revoked) return kiln_fail(err, KILN_STATUS_UNTRUSTED, "signed by %s, which is revoked", revoked->name);
-  if (elsewhere) return kiln_fail(err, KILN_STATUS_UNTRUSTED, "signed by %s, which may not sign for domain %s", elsewhere->name, domain);
-  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%u signatures, none by one of the %u trusted keys", view->signature_count, count);
+  if (elsewhere)
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "signed by %s, which may not sign for domain %s",
+                     elsewhere->name, domain);
+  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%u signatures, none by one of the %u trusted keys",
+                   view->signature_count, count);
 }

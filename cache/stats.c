@@ -13,7 +13,7 @@ enum { VERSION = 1, CHECK_AT = 56, SUM_VERSION = 1 };
 void kiln_stats_encode(const kiln_stats_record *record, uint8_t out[KILN_STATS_RECORD]) {
   uint8_t *at = out;
   *at++ = 'K', *at++ = 'S', *at++ = VERSION, *at++ = record->outcome;
-#define PUT(value, size)                                                                                      \
+#define PUT(value, size) \
   for (unsigned i = 0; i < (size); i++) *at++ = (uint8_t)((uint64_t)(value) >> 8 * i)
   PUT(record->run, 4);
   PUT(record->time, 4);
@@ -53,7 +53,7 @@ int kiln_stats_append(kiln_store *store, const uint8_t *records, size_t count) {
   return e ? e : closed;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
 /// The whole file; NULL when it is missing, unreadable or larger than statistics get.
 static uint8_t *slurp(kiln_store *store, const char *name, size_t *out_size, struct stat *out_stat) {
@@ -61,7 +61,8 @@ static uint8_t *slurp(kiln_store *store, const char *name, size_t *out_size, str
   int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY, 0);
   if (fd < 0) return NULL;
   uint8_t *bytes = NULL;
-  if (!kiln_fs_stat(fd, out_stat) && S_ISREG(out_stat->st_mode) && out_stat->st_size < 64 * KILN_STATS_ROTATE) {
+  if (!kiln_fs_stat(fd, out_stat) && S_ISREG(out_stat->st_mode) &&
+      out_stat->st_size < 64 * KILN_STATS_ROTATE) {
     bytes = malloc((size_t)out_stat->st_size + 1);
     if (bytes && kiln_fs_read(fd, bytes, (size_t)out_stat->st_size, out_size)) {
       free(bytes);
@@ -72,8 +73,10 @@ static uint8_t *slurp(kiln_store *store, const char *name, size_t *out_size, str
   return bytes;
 }
 
-/// Walks the records of one file. A torn or damaged stretch is skipped byte by byte until a record fits again.
-static void walk(kiln_store *store, const char *name, void (*each)(void *, const kiln_stats_record *), void *context, uint64_t *damaged) {
+/// Walks the records of one file. A torn or damaged stretch is skipped byte by byte until a record fits
+/// again.
+static void walk(kiln_store *store, const char *name, void (*each)(void *, const kiln_stats_record *),
+                 void *context, uint64_t *damaged) {
   size_t size, at = 0;
   struct stat st;
   uint8_t *bytes = slurp(store, name, &size, &st);
@@ -94,7 +97,8 @@ static void walk(kiln_store *store, const char *name, void (*each)(void *, const
   free(bytes);
 }
 
-void kiln_stats_walk(kiln_store *store, void (*each)(void *context, const kiln_stats_record *record), void *context) {
+void kiln_stats_walk(kiln_store *store, void (*each)(void *context, const kiln_stats_record *record),
+                     void *context) {
   uint64_t damaged = 0;
   walk(store, "stats.old", each, context, &damaged);
   walk(store, "stats", each, context, &damaged);
@@ -107,7 +111,8 @@ static void add(void *context, const kiln_stats_record *record) {
   sum->ns[record->outcome] += record->ns;
 }
 
-// stats.sum: u8 version, u64 inode and u64 device of the file folded last, KILN_OUTCOME_LIMIT x 3 u64, XXH3-128 of what is before.
+// stats.sum: u8 version, u64 inode and u64 device of the file folded last, KILN_OUTCOME_LIMIT x 3 u64,
+// XXH3-128 of what is before.
 enum { SUM_SIZE = 1 + 16 + KILN_OUTCOME_LIMIT * 24 + KILN_CHECK_SIZE };
 
 struct folded {
@@ -156,7 +161,8 @@ static int write_sum(kiln_store *store, const kiln_stats_sum *sum, const struct 
 
 static bool is_folded(kiln_store *store, const struct folded *last) {
   struct stat st;
-  return store->fd >= 0 && !kiln_fs_stat_at(store->fd, "stats.old", &st) && st.st_ino == last->inode && st.st_dev == last->device;
+  return store->fd >= 0 && !kiln_fs_stat_at(store->fd, "stats.old", &st) && st.st_ino == last->inode &&
+         st.st_dev == last->device;
 }
 
 void kiln_stats_read(kiln_store *store, kiln_stats_sum *out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statistics: fixed-size records that are only ever appended, one write call a batch, summed by who reads. Losing some costs nothing else.
+// Statistics: fixed-size records that are only ever appended, one write call a batch, summed by who reads.
+// Losing some costs nothing else.
 //
 //   offset size                       offset size
 //        0    2  "KS"                     28    8  bytes
@@ -37,8 +38,10 @@ typedef struct kiln_stats_sum {
 /// Sums stats.sum, stats.old and stats.
 void kiln_stats_read(kiln_store *store, kiln_stats_sum *out);
 /// Calls `each` for the records still in the files, oldest first.
-void kiln_stats_walk(kiln_store *store, void (*each)(void *context, const kiln_stats_record *record), void *context);
-/// Folds old records into stats.sum when stats has grown beyond KILN_STATS_ROTATE. Called under the cleaner's lock.
+void kiln_stats_walk(kiln_store *store, void (*each)(void *context, const kiln_stats_record *record),
+                     void *context);
+/// Folds old records into stats.sum when stats has grown beyond KILN_STATS_ROTATE. Called under the cleaner's
+/// lock.
 void kiln_stats_rotate(kiln_store *store);
 /// Forgets all; 0 or -errno.
 int kiln_stats_clear(kiln_store *store);

@@ -24,21 +24,25 @@ void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]) {
   snprintf(out, KILN_STORE_NAME, "entries/%.2s/%s", hex, hex + 2);
 }
 
-// --------------------------------------------------------------------------------------------------------------- the folder
+// -------------------------------------------------------------------------------------- the folder
 
 /// Whether what is in the opened folder can only come from whom the caller trusts.
 static kiln_status check_owner(kiln_store *store, int fd, kiln_error *err) {
   struct stat st;
   int e = kiln_fs_stat(fd, &st);
-  if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cache folder %s/%s: %s", store->root, store->folder, strerror(-e));
+  if (e)
+    return kiln_fail(err, kiln_status_of_errno(-e), "cache folder %s/%s: %s", store->root, store->folder,
+                     strerror(-e));
   store->owner = st.st_uid;
   if (store->shared) return KILN_OK;
   uid_t self = geteuid(); // asked each time: a library cannot know whether its process changed it
   if (st.st_uid != self && (store->writable || st.st_uid != 0))
-    return kiln_fail(err, KILN_STATUS_DENIED, "cache folder %s/%s: expected owner %u, found %u; declare it shared to use it", store->root,
-                     store->folder, (unsigned)self, (unsigned)st.st_uid);
+    return kiln_fail(err, KILN_STATUS_DENIED,
+                     "cache folder %s/%s: expected owner %u, found %u; declare it shared to use it",
+                     store->root, store->folder, (unsigned)self, (unsigned)st.st_uid);
   if (st.st_mode & 022)
-    return kiln_fail(err, KILN_STATUS_DENIED, "cache folder %s/%s: expected no write permission for group and others, found mode %03o",
+    return kiln_fail(err, KILN_STATUS_DENIED,
+                     "cache folder %s/%s: expected no write permission for group and others, found mode %03o",
                      store->root, store->folder, (unsigned)st.st_mode & 0777);
   return KILN_OK;
 }
@@ -49,13 +53,16 @@ static int open_folder(const kiln_store *store) {
   return kiln_fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 }
 
-kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain, const char *space, kiln_error *err) {
+kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain, const char *space,
+                            kiln_error *err) {
   atomic_init(&store->fd, -1);
   if (!*root || strlen(root) >= sizeof store->root - 160)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache folder: expected a path of 1 to %zu bytes, found %zu",
-                     sizeof store->root - 161, strlen(root));
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "cache folder: expected a path of 1 to %zu bytes, found %zu", sizeof store->root - 161,
+                     strlen(root));
   if (!kiln_store_name_ok(domain) || !kiln_store_name_ok(space))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "cache domain and namespace: expected [a-z0-9_-]{1,40}, found \"%.60s\" and \"%.60s\"",
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "cache domain and namespace: expected [a-z0-9_-]{1,40}, found \"%.60s\" and \"%.60s\"",
                      domain, space);
   snprintf(store->root, sizeof store->root, "%s", root);
   snprintf(store->folder, sizeof store->folder, "v%d/%s.%s", KILN_CACHE_FORMAT, domain, space);
@@ -81,7 +88,8 @@ void kiln_store_close(kiln_store *store) {
 }
 
 static int make_tag(const kiln_store *store) {
-  static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Kiln. It may be deleted at any time.\n";
+  static const char text[] =
+      "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Kiln. It may be deleted at any time.\n";
   char path[KILN_STORE_PATH + 16];
   snprintf(path, sizeof path, "%s/CACHEDIR.TAG", store->root);
   int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644);
@@ -143,7 +151,7 @@ int kiln_store_make_again(kiln_store *store) {
   return e;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- reading
+// ----------------------------------------------------------------------------------------- reading
 
 static kiln_outcome unreadable(kiln_cache_entry *out, int error_number, kiln_error *err) {
   out->error_number = error_number;
@@ -160,12 +168,14 @@ static kiln_outcome miss_of(kiln_status status, kiln_cache_entry *out) {
 }
 
 /// The blob that fields and content point into: the file itself, or what it unpacks to. Takes over `file`.
-static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cache_entry *out, kiln_error *err) {
+static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cache_entry *out,
+                          kiln_error *err) {
   const uint8_t *raw = view->stored.bytes;
   kiln_blob *held = file;
   if (view->stored.size != view->raw_size || view->codec) {
     held = kiln_blob_create((size_t)view->raw_size);
-    kiln_status status = held ? kiln_entry_unpack(view, held->bytes, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory");
+    kiln_status status = held ? kiln_entry_unpack(view, held->bytes, err)
+                              : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory");
     if (status) {
       kiln_blob_release(held);
       return status;
@@ -177,8 +187,8 @@ static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cac
   return KILN_OK;
 }
 
-static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view, const kiln_cache_entry *entry, bool *warned,
-                               kiln_error *err) {
+static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view,
+                               const kiln_cache_entry *entry, bool *warned, kiln_error *err) {
   const kiln_bytes *domain = &view->labels[KILN_LABEL_DOMAIN];
   if (domain->size != strlen(store->domain) || memcmp(domain->bytes, store->domain, domain->size))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected domain %s, found %.*s", store->domain,
@@ -194,16 +204,19 @@ static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *v
   return status;
 }
 
-kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key, const uint8_t *fields,
-                               size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
+kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key,
+                               const uint8_t *fields, size_t fields_size, kiln_cache_entry *out, bool *warned,
+                               kiln_error *err) {
   kiln_entry_view view;
   memset(out, 0, sizeof *out);
   kiln_status status = kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, &view, err);
   if (!status && memcmp(view.key.bytes, key->bytes, sizeof key->bytes))
     status = kiln_fail(err, KILN_STATUS_CORRUPT, "the entry is of another key");
   if (!status) status = expand(&view, file, out, err);
-  if (!status && fields && (out->fields.size != fields_size || memcmp(out->fields.bytes, fields, fields_size)))
-    status = kiln_fail(err, KILN_STATUS_CORRUPT, "the stored key fields differ although the digests are equal");
+  if (!status && fields &&
+      (out->fields.size != fields_size || memcmp(out->fields.bytes, fields, fields_size)))
+    status =
+        kiln_fail(err, KILN_STATUS_CORRUPT, "the stored key fields differ although the digests are equal");
   if (!status) status = check_trust(store, &view, out, warned, err);
   if (out->held != file) kiln_blob_release(file);
   if (!status) return KILN_OUTCOME_HIT_LOCAL;
@@ -219,18 +232,21 @@ static void refresh(const kiln_store *store, int fd, const struct stat *st) {
   if (age > (int64_t)store->recency_s || age < 0) kiln_fs_touch(fd);
 }
 
-static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out, kiln_error *err) {
+static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out,
+                              kiln_error *err) {
   struct stat st;
   int e = kiln_fs_stat(fd, &st);
   if (e) return unreadable(out, -e, err);
   if (!S_ISREG(st.st_mode)) return unreadable(out, EISDIR, err);
   if (!store->shared && st.st_uid != store->owner) {
-    kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected owner %u, found %u", (unsigned)store->owner, (unsigned)st.st_uid);
+    kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected owner %u, found %u", (unsigned)store->owner,
+              (unsigned)st.st_uid);
     return KILN_OUTCOME_MISS_UNTRUSTED;
   }
   uint64_t size = (uint64_t)st.st_size;
   if (size < KILN_ENTRY_HEADER) {
-    kiln_fail(err, KILN_STATUS_CORRUPT, "expected at least %d bytes, found %llu", KILN_ENTRY_HEADER, (unsigned long long)size);
+    kiln_fail(err, KILN_STATUS_CORRUPT, "expected at least %d bytes, found %llu", KILN_ENTRY_HEADER,
+              (unsigned long long)size);
     return KILN_OUTCOME_MISS_CORRUPT;
   }
   if (size > store->max_entry_bytes + (1 << 20)) return unreadable(out, EFBIG, err);
@@ -249,8 +265,8 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
   return KILN_OUTCOME_MISS_CORRUPT;
 }
 
-kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields, size_t fields_size,
-                             kiln_cache_entry *out, bool *warned, kiln_error *err) {
+kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
+                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
   char name[KILN_STORE_NAME];
   memset(out, 0, sizeof *out);
   int folder = atomic_load(&store->fd);

@@ -11,7 +11,8 @@
 //     stats, stats.old, stats.sum      counted events
 //     usage                            sums and the cleaner's place
 //
-// A descriptor of the DOMAIN.SPACE folder is all that is kept open. Thread safe except for kiln_store_open and kiln_store_close.
+// A descriptor of the DOMAIN.SPACE folder is all that is kept open. Thread safe except for kiln_store_open
+// and kiln_store_close.
 #ifndef KILN_CACHE_STORE_H
 #define KILN_CACHE_STORE_H
 
@@ -24,26 +25,28 @@
 enum { KILN_STORE_PATH = 4096, KILN_STORE_NAME = 80, KILN_STORE_SHARDS = 256 };
 
 typedef struct kiln_store {
-  pthread_mutex_t mutex;          ///< guards making the folder
-  _Atomic int fd;                 ///< -1 while the folder does not exist
+  pthread_mutex_t mutex; ///< guards making the folder
+  _Atomic int fd;        ///< -1 while the folder does not exist
   char root[KILN_STORE_PATH];
   char folder[KILN_STORE_NAME * 2]; ///< "v1/main.default"
   char domain[KILN_NAME_SIZE];
   bool writable, shared, durable, made;
-  uid_t owner;                    ///< whose entries are read; anybody's when shared
+  uid_t owner; ///< whose entries are read; anybody's when shared
   uint64_t max_entry_bytes;
   uint32_t recency_s;
   kiln_trust_policy policy;
-  const kiln_trust_key *trusted;  ///< borrowed from the cache
+  const kiln_trust_key *trusted; ///< borrowed from the cache
   uint32_t trusted_count;
 } kiln_store;
 
 /// True for names that may become part of a path: [a-z0-9_-]{1,40}.
 bool kiln_store_name_ok(const char *name);
 
-/// Opens what exists; a missing folder is an empty store. `root`, `domain` and the settings must be in place. DENIED when the folder is neither
-/// the caller's nor declared shared, or writable for others. Layers may also belong to root.
-KILN_MUST_USE kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain, const char *space, kiln_error *err);
+/// Opens what exists; a missing folder is an empty store. `root`, `domain` and the settings must be in place.
+/// DENIED when the folder is neither the caller's nor declared shared, or writable for others. Layers may
+/// also belong to root.
+KILN_MUST_USE kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain,
+                                          const char *space, kiln_error *err);
 void kiln_store_close(kiln_store *store);
 /// Makes the folders of a writable store; 0 or -errno. Cheap when they are there.
 int kiln_store_make(kiln_store *store);
@@ -53,16 +56,20 @@ int kiln_store_make_again(kiln_store *store);
 /// "entries/ab/cdef..." of a key.
 void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]);
 
-/// Reads and verifies. A hit outcome (HIT_LOCAL) with `out` filled, or the kind of miss with out->error_number. `fields` NULL: any fields are fine.
-/// `warned` is set when the policy is WARN and the entry is not signed as it should.
-kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields, size_t fields_size,
-                             kiln_cache_entry *out, bool *warned, kiln_error *err);
+/// Reads and verifies. A hit outcome (HIT_LOCAL) with `out` filled, or the kind of miss with
+/// out->error_number. `fields` NULL: any fields are fine. `warned` is set when the policy is WARN and the
+/// entry is not signed as it should.
+kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
+                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err);
 /// The same checks over the bytes of an entry from elsewhere (remote, import). `file` is consumed.
-kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key, const uint8_t *fields,
-                               size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err);
+kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key,
+                               const uint8_t *fields, size_t fields_size, kiln_cache_entry *out, bool *warned,
+                               kiln_error *err);
 
-/// Publishes a complete entry: 0, 1 when there was one already (kept), or -errno. With `replace` the new one wins.
-int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size, bool replace);
+/// Publishes a complete entry: 0, 1 when there was one already (kept), or -errno. With `replace` the new one
+/// wins.
+int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size,
+                     bool replace);
 /// Puts a damaged entry aside, or removes it where that fails; 0 or -errno.
 int kiln_store_quarantine(kiln_store *store, const kiln_digest *key);
 int kiln_store_remove(kiln_store *store, const kiln_digest *key);

@@ -32,7 +32,8 @@ int kiln_usage_lock(kiln_store *store, kiln_usage *out) {
   int fd = kiln_fs_open(store->fd, "usage", O_RDWR | O_CREAT, store->shared ? 0666 : 0600);
   if (fd < 0) return fd;
   int e = kiln_fs_lock(fd, 0, 1);
-  if (!e || e == -ENOLCK || e == -EINVAL) e = kiln_fs_read(fd, bytes, SIZE, &got); // without locks the sums are a guess, no more
+  if (!e || e == -ENOLCK || e == -EINVAL)
+    e = kiln_fs_read(fd, bytes, SIZE, &got); // without locks the sums are a guess, no more
   if (e) {
     kiln_fs_close(fd);
     return e;

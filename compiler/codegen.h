@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The back half of the compiler: a canonical kernel in, an artifact out. Loads LLVM. Thread safe: one call a thread at a time, any number of
-// threads (linking takes one lock inside).
+// The back half of the compiler: a canonical kernel in, an artifact out. Loads LLVM. Thread safe: one call a
+// thread at a time, any number of threads (linking takes one lock inside).
 #ifndef KILN_COMPILER_CODEGEN_H
 #define KILN_COMPILER_CODEGEN_H
 
@@ -9,15 +9,20 @@
 #include "compiler/ir.h"
 #include "targets/targets.h"
 
-typedef enum kiln_assembler { KILN_ASSEMBLER_NONE, KILN_ASSEMBLER_NVJITLINK, KILN_ASSEMBLER_PTXAS } kiln_assembler;
+typedef enum kiln_assembler {
+  KILN_ASSEMBLER_NONE,
+  KILN_ASSEMBLER_NVJITLINK,
+  KILN_ASSEMBLER_PTXAS
+} kiln_assembler;
 
-/// Everything besides kernel and target that decides the bytes. options.def has a row for each field: how it is spelled, its default,
-/// whether it is in the key.
+/// Everything besides kernel and target that decides the bytes. options.def has a row for each field: how it
+/// is spelled, its default, whether it is in the key.
 typedef struct kiln_codegen_options {
-  uint8_t optimise;       ///< 0..3
-  uint8_t assembler;      ///< kiln_assembler
-  uint8_t output;         ///< kiln_format wanted; 0: the best finished form (cubin when an assembler is set, else PTX; HSACO; host object)
-  bool debug;             ///< line information
+  uint8_t optimise;  ///< 0..3
+  uint8_t assembler; ///< kiln_assembler
+  uint8_t output;    ///< kiln_format wanted; 0: the best finished form (cubin when an assembler is set, else
+                     ///< PTX; HSACO; host object)
+  bool debug;        ///< line information
   const char *assembler_path; ///< of ptxas or libnvJitLink
 } kiln_codegen_options;
 
@@ -30,23 +35,25 @@ typedef struct kiln_codegen_times {
 
 /// What a compile yields. Owned buffers; deinit frees.
 typedef struct kiln_artifact {
-  kiln_code_info info;    ///< texts live in `texts`
-  kiln_buffer code;       ///< the object, or text
-  kiln_arena *texts;      ///< owned
+  kiln_code_info info; ///< texts live in `texts`
+  kiln_buffer code;    ///< the object, or text
+  kiln_arena *texts;   ///< owned
   kiln_codegen_times times;
 } kiln_artifact;
 
 void kiln_artifact_deinit(kiln_artifact *artifact);
 
-/// Compiles `kernel` (consumed: passes change it in place) for `target`. Errors: LIMIT (registers, shared memory, tile size; with the numbers),
-/// UNSUPPORTED (operation and type on this target), TOOL (assembler's output), INTERNAL (verifier).
-kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options, kiln_artifact *out,
-                         kiln_error *err);
+/// Compiles `kernel` (consumed: passes change it in place) for `target`. Errors: LIMIT (registers, shared
+/// memory, tile size; with the numbers), UNSUPPORTED (operation and type on this target), TOOL (assembler's
+/// output), INTERNAL (verifier).
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                         kiln_artifact *out, kiln_error *err);
 
-/// What this code generator is: "llvm=19.1.7 build-id=<hex>", static text. Two that differ may yield different bytes.
+/// What this code generator is: "llvm=19.1.7 build-id=<hex>", static text. Two that differ may yield
+/// different bytes.
 const char *kiln_codegen_fingerprint(void);
-/// LLVM gives up on some mistakes by ending the process. `handler` is called before that with LLVM's words and should not return; NULL: LLVM
-/// prints and exits. Process-wide; set it before the first compile.
+/// LLVM gives up on some mistakes by ending the process. `handler` is called before that with LLVM's words
+/// and should not return; NULL: LLVM prints and exits. Process-wide; set it before the first compile.
 void kiln_codegen_on_fatal(void (*handler)(const char *reason));
 
 #endif

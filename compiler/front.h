@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The front half of the compiler: text in, canonical kernels out. Never loads LLVM.
 //
-//   text -> unit (parsed, all kernels known) -> instances -> for each instance x config x variant x target: a canonical kernel and its bytes
+//   text -> unit (parsed, all kernels known) -> instances -> for each instance x config x variant x target: a
+//   canonical kernel and its bytes
 //
 // One unit a source file, native (.kiln) or Triton IR (.ttir); behind this header nobody knows which.
 #ifndef KILN_COMPILER_FRONT_H
@@ -22,17 +23,18 @@ typedef struct kiln_diagnostic {
   const char *text;      ///< one line: what was expected and found
 } kiln_diagnostic;
 
-/// Collects diagnostics in an arena, at most KILN_MAX_DIAGNOSTICS errors; then one note says that more were left out.
+/// Collects diagnostics in an arena, at most KILN_MAX_DIAGNOSTICS errors; then one note says that more were
+/// left out.
 enum { KILN_MAX_DIAGNOSTICS = 20 };
 typedef struct kiln_diagnostics {
-  kiln_arena *arena;     ///< borrowed
+  kiln_arena *arena; ///< borrowed
   kiln_diagnostic *items;
   uint32_t count, capacity, errors, suppressed;
-  uint32_t limit;        ///< errors kept; 0: KILN_MAX_DIAGNOSTICS
+  uint32_t limit; ///< errors kept; 0: KILN_MAX_DIAGNOSTICS
 } kiln_diagnostics;
 
-void kiln_diagnose(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void kiln_diagnose(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place,
+                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 /// Appends "file:line:column: error: text", the source line and a caret, for each item. `source` may be NULL.
 void kiln_diagnostics_print(const kiln_diagnostics *d, const char *source, size_t size, kiln_buffer *out);
 
@@ -42,48 +44,56 @@ typedef struct kiln_unit kiln_unit; ///< lives in its arena
 typedef struct kiln_front_options {
   const char *const *instances; ///< extra "softmax[T=f16]"; may be NULL
   size_t instance_count;
-  bool all_configs;      ///< every config, not only those that launch rules can reach
-  // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text beside it, or the default (4 warps, 3 stages).
+  bool all_configs; ///< every config, not only those that launch rules can reach
+  // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text beside it, or the default (4
+  // warps, 3 stages).
   uint32_t warps, stages;
-  const char *metadata;  ///< JSON text beside a .ttir file, or NULL
+  const char *metadata; ///< JSON text beside a .ttir file, or NULL
   size_t metadata_size;
-  const char *name_suffix; ///< of a .ttir file: put behind the look-up names of its kernels ("[4f2a]"), or NULL
+  const char
+      *name_suffix; ///< of a .ttir file: put behind the look-up names of its kernels ("[4f2a]"), or NULL
 } kiln_front_options;
 
-/// Reads a source. `file` is for messages and decides the language by its suffix. Returns NULL when there were errors; they are in `d`.
-/// The unit borrows `text`.
-kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
-                          kiln_diagnostics *d);
+/// Reads a source. `file` is for messages and decides the language by its suffix. Returns NULL when there
+/// were errors; they are in `d`. The unit borrows `text`.
+kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                          const kiln_front_options *options, kiln_diagnostics *d);
 
 size_t kiln_unit_instance_count(const kiln_unit *unit);
 /// How to call instance `index` and how its codes are chosen. Borrowed from the unit.
 const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index);
 
-/// The canonical kernel of instance x config x variant for a target: bound, inlined, checked, canonicalised. Depends on the target only when the
-/// source asks for TARGET, WARP or SMEM. The kernel lives in `arena`. NULL when there were errors; they are in `d`.
-ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
-                           const kiln_target *target, kiln_diagnostics *d);
+/// The canonical kernel of instance x config x variant for a target: bound, inlined, checked, canonicalised.
+/// Depends on the target only when the source asks for TARGET, WARP or SMEM. The kernel lives in `arena`.
+/// NULL when there were errors; they are in `d`.
+ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config,
+                           uint32_t variant, const kiln_target *target, kiln_diagnostics *d);
 
-/// Where a line of the source was made from: for Triton IR the place in Python ("k.py:12:8") when its loc says one; else "". Returns `out`.
+/// Where a line of the source was made from: for Triton IR the place in Python ("k.py:12:8") when its loc
+/// says one; else "". Returns `out`.
 enum { KILN_PLACE_TEXT = 256 };
 const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]);
 
-/// Where operation `number` of a canonical kernel that kiln_unit_lower made stands in the source; line 0: it has no place.
+/// Where operation `number` of a canonical kernel that kiln_unit_lower made stands in the source; line 0: it
+/// has no place.
 ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number);
 
-// ------------------------------------------------------------------------------------------------- canonical form
+// ---------------------------------------------------------------------------------- canonical form
 
-/// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code. Idempotent.
+/// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code.
+/// Idempotent.
 void kiln_canonicalise(ir_kernel *kernel);
-/// The stable bytes of a canonical kernel: independent of names, places, comments and addresses. What keys hash and workers read.
+/// The stable bytes of a canonical kernel: independent of names, places, comments and addresses. What keys
+/// hash and workers read.
 void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out);
 /// The kernel back from its bytes; every size is checked. Its parameters are named p0, p1, ...
-kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name, ir_kernel **out,
-                                  kiln_error *err);
+kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name,
+                                  ir_kernel **out, kiln_error *err);
 /// Version of the canonical encoding, a key field.
 enum { KILN_CANONICAL_VERSION = 1 };
 
-/// The kernel as text in the kernel language, one operation a `let`; reading it back gives the same canonical bytes.
+/// The kernel as text in the kernel language, one operation a `let`; reading it back gives the same canonical
+/// bytes.
 void kiln_print_ir(ir_kernel *kernel, kiln_buffer *out);
 
 #endif

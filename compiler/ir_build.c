@@ -42,8 +42,8 @@ static void insert(ir_op *op, ir_block *block, ir_op *before) {
   *(before ? &before->prev : &block->last) = op;
 }
 
-ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t operand_count,
-               const ir_type *given, ir_block *const *regions, size_t region_count) {
+ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+               size_t operand_count, const ir_type *given, ir_block *const *regions, size_t region_count) {
   ir_type types[IR_MAX_RESULTS];
   uint32_t result_count;
   if (b->error.status != KILN_OK) return NULL;
@@ -74,7 +74,8 @@ ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *c
 
 static ir_value *one(ir_op *op) { return op ? &op->results[0] : NULL; }
 
-static ir_value *flagged(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *const *operands, size_t count) {
+static ir_value *flagged(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *const *operands,
+                         size_t count) {
   ir_attrs attrs = {.flags = flags};
   return one(ir_emit(b, code, &attrs, operands, count, NULL, NULL, 0));
 }
@@ -99,11 +100,14 @@ ir_value *ir_const_float(ir_builder *b, kiln_scalar scalar, double value) {
 
 ir_value *ir_const_like(ir_builder *b, ir_type like, double value) {
   bool is_float = ir_type_class(like) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-  ir_value *v = is_float ? ir_const_float(b, like.scalar, value) : ir_const_int(b, like.scalar, (int64_t)value);
+  ir_value *v =
+      is_float ? ir_const_float(b, like.scalar, value) : ir_const_int(b, like.scalar, (int64_t)value);
   return like.rank ? ir_splat(b, v, like) : v;
 }
 
-ir_value *ir_unary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *a) { return flagged(b, code, flags, &a, 1); }
+ir_value *ir_unary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *a) {
+  return flagged(b, code, flags, &a, 1);
+}
 
 ir_value *ir_binary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *left, ir_value *right) {
   return flagged(b, code, flags, (ir_value *[]){left, right}, 2);
@@ -130,7 +134,9 @@ ir_value *ir_bitcast(ir_builder *b, ir_value *a, ir_type element) {
 }
 
 ir_value *ir_splat(ir_builder *b, ir_value *scalar, ir_type tile_type) {
-  return scalar && b->error.status == KILN_OK ? given(b, IR_SPLAT, scalar, ir_with_element(tile_type, scalar->type)) : NULL;
+  return scalar && b->error.status == KILN_OK
+             ? given(b, IR_SPLAT, scalar, ir_with_element(tile_type, scalar->type))
+             : NULL;
 }
 
 ir_value *ir_expand(ir_builder *b, ir_value *a, unsigned axis) {
@@ -151,7 +157,9 @@ ir_value *ir_iota(ir_builder *b, unsigned log2) {
   return one(ir_emit(b, IR_IOTA, NULL, NULL, 0, &type, NULL, 0));
 }
 
-void ir_yield(ir_builder *b, ir_value *const *values, size_t count) { ir_emit(b, IR_YIELD, NULL, values, count, NULL, NULL, 0); }
+void ir_yield(ir_builder *b, ir_value *const *values, size_t count) {
+  ir_emit(b, IR_YIELD, NULL, values, count, NULL, NULL, 0);
+}
 
 ir_op *ir_terminator(const ir_block *block) {
   ir_op *op = block->last;
@@ -176,12 +184,14 @@ static ir_value *mapped(ir_value *v) { return v->slot ? v->slot : v; }
 static ir_block *clone_block(ir_builder *b, const ir_block *from) {
   ir_block *to = ir_block_create(b->arena);
   ir_builder inner = {.arena = b->arena, .block = to};
-  for (uint32_t i = 0; i < from->arg_count; i++) from->args[i]->slot = ir_block_arg(b->arena, to, from->args[i]->type);
+  for (uint32_t i = 0; i < from->arg_count; i++)
+    from->args[i]->slot = ir_block_arg(b->arena, to, from->args[i]->type);
   for (const ir_op *op = from->first; op; op = op->next) ir_clone(&inner, op);
   return to;
 }
 
-// Copies without typing again: the original was typed already, and a copy in the middle of a rewrite may have operands that are not final.
+// Copies without typing again: the original was typed already, and a copy in the middle of a rewrite may have
+// operands that are not final.
 ir_op *ir_clone(ir_builder *b, const ir_op *op) {
   ir_op *copy = kiln_arena_copy(b->arena, op, sizeof *op);
   copy->operands = KILN_NEW_ARRAY(b->arena, ir_value *, op->operand_count);

@@ -81,7 +81,8 @@ static bool block_pure(const ir_block *block) {
 
 static bool inner_pure(const ir_op *op) {
   switch (op->code) {
-  case IR_YIELD: case IR_COND: return true;
+  case IR_YIELD:
+  case IR_COND: return true;
   case IR_ASM: return op->attrs.flags & IR_ASM_PURE;
   case IR_WHILE: return false; // might not end
   default: break;
@@ -97,18 +98,23 @@ bool ir_is_pure(const ir_op *op) { return op->code != IR_YIELD && op->code != IR
 static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
 bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
-  return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous && same_text(a->text, b->text) &&
-         same_text(a->constraints, b->constraints) && a->flags == b->flags && a->kind == b->kind && a->axis == b->axis &&
-         a->round == b->round && a->cache == b->cache && a->evict == b->evict && a->order == b->order && a->scope == b->scope &&
-         a->precision == b->precision && a->pack == b->pack && a->stages == b->stages && a->unroll == b->unroll &&
-         !memcmp(a->perm, b->perm, sizeof a->perm);
+  return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous &&
+         same_text(a->text, b->text) && same_text(a->constraints, b->constraints) && a->flags == b->flags &&
+         a->kind == b->kind && a->axis == b->axis && a->round == b->round && a->cache == b->cache &&
+         a->evict == b->evict && a->order == b->order && a->scope == b->scope &&
+         a->precision == b->precision && a->pack == b->pack && a->stages == b->stages &&
+         a->unroll == b->unroll && !memcmp(a->perm, b->perm, sizeof a->perm);
 }
 
 bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {
   for (; v->def; v = v->def->operands[0]) {
     switch (v->def->code) {
     case IR_CONST: *out_bits = v->def->attrs.bits; return true;
-    case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: break;
+    case IR_SPLAT:
+    case IR_EXPAND:
+    case IR_BROADCAST:
+    case IR_RESHAPE:
+    case IR_TRANS: break;
     default: return false;
     }
   }
@@ -118,7 +124,8 @@ bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {
 bool ir_constant_int(const ir_value *v, int64_t *out_value) {
   uint64_t bits;
   unsigned width = ir_type_bits(v->type);
-  if (!(ir_type_class(v->type) & (KILN_CLASS_INT | KILN_CLASS_BOOL)) || !ir_constant_bits(v, &bits)) return false;
+  if (!(ir_type_class(v->type) & (KILN_CLASS_INT | KILN_CLASS_BOOL)) || !ir_constant_bits(v, &bits))
+    return false;
   if (width == 1) *out_value = (int64_t)(bits & 1);
   else *out_value = (int64_t)(bits << (64 - width)) >> (64 - width);
   return true;
@@ -126,7 +133,8 @@ bool ir_constant_int(const ir_value *v, int64_t *out_value) {
 
 bool ir_constant_float(const ir_value *v, double *out_value) {
   uint64_t bits;
-  if (!(ir_type_class(v->type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) || !ir_constant_bits(v, &bits)) return false;
+  if (!(ir_type_class(v->type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) || !ir_constant_bits(v, &bits))
+    return false;
   *out_value = ir_bits_to_float(v->type.scalar, bits);
   return true;
 }

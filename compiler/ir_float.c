@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bit patterns of the float types (IEEE 754 binary16/32/64, bfloat16, OCP 8-bit floating point E4M3 and E5M2) and doubles.
+// Bit patterns of the float types (IEEE 754 binary16/32/64, bfloat16, OCP 8-bit floating point E4M3 and E5M2)
+// and doubles.
 #include "compiler/ir.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ static uint64_t largest(format f) {
   return f.infinity ? (((1u << f.exponent) - 1u) << f.mantissa) - 1u : nan_bits(f) - 1u;
 }
 
-// One rounding from the exact double: scale the magnitude to units of the last place, round to even, and let a carry run into the exponent.
+// One rounding from the exact double: scale the magnitude to units of the last place, round to even, and let
+// a carry run into the exponent.
 static uint64_t encode(format f, double value, bool saturate) {
   uint64_t sign = signbit(value) ? 1ull << (f.exponent + f.mantissa) : 0;
   int bias = (1 << (f.exponent - 1)) - 1, e;
@@ -64,7 +66,8 @@ uint64_t ir_float_to_bits(kiln_scalar scalar, double value, bool saturate) {
 }
 
 static double decode(format f, uint64_t bits) {
-  uint64_t mantissa = bits & ((1u << f.mantissa) - 1u), exponent = bits >> f.mantissa & ((1u << f.exponent) - 1u);
+  uint64_t mantissa = bits & ((1u << f.mantissa) - 1u),
+           exponent = bits >> f.mantissa & ((1u << f.exponent) - 1u);
   double sign = bits >> (f.exponent + f.mantissa) & 1 ? -1 : 1;
   int bias = (1 << (f.exponent - 1)) - 1;
   bool top = exponent == (1u << f.exponent) - 1u;

@@ -11,7 +11,7 @@
 #define Q KILN_CLASS_FP8
 #define P KILN_CLASS_POINTER
 const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
-#define OP(code, text, least, most, results, effect, classes, rule)                                           \
+#define OP(code, text, least, most, results, effect, classes, rule) \
   [IR_##code] = {text, least, most, results, IR_##effect, classes, IR_RULE_##rule},
 #include "compiler/ops.def"
 #undef OP
@@ -66,7 +66,8 @@ unsigned ir_type_class(ir_type type) {
 unsigned ir_type_bits(ir_type type) { return type.pointer ? 64 : kiln_scalars[type.scalar].bits; }
 
 const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]) {
-  int at = snprintf(out, IR_TYPE_TEXT, "%s%.*s%s", type.is_view ? "view " : "", type.pointer > 8 ? 8 : type.pointer, "********",
+  int at = snprintf(out, IR_TYPE_TEXT, "%s%.*s%s", type.is_view ? "view " : "",
+                    type.pointer > 8 ? 8 : type.pointer, "********",
                     type.scalar < KILN_SCALAR_COUNT ? kiln_scalars[type.scalar].spelling : "?");
   for (unsigned i = 0; i < type.rank && i < IR_MAX_RANK && at < IR_TYPE_TEXT - 16; i++) {
     at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "%s", i ? ", " : "[");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks our own work: every operation types as ir_infer says, every operand is visible where it is used, every region ends well.
+// Checks our own work: every operation types as ir_infer says, every operand is visible where it is used,
+// every region ends well.
 #include "compiler/ir.h"
 
 #include <string.h>
@@ -12,18 +13,23 @@ typedef struct verifying {
 } verifying;
 
 static kiln_status fault(const verifying *v, const ir_op *op, const char *text) {
-  return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: operation %u (%s): %s", v->stage, op->number, ir_ops[op->code].text, text);
+  return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: operation %u (%s): %s", v->stage, op->number,
+                   ir_ops[op->code].text, text);
 }
 
 static kiln_status check_types(const verifying *v, const ir_op *op) {
   ir_type types[IR_MAX_RESULTS];
   uint32_t count;
   kiln_error inner = {0};
-  if (ir_infer(op, op->result_count ? &op->results[0].type : NULL, types, &count, &inner) != KILN_OK) return fault(v, op, inner.text);
-  if (count != op->result_count) return fault(v, op, "the number of results does not follow from the operands");
+  if (ir_infer(op, op->result_count ? &op->results[0].type : NULL, types, &count, &inner) != KILN_OK)
+    return fault(v, op, inner.text);
+  if (count != op->result_count)
+    return fault(v, op, "the number of results does not follow from the operands");
   for (uint32_t i = 0; i < count; i++) {
-    if (!ir_type_equal(types[i], op->results[i].type)) return fault(v, op, "a result type does not follow from the operands");
-    if (op->results[i].def != op || op->results[i].index != i) return fault(v, op, "a result does not know its operation");
+    if (!ir_type_equal(types[i], op->results[i].type))
+      return fault(v, op, "a result type does not follow from the operands");
+    if (op->results[i].def != op || op->results[i].index != i)
+      return fault(v, op, "a result does not know its operation");
   }
   return KILN_OK;
 }
@@ -31,7 +37,9 @@ static kiln_status check_types(const verifying *v, const ir_op *op) {
 static void show(verifying *v, const ir_value *value, bool on) { v->visible[value->id] = on ? value : NULL; }
 
 // A value that was dropped keeps an old id, so the id alone proves nothing.
-static bool visible(const verifying *v, const ir_value *value) { return value->id < v->count && v->visible[value->id] == value; }
+static bool visible(const verifying *v, const ir_value *value) {
+  return value->id < v->count && v->visible[value->id] == value;
+}
 
 static kiln_status check_block(verifying *v, const ir_block *block, bool needs_end);
 
@@ -53,11 +61,14 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
   for (const ir_op *op = block->first; op; previous = op, op = op->next) {
     bool ends = op->code == IR_YIELD || op->code == IR_COND;
     if (op->block != block || op->prev != previous) return fault(v, op, "its links are broken");
-    if (ends != (needs_end && !op->next)) return fault(v, op, ends ? "a terminator stands in the middle" : "the region has no terminator");
+    if (ends != (needs_end && !op->next))
+      return fault(v, op, ends ? "a terminator stands in the middle" : "the region has no terminator");
     KILN_TRY(check_op(v, op));
     for (uint32_t i = 0; i < op->result_count; i++) show(v, &op->results[i], true);
   }
-  if (previous != block->last) return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: a block does not know its last operation", v->stage);
+  if (previous != block->last)
+    return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: a block does not know its last operation",
+                     v->stage);
   for (uint32_t i = 0; i < block->arg_count; i++) show(v, block->args[i], false);
   for (const ir_op *op = block->first; op; op = op->next)
     for (uint32_t i = 0; i < op->result_count; i++) show(v, &op->results[i], false);
@@ -66,10 +77,12 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
 
 static kiln_status check_params(const verifying *v, const ir_kernel *kernel) {
   if (kernel->body->arg_count != kernel->param_count)
-    return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: %u parameters but %u arguments", v->stage, kernel->param_count, kernel->body->arg_count);
+    return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: %u parameters but %u arguments", v->stage,
+                     kernel->param_count, kernel->body->arg_count);
   for (uint32_t i = 0; i < kernel->param_count; i++)
     if (!ir_type_equal(kernel->params[i].type, kernel->body->args[i]->type))
-      return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: parameter %u has another type than its argument", v->stage, i);
+      return kiln_fail(v->err, KILN_STATUS_INTERNAL,
+                       "after %s: parameter %u has another type than its argument", v->stage, i);
   return KILN_OK;
 }
 

@@ -7,28 +7,43 @@
 enum { NEUTRAL, KEY };
 
 static const kiln_option_info options_table[] = {
-#define OPTION(field, name, kind, key, least, most, fallback, choices, help)                                  \
-  {name, KILN_OPTION_##kind, key == KEY, least, most, fallback, choices, help, offsetof(kiln_codegen_options, field)},
+#define OPTION(field, name, kind, key, least, most, fallback, choices, help) \
+  {name,                                                                     \
+   KILN_OPTION_##kind,                                                       \
+   key == KEY,                                                               \
+   least,                                                                    \
+   most,                                                                     \
+   fallback,                                                                 \
+   choices,                                                                  \
+   help,                                                                     \
+   offsetof(kiln_codegen_options, field)},
 #include "compiler/options.def"
 #undef OPTION
 };
 
 size_t kiln_option_count(void) { return sizeof options_table / sizeof options_table[0]; }
 
-const kiln_option_info *kiln_option_at(size_t index) { return index < kiln_option_count() ? &options_table[index] : NULL; }
+const kiln_option_info *kiln_option_at(size_t index) {
+  return index < kiln_option_count() ? &options_table[index] : NULL;
+}
 
 const kiln_option_info *kiln_option_find(const char *name, size_t length) {
   for (size_t i = 0; i < kiln_option_count(); i++)
-    if (strlen(options_table[i].name) == length && memcmp(options_table[i].name, name, length) == 0) return &options_table[i];
+    if (strlen(options_table[i].name) == length && memcmp(options_table[i].name, name, length) == 0)
+      return &options_table[i];
   return NULL;
 }
 
 // All fields but texts are one byte wide (bool included).
-static uint8_t *byte_of(kiln_codegen_options *options, const kiln_option_info *o) { return (uint8_t *)options + o->offset; }
+static uint8_t *byte_of(kiln_codegen_options *options, const kiln_option_info *o) {
+  return (uint8_t *)options + o->offset;
+}
 static const char **text_of(kiln_codegen_options *options, const kiln_option_info *o) {
   return (const char **)(void *)((char *)options + o->offset);
 }
-static uint8_t get_byte(const kiln_codegen_options *options, const kiln_option_info *o) { return ((const uint8_t *)options)[o->offset]; }
+static uint8_t get_byte(const kiln_codegen_options *options, const kiln_option_info *o) {
+  return ((const uint8_t *)options)[o->offset];
+}
 static const char *get_text(const kiln_codegen_options *options, const kiln_option_info *o) {
   return *(const char *const *)(const void *)((const char *)options + o->offset);
 }
@@ -36,10 +51,11 @@ static const char *get_text(const kiln_codegen_options *options, const kiln_opti
 void kiln_codegen_options_init(kiln_codegen_options *options) {
   memset(options, 0, sizeof *options);
   for (size_t i = 0; i < kiln_option_count(); i++)
-    if (options_table[i].kind != KILN_OPTION_TEXT) *byte_of(options, &options_table[i]) = options_table[i].fallback;
+    if (options_table[i].kind != KILN_OPTION_TEXT)
+      *byte_of(options, &options_table[i]) = options_table[i].fallback;
 }
 
-// ------------------------------------------------------------------------------------------------------------ command line
+// ------------------------------------------------------------------------------------ command line
 
 // Position of a word in a comma-separated list, or -1.
 static int word_index(const char *list, const char *word) {
@@ -56,8 +72,10 @@ static int word_index(const char *list, const char *word) {
 static int parse_value(const kiln_option_info *o, const char *value) {
   switch (o->kind) {
   case KILN_OPTION_NUMBER:
-    return value[0] >= '0' && value[0] <= '9' && value[1] == 0 && value[0] - '0' >= o->least && value[0] - '0' <= o->most ? value[0] - '0'
-                                                                                                                          : -1;
+    return value[0] >= '0' && value[0] <= '9' && value[1] == 0 && value[0] - '0' >= o->least &&
+                   value[0] - '0' <= o->most
+               ? value[0] - '0'
+               : -1;
   case KILN_OPTION_CHOICE: return word_index(o->choices, value);
   case KILN_OPTION_FLAG: {
     int word = word_index("0,off,false,no,1,on,true,yes", value);
@@ -70,17 +88,21 @@ static int parse_value(const kiln_option_info *o, const char *value) {
 
 static kiln_status refuse_value(const kiln_option_info *o, const char *value, kiln_error *err) {
   if (o->kind == KILN_OPTION_NUMBER)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--%s: expected a number from %u to %u, found '%.40s'", o->name, o->least, o->most, value);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "--%s: expected a number from %u to %u, found '%.40s'", o->name, o->least, o->most,
+                     value);
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--%s: expected %s, found '%.40s'", o->name,
                    o->kind == KILN_OPTION_FLAG ? "on or off" : o->choices, value);
 }
 
 static kiln_status refuse_name(const char *text, size_t length, kiln_error *err) {
   kiln_buffer names = {0};
-  for (size_t i = 0; i < kiln_option_count(); i++) kiln_buffer_format(&names, "%s%s", i ? ", " : "", options_table[i].name);
+  for (size_t i = 0; i < kiln_option_count(); i++)
+    kiln_buffer_format(&names, "%s%s", i ? ", " : "", options_table[i].name);
   kiln_buffer_u8(&names, 0);
-  kiln_status status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no option is called '%.*s'; expected one of %s",
-                                 (int)(length > 40 ? 40 : length), text, names.failed ? "" : (const char *)names.bytes);
+  kiln_status status =
+      kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no option is called '%.*s'; expected one of %s",
+                (int)(length > 40 ? 40 : length), text, names.failed ? "" : (const char *)names.bytes);
   kiln_buffer_deinit(&names);
   return status;
 }
@@ -116,7 +138,7 @@ void kiln_option_value(const kiln_codegen_options *options, const kiln_option_in
   kiln_buffer_bytes(out, at, strcspn(at, ","));
 }
 
-// -------------------------------------------------------------------------------------------------------------------- wire
+// -------------------------------------------------------------------------------------------- wire
 
 void kiln_codegen_options_encode(const kiln_codegen_options *options, kiln_buffer *out) {
   for (size_t i = 0; i < kiln_option_count(); i++) {
@@ -140,14 +162,17 @@ static bool read_option(kiln_reader *r, const kiln_option_info *o, kiln_codegen_
   return true;
 }
 
-kiln_status kiln_codegen_options_decode(const uint8_t *bytes, size_t size, kiln_codegen_options *out, kiln_error *err) {
+kiln_status kiln_codegen_options_decode(const uint8_t *bytes, size_t size, kiln_codegen_options *out,
+                                        kiln_error *err) {
   kiln_codegen_options_init(out);
   kiln_reader r = kiln_reader_of(bytes, size);
   for (size_t i = 0; i < kiln_option_count(); i++)
     if (!read_option(&r, &options_table[i], out)) {
       kiln_codegen_options_init(out);
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "options: '%s' is damaged in %zu bytes", options_table[i].name, size);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "options: '%s' is damaged in %zu bytes",
+                       options_table[i].name, size);
     }
-  if (!kiln_read_done(&r)) return kiln_fail(err, KILN_STATUS_CORRUPT, "options: %zu bytes left over of %zu", r.left, size);
+  if (!kiln_read_done(&r))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "options: %zu bytes left over of %zu", r.left, size);
   return KILN_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decoding of blobs. A dictionary is decoded once a bundle and kept; the decoder's state is kept for the next load, since allocating it costs more
-// than decoding a small code.
+// Decoding of blobs. A dictionary is decoded once a bundle and kept; the decoder's state is kept for the next
+// load, since allocating it costs more than decoding a small code.
 #define ZSTD_STATIC_LINKING_ONLY
 #include "runtime/bundle_blob.h"
 
@@ -11,8 +11,8 @@
 struct kiln_dictionary {
   kiln_dictionary *next; // owned
   uint32_t blob;
-  uint8_t *bytes;        // owned; NULL when they lie in the file
-  ZSTD_DDict *prepared;  // owned; refers to the bytes
+  uint8_t *bytes;       // owned; NULL when they lie in the file
+  ZSTD_DDict *prepared; // owned; refers to the bytes
 };
 
 void kiln_bytes_deinit(kiln_bytes *bytes) {
@@ -38,7 +38,7 @@ static kiln_status no_memory(kiln_error *err, const kiln_bundle *b, uint32_t blo
   return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: blob %u: memory is exhausted", b->name, blob);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- frames
+// ------------------------------------------------------------------------------------------ frames
 
 static ZSTD_DCtx *take_decoder(kiln_bundle *b) {
   pthread_mutex_lock(&b->lock);
@@ -56,20 +56,23 @@ static void give_decoder(kiln_bundle *b, ZSTD_DCtx *decoder) {
   ZSTD_freeDCtx(surplus);
 }
 
-static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const ZSTD_DDict *dictionary, kiln_bytes *out,
-                                kiln_error *err) {
+static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,
+                                const ZSTD_DDict *dictionary, kiln_bytes *out, kiln_error *err) {
   const uint8_t *stored = b->file + e->offset;
   // The first four bytes: zstd would also take formats of before 2016.
-  if (e->stored < 4 || kiln_le32(stored) != ZSTD_MAGICNUMBER) return damaged(err, b, number, "not a zstd frame");
-  if (ZSTD_getFrameContentSize(stored, e->stored) != e->raw) return damaged(err, b, number, "the frame's size is not that of the index");
+  if (e->stored < 4 || kiln_le32(stored) != ZSTD_MAGICNUMBER)
+    return damaged(err, b, number, "not a zstd frame");
+  if (ZSTD_getFrameContentSize(stored, e->stored) != e->raw)
+    return damaged(err, b, number, "the frame's size is not that of the index");
   ZSTD_DCtx *decoder = take_decoder(b);
   out->owned = malloc(e->raw);
   if (!decoder || !out->owned) {
     ZSTD_freeDCtx(decoder);
     return no_memory(err, b, number);
   }
-  size_t size = dictionary ? ZSTD_decompress_usingDDict(decoder, out->owned, e->raw, stored, e->stored, dictionary)
-                           : ZSTD_decompressDCtx(decoder, out->owned, e->raw, stored, e->stored);
+  size_t size = dictionary
+                    ? ZSTD_decompress_usingDDict(decoder, out->owned, e->raw, stored, e->stored, dictionary)
+                    : ZSTD_decompressDCtx(decoder, out->owned, e->raw, stored, e->stored);
   give_decoder(b, decoder);
   if (ZSTD_isError(size)) return damaged(err, b, number, ZSTD_getErrorName(size));
   if (size != e->raw) return damaged(err, b, number, "the frame is shorter than the index says");
@@ -78,10 +81,11 @@ static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob
   return KILN_OK;
 }
 
-static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const ZSTD_DDict *dictionary, kiln_bytes *out,
-                          kiln_error *err) {
+static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,
+                          const ZSTD_DDict *dictionary, kiln_bytes *out, kiln_error *err) {
   if (e->codec == KILN_BUNDLE_CODEC_NONE) {
-    if (e->stored != e->raw) return damaged(err, b, number, "stored and raw sizes differ without compression");
+    if (e->stored != e->raw)
+      return damaged(err, b, number, "stored and raw sizes differ without compression");
     out->bytes = b->file + e->offset;
     out->size = e->raw;
   } else {
@@ -92,7 +96,7 @@ static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry
   return KILN_OK;
 }
 
-// ----------------------------------------------------------------------------------------------------------- dictionaries
+// ------------------------------------------------------------------------------------ dictionaries
 
 static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_dictionary *d, kiln_error *err) {
   kiln_blob_entry e;
@@ -105,7 +109,9 @@ static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_diction
     ZSTD_dictContentType_e type = e.form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent;
     d->prepared = ZSTD_createDDict_advanced(bytes.bytes, bytes.size, ZSTD_dlm_byRef, type, ZSTD_defaultCMem);
     bool has_tables = type == ZSTD_dct_fullDict;
-    if (!d->prepared) status = has_tables ? damaged(err, b, number, "not a zstd dictionary with tables") : no_memory(err, b, number);
+    if (!d->prepared)
+      status = has_tables ? damaged(err, b, number, "not a zstd dictionary with tables")
+                          : no_memory(err, b, number);
   }
   d->bytes = bytes.owned;
   d->blob = number;
@@ -145,13 +151,16 @@ static kiln_status get_dictionary(kiln_bundle *b, uint32_t number, const ZSTD_DD
   return KILN_OK;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- loading
+// ----------------------------------------------------------------------------------------- loading
 
-static kiln_status ask_verifier(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e, const kiln_bytes *bytes, kiln_error *err) {
+static kiln_status ask_verifier(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,
+                                const kiln_bytes *bytes, kiln_error *err) {
   if (!b->verify) return KILN_OK;
-  kiln_verify_request request = {.bundle = b->name, .index = bytes->bytes, .index_size = bytes->size, .digest = e->digest};
+  kiln_verify_request request = {
+      .bundle = b->name, .index = bytes->bytes, .index_size = bytes->size, .digest = e->digest};
   if (b->verify(b->verify_user, &request) == 1) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: blob %u was not accepted by the verify callback", b->name, number);
+  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: blob %u was not accepted by the verify callback", b->name,
+                   number);
 }
 
 kiln_status kiln_bundle_load(kiln_bundle *b, uint32_t number, kiln_bytes *out, kiln_error *err) {

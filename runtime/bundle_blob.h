@@ -5,7 +5,6 @@
 
 #include "runtime/bundle_reader.h"
 
-
 /// Frees decoder and dictionaries of a bundle that is being closed.
 void kiln_bundle_forget_decoders(kiln_bundle *bundle);
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const kiln_device_kind *const kinds[] = {&kiln_device_host, &kiln_device_cuda, &kiln_device_hip, &kiln_device_null};
+static const kiln_device_kind *const kinds[] = {&kiln_device_host, &kiln_device_cuda, &kiln_device_hip,
+                                                &kiln_device_null};
 
 static const kiln_device_kind *find_kind(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -24,7 +25,8 @@ static kiln_status check_policy(kiln_device *d, kiln_error *err) {
   kiln_report *report;
   KILN_TRY(kiln_explain(d, found.first_missing, &report, err));
   kiln_log(d->library, KILN_LOG_ERROR, kiln_report_text(report));
-  kiln_fail(err, KILN_STATUS_NO_VARIANT, "%s: the policy (%s%s%s) leaves %zu of %zu kernels without code; the first: %.700s", d->name,
+  kiln_fail(err, KILN_STATUS_NO_VARIANT,
+            "%s: the policy (%s%s%s) leaves %zu of %zu kernels without code; the first: %.700s", d->name,
             exact ? "exact only" : "", exact && no_jit ? ", " : "", no_jit ? "no JIT" : "", found.missing,
             found.kernels, kiln_report_text(report));
   kiln_report_free(report);
@@ -45,7 +47,8 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
   size_t length = strcspn(name, ":");
   const kiln_device_kind *kind = find_kind(name, length);
   if (!kind || strlen(name) >= sizeof(*out)->name)
-    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%.60s' is not a device; expected host, host:THREADS, cuda:N, hip:N or null", name);
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE,
+                     "'%.60s' is not a device; expected host, host:THREADS, cuda:N, hip:N or null", name);
   kiln_device *d = calloc(1, sizeof *d);
   if (!d) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   d->kind = kind;
@@ -53,7 +56,8 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
   pthread_mutex_init(&d->lock, NULL);
   snprintf(d->name, sizeof d->name, "%s", name);
   for (unsigned i = 0; i < 3; i++) d->grid_limit[i] = UINT32_MAX;
-  kiln_status status = make_ranks(d) ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status =
+      make_ranks(d) ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = kind->open(d, name[length] ? name + length + 1 : "", err);
   if (status == KILN_OK) status = check_policy(d, err);
   if (status == KILN_OK) *out = d;
@@ -85,7 +89,7 @@ void kiln_device_close(kiln_device *d) {
 const char *kiln_device_target_name(const kiln_device *d) { return d->target.name; }
 const char *kiln_device_description(const kiln_device *d) { return d->description; }
 
-// ------------------------------------------------------------------------------------------------------------------- rank
+// -------------------------------------------------------------------------------------------- rank
 
 static unsigned apply_policy(const kiln_device *d, unsigned rank, char rule[KILN_RULE_TEXT]) {
   if (rank == KILN_RANK_REFUSED) return rank;
@@ -100,7 +104,8 @@ static unsigned apply_policy(const kiln_device *d, unsigned rank, char rule[KILN
   return rank;
 }
 
-static unsigned compute_rank(kiln_device *d, size_t index, uint32_t number, bool is_ptx, char rule[KILN_RULE_TEXT]) {
+static unsigned compute_rank(kiln_device *d, size_t index, uint32_t number, bool is_ptx,
+                             char rule[KILN_RULE_TEXT]) {
   kiln_error err;
   kiln_target target;
   const char *text = kiln_bundle_target_at(d->library->bundles[index], number, &err);
@@ -123,11 +128,15 @@ unsigned kiln_device_rank(kiln_device *d, size_t index, uint32_t number, bool is
   return rank;
 }
 
-// --------------------------------------------------------------------------------------------------------- memory, streams
+// --------------------------------------------------------------------------------- memory, streams
 
-kiln_status kiln_stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) { return d->kind->stream_create(d, out, err); }
+kiln_status kiln_stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
+  return d->kind->stream_create(d, out, err);
+}
 void kiln_stream_destroy(kiln_device *d, kiln_stream stream) { d->kind->stream_destroy(d, stream); }
-kiln_status kiln_sync(kiln_device *d, kiln_stream stream, kiln_error *err) { return d->kind->sync(d, stream, err); }
+kiln_status kiln_sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
+  return d->kind->sync(d, stream, err);
+}
 
 kiln_status kiln_alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
   *out = NULL;

@@ -26,9 +26,9 @@ typedef struct kiln_module {
   struct kiln_module *next; // owned list of the device
   const kiln_bundle *bundle;
   uint32_t blob;
-  char *symbol;             // owned: one code has one entry point, but a blob may be shared by names
+  char *symbol; // owned: one code has one entry point, but a blob may be shared by names
   void *module, *function;
-  uint32_t maps_at;         // of a code with tensor maps: where the device wants the first in the block
+  uint32_t maps_at; // of a code with tensor maps: where the device wants the first in the block
 } kiln_module;
 
 struct kiln_tensor_map;
@@ -43,7 +43,8 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
-  uint32_t maps_at;         // where they lie in the block: a multiple of 64, or what the device says before `function` is set
+  uint32_t maps_at; // where they lie in the block: a multiple of 64, or what the device says before
+                    // `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
 } kiln_code;
 
@@ -54,21 +55,23 @@ typedef struct kiln_launch_call {
   uint32_t grid[3];
   kiln_stream stream;
   const void *block;
-  size_t size;              // bytes that the parameters take, without the block's final padding
+  size_t size; // bytes that the parameters take, without the block's final padding
 } kiln_launch_call;
 
 typedef struct kiln_device_kind {
-  const char *name;         // "cuda"
+  const char *name; // "cuda"
   /// `rest` is what follows "cuda:"; "" without a colon. Fills target, description, grid_limit, state.
   kiln_status (*open)(kiln_device *device, const char *rest, kiln_error *err);
   void (*close)(kiln_device *device);
-  kiln_status (*load)(kiln_device *device, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err);
+  kiln_status (*load)(kiln_device *device, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
+                      kiln_error *err);
   void (*unload)(kiln_device *device, kiln_module *module);
   /// True while `stream` records a graph: nothing may be loaded then. NULL: never.
   bool (*is_capturing)(kiln_device *device, kiln_stream stream);
   kiln_status (*launch)(kiln_device *device, const kiln_launch_call *call, kiln_error *err);
   /// Encodes a tensor map into 128 bytes aligned to 64. NULL: the device has none.
-  kiln_status (*encode_map)(kiln_device *device, const struct kiln_tensor_map_values *values, void *out, kiln_error *err);
+  kiln_status (*encode_map)(kiln_device *device, const struct kiln_tensor_map_values *values, void *out,
+                            kiln_error *err);
   kiln_status (*stream_create)(kiln_device *device, kiln_stream *out, kiln_error *err);
   void (*stream_destroy)(kiln_device *device, kiln_stream stream);
   kiln_status (*sync)(kiln_device *device, kiln_stream stream, kiln_error *err);
@@ -83,26 +86,27 @@ extern const kiln_device_kind kiln_device_host, kiln_device_null, kiln_device_cu
 
 struct kiln_device {
   const kiln_device_kind *kind;
-  kiln_library *library;     // borrowed
+  kiln_library *library; // borrowed
   char name[32], description[128];
   kiln_device_target target;
-  bool accepts_all;          // null: code of every target
+  bool accepts_all; // null: code of every target
   int64_t grid_limit[3];
-  void *state;               // owned by the kind
-  pthread_mutex_t lock;      // guards kernels, modules, ranks
-  kiln_kernel **kernels;     // owned: open addressing by name hash
+  void *state;           // owned by the kind
+  pthread_mutex_t lock;  // guards kernels, modules, ranks
+  kiln_kernel **kernels; // owned: open addressing by name hash
   uint32_t kernel_slots, kernel_count;
-  kiln_module *modules;      // owned list
-  uint8_t **ranks;           // owned: for each bundle 2 bytes a target (machine code, PTX): rank + 1, 0 unknown
+  kiln_module *modules; // owned list
+  uint8_t **ranks;      // owned: for each bundle 2 bytes a target (machine code, PTX): rank + 1, 0 unknown
 };
 
-/// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is applied. `rule` may be NULL.
+/// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is
+/// applied. `rule` may be NULL.
 unsigned kiln_device_rank(kiln_device *device, size_t index, uint32_t number, bool is_ptx, char *rule);
 
 /// A promised alignment of a pointer.
 typedef struct kiln_alignment {
   uint32_t param, offset;
-  uint64_t mask;             // alignment - 1
+  uint64_t mask; // alignment - 1
 } kiln_alignment;
 
 /// A promised divisor and range of an integer.
@@ -115,7 +119,8 @@ typedef struct kiln_fact {
 
 /// A launch expression prepared for speed. The forms with a power of two spare the division.
 typedef enum kiln_form {
-  KILN_FORM_CONST, KILN_FORM_PARAM,
+  KILN_FORM_CONST,
+  KILN_FORM_PARAM,
   KILN_FORM_CDIV,      // cdiv(param, value)
   KILN_FORM_CDIV_LOG2, // cdiv(param, 1 << value)
   KILN_FORM_DIVISIBLE, // param % value == 0
@@ -126,7 +131,7 @@ typedef struct kiln_prepared_expr {
   kiln_form form;
   uint32_t param;
   int64_t value;
-  kiln_span code;            // in the bundle
+  kiln_span code; // in the bundle
 } kiln_prepared_expr;
 
 /// (u32 at block + offset & mask) == 0: divisibility by a power of two, which only the low bits decide.
@@ -136,17 +141,17 @@ typedef struct kiln_mask_test {
 
 /// A conjunction. Tests by mask come apart, since they need no branch each.
 typedef struct kiln_conjunction {
-  kiln_mask_test *masks;       // arena
-  kiln_prepared_expr *others;  // arena
+  kiln_mask_test *masks;      // arena
+  kiln_prepared_expr *others; // arena
   uint32_t mask_count, other_count;
 } kiln_conjunction;
 
 typedef struct kiln_prepared_config {
   kiln_prepared_expr grid[3];
-  uint32_t axes;             // further ones are 1
-  bool has_grid;             // false: the launcher gives it
+  uint32_t axes; // further ones are 1
+  bool has_grid; // false: the launcher gives it
   kiln_conjunction require;
-  bool is_usable;            // some variant has code
+  bool is_usable; // some variant has code
 } kiln_prepared_config;
 
 /// An integer or pointer parameter whose value an expression uses.
@@ -162,33 +167,34 @@ typedef struct kiln_slot {
 } kiln_slot;
 
 struct kiln_kernel {
-  kiln_device *device;       // borrowed
-  kiln_bundle *bundle;       // borrowed: the one that won
+  kiln_device *device; // borrowed
+  kiln_bundle *bundle; // borrowed: the one that won
   size_t bundle_index;
   kiln_check hash;
-  kiln_arena *arena;         // owned: everything here, this struct apart
+  kiln_arena *arena; // owned: everything here, this struct apart
   kiln_interface interface;
   uint64_t abi;
-  uint32_t used_bytes;       // end of the last parameter
-  kiln_code *codes;          // [config * variant_count + variant]
+  uint32_t used_bytes; // end of the last parameter
+  kiln_code *codes;    // [config * variant_count + variant]
   kiln_prepared_config *configs;
   kiln_conjunction *variants;
-  kiln_slot *slots;          // one a parameter
+  kiln_slot *slots;                // one a parameter
   uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
-  bool has_gaps;             // bytes between parameters
+  bool has_gaps;                   // bytes between parameters
   kiln_alignment *alignments;
   kiln_fact *facts;
   uint32_t alignment_count, fact_count;
   kiln_integer_param *integers; // signed ones of 4 bytes, of 8 bytes, the rest
-  bool *is_read;             // for each parameter: an expression or a fact reads it
-  uint64_t *masks;           // for each parameter: the promised alignment of its address - 1, or 0
+  bool *is_read;                // for each parameter: an expression or a fact reads it
+  uint64_t *masks;              // for each parameter: the promised alignment of its address - 1, or 0
   uint32_t integers_of_4, integers_to_8, integer_count;
 };
 
 /// OUT_OF_MEMORY, naming the kernel. kernel.c
 kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
 
-/// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not valid; OUT_OF_MEMORY. prepare.c
+/// Prepares expressions and facts of a kernel whose interface is decoded. CORRUPT when an expression is not
+/// valid; OUT_OF_MEMORY. prepare.c
 kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 
 /// Loads a code once a device. load.c

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NVIDIA devices through the driver API. The device's primary context is used, so that memory and streams of a framework in the same process work.
+// NVIDIA devices through the driver API. The device's primary context is used, so that memory and streams of
+// a framework in the same process work.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +35,15 @@ typedef struct cuda_state {
 
 // Numbers of the driver API's enumerations.
 enum {
-  ATTRIBUTE_GRID_X = 5, ATTRIBUTE_GRID_Y = 6, ATTRIBUTE_GRID_Z = 7, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76, ATTRIBUTE_SHARED_OPTIN = 97,
+  ATTRIBUTE_GRID_X = 5,
+  ATTRIBUTE_GRID_Y = 6,
+  ATTRIBUTE_GRID_Z = 7,
+  ATTRIBUTE_MAJOR = 75,
+  ATTRIBUTE_MINOR = 76,
+  ATTRIBUTE_SHARED_OPTIN = 97,
   FUNCTION_MAX_DYNAMIC_SHARED = 8,
-  JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6,
+  JIT_ERROR_LOG = 5,
+  JIT_ERROR_LOG_SIZE = 6,
   DEFAULT_SHARED = 48 << 10,
 };
 #define PARAM_END ((void *)0)
@@ -47,13 +54,14 @@ static kiln_status driver_failed(const cuda_api *api, int result, const char *ca
   const char *name = NULL, *text = NULL;
   api->error_name(result, &name);
   api->error_text(result, &text);
-  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", call, name ? name : "unknown error", result, text ? text : "");
+  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", call, name ? name : "unknown error", result,
+                   text ? text : "");
 }
 
-#define CUDA_TRY(api, call)                                                                                   \
-  do {                                                                                                        \
-    int cuda_result = (api)->call;                                                                            \
-    if (cuda_result) return driver_failed(api, cuda_result, #call, err);                                      \
+#define CUDA_TRY(api, call)                                              \
+  do {                                                                   \
+    int cuda_result = (api)->call;                                       \
+    if (cuda_result) return driver_failed(api, cuda_result, #call, err); \
   } while (0)
 
 // The PTX ISA that a driver of this CUDA version takes, x 10 (PTX ISA manual, table of release notes).
@@ -94,7 +102,8 @@ static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) 
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected cuda:N with a number from 0", d->name);
   cuda_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status = kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
+  kiln_status status =
+      kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
   if (status != KILN_OK) return kiln_context(err, status, "no CUDA device '%s'", d->name);
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
@@ -102,7 +111,8 @@ static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) 
     driver_failed(&s->api, result, "cuInit", err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s'", d->name);
   }
-  if (ordinal >= count) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s': the driver has %d", d->name, count);
+  if (ordinal >= count)
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s': the driver has %d", d->name, count);
   CUDA_TRY(&s->api, device_get(&s->device, (int)ordinal));
   KILN_TRY(describe(d, s, err));
   CUDA_TRY(&s->api, primary_retain(&s->context, s->device));
@@ -132,16 +142,16 @@ static void leave(const cuda_state *s, bool pushed) {
 }
 
 /// Runs one driver call with our context current.
-#define CUDA_CALL(s, call)                                                                                    \
-  do {                                                                                                        \
-    bool cuda_pushed;                                                                                         \
-    int cuda_result = enter(s, &cuda_pushed);                                                                 \
-    if (!cuda_result) cuda_result = (s)->api.call;                                                            \
-    leave(s, cuda_pushed);                                                                                    \
-    if (cuda_result) return driver_failed(&(s)->api, cuda_result, #call, err);                                \
+#define CUDA_CALL(s, call)                                                     \
+  do {                                                                         \
+    bool cuda_pushed;                                                          \
+    int cuda_result = enter(s, &cuda_pushed);                                  \
+    if (!cuda_result) cuda_result = (s)->api.call;                             \
+    leave(s, cuda_pushed);                                                     \
+    if (cuda_result) return driver_failed(&(s)->api, cuda_result, #call, err); \
   } while (0)
 
-// ------------------------------------------------------------------------------------------------------------------- code
+// -------------------------------------------------------------------------------------------- code
 
 // With our context current. PTX has to end in a NUL; its errors come in a log.
 static int load_image(const cuda_state *s, const kiln_bytes *bytes, void **out, char *log, size_t log_size) {
@@ -172,25 +182,31 @@ static int find_maps(const cuda_state *s, void *function, uint32_t count, uint32
   return result;
 }
 
-static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
+static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
+                        kiln_error *err) {
   cuda_state *s = d->state;
   char log[500] = "";
   bool pushed;
   if (code->info.shared_bytes > (uint32_t)s->shared_limit)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "%u bytes of shared memory; %s allows a block %d", code->info.shared_bytes, d->name,
-                     s->shared_limit);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%u bytes of shared memory; %s allows a block %d",
+                     code->info.shared_bytes, d->name, s->shared_limit);
   if (code->map_count && !s->api.param_info)
-    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "tensor maps; the driver of %s is older than CUDA 12.4 and does not say where it wants them", d->name);
+    return kiln_fail(
+        err, KILN_STATUS_UNSUPPORTED,
+        "tensor maps; the driver of %s is older than CUDA 12.4 and does not say where it wants them",
+        d->name);
   int result = enter(s, &pushed);
   if (!result) result = load_image(s, bytes, &out->module, log, sizeof log - 1);
   if (!result && (result = find_function(s, code, out))) s->api.module_unload(out->module);
-  if (!result && code->map_count && (result = find_maps(s, out->function, code->map_count, &out->maps_at))) s->api.module_unload(out->module);
+  if (!result && code->map_count && (result = find_maps(s, out->function, code->map_count, &out->maps_at)))
+    s->api.module_unload(out->module);
   leave(s, pushed);
   if (!result) return KILN_OK;
   driver_failed(&s->api, result, "cuModuleLoadDataEx", err);
   for (char *c = log; *c; c++)
     if (*c == '\n') *c = ' ';
-  return *log ? kiln_fail(err, KILN_STATUS_DRIVER, "the driver does not take the code (%d): %s", result, log) : KILN_STATUS_DRIVER;
+  return *log ? kiln_fail(err, KILN_STATUS_DRIVER, "the driver does not take the code (%d): %s", result, log)
+              : KILN_STATUS_DRIVER;
 }
 
 static void unload(kiln_device *d, kiln_module *module) {
@@ -215,15 +231,15 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   const kiln_code_info *info = &call->code->info;
   size_t size = call->size;
   void *extra[] = {PARAM_POINTER, (void *)call->block, PARAM_SIZE, &size, PARAM_END};
-  CUDA_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1, info->dynamic_shared,
-                      call->stream, NULL, size ? extra : NULL));
+  CUDA_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1,
+                      info->dynamic_shared, call->stream, NULL, size ? extra : NULL));
   return KILN_OK;
 }
 
 // CUtensorMapDataType of each element type; 8-bit floats and i1 move as bytes.
 static const int map_types[KILN_SCALAR_COUNT] = {
-    [KILN_I1] = 0, [KILN_I8] = 0, [KILN_E4M3] = 0, [KILN_E5M2] = 0, [KILN_I16] = 1, [KILN_I32] = 3, [KILN_I64] = 5,
-    [KILN_F16] = 6, [KILN_F32] = 7, [KILN_F64] = 8, [KILN_BF16] = 9,
+    [KILN_I1] = 0,  [KILN_I8] = 0,  [KILN_E4M3] = 0, [KILN_E5M2] = 0, [KILN_I16] = 1,  [KILN_I32] = 3,
+    [KILN_I64] = 5, [KILN_F16] = 6, [KILN_F32] = 7,  [KILN_F64] = 8,  [KILN_BF16] = 9,
 };
 
 static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
@@ -232,13 +248,15 @@ static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, v
   cuda_state *s = d->state;
   const kiln_tensor_map *m = v->map;
   if (!s->api.encode_tiled)
-    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled; it came with CUDA 12");
-  CUDA_CALL(s, encode_tiled(out, map_types[m->element], m->rank, (void *)(uintptr_t)v->address, v->extents, v->strides, m->box, element_strides,
-                            m->interleave, m->swizzle, PROMOTE_128, m->fill));
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                     "the driver has no cuTensorMapEncodeTiled; it came with CUDA 12");
+  CUDA_CALL(s, encode_tiled(out, map_types[m->element], m->rank, (void *)(uintptr_t)v->address, v->extents,
+                            v->strides, m->box, element_strides, m->interleave, m->swizzle, PROMOTE_128,
+                            m->fill));
   return KILN_OK;
 }
 
-// --------------------------------------------------------------------------------------------------------- streams, memory
+// --------------------------------------------------------------------------------- streams, memory
 
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
   enum { NON_BLOCKING = 1 };
@@ -290,7 +308,20 @@ static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size,
 }
 
 const kiln_device_kind kiln_device_cuda = {
-    .name = "cuda", .open = open_cuda, .close = close_cuda, .load = load, .unload = unload, .is_capturing = is_capturing,
-    .launch = launch, .encode_map = encode_map, .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
-    .alloc = alloc, .release = release, .copy_in = copy_in, .copy_out = copy_out, .fill = fill,
+    .name = "cuda",
+    .open = open_cuda,
+    .close = close_cuda,
+    .load = load,
+    .unload = unload,
+    .is_capturing = is_capturing,
+    .launch = launch,
+    .encode_map = encode_map,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .sync = sync,
+    .alloc = alloc,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .fill = fill,
 };

@@ -54,18 +54,20 @@ static void leave(const hip_state *s, int old) {
   if (old != s->device) s->api.device_set(old);
 }
 
-#define HIP_CALL(s, call)                                                                                     \
-  do {                                                                                                        \
-    int hip_old, hip_result = enter(s, &hip_old);                                                             \
-    if (!hip_result) hip_result = (s)->api.call;                                                              \
-    leave(s, hip_old);                                                                                        \
-    if (hip_result) return driver_failed(&(s)->api, hip_result, #call, err);                                  \
+#define HIP_CALL(s, call)                                                    \
+  do {                                                                       \
+    int hip_old, hip_result = enter(s, &hip_old);                            \
+    if (!hip_result) hip_result = (s)->api.call;                             \
+    leave(s, hip_old);                                                       \
+    if (hip_result) return driver_failed(&(s)->api, hip_result, #call, err); \
   } while (0)
 
-// "gfx942:sramecc+:xnack-" is somewhere in the properties; where, differs between releases of HIP, so look for it behind the name (256 bytes).
+// "gfx942:sramecc+:xnack-" is somewhere in the properties; where, differs between releases of HIP, so look
+// for it behind the name (256 bytes).
 static const char *find_arch(const char *properties) {
   for (size_t at = 256; at + 64 < PROPERTIES; at++)
-    if (!memcmp(properties + at, "gfx", 3) && isdigit((unsigned char)properties[at + 3])) return properties + at;
+    if (!memcmp(properties + at, "gfx", 3) && isdigit((unsigned char)properties[at + 3]))
+      return properties + at;
   return NULL;
 }
 
@@ -76,7 +78,9 @@ static kiln_status describe(kiln_device *d, hip_state *s, kiln_error *err) {
   kiln_status status = KILN_OK;
   int result = get ? get(properties, s->device) : 1;
   const char *arch = result ? NULL : find_arch(properties);
-  if (!arch) status = kiln_fail(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s': the driver does not say what processor it is", d->name);
+  if (!arch)
+    status = kiln_fail(err, KILN_STATUS_NO_DEVICE,
+                       "no HIP device '%s': the driver does not say what processor it is", d->name);
   else status = kiln_device_target_parse(arch, &d->target, err);
   snprintf(d->description, sizeof d->description, "%.120s", properties);
   free(properties);
@@ -84,8 +88,12 @@ static kiln_status describe(kiln_device *d, hip_state *s, kiln_error *err) {
 }
 
 static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
-  static const char *const names[] = {"libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.7", "libamdhip64.so.5",
-                                      "/opt/rocm/lib/libamdhip64.so", NULL};
+  static const char *const names[] = {"libamdhip64.so",
+                                      "libamdhip64.so.6",
+                                      "libamdhip64.so.7",
+                                      "libamdhip64.so.5",
+                                      "/opt/rocm/lib/libamdhip64.so",
+                                      NULL};
   char *end = NULL;
   long ordinal = *rest ? strtol(rest, &end, 10) : 0;
   int count = 0;
@@ -93,7 +101,8 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected hip:N with a number from 0", d->name);
   hip_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status = kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
+  kiln_status status =
+      kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
   if (status != KILN_OK) return kiln_context(err, status, "no HIP device '%s'", d->name);
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
@@ -101,7 +110,8 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
     driver_failed(&s->api, result, "hipInit", err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s'", d->name);
   }
-  if (ordinal >= count) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s': the driver has %d", d->name, count);
+  if (ordinal >= count)
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s': the driver has %d", d->name, count);
   s->device = (int)ordinal;
   // The grid is counted in threads by the hardware, 32 bits an axis.
   for (unsigned axis = 0; axis < 3; axis++) d->grid_limit[axis] = INT32_MAX;
@@ -110,13 +120,15 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
 
 static void close_hip(kiln_device *d) { free(d->state); }
 
-// ------------------------------------------------------------------------------------------------------------------- code
+// -------------------------------------------------------------------------------------------- code
 
-static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
+static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
+                        kiln_error *err) {
   hip_state *s = d->state;
   int old, result = enter(s, &old);
   if (!result) result = s->api.module_load(&out->module, bytes->bytes);
-  if (!result && (result = s->api.module_function(&out->function, out->module, code->info.symbol))) s->api.module_unload(out->module);
+  if (!result && (result = s->api.module_function(&out->function, out->module, code->info.symbol)))
+    s->api.module_unload(out->module);
   leave(s, old);
   return result ? driver_failed(&s->api, result, "hipModuleLoadData", err) : KILN_OK;
 }
@@ -140,14 +152,14 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   size_t size = call->size;
   void *extra[] = {PARAM_POINTER, (void *)call->block, PARAM_SIZE, &size, PARAM_END};
   if ((uint64_t)call->grid[0] * info->block_threads > UINT32_MAX)
-    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %u blocks of %u threads; %s allows %u threads an axis", info->symbol, call->grid[0],
-                     info->block_threads, d->name, UINT32_MAX);
-  HIP_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1, info->dynamic_shared,
-                     call->stream, NULL, size ? extra : NULL));
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %u blocks of %u threads; %s allows %u threads an axis",
+                     info->symbol, call->grid[0], info->block_threads, d->name, UINT32_MAX);
+  HIP_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1,
+                     info->dynamic_shared, call->stream, NULL, size ? extra : NULL));
   return KILN_OK;
 }
 
-// --------------------------------------------------------------------------------------------------------- streams, memory
+// --------------------------------------------------------------------------------- streams, memory
 
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
   *out = NULL;
@@ -155,7 +167,9 @@ static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *e
   return KILN_OK;
 }
 
-static void stream_destroy(kiln_device *d, kiln_stream stream) { ((hip_state *)d->state)->api.stream_destroy(stream); }
+static void stream_destroy(kiln_device *d, kiln_stream stream) {
+  ((hip_state *)d->state)->api.stream_destroy(stream);
+}
 
 static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
   HIP_CALL((hip_state *)d->state, stream_sync(stream));
@@ -186,7 +200,19 @@ static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size,
 }
 
 const kiln_device_kind kiln_device_hip = {
-    .name = "hip", .open = open_hip, .close = close_hip, .load = load, .unload = unload, .is_capturing = is_capturing,
-    .launch = launch, .stream_create = stream_create, .stream_destroy = stream_destroy, .sync = sync,
-    .alloc = alloc, .release = release, .copy_in = copy_in, .copy_out = copy_out, .fill = fill,
+    .name = "hip",
+    .open = open_hip,
+    .close = close_hip,
+    .load = load,
+    .unload = unload,
+    .is_capturing = is_capturing,
+    .launch = launch,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .sync = sync,
+    .alloc = alloc,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .fill = fill,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host as a device: objects are mapped by this library, the grid runs over a pool of threads and has ended when the launch returns.
+// The host as a device: objects are mapped by this library, the grid runs over a pool of threads and has
+// ended when the launch returns.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@ static kiln_status open_host(kiln_device *d, const char *rest, kiln_error *err) 
   char *end;
   unsigned long threads = *rest ? strtoul(rest, &end, 10) : 0;
   if (*rest && (*end || !threads || threads > MOST_THREADS))
-    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected host or host:THREADS with 1 to %d threads", d->name, MOST_THREADS);
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected host or host:THREADS with 1 to %d threads",
+                     d->name, MOST_THREADS);
   kiln_device_target_host(&d->target);
   kiln_host_pool *pool = kiln_host_pool_create((unsigned)threads);
   if (!pool) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
@@ -26,13 +28,16 @@ static kiln_status open_host(kiln_device *d, const char *rest, kiln_error *err) 
 
 static void close_host(kiln_device *d) { kiln_host_pool_destroy(d->state); }
 
-static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
+static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
+                        kiln_error *err) {
   (void)d;
   if (code->info.format != KILN_FORMAT_HOST)
-    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "code of format %u is not a host object", code->info.format);
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "code of format %u is not a host object",
+                     code->info.format);
   kiln_host_object *object = malloc(sizeof *object);
   if (!object) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status = kiln_host_object_map(bytes->bytes, bytes->size, code->info.symbol, object, &out->function, err);
+  kiln_status status =
+      kiln_host_object_map(bytes->bytes, bytes->size, code->info.symbol, object, &out->function, err);
   if (status == KILN_OK) out->module = object;
   else free(object);
   return status;
@@ -48,14 +53,26 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   int32_t failed;
   kiln_host_kernel *kernel;
   memcpy(&kernel, &call->function, sizeof kernel);
-  KILN_TRY(kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes, &failed, err));
+  KILN_TRY(kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes,
+                              &failed, err));
   if (!failed) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_ASSERT, "'%s': assertion at operation %d does not hold", call->code->info.symbol, failed - 1);
+  return kiln_fail(err, KILN_STATUS_ASSERT, "'%s': assertion at operation %d does not hold",
+                   call->code->info.symbol, failed - 1);
 }
 
 const kiln_device_kind kiln_device_host = {
-    .name = "host", .open = open_host, .close = close_host, .load = load, .unload = unload, .launch = launch,
-    .stream_create = kiln_host_stream_create, .stream_destroy = kiln_host_stream_destroy, .sync = kiln_host_stream_sync,
-    .alloc = kiln_host_memory_alloc, .release = kiln_host_memory_release, .copy_in = kiln_host_memory_copy,
-    .copy_out = kiln_host_memory_copy, .fill = kiln_host_memory_fill,
+    .name = "host",
+    .open = open_host,
+    .close = close_host,
+    .load = load,
+    .unload = unload,
+    .launch = launch,
+    .stream_create = kiln_host_stream_create,
+    .stream_destroy = kiln_host_stream_destroy,
+    .sync = kiln_host_stream_sync,
+    .alloc = kiln_host_memory_alloc,
+    .release = kiln_host_memory_release,
+    .copy_in = kiln_host_memory_copy,
+    .copy_out = kiln_host_memory_copy,
+    .fill = kiln_host_memory_fill,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device that runs nothing: what is left of a launch is what this library adds. "null" accepts every code; "null:sm_90" chooses as that device
-// would, which shows what a machine that is not here would get.
+// The device that runs nothing: what is left of a launch is what this library adds. "null" accepts every
+// code; "null:sm_90" chooses as that device would, which shows what a machine that is not here would get.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) 
 
 static void close_null(kiln_device *d) { free(d->state); }
 
-static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out, kiln_error *err) {
+static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
+                        kiln_error *err) {
   (void)code, (void)bytes, (void)err;
   out->module = out->function = d->state;
   return KILN_OK;
@@ -34,7 +35,8 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   return KILN_OK;
 }
 
-// What a driver is told, in plain: element, rank, swizzle, interleave, fill (u8 each), 3 zeros, address, 5 extents, 4 strides (u64), 5 box extents (u32).
+// What a driver is told, in plain: element, rank, swizzle, interleave, fill (u8 each), 3 zeros, address, 5
+// extents, 4 strides (u64), 5 box extents (u32).
 static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
   (void)d, (void)err;
   const kiln_tensor_map *m = v->map;
@@ -56,8 +58,19 @@ static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *er
 }
 
 const kiln_device_kind kiln_device_null = {
-    .name = "null", .open = open_null, .close = close_null, .load = load, .unload = unload, .launch = launch, .encode_map = encode_map,
-    .stream_create = kiln_host_stream_create, .stream_destroy = kiln_host_stream_destroy, .sync = kiln_host_stream_sync,
-    .alloc = alloc, .release = kiln_host_memory_release, .copy_in = kiln_host_memory_copy, .copy_out = kiln_host_memory_copy,
+    .name = "null",
+    .open = open_null,
+    .close = close_null,
+    .load = load,
+    .unload = unload,
+    .launch = launch,
+    .encode_map = encode_map,
+    .stream_create = kiln_host_stream_create,
+    .stream_destroy = kiln_host_stream_destroy,
+    .sync = kiln_host_stream_sync,
+    .alloc = alloc,
+    .release = kiln_host_memory_release,
+    .copy_in = kiln_host_memory_copy,
+    .copy_out = kiln_host_memory_copy,
     .fill = kiln_host_memory_fill,
 };

@@ -18,15 +18,16 @@ static void *open_first(const char *const *names, char *tried, size_t capacity) 
   return NULL;
 }
 
-kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols, size_t symbol_count, void *table,
-                                     kiln_error *err) {
+kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols,
+                                     size_t symbol_count, void *table, kiln_error *err) {
   char tried[700];
   void *handle = open_first(names, tried, sizeof tried);
   if (!handle) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no driver library: %s", tried);
   for (size_t i = 0; i < symbol_count; i++) {
     void *symbol = dlsym(handle, symbols[i].name);
     if (!symbol && symbols[i].is_required)
-      return kiln_fail(err, KILN_STATUS_NO_DEVICE, "the driver library %s lacks %s", names[0], symbols[i].name);
+      return kiln_fail(err, KILN_STATUS_NO_DEVICE, "the driver library %s lacks %s", names[0],
+                       symbols[i].name);
     memcpy((char *)table + symbols[i].offset, &symbol, sizeof symbol);
   }
   return KILN_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A vendor's driver library: found by name, its entry points taken into a table of pointers. Required ones missing is an error that names what was
-// tried; optional ones stay NULL.
+// A vendor's driver library: found by name, its entry points taken into a table of pointers. Required ones
+// missing is an error that names what was tried; optional ones stay NULL.
 #ifndef KILN_RUNTIME_DRIVER_LIBRARY_H
 #define KILN_RUNTIME_DRIVER_LIBRARY_H
 
@@ -15,9 +15,9 @@ typedef struct kiln_driver_symbol {
   bool is_required;
 } kiln_driver_symbol;
 
-/// Opens the first of `names` (NULL-terminated) that loads and fills `table`. NO_DEVICE otherwise. The handle is kept until the process ends:
-/// drivers do not take well to being unloaded.
-kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols, size_t symbol_count, void *table,
-                                     kiln_error *err);
+/// Opens the first of `names` (NULL-terminated) that loads and fills `table`. NO_DEVICE otherwise. The handle
+/// is kept until the process ends: drivers do not take well to being unloaded.
+kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols,
+                                     size_t symbol_count, void *table, kiln_error *err);
 
 #endif

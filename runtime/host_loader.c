@@ -43,14 +43,18 @@ static kiln_status read_headers(image *im, Elf64_Phdr *segments, kiln_error *err
   Elf64_Ehdr h;
   if (im->file_size < sizeof h) return bad(err, "%zu bytes, an ELF header has %zu", im->file_size, sizeof h);
   memcpy(&h, im->file, sizeof h);
-  if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB)
+  if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+      h.e_ident[EI_DATA] != ELFDATA2LSB)
     return bad(err, "not a little-endian 64-bit ELF file");
-  if (h.e_machine != MACHINE) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: machine %u, this is %d", h.e_machine, MACHINE);
+  if (h.e_machine != MACHINE)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: machine %u, this is %d", h.e_machine,
+                     MACHINE);
   if (h.e_type != ET_DYN) return bad(err, "type %u, expected a shared object (%d)", h.e_type, ET_DYN);
   if (h.e_phentsize != sizeof(Elf64_Phdr) || !h.e_phnum || h.e_phnum > MOST_SEGMENTS)
     return bad(err, "%u program headers of %u bytes", h.e_phnum, h.e_phentsize);
   size_t bytes = h.e_phnum * sizeof(Elf64_Phdr);
-  if (h.e_phoff > im->file_size || bytes > im->file_size - h.e_phoff) return bad(err, "program headers at %llu are outside", (ull)h.e_phoff);
+  if (h.e_phoff > im->file_size || bytes > im->file_size - h.e_phoff)
+    return bad(err, "program headers at %llu are outside", (ull)h.e_phoff);
   memcpy(segments, im->file + h.e_phoff, bytes);
   im->segments = segments;
   im->segment_count = h.e_phnum;
@@ -62,13 +66,15 @@ static kiln_status measure(image *im, size_t page, kiln_error *err) {
   for (unsigned i = 0; i < im->segment_count; i++) {
     const Elf64_Phdr *s = &im->segments[i];
     if (s->p_type == PT_TLS || s->p_type == PT_INTERP)
-      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: a segment of type %u is not supported", s->p_type);
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: a segment of type %u is not supported",
+                       s->p_type);
     if (s->p_type != PT_LOAD) continue;
-    if (s->p_memsz > MOST_IMAGE || s->p_vaddr > MOST_IMAGE || s->p_filesz > s->p_memsz || s->p_offset > im->file_size ||
-        s->p_filesz > im->file_size - s->p_offset)
-      return bad(err, "segment %u (%llu of %llu bytes at %llu, file offset %llu) is outside", i, (ull)s->p_filesz, (ull)s->p_memsz,
-                 (ull)s->p_vaddr, (ull)s->p_offset);
-    if ((s->p_flags & (PF_W | PF_X)) == (PF_W | PF_X)) return bad(err, "segment %u can be written and executed", i);
+    if (s->p_memsz > MOST_IMAGE || s->p_vaddr > MOST_IMAGE || s->p_filesz > s->p_memsz ||
+        s->p_offset > im->file_size || s->p_filesz > im->file_size - s->p_offset)
+      return bad(err, "segment %u (%llu of %llu bytes at %llu, file offset %llu) is outside", i,
+                 (ull)s->p_filesz, (ull)s->p_memsz, (ull)s->p_vaddr, (ull)s->p_offset);
+    if ((s->p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
+      return bad(err, "segment %u can be written and executed", i);
     size_t end = (s->p_vaddr + s->p_memsz + page - 1) & ~(page - 1);
     if (end > im->span) im->span = end;
   }
@@ -77,16 +83,21 @@ static kiln_status measure(image *im, size_t page, kiln_error *err) {
 
 static kiln_status fill(image *im, kiln_error *err) {
   void *base = mmap(NULL, im->span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "host object: mapping %zu bytes: %s", im->span, strerror(errno));
+  if (base == MAP_FAILED)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "host object: mapping %zu bytes: %s", im->span,
+                     strerror(errno));
   im->base = base;
   for (unsigned i = 0; i < im->segment_count; i++) {
     const Elf64_Phdr *s = &im->segments[i];
-    if (s->p_type == PT_LOAD && s->p_filesz) memcpy(im->base + s->p_vaddr, im->file + s->p_offset, s->p_filesz);
+    if (s->p_type == PT_LOAD && s->p_filesz)
+      memcpy(im->base + s->p_vaddr, im->file + s->p_offset, s->p_filesz);
   }
   return KILN_OK;
 }
 
-static bool inside(const image *im, uint64_t at, uint64_t size) { return at <= im->span && size <= im->span - at; }
+static bool inside(const image *im, uint64_t at, uint64_t size) {
+  return at <= im->span && size <= im->span - at;
+}
 
 typedef struct dynamic {
   uint64_t rela, rela_size, relr, relr_size, symbols, strings, strings_size, hash, gnu_hash, plt_size;
@@ -97,7 +108,8 @@ static kiln_status read_dynamic(const image *im, dynamic *out, kiln_error *err) 
   for (unsigned i = 0; i < im->segment_count; i++) {
     const Elf64_Phdr *s = &im->segments[i];
     if (s->p_type != PT_DYNAMIC) continue;
-    if (!inside(im, s->p_vaddr, s->p_memsz)) return bad(err, "the dynamic section at %llu is outside", (ull)s->p_vaddr);
+    if (!inside(im, s->p_vaddr, s->p_memsz))
+      return bad(err, "the dynamic section at %llu is outside", (ull)s->p_vaddr);
     for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= s->p_memsz; at += sizeof(Elf64_Dyn)) {
       Elf64_Dyn d;
       memcpy(&d, im->base + s->p_vaddr + at, sizeof d);
@@ -112,24 +124,33 @@ static kiln_status read_dynamic(const image *im, dynamic *out, kiln_error *err) 
       case DT_GNU_HASH: out->gnu_hash = d.d_un.d_ptr; break;
       case DT_PLTRELSZ: out->plt_size = d.d_un.d_val; break;
       case DT_NEEDED: return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it needs another library");
-      case DT_INIT: case DT_INIT_ARRAY: case DT_FINI: case DT_FINI_ARRAY:
+      case DT_INIT:
+      case DT_INIT_ARRAY:
+      case DT_FINI:
+      case DT_FINI_ARRAY:
         return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it has constructors or destructors");
-      case DT_REL: case 36 /* DT_RELR */: return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: relocations of a kind that is not supported");
+      case DT_REL:
+      case 36 /* DT_RELR */:
+        return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                         "host object: relocations of a kind that is not supported");
       default: break;
       }
     }
   }
-  if (out->plt_size) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it calls through a procedure linkage table");
+  if (out->plt_size)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it calls through a procedure linkage table");
   return KILN_OK;
 }
 
 static kiln_status relocate(const image *im, const dynamic *d, kiln_error *err) {
-  if (!inside(im, d->rela, d->rela_size)) return bad(err, "relocations at %llu + %llu are outside", (ull)d->rela, (ull)d->rela_size);
+  if (!inside(im, d->rela, d->rela_size))
+    return bad(err, "relocations at %llu + %llu are outside", (ull)d->rela, (ull)d->rela_size);
   for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= d->rela_size; at += sizeof(Elf64_Rela)) {
     Elf64_Rela r;
     memcpy(&r, im->base + d->rela + at, sizeof r);
     if (ELF64_R_TYPE(r.r_info) != RELATIVE)
-      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: relocation type %u; only relative ones are supported",
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                       "host object: relocation type %u; only relative ones are supported",
                        (unsigned)ELF64_R_TYPE(r.r_info));
     if (!inside(im, r.r_offset, 8) || !inside(im, (uint64_t)r.r_addend, 0))
       return bad(err, "a relocation at %llu to %lld is outside", (ull)r.r_offset, (long long)r.r_addend);
@@ -148,7 +169,8 @@ static uint64_t symbol_count(const image *im, const dynamic *d) {
   }
   if (!d->gnu_hash || !inside(im, d->gnu_hash, 16)) return 0;
   memcpy(words, im->base + d->gnu_hash, 16); // buckets, first symbol, bloom words, shift
-  uint64_t buckets = d->gnu_hash + 16 + (uint64_t)words[2] * 8, chains = buckets + (uint64_t)words[0] * 4, last = 0;
+  uint64_t buckets = d->gnu_hash + 16 + (uint64_t)words[2] * 8, chains = buckets + (uint64_t)words[0] * 4,
+           last = 0;
   if (!inside(im, buckets, (uint64_t)words[0] * 4)) return 0;
   for (uint32_t i = 0; i < words[0]; i++) {
     uint32_t first;
@@ -164,10 +186,12 @@ static uint64_t symbol_count(const image *im, const dynamic *d) {
   return last;
 }
 
-static kiln_status find_symbol(const image *im, const dynamic *d, const char *name, void **out, kiln_error *err) {
+static kiln_status find_symbol(const image *im, const dynamic *d, const char *name, void **out,
+                               kiln_error *err) {
   uint64_t count = symbol_count(im, d);
   size_t length = strlen(name) + 1;
-  if (count > im->span / sizeof(Elf64_Sym) || !inside(im, d->symbols, count * sizeof(Elf64_Sym)) || !inside(im, d->strings, d->strings_size))
+  if (count > im->span / sizeof(Elf64_Sym) || !inside(im, d->symbols, count * sizeof(Elf64_Sym)) ||
+      !inside(im, d->strings, d->strings_size))
     return bad(err, "the symbol table is outside");
   *out = NULL;
   for (uint64_t i = 1; i < count; i++) {
@@ -176,7 +200,8 @@ static kiln_status find_symbol(const image *im, const dynamic *d, const char *na
     bool is_named = s.st_name < d->strings_size && length <= d->strings_size - s.st_name &&
                     !memcmp(im->base + d->strings + s.st_name, name, length);
     if (s.st_shndx == SHN_UNDEF)
-      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it has an undefined symbol (number %llu)", (ull)i);
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "host object: it has an undefined symbol (number %llu)",
+                       (ull)i);
     if (is_named && inside(im, s.st_value, 1)) *out = im->base + s.st_value;
   }
   return *out ? KILN_OK : bad(err, "no symbol '%s' among %llu", name, (ull)count);
@@ -186,7 +211,8 @@ static bool is_executable(const image *im, const void *at) {
   uint64_t offset = (uint64_t)((const uint8_t *)at - im->base);
   for (unsigned i = 0; i < im->segment_count; i++) {
     const Elf64_Phdr *s = &im->segments[i];
-    if (s->p_type == PT_LOAD && s->p_flags & PF_X && offset >= s->p_vaddr && offset - s->p_vaddr < s->p_memsz) return true;
+    if (s->p_type == PT_LOAD && s->p_flags & PF_X && offset >= s->p_vaddr && offset - s->p_vaddr < s->p_memsz)
+      return true;
   }
   return false;
 }
@@ -199,16 +225,18 @@ static kiln_status protect(const image *im, size_t page, kiln_error *err) {
     if (!inside(im, s->p_vaddr, s->p_memsz)) return bad(err, "segment %u is outside", i);
     // What is read-only after relocation ends at a page that it fills.
     end = s->p_type == PT_LOAD ? (end + page - 1) & ~(uint64_t)(page - 1) : end & ~(uint64_t)(page - 1);
-    int mode = PROT_READ | (s->p_flags & PF_W && s->p_type == PT_LOAD ? PROT_WRITE : 0) | (s->p_flags & PF_X ? PROT_EXEC : 0);
+    int mode = PROT_READ | (s->p_flags & PF_W && s->p_type == PT_LOAD ? PROT_WRITE : 0) |
+               (s->p_flags & PF_X ? PROT_EXEC : 0);
     if (end > begin && mprotect(im->base + begin, end - begin, mode) < 0)
-      return kiln_fail(err, kiln_status_of_errno(errno), "host object: protecting %llu bytes: %s", (ull)(end - begin), strerror(errno));
+      return kiln_fail(err, kiln_status_of_errno(errno), "host object: protecting %llu bytes: %s",
+                       (ull)(end - begin), strerror(errno));
   }
   __builtin___clear_cache((char *)im->base, (char *)im->base + im->span);
   return KILN_OK;
 }
 
-kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_object *out, void **out_function,
-                                 kiln_error *err) {
+kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_object *out,
+                                 void **out_function, kiln_error *err) {
   Elf64_Phdr segments[MOST_SEGMENTS];
   image im = {.file = bytes, .file_size = size};
   dynamic d;
@@ -221,7 +249,8 @@ kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *
   kiln_status status = read_dynamic(&im, &d, err);
   if (status == KILN_OK) status = relocate(&im, &d, err);
   if (status == KILN_OK) status = find_symbol(&im, &d, symbol, out_function, err);
-  if (status == KILN_OK && !is_executable(&im, *out_function)) status = bad(err, "'%s' is not in an executable segment", symbol);
+  if (status == KILN_OK && !is_executable(&im, *out_function))
+    status = bad(err, "'%s' is not in an executable segment", symbol);
   if (status == KILN_OK) status = protect(&im, page, err);
   *out = (kiln_host_object){im.base, im.span};
   if (status != KILN_OK) kiln_host_object_unmap(out);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Maps a host object without dlopen: a shared object with no undefined symbols and only relative relocations (what the host back end makes).
+// Maps a host object without dlopen: a shared object with no undefined symbols and only relative relocations
+// (what the host back end makes).
 #ifndef KILN_RUNTIME_HOST_LOADER_H
 #define KILN_RUNTIME_HOST_LOADER_H
 
@@ -13,10 +14,10 @@ typedef struct kiln_host_object {
   size_t size;
 } kiln_host_object;
 
-/// Maps `bytes` and finds `symbol` in its dynamic symbol table. Every header, segment, relocation and symbol is bounded; CORRUPT or UNSUPPORTED
-/// with what is wrong.
-kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_object *out, void **out_function,
-                                 kiln_error *err);
+/// Maps `bytes` and finds `symbol` in its dynamic symbol table. Every header, segment, relocation and symbol
+/// is bounded; CORRUPT or UNSUPPORTED with what is wrong.
+kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_object *out,
+                                 void **out_function, kiln_error *err);
 void kiln_host_object_unmap(kiln_host_object *object);
 
 #endif

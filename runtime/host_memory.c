@@ -8,7 +8,9 @@ enum { ALIGNMENT = 256 }; // what the GPU drivers give
 
 kiln_status kiln_host_memory_alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
   (void)d;
-  *out = size > SIZE_MAX - ALIGNMENT ? NULL : aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
+  *out = size > SIZE_MAX - ALIGNMENT
+             ? NULL
+             : aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
   return *out ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes on the host", size);
 }
 

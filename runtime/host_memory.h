@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory and streams of devices whose memory is the host's and whose launches have ended when they return: "host" and "null".
+// Memory and streams of devices whose memory is the host's and whose launches have ended when they return:
+// "host" and "null".
 #ifndef KILN_RUNTIME_HOST_MEMORY_H
 #define KILN_RUNTIME_HOST_MEMORY_H
 

@@ -16,10 +16,10 @@ typedef struct job {
   uint32_t grid[3];
   uint64_t total;
   size_t scratch_bytes;
-  _Atomic(uint64_t) taken;   // instances given out
+  _Atomic(uint64_t) taken; // instances given out
   _Atomic(int32_t) failed;
-  atomic_bool exhausted;     // no memory for scratch
-  unsigned active;           // workers on it; guarded by the pool's lock
+  atomic_bool exhausted; // no memory for scratch
+  unsigned active;       // workers on it; guarded by the pool's lock
 } job;
 
 typedef struct scratch {
@@ -81,7 +81,7 @@ void kiln_host_pool_destroy(kiln_host_pool *p) {
   free(p);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- scratch
+// ----------------------------------------------------------------------------------------- scratch
 
 // Called with the lock held.
 static scratch *pop_scratch(kiln_host_pool *p) {
@@ -101,7 +101,7 @@ static bool grow_scratch(scratch *s, size_t size) {
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- runs
+// -------------------------------------------------------------------------------------------- runs
 
 static void run_instances(job *j, void *scratch_bytes) {
   for (uint64_t i; (i = atomic_fetch_add_explicit(&j->taken, 1, memory_order_relaxed)) < j->total;) {
@@ -160,17 +160,22 @@ static void start_threads(kiln_host_pool *p) {
   if (p->started + 1 >= p->thread_count) return;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  while (p->started + 1 < p->thread_count && !pthread_create(&p->threads[p->started], NULL, worker, p)) p->started++;
+  while (p->started + 1 < p->thread_count && !pthread_create(&p->threads[p->started], NULL, worker, p))
+    p->started++;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-kiln_status kiln_host_pool_run(kiln_host_pool *p, kiln_host_kernel *kernel, const void *args, const uint32_t grid[3], size_t scratch_bytes,
-                               int32_t *out_failed, kiln_error *err) {
-  job j = {.kernel = kernel, .args = args, .grid = {grid[0], grid[1], grid[2]}, .scratch_bytes = scratch_bytes};
+kiln_status kiln_host_pool_run(kiln_host_pool *p, kiln_host_kernel *kernel, const void *args,
+                               const uint32_t grid[3], size_t scratch_bytes, int32_t *out_failed,
+                               kiln_error *err) {
+  job j = {
+      .kernel = kernel, .args = args, .grid = {grid[0], grid[1], grid[2]}, .scratch_bytes = scratch_bytes};
   *out_failed = 0;
   // Half of the range is left free: threads still count up after the last instance.
-  if (__builtin_mul_overflow((uint64_t)grid[0] * grid[1], (uint64_t)grid[2], &j.total) || j.total > UINT64_MAX / 2)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "a grid of %u x %u x %u program instances is too large", grid[0], grid[1], grid[2]);
+  if (__builtin_mul_overflow((uint64_t)grid[0] * grid[1], (uint64_t)grid[2], &j.total) ||
+      j.total > UINT64_MAX / 2)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "a grid of %u x %u x %u program instances is too large", grid[0],
+                     grid[1], grid[2]);
   pthread_mutex_lock(&p->lock);
   if (j.total > 1) {
     start_threads(p);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads that run the program instances of host kernels. Instances start in order of their numbers, x fastest, and one that has started
-// makes progress: a thread stays with an instance until it ends. Launches from several threads share the pool.
+// Threads that run the program instances of host kernels. Instances start in order of their numbers, x
+// fastest, and one that has started makes progress: a thread stays with an instance until it ends. Launches
+// from several threads share the pool.
 #ifndef KILN_RUNTIME_HOST_POOL_H
 #define KILN_RUNTIME_HOST_POOL_H
 
@@ -9,15 +10,17 @@
 
 typedef struct kiln_host_pool kiln_host_pool;
 
-/// `threads` counts the launching thread; 0: as many as the process may use. Threads start with the first launch that needs them.
+/// `threads` counts the launching thread; 0: as many as the process may use. Threads start with the first
+/// launch that needs them.
 kiln_host_pool *kiln_host_pool_create(unsigned threads);
 /// No launch may be running.
 void kiln_host_pool_destroy(kiln_host_pool *pool);
 unsigned kiln_host_pool_threads(const kiln_host_pool *pool);
 
-/// Runs the whole grid (no extent is zero) and returns when it has ended. `out_failed` is 0, or what the first failing instance returned; after one
-/// failed, no further instance starts.
-kiln_status kiln_host_pool_run(kiln_host_pool *pool, kiln_host_kernel *kernel, const void *args, const uint32_t grid[3],
-                               size_t scratch_bytes, int32_t *out_failed, kiln_error *err);
+/// Runs the whole grid (no extent is zero) and returns when it has ended. `out_failed` is 0, or what the
+/// first failing instance returned; after one failed, no further instance starts.
+kiln_status kiln_host_pool_run(kiln_host_pool *pool, kiln_host_kernel *kernel, const void *args,
+                               const uint32_t grid[3], size_t scratch_bytes, int32_t *out_failed,
+                               kiln_error *err);
 
 #endif

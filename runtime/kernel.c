@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Look-up of kernels: the bundle whose code fits best (then the first in order), its interface, and for each config and variant the best code.
+// Look-up of kernels: the bundle whose code fits best (then the first in order), its interface, and for each
+// config and variant the best code.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 
-// ----------------------------------------------------------------------------------------------------------- choosing codes
+// ---------------------------------------------------------------------------------- choosing codes
 
 typedef struct found_kernel {
   size_t bundle;
@@ -16,7 +17,8 @@ typedef struct found_kernel {
   unsigned rank; // of its best code
 } found_kernel;
 
-static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, unsigned *out, kiln_error *err) {
+static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, unsigned *out,
+                             kiln_error *err) {
   *out = KILN_RANK_REFUSED;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry code;
@@ -28,7 +30,8 @@ static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_ent
 }
 
 // NOT_FOUND when no bundle has the name; rank REFUSED when none has code for the device.
-static kiln_status find_best(kiln_device *d, const char *name, const kiln_check *hash, found_kernel *out, kiln_error *err) {
+static kiln_status find_best(kiln_device *d, const char *name, const kiln_check *hash, found_kernel *out,
+                             kiln_error *err) {
   bool exists = false;
   out->rank = KILN_RANK_REFUSED;
   for (size_t i = 0; i < d->library->bundle_count; i++) {
@@ -47,10 +50,13 @@ static kiln_status find_best(kiln_device *d, const char *name, const kiln_check 
 static bool is_better(kiln_bundle *b, const kiln_code_entry *entry, unsigned rank, const kiln_code *old) {
   kiln_target now, before;
   if (!old->is_present || rank != old->rank) return !old->is_present || rank < old->rank;
-  const char *name = kiln_bundle_target_at(b, entry->target, NULL), *old_name = kiln_bundle_target_at(b, old->target, NULL);
-  if (!name || !old_name || kiln_target_parse(name, &now, NULL) != KILN_OK || kiln_target_parse(old_name, &before, NULL) != KILN_OK)
+  const char *name = kiln_bundle_target_at(b, entry->target, NULL),
+             *old_name = kiln_bundle_target_at(b, old->target, NULL);
+  if (!name || !old_name || kiln_target_parse(name, &now, NULL) != KILN_OK ||
+      kiln_target_parse(old_name, &before, NULL) != KILN_OK)
     return false;
-  if (now.processor->number != before.processor->number) return now.processor->number > before.processor->number;
+  if (now.processor->number != before.processor->number)
+    return now.processor->number > before.processor->number;
   return strcmp(name, old_name) > 0;
 }
 
@@ -61,8 +67,9 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     size_t size;
     KILN_TRY(kiln_bundle_code_at(k->bundle, kernel->code + i, &entry, err));
     if (entry.config >= in->config_count || entry.variant >= in->variant_count)
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u", k->bundle->name, in->name,
-                       entry.config, in->config_count, entry.variant, in->variant_count);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u",
+                       k->bundle->name, in->name, entry.config, in->config_count, entry.variant,
+                       in->variant_count);
     kiln_code *code = &k->codes[(size_t)entry.config * in->variant_count + entry.variant];
     bool is_ptx = entry.flags & KILN_BUNDLE_CODE_PTX;
     unsigned rank = kiln_device_rank(k->device, k->bundle_index, entry.target, is_ptx, NULL);
@@ -70,7 +77,8 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     const uint8_t *info = kiln_bundle_record(k->bundle, entry.info, &size, err);
     if (!info) return KILN_STATUS_CORRUPT;
     if (!kiln_code_info_decode(info, size, &code->info))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name, in->name);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name,
+                       in->name);
     code->map_count = 0;
     if (entry.maps != KILN_BUNDLE_NONE) KILN_TRY(kiln_tensor_maps_decode(k, entry.maps, code, err));
     code->blob = entry.blob;
@@ -83,14 +91,15 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------- the handle
+// -------------------------------------------------------------------------------------- the handle
 
 kiln_status kiln_kernel_no_memory(const kiln_kernel *k, kiln_error *err) {
-  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "kernel '%.200s' of %s: memory is exhausted", k->interface.name ? k->interface.name : "?",
-                   k->bundle->name);
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "kernel '%.200s' of %s: memory is exhausted",
+                   k->interface.name ? k->interface.name : "?", k->bundle->name);
 }
 
-static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry, const char *name, kiln_error *err) {
+static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry, const char *name,
+                                  kiln_error *err) {
   size_t size;
   kiln_interface *in = &k->interface;
   const uint8_t *record = kiln_bundle_record(k->bundle, entry->interface, &size, err);
@@ -98,13 +107,16 @@ static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry
   bool is_whole = kiln_interface_decode(k->arena, record, size, in);
   if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
   if (!is_whole || strcmp(in->name, name) || !in->config_count || !in->variant_count)
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", k->bundle->name, name);
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", k->bundle->name,
+                     name);
   kiln_layout_params(in);
   if (in->param_count > KILN_MOST_PARAMS || in->block_bytes > KILN_MOST_BLOCK)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' has %u parameters of %u bytes; at most %d of %d bytes can be launched", name,
+    return kiln_fail(err, KILN_STATUS_LIMIT,
+                     "'%s' has %u parameters of %u bytes; at most %d of %d bytes can be launched", name,
                      in->param_count, in->block_bytes, KILN_MOST_PARAMS, KILN_MOST_BLOCK);
   if ((uint64_t)in->config_count * in->variant_count > KILN_MOST_CODES)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' has %u configs of %u variants; at most %d codes a kernel can be chosen from", name,
+    return kiln_fail(err, KILN_STATUS_LIMIT,
+                     "'%s' has %u configs of %u variants; at most %d codes a kernel can be chosen from", name,
                      in->config_count, in->variant_count, KILN_MOST_CODES);
   for (uint32_t i = 0; i < in->param_count; i++) k->used_bytes = in->params[i].offset + in->params[i].size;
   k->abi = kiln_interface_abi(in);
@@ -113,7 +125,8 @@ static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry
 
 static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const char *name, kiln_error *err) {
   KILN_TRY(read_interface(k, &found->entry, name, err));
-  k->codes = KILN_NEW_ARRAY(k->arena, kiln_code, (size_t)k->interface.config_count * k->interface.variant_count);
+  k->codes =
+      KILN_NEW_ARRAY(k->arena, kiln_code, (size_t)k->interface.config_count * k->interface.variant_count);
   if (!k->codes) return kiln_kernel_no_memory(k, err);
   KILN_TRY(kiln_kernel_prepare(k, err));
   return take_codes(k, &found->entry, err);
@@ -124,8 +137,8 @@ static void kernel_destroy(kiln_kernel *k) {
   free(k);
 }
 
-static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const char *name, const kiln_check *hash, kiln_kernel **out,
-                               kiln_error *err) {
+static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const char *name,
+                               const kiln_check *hash, kiln_kernel **out, kiln_error *err) {
   kiln_kernel *k = calloc(1, sizeof *k);
   if (k) k->arena = kiln_arena_create_with(NULL);
   if (!k || !k->arena) {
@@ -142,11 +155,12 @@ static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const 
   return status;
 }
 
-// ------------------------------------------------------------------------------------------------------- table of a device
+// ------------------------------------------------------------------------------- table of a device
 
 static kiln_kernel **slot_of(kiln_device *d, const kiln_check *hash, const char *name) {
   uint32_t at = kiln_le32(hash->bytes) & (d->kernel_slots - 1);
-  while (d->kernels[at] && (memcmp(d->kernels[at]->hash.bytes, hash->bytes, KILN_CHECK_SIZE) || (name && strcmp(d->kernels[at]->interface.name, name))))
+  while (d->kernels[at] && (memcmp(d->kernels[at]->hash.bytes, hash->bytes, KILN_CHECK_SIZE) ||
+                            (name && strcmp(d->kernels[at]->interface.name, name))))
     at = (at + 1) & (d->kernel_slots - 1);
   return &d->kernels[at];
 }
@@ -191,7 +205,7 @@ static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, 
   return KILN_OK;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- public
+// ------------------------------------------------------------------------------------------ public
 
 static void param_type(const kiln_param_record *p, char out[32]) {
   static const char stars[] = "**";
@@ -207,14 +221,18 @@ static kiln_status check_signature(const kiln_kernel *k, const kiln_signature *w
   for (uint32_t i = 0; i < k->interface.param_count && used + 1 < sizeof have; i++) {
     char type[32];
     param_type(&k->interface.params[i], type);
-    int n = snprintf(have + used, sizeof have - used, "%s%s: %s", i ? ", " : "", k->interface.params[i].name, type);
+    int n = snprintf(have + used, sizeof have - used, "%s%s: %s", i ? ", " : "", k->interface.params[i].name,
+                     type);
     used += n < 0 ? 0 : (size_t)n;
   }
-  return kiln_fail(err, KILN_STATUS_ABI, "'%s': the caller was built for (%.300s) [%016llx], %s has (%s) [%016llx]", k->interface.name,
-                   want->params ? want->params : "?", (unsigned long long)want->abi, k->bundle->name, have, (unsigned long long)k->abi);
+  return kiln_fail(err, KILN_STATUS_ABI,
+                   "'%s': the caller was built for (%.300s) [%016llx], %s has (%s) [%016llx]",
+                   k->interface.name, want->params ? want->params : "?", (unsigned long long)want->abi,
+                   k->bundle->name, have, (unsigned long long)k->abi);
 }
 
-kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signature *signature, kiln_kernel **out, kiln_error *err) {
+kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signature *signature,
+                            kiln_kernel **out, kiln_error *err) {
   *out = NULL;
   kiln_error mine;
   if (!err) err = &mine;
@@ -233,7 +251,8 @@ size_t kiln_block_size(const kiln_kernel *k) { return k->interface.block_bytes; 
 uint64_t kiln_kernel_abi(const kiln_kernel *k) { return k->abi; }
 
 // "*f32", "view bf16": static texts for every scalar and depth.
-#define TYPE_ROW(spelling) {spelling, "*" spelling, "**" spelling, "view " spelling}
+#define TYPE_ROW(spelling) \
+  { spelling, "*" spelling, "**" spelling, "view " spelling }
 static const char *const type_texts[KILN_SCALAR_COUNT][4] = {
 #define TYPE(name, spelling, number, bits, type_class) [number] = TYPE_ROW(spelling),
 #include "base/types.def"
@@ -244,6 +263,9 @@ kiln_status kiln_param_at(const kiln_kernel *k, size_t index, kiln_param *out) {
   memset(out, 0, sizeof *out);
   if (index >= k->interface.param_count) return KILN_STATUS_NOT_FOUND;
   const kiln_param_record *p = &k->interface.params[index];
-  *out = (kiln_param){p->name, type_texts[p->scalar][p->view_rank ? 3 : p->pointer], p->offset, p->size, p->view_rank, p->pointer, p->access};
+  *out = (kiln_param){p->name,      type_texts[p->scalar][p->view_rank ? 3 : p->pointer],
+                      p->offset,    p->size,
+                      p->view_rank, p->pointer,
+                      p->access};
   return KILN_OK;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln: open a bundle of compiled kernels, pick the code that fits this machine and these arguments, launch it.
+// libkiln: open a bundle of compiled kernels, pick the code that fits this machine and these arguments,
+// launch it.
 //
 //   kiln_library *library;  kiln_device *device;  kiln_kernel *add;  kiln_error err;
 //   kiln_open_file("app.kbundle", &library, &err);
@@ -7,9 +8,10 @@
 //   kiln_kernel_get(device, "add", NULL, &add, &err);
 //   kiln_launch(add, stream, (const void *const[]){&x, &y, &z, &n}, 4, &err);
 //
-// The library never prints, never ends the process, reads no environment and has no constructors. `err` may be NULL everywhere. All functions
-// may be called from any thread; an object may be closed only when no other thread uses it. Opening an unsigned bundle that holds host
-// objects means to run what is in it: treat such a file as a program.
+// The library never prints, never ends the process, reads no environment and has no constructors. `err` may
+// be NULL everywhere. All functions may be called from any thread; an object may be closed only when no other
+// thread uses it. Opening an unsigned bundle that holds host objects means to run what is in it: treat such a
+// file as a program.
 #ifndef KILN_RUNTIME_KILN_H
 #define KILN_RUNTIME_KILN_H
 
@@ -31,14 +33,16 @@ extern "C" {
 typedef struct kiln_library kiln_library; ///< open bundles, in order
 typedef struct kiln_device kiln_device;   ///< one device, seen through one library
 typedef struct kiln_kernel kiln_kernel;   ///< one kernel on one device; lives as long as the device
-typedef void *kiln_stream;                ///< CUstream, hipStream_t; NULL is the default stream. Ignored by `host` and `null`
+typedef void
+    *kiln_stream; ///< CUstream, hipStream_t; NULL is the default stream. Ignored by `host` and `null`
 
 /// "0.1.0"
 KILN_API const char *kiln_version(void);
 
-// ---------------------------------------------------------------------------------------------------------------- opening
+// ----------------------------------------------------------------------------------------- opening
 
-/// One bundle: a path, bytes in memory (borrowed until kiln_close), or a file descriptor (not closed; may be closed after the call).
+/// One bundle: a path, bytes in memory (borrowed until kiln_close), or a file descriptor (not closed; may be
+/// closed after the call).
 typedef struct kiln_source {
   const char *path;
   const void *bytes;
@@ -47,9 +51,10 @@ typedef struct kiln_source {
 } kiln_source;
 
 enum {
-  KILN_EXACT_ONLY = 1,  ///< refuse code for generic, family or older processors: a device without exact code for every kernel does not open
-  KILN_NO_JIT = 2,      ///< never hand PTX to a driver's compiler: a device that would need it does not open
-  KILN_CHECK_ALL = 4,   ///< check every index page and every blob at open, instead of each at its first use
+  KILN_EXACT_ONLY = 1, ///< refuse code for generic, family or older processors: a device without exact code
+                       ///< for every kernel does not open
+  KILN_NO_JIT = 2,     ///< never hand PTX to a driver's compiler: a device that would need it does not open
+  KILN_CHECK_ALL = 4,  ///< check every index page and every blob at open, instead of each at its first use
   KILN_NEED_SIGNATURE = 8, ///< a bundle that `verify` does not accept does not open
 };
 
@@ -57,8 +62,9 @@ enum { KILN_LOG_ERROR = 0, KILN_LOG_WARNING = 1, KILN_LOG_INFO = 2 };
 /// Called with one paragraph of text; may be called from any thread.
 typedef void kiln_log_callback(void *user, int level, const char *text);
 
-/// What is to be verified. At open: `signed_bytes` is the header, `index` what its digest covers, with kind, key and signature from the slot. Later,
-/// once for each code loaded: `index` is the code and `digest` its BLAKE2b-256 as the verified index states it; signature is NULL.
+/// What is to be verified. At open: `signed_bytes` is the header, `index` what its digest covers, with kind,
+/// key and signature from the slot. Later, once for each code loaded: `index` is the code and `digest` its
+/// BLAKE2b-256 as the verified index states it; signature is NULL.
 typedef struct kiln_verify_request {
   const char *bundle;
   const uint8_t *signed_bytes;
@@ -73,13 +79,13 @@ typedef struct kiln_verify_request {
 typedef int kiln_verify_callback(void *user, const kiln_verify_request *request);
 
 typedef struct kiln_open_options {
-  size_t size;                 ///< sizeof(kiln_open_options)
-  const kiln_source *sources;  ///< earlier ones win where codes fit equally well
+  size_t size;                ///< sizeof(kiln_open_options)
+  const kiln_source *sources; ///< earlier ones win where codes fit equally well
   size_t source_count;
-  uint32_t policy;             ///< KILN_EXACT_ONLY | ...
-  kiln_log_callback *log;      ///< may be NULL
+  uint32_t policy;        ///< KILN_EXACT_ONLY | ...
+  kiln_log_callback *log; ///< may be NULL
   void *log_user;
-  kiln_verify_callback *verify;///< may be NULL
+  kiln_verify_callback *verify; ///< may be NULL
   void *verify_user;
 } kiln_open_options;
 
@@ -94,12 +100,13 @@ KILN_API void kiln_close(kiln_library *library);
 KILN_API size_t kiln_kernel_count(const kiln_library *library);
 KILN_API const char *kiln_kernel_name(const kiln_library *library, size_t index);
 
-// ---------------------------------------------------------------------------------------------------------------- devices
+// ----------------------------------------------------------------------------------------- devices
 
-/// "host" (all processors; "host:4": four threads), "cuda:0", "hip:0", "null" (accepts everything and runs nothing, for
-/// measuring), or "null:sm_90" (chooses as that device would, and runs nothing).
-/// Errors: NO_DEVICE (driver or device absent, with what was tried), NO_VARIANT (a policy cannot be kept).
-KILN_API kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out, kiln_error *err);
+/// "host" (all processors; "host:4": four threads), "cuda:0", "hip:0", "null" (accepts everything and runs
+/// nothing, for measuring), or "null:sm_90" (chooses as that device would, and runs nothing). Errors:
+/// NO_DEVICE (driver or device absent, with what was tried), NO_VARIANT (a policy cannot be kept).
+KILN_API kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out,
+                                      kiln_error *err);
 /// Unloads what was loaded. Nothing of it may still run.
 KILN_API void kiln_device_close(kiln_device *device);
 /// "sm_90", "gfx942:sramecc+:xnack-", "x86-64-v3", "null"
@@ -112,14 +119,17 @@ KILN_API void kiln_stream_destroy(kiln_device *device, kiln_stream stream);
 /// Waits for all work given to `stream`. With it come errors of earlier launches.
 KILN_API kiln_status kiln_sync(kiln_device *device, kiln_stream stream, kiln_error *err);
 
-/// Device memory, for programs that have no framework to do it. Sizes in bytes. Copies are complete when the call returns.
+/// Device memory, for programs that have no framework to do it. Sizes in bytes. Copies are complete when the
+/// call returns.
 KILN_API kiln_status kiln_alloc(kiln_device *device, size_t size, void **out, kiln_error *err);
 KILN_API void kiln_free(kiln_device *device, void *memory);
-KILN_API kiln_status kiln_copy_in(kiln_device *device, void *to_device, const void *from, size_t size, kiln_error *err);
-KILN_API kiln_status kiln_copy_out(kiln_device *device, void *to, const void *from_device, size_t size, kiln_error *err);
+KILN_API kiln_status kiln_copy_in(kiln_device *device, void *to_device, const void *from, size_t size,
+                                  kiln_error *err);
+KILN_API kiln_status kiln_copy_out(kiln_device *device, void *to, const void *from_device, size_t size,
+                                   kiln_error *err);
 KILN_API kiln_status kiln_fill(kiln_device *device, void *memory, uint8_t byte, size_t size, kiln_error *err);
 
-// ---------------------------------------------------------------------------------------------------------------- kernels
+// ----------------------------------------------------------------------------------------- kernels
 
 /// What the caller was compiled for; made by `kiln header`. `abi` 0: not checked.
 typedef struct kiln_signature {
@@ -127,19 +137,20 @@ typedef struct kiln_signature {
   const char *params; ///< "x: *f32, n: i32", for the message
 } kiln_signature;
 
-/// Looks `name` up ("softmax[T=f16]"), checks the signature when it is not NULL, and picks codes for the device. Loads nothing. The same
-/// call again gives the same handle. Errors: NOT_FOUND, ABI (naming both lists), NO_VARIANT (the text is the miss report, see kiln_explain).
-KILN_API kiln_status kiln_kernel_get(kiln_device *device, const char *name, const kiln_signature *signature, kiln_kernel **out,
-                                     kiln_error *err);
+/// Looks `name` up ("softmax[T=f16]"), checks the signature when it is not NULL, and picks codes for the
+/// device. Loads nothing. The same call again gives the same handle. Errors: NOT_FOUND, ABI (naming both
+/// lists), NO_VARIANT (the text is the miss report, see kiln_explain).
+KILN_API kiln_status kiln_kernel_get(kiln_device *device, const char *name, const kiln_signature *signature,
+                                     kiln_kernel **out, kiln_error *err);
 
 /// How the arguments lie in the packed block.
 typedef struct kiln_param {
   const char *name;
-  const char *type;    ///< "*f32", "i32", "view bf16" (base, extents, strides as i64)
+  const char *type; ///< "*f32", "i32", "view bf16" (base, extents, strides as i64)
   uint32_t offset, size;
-  uint8_t rank;        ///< of a view, else 0
-  uint8_t pointer;     ///< depth
-  uint8_t access;      ///< 0 scalar, 1 in, 2 out, 3 inout, 4 accum
+  uint8_t rank;    ///< of a view, else 0
+  uint8_t pointer; ///< depth
+  uint8_t access;  ///< 0 scalar, 1 in, 2 out, 3 inout, 4 accum
 } kiln_param;
 KILN_API size_t kiln_param_count(const kiln_kernel *kernel);
 KILN_API kiln_status kiln_param_at(const kiln_kernel *kernel, size_t index, kiln_param *out);
@@ -147,31 +158,40 @@ KILN_API kiln_status kiln_param_at(const kiln_kernel *kernel, size_t index, kiln
 KILN_API size_t kiln_block_size(const kiln_kernel *kernel);
 KILN_API uint64_t kiln_kernel_abi(const kiln_kernel *kernel);
 
-/// Loads every code of the kernel that the device could launch, so that no later launch loads (needed before graph capture).
+/// Loads every code of the kernel that the device could launch, so that no later launch loads (needed before
+/// graph capture).
 KILN_API kiln_status kiln_preload(kiln_kernel *kernel, kiln_error *err);
 
-/// Launches with `args[i]` pointing to the value of parameter i (a view: base, extents, strides). Errors: LAUNCH (a promised fact is broken, a
-/// launch expression failed, the kernel states no grid, it is above the device's limit), NO_VARIANT (no config allows these arguments), CORRUPT, DRIVER,
-/// ASSERT (host only). An empty grid is success and launches nothing. Warm, it takes no lock, allocates nothing and makes no system call.
-/// `host` runs the grid to its end before returning.
-KILN_API kiln_status kiln_launch(kiln_kernel *kernel, kiln_stream stream, const void *const *args, size_t arg_count, kiln_error *err);
+/// Launches with `args[i]` pointing to the value of parameter i (a view: base, extents, strides). Errors:
+/// LAUNCH (a promised fact is broken, a launch expression failed, the kernel states no grid, it is above the
+/// device's limit), NO_VARIANT (no config allows these arguments), CORRUPT, DRIVER, ASSERT (host only). An
+/// empty grid is success and launches nothing. Warm, it takes no lock, allocates nothing and makes no system
+/// call. `host` runs the grid to its end before returning.
+KILN_API kiln_status kiln_launch(kiln_kernel *kernel, kiln_stream stream, const void *const *args,
+                                 size_t arg_count, kiln_error *err);
 /// The same with the arguments packed already: kiln_block_size bytes, kiln_param.offset says where each lies.
-KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream, const void *block, size_t size, kiln_error *err);
+KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream, const void *block,
+                                        size_t size, kiln_error *err);
 
-/// The same with a grid of the caller's, for kernels whose source states none: Triton IR leaves it to the launcher. It replaces the kernel's own.
-KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3], const void *block, size_t size,
-                                      kiln_error *err);
+/// The same with a grid of the caller's, for kernels whose source states none: Triton IR leaves it to the
+/// launcher. It replaces the kernel's own.
+KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3],
+                                      const void *block, size_t size, kiln_error *err);
 
-/// A launch with everything decided before: arguments packed and checked, code chosen and loaded, grid evaluated, tensor maps encoded. Launching it
-/// hands the block to the driver and does nothing else. Any kernel can be prepared. One may be launched from several threads at once, but
-/// not while it is changed or freed.
+/// A launch with everything decided before: arguments packed and checked, code chosen and loaded, grid
+/// evaluated, tensor maps encoded. Launching it hands the block to the driver and does nothing else. Any
+/// kernel can be prepared. One may be launched from several threads at once, but not while it is changed or
+/// freed.
 typedef struct kiln_prepared kiln_prepared;
-/// `args` as for kiln_launch; `grid` NULL: the kernel's own. Errors are those of kiln_launch. Free with kiln_prepared_free before the device is closed.
-KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, size_t arg_count, const uint32_t *grid, kiln_prepared **out,
-                                  kiln_error *err);
-/// Changes argument `index`. One on which nothing depends is stored, after its alignment is tested; any other is decided anew: facts, code (loaded
-/// where it was not: call kiln_preload before a capture), grid and tensor maps. After an error everything is as before.
-KILN_API kiln_status kiln_prepared_set(kiln_prepared *prepared, size_t index, const void *value, kiln_error *err);
+/// `args` as for kiln_launch; `grid` NULL: the kernel's own. Errors are those of kiln_launch. Free with
+/// kiln_prepared_free before the device is closed.
+KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, size_t arg_count,
+                                  const uint32_t *grid, kiln_prepared **out, kiln_error *err);
+/// Changes argument `index`. One on which nothing depends is stored, after its alignment is tested; any other
+/// is decided anew: facts, code (loaded where it was not: call kiln_preload before a capture), grid and
+/// tensor maps. After an error everything is as before.
+KILN_API kiln_status kiln_prepared_set(kiln_prepared *prepared, size_t index, const void *value,
+                                       kiln_error *err);
 KILN_API kiln_status kiln_prepared_launch(kiln_prepared *prepared, kiln_stream stream, kiln_error *err);
 /// The bytes that the driver gets: parameters, then tensor maps at multiples of 64. Borrowed.
 KILN_API const void *kiln_prepared_block(const kiln_prepared *prepared, size_t *out_size);
@@ -184,11 +204,12 @@ typedef struct kiln_choice {
   const char *target;
   const char *bundle;
   uint32_t grid[3], block_threads, shared_bytes, registers, spill_bytes;
-  unsigned rank;       ///< 0 is the closest fit; see kiln_candidate
+  unsigned rank; ///< 0 is the closest fit; see kiln_candidate
 } kiln_choice;
-KILN_API kiln_status kiln_choose(kiln_kernel *kernel, const void *block, size_t size, kiln_choice *out, kiln_error *err);
+KILN_API kiln_status kiln_choose(kiln_kernel *kernel, const void *block, size_t size, kiln_choice *out,
+                                 kiln_error *err);
 
-// ------------------------------------------------------------------------------------------------------------------ misses
+// ------------------------------------------------------------------------------------------ misses
 
 /// Why each code of a kernel fits a device or not.
 typedef struct kiln_report kiln_report;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The launch path. Warm, it is: pack, test the promised facts, pick config and variant, evaluate the grid, call the driver.
+// The launch path. Warm, it is: pack, test the promised facts, pick config and variant, evaluate the grid,
+// call the driver.
 #include "runtime/launch.h"
 
 #include <stdio.h>
@@ -33,14 +34,15 @@ static inline bool evaluate(const kiln_prepared_expr *e, const int64_t *values, 
   return kiln_expr_eval(e->code.bytes, e->code.size, values, out);
 }
 
-// --------------------------------------------------------------------------------------------------------------- refusals
+// ---------------------------------------------------------------------------------------- refusals
 
 static void name_params(const kiln_kernel *k, const char **names) {
   for (uint32_t i = 0; i < k->interface.param_count; i++) names[i] = k->interface.params[i].name;
 }
 
 // "cols <= 1024 (cols = 2000)"
-static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values, char *out, size_t capacity) {
+static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values, char *out,
+                     size_t capacity) {
   const char *names[KILN_MOST_PARAMS];
   name_params(k, names);
   kiln_expr_text(code.bytes, code.size, names, k->interface.param_count, out, capacity);
@@ -54,7 +56,8 @@ static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values
     uint32_t param = (uint32_t)kiln_read_varint(&r);
     if (param < 64 && seen >> param & 1) continue;
     if (param < 64) seen |= (uint64_t)1 << param;
-    int n = snprintf(out + used, capacity - used, "%s%s = %lld", separator, names[param], (long long)values[param]);
+    int n = snprintf(out + used, capacity - used, "%s%s = %lld", separator, names[param],
+                     (long long)values[param]);
     if (n < 0 || (size_t)n >= capacity - used) return;
     used += (size_t)n;
     separator = ", ";
@@ -62,26 +65,29 @@ static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values
   if (*separator == ',' && used + 1 < capacity) memcpy(out + used, ")", 2);
 }
 
-static kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64_t *values, const char *what, kiln_error *err) {
+static kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64_t *values, const char *what,
+                               kiln_error *err) {
   char text[400];
   describe(k, code, values, text, sizeof text);
-  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name, what, text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name,
+                   what, text);
 }
 
 static kiln_status refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   const kiln_alignment *a = k->alignments;
   while (!(kiln_le64(block + a->offset) & a->mask)) a++;
-  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx", k->interface.name,
-                   k->interface.params[a->param].name, (unsigned long long)a->mask + 1, (unsigned long long)kiln_le64(block + a->offset));
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx",
+                   k->interface.name, k->interface.params[a->param].name, (unsigned long long)a->mask + 1,
+                   (unsigned long long)kiln_le64(block + a->offset));
 }
 
 static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
   const char *name = k->interface.params[f->param].name;
   if (value < f->lo || value > f->hi)
-    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld", k->interface.name, name,
-                     (long long)f->lo, (long long)f->hi, (long long)value);
-  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be divisible by %lld, but is %lld", k->interface.name, name,
-                   (long long)f->div, (long long)value);
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld",
+                     k->interface.name, name, (long long)f->lo, (long long)f->hi, (long long)value);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be divisible by %lld, but is %lld",
+                   k->interface.name, name, (long long)f->div, (long long)value);
 }
 
 // No config with code allows these arguments: say for each which requirement failed.
@@ -94,22 +100,26 @@ static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, k
     const kiln_config_record *record = &k->interface.configs[c];
     for (uint32_t i = 0; config->is_usable && i < record->require_count; i++) {
       int64_t value;
-      if (kiln_expr_eval(record->require[i].bytes, record->require[i].size, values, &value) && value) continue;
+      if (kiln_expr_eval(record->require[i].bytes, record->require[i].size, values, &value) && value)
+        continue;
       snprintf(text, sizeof text, "needs ");
       describe(k, record->require[i], values, text + 6, sizeof text - 6);
       break;
     }
-    int n = snprintf(all + used, sizeof all - used, "%s%s: %s", used ? "; " : "", k->interface.configs[c].text, text);
+    int n = snprintf(all + used, sizeof all - used, "%s%s: %s", used ? "; " : "",
+                     k->interface.configs[c].text, text);
     used += n < 0 ? 0 : (size_t)n;
   }
-  return kiln_fail(err, KILN_STATUS_NO_VARIANT, "'%s': no config allows these arguments: %s", k->interface.name, all);
+  return kiln_fail(err, KILN_STATUS_NO_VARIANT, "'%s': no config allows these arguments: %s",
+                   k->interface.name, all);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- choice
+// ------------------------------------------------------------------------------------------ choice
 
 static inline bool holds(const kiln_conjunction *c, const uint8_t *block, const int64_t *values) {
   uint32_t broken = 0;
-  for (uint32_t i = 0; i < c->mask_count; i++) broken |= kiln_le32(block + c->masks[i].offset) & c->masks[i].mask;
+  for (uint32_t i = 0; i < c->mask_count; i++)
+    broken |= kiln_le32(block + c->masks[i].offset) & c->masks[i].mask;
   for (uint32_t i = 0; i < c->other_count && !broken; i++) {
     int64_t value;
     broken = !evaluate(&c->others[i], values, &value) || !value;
@@ -119,7 +129,8 @@ static inline bool holds(const kiln_conjunction *c, const uint8_t *block, const 
 
 static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   uint64_t broken = 0;
-  for (uint32_t i = 0; i < k->alignment_count; i++) broken |= kiln_le64(block + k->alignments[i].offset) & k->alignments[i].mask;
+  for (uint32_t i = 0; i < k->alignment_count; i++)
+    broken |= kiln_le64(block + k->alignments[i].offset) & k->alignments[i].mask;
   if (UNLIKELY(broken)) return refuse_alignment(k, block, err);
   for (uint32_t i = 0; i < k->fact_count; i++) {
     const kiln_fact *f = &k->facts[i];
@@ -130,7 +141,8 @@ static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block
   return KILN_OK;
 }
 
-static const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values, uint32_t *out_config, uint32_t *out_variant) {
+static const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
+                             uint32_t *out_config, uint32_t *out_variant) {
   for (uint32_t c = 0; c < k->interface.config_count; c++) {
     const kiln_prepared_config *config = &k->configs[c];
     if (!config->is_usable || !holds(&config->require, block, values)) continue;
@@ -145,23 +157,26 @@ static const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const i
   return NULL;
 }
 
-static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const int64_t *values, uint32_t *out_grid, bool *out_is_empty,
-                                 kiln_error *err) {
+static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const int64_t *values,
+                                 uint32_t *out_grid, bool *out_is_empty, kiln_error *err) {
   static const char axes[] = "xyz";
   out_grid[0] = out_grid[1] = out_grid[2] = 1;
   for (unsigned axis = 0; axis < k->configs[config].axes; axis++) {
     const kiln_prepared_expr *e = &k->configs[config].grid[axis];
     int64_t extent;
-    if (UNLIKELY(!evaluate(e, values, &extent))) return refuse_expr(k, e->code, values, "the grid expression", err);
+    if (UNLIKELY(!evaluate(e, values, &extent)))
+      return refuse_expr(k, e->code, values, "the grid expression", err);
     if (UNLIKELY(extent < 0 || extent > k->device->grid_limit[axis])) {
       char text[400] = "";
       if (e->code.size) describe(k, e->code, values, text, sizeof text);
-      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld: %s", k->interface.name, axes[axis],
-                       (long long)extent, k->device->name, (long long)k->device->grid_limit[axis], text);
+      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld: %s",
+                       k->interface.name, axes[axis], (long long)extent, k->device->name,
+                       (long long)k->device->grid_limit[axis], text);
     }
     out_grid[axis] = (uint32_t)extent;
   }
-  if (UNLIKELY(!k->configs[config].has_grid)) memset(out_grid, 0, 3 * sizeof *out_grid); // told apart where an empty grid ends the launch
+  if (UNLIKELY(!k->configs[config].has_grid))
+    memset(out_grid, 0, 3 * sizeof *out_grid); // told apart where an empty grid ends the launch
   *out_is_empty = !out_grid[0] || !out_grid[1] || !out_grid[2];
   return KILN_OK;
 }
@@ -172,11 +187,13 @@ typedef struct decision {
   bool is_empty;
 } decision;
 
-static kiln_status take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out_grid, bool *out_is_empty, kiln_error *err) {
+static kiln_status take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out_grid,
+                             bool *out_is_empty, kiln_error *err) {
   for (unsigned axis = 0; axis < 3; axis++) {
     if (UNLIKELY(grid[axis] > k->device->grid_limit[axis]))
-      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %u, %s allows 0 to %lld", k->interface.name, "xyz"[axis], grid[axis],
-                       k->device->name, (long long)k->device->grid_limit[axis]);
+      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %u, %s allows 0 to %lld", k->interface.name,
+                       "xyz"[axis], grid[axis], k -> device -> name,
+                       (long long)k -> device -> grid_limit[axis]);
     out_grid[axis] = grid[axis];
   }
   *out_is_empty = !grid[0] || !grid[1] || !grid[2];
@@ -189,11 +206,13 @@ static inline void read_integers(const kiln_kernel *k, const uint8_t *block, int
   uint32_t i = 0;
   for (; i < k->integers_of_4; i++) values[p[i].param] = (int32_t)kiln_le32(block + p[i].offset);
   for (; i < k->integers_to_8; i++) values[p[i].param] = (int64_t)kiln_le64(block + p[i].offset);
-  for (; i < k->integer_count; i++) values[p[i].param] = kiln_read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
+  for (; i < k->integer_count; i++)
+    values[p[i].param] = kiln_read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
 }
 
 /// `grid`: the caller's; NULL: the kernel's own expressions.
-static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid, decision *out, kiln_error *err) {
+static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
+                                 decision *out, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
   read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
@@ -203,24 +222,28 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, con
   return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- launch
+// ------------------------------------------------------------------------------------------ launch
 
 // The first launch of a code.
 static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream stream, kiln_error *err) {
   const kiln_device *d = k->device;
   if (d->kind->is_capturing && d->kind->is_capturing(k->device, stream))
-    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' is not loaded, and nothing can be loaded while the stream is captured; call kiln_preload before",
+    return kiln_fail(err, KILN_STATUS_LAUNCH,
+                     "'%s' is not loaded, and nothing can be loaded while the stream is captured; call "
+                     "kiln_preload before",
                      k->interface.name);
   return kiln_code_load(k, (kiln_code *)code, err);
 }
 
 static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32_t *grid, kiln_error *err) {
   if (grid || k->configs[config].has_grid) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid", k->interface.name);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid",
+                   k->interface.name);
 }
 
 // A code with tensor maps, which are encoded anew: a prepared launch keeps them.
-static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, kiln_launch_call *call, kiln_error *err) {
+static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, kiln_launch_call *call,
+                                                              kiln_error *err) {
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[KILN_MOST_BLOCK];
   memcpy(block, call->block, k->used_bytes);
   KILN_TRY(kiln_tensor_maps_encode(k, call->code, block, err));
@@ -229,7 +252,8 @@ static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, ki
   return k->device->kind->launch(k->device, call, err);
 }
 
-static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid, const uint8_t *block, kiln_error *err) {
+static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid,
+                                const uint8_t *block, kiln_error *err) {
   decision d;
   KILN_TRY(decide(k, block, grid, &d, err));
   if (d.is_empty) return end_empty(k, d.config, grid, err);
@@ -254,23 +278,25 @@ static inline void pack(const kiln_kernel *k, const void *const *args, uint8_t *
   for (; i < k->interface.param_count; i++) memcpy(block + s[i].offset, args[s[i].param], s[i].size);
 }
 
-kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count, kiln_error *err) {
+kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count,
+                        kiln_error *err) {
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
   const kiln_interface *in = &k->interface;
   if (UNLIKELY(arg_count != in->param_count))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name, in->param_count, arg_count);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name,
+                     in->param_count, arg_count);
   pack(k, args, block);
   return launch_block(k, stream, NULL, block, err);
 }
 
-// --------------------------------------------------------------------------------------------------------------- prepared
+// ---------------------------------------------------------------------------------------- prepared
 
 struct kiln_prepared {
-  kiln_kernel *kernel;      // borrowed
+  kiln_kernel *kernel; // borrowed
   uint32_t given_grid[3];
   bool has_given_grid, is_empty;
-  kiln_launch_call call;    // `block` is the one below; the stream is the launch's
-  uint8_t *block;           // inside this allocation, aligned to 64: parameters, then tensor maps
+  kiln_launch_call call; // `block` is the one below; the stream is the launch's
+  uint8_t *block;        // inside this allocation, aligned to 64: parameters, then tensor maps
 };
 
 // Chooses, loads and encodes for what is in the block.
@@ -280,7 +306,8 @@ static kiln_status settle(kiln_prepared *p, kiln_error *err) {
   const uint32_t *grid = p->has_given_grid ? p->given_grid : NULL;
   KILN_TRY(decide(k, p->block, grid, &d, err));
   if (d.is_empty) KILN_TRY(end_empty(k, d.config, grid, err));
-  if (!atomic_load_explicit(&d.code->function, memory_order_acquire)) KILN_TRY(kiln_code_load(k, (kiln_code *)d.code, err));
+  if (!atomic_load_explicit(&d.code->function, memory_order_acquire))
+    KILN_TRY(kiln_code_load(k, (kiln_code *)d.code, err));
   if (d.code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, d.code, p->block, err));
   p->is_empty = d.is_empty;
   p->call = (kiln_launch_call){
@@ -300,12 +327,14 @@ static uint32_t most_maps(const kiln_kernel *k) {
   return most;
 }
 
-kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid, kiln_prepared **out, kiln_error *err) {
+kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid,
+                         kiln_prepared **out, kiln_error *err) {
   *out = NULL;
   if (arg_count != k->interface.param_count)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", k->interface.name, k->interface.param_count,
-                     arg_count);
-  size_t block = kiln_maps_at(k->interface.block_bytes + 8) + KILN_MAP_ALIGNMENT + (size_t)most_maps(k) * KILN_MAP_BYTES;
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
+                     k->interface.name, k->interface.param_count, arg_count);
+  size_t block =
+      kiln_maps_at(k->interface.block_bytes + 8) + KILN_MAP_ALIGNMENT + (size_t)most_maps(k) * KILN_MAP_BYTES;
   size_t head = kiln_maps_at(sizeof(kiln_prepared));
   kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
   if (!p) return kiln_kernel_no_memory(k, err);
@@ -322,9 +351,12 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
 }
 
 // What else changes with a parameter.
-static inline bool decides(const kiln_prepared *p, size_t param) { return p->kernel->is_read[param] || p->call.code->map_count; }
+static inline bool decides(const kiln_prepared *p, size_t param) {
+  return p->kernel->is_read[param] || p->call.code->map_count;
+}
 
-static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, const kiln_param_record *param, const void *value, kiln_error *err) {
+static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, const kiln_param_record *param,
+                                                          const void *value, kiln_error *err) {
   uint8_t old[KILN_MOST_BLOCK];
   memcpy(old, p->block, p->call.size);
   memcpy(p->block + param->offset, value, param->size);
@@ -336,7 +368,8 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
 kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value, kiln_error *err) {
   const kiln_kernel *k = p->kernel;
   if (UNLIKELY(index >= k->interface.param_count))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set", k->interface.name, k->interface.param_count, index);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set",
+                     k->interface.name, k->interface.param_count, index);
   const kiln_param_record *param = &k->interface.params[index];
   uint64_t address = 0;
   if (param->pointer || param->view_rank) memcpy(&address, value, sizeof address);
@@ -361,20 +394,22 @@ const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
 
 void kiln_prepared_free(kiln_prepared *p) { free(p); }
 
-// ---------------------------------------------------------------------------------------------------------------- packed
+// ------------------------------------------------------------------------------------------ packed
 
 static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err) {
   if (size == k->interface.block_bytes) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given", k->interface.name,
-                   k->interface.block_bytes, size);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given",
+                   k->interface.name, k->interface.block_bytes, size);
 }
 
-kiln_status kiln_launch_packed(kiln_kernel *k, kiln_stream stream, const void *block, size_t size, kiln_error *err) {
+kiln_status kiln_launch_packed(kiln_kernel *k, kiln_stream stream, const void *block, size_t size,
+                               kiln_error *err) {
   KILN_TRY(check_size(k, size, err));
   return launch_block(k, stream, NULL, block, err);
 }
 
-kiln_status kiln_launch_grid(kiln_kernel *k, kiln_stream stream, const uint32_t grid[3], const void *block, size_t size, kiln_error *err) {
+kiln_status kiln_launch_grid(kiln_kernel *k, kiln_stream stream, const uint32_t grid[3], const void *block,
+                             size_t size, kiln_error *err) {
   KILN_TRY(check_size(k, size, err));
   return launch_block(k, stream, grid, block, err);
 }

@@ -11,7 +11,7 @@
 enum {
   KILN_MOST_PARAMS = 512,
   KILN_MOST_CODES = 1 << 16, ///< configs x variants of a kernel
-  KILN_MOST_BLOCK = 4096, ///< bytes of arguments: what CUDA takes
+  KILN_MOST_BLOCK = 4096,    ///< bytes of arguments: what CUDA takes
 };
 
 /// An argument of a block, sign-extended; i1 (`is_signed` false) is 0 or 1.

@@ -14,7 +14,8 @@ void kiln_log(const kiln_library *library, int level, const char *text) {
 kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln_error *err) {
   *out = NULL;
   if (!options || options->size < sizeof *options || (options->source_count && !options->sources))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "kiln_open needs options with their size set, and as many sources as it counts");
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "kiln_open needs options with their size set, and as many sources as it counts");
   kiln_library *l = calloc(1, sizeof *l);
   if (l) l->bundles = calloc(options->source_count + 1, sizeof *l->bundles);
   if (!l || !l->bundles) {
@@ -35,10 +36,14 @@ kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln
 }
 
 static kiln_status open_one(kiln_source source, kiln_library **out, kiln_error *err) {
-  return kiln_open(&(kiln_open_options){.size = sizeof(kiln_open_options), .sources = &source, .source_count = 1}, out, err);
+  return kiln_open(
+      &(kiln_open_options){.size = sizeof(kiln_open_options), .sources = &source, .source_count = 1}, out,
+      err);
 }
 
-kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err) { return open_one((kiln_source){.path = path}, out, err); }
+kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err) {
+  return open_one((kiln_source){.path = path}, out, err);
+}
 
 kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err) {
   return open_one((kiln_source){.bytes = bytes, .size = size}, out, err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loading of code: once a device, under the device's lock, so that many threads with the same first launch load once.
+// Loading of code: once a device, under the device's lock, so that many threads with the same first launch
+// load once.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 static kiln_module *find_module(const kiln_device *d, const kiln_kernel *k, const kiln_code *code) {
   kiln_module *m = d->modules;
-  while (m && (m->bundle != k->bundle || m->blob != code->blob || strcmp(m->symbol, code->info.symbol))) m = m->next;
+  while (m && (m->bundle != k->bundle || m->blob != code->blob || strcmp(m->symbol, code->info.symbol)))
+    m = m->next;
   return m;
 }
 
@@ -40,9 +42,12 @@ static kiln_status load_module(kiln_kernel *k, const kiln_code *code, kiln_modul
 static kiln_status place_maps(const kiln_kernel *k, kiln_code *code, const kiln_module *m, kiln_error *err) {
   if (m->maps_at) code->maps_at = m->maps_at;
   uint64_t end = (uint64_t)code->maps_at + code->map_count * KILN_MAP_BYTES;
-  if (code->maps_at >= k->used_bytes && code->maps_at - k->used_bytes < KILN_MAP_ALIGNMENT && end <= KILN_MOST_BLOCK) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "'%s': the code takes %u tensor maps at byte %u, behind %u bytes of parameters", k->interface.name,
-                   code->map_count, code->maps_at, k->used_bytes);
+  if (code->maps_at >= k->used_bytes && code->maps_at - k->used_bytes < KILN_MAP_ALIGNMENT &&
+      end <= KILN_MOST_BLOCK)
+    return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_CORRUPT,
+                   "'%s': the code takes %u tensor maps at byte %u, behind %u bytes of parameters",
+                   k->interface.name, code->map_count, code->maps_at, k->used_bytes);
 }
 
 kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can be known of a kernel before its first launch: expressions checked once and brought into forms that evaluate in a few instructions, the
-// promised facts as tests on the block, the parameters that expressions read.
+// What can be known of a kernel before its first launch: expressions checked once and brought into forms that
+// evaluate in a few instructions, the promised facts as tests on the block, the parameters that expressions
+// read.
 #include <string.h>
 
 #include "base/expr.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 
-// ----------------------------------------------------------------------------------------------------------- expressions
+// ------------------------------------------------------------------------------------- expressions
 
 // Reads one operation of verified code.
 static uint8_t take_op(kiln_reader *r, uint32_t *out_param, int64_t *out_value) {
@@ -29,7 +30,10 @@ static const pattern patterns[] = {
     {KILN_FORM_CONST, 1, {KILN_EXPR_CONST}, false},
     {KILN_FORM_PARAM, 1, {KILN_EXPR_PARAM}, false},
     {KILN_FORM_CDIV, 3, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_CDIV}, false},
-    {KILN_FORM_DIVISIBLE, 5, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ}, true},
+    {KILN_FORM_DIVISIBLE,
+     5,
+     {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ},
+     true},
 };
 
 static bool fits(const pattern *p, kiln_span code, kiln_prepared_expr *out) {
@@ -55,12 +59,14 @@ static bool fits(const pattern *p, kiln_span code, kiln_prepared_expr *out) {
 }
 
 static bool is_integer(const kiln_param_record *p) {
-  return p->pointer || p->view_rank || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+  return p->pointer || p->view_rank ||
+         kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
 }
 
 enum { USE_READ = 1, USE_VALUE = 2 }; ///< a choice depends on the parameter; an expression wants its value
 
-static void note_params(const kiln_interface *interface, kiln_span code, uint8_t how, uint8_t *used, bool *out_is_valid) {
+static void note_params(const kiln_interface *interface, kiln_span code, uint8_t how, uint8_t *used,
+                        bool *out_is_valid) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
   while (r.left) {
     uint32_t param = 0;
@@ -73,19 +79,23 @@ static void note_params(const kiln_interface *interface, kiln_span code, uint8_t
 
 /// A condition on the low bits of a parameter is tested in the block.
 static bool is_mask_test(const kiln_interface *interface, const kiln_prepared_expr *e) {
-  return e->form == KILN_FORM_MASK && interface->params[e->param].size >= sizeof(uint32_t) && (uint64_t)e->value <= UINT32_MAX;
+  return e->form == KILN_FORM_MASK && interface->params[e->param].size >= sizeof(uint32_t) &&
+         (uint64_t)e->value <= UINT32_MAX;
 }
 
-static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool is_condition, uint8_t *used, kiln_prepared_expr *out) {
+static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool is_condition, uint8_t *used,
+                         kiln_prepared_expr *out) {
   bool is_valid = kiln_expr_verify(code.bytes, code.size, interface->param_count);
   *out = (kiln_prepared_expr){.form = KILN_FORM_GENERAL, .code = code};
   if (!is_valid) return false;
-  for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++) fits(&patterns[i], code, out);
-  note_params(interface, code, is_condition && is_mask_test(interface, out) ? USE_READ : USE_READ | USE_VALUE, used, &is_valid);
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++)
+    fits(&patterns[i], code, out);
+  note_params(interface, code, is_condition && is_mask_test(interface, out) ? USE_READ : USE_READ | USE_VALUE,
+              used, &is_valid);
   return is_valid;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- facts
+// ------------------------------------------------------------------------------------------- facts
 
 static bool add_facts(kiln_kernel *k) {
   uint32_t count = k->interface.param_count;
@@ -98,15 +108,21 @@ static bool add_facts(kiln_kernel *k) {
       if (p->align > 1 && !(p->align & (p->align - 1)))
         k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
     } else if (is_integer(p) && (p->div > 1 || p->has_range)) {
-      k->facts[k->fact_count++] = (kiln_fact){.param = i, .offset = p->offset, .size = (uint8_t)p->size, .is_signed = p->scalar != KILN_I1,
-                                              .div = p->div > 1 ? p->div : 1, .lo = p->has_range ? p->lo : INT64_MIN,
+      k->facts[k->fact_count++] = (kiln_fact){.param = i,
+                                              .offset = p->offset,
+                                              .size = (uint8_t)p->size,
+                                              .is_signed = p->scalar != KILN_I1,
+                                              .div = p->div > 1 ? p->div : 1,
+                                              .lo = p->has_range ? p->lo : INT64_MIN,
                                               .hi = p->has_range ? p->hi : INT64_MAX};
     }
   }
   return true;
 }
 
-static bool is_signed_of(const kiln_integer_param *p, uint8_t size) { return p->size == size && (p->is_signed || size == 8); }
+static bool is_signed_of(const kiln_integer_param *p, uint8_t size) {
+  return p->size == size && (p->is_signed || size == 8);
+}
 
 static bool add_integers(kiln_kernel *k, const uint8_t *used) {
   k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
@@ -115,7 +131,8 @@ static bool add_integers(kiln_kernel *k, const uint8_t *used) {
     for (uint32_t i = 0; i < k->interface.param_count; i++) {
       const kiln_param_record *p = &k->interface.params[i];
       bool is_address = p->pointer || p->view_rank;
-      kiln_integer_param in = {i, p->offset, is_address ? 8 : (uint8_t)p->size, !is_address && p->scalar != KILN_I1};
+      kiln_integer_param in = {i, p->offset, is_address ? 8 : (uint8_t)p->size,
+                               !is_address && p->scalar != KILN_I1};
       unsigned group = is_signed_of(&in, 4) ? 0 : is_signed_of(&in, 8) ? 1 : 2;
       if (used[i] & USE_VALUE && group == pass) k->integers[k->integer_count++] = in;
     }
@@ -158,17 +175,21 @@ static bool add_reads(kiln_kernel *k, const uint8_t *used) {
 
 static kiln_status invalid(const kiln_kernel *k, const char *what, kiln_error *err) {
   if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name, k->interface.name, what);
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': %s is not valid", k->bundle->name,
+                   k->interface.name, what);
 }
 
-static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, uint8_t *used, kiln_conjunction *out) {
+static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uint32_t count, uint8_t *used,
+                                kiln_conjunction *out) {
   out->masks = KILN_NEW_ARRAY(k->arena, kiln_mask_test, count);
   out->others = KILN_NEW_ARRAY(k->arena, kiln_prepared_expr, count);
   if (!out->others) return false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_prepared_expr e;
     if (!prepare_expr(&k->interface, conditions[i], true, used, &e)) return false;
-    if (is_mask_test(&k->interface, &e)) out->masks[out->mask_count++] = (kiln_mask_test){k->interface.params[e.param].offset, (uint32_t)e.value};
+    if (is_mask_test(&k->interface, &e))
+      out->masks[out->mask_count++] =
+          (kiln_mask_test){k->interface.params[e.param].offset, (uint32_t)e.value};
     else out->others[out->other_count++] = e;
   }
   return true;
@@ -185,15 +206,20 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     for (unsigned axis = 0; axis < 3; axis++) {
       to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
       to->has_grid |= from->grid[axis].size != 0;
-      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], false, used, &to->grid[axis])) return invalid(k, "a @grid expression", err);
+      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], false, used, &to->grid[axis]))
+        return invalid(k, "a @grid expression", err);
       if (to->grid[axis].form != KILN_FORM_CONST || to->grid[axis].value != 1) to->axes = axis + 1;
     }
-    if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require)) return invalid(k, "a @require expression", err);
+    if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require))
+      return invalid(k, "a @require expression", err);
   }
   k->variants = KILN_NEW_ARRAY(k->arena, kiln_conjunction, in->variant_count);
   if (!k->variants) return kiln_kernel_no_memory(k, err);
   for (uint32_t v = 0; v < in->variant_count; v++)
-    if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used, &k->variants[v]))
+    if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used,
+                             &k->variants[v]))
       return invalid(k, "a @variant condition", err);
-  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used) ? KILN_OK : kiln_kernel_no_memory(k, err);
+  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used)
+             ? KILN_OK
+             : kiln_kernel_no_memory(k, err);
 }

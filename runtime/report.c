@@ -15,8 +15,8 @@ struct kiln_report {
 
 static const char *const rank_texts[] = {"exact", "exact", "generic", "same major", "family", "PTX"};
 
-static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interface *in, const kiln_code_entry *code, kiln_report *r,
-                                 kiln_error *err) {
+static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interface *in,
+                                 const kiln_code_entry *code, kiln_report *r, kiln_error *err) {
   char rule[KILN_RULE_TEXT] = "";
   kiln_bundle *b = d->library->bundles[index];
   unsigned rank = kiln_device_rank(d, index, code->target, code->flags & KILN_BUNDLE_CODE_PTX, rule);
@@ -35,7 +35,8 @@ static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interf
   return KILN_OK;
 }
 
-static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, kiln_report *r, bool *out_exists, kiln_error *err) {
+static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, kiln_report *r,
+                              bool *out_exists, kiln_error *err) {
   kiln_bundle *b = d->library->bundles[index];
   kiln_kernel_entry kernel;
   kiln_interface in;
@@ -57,7 +58,7 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- text
+// -------------------------------------------------------------------------------------------- text
 
 // An arena that failed gives NULL: the text is thrown away then.
 static const char *known(const char *text) { return text ? text : ""; }
@@ -66,13 +67,16 @@ static const char *bundle_names(const kiln_device *d, kiln_arena *arena) {
   const char *text = "";
   for (size_t i = 0; i < d->library->bundle_count && i < 4; i++)
     text = kiln_arena_format(arena, "%s%s%s", known(text), i ? ", " : "", d->library->bundles[i]->name);
-  return d->library->bundle_count > 4 ? kiln_arena_format(arena, "%s and %zu more", known(text), d->library->bundle_count - 4) : text;
+  return d->library->bundle_count > 4
+             ? kiln_arena_format(arena, "%s and %zu more", known(text), d->library->bundle_count - 4)
+             : text;
 }
 
 // The same target has the same verdict for each config and variant: name it once.
 static bool is_repeated(const kiln_report *r, uint32_t i) {
   for (uint32_t j = 0; j < i; j++)
-    if (!strcmp(r->items[j].target, r->items[i].target) && !strcmp(r->items[j].rule, r->items[i].rule)) return true;
+    if (!strcmp(r->items[j].target, r->items[i].target) && !strcmp(r->items[j].rule, r->items[i].rule))
+      return true;
   return false;
 }
 
@@ -84,7 +88,9 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
     *out_fits |= c->rank != KILN_RANK_REFUSED;
     if (is_repeated(r, i)) continue;
     text = kiln_arena_format(r->arena, "%s%s%s: %s", text, *text ? "; " : "", c->target,
-                             c->rank == KILN_RANK_REFUSED ? c->rule : known(kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank])));
+                             c->rank == KILN_RANK_REFUSED
+                                 ? c->rule
+                                 : known(kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank])));
   }
   return text;
 }
@@ -92,19 +98,22 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
   bool fits;
   const char *list = known(verdicts(r, &fits)), *bundles = known(bundle_names(d, r->arena));
-  const char *device = *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
-                                       : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
+  const char *device =
+      *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
+                      : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
   device = known(device);
   if (!exists)
-    r->text = kiln_arena_format(r->arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them", name, bundles,
-                                d->library->bundle_count == 1 ? "has" : "have", kiln_kernel_count(d->library));
+    r->text = kiln_arena_format(
+        r->arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them", name, bundles,
+        d->library->bundle_count == 1 ? "has" : "have", kiln_kernel_count(d->library));
   else if (!r->count)
-    r->text = kiln_arena_format(r->arena, "kernel '%s' is in %s, but with no code for any device", name, bundles);
-  else if (fits)
-    r->text = kiln_arena_format(r->arena, "kernel '%s' on %s: %s", name, device, list);
+    r->text =
+        kiln_arena_format(r->arena, "kernel '%s' is in %s, but with no code for any device", name, bundles);
+  else if (fits) r->text = kiln_arena_format(r->arena, "kernel '%s' on %s: %s", name, device, list);
   else
-    r->text = kiln_arena_format(r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`", name, device, bundles, list,
-                                d->target.family == KILN_FAMILY_HOST ? "host" : d->target.name);
+    r->text = kiln_arena_format(
+        r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`", name, device,
+        bundles, list, d->target.family == KILN_FAMILY_HOST ? "host" : d->target.name);
 }
 
 kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
@@ -117,15 +126,19 @@ kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out
   }
   bool exists = false;
   kiln_status status = KILN_OK;
-  for (size_t i = 0; i < d->library->bundle_count && status == KILN_OK; i++) status = add_bundle(d, i, name, r, &exists, err);
+  for (size_t i = 0; i < d->library->bundle_count && status == KILN_OK; i++)
+    status = add_bundle(d, i, name, r, &exists, err);
   if (status == KILN_OK) write_text(d, name, exists, r);
-  if (status == KILN_OK && kiln_arena_failed(r->arena)) status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
+  if (status == KILN_OK && kiln_arena_failed(r->arena))
+    status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
   if (status == KILN_OK) *out = r;
   else kiln_report_free(r);
   return status;
 }
 
-kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) { return kiln_report_make(d, name, out, err); }
+kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+  return kiln_report_make(d, name, out, err);
+}
 
 const char *kiln_report_text(const kiln_report *r) { return r->text; }
 size_t kiln_report_count(const kiln_report *r) { return r->count; }
@@ -143,9 +156,10 @@ void kiln_report_free(kiln_report *r) {
   free(r);
 }
 
-// -------------------------------------------------------------------------------------------------------------- preflight
+// --------------------------------------------------------------------------------------- preflight
 
-static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, kiln_preflight *out, kiln_error *err) {
+static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_entry *kernel,
+                                kiln_preflight *out, kiln_error *err) {
   kiln_bundle *b = d->library->bundles[index];
   unsigned best = KILN_RANK_REFUSED;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
@@ -156,7 +170,8 @@ static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_
   }
   size_t *sums[] = {&out->exact, &out->exact, &out->generic, &out->generic, &out->generic, &out->jit};
   ++*(best == KILN_RANK_REFUSED ? &out->missing : sums[best]);
-  if (best == KILN_RANK_REFUSED && !out->first_missing && !(out->first_missing = kiln_bundle_text(b, kernel->name, err)))
+  if (best == KILN_RANK_REFUSED && !out->first_missing &&
+      !(out->first_missing = kiln_bundle_text(b, kernel->name, err)))
     return KILN_STATUS_CORRUPT;
   return KILN_OK;
 }

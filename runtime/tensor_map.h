@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensor maps of a code (docs/bundle.md, "Index region"): what the copy engine of a GPU is told of a tensor. They depend on the arguments, so they are
-// encoded at launch, or once for a prepared launch. In the block they lie behind the parameters, each a further parameter of 128 bytes. Where, the
-// driver says of the loaded function: NVIDIA's assembler aligns them to 64 in the constant bank, whose parameters begin at no multiple of 64.
+// Tensor maps of a code (docs/bundle.md, "Index region"): what the copy engine of a GPU is told of a tensor.
+// They depend on the arguments, so they are encoded at launch, or once for a prepared launch. In the block
+// they lie behind the parameters, each a further parameter of 128 bytes. Where, the driver says of the loaded
+// function: NVIDIA's assembler aligns them to 64 in the constant bank, whose parameters begin at no multiple
+// of 64.
 #ifndef KILN_RUNTIME_TENSOR_MAP_H
 #define KILN_RUNTIME_TENSOR_MAP_H
 
@@ -11,14 +13,15 @@
 enum { KILN_MAP_BYTES = 128, KILN_MAP_ALIGNMENT = 64, KILN_MAP_RANK = 5, KILN_MOST_MAPS = 16 };
 
 typedef struct kiln_tensor_map {
-  uint8_t element;  ///< kiln_scalar
-  uint8_t rank;     ///< 1 to 5, innermost dimension first
-  uint8_t swizzle;  ///< 0 none, 1 32, 2 64, 3 128 bytes
+  uint8_t element;    ///< kiln_scalar
+  uint8_t rank;       ///< 1 to 5, innermost dimension first
+  uint8_t swizzle;    ///< 0 none, 1 32, 2 64, 3 128 bytes
   uint8_t interleave; ///< 0 none, 1 16, 2 32 bytes
-  uint8_t fill;     ///< outside the tensor: 0 zeros, 1 NaN
-  uint8_t param;    ///< pointer or view with the base address
+  uint8_t fill;       ///< outside the tensor: 0 zeros, 1 NaN
+  uint8_t param;      ///< pointer or view with the base address
   uint32_t box[KILN_MAP_RANK];
-  kiln_span extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1], offset; ///< in the bundle; strides and offset in bytes
+  kiln_span extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1],
+      offset; ///< in the bundle; strides and offset in bytes
 } kiln_tensor_map;
 
 /// A map with its expressions evaluated, for the device's encoder.
@@ -30,16 +33,20 @@ typedef struct kiln_tensor_map_values {
 struct kiln_code;
 struct kiln_kernel;
 
-/// Where the first map lies in the block of a device that does not say otherwise; where a block with `count` maps from `at` on ends.
+/// Where the first map lies in the block of a device that does not say otherwise; where a block with `count`
+/// maps from `at` on ends.
 static inline uint32_t kiln_maps_at(uint32_t used_bytes) {
   return (used_bytes + KILN_MAP_ALIGNMENT - 1) & ~(uint32_t)(KILN_MAP_ALIGNMENT - 1);
 }
 static inline uint32_t kiln_maps_end(uint32_t at, uint32_t count) { return at + count * KILN_MAP_BYTES; }
 
 /// Reads the record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
-kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, uint32_t record, struct kiln_code *code, kiln_error *err);
-/// Encodes the maps of a code into `block`, which has the parameters packed and room to kiln_maps_end(code->maps_at). LAUNCH when an
-/// expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
-kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code, uint8_t *block, kiln_error *err);
+kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, uint32_t record, struct kiln_code *code,
+                                    kiln_error *err);
+/// Encodes the maps of a code into `block`, which has the parameters packed and room to
+/// kiln_maps_end(code->maps_at). LAUNCH when an expression fails, UNSUPPORTED when the device has no encoder,
+/// DRIVER.
+kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code,
+                                    uint8_t *block, kiln_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What CPUID says, as LLVM feature names. A feature counts only when the system saves the registers it needs (XCR0).
+// What CPUID says, as LLVM feature names. A feature counts only when the system saves the registers it needs
+// (XCR0).
 #include "targets/native_cpu.h"
 
 #include <string.h>
@@ -12,25 +13,47 @@ enum { EAX, EBX, ECX, EDX };
 enum { STATE_NONE = 0, STATE_AVX = 0x6, STATE_512 = 0xe6 };
 
 // Sorted by name: the list that comes out is canonical. `level`: the psABI level that requires it; 0: none.
-static const struct { const char *name; uint32_t leaf, subleaf; uint8_t reg, bit, state, level; } features[] = {
-    {"adx", 7, 0, EBX, 19, STATE_NONE, 0},          {"aes", 1, 0, ECX, 25, STATE_NONE, 0},
-    {"avx", 1, 0, ECX, 28, STATE_AVX, 3},           {"avx2", 7, 0, EBX, 5, STATE_AVX, 3},
-    {"avx512bf16", 7, 1, EAX, 5, STATE_512, 0},     {"avx512bitalg", 7, 0, ECX, 12, STATE_512, 0},
-    {"avx512bw", 7, 0, EBX, 30, STATE_512, 4},      {"avx512cd", 7, 0, EBX, 28, STATE_512, 4},
-    {"avx512dq", 7, 0, EBX, 17, STATE_512, 4},      {"avx512f", 7, 0, EBX, 16, STATE_512, 4},
-    {"avx512fp16", 7, 0, EDX, 23, STATE_512, 0},    {"avx512ifma", 7, 0, EBX, 21, STATE_512, 0},
-    {"avx512vbmi", 7, 0, ECX, 1, STATE_512, 0},     {"avx512vbmi2", 7, 0, ECX, 6, STATE_512, 0},
-    {"avx512vl", 7, 0, EBX, 31, STATE_512, 4},      {"avx512vnni", 7, 0, ECX, 11, STATE_512, 0},
-    {"avx512vpopcntdq", 7, 0, ECX, 14, STATE_512, 0},{"avxvnni", 7, 1, EAX, 4, STATE_AVX, 0},
-    {"bmi", 7, 0, EBX, 3, STATE_NONE, 3},           {"bmi2", 7, 0, EBX, 8, STATE_NONE, 3},
-    {"cx16", 1, 0, ECX, 13, STATE_NONE, 2},         {"f16c", 1, 0, ECX, 29, STATE_AVX, 3},
-    {"fma", 1, 0, ECX, 12, STATE_AVX, 3},           {"gfni", 7, 0, ECX, 8, STATE_NONE, 0},
-    {"lzcnt", 0x80000001, 0, ECX, 5, STATE_NONE, 3},{"movbe", 1, 0, ECX, 22, STATE_NONE, 3},
-    {"pclmul", 1, 0, ECX, 1, STATE_NONE, 0},        {"popcnt", 1, 0, ECX, 23, STATE_NONE, 2},
-    {"sahf", 0x80000001, 0, ECX, 0, STATE_NONE, 2}, {"sha", 7, 0, EBX, 29, STATE_NONE, 0},
-    {"sse3", 1, 0, ECX, 0, STATE_NONE, 2},          {"sse4.1", 1, 0, ECX, 19, STATE_NONE, 2},
-    {"sse4.2", 1, 0, ECX, 20, STATE_NONE, 2},       {"ssse3", 1, 0, ECX, 9, STATE_NONE, 2},
-    {"vaes", 7, 0, ECX, 9, STATE_AVX, 0},           {"vpclmulqdq", 7, 0, ECX, 10, STATE_AVX, 0},
+static const struct {
+  const char *name;
+  uint32_t leaf, subleaf;
+  uint8_t reg, bit, state, level;
+} features[] = {
+    {"adx", 7, 0, EBX, 19, STATE_NONE, 0},
+    {"aes", 1, 0, ECX, 25, STATE_NONE, 0},
+    {"avx", 1, 0, ECX, 28, STATE_AVX, 3},
+    {"avx2", 7, 0, EBX, 5, STATE_AVX, 3},
+    {"avx512bf16", 7, 1, EAX, 5, STATE_512, 0},
+    {"avx512bitalg", 7, 0, ECX, 12, STATE_512, 0},
+    {"avx512bw", 7, 0, EBX, 30, STATE_512, 4},
+    {"avx512cd", 7, 0, EBX, 28, STATE_512, 4},
+    {"avx512dq", 7, 0, EBX, 17, STATE_512, 4},
+    {"avx512f", 7, 0, EBX, 16, STATE_512, 4},
+    {"avx512fp16", 7, 0, EDX, 23, STATE_512, 0},
+    {"avx512ifma", 7, 0, EBX, 21, STATE_512, 0},
+    {"avx512vbmi", 7, 0, ECX, 1, STATE_512, 0},
+    {"avx512vbmi2", 7, 0, ECX, 6, STATE_512, 0},
+    {"avx512vl", 7, 0, EBX, 31, STATE_512, 4},
+    {"avx512vnni", 7, 0, ECX, 11, STATE_512, 0},
+    {"avx512vpopcntdq", 7, 0, ECX, 14, STATE_512, 0},
+    {"avxvnni", 7, 1, EAX, 4, STATE_AVX, 0},
+    {"bmi", 7, 0, EBX, 3, STATE_NONE, 3},
+    {"bmi2", 7, 0, EBX, 8, STATE_NONE, 3},
+    {"cx16", 1, 0, ECX, 13, STATE_NONE, 2},
+    {"f16c", 1, 0, ECX, 29, STATE_AVX, 3},
+    {"fma", 1, 0, ECX, 12, STATE_AVX, 3},
+    {"gfni", 7, 0, ECX, 8, STATE_NONE, 0},
+    {"lzcnt", 0x80000001, 0, ECX, 5, STATE_NONE, 3},
+    {"movbe", 1, 0, ECX, 22, STATE_NONE, 3},
+    {"pclmul", 1, 0, ECX, 1, STATE_NONE, 0},
+    {"popcnt", 1, 0, ECX, 23, STATE_NONE, 2},
+    {"sahf", 0x80000001, 0, ECX, 0, STATE_NONE, 2},
+    {"sha", 7, 0, EBX, 29, STATE_NONE, 0},
+    {"sse3", 1, 0, ECX, 0, STATE_NONE, 2},
+    {"sse4.1", 1, 0, ECX, 19, STATE_NONE, 2},
+    {"sse4.2", 1, 0, ECX, 20, STATE_NONE, 2},
+    {"ssse3", 1, 0, ECX, 9, STATE_NONE, 2},
+    {"vaes", 7, 0, ECX, 9, STATE_AVX, 0},
+    {"vpclmulqdq", 7, 0, ECX, 10, STATE_AVX, 0},
 };
 enum { FEATURE_COUNT = sizeof features / sizeof *features };
 
@@ -51,16 +74,44 @@ static unsigned native_level(void) {
   uint64_t state = saved_state();
   unsigned level = 4;
   for (size_t i = 0; i < FEATURE_COUNT; i++)
-    if (features[i].level && level >= features[i].level && !has_feature(i, state)) level = features[i].level - 1u;
+    if (features[i].level && level >= features[i].level && !has_feature(i, state))
+      level = features[i].level - 1u;
   return level;
 }
 
 static const kiln_processor rows[] = {
-    {.name = "native", .family = KILN_FAMILY_HOST, .generic = "", .arch = "x86_64", .cpu = "x86-64", .features = "", .vector_bytes = 16, .level = 1},
-    {.name = "native", .family = KILN_FAMILY_HOST, .generic = "", .arch = "x86_64", .cpu = "x86-64-v2", .features = "", .vector_bytes = 16, .level = 2},
-    {.name = "native", .family = KILN_FAMILY_HOST, .generic = "", .arch = "x86_64", .cpu = "x86-64-v3", .features = "", .vector_bytes = 32, .level = 3},
-    {.name = "native", .family = KILN_FAMILY_HOST, .generic = "", .arch = "x86_64", .cpu = "x86-64-v4", .features = "-prefer-256-bit",
-     .vector_bytes = 64, .level = 4},
+    {.name = "native",
+     .family = KILN_FAMILY_HOST,
+     .generic = "",
+     .arch = "x86_64",
+     .cpu = "x86-64",
+     .features = "",
+     .vector_bytes = 16,
+     .level = 1},
+    {.name = "native",
+     .family = KILN_FAMILY_HOST,
+     .generic = "",
+     .arch = "x86_64",
+     .cpu = "x86-64-v2",
+     .features = "",
+     .vector_bytes = 16,
+     .level = 2},
+    {.name = "native",
+     .family = KILN_FAMILY_HOST,
+     .generic = "",
+     .arch = "x86_64",
+     .cpu = "x86-64-v3",
+     .features = "",
+     .vector_bytes = 32,
+     .level = 3},
+    {.name = "native",
+     .family = KILN_FAMILY_HOST,
+     .generic = "",
+     .arch = "x86_64",
+     .cpu = "x86-64-v4",
+     .features = "-prefer-256-bit",
+     .vector_bytes = 64,
+     .level = 4},
 };
 
 const kiln_processor *kiln_native_processor(void) { return &rows[native_level() - 1]; }
@@ -83,8 +134,13 @@ const char *kiln_native_features(char out[KILN_TARGET_FEATURES]) {
 #elif defined(__aarch64__)
 
 // The baseline of the architecture holds all that is used.
-static const kiln_processor row = {.name = "native", .family = KILN_FAMILY_HOST, .generic = "", .arch = "aarch64", .cpu = "generic",
-                                   .features = "+neon", .vector_bytes = 16};
+static const kiln_processor row = {.name = "native",
+                                   .family = KILN_FAMILY_HOST,
+                                   .generic = "",
+                                   .arch = "aarch64",
+                                   .cpu = "generic",
+                                   .features = "+neon",
+                                   .vector_bytes = 16};
 
 const kiln_processor *kiln_native_processor(void) { return &row; }
 

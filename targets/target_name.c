@@ -14,7 +14,7 @@
 #include "targets/native_cpu.h"
 #include "targets/targets.h"
 
-// ------------------------------------------------------------------------------------------------------------------ errors
+// ------------------------------------------------------------------------------------------ errors
 
 static void append(char *out, size_t capacity, const char *text) {
   size_t used = strlen(out);
@@ -27,31 +27,49 @@ static kiln_status refuse_processor(const char *name, size_t length, kiln_error 
     if (i) append(list, sizeof list, ", ");
     append(list, sizeof list, kiln_processor_at(i)->name);
   }
-  return kiln_fail(err, KILN_STATUS_TARGET, "no target is called '%.*s'; there are host, %s", (int)(length > 60 ? 60 : length), name, list);
+  return kiln_fail(err, KILN_STATUS_TARGET, "no target is called '%.*s'; there are host, %s",
+                   (int)(length > 60 ? 60 : length), name, list);
 }
 
-static kiln_status refuse_setting(const kiln_processor *p, const char *text, size_t length, const char *expected, kiln_error *err) {
-  return kiln_fail(err, KILN_STATUS_TARGET, "%s: expected %s, found '%.*s'", p->name, expected, (int)(length > 40 ? 40 : length), text);
+static kiln_status refuse_setting(const kiln_processor *p, const char *text, size_t length,
+                                  const char *expected, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_TARGET, "%s: expected %s, found '%.*s'", p->name, expected,
+                   (int)(length > 40 ? 40 : length), text);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- settings
+// ---------------------------------------------------------------------------------------- settings
 
 typedef enum setting_kind { SET_XNACK, SET_SRAMECC, SET_WAVE, SET_VERSION } setting_kind;
-static const struct { const char *text; setting_kind kind; uint8_t value; } settings[] = {
-    {"sramecc+", SET_SRAMECC, KILN_MODE_ON}, {"sramecc-", SET_SRAMECC, KILN_MODE_OFF}, {"v4", SET_VERSION, 4},  {"v5", SET_VERSION, 5},
-    {"v6", SET_VERSION, 6},                  {"wave32", SET_WAVE, 32},                 {"wave64", SET_WAVE, 64}, {"xnack+", SET_XNACK, KILN_MODE_ON},
+static const struct {
+  const char *text;
+  setting_kind kind;
+  uint8_t value;
+} settings[] = {
+    {"sramecc+", SET_SRAMECC, KILN_MODE_ON},
+    {"sramecc-", SET_SRAMECC, KILN_MODE_OFF},
+    {"v4", SET_VERSION, 4},
+    {"v5", SET_VERSION, 5},
+    {"v6", SET_VERSION, 6},
+    {"wave32", SET_WAVE, 32},
+    {"wave64", SET_WAVE, 64},
+    {"xnack+", SET_XNACK, KILN_MODE_ON},
     {"xnack-", SET_XNACK, KILN_MODE_OFF},
 };
 enum { SETTING_COUNT = sizeof settings / sizeof *settings };
 
-static bool wave_fits(const kiln_processor *p, unsigned wave) { return (p->waves & (wave == 32 ? 1 : 2)) != 0; }
+static bool wave_fits(const kiln_processor *p, unsigned wave) {
+  return (p->waves & (wave == 32 ? 1 : 2)) != 0;
+}
 
 // What the processor lacks for this setting, or NULL.
 static const char *setting_refusal(const kiln_processor *p, setting_kind kind, unsigned value) {
   switch (kind) {
   case SET_XNACK: return p->has_xnack ? NULL : "no xnack setting (it has none)";
   case SET_SRAMECC: return p->has_sramecc ? NULL : "no sramecc setting (it has none)";
-  case SET_WAVE: return wave_fits(p, value) ? NULL : p->waves == 2 ? "wave64 (its only wave size)" : "wave32 (code is made for no other)";
+  case SET_WAVE:
+    return wave_fits(p, value) ? NULL
+           : p->waves == 2     ? "wave64 (its only wave size)"
+                               : "wave32 (code is made for no other)";
   case SET_VERSION: return p->generic_version && value < 6 ? "v6 (generic targets need code object 6)" : NULL;
   }
   return NULL;
@@ -66,27 +84,31 @@ static void apply_setting(kiln_target *t, setting_kind kind, unsigned value) {
   }
 }
 
-static kiln_status read_setting(kiln_target *t, const char *text, size_t length, unsigned *seen, kiln_error *err) {
+static kiln_status read_setting(kiln_target *t, const char *text, size_t length, unsigned *seen,
+                                kiln_error *err) {
   for (size_t i = 0; i < SETTING_COUNT; i++) {
     if (strlen(settings[i].text) != length || memcmp(settings[i].text, text, length) != 0) continue;
     const char *refusal = setting_refusal(t->processor, settings[i].kind, settings[i].value);
     if (refusal) return refuse_setting(t->processor, text, length, refusal, err);
-    if (*seen >> settings[i].kind & 1) return refuse_setting(t->processor, text, length, "each setting once", err);
+    if (*seen >> settings[i].kind & 1)
+      return refuse_setting(t->processor, text, length, "each setting once", err);
     *seen |= 1u << settings[i].kind;
     apply_setting(t, settings[i].kind, settings[i].value);
     return KILN_OK;
   }
-  return refuse_setting(t->processor, text, length, "xnack+, xnack-, sramecc+, sramecc-, wave32, wave64, v4, v5 or v6", err);
+  return refuse_setting(t->processor, text, length,
+                        "xnack+, xnack-, sramecc+, sramecc-, wave32, wave64, v4, v5 or v6", err);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ native
+// ------------------------------------------------------------------------------------------ native
 
 static void native_digits(const char *features, char out[17]) {
   kiln_check check = kiln_check_of(features, strlen(features));
   for (int i = 0; i < 8; i++) snprintf(out + 2 * i, 3, "%02x", check.bytes[i]);
 }
 
-// A native target that was made on another machine keeps its name; its features read "?digits", which no device has.
+// A native target that was made on another machine keeps its name; its features read "?digits", which no
+// device has.
 static kiln_status read_native(kiln_target *t, const char *rest, kiln_error *err) {
   char digits[17];
   t->processor = kiln_native_processor();
@@ -95,10 +117,15 @@ static kiln_status read_native(kiln_target *t, const char *rest, kiln_error *err
   if (!rest[0]) return KILN_OK;
   size_t cpu = strcspn(rest + 1, ":");
   const char *wanted = rest + 1 + cpu;
-  if (rest[0] != ':' || !cpu || cpu >= sizeof t->native_cpu || strlen(wanted) != 17 || strspn(wanted + 1, "0123456789abcdef") != 16)
-    return kiln_fail(err, KILN_STATUS_TARGET, "native: expected native or native:CPU:DIGITS (16 hex digits), found 'native%.60s'", rest);
+  if (rest[0] != ':' || !cpu || cpu >= sizeof t->native_cpu || strlen(wanted) != 17 ||
+      strspn(wanted + 1, "0123456789abcdef") != 16)
+    return kiln_fail(err, KILN_STATUS_TARGET,
+                     "native: expected native or native:CPU:DIGITS (16 hex digits), found 'native%.60s'",
+                     rest);
   native_digits(t->native_features, digits);
-  if (strncmp(rest + 1, t->native_cpu, cpu) == 0 && t->native_cpu[cpu] == 0 && strcmp(wanted + 1, digits) == 0) return KILN_OK;
+  if (strncmp(rest + 1, t->native_cpu, cpu) == 0 && t->native_cpu[cpu] == 0 &&
+      strcmp(wanted + 1, digits) == 0)
+    return KILN_OK;
   snprintf(t->native_cpu, sizeof t->native_cpu, "%.*s", (int)cpu, rest + 1);
   snprintf(t->native_features, sizeof t->native_features, "?%s", wanted + 1);
   return KILN_OK;
@@ -111,7 +138,7 @@ static void native_name(const kiln_target *t, char out[KILN_TARGET_NAME]) {
   snprintf(out, KILN_TARGET_NAME, "native:%s:%s", t->native_cpu, digits);
 }
 
-// ------------------------------------------------------------------------------------------------------------- parse, name
+// ------------------------------------------------------------------------------------- parse, name
 
 static unsigned default_code_object(const kiln_processor *p) {
   return p->family != KILN_FAMILY_AMDGPU ? 0 : p->generic_version ? 6 : 5;
@@ -121,7 +148,8 @@ static kiln_status read_settings(kiln_target *t, const char *at, kiln_error *err
   unsigned seen = 0;
   while (*at) {
     size_t length = strcspn(++at, ":");
-    if (t->processor->family != KILN_FAMILY_AMDGPU) return refuse_setting(t->processor, at, length, "no settings", err);
+    if (t->processor->family != KILN_FAMILY_AMDGPU)
+      return refuse_setting(t->processor, at, length, "no settings", err);
     KILN_TRY(read_setting(t, at, length, &seen, err));
     at += length;
   }
@@ -132,7 +160,8 @@ kiln_status kiln_target_parse(const char *text, kiln_target *out, kiln_error *er
   memset(out, 0, sizeof *out);
   size_t length = strcspn(text, ":");
   bool is_host = length == 4 && memcmp(text, "host", 4) == 0;
-  kiln_target t = {.processor = is_host ? kiln_processor_find("x86-64-v3", 9) : kiln_processor_find(text, length)};
+  kiln_target t = {.processor =
+                       is_host ? kiln_processor_find("x86-64-v3", 9) : kiln_processor_find(text, length)};
   if (!t.processor) return refuse_processor(text, length, err);
   t.wave = t.processor->family == KILN_FAMILY_HOST ? 1 : t.processor->wave;
   t.code_object = (uint8_t)default_code_object(t.processor);
@@ -166,13 +195,15 @@ const char *kiln_target_name(const kiln_target *target, char out[KILN_TARGET_NAM
   return out;
 }
 
-// -------------------------------------------------------------------------------------------------------------------- LLVM
+// -------------------------------------------------------------------------------------------- LLVM
 
 const char *kiln_target_triple(const kiln_target *target) {
   switch (target->processor->family) {
   case KILN_FAMILY_NVPTX: return "nvptx64-nvidia-cuda";
   case KILN_FAMILY_AMDGPU: return "amdgcn-amd-amdhsa";
-  case KILN_FAMILY_HOST: return strcmp(target->processor->arch, "aarch64") == 0 ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+  case KILN_FAMILY_HOST:
+    return strcmp(target->processor->arch, "aarch64") == 0 ? "aarch64-unknown-linux-gnu"
+                                                           : "x86_64-unknown-linux-gnu";
   }
   return "";
 }
@@ -200,7 +231,8 @@ const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET
   }
   if (p->family == KILN_FAMILY_AMDGPU) {
     if (target->sramecc != KILN_MODE_ANY) add_feature(out, mode_sign(target->sramecc), "sramecc");
-    if (target->wave != p->wave) add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");
+    if (target->wave != p->wave)
+      add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");
     if (target->xnack != KILN_MODE_ANY) add_feature(out, mode_sign(target->xnack), "xnack");
   }
   return out;

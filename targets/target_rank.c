@@ -8,10 +8,12 @@
 #include "targets/native_cpu.h"
 #include "targets/targets.h"
 
-// ----------------------------------------------------------------------------------------------------------------- devices
+// ----------------------------------------------------------------------------------------- devices
 
 static kiln_status refuse_device(const char *text, kiln_error *err) {
-  return kiln_fail(err, KILN_STATUS_TARGET, "device '%.60s': expected sm_NUMBER, gfxNUMBER with modes, host, native or an x86-64 level", text);
+  return kiln_fail(
+      err, KILN_STATUS_TARGET,
+      "device '%.60s': expected sm_NUMBER, gfxNUMBER with modes, host, native or an x86-64 level", text);
 }
 
 static kiln_status read_sm(const char *text, kiln_device_target *out, kiln_error *err) {
@@ -23,7 +25,9 @@ static kiln_status read_sm(const char *text, kiln_device_target *out, kiln_error
   return KILN_OK;
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 // gfx MAJOR MINOR STEP: the last two digits are hexadecimal, what is before them decimal.
 static bool read_gfx(const char *text, size_t length, uint16_t *out) {
@@ -42,7 +46,9 @@ static kiln_status read_modes(const char *text, const char *at, kiln_device_targ
   while (*at) {
     size_t length = strcspn(++at, ":");
     char sign = length ? at[length - 1] : 0;
-    kiln_mode *mode = length == 6 && memcmp(at, "xnack", 5) == 0 ? &out->xnack : length == 8 && memcmp(at, "sramecc", 7) == 0 ? &out->sramecc : NULL;
+    kiln_mode *mode = length == 6 && memcmp(at, "xnack", 5) == 0     ? &out->xnack
+                      : length == 8 && memcmp(at, "sramecc", 7) == 0 ? &out->sramecc
+                                                                     : NULL;
     if (!mode || (sign != '+' && sign != '-')) return refuse_device(text, err);
     *mode = sign == '+' ? KILN_MODE_ON : KILN_MODE_OFF;
     at += length;
@@ -56,7 +62,8 @@ void kiln_device_target_host(kiln_device_target *out) {
   memset(out, 0, sizeof *out);
   out->family = KILN_FAMILY_HOST;
   out->level = kiln_native_processor()->level;
-  if (kiln_target_parse("native", &native, NULL) == KILN_OK) snprintf(out->name, sizeof out->name, "%.63s", kiln_target_name(&native, name));
+  if (kiln_target_parse("native", &native, NULL) == KILN_OK)
+    snprintf(out->name, sizeof out->name, "%.63s", kiln_target_name(&native, name));
 }
 
 static kiln_status read_host(const char *text, kiln_device_target *out, kiln_error *err) {
@@ -86,9 +93,10 @@ kiln_status kiln_device_target_parse(const char *text, kiln_device_target *out, 
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- rules
+// ------------------------------------------------------------------------------------------- rules
 
-static unsigned refuse(char out_rule[KILN_RULE_TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static unsigned refuse(char out_rule[KILN_RULE_TEXT], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static unsigned refuse(char out_rule[KILN_RULE_TEXT], const char *format, ...) {
   va_list list;
   va_start(list, format);
@@ -110,11 +118,17 @@ static bool is_embedded(unsigned number) {
   return false;
 }
 
-static unsigned rank_ptx(const kiln_processor *p, const kiln_device_target *d, char out_rule[KILN_RULE_TEXT]) {
-  if (p->arch_only && p->number != d->number) return refuse(out_rule, "PTX for %s runs on capability %u only, the device has %u", p->name, p->number, d->number);
-  if (p->number > d->number) return refuse(out_rule, "PTX for %s needs capability %u, the device has %u", p->name, p->number, d->number);
+static unsigned rank_ptx(const kiln_processor *p, const kiln_device_target *d,
+                         char out_rule[KILN_RULE_TEXT]) {
+  if (p->arch_only && p->number != d->number)
+    return refuse(out_rule, "PTX for %s runs on capability %u only, the device has %u", p->name, p->number,
+                  d->number);
+  if (p->number > d->number)
+    return refuse(out_rule, "PTX for %s needs capability %u, the device has %u", p->name, p->number,
+                  d->number);
   if (d->driver_ptx && p->ptx > d->driver_ptx)
-    return refuse(out_rule, "PTX ISA %u.%u is newer than the driver's %u.%u", p->ptx / 10, p->ptx % 10, d->driver_ptx / 10, d->driver_ptx % 10);
+    return refuse(out_rule, "PTX ISA %u.%u is newer than the driver's %u.%u", p->ptx / 10, p->ptx % 10,
+                  d->driver_ptx / 10, d->driver_ptx % 10);
   return KILN_RANK_PTX;
 }
 
@@ -122,22 +136,32 @@ static unsigned rank_ptx(const kiln_processor *p, const kiln_device_target *d, c
 static bool has_nearer(const kiln_processor *p, const kiln_device_target *d) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
     const kiln_processor *q = kiln_processor_at(i);
-    if (q->family == KILN_FAMILY_NVPTX && !is_embedded(q->number) && q->number > p->number && q->number < d->number) return true;
+    if (q->family == KILN_FAMILY_NVPTX && !is_embedded(q->number) && q->number > p->number &&
+        q->number < d->number)
+      return true;
   }
   return false;
 }
 
-static unsigned rank_cubin(const kiln_processor *p, const kiln_device_target *d, char out_rule[KILN_RULE_TEXT]) {
+static unsigned rank_cubin(const kiln_processor *p, const kiln_device_target *d,
+                           char out_rule[KILN_RULE_TEXT]) {
   if (p->number == d->number) return p->arch_only ? KILN_RANK_EXACT_MODES : KILN_RANK_EXACT;
-  if (p->arch_only) return refuse(out_rule, "%s runs on capability %u only, the device has %u", p->name, p->number, d->number);
-  if (p->number / 10 != d->number / 10) return refuse(out_rule, "capability differs in the major number: code %u, device %u", p->number, d->number);
+  if (p->arch_only)
+    return refuse(out_rule, "%s runs on capability %u only, the device has %u", p->name, p->number,
+                  d->number);
+  if (p->number / 10 != d->number / 10)
+    return refuse(out_rule, "capability differs in the major number: code %u, device %u", p->number,
+                  d->number);
   if (is_embedded(p->number) || is_embedded(d->number))
     return refuse(out_rule, "embedded modules need their own code: code %u, device %u", p->number, d->number);
-  if (p->number > d->number) return refuse(out_rule, "code needs capability %u, the device has %u", p->number, d->number);
+  if (p->number > d->number)
+    return refuse(out_rule, "code needs capability %u, the device has %u", p->number, d->number);
   return has_nearer(p, d) ? KILN_RANK_FAMILY : KILN_RANK_SAME_MAJOR;
 }
 
-static const char *mode_text(kiln_mode mode) { return mode == KILN_MODE_ON ? "on" : mode == KILN_MODE_OFF ? "off" : "not reported"; }
+static const char *mode_text(kiln_mode mode) {
+  return mode == KILN_MODE_ON ? "on" : mode == KILN_MODE_OFF ? "off" : "not reported";
+}
 
 // Sets *rank to refused when a mode that the code was made for is not the device's.
 static bool mode_fits(const char *name, kiln_mode code, kiln_mode device, char out_rule[KILN_RULE_TEXT]) {
@@ -154,34 +178,53 @@ static const kiln_processor *amd_row(unsigned number) {
   return NULL;
 }
 
-static unsigned rank_amdgpu(const kiln_target *code, const kiln_device_target *d, char out_rule[KILN_RULE_TEXT]) {
+static unsigned rank_amdgpu(const kiln_target *code, const kiln_device_target *d,
+                            char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor, *row = amd_row(d->number);
   bool exact = !p->generic_version && p->number == d->number;
-  if (!exact && !p->generic_version) return refuse(out_rule, "processor differs: code %s, device %s", p->name, d->name);
-  if (!exact && !row) return refuse(out_rule, "%s is not in the table of processors, so no generic code is known to run on it", d->name);
+  if (!exact && !p->generic_version)
+    return refuse(out_rule, "processor differs: code %s, device %s", p->name, d->name);
+  if (!exact && !row)
+    return refuse(out_rule, "%s is not in the table of processors, so no generic code is known to run on it",
+                  d->name);
   if (!exact && strcmp(row->generic, p->name) != 0)
-    return refuse(out_rule, "%s code does not run on %s, whose generic target is %s", p->name, d->name, row->generic[0] ? row->generic : "none");
-  if (!mode_fits("xnack", code->xnack, d->xnack, out_rule) || !mode_fits("sramecc", code->sramecc, d->sramecc, out_rule)) return KILN_RANK_REFUSED;
+    return refuse(out_rule, "%s code does not run on %s, whose generic target is %s", p->name, d->name,
+                  row->generic[0] ? row->generic : "none");
+  if (!mode_fits("xnack", code->xnack, d->xnack, out_rule) ||
+      !mode_fits("sramecc", code->sramecc, d->sramecc, out_rule))
+    return KILN_RANK_REFUSED;
   if (!exact) return KILN_RANK_GENERIC;
-  return code->xnack != KILN_MODE_ANY || code->sramecc != KILN_MODE_ANY ? KILN_RANK_EXACT_MODES : KILN_RANK_EXACT;
+  return code->xnack != KILN_MODE_ANY || code->sramecc != KILN_MODE_ANY ? KILN_RANK_EXACT_MODES
+                                                                        : KILN_RANK_EXACT;
 }
 
-static unsigned rank_host(const kiln_target *code, const kiln_device_target *d, char out_rule[KILN_RULE_TEXT]) {
+static unsigned rank_host(const kiln_target *code, const kiln_device_target *d,
+                          char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
   char name[KILN_TARGET_NAME];
   if (code->native_cpu[0]) {
     kiln_target_name(code, name);
-    return strcmp(name, d->name) == 0 ? KILN_RANK_EXACT_MODES : refuse(out_rule, "made for the machine %s, this is %s", name, d->name);
+    return strcmp(name, d->name) == 0
+               ? KILN_RANK_EXACT_MODES
+               : refuse(out_rule, "made for the machine %s, this is %s", name, d->name);
   }
-  if ((p->level == 0) != (d->level == 0)) return refuse(out_rule, "architecture differs: code %s, device %s", p->name, d->level ? "x86-64" : "aarch64");
-  if (p->level > d->level) return refuse(out_rule, "code needs x86-64 level %u, this processor has level %u", p->level, d->level);
-  return p->level == d->level ? KILN_RANK_EXACT : p->level + 1 == d->level ? KILN_RANK_SAME_MAJOR : KILN_RANK_FAMILY;
+  if ((p->level == 0) != (d->level == 0))
+    return refuse(out_rule, "architecture differs: code %s, device %s", p->name,
+                  d->level ? "x86-64" : "aarch64");
+  if (p->level > d->level)
+    return refuse(out_rule, "code needs x86-64 level %u, this processor has level %u", p->level, d->level);
+  return p->level == d->level       ? KILN_RANK_EXACT
+         : p->level + 1 == d->level ? KILN_RANK_SAME_MAJOR
+                                    : KILN_RANK_FAMILY;
 }
 
-unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device, char out_rule[KILN_RULE_TEXT]) {
+unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
+                          char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
   out_rule[0] = 0;
-  if (p->family != device->family) return refuse(out_rule, "code is for %s, the device is %s", family_name(p->family), family_name(device->family));
+  if (p->family != device->family)
+    return refuse(out_rule, "code is for %s, the device is %s", family_name(p->family),
+                  family_name(device->family));
   switch (p->family) {
   case KILN_FAMILY_NVPTX: return is_ptx ? rank_ptx(p, device, out_rule) : rank_cubin(p, device, out_rule);
   case KILN_FAMILY_AMDGPU: return rank_amdgpu(code, device, out_rule);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Machines that code is made for: names, facts, and which code runs where. Uses no LLVM and no driver; thread safe; allocates nothing.
+// Machines that code is made for: names, facts, and which code runs where. Uses no LLVM and no driver; thread
+// safe; allocates nothing.
 #ifndef KILN_TARGETS_TARGETS_H
 #define KILN_TARGETS_TARGETS_H
 
@@ -17,8 +18,16 @@ typedef enum kiln_family { KILN_FAMILY_HOST = 1, KILN_FAMILY_NVPTX = 2, KILN_FAM
 
 /// Matrix units; back ends choose instruction forms by it.
 typedef enum kiln_matrix {
-  KILN_MATRIX_NONE, KILN_MATRIX_MMA_75, KILN_MATRIX_MMA_80, KILN_MATRIX_MMA_89, KILN_MATRIX_WGMMA,
-  KILN_MATRIX_MFMA_908, KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_WMMA_11, KILN_MATRIX_WMMA_12,
+  KILN_MATRIX_NONE,
+  KILN_MATRIX_MMA_75,
+  KILN_MATRIX_MMA_80,
+  KILN_MATRIX_MMA_89,
+  KILN_MATRIX_WGMMA,
+  KILN_MATRIX_MFMA_908,
+  KILN_MATRIX_MFMA_90A,
+  KILN_MATRIX_MFMA_942,
+  KILN_MATRIX_WMMA_11,
+  KILN_MATRIX_WMMA_12,
 } kiln_matrix;
 
 /// A feature that code may need on, need off, or not care about (AMDGPU target ids).
@@ -29,18 +38,18 @@ typedef struct kiln_processor {
   const char *name;
   kiln_family family;
   kiln_matrix matrix;
-  uint32_t shared_bytes;     ///< shared memory (LDS) a block may use
-  uint16_t number;           ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
-  uint8_t arch_only;         ///< NVPTX: code runs on this capability alone
-  uint8_t ptx;               ///< NVPTX: PTX ISA version x 10
-  uint8_t major, minor, step;///< AMDGPU
-  uint8_t wave, waves;       ///< AMDGPU
-  uint8_t generic_version;   ///< AMDGPU: non-zero for a generic target
+  uint32_t shared_bytes;      ///< shared memory (LDS) a block may use
+  uint16_t number;            ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
+  uint8_t arch_only;          ///< NVPTX: code runs on this capability alone
+  uint8_t ptx;                ///< NVPTX: PTX ISA version x 10
+  uint8_t major, minor, step; ///< AMDGPU
+  uint8_t wave, waves;        ///< AMDGPU
+  uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
   bool has_xnack, has_sramecc;
-  const char *generic;       ///< AMDGPU: the generic target whose code runs here, or ""
+  const char *generic;               ///< AMDGPU: the generic target whose code runs here, or ""
   const char *arch, *cpu, *features; ///< host
-  uint16_t vector_bytes;     ///< host
-  uint8_t level;             ///< host
+  uint16_t vector_bytes;             ///< host
+  uint8_t level;                     ///< host
 } kiln_processor;
 
 /// A processor with its modes: everything that decides which machine code is made. A value; text is inside.
@@ -48,18 +57,20 @@ enum { KILN_TARGET_FEATURES = 1024 };
 typedef struct kiln_target {
   const kiln_processor *processor; ///< static
   kiln_mode xnack, sramecc;
-  uint8_t wave;               ///< AMDGPU: 32 or 64; else 32 on NVPTX and 1 on the host
-  uint8_t code_object;        ///< AMDGPU: 4, 5 or 6
-  char native_cpu[32];        ///< host `native`: resolved name, else ""
-  char native_features[KILN_TARGET_FEATURES]; ///< host `native`: resolved "+a,-b" list in sorted order, else ""
+  uint8_t wave;                               ///< AMDGPU: 32 or 64; else 32 on NVPTX and 1 on the host
+  uint8_t code_object;                        ///< AMDGPU: 4, 5 or 6
+  char native_cpu[32];                        ///< host `native`: resolved name, else ""
+  char native_features[KILN_TARGET_FEATURES]; ///< host `native`: resolved "+a,-b" list in sorted order, else
+                                              ///< ""
 } kiln_target;
 
 size_t kiln_processor_count(void);
 const kiln_processor *kiln_processor_at(size_t index);
 const kiln_processor *kiln_processor_find(const char *name, size_t length);
 
-/// Reads "sm_90a", "gfx942", "gfx942:xnack-:sramecc+", "gfx1100:wave64", "gfx906:v4", "host" (alias of x86-64-v3), "x86-64-v4", "native".
-/// `native` is resolved with the processor this program runs on. Error: TARGET, with the names that exist.
+/// Reads "sm_90a", "gfx942", "gfx942:xnack-:sramecc+", "gfx1100:wave64", "gfx906:v4", "host" (alias of
+/// x86-64-v3), "x86-64-v4", "native". `native` is resolved with the processor this program runs on. Error:
+/// TARGET, with the names that exist.
 kiln_status kiln_target_parse(const char *text, kiln_target *out, kiln_error *err);
 
 /// The canonical name: what kiln_target_parse reads back, defaults left out. Part of keys and bundle records.
@@ -70,30 +81,38 @@ const char *kiln_target_triple(const kiln_target *target);
 const char *kiln_target_cpu(const kiln_target *target);
 const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET_FEATURES + 64]);
 
-// ----------------------------------------------------------------------------------------------------- which code runs where
+// --------------------------------------------------------------------------- which code runs where
 
-/// A device as a driver describes it: "sm_90" (capability), "gfx942:sramecc+:xnack-" (HIP's gcnArchName), or host features.
+/// A device as a driver describes it: "sm_90" (capability), "gfx942:sramecc+:xnack-" (HIP's gcnArchName), or
+/// host features.
 typedef struct kiln_device_target {
   kiln_family family;
-  uint16_t number;            ///< NVPTX capability x 10; AMDGPU major << 8 | minor << 4 | step
-  kiln_mode xnack, sramecc;   ///< AMDGPU: what the device runs with
-  uint8_t level;              ///< host x86-64 level this processor has; 0 on aarch64
-  uint16_t driver_ptx;        ///< NVPTX: newest PTX ISA x 10 that the driver takes; 0 unknown
-  char name[64];              ///< for messages
+  uint16_t number;          ///< NVPTX capability x 10; AMDGPU major << 8 | minor << 4 | step
+  kiln_mode xnack, sramecc; ///< AMDGPU: what the device runs with
+  uint8_t level;            ///< host x86-64 level this processor has; 0 on aarch64
+  uint16_t driver_ptx;      ///< NVPTX: newest PTX ISA x 10 that the driver takes; 0 unknown
+  char name[64];            ///< for messages
 } kiln_device_target;
 
 kiln_status kiln_device_target_parse(const char *text, kiln_device_target *out, kiln_error *err);
 /// The machine this program runs on.
 void kiln_device_target_host(kiln_device_target *out);
 
-/// How good code is for a device: smaller is better; KILN_RANK_REFUSED: does not run, `out_rule` names the rule ("xnack differs: ...").
+/// How good code is for a device: smaller is better; KILN_RANK_REFUSED: does not run, `out_rule` names the
+/// rule ("xnack differs: ...").
 enum {
-  KILN_RANK_EXACT_MODES = 0, KILN_RANK_EXACT = 1, KILN_RANK_GENERIC = 2, KILN_RANK_SAME_MAJOR = 3, KILN_RANK_FAMILY = 4, KILN_RANK_PTX = 5,
+  KILN_RANK_EXACT_MODES = 0,
+  KILN_RANK_EXACT = 1,
+  KILN_RANK_GENERIC = 2,
+  KILN_RANK_SAME_MAJOR = 3,
+  KILN_RANK_FAMILY = 4,
+  KILN_RANK_PTX = 5,
   KILN_RANK_REFUSED = 255,
 };
 enum { KILN_RULE_TEXT = 160 };
 /// `is_ptx`: the artifact is PTX text that a driver compiles.
-unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device, char out_rule[KILN_RULE_TEXT]);
+unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
+                          char out_rule[KILN_RULE_TEXT]);
 
 #ifdef __cplusplus
 }

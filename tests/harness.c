@@ -90,8 +90,8 @@ void kiln_test_skip(const char *format, ...) {
 }
 
 ReportHook(POST_ALL)(struct criterion_global_stats *stats) {
-  printf("%zu passed, %zu failed, %zu skipped\n", stats->tests_passed, stats->tests_failed + stats->tests_crashed,
-         stats->tests_skipped);
+  printf("%zu passed, %zu failed, %zu skipped\n", stats->tests_passed,
+         stats->tests_failed + stats->tests_crashed, stats->tests_skipped);
   fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one test harness. TEST(suite, name) { ... } makes a plain function; Criterion runs each in a process of its own. With KILN_PLAIN_TESTS a
-// plain main runs the same functions in one process, for thread sanitizer, static programs and other machines.
+// The one test harness. TEST(suite, name) { ... } makes a plain function; Criterion runs each in a process of
+// its own. With KILN_PLAIN_TESTS a plain main runs the same functions in one process, for thread sanitizer,
+// static programs and other machines.
 #ifndef KILN_TESTS_HARNESS_H
 #define KILN_TESTS_HARNESS_H
 
@@ -15,49 +16,52 @@ typedef struct kiln_test {
   struct kiln_test *next;
 } kiln_test;
 void kiln_test_register(kiln_test *test);
-#define TEST(suite, name)                                                                                     \
-  static void suite##_##name##_body(void);                                                                    \
-  __attribute__((constructor)) static void suite##_##name##_register(void) {                                  \
-    static kiln_test test = {#suite, #name, suite##_##name##_body, NULL};                                     \
-    kiln_test_register(&test);                                                                                \
-  }                                                                                                           \
+#define TEST(suite, name)                                                    \
+  static void suite##_##name##_body(void);                                   \
+  __attribute__((constructor)) static void suite##_##name##_register(void) { \
+    static kiln_test test = {#suite, #name, suite##_##name##_body, NULL};    \
+    kiln_test_register(&test);                                               \
+  }                                                                          \
   static void suite##_##name##_body(void)
 #else
 #include <criterion/criterion.h>
-#define TEST(suite, name)                                                                                     \
-  static void suite##_##name##_body(void);                                                                    \
-  Test(suite, name) { suite##_##name##_body(); }                                                              \
+#define TEST(suite, name)                        \
+  static void suite##_##name##_body(void);       \
+  Test(suite, name) { suite##_##name##_body(); } \
   static void suite##_##name##_body(void)
 #endif
 
 /// Ends the test as failed, with a formatted reason.
-void kiln_test_fail(const char *file, int line, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));
+void kiln_test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
 /// Ends the test as skipped; the reason is printed and counted.
 void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #define FAIL(...) kiln_test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define SKIP(...) kiln_test_skip(__VA_ARGS__)
 #define CHECK(condition) ((condition) ? (void)0 : FAIL("expected %s", #condition))
-#define CHECK_INT(got, want)                                                                                  \
-  do {                                                                                                        \
-    long long check_got = (long long)(got), check_want = (long long)(want);                                   \
-    if (check_got != check_want) FAIL("%s is %lld, expected %lld", #got, check_got, check_want);              \
+#define CHECK_INT(got, want)                                                                     \
+  do {                                                                                           \
+    long long check_got = (long long)(got), check_want = (long long)(want);                      \
+    if (check_got != check_want) FAIL("%s is %lld, expected %lld", #got, check_got, check_want); \
   } while (0)
-#define CHECK_TEXT(got, want)                                                                                 \
-  do {                                                                                                        \
-    const char *check_got = (got), *check_want = (want);                                                      \
-    if (!kiln_test_same_text(check_got, check_want)) FAIL("%s is\n%s\nexpected\n%s", #got, check_got, check_want); \
+#define CHECK_TEXT(got, want)                                       \
+  do {                                                              \
+    const char *check_got = (got), *check_want = (want);            \
+    if (!kiln_test_same_text(check_got, check_want))                \
+      FAIL("%s is\n%s\nexpected\n%s", #got, check_got, check_want); \
   } while (0)
-#define CHECK_OK(call, err)                                                                                   \
-  do {                                                                                                        \
-    if ((call) != KILN_OK) FAIL("%s failed: %s", #call, (err).text);                                          \
+#define CHECK_OK(call, err)                                          \
+  do {                                                               \
+    if ((call) != KILN_OK) FAIL("%s failed: %s", #call, (err).text); \
   } while (0)
 
 bool kiln_test_same_text(const char *a, const char *b);
 
 /// True in `make check-full`.
 bool kiln_test_full(void);
-/// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the current folder.
+/// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the
+/// current folder.
 const char *kiln_test_build(void);
 /// Compares with the file tests/golden/<name>; with KILN_TEST_BLESS it writes the file instead.
 void kiln_test_golden(const char *name, const char *text, size_t size);
@@ -66,7 +70,8 @@ const char *kiln_test_folder(void);
 /// The whole file, NUL-terminated, malloc'ed; NULL when it cannot be read.
 char *kiln_test_read(const char *path, size_t *out_size);
 void kiln_test_write(const char *path, const void *bytes, size_t size);
-/// Runs a shell command, returns its exit status; its stdout and stderr together in `*out` (malloc'ed) when out is not NULL.
+/// Runs a shell command, returns its exit status; its stdout and stderr together in `*out` (malloc'ed) when
+/// out is not NULL.
 int kiln_test_run(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /// splitmix64: the one source of randomness of the tests; seeds are printed.

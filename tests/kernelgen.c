@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The generator: a pool of values, a table of statements that take from it and add to it, buffers at the ends.
+// The generator: a pool of values, a table of statements that take from it and add to it, buffers at the
+// ends.
 #include "tests/kernelgen.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ typedef struct generator {
   ir_value *program, *small; // linear program id; a scalar parameter in 1 .. 4
 } generator;
 
-// ------------------------------------------------------------------------------------------------------------- choosing
+// ---------------------------------------------------------------------------------------- choosing
 
 static uint32_t below(generator *g, uint32_t n) { return (uint32_t)(kiln_test_random(&g->random) % n); }
 static bool chance(generator *g, uint32_t percent) { return below(g, 100) < percent; }
@@ -36,8 +37,11 @@ static ir_type tile(kiln_scalar scalar, unsigned rank, const uint8_t *log2) {
 }
 
 static ir_type random_shape(generator *g) {
-  static const struct { uint8_t rank, log2[3]; } shapes[] = {
-      {1, {5}}, {1, {7}}, {1, {4}}, {1, {8}}, {2, {3, 4}}, {2, {4, 4}}, {2, {5, 3}}, {2, {0, 5}}, {3, {1, 3, 2}}, {2, {4, 1}}, {1, {1}}, {0, {0}},
+  static const struct {
+    uint8_t rank, log2[3];
+  } shapes[] = {
+      {1, {5}},    {1, {7}},    {1, {4}},       {1, {8}},    {2, {3, 4}}, {2, {4, 4}},
+      {2, {5, 3}}, {2, {0, 5}}, {3, {1, 3, 2}}, {2, {4, 1}}, {1, {1}},    {0, {0}},
   };
   uint32_t i = below(g, sizeof shapes / sizeof *shapes);
   return tile(KILN_I32, shapes[i].rank, shapes[i].log2);
@@ -72,11 +76,15 @@ static ir_value *pick(generator *g, unsigned classes) {
   return found;
 }
 
-// --------------------------------------------------------------------------------------------------------------- making
+// ------------------------------------------------------------------------------------------ making
 
 static ir_value *constant(generator *g, ir_type like, double n) { return ir_const_like(&g->b, like, n); }
-static ir_value *binary(generator *g, ir_opcode code, ir_value *a, ir_value *b) { return ir_binary(&g->b, code, 0, a, b); }
-static ir_value *cast(generator *g, ir_value *v, kiln_scalar to) { return v->type.scalar == to ? v : ir_cast(&g->b, v, to, 0, 0); }
+static ir_value *binary(generator *g, ir_opcode code, ir_value *a, ir_value *b) {
+  return ir_binary(&g->b, code, 0, a, b);
+}
+static ir_value *cast(generator *g, ir_value *v, kiln_scalar to) {
+  return v->type.scalar == to ? v : ir_cast(&g->b, v, to, 0, 0);
+}
 
 static ir_value *shaped(generator *g, ir_value *flat, ir_type type) {
   return ir_same_shape(flat->type, type) ? flat : ir_reshape(&g->b, flat, type);
@@ -88,16 +96,21 @@ static ir_value *lanes(generator *g, ir_type shape) {
   return shaped(g, ir_iota(&g->b, ir_log2_elements(shape)), shape);
 }
 
-static ir_value *spread(generator *g, ir_value *scalar, ir_type shape) { return shape.rank ? ir_splat(&g->b, scalar, shape) : scalar; }
+static ir_value *spread(generator *g, ir_value *scalar, ir_type shape) {
+  return shape.rank ? ir_splat(&g->b, scalar, shape) : scalar;
+}
 
-/// Small whole numbers 0 .. top (a power of two less one) in any type, different from lane to lane and program to program.
+/// Small whole numbers 0 .. top (a power of two less one) in any type, different from lane to lane and
+/// program to program.
 static ir_value *whole_numbers(generator *g, ir_type type, int64_t top) {
   ir_type shape = ir_with_element(type, ir_scalar_type(KILN_I32));
   ir_value *v = binary(g, IR_ADD, lanes(g, shape), spread(g, g->program, shape));
-  v = binary(g, IR_ADD, binary(g, IR_MUL, v, constant(g, shape, 2 * below(g, 50) + 1)), constant(g, shape, below(g, 100)));
+  v = binary(g, IR_ADD, binary(g, IR_MUL, v, constant(g, shape, 2 * below(g, 50) + 1)),
+             constant(g, shape, below(g, 100)));
   ir_value *source = chance(g, 60) ? pick(g, KILN_CLASS_INT) : NULL;
   if (source && ir_same_shape(source->type, shape)) v = binary(g, IR_XOR, v, cast(g, source, KILN_I32));
-  v = binary(g, IR_AND, binary(g, IR_XOR, v, ir_binary(&g->b, IR_SHR, IR_UNSIGNED, v, constant(g, shape, 5))), constant(g, shape, (double)top));
+  v = binary(g, IR_AND, binary(g, IR_XOR, v, ir_binary(&g->b, IR_SHR, IR_UNSIGNED, v, constant(g, shape, 5))),
+             constant(g, shape, (double)top));
   return cast(g, v, type.scalar);
 }
 
@@ -113,13 +126,16 @@ static ir_value *pick_like(generator *g, ir_type type) {
 
 static ir_value *pick_any(generator *g, unsigned classes) {
   ir_value *v = chance(g, 90) ? pick(g, classes) : NULL;
-  return v ? v : keep(g, whole_numbers(g, ir_with_element(random_shape(g), ir_scalar_type(random_of(g, classes))), 63));
+  return v ? v
+           : keep(g, whole_numbers(g, ir_with_element(random_shape(g), ir_scalar_type(random_of(g, classes))),
+                                   63));
 }
 
 /// First element offset of this program in a buffer of `elements` a program.
 static ir_value *own_offsets(generator *g, ir_type shape) {
   ir_type index = ir_with_element(shape, ir_scalar_type(KILN_I32));
-  ir_value *base = binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << ir_log2_elements(shape)));
+  ir_value *base =
+      binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << ir_log2_elements(shape)));
   return binary(g, IR_ADD, spread(g, base, index), lanes(g, index));
 }
 
@@ -128,8 +144,10 @@ static uint32_t programs(const generator *g) { return g->c->grid[0] * g->c->grid
 static ir_value *add_buffer(generator *g, kiln_scalar scalar, size_t count, bool written) {
   uint32_t i = g->c->buffer_count++;
   g->c->buffers[i] = (kernelgen_buffer){scalar, count, written};
-  return ir_add_param(g->kernel, &(ir_param){.name = kiln_arena_format(g->arena, "b%u", i), .type = ir_pointer_type(scalar),
-                                             .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN, .align = 64});
+  return ir_add_param(g->kernel, &(ir_param){.name = kiln_arena_format(g->arena, "b%u", i),
+                                             .type = ir_pointer_type(scalar),
+                                             .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN,
+                                             .align = 64});
 }
 
 static ir_value *pointers(generator *g, ir_value *base, ir_value *offsets) {
@@ -137,18 +155,23 @@ static ir_value *pointers(generator *g, ir_value *base, ir_value *offsets) {
   return binary(g, IR_PTRADD, spread(g, base, type), offsets);
 }
 
-// ----------------------------------------------------------------------------------------------------------- statements
+// -------------------------------------------------------------------------------------- statements
 
 static void state_load(generator *g) {
   ir_value *base = g->inputs[below(g, g->input_count)], *operands[3];
   ir_type shape = random_shape(g), value = ir_with_element(shape, ir_pointee(base->type));
   ir_value *index = binary(g, IR_ADD, lanes(g, shape), constant(g, shape, below(g, 64)));
-  if (chance(g, 40)) index = binary(g, IR_AND, binary(g, IR_MUL, index, constant(g, shape, 2 * below(g, 20) + 1)), constant(g, shape, INPUT_ELEMENTS - 1));
+  if (chance(g, 40))
+    index = binary(g, IR_AND, binary(g, IR_MUL, index, constant(g, shape, 2 * below(g, 20) + 1)),
+                   constant(g, shape, INPUT_ELEMENTS - 1));
   if (chance(g, 30)) index = cast(g, index, KILN_I64);
   uint32_t count = 1;
   operands[0] = pointers(g, base, index);
-  if (chance(g, 50)) operands[count++] = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, cast(g, index, KILN_I32), constant(g, shape, below(g, 200)));
-  if (count == 2 && chance(g, 50)) operands[count++] = whole_numbers(g, value, value.scalar == KILN_I1 ? 1 : 63);
+  if (chance(g, 50))
+    operands[count++] = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, cast(g, index, KILN_I32),
+                                   constant(g, shape, below(g, 200)));
+  if (count == 2 && chance(g, 50))
+    operands[count++] = whole_numbers(g, value, value.scalar == KILN_I1 ? 1 : 63);
   ir_op *op = ir_emit(&g->b, IR_LOAD, NULL, operands, count, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -159,14 +182,17 @@ static void state_view_load(generator *g) {
   ir_type view = {.scalar = base->type.scalar, .is_view = 1, .rank = (uint8_t)rank};
   uint32_t count = 0;
   operands[count++] = base;
-  for (unsigned i = 0; i < rank; i++) view.log2[i] = rank == 2 && i == 0 && chance(g, 25) ? IR_DROPPED : (uint8_t)(2 + below(g, 3));
+  for (unsigned i = 0; i < rank; i++)
+    view.log2[i] = rank == 2 && i == 0 && chance(g, 25) ? IR_DROPPED : (uint8_t)(2 + below(g, 3));
   for (unsigned i = 0; i < rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, 1 + below(g, 40));
-  for (unsigned i = 0; i < rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, i + 1 == rank ? 1 : 45);
+  for (unsigned i = 0; i < rank; i++)
+    operands[count++] = ir_const_int(&g->b, KILN_I64, i + 1 == rank ? 1 : 45);
   ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, operands, count, &view, NULL, 0);
   keep(g, made ? &made->results[0] : NULL);
   operands[0] = g->pool[--g->pool_count];
   count = 1;
-  for (unsigned i = 0; i < rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
+  for (unsigned i = 0; i < rank; i++)
+    operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
   ir_attrs attrs = {.flags = chance(g, 50) ? IR_HAS_OTHER : 0};
   if (attrs.flags) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
   ir_op *op = ir_emit(&g->b, IR_VIEW_LOAD, &attrs, operands, count, NULL, NULL, 0);
@@ -177,7 +203,8 @@ static void state_view_load(generator *g) {
 }
 
 static void state_integer(generator *g) {
-  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_MIN, IR_MAX, IR_AND, IR_OR, IR_XOR, IR_SHL, IR_SHR, IR_DIV, IR_REM, IR_MULHI};
+  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_MIN, IR_MAX, IR_AND,  IR_OR,
+                                    IR_XOR, IR_SHL, IR_SHR, IR_DIV, IR_REM, IR_MULHI};
   ir_value *a = pick_any(g, KILN_CLASS_INT), *b = pick_like(g, a->type);
   ir_opcode code = codes[below(g, sizeof codes / sizeof *codes)];
   if (code == IR_MULHI && ir_type_bits(a->type) < 32) code = IR_SUB;
@@ -192,11 +219,14 @@ static void state_boolean(generator *g) {
 }
 
 static void state_float(generator *g) {
-  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_DIV, IR_MIN, IR_MAX, IR_ADD, IR_SUB, IR_MUL, IR_REM};
+  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_DIV, IR_MIN,
+                                    IR_MAX, IR_ADD, IR_SUB, IR_MUL, IR_REM};
   ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
   ir_opcode code = codes[below(g, 10)];
   if (g->options->no_half_steps && is_half(a->type)) return;
-  uint32_t flags = code == IR_DIV ? IR_PRECISE : (code == IR_MIN || code == IR_MAX) && chance(g, 40) ? IR_NAN : 0;
+  uint32_t flags = code == IR_DIV                                        ? IR_PRECISE
+                   : (code == IR_MIN || code == IR_MAX) && chance(g, 40) ? IR_NAN
+                                                                         : 0;
   keep(g, ir_binary(&g->b, code, flags, a, pick_like(g, a->type)));
 }
 
@@ -217,7 +247,8 @@ static void state_fma(generator *g) {
 
 static void state_compare(generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL);
-  keep(g, ir_compare(&g->b, (ir_predicate)below(g, 6), chance(g, 25) ? IR_UNSIGNED : 0, a, pick_like(g, a->type)));
+  keep(g, ir_compare(&g->b, (ir_predicate)below(g, 6), chance(g, 25) ? IR_UNSIGNED : 0, a,
+                     pick_like(g, a->type)));
 }
 
 static void state_select(generator *g) {
@@ -230,7 +261,9 @@ static void state_select(generator *g) {
 static void state_cast(generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL | KILN_CLASS_FP8);
   kiln_scalar to = random_scalar(g);
-  if (g->options->no_half_steps && (kiln_scalars[to].bits == 16 || kiln_scalars[to].type_class == KILN_CLASS_FP8)) to = KILN_F32;
+  if (g->options->no_half_steps &&
+      (kiln_scalars[to].bits == 16 || kiln_scalars[to].type_class == KILN_CLASS_FP8))
+    to = KILN_F32;
   bool to_float = kiln_scalars[to].type_class == KILN_CLASS_FLOAT;
   ir_round round = to_float && chance(g, 15) ? IR_ROUND_ZERO : IR_ROUND_NEAREST;
   keep(g, ir_cast(&g->b, a, to, chance(g, 25) ? IR_UNSIGNED : 0, round));
@@ -239,7 +272,8 @@ static void state_cast(generator *g) {
 static void state_bitcast(generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
   kiln_scalar to = random_scalar(g);
-  if (kiln_scalars[to].bits != ir_type_bits(a->type)) to = ir_type_bits(a->type) == 32 ? KILN_F32 : a->type.scalar;
+  if (kiln_scalars[to].bits != ir_type_bits(a->type))
+    to = ir_type_bits(a->type) == 32 ? KILN_F32 : a->type.scalar;
   keep(g, ir_bitcast(&g->b, a, ir_scalar_type(to)));
   a = whole_numbers(g, ir_with_element(a->type, ir_scalar_type(KILN_F32)), 1023);
   if (chance(g, 50)) keep(g, ir_bitcast(&g->b, a, ir_scalar_type(KILN_I32)));
@@ -331,24 +365,32 @@ static void state_argmax(generator *g) {
   ir_type value = ir_element(a->type), index = ir_scalar_type(KILN_I32);
   ir_value *v = ir_block_arg(g->arena, region, value), *i = ir_block_arg(g->arena, region, index);
   ir_value *w = ir_block_arg(g->arena, region, value), *j = ir_block_arg(g->arena, region, index);
-  ir_value *equal = ir_binary(&in, IR_AND, 0, ir_compare(&in, IR_EQ, 0, v, w), ir_compare(&in, IR_LT, 0, i, j));
+  ir_value *equal =
+      ir_binary(&in, IR_AND, 0, ir_compare(&in, IR_EQ, 0, v, w), ir_compare(&in, IR_LT, 0, i, j));
   ir_value *first = ir_binary(&in, IR_OR, 0, ir_compare(&in, IR_GT, 0, v, w), equal);
-  ir_yield(&in, (ir_value *[]){ir_ternary(&in, IR_SELECT, 0, first, v, w), ir_ternary(&in, IR_SELECT, 0, first, i, j)}, 2);
+  ir_yield(
+      &in,
+      (ir_value *[]){ir_ternary(&in, IR_SELECT, 0, first, v, w), ir_ternary(&in, IR_SELECT, 0, first, i, j)},
+      2);
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
-  ir_op *op = ir_emit(&g->b, chance(g, 70) ? IR_REDUCE : IR_SCAN, &attrs, (ir_value *[]){a, at}, 2, NULL, &region, 1);
+  ir_op *op =
+      ir_emit(&g->b, chance(g, 70) ? IR_REDUCE : IR_SCAN, &attrs, (ir_value *[]){a, at}, 2, NULL, &region, 1);
   keep(g, op ? &op->results[0] : NULL);
   keep(g, &op->results[1]);
 }
 
 static void state_dot(generator *g) {
-  static const kiln_scalar elements[] = {KILN_I8, KILN_F16, KILN_BF16, KILN_F32, KILN_F64, KILN_E4M3, KILN_E5M2};
+  static const kiln_scalar elements[] = {KILN_I8,  KILN_F16,  KILN_BF16, KILN_F32,
+                                         KILN_F64, KILN_E4M3, KILN_E5M2};
   kiln_scalar element = elements[below(g, 7)];
   kiln_scalar sum = element == KILN_I8 ? KILN_I32 : element == KILN_F64 ? KILN_F64 : KILN_F32;
-  uint8_t m = (uint8_t)(4 + below(g, 2)), n = (uint8_t)(4 + below(g, 2)), k = (uint8_t)(4 + below(g, 2)), batch = (uint8_t)below(g, 2);
+  uint8_t m = (uint8_t)(4 + below(g, 2)), n = (uint8_t)(4 + below(g, 2)), k = (uint8_t)(4 + below(g, 2)),
+          batch = (uint8_t)below(g, 2);
   bool batched = chance(g, 25);
   ir_value *operands[3];
   const uint8_t shapes[3][3] = {{batch, m, k}, {batch, k, n}, {batch, m, n}};
-  for (int i = 0; i < 3; i++) operands[i] = whole_numbers(g, tile(i < 2 ? element : sum, batched ? 3 : 2, shapes[i] + !batched), 3);
+  for (int i = 0; i < 3; i++)
+    operands[i] = whole_numbers(g, tile(i < 2 ? element : sum, batched ? 3 : 2, shapes[i] + !batched), 3);
   ir_op *op = ir_emit(&g->b, IR_DOT, NULL, operands, 3, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -362,22 +404,25 @@ static void state_hint(generator *g) {
   ir_emit(&g->b, chance(g, 50) ? IR_ASSUME : IR_ASSERT, NULL, &claim, 1, NULL, NULL, 0);
 }
 
-// ----------------------------------------------------------------------------------------------------- writes, control
+// --------------------------------------------------------------------------------- writes, control
 
 static bool has_room(const generator *g) { return g->c->buffer_count < KERNELGEN_BUFFERS; }
 
 /// Each lane its own element; the old values go on.
 static void state_atomic(generator *g) {
-  static const ir_combine kinds[] = {IR_COMBINE_ADD, IR_COMBINE_MAX, IR_COMBINE_MIN, IR_COMBINE_AND, IR_COMBINE_OR, IR_COMBINE_XOR, IR_COMBINE_XCHG};
+  static const ir_combine kinds[] = {IR_COMBINE_ADD, IR_COMBINE_MAX, IR_COMBINE_MIN, IR_COMBINE_AND,
+                                     IR_COMBINE_OR,  IR_COMBINE_XOR, IR_COMBINE_XCHG};
   if (!has_room(g)) return;
   ir_type type = ir_with_element(random_shape(g), ir_scalar_type(chance(g, 60) ? KILN_I32 : KILN_I64));
   bool same_address = chance(g, 25);
   ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << ir_log2_elements(type), true);
-  ir_value *offsets = same_address ? constant(g, ir_with_element(type, ir_scalar_type(KILN_I32)), 0) : own_offsets(g, type);
+  ir_value *offsets =
+      same_address ? constant(g, ir_with_element(type, ir_scalar_type(KILN_I32)), 0) : own_offsets(g, type);
   ir_value *operands[3] = {pointers(g, base, offsets), pick_like(g, type), NULL};
   uint32_t count = 2;
   if (chance(g, 40)) operands[count++] = pick_like(g, ir_with_element(type, ir_scalar_type(KILN_I1)));
-  ir_attrs attrs = {.kind = same_address ? IR_COMBINE_ADD : kinds[below(g, 7)], .flags = chance(g, 25) ? IR_UNSIGNED : 0};
+  ir_attrs attrs = {.kind = same_address ? IR_COMBINE_ADD : kinds[below(g, 7)],
+                    .flags = chance(g, 25) ? IR_UNSIGNED : 0};
   ir_op *op = ir_emit(&g->b, IR_ATOMIC, &attrs, operands, count, NULL, NULL, 0);
   if (!op) keep(g, NULL);
   if (!same_address) keep(g, &op->results[0]);
@@ -387,7 +432,8 @@ static void state_cas(generator *g) {
   if (!has_room(g)) return;
   ir_type type = ir_with_element(random_shape(g), ir_scalar_type(chance(g, 60) ? KILN_I32 : KILN_I64));
   ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << ir_log2_elements(type), true);
-  ir_value *operands[3] = {pointers(g, base, own_offsets(g, type)), whole_numbers(g, type, 3), pick_like(g, type)};
+  ir_value *operands[3] = {pointers(g, base, own_offsets(g, type)), whole_numbers(g, type, 3),
+                           pick_like(g, type)};
   ir_op *op = ir_emit(&g->b, IR_CAS, NULL, operands, 3, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -397,20 +443,27 @@ static void store_through_view(generator *g, ir_value *v) {
   ir_type type = v->type, view = {.scalar = type.scalar, .is_view = 1, .rank = type.rank};
   bool adds = (type.scalar == KILN_I32 || type.scalar == KILN_I64) && chance(g, 40);
   unsigned total = ir_log2_elements(type), count = 0;
-  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << total, true), *operands[2 * IR_MAX_RANK + 2];
-  operands[count++] = binary(g, IR_PTRADD, base, binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << total)));
+  ir_value *base = add_buffer(g, type.scalar, (size_t)programs(g) << total, true),
+           *operands[2 * IR_MAX_RANK + 2];
+  operands[count++] = binary(
+      g, IR_PTRADD, base, binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << total)));
   memcpy(view.log2, type.log2, sizeof view.log2);
   for (unsigned i = 0; i < type.rank; i++)
-    operands[count++] = ir_const_int(&g->b, KILN_I64, chance(g, 60) ? (int64_t)1 << type.log2[i] : 1 + (int64_t)below(g, 1u << type.log2[i]));
-  for (unsigned i = 0; i < type.rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)1 << (total -= type.log2[i]));
+    operands[count++] =
+        ir_const_int(&g->b, KILN_I64,
+                     chance(g, 60) ? (int64_t)1 << type.log2[i] : 1 + (int64_t)below(g, 1u << type.log2[i]));
+  for (unsigned i = 0; i < type.rank; i++)
+    operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)1 << (total -= type.log2[i]));
   ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, operands, count, &view, NULL, 0);
   if (!made) keep(g, NULL);
   operands[0] = &made->results[0];
   count = 1;
-  for (unsigned i = 0; i < type.rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 4) - 2);
+  for (unsigned i = 0; i < type.rank; i++)
+    operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 4) - 2);
   operands[count++] = v;
   ir_attrs attrs = {.kind = adds ? IR_COMBINE_ADD : 0};
-  if (!ir_emit(&g->b, adds ? IR_VIEW_ATOMIC : IR_VIEW_STORE, &attrs, operands, count, NULL, NULL, 0)) keep(g, NULL);
+  if (!ir_emit(&g->b, adds ? IR_VIEW_ATOMIC : IR_VIEW_STORE, &attrs, operands, count, NULL, NULL, 0))
+    keep(g, NULL);
 }
 
 static void store_value(generator *g, ir_value *v) {
@@ -441,7 +494,8 @@ static void store_unused(generator *g) {
 static void some_statements(generator *g, uint32_t count);
 
 /// Fills a region: statements, then the yield of a value of each type. Restores the pool.
-static void fill_region(generator *g, ir_block *block, ir_value *const *given, uint32_t given_count, const ir_type *types, uint32_t count) {
+static void fill_region(generator *g, ir_block *block, ir_value *const *given, uint32_t given_count,
+                        const ir_type *types, uint32_t count) {
   ir_builder outer = g->b;
   uint32_t pool = g->pool_count;
   ir_value *values[4];
@@ -479,7 +533,8 @@ static void state_while(generator *g) {
   ir_type types[2] = {ir_scalar_type(KILN_I32), first->type};
   ir_builder t = {.arena = g->arena, .block = test};
   ir_value *args[2] = {ir_block_arg(g->arena, test, types[0]), ir_block_arg(g->arena, test, types[1])};
-  ir_value *passed[3] = {ir_compare(&t, IR_LT, 0, args[0], ir_const_int(&t, KILN_I32, 1 + below(g, 4))), args[0], args[1]};
+  ir_value *passed[3] = {ir_compare(&t, IR_LT, 0, args[0], ir_const_int(&t, KILN_I32, 1 + below(g, 4))),
+                         args[0], args[1]};
   ir_emit(&t, IR_COND, NULL, passed, 3, NULL, NULL, 0);
   ir_value *given[2] = {ir_block_arg(g->arena, body, types[0]), ir_block_arg(g->arena, body, types[1])};
   fill_region(g, body, given, 2, types, 2);
@@ -495,20 +550,27 @@ static void state_while(generator *g) {
 static void state_if(generator *g) {
   ir_block *regions[2] = {ir_block_create(g->arena), ir_block_create(g->arena)};
   ir_type type = pick_any(g, ANY_CLASS)->type;
-  ir_value *condition = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->program, ir_const_int(&g->b, KILN_I32, below(g, 3)));
+  ir_value *condition =
+      ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->program, ir_const_int(&g->b, KILN_I32, below(g, 3)));
   for (int i = 0; i < 2; i++) fill_region(g, regions[i], NULL, 0, &type, 1);
   ir_op *op = ir_emit(&g->b, IR_IF, NULL, &condition, 1, NULL, regions, 2);
   keep(g, op ? &op->results[0] : NULL);
 }
 
-static const struct statement { void (*make)(generator *g); uint32_t weight; bool nests; } statements[] = {
-    {state_load, 8, false},     {state_view_load, 4, false}, {state_integer, 10, false}, {state_boolean, 2, false},
-    {state_float, 8, false},    {state_unary, 4, false},     {state_fma, 3, false},      {state_compare, 4, false},
-    {state_select, 4, false},   {state_cast, 8, false},      {state_bitcast, 2, false},  {state_broadcast, 5, false},
-    {state_reshape, 3, false},  {state_trans, 3, false},     {state_join, 2, false},     {state_split, 2, false},
-    {state_lanes, 6, false},    {state_argmax, 2, false},    {state_dot, 2, false},      {state_hint, 1, false},
-    {state_atomic, 2, true},    {state_store, 3, true},      {state_for, 3, true},       {state_while, 2, true},
-    {state_if, 2, true},         {state_cas, 1, true},
+static const struct statement {
+  void (*make)(generator *g);
+  uint32_t weight;
+  bool nests;
+} statements[] = {
+    {state_load, 8, false},    {state_view_load, 4, false}, {state_integer, 10, false},
+    {state_boolean, 2, false}, {state_float, 8, false},     {state_unary, 4, false},
+    {state_fma, 3, false},     {state_compare, 4, false},   {state_select, 4, false},
+    {state_cast, 8, false},    {state_bitcast, 2, false},   {state_broadcast, 5, false},
+    {state_reshape, 3, false}, {state_trans, 3, false},     {state_join, 2, false},
+    {state_split, 2, false},   {state_lanes, 6, false},     {state_argmax, 2, false},
+    {state_dot, 2, false},     {state_hint, 1, false},      {state_atomic, 2, true},
+    {state_store, 3, true},    {state_for, 3, true},        {state_while, 2, true},
+    {state_if, 2, true},       {state_cas, 1, true},
 };
 
 static void one_statement(generator *g) {
@@ -526,12 +588,15 @@ static void some_statements(generator *g, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) one_statement(g);
 }
 
-// --------------------------------------------------------------------------------------------------------------- whole
+// ------------------------------------------------------------------------------------------- whole
 
 static void add_inputs(generator *g) {
   g->input_count = 3 + below(g, 2);
-  for (uint32_t i = 0; i < g->input_count; i++) g->inputs[i] = add_buffer(g, random_scalar(g), INPUT_ELEMENTS, false);
-  g->small = ir_add_param(g->kernel, &(ir_param){.name = "small", .type = ir_scalar_type(KILN_I32), .has_range = true, .lo = 1, .hi = 4});
+  for (uint32_t i = 0; i < g->input_count; i++)
+    g->inputs[i] = add_buffer(g, random_scalar(g), INPUT_ELEMENTS, false);
+  g->small = ir_add_param(
+      g->kernel,
+      &(ir_param){.name = "small", .type = ir_scalar_type(KILN_I32), .has_range = true, .lo = 1, .hi = 4});
   keep(g, g->small);
   keep(g, ir_add_param(g->kernel, &(ir_param){.name = "x", .type = ir_scalar_type(KILN_F32)}));
   keep(g, ir_add_param(g->kernel, &(ir_param){.name = "wide", .type = ir_scalar_type(KILN_I64)}));
@@ -543,7 +608,9 @@ static ir_value *program_axis(generator *g, ir_opcode code, unsigned axis) {
 
 static void find_program(generator *g) {
   ir_value *id = program_axis(g, IR_PID, 2);
-  for (unsigned axis = 2; axis-- > 0;) id = binary(g, IR_ADD, binary(g, IR_MUL, id, program_axis(g, IR_NPID, axis)), program_axis(g, IR_PID, axis));
+  for (unsigned axis = 2; axis-- > 0;)
+    id = binary(g, IR_ADD, binary(g, IR_MUL, id, program_axis(g, IR_NPID, axis)),
+                program_axis(g, IR_PID, axis));
   g->program = keep(g, id);
 }
 
@@ -581,7 +648,8 @@ void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
   size_t at = 0;
   memset(out, 0, sizeof *out);
   for (uint32_t i = 0; i < c->buffer_count; i++) {
-    size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes, size = (c->buffers[i].count * bytes + 63) & ~(size_t)63;
+    size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes,
+           size = (c->buffers[i].count * bytes + 63) & ~(size_t)63;
     out->bytes[i] = aligned_alloc(64, size);
     memset(out->bytes[i], 0, size);
     for (size_t k = 0; k < c->buffers[i].count; k++) {
@@ -593,7 +661,8 @@ void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
   for (uint32_t i = 0; i < c->kernel->param_count; i++) {
     ir_type type = c->kernel->params[i].type;
     size_t bytes = type.pointer ? 8 : kiln_scalars[type.scalar].bytes;
-    uint64_t value = type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(type.scalar, &random);
+    uint64_t value =
+        type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(type.scalar, &random);
     if (!type.pointer && c->kernel->params[i].has_range) value = 1 + value % 4;
     at = (at + bytes - 1) & ~(bytes - 1);
     memcpy(out->args + at, &value, bytes);
@@ -612,7 +681,8 @@ static bool equal_elements(kiln_scalar scalar, uint64_t a, uint64_t b) {
   return x != x && y != y;
 }
 
-bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b, char *out, size_t size) {
+bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
+                            char *out, size_t size) {
   for (uint32_t i = 0; i < c->buffer_count; i++) {
     kiln_scalar scalar = c->buffers[i].scalar;
     size_t bytes = kiln_scalars[scalar].bytes;
@@ -621,15 +691,17 @@ bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, 
       memcpy(&x, a->bytes[i] + k * bytes, bytes);
       memcpy(&y, b->bytes[i] + k * bytes, bytes);
       if (equal_elements(scalar, x, y)) continue;
-      snprintf(out, size, "seed %llu: buffer %u (%s), element %zu of %zu: expected 0x%llx, found 0x%llx", (unsigned long long)c->seed, i,
-               kiln_scalars[scalar].spelling, k, c->buffers[i].count, (unsigned long long)x, (unsigned long long)y);
+      snprintf(out, size, "seed %llu: buffer %u (%s), element %zu of %zu: expected 0x%llx, found 0x%llx",
+               (unsigned long long)c->seed, i, kiln_scalars[scalar].spelling, k, c->buffers[i].count,
+               (unsigned long long)x, (unsigned long long)y);
       return false;
     }
   }
   return true;
 }
 
-uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options, bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
+uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,
+                          bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
                           void *context) {
   kernelgen_options smaller = *options;
   for (bool progress = true; progress;) {

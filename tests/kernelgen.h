@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random kernels: well typed, within their buffers, free of races, and with results that no order of float additions can change. The same seed
-// gives the same kernel, the same data and the same launch.
+// Random kernels: well typed, within their buffers, free of races, and with results that no order of float
+// additions can change. The same seed gives the same kernel, the same data and the same launch.
 //
-// Floats that are reduced or multiplied as matrices are small integers; NaN never becomes an integer by its bits. Divisions and roots are marked
-// precise. What is left depends on nothing but the meaning of the language.
+// Floats that are reduced or multiplied as matrices are small integers; NaN never becomes an integer by its
+// bits. Divisions and roots are marked precise. What is left depends on nothing but the meaning of the
+// language.
 #ifndef KILN_TESTS_KERNELGEN_H
 #define KILN_TESTS_KERNELGEN_H
 
@@ -12,15 +13,15 @@
 enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 
 typedef struct kernelgen_options {
-  bool no_maths;                      ///< leave out exp2, sin, ...
-  bool no_half_steps;                 ///< leave out f16 and bf16 arithmetic
-  uint64_t dropped;                   ///< bit i: leave statement i out; how kernelgen_reduce shrinks a kernel
-  uint32_t statements;                ///< at most KERNELGEN_STATEMENTS; 0: as the seed says
+  bool no_maths;       ///< leave out exp2, sin, ...
+  bool no_half_steps;  ///< leave out f16 and bf16 arithmetic
+  uint64_t dropped;    ///< bit i: leave statement i out; how kernelgen_reduce shrinks a kernel
+  uint32_t statements; ///< at most KERNELGEN_STATEMENTS; 0: as the seed says
 } kernelgen_options;
 
 typedef struct kernelgen_buffer {
   kiln_scalar scalar;
-  size_t count;     ///< elements
+  size_t count; ///< elements
   bool written;
 } kernelgen_buffer;
 
@@ -38,17 +39,19 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
 
 /// Buffers with their data and the packed argument block that points to them.
 typedef struct kernelgen_memory {
-  uint8_t *bytes[KERNELGEN_BUFFERS];  ///< owned; aligned to 64
+  uint8_t *bytes[KERNELGEN_BUFFERS]; ///< owned; aligned to 64
   uint8_t args[KERNELGEN_ARGS];
 } kernelgen_memory;
 
 void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out);
 void kernelgen_memory_deinit(kernelgen_memory *m);
 /// True when equal; NaN equals NaN in float buffers. Else `out` names the first difference.
-bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b, char *out, size_t size);
+bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
+                            char *out, size_t size);
 
 /// Drops statements as long as `fails` still says true; returns the bits to drop.
-uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options, bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
+uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,
+                          bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
                           void *context);
 
 #endif

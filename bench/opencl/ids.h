@@ -4,7 +4,9 @@
 #define LOCAL_ID (int)__builtin_amdgcn_workitem_id_x()
 #define GROUP_X (int)__builtin_amdgcn_workgroup_id_x()
 #define GROUP_Y (int)__builtin_amdgcn_workgroup_id_y()
-#define BARRIER() (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
+#define BARRIER()                                                                       \
+  (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), __builtin_amdgcn_s_barrier(), \
+   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
 #define EXP2(v) __builtin_amdgcn_exp2f(v)
 #define SQRT(v) __builtin_amdgcn_sqrtf(v)
 #else

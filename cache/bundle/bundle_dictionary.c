@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compression of a family of codes with a dictionary made of some of them (bundle_samples.c). Whether that pays, the sizes of both ways decide.
+// Compression of a family of codes with a dictionary made of some of them (bundle_samples.c). Whether that
+// pays, the sizes of both ways decide.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +11,15 @@
 
 #include "cache/bundle/bundle_internal.h"
 
-enum { TRIAL_LEVEL = 3, DEFAULT_LEVEL = 3, MAX_LEVEL = 19, MOST_TABLE_LOG2 = 22, DICTIONARY_LEVEL = 12, TABLES_LEVEL = 16, TABLES_SAMPLES = 256 };
+enum {
+  TRIAL_LEVEL = 3,
+  DEFAULT_LEVEL = 3,
+  MAX_LEVEL = 19,
+  MOST_TABLE_LOG2 = 22,
+  DICTIONARY_LEVEL = 12,
+  TABLES_LEVEL = 16,
+  TABLES_SAMPLES = 256
+};
 
 // Raw bytes of a dictionary.
 static const size_t limits[] = {
@@ -19,7 +28,9 @@ static const size_t limits[] = {
     [KILN_BUNDLE_DICTIONARY_LARGE] = 8 << 20,
 };
 
-static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle compression: memory is exhausted"); }
+static kiln_status no_memory(kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle compression: memory is exhausted");
+}
 static kiln_status failed(size_t code, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_INTERNAL, "zstd: %s", ZSTD_getErrorName(code));
 }
@@ -35,8 +46,9 @@ static unsigned log2_over(size_t size) {
   return log;
 }
 
-// The window spans dictionary and code, so that every byte of the dictionary can be referred to; the tables have room for every place of it, where
-// those that a level has by default would forget most of a large dictionary.
+// The window spans dictionary and code, so that every byte of the dictionary can be referred to; the tables
+// have room for every place of it, where those that a level has by default would forget most of a large
+// dictionary.
 static ZSTD_CDict *prepare(const kiln_buffer *raw, uint8_t form, size_t largest, int level) {
   ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, raw->size);
   unsigned places = log2_over(raw->size);
@@ -44,11 +56,13 @@ static ZSTD_CDict *prepare(const kiln_buffer *raw, uint8_t form, size_t largest,
   parameters.windowLog = log2_over(raw->size + largest);
   if (parameters.hashLog < places) parameters.hashLog = places;
   if (parameters.chainLog < places) parameters.chainLog = places;
-  return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef, form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent,
+  return ZSTD_createCDict_advanced(raw->bytes, raw->size, ZSTD_dlm_byRef,
+                                   form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent,
                                    parameters, ZSTD_defaultCMem);
 }
 
-static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const kiln_pack_blob *b, const ZSTD_CDict *dictionary, int level) {
+static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const kiln_pack_blob *b,
+                           const ZSTD_CDict *dictionary, int level) {
   ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
   ZSTD_CCtx_setParameter(context, ZSTD_c_dictIDFlag, 0);
@@ -58,7 +72,7 @@ static size_t compress_one(ZSTD_CCtx *context, void *to, size_t capacity, const 
   return ZSTD_compress2(context, to, capacity, b->bytes, b->size);
 }
 
-// ------------------------------------------------------------------------------------------------------- ----------- trial
+// ---------------------------------------------------------------------------------------- trial
 
 typedef struct trial {
   uint8_t *scratch; // owned
@@ -81,7 +95,8 @@ static void trial_deinit(trial *t) {
   ZSTD_freeCCtx(t->context);
 }
 
-static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZSTD_CDict *dictionary, int level, uint64_t *out, kiln_error *err) {
+static kiln_status total_size(trial *t, const kiln_pack_family *family, const ZSTD_CDict *dictionary,
+                              int level, uint64_t *out, kiln_error *err) {
   *out = 0;
   for (uint32_t i = 0; i < family->count; i++) {
     size_t size = compress_one(t->context, t->scratch, t->capacity, family->blobs[i], dictionary, level);
@@ -96,7 +111,8 @@ static kiln_status judge(trial *t, const kiln_pack_family *family, kiln_buffer *
   kiln_pack_blob blob = {.bytes = raw->bytes, .size = raw->size};
   uint64_t with = 0, without = 0;
   ZSTD_CDict *dictionary = prepare(raw, KILN_BUNDLE_FORM_CONTENT, t->largest, TRIAL_LEVEL);
-  kiln_status status = dictionary ? total_size(t, family, dictionary, TRIAL_LEVEL, &with, err) : no_memory(err);
+  kiln_status status =
+      dictionary ? total_size(t, family, dictionary, TRIAL_LEVEL, &with, err) : no_memory(err);
   if (status == KILN_OK) status = total_size(t, family, NULL, TRIAL_LEVEL, &without, err);
   if (status == KILN_OK) status = kiln_pack_dictionary_compress(&blob, TRIAL_LEVEL, err);
   if (with + blob.stored_size >= without) kiln_buffer_clear(raw);
@@ -105,9 +121,10 @@ static kiln_status judge(trial *t, const kiln_pack_family *family, kiln_buffer *
   return status;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- tables
-// A small frame spends a good part of its bytes on telling its entropy tables. A dictionary in zstd's own format brings tables that frames may use
-// instead. Strong levels weigh them against tables of their own; weak ones take them blindly, so for those they are not made.
+// -------------------------------------------------------------------------- tables
+// A small frame spends a good part of its bytes on telling its entropy tables. A dictionary in zstd's own
+// format brings tables that frames may use instead. Strong levels weigh them against tables of their own;
+// weak ones take them blindly, so for those they are not made.
 
 // Codes at even distances: enough for tables and for judging them.
 typedef struct spread {
@@ -128,7 +145,8 @@ static void spread_init(spread *s, const kiln_pack_family *family) {
 }
 
 // `out` stays empty when zstd makes no tables, as from a dictionary of a few bytes.
-static kiln_status make_tables(const spread *s, int level, const kiln_buffer *raw, kiln_buffer *out, kiln_error *err) {
+static kiln_status make_tables(const spread *s, int level, const kiln_buffer *raw, kiln_buffer *out,
+                               kiln_error *err) {
   enum { TABLES_SIZE = 4096 };
   size_t capacity = raw->size + TABLES_SIZE;
   uint8_t *bytes = malloc(capacity);
@@ -137,14 +155,16 @@ static kiln_status make_tables(const spread *s, int level, const kiln_buffer *ra
     return no_memory(err);
   }
   ZDICT_params_t parameters = {.compressionLevel = level, .dictID = 1}; // the number is in no frame
-  size_t size = ZDICT_finalizeDictionary(bytes, capacity, raw->bytes, raw->size, s->bytes.bytes, s->sizes, s->count, parameters);
+  size_t size = ZDICT_finalizeDictionary(bytes, capacity, raw->bytes, raw->size, s->bytes.bytes, s->sizes,
+                                         s->count, parameters);
   if (!ZDICT_isError(size)) kiln_buffer_bytes(out, bytes, size);
   free(bytes);
   return out->failed ? no_memory(err) : KILN_OK;
 }
 
 // Puts the form with tables in the place of `raw` when the spread is smaller with it.
-static kiln_status try_tables(trial *t, const kiln_pack_family *family, int level, kiln_buffer *raw, uint8_t *out_form, kiln_error *err) {
+static kiln_status try_tables(trial *t, const kiln_pack_family *family, int level, kiln_buffer *raw,
+                              uint8_t *out_form, kiln_error *err) {
   spread s;
   kiln_buffer full = {0};
   uint64_t plain = 0, tables = 0;
@@ -152,7 +172,8 @@ static kiln_status try_tables(trial *t, const kiln_pack_family *family, int leve
   kiln_status status = make_tables(&s, level, raw, &full, err);
   if (status == KILN_OK && full.size && full.size <= KILN_BUNDLE_MAX_DICTIONARY) {
     kiln_pack_family part = {s.blobs, s.count, family->name};
-    ZSTD_CDict *a = prepare(raw, KILN_BUNDLE_FORM_CONTENT, t->largest, level), *b = prepare(&full, KILN_BUNDLE_FORM_TABLES, t->largest, level);
+    ZSTD_CDict *a = prepare(raw, KILN_BUNDLE_FORM_CONTENT, t->largest, level),
+               *b = prepare(&full, KILN_BUNDLE_FORM_TABLES, t->largest, level);
     status = a && b ? total_size(t, &part, a, level, &plain, err) : no_memory(err);
     if (status == KILN_OK) status = total_size(t, &part, b, level, &tables, err);
     ZSTD_freeCDict(a);
@@ -169,7 +190,7 @@ static kiln_status try_tables(trial *t, const kiln_pack_family *family, int leve
   return status;
 }
 
-// -------------------------------------------------------------------------------------------------------- compressing all
+// ----------------------------------------------------------------- compressing all
 
 typedef struct work {
   const kiln_pack_family *family;
@@ -212,15 +233,20 @@ static void *compress_many(void *argument) {
   return NULL;
 }
 
-static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundle_options *options, const kiln_buffer *raw, uint8_t form,
-                                size_t largest, kiln_error *err) {
+static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundle_options *options,
+                                const kiln_buffer *raw, uint8_t form, size_t largest, kiln_error *err) {
   enum { MOST_THREADS = 64 };
   pthread_t threads[MOST_THREADS];
   unsigned wanted = options->threads > MOST_THREADS ? MOST_THREADS : options->threads, started = 0;
   ZSTD_CDict *dictionary = raw->size ? prepare(raw, form, largest, level_of(options)) : NULL;
   if (raw->size && !dictionary) return no_memory(err);
-  work w = {.family = family, .dictionary = dictionary, .level = level_of(options), .capacity = ZSTD_compressBound(largest)};
-  while (started + 1 < wanted && started + 1 < family->count && !pthread_create(&threads[started], NULL, compress_many, &w)) started++;
+  work w = {.family = family,
+            .dictionary = dictionary,
+            .level = level_of(options),
+            .capacity = ZSTD_compressBound(largest)};
+  while (started + 1 < wanted && started + 1 < family->count &&
+         !pthread_create(&threads[started], NULL, compress_many, &w))
+    started++;
   compress_many(&w);
   for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
   ZSTD_freeCDict(dictionary);
@@ -229,15 +255,18 @@ static kiln_status compress_all(const kiln_pack_family *family, const kiln_bundl
   return KILN_OK;
 }
 
-kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options, kiln_buffer *raw,
-                                      uint8_t *out_form, kiln_error *err) {
+kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options,
+                                      kiln_buffer *raw, uint8_t *out_form, kiln_error *err) {
   trial t;
   *out_form = KILN_BUNDLE_FORM_CONTENT;
   kiln_status status = trial_init(&t, family, err);
   bool is_wanted = options->dictionary != KILN_BUNDLE_DICTIONARY_NONE && family->count > 1;
-  if (status == KILN_OK && is_wanted) status = kiln_pack_samples(family, limits[options->dictionary], raw, err);
-  if (status == KILN_OK && raw->size && options->dictionary == KILN_BUNDLE_DICTIONARY_AUTO) status = judge(&t, family, raw, err);
-  if (status == KILN_OK && raw->size && level_of(options) >= TABLES_LEVEL) status = try_tables(&t, family, level_of(options), raw, out_form, err);
+  if (status == KILN_OK && is_wanted)
+    status = kiln_pack_samples(family, limits[options->dictionary], raw, err);
+  if (status == KILN_OK && raw->size && options->dictionary == KILN_BUNDLE_DICTIONARY_AUTO)
+    status = judge(&t, family, raw, err);
+  if (status == KILN_OK && raw->size && level_of(options) >= TABLES_LEVEL)
+    status = try_tables(&t, family, level_of(options), raw, out_form, err);
   if (status == KILN_OK) status = compress_all(family, options, raw, *out_form, t.largest, err);
   trial_deinit(&t);
   return status;

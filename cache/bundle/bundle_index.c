@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodes the content of KILN-INDEX: header, signature slot, checks, index region. Its size does not depend on where members lie, so that the
-// layout can be computed with it.
+// Encodes the content of KILN-INDEX: header, signature slot, checks, index region. Its size does not depend
+// on where members lie, so that the layout can be computed with it.
 #include <sodium/crypto_sign_ed25519.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,9 @@ typedef struct encoder {
   bool failed; // memory
 } encoder;
 
-static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle index: memory is exhausted"); }
+static kiln_status no_memory(kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle index: memory is exhausted");
+}
 
 static void encoder_deinit(encoder *e) {
   for (unsigned i = 0; i < KILN_BUNDLE_SECTIONS; i++) kiln_buffer_deinit(&e->sections[i]);
@@ -34,7 +36,7 @@ static void encoder_deinit(encoder *e) {
   free(e->targets);
 }
 
-// --------------------------------------------------------------------------------------------------------------- records
+// ----------------------------------------------------------------------------------------- records
 
 static bool map_grow(record_map *m) {
   if (m->used * 2 < m->slot_count) return true;
@@ -83,9 +85,11 @@ static uint32_t record(encoder *e, const void *bytes, size_t size) {
 
 static uint32_t text_record(encoder *e, const char *text) { return record(e, text, strlen(text)); }
 
-// ---------------------------------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 static kiln_status encode_targets(encoder *e, kiln_error *err) {
   const kiln_bundle_writer *w = e->packed->writer;
@@ -99,8 +103,10 @@ static kiln_status encode_targets(encoder *e, kiln_error *err) {
   e->targets = names;
   e->target_count = count;
   if (count > KILN_BUNDLE_MAX_TARGETS)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "%u different targets; the limit is %d", count, KILN_BUNDLE_MAX_TARGETS);
-  for (uint32_t i = 0; i < count; i++) kiln_buffer_u32(&e->sections[KILN_BUNDLE_TARGETS], text_record(e, names[i]));
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%u different targets; the limit is %d", count,
+                     KILN_BUNDLE_MAX_TARGETS);
+  for (uint32_t i = 0; i < count; i++)
+    kiln_buffer_u32(&e->sections[KILN_BUNDLE_TARGETS], text_record(e, names[i]));
   e->counts[KILN_BUNDLE_TARGETS] = count;
   return KILN_OK;
 }
@@ -135,7 +141,8 @@ static void encode_kernels(encoder *e) {
     memcpy(entry + KILN_BK_HASH, k->hash.bytes, KILN_CHECK_SIZE);
     kiln_put32(entry + KILN_BK_NAME, text_record(e, k->name));
     kiln_put32(entry + KILN_BK_INTERFACE, record(e, k->record, k->size));
-    for (; code < w->code_count && w->codes[p->codes[code]].kernel == p->kernels[i]; code++) encode_code(e, &w->codes[p->codes[code]], i);
+    for (; code < w->code_count && w->codes[p->codes[code]].kernel == p->kernels[i]; code++)
+      encode_code(e, &w->codes[p->codes[code]], i);
     kiln_put32(entry + KILN_BK_CODE, first);
     kiln_put32(entry + KILN_BK_CODE_COUNT, code - first);
     kiln_buffer_bytes(&e->sections[KILN_BUNDLE_KERNELS], entry, sizeof entry);
@@ -147,7 +154,8 @@ static void encode_kernels(encoder *e) {
 static int by_name(const void *a, const void *b, void *context) {
   const kiln_packed *p = context;
   const kiln_pack_kernel *kernels = p->writer->kernels;
-  return strcmp(kernels[p->kernels[*(const uint32_t *)a]].name, kernels[p->kernels[*(const uint32_t *)b]].name);
+  return strcmp(kernels[p->kernels[*(const uint32_t *)a]].name,
+                kernels[p->kernels[*(const uint32_t *)b]].name);
 }
 
 static void encode_names(encoder *e) {
@@ -195,7 +203,9 @@ static void encode_members(encoder *e) {
   e->counts[KILN_BUNDLE_MEMBERS] = e->packed->member_count;
 }
 
-static int by_key(const void *a, const void *b) { return strcmp(((const kiln_pack_note *)a)->key, ((const kiln_pack_note *)b)->key); }
+static int by_key(const void *a, const void *b) {
+  return strcmp(((const kiln_pack_note *)a)->key, ((const kiln_pack_note *)b)->key);
+}
 
 static void encode_notes(encoder *e) {
   const kiln_bundle_writer *w = e->packed->writer;
@@ -214,9 +224,11 @@ static void encode_notes(encoder *e) {
   free(notes);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- content
+// ----------------------------------------------------------------------------------------- content
 
-static void put_check(uint8_t *at, const void *bytes, size_t size) { memcpy(at, kiln_check_of(bytes, size).bytes, KILN_BUNDLE_CHECK); }
+static void put_check(uint8_t *at, const void *bytes, size_t size) {
+  memcpy(at, kiln_check_of(bytes, size).bytes, KILN_BUNDLE_CHECK);
+}
 
 // One check for each page of `bytes`.
 static void put_checks(uint8_t *out, const uint8_t *bytes, size_t size) {
@@ -224,12 +236,15 @@ static void put_checks(uint8_t *out, const uint8_t *bytes, size_t size) {
     put_check(out, bytes + at, size - at < KILN_BUNDLE_PAGE ? size - at : KILN_BUNDLE_PAGE);
 }
 
-static uint32_t pages_of(uint64_t size) { return (uint32_t)((size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE); }
+static uint32_t pages_of(uint64_t size) {
+  return (uint32_t)((size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE);
+}
 
 static void sign(uint8_t *header, const uint8_t *secret_key) {
   uint8_t *slot = header + KILN_BH_SIZE;
   kiln_put32(slot + KILN_BG_KIND, 1);
-  memcpy(slot + KILN_BG_KEY, secret_key + crypto_sign_ed25519_SECRETKEYBYTES - crypto_sign_ed25519_PUBLICKEYBYTES,
+  memcpy(slot + KILN_BG_KEY,
+         secret_key + crypto_sign_ed25519_SECRETKEYBYTES - crypto_sign_ed25519_PUBLICKEYBYTES,
          crypto_sign_ed25519_PUBLICKEYBYTES);
   crypto_sign_ed25519_detached(slot + KILN_BG_SIGNATURE, NULL, header, KILN_BH_SIZE, secret_key);
 }
@@ -252,23 +267,27 @@ static uint32_t features_of(const kiln_packed *p) {
   return features;
 }
 
-static kiln_status put_content(encoder *e, const kiln_bundle_options *options, uint64_t begin, uint64_t file_size, kiln_buffer *out,
-                               kiln_error *err) {
+static kiln_status put_content(encoder *e, const kiln_bundle_options *options, uint64_t begin,
+                               uint64_t file_size, kiln_buffer *out, kiln_error *err) {
   kiln_buffer *region = &e->packed->region;
   uint8_t header[KILN_BUNDLE_TOP] = {0};
   kiln_buffer_clear(region);
   for (unsigned i = 0; i < KILN_BUNDLE_SECTIONS; i++) {
     kiln_put64(header + KILN_BH_SECTIONS + 16 * i, region->size);
-    kiln_put64(header + KILN_BH_SECTIONS + 16 * i + 8, i == KILN_BUNDLE_RECORDS ? e->sections[i].size : e->counts[i]);
+    kiln_put64(header + KILN_BH_SECTIONS + 16 * i + 8,
+               i == KILN_BUNDLE_RECORDS ? e->sections[i].size : e->counts[i]);
     kiln_buffer_bytes(region, e->sections[i].bytes, e->sections[i].size);
     kiln_buffer_align(region, 8);
     e->failed |= e->sections[i].failed;
   }
   if (e->failed || region->failed) return no_memory(err);
-  uint32_t page_count = pages_of(region->size), checks_size = page_count * KILN_BUNDLE_CHECK, top_count = pages_of(checks_size);
+  uint32_t page_count = pages_of(region->size), checks_size = page_count * KILN_BUNDLE_CHECK,
+           top_count = pages_of(checks_size);
   size_t unaligned = KILN_BUNDLE_TOP + (size_t)(top_count + page_count) * KILN_BUNDLE_CHECK;
-  size_t padding = KILN_BUNDLE_ALIGN_REGION - 1 - (begin + unaligned + KILN_BUNDLE_ALIGN_REGION - 1) % KILN_BUNDLE_ALIGN_REGION;
-  // The padding's place depends on `begin`, the content's size does not: what is not before the region comes after it.
+  size_t padding = KILN_BUNDLE_ALIGN_REGION - 1 -
+                   (begin + unaligned + KILN_BUNDLE_ALIGN_REGION - 1) % KILN_BUNDLE_ALIGN_REGION;
+  // The padding's place depends on `begin`, the content's size does not: what is not before the region comes
+  // after it.
   size_t after = KILN_BUNDLE_ALIGN_REGION - 1 - padding, at = unaligned + padding;
   kiln_buffer_clear(out);
   if (!kiln_buffer_reserve(out, at + region->size + after)) return no_memory(err);
@@ -301,8 +320,8 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
   return KILN_OK;
 }
 
-kiln_status kiln_pack_index(kiln_packed *packed, const kiln_bundle_options *options, uint64_t begin, uint64_t file_size, kiln_buffer *out,
-                            kiln_error *err) {
+kiln_status kiln_pack_index(kiln_packed *packed, const kiln_bundle_options *options, uint64_t begin,
+                            uint64_t file_size, kiln_buffer *out, kiln_error *err) {
   encoder e = {.packed = packed};
   kiln_status status = encode_targets(&e, err);
   if (status == KILN_OK) {

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings everything into its final order and compresses it. The order is that of names and digests, never that of adding.
+// Brings everything into its final order and compresses it. The order is that of names and digests, never
+// that of adding.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/bundle/bundle_internal.h"
 
-static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle writer: memory is exhausted"); }
+static kiln_status no_memory(kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle writer: memory is exhausted");
+}
 
 static int compare_u32(uint32_t a, uint32_t b) { return a < b ? -1 : a > b; }
 
 static int by_hash(const void *a, const void *b, void *context) {
   const kiln_bundle_writer *w = context;
-  return memcmp(w->kernels[*(const uint32_t *)a].hash.bytes, w->kernels[*(const uint32_t *)b].hash.bytes, KILN_CHECK_SIZE);
+  return memcmp(w->kernels[*(const uint32_t *)a].hash.bytes, w->kernels[*(const uint32_t *)b].hash.bytes,
+                KILN_CHECK_SIZE);
 }
 
 // Config, variant, target name, form of two codes of one kernel.
@@ -43,7 +47,7 @@ static uint32_t *numbers(uint32_t count) {
   return items;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- families
+// ---------------------------------------------------------------------------------------- families
 
 typedef struct owned_blob {
   uint32_t blob, order; // order: place of the first code that uses it, by name
@@ -72,7 +76,8 @@ static kiln_status order_blobs(const kiln_bundle_writer *w, owned_blob *owned, k
   return KILN_OK;
 }
 
-static kiln_pack_member *add_member(kiln_packed *p, const char *folder, const char *name, const char *suffix) {
+static kiln_pack_member *add_member(kiln_packed *p, const char *folder, const char *name,
+                                    const char *suffix) {
   if (p->member_count == p->member_capacity) {
     uint32_t capacity = p->member_capacity ? p->member_capacity * 2 : 16;
     kiln_pack_member *members = realloc(p->members, capacity * sizeof *members);
@@ -100,7 +105,9 @@ static bool member_take(kiln_packed *p, kiln_pack_member *m, uint32_t blob) {
   return true;
 }
 
-static const char *codec_suffix(const kiln_pack_blob *b) { return b->codec == KILN_BUNDLE_CODEC_NONE ? ".bin" : ".zst"; }
+static const char *codec_suffix(const kiln_pack_blob *b) {
+  return b->codec == KILN_BUNDLE_CODEC_NONE ? ".bin" : ".zst";
+}
 
 static bool member_alone(kiln_packed *p, const char *family, uint32_t blob) {
   char hex[KILN_DIGEST_HEX + 1], folder[96];
@@ -131,8 +138,8 @@ typedef struct family_range {
   uint32_t dictionary;   // number, or KILN_BUNDLE_NO_DICTIONARY
 } family_range;
 
-static kiln_status make_members(kiln_packed *p, const kiln_bundle_options *options, const family_range *families, uint32_t family_count,
-                                kiln_error *err) {
+static kiln_status make_members(kiln_packed *p, const kiln_bundle_options *options,
+                                const family_range *families, uint32_t family_count, kiln_error *err) {
   bool ok = add_member(p, "", KILN_BUNDLE_INDEX_NAME, "") != NULL;
   for (uint32_t f = 0; ok && f < family_count; f++) {
     uint32_t first = p->dictionary_count + families[f].first, end = first + families[f].count;
@@ -141,21 +148,24 @@ static kiln_status make_members(kiln_packed *p, const kiln_bundle_options *optio
       ok = m && member_take(p, m, families[f].dictionary);
     }
     if (!options->member_per_kernel) ok = ok && member_shared(p, families[f].name, first, end);
-    for (uint32_t i = first; options->member_per_kernel && ok && i < end; i++) ok = member_alone(p, families[f].name, i);
+    for (uint32_t i = first; options->member_per_kernel && ok && i < end; i++)
+      ok = member_alone(p, families[f].name, i);
   }
   return ok ? KILN_OK : no_memory(err);
 }
 
-// Compresses one family; its dictionary, when it pays, becomes number p->dictionary_count. Room for it was kept before the codes.
-static kiln_status pack_family(kiln_packed *p, const kiln_bundle_options *options, kiln_pack_blob *codes, family_range *family,
-                               kiln_error *err) {
+// Compresses one family; its dictionary, when it pays, becomes number p->dictionary_count. Room for it was
+// kept before the codes.
+static kiln_status pack_family(kiln_packed *p, const kiln_bundle_options *options, kiln_pack_blob *codes,
+                               family_range *family, kiln_error *err) {
   kiln_buffer raw = {0};
   uint8_t form = KILN_BUNDLE_FORM_CONTENT;
   kiln_pack_blob **blobs = malloc(family->count * sizeof *blobs);
   kiln_status status = blobs ? KILN_OK : no_memory(err);
   for (uint32_t i = 0; blobs && i < family->count; i++) blobs[i] = &codes[family->first + i];
   if (status == KILN_OK)
-    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, options, &raw, &form, err);
+    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, options, &raw,
+                                       &form, err);
   family->dictionary = KILN_BUNDLE_NO_DICTIONARY;
   if (status == KILN_OK && raw.size) {
     kiln_pack_blob *d = &p->blobs[family->dictionary = p->dictionary_count++];
@@ -183,11 +193,13 @@ static kiln_status pack_blobs(kiln_packed *p, const kiln_bundle_options *options
   uint32_t family_count = 0;
   kiln_status status = owned && families ? order_blobs(w, owned, err) : no_memory(err);
   for (uint32_t i = 0; status == KILN_OK && i < w->blob_count; i++) {
-    if (!i || strcmp(owned[i].family, owned[i - 1].family)) families[family_count++] = (family_range){owned[i].family, i, 0, 0};
+    if (!i || strcmp(owned[i].family, owned[i - 1].family))
+      families[family_count++] = (family_range){owned[i].family, i, 0, 0};
     families[family_count - 1].count++;
   }
   if (family_count >= KILN_BUNDLE_NO_DICTIONARY)
-    status = kiln_fail(err, KILN_STATUS_LIMIT, "%u code families; the limit is %d", family_count, KILN_BUNDLE_NO_DICTIONARY - 1);
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "%u code families; the limit is %d", family_count,
+                       KILN_BUNDLE_NO_DICTIONARY - 1);
   p->blobs = calloc((size_t)w->blob_count + family_count + 1, sizeof *p->blobs);
   p->blob_numbers = calloc(w->blob_count + 1, sizeof *p->blob_numbers);
   if (!p->blobs || !p->blob_numbers) status = status == KILN_OK ? no_memory(err) : status;
@@ -196,7 +208,8 @@ static kiln_status pack_blobs(kiln_packed *p, const kiln_bundle_options *options
     kiln_pack_blob *codes = p->blobs + family_count;
     for (uint32_t i = 0; i < w->blob_count; i++) codes[i] = w->blobs[owned[i].blob];
     p->blob_count = family_count + w->blob_count;
-    for (uint32_t f = 0; status == KILN_OK && f < family_count; f++) status = pack_family(p, options, codes, &families[f], err);
+    for (uint32_t f = 0; status == KILN_OK && f < family_count; f++)
+      status = pack_family(p, options, codes, &families[f], err);
     // Close the gap that families without a dictionary left.
     memmove(p->blobs + p->dictionary_count, codes, w->blob_count * sizeof *codes);
     p->blob_count = p->dictionary_count + w->blob_count;
@@ -208,7 +221,8 @@ static kiln_status pack_blobs(kiln_packed *p, const kiln_bundle_options *options
   return status;
 }
 
-kiln_status kiln_pack(kiln_bundle_writer *w, const kiln_bundle_options *options, kiln_packed *p, kiln_error *err) {
+kiln_status kiln_pack(kiln_bundle_writer *w, const kiln_bundle_options *options, kiln_packed *p,
+                      kiln_error *err) {
   memset(p, 0, sizeof *p);
   p->writer = w;
   p->kernels = numbers(w->kernel_count);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which codes of a family make its dictionary. A *shingle* is the hash of SHINGLE bytes at one place of a code; what a code can give to others are
-// the shingles that others have as well. Greedy cover: again and again take the code whose shingles, those not yet in the dictionary, occur in the
-// most other codes for each byte it adds. Gains only fall while the dictionary grows, so a heap of stale gains finds the best with few recounts.
+// Which codes of a family make its dictionary. A *shingle* is the hash of SHINGLE bytes at one place of a
+// code; what a code can give to others are the shingles that others have as well. Greedy cover: again and
+// again take the code whose shingles, those not yet in the dictionary, occur in the most other codes for each
+// byte it adds. Gains only fall while the dictionary grows, so a heap of stale gains finds the best with few
+// recounts.
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/bundle/bundle_internal.h"
 
-// Of the shingles those are kept whose hash ends in zeros, as many zeros as bring them below MOST_SHINGLES. A code whose shingles together occur
-// in others less than once in LEAST_USE of them would lengthen the dictionary and shorten nothing.
+// Of the shingles those are kept whose hash ends in zeros, as many zeros as bring them below MOST_SHINGLES. A
+// code whose shingles together occur in others less than once in LEAST_USE of them would lengthen the
+// dictionary and shorten nothing.
 enum { SHINGLE = 16, MOST_SHINGLES = 1 << 21, LEAST_USE = 16 };
 
 typedef struct place {
@@ -21,7 +24,7 @@ typedef struct place {
 typedef struct candidate {
   uint32_t first, count; // in `shingles`
   uint32_t code;
-  double gain;           // a byte; not below the true one
+  double gain; // a byte; not below the true one
 } candidate;
 
 typedef struct cover {
@@ -93,7 +96,8 @@ static bool cover_init(cover *c, const kiln_pack_family *family) {
   c->heap = malloc((family->count + 1) * sizeof *c->heap);
   uint64_t *hashes = malloc((most + 1) * sizeof *hashes);
   bool done = c->places && c->shingles && c->heap && hashes;
-  for (uint32_t i = 0; done && i < family->count; i++) enter(c, i, hashes, shingles_of(family->blobs[i], mask, hashes));
+  for (uint32_t i = 0; done && i < family->count; i++)
+    enter(c, i, hashes, shingles_of(family->blobs[i], mask, hashes));
   c->heap_count = c->stamp = family->count;
   free(hashes);
   return done;
@@ -118,7 +122,9 @@ static double gain_of(cover *c, const candidate *x) {
   return uses * LEAST_USE > x->count ? (double)uses / (double)c->family->blobs[x->code]->size : 0;
 }
 
-static bool comes_before(const candidate *a, const candidate *b) { return a->gain != b->gain ? a->gain > b->gain : a->code < b->code; }
+static bool comes_before(const candidate *a, const candidate *b) {
+  return a->gain != b->gain ? a->gain > b->gain : a->code < b->code;
+}
 
 static void sink(cover *c, uint32_t at) {
   for (;;) {
@@ -158,7 +164,8 @@ static void choose(cover *c, size_t limit, bool *chosen) {
   }
 }
 
-kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln_buffer *out, kiln_error *err) {
+kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln_buffer *out,
+                              kiln_error *err) {
   cover c;
   bool *chosen = calloc((size_t)family->count + 1, sizeof *chosen);
   bool done = cover_init(&c, family) && chosen;
@@ -167,5 +174,7 @@ kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln
     if (chosen[i]) kiln_buffer_bytes(out, family->blobs[i]->bytes, family->blobs[i]->size);
   cover_deinit(&c);
   free(chosen);
-  return done && !out->failed ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle dictionary: memory is exhausted");
+  return done && !out->failed
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle dictionary: memory is exhausted");
 }

@@ -27,17 +27,22 @@ void kiln_bundle_writer_destroy(kiln_bundle_writer *w) {
   free(w);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ maps
+// -------------------------------------------------------------------------------------------- maps
 
 typedef bool matcher(const kiln_bundle_writer *w, uint32_t position, const void *wanted);
 typedef uint64_t hasher(const kiln_bundle_writer *w, uint32_t position);
 
 static uint64_t first8(const uint8_t *bytes) { return kiln_le64(bytes); }
 
-static uint64_t kernel_hash(const kiln_bundle_writer *w, uint32_t i) { return first8(w->kernels[i].hash.bytes); }
-static uint64_t blob_hash(const kiln_bundle_writer *w, uint32_t i) { return first8(w->blobs[i].digest.bytes); }
+static uint64_t kernel_hash(const kiln_bundle_writer *w, uint32_t i) {
+  return first8(w->kernels[i].hash.bytes);
+}
+static uint64_t blob_hash(const kiln_bundle_writer *w, uint32_t i) {
+  return first8(w->blobs[i].digest.bytes);
+}
 static uint64_t code_key(const kiln_pack_code *c) {
-  uint64_t key = (uint64_t)c->kernel << 33 | (uint64_t)c->config << 17 | c->variant << 1 | (c->flags & KILN_BUNDLE_CODE_PTX);
+  uint64_t key = (uint64_t)c->kernel << 33 | (uint64_t)c->config << 17 | c->variant << 1 |
+                 (c->flags & KILN_BUNDLE_CODE_PTX);
   kiln_check target = kiln_check_of(c->target, strlen(c->target));
   return (key * 0x9e3779b97f4a7c15u) ^ first8(target.bytes);
 }
@@ -52,7 +57,8 @@ static bool blob_matches(const kiln_bundle_writer *w, uint32_t i, const void *wa
 static bool code_matches(const kiln_bundle_writer *w, uint32_t i, const void *wanted) {
   const kiln_pack_code *a = &w->codes[i], *b = wanted;
   bool same_form = !((a->flags ^ b->flags) & KILN_BUNDLE_CODE_PTX); // PTX may stand beside machine code
-  return a->kernel == b->kernel && a->config == b->config && a->variant == b->variant && same_form && !strcmp(a->target, b->target);
+  return a->kernel == b->kernel && a->config == b->config && a->variant == b->variant && same_form &&
+         !strcmp(a->target, b->target);
 }
 
 static bool map_grow(const kiln_bundle_writer *w, kiln_pack_map *map, hasher *hash_of) {
@@ -72,9 +78,11 @@ static bool map_grow(const kiln_bundle_writer *w, kiln_pack_map *map, hasher *ha
 }
 
 // The position of what matches, or KILN_BUNDLE_NONE.
-static uint32_t map_find(const kiln_bundle_writer *w, const kiln_pack_map *map, uint64_t hash, matcher *matches, const void *wanted) {
+static uint32_t map_find(const kiln_bundle_writer *w, const kiln_pack_map *map, uint64_t hash,
+                         matcher *matches, const void *wanted) {
   if (!map->slot_count) return KILN_BUNDLE_NONE;
-  for (uint32_t at = (uint32_t)hash & (map->slot_count - 1); map->slots[at]; at = (at + 1) & (map->slot_count - 1))
+  for (uint32_t at = (uint32_t)hash & (map->slot_count - 1); map->slots[at];
+       at = (at + 1) & (map->slot_count - 1))
     if (matches(w, map->slots[at] - 1, wanted)) return map->slots[at] - 1;
   return KILN_BUNDLE_NONE;
 }
@@ -86,33 +94,38 @@ static void map_add(kiln_pack_map *map, uint64_t hash) {
   map->slots[at] = ++map->used;
 }
 
-static kiln_status no_memory(kiln_error *err) { return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle writer: memory is exhausted"); }
+static kiln_status no_memory(kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle writer: memory is exhausted");
+}
 
-// ---------------------------------------------------------------------------------------------------------------- adding
+// ------------------------------------------------------------------------------------------ adding
 
-kiln_status kiln_bundle_writer_kernel(kiln_bundle_writer *w, const char *name, const void *record, size_t size, uint32_t *out_kernel,
-                                      kiln_error *err) {
+kiln_status kiln_bundle_writer_kernel(kiln_bundle_writer *w, const char *name, const void *record,
+                                      size_t size, uint32_t *out_kernel, kiln_error *err) {
   *out_kernel = KILN_BUNDLE_NONE;
   size_t length = strlen(name);
   if (!length || length > KILN_BUNDLE_MAX_NAME)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "kernel name of %zu bytes; 1 to %d are allowed", length, KILN_BUNDLE_MAX_NAME);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "kernel name of %zu bytes; 1 to %d are allowed", length,
+                     KILN_BUNDLE_MAX_NAME);
   if (size > KILN_BUNDLE_MAX_RECORD)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "interface of '%s' has %zu bytes; the limit is %d", name, size, KILN_BUNDLE_MAX_RECORD);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "interface of '%s' has %zu bytes; the limit is %d", name, size,
+                     KILN_BUNDLE_MAX_RECORD);
   kiln_check hash = kiln_check_of(name, length);
   uint32_t found = map_find(w, &w->kernel_map, first8(hash.bytes), kernel_matches, hash.bytes);
   if (found != KILN_BUNDLE_NONE) {
     const kiln_pack_kernel *k = &w->kernels[found];
     if (strcmp(k->name, name) || k->size != size || memcmp(k->record, record, size))
-      return kiln_fail(err, KILN_STATUS_EXISTS, "kernel '%s' is added twice with different interfaces (%zu and %zu bytes)", name, k->size,
-                       size);
+      return kiln_fail(err, KILN_STATUS_EXISTS,
+                       "kernel '%s' is added twice with different interfaces (%zu and %zu bytes)", name,
+                       k->size, size);
     *out_kernel = found;
     return KILN_OK;
   }
   if (!map_grow(w, &w->kernel_map, kernel_hash)) return no_memory(err);
   KILN_GROW(w->arena, w->kernels, w->kernel_count, w->kernel_capacity);
   *out_kernel = w->kernel_count;
-  w->kernels[w->kernel_count++] =
-      (kiln_pack_kernel){kiln_arena_text(w->arena, name, length), kiln_arena_copy(w->arena, record, size), size, hash};
+  w->kernels[w->kernel_count++] = (kiln_pack_kernel){kiln_arena_text(w->arena, name, length),
+                                                     kiln_arena_copy(w->arena, record, size), size, hash};
   map_add(&w->kernel_map, first8(hash.bytes));
   return KILN_OK;
 }
@@ -126,31 +139,35 @@ static bool is_family_name(const char *text) {
 
 static kiln_status check_code(const kiln_bundle_writer *w, const kiln_bundle_code *c, kiln_error *err) {
   if (c->kernel >= w->kernel_count)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "code for kernel %u, but only %u kernels were added", c->kernel, w->kernel_count);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "code for kernel %u, but only %u kernels were added",
+                     c->kernel, w->kernel_count);
   if (c->config > UINT16_MAX || c->variant > UINT16_MAX)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s': config %u or variant %u is above %d", w->kernels[c->kernel].name, c->config, c->variant,
-                     UINT16_MAX);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s': config %u or variant %u is above %d",
+                     w->kernels[c->kernel].name, c->config, c->variant, UINT16_MAX);
   if (!c->code_size || c->code_size > KILN_BUNDLE_MAX_BLOB)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code of %zu bytes; 1 to %d are allowed", w->kernels[c->kernel].name, c->target,
-                     c->code_size, KILN_BUNDLE_MAX_BLOB);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code of %zu bytes; 1 to %d are allowed",
+                     w->kernels[c->kernel].name, c->target, c->code_size, KILN_BUNDLE_MAX_BLOB);
   if (c->info_size > KILN_BUNDLE_MAX_RECORD)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code info of %zu bytes; the limit is %d", w->kernels[c->kernel].name, c->target,
-                     c->info_size, KILN_BUNDLE_MAX_RECORD);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code info of %zu bytes; the limit is %d",
+                     w->kernels[c->kernel].name, c->target, c->info_size, KILN_BUNDLE_MAX_RECORD);
   if (c->maps_size > KILN_BUNDLE_MAX_RECORD)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: tensor maps of %zu bytes; the limit is %d", w->kernels[c->kernel].name, c->target,
-                     c->maps_size, KILN_BUNDLE_MAX_RECORD);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: tensor maps of %zu bytes; the limit is %d",
+                     w->kernels[c->kernel].name, c->target, c->maps_size, KILN_BUNDLE_MAX_RECORD);
   if (!is_family_name(c->family))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "family '%s' is not 1 to 64 letters, digits, '_' or '-'", c->family);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "family '%s' is not 1 to 64 letters, digits, '_' or '-'", c->family);
   return KILN_OK;
 }
 
-static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, const void *bytes, size_t size, uint32_t *out, kiln_error *err) {
+static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, const void *bytes, size_t size,
+                            uint32_t *out, kiln_error *err) {
   *out = map_find(w, &w->blob_map, first8(digest->bytes), blob_matches, digest->bytes);
   if (*out != KILN_BUNDLE_NONE) return KILN_OK;
   if (!map_grow(w, &w->blob_map, blob_hash)) return no_memory(err);
   KILN_GROW(w->arena, w->blobs, w->blob_count, w->blob_capacity);
   *out = w->blob_count;
-  w->blobs[w->blob_count++] = (kiln_pack_blob){.digest = *digest, .bytes = kiln_arena_copy(w->arena, bytes, size), .size = size};
+  w->blobs[w->blob_count++] =
+      (kiln_pack_blob){.digest = *digest, .bytes = kiln_arena_copy(w->arena, bytes, size), .size = size};
   map_add(&w->blob_map, first8(digest->bytes));
   return KILN_OK;
 }
@@ -158,15 +175,18 @@ static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, co
 kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_code *c, kiln_error *err) {
   KILN_TRY(check_code(w, c, err));
   kiln_digest digest = kiln_digest_of(c->code, c->code_size);
-  kiln_pack_code code = {c->kernel, c->config, c->variant, c->flags, 0, c->target, c->family, c->info, c->info_size, c->maps, c->maps_size};
+  kiln_pack_code code = {c->kernel, c->config, c->variant,   c->flags, 0,           c->target,
+                         c->family, c->info,   c->info_size, c->maps,  c->maps_size};
   uint64_t hash = code_key(&code);
   uint32_t found = map_find(w, &w->code_map, hash, code_matches, &code);
   if (found != KILN_BUNDLE_NONE) {
     const kiln_pack_code *old = &w->codes[found];
-    bool same_maps = !old->maps == !c->maps && old->maps_size == c->maps_size && (!c->maps || !memcmp(old->maps, c->maps, c->maps_size));
+    bool same_maps = !old->maps == !c->maps && old->maps_size == c->maps_size &&
+                     (!c->maps || !memcmp(old->maps, c->maps, c->maps_size));
     bool same_info = old->info_size == c->info_size && !memcmp(old->info, c->info, c->info_size);
     if (blob_matches(w, old->blob, digest.bytes) && same_info && same_maps) return KILN_OK;
-    return kiln_fail(err, KILN_STATUS_EXISTS, "'%s' config %u variant %u for %s is added twice with different codes",
+    return kiln_fail(err, KILN_STATUS_EXISTS,
+                     "'%s' config %u variant %u for %s is added twice with different codes",
                      w->kernels[c->kernel].name, c->config, c->variant, c->target);
   }
   if (!map_grow(w, &w->code_map, code_hash)) return no_memory(err);
@@ -181,21 +201,24 @@ kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_cod
   return KILN_OK;
 }
 
-kiln_status kiln_bundle_writer_note(kiln_bundle_writer *w, const char *key, const char *value, kiln_error *err) {
+kiln_status kiln_bundle_writer_note(kiln_bundle_writer *w, const char *key, const char *value,
+                                    kiln_error *err) {
   if (strlen(key) > KILN_BUNDLE_MAX_NAME || strlen(value) > KILN_BUNDLE_MAX_RECORD)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "note of %zu + %zu bytes is too long", strlen(key), strlen(value));
+    return kiln_fail(err, KILN_STATUS_LIMIT, "note of %zu + %zu bytes is too long", strlen(key),
+                     strlen(value));
   for (uint32_t i = 0; i < w->note_count; i++) {
     if (strcmp(w->notes[i].key, key)) continue;
     if (!strcmp(w->notes[i].value, value)) return KILN_OK;
-    return kiln_fail(err, KILN_STATUS_EXISTS, "note '%s' is set to '%s' and to '%s'", key, w->notes[i].value, value);
+    return kiln_fail(err, KILN_STATUS_EXISTS, "note '%s' is set to '%s' and to '%s'", key, w->notes[i].value,
+                     value);
   }
   KILN_GROW(w->arena, w->notes, w->note_count, w->note_capacity);
-  w->notes[w->note_count++] =
-      (kiln_pack_note){kiln_arena_text(w->arena, key, strlen(key)), kiln_arena_text(w->arena, value, strlen(value))};
+  w->notes[w->note_count++] = (kiln_pack_note){kiln_arena_text(w->arena, key, strlen(key)),
+                                               kiln_arena_text(w->arena, value, strlen(value))};
   return KILN_OK;
 }
 
-// --------------------------------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 static void take_sums(const kiln_packed *p, uint64_t file_size, kiln_bundle_sums *out) {
   memset(out, 0, sizeof *out);
@@ -213,8 +236,8 @@ static void take_sums(const kiln_packed *p, uint64_t file_size, kiln_bundle_sums
   out->container = file_size - out->index - out->payload - out->dictionaries;
 }
 
-kiln_status kiln_bundle_writer_build(kiln_bundle_writer *w, const kiln_bundle_options *options, kiln_buffer *out,
-                                     kiln_bundle_sums *out_sums, kiln_error *err) {
+kiln_status kiln_bundle_writer_build(kiln_bundle_writer *w, const kiln_bundle_options *options,
+                                     kiln_buffer *out, kiln_bundle_sums *out_sums, kiln_error *err) {
   static const kiln_bundle_options defaults;
   kiln_packed packed;
   if (!options) options = &defaults;
@@ -226,8 +249,8 @@ kiln_status kiln_bundle_writer_build(kiln_bundle_writer *w, const kiln_bundle_op
   return status;
 }
 
-kiln_status kiln_bundle_writer_write(kiln_bundle_writer *w, const kiln_bundle_options *options, const char *path, kiln_bundle_sums *out_sums,
-                                     kiln_error *err) {
+kiln_status kiln_bundle_writer_write(kiln_bundle_writer *w, const kiln_bundle_options *options,
+                                     const char *path, kiln_bundle_sums *out_sums, kiln_error *err) {
   kiln_buffer bytes = {0};
   kiln_status status = kiln_bundle_writer_build(w, options, &bytes, out_sums, err);
   if (status == KILN_OK) status = kiln_output_write(path, bytes.bytes, bytes.size, err);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The container: a ZIP archive of stored members, written by libarchive. The index holds where members begin, so the archive is written twice:
-// first without contents, which shows how many bytes libarchive puts around each member; then for good, and each place is compared.
-// No time is set: libarchive then writes 1980-01-01 in every time zone.
+// The container: a ZIP archive of stored members, written by libarchive. The index holds where members begin,
+// so the archive is written twice: first without contents, which shows how many bytes libarchive puts around
+// each member; then for good, and each place is compared. No time is set: libarchive then writes 1980-01-01
+// in every time zone.
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -39,8 +40,10 @@ static struct archive *begin_archive(sink *s, kiln_error *err) {
     kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "libarchive: memory is exhausted");
     return NULL;
   }
-  if (archive_write_set_format_zip(archive) == ARCHIVE_OK && archive_write_set_options(archive, "zip:compression=store") == ARCHIVE_OK &&
-      archive_write_set_bytes_per_block(archive, 0) == ARCHIVE_OK && archive_write_open(archive, s, NULL, take, NULL) == ARCHIVE_OK)
+  if (archive_write_set_format_zip(archive) == ARCHIVE_OK &&
+      archive_write_set_options(archive, "zip:compression=store") == ARCHIVE_OK &&
+      archive_write_set_bytes_per_block(archive, 0) == ARCHIVE_OK &&
+      archive_write_open(archive, s, NULL, take, NULL) == ARCHIVE_OK)
     return archive;
   failed(archive, err);
   archive_write_free(archive);
@@ -59,10 +62,12 @@ static kiln_status begin_member(struct archive *archive, const kiln_pack_member 
   return status;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- layout
+// ------------------------------------------------------------------------------------------ layout
 
 static uint64_t padding_before(const kiln_pack_member *m, const kiln_pack_blob *b, uint64_t at) {
-  uint64_t alignment = !m->aligned ? 1 : b->stored_size < KILN_BUNDLE_ALIGN_STORED ? KILN_BUNDLE_ALIGN_SMALL : KILN_BUNDLE_ALIGN_STORED;
+  uint64_t alignment = !m->aligned                                 ? 1
+                       : b->stored_size < KILN_BUNDLE_ALIGN_STORED ? KILN_BUNDLE_ALIGN_SMALL
+                                                                   : KILN_BUNDLE_ALIGN_STORED;
   return (alignment - at % alignment) % alignment;
 }
 
@@ -90,7 +95,8 @@ static kiln_status lay_out(kiln_packed *p, uint64_t *out_file_size, kiln_error *
     m->begin = count.size + contents;
     if (i) place_blobs(p, m);
     contents += m->size;
-    if (status == KILN_OK && archive_write_finish_entry(archive) < ARCHIVE_WARN) status = failed(archive, err);
+    if (status == KILN_OK && archive_write_finish_entry(archive) < ARCHIVE_WARN)
+      status = failed(archive, err);
   }
   if (status == KILN_OK && archive_write_close(archive) != ARCHIVE_OK) status = failed(archive, err);
   archive_write_free(archive);
@@ -98,13 +104,14 @@ static kiln_status lay_out(kiln_packed *p, uint64_t *out_file_size, kiln_error *
   return status;
 }
 
-// --------------------------------------------------------------------------------------------------------------- writing
+// ----------------------------------------------------------------------------------------- writing
 
 static kiln_status put(struct archive *archive, const void *bytes, size_t size, kiln_error *err) {
   return archive_write_data(archive, bytes, size) == (la_ssize_t)size ? KILN_OK : failed(archive, err);
 }
 
-static kiln_status put_blobs(struct archive *archive, const kiln_packed *p, const kiln_pack_member *m, kiln_error *err) {
+static kiln_status put_blobs(struct archive *archive, const kiln_packed *p, const kiln_pack_member *m,
+                             kiln_error *err) {
   static const uint8_t zeros[KILN_BUNDLE_ALIGN_STORED];
   uint64_t at = 0;
   for (uint32_t i = 0; i < m->blob_count; i++) {
@@ -116,7 +123,8 @@ static kiln_status put_blobs(struct archive *archive, const kiln_packed *p, cons
   return KILN_OK;
 }
 
-static kiln_status write_members(kiln_packed *p, const kiln_buffer *index, uint64_t file_size, kiln_buffer *out, kiln_error *err) {
+static kiln_status write_members(kiln_packed *p, const kiln_buffer *index, uint64_t file_size,
+                                 kiln_buffer *out, kiln_error *err) {
   sink s = {.out = out};
   struct archive *archive = begin_archive(&s, err);
   kiln_status status = archive ? KILN_OK : err ? err->status : KILN_STATUS_OUT_OF_MEMORY;
@@ -124,20 +132,22 @@ static kiln_status write_members(kiln_packed *p, const kiln_buffer *index, uint6
     const kiln_pack_member *m = &p->members[i];
     status = begin_member(archive, m, err);
     if (status == KILN_OK && s.size != m->begin)
-      status = kiln_fail(err, KILN_STATUS_INTERNAL, "bundle layout: '%s' begins at %llu, planned %llu", m->name,
-                         (unsigned long long)s.size, (unsigned long long)m->begin);
-    if (status == KILN_OK) status = i ? put_blobs(archive, p, m, err) : put(archive, index->bytes, index->size, err);
+      status = kiln_fail(err, KILN_STATUS_INTERNAL, "bundle layout: '%s' begins at %llu, planned %llu",
+                         m->name, (unsigned long long)s.size, (unsigned long long)m->begin);
+    if (status == KILN_OK)
+      status = i ? put_blobs(archive, p, m, err) : put(archive, index->bytes, index->size, err);
     if (status == KILN_OK && archive_write_finish_entry(archive) != ARCHIVE_OK) status = failed(archive, err);
   }
   if (status == KILN_OK && archive_write_close(archive) != ARCHIVE_OK) status = failed(archive, err);
   if (status == KILN_OK && s.size != file_size)
-    status = kiln_fail(err, KILN_STATUS_INTERNAL, "bundle layout: the file has %llu bytes, planned %llu", (unsigned long long)s.size,
-                       (unsigned long long)file_size);
+    status = kiln_fail(err, KILN_STATUS_INTERNAL, "bundle layout: the file has %llu bytes, planned %llu",
+                       (unsigned long long)s.size, (unsigned long long)file_size);
   archive_write_free(archive);
   return status;
 }
 
-kiln_status kiln_pack_zip(kiln_packed *p, const kiln_bundle_options *options, kiln_buffer *out, kiln_error *err) {
+kiln_status kiln_pack_zip(kiln_packed *p, const kiln_bundle_options *options, kiln_buffer *out,
+                          kiln_error *err) {
   kiln_buffer index = {0};
   uint64_t file_size = 0;
   kiln_status status = kiln_pack_index(p, options, 0, 0, &index, err);

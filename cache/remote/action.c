@@ -25,8 +25,10 @@ void kiln_action_encode(const char hash[KILN_SHA256_HEX + 1], uint64_t size, kil
   kiln_buffer_deinit(&file);
 }
 
-/// Finds field `wanted` of a message; other fields are skipped. False when the message is damaged or has the field twice or not at all.
-static bool find(const uint8_t *bytes, size_t size, unsigned wanted, unsigned kind, const uint8_t **out_bytes, uint64_t *out_value) {
+/// Finds field `wanted` of a message; other fields are skipped. False when the message is damaged or has the
+/// field twice or not at all.
+static bool find(const uint8_t *bytes, size_t size, unsigned wanted, unsigned kind, const uint8_t **out_bytes,
+                 uint64_t *out_value) {
   kiln_reader r = kiln_reader_of(bytes, size);
   unsigned found = 0;
   while (r.left && !r.failed) {
@@ -48,12 +50,14 @@ static bool find(const uint8_t *bytes, size_t size, unsigned wanted, unsigned ki
   return !r.failed && found == 1;
 }
 
-bool kiln_action_decode(const uint8_t *bytes, size_t size, char out_hash[KILN_SHA256_HEX + 1], uint64_t *out_size) {
+bool kiln_action_decode(const uint8_t *bytes, size_t size, char out_hash[KILN_SHA256_HEX + 1],
+                        uint64_t *out_size) {
   const uint8_t *file, *digest, *hash, *none;
   uint64_t file_size, digest_size, hash_size;
-  if (!find(bytes, size, 2, BYTES, &file, &file_size) || !find(file, (size_t)file_size, 2, BYTES, &digest, &digest_size) ||
-      !find(digest, (size_t)digest_size, 1, BYTES, &hash, &hash_size) || !find(digest, (size_t)digest_size, 2, VARINT, &none, out_size) ||
-      hash_size != KILN_SHA256_HEX)
+  if (!find(bytes, size, 2, BYTES, &file, &file_size) ||
+      !find(file, (size_t)file_size, 2, BYTES, &digest, &digest_size) ||
+      !find(digest, (size_t)digest_size, 1, BYTES, &hash, &hash_size) ||
+      !find(digest, (size_t)digest_size, 2, VARINT, &none, out_size) || hash_size != KILN_SHA256_HEX)
     return false;
   memcpy(out_hash, hash, KILN_SHA256_HEX);
   out_hash[KILN_SHA256_HEX] = 0;

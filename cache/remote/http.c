@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // HTTP in the shape of Bazel's cache, which bazel-remote, nginx with WebDAV and plain object stores serve:
 //
-//   URL/DOMAIN/ac/KEY       an ActionResult that names one file         (written second: it makes the entry visible)
-//   URL/DOMAIN/cas/SHA256   the entry                                   (written first)
+//   URL/DOMAIN/ac/KEY       an ActionResult that names one file         (written second: it makes the entry
+//   visible) URL/DOMAIN/cas/SHA256   the entry                                   (written first)
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@ typedef struct http {
   char url[KILN_LEVEL_URL], ca_file[KILN_LEVEL_URL];
   struct curl_slist *headers; ///< owned
   uint64_t max_bytes;
-  pthread_mutex_t mutex;      ///< guards idle
-  CURL *idle[IDLE];           ///< owned; each keeps its connection
+  pthread_mutex_t mutex; ///< guards idle
+  CURL *idle[IDLE];      ///< owned; each keeps its connection
   unsigned idle_count;
 } http;
 
@@ -72,7 +72,7 @@ static void give(http *h, CURL *c) {
 typedef struct body {
   kiln_buffer *out;
   uint64_t limit;
-  bool over;            ///< more came than was promised
+  bool over; ///< more came than was promised
   const uint8_t *send;
   size_t left;
 } body;
@@ -139,14 +139,16 @@ static kiln_remote_state fetch(http *h, const char *url, uint64_t limit, int64_t
   return b.over ? KILN_REMOTE_REFUSED : state_of(status);
 }
 
-static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out) {
+static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline,
+                             kiln_buffer *out) {
   http *h = state;
   char url[URL_SIZE], hash[KILN_SHA256_HEX + 1], found[KILN_SHA256_HEX + 1];
   uint64_t size;
   snprintf(url, sizeof url, "%s/%s/ac/%s", h->url, domain, key_hex);
   kiln_remote_state result = fetch(h, url, ACTION_LIMIT, deadline, out);
   if (result != KILN_REMOTE_FOUND) return result;
-  if (!kiln_action_decode(out->bytes, out->size, hash, &size) || size > h->max_bytes) return KILN_REMOTE_REFUSED;
+  if (!kiln_action_decode(out->bytes, out->size, hash, &size) || size > h->max_bytes)
+    return KILN_REMOTE_REFUSED;
   snprintf(url, sizeof url, "%s/%s/cas/%s", h->url, domain, hash);
   result = fetch(h, url, size, deadline, out);
   if (result != KILN_REMOTE_FOUND) return result;
@@ -154,13 +156,15 @@ static kiln_remote_state get(void *state, const char *domain, const char *key_he
   return out->size == size && !strcmp(hash, found) ? KILN_REMOTE_FOUND : KILN_REMOTE_REFUSED;
 }
 
-static kiln_remote_state store(http *h, const char *url, const uint8_t *bytes, size_t size, int64_t deadline) {
+static kiln_remote_state store(http *h, const char *url, const uint8_t *bytes, size_t size,
+                               int64_t deadline) {
   body b = {.send = bytes, .left = size};
   long status = exchange(h, url, &b, deadline);
   return status >= 200 && status < 300 ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
 }
 
-static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline) {
+static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
+                             size_t size, int64_t deadline) {
   http *h = state;
   char url[URL_SIZE], hash[KILN_SHA256_HEX + 1];
   kiln_buffer action = {0};

@@ -17,16 +17,17 @@ typedef struct lease {
 
 struct kiln_leases {
   const kiln_level *level;
-  char token[64];          // who we are, among all builds of all machines
+  char token[64]; // who we are, among all builds of all machines
   pthread_t renewer;
-  pthread_mutex_t mutex;   // guards the rest
+  pthread_mutex_t mutex; // guards the rest
   pthread_cond_t condition;
   bool ending;
   lease items[MOST];
 };
 
 static kiln_remote_state renew(kiln_leases *l, const lease *held, uint32_t ms) {
-  return l->level->kind->renew(l->level->state, held->domain, held->key, l->token, ms, kiln_level_now() + ANSWER_MS);
+  return l->level->kind->renew(l->level->state, held->domain, held->key, l->token, ms,
+                               kiln_level_now() + ANSWER_MS);
 }
 
 /// Renews each in turn, outside of the lock: the server may be slow.
@@ -66,7 +67,8 @@ kiln_leases *kiln_leases_create(const kiln_level *level) {
   if (!l) return NULL;
   gethostname(host, sizeof host - 1);
   clock_gettime(CLOCK_REALTIME, &now);
-  snprintf(l->token, sizeof l->token, "%.20s:%ld:%llx", host, (long)getpid(), (unsigned long long)now.tv_sec << 30 ^ (unsigned long long)now.tv_nsec);
+  snprintf(l->token, sizeof l->token, "%.20s:%ld:%llx", host, (long)getpid(),
+           (unsigned long long)now.tv_sec << 30 ^ (unsigned long long)now.tv_nsec);
   l->level = level;
   pthread_mutex_init(&l->mutex, NULL);
   pthread_cond_init(&l->condition, NULL);
@@ -83,7 +85,8 @@ void kiln_leases_destroy(kiln_leases *l) {
   pthread_mutex_unlock(&l->mutex);
   pthread_join(l->renewer, NULL);
   for (unsigned i = 0; i < MOST; i++)
-    if (l->items[i].since && renew(l, &l->items[i], 0) == KILN_REMOTE_FAILED) break; // they expire by themselves
+    if (l->items[i].since && renew(l, &l->items[i], 0) == KILN_REMOTE_FAILED)
+      break; // they expire by themselves
   pthread_cond_destroy(&l->condition);
   pthread_mutex_destroy(&l->mutex);
   free(l);
@@ -91,7 +94,8 @@ void kiln_leases_destroy(kiln_leases *l) {
 
 static lease *find(kiln_leases *l, const char *domain, const char *key_hex) {
   for (unsigned i = 0; i < MOST; i++)
-    if (l->items[i].since && !strcmp(l->items[i].key, key_hex) && !strcmp(l->items[i].domain, domain)) return &l->items[i];
+    if (l->items[i].since && !strcmp(l->items[i].key, key_hex) && !strcmp(l->items[i].domain, domain))
+      return &l->items[i];
   return NULL;
 }
 
@@ -108,8 +112,10 @@ static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-kiln_remote_state kiln_leases_take(kiln_leases *l, const char *domain, const char *key_hex, int64_t deadline) {
-  kiln_remote_state state = l->level->kind->lease(l->level->state, domain, key_hex, l->token, KILN_LEASE_MS, deadline);
+kiln_remote_state kiln_leases_take(kiln_leases *l, const char *domain, const char *key_hex,
+                                   int64_t deadline) {
+  kiln_remote_state state =
+      l->level->kind->lease(l->level->state, domain, key_hex, l->token, KILN_LEASE_MS, deadline);
   if (state == KILN_REMOTE_FOUND) remember(l, domain, key_hex);
   return state;
 }

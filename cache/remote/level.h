@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One remote store behind one small interface. Get and put are bounded by a deadline and may be called from several threads.
+// One remote store behind one small interface. Get and put are bounded by a deadline and may be called from
+// several threads.
 #ifndef KILN_CACHE_REMOTE_LEVEL_H
 #define KILN_CACHE_REMOTE_LEVEL_H
 
@@ -23,13 +24,18 @@ typedef struct kiln_level_kind {
   void *(*create)(const char *url, const kiln_level_options *options);
   void (*destroy)(void *state);
   /// Fills `out` with FOUND. Never later than `deadline` (monotonic ms) by more than a moment.
-  kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out);
+  kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline,
+                           kiln_buffer *out);
   /// FOUND when it is stored.
-  kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline);
-  /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when somebody else has. `renew` gives a lease
-  /// that `token` has another `ms`, or ends it (0): FOUND, ABSENT when it has none.
-  kiln_remote_state (*lease)(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline);
-  kiln_remote_state (*renew)(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline);
+  kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
+                           size_t size, int64_t deadline);
+  /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when
+  /// somebody else has. `renew` gives a lease that `token` has another `ms`, or ends it (0): FOUND, ABSENT
+  /// when it has none.
+  kiln_remote_state (*lease)(void *state, const char *domain, const char *key_hex, const char *token,
+                             uint32_t ms, int64_t deadline);
+  kiln_remote_state (*renew)(void *state, const char *domain, const char *key_hex, const char *token,
+                             uint32_t ms, int64_t deadline);
 } kiln_level_kind;
 
 extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis;
@@ -38,9 +44,9 @@ enum { KILN_LEVEL_URL = 1024 };
 
 struct kiln_level {
   const kiln_level_kind *kind;
-  void *state;            ///< owned
+  void *state; ///< owned
   char url[KILN_LEVEL_URL];
-  char breaker[64];       ///< name of the breaker's file in the store's folder
+  char breaker[64]; ///< name of the breaker's file in the store's folder
 };
 
 /// Finds the kind by the scheme. False: no such kind, or it refused the address.

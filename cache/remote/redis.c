@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Redis: redis://HOST[:PORT][/DATABASE]. One value an entry, under "kiln:DOMAIN:KEY". The reply is read in pieces against the deadline, so that a
-// server that dribbles cannot hold anybody up.
+// Redis: redis://HOST[:PORT][/DATABASE]. One value an entry, under "kiln:DOMAIN:KEY". The reply is read in
+// pieces against the deadline, so that a server that dribbles cannot hold anybody up.
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
@@ -17,8 +17,8 @@ typedef struct redis {
   char host[256], token[512];
   int port, database;
   uint64_t max_bytes;
-  pthread_mutex_t mutex;       ///< guards idle
-  redisContext *idle[IDLE];    ///< owned
+  pthread_mutex_t mutex;    ///< guards idle
+  redisContext *idle[IDLE]; ///< owned
   unsigned idle_count;
 } redis;
 
@@ -86,8 +86,10 @@ static redisContext *connect_new(redis *r, int64_t deadline) {
   struct timeval limit = {left / 1000, left % 1000 * 1000};
   redisContext *c = redisConnectWithTimeout(r->host, r->port, limit);
   bool good = c && !c->err && redisSetTimeout(c, limit) == REDIS_OK;
-  if (good && *r->token) good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && succeed(converse(r, c, deadline));
-  if (good && r->database) good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK && succeed(converse(r, c, deadline));
+  if (good && *r->token)
+    good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && succeed(converse(r, c, deadline));
+  if (good && r->database)
+    good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK && succeed(converse(r, c, deadline));
   if (good) return c;
   if (c) redisFree(c);
   return NULL;
@@ -109,12 +111,14 @@ static void give(redis *r, redisContext *c, bool whole) {
   if (!kept) redisFree(c);
 }
 
-static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline, kiln_buffer *out) {
+static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline,
+                             kiln_buffer *out) {
   redis *r = state;
   kiln_remote_state result = KILN_REMOTE_FAILED;
   redisContext *c = take(r, deadline);
   if (!c) return result;
-  redisReply *reply = redisAppendCommand(c, "GET kiln:%s:%s", domain, key_hex) == REDIS_OK ? converse(r, c, deadline) : NULL;
+  redisReply *reply =
+      redisAppendCommand(c, "GET kiln:%s:%s", domain, key_hex) == REDIS_OK ? converse(r, c, deadline) : NULL;
   if (reply && reply->type == REDIS_REPLY_NIL) result = KILN_REMOTE_ABSENT;
   if (reply && reply->type == REDIS_REPLY_STRING) {
     kiln_buffer_clear(out);
@@ -127,11 +131,14 @@ static kiln_remote_state get(void *state, const char *domain, const char *key_he
   return result;
 }
 
-static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes, size_t size, int64_t deadline) {
+static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
+                             size_t size, int64_t deadline) {
   redis *r = state;
   redisContext *c = take(r, deadline);
   if (!c) return KILN_REMOTE_FAILED;
-  redisReply *reply = redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size) == REDIS_OK ? converse(r, c, deadline) : NULL;
+  redisReply *reply = redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size) == REDIS_OK
+                          ? converse(r, c, deadline)
+                          : NULL;
   bool whole = reply != NULL, stored = succeed(reply);
   give(r, c, whole);
   return stored ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
@@ -146,22 +153,27 @@ static kiln_remote_state command(redis *r, int64_t deadline, const char *format,
   redisReply *reply = redisvAppendCommand(c, format, args) == REDIS_OK ? converse(r, c, deadline) : NULL;
   va_end(args);
   bool whole = reply != NULL;
-  kiln_remote_state state = !reply || reply->type == REDIS_REPLY_ERROR ? KILN_REMOTE_FAILED
-                            : reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && !reply->integer) ? KILN_REMOTE_ABSENT
-                                                                                                                          : KILN_REMOTE_FOUND;
+  kiln_remote_state state =
+      !reply || reply->type == REDIS_REPLY_ERROR ? KILN_REMOTE_FAILED
+      : reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && !reply->integer)
+          ? KILN_REMOTE_ABSENT
+          : KILN_REMOTE_FOUND;
   if (reply) freeReplyObject(reply);
   give(r, c, whole);
   return state;
 }
 
-static kiln_remote_state lease(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline) {
+static kiln_remote_state lease(void *state, const char *domain, const char *key_hex, const char *token,
+                               uint32_t ms, int64_t deadline) {
   return command(state, deadline, "SET kiln:%s:%s:lease %s NX PX %u", domain, key_hex, token, ms);
 }
 
 /// Only the holder's: compared and changed in one step.
-static kiln_remote_state renew(void *state, const char *domain, const char *key_hex, const char *token, uint32_t ms, int64_t deadline) {
+static kiln_remote_state renew(void *state, const char *domain, const char *key_hex, const char *token,
+                               uint32_t ms, int64_t deadline) {
   static const char script[] = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
-                               "if ARGV[2] == '0' then return redis.call('del', KEYS[1]) end return redis.call('pexpire', KEYS[1], ARGV[2])";
+                               "if ARGV[2] == '0' then return redis.call('del', KEYS[1]) end return "
+                               "redis.call('pexpire', KEYS[1], ARGV[2])";
   return command(state, deadline, "EVAL %s 1 kiln:%s:%s:lease %s %u", script, domain, key_hex, token, ms);
 }
 

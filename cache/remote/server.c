@@ -19,7 +19,15 @@
 
 #include <fcntl.h>
 
-enum { REQUEST_LIMIT = 256, CLIENTS = 64, CLIENT_MS = 5000, UPLOAD_MS = 20000, LINGER_MS = 60000, ERRORS_BEFORE_TRIP = 3, ROUND = 256 };
+enum {
+  REQUEST_LIMIT = 256,
+  CLIENTS = 64,
+  CLIENT_MS = 5000,
+  UPLOAD_MS = 20000,
+  LINGER_MS = 60000,
+  ERRORS_BEFORE_TRIP = 3,
+  ROUND = 256
+};
 
 struct kiln_remote_server {
   kiln_store store;
@@ -36,12 +44,14 @@ struct kiln_remote_server {
   bool wake, ending;
 };
 
-kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out, kiln_error *err) {
+kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out,
+                                      kiln_error *err) {
   *out = NULL;
   kiln_remote_server *s = calloc(1, sizeof *s);
   const kiln_level_options options = {config->token, config->ca_file, config->max_bytes};
   char *urls = strdup(config->urls), *save;
-  kiln_status status = s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
+  kiln_status status =
+      s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
   if (!status) {
     s->store.writable = true;
     s->store.shared = config->shared;
@@ -53,13 +63,17 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
     pthread_cond_init(&s->condition, NULL);
     status = kiln_store_open(&s->store, config->root, config->domain, config->space, err);
   }
-  for (char *url = status ? NULL : strtok_r(urls, " ", &save); url && !status; url = strtok_r(NULL, " ", &save)) {
-    if (s->level_count == KILN_REMOTE_LEVELS) status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
+  for (char *url = status ? NULL : strtok_r(urls, " ", &save); url && !status;
+       url = strtok_r(NULL, " ", &save)) {
+    if (s->level_count == KILN_REMOTE_LEVELS)
+      status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
     else if (!kiln_level_open(&s->levels[s->level_count], url, &options))
-      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "remote cache: expected http://, https:// or redis://HOST, found \"%.200s\"", url);
+      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                         "remote cache: expected http://, https:// or redis://HOST, found \"%.200s\"", url);
     else s->level_count++;
   }
-  for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count; i++) // the first level that has leases has all of them
+  for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count;
+       i++) // the first level that has leases has all of them
     if (s->levels[i].kind->lease) s->leases = kiln_leases_create(&s->levels[i]);
   free(urls);
   if (status) kiln_remote_server_destroy(s);
@@ -75,9 +89,10 @@ void kiln_remote_server_destroy(kiln_remote_server *s) {
   free(s);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- look-ups
+// ------------------------------------------------------------------------ look-ups
 
-/// Remembers how an exchange went. A server that did not answer in time is left alone at once, one that answers with errors after a few.
+/// Remembers how an exchange went. A server that did not answer in time is left alone at once, one that
+/// answers with errors after a few.
 static void judge(kiln_remote_server *s, unsigned level, bool failed, bool late) {
   if (!failed) {
     atomic_store(&s->errors[level], 0);
@@ -87,7 +102,8 @@ static void judge(kiln_remote_server *s, unsigned level, bool failed, bool late)
     kiln_breaker_trip(&s->store, s->levels[level].breaker, KILN_BREAKER_MS);
 }
 
-kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *domain, const kiln_digest *key, kiln_buffer *out) {
+kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *domain, const kiln_digest *key,
+                                         kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1];
   kiln_remote_state worst = KILN_REMOTE_ABSENT;
   int64_t deadline = kiln_level_now() + s->deadline_ms;
@@ -107,9 +123,10 @@ kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *doma
   return worst;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ claims
+// -------------------------------------------------------------------------- claims
 
-/// Doubling from 20 to 320 ms, up to as much again by chance: builds that wait for one entry do not ask in step.
+/// Doubling from 20 to 320 ms, up to as much again by chance: builds that wait for one entry do not ask in
+/// step.
 static void pause_before(unsigned turn) {
   unsigned ms = 20u << (turn < 4 ? turn : 4);
   struct timespec now;
@@ -118,14 +135,16 @@ static void pause_before(unsigned turn) {
   nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
 }
 
-kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *domain, const kiln_digest *key, kiln_buffer *out) {
+kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *domain, const kiln_digest *key,
+                                           kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1];
   int64_t end = kiln_level_now() + s->lease_ms;
   kiln_digest_hex(key, hex);
   for (unsigned turn = 0; s->leases; turn++) {
     kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, kiln_level_now() + s->deadline_ms);
     if (lease == KILN_REMOTE_FAILED) break;
-    kiln_remote_state entry = kiln_remote_server_get(s, domain, key, out); // after the lease: its last holder may just have uploaded
+    kiln_remote_state entry = kiln_remote_server_get(
+        s, domain, key, out); // after the lease: its last holder may just have uploaded
     if (lease == KILN_REMOTE_FOUND && entry != KILN_REMOTE_ABSENT) kiln_leases_drop(s->leases, domain, hex);
     if (lease == KILN_REMOTE_FOUND || entry != KILN_REMOTE_ABSENT) return entry;
     if (kiln_level_now() >= end) return KILN_REMOTE_LATE;
@@ -134,7 +153,7 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
   return KILN_REMOTE_SKIPPED;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- uploads
+// ------------------------------------------------------------------------- uploads
 
 static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, const kiln_blob *file) {
   char hex[KILN_DIGEST_HEX + 1], domain[KILN_NAME_SIZE] = "";
@@ -146,7 +165,8 @@ static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, con
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
     bool stored = !kiln_breaker_open(&s->store, l->breaker) &&
-                  l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_level_now() + UPLOAD_MS) == KILN_REMOTE_FOUND;
+                  l->kind->put(l->state, domain, hex, file->bytes, file->size,
+                               kiln_level_now() + UPLOAD_MS) == KILN_REMOTE_FOUND;
     judge(s, i, !stored, false);
     all &= stored;
   }
@@ -160,7 +180,8 @@ static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *na
   kiln_blob *file = NULL;
   int fd = kiln_fs_open(folder, name, O_RDONLY, 0);
   if (fd < 0) return NULL;
-  if (!kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= s->max_bytes + (1 << 20)) file = kiln_blob_create((size_t)st.st_size);
+  if (!kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= s->max_bytes + (1 << 20))
+    file = kiln_blob_create((size_t)st.st_size);
   if (file && (kiln_fs_read(fd, file->bytes, file->size, &got) || got != file->size)) {
     kiln_blob_release(file);
     file = NULL;
@@ -185,7 +206,11 @@ static void upload_one(void *context, int folder, const char *name) {
   if (!r->failed) kiln_fs_unlink(folder, name); // stored, or nothing that could be
   if (good && !r->failed) {
     uint8_t record[KILN_STATS_RECORD];
-    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED, .run = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = file->size, .count = 1};
+    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED,
+                               .run = (uint32_t)getpid(),
+                               .time = (uint32_t)time(NULL),
+                               .bytes = file->size,
+                               .count = 1};
     memcpy(stats.key, view.key.bytes, sizeof stats.key);
     kiln_stats_encode(&stats, record);
     kiln_stats_append(&r->server->store, record, 1);
@@ -227,7 +252,7 @@ static void wake(kiln_remote_server *s, bool ending) {
   pthread_mutex_unlock(&s->mutex);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ serving
+// ------------------------------------------------------------------------- serving
 
 struct client {
   kiln_remote_server *server;
@@ -240,7 +265,8 @@ static bool transfer(int fd, uint8_t *bytes, size_t size, bool out) {
     struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
     int64_t left = deadline - kiln_level_now();
     if (left <= 0 || poll(&p, 1, (int)left) <= 0) return false;
-    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
+    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT)
+                      : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) return false;
     done += (size_t)got;
@@ -263,7 +289,8 @@ static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t
   kiln_digest key;
   kiln_buffer found = {0}, reply = {0};
   memcpy(key.bytes, key_bytes, sizeof key.bytes);
-  kiln_remote_state state = kind == KILN_REMOTE_GET ? kiln_remote_server_get(s, domain, &key, &found) : kiln_remote_server_claim(s, domain, &key, &found);
+  kiln_remote_state state = kind == KILN_REMOTE_GET ? kiln_remote_server_get(s, domain, &key, &found)
+                                                    : kiln_remote_server_claim(s, domain, &key, &found);
   kiln_buffer_u32(&reply, (uint32_t)(state == KILN_REMOTE_FOUND ? found.size + 1 : 1));
   kiln_buffer_u8(&reply, (uint8_t)state);
   bool sent = !reply.failed && transfer(fd, reply.bytes, reply.size, true);
@@ -278,7 +305,8 @@ static void *serve_client(void *context) {
   if (transfer(c->fd, head, sizeof head, false)) {
     kiln_reader r = kiln_reader_of(head, sizeof head);
     uint32_t size = kiln_read_u32(&r);
-    if (size && size <= REQUEST_LIMIT && transfer(c->fd, request, size, false)) answer(c->server, c->fd, request, size);
+    if (size && size <= REQUEST_LIMIT && transfer(c->fd, request, size, false))
+      answer(c->server, c->fd, request, size);
   }
   close(c->fd);
   atomic_fetch_sub(&c->server->clients, 1);
@@ -325,7 +353,8 @@ void kiln_remote_server_run(kiln_remote_server *s, int listening, int life) {
     if (n > 0 && p[0].revents) break;
     if (n > 0 && p[1].revents) accept_client(s, listening);
   }
-  for (unsigned n = 0; n < CLIENT_MS / 10 && atomic_load(&s->clients); n++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  for (unsigned n = 0; n < CLIENT_MS / 10 && atomic_load(&s->clients); n++)
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
   if (!uploading) return;
   wake(s, true);
   pthread_join(uploader, NULL);

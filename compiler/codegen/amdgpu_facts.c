@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a code object says about a kernel: the note NT_AMDGPU_METADATA, a MessagePack map (LLVM's AMDGPUUsage, "Code Object V3+ Metadata").
+// What a code object says about a kernel: the note NT_AMDGPU_METADATA, a MessagePack map (LLVM's AMDGPUUsage,
+// "Code Object V3+ Metadata").
 //
-//   { "amdhsa.kernels": [ { ".name": text, ".vgpr_count": number, ... } ... ], "amdhsa.target": text, "amdhsa.version": [1, minor] }
+//   { "amdhsa.kernels": [ { ".name": text, ".vgpr_count": number, ... } ... ], "amdhsa.target": text,
+//   "amdhsa.version": [1, minor] }
 #include <string.h>
 
 #include "base/buffer.h"
@@ -10,9 +12,17 @@
 
 enum { NOTE_METADATA = 32, PACK_DEPTH = 32 };
 
-// ------------------------------------------------------------------------------------------------------------- MessagePack
+// ------------------------------------------------------------------------------------- MessagePack
 
-typedef enum pack_kind { PACK_NIL, PACK_BOOL, PACK_NUMBER, PACK_TEXT, PACK_ARRAY, PACK_MAP, PACK_OTHER } pack_kind;
+typedef enum pack_kind {
+  PACK_NIL,
+  PACK_BOOL,
+  PACK_NUMBER,
+  PACK_TEXT,
+  PACK_ARRAY,
+  PACK_MAP,
+  PACK_OTHER
+} pack_kind;
 
 // A value: a number or truth in `number`, a text in `bytes`, the element count of array or map in `number`.
 typedef struct pack_value {
@@ -40,12 +50,14 @@ typedef struct pack_row {
 } pack_row;
 
 static const pack_row pack_rows[32] = {
-    [0x00] = {PACK_NIL, 0, false},   [0x02] = {PACK_BOOL, 0, false},   [0x03] = {PACK_BOOL, 0, false},  [0x04] = {PACK_OTHER, 1, true},
-    [0x05] = {PACK_OTHER, 2, true},  [0x06] = {PACK_OTHER, 4, true},   [0x0a] = {PACK_OTHER, 4, false}, [0x0b] = {PACK_OTHER, 8, false},
-    [0x0c] = {PACK_NUMBER, 1, false},[0x0d] = {PACK_NUMBER, 2, false}, [0x0e] = {PACK_NUMBER, 4, false},[0x0f] = {PACK_NUMBER, 8, false},
-    [0x10] = {PACK_NUMBER, 1, false},[0x11] = {PACK_NUMBER, 2, false}, [0x12] = {PACK_NUMBER, 4, false},[0x13] = {PACK_NUMBER, 8, false},
-    [0x19] = {PACK_TEXT, 1, true},   [0x1a] = {PACK_TEXT, 2, true},    [0x1b] = {PACK_TEXT, 4, true},   [0x1c] = {PACK_ARRAY, 2, true},
-    [0x1d] = {PACK_ARRAY, 4, true},  [0x1e] = {PACK_MAP, 2, true},     [0x1f] = {PACK_MAP, 4, true},
+    [0x00] = {PACK_NIL, 0, false},    [0x02] = {PACK_BOOL, 0, false},   [0x03] = {PACK_BOOL, 0, false},
+    [0x04] = {PACK_OTHER, 1, true},   [0x05] = {PACK_OTHER, 2, true},   [0x06] = {PACK_OTHER, 4, true},
+    [0x0a] = {PACK_OTHER, 4, false},  [0x0b] = {PACK_OTHER, 8, false},  [0x0c] = {PACK_NUMBER, 1, false},
+    [0x0d] = {PACK_NUMBER, 2, false}, [0x0e] = {PACK_NUMBER, 4, false}, [0x0f] = {PACK_NUMBER, 8, false},
+    [0x10] = {PACK_NUMBER, 1, false}, [0x11] = {PACK_NUMBER, 2, false}, [0x12] = {PACK_NUMBER, 4, false},
+    [0x13] = {PACK_NUMBER, 8, false}, [0x19] = {PACK_TEXT, 1, true},    [0x1a] = {PACK_TEXT, 2, true},
+    [0x1b] = {PACK_TEXT, 4, true},    [0x1c] = {PACK_ARRAY, 2, true},   [0x1d] = {PACK_ARRAY, 4, true},
+    [0x1e] = {PACK_MAP, 2, true},     [0x1f] = {PACK_MAP, 4, true},
 };
 
 static pack_value read_value(kiln_reader *r) {
@@ -68,12 +80,16 @@ static void skip_inside(kiln_reader *r, pack_value v, unsigned depth) {
 }
 
 static bool is_text(pack_value v, const char *text) {
-  return v.kind == PACK_TEXT && v.bytes.size == strlen(text) && memcmp(v.bytes.bytes, text, v.bytes.size) == 0;
+  return v.kind == PACK_TEXT && v.bytes.size == strlen(text) &&
+         memcmp(v.bytes.bytes, text, v.bytes.size) == 0;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ kernels
+// ----------------------------------------------------------------------------------------- kernels
 
-static const struct { const char *key; size_t offset; } kernel_numbers[] = {
+static const struct {
+  const char *key;
+  size_t offset;
+} kernel_numbers[] = {
     {".group_segment_fixed_size", offsetof(kiln_amdgpu_facts, lds_bytes)},
     {".private_segment_fixed_size", offsetof(kiln_amdgpu_facts, private_bytes)},
     {".kernarg_segment_size", offsetof(kiln_amdgpu_facts, kernarg_bytes)},
@@ -89,7 +105,8 @@ static const struct { const char *key; size_t offset; } kernel_numbers[] = {
 
 static void set_number(kiln_amdgpu_facts *out, pack_value key, uint64_t number) {
   for (size_t i = 0; i < sizeof kernel_numbers / sizeof *kernel_numbers; i++)
-    if (is_text(key, kernel_numbers[i].key)) *(uint32_t *)(void *)((char *)out + kernel_numbers[i].offset) = (uint32_t)number;
+    if (is_text(key, kernel_numbers[i].key))
+      *(uint32_t *)(void *)((char *)out + kernel_numbers[i].offset) = (uint32_t)number;
 }
 
 // The list of arguments: a map each.
@@ -144,7 +161,8 @@ static void copy_text(pack_value v, char *out, size_t capacity) {
   out[size] = 0;
 }
 
-static kiln_status read_metadata(kiln_reader *r, const char *symbol, kiln_amdgpu_facts *out, kiln_error *err) {
+static kiln_status read_metadata(kiln_reader *r, const char *symbol, kiln_amdgpu_facts *out,
+                                 kiln_error *err) {
   pack_value top = read_value(r);
   bool found = false;
   for (uint64_t i = 0; top.kind == PACK_MAP && i < top.number && !r->failed; i++) {
@@ -156,13 +174,17 @@ static kiln_status read_metadata(kiln_reader *r, const char *symbol, kiln_amdgpu
       skip_inside(r, value, 0);
     }
   }
-  if (r->failed || top.kind != PACK_MAP) return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: its metadata is damaged");
-  return found ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "code object: kernel %s is not in its metadata", symbol);
+  if (r->failed || top.kind != PACK_MAP)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: its metadata is damaged");
+  return found
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_NOT_FOUND, "code object: kernel %s is not in its metadata", symbol);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- note
+// -------------------------------------------------------------------------------------------- note
 
-// The description of the first note of the wanted type: name size, size, type, name and description, each padded to 4.
+// The description of the first note of the wanted type: name size, size, type, name and description, each
+// padded to 4.
 static kiln_span find_note(kiln_span notes, uint32_t wanted) {
   kiln_reader r = kiln_reader_of(notes.bytes, notes.size);
   while (r.left && !r.failed) {
@@ -177,12 +199,15 @@ static kiln_span find_note(kiln_span notes, uint32_t wanted) {
   return (kiln_span){0};
 }
 
-kiln_status kiln_amdgpu_read_facts(const uint8_t *object, size_t size, const char *symbol, kiln_amdgpu_facts *out, kiln_error *err) {
+kiln_status kiln_amdgpu_read_facts(const uint8_t *object, size_t size, const char *symbol,
+                                   kiln_amdgpu_facts *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
   elf_file file;
   elf_section notes;
-  if (!elf_open(object, size, &file)) return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: expected an ELF file in %zu bytes", size);
-  if (!elf_section_find(&file, NULL, SHT_NOTE, &notes)) return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: it has no notes");
+  if (!elf_open(object, size, &file))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: expected an ELF file in %zu bytes", size);
+  if (!elf_section_find(&file, NULL, SHT_NOTE, &notes))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: it has no notes");
   kiln_span metadata = find_note(notes.bytes, NOTE_METADATA);
   if (!metadata.bytes) return kiln_fail(err, KILN_STATUS_CORRUPT, "code object: it has no metadata note");
   // EI_ABIVERSION is 2 for version 4, 3 for 5, 4 for 6.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // AMDGPU as a gpu_machine: prelude bodies, attributes of the kernel, and the hooks of the sibling files.
 //
-// Kernel ABI 1 needs nothing here: LLVM lays kernel arguments out at their natural alignment. No hidden argument is asked for; the grid's extent
-// comes from the dispatch packet.
+// Kernel ABI 1 needs nothing here: LLVM lays kernel arguments out at their natural alignment. No hidden
+// argument is asked for; the grid's extent comes from the dispatch packet.
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,8 @@ static const kl_body bodies[] = {
 #undef BODY
 };
 
-LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments, unsigned count) {
+LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
+                              unsigned count) {
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
   LLVMTypeRef types[1] = {overload};
   size_t type_count = overload ? 1 : 0;
@@ -26,21 +27,24 @@ LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, co
     return LLVMGetUndef(overload ? overload : g->i32);
   }
   LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, types, type_count);
-  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, type_count), function, (LLVMValueRef *)arguments, count, "");
+  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, type_count), function,
+                        (LLVMValueRef *)arguments, count, "");
 }
 
-// ------------------------------------------------------------------------------------------------------------------ kernel
+// ------------------------------------------------------------------------------------------ kernel
 
 static void attribute(gpu *g, LLVMValueRef function, const char *name, const char *value) {
-  LLVMAttributeRef a = LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+  LLVMAttributeRef a =
+      LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
   LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
 // What the kernel does without; LLVM then reserves no registers for it and the loader passes nothing.
 static const char *const unneeded[] = {
-    "amdgpu-no-completion-action", "amdgpu-no-default-queue",   "amdgpu-no-dispatch-id",    "amdgpu-no-heap-ptr",      "amdgpu-no-hostcall-ptr",
-    "amdgpu-no-implicitarg-ptr",   "amdgpu-no-lds-kernel-id",   "amdgpu-no-multigrid-sync-arg", "amdgpu-no-queue-ptr", "amdgpu-no-workitem-id-y",
-    "amdgpu-no-workitem-id-z",
+    "amdgpu-no-completion-action", "amdgpu-no-default-queue",      "amdgpu-no-dispatch-id",
+    "amdgpu-no-heap-ptr",          "amdgpu-no-hostcall-ptr",       "amdgpu-no-implicitarg-ptr",
+    "amdgpu-no-lds-kernel-id",     "amdgpu-no-multigrid-sync-arg", "amdgpu-no-queue-ptr",
+    "amdgpu-no-workitem-id-y",     "amdgpu-no-workitem-id-z",
 };
 
 static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
@@ -58,9 +62,12 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   snprintf(text, sizeof text, "%u,%u", threads, threads);
   attribute(g, function, "amdgpu-flat-work-group-size", text);
   attribute(g, function, "uniform-work-group-size", "true");
-  attribute(g, function, "amdgpu-ieee", "false"); // signalling NaN is not a thing here: no quieting before min and max
-  attribute(g, function, "amdgpu-unsafe-fp-atomics", "true"); // memory of the device, as every allocator of device memory gives
-  attribute(g, function, "denormal-fp-math-f32", g->kernel->fp_flush ? "preserve-sign,preserve-sign" : "ieee,ieee");
+  attribute(g, function, "amdgpu-ieee",
+            "false"); // signalling NaN is not a thing here: no quieting before min and max
+  attribute(g, function, "amdgpu-unsafe-fp-atomics",
+            "true"); // memory of the device, as every allocator of device memory gives
+  attribute(g, function, "denormal-fp-math-f32",
+            g->kernel->fp_flush ? "preserve-sign,preserve-sign" : "ieee,ieee");
   for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++) attribute(g, function, unneeded[i], "");
   if (g->kernel->max_registers) {
     snprintf(text, sizeof text, "%u", g->kernel->max_registers);
@@ -69,7 +76,7 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   set_block_shape(g, function, threads);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- machine
+// ----------------------------------------------------------------------------------------- machine
 
 const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage) {
   const kiln_processor *p = target->processor;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order of code generation: middle, lowering, verify, optimise, emit, finish. Each step is timed; each has its own file.
+// The order of code generation: middle, lowering, verify, optimise, emit, finish. Each step is timed; each
+// has its own file.
 #include "compiler/codegen.h"
 
 #include <llvm-c/Core.h>
@@ -40,14 +41,19 @@ static uint64_t now(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ format
+// ------------------------------------------------------------------------------------------ format
 
 // Which forms a family has. The first row of a family is what `auto` means (NVPTX: see resolve_format).
-static const struct { kiln_family family; kiln_format format; } formats[] = {
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX}, {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN}, {KILN_FAMILY_NVPTX, KILN_FORMAT_IR},
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM}, {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO},
-    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM}, {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM},
-    {KILN_FAMILY_HOST, KILN_FORMAT_HOST}, {KILN_FAMILY_HOST, KILN_FORMAT_IR}, {KILN_FAMILY_HOST, KILN_FORMAT_LLVM},
+static const struct {
+  kiln_family family;
+  kiln_format format;
+} formats[] = {
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX},  {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN},
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_IR},   {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM},
+    {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO},
+    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM},
+    {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM}, {KILN_FAMILY_HOST, KILN_FORMAT_HOST},
+    {KILN_FAMILY_HOST, KILN_FORMAT_IR},    {KILN_FAMILY_HOST, KILN_FORMAT_LLVM},
     {KILN_FAMILY_HOST, KILN_FORMAT_ASM},
 };
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
@@ -55,15 +61,17 @@ enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 static kiln_status refuse_format(const kiln_target *target, unsigned wanted, kiln_error *err) {
   char list[64] = "", name[KILN_TARGET_NAME];
   for (size_t i = 0; i < FORMAT_COUNT; i++)
-    if (formats[i].family == target->processor->family) strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(formats[i].format));
-  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s", kiln_target_name(target, name),
-                   kiln_format_name(wanted), list);
+    if (formats[i].family == target->processor->family)
+      strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(formats[i].format));
+  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s",
+                   kiln_target_name(target, name), kiln_format_name(wanted), list);
 }
 
 static kiln_status resolve_format(compile *c, kiln_error *err) {
   kiln_family family = c->target->processor->family;
   unsigned wanted = c->options->output;
-  if (!wanted && family == KILN_FAMILY_NVPTX && c->options->assembler != KILN_ASSEMBLER_NONE) wanted = KILN_FORMAT_CUBIN;
+  if (!wanted && family == KILN_FAMILY_NVPTX && c->options->assembler != KILN_ASSEMBLER_NONE)
+    wanted = KILN_FORMAT_CUBIN;
   for (size_t i = 0; i < FORMAT_COUNT; i++) {
     if (formats[i].family != family || (wanted && formats[i].format != wanted)) continue;
     c->artifact->info.format = (uint8_t)formats[i].format;
@@ -72,7 +80,7 @@ static kiln_status resolve_format(compile *c, kiln_error *err) {
   return refuse_format(c->target, wanted, err);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- steps
+// ------------------------------------------------------------------------------------------- steps
 
 static kiln_status run_middle(compile *c, kiln_error *err) { return kiln_middle(c->kernel, c->target, err); }
 
@@ -82,10 +90,12 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
 }
 
-// From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have all of it, LLVM 19 moves every accumulator
-// in and out of the upper half around each matrix instruction; held to 256 it does not. Kernels that spill then are compiled again with all.
+// From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have
+// all of it, LLVM 19 moves every accumulator in and out of the upper half around each matrix instruction;
+// held to 256 it does not. Kernels that spill then are compiled again with all.
 static bool has_wide_registers(const kiln_target *target) {
-  return target->processor->matrix == KILN_MATRIX_MFMA_90A || target->processor->matrix == KILN_MATRIX_MFMA_942;
+  return target->processor->matrix == KILN_MATRIX_MFMA_90A ||
+         target->processor->matrix == KILN_MATRIX_MFMA_942;
 }
 
 static void keep_accumulators_near(compile *c) {
@@ -93,7 +103,8 @@ static void keep_accumulators_near(compile *c) {
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   for (size_t i = 0; function && i < sizeof attributes / sizeof *attributes; i++) {
     const char *name = attributes[i][0], *value = attributes[i][1];
-    LLVMAttributeRef a = LLVMCreateStringAttribute(c->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+    LLVMAttributeRef a =
+        LLVMCreateStringAttribute(c->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
   }
 }
@@ -113,7 +124,9 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
 }
 
 static kiln_status run_optimise(compile *c, kiln_error *err) {
-  return prefer_caught(c, kiln_llvm_optimise(c->module, c->machine, c->target->processor->family, c->options->optimise, err), err);
+  return prefer_caught(
+      c, kiln_llvm_optimise(c->module, c->machine, c->target->processor->family, c->options->optimise, err),
+      err);
 }
 
 static kiln_status run_emit(compile *c, kiln_error *err) {
@@ -121,8 +134,11 @@ static kiln_status run_emit(compile *c, kiln_error *err) {
     kiln_llvm_print(c->module, &c->object);
     return KILN_OK;
   }
-  bool text = c->target->processor->family == KILN_FAMILY_NVPTX || c->artifact->info.format == KILN_FORMAT_ASM;
-  return prefer_caught(c, kiln_llvm_emit(c->module, c->machine, text ? LLVMAssemblyFile : LLVMObjectFile, &c->object, err), err);
+  bool text =
+      c->target->processor->family == KILN_FAMILY_NVPTX || c->artifact->info.format == KILN_FORMAT_ASM;
+  return prefer_caught(
+      c, kiln_llvm_emit(c->module, c->machine, text ? LLVMAssemblyFile : LLVMObjectFile, &c->object, err),
+      err);
 }
 
 static void take_object(compile *c) {
@@ -143,9 +159,10 @@ static kiln_status keep_ptx(compile *c, kiln_error *err) {
 static kiln_status run_assemble(compile *c, kiln_error *err) {
   if (c->artifact->info.format != KILN_FORMAT_CUBIN) return KILN_OK;
   kiln_buffer_u8(&c->object, 0);
-  if (c->object.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", c->kernel->name);
-  kiln_status status =
-      kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes, &c->artifact->code, &c->artifact->info, &c->producer, err);
+  if (c->object.failed)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", c->kernel->name);
+  kiln_status status = kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes,
+                                         &c->artifact->code, &c->artifact->info, &c->producer, err);
   return status == KILN_STATUS_UNSUPPORTED && !c->options->output ? keep_ptx(c, err) : status;
 }
 
@@ -153,11 +170,12 @@ static kiln_status run_assemble(compile *c, kiln_error *err) {
 static kiln_status read_back_amdgpu(compile *c, kiln_error *err) {
   kiln_code_info *info = &c->artifact->info;
   kiln_amdgpu_facts facts;
-  KILN_TRY(kiln_amdgpu_read_facts(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
+  KILN_TRY(
+      kiln_amdgpu_read_facts(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
   uint32_t limit = c->target->processor->shared_bytes;
   if (facts.lds_bytes + info->dynamic_shared > limit)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", c->kernel->name, facts.lds_bytes + info->dynamic_shared,
-                     c->target->processor->name, limit);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", c->kernel->name,
+                     facts.lds_bytes + info->dynamic_shared, c->target->processor->name, limit);
   info->shared_bytes = facts.lds_bytes + info->dynamic_shared;
   info->registers = facts.vgprs, info->scalar_registers = facts.sgprs;
   info->spill_bytes = 4 * (facts.vgpr_spills + facts.sgpr_spills);
@@ -179,7 +197,7 @@ static kiln_status run_link(compile *c, kiln_error *err) {
   return kiln_finish_check_host(c->artifact->code.bytes, c->artifact->code.size, c->kernel->name, err);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- order
+// ------------------------------------------------------------------------------------------- order
 
 static void begin_producer(compile *c) {
   unsigned major, minor, patch;
@@ -203,7 +221,8 @@ static void dispose_module(compile *c) {
   kiln_buffer_deinit(&c->object);
 }
 
-// True when the finished code spills and all registers have not been tried; the module is then gone and lowering starts again.
+// True when the finished code spills and all registers have not been tried; the module is then gone and
+// lowering starts again.
 static bool start_again(compile *c) {
   if (c->is_wide || !c->artifact->info.spill_bytes || !has_wide_registers(c->target)) return false;
   c->is_wide = true;
@@ -228,7 +247,9 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
       return KILN_OK;
     }
   }
-  return c->artifact->code.failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name) : KILN_OK;
+  return c->artifact->code.failed
+             ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name)
+             : KILN_OK;
 }
 
 static void begin_info(compile *c) {
@@ -239,18 +260,20 @@ static void begin_info(compile *c) {
   info->symbol = kiln_arena_text(c->artifact->texts, c->kernel->name, strlen(c->kernel->name));
 }
 
-kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options, kiln_artifact *out,
-                         kiln_error *err) {
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                         kiln_artifact *out, kiln_error *err) {
   kiln_error ignored = {0};
   if (!err) err = &ignored;
   memset(out, 0, sizeof *out);
-  if (!(out->texts = kiln_arena_create())) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
+  if (!(out->texts = kiln_arena_create()))
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
   compile c = {.kernel = kernel, .target = target, .options = options, .artifact = out};
   begin_producer(&c);
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);
   if (status == KILN_OK) status = run_steps(&c, err);
-  if (status == KILN_OK) out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);
+  if (status == KILN_OK)
+    out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);
   else kiln_buffer_deinit(&out->code);
   dispose_module(&c);
   kiln_buffer_deinit(&c.producer);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The identity of this code generator: LLVM's version and the build-id of the program or library that this code is in.
+// The identity of this code generator: LLVM's version and the build-id of the program or library that this
+// code is in.
 #include <elf.h>
 #include <link.h>
 #include <llvm-c/Core.h>
@@ -19,7 +20,8 @@ static bool build_id_of(const uint8_t *at, size_t left, char *out, size_t capaci
     size_t name = ((size_t)note.n_namesz + 3) & ~(size_t)3, bytes = ((size_t)note.n_descsz + 3) & ~(size_t)3;
     if (name + bytes > left - sizeof note) return false;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(at + sizeof note, "GNU", 4) == 0) {
-      for (size_t i = 0; i < note.n_descsz && 2 * i + 2 < capacity; i++) snprintf(out + 2 * i, 3, "%02x", at[sizeof note + name + i]);
+      for (size_t i = 0; i < note.n_descsz && 2 * i + 2 < capacity; i++)
+        snprintf(out + 2 * i, 3, "%02x", at[sizeof note + name + i]);
       return true;
     }
     at += sizeof note + name + bytes, left -= sizeof note + name + bytes;
@@ -40,7 +42,9 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *p) {
   if (!holds(info, (uintptr_t)&kiln_codegen_fingerprint)) return 0;
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-    if (h->p_type == PT_NOTE && build_id_of((const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz, p, 2 * 40 + 1)) break;
+    if (h->p_type == PT_NOTE &&
+        build_id_of((const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz, p, 2 * 40 + 1))
+      break;
   }
   return 1;
 }

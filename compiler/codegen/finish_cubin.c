@@ -8,10 +8,13 @@
 
 #include "compiler/codegen/finish.h"
 
-typedef kiln_status assemble(const char *path, const char *arch, unsigned optimise, bool debug, const char *ptx, kiln_buffer *out, kiln_buffer *log,
-                             kiln_error *err);
+typedef kiln_status assemble(const char *path, const char *arch, unsigned optimise, bool debug,
+                             const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err);
 
-static const struct { const char *name; assemble *run; } assemblers[] = {
+static const struct {
+  const char *name;
+  assemble *run;
+} assemblers[] = {
     [KILN_ASSEMBLER_NONE] = {"none", NULL},
     [KILN_ASSEMBLER_NVJITLINK] = {"libnvJitLink", kiln_assemble_nvjitlink},
     [KILN_ASSEMBLER_PTXAS] = {"ptxas", kiln_assemble_ptxas},
@@ -19,10 +22,12 @@ static const struct { const char *name; assemble *run; } assemblers[] = {
 
 kiln_status kiln_assemble_refused(const char *tool, const kiln_buffer *log, kiln_error *err) {
   char text[700];
-  snprintf(text, sizeof text, "%.*s", (int)(log->size < sizeof text ? log->size : sizeof text - 1), log->size ? (const char *)log->bytes : "");
+  snprintf(text, sizeof text, "%.*s", (int)(log->size < sizeof text ? log->size : sizeof text - 1),
+           log->size ? (const char *)log->bytes : "");
   for (char *p = text; *p; p++)
     if (*p == '\n') *p = p[1] ? ';' : 0;
-  return kiln_fail(err, KILN_STATUS_TOOL, "%s refuses the PTX: %s", tool, text[0] ? text : "without a message");
+  return kiln_fail(err, KILN_STATUS_TOOL, "%s refuses the PTX: %s", tool,
+                   text[0] ? text : "without a message");
 }
 
 // The number in front of `words` where they first stand in `log`; 0 when they do not.
@@ -43,16 +48,22 @@ static void read_report(kiln_buffer *log, kiln_code_info *info) {
   info->spill_bytes = number_before(text, "bytes spill stores");
 }
 
-kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx, kiln_buffer *out,
-                              kiln_code_info *info, kiln_buffer *producer, kiln_error *err) {
+kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx,
+                              kiln_buffer *out, kiln_code_info *info, kiln_buffer *producer,
+                              kiln_error *err) {
   const char *arch = target->processor->name, *path = options->assembler_path;
   unsigned kind = options->assembler;
   if (kind >= sizeof assemblers / sizeof *assemblers || !assemblers[kind].run)
-    return kiln_fail(err, KILN_STATUS_TOOL, "a cubin for %s needs an assembler (--ptx-assembler=nvjitlink or ptxas); PTX needs none", arch);
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "a cubin for %s needs an assembler (--ptx-assembler=nvjitlink or ptxas); PTX needs none",
+                     arch);
   if (!path || !path[0])
-    return kiln_fail(err, KILN_STATUS_TOOL, "a cubin for %s: the file of %s is not given (--assembler-path); PTX needs none", arch, assemblers[kind].name);
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "a cubin for %s: the file of %s is not given (--assembler-path); PTX needs none", arch,
+                     assemblers[kind].name);
   kiln_buffer log = {0};
-  kiln_status status = assemblers[kind].run(path, arch, options->optimise, options->debug, ptx, out, &log, err);
+  kiln_status status =
+      assemblers[kind].run(path, arch, options->optimise, options->debug, ptx, out, &log, err);
   if (status == KILN_OK) {
     read_report(&log, info);
     kiln_buffer_format(producer, ", %s", assemblers[kind].name);

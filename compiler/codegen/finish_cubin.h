@@ -5,11 +5,12 @@
 
 #include "compiler/codegen.h"
 
-/// Appends the cubin to `out` and what the assembler printed to `log`. TOOL when the tool is not there or refuses.
-kiln_status kiln_assemble_nvjitlink(const char *path, const char *arch, unsigned optimise, bool debug, const char *ptx, kiln_buffer *out,
-                                    kiln_buffer *log, kiln_error *err);
-kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned optimise, bool debug, const char *ptx, kiln_buffer *out,
-                                kiln_buffer *log, kiln_error *err);
+/// Appends the cubin to `out` and what the assembler printed to `log`. TOOL when the tool is not there or
+/// refuses.
+kiln_status kiln_assemble_nvjitlink(const char *path, const char *arch, unsigned optimise, bool debug,
+                                    const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err);
+kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned optimise, bool debug,
+                                const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err);
 /// TOOL with the first words of `log` in one line.
 kiln_status kiln_assemble_refused(const char *tool, const kiln_buffer *log, kiln_error *err);
 

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-static bool inside(kiln_span all, uint64_t offset, uint64_t size) { return offset <= all.size && size <= all.size - offset; }
+static bool inside(kiln_span all, uint64_t offset, uint64_t size) {
+  return offset <= all.size && size <= all.size - offset;
+}
 
 const char *elf_text(kiln_span strings, uint64_t offset) {
   if (offset >= strings.size || !memchr(strings.bytes + offset, 0, strings.size - offset)) return "";
@@ -24,7 +26,8 @@ bool elf_open(const uint8_t *bytes, size_t size, elf_file *out) {
   *out = (elf_file){.all = {bytes, size}};
   if (size < sizeof header) return false;
   memcpy(&header, bytes, sizeof header);
-  if (memcmp(header.e_ident, ident, sizeof ident) != 0 || header.e_shentsize != sizeof(Elf64_Shdr)) return false;
+  if (memcmp(header.e_ident, ident, sizeof ident) != 0 || header.e_shentsize != sizeof(Elf64_Shdr))
+    return false;
   if (!inside(out->all, header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr))) return false;
   out->section_offset = header.e_shoff;
   out->section_count = header.e_shnum;
@@ -38,15 +41,20 @@ bool elf_section_at(const elf_file *file, uint32_t index, elf_section *out) {
   Elf64_Shdr header;
   memset(out, 0, sizeof *out);
   if (!read_header(file, index, &header)) return false;
-  *out = (elf_section){.name = elf_text(file->names, header.sh_name), .type = header.sh_type, .info = header.sh_info, .link = header.sh_link,
+  *out = (elf_section){.name = elf_text(file->names, header.sh_name),
+                       .type = header.sh_type,
+                       .info = header.sh_info,
+                       .link = header.sh_link,
                        .flags = header.sh_flags};
-  if (header.sh_type != SHT_NOBITS) out->bytes = (kiln_span){file->all.bytes + header.sh_offset, header.sh_size};
+  if (header.sh_type != SHT_NOBITS)
+    out->bytes = (kiln_span){file->all.bytes + header.sh_offset, header.sh_size};
   return true;
 }
 
 bool elf_section_find(const elf_file *file, const char *name, uint32_t type, elf_section *out) {
   for (uint32_t i = 0; i < file->section_count; i++)
-    if (elf_section_at(file, i, out) && (name ? strcmp(out->name, name) == 0 : out->type == type)) return true;
+    if (elf_section_at(file, i, out) && (name ? strcmp(out->name, name) == 0 : out->type == type))
+      return true;
   memset(out, 0, sizeof *out);
   return false;
 }

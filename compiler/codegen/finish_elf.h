@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bounded reading of 64-bit little-endian ELF files: sections and nothing else. What a linker or a vendor's tool gave is read, not trusted.
+// Bounded reading of 64-bit little-endian ELF files: sections and nothing else. What a linker or a vendor's
+// tool gave is read, not trusted.
 #ifndef KILN_COMPILER_CODEGEN_FINISH_ELF_H
 #define KILN_COMPILER_CODEGEN_FINISH_ELF_H
 
@@ -8,17 +9,17 @@
 #include "base/record.h"
 
 typedef struct elf_file {
-  kiln_span all;       // borrowed
+  kiln_span all; // borrowed
   uint64_t section_offset;
   uint16_t section_count;
-  kiln_span names;     // section name strings
+  kiln_span names; // section name strings
 } elf_file;
 
 typedef struct elf_section {
-  const char *name;    // in the file, ends in NUL; "" when it cannot be read
+  const char *name; // in the file, ends in NUL; "" when it cannot be read
   uint32_t type, info, link;
   uint64_t flags;
-  kiln_span bytes;     // empty for SHT_NOBITS
+  kiln_span bytes; // empty for SHT_NOBITS
 } elf_section;
 
 /// False when the bytes are no ELF file or a table lies outside of it.

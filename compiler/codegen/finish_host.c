@@ -35,8 +35,10 @@ static kiln_status check_relocations(const elf_file *file, const char *symbol, k
       memcpy(&r, s.bytes.bytes + at, sizeof r);
       uint32_t type = ELF64_R_TYPE(r.r_info);
       if (type != R_X86_64_RELATIVE && type != R_AARCH64_RELATIVE)
-        return kiln_fail(err, KILN_STATUS_CORRUPT, "host object of %s: expected relative relocations only, found type %" PRIu32 " in %s", symbol,
-                         type, s.name);
+        return kiln_fail(err, KILN_STATUS_CORRUPT,
+                         "host object of %s: expected relative relocations only, found type %" PRIu32
+                         " in %s",
+                         symbol, type, s.name);
     }
   }
   return KILN_OK;
@@ -44,11 +46,16 @@ static kiln_status check_relocations(const elf_file *file, const char *symbol, k
 
 // Entries of the dynamic section that ask for a dynamic linker's work.
 static kiln_status check_dynamic(const elf_file *file, const char *symbol, kiln_error *err) {
-  static const struct { int64_t tag; const char *name; } refused[] = {
-      {DT_NEEDED, "DT_NEEDED"}, {DT_INIT, "DT_INIT"}, {DT_FINI, "DT_FINI"}, {DT_INIT_ARRAY, "DT_INIT_ARRAY"}, {DT_JMPREL, "DT_JMPREL"},
-      {DT_FINI_ARRAY, "DT_FINI_ARRAY"}, {DT_TEXTREL, "DT_TEXTREL"}, {DT_REL, "DT_REL"}, {DT_PREINIT_ARRAY, "DT_PREINIT_ARRAY"}};
+  static const struct {
+    int64_t tag;
+    const char *name;
+  } refused[] = {
+      {DT_NEEDED, "DT_NEEDED"},         {DT_INIT, "DT_INIT"},     {DT_FINI, "DT_FINI"},
+      {DT_INIT_ARRAY, "DT_INIT_ARRAY"}, {DT_JMPREL, "DT_JMPREL"}, {DT_FINI_ARRAY, "DT_FINI_ARRAY"},
+      {DT_TEXTREL, "DT_TEXTREL"},       {DT_REL, "DT_REL"},       {DT_PREINIT_ARRAY, "DT_PREINIT_ARRAY"}};
   elf_section s;
-  if (!elf_section_find(file, NULL, SHT_DYNAMIC, &s)) return refuse(err, symbol, "expected a dynamic section, found none", "");
+  if (!elf_section_find(file, NULL, SHT_DYNAMIC, &s))
+    return refuse(err, symbol, "expected a dynamic section, found none", "");
   for (size_t at = 0; at + sizeof(Elf64_Dyn) <= s.bytes.size; at += sizeof(Elf64_Dyn)) {
     Elf64_Dyn d;
     memcpy(&d, s.bytes.bytes + at, sizeof d);

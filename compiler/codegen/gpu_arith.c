@@ -17,50 +17,33 @@ static LLVMValueRef call(gpu *g, kl_function function, LLVMValueRef a) {
   return kl_call(&g->prelude, g->builder, function, &a, 1);
 }
 
-static bool is_float(kiln_scalar s) {
-  return kiln_scalars[s].type_class == KILN_CLASS_FLOAT;
-}
-static bool is_narrow(kiln_scalar s) {
-  return s == KILN_F16 || s == KILN_BF16;
-}
+static bool is_float(kiln_scalar s) { return kiln_scalars[s].type_class == KILN_CLASS_FLOAT; }
+static bool is_narrow(kiln_scalar s) { return s == KILN_F16 || s == KILN_BF16; }
 static LLVMValueRef integer(gpu *g, kiln_scalar s, uint64_t value) {
   return LLVMConstInt(gpu_scalar_type(g, s), value, true);
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// conversions
+// ------------------------------------------------------------------------------------- conversions
 
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value) {
   switch (from) {
-  case KILN_F16:
-    return LLVMBuildFPExt(g->builder, value, g->f32, "");
-  case KILN_BF16:
-    return call(g, KL_kl_bf16_to_f32, value);
-  case KILN_F64:
-    return LLVMBuildFPTrunc(g->builder, value, g->f32, "");
-  case KILN_E4M3:
-    return call(g, KL_kl_e4m3_to_f32, value);
-  case KILN_E5M2:
-    return call(g, KL_kl_e5m2_to_f32, value);
-  default:
-    return value;
+  case KILN_F16: return LLVMBuildFPExt(g->builder, value, g->f32, "");
+  case KILN_BF16: return call(g, KL_kl_bf16_to_f32, value);
+  case KILN_F64: return LLVMBuildFPTrunc(g->builder, value, g->f32, "");
+  case KILN_E4M3: return call(g, KL_kl_e4m3_to_f32, value);
+  case KILN_E5M2: return call(g, KL_kl_e5m2_to_f32, value);
+  default: return value;
   }
 }
 
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value) {
   switch (to) {
-  case KILN_F16:
-    return LLVMBuildFPTrunc(g->builder, value, g->half, "");
-  case KILN_BF16:
-    return call(g, KL_kl_f32_to_bf16, value);
-  case KILN_F64:
-    return LLVMBuildFPExt(g->builder, value, g->f64, "");
-  case KILN_E4M3:
-    return call(g, KL_kl_f32_to_e4m3, value);
-  case KILN_E5M2:
-    return call(g, KL_kl_f32_to_e5m2, value);
-  default:
-    return value;
+  case KILN_F16: return LLVMBuildFPTrunc(g->builder, value, g->half, "");
+  case KILN_BF16: return call(g, KL_kl_f32_to_bf16, value);
+  case KILN_F64: return LLVMBuildFPExt(g->builder, value, g->f64, "");
+  case KILN_E4M3: return call(g, KL_kl_f32_to_e4m3, value);
+  case KILN_E5M2: return call(g, KL_kl_f32_to_e5m2, value);
+  default: return value;
   }
 }
 
@@ -81,15 +64,13 @@ static LLVMValueRef f64_to_odd(gpu *g, LLVMValueRef value) {
 }
 
 static LLVMValueRef float_to_fp8(gpu *g, kiln_scalar to, uint32_t flags, LLVMValueRef f32) {
-  if (!(flags & IR_SATURATE_OFF))
-    return gpu_from_f32(g, to, f32);
+  if (!(flags & IR_SATURATE_OFF)) return gpu_from_f32(g, to, f32);
   return call(g, to == KILN_E4M3 ? KL_kl_f32_to_e4m3_nosat : KL_kl_f32_to_e5m2_nosat, f32);
 }
 
 static LLVMValueRef float_to_float(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round,
                                    LLVMValueRef value) {
-  if (from == to)
-    return value;
+  if (from == to) return value;
   bool towards_zero = round == IR_ROUND_ZERO;
   if (to == KILN_F64)
     return LLVMBuildFPExt(g->builder, from == KILN_F64 ? value : gpu_to_f32(g, from, value), g->f64, "");
@@ -98,12 +79,9 @@ static LLVMValueRef float_to_float(gpu *g, kiln_scalar from, kiln_scalar to, uin
   LLVMValueRef f32 = from != KILN_F64 ? gpu_to_f32(g, from, value)
                      : towards_zero   ? call(g, KL_kl_f64_to_f32_rz, value)
                                       : f64_to_odd(g, value);
-  if (kiln_scalars[to].type_class == KILN_CLASS_FP8)
-    return float_to_fp8(g, to, flags, f32);
-  if (towards_zero && to == KILN_F16)
-    return call(g, KL_kl_f32_to_f16_rz, f32);
-  if (towards_zero && to == KILN_BF16)
-    return call(g, KL_kl_f32_to_bf16_rz, f32);
+  if (kiln_scalars[to].type_class == KILN_CLASS_FP8) return float_to_fp8(g, to, flags, f32);
+  if (towards_zero && to == KILN_F16) return call(g, KL_kl_f32_to_f16_rz, f32);
+  if (towards_zero && to == KILN_BF16) return call(g, KL_kl_f32_to_bf16_rz, f32);
   return gpu_from_f32(g, to, f32);
 }
 
@@ -111,8 +89,7 @@ static LLVMValueRef float_to_int(gpu *g, kiln_scalar from, kiln_scalar to, uint3
                                  LLVMValueRef value) {
   LLVMValueRef wide = from == KILN_F64 ? value : gpu_to_f32(g, from, value);
   LLVMTypeRef types[2] = {gpu_scalar_type(g, to), LLVMTypeOf(wide)};
-  if (to == KILN_I1)
-    return LLVMBuildFCmp(g->builder, LLVMRealUNE, wide, LLVMConstReal(types[1], 0), "");
+  if (to == KILN_I1) return LLVMBuildFCmp(g->builder, LLVMRealUNE, wide, LLVMConstReal(types[1], 0), "");
   const char *name = flags & IR_UNSIGNED ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
   return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, 2),
@@ -156,12 +133,9 @@ static LLVMValueRef int_to_float(gpu *g, kiln_scalar from, kiln_scalar to, uint3
 static LLVMValueRef int_to_int(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, LLVMValueRef value) {
   unsigned have = kiln_scalars[from].bits, need = kiln_scalars[to].bits;
   LLVMTypeRef type = gpu_scalar_type(g, to);
-  if (to == KILN_I1)
-    return LLVMBuildICmp(g->builder, LLVMIntNE, value, integer(g, from, 0), "");
-  if (have == need)
-    return value;
-  if (have > need)
-    return LLVMBuildTrunc(g->builder, value, type, "");
+  if (to == KILN_I1) return LLVMBuildICmp(g->builder, LLVMIntNE, value, integer(g, from, 0), "");
+  if (have == need) return value;
+  if (have > need) return LLVMBuildTrunc(g->builder, value, type, "");
   return (flags & IR_UNSIGNED) || from == KILN_I1 ? LLVMBuildZExt(g->builder, value, type, "")
                                                   : LLVMBuildSExt(g->builder, value, type, "");
 }
@@ -176,17 +150,13 @@ LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, 
 }
 
 static LLVMValueRef bitcast(gpu *g, ir_type from, ir_type to, LLVMValueRef value) {
-  if (from.pointer && to.pointer)
-    return value;
-  if (from.pointer)
-    return LLVMBuildPtrToInt(g->builder, value, g->i64, "");
-  if (to.pointer)
-    return LLVMBuildIntToPtr(g->builder, value, g->global_pointer, "");
+  if (from.pointer && to.pointer) return value;
+  if (from.pointer) return LLVMBuildPtrToInt(g->builder, value, g->i64, "");
+  if (to.pointer) return LLVMBuildIntToPtr(g->builder, value, g->global_pointer, "");
   return LLVMBuildBitCast(g->builder, value, gpu_type(g, to), "");
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// integers
+// ---------------------------------------------------------------------------------------- integers
 
 /// Division that never traps: a divisor of 0 or (signed) -1 is replaced, -1 is answered by negation.
 static LLVMValueRef int_div(gpu *g, kiln_scalar s, bool is_unsigned, bool is_rem, LLVMValueRef a,
@@ -195,8 +165,7 @@ static LLVMValueRef int_div(gpu *g, kiln_scalar s, bool is_unsigned, bool is_rem
   LLVMValueRef zero = integer(g, s, 0), one = integer(g, s, 1), all = integer(g, s, (uint64_t)-1);
   LLVMValueRef bad = LLVMBuildICmp(b, LLVMIntEQ, d, zero, "");
   LLVMOpcode code = is_unsigned ? (is_rem ? LLVMURem : LLVMUDiv) : (is_rem ? LLVMSRem : LLVMSDiv);
-  if (is_unsigned)
-    return LLVMBuildBinOp(b, code, a, LLVMBuildSelect(b, bad, one, d, ""), "");
+  if (is_unsigned) return LLVMBuildBinOp(b, code, a, LLVMBuildSelect(b, bad, one, d, ""), "");
   LLVMValueRef minus = LLVMBuildICmp(b, LLVMIntEQ, d, all, "");
   LLVMValueRef safe = LLVMBuildSelect(b, LLVMBuildOr(b, bad, minus, ""), one, d, "");
   LLVMValueRef plain = LLVMBuildBinOp(b, code, a, safe, "");
@@ -224,54 +193,40 @@ static LLVMValueRef int_binary(gpu *g, ir_opcode code, kiln_scalar s, uint32_t f
                            ? LLVMBuildAnd(builder, b, integer(g, s, kiln_scalars[s].bits - 1u), "")
                            : NULL;
   switch (code) {
-  case IR_ADD:
-    return LLVMBuildAdd(builder, a, b, "");
-  case IR_SUB:
-    return LLVMBuildSub(builder, a, b, "");
-  case IR_MUL:
-    return LLVMBuildMul(builder, a, b, "");
-  case IR_DIV:
-    return int_div(g, s, is_unsigned, false, a, b);
-  case IR_REM:
-    return int_div(g, s, is_unsigned, true, a, b);
+  case IR_ADD: return LLVMBuildAdd(builder, a, b, "");
+  case IR_SUB: return LLVMBuildSub(builder, a, b, "");
+  case IR_MUL: return LLVMBuildMul(builder, a, b, "");
+  case IR_DIV: return int_div(g, s, is_unsigned, false, a, b);
+  case IR_REM: return int_div(g, s, is_unsigned, true, a, b);
   case IR_MIN:
     return intrinsic(g, is_unsigned ? "llvm.umin" : "llvm.smin", gpu_scalar_type(g, s), arguments, 2);
   case IR_MAX:
     return intrinsic(g, is_unsigned ? "llvm.umax" : "llvm.smax", gpu_scalar_type(g, s), arguments, 2);
-  case IR_MULHI:
-    return int_mulhi(g, s, is_unsigned, a, b);
-  case IR_AND:
-    return LLVMBuildAnd(builder, a, b, "");
-  case IR_OR:
-    return LLVMBuildOr(builder, a, b, "");
-  case IR_XOR:
-    return LLVMBuildXor(builder, a, b, "");
-  case IR_SHL:
-    return LLVMBuildShl(builder, a, count, "");
+  case IR_MULHI: return int_mulhi(g, s, is_unsigned, a, b);
+  case IR_AND: return LLVMBuildAnd(builder, a, b, "");
+  case IR_OR: return LLVMBuildOr(builder, a, b, "");
+  case IR_XOR: return LLVMBuildXor(builder, a, b, "");
+  case IR_SHL: return LLVMBuildShl(builder, a, count, "");
   case IR_SHR:
     return is_unsigned ? LLVMBuildLShr(builder, a, count, "") : LLVMBuildAShr(builder, a, count, "");
-  default:
-    return NULL;
+  default: return NULL;
   }
 }
 
-// -----------------------------------------------------------------------------------------------------------------
-// floats
+// ------------------------------------------------------------------------------------------ floats
 
 static LLVMValueRef choose(gpu *g, const char *name, uint32_t flags, LLVMValueRef a, LLVMValueRef b) {
   LLVMValueRef arguments[2] = {a, b};
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef number = intrinsic(g, name, type, arguments, 2);
-  if (!(flags & IR_NAN))
-    return number;
+  if (!(flags & IR_NAN)) return number;
   LLVMValueRef is_nan = LLVMBuildFCmp(g->builder, LLVMRealUNO, a, b, "");
   return LLVMBuildSelect(g->builder, is_nan, LLVMConstReal(type, __builtin_nan("")), number, "");
 }
 
 static LLVMValueRef divide(gpu *g, uint32_t flags, LLVMValueRef a, LLVMValueRef b) {
   LLVMValueRef arguments[2] = {a, b};
-  if (LLVMTypeOf(a) == g->f64)
-    return LLVMBuildFDiv(g->builder, a, b, "");
+  if (LLVMTypeOf(a) == g->f64) return LLVMBuildFDiv(g->builder, a, b, "");
   return kl_call(&g->prelude, g->builder, flags & IR_PRECISE ? KL_kl_div_rn_f32 : KL_kl_div_f32, arguments,
                  2);
 }
@@ -279,32 +234,22 @@ static LLVMValueRef divide(gpu *g, uint32_t flags, LLVMValueRef a, LLVMValueRef 
 /// On f32 or f64.
 static LLVMValueRef float_binary(gpu *g, ir_opcode code, uint32_t flags, LLVMValueRef a, LLVMValueRef b) {
   switch (code) {
-  case IR_ADD:
-    return LLVMBuildFAdd(g->builder, a, b, "");
-  case IR_SUB:
-    return LLVMBuildFSub(g->builder, a, b, "");
-  case IR_MUL:
-    return LLVMBuildFMul(g->builder, a, b, "");
-  case IR_DIV:
-    return divide(g, flags, a, b);
-  case IR_REM:
-    return LLVMBuildFRem(g->builder, a, b, "");
-  case IR_MIN:
-    return choose(g, "llvm.minnum", flags, a, b);
-  case IR_MAX:
-    return choose(g, "llvm.maxnum", flags, a, b);
-  default:
-    return NULL;
+  case IR_ADD: return LLVMBuildFAdd(g->builder, a, b, "");
+  case IR_SUB: return LLVMBuildFSub(g->builder, a, b, "");
+  case IR_MUL: return LLVMBuildFMul(g->builder, a, b, "");
+  case IR_DIV: return divide(g, flags, a, b);
+  case IR_REM: return LLVMBuildFRem(g->builder, a, b, "");
+  case IR_MIN: return choose(g, "llvm.minnum", flags, a, b);
+  case IR_MAX: return choose(g, "llvm.maxnum", flags, a, b);
+  default: return NULL;
   }
 }
 
 static LLVMValueRef square_root(gpu *g, ir_opcode code, uint32_t flags, LLVMValueRef a) {
   bool is_double = LLVMTypeOf(a) == g->f64;
   LLVMValueRef root;
-  if (!is_double && code == IR_RSQRT)
-    return call(g, KL_kl_rsqrt_f32, a);
-  if (!is_double)
-    return call(g, flags & IR_PRECISE ? KL_kl_sqrt_rn_f32 : KL_kl_sqrt_f32, a);
+  if (!is_double && code == IR_RSQRT) return call(g, KL_kl_rsqrt_f32, a);
+  if (!is_double) return call(g, flags & IR_PRECISE ? KL_kl_sqrt_rn_f32 : KL_kl_sqrt_f32, a);
   root = intrinsic(g, "llvm.sqrt", g->f64, &a, 1);
   return code == IR_SQRT ? root : LLVMBuildFDiv(g->builder, LLVMConstReal(g->f64, 1), root, "");
 }
@@ -313,23 +258,15 @@ static LLVMValueRef float_unary(gpu *g, ir_opcode code, uint32_t flags, LLVMValu
   LLVMTypeRef type = LLVMTypeOf(a);
   bool is_single = type == g->f32;
   switch (code) {
-  case IR_ABS:
-    return intrinsic(g, "llvm.fabs", type, &a, 1);
-  case IR_FLOOR:
-    return intrinsic(g, "llvm.floor", type, &a, 1);
-  case IR_CEIL:
-    return intrinsic(g, "llvm.ceil", type, &a, 1);
-  case IR_ROUND:
-    return intrinsic(g, "llvm.roundeven", type, &a, 1);
+  case IR_ABS: return intrinsic(g, "llvm.fabs", type, &a, 1);
+  case IR_FLOOR: return intrinsic(g, "llvm.floor", type, &a, 1);
+  case IR_CEIL: return intrinsic(g, "llvm.ceil", type, &a, 1);
+  case IR_ROUND: return intrinsic(g, "llvm.roundeven", type, &a, 1);
   case IR_SQRT:
-  case IR_RSQRT:
-    return square_root(g, code, flags, a);
-  case IR_EXP2:
-    return is_single ? call(g, KL_kl_ex2_f32, a) : NULL;
-  case IR_LOG2:
-    return is_single ? call(g, KL_kl_lg2_f32, a) : NULL;
-  default:
-    return NULL;
+  case IR_RSQRT: return square_root(g, code, flags, a);
+  case IR_EXP2: return is_single ? call(g, KL_kl_ex2_f32, a) : NULL;
+  case IR_LOG2: return is_single ? call(g, KL_kl_lg2_f32, a) : NULL;
+  default: return NULL;
   }
 }
 
@@ -337,19 +274,14 @@ static LLVMValueRef float_unary(gpu *g, ir_opcode code, uint32_t flags, LLVMValu
 static LLVMValueRef float_op(gpu *g, ir_opcode code, kiln_scalar s, uint32_t flags,
                              const LLVMValueRef *operands, unsigned count) {
   LLVMValueRef wide[3], result;
-  for (unsigned i = 0; i < count; i++)
-    wide[i] = is_narrow(s) ? gpu_to_f32(g, s, operands[i]) : operands[i];
-  if (count == 1)
-    result = float_unary(g, code, flags, wide[0]);
-  else if (count == 2)
-    result = float_binary(g, code, flags, wide[0], wide[1]);
-  else
-    result = intrinsic(g, "llvm.fma", LLVMTypeOf(wide[0]), wide, 3);
+  for (unsigned i = 0; i < count; i++) wide[i] = is_narrow(s) ? gpu_to_f32(g, s, operands[i]) : operands[i];
+  if (count == 1) result = float_unary(g, code, flags, wide[0]);
+  else if (count == 2) result = float_binary(g, code, flags, wide[0], wide[1]);
+  else result = intrinsic(g, "llvm.fma", LLVMTypeOf(wide[0]), wide, 3);
   return result && is_narrow(s) ? gpu_from_f32(g, s, result) : result;
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// operations
+// -------------------------------------------------------------------------------------- operations
 
 static LLVMValueRef compare(gpu *g, const ir_op *op, LLVMValueRef a, LLVMValueRef b) {
   static const LLVMRealPredicate real[] = {
@@ -367,18 +299,15 @@ static LLVMValueRef compare(gpu *g, const ir_op *op, LLVMValueRef a, LLVMValueRe
     bool is_unsigned = type.pointer || (op->attrs.flags & IR_UNSIGNED) || s == KILN_I1;
     return LLVMBuildICmp(g->builder, (is_unsigned ? without : with_sign)[op->attrs.kind], a, b, "");
   }
-  if (is_narrow(s))
-    a = gpu_to_f32(g, s, a), b = gpu_to_f32(g, s, b);
+  if (is_narrow(s)) a = gpu_to_f32(g, s, a), b = gpu_to_f32(g, s, b);
   return LLVMBuildFCmp(g->builder, real[op->attrs.kind], a, b, "");
 }
 
 static LLVMValueRef pointer_add(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef offset) {
   ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
   LLVMTypeRef element = pointee.pointer ? g->i64 : gpu_scalar_type(g, pointee.scalar);
-  if (!pointee.pointer && pointee.scalar == KILN_I1)
-    element = g->i8;
-  if (LLVMTypeOf(offset) != g->i64)
-    offset = LLVMBuildSExt(g->builder, offset, g->i64, "");
+  if (!pointee.pointer && pointee.scalar == KILN_I1) element = g->i8;
+  if (LLVMTypeOf(offset) != g->i64) offset = LLVMBuildSExt(g->builder, offset, g->i64, "");
   return LLVMBuildGEP2(g->builder, element, pointer, &offset, 1, "");
 }
 
@@ -401,25 +330,16 @@ static LLVMValueRef element(gpu *g, const ir_op *op, const LLVMValueRef *v) {
   ir_type type = op->operands[0]->type, result = op->results[0].type;
   kiln_scalar s = type.scalar;
   switch (op->code) {
-  case IR_CMP:
-    return compare(g, op, v[0], v[1]);
-  case IR_SELECT:
-    return LLVMBuildSelect(g->builder, v[0], v[1], v[2], "");
-  case IR_CAST:
-    return gpu_cast(g, s, result.scalar, op->attrs.flags, op->attrs.round, v[0]);
-  case IR_BITCAST:
-    return bitcast(g, type, result, v[0]);
-  case IR_HINT:
-    return v[0];
-  case IR_PTRADD:
-    return pointer_add(g, op, v[0], v[1]);
-  default:
-    break;
+  case IR_CMP: return compare(g, op, v[0], v[1]);
+  case IR_SELECT: return LLVMBuildSelect(g->builder, v[0], v[1], v[2], "");
+  case IR_CAST: return gpu_cast(g, s, result.scalar, op->attrs.flags, op->attrs.round, v[0]);
+  case IR_BITCAST: return bitcast(g, type, result, v[0]);
+  case IR_HINT: return v[0];
+  case IR_PTRADD: return pointer_add(g, op, v[0], v[1]);
+  default: break;
   }
-  if (is_float(s))
-    return float_op(g, op->code, s, op->attrs.flags, v, op->operand_count);
-  if (op->code == IR_ABS)
-    return int_abs(g, s, v[0]);
+  if (is_float(s)) return float_op(g, op->code, s, op->attrs.flags, v, op->operand_count);
+  if (op->code == IR_ABS) return int_abs(g, s, v[0]);
   return op->operand_count == 2 ? int_binary(g, op->code, s, op->attrs.flags, v[0], v[1]) : NULL;
 }
 
@@ -440,7 +360,6 @@ LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueR
   };
   LLVMValueRef operands[2] = {a, b};
   ir_opcode code = operation[op->attrs.kind];
-  if (is_float(scalar))
-    return float_op(g, code, scalar, op->attrs.flags, operands, 2);
+  if (is_float(scalar)) return float_op(g, code, scalar, op->attrs.flags, operands, 2);
   return int_binary(g, code, scalar, op->attrs.flags, a, b);
 }

@@ -11,11 +11,11 @@ enum { MAX_OPERANDS = 64 };
 static unsigned pack_operands(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned bits,
                               LLVMValueRef *out) {
   unsigned each = bits < 32 && count > 1 ? 32 / bits : 1, made = 0;
-  if (each > count)
-    each = count;
+  if (each > count) each = count;
   for (unsigned i = 0; i < count; i += each) {
     LLVMValueRef operand = each > 1 || bits == 16 ? gpu_pack(g, elements + i, each) : elements[i];
-    out[made++] = each * bits < g->machine->least_register ? LLVMBuildZExt(g->builder, operand, g->i32, "") : operand;
+    out[made++] =
+        each * bits < g->machine->least_register ? LLVMBuildZExt(g->builder, operand, g->i32, "") : operand;
   }
   return made;
 }
@@ -24,15 +24,12 @@ static unsigned pack_operands(gpu *g, const LLVMValueRef *elements, unsigned cou
 static LLVMTypeRef result_type(gpu *g, ir_type element, unsigned count, unsigned *out_each) {
   unsigned bits = ir_type_bits(element), each = bits < 32 && count > 1 ? 32 / bits : 1, made;
   LLVMTypeRef types[MAX_OPERANDS], one;
-  if (each > count)
-    each = count;
+  if (each > count) each = count;
   *out_each = each;
   made = count / each;
   one = each > 1 ? gpu_packed_type(g, each * bits / 8) : bits == 16 ? g->i16 : gpu_type(g, element);
-  if (each * bits < g->machine->least_register)
-    one = g->i32;
-  for (unsigned i = 0; i < made; i++)
-    types[i] = one;
+  if (each * bits < g->machine->least_register) one = g->i32;
+  for (unsigned i = 0; i < made; i++) types[i] = one;
   return made == 1 ? one : LLVMStructTypeInContext(g->context, types, made, false);
 }
 
@@ -44,22 +41,22 @@ static void unpack_result(gpu *g, LLVMValueRef result, ir_type element, unsigned
     LLVMValueRef part = count == each ? result : LLVMBuildExtractValue(g->builder, result, i, "");
     if (each * bits < g->machine->least_register)
       part = LLVMBuildTrunc(g->builder, part, LLVMIntTypeInContext(g->context, each * bits), "");
-    if (is_packed)
-      gpu_unpack(g, part, gpu_type(g, element), out + (size_t)i * each, each);
-    else
-      out[i] = part;
+    if (is_packed) gpu_unpack(g, part, gpu_type(g, element), out + (size_t)i * each, each);
+    else out[i] = part;
   }
 }
 
 /// The call of an instance. The text and its constraints are the target's own.
-static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count, LLVMTypeRef result) {
-  const char *code = op->attrs.text ? op->attrs.text : "", *constraints = op->attrs.constraints ? op->attrs.constraints : "";
+static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count,
+                             LLVMTypeRef result) {
+  const char *code = op->attrs.text ? op->attrs.text : "",
+             *constraints = op->attrs.constraints ? op->attrs.constraints : "";
   LLVMTypeRef types[MAX_OPERANDS];
-  for (unsigned i = 0; i < count; i++)
-    types[i] = LLVMTypeOf(operands[i]);
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(operands[i]);
   LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef value = LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
-                                        !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef value =
+      LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
+                       !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
   return LLVMBuildCall2(g->builder, type, value, operands, count, "");
 }
 
@@ -97,10 +94,8 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
   gpu_tile out = gpu_tile_new(g, layout), *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->operand_count);
   uint32_t count = 1u << layout->registers;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i]->type.rank)
-      tiles[i] = gpu_tile_in(g, op->operands[i], layout);
-  if (pack > count)
-    pack = count;
+    if (op->operands[i]->type.rank) tiles[i] = gpu_tile_in(g, op->operands[i], layout);
+  if (pack > count) pack = count;
   for (uint32_t r = 0; r < count && g->status == KILN_OK; r += pack)
     instance(g, op, tiles, r, pack, out.regs + r);
   gpu_set_home(g, result, out);

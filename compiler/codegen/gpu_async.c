@@ -7,9 +7,7 @@
 // threads, and says that slot i - 1 has been read by all, which is the one filled next.
 #include "compiler/codegen/gpu_lower.h"
 
-static void call(gpu *g, kl_function function) {
-  kl_call(&g->prelude, g->builder, function, NULL, 0);
-}
+static void call(gpu *g, kl_function function) { kl_call(&g->prelude, g->builder, function, NULL, 0); }
 
 /// The layout in which the load's value is wanted: that of the dot, back through the shape operations
 /// between.
@@ -43,8 +41,7 @@ static unsigned piece_of(gpu *g, const ir_op *op, const gpu_ring *ring, uint8_t 
   unsigned log2_bytes = (unsigned)__builtin_ctz(ring->bytes) - ring->memory.bits,
            count = gpu_access_bits(g, op, &ring->writer, bits), same = 0;
   unsigned there = layout_memory_vector(&ring->memory, &ring->writer, 4 - log2_bytes, inside);
-  while (same < count && same < there && bits[same] == inside[same])
-    same++;
+  while (same < count && same < there && bits[same] == inside[same]) same++;
   return same;
 }
 
@@ -59,16 +56,13 @@ static void copy_pieces(gpu *g, const ir_op *op, const gpu_ring *ring, LLVMValue
   unsigned vector = piece_of(g, op, ring, bits), bytes = (ring->bytes >> ring->memory.bits) << vector;
   gpu_tile pointer = gpu_tile_in(g, op->operands[0], layout), mask = {.regs = NULL};
   uint32_t inside = 0;
-  if (op->operand_count > 1)
-    mask = gpu_tile_in(g, op->operands[1], layout);
-  for (unsigned i = 0; i < vector; i++)
-    inside |= 1u << bits[i];
+  if (op->operand_count > 1) mask = gpu_tile_in(g, op->operands[1], layout);
+  for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
   if (bytes < 4)
     gpu_fail(g, KILN_STATUS_INTERNAL, "operation %u: a copy has pieces of %u bytes, expected at least 4",
              ir_operation(op), bytes);
   for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
-    if (r & inside)
-      continue;
+    if (r & inside) continue;
     LLVMValueRef arguments[3] = {gpu_ring_pointer(g, ring, slot, r), pointer.regs[r],
                                  size_of(g, mask.regs ? mask.regs[r] : NULL, bytes)};
     kl_call(&g->prelude, g->builder,
@@ -86,40 +80,32 @@ bool gpu_async_load(gpu *g, ir_op *op) {
       return true;
     }
   gpu_copy *copy = g->copies;
-  while (copy && copy->load != op)
-    copy = copy->next;
-  if (!copy)
-    return false;
-  if (!copy->ring->is_open)
-    open_ring(g, copy->ring);
+  while (copy && copy->load != op) copy = copy->next;
+  if (!copy) return false;
+  if (!copy->ring->is_open) open_ring(g, copy->ring);
   copy_pieces(g, op, copy->ring, copy->write_slot ? gpu_scalar(g, copy->write_slot) : gpu_i32(g, copy->slot));
-  if (copy->commits)
-    call(g, KL_kl_copy_commit);
+  if (copy->commits) call(g, KL_kl_copy_commit);
   return true;
 }
 
 static gpu_ring *ring_of(gpu *g, const ir_block *body) {
   for (gpu_ring *ring = g->rings; ring; ring = ring->next)
-    if (ring->body == body)
-      return ring;
+    if (ring->body == body) return ring;
   return NULL;
 }
 
 void gpu_async_wait(gpu *g, const ir_block *body) {
   static const kl_function waits[] = {KL_kl_copy_wait_0, KL_kl_copy_wait_1, KL_kl_copy_wait_2};
   const gpu_ring *ring = ring_of(g, body);
-  if (!ring)
-    return;
+  if (!ring) return;
   call(g, waits[ring->stages - 2]);
   gpu_barrier(g);
 }
 
 void gpu_async_close(gpu *g, const ir_block *body) {
-  if (!ring_of(g, body))
-    return;
+  if (!ring_of(g, body)) return;
   call(g, KL_kl_copy_wait_0);
   for (gpu_ring *ring = g->rings; ring; ring = ring->next)
-    if (ring->body == body && ring->start < g->scratch_base)
-      g->scratch_base = ring->start;
+    if (ring->body == body && ring->start < g->scratch_base) g->scratch_base = ring->start;
   g->shared_dirty = true;
 }

@@ -21,17 +21,13 @@ static bundle new_bundle(gpu *g, ir_value *like) {
 }
 
 static void fill(gpu *g, bundle *b, ir_value *from) {
-  if (from->type.rank)
-    b->values = gpu_tile_in(g, from, &b->layout).regs;
-  else
-    b->values[0] = gpu_scalar(g, from);
+  if (from->type.rank) b->values = gpu_tile_in(g, from, &b->layout).regs;
+  else b->values[0] = gpu_scalar(g, from);
 }
 
 static void define(gpu *g, ir_value *value, const bundle *b) {
-  if (value->type.rank)
-    gpu_set_home(g, value, (gpu_tile){.layout = b->layout, .regs = b->values});
-  else
-    gpu_set_scalar(g, value, b->values[0]);
+  if (value->type.rank) gpu_set_home(g, value, (gpu_tile){.layout = b->layout, .regs = b->values});
+  else gpu_set_scalar(g, value, b->values[0]);
 }
 
 /// Phis for `arg`, to be completed by add_incoming.
@@ -44,8 +40,7 @@ static bundle make_phis(gpu *g, ir_value *arg) {
 }
 
 static void add_incoming(const bundle *phis, const bundle *from, LLVMBasicBlockRef block) {
-  for (uint32_t i = 0; i < phis->count; i++)
-    LLVMAddIncoming(phis->values[i], &from->values[i], &block, 1);
+  for (uint32_t i = 0; i < phis->count; i++) LLVMAddIncoming(phis->values[i], &from->values[i], &block, 1);
 }
 
 /// The values of `sources` in the layouts of `likes`.
@@ -60,8 +55,7 @@ static bundle *gather(gpu *g, ir_value *const *sources, ir_value *const *likes, 
 
 static ir_value **results_of(gpu *g, ir_op *op) {
   ir_value **out = KILN_NEW_ARRAY(g->arena, ir_value *, op->result_count);
-  for (uint32_t i = 0; i < op->result_count; i++)
-    out[i] = &op->results[i];
+  for (uint32_t i = 0; i < op->result_count; i++) out[i] = &op->results[i];
   return out;
 }
 
@@ -99,8 +93,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
   gpu_set_scalar(g, body->args[0], iv);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
-  for (uint32_t i = 0; i < count; i++)
-    phis[i] = make_phis(g, body->args[1 + i]);
+  for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, body->args[1 + i]);
   gpu_async_wait(g, body);
   gpu_lower_block(g, body);
   bundle *next = gather(g, ir_terminator(body)->operands, body->args + 1, count);
@@ -130,16 +123,14 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   LLVMBuildBr(b, header);
   LLVMPositionBuilderAtEnd(b, header);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    phis[i] = make_phis(g, before->args[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++) phis[i] = make_phis(g, before->args[i]);
   gpu_lower_block(g, before);
   ir_op *test = ir_terminator(before);
   ir_value **results = results_of(g, op);
   bundle *passed = gather(g, test->operands + 1, results, op->result_count);
   LLVMBuildCondBr(b, gpu_scalar(g, test->operands[0]), inside, after);
   LLVMPositionBuilderAtEnd(b, inside);
-  for (uint32_t i = 0; i < op->result_count; i++)
-    define(g, body->args[i], &passed[i]);
+  for (uint32_t i = 0; i < op->result_count; i++) define(g, body->args[i], &passed[i]);
   gpu_region inner = {.parent = region, .block = body};
   gpu_region *nested = KILN_NEW(g->arena, gpu_region);
   *nested = inner;
@@ -154,8 +145,7 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   }
   close_region(g, region);
   LLVMPositionBuilderAtEnd(b, after);
-  for (uint32_t i = 0; i < op->result_count; i++)
-    define(g, &op->results[i], &passed[i]);
+  for (uint32_t i = 0; i < op->result_count; i++) define(g, &op->results[i], &passed[i]);
 }
 
 /// Lowers one side of a branch; what it yields.
@@ -193,7 +183,6 @@ void gpu_lower_if(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(b, after);
   for (uint32_t i = 0; i < op->result_count; i++) {
     bundle out = make_phis(g, results[i]);
-    for (unsigned s = 0; s < 2; s++)
-      add_incoming(&out, &sides[s][i], ends[s]);
+    for (unsigned s = 0; s < 2; s++) add_incoming(&out, &sides[s][i], ends[s]);
   }
 }

@@ -11,14 +11,10 @@
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
 
-static unsigned places(const kiln_layout *l) {
-  return l->registers + l->lanes + l->warps;
-}
-static unsigned threads_of(const kiln_layout *l) {
-  return l->lanes + l->warps;
-}
+static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
+static unsigned threads_of(const kiln_layout *l) { return l->lanes + l->warps; }
 
-// ------------------------------------------------------------------------------------------- registers
+// --------------------------------------------------------------------------------------- registers
 // chosen by threads
 
 /// How the register (and lane) to read from depends on the reading thread. selector[b] is NULL when register
@@ -37,8 +33,7 @@ static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *
     bool varies = false;
     for (unsigned i = 0; i < threads_of(to); i++)
       varies |= (basis[i] = moves->from[to->registers + i] >> b & 1) != 0;
-    if (!varies)
-      continue;
+    if (!varies) continue;
     c.bits[c.count++] = (uint8_t)b;
     if (emit)
       c.selector[b] = LLVMBuildTrunc(g->builder, gpu_thread_bits(g, basis, threads_of(to)), g->i1, "");
@@ -50,8 +45,7 @@ static choice find_choice(gpu *g, const layout_moves *moves, const kiln_layout *
 static uint32_t source_set(const layout_moves *moves, const kiln_layout *to, uint32_t r) {
   uint32_t set = 0;
   for (unsigned i = 0; i < to->registers; i++)
-    if (r >> i & 1)
-      set ^= moves->from[i];
+    if (r >> i & 1) set ^= moves->from[i];
   return set;
 }
 
@@ -60,8 +54,7 @@ typedef LLVMValueRef reader(gpu *g, LLVMValueRef value, void *context);
 /// The element of register `base`, or of those that the selectors choose, each passed through `read`.
 static LLVMValueRef pick(gpu *g, const gpu_tile *tile, const choice *c, unsigned level, uint32_t base,
                          reader *read, void *context) {
-  if (level == c->count)
-    return read ? read(g, tile->regs[base], context) : tile->regs[base];
+  if (level == c->count) return read ? read(g, tile->regs[base], context) : tile->regs[base];
   unsigned bit = c->bits[level];
   LLVMValueRef same = pick(g, tile, c, level + 1, base, read, context),
                other = pick(g, tile, c, level + 1, base ^ 1u << bit, read, context);
@@ -77,8 +70,7 @@ static gpu_tile rename_registers(gpu *g, const gpu_tile *tile, const layout_move
   return out;
 }
 
-// -----------------------------------------------------------------------------------------------------
-// within the warp
+// --------------------------------------------------------------------------------- within the warp
 
 typedef struct lane_source {
   LLVMValueRef lane; ///< NULL: XOR with the constant
@@ -87,8 +79,7 @@ typedef struct lane_source {
 
 static LLVMValueRef read_lane(gpu *g, LLVMValueRef value, void *context) {
   const lane_source *s = context;
-  if (s->lane)
-    return gpu_shuffle_idx(g, value, LLVMBuildXor(g->builder, s->lane, gpu_i32(g, s->flip), ""));
+  if (s->lane) return gpu_shuffle_idx(g, value, LLVMBuildXor(g->builder, s->lane, gpu_i32(g, s->flip), ""));
   return s->flip ? gpu_shuffle_xor(g, value, s->flip) : value;
 }
 
@@ -112,8 +103,7 @@ static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves 
   return out;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// shared memory
+// ----------------------------------------------------------------------------------- shared memory
 
 void gpu_barrier(gpu *g) {
   kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
@@ -126,10 +116,8 @@ void gpu_scratch_begin(gpu *g, uint64_t bytes) {
     gpu_fail(g, KILN_STATUS_LIMIT,
              "an exchange between threads needs %llu bytes of shared memory, expected at most %u on %s",
              (unsigned long long)bytes, g->machine->max_shared, g->machine->name);
-  else if (bytes > g->shared_bytes)
-    g->shared_bytes = (uint32_t)bytes;
-  if (g->shared_dirty)
-    gpu_barrier(g);
+  else if (bytes > g->shared_bytes) g->shared_bytes = (uint32_t)bytes;
+  if (g->shared_dirty) gpu_barrier(g);
 }
 
 LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset) {
@@ -165,8 +153,7 @@ static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layo
 /// Register number of element `i` of the piece that starts at register `r`.
 static uint32_t piece_register(const passage *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
-    if (i >> j & 1)
-      r |= 1u << p->piece[j];
+    if (i >> j & 1) r |= 1u << p->piece[j];
   return r;
 }
 
@@ -180,8 +167,7 @@ static LLVMValueRef piece_pointer(gpu *g, const passage *p, uint32_t r) {
   LLVMValueRef at =
       gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
   LLVMValueRef more = gpu_i32(g, p->start + (is_sum ? own : 0));
-  if (p->slot)
-    at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
+  if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
   return LLVMBuildGEP2(g->builder, g->i8, at, &more, 1, "");
 }
 
@@ -197,16 +183,13 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
     LLVMPositionBuilderAtEnd(g->builder, body);
   }
   for (uint32_t r = 0; r < 1u << tile->layout.registers; r++) {
-    if (!starts_piece(&p, r))
-      continue;
-    for (unsigned i = 0; i < 1u << p.vector; i++)
-      elements[i] = tile->regs[piece_register(&p, r, i)];
+    if (!starts_piece(&p, r)) continue;
+    for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = tile->regs[piece_register(&p, r, i)];
     LLVMValueRef store =
         LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.vector), piece_pointer(g, &p, r));
     LLVMSetAlignment(store, 1u << (p.vector + log2_bytes));
   }
-  if (!owner)
-    return;
+  if (!owner) return;
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
@@ -218,8 +201,7 @@ static void read_piece(gpu *g, const passage *p, LLVMTypeRef type, uint32_t r, L
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), piece_pointer(g, p, r), "");
   LLVMSetAlignment(load, bytes);
   gpu_unpack(g, load, type, elements, 1u << p->vector);
-  for (unsigned i = 0; i < 1u << p->vector; i++)
-    regs[piece_register(p, r, i)] = elements[i];
+  for (unsigned i = 0; i < 1u << p->vector; i++) regs[piece_register(p, r, i)] = elements[i];
 }
 
 static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout,
@@ -227,13 +209,11 @@ static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type,
   gpu_tile out = gpu_tile_new(g, layout);
   passage p = open_passage(g, memory, layout, log2_bytes, g->scratch_base);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
-    if (starts_piece(&p, r))
-      read_piece(g, &p, type, r, out.regs);
+    if (starts_piece(&p, r)) read_piece(g, &p, type, r, out.regs);
   return out;
 }
 
-// -------------------------------------------------------------------------------------------------------
-// matrix loads
+// ------------------------------------------------------------------------------------ matrix loads
 
 /// ldmatrix: 8 x 8 elements of 16 bits a matrix. Each lane names a row of 16 bytes; a thread gets two
 /// neighbours of a row (plain) or of a column (transposed). `address` is the layout of those rows: registers
@@ -248,8 +228,7 @@ typedef struct matrix_load {
 
 static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
   for (unsigned i = 0; i < count; i++)
-    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0)
-      return false;
+    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0) return false;
   return true;
 }
 
@@ -261,25 +240,19 @@ static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout 
   const uint32_t *lanes = to->basis + to->registers;
   const uint32_t near[3] = {to->basis[0], lanes[0], lanes[1]}, far[3] = {lanes[2], lanes[3], lanes[4]};
   bool is_transposed = in_registers(from, far, 3);
-  if (!is_transposed && !in_registers(from, near, 3))
-    return false;
+  if (!is_transposed && !in_registers(from, near, 3)) return false;
   *out = (matrix_load){.is_transposed = is_transposed,
                        .matrices = to->registers - 1u < 2 ? to->registers - 1u : 2};
   memcpy(out->row, is_transposed ? far : near, sizeof out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
   unsigned at = 0;
-  for (unsigned i = 0; i < 3; i++)
-    a->basis[at++] = out->row[i];
-  for (unsigned i = 1 + out->matrices; i < to->registers; i++)
-    a->basis[at++] = to->basis[i];
+  for (unsigned i = 0; i < 3; i++) a->basis[at++] = out->row[i];
+  for (unsigned i = 1 + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
   a->registers = (uint8_t)at;
-  for (unsigned i = 0; i < 3; i++)
-    a->basis[at++] = is_transposed ? near[i] : far[i];
-  for (unsigned i = 0; i < 2; i++)
-    a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
-  for (unsigned i = 0; i < to->warps; i++)
-    a->basis[at++] = to->basis[to->registers + to->lanes + i];
+  for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];
+  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
+  for (unsigned i = 0; i < to->warps; i++) a->basis[at++] = to->basis[to->registers + to->lanes + i];
   return true;
 }
 
@@ -331,10 +304,8 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
 static int holder_of(const kiln_layout *l, uint32_t mask) {
   int found = -1;
   for (unsigned i = 0; i < places(l); i++) {
-    if (!(l->basis[i] & mask))
-      continue;
-    if (l->basis[i] != mask || found >= 0)
-      return -1;
+    if (!(l->basis[i] & mask)) continue;
+    if (l->basis[i] != mask || found >= 0) return -1;
     found = (int)i;
   }
   return found;
@@ -346,12 +317,9 @@ static uint32_t cut_bit(const kiln_layout *from, const kiln_layout *to) {
   uint32_t best = 0, best_register = 0;
   for (unsigned i = 0; i < from->registers; i++) {
     uint32_t mask = from->basis[i];
-    if (mask & (mask - 1) || holder_of(from, mask) != (int)i || holder_of(to, mask) < 0)
-      continue;
-    if (mask > best)
-      best = mask;
-    if (holder_of(to, mask) < to->registers && mask > best_register)
-      best_register = mask;
+    if (mask & (mask - 1) || holder_of(from, mask) != (int)i || holder_of(to, mask) < 0) continue;
+    if (mask > best) best = mask;
+    if (holder_of(to, mask) < to->registers && mask > best_register) best_register = mask;
   }
   return best_register ? best_register : best;
 }
@@ -369,8 +337,7 @@ static kiln_layout half_layout(const kiln_layout *l, uint32_t mask) {
   } else {
     out.basis[bit] = 0;
   }
-  for (unsigned i = 0; i < LAYOUT_MAX_PLACES; i++)
-    out.basis[i] = layout_squeeze(out.basis[i], mask);
+  for (unsigned i = 0; i < LAYOUT_MAX_PLACES; i++) out.basis[i] = layout_squeeze(out.basis[i], mask);
   return out;
 }
 
@@ -389,8 +356,7 @@ static gpu_tile through_memory_in_parts(gpu *g, const gpu_tile *tile, LLVMTypeRe
                                         const kiln_layout *to) {
   uint64_t bytes = (uint64_t)1 << (tile->layout.bits + log2_bytes_of(g, type));
   uint32_t mask = bytes + g->scratch_base > g->machine->max_shared ? cut_bit(&tile->layout, to) : 0;
-  if (!mask)
-    return through_memory(g, tile, type, to);
+  if (!mask) return through_memory(g, tile, type, to);
   kiln_layout half_from = half_layout(&tile->layout, mask), half_to = half_layout(to, mask);
   unsigned bit_from = (unsigned)holder_of(&tile->layout, mask), bit_to = (unsigned)holder_of(to, mask);
   gpu_tile out = gpu_tile_new(g, to), parts[2];
@@ -415,7 +381,7 @@ void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element) {
   *tile = through_memory_in_parts(g, tile, gpu_type(g, element), &tile->layout);
 }
 
-// ------------------------------------------------------------------------------------------------- operands
+// ---------------------------------------------------------------------------------------- operands
 // read in parts
 
 struct gpu_staged {
@@ -434,8 +400,7 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   layout_moves moves = layout_convert(&tile->layout, to);
   gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
   s.log2_bytes = log2_bytes_of(g, s.type);
-  if (moves.reach == LAYOUT_SAME_THREAD)
-    return NULL;
+  if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
   s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
   s.memory = s.is_matrix ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, 3)
                          : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
@@ -477,9 +442,7 @@ LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, u
   return piece_pointer(g, &p, r);
 }
 
-uint32_t gpu_staged_bytes(const gpu_staged *s) {
-  return 1u << (s->from.layout.bits + s->log2_bytes);
-}
+uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
 
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
   s->start = g->scratch_base + start;
@@ -493,8 +456,7 @@ const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint3
     s->passage.slot = s->slot;
   }
   for (uint32_t r = first; r < first + count; r++) {
-    if (s->to.regs[r])
-      continue;
+    if (s->to.regs[r]) continue;
     if (s->is_matrix) {
       read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (1 + s->plan.matrices), s->to.regs);
       continue;
@@ -505,8 +467,7 @@ const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint3
   return s->to.regs + first;
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// the choice
+// -------------------------------------------------------------------------------------- the choice
 
 /// Shuffles a conversion within the warp would take, in words.
 static unsigned long long shuffle_cost(gpu *g, const choice *c, const kiln_layout *to, LLVMTypeRef type) {
@@ -514,8 +475,7 @@ static unsigned long long shuffle_cost(gpu *g, const choice *c, const kiln_layou
 }
 
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
-  if (layout_equal(&tile->layout, to))
-    return *tile;
+  if (layout_equal(&tile->layout, to)) return *tile;
   LLVMTypeRef type = gpu_type(g, element);
   layout_moves moves = layout_convert(&tile->layout, to);
   choice c = find_choice(g, &moves, &tile->layout, to, false);

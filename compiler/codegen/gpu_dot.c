@@ -36,22 +36,16 @@ static const gpu_matrix_form *find_form(gpu *g, const ir_op *op) {
     bool fits = f->units >> g->machine->matrix & 1 && f->lanes == 1u << g->lanes &&
                 f->from_left == s.left.scalar && f->from_right == s.right.scalar && f->m <= s.m &&
                 f->n <= s.n && f->k <= s.k;
-    if (fits && (s.left.scalar != KILN_F32 || f->precision == op->attrs.precision))
-      return f;
+    if (fits && (s.left.scalar != KILN_F32 || f->precision == op->attrs.precision)) return f;
   }
   return NULL;
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// layouts
+// ----------------------------------------------------------------------------------------- layouts
 
-static unsigned smaller(unsigned a, unsigned b) {
-  return a < b ? a : b;
-}
+static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
-static void count_dots(ir_op *op, void *context) {
-  *(unsigned *)context += op->code == IR_DOT;
-}
+static void count_dots(ir_op *op, void *context) { *(unsigned *)context += op->code == IR_DOT; }
 
 /// Warps go to the batch, then where the warp's tile is longer; to rows first when dots are chained, so that
 /// rows stay within a warp.
@@ -63,10 +57,8 @@ static split split_warps(gpu *g, const shape *s, unsigned m, unsigned n, unsigne
   p.reg_batch = s->batch - p.warp_batch;
   for (left -= p.warp_batch; left && (p.reg_m || p.reg_n); left--) {
     bool to_rows = p.reg_m && (dots > 1 || !p.reg_n || p.reg_m + m >= p.reg_n + n);
-    if (to_rows)
-      p.reg_m--, p.warp_m++;
-    else
-      p.reg_n--, p.warp_n++;
+    if (to_rows) p.reg_m--, p.warp_m++;
+    else p.reg_n--, p.warp_n++;
   }
   return p;
 }
@@ -77,8 +69,7 @@ typedef struct places {
 } places;
 
 static uint32_t bit_of(const places *at, uint8_t code) {
-  if (code == GPU_NO_BIT)
-    return 0;
+  if (code == GPU_NO_BIT) return 0;
   int base = code >= GPU_K(0) ? at->k : code >= GPU_N(0) ? at->n : at->m;
   return base < 0 ? 0 : 1u << ((unsigned)base + code % 32);
 }
@@ -88,19 +79,15 @@ typedef struct maker {
   unsigned at;
 } maker;
 
-static void add(maker *x, uint32_t basis) {
-  x->layout.basis[x->at++] = basis;
-}
+static void add(maker *x, uint32_t basis) { x->layout.basis[x->at++] = basis; }
 
 static void add_run(maker *x, int base, unsigned from, unsigned count) {
-  for (unsigned i = 0; i < count; i++)
-    add(x, base < 0 ? 0 : 1u << ((unsigned)base + from + i));
+  for (unsigned i = 0; i < count; i++) add(x, base < 0 ? 0 : 1u << ((unsigned)base + from + i));
 }
 
 static unsigned add_list(maker *x, const places *at, const uint8_t *codes) {
   unsigned count = 0;
-  while (codes[count] != GPU_END)
-    add(x, bit_of(at, codes[count++]));
+  while (codes[count] != GPU_END) add(x, bit_of(at, codes[count++]));
   return count;
 }
 
@@ -110,12 +97,9 @@ static kiln_layout make_layout(gpu *g, const gpu_matrix_form *f, const gpu_fragm
                                const places *at, const split *p, unsigned bits) {
   maker x = {.layout = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps}};
   add_list(&x, at, fragment->registers);
-  if (at->k >= 0)
-    add_run(&x, at->k, f->k, p->reg_k);
-  if (at->n >= 0)
-    add_run(&x, at->n, f->n, p->reg_n);
-  if (at->m >= 0)
-    add_run(&x, at->m, f->m, p->reg_m);
+  if (at->k >= 0) add_run(&x, at->k, f->k, p->reg_k);
+  if (at->n >= 0) add_run(&x, at->n, f->n, p->reg_n);
+  if (at->m >= 0) add_run(&x, at->m, f->m, p->reg_m);
   add_run(&x, at->batch, 0, p->reg_batch);
   x.layout.registers = (uint8_t)x.at;
   add_list(&x, at, fragment->lanes);
@@ -151,19 +135,13 @@ static kiln_layout plain_layout(gpu *g, const shape *s) {
   kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps};
   uint32_t order[LAYOUT_MAX_BITS];
   unsigned count = 0;
-  for (unsigned i = columns; i < s->n; i++)
-    order[count++] = 1u << i;
-  for (unsigned i = s->n + rows; i < bits; i++)
-    order[count++] = 1u << i;
-  for (unsigned i = 0; i < columns; i++)
-    l.basis[at++] = 1u << i;
-  for (unsigned i = 0; i < rows; i++)
-    l.basis[at++] = 1u << (s->n + i);
-  for (unsigned i = threads; i < count; i++)
-    l.basis[at++] = order[i];
+  for (unsigned i = columns; i < s->n; i++) order[count++] = 1u << i;
+  for (unsigned i = s->n + rows; i < bits; i++) order[count++] = 1u << i;
+  for (unsigned i = 0; i < columns; i++) l.basis[at++] = 1u << i;
+  for (unsigned i = 0; i < rows; i++) l.basis[at++] = 1u << (s->n + i);
+  for (unsigned i = threads; i < count; i++) l.basis[at++] = order[i];
   l.registers = (uint8_t)at;
-  for (unsigned i = 0; i < threads && i < count; i++)
-    l.basis[at + i] = order[i];
+  for (unsigned i = 0; i < threads && i < count; i++) l.basis[at + i] = order[i];
   return l;
 }
 
@@ -173,9 +151,7 @@ kiln_layout gpu_dot_layout(gpu *g, const ir_op *op) {
   return f ? form_layouts(g, &s, f).accumulator : plain_layout(g, &s);
 }
 
-bool gpu_dot_uses_matrix(gpu *g, const ir_op *op) {
-  return find_form(g, op) != NULL;
-}
+bool gpu_dot_uses_matrix(gpu *g, const ir_op *op) { return find_form(g, op) != NULL; }
 
 kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand) {
   shape s = shape_of(op);
@@ -183,13 +159,11 @@ kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand) {
   return operand ? l.right : l.left;
 }
 
-// -----------------------------------------------------------------------------------------------------
-// matrix instructions
+// ----------------------------------------------------------------------------- matrix instructions
 
 static unsigned length_of(const uint8_t *codes) {
   unsigned n = 0;
-  while (codes[n] != GPU_END)
-    n++;
+  while (codes[n] != GPU_END) n++;
   return n;
 }
 
@@ -212,8 +186,7 @@ static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
     s.staged = ring ? gpu_stage_ring(g, ring, ir_element(value->type), &there)
                     : gpu_stage(g, &home, ir_element(value->type), &there);
   }
-  if (!s.staged)
-    s.tile = gpu_tile_in(g, value, layout);
+  if (!s.staged) s.tile = gpu_tile_in(g, value, layout);
   return s;
 }
 
@@ -229,11 +202,9 @@ static uint32_t bytes_that_fit(gpu *g, source *sources, unsigned count) {
     source *largest = sources;
     for (unsigned i = 0; i < count; i++) {
       bytes += bytes_to_write(&sources[i]);
-      if (bytes_to_write(&sources[i]) > bytes_to_write(largest))
-        largest = &sources[i];
+      if (bytes_to_write(&sources[i]) > bytes_to_write(largest)) largest = &sources[i];
     }
-    if (!bytes || bytes + g->scratch_base <= g->machine->max_shared)
-      return (uint32_t)bytes;
+    if (!bytes || bytes + g->scratch_base <= g->machine->max_shared) return (uint32_t)bytes;
     largest->staged = NULL;
     largest->tile = gpu_tile_in(g, largest->value, largest->layout);
   }
@@ -242,13 +213,11 @@ static uint32_t bytes_that_fit(gpu *g, source *sources, unsigned count) {
 /// Both operands share one exchange: two barriers a dot.
 static void exchange(gpu *g, source *sources, unsigned count) {
   uint32_t bytes = bytes_that_fit(g, sources, count);
-  if (!bytes)
-    return;
+  if (!bytes) return;
   gpu_scratch_begin(g, bytes);
   bytes = 0;
   for (unsigned i = 0; i < count; i++) {
-    if (!bytes_to_write(&sources[i]))
-      continue;
+    if (!bytes_to_write(&sources[i])) continue;
     gpu_staged_write(g, sources[i].staged, bytes);
     bytes += gpu_staged_bytes(sources[i].staged);
   }
@@ -257,8 +226,7 @@ static void exchange(gpu *g, source *sources, unsigned count) {
 }
 
 static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, unsigned bits) {
-  if (s->staged)
-    return gpu_staged_read(g, s->staged, index << bits, 1u << bits);
+  if (s->staged) return gpu_staged_read(g, s->staged, index << bits, 1u << bits);
   return s->tile.regs + ((size_t)index << bits);
 }
 
@@ -267,13 +235,11 @@ static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const sh
   gpu_tile initial = gpu_tile_in(g, op->operands[2], &l.accumulator), out = gpu_tile_new(g, &l.accumulator);
   source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
   exchange(g, sources, 2);
-  if (g->status != KILN_OK)
-    return initial;
+  if (g->status != KILN_OK) return initial;
   const split *p = &l.split;
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
            c_bits = length_of(f->accumulator_fragment.registers);
-  for (uint32_t r = 0; r < 1u << l.accumulator.registers; r++)
-    out.regs[r] = initial.regs[r];
+  for (uint32_t r = 0; r < 1u << l.accumulator.registers; r++) out.regs[r] = initial.regs[r];
   // One step of the reduced index at a time, so that accumulators do not wait for one another.
   for (uint32_t k = 0; k < 1u << p->reg_k; k++)
     for (uint32_t batch = 0; batch < 1u << p->reg_batch; batch++)
@@ -290,7 +256,7 @@ static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const sh
   return out;
 }
 
-// -------------------------------------------------------------------------------------------------- multiply
+// ---------------------------------------------------------------------------------------- multiply
 // and add
 
 /// The element of an operand widened to the accumulator's type.
@@ -300,8 +266,7 @@ static LLVMValueRef widen(gpu *g, kiln_scalar from, kiln_scalar to, LLVMValueRef
 
 static LLVMValueRef multiply_add(gpu *g, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
   LLVMTypeRef type = LLVMTypeOf(c);
-  if (type == g->i32)
-    return LLVMBuildAdd(g->builder, LLVMBuildMul(g->builder, a, b, ""), c, "");
+  if (type == g->i32) return LLVMBuildAdd(g->builder, LLVMBuildMul(g->builder, a, b, ""), c, "");
   unsigned id = LLVMLookupIntrinsicID("llvm.fma", 8);
   return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, &type, 1),
                         LLVMGetIntrinsicDeclaration(g->module, id, &type, 1), (LLVMValueRef[3]){a, b, c}, 3,
@@ -333,24 +298,20 @@ static void store_operand(gpu *g, ir_value *value, stored *s, const shape *d, un
   kiln_layout layout = operand_layout(g, value);
   gpu_tile tile = gpu_tile_in(g, value, &layout);
   layout_memory memory = {.bits = (uint8_t)(d->batch + d->k + free)};
-  for (unsigned i = 0; i < free; i++)
-    memory.offset[free_at + i] = 1u << i;
-  for (unsigned i = 0; i < d->batch; i++)
-    memory.offset[d->k + free + i] = 1u << (free + i);
-  for (unsigned i = 0; i < d->k; i++)
-    memory.offset[k_at + i] = 1u << (free + d->batch + i);
+  for (unsigned i = 0; i < free; i++) memory.offset[free_at + i] = 1u << i;
+  for (unsigned i = 0; i < d->batch; i++) memory.offset[d->k + free + i] = 1u << (free + i);
+  for (unsigned i = 0; i < d->k; i++) memory.offset[k_at + i] = 1u << (free + d->batch + i);
   s->scalar = value->type.scalar;
   s->log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[s->scalar].bytes);
   s->pitch = free + d->batch + s->log2_bytes;
   gpu_write_tile(g, &tile, &memory, s->log2_bytes, s->base);
 }
 
-/// The operand's element at row or column (and batch) `place`, `ahead` steps after step `k` (an i32), read once a
-/// place and step. The alignment is what is known, so that neighbours can be read together.
+/// The operand's element at row or column (and batch) `place`, `ahead` steps after step `k` (an i32), read
+/// once a place and step. The alignment is what is known, so that neighbours can be read together.
 static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLVMValueRef k, unsigned ahead) {
   for (unsigned i = 0; i < s->count; i++)
-    if (s->seen[i] == place)
-      return s->loaded[i];
+    if (s->seen[i] == place) return s->loaded[i];
   LLVMValueRef offset =
       LLVMBuildAdd(g->builder, LLVMBuildShl(g->builder, k, gpu_i32(g, s->pitch), ""), s->thread, "");
   uint32_t constant = s->base + (place << s->log2_bytes) + (ahead << s->pitch);
@@ -365,9 +326,7 @@ static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLV
 
 /// Rows and batch of an accumulator element as a place in the left operand; columns and batch for the right
 /// one.
-static uint32_t row_place(const shape *s, uint32_t element) {
-  return element >> s->n;
-}
+static uint32_t row_place(const shape *s, uint32_t element) { return element >> s->n; }
 static uint32_t column_place(const shape *s, uint32_t element) {
   return (element & ((1u << s->n) - 1)) | element >> (s->n + s->m) << s->n;
 }
@@ -385,8 +344,7 @@ static void place_thread(gpu *g, const shape *s, const kiln_layout *l, stored *x
 /// log2 of the steps that one round of the loop takes: up to 256 products.
 static unsigned steps_of(const shape *s, uint32_t count) {
   unsigned steps = 0;
-  while (steps < s->k && steps < 5 && count << (steps + 1) <= 256)
-    steps++;
+  while (steps < s->k && steps < 5 && count << (steps + 1) <= 256) steps++;
   return steps;
 }
 
@@ -403,16 +361,15 @@ static void plain_step(gpu *g, const shape *s, const kiln_layout *layout, stored
 }
 
 /// All steps: straight when one round takes them, else a loop of rounds.
-static void plain_rounds(gpu *g, const shape *s, const kiln_layout *layout, stored *const operands[2], kiln_scalar to,
-                         const gpu_tile *initial, gpu_tile *out) {
+static void plain_rounds(gpu *g, const shape *s, const kiln_layout *layout, stored *const operands[2],
+                         kiln_scalar to, const gpu_tile *initial, gpu_tile *out) {
   LLVMBuilderRef build = g->builder;
   uint32_t count = 1u << layout->registers;
   unsigned steps = 1u << steps_of(s, count);
   LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count);
   if (steps == 1u << s->k) {
     memcpy(sums, initial->regs, count * sizeof *sums);
-    for (unsigned i = 0; i < steps; i++)
-      plain_step(g, s, layout, operands, to, gpu_i32(g, 0), i, sums);
+    for (unsigned i = 0; i < steps; i++) plain_step(g, s, layout, operands, to, gpu_i32(g, 0), i, sums);
     memcpy(out->regs, sums, count * sizeof *sums);
     return;
   }
@@ -426,14 +383,12 @@ static void plain_rounds(gpu *g, const shape *s, const kiln_layout *layout, stor
     LLVMAddIncoming(out->regs[r], &initial->regs[r], &from, 1);
   }
   memcpy(sums, out->regs, count * sizeof *sums);
-  for (unsigned i = 0; i < steps; i++)
-    plain_step(g, s, layout, operands, to, k, i, sums);
+  for (unsigned i = 0; i < steps; i++) plain_step(g, s, layout, operands, to, k, i, sums);
   LLVMValueRef next = LLVMBuildAdd(build, k, gpu_i32(g, steps), "");
   LLVMBuildCondBr(build, LLVMBuildICmp(build, LLVMIntULT, next, gpu_i32(g, 1u << s->k), ""), loop, after);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(build);
   LLVMAddIncoming(k, (LLVMValueRef[2]){gpu_i32(g, 0), next}, (LLVMBasicBlockRef[2]){from, end}, 2);
-  for (uint32_t r = 0; r < count; r++)
-    LLVMAddIncoming(out->regs[r], &sums[r], &end, 1);
+  for (uint32_t r = 0; r < count; r++) LLVMAddIncoming(out->regs[r], &sums[r], &end, 1);
   LLVMPositionBuilderAtEnd(build, after);
   memcpy(out->regs, sums, count * sizeof *sums);
 }
@@ -454,8 +409,7 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
   b->base = g->scratch_base + left_bytes;
   gpu_scratch_begin(g, (uint64_t)left_bytes +
                            ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n)));
-  if (g->status != KILN_OK)
-    return initial;
+  if (g->status != KILN_OK) return initial;
   store_operand(g, op->operands[0], a, s, 0, s->k, s->m);
   store_operand(g, op->operands[1], b, s, s->n, 0, s->n);
   gpu_barrier(g);

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-// ----------------------------------------------------------------------------------------------------------
-// operations
+// -------------------------------------------------------------------------------------- operations
 
 static void lower_const(gpu *g, ir_op *op) {
   ir_type type = op->results[0].type;
@@ -13,10 +12,8 @@ static void lower_const(gpu *g, ir_op *op) {
   LLVMValueRef bits =
       LLVMConstInt(LLVMIntTypeInContext(g->context, type.pointer ? 64 : kiln_scalars[type.scalar].bits),
                    op->attrs.bits, false);
-  if (type.pointer)
-    bits = LLVMConstIntToPtr(bits, llvm);
-  else if (LLVMTypeOf(bits) != llvm)
-    bits = LLVMConstBitCast(bits, llvm);
+  if (type.pointer) bits = LLVMConstIntToPtr(bits, llvm);
+  else if (LLVMTypeOf(bits) != llvm) bits = LLVMConstBitCast(bits, llvm);
   gpu_set_scalar(g, &op->results[0], bits);
 }
 
@@ -44,8 +41,7 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMValueRef holds = NULL;
   if (condition->type.rank) {
     kiln_layout layout;
-    if (!gpu_suggestion(g, condition, &layout))
-      layout = gpu_default_layout(g, condition->type);
+    if (!gpu_suggestion(g, condition, &layout)) layout = gpu_default_layout(g, condition->type);
     gpu_tile tile = gpu_tile_in(g, condition, &layout);
     for (uint32_t r = 0; r < 1u << layout.registers; r++)
       holds = holds ? LLVMBuildAnd(g->builder, holds, tile.regs[r], "") : tile.regs[r];
@@ -55,8 +51,7 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMBasicBlockRef stop = gpu_block(g, "stop"), after = gpu_block(g, "held");
   LLVMBuildCondBr(g->builder, holds, after, stop);
   LLVMPositionBuilderAtEnd(g->builder, stop);
-  if (g->machine->report_assert)
-    g->machine->report_assert(g, op);
+  if (g->machine->report_assert) g->machine->report_assert(g, op);
   kl_call(&g->prelude, g->builder, KL_kl_trap, NULL, 0);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
@@ -68,20 +63,17 @@ static void lower_elementwise(gpu *g, ir_op *op) {
   gpu_value *v = gpu_value_of(g, result);
   LLVMValueRef operands[3];
   if (result->type.rank) {
-    if (v->has_home)
-      gpu_set_home(g, result, gpu_compute(g, result, &v->home));
+    if (v->has_home) gpu_set_home(g, result, gpu_compute(g, result, &v->home));
     return;
   }
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = gpu_scalar(g, op->operands[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
   gpu_set_scalar(g, result, gpu_element(g, op, operands));
 }
 
 /// Shape operations that yield a scalar (a tile of one element becomes rank 0).
 static void lower_shape(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
-    if (op->results[i].type.rank)
-      continue;
+    if (op->results[i].type.rank) continue;
     if (!op->operands[0]->type.rank) {
       gpu_set_scalar(g, &op->results[i], gpu_scalar(g, op->operands[0]));
       continue;
@@ -104,12 +96,9 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
 };
 
 void gpu_lower_op(gpu *g, ir_op *op) {
-  if (g->status != KILN_OK)
-    return;
-  if (lowerings[op->code])
-    lowerings[op->code](g, op);
-  else if (gpu_is_elementwise(op))
-    lower_elementwise(g, op);
+  if (g->status != KILN_OK) return;
+  if (lowerings[op->code]) lowerings[op->code](g, op);
+  else if (gpu_is_elementwise(op)) lower_elementwise(g, op);
   else
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
              ir_ops[op->code].text, g->machine->name);
@@ -117,12 +106,10 @@ void gpu_lower_op(gpu *g, ir_op *op) {
 
 void gpu_lower_block(gpu *g, ir_block *block) {
   const ir_op *end = ir_terminator(block);
-  for (ir_op *op = block->first; op && op != end; op = op->next)
-    gpu_lower_op(g, op);
+  for (ir_op *op = block->first; op && op != end; op = op->next) gpu_lower_op(g, op);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// kernel function
+// --------------------------------------------------------------------------------- kernel function
 
 static LLVMTypeRef param_type(gpu *g, ir_type type) {
   return !type.pointer && type.scalar == KILN_I1 ? g->i8 : gpu_type(g, type);
@@ -136,19 +123,16 @@ static void add_attribute(gpu *g, LLVMAttributeIndex index, const char *name, ui
 static void describe_params(gpu *g) {
   for (uint32_t i = 0; i < g->kernel->param_count; i++) {
     const ir_param *p = &g->kernel->params[i];
-    if (!p->type.pointer)
-      continue;
+    if (!p->type.pointer) continue;
     uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
     add_attribute(g, i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
-    if (p->noalias)
-      add_attribute(g, i + 1, "noalias", 0);
+    if (p->noalias) add_attribute(g, i + 1, "noalias", 0);
   }
 }
 
 static void make_function(gpu *g) {
   LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, g->kernel->param_count);
-  for (uint32_t i = 0; i < g->kernel->param_count; i++)
-    types[i] = param_type(g, g->kernel->params[i].type);
+  for (uint32_t i = 0; i < g->kernel->param_count; i++) types[i] = param_type(g, g->kernel->params[i].type);
   LLVMTypeRef type =
       LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, g->kernel->param_count, false);
   g->function = LLVMAddFunction(g->module, g->kernel->name, type);
@@ -186,12 +170,10 @@ static void place_shared(gpu *g, kiln_code_info *info) {
     LLVMSetAlignment(array, 128);
     LLVMReplaceAllUsesWith(g->shared, array);
   }
-  if (!is_dynamic && !LLVMGetFirstUse(g->shared))
-    LLVMDeleteGlobal(g->shared);
+  if (!is_dynamic && !LLVMGetFirstUse(g->shared)) LLVMDeleteGlobal(g->shared);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// entry
+// ------------------------------------------------------------------------------------------- entry
 
 static void init_types(gpu *g) {
   LLVMContextRef c = g->context;
@@ -219,11 +201,13 @@ static void lower_body(gpu *g) {
   LLVMBuildRetVoid(g->builder);
 }
 
-// The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what fits a block of wider waves.
+// The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what
+// fits a block of wider waves.
 static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, kiln_error *err) {
   unsigned warps = kernel->warps;
   if (!warps || warps & (warps - 1))
-    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps on %s, found %u", machine->name, warps);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps on %s, found %u",
+                     machine->name, warps);
   if (warps > machine->max_warps) kernel->warps = (uint16_t)machine->max_warps;
   return KILN_OK;
 }
@@ -233,8 +217,7 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
                              LLVMModuleRef module, kiln_code_info *info, kiln_error *err) {
   KILN_TRY(settle_warps(kernel, machine, err));
   kiln_arena *arena = kiln_arena_create();
-  if (!arena)
-    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
+  if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
   gpu g = {.machine = machine,
            .target = target,
            .options = options,
@@ -268,8 +251,7 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   if (status == KILN_OK && g.shared_bytes > machine->max_shared)
     status = kiln_fail(err, KILN_STATUS_LIMIT, "expected at most %u bytes of shared memory on %s, found %u",
                        machine->max_shared, machine->name, g.shared_bytes);
-  if (status == KILN_OK)
-    status = kl_link(&g.prelude, err);
+  if (status == KILN_OK) status = kl_link(&g.prelude, err);
   kiln_arena_destroy(arena);
   return status;
 }

@@ -3,8 +3,7 @@
 // where a layout replicates it.
 #include "compiler/codegen/gpu_lower.h"
 
-// -------------------------------------------------------------------------------------------------------------
-// layouts
+// ----------------------------------------------------------------------------------------- layouts
 
 /// Axis along which addresses grow, and log2 of the elements one access may take there.
 typedef struct direction {
@@ -12,10 +11,8 @@ typedef struct direction {
 } direction;
 
 static const ir_value *mask_of(const ir_op *op) {
-  if (op->code == IR_LOAD)
-    return op->operand_count > 1 ? op->operands[1] : NULL;
-  if (op->code == IR_STORE || op->code == IR_ATOMIC)
-    return op->operand_count > 2 ? op->operands[2] : NULL;
+  if (op->code == IR_LOAD) return op->operand_count > 1 ? op->operands[1] : NULL;
+  if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
   return NULL;
 }
 
@@ -36,21 +33,17 @@ static direction direction_of(gpu *g, const ir_op *op) {
   return best;
 }
 
-static bool is_plain_access(const ir_op *op) {
-  return op->code == IR_LOAD || op->code == IR_STORE;
-}
+static bool is_plain_access(const ir_op *op) { return op->code == IR_LOAD || op->code == IR_STORE; }
 
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
 static void collect(ir_op *op, void *context) {
   gpu *g = context;
-  if (!is_plain_access(op) || !op->operands[0]->type.rank)
-    return;
+  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
   direction d = direction_of(g, op);
   for (gpu_shape *s = g->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
-      if (d.whole > s->vector)
-        s->vector = d.whole;
+      if (d.whole > s->vector) s->vector = d.whole;
       return;
     }
   gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
@@ -60,11 +53,9 @@ static void collect(ir_op *op, void *context) {
 
 static void collect_reduced(ir_op *op, void *context) {
   gpu *g = context;
-  if (op->code != IR_REDUCE)
-    return;
+  if (op->code != IR_REDUCE) return;
   for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, op->operands[0]->type))
-      s->reduced |= 1u << op->attrs.axis;
+    if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
 }
 
 static void note_writes(ir_op *op, void *context) {
@@ -87,10 +78,8 @@ static kiln_layout blocked(gpu *g, ir_type type, direction d) {
       vector = s->vector;
       reduced = s->reduced;
     }
-  if (vector + threads > bits)
-    vector = bits > threads ? bits - threads : 0;
-  if (vector > type.log2[d.axis])
-    vector = type.log2[d.axis];
+  if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
+  if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
   return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
 }
 
@@ -131,8 +120,7 @@ static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, con
            bytes = element_bytes(op->operands[0]->type);
   if (op->code == IR_ATOMIC && offered->registers > best->registers)
     return false; // replicas: few lanes would issue all of them
-  if (!d.contiguity)
-    return true;
+  if (!d.contiguity) return true;
   unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
   unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
   (void)g;
@@ -146,13 +134,11 @@ kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
   if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
     return offered;
-  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered))
-    return offered;
+  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered)) return offered;
   return best;
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// accesses
+// ---------------------------------------------------------------------------------------- accesses
 
 static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
   return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, "");
@@ -171,8 +157,7 @@ static const ir_value *root_of(const ir_value *v) {
     ir_opcode c = v->def->code;
     bool passes = c == IR_PTRADD || c == IR_SPLAT || c == IR_HINT || c == IR_EXPAND || c == IR_BROADCAST ||
                   c == IR_RESHAPE || c == IR_TRANS;
-    if (!passes)
-      return NULL;
+    if (!passes) return NULL;
     v = v->def->operands[0];
   }
   return v->def ? NULL : v;
@@ -181,12 +166,9 @@ static const ir_value *root_of(const ir_value *v) {
 /// Nothing that the kernel writes can be read here: it writes nothing, or the parameter promises it.
 static bool is_invariant(gpu *g, const ir_op *op) {
   const ir_value *root = root_of(op->operands[0]);
-  if (op->attrs.flags & IR_VOLATILE)
-    return false;
-  if (!g->has_writes)
-    return true;
-  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count)
-    return false;
+  if (op->attrs.flags & IR_VOLATILE) return false;
+  if (!g->has_writes) return true;
+  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count) return false;
   const ir_param *param = &g->kernel->params[root->index];
   return param->noalias && param->access == IR_ACCESS_IN;
 }
@@ -200,8 +182,7 @@ static LLVMValueRef plain_load(gpu *g, const gpu_access *a, LLVMValueRef pointer
   LLVMValueRef load = LLVMBuildLoad2(g->builder, type, pointer, "");
   LLVMSetAlignment(load, a->bytes);
   LLVMSetVolatile(load, a->is_volatile);
-  if (a->is_invariant)
-    set_invariant(g, load);
+  if (a->is_invariant) set_invariant(g, load);
   return load;
 }
 
@@ -223,10 +204,8 @@ static LLVMValueRef branched_load(gpu *g, const gpu_access *a, LLVMValueRef poin
 static LLVMValueRef load_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
                              LLVMValueRef other, LLVMTypeRef type) {
   bool is_plain = !mask && !a->cache && !a->evict;
-  if (is_plain)
-    return plain_load(g, a, pointer, type);
-  if (g->machine->load)
-    return g->machine->load(g, a, pointer, mask, other, type);
+  if (is_plain) return plain_load(g, a, pointer, type);
+  if (g->machine->load) return g->machine->load(g, a, pointer, mask, other, type);
   return mask ? branched_load(g, a, pointer, mask, other, type) : plain_load(g, a, pointer, type);
 }
 
@@ -268,27 +247,23 @@ static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool
   direction d = direction_of(g, op);
   p.vector =
       run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
-  for (unsigned i = 0; i < p.vector; i++)
-    p.mask |= 1u << p.bits[i];
+  for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
   return p;
 }
 
 unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
   pieces p = pieces_of(g, op, layout, false);
-  for (unsigned i = 0; i < p.vector; i++)
-    out[i] = p.bits[i];
+  for (unsigned i = 0; i < p.vector; i++) out[i] = p.bits[i];
   return p.vector;
 }
 
 static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
-    if (i >> j & 1)
-      r |= 1u << p->bits[j];
+    if (i >> j & 1) r |= 1u << p->bits[j];
   return r;
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// load
+// -------------------------------------------------------------------------------------------- load
 
 /// True in one thread of the block.
 static LLVMValueRef first_thread(gpu *g) {
@@ -308,8 +283,7 @@ static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access 
   LLVMValueRef mask = op->operand_count > 1 ? gpu_scalar(g, op->operands[1]) : NULL;
   LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
   bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
-  if (is_shared)
-    mask = both(g, first_thread(g), mask);
+  if (is_shared) mask = both(g, first_thread(g), mask);
   LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1),
                                  gpu_packed_type(g, access->bytes));
   gpu_unpack(g, loaded, type, &out, 1);
@@ -330,10 +304,8 @@ typedef struct tile_access {
 static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
                                const kiln_layout *layout, unsigned mask_at, unsigned data_at) {
   tile_access x = {.element = element, .type = type, .pointer = gpu_tile_in(g, op->operands[0], layout)};
-  if (op->operand_count > mask_at)
-    x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
-  if (op->operand_count > data_at)
-    x.data = gpu_tile_in(g, op->operands[data_at], layout);
+  if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
+  if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
   x.wide = pieces_of(g, op, layout, true);
   x.narrow = x.mask.regs ? pieces_of(g, op, layout, false) : x.wide;
   return x;
@@ -349,8 +321,7 @@ static gpu_access access_to(const tile_access *x, const pieces *p) {
 static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t count) {
   LLVMValueRef all = x->mask.regs[0];
   for (uint32_t r = 1; r < count; r++)
-    if (x->mask.regs[r] != x->mask.regs[r - 1])
-      all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
+    if (x->mask.regs[r] != x->mask.regs[r - 1]) all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
   return all;
 }
 
@@ -390,8 +361,7 @@ static LLVMValueRef load_masked(gpu *g, const tile_access *x, uint32_t r) {
 static LLVMBasicBlockRef load_all(gpu *g, const tile_access *x, uint32_t count, load_way *way,
                                   LLVMValueRef *packed) {
   for (uint32_t r = 0; r < count; r++)
-    if (!(r & x->wide.mask))
-      packed[r] = way(g, x, r);
+    if (!(r & x->wide.mask)) packed[r] = way(g, x, r);
   return LLVMGetInsertBlock(g->builder);
 }
 
@@ -408,8 +378,7 @@ static void load_either(gpu *g, const tile_access *x, uint32_t count, LLVMValueR
   }
   LLVMPositionBuilderAtEnd(g->builder, after);
   for (uint32_t r = 0; r < count; r++) {
-    if (r & x->wide.mask)
-      continue;
+    if (r & x->wide.mask) continue;
     LLVMValueRef values[2] = {sides[0][r], sides[1][r]};
     packed[r] = LLVMBuildPhi(g->builder, LLVMTypeOf(values[0]), "");
     LLVMAddIncoming(packed[r], values, blocks, 2);
@@ -422,36 +391,29 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
   tile_access x = open_access(g, op, access, type, layout, 1, 2);
   uint32_t count = 1u << layout->registers;
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
-  if (x.wide.vector > x.narrow.vector)
-    load_either(g, &x, count, packed);
-  else
-    load_all(g, &x, count, load_masked, packed);
+  if (x.wide.vector > x.narrow.vector) load_either(g, &x, count, packed);
+  else load_all(g, &x, count, load_masked, packed);
   for (uint32_t r = 0; r < count; r++) {
-    if (r & x.wide.mask)
-      continue;
+    if (r & x.wide.mask) continue;
     gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
-    for (unsigned i = 0; i < 1u << x.wide.vector; i++)
-      out.regs[piece_register(&x.wide, r, i)] = elements[i];
+    for (unsigned i = 0; i < 1u << x.wide.vector; i++) out.regs[piece_register(&x.wide, r, i)] = elements[i];
   }
   return out;
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  if (gpu_async_load(g, op))
-    return;
+  if (gpu_async_load(g, op)) return;
   ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
   LLVMTypeRef type = gpu_type(g, pointee);
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
   access.is_invariant = is_invariant(g, op);
-  if (!op->operands[0]->type.rank)
-    gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
+  if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
   else
     gpu_set_home(g, &op->results[0],
                  tile_load(g, op, type, &access, &gpu_value_of(g, &op->results[0])->home));
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// store
+// ------------------------------------------------------------------------------------------- store
 
 static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
   LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
@@ -464,10 +426,8 @@ static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t co
   gpu_access a = access_to(x, p);
   LLVMValueRef elements[16];
   for (uint32_t r = 0; r < count; r++) {
-    if (r & p->mask)
-      continue;
-    for (unsigned i = 0; i < 1u << p->vector; i++)
-      elements[i] = x->data.regs[piece_register(p, r, i)];
+    if (r & p->mask) continue;
+    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[piece_register(p, r, i)];
     LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
     store_one(g, &a, x->pointer.regs[r], both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
   }
@@ -499,27 +459,24 @@ void gpu_lower_store(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// atomics
+// ----------------------------------------------------------------------------------------- atomics
 
 static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
                                LLVMValueRef desired) {
   ir_type type = op->operands[1]->type;
-  if (op->code != IR_CAS)
-    return g->machine->atomic(g, op, type.scalar, pointer, value);
-  if (!type.pointer)
-    return g->machine->cas(g, op, type.scalar, pointer, value, desired);
+  if (op->code != IR_CAS) return g->machine->atomic(g, op, type.scalar, pointer, value);
+  if (!type.pointer) return g->machine->cas(g, op, type.scalar, pointer, value, desired);
   // Addresses are swapped as numbers: the scalar is what they lead to.
-  LLVMValueRef old = g->machine->cas(g, op, KILN_I64, pointer, LLVMBuildPtrToInt(g->builder, value, g->i64, ""),
-                                     LLVMBuildPtrToInt(g->builder, desired, g->i64, ""));
+  LLVMValueRef old =
+      g->machine->cas(g, op, KILN_I64, pointer, LLVMBuildPtrToInt(g->builder, value, g->i64, ""),
+                      LLVMBuildPtrToInt(g->builder, desired, g->i64, ""));
   return LLVMBuildIntToPtr(g->builder, old, LLVMTypeOf(value), "");
 }
 
 /// Under `mask` (NULL: always); elsewhere the result is zero.
 static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
                                   LLVMValueRef desired, LLVMValueRef mask) {
-  if (!mask)
-    return atomic_one(g, op, pointer, value, desired);
+  if (!mask) return atomic_one(g, op, pointer, value, desired);
   LLVMTypeRef type = LLVMTypeOf(value);
   LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "atomic"),
                     after = gpu_block(g, "done");
@@ -540,8 +497,7 @@ static bool has_order(const ir_op *op, ir_order order) {
 
 /// Orders the other threads of the program around an atomic that releases or acquires.
 static void fence(gpu *g, const ir_op *op, ir_order order) {
-  if (has_order(op, order))
-    gpu_barrier(g);
+  if (has_order(op, order)) gpu_barrier(g);
 }
 
 /// Orders this thread's atomics of a tile: one fence instead of one an element.
@@ -549,8 +505,7 @@ static void fence_thread(gpu *g, const ir_op *op, ir_order order) {
   static const kl_function fences[] = {[IR_SCOPE_GPU] = KL_kl_fence_gpu,
                                        [IR_SCOPE_CTA] = KL_kl_fence_cta,
                                        [IR_SCOPE_SYSTEM] = KL_kl_fence_system};
-  if (has_order(op, order))
-    kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
+  if (has_order(op, order)) kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
 }
 
 static void scalar_atomic(gpu *g, ir_op *op) {
@@ -558,8 +513,7 @@ static void scalar_atomic(gpu *g, ir_op *op) {
   LLVMValueRef desired = op->code == IR_CAS ? gpu_scalar(g, op->operands[2]) : NULL;
   LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]),
                                    desired, both(g, first_thread(g), mask));
-  if (op->results[0].uses)
-    old = from_first(g, old, ir_element(op->results[0].type));
+  if (op->results[0].uses) old = from_first(g, old, ir_element(op->results[0].type));
   gpu_set_scalar(g, &op->results[0], old);
 }
 
@@ -568,8 +522,7 @@ static void tile_atomic(gpu *g, ir_op *op) {
   gpu_tile out = gpu_tile_new(g, &layout), third = {0};
   gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
            value = gpu_tile_in(g, op->operands[1], &layout);
-  if (op->operand_count > 2)
-    third = gpu_tile_in(g, op->operands[2], &layout);
+  if (op->operand_count > 2) third = gpu_tile_in(g, op->operands[2], &layout);
   bool is_cas = op->code == IR_CAS;
   LLVMValueRef owner = gpu_is_owner(g, &layout);
   ir_op each = *op; // relaxed between two fences, where there are several
@@ -582,10 +535,8 @@ static void tile_atomic(gpu *g, ir_op *op) {
     out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
                                 both(g, owner, mask));
   }
-  if (layout.registers)
-    fence_thread(g, op, IR_ORDER_ACQUIRE);
-  if (owner && op->results[0].uses)
-    gpu_share_owned(g, &out, ir_element(op->results[0].type));
+  if (layout.registers) fence_thread(g, op, IR_ORDER_ACQUIRE);
+  if (owner && op->results[0].uses) gpu_share_owned(g, &out, ir_element(op->results[0].type));
   gpu_set_home(g, &op->results[0], out);
 }
 
@@ -596,9 +547,7 @@ void gpu_lower_atomic(gpu *g, ir_op *op) {
     return;
   }
   fence(g, op, IR_ORDER_RELEASE);
-  if (op->operands[0]->type.rank)
-    tile_atomic(g, op);
-  else
-    scalar_atomic(g, op);
+  if (op->operands[0]->type.rank) tile_atomic(g, op);
+  else scalar_atomic(g, op);
   fence(g, op, IR_ORDER_ACQUIRE);
 }

@@ -54,13 +54,11 @@ typedef struct prefetch {
   ir_value *index[ITERATIONS], *exists[ITERATIONS];
 } prefetch;
 
-// ----------------------------------------------------------------------------------------------------------
-// what fits
+// --------------------------------------------------------------------------------------- what fits
 
 static void note_effect(ir_op *op, void *context) {
   uint8_t effect = ir_ops[op->code].effect;
-  if (effect == IR_WRITE || effect == IR_SYNC)
-    *(bool *)context = true;
+  if (effect == IR_WRITE || effect == IR_SYNC) *(bool *)context = true;
 }
 
 static bool is_renaming(const ir_op *op) {
@@ -73,8 +71,7 @@ static ir_op *load_behind(const prefetch *p, ir_value *value) {
     if (value->def->code == IR_LOAD)
       return value->def->operands[0]->type.rank && !(value->def->attrs.flags & IR_VOLATILE) ? value->def
                                                                                             : NULL;
-    if (!is_renaming(value->def))
-      return NULL;
+    if (!is_renaming(value->def)) return NULL;
     value = value->def->operands[0];
   }
   return NULL;
@@ -82,20 +79,16 @@ static ir_op *load_behind(const prefetch *p, ir_value *value) {
 
 /// Counts the operations a value needs in this iteration or the next; false when one of them is not pure.
 static bool measure(const prefetch *p, const ir_value *value, iteration when, unsigned *size) {
-  if (++*size > MAX_SLICE)
-    return false;
+  if (++*size > MAX_SLICE) return false;
   if (!value->def) {
-    if (value->block != p->body || value->index == 0 || when == THIS)
-      return true;
+    if (value->block != p->body || value->index == 0 || when == THIS) return true;
     return measure(p, ir_terminator(p->body)->operands[value->index - 1], when - 1, size);
   }
-  if (value->def->block != p->body)
-    return true;
+  if (value->def->block != p->body) return true;
   if (ir_ops[value->def->code].effect != IR_PURE || value->def->region_count || value->def->code == IR_DOT)
     return false;
   for (uint32_t i = 0; i < value->def->operand_count; i++)
-    if (!measure(p, value->def->operands[i], when, size))
-      return false;
+    if (!measure(p, value->def->operands[i], when, size)) return false;
   return true;
 }
 
@@ -107,13 +100,10 @@ static uint64_t words_of(const prefetch *p, ir_type type) {
 static bool add_load(prefetch *p, ir_op *load, ir_op *dot, unsigned operand) {
   unsigned size = 0;
   for (unsigned i = 0; i < p->count; i++)
-    if (p->loads[i] == load)
-      return true;
-  if (p->count == MAX_LOADS)
-    return false;
+    if (p->loads[i] == load) return true;
+  if (p->count == MAX_LOADS) return false;
   for (uint32_t i = 0; i < load->operand_count; i++)
-    if (!measure(p, load->operands[i], p->stages ? p->stages - 1 : NEXT, &size))
-      return false;
+    if (!measure(p, load->operands[i], p->stages ? p->stages - 1 : NEXT, &size)) return false;
   p->dots[p->count] = dot;
   p->operands[p->count] = operand;
   p->loads[p->count++] = load;
@@ -123,49 +113,40 @@ static bool add_load(prefetch *p, ir_op *load, ir_op *dot, unsigned operand) {
 /// Takes all loads in this body that a dot operand is computed from, as far as `budget` operations reach.
 static void add_behind(prefetch *p, const ir_value *value, ir_op *dot, unsigned operand, unsigned *budget) {
   ir_op *op = value->def;
-  if (!op || op->block != p->body || !*budget)
-    return;
+  if (!op || op->block != p->body || !*budget) return;
   --*budget;
   if (op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE)) {
     add_load(p, op, dot, operand);
     return;
   }
-  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT)
-    return;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    add_behind(p, op->operands[i], dot, operand, budget);
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
+  for (uint32_t i = 0; i < op->operand_count; i++) add_behind(p, op->operands[i], dot, operand, budget);
 }
 
-/// Finds the loads; false when there are none or registers would not do. `deep`: also those whose values are computed with before the dot, which only
-/// registers can carry.
+/// Finds the loads; false when there are none or registers would not do. `deep`: also those whose values are
+/// computed with before the dot, which only registers can carry.
 static bool find_loads(prefetch *p, bool deep) {
   bool has_effect = false;
   uint64_t words = 0, all = 0;
   ir_walk(p->body, note_effect, &has_effect);
-  if (has_effect)
-    return false;
+  if (has_effect) return false;
   for (ir_op *op = p->body->first; op; op = op->next)
     for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
       unsigned budget = deep ? MAX_BEHIND : 0;
       ir_op *load = deep ? NULL : load_behind(p, op->operands[i]);
-      if (load)
-        add_load(p, load, op, i);
+      if (load) add_load(p, load, op, i);
       add_behind(p, op->operands[i], op, i, &budget);
     }
-  for (unsigned i = 0; i < p->count; i++)
-    words += words_of(p, p->loads[i]->results[0].type);
-  for (uint32_t i = 0; i < p->loop->result_count; i++)
-    all += words_of(p, p->loop->results[i].type);
+  for (unsigned i = 0; i < p->count; i++) words += words_of(p, p->loads[i]->results[0].type);
+  for (uint32_t i = 0; i < p->loop->result_count; i++) all += words_of(p, p->loop->results[i].type);
   return p->count && (p->stages || (words <= MAX_WORDS && all + words <= MAX_ALL_WORDS));
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// copies
+// ------------------------------------------------------------------------------------------ copies
 
 static ir_value *remembered(const prefetch *p, const ir_value *value, iteration when) {
   for (unsigned i = 0; i < p->copy_count; i++)
-    if (p->copies[i].from == value && p->copies[i].when == when)
-      return p->copies[i].to;
+    if (p->copies[i].from == value && p->copies[i].when == when) return p->copies[i].to;
   return NULL;
 }
 
@@ -179,24 +160,18 @@ static ir_value *remember(prefetch *p, const ir_value *value, iteration when, ir
 static ir_value *value_in(prefetch *p, ir_value *value, iteration when) {
   bool is_argument = !value->def && value->block == p->body,
        is_inside = value->def && value->def->block == p->body;
-  if (!is_argument && !is_inside)
-    return value;
+  if (!is_argument && !is_inside) return value;
   ir_value *known = remembered(p, value, when);
-  if (known)
-    return known;
+  if (known) return known;
   if (is_argument) {
-    if (when == THIS)
-      return value;
-    if (!value->index)
-      return p->index[when];
-    if (when == FIRST)
-      return p->loop->operands[2 + value->index];
+    if (when == THIS) return value;
+    if (!value->index) return p->index[when];
+    if (when == FIRST) return p->loop->operands[2 + value->index];
     return value_in(p, ir_terminator(p->body)->operands[value->index - 1], when - 1);
   }
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(p->kernel->arena, ir_value *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = value_in(p, op->operands[i], when);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = value_in(p, op->operands[i], when);
   ir_op *made = ir_emit(&p->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
   return made ? remember(p, value, when, &made->results[value->index]) : value;
 }
@@ -204,28 +179,23 @@ static ir_value *value_in(prefetch *p, ir_value *value, iteration when) {
 /// The load as it is in that iteration, under `condition` (i1 scalar).
 static ir_value *load_in(prefetch *p, ir_op *load, iteration when, ir_value *condition) {
   ir_value *operands[3] = {NULL};
-  for (uint32_t i = 0; i < load->operand_count; i++)
-    operands[i] = value_in(p, load->operands[i], when);
+  for (uint32_t i = 0; i < load->operand_count; i++) operands[i] = value_in(p, load->operands[i], when);
   ir_type mask_type = ir_with_element(operands[0]->type, ir_scalar_type(KILN_I1));
   ir_value *mask = ir_splat(&p->b, condition, mask_type);
-  if (operands[1])
-    mask = ir_binary(&p->b, IR_AND, 0, operands[1], mask);
+  if (operands[1]) mask = ir_binary(&p->b, IR_AND, 0, operands[1], mask);
   operands[1] = mask;
   ir_op *made = ir_emit(&p->b, IR_LOAD, &load->attrs, operands, load->operand_count > 2 ? 3 : 2,
                         &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// loop
+// -------------------------------------------------------------------------------------------- loop
 
 static ir_value **extended(prefetch *p, ir_value **from, uint32_t count, ir_value *const *more,
                            uint32_t more_count) {
   ir_value **out = KILN_NEW_ARRAY(p->kernel->arena, ir_value *, count + more_count);
-  for (uint32_t i = 0; i < count; i++)
-    out[i] = from[i];
-  for (uint32_t i = 0; i < more_count; i++)
-    out[count + i] = more[i];
+  for (uint32_t i = 0; i < count; i++) out[i] = from[i];
+  for (uint32_t i = 0; i < more_count; i++) out[count + i] = more[i];
   return out;
 }
 
@@ -251,8 +221,7 @@ static void open_before(prefetch *p, unsigned count) {
   at_loop(p);
   p->index[FIRST] = p->loop->operands[0];
   p->exists[FIRST] = ir_compare(&p->b, IR_LT, 0, p->loop->operands[0], p->loop->operands[1]);
-  for (unsigned n = 1; n < count; n++)
-    advance(p, FIRST + n);
+  for (unsigned n = 1; n < count; n++) advance(p, FIRST + n);
 }
 
 /// At the start of the body: indices of iterations to come.
@@ -261,8 +230,7 @@ static void open_inside(prefetch *p, unsigned count) {
       .arena = p->kernel->arena, .block = p->body, .before = p->body->first, .error = p->b.error};
   p->index[THIS] = p->body->args[0];
   p->exists[THIS] = NULL;
-  for (unsigned n = 1; n <= count; n++)
-    advance(p, THIS + n);
+  for (unsigned n = 1; n <= count; n++) advance(p, THIS + n);
 }
 
 /// The loop again with more carried values: `first` before it, `next` at the end of its body. The arguments
@@ -276,10 +244,8 @@ static void remake(prefetch *p, ir_value *const *first, ir_value *const *next, u
   ir_apply_forwards(p->kernel);
   ir_op *made =
       ir_emit(&p->b, IR_FOR, &loop->attrs, operands, loop->operand_count + count, NULL, &p->body, 1);
-  if (!made)
-    return;
-  for (uint32_t i = 0; i < loop->result_count; i++)
-    loop->results[i].forward = &made->results[i];
+  if (!made) return;
+  for (uint32_t i = 0; i < loop->result_count; i++) loop->results[i].forward = &made->results[i];
   loop->region_count = 0; // the body is the new loop's
   ir_remove(loop);
   ir_apply_forwards(p->kernel);
@@ -288,13 +254,10 @@ static void remake(prefetch *p, ir_value *const *first, ir_value *const *next, u
 static void carry_registers(prefetch *p) {
   ir_value *first[MAX_LOADS], *next[MAX_LOADS];
   open_before(p, 1);
-  for (unsigned i = 0; i < p->count; i++)
-    first[i] = load_in(p, p->loads[i], FIRST, p->exists[FIRST]);
+  for (unsigned i = 0; i < p->count; i++) first[i] = load_in(p, p->loads[i], FIRST, p->exists[FIRST]);
   open_inside(p, 1);
-  for (unsigned i = 0; i < p->count; i++)
-    next[i] = load_in(p, p->loads[i], NEXT, p->exists[NEXT]);
-  if (p->b.error.status != KILN_OK)
-    return; // what was added is unused and pure
+  for (unsigned i = 0; i < p->count; i++) next[i] = load_in(p, p->loads[i], NEXT, p->exists[NEXT]);
+  if (p->b.error.status != KILN_OK) return; // what was added is unused and pure
   for (unsigned i = 0; i < p->count; i++) {
     p->loads[i]->results[0].forward = ir_block_arg(p->kernel->arena, p->body, p->loads[i]->results[0].type);
     ir_remove(p->loads[i]);
@@ -302,8 +265,7 @@ static void carry_registers(prefetch *p) {
   remake(p, first, next, p->count);
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// ring
+// -------------------------------------------------------------------------------------------- ring
 
 static gpu_copy *add_copy(prefetch *p, gpu_ring *ring, ir_value *loaded, bool commits) {
   gpu_copy *made = KILN_NEW(p->kernel->arena, gpu_copy);
@@ -345,12 +307,10 @@ static void make_ring(prefetch *p) {
     add_copy(p, rings[i], load_in(p, p->loads[i], THIS + ahead, p->exists[THIS + ahead]), i + 1 == p->count)
         ->write_slot = write;
   }
-  if (p->b.error.status == KILN_OK)
-    remake(p, &zero, &next, 1);
+  if (p->b.error.status == KILN_OK) remake(p, &zero, &next, 1);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// choice
+// ------------------------------------------------------------------------------------------ choice
 
 /// Slots that shared memory has room for, as asked for by loop or kernel; below 2: none.
 static unsigned stages_for(const prefetch *p) {
@@ -363,10 +323,8 @@ static unsigned stages_for(const prefetch *p) {
     ir_type type = p->loads[i]->results[0].type;
     bytes += ((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 8;
   }
-  if (asked > MAX_STAGES)
-    asked = MAX_STAGES;
-  while (asked > 1 && asked * bytes > room)
-    asked--;
+  if (asked > MAX_STAGES) asked = MAX_STAGES;
+  while (asked > 1 && asked * bytes > room) asked--;
   return asked;
 }
 
@@ -378,23 +336,19 @@ static bool can_copy(const prefetch *p, unsigned i) {
   ir_type type = load->results[0].type;
   uint64_t other = 0;
   unsigned best = 0, bits = ir_type_bits(type);
-  if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other))
-    return false;
+  if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other)) return false;
   for (const ir_value *v = p->dots[i]->operands[p->operands[i]]; v->def != load; v = v->def->operands[0])
-    if (v->def->code == IR_CAST)
-      return false;
+    if (v->def->code == IR_CAST) return false;
   for (unsigned a = 0; a < type.rank; a++) {
     unsigned vector = kiln_fact_vector(p->g->facts, load->operands[0], mask, a, 4);
-    if (vector > best)
-      best = vector;
+    if (vector > best) best = vector;
   }
   return bits >= 8 && bits << best >= 32 && gpu_dot_uses_matrix(p->g, p->dots[i]);
 }
 
 static void visit(ir_op *op, void *context) {
   gpu *g = context;
-  if (op->code != IR_FOR)
-    return;
+  if (op->code != IR_FOR) return;
   prefetch *p = KILN_NEW(g->arena, prefetch);
   *p = (prefetch){.g = g,
                   .kernel = g->kernel,
@@ -403,8 +357,7 @@ static void visit(ir_op *op, void *context) {
                   .threads = g->lanes + g->warps,
                   .stages = MAX_STAGES};
   bool copies = kl_has(&g->prelude, KL_kl_copy_16) && find_loads(p, false);
-  for (unsigned i = 0; copies && i < p->count; i++)
-    copies = can_copy(p, i);
+  for (unsigned i = 0; copies && i < p->count; i++) copies = can_copy(p, i);
   p->stages = copies ? stages_for(p) : 0;
   if (p->stages >= 2) {
     make_ring(p);
@@ -420,6 +373,4 @@ static void visit(ir_op *op, void *context) {
   }
 }
 
-void gpu_prefetch(gpu *g) {
-  ir_walk(g->kernel->body, visit, g);
-}
+void gpu_prefetch(gpu *g) { ir_walk(g->kernel->body, visit, g); }

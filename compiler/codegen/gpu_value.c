@@ -8,8 +8,7 @@
 enum { MAX_DEPTH = 2000 }; // of lazy values that rest on lazy values
 
 void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
-  if (g->status != KILN_OK)
-    return;
+  if (g->status != KILN_OK) return;
   char text[KILN_ERROR_TEXT];
   va_list arguments;
   va_start(arguments, format);
@@ -18,32 +17,22 @@ void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
   g->status = kiln_fail(g->error, status, "%s", text);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// types
+// ------------------------------------------------------------------------------------------- types
 
 LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar) {
   switch (scalar) {
-  case KILN_I1:
-    return g->i1;
+  case KILN_I1: return g->i1;
   case KILN_I8:
   case KILN_E4M3:
-  case KILN_E5M2:
-    return g->i8;
+  case KILN_E5M2: return g->i8;
   case KILN_I16:
-  case KILN_BF16:
-    return g->i16;
-  case KILN_I32:
-    return g->i32;
-  case KILN_I64:
-    return g->i64;
-  case KILN_F16:
-    return g->half;
-  case KILN_F32:
-    return g->f32;
-  case KILN_F64:
-    return g->f64;
-  case KILN_SCALAR_COUNT:
-    break;
+  case KILN_BF16: return g->i16;
+  case KILN_I32: return g->i32;
+  case KILN_I64: return g->i64;
+  case KILN_F16: return g->half;
+  case KILN_F32: return g->f32;
+  case KILN_F64: return g->f64;
+  case KILN_SCALAR_COUNT: break;
   }
   return g->i32;
 }
@@ -51,25 +40,19 @@ LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar) {
 LLVMTypeRef gpu_type(gpu *g, ir_type element) {
   return element.pointer ? g->global_pointer : gpu_scalar_type(g, element.scalar);
 }
-LLVMValueRef gpu_i32(gpu *g, uint32_t value) {
-  return LLVMConstInt(g->i32, value, false);
-}
-LLVMValueRef gpu_i1(gpu *g, bool value) {
-  return LLVMConstInt(g->i1, value, false);
-}
+LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
+LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
 
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name) {
   return LLVMAppendBasicBlockInContext(g->context, g->function, name);
 }
 
-// ------------------------------------------------------------------------------------------------------
-// thread numbers
+// ---------------------------------------------------------------------------------- thread numbers
 
 /// Bits [from, from + count) of the thread number moved to bit `to`.
 static LLVMValueRef thread_run(gpu *g, unsigned from, unsigned count, unsigned to) {
   LLVMValueRef v = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, ((1u << count) - 1) << from), "");
-  if (to > from)
-    return LLVMBuildShl(g->builder, v, gpu_i32(g, to - from), "");
+  if (to > from) return LLVMBuildShl(g->builder, v, gpu_i32(g, to - from), "");
   return to < from ? LLVMBuildLShr(g->builder, v, gpu_i32(g, from - to), "") : v;
 }
 
@@ -89,8 +72,7 @@ LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count) {
       continue;
     }
     bool is_single = (basis[i] & (basis[i] - 1)) == 0;
-    while (is_single && i + run < count && basis[i + run] == basis[i] << run)
-      run++;
+    while (is_single && i + run < count && basis[i + run] == basis[i] << run) run++;
     LLVMValueRef part =
         is_single ? thread_run(g, i, run, (unsigned)__builtin_ctz(basis[i])) : thread_spread(g, i, basis[i]);
     sum = sum ? LLVMBuildXor(g->builder, sum, part, "") : part;
@@ -101,18 +83,15 @@ LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count) {
 
 LLVMValueRef gpu_is_owner(gpu *g, const kiln_layout *layout) {
   uint32_t replicas = layout_replicas(layout);
-  if (!replicas)
-    return NULL;
+  if (!replicas) return NULL;
   LLVMValueRef bits = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, replicas), "");
   return LLVMBuildICmp(g->builder, LLVMIntEQ, bits, gpu_i32(g, 0), "");
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// values
+// ------------------------------------------------------------------------------------------ values
 
 gpu_value *gpu_value_of(gpu *g, ir_value *value) {
-  if (!value->slot)
-    value->slot = KILN_NEW(g->arena, gpu_value);
+  if (!value->slot) value->slot = KILN_NEW(g->arena, gpu_value);
   return value->slot;
 }
 
@@ -132,8 +111,7 @@ static gpu_tile poison_tile(gpu *g, ir_type type, const kiln_layout *layout) {
 
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value) {
   gpu_value *v = gpu_value_of(g, value);
-  if (v->scalar)
-    return v->scalar;
+  if (v->scalar) return v->scalar;
   if (g->status == KILN_OK)
     gpu_fail(g, KILN_STATUS_INTERNAL, "value %u is used before it is computed", value->id);
   return LLVMGetPoison(gpu_type(g, ir_element(value->type)));
@@ -154,24 +132,19 @@ void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile) {
 
 static bool is_open(const gpu *g, const gpu_region *region) {
   for (const gpu_region *r = g->region; r; r = r->parent)
-    if (r == region)
-      return true;
+    if (r == region) return true;
   return false;
 }
 
-// -------------------------------------------------------------------------------------------------------
-// recomputation
+// ----------------------------------------------------------------------------------- recomputation
 
-static uint32_t count_of(const gpu_tile *tile) {
-  return 1u << tile->layout.registers;
-}
+static uint32_t count_of(const gpu_tile *tile) { return 1u << tile->layout.registers; }
 
 static void make_iota(gpu *g, gpu_tile *tile) {
   const kiln_layout *l = &tile->layout;
   LLVMValueRef base = gpu_thread_bits(g, l->basis + l->registers, l->lanes + l->warps);
   uint32_t thread_mask = 0;
-  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++)
-    thread_mask |= l->basis[l->registers + i];
+  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++) thread_mask |= l->basis[l->registers + i];
   for (uint32_t r = 0; r < count_of(tile); r++) {
     uint32_t own = layout_element(l, r);
     if (own & thread_mask) {
@@ -179,14 +152,12 @@ static void make_iota(gpu *g, gpu_tile *tile) {
       continue;
     }
     tile->regs[r] = own ? LLVMBuildNUWAdd(g->builder, base, gpu_i32(g, own), "") : base;
-    if (own && LLVMIsAInstruction(tile->regs[r]))
-      LLVMSetNSW(tile->regs[r], true);
+    if (own && LLVMIsAInstruction(tile->regs[r])) LLVMSetNSW(tile->regs[r], true);
   }
 }
 
 static void make_same(gpu_tile *tile, LLVMValueRef scalar) {
-  for (uint32_t r = 0; r < count_of(tile); r++)
-    tile->regs[r] = scalar;
+  for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = scalar;
 }
 
 /// Expand, reshape, trans, broadcast: registers of the operand, renamed.
@@ -231,12 +202,10 @@ static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) 
   there.bits++;
   there.registers++;
   memmove(there.basis + 1, there.basis, (LAYOUT_MAX_PLACES - 1) * sizeof *there.basis);
-  for (unsigned i = 1; i < LAYOUT_MAX_PLACES; i++)
-    there.basis[i] <<= 1;
+  for (unsigned i = 1; i < LAYOUT_MAX_PLACES; i++) there.basis[i] <<= 1;
   there.basis[0] = 1;
   gpu_tile operand = gpu_tile_in(g, op->operands[0], &there);
-  for (uint32_t r = 0; r < count_of(tile); r++)
-    tile->regs[r] = operand.regs[2 * r + index];
+  for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
 }
 
 /// f32 to bf16 two at a time, where the target can.
@@ -244,8 +213,7 @@ static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
   ir_type from = op->operands[0]->type;
   bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 &&
               op->results[0].type.scalar == KILN_BF16 && op->attrs.round == IR_ROUND_NEAREST;
-  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, KL_kl_f32_to_bf16x2))
-    return false;
+  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, KL_kl_f32_to_bf16x2)) return false;
   gpu_tile operand = gpu_tile_in(g, op->operands[0], &tile->layout);
   for (uint32_t r = 0; r < count_of(tile); r += 2) {
     LLVMValueRef both = kl_call(&g->prelude, g->builder, KL_kl_f32_to_bf16x2, &operand.regs[r], 2);
@@ -259,15 +227,12 @@ static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
   LLVMValueRef values[3];
   for (uint32_t i = 0; i < op->operand_count; i++) {
     bool is_tile = op->operands[i]->type.rank != 0;
-    if (is_tile)
-      operands[i] = gpu_tile_in(g, op->operands[i], &tile->layout);
-    else
-      values[i] = gpu_scalar(g, op->operands[i]);
+    if (is_tile) operands[i] = gpu_tile_in(g, op->operands[i], &tile->layout);
+    else values[i] = gpu_scalar(g, op->operands[i]);
   }
   for (uint32_t r = 0; r < count_of(tile); r++) {
     for (uint32_t i = 0; i < op->operand_count; i++)
-      if (op->operands[i]->type.rank)
-        values[i] = operands[i].regs[r];
+      if (op->operands[i]->type.rank) values[i] = operands[i].regs[r];
     tile->regs[r] = gpu_element(g, op, values);
   }
 }
@@ -276,67 +241,53 @@ static gpu_tile read_ring(gpu *g, const gpu_ring *ring, const ir_value *value, c
   gpu_tile tile = gpu_tile_new(g, layout);
   gpu_staged *staged = gpu_stage_ring(g, ring, ir_element(value->type), layout);
   const LLVMValueRef *regs = gpu_staged_read(g, staged, 0, count_of(&tile));
-  for (uint32_t r = 0; r < count_of(&tile); r++)
-    tile.regs[r] = regs[r];
+  for (uint32_t r = 0; r < count_of(&tile); r++) tile.regs[r] = regs[r];
   return tile;
 }
 
 static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   const gpu_value *v = gpu_value_of(g, value);
   const ir_op *op = value->def;
-  if (v->ring)
-    return read_ring(g, v->ring, value, layout);
-  if (v->has_home && v->is_ready)
-    return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
+  if (v->ring) return read_ring(g, v->ring, value, layout);
+  if (v->has_home && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
   if (!op || (v->has_home && !gpu_is_elementwise(op))) {
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
     return poison_tile(g, value->type, layout);
   }
   switch (op->code) {
-  case IR_IOTA:
-    make_iota(g, &tile);
-    break;
-  case IR_SPLAT:
-    make_same(&tile, gpu_scalar(g, op->operands[0]));
-    break;
+  case IR_IOTA: make_iota(g, &tile); break;
+  case IR_SPLAT: make_same(&tile, gpu_scalar(g, op->operands[0])); break;
   case IR_EXPAND:
   case IR_RESHAPE:
   case IR_TRANS:
-  case IR_BROADCAST:
-    make_shape(g, op, &tile);
-    break;
-  case IR_JOIN:
-    make_join(g, op, &tile);
-    break;
-  case IR_SPLIT:
-    make_split(g, op, value->index, &tile);
-    break;
+  case IR_BROADCAST: make_shape(g, op, &tile); break;
+  case IR_JOIN: make_join(g, op, &tile); break;
+  case IR_SPLIT: make_split(g, op, value->index, &tile); break;
   default:
-    if (!make_pairs(g, op, &tile))
-      make_elements(g, op, &tile);
+    if (!make_pairs(g, op, &tile)) make_elements(g, op, &tile);
     break;
   }
   return tile;
 }
 
-/// Words a thread needs for the value in that layout, against the budget: the same for a warp of any width, as
-/// above it the register allocator takes minutes. Pointers count as one: they mostly are a base and offsets.
+/// Words a thread needs for the value in that layout, against the budget: the same for a warp of any width,
+/// as above it the register allocator takes minutes. Pointers count as one: they mostly are a base and
+/// offsets.
 static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
   uint64_t bits = value->type.pointer ? 32 : ir_type_bits(value->type),
            words = (bits << layout->registers) / 32, most = GPU_MAX_REGISTERS >> (g->machine->lanes - 5);
-  if (words <= most)
-    return true;
+  if (words <= most) return true;
   char text[IR_TYPE_TEXT];
   uint64_t warps = 1u << g->warps, enough = warps;
-  while (words * warps > most * enough)
-    enough *= 2;
-  gpu_fail(g, KILN_STATUS_LIMIT,
-           "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
-           value->def ? value->def->number : 0, ir_type_text(value->type, text), (unsigned long long)words,
-           (unsigned long long)warps, (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
-           enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
-           enough <= g->machine->max_warps ? " warps have room" : "");
+  while (words * warps > most * enough) enough *= 2;
+  gpu_fail(
+      g, KILN_STATUS_LIMIT,
+      "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
+      value->def ? value->def->number : 0, ir_type_text(value->type, text), (unsigned long long)words,
+      (unsigned long long)warps, (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
+      enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
+      enough <= g->machine->max_warps ? " warps have room" : "");
   return false;
 }
 
@@ -345,8 +296,7 @@ static gpu_region *loop_within(gpu *g, const ir_value *value) {
   const ir_block *home = value->def ? value->def->block : value->block;
   gpu_region *outermost = NULL;
   for (gpu_region *r = g->region; r && r->block != home; r = r->parent)
-    if (r->preheader)
-      outermost = r;
+    if (r->preheader) outermost = r;
   return outermost;
 }
 
@@ -373,16 +323,13 @@ gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout) {
 
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   gpu_value *v = gpu_value_of(g, value);
-  if (v->has_home && v->is_ready && layout_equal(&v->home, layout))
-    return v->home_tile;
+  if (v->has_home && v->is_ready && layout_equal(&v->home, layout)) return v->home_tile;
   for (gpu_version *version = v->versions; version; version = version->next)
-    if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region))
-      return version->tile;
+    if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region)) return version->tile;
   if (g->depth >= MAX_DEPTH)
     gpu_fail(g, KILN_STATUS_LIMIT,
              "expected at most %d elementwise operations in a row on constants, found more", MAX_DEPTH);
-  if (g->status != KILN_OK || !fits(g, value, layout))
-    return poison_tile(g, value->type, layout);
+  if (g->status != KILN_OK || !fits(g, value, layout)) return poison_tile(g, value->type, layout);
   g->depth++;
   gpu_region *loop = loop_within(g, value);
   gpu_version *version = KILN_NEW(g->arena, gpu_version);
@@ -401,8 +348,7 @@ bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile 
   for (;;) {
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
-    if (loop_within(g, value))
-      return false;
+    if (loop_within(g, value)) return false;
     if (v->ring || (v->has_home && v->is_ready)) {
       *out_ring = v->ring;
       *out_tile = v->home_tile;

@@ -7,9 +7,10 @@
 void host_barrier(host *h) { LLVMBuildFence(B, LLVMAtomicOrderingAcquireRelease, false, ""); }
 
 static LLVMAtomicOrdering ordering(const ir_op *op) {
-  static const LLVMAtomicOrdering table[] = {
-      [IR_ORDER_RELAXED] = LLVMAtomicOrderingMonotonic, [IR_ORDER_ACQUIRE] = LLVMAtomicOrderingAcquire,
-      [IR_ORDER_RELEASE] = LLVMAtomicOrderingRelease,   [IR_ORDER_ACQ_REL] = LLVMAtomicOrderingAcquireRelease};
+  static const LLVMAtomicOrdering table[] = {[IR_ORDER_RELAXED] = LLVMAtomicOrderingMonotonic,
+                                             [IR_ORDER_ACQUIRE] = LLVMAtomicOrderingAcquire,
+                                             [IR_ORDER_RELEASE] = LLVMAtomicOrderingRelease,
+                                             [IR_ORDER_ACQ_REL] = LLVMAtomicOrderingAcquireRelease};
   return table[op->attrs.order];
 }
 
@@ -18,7 +19,9 @@ static LLVMAtomicOrdering failure_ordering(const ir_op *op) {
   return acquires ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
 }
 
-static LLVMTypeRef bits_type(host *h, ir_type type) { return LLVMIntTypeInContext(h->context, 8 * host_memory_bytes(type)); }
+static LLVMTypeRef bits_type(host *h, ir_type type) {
+  return LLVMIntTypeInContext(h->context, 8 * host_memory_bytes(type));
+}
 
 static LLVMValueRef to_bits(host *h, ir_type type, LLVMValueRef x) {
   if (type.pointer) return LLVMBuildPtrToInt(B, x, h->i64, "");
@@ -30,20 +33,23 @@ static LLVMValueRef from_bits(host *h, ir_type type, LLVMValueRef x) {
   return LLVMBuildBitCast(B, x, h->types[type.scalar], "");
 }
 
-static LLVMValueRef exchange(host *h, const ir_op *op, LLVMValueRef p, LLVMValueRef expected, LLVMValueRef desired) {
+static LLVMValueRef exchange(host *h, const ir_op *op, LLVMValueRef p, LLVMValueRef expected,
+                             LLVMValueRef desired) {
   return LLVMBuildAtomicCmpXchg(B, p, expected, desired, ordering(op), failure_ordering(op), false);
 }
 
 // Floats: compute, and exchange when nobody came between.
 static LLVMValueRef by_exchange(host *h, const ir_op *op, ir_type type, LLVMValueRef p, LLVMValueRef v) {
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), again = host_block(h, "again"), done = host_block(h, "exchanged");
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), again = host_block(h, "again"),
+                    done = host_block(h, "exchanged");
   LLVMValueRef first = LLVMBuildLoad2(B, bits_type(h, type), p, "");
   LLVMSetOrdering(first, LLVMAtomicOrderingMonotonic);
   LLVMSetAlignment(first, host_memory_bytes(type));
   LLVMBuildBr(B, again);
   LLVMPositionBuilderAtEnd(B, again);
   LLVMValueRef old = LLVMBuildPhi(B, bits_type(h, type), "");
-  LLVMValueRef next = host_combine(h, (ir_combine)op->attrs.kind, type, op->attrs.flags, from_bits(h, type, old), v);
+  LLVMValueRef next =
+      host_combine(h, (ir_combine)op->attrs.kind, type, op->attrs.flags, from_bits(h, type, old), v);
   LLVMValueRef pair = exchange(h, op, p, old, to_bits(h, type, next));
   LLVMValueRef seen = LLVMBuildExtractValue(B, pair, 0, "");
   LLVMBasicBlockRef end = LLVMGetInsertBlock(B);
@@ -56,13 +62,17 @@ static LLVMValueRef by_exchange(host *h, const ir_op *op, ir_type type, LLVMValu
 
 static LLVMValueRef modify(host *h, const ir_op *op, ir_type type, LLVMValueRef p, LLVMValueRef v) {
   bool unsign = (op->attrs.flags & IR_UNSIGNED) != 0;
-  LLVMAtomicRMWBinOp table[] = {
-      [IR_COMBINE_ADD] = LLVMAtomicRMWBinOpAdd, [IR_COMBINE_MAX] = unsign ? LLVMAtomicRMWBinOpUMax : LLVMAtomicRMWBinOpMax,
-      [IR_COMBINE_MIN] = unsign ? LLVMAtomicRMWBinOpUMin : LLVMAtomicRMWBinOpMin,
-      [IR_COMBINE_AND] = LLVMAtomicRMWBinOpAnd, [IR_COMBINE_OR] = LLVMAtomicRMWBinOpOr, [IR_COMBINE_XOR] = LLVMAtomicRMWBinOpXor,
-      [IR_COMBINE_XCHG] = LLVMAtomicRMWBinOpXchg};
-  if (op->attrs.kind != IR_COMBINE_XCHG && ir_type_class(type) == KILN_CLASS_FLOAT) return by_exchange(h, op, type, p, v);
-  LLVMValueRef old = LLVMBuildAtomicRMW(B, table[op->attrs.kind], p, to_bits(h, type, v), ordering(op), false);
+  LLVMAtomicRMWBinOp table[] = {[IR_COMBINE_ADD] = LLVMAtomicRMWBinOpAdd,
+                                [IR_COMBINE_MAX] = unsign ? LLVMAtomicRMWBinOpUMax : LLVMAtomicRMWBinOpMax,
+                                [IR_COMBINE_MIN] = unsign ? LLVMAtomicRMWBinOpUMin : LLVMAtomicRMWBinOpMin,
+                                [IR_COMBINE_AND] = LLVMAtomicRMWBinOpAnd,
+                                [IR_COMBINE_OR] = LLVMAtomicRMWBinOpOr,
+                                [IR_COMBINE_XOR] = LLVMAtomicRMWBinOpXor,
+                                [IR_COMBINE_XCHG] = LLVMAtomicRMWBinOpXchg};
+  if (op->attrs.kind != IR_COMBINE_XCHG && ir_type_class(type) == KILN_CLASS_FLOAT)
+    return by_exchange(h, op, type, p, v);
+  LLVMValueRef old =
+      LLVMBuildAtomicRMW(B, table[op->attrs.kind], p, to_bits(h, type, v), ordering(op), false);
   LLVMSetAlignment(old, host_memory_bytes(type));
   return from_bits(h, type, old);
 }
@@ -76,7 +86,8 @@ static LLVMValueRef one(host *h, const ir_op *op, const host_map *map) {
     return from_bits(h, type, LLVMBuildExtractValue(B, pair, 0, ""));
   }
   if (op->operand_count < 3) return modify(h, op, type, x[0], x[1]);
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), live = host_block(h, "live"), done = host_block(h, "done");
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), live = host_block(h, "live"),
+                    done = host_block(h, "done");
   LLVMBuildCondBr(B, x[2], live, done);
   LLVMPositionBuilderAtEnd(B, live);
   LLVMValueRef old = modify(h, op, type, x[0], x[1]), none = LLVMConstNull(host_element_type(h, type));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Short forms over LLVM's builder: constants of any width, intrinsics, stack slots, scratch buffers, counted loops.
+// Short forms over LLVM's builder: constants of any width, intrinsics, stack slots, scratch buffers, counted
+// loops.
 #include "compiler/codegen/host.h"
 
 #include <string.h>
@@ -14,7 +15,9 @@ LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like) {
   return width ? LLVMVectorType(element, width) : element;
 }
 
-LLVMTypeRef host_element_type(const host *h, ir_type type) { return type.pointer ? h->pointer : h->types[type.scalar]; }
+LLVMTypeRef host_element_type(const host *h, ir_type type) {
+  return type.pointer ? h->pointer : h->types[type.scalar];
+}
 
 LLVMTypeRef host_memory_type(const host *h, ir_type type) {
   return !type.pointer && type.scalar == KILN_I1 ? h->i8 : host_element_type(h, type);
@@ -34,7 +37,9 @@ LLVMValueRef host_int(LLVMTypeRef element, LLVMValueRef like, uint64_t value) {
   return repeat(LLVMConstInt(element, value, false), like);
 }
 
-LLVMValueRef host_real(LLVMTypeRef element, LLVMValueRef like, double value) { return repeat(LLVMConstReal(element, value), like); }
+LLVMValueRef host_real(LLVMTypeRef element, LLVMValueRef like, double value) {
+  return repeat(LLVMConstReal(element, value), like);
+}
 
 LLVMValueRef host_i64(const host *h, int64_t value) { return LLVMConstInt(h->i64, (uint64_t)value, true); }
 
@@ -53,10 +58,12 @@ LLVMValueRef host_splat(host *h, LLVMValueRef scalar, unsigned lanes) {
   }
   LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
   LLVMValueRef one = LLVMBuildInsertElement(h->builder, LLVMGetPoison(type), scalar, host_i64(h, 0), "");
-  return LLVMBuildShuffleVector(h->builder, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(h->i32, lanes)), "");
+  return LLVMBuildShuffleVector(h->builder, one, LLVMGetPoison(type),
+                                LLVMConstNull(LLVMVectorType(h->i32, lanes)), "");
 }
 
-LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsigned type_count, LLVMValueRef *args, unsigned arg_count) {
+LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsigned type_count,
+                            LLVMValueRef *args, unsigned arg_count) {
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
   LLVMValueRef callee = LLVMGetIntrinsicDeclaration(h->module, id, types, type_count);
   return LLVMBuildCall2(h->builder, LLVMGlobalGetValueType(callee), callee, args, arg_count, "");
@@ -65,12 +72,15 @@ LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsig
 LLVMValueRef host_shuffle(host *h, LLVMValueRef a, LLVMValueRef b, const uint32_t *lanes, unsigned count) {
   LLVMValueRef mask[1024];
   for (unsigned i = 0; i < count; i++) mask[i] = LLVMConstInt(h->i32, lanes[i], false);
-  return LLVMBuildShuffleVector(h->builder, a, b ? b : LLVMGetPoison(LLVMTypeOf(a)), LLVMConstVector(mask, count), "");
+  return LLVMBuildShuffleVector(h->builder, a, b ? b : LLVMGetPoison(LLVMTypeOf(a)),
+                                LLVMConstVector(mask, count), "");
 }
 
 LLVMValueRef host_stack(host *h, LLVMTypeRef type) { return LLVMBuildAlloca(h->entry, type, ""); }
 
-LLVMBasicBlockRef host_block(host *h, const char *name) { return LLVMAppendBasicBlockInContext(h->context, h->function, name); }
+LLVMBasicBlockRef host_block(host *h, const char *name) {
+  return LLVMAppendBasicBlockInContext(h->context, h->function, name);
+}
 
 host_buffer *host_buffer_create(host *h, ir_type type) {
   host_buffer *buffer = KILN_NEW(h->arena, host_buffer);
@@ -82,7 +92,8 @@ host_buffer *host_buffer_create(host *h, ir_type type) {
   h->scratch_at += size & ~(uint64_t)63;
   if (h->scratch_at > h->scratch_bytes) h->scratch_bytes = h->scratch_at;
   if (h->scratch_at > HOST_SCRATCH_LIMIT)
-    host_fail(h, KILN_STATUS_LIMIT, "kept tiles need %llu bytes of scratch memory a program, the host allows %d",
+    host_fail(h, KILN_STATUS_LIMIT,
+              "kept tiles need %llu bytes of scratch memory a program, the host allows %d",
               (unsigned long long)h->scratch_at, HOST_SCRATCH_LIMIT);
   return buffer;
 }

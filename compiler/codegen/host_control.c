@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Structured control flow. Carried scalars are stack slots, which LLVM turns into registers; carried tiles are buffers, but for those that grow by the
-// same amount each turn, such as tiles of pointers: they are computed from the number of the turn.
+// Structured control flow. Carried scalars are stack slots, which LLVM turns into registers; carried tiles
+// are buffers, but for those that grow by the same amount each turn, such as tiles of pointers: they are
+// computed from the number of the turn.
 //
-// A new value of a carried tile goes into its buffer at once when nothing pulls the old one under another index or in a later loop; else it is
-// written aside and copied when all new values are there.
+// A new value of a carried tile goes into its buffer at once when nothing pulls the old one under another
+// index or in a later loop; else it is written aside and copied when all new values are there.
 #include "compiler/codegen/host.h"
 
 #define B h->builder
@@ -34,13 +35,14 @@ static void bind(host *h, const carried *c, ir_value *v, uint32_t i) {
     info->buffer = c->buffers[i];
     return;
   }
-  info->lanes = (host_lanes){LLVMBuildLoad2(B, host_element_type(h, v->type), c->slots[i], ""), 0, HOST_UNIFORM};
+  info->lanes =
+      (host_lanes){LLVMBuildLoad2(B, host_element_type(h, v->type), c->slots[i], ""), 0, HOST_UNIFORM};
   info->has_lanes = true;
 }
 
 static LLVMValueRef scalar_of(ir_value *v) { return host_info(v)->lanes.value; }
 
-// --------------------------------------------------------------------------------------------------------- new tile values
+// --------------------------------------------------------------------------------- new tile values
 
 typedef struct reads {
   const host_buffer *buffer;
@@ -48,7 +50,8 @@ typedef struct reads {
   bool any, moved;
 } reads;
 
-// Whether pulling `v` reads the buffer, and under another index. Values are shared, so each is walked twice at most.
+// Whether pulling `v` reads the buffer, and under another index. Values are shared, so each is walked twice
+// at most.
 static void find_reads(reads *r, ir_value *v, bool moved) {
   host_value *info = host_info(v);
   if (info->has_lanes || (info->mark == r->walk && (info->mark_moved || !moved))) return;
@@ -60,7 +63,8 @@ static void find_reads(reads *r, ir_value *v, bool moved) {
     return;
   }
   if (!v->def || !v->type.rank) return;
-  for (uint32_t i = 0; i < v->def->operand_count; i++) find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
+  for (uint32_t i = 0; i < v->def->operand_count; i++)
+    find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
 }
 
 bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer) {
@@ -69,7 +73,8 @@ bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer) {
   return r.moved;
 }
 
-/// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in that loop too, at the same index.
+/// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in
+/// that loop too, at the same index.
 static bool can_overwrite(host *h, const carried *c, ir_value *const *values, uint32_t i) {
   for (uint32_t k = 0; k < c->count; k++) {
     reads r = {.buffer = c->buffers[i], .walk = ++h->walk_count};
@@ -88,9 +93,11 @@ static void keep_into(host *h, ir_value *v, host_buffer *buffer, bool aside) {
 
 /// Keeps all values with `bits` index bits whose `way` is wanted, in one loop.
 enum { STAYS, OVERWRITES, ASIDE };
-static void keep_all(host *h, const carried *c, ir_value *const *values, const uint8_t *ways, uint8_t way, unsigned bits) {
+static void keep_all(host *h, const carried *c, ir_value *const *values, const uint8_t *ways, uint8_t way,
+                     unsigned bits) {
   for (uint32_t i = 0; i < c->count; i++)
-    if (ways[i] == way && ir_log2_elements(values[i]->type) == bits) keep_into(h, values[i], c->buffers[i], false);
+    if (ways[i] == way && ir_log2_elements(values[i]->type) == bits)
+      keep_into(h, values[i], c->buffers[i], false);
   host_flush(h);
 }
 
@@ -117,14 +124,15 @@ static void assign(host *h, const carried *c, ir_value *const *values) {
     host_flush(h);
   }
   for (uint8_t way = OVERWRITES; way <= ASIDE; way++)
-    for (unsigned bits = 0; tiles && bits <= IR_MAX_LOG2_ELEMENTS; bits++) keep_all(h, c, values, ways, way, bits);
+    for (unsigned bits = 0; tiles && bits <= IR_MAX_LOG2_ELEMENTS; bits++)
+      keep_all(h, c, values, ways, way, bits);
   for (uint32_t i = 0; i < c->count; i++) {
     host_info(values[i])->buffer = before[i]; // a copy made inside a region stands for the value there only
     if (c->slots[i]) LLVMBuildStore(B, scalar_of(values[i]), c->slots[i]);
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- if, for
+// ----------------------------------------------------------------------------------------- if, for
 
 static void region(host *h, ir_block *block, const carried *results, uint32_t skip) {
   uint64_t mark = h->scratch_at;
@@ -153,7 +161,8 @@ void host_if(host *h, ir_op *op) {
   bind_results(h, &c, op);
 }
 
-// The count of turns is computed first: hi may be the largest integer, so that the counter must not run past it.
+// The count of turns is computed first: hi may be the largest integer, so that the counter must not run past
+// it.
 static LLVMValueRef turn_count(host *h, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step) {
   LLVMTypeRef type = LLVMTypeOf(lo);
   LLVMValueRef one = LLVMConstInt(type, 1, false), zero = LLVMConstInt(type, 0, false);
@@ -168,7 +177,8 @@ static LLVMValueRef turn_count(host *h, LLVMValueRef lo, LLVMValueRef hi, LLVMVa
 static LLVMValueRef step_of(host *h, const ir_value *arg, const ir_value *yielded) {
   const ir_op *op = yielded->def;
   int64_t constant;
-  if (!arg->type.rank || !op || (op->code != IR_PTRADD && op->code != IR_ADD) || op->block != arg->block) return NULL;
+  if (!arg->type.rank || !op || (op->code != IR_PTRADD && op->code != IR_ADD) || op->block != arg->block)
+    return NULL;
   const ir_value *more = op->operands[1];
   if (op->code == IR_ADD && more == arg) more = op->operands[0];
   else if (op->operands[0] != arg) return NULL;
@@ -187,7 +197,8 @@ static void find_steps(host *h, carried *c, const ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *init = op->operands[3 + i];
     c->steps[i] = step_of(h, body->args[1 + i], end->operands[i]);
-    if (c->steps[i] && (host_info(init)->has_load || host_info(init)->cost > HOST_COST_CHEAP)) host_keep_now(h, init);
+    if (c->steps[i] && (host_info(init)->has_load || host_info(init)->cost > HOST_COST_CHEAP))
+      host_keep_now(h, init);
   }
 }
 
@@ -212,8 +223,10 @@ void host_for(host *h, ir_op *op) {
   assign(h, &c, op->operands + 3);
   LLVMValueRef lo = scalar_of(op->operands[0]), step = scalar_of(op->operands[2]);
   LLVMTypeRef type = LLVMTypeOf(lo);
-  LLVMValueRef count = turn_count(h, lo, scalar_of(op->operands[1]), step), zero = LLVMConstInt(type, 0, false);
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), loop = host_block(h, "for"), done = host_block(h, "endfor");
+  LLVMValueRef count = turn_count(h, lo, scalar_of(op->operands[1]), step),
+               zero = LLVMConstInt(type, 0, false);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), loop = host_block(h, "for"),
+                    done = host_block(h, "endfor");
   LLVMValueRef all = LLVMBuildZExtOrBitCast(B, count, h->i64, "");
   LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, count, zero, ""), loop, done);
   LLVMPositionBuilderAtEnd(B, loop);
@@ -242,7 +255,8 @@ void host_while(host *h, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) kinds[i].type = op->operands[i]->type;
   prepare(h, &in, kinds, op->operand_count);
   assign(h, &in, op->operands);
-  LLVMBasicBlockRef head = host_block(h, "while"), body = host_block(h, "do"), done = host_block(h, "endwhile");
+  LLVMBasicBlockRef head = host_block(h, "while"), body = host_block(h, "do"),
+                    done = host_block(h, "endwhile");
   LLVMBuildBr(B, head);
   LLVMPositionBuilderAtEnd(B, head);
   for (uint32_t i = 0; i < in.count; i++) bind(h, &in, before->args[i], i);

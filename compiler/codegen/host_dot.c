@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix products: operands are packed into scratch memory in the type that is computed in, then a block of accumulators in registers runs along K.
+// Matrix products: operands are packed into scratch memory in the type that is computed in, then a block of
+// accumulators in registers runs along K.
 #include "compiler/codegen/host.h"
 
 #define B h->builder
@@ -11,11 +12,11 @@ typedef struct product {
   kiln_scalar scalar;          // computed in: f32, f64, i32
   LLVMTypeRef element, vector; // vector is the element itself when a row has one
   unsigned bytes, lanes;
-  unsigned rows, columns;      // of a register block; columns in vectors
+  unsigned rows, columns; // of a register block; columns in vectors
   LLVMValueRef a, b, c;
 } product;
 
-// ----------------------------------------------------------------------------------------------------------------- packing
+// ----------------------------------------------------------------------------------------- packing
 
 static LLVMValueRef convert(host *h, kiln_scalar from, LLVMValueRef x) {
   return from == KILN_I8 ? LLVMBuildSExt(B, x, host_like(h->i32, x), "") : x;
@@ -35,7 +36,8 @@ static unsigned vector_log2(const host *h, unsigned limit) {
   return log2;
 }
 
-/// Pulls `v` under `map` in order of the root's index and writes it in that order; `row` bits are the innermost axis.
+/// Pulls `v` under `map` in order of the root's index and writes it in that order; `row` bits are the
+/// innermost axis.
 static host_buffer *pack_in_order(host *h, ir_value *v, kiln_scalar to, const host_map *map, unsigned row) {
   unsigned bits = map->count, log2 = vector_log2(h, bits), split = row > log2 ? row : log2;
   host_buffer *buffer = host_buffer_create(h, ir_with_element(v->type, ir_scalar_type(to)));
@@ -56,7 +58,8 @@ static host_buffer *pack_in_order(host *h, ir_value *v, kiln_scalar to, const ho
   return buffer;
 }
 
-// Swaps bit by bit of row and column: after step d, rows i and i + d have exchanged their off-diagonal squares of d lanes.
+// Swaps bit by bit of row and column: after step d, rows i and i + d have exchanged their off-diagonal
+// squares of d lanes.
 static void transpose_registers(host *h, LLVMValueRef *x, unsigned count) {
   uint32_t low[64], high[64];
   for (unsigned d = 1; d < count; d *= 2) {
@@ -74,8 +77,10 @@ static void transpose_registers(host *h, LLVMValueRef *x, unsigned count) {
 }
 
 /// Writes the transpose of each [rows, columns] matrix of `from`, in squares that registers hold.
-static host_buffer *transpose(host *h, const host_buffer *from, ir_type type, unsigned batch, unsigned rows, unsigned columns) {
-  unsigned log2 = vector_log2(h, rows < columns ? rows : columns), count = 1u << log2, bytes = kiln_scalars[from->scalar].bytes;
+static host_buffer *transpose(host *h, const host_buffer *from, ir_type type, unsigned batch, unsigned rows,
+                              unsigned columns) {
+  unsigned log2 = vector_log2(h, rows < columns ? rows : columns), count = 1u << log2,
+           bytes = kiln_scalars[from->scalar].bytes;
   host_buffer *to = host_buffer_create(h, ir_with_element(type, ir_scalar_type(from->scalar)));
   LLVMTypeRef element = h->types[from->scalar], vector = LLVMVectorType(element, count);
   LLVMValueRef x[64];
@@ -85,9 +90,11 @@ static host_buffer *transpose(host *h, const host_buffer *from, ir_type type, un
   host_loop_begin(h, &along, (uint64_t)1 << columns, count);
   for (unsigned side = 0; side < 2; side++) {
     unsigned inner = side ? rows : columns;
-    LLVMValueRef outer_at = side ? along.counter : down.counter, inner_at = side ? down.counter : along.counter;
+    LLVMValueRef outer_at = side ? along.counter : down.counter,
+                 inner_at = side ? down.counter : along.counter;
     LLVMValueRef matrix = LLVMBuildShl(B, all.counter, host_i64(h, rows + columns), "");
-    LLVMValueRef at = LLVMBuildAdd(B, LLVMBuildAdd(B, matrix, LLVMBuildShl(B, outer_at, host_i64(h, inner), ""), ""), inner_at, "");
+    LLVMValueRef at = LLVMBuildAdd(
+        B, LLVMBuildAdd(B, matrix, LLVMBuildShl(B, outer_at, host_i64(h, inner), ""), ""), inner_at, "");
     if (side) transpose_registers(h, x, count);
     for (unsigned i = 0; i < count; i++) {
       LLVMValueRef index = LLVMBuildAdd(B, at, host_i64(h, (int64_t)i << inner), "");
@@ -110,15 +117,18 @@ static LLVMValueRef pack(host *h, ir_value *v, kiln_scalar to) {
   const host_buffer *kept = host_info(v)->buffer;
   host_map map = host_identity(bits);
   if (kept && kept->scalar == to) return kept->pointer;
-  if (rows < 2 || columns < 2 || kept || !host_info(v)->swapped) return pack_in_order(h, v, to, &map, columns)->pointer;
+  if (rows < 2 || columns < 2 || kept || !host_info(v)->swapped)
+    return pack_in_order(h, v, to, &map, columns)->pointer;
   map = swapped_map(bits, rows, columns);
-  return transpose(h, pack_in_order(h, v, to, &map, rows), type, bits - rows - columns, columns, rows)->pointer;
+  return transpose(h, pack_in_order(h, v, to, &map, rows), type, bits - rows - columns, columns, rows)
+      ->pointer;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- product
+// ----------------------------------------------------------------------------------------- product
 
 static LLVMValueRef address(host *h, const product *p, LLVMValueRef base, LLVMValueRef index, uint64_t more) {
-  LLVMValueRef at = LLVMBuildInBoundsGEP2(B, p->element, base, &index, 1, ""), offset = host_i64(h, (int64_t)more);
+  LLVMValueRef at = LLVMBuildInBoundsGEP2(B, p->element, base, &index, 1, ""),
+               offset = host_i64(h, (int64_t)more);
   return LLVMBuildInBoundsGEP2(B, p->element, at, &offset, 1, "");
 }
 
@@ -128,7 +138,9 @@ static LLVMValueRef load(host *h, const product *p, LLVMTypeRef type, LLVMValueR
   return x;
 }
 
-static LLVMValueRef shift(host *h, LLVMValueRef x, unsigned log2) { return LLVMBuildShl(B, x, host_i64(h, log2), ""); }
+static LLVMValueRef shift(host *h, LLVMValueRef x, unsigned log2) {
+  return LLVMBuildShl(B, x, host_i64(h, log2), "");
+}
 
 static LLVMValueRef multiply_add(host *h, const product *p, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
   if (p->scalar == KILN_I32) return LLVMBuildAdd(B, LLVMBuildMul(B, a, b, ""), c, "");
@@ -138,10 +150,12 @@ static LLVMValueRef multiply_add(host *h, const product *p, LLVMValueRef a, LLVM
   return LLVMBuildFAdd(B, LLVMBuildFMul(B, a, b, ""), c, "");
 }
 
-/// One step along K of a register block. `a_at`: index of A's element (first row, k); `b_at`: of B's (k, first column).
+/// One step along K of a register block. `a_at`: index of A's element (first row, k); `b_at`: of B's (k,
+/// first column).
 static void step(host *h, const product *p, LLVMValueRef a_at, LLVMValueRef b_at, LLVMValueRef *sums) {
   LLVMValueRef b[MAX_COLUMNS];
-  for (unsigned j = 0; j < p->columns; j++) b[j] = load(h, p, p->vector, address(h, p, p->b, b_at, j * p->lanes));
+  for (unsigned j = 0; j < p->columns; j++)
+    b[j] = load(h, p, p->vector, address(h, p, p->b, b_at, j * p->lanes));
   for (unsigned i = 0; i < p->rows; i++) {
     LLVMValueRef x = load(h, p, p->element, address(h, p, p->a, a_at, (uint64_t)i << p->k));
     if (p->lanes > 1) x = host_splat(h, x, p->lanes);
@@ -152,21 +166,26 @@ static void step(host *h, const product *p, LLVMValueRef a_at, LLVMValueRef b_at
   }
 }
 
-static void block(host *h, const product *p, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef column, LLVMValueRef *sums) {
-  LLVMValueRef c_at = LLVMBuildAdd(B, LLVMBuildAdd(B, shift(h, batch, p->m + p->n), shift(h, row, p->n), ""), column, "");
+static void block(host *h, const product *p, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef column,
+                  LLVMValueRef *sums) {
+  LLVMValueRef c_at =
+      LLVMBuildAdd(B, LLVMBuildAdd(B, shift(h, batch, p->m + p->n), shift(h, row, p->n), ""), column, "");
   host_loop along;
   for (unsigned i = 0; i < p->rows * p->columns; i++) {
     uint64_t more = ((uint64_t)(i / p->columns) << p->n) + (uint64_t)(i % p->columns) * p->lanes;
     LLVMBuildStore(B, load(h, p, p->vector, address(h, p, p->c, c_at, more)), sums[i]);
   }
   host_loop_begin(h, &along, (uint64_t)1 << p->k, 1);
-  LLVMValueRef a_at = LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->m), row, ""), p->k), along.counter, "");
-  LLVMValueRef b_at = LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->k), along.counter, ""), p->n), column, "");
+  LLVMValueRef a_at =
+      LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->m), row, ""), p->k), along.counter, "");
+  LLVMValueRef b_at =
+      LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->k), along.counter, ""), p->n), column, "");
   step(h, p, a_at, b_at, sums);
   host_loop_end(h, &along);
   for (unsigned i = 0; i < p->rows * p->columns; i++) {
     uint64_t more = ((uint64_t)(i / p->columns) << p->n) + (uint64_t)(i % p->columns) * p->lanes;
-    LLVMValueRef store = LLVMBuildStore(B, LLVMBuildLoad2(B, p->vector, sums[i], ""), address(h, p, p->c, c_at, more));
+    LLVMValueRef store =
+        LLVMBuildStore(B, LLVMBuildLoad2(B, p->vector, sums[i], ""), address(h, p, p->c, c_at, more));
     LLVMSetAlignment(store, p->bytes);
   }
 }
@@ -190,12 +209,14 @@ static unsigned at_most(uint64_t x, unsigned limit) { return x < limit ? (unsign
 static host_buffer *carried_place(host *h, const ir_op *op) {
   const host_value *result = host_info(&op->results[0]);
   const ir_block *block = op->block;
-  if (result->user_count != 1 || result->users[0]->code != IR_YIELD || result->users[0]->block != block) return NULL;
+  if (result->user_count != 1 || result->users[0]->code != IR_YIELD || result->users[0]->block != block)
+    return NULL;
   if (!block->parent || block->parent->code != IR_FOR) return NULL;
   for (uint32_t i = 0; i < result->users[0]->operand_count; i++) {
     const host_value *arg = host_info(block->args[1 + i]);
     if (result->users[0]->operands[i] != &op->results[0] || !arg->buffer || arg->last > op->number) continue;
-    bool is_factor = host_info(op->operands[0])->buffer == arg->buffer || host_info(op->operands[1])->buffer == arg->buffer;
+    bool is_factor = host_info(op->operands[0])->buffer == arg->buffer ||
+                     host_info(op->operands[1])->buffer == arg->buffer;
     return is_factor || host_reads_elsewhere(h, op->operands[2], arg->buffer) ? NULL : arg->buffer;
   }
   return NULL;
@@ -215,7 +236,11 @@ static host_buffer *start(host *h, ir_op *op) {
 static product shape_of(const host *h, const ir_op *op) {
   ir_type a = op->operands[0]->type, c = op->results[0].type;
   unsigned r = c.rank;
-  product p = {.batch = r == 3 ? c.log2[0] : 0, .m = c.log2[r - 2], .n = c.log2[r - 1], .k = a.log2[r - 1], .scalar = (kiln_scalar)c.scalar};
+  product p = {.batch = r == 3 ? c.log2[0] : 0,
+               .m = c.log2[r - 2],
+               .n = c.log2[r - 1],
+               .k = a.log2[r - 1],
+               .scalar = (kiln_scalar)c.scalar};
   p.element = h->types[p.scalar];
   p.bytes = kiln_scalars[p.scalar].bytes;
   p.lanes = at_most((uint64_t)1 << p.n, h->vector_bytes / p.bytes);

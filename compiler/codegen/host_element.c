@@ -33,7 +33,7 @@ static LLVMValueRef binary_intrinsic(host *h, const char *name, LLVMValueRef a, 
   return host_intrinsic(h, name, &type, 1, args, 2);
 }
 
-// -------------------------------------------------------------------------------------------------------------- arithmetic
+// -------------------------------------------------------------------------------------- arithmetic
 
 static LLVMValueRef arithmetic(host *h, ir_type type, LLVMOpcode integer, LLVMOpcode real, LLVMValueRef *x) {
   if (!is_real(type)) return LLVMBuildBinOp(B, integer, x[0], x[1], "");
@@ -70,7 +70,8 @@ static LLVMValueRef divide(host *h, const ir_op *op, ir_type type, LLVMValueRef 
   LLVMValueRef zero = host_int(element, x[0], 0), one = host_int(element, x[0], 1);
   LLVMValueRef none = LLVMBuildICmp(B, LLVMIntEQ, x[1], zero, ""), guard = none;
   if (!unsign) {
-    LLVMValueRef least = LLVMBuildICmp(B, LLVMIntEQ, x[0], host_int(element, x[0], (uint64_t)1 << (bits - 1)), "");
+    LLVMValueRef least =
+        LLVMBuildICmp(B, LLVMIntEQ, x[0], host_int(element, x[0], (uint64_t)1 << (bits - 1)), "");
     LLVMValueRef minus = LLVMBuildICmp(B, LLVMIntEQ, x[1], host_int(element, x[0], UINT64_MAX), "");
     guard = LLVMBuildOr(B, none, LLVMBuildAnd(B, least, minus, ""), "");
   }
@@ -86,10 +87,13 @@ static LLVMValueRef divide(host *h, const ir_op *op, ir_type type, LLVMValueRef 
 static LLVMValueRef element_div(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
   return is_real(type) ? arithmetic(h, type, LLVMSDiv, LLVMFDiv, x) : divide(h, op, type, x, false);
 }
-static LLVMValueRef element_rem(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) { return divide(h, op, type, x, true); }
+static LLVMValueRef element_rem(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
+  return divide(h, op, type, x, true);
+}
 
-// The number when one operand is NaN; -0 is less than +0, which the instructions behind minnum and maxnum leave open: equal operands differ at most
-// in the sign of zero, and or (and) of the patterns picks the right one.
+// The number when one operand is NaN; -0 is less than +0, which the instructions behind minnum and maxnum
+// leave open: equal operands differ at most in the sign of zero, and or (and) of the patterns picks the right
+// one.
 static LLVMValueRef choose_number(host *h, bool max, LLVMValueRef a, LLVMValueRef b) {
   LLVMTypeRef type = LLVMTypeOf(a), scalar = host_width(a) ? LLVMGetElementType(type) : type;
   LLVMTypeRef bits = host_like(scalar == h->f64 ? h->i64 : h->i32, a);
@@ -117,20 +121,26 @@ static LLVMValueRef extreme(host *h, const ir_op *op, ir_type type, LLVMValueRef
     bool spread = (op->attrs.flags & IR_NAN) != 0;
     if (!spread && is_plain_constant(op, 1)) return leave(h, type, choose_constant(h, max, a, b));
     if (!spread && is_plain_constant(op, 0)) return leave(h, type, choose_constant(h, max, b, a));
-    return leave(h, type, spread ? binary_intrinsic(h, max ? "llvm.maximum" : "llvm.minimum", a, b) : choose_number(h, max, a, b));
+    return leave(h, type,
+                 spread ? binary_intrinsic(h, max ? "llvm.maximum" : "llvm.minimum", a, b)
+                        : choose_number(h, max, a, b));
   }
   static const char *const names[2][2] = {{"llvm.smin", "llvm.smax"}, {"llvm.umin", "llvm.umax"}};
   return binary_intrinsic(h, names[is_unsigned(op, type)][max], x[0], x[1]);
 }
-static LLVMValueRef element_min(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) { return extreme(h, op, type, x, false); }
-static LLVMValueRef element_max(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) { return extreme(h, op, type, x, true); }
+static LLVMValueRef element_min(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
+  return extreme(h, op, type, x, false);
+}
+static LLVMValueRef element_max(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
+  return extreme(h, op, type, x, true);
+}
 
 static LLVMValueRef element_mulhi(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
   unsigned bits = ir_type_bits(type);
   LLVMTypeRef wide = LLVMIntTypeInContext(h->context, 2 * bits), wide_like = host_like(wide, x[0]);
   LLVMOpcode extend = is_unsigned(op, type) ? LLVMZExt : LLVMSExt;
-  LLVMValueRef product =
-      LLVMBuildMul(B, LLVMBuildCast(B, extend, x[0], wide_like, ""), LLVMBuildCast(B, extend, x[1], wide_like, ""), "");
+  LLVMValueRef product = LLVMBuildMul(B, LLVMBuildCast(B, extend, x[0], wide_like, ""),
+                                      LLVMBuildCast(B, extend, x[1], wide_like, ""), "");
   return LLVMBuildTrunc(B, LLVMBuildLShr(B, product, host_int(wide, x[0], bits), ""), LLVMTypeOf(x[0]), "");
 }
 
@@ -165,14 +175,16 @@ static LLVMValueRef element_fma(host *h, const ir_op *op, ir_type type, LLVMValu
   return host_intrinsic(h, "llvm.fma", &t, 1, x, 3);
 }
 
-// ----------------------------------------------------------------------------------------------------- choice, one operand
+// ----------------------------------------------------------------------------- choice, one operand
 
 static LLVMValueRef element_cmp(host *h, const ir_op *op, ir_type type, LLVMValueRef *x) {
-  static const LLVMRealPredicate reals[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT, LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
+  static const LLVMRealPredicate reals[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT,
+                                            LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
   static const LLVMIntPredicate integers[2][6] = {
       {LLVMIntEQ, LLVMIntNE, LLVMIntSLT, LLVMIntSLE, LLVMIntSGT, LLVMIntSGE},
       {LLVMIntEQ, LLVMIntNE, LLVMIntULT, LLVMIntULE, LLVMIntUGT, LLVMIntUGE}};
-  if (is_real(type)) return LLVMBuildFCmp(B, reals[op->attrs.kind], enter(h, type, x[0]), enter(h, type, x[1]), "");
+  if (is_real(type))
+    return LLVMBuildFCmp(B, reals[op->attrs.kind], enter(h, type, x[0]), enter(h, type, x[1]), "");
   bool unsign = (op->attrs.flags & IR_UNSIGNED) || ir_type_class(type) != KILN_CLASS_INT;
   return LLVMBuildICmp(B, integers[unsign][op->attrs.kind], x[0], x[1], "");
 }
@@ -227,7 +239,7 @@ static LLVMValueRef element_bitcast(host *h, const ir_op *op, ir_type type, LLVM
   return LLVMBuildIntToPtr(B, LLVMBuildBitCast(B, x[0], address, ""), want, "");
 }
 
-// ------------------------------------------------------------------------------------------------------------------- casts
+// ------------------------------------------------------------------------------------------- casts
 
 // Clears what does not fit into `keep` leading bits, so that the conversion is exact: rounding toward zero.
 static LLVMValueRef cut_low_bits(host *h, ir_type from, bool unsign, unsigned keep, LLVMValueRef x) {
@@ -237,8 +249,10 @@ static LLVMValueRef cut_low_bits(host *h, ir_type from, bool unsign, unsigned ke
   LLVMValueRef no = LLVMConstInt(h->i1, 0, false), args[2] = {x, no};
   LLVMValueRef size = unsign ? x : host_intrinsic(h, "llvm.abs", &type, 1, args, 2);
   args[0] = size;
-  LLVMValueRef used = LLVMBuildSub(B, host_int(element, x, bits), host_intrinsic(h, "llvm.ctlz", &type, 1, args, 2), "");
-  LLVMValueRef excess = binary_intrinsic(h, "llvm.smax", LLVMBuildSub(B, used, host_int(element, x, keep), ""), host_int(element, x, 0));
+  LLVMValueRef used =
+      LLVMBuildSub(B, host_int(element, x, bits), host_intrinsic(h, "llvm.ctlz", &type, 1, args, 2), "");
+  LLVMValueRef excess = binary_intrinsic(
+      h, "llvm.smax", LLVMBuildSub(B, used, host_int(element, x, keep), ""), host_int(element, x, 0));
   LLVMValueRef cut = LLVMBuildShl(B, LLVMBuildLShr(B, size, excess, ""), excess, "");
   if (unsign) return cut;
   LLVMValueRef negative = LLVMBuildICmp(B, LLVMIntSLT, x, host_int(element, x, 0), "");
@@ -254,12 +268,14 @@ static LLVMValueRef int_to_float(host *h, const ir_op *op, ir_type from, ir_type
   return value;
 }
 
-// LLVM takes its saturating conversions apart lane by lane, so values that do not fit are replaced before and after a plain one. Narrow results go through
-// i32.
+// LLVM takes its saturating conversions apart lane by lane, so values that do not fit are replaced before and
+// after a plain one. Narrow results go through i32.
 static LLVMValueRef saturate(host *h, LLVMTypeRef real, unsigned bits, bool unsign, LLVMValueRef x) {
   LLVMTypeRef element = LLVMIntTypeInContext(h->context, bits), type = host_like(element, x);
-  double top = unsign ? 2.0 * (double)((uint64_t)1 << (bits - 1)) : (double)((uint64_t)1 << (bits - 1)), bottom = unsign ? 0 : -top;
-  uint64_t most = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1, least = unsign ? 0 : (uint64_t)1 << (bits - 1);
+  double top = unsign ? 2.0 * (double)((uint64_t)1 << (bits - 1)) : (double)((uint64_t)1 << (bits - 1)),
+         bottom = unsign ? 0 : -top;
+  uint64_t most = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1,
+           least = unsign ? 0 : (uint64_t)1 << (bits - 1);
   if (!unsign) most >>= 1;
   LLVMValueRef over = LLVMBuildFCmp(B, LLVMRealOGE, x, host_real(real, x, top), "");
   LLVMValueRef under = LLVMBuildFCmp(B, LLVMRealOLT, x, host_real(real, x, bottom), "");
@@ -276,10 +292,12 @@ static LLVMValueRef float_to_int(host *h, const ir_op *op, ir_type from, ir_type
   bool unsign = (op->attrs.flags & IR_UNSIGNED) != 0;
   unsigned bits = ir_type_bits(to);
   LLVMValueRef value = enter(h, from, x);
-  if (ir_type_class(to) == KILN_CLASS_BOOL) return LLVMBuildFCmp(B, LLVMRealUNE, value, host_real(real, x, 0), "");
+  if (ir_type_class(to) == KILN_CLASS_BOOL)
+    return LLVMBuildFCmp(B, LLVMRealUNE, value, host_real(real, x, 0), "");
   if (bits >= 32) return saturate(h, real, bits, unsign, value);
   LLVMValueRef wide = saturate(h, real, 32, false, value);
-  uint64_t most = ((uint64_t)1 << (unsign ? bits : bits - 1)) - 1, least = unsign ? 0 : UINT64_MAX << (bits - 1);
+  uint64_t most = ((uint64_t)1 << (unsign ? bits : bits - 1)) - 1,
+           least = unsign ? 0 : UINT64_MAX << (bits - 1);
   wide = binary_intrinsic(h, "llvm.smin", wide, host_int(h->i32, x, most));
   wide = binary_intrinsic(h, "llvm.smax", wide, host_int(h->i32, x, least));
   return LLVMBuildTrunc(B, wide, host_like(h->types[to.scalar], x), "");
@@ -302,16 +320,17 @@ static LLVMValueRef element_cast(host *h, const ir_op *op, ir_type from, LLVMVal
   return host_float_cast(h, scalar_of(from), scalar_of(to), (ir_round)op->attrs.round, x[0]);
 }
 
-// --------------------------------------------------------------------------------------------------------------- the table
+// --------------------------------------------------------------------------------------- the table
 
 static element_function *const functions[IR_OPCODE_COUNT] = {
-    [IR_ADD] = element_add,     [IR_SUB] = element_sub,     [IR_MUL] = element_mul,       [IR_DIV] = element_div,
-    [IR_REM] = element_rem,     [IR_MIN] = element_min,     [IR_MAX] = element_max,       [IR_MULHI] = element_mulhi,
-    [IR_AND] = element_and,     [IR_OR] = element_or,       [IR_XOR] = element_xor,       [IR_SHL] = element_shl,
-    [IR_SHR] = element_shr,     [IR_FMA] = element_fma,     [IR_CMP] = element_cmp,       [IR_SELECT] = element_select,
-    [IR_ABS] = element_abs,     [IR_FLOOR] = element_floor, [IR_CEIL] = element_ceil,     [IR_ROUND] = element_round,
-    [IR_SQRT] = element_sqrt,   [IR_HINT] = element_hint,     [IR_BITCAST] = element_bitcast,
-    [IR_CAST] = element_cast,
+    [IR_ADD] = element_add,       [IR_SUB] = element_sub,         [IR_MUL] = element_mul,
+    [IR_DIV] = element_div,       [IR_REM] = element_rem,         [IR_MIN] = element_min,
+    [IR_MAX] = element_max,       [IR_MULHI] = element_mulhi,     [IR_AND] = element_and,
+    [IR_OR] = element_or,         [IR_XOR] = element_xor,         [IR_SHL] = element_shl,
+    [IR_SHR] = element_shr,       [IR_FMA] = element_fma,         [IR_CMP] = element_cmp,
+    [IR_SELECT] = element_select, [IR_ABS] = element_abs,         [IR_FLOOR] = element_floor,
+    [IR_CEIL] = element_ceil,     [IR_ROUND] = element_round,     [IR_SQRT] = element_sqrt,
+    [IR_HINT] = element_hint,     [IR_BITCAST] = element_bitcast, [IR_CAST] = element_cast,
 };
 
 bool host_is_elementwise(ir_opcode code) { return functions[code] != NULL; }
@@ -320,10 +339,12 @@ LLVMValueRef host_element(host *h, const ir_op *op, LLVMValueRef *x) {
   return functions[op->code](h, op, ir_element(op->operands[0]->type), x);
 }
 
-LLVMValueRef host_combine(host *h, ir_combine kind, ir_type type, uint32_t flags, LLVMValueRef a, LLVMValueRef b) {
+LLVMValueRef host_combine(host *h, ir_combine kind, ir_type type, uint32_t flags, LLVMValueRef a,
+                          LLVMValueRef b) {
   static const ir_opcode codes[] = {
-      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX, [IR_COMBINE_MIN] = IR_MIN,
-      [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,   [IR_COMBINE_XOR] = IR_XOR,
+      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
+      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
+      [IR_COMBINE_XOR] = IR_XOR,
   };
   LLVMValueRef x[2] = {a, b};
   ir_op op = {.code = codes[kind], .attrs = {.flags = flags}};

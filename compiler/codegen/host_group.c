@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Groups: roots of one iteration space become one loop nest over chunks of a few vectors.
 //
-// Loop order: index bits that a reduction runs over are counted innermost, so that its accumulators live in registers. When masks can be
-// tested as a whole, a chunk has two bodies: all lanes live, and masked.
+// Loop order: index bits that a reduction runs over are counted innermost, so that its accumulators live in
+// registers. When masks can be tested as a whole, a chunk has two bodies: all lanes live, and masked.
 #include "compiler/codegen/host.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ bool host_waits(const host *h, const ir_op *op) {
   return false;
 }
 
-// ----------------------------------------------------------------------------------------------- what a root reads, lazily
+// ----------------------------------------------------------------------- what a root reads, lazily
 
 /// Values under maps that were seen, and what was looked for.
 typedef struct visit {
@@ -32,7 +32,9 @@ typedef struct visit {
   bool overflow, conflict;
 } visit;
 
-static bool same_map(const host_map *a, const host_map *b) { return a->count == b->count && !memcmp(a->from, b->from, a->count); }
+static bool same_map(const host_map *a, const host_map *b) {
+  return a->count == b->count && !memcmp(a->from, b->from, a->count);
+}
 
 static bool seen(visit *w, ir_value *v, const host_map *map) {
   for (uint32_t i = 0; i < w->count; i++)
@@ -90,7 +92,7 @@ static void visit_root(const host *h, visit *w, const host_root *root, const hos
   for (uint32_t i = 0; i < root->op->operand_count; i++) visit_value(h, w, root->op->operands[i], map);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- gathering
+// --------------------------------------------------------------------------------------- gathering
 
 static bool order_matters(const host *h, const host_root *root, ir_type space) {
   visit *w = KILN_NEW(h->arena, visit);
@@ -124,7 +126,7 @@ void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduc
   g->roots[g->root_count++] = *root;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ a chunk
+// ----------------------------------------------------------------------------------------- a chunk
 
 static void emit_assert(host *h, const host_root *root, const host_map *map) {
   LLVMValueRef all = host_all_true(h, root->op->operands[0], map);
@@ -157,7 +159,8 @@ static void emit_body(host *h, host_group *g, const host_map *map, bool live) {
 
 static LLVMValueRef all_masks(host *h, const visit *w) {
   LLVMValueRef all = LLVMConstInt(h->i1, 1, false);
-  for (uint32_t i = 0; i < w->mask_count; i++) all = LLVMBuildAnd(B, all, host_all_true(h, w->masks[i], &w->mask_maps[i]), "");
+  for (uint32_t i = 0; i < w->mask_count; i++)
+    all = LLVMBuildAnd(B, all, host_all_true(h, w->masks[i], &w->mask_maps[i]), "");
   return all;
 }
 
@@ -167,7 +170,8 @@ static void emit_chunk(host *h, host_group *g, const visit *w) {
     emit_body(h, g, &map, false);
     return;
   }
-  LLVMBasicBlockRef live = host_block(h, "live"), masked = host_block(h, "masked"), next = host_block(h, "next");
+  LLVMBasicBlockRef live = host_block(h, "live"), masked = host_block(h, "masked"),
+                    next = host_block(h, "next");
   LLVMBuildCondBr(B, all_masks(h, w), live, masked);
   LLVMPositionBuilderAtEnd(B, live);
   emit_body(h, g, &map, true);
@@ -178,14 +182,15 @@ static void emit_chunk(host *h, host_group *g, const visit *w) {
   LLVMPositionBuilderAtEnd(B, next);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- loops
+// ------------------------------------------------------------------------------------------- loops
 
 typedef struct run {
   uint8_t first, count;
   bool reduced;
 } run;
 
-/// Splits the bits above the lanes where a row ends and where reduced bits begin or end; highest first, reduced ones last.
+/// Splits the bits above the lanes where a row ends and where reduced bits begin or end; highest first,
+/// reduced ones last.
 static unsigned split_runs(const host_group *g, unsigned lanes_log2, run out[MAX_RUNS]) {
   run all[MAX_RUNS];
   unsigned count = 0, ordered = 0;
@@ -208,8 +213,8 @@ static unsigned log2_of(unsigned n) {
   return log2;
 }
 
-/// Vectors of 4-byte elements: two at once hide latencies, four when a reduction would wait for its accumulator, one when there is enough to do
-/// anyway and more would only be more code.
+/// Vectors of 4-byte elements: two at once hide latencies, four when a reduction would wait for its
+/// accumulator, one when there is enough to do anyway and more would only be more code.
 static unsigned chunk_log2(const host *h, const host_group *g, const visit *w) {
   unsigned log2 = log2_of(h->vector_bytes / 4);
   if (w->count <= MANY_VALUES) log2 += g->reduced & 1 ? 2 : 1;
@@ -243,7 +248,7 @@ static void emit_nest(host *h, host_group *g, const visit *w, const run *runs, u
   for (unsigned i = outer; i-- > 0;) host_loop_end(h, &loops[i]);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- after
+// ------------------------------------------------------------------------------------------- after
 
 static void check_assert(host *h, const host_root *root) {
   LLVMBasicBlockRef fine = host_block(h, "asserted"), here = LLVMGetInsertBlock(B);
@@ -287,7 +292,8 @@ host_buffer *host_keep_now(host *h, ir_value *v) {
   host_value *info = host_info(v);
   if (info->buffer) return info->buffer;
   host_flush(h);
-  host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type), .binds = true};
+  host_root root = {
+      .kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type), .binds = true};
   host_add_root(h, &root, v->type, 0);
   host_flush(h);
   return root.buffer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host back end: one kernel becomes one function of type kiln_host_kernel. host.h has the idea; here are the frame of the function and the walk
-// over a block.
+// The host back end: one kernel becomes one function of type kiln_host_kernel. host.h has the idea; here are
+// the frame of the function and the walk over a block.
 #include "compiler/codegen/host.h"
 
 #include <stdarg.h>
@@ -26,13 +26,14 @@ void host_set_scalar(ir_value *v, LLVMValueRef x) {
   host_info(v)->has_lanes = true;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- scalars
+// ----------------------------------------------------------------------------------------- scalars
 
 static LLVMValueRef load_id(host *h, LLVMValueRef array, unsigned axis) {
   LLVMValueRef index = host_i64(h, axis);
   LLVMValueRef p = LLVMBuildInBoundsGEP2(B, h->i32, array, &index, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(B, h->i32, p, "");
-  LLVMSetMetadata(load, LLVMGetMDKindIDInContext(h->context, "invariant.load", 14), LLVMMDNodeInContext(h->context, NULL, 0));
+  LLVMSetMetadata(load, LLVMGetMDKindIDInContext(h->context, "invariant.load", 14),
+                  LLVMMDNodeInContext(h->context, NULL, 0));
   return load;
 }
 
@@ -48,14 +49,16 @@ static LLVMValueRef emit_scalar(host *h, ir_op *op) {
 // Stores of the open loop that a scalar load comes after must have happened.
 static bool load_waits(const host *h, const ir_op *op) {
   for (uint32_t i = 0; h->open && op->code == IR_LOAD && i < h->open->root_count; i++)
-    if (h->open->roots[i].kind == HOST_ROOT_STORE && host_conflict(h, op, h->open->roots[i].op, false)) return true;
+    if (h->open->roots[i].kind == HOST_ROOT_STORE && host_conflict(h, op, h->open->roots[i].op, false))
+      return true;
   return false;
 }
 
 static void scalar_op(host *h, ir_op *op) {
   if (host_waits(h, op) || load_waits(h, op)) host_flush(h);
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i]->type.rank && h->open && host_info(op->operands[i])->ready_moved == h->open->id) host_flush(h);
+    if (op->operands[i]->type.rank && h->open && host_info(op->operands[i])->ready_moved == h->open->id)
+      host_flush(h);
   for (uint32_t i = 0; i < op->result_count; i++) {
     LLVMValueRef x = emit_scalar(h, op);
     host_set_scalar(&op->results[i], x ? x : host_pull_scalar(h, &op->results[i]));
@@ -72,7 +75,7 @@ static void scalar_store(host *h, ir_op *op) {
   h->point = NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- tiles
+// ------------------------------------------------------------------------------------------- tiles
 
 static void lazy_op(host *h, ir_op *op) {
   host_set_ready(op);
@@ -80,7 +83,8 @@ static void lazy_op(host *h, ir_op *op) {
     ir_value *v = &op->results[i];
     if (!host_info(v)->keep) continue;
     if (h->open && host_info(v)->ready == h->open->id) host_flush(h);
-    host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type), .binds = true};
+    host_root root = {
+        .kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type), .binds = true};
     host_add_root(h, &root, v->type, 0);
     host_info(v)->ready_moved = h->open->id;
   }
@@ -101,7 +105,8 @@ static void tile_reduce(host *h, ir_op *op) {
   uint32_t reduced = host_axis_bits(op->operands[0]->type, op->attrs.axis, &first);
   if (host_waits(h, op)) host_flush(h);
   for (uint32_t i = 0; i < op->result_count; i++)
-    if (op->results[i].type.rank) host_info(&op->results[i])->buffer = host_buffer_create(h, op->results[i].type);
+    if (op->results[i].type.rank)
+      host_info(&op->results[i])->buffer = host_buffer_create(h, op->results[i].type);
   host_root root = {.kind = HOST_ROOT_REDUCE, .op = op};
   host_add_root(h, &root, op->operands[0]->type, reduced);
   for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->ready = h->open->id;
@@ -116,8 +121,8 @@ static void emit_assert(host *h, ir_op *op) {
 }
 
 static void refuse(host *h, ir_op *op) {
-  host_fail(h, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation", ir_ops[op->code].text,
-            ir_operation(op));
+  host_fail(h, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation",
+            ir_ops[op->code].text, ir_operation(op));
 }
 
 static void nothing(host *h, ir_op *op) { (void)h, (void)op; }
@@ -130,10 +135,11 @@ static void barrier(host *h, ir_op *op) {
 
 typedef void op_function(host *h, ir_op *op);
 static op_function *const functions[IR_OPCODE_COUNT] = {
-    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,   [IR_DOT] = host_dot,     [IR_ATOMIC] = host_atomic,
-    [IR_CAS] = host_atomic,    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,   [IR_ASSERT] = emit_assert, [IR_ASM] = refuse,
-    [IR_FOR] = host_for,       [IR_WHILE] = host_while,   [IR_IF] = host_if,       [IR_YIELD] = nothing,    [IR_COND] = nothing,
-    [IR_VIEW] = refuse,        [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse, [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
+    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,     [IR_DOT] = host_dot,
+    [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,
+    [IR_ASSERT] = emit_assert, [IR_ASM] = refuse,         [IR_FOR] = host_for,       [IR_WHILE] = host_while,
+    [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,       [IR_VIEW] = refuse,
+    [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,  [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
 };
 
 void host_block_emit(host *h, ir_block *block) {
@@ -144,7 +150,7 @@ void host_block_emit(host *h, ir_block *block) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- the frame
+// --------------------------------------------------------------------------------------- the frame
 
 static void init_types(host *h) {
   LLVMContextRef c = h->context;
@@ -158,12 +164,15 @@ static void init_types(host *h) {
   h->f64 = LLVMDoubleTypeInContext(c);
   h->pointer = LLVMPointerTypeInContext(c, 0);
   LLVMTypeRef types[KILN_SCALAR_COUNT] = {
-      [KILN_I1] = h->i1,   [KILN_I8] = h->i8,    [KILN_I16] = h->i16, [KILN_I32] = h->i32,  [KILN_I64] = h->i64,  [KILN_F16] = h->i16,
-      [KILN_BF16] = h->i16, [KILN_F32] = h->f32, [KILN_F64] = h->f64, [KILN_E4M3] = h->i8, [KILN_E5M2] = h->i8};
+      [KILN_I1] = h->i1,   [KILN_I8] = h->i8,   [KILN_I16] = h->i16,  [KILN_I32] = h->i32,
+      [KILN_I64] = h->i64, [KILN_F16] = h->i16, [KILN_BF16] = h->i16, [KILN_F32] = h->f32,
+      [KILN_F64] = h->f64, [KILN_E4M3] = h->i8, [KILN_E5M2] = h->i8};
   memcpy(h->types, types, sizeof types);
 }
 
-static bool has_feature(const kiln_target *t, const char *name) { return strstr(t->native_features, name) != NULL; }
+static bool has_feature(const kiln_target *t, const char *name) {
+  return strstr(t->native_features, name) != NULL;
+}
 
 static void init_machine(host *h) {
   const kiln_processor *p = h->target->processor;
@@ -171,7 +180,8 @@ static void init_machine(host *h) {
   h->has_half = arm || p->level >= 3 || has_feature(h->target, "+f16c");
   h->has_fma = arm || p->level >= 3 || has_feature(h->target, "+fma");
   h->vector_bytes = p->vector_bytes;
-  if (!h->vector_bytes) h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
+  if (!h->vector_bytes)
+    h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
 }
 
 static void add_attribute(host *h, unsigned index, const char *name) {
@@ -203,7 +213,9 @@ static LLVMValueRef load_param(host *h, ir_type type, uint64_t offset) {
   LLVMValueRef index = host_i64(h, (int64_t)offset);
   LLVMValueRef x = LLVMBuildLoad2(B, memory, LLVMBuildInBoundsGEP2(B, h->i8, h->args, &index, 1, ""), "");
   LLVMSetAlignment(x, host_memory_bytes(type));
-  return memory == h->i8 && type.scalar == KILN_I1 && !type.pointer ? LLVMBuildICmp(B, LLVMIntNE, x, LLVMConstInt(h->i8, 0, false), "") : x;
+  return memory == h->i8 && type.scalar == KILN_I1 && !type.pointer
+             ? LLVMBuildICmp(B, LLVMIntNE, x, LLVMConstInt(h->i8, 0, false), "")
+             : x;
 }
 
 static void load_params(host *h) {
@@ -226,10 +238,16 @@ static void end_function(host *h) {
   LLVMDeleteBasicBlock(h->fail);
 }
 
-kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options, LLVMContextRef context,
-                            LLVMModuleRef module, kiln_code_info *info, kiln_arena *texts, kiln_error *err) {
+kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
+                            kiln_arena *texts, kiln_error *err) {
   kiln_error local = {0};
-  host state = {.arena = kernel->arena, .kernel = kernel, .target = target, .err = err ? err : &local, .context = context, .module = module};
+  host state = {.arena = kernel->arena,
+                .kernel = kernel,
+                .target = target,
+                .err = err ? err : &local,
+                .context = context,
+                .module = module};
   host *h = &state;
   (void)options, (void)texts;
   h->builder = LLVMCreateBuilderInContext(context);

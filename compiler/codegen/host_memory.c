@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads, stores and atomics of user memory, and the elements of kept tiles.
 //
-// Lanes that are neighbours in memory become one vector access; others are gathered. In memory an i1 is a byte.
+// Lanes that are neighbours in memory become one vector access; others are gathered. In memory an i1 is a
+// byte.
 #include "compiler/codegen/host.h"
 
 #define B h->builder
@@ -11,7 +12,7 @@ static unsigned lane_count(const host *h) { return 1u << h->point->lanes_log2; }
 /// What of an access is known besides its addresses.
 typedef struct access {
   ir_type element;
-  LLVMTypeRef memory;  // element in memory
+  LLVMTypeRef memory; // element in memory
   unsigned bytes;
   bool is_volatile;
 } access;
@@ -63,14 +64,18 @@ static bool is_splat(LLVMValueRef v) {
 }
 
 static bool is_false(LLVMValueRef mask) { return LLVMIsConstant(mask) && LLVMIsNull(mask); }
-static bool is_true(LLVMValueRef mask) { return LLVMIsConstant(mask) && mask == LLVMConstAllOnes(LLVMTypeOf(mask)); }
+static bool is_true(LLVMValueRef mask) {
+  return LLVMIsConstant(mask) && mask == LLVMConstAllOnes(LLVMTypeOf(mask));
+}
 
 /// The same of a mask, taken through conjunctions, so that a half that is constant is seen to be.
 enum { MAX_DEPTH = 6 };
 static LLVMValueRef mask_part(host *h, LLVMValueRef v, unsigned first, unsigned count, unsigned depth) {
   if (is_splat(v)) return host_splat(h, LLVMGetOperand(LLVMGetOperand(v, 0), 1), count);
-  if (!LLVMIsABinaryOperator(v) || LLVMGetInstructionOpcode(v) != LLVMAnd || depth == MAX_DEPTH) return part(h, v, first, count);
-  LLVMValueRef a = mask_part(h, LLVMGetOperand(v, 0), first, count, depth + 1), b = mask_part(h, LLVMGetOperand(v, 1), first, count, depth + 1);
+  if (!LLVMIsABinaryOperator(v) || LLVMGetInstructionOpcode(v) != LLVMAnd || depth == MAX_DEPTH)
+    return part(h, v, first, count);
+  LLVMValueRef a = mask_part(h, LLVMGetOperand(v, 0), first, count, depth + 1),
+               b = mask_part(h, LLVMGetOperand(v, 1), first, count, depth + 1);
   if (is_false(a) || is_true(b)) return a;
   return is_false(b) || is_true(a) ? b : LLVMBuildAnd(B, a, b, "");
 }
@@ -87,15 +92,17 @@ static LLVMValueRef bytes_after(host *h, LLVMValueRef pointer, uint64_t bytes) {
   return LLVMBuildGEP2(B, h->i8, pointer, &offset, 1, "");
 }
 
-// Masked accesses are cut to one native vector here: LLVM 19, cutting them itself, reads the half whose mask is the constant false and loses what
-// was to stand there.
-static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef other) {
+// Masked accesses are cut to one native vector here: LLVM 19, cutting them itself, reads the half whose mask
+// is the constant false and loses what was to stand there.
+static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVMValueRef pointer,
+                                LLVMValueRef mask, LLVMValueRef other) {
   unsigned half = LLVMGetVectorSize(type) / 2;
   if (2 * half * a->bytes > h->vector_bytes) {
     LLVMTypeRef small = LLVMVectorType(a->memory, half);
-    LLVMValueRef low = masked_load(h, a, small, pointer, mask_part(h, mask, 0, half, 0), part(h, other, 0, half));
-    LLVMValueRef high = masked_load(h, a, small, bytes_after(h, pointer, (uint64_t)half * a->bytes), mask_part(h, mask, half, half, 0),
-                                    part(h, other, half, half));
+    LLVMValueRef low =
+        masked_load(h, a, small, pointer, mask_part(h, mask, 0, half, 0), part(h, other, 0, half));
+    LLVMValueRef high = masked_load(h, a, small, bytes_after(h, pointer, (uint64_t)half * a->bytes),
+                                    mask_part(h, mask, half, half, 0), part(h, other, half, half));
     return joined(h, low, high);
   }
   if (is_false(mask)) return other;
@@ -105,18 +112,23 @@ static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVM
   return host_intrinsic(h, "llvm.masked.load", types, 2, args, 4);
 }
 
-// A scalar load under a condition: branches would end the block that pulls share, so a vector of one is asked for.
-static LLVMValueRef conditional_load(host *h, const access *a, LLVMValueRef pointer, LLVMValueRef condition, LLVMValueRef other) {
+// A scalar load under a condition: branches would end the block that pulls share, so a vector of one is asked
+// for.
+static LLVMValueRef conditional_load(host *h, const access *a, LLVMValueRef pointer, LLVMValueRef condition,
+                                     LLVMValueRef other) {
   LLVMTypeRef one = LLVMVectorType(a->memory, 1);
-  LLVMValueRef zero = host_i64(h, 0), mask = LLVMConstNull(LLVMVectorType(h->i1, 1)), rest = LLVMGetPoison(one);
+  LLVMValueRef zero = host_i64(h, 0), mask = LLVMConstNull(LLVMVectorType(h->i1, 1)),
+               rest = LLVMGetPoison(one);
   mask = LLVMBuildInsertElement(B, mask, condition, zero, "");
   rest = LLVMBuildInsertElement(B, rest, other, zero, "");
   return LLVMBuildExtractElement(B, masked_load(h, a, one, pointer, mask, rest), zero, "");
 }
 
-static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVMValueRef mask, LLVMValueRef other) {
+static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVMValueRef mask,
+                           LLVMValueRef other) {
   LLVMTypeRef type = LLVMVectorType(a->memory, lane_count(h)), types[2] = {type, LLVMTypeOf(pointers)};
-  LLVMValueRef args[4] = {pointers, LLVMConstInt(h->i32, a->bytes, false), mask ? mask : LLVMConstAllOnes(host_like(h->i1, pointers)),
+  LLVMValueRef args[4] = {pointers, LLVMConstInt(h->i32, a->bytes, false),
+                          mask ? mask : LLVMConstAllOnes(host_like(h->i1, pointers)),
                           other ? other : LLVMGetPoison(type)};
   return host_intrinsic(h, "llvm.masked.gather", types, 2, args, 4);
 }
@@ -125,13 +137,17 @@ static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVM
 static host_lanes load_lanes(host *h, const access *a, host_lanes p, host_lanes mask, host_lanes other) {
   LLVMTypeRef vector = LLVMVectorType(a->memory, lane_count(h));
   if (mask.value && is_true(mask.value)) mask.value = NULL;
-  if (p.form == HOST_UNIFORM && (!mask.value || mask.form == HOST_UNIFORM) && (!other.value || other.form == HOST_UNIFORM)) {
+  if (p.form == HOST_UNIFORM && (!mask.value || mask.form == HOST_UNIFORM) &&
+      (!other.value || other.form == HOST_UNIFORM)) {
     LLVMValueRef rest = other.value ? to_memory(h, a, other.value) : LLVMConstNull(a->memory);
-    LLVMValueRef x = mask.value ? conditional_load(h, a, p.value, mask.value, rest) : plain_load(h, a, a->memory, p.value);
+    LLVMValueRef x =
+        mask.value ? conditional_load(h, a, p.value, mask.value, rest) : plain_load(h, a, a->memory, p.value);
     return (host_lanes){from_memory(h, a, x), 0, HOST_UNIFORM};
   }
   LLVMValueRef m = mask.value ? host_vector(h, mask) : NULL, x;
-  LLVMValueRef rest = !m ? NULL : other.value ? to_memory(h, a, host_vector(h, other)) : LLVMConstNull(vector);
+  LLVMValueRef rest = !m            ? NULL
+                      : other.value ? to_memory(h, a, host_vector(h, other))
+                                    : LLVMConstNull(vector);
   if (p.form == HOST_UNIFORM) {
     if (!m) x = host_splat(h, plain_load(h, a, a->memory, p.value), lane_count(h));
     else {
@@ -154,11 +170,13 @@ host_lanes host_load(host *h, const ir_op *op, const host_map *map) {
   return load_lanes(h, &a, p, mask, other);
 }
 
-static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer, LLVMValueRef mask) {
+static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer,
+                         LLVMValueRef mask) {
   unsigned half = host_width(value) / 2;
   if (2 * half * a->bytes > h->vector_bytes) {
     masked_store(h, a, part(h, value, 0, half), pointer, mask_part(h, mask, 0, half, 0));
-    masked_store(h, a, part(h, value, half, half), bytes_after(h, pointer, (uint64_t)half * a->bytes), mask_part(h, mask, half, half, 0));
+    masked_store(h, a, part(h, value, half, half), bytes_after(h, pointer, (uint64_t)half * a->bytes),
+                 mask_part(h, mask, half, half, 0));
     return;
   }
   if (is_false(mask)) return;
@@ -174,12 +192,14 @@ static void scatter(host *h, const access *a, LLVMValueRef value, LLVMValueRef p
   host_intrinsic(h, "llvm.masked.scatter", types, 2, args, 4);
 }
 
-static void store_one(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer, LLVMValueRef condition) {
+static void store_one(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer,
+                      LLVMValueRef condition) {
   if (!condition || is_true(condition)) {
     plain_store(h, a, value, pointer);
     return;
   }
-  LLVMValueRef zero = host_i64(h, 0), x = LLVMGetPoison(LLVMVectorType(a->memory, 1)), mask = LLVMConstNull(LLVMVectorType(h->i1, 1));
+  LLVMValueRef zero = host_i64(h, 0), x = LLVMGetPoison(LLVMVectorType(a->memory, 1)),
+               mask = LLVMConstNull(LLVMVectorType(h->i1, 1));
   x = LLVMBuildInsertElement(B, x, value, zero, "");
   mask = LLVMBuildInsertElement(B, mask, condition, zero, "");
   masked_store(h, a, x, pointer, mask);
@@ -204,7 +224,7 @@ void host_store(host *h, const ir_op *op, const host_map *map) {
   store_lanes(h, &a, p, value, mask);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- buffers
+// ----------------------------------------------------------------------------------------- buffers
 
 static host_lanes buffer_address(host *h, const host_buffer *buffer, const access *a, const host_map *map) {
   host_lanes i = host_index(h, map);

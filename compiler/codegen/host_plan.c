@@ -1,28 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which lazy tiles are kept in memory where they are defined, and which are computed again wherever they are pulled.
+// Which lazy tiles are kept in memory where they are defined, and which are computed again wherever they are
+// pulled.
 //
-// Kept: loads that a later write could change before the last pull; what regions use, unless it is cheap; what costs more than reading it back and is
-// pulled by several loops, or again and again by one.
+// Kept: loads that a later write could change before the last pull; what regions use, unless it is cheap;
+// what costs more than reading it back and is pulled by several loops, or again and again by one.
 #include "compiler/codegen/host.h"
 
 #include <string.h>
 
-enum { COST_CHEAP = HOST_COST_CHEAP, COST_KEEP = 40, COST_LOAD = 6, COST_CAST = 4, COST_FLOAT = 3, COST_INT = 1, COST_SLOW = 24, COST_MAX = 1 << 20 };
+enum {
+  COST_CHEAP = HOST_COST_CHEAP,
+  COST_KEEP = 40,
+  COST_LOAD = 6,
+  COST_CAST = 4,
+  COST_FLOAT = 3,
+  COST_INT = 1,
+  COST_SLOW = 24,
+  COST_MAX = 1 << 20
+};
 
-// -------------------------------------------------------------------------------------------------------------- properties
+// -------------------------------------------------------------------------------------- properties
 
 bool host_is_lazy(const ir_op *op) {
   if (!op->result_count || !op->results[0].type.rank) return false;
   switch (op->code) {
-  case IR_IOTA: case IR_SPLAT: case IR_PTRADD: case IR_LOAD: case IR_JOIN: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE:
-  case IR_TRANS: case IR_SPLIT: return true;
+  case IR_IOTA:
+  case IR_SPLAT:
+  case IR_PTRADD:
+  case IR_LOAD:
+  case IR_JOIN:
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE:
+  case IR_TRANS:
+  case IR_SPLIT: return true;
   default: return host_is_elementwise(op->code);
   }
 }
 
 bool host_keeps_index(const ir_op *op) {
   switch (op->code) {
-  case IR_SPLAT: case IR_JOIN: case IR_TRANS: case IR_SPLIT: return false;
+  case IR_SPLAT:
+  case IR_JOIN:
+  case IR_TRANS:
+  case IR_SPLIT: return false;
   case IR_BROADCAST: return ir_log2_elements(op->operands[0]->type) == ir_log2_elements(op->results[0].type);
   default: return true;
   }
@@ -47,7 +68,13 @@ void host_set_ready(const ir_op *op) {
 int host_base(const ir_value *p) {
   while (p->def) {
     switch (p->def->code) {
-    case IR_PTRADD: case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: case IR_HINT: p = p->def->operands[0]; break;
+    case IR_PTRADD:
+    case IR_SPLAT:
+    case IR_EXPAND:
+    case IR_BROADCAST:
+    case IR_RESHAPE:
+    case IR_TRANS:
+    case IR_HINT: p = p->def->operands[0]; break;
     default: return -1;
     }
   }
@@ -65,7 +92,7 @@ bool host_conflict(const host *h, const ir_op *load, const ir_op *write, bool in
   return from == to && load->operands[0] != write->operands[0];
 }
 
-// ------------------------------------------------------------------------------------------------------------------- users
+// ------------------------------------------------------------------------------------------- users
 
 static void add_user(host *h, ir_value *v, ir_op *user) {
   host_value *info = host_info(v);
@@ -84,7 +111,7 @@ static void add_block(host *h, ir_block *block) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------------- cost
+// -------------------------------------------------------------------------------------------- cost
 
 static uint32_t own_cost(const ir_op *op) {
   ir_type type = op->operand_count ? op->operands[0]->type : op->results[0].type;
@@ -92,8 +119,16 @@ static uint32_t own_cost(const ir_op *op) {
   switch (op->code) {
   case IR_LOAD: return COST_LOAD;
   case IR_CAST: return real || ir_type_class(op->results[0].type) == KILN_CLASS_FLOAT ? COST_CAST : COST_INT;
-  case IR_DIV: case IR_REM: case IR_SQRT: case IR_RSQRT: return COST_SLOW;
-  case IR_IOTA: case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_PTRADD: return 0;
+  case IR_DIV:
+  case IR_REM:
+  case IR_SQRT:
+  case IR_RSQRT: return COST_SLOW;
+  case IR_IOTA:
+  case IR_SPLAT:
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE:
+  case IR_PTRADD: return 0;
   default: return real ? COST_FLOAT : COST_INT;
   }
 }
@@ -122,13 +157,15 @@ static bool is_swapped(const host *h, const ir_op *op) {
     return !fact->contiguity[r - 1] && fact->contiguity[r - 2];
   }
   if (op->code == IR_TRANS)
-    return op->attrs.perm[r - 1] == r - 2 && op->attrs.perm[r - 2] == r - 1 && !host_info(op->operands[0])->swapped;
+    return op->attrs.perm[r - 1] == r - 2 && op->attrs.perm[r - 2] == r - 1 &&
+           !host_info(op->operands[0])->swapped;
   bool any = false;
-  for (uint32_t i = 0; host_is_elementwise(op->code) && i < op->operand_count; i++) any |= host_info(op->operands[i])->swapped;
+  for (uint32_t i = 0; host_is_elementwise(op->code) && i < op->operand_count; i++)
+    any |= host_info(op->operands[i])->swapped;
   return any;
 }
 
-// --------------------------------------------------------------------------------------------------- which loops there will be
+// ----------------------------------------------------------------------- which loops there will be
 
 static bool contains_effect(const ir_op *op) {
   if (op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT)) return true;
@@ -142,10 +179,11 @@ static bool is_root(const ir_op *op) {
   return op->operand_count && op->operands[0]->type.rank && (op->code == IR_STORE || op->code == IR_REDUCE);
 }
 
-// Walks a block as emission will and writes the number of the loop of each root, and of the loop open at each other operation.
+// Walks a block as emission will and writes the number of the loop of each root, and of the loop open at each
+// other operation.
 typedef struct simulation {
   uint32_t group;
-  int bits;      // of the open loop; -1: none
+  int bits; // of the open loop; -1: none
   unsigned axis_first;
 } simulation;
 
@@ -162,15 +200,15 @@ static void simulate_op(simulation *s, const ir_op *op, uint32_t *group_of) {
     if (bits != s->bits || waits_for(op, s->group)) s->group++;
     s->bits = bits;
     for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->ready = s->group;
-  } else if (op->region_count || ir_ops[op->code].effect == IR_WRITE || op->code == IR_BARRIER || op->code == IR_DOT || op->code == IR_SCAN ||
-             waits_for(op, s->group)) {
+  } else if (op->region_count || ir_ops[op->code].effect == IR_WRITE || op->code == IR_BARRIER ||
+             op->code == IR_DOT || op->code == IR_SCAN || waits_for(op, s->group)) {
     s->group++;
     s->bits = -1;
   }
   group_of[op->number] = s->group;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ decide
+// ------------------------------------------------------------------------------------------ decide
 
 static ir_op *ancestor_in(ir_op *op, const ir_block *block) {
   while (op->block != block) op = op->block->parent;
@@ -232,7 +270,8 @@ static bool must_keep(const host *h, const ir_op *op, const host_value *info, co
 // When the last root pulls an argument of a region; a loop's new value may take its place then.
 static void decide_args(const ir_block *block, const uint32_t *group_of) {
   for (uint32_t i = 0; i < block->arg_count; i++)
-    if (host_info(block->args[i])->user_count) host_info(block->args[i])->last = uses_of(block->args[i], block, group_of).last;
+    if (host_info(block->args[i])->user_count)
+      host_info(block->args[i])->last = uses_of(block->args[i], block, group_of).last;
 }
 
 static void decide(const host *h, const ir_op *op, const uint32_t *group_of) {
@@ -264,7 +303,7 @@ static void plan_block(host *h, ir_block *block, uint32_t *group_of) {
     for (uint32_t i = 0; i < op->region_count; i++) plan_block(h, op->regions[i], group_of);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- the plan
+// ---------------------------------------------------------------------------------------- the plan
 
 static uint32_t count_ops(const ir_block *block) {
   uint32_t count = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elements on demand: the value of a tile at the current point, under a map of index bits. See host.h for the idea.
+// Elements on demand: the value of a tile at the current point, under a map of index bits. See host.h for the
+// idea.
 //
-// Uniform and affine values stay scalars as long as they can: address arithmetic then costs nothing per lane, and a load knows that its lanes are
-// neighbours.
+// Uniform and affine values stay scalars as long as they can: address arithmetic then costs nothing per lane,
+// and a load knows that its lanes are neighbours.
 #include "compiler/codegen/host.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ void host_point_digit(host_point *point, LLVMValueRef counter, unsigned first, u
 
 static unsigned lane_count(const host *h) { return 1u << h->point->lanes_log2; }
 
-// ------------------------------------------------------------------------------------------------------------------- index
+// ------------------------------------------------------------------------------------------- index
 
 static const host_digit *digit_of(const host *h, unsigned bit) {
   for (unsigned i = 0; i < h->point->digit_count; i++) {
@@ -52,7 +53,9 @@ static LLVMValueRef index_base(host *h, const host_map *map) {
     if (from == HOST_BIT_ONE) fixed |= (int64_t)1 << b;
     const host_digit *d = from < HOST_BIT_ZERO ? digit_of(h, from) : NULL;
     if (d) {
-      while (b + run < map->count && map->from[b + run] == from + run && from + run < (unsigned)d->first + d->count) run++;
+      while (b + run < map->count && map->from[b + run] == from + run &&
+             from + run < (unsigned)d->first + d->count)
+        run++;
       LLVMValueRef part = digit_part(h, d, from, b, run);
       sum = sum ? LLVMBuildNUWAdd(B, sum, part, "") : part;
     }
@@ -87,14 +90,15 @@ host_lanes host_index(host *h, const host_map *map) {
   return (host_lanes){LLVMBuildAdd(B, base, LLVMConstVector(offsets, lanes), ""), 0, HOST_VECTOR};
 }
 
-// ------------------------------------------------------------------------------------------------------------------- lanes
+// ------------------------------------------------------------------------------------------- lanes
 
 static LLVMValueRef affine_vector(host *h, host_lanes x) {
   LLVMValueRef offsets[1024];
   LLVMTypeRef type = LLVMTypeOf(x.value);
   bool is_pointer = type == h->pointer;
   unsigned lanes = lane_count(h);
-  for (unsigned l = 0; l < lanes; l++) offsets[l] = LLVMConstInt(is_pointer ? h->i64 : type, (uint64_t)(x.stride * (int64_t)l), true);
+  for (unsigned l = 0; l < lanes; l++)
+    offsets[l] = LLVMConstInt(is_pointer ? h->i64 : type, (uint64_t)(x.stride * (int64_t)l), true);
   LLVMValueRef steps = LLVMConstVector(offsets, lanes);
   if (is_pointer) return LLVMBuildGEP2(B, h->i8, x.value, &steps, 1, "");
   return LLVMBuildAdd(B, host_splat(h, x.value, lanes), steps, "");
@@ -106,7 +110,9 @@ LLVMValueRef host_vector(host *h, host_lanes x) {
 }
 
 static host_lanes uniform(LLVMValueRef v) { return (host_lanes){v, 0, HOST_UNIFORM}; }
-static host_lanes make(LLVMValueRef v, int64_t stride) { return (host_lanes){v, stride, stride ? HOST_AFFINE : HOST_UNIFORM}; }
+static host_lanes make(LLVMValueRef v, int64_t stride) {
+  return (host_lanes){v, stride, stride ? HOST_AFFINE : HOST_UNIFORM};
+}
 static bool constant_int(host_lanes x, int64_t *out) {
   if (x.form != HOST_UNIFORM || !LLVMIsAConstantInt(x.value)) return false;
   *out = LLVMConstIntGetSExtValue(x.value);
@@ -126,8 +132,12 @@ static bool affine_result(host *h, ir_opcode code, ir_type type, const host_lane
   int64_t c;
   if (ir_type_class(type) != KILN_CLASS_INT) return false;
   switch (code) {
-  case IR_ADD: *out = make(LLVMBuildAdd(B, x[0].value, x[1].value, ""), x[0].stride + x[1].stride); return true;
-  case IR_SUB: *out = make(LLVMBuildSub(B, x[0].value, x[1].value, ""), x[0].stride - x[1].stride); return true;
+  case IR_ADD:
+    *out = make(LLVMBuildAdd(B, x[0].value, x[1].value, ""), x[0].stride + x[1].stride);
+    return true;
+  case IR_SUB:
+    *out = make(LLVMBuildSub(B, x[0].value, x[1].value, ""), x[0].stride - x[1].stride);
+    return true;
   case IR_MUL:
     if (constant_int(x[1], &c)) return scale(h, x[0], c, out);
     return constant_int(x[0], &c) && scale(h, x[1], c, out);
@@ -150,14 +160,17 @@ host_lanes host_lanes_of(host *h, const ir_op *op, const host_lanes *x) {
   LLVMValueRef values[3];
   host_lanes result;
   bool all_uniform = true;
-  if (is_affine_or_uniform(x, op->operand_count) && affine_result(h, op->code, ir_element(op->operands[0]->type), x, &result)) return result;
+  if (is_affine_or_uniform(x, op->operand_count) &&
+      affine_result(h, op->code, ir_element(op->operands[0]->type), x, &result))
+    return result;
   for (uint32_t i = 0; i < op->operand_count; i++) all_uniform &= x[i].form == HOST_UNIFORM;
-  for (uint32_t i = 0; i < op->operand_count; i++) values[i] = all_uniform ? x[i].value : host_vector(h, x[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    values[i] = all_uniform ? x[i].value : host_vector(h, x[i]);
   LLVMValueRef value = host_element(h, op, values);
   return all_uniform || !h->point->lanes_log2 ? uniform(value) : (host_lanes){value, 0, HOST_VECTOR};
 }
 
-// -------------------------------------------------------------------------------------------------------------------- maps
+// -------------------------------------------------------------------------------------------- maps
 
 /// First index bit of an axis.
 static unsigned axis_first(ir_type type, unsigned axis) {
@@ -169,7 +182,8 @@ static unsigned axis_first(ir_type type, unsigned axis) {
 static host_map broadcast_map(ir_type from, ir_type to, const host_map *map) {
   host_map out = {.count = (uint8_t)ir_log2_elements(from)};
   for (unsigned axis = 0; axis < from.rank; axis++)
-    for (unsigned b = 0; b < from.log2[axis]; b++) out.from[axis_first(from, axis) + b] = map->from[axis_first(to, axis) + b];
+    for (unsigned b = 0; b < from.log2[axis]; b++)
+      out.from[axis_first(from, axis) + b] = map->from[axis_first(to, axis) + b];
   return out;
 }
 
@@ -202,12 +216,13 @@ host_map host_operand_map(const ir_op *op, uint32_t operand, uint32_t result, co
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------------- pull
+// -------------------------------------------------------------------------------------------- pull
 
 static host_memo *memo_find(host *h, host_value *info, const host_map *map, bool wide) {
   for (host_memo *m = info->memo; m; m = m->next) {
     if (m->point != h->point->id) break; // newer points come first
-    if (m->wide == wide && m->map.count == map->count && !memcmp(m->map.from, map->from, map->count)) return m;
+    if (m->wide == wide && m->map.count == map->count && !memcmp(m->map.from, map->from, map->count))
+      return m;
   }
   return NULL;
 }
@@ -229,17 +244,20 @@ static host_lanes pull_ptradd(host *h, const ir_op *op, const host_map *map) {
   host_lanes p = host_pull(h, op->operands[0], map), i = host_pull_wide(h, op->operands[1], map);
   int64_t size = host_memory_bytes(ir_element(ir_pointee(op->operands[0]->type))), stride;
   LLVMTypeRef element = host_memory_type(h, ir_element(ir_pointee(op->operands[0]->type)));
-  bool affine = p.form != HOST_VECTOR && i.form != HOST_VECTOR && !__builtin_mul_overflow(i.stride, size, &stride);
+  bool affine =
+      p.form != HOST_VECTOR && i.form != HOST_VECTOR && !__builtin_mul_overflow(i.stride, size, &stride);
   if (affine) return make(LLVMBuildGEP2(B, element, p.value, &i.value, 1, ""), p.stride + stride);
   LLVMValueRef base = p.form == HOST_UNIFORM ? p.value : host_vector(h, p), index = host_vector(h, i);
   return (host_lanes){LLVMBuildGEP2(B, element, base, &index, 1, ""), 0, HOST_VECTOR};
 }
 
-static host_lanes pull_induction(host *h, const ir_value *v, const host_induction *x, const host_map *map, bool wide) {
+static host_lanes pull_induction(host *h, const ir_value *v, const host_induction *x, const host_map *map,
+                                 bool wide) {
   LLVMValueRef grown = LLVMBuildMul(B, x->turns, x->step, "");
   host_lanes first = wide ? host_pull_wide(h, x->init, map) : host_pull(h, x->init, map);
   if (v->type.pointer) {
-    first.value = LLVMBuildGEP2(B, host_memory_type(h, ir_element(ir_pointee(v->type))), first.value, &grown, 1, "");
+    first.value =
+        LLVMBuildGEP2(B, host_memory_type(h, ir_element(ir_pointee(v->type))), first.value, &grown, 1, "");
     return first;
   }
   LLVMTypeRef element = wide ? h->i64 : h->types[v->type.scalar];
@@ -254,7 +272,8 @@ static host_lanes pull_join(host *h, const ir_op *op, const host_map *map) {
   host_map inner = host_operand_map(op, 0, 0, map);
   unsigned from = map->from[0], lanes = lane_count(h);
   if (from >= HOST_BIT_ZERO) return host_pull(h, op->operands[from == HOST_BIT_ONE], &inner);
-  LLVMValueRef a = host_pull_vector(h, op->operands[0], &inner), b = host_pull_vector(h, op->operands[1], &inner), choice;
+  LLVMValueRef a = host_pull_vector(h, op->operands[0], &inner),
+               b = host_pull_vector(h, op->operands[1], &inner), choice;
   if (from < h->point->lanes_log2) {
     LLVMValueRef bits[1024];
     for (unsigned l = 0; l < lanes; l++) bits[l] = LLVMConstInt(h->i1, l >> from & 1, false);
@@ -263,7 +282,8 @@ static host_lanes pull_join(host *h, const ir_op *op, const host_map *map) {
     host_map bit = {.count = 1, .from = {(uint8_t)from}};
     choice = LLVMBuildTrunc(B, index_base(h, &bit), h->i1, "");
   }
-  return (host_lanes){LLVMBuildSelect(B, choice, b, a, ""), 0, h->point->lanes_log2 ? HOST_VECTOR : HOST_UNIFORM};
+  return (host_lanes){LLVMBuildSelect(B, choice, b, a, ""), 0,
+                      h->point->lanes_log2 ? HOST_VECTOR : HOST_UNIFORM};
 }
 
 static host_lanes pull_elementwise(host *h, const ir_op *op, const host_map *map) {
@@ -280,13 +300,17 @@ static host_lanes pull_op(host *h, const ir_value *v, const host_map *map) {
   case IR_PTRADD: return pull_ptradd(h, op, map);
   case IR_LOAD: return host_load(h, op, map);
   case IR_JOIN: return pull_join(h, op, map);
-  case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: case IR_SPLIT:
-    inner = host_operand_map(op, 0, v->index, map);
-    return host_pull(h, op->operands[0], &inner);
+  case IR_SPLAT:
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE:
+  case IR_TRANS:
+  case IR_SPLIT: inner = host_operand_map(op, 0, v->index, map); return host_pull(h, op->operands[0], &inner);
   default: break;
   }
   if (host_is_elementwise(op->code)) return pull_elementwise(h, op, map);
-  host_fail(h, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull", ir_ops[op->code].text, ir_operation(op));
+  host_fail(h, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull", ir_ops[op->code].text,
+            ir_operation(op));
   return uniform(LLVMGetPoison(host_element_type(h, v->type)));
 }
 
@@ -296,7 +320,8 @@ host_lanes host_pull(host *h, ir_value *v, const host_map *map) {
   host_memo *m = memo_find(h, info, map, false);
   if (m) return m->lanes;
   if (info->buffer) return memo_add(h, info, map, false, host_buffer_load(h, info->buffer, map));
-  if (info->induction) return memo_add(h, info, map, false, pull_induction(h, v, info->induction, map, false));
+  if (info->induction)
+    return memo_add(h, info, map, false, pull_induction(h, v, info->induction, map, false));
   if (!v->def) {
     host_fail(h, KILN_STATUS_INTERNAL, "a block argument has no elements");
     return uniform(LLVMGetPoison(host_element_type(h, v->type)));
@@ -304,7 +329,9 @@ host_lanes host_pull(host *h, ir_value *v, const host_map *map) {
   return memo_add(h, info, map, false, pull_op(h, v, map));
 }
 
-LLVMValueRef host_pull_vector(host *h, ir_value *v, const host_map *map) { return host_vector(h, host_pull(h, v, map)); }
+LLVMValueRef host_pull_vector(host *h, ir_value *v, const host_map *map) {
+  return host_vector(h, host_pull(h, v, map));
+}
 
 LLVMValueRef host_pull_scalar(host *h, ir_value *v) {
   if (host_info(v)->has_lanes) return host_info(v)->lanes.value;
@@ -317,10 +344,14 @@ LLVMValueRef host_pull_scalar(host *h, ir_value *v) {
   return value;
 }
 
-// Offsets are exact integers, so that i32 arithmetic below an offset may be done in i64: then neighbours stay neighbours.
+// Offsets are exact integers, so that i32 arithmetic below an offset may be done in i64: then neighbours stay
+// neighbours.
 static bool wide_through(const ir_op *op) {
   switch (op->code) {
-  case IR_ADD: case IR_SUB: case IR_MUL: case IR_HINT: return true;
+  case IR_ADD:
+  case IR_SUB:
+  case IR_MUL:
+  case IR_HINT: return true;
   case IR_CAST: return op->operands[0]->type.scalar == KILN_I32 && !(op->attrs.flags & IR_UNSIGNED);
   default: return false;
   }
@@ -338,11 +369,13 @@ static host_lanes wide_op(host *h, const ir_op *op, const host_map *map) {
   LLVMValueRef values[2];
   for (uint32_t i = 0; i < op->operand_count; i++) x[i] = host_pull_wide(h, op->operands[i], map);
   if (op->code == IR_CAST || op->code == IR_HINT) return x[0];
-  if (is_affine_or_uniform(x, 2) && affine_result(h, op->code, ir_scalar_type(KILN_I64), x, &result)) return result;
+  if (is_affine_or_uniform(x, 2) && affine_result(h, op->code, ir_scalar_type(KILN_I64), x, &result))
+    return result;
   bool all_uniform = x[0].form == HOST_UNIFORM && x[1].form == HOST_UNIFORM;
   for (unsigned i = 0; i < 2; i++) values[i] = all_uniform ? x[i].value : host_vector(h, x[i]);
   LLVMOpcode code = op->code == IR_ADD ? LLVMAdd : op->code == IR_SUB ? LLVMSub : LLVMMul;
-  return (host_lanes){LLVMBuildBinOp(B, code, values[0], values[1], ""), 0, all_uniform ? HOST_UNIFORM : HOST_VECTOR};
+  return (host_lanes){LLVMBuildBinOp(B, code, values[0], values[1], ""), 0,
+                      all_uniform ? HOST_UNIFORM : HOST_VECTOR};
 }
 
 static host_lanes pull_wide(host *h, ir_value *v, const host_map *map) {
@@ -352,7 +385,12 @@ static host_lanes pull_wide(host *h, ir_value *v, const host_map *map) {
   if (host_info(v)->buffer || !op) return extend(h, host_pull(h, v, map));
   switch (op->code) {
   case IR_IOTA: return pull_iota(h, map, true);
-  case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: case IR_SPLIT:
+  case IR_SPLAT:
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE:
+  case IR_TRANS:
+  case IR_SPLIT:
     inner = host_operand_map(op, 0, v->index, map);
     return host_pull_wide(h, op->operands[0], &inner);
   default: break;
@@ -368,7 +406,7 @@ host_lanes host_pull_wide(host *h, ir_value *v, const host_map *map) {
   return m ? m->lanes : memo_add(h, info, map, true, pull_wide(h, v, map));
 }
 
-// --------------------------------------------------------------------------------------------------------------- all lanes
+// --------------------------------------------------------------------------------------- all lanes
 
 static LLVMValueRef reduce_lanes(host *h, LLVMValueRef mask) {
   unsigned width = host_width(mask);
@@ -377,7 +415,8 @@ static LLVMValueRef reduce_lanes(host *h, LLVMValueRef mask) {
   return LLVMBuildICmp(B, LLVMIntEQ, LLVMBuildBitCast(B, mask, bits, ""), LLVMConstAllOnes(bits), "");
 }
 
-// A comparison of an affine value that does not wrap over the lanes holds for all lanes when it holds at the worst end.
+// A comparison of an affine value that does not wrap over the lanes holds for all lanes when it holds at the
+// worst end.
 static LLVMValueRef compare_ends(host *h, const ir_op *op, const host_lanes *x) {
   int64_t last = ((int64_t)lane_count(h) - 1);
   LLVMValueRef low[2], high[2], ok = LLVMConstInt(h->i1, 1, false);
@@ -385,7 +424,8 @@ static LLVMValueRef compare_ends(host *h, const ir_op *op, const host_lanes *x) 
   for (unsigned i = 0; i < 2; i++) {
     low[i] = high[i] = x[i].value;
     if (x[i].form == HOST_UNIFORM) continue;
-    high[i] = LLVMBuildAdd(B, low[i], LLVMConstInt(LLVMTypeOf(low[i]), (uint64_t)(x[i].stride * last), true), "");
+    high[i] =
+        LLVMBuildAdd(B, low[i], LLVMConstInt(LLVMTypeOf(low[i]), (uint64_t)(x[i].stride * last), true), "");
     ok = LLVMBuildAnd(B, ok, LLVMBuildICmp(B, unsign ? LLVMIntULE : LLVMIntSLE, low[i], high[i], ""), "");
   }
   bool less = op->attrs.kind == IR_LT || op->attrs.kind == IR_LE;
@@ -407,12 +447,18 @@ static LLVMValueRef all_true(host *h, ir_value *v, const host_map *map, unsigned
   const host_value *info = host_info(v);
   host_map inner;
   if (op && !info->buffer && !info->has_lanes) switch (op->code) {
-    case IR_SPLAT: case IR_EXPAND: case IR_BROADCAST: case IR_RESHAPE: case IR_TRANS: case IR_SPLIT:
+    case IR_SPLAT:
+    case IR_EXPAND:
+    case IR_BROADCAST:
+    case IR_RESHAPE:
+    case IR_TRANS:
+    case IR_SPLIT:
       inner = host_operand_map(op, 0, v->index, map);
       return all_true(h, op->operands[0], &inner, depth);
     case IR_AND:
       if (depth == MAX_CONJUNCTION) break;
-      return LLVMBuildAnd(B, all_true(h, op->operands[0], map, depth + 1), all_true(h, op->operands[1], map, depth + 1), "");
+      return LLVMBuildAnd(B, all_true(h, op->operands[0], map, depth + 1),
+                          all_true(h, op->operands[1], map, depth + 1), "");
     case IR_CMP: {
       host_lanes x[2] = {host_pull(h, op->operands[0], map), host_pull(h, op->operands[1], map)};
       if (is_affine_or_uniform(x, 2) && is_monotone(op, x)) return compare_ends(h, op, x);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reductions: accumulators as wide as a chunk, folded over the lanes at the end.
 //
-// Named combinations may be taken in any order. A region says which elements come earlier, so there each chunk is folded first, neighbours with
-// neighbours, and the accumulator takes the fold: the order of the elements is kept.
+// Named combinations may be taken in any order. A region says which elements come earlier, so there each
+// chunk is folded first, neighbours with neighbours, and the accumulator takes the fold: the order of the
+// elements is kept.
 #include "compiler/codegen/host.h"
 
 #define B h->builder
@@ -11,16 +12,19 @@ uint32_t host_axis_bits(ir_type type, unsigned axis, unsigned *out_first) {
   unsigned first = 0;
   for (unsigned i = axis + 1; i < type.rank; i++) first += type.log2[i];
   *out_first = first;
-  return ((1u << type.log2[axis]) - 1u) << first ? (uint32_t)((((uint64_t)1 << type.log2[axis]) - 1) << first) : 0;
+  return ((1u << type.log2[axis]) - 1u) << first ? (uint32_t)((((uint64_t)1 << type.log2[axis]) - 1) << first)
+                                                 : 0;
 }
 
 static bool is_region(const ir_op *op) { return op->attrs.kind == IR_COMBINE_REGION; }
 
-// ------------------------------------------------------------------------------------------------------------- combinations
+// ------------------------------------------------------------------------------------ combinations
 
-void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *out) {
+void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b,
+                        LLVMValueRef *out) {
   if (!is_region(op)) {
-    out[0] = host_combine(h, (ir_combine)op->attrs.kind, ir_element(op->operands[0]->type), op->attrs.flags, a[0], b[0]);
+    out[0] = host_combine(h, (ir_combine)op->attrs.kind, ir_element(op->operands[0]->type), op->attrs.flags,
+                          a[0], b[0]);
     return;
   }
   const ir_block *block = op->regions[0];
@@ -48,7 +52,8 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
       continue;
     }
     if (!host_is_elementwise(inner->code)) {
-      host_fail(h, KILN_STATUS_UNSUPPORTED, "%s: the host cannot run %s in a combination", ir_ops[op->code].text, ir_ops[inner->code].text);
+      host_fail(h, KILN_STATUS_UNSUPPORTED, "%s: the host cannot run %s in a combination",
+                ir_ops[op->code].text, ir_ops[inner->code].text);
       for (uint32_t i = 0; i < n; i++) out[i] = a[i];
       return;
     }
@@ -70,7 +75,8 @@ static LLVMValueRef half(host *h, LLVMValueRef v, unsigned bit, unsigned side) {
   return host_shuffle(h, v, NULL, lanes, count);
 }
 
-/// Folds lanes along the reduced bits among the low `log2` ones. With `upward` from the lowest bit (neighbours first), else from the highest.
+/// Folds lanes along the reduced bits among the low `log2` ones. With `upward` from the lowest bit
+/// (neighbours first), else from the highest.
 static void fold(host *h, const ir_op *op, uint32_t reduced, unsigned log2, bool upward, LLVMValueRef *x) {
   uint32_t n = op->operand_count;
   LLVMValueRef *a = KILN_NEW_ARRAY(h->arena, LLVMValueRef, 2 * n), *b = a + n;
@@ -85,7 +91,7 @@ static void fold(host *h, const ir_op *op, uint32_t reduced, unsigned log2, bool
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------------- states
+// ------------------------------------------------------------------------------------------ states
 
 /// Bits of the element that changes nothing; false when there is none that is exact.
 static bool identity(ir_type type, ir_combine kind, uint32_t flags, uint64_t *out) {
@@ -104,7 +110,8 @@ static bool identity(ir_type type, ir_combine kind, uint32_t flags, uint64_t *ou
     else *out = unsign ? ones : ones ^ top;
     return true;
   case IR_COMBINE_AND: *out = ones; return true;
-  case IR_COMBINE_OR: case IR_COMBINE_XOR: *out = 0; return true;
+  case IR_COMBINE_OR:
+  case IR_COMBINE_XOR: *out = 0; return true;
   default: return false;
   }
 }
@@ -129,12 +136,14 @@ void host_reduce_begin(host *h, host_root *root) {
   ir_op *op = root->op;
   unsigned log2 = state_lanes_log2(h, op, reduced_bits(op));
   uint64_t bits = 0;
-  bool known = identity(ir_element(op->operands[0]->type), (ir_combine)op->attrs.kind, op->attrs.flags, &bits);
+  bool known =
+      identity(ir_element(op->operands[0]->type), (ir_combine)op->attrs.kind, op->attrs.flags, &bits);
   root->state = KILN_NEW_ARRAY(h->arena, LLVMValueRef, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
     LLVMTypeRef type = state_type(h, op, i, log2);
     root->state[i] = host_stack(h, type);
-    LLVMValueRef first = known ? host_constant(h, ir_element(op->operands[0]->type), bits) : LLVMConstNull(type);
+    LLVMValueRef first =
+        known ? host_constant(h, ir_element(op->operands[0]->type), bits) : LLVMConstNull(type);
     LLVMBuildStore(B, known && log2 ? host_splat(h, first, 1u << log2) : first, root->state[i]);
   }
   if (known) return;
@@ -149,7 +158,8 @@ void host_reduce_chunk(host *h, host_root *root, const host_map *map) {
   unsigned log2 = state_lanes_log2(h, op, reduced);
   for (uint32_t i = 0; i < n; i++) x[i] = host_pull_vector(h, op->operands[i], map);
   if (is_region(op)) fold(h, op, reduced, h->point->lanes_log2, true, x);
-  for (uint32_t i = 0; i < n; i++) before[i] = LLVMBuildLoad2(B, state_type(h, op, i, log2), root->state[i], "");
+  for (uint32_t i = 0; i < n; i++)
+    before[i] = LLVMBuildLoad2(B, state_type(h, op, i, log2), root->state[i], "");
   host_combine_lanes(h, op, before, x, after);
   LLVMValueRef begun = root->begun ? LLVMBuildLoad2(B, h->i1, root->begun, "") : NULL;
   for (uint32_t i = 0; i < n; i++)

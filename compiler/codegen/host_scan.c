@@ -6,7 +6,7 @@
 
 typedef struct scan {
   ir_op *op;
-  uint32_t n;         // operands
+  uint32_t n; // operands
   unsigned lanes_log2;
   unsigned first, count; // bits of the axis that are lanes: [first, first + count)
   bool reverse;
@@ -37,7 +37,8 @@ static void step(host *h, const scan *s, unsigned distance, LLVMValueRef *x) {
   }
   for (uint32_t i = 0; i < s->n; i++) a[i] = host_shuffle(h, x[i], NULL, from, lanes);
   host_combine_lanes(h, s->op, a, x, y);
-  for (uint32_t i = 0; i < s->n; i++) x[i] = LLVMBuildSelect(B, LLVMConstVector(moved, lanes), y[i], x[i], "");
+  for (uint32_t i = 0; i < s->n; i++)
+    x[i] = LLVMBuildSelect(B, LLVMConstVector(moved, lanes), y[i], x[i], "");
 }
 
 /// The last element along the axis for all lanes.
@@ -59,7 +60,9 @@ static void chunk(host *h, const scan *s, const host_map *map, host_buffer **buf
   for (uint32_t i = 0; i < s->n; i++) {
     y[i] = LLVMBuildSelect(B, begun, y[i], x[i], "");
     LLVMBuildStore(B, last(h, s, y[i]), s->carry[i]);
-    if (buffers[i]) host_buffer_store(h, buffers[i], map, (host_lanes){y[i], 0, s->lanes_log2 ? HOST_VECTOR : HOST_UNIFORM});
+    if (buffers[i])
+      host_buffer_store(h, buffers[i], map,
+                        (host_lanes){y[i], 0, s->lanes_log2 ? HOST_VECTOR : HOST_UNIFORM});
   }
   LLVMBuildStore(B, LLVMConstInt(h->i1, 1, false), s->begun);
 }
@@ -91,8 +94,10 @@ void host_scan(host *h, ir_op *op) {
   unsigned bits = ir_log2_elements(type), first, log2 = 0, length = type.log2[op->attrs.axis];
   host_axis_bits(type, op->attrs.axis, &first);
   while ((4u << (log2 + 1)) <= h->vector_bytes && log2 < bits) log2++;
-  scan s = {.op = op, .n = op->operand_count, .lanes_log2 = log2, .reverse = (op->attrs.flags & IR_REVERSE) != 0};
-  unsigned low = clamp(first, log2), high = clamp(first + length, log2); // axis bits that loops count: [low, high)
+  scan s = {
+      .op = op, .n = op->operand_count, .lanes_log2 = log2, .reverse = (op->attrs.flags & IR_REVERSE) != 0};
+  unsigned low = clamp(first, log2),
+           high = clamp(first + length, log2); // axis bits that loops count: [low, high)
   s.first = first < log2 ? first : 0;
   s.count = first < log2 ? (first + length < log2 ? length : log2 - first) : 0;
   s.carry = KILN_NEW_ARRAY(h->arena, LLVMValueRef, s.n);
@@ -102,7 +107,8 @@ void host_scan(host *h, ir_op *op) {
   host_loop upper, lower, along;
   host_flush(h);
   for (uint32_t i = 0; i < s.n; i++)
-    if (host_info(&op->results[i])->user_count) buffers[i] = host_buffer_create(h, type = op->results[i].type);
+    if (host_info(&op->results[i])->user_count)
+      buffers[i] = host_buffer_create(h, type = op->results[i].type);
   host_point_init(h, &point, log2);
   h->point = &point;
   open_loop(h, &upper, &s, high, bits, false);

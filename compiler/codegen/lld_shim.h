@@ -10,8 +10,10 @@
 extern "C" {
 #endif
 
-/// Runs ld.lld with `args` (args[0] is "ld.lld"). True when it succeeded; what it printed is in `text`, cut to `capacity` with a NUL. Sets
-/// `*out_usable` to false when lld crashed inside and must not be called again in this process. Not thread safe: the caller holds a lock.
+/// Runs ld.lld with `args` (args[0] is "ld.lld"). True when it succeeded; what it printed is in `text`, cut
+/// to `capacity` with a NUL. Sets
+/// `*out_usable` to false when lld crashed inside and must not be called again in this process. Not thread
+/// safe: the caller holds a lock.
 bool kiln_lld_run(const char *const *args, size_t arg_count, char *text, size_t capacity, bool *out_usable);
 
 #ifdef __cplusplus

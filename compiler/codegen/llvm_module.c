@@ -25,7 +25,8 @@ static kiln_status fail_with(kiln_error *err, kiln_status status, const char *wh
 
 // Errors that mean the kernel asks for too much come with these words.
 static kiln_status status_of_message(const char *message) {
-  static const char *const limits[] = {"exceeds limit", "ran out of registers", "exceeds max", "too large", "limit of"};
+  static const char *const limits[] = {"exceeds limit", "ran out of registers", "exceeds max", "too large",
+                                       "limit of"};
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
     if (strstr(message, limits[i])) return KILN_STATUS_LIMIT;
   return KILN_STATUS_INTERNAL;
@@ -38,7 +39,9 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
   fail_with(err, status_of_message(message), "LLVM", message);
 }
 
-void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) { LLVMContextSetDiagnosticHandler(context, on_diagnostic, err); }
+void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) {
+  LLVMContextSetDiagnosticHandler(context, on_diagnostic, err);
+}
 
 LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout) {
   static const char flag[] = "amdhsa_code_object_version";
@@ -53,15 +56,17 @@ LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target
 
 kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err) {
   char *message = NULL;
-  if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) return fail_with(err, KILN_STATUS_INTERNAL, stage, message);
+  if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message))
+    return fail_with(err, KILN_STATUS_INTERNAL, stage, message);
   LLVMDisposeMessage(message);
   return KILN_OK;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- optimise
+// ---------------------------------------------------------------------------------------- optimise
 
-// Kernels come in with everything inlined, tiles already in registers and loops in the shape that is wanted, so what pays is: inline the prelude,
-// clean up, merge address arithmetic, move invariants out of loops. Whole -O2 costs several times that for nothing.
+// Kernels come in with everything inlined, tiles already in registers and loops in the shape that is wanted,
+// so what pays is: inline the prelude, clean up, merge address arithmetic, move invariants out of loops.
+// Whole -O2 costs several times that for nothing.
 #define CLEAN "sroa<modify-cfg>,early-cse,instcombine<no-verify-fixpoint>,simplifycfg"
 #define LOOPS "loop-mssa(licm)"
 #define LAST "instcombine<no-verify-fixpoint>,div-rem-pairs,simplifycfg,adce"
@@ -84,7 +89,8 @@ static const char *const host_passes[] = {
 static const char *const *const family_passes[] = {
     [KILN_FAMILY_HOST] = host_passes, [KILN_FAMILY_NVPTX] = gpu_passes, [KILN_FAMILY_AMDGPU] = gpu_passes};
 
-kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family, unsigned level, kiln_error *err) {
+kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family,
+                               unsigned level, kiln_error *err) {
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMErrorRef error = LLVMRunPasses(module, family_passes[family][level > 3 ? 3 : level], machine, options);
   LLVMDisposePassBuilderOptions(options);
@@ -96,9 +102,10 @@ kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machin
   return KILN_STATUS_INTERNAL;
 }
 
-// -------------------------------------------------------------------------------------------------------------------- emit
+// -------------------------------------------------------------------------------------------- emit
 
-kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type, kiln_buffer *out, kiln_error *err) {
+kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type,
+                           kiln_buffer *out, kiln_error *err) {
   char *message = NULL;
   LLVMMemoryBufferRef memory = NULL;
   if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, type, &message, &memory))
@@ -114,15 +121,17 @@ void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out) {
   LLVMDisposeMessage(text);
 }
 
-kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size, const char *name,
-                                kiln_error *err) {
+kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size,
+                                const char *name, kiln_error *err) {
   // The reader takes the buffer over, also when it fails.
   LLVMMemoryBufferRef memory = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, size, name);
   LLVMModuleRef read = NULL;
   char *message = NULL;
-  if (LLVMParseIRInContext(context, memory, &read, &message)) return fail_with(err, KILN_STATUS_INTERNAL, name, message);
+  if (LLVMParseIRInContext(context, memory, &read, &message))
+    return fail_with(err, KILN_STATUS_INTERNAL, name, message);
   LLVMSetTarget(read, LLVMGetTarget(module));
   LLVMSetDataLayout(read, LLVMGetDataLayoutStr(module));
-  if (LLVMLinkModules2(module, read)) return kiln_fail(err, KILN_STATUS_INTERNAL, "%s: LLVM cannot link the text into the module", name);
+  if (LLVMLinkModules2(module, read))
+    return kiln_fail(err, KILN_STATUS_INTERNAL, "%s: LLVM cannot link the text into the module", name);
   return KILN_OK;
 }

@@ -10,17 +10,21 @@
 #include "base/status.h"
 #include "targets/targets.h"
 
-/// Keeps the first error that LLVM reports in `context`; without it LLVM prints and ends the process. `err` must live as long as the context.
+/// Keeps the first error that LLVM reports in `context`; without it LLVM prints and ends the process. `err`
+/// must live as long as the context.
 void kiln_llvm_catch(LLVMContextRef context, kiln_error *err);
 
-/// An empty module for `target`: triple, data layout, and what must be said in it (AMDGPU: the code object version).
+/// An empty module for `target`: triple, data layout, and what must be said in it (AMDGPU: the code object
+/// version).
 LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout);
 /// INTERNAL with LLVM's first complaint.
 kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err);
 /// Runs the pass list of family and level.
-kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family, unsigned level, kiln_error *err);
+kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family,
+                               unsigned level, kiln_error *err);
 /// Appends object or assembly to `out`.
-kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type, kiln_buffer *out, kiln_error *err);
+kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type,
+                           kiln_buffer *out, kiln_error *err);
 /// Appends the module as text.
 void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out);
 

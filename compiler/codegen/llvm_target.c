@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cache of LLVM target machines. Making one costs 0.1 to 0.5 ms, as much as emitting a small kernel; it is not safe to share one between
-// threads, so each thread has its own.
+// The cache of LLVM target machines. Making one costs 0.1 to 0.5 ms, as much as emitting a small kernel; it
+// is not safe to share one between threads, so each thread has its own.
 #include "compiler/codegen/llvm_target.h"
 
 #include <llvm-c/Core.h>
@@ -13,9 +13,9 @@
 #include "compiler/codegen.h"
 
 typedef struct machine_entry {
-  char *key;                     // owned; triple, processor, features, level
-  LLVMTargetMachineRef machine;  // owned
-  char *layout;                  // owned by LLVM's allocator
+  char *key;                    // owned; triple, processor, features, level
+  LLVMTargetMachineRef machine; // owned
+  char *layout;                 // owned by LLVM's allocator
 } machine_entry;
 
 typedef struct machine_cache {
@@ -45,8 +45,9 @@ static void cache_destroy(void *p) {
 }
 
 static void init_once(void) {
-#define BACK_END(name)                                                                                        \
-  LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), LLVMInitialize##name##AsmPrinter()
+#define BACK_END(name)                                                                                  \
+  LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), \
+      LLVMInitialize##name##AsmPrinter()
   BACK_END(NVPTX);
   BACK_END(AMDGPU);
   BACK_END(X86);
@@ -71,8 +72,10 @@ static machine_cache *thread_cache(void) {
   return cache;
 }
 
-static LLVMTargetMachineRef make_machine(const kiln_target *target, const char *features, unsigned optimise, kiln_error *err) {
-  static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
+static LLVMTargetMachineRef make_machine(const kiln_target *target, const char *features, unsigned optimise,
+                                         kiln_error *err) {
+  static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess,
+                                               LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
   const char *triple = kiln_target_triple(target);
   char *message = NULL;
   LLVMTargetRef back_end = NULL;
@@ -107,8 +110,8 @@ static machine_entry *take_slot(machine_cache *cache) {
   return slot;
 }
 
-kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine, const char **out_layout,
-                              kiln_error *err) {
+kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine,
+                              const char **out_layout, kiln_error *err) {
   *out_machine = NULL;
   *out_layout = "";
   kiln_llvm_init();
@@ -118,9 +121,11 @@ kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVM
   kiln_target_features(target, features);
   char *key = NULL;
   kiln_buffer text = {0};
-  kiln_buffer_format(&text, "%s %s %s %u", kiln_target_triple(target), kiln_target_cpu(target), features, optimise);
+  kiln_buffer_format(&text, "%s %s %s %u", kiln_target_triple(target), kiln_target_cpu(target), features,
+                     optimise);
   kiln_buffer_u8(&text, 0);
-  if (text.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the cache of target machines");
+  if (text.failed)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the cache of target machines");
   key = (char *)text.bytes;
   machine_entry *entry = find_entry(cache, key);
   if (!entry) {

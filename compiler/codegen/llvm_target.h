@@ -11,10 +11,11 @@
 /// Registers the back ends of LLVM; later calls do nothing.
 void kiln_llvm_init(void);
 
-/// A machine for `target` at level `optimise` (0..3), and its data layout. Both belong to the calling thread's cache: valid until that thread ends or
-/// asks for KILN_LLVM_MACHINES other machines. TARGET when this LLVM lacks triple or processor.
+/// A machine for `target` at level `optimise` (0..3), and its data layout. Both belong to the calling
+/// thread's cache: valid until that thread ends or asks for KILN_LLVM_MACHINES other machines. TARGET when
+/// this LLVM lacks triple or processor.
 enum { KILN_LLVM_MACHINES = 32 };
-kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine, const char **out_layout,
-                              kiln_error *err);
+kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine,
+                              const char **out_layout, kiln_error *err);
 
 #endif

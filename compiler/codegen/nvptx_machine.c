@@ -16,8 +16,7 @@ static const kl_body bodies[] = {
 #undef BODY
 };
 
-// --------------------------------------------------------------------------------------------------------------
-// kernel
+// ------------------------------------------------------------------------------------------ kernel
 
 static void annotate(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
   LLVMMetadataRef parts[3] = {LLVMValueAsMetadata(function),
@@ -30,12 +29,10 @@ static void annotate(gpu *g, LLVMValueRef function, const char *name, unsigned v
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
   annotate(g, function, "maxntidx", 1u << (g->lanes + g->warps));
-  if (g->kernel->max_registers)
-    annotate(g, function, "maxnreg", g->kernel->max_registers);
+  if (g->kernel->max_registers) annotate(g, function, "maxnreg", g->kernel->max_registers);
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// assembly
+// ---------------------------------------------------------------------------------------- assembly
 
 /// An assembly text in the making.
 typedef struct text {
@@ -48,15 +45,13 @@ KILN_PRINTF(2, 3) static void append(text *t, const char *format, ...) {
   va_start(arguments, format);
   int n = vsnprintf(t->bytes + t->size, sizeof t->bytes - t->size, format, arguments);
   va_end(arguments);
-  if (n > 0)
-    t->size += (size_t)n < sizeof t->bytes - t->size ? (size_t)n : sizeof t->bytes - t->size - 1;
+  if (n > 0) t->size += (size_t)n < sizeof t->bytes - t->size ? (size_t)n : sizeof t->bytes - t->size - 1;
 }
 
 static LLVMValueRef call_asm(gpu *g, const text *code, const text *constraints, LLVMTypeRef result,
                              LLVMValueRef *arguments, unsigned count, bool effects) {
   LLVMTypeRef types[16];
-  for (unsigned i = 0; i < count; i++)
-    types[i] = LLVMTypeOf(arguments[i]);
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
   LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
   LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)code->bytes, code->size, (char *)constraints->bytes,
                                            constraints->size, effects, false, LLVMInlineAsmDialectATT, false);
@@ -90,10 +85,8 @@ typedef struct words {
 
 static words words_of(gpu *g, LLVMValueRef packed, unsigned bytes) {
   words w = {.count = bytes > 4 ? bytes / 4 : 1, .letter = bytes <= 2 ? 'h' : 'r'};
-  if (bytes == 1)
-    w.values[0] = LLVMBuildZExt(g->builder, packed, g->i16, "");
-  else if (bytes <= 4)
-    w.values[0] = packed;
+  if (bytes == 1) w.values[0] = LLVMBuildZExt(g->builder, packed, g->i16, "");
+  else if (bytes <= 4) w.values[0] = packed;
   else
     for (unsigned i = 0; i < w.count; i++)
       w.values[i] = LLVMBuildExtractElement(g->builder, packed, gpu_i32(g, i), "");
@@ -102,8 +95,7 @@ static words words_of(gpu *g, LLVMValueRef packed, unsigned bytes) {
 
 static void append_operands(text *t, unsigned first, unsigned count) {
   append(t, count > 1 ? "{" : "");
-  for (unsigned i = 0; i < count; i++)
-    append(t, "%s$%u", i ? "," : "", first + i);
+  for (unsigned i = 0; i < count; i++) append(t, "%s$%u", i ? "," : "", first + i);
   append(t, count > 1 ? "}" : "");
 }
 
@@ -122,25 +114,21 @@ static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVM
     append(&constraints, "%s=%c", i ? "," : "", w.letter), results[i] = w.letter == 'h' ? g->i16 : g->i32;
   append(&constraints, ",l");
   arguments[count++] = pointer;
-  if (mask)
-    append(&constraints, ",b"), arguments[count++] = mask;
+  if (mask) append(&constraints, ",b"), arguments[count++] = mask;
   for (unsigned i = 0; mask && i < w.count; i++)
     append(&constraints, ",%u", i), arguments[count++] = w.values[i];
-  if (mask)
-    append(&code, "@$%u ", w.count + 1);
+  if (mask) append(&code, "@$%u ", w.count + 1);
   append(&code, "ld%s.global%s%s%s.%s ", a->is_volatile ? ".volatile" : "", cache,
          a->is_invariant && !a->is_volatile && !cache[0] ? ".nc" : "", a->is_volatile ? "" : evict,
          shape_text(a->bytes));
   append_operands(&code, 0, w.count);
   append(&code, ", [$%u];", w.count);
   bool effects = !a->is_invariant || a->is_volatile;
-  if (effects)
-    append(&constraints, ",~{memory}");
+  if (effects) append(&constraints, ",~{memory}");
   LLVMTypeRef result =
       w.count == 1 ? results[0] : LLVMStructTypeInContext(g->context, results, w.count, false);
   LLVMValueRef loaded = call_asm(g, &code, &constraints, result, arguments, count, effects);
-  if (w.count == 1)
-    return a->bytes == 1 ? LLVMBuildTrunc(g->builder, loaded, g->i8, "") : loaded;
+  if (w.count == 1) return a->bytes == 1 ? LLVMBuildTrunc(g->builder, loaded, g->i8, "") : loaded;
   LLVMValueRef vector = LLVMGetPoison(type);
   for (unsigned i = 0; i < w.count; i++)
     vector = LLVMBuildInsertElement(g->builder, vector, LLVMBuildExtractValue(g->builder, loaded, i, ""),
@@ -159,8 +147,7 @@ static void store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRe
   arguments[count++] = pointer;
   for (unsigned i = 0; i < w.count; i++)
     append(&constraints, ",%c", w.letter), arguments[count++] = w.values[i];
-  if (mask)
-    append(&constraints, ",b"), arguments[count++] = mask, append(&code, "@$%u ", w.count + 1);
+  if (mask) append(&constraints, ",b"), arguments[count++] = mask, append(&code, "@$%u ", w.count + 1);
   append(&code, "st%s.global%s%s.%s [$0], ", a->is_volatile ? ".volatile" : "", cache,
          a->is_volatile ? "" : evict, shape_text(a->bytes));
   append_operands(&code, 1, w.count);
@@ -169,8 +156,7 @@ static void store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRe
   call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// atomics
+// ----------------------------------------------------------------------------------------- atomics
 
 static const char *order_text(unsigned order) {
   static const char *const texts[] = {[IR_ORDER_RELAXED] = "relaxed",
@@ -188,16 +174,12 @@ static const char *scope_text(unsigned scope) {
 
 static LLVMValueRef as_bits(gpu *g, LLVMValueRef value) {
   LLVMTypeRef type = LLVMTypeOf(value);
-  if (type == g->half)
-    return LLVMBuildBitCast(g->builder, value, g->i16, "");
-  if (type == g->f32)
-    return LLVMBuildBitCast(g->builder, value, g->i32, "");
+  if (type == g->half) return LLVMBuildBitCast(g->builder, value, g->i16, "");
+  if (type == g->f32) return LLVMBuildBitCast(g->builder, value, g->i32, "");
   return type == g->f64 ? LLVMBuildBitCast(g->builder, value, g->i64, "") : value;
 }
 
-static char letter_of(gpu *g, LLVMTypeRef type) {
-  return type == g->i16 ? 'h' : type == g->i64 ? 'l' : 'r';
-}
+static char letter_of(gpu *g, LLVMTypeRef type) { return type == g->i16 ? 'h' : type == g->i64 ? 'l' : 'r'; }
 
 /// One atom instruction on bits; `instruction` is its end: "add.f32". Without users of the result and without
 /// acquiring it is the reduction, which waits for no answer.
@@ -232,36 +214,27 @@ static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
              is_float = kiln_scalars[s].type_class == KILN_CLASS_FLOAT;
   switch ((ir_combine)op->attrs.kind) {
   case IR_COMBINE_ADD:
-    if (s == KILN_F16)
-      return ptx >= 63 ? "add.noftz.f16" : NULL;
-    if (s == KILN_BF16)
-      return number >= 90 && ptx >= 78 ? "add.noftz.bf16" : NULL;
+    if (s == KILN_F16) return ptx >= 63 ? "add.noftz.f16" : NULL;
+    if (s == KILN_BF16) return number >= 90 && ptx >= 78 ? "add.noftz.bf16" : NULL;
     return s == KILN_F32 ? "add.f32" : s == KILN_F64 ? "add.f64" : wide ? "add.u64" : "add.u32";
   case IR_COMBINE_MAX:
     return is_float ? NULL : is_unsigned ? (wide ? "max.u64" : "max.u32") : wide ? "max.s64" : "max.s32";
   case IR_COMBINE_MIN:
     return is_float ? NULL : is_unsigned ? (wide ? "min.u64" : "min.u32") : wide ? "min.s64" : "min.s32";
-  case IR_COMBINE_AND:
-    return wide ? "and.b64" : "and.b32";
-  case IR_COMBINE_OR:
-    return wide ? "or.b64" : "or.b32";
-  case IR_COMBINE_XOR:
-    return wide ? "xor.b64" : "xor.b32";
-  case IR_COMBINE_XCHG:
-    return kiln_scalars[s].bits < 32 ? NULL : wide ? "exch.b64" : "exch.b32";
+  case IR_COMBINE_AND: return wide ? "and.b64" : "and.b32";
+  case IR_COMBINE_OR: return wide ? "or.b64" : "or.b32";
+  case IR_COMBINE_XOR: return wide ? "xor.b64" : "xor.b32";
+  case IR_COMBINE_XCHG: return kiln_scalars[s].bits < 32 ? NULL : wide ? "exch.b64" : "exch.b32";
   case IR_COMBINE_REGION:
-  case IR_COMBINE_MUL:
-    break;
+  case IR_COMBINE_MUL: break;
   }
   return NULL;
 }
 
 /// What the element becomes; halves are computed in f32, and exchanged as they are.
 static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value) {
-  if (op->attrs.kind == IR_COMBINE_XCHG)
-    return value;
-  if (kiln_scalars[s].bits != 16)
-    return gpu_combine(g, op, s, old, value);
+  if (op->attrs.kind == IR_COMBINE_XCHG) return value;
+  if (kiln_scalars[s].bits != 16) return gpu_combine(g, op, s, old, value);
   return gpu_from_f32(g, s, gpu_combine(g, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
 }
 
@@ -307,8 +280,7 @@ static LLVMValueRef from_bits(gpu *g, LLVMValueRef bits, LLVMTypeRef type) {
 static LLVMValueRef atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                            LLVMValueRef value) {
   const char *instruction = native_atomic(g, op, scalar);
-  if (!instruction)
-    return atomic_loop(g, op, scalar, pointer, value);
+  if (!instruction) return atomic_loop(g, op, scalar, pointer, value);
   return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, value), NULL), LLVMTypeOf(value));
 }
 
@@ -319,8 +291,7 @@ static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
                    LLVMTypeOf(expected));
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// asserts
+// ----------------------------------------------------------------------------------------- asserts
 
 /// A text in global memory as a generic pointer.
 static LLVMValueRef constant_text(gpu *g, const char *message) {
@@ -333,15 +304,15 @@ static LLVMValueRef constant_text(gpu *g, const char *message) {
   return LLVMConstAddrSpaceCast(array, LLVMPointerTypeInContext(g->context, 0));
 }
 
-/// The driver's own function behind assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..] Assertion `MESSAGE` failed." and ends the
-/// kernel with an error of its own. FILE is the kernel, LINE the number of the operation.
+/// The driver's own function behind assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..]
+/// Assertion `MESSAGE` failed." and ends the kernel with an error of its own. FILE is the kernel, LINE the
+/// number of the operation.
 static void report_assert(gpu *g, const ir_op *op) {
   LLVMTypeRef pointer = LLVMPointerTypeInContext(g->context, 0);
   LLVMTypeRef types[5] = {pointer, pointer, g->i32, pointer, g->i64};
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 5, false);
   LLVMValueRef callee = LLVMGetNamedFunction(g->module, "__assertfail");
-  if (!callee)
-    callee = LLVMAddFunction(g->module, "__assertfail", type);
+  if (!callee) callee = LLVMAddFunction(g->module, "__assertfail", type);
   LLVMValueRef arguments[5] = {constant_text(g, op->attrs.text ? op->attrs.text : ""),
                                constant_text(g, g->kernel->name), gpu_i32(g, ir_operation(op)),
                                constant_text(g, "operation"), LLVMConstInt(g->i64, 1, false)};

@@ -5,8 +5,7 @@
 
 static LLVMValueRef words(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned each) {
   LLVMValueRef vector = NULL;
-  if (count == each)
-    return LLVMBuildBitCast(g->builder, gpu_pack(g, elements, each), g->i32, "");
+  if (count == each) return LLVMBuildBitCast(g->builder, gpu_pack(g, elements, each), g->i32, "");
   for (unsigned i = 0; i < count / each; i++) {
     LLVMValueRef word =
         LLVMBuildBitCast(g->builder, gpu_pack(g, elements + (size_t)i * each, each), g->i32, "");
@@ -44,8 +43,8 @@ EMIT(emit_bf16, kl_mma_m16n8k16_bf16, 8, 2)
 EMIT(emit_f16_k8, kl_mma_m16n8k8_f16, 4, 2)
 EMIT(emit_s8, kl_mma_m16n8k32_s8, 16, 4)
 
-/// The matrix unit keeps fewer bits of a sum of fp8 products than f32 has, so that each instruction sums its 32 products alone and the
-/// accumulator grows by additions in f32.
+/// The matrix unit keeps fewer bits of a sum of fp8 products than f32 has, so that each instruction sums its
+/// 32 products alone and the accumulator grows by additions in f32.
 static void emit_fp8(gpu *g, kl_function function, const LLVMValueRef *left, const LLVMValueRef *right,
                      LLVMValueRef *accumulator) {
   LLVMValueRef zero = LLVMConstNull(g->f32), products[4] = {zero, zero, zero, zero};
@@ -70,10 +69,8 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
                       const LLVMValueRef *right, LLVMValueRef *accumulator) {
   LLVMValueRef a[4], b[2];
   (void)form;
-  for (unsigned i = 0; i < 4; i++)
-    a[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &left[i], 1);
-  for (unsigned i = 0; i < 2; i++)
-    b[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &right[i], 1);
+  for (unsigned i = 0; i < 4; i++) a[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &left[i], 1);
+  for (unsigned i = 0; i < 2; i++) b[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &right[i], 1);
   emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
 }
 
@@ -82,71 +79,55 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
 #define FROM_80 (UNIT(MMA_80) | UNIT(MMA_89) | UNIT(WGMMA))
 #define FROM_75 (UNIT(MMA_75) | FROM_80)
 
-#define ACCUMULATOR                                                                                          \
-  {                                                                                                          \
-    {GPU_N(0), GPU_M(3), GPU_END}, {                                                                         \
-      GPU_N(1), GPU_N(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END                                              \
-    }                                                                                                        \
+#define ACCUMULATOR                                                                              \
+  {                                                                                              \
+    {GPU_N(0), GPU_M(3), GPU_END}, { GPU_N(1), GPU_N(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
   }
 // Operands of 16, 32 and 8 bits: how many low bits of the reduced index a register holds decides the rest.
-#define LEFT_16                                                                                              \
-  {                                                                                                          \
-    {GPU_K(0), GPU_M(3), GPU_K(3), GPU_END}, {                                                               \
-      GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END                                              \
-    }                                                                                                        \
+#define LEFT_16                                                                                            \
+  {                                                                                                        \
+    {GPU_K(0), GPU_M(3), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
   }
-#define RIGHT_16                                                                                             \
-  {                                                                                                          \
-    {GPU_K(0), GPU_K(3), GPU_END}, {                                                                         \
-      GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END                                              \
-    }                                                                                                        \
+#define RIGHT_16                                                                                 \
+  {                                                                                              \
+    {GPU_K(0), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
   }
-#define LEFT_16_K8                                                                                           \
-  {                                                                                                          \
-    {GPU_K(0), GPU_M(3), GPU_END}, {                                                                         \
-      GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END                                              \
-    }                                                                                                        \
+#define LEFT_16_K8                                                                               \
+  {                                                                                              \
+    {GPU_K(0), GPU_M(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
   }
-#define RIGHT_16_K8                                                                                          \
-  {                                                                                                          \
-    {GPU_K(0), GPU_END}, {                                                                                   \
-      GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END                                              \
-    }                                                                                                        \
+#define RIGHT_16_K8                                                                    \
+  {                                                                                    \
+    {GPU_K(0), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
   }
-#define LEFT_32                                                                                              \
-  {                                                                                                          \
-    {GPU_M(3), GPU_K(2), GPU_END}, {                                                                         \
-      GPU_K(0), GPU_K(1), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END                                              \
-    }                                                                                                        \
+#define LEFT_32                                                                                  \
+  {                                                                                              \
+    {GPU_M(3), GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
   }
-#define RIGHT_32                                                                                             \
-  {                                                                                                          \
-    {GPU_K(2), GPU_END}, {                                                                                   \
-      GPU_K(0), GPU_K(1), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END                                              \
-    }                                                                                                        \
+#define RIGHT_32                                                                       \
+  {                                                                                    \
+    {GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
   }
-#define LEFT_8                                                                                               \
-  {                                                                                                          \
-    {GPU_K(0), GPU_K(1), GPU_M(3), GPU_K(4), GPU_END}, {                                                     \
-      GPU_K(2), GPU_K(3), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END                                              \
-    }                                                                                                        \
+#define LEFT_8                                                  \
+  {                                                             \
+    {GPU_K(0), GPU_K(1), GPU_M(3), GPU_K(4), GPU_END}, {        \
+      GPU_K(2), GPU_K(3), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END \
+    }                                                           \
   }
-#define RIGHT_8                                                                                              \
-  {                                                                                                          \
-    {GPU_K(0), GPU_K(1), GPU_K(4), GPU_END}, {                                                               \
-      GPU_K(2), GPU_K(3), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END                                              \
-    }                                                                                                        \
+#define RIGHT_8                                                                                            \
+  {                                                                                                        \
+    {GPU_K(0), GPU_K(1), GPU_K(4), GPU_END}, { GPU_K(2), GPU_K(3), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
   }
 
-#define FORM(units, type, sum, precision, k, left, right, emit)                                              \
-  {                                                                                                          \
-#type, units, 32, KILN_##type, KILN_##type, KILN_##sum, KILN_##type, KILN_##type, precision, 4, 3, k,    \
-        left, right, ACCUMULATOR, emit                                                                       \
+#define FORM(units, type, sum, precision, k, left, right, emit)                                           \
+  {                                                                                                       \
+#type, units, 32, KILN_##type, KILN_##type, KILN_##sum, KILN_##type, KILN_##type, precision, 4, 3, k, \
+        left, right, ACCUMULATOR, emit                                                                    \
   }
-#define FP8(l, r, emit)                                                                                      \
-  {                                                                                                          \
-#l, FROM_89, 32, KILN_##l, KILN_##r, KILN_F32, KILN_##l, KILN_##r, IR_PREC_IEEE, 4, 3, 5, LEFT_8,        \
-        RIGHT_8, ACCUMULATOR, emit                                                                           \
+#define FP8(l, r, emit)                                                                               \
+  {                                                                                                   \
+#l, FROM_89, 32, KILN_##l, KILN_##r, KILN_F32, KILN_##l, KILN_##r, IR_PREC_IEEE, 4, 3, 5, LEFT_8, \
+        RIGHT_8, ACCUMULATOR, emit                                                                    \
   }
 
 const gpu_matrix_form nvptx_forms[] = {

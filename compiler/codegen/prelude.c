@@ -19,8 +19,7 @@ static const row rows[KL_COUNT] = {
 #undef PRELUDE
 };
 
-// ---------------------------------------------------------------------------------------------------------
-// signatures
+// -------------------------------------------------------------------------------------- signatures
 
 static const struct {
   char letter;
@@ -39,35 +38,23 @@ static const struct {
 
 static const char *letter_text(char letter) {
   for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
-    if (letters[i].letter == letter)
-      return letters[i].text;
+    if (letters[i].letter == letter) return letters[i].text;
   return "void";
 }
 
 static LLVMTypeRef letter_type(LLVMContextRef c, char letter) {
   switch (letter) {
-  case 'b':
-    return LLVMInt1TypeInContext(c);
-  case 'c':
-    return LLVMInt8TypeInContext(c);
-  case 's':
-    return LLVMInt16TypeInContext(c);
-  case 'i':
-    return LLVMInt32TypeInContext(c);
-  case 'l':
-    return LLVMInt64TypeInContext(c);
-  case 'h':
-    return LLVMHalfTypeInContext(c);
-  case 'f':
-    return LLVMFloatTypeInContext(c);
-  case 'd':
-    return LLVMDoubleTypeInContext(c);
-  case 'p':
-    return LLVMPointerTypeInContext(c, 1);
-  case 'q':
-    return LLVMPointerTypeInContext(c, 3);
-  default:
-    return LLVMVoidTypeInContext(c);
+  case 'b': return LLVMInt1TypeInContext(c);
+  case 'c': return LLVMInt8TypeInContext(c);
+  case 's': return LLVMInt16TypeInContext(c);
+  case 'i': return LLVMInt32TypeInContext(c);
+  case 'l': return LLVMInt64TypeInContext(c);
+  case 'h': return LLVMHalfTypeInContext(c);
+  case 'f': return LLVMFloatTypeInContext(c);
+  case 'd': return LLVMDoubleTypeInContext(c);
+  case 'p': return LLVMPointerTypeInContext(c, 1);
+  case 'q': return LLVMPointerTypeInContext(c, 3);
+  default: return LLVMVoidTypeInContext(c);
   }
 }
 
@@ -79,8 +66,7 @@ typedef struct word {
 
 static word next_word(const char **at) {
   word w = {0};
-  if (**at >= '0' && **at <= '9')
-    w.lanes = (unsigned)(*(*at)++ - '0');
+  if (**at >= '0' && **at <= '9') w.lanes = (unsigned)(*(*at)++ - '0');
   w.letter = *(*at)++;
   return w;
 }
@@ -91,10 +77,8 @@ static LLVMTypeRef word_type(LLVMContextRef c, word w) {
 }
 
 static void word_text(kiln_buffer *out, word w) {
-  if (w.lanes)
-    kiln_buffer_format(out, "<%u x %s>", w.lanes, letter_text(w.letter));
-  else
-    kiln_buffer_format(out, "%s", letter_text(w.letter));
+  if (w.lanes) kiln_buffer_format(out, "<%u x %s>", w.lanes, letter_text(w.letter));
+  else kiln_buffer_format(out, "%s", letter_text(w.letter));
 }
 
 enum { MAX_ARGUMENTS = 8 };
@@ -107,8 +91,7 @@ static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature) {
   return LLVMFunctionType(result, arguments, count, false);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
-// calls
+// ------------------------------------------------------------------------------------------- calls
 
 static const kl_body *find(const kl_prelude *prelude, kl_function function) {
   const kl_body *found = NULL;
@@ -118,9 +101,7 @@ static const kl_body *find(const kl_prelude *prelude, kl_function function) {
   return found;
 }
 
-bool kl_has(const kl_prelude *prelude, kl_function function) {
-  return find(prelude, function) != NULL;
-}
+bool kl_has(const kl_prelude *prelude, kl_function function) { return find(prelude, function) != NULL; }
 
 static void add_attribute(LLVMContextRef context, LLVMValueRef function, const char *name) {
   unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
@@ -135,16 +116,14 @@ LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function fu
     prelude->types[function] = signature_type(prelude->context, r->signature);
     LLVMValueRef f = prelude->declared[function] =
         LLVMAddFunction(prelude->module, r->name, prelude->types[function]);
-    if (!r->is_pure)
-      add_attribute(prelude->context, f, "convergent");
+    if (!r->is_pure) add_attribute(prelude->context, f, "convergent");
   }
   prelude->used[function] = true;
   return LLVMBuildCall2(builder, prelude->types[function], prelude->declared[function],
                         (LLVMValueRef *)arguments, count, "");
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// linking
+// ----------------------------------------------------------------------------------------- linking
 
 static void close_over_uses(kl_prelude *prelude) {
   for (bool changed = true; changed;) {
@@ -152,18 +131,15 @@ static void close_over_uses(kl_prelude *prelude) {
     for (unsigned f = 0; f < KL_COUNT; f++) {
       const kl_body *body = prelude->used[f] ? find(prelude, f) : NULL;
       for (unsigned i = 0; body && i < 5 && body->uses[i] != KL_COUNT; i++)
-        if (!prelude->used[body->uses[i]])
-          changed = prelude->used[body->uses[i]] = true;
+        if (!prelude->used[body->uses[i]]) changed = prelude->used[body->uses[i]] = true;
     }
   }
 }
 
 static void write_body(kiln_buffer *out, const char *text, bool flush) {
   for (const char *p = text; *p; p++)
-    if (*p == '^')
-      kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
-    else
-      kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
+    if (*p == '^') kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
+    else kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
 }
 
 static void write_function(kiln_buffer *out, const row *r, const kl_body *body, bool flush) {
@@ -173,8 +149,7 @@ static void write_function(kiln_buffer *out, const row *r, const kl_body *body, 
   kiln_buffer_format(out, " @%s(", r->name);
   signature++;
   for (unsigned i = 0; *signature != ')'; i++) {
-    if (i)
-      kiln_buffer_format(out, ", ");
+    if (i) kiln_buffer_format(out, ", ");
     word_text(out, next_word(&signature));
     kiln_buffer_format(out, " %%%c", (char)('a' + i));
   }
@@ -185,8 +160,7 @@ static void write_function(kiln_buffer *out, const row *r, const kl_body *body, 
 
 static kiln_status write_all(kl_prelude *prelude, kiln_buffer *out, kiln_error *err) {
   for (unsigned f = 0; f < KL_COUNT; f++) {
-    if (!prelude->used[f])
-      continue;
+    if (!prelude->used[f]) continue;
     const kl_body *body = find(prelude, f);
     if (!body)
       return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
@@ -206,8 +180,7 @@ kiln_status kl_link(kl_prelude *prelude, kiln_error *err) {
                                  "prelude", err);
   for (unsigned f = 0; status == KILN_OK && f < KL_COUNT; f++) {
     LLVMValueRef function = prelude->used[f] ? LLVMGetNamedFunction(prelude->module, rows[f].name) : NULL;
-    if (function)
-      LLVMSetLinkage(function, LLVMInternalLinkage);
+    if (function) LLVMSetLinkage(function, LLVMInternalLinkage);
   }
   kiln_buffer_deinit(&text);
   return status;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The syntax tree of a module. Made by the parser, read by elaboration and never changed; lives in the module's arena.
+// The syntax tree of a module. Made by the parser, read by elaboration and never changed; lives in the
+// module's arena.
 #ifndef KILN_COMPILER_FRONT_AST_H
 #define KILN_COMPILER_FRONT_AST_H
 
@@ -26,23 +27,23 @@ typedef enum kiln_node_kind {
   KILN_NODE_UNDERSCORE, ///< '_' among items
   KILN_NODE_NAMED,      ///< atom = a among arguments
   // Statements.
-  KILN_NODE_LET,        ///< names = list, or names = if: a
-  KILN_NODE_VAR,        ///< the same
-  KILN_NODE_ASSIGN,     ///< names = list
-  KILN_NODE_FOR,        ///< atom in a .. b step c, names: attributes, body
-  KILN_NODE_WHILE,      ///< a, names: attributes, body
-  KILN_NODE_LOOP,       ///< a: NULL or a LET with the heads; names: attributes, body
-  KILN_NODE_BREAK,      ///< b: NULL or a LET with what is passed; a: the condition
-  KILN_NODE_IF,         ///< a, body, c: NULL or the else block
-  KILN_NODE_WHEN,       ///< a, body, c
-  KILN_NODE_RETURN,     ///< list
-  KILN_NODE_YIELD,      ///< list
+  KILN_NODE_LET,            ///< names = list, or names = if: a
+  KILN_NODE_VAR,            ///< the same
+  KILN_NODE_ASSIGN,         ///< names = list
+  KILN_NODE_FOR,            ///< atom in a .. b step c, names: attributes, body
+  KILN_NODE_WHILE,          ///< a, names: attributes, body
+  KILN_NODE_LOOP,           ///< a: NULL or a LET with the heads; names: attributes, body
+  KILN_NODE_BREAK,          ///< b: NULL or a LET with what is passed; a: the condition
+  KILN_NODE_IF,             ///< a, body, c: NULL or the else block
+  KILN_NODE_WHEN,           ///< a, body, c
+  KILN_NODE_RETURN,         ///< list
+  KILN_NODE_YIELD,          ///< list
   KILN_NODE_CALL_STATEMENT, ///< a
-  KILN_NODE_BLOCK,      ///< list
+  KILN_NODE_BLOCK,          ///< list
   // Parts of items.
-  KILN_NODE_CPARAM,     ///< atom: op (kiln_cparam_kind) a = b
-  KILN_NODE_PARAM,      ///< atom: op (ir_access) a; names: attributes
-  KILN_NODE_ATTRIBUTE,  ///< @atom(list)
+  KILN_NODE_CPARAM,    ///< atom: op (kiln_cparam_kind) a = b
+  KILN_NODE_PARAM,     ///< atom: op (ir_access) a; names: attributes
+  KILN_NODE_ATTRIBUTE, ///< @atom(list)
 } kiln_node_kind;
 
 enum { KILN_CPARAM_VALUE, KILN_CPARAM_TYPE, KILN_CPARAM_TUNE };
@@ -79,10 +80,10 @@ typedef struct kiln_item {
   kiln_list cparams, params, attributes; ///< fn: params are NAMEs with an optional type in `a`
   kiln_node *type, *value;               ///< const
   kiln_node *body;
-  bool broken;       ///< had syntax errors: known by name, not elaborated
+  bool broken;             ///< had syntax errors: known by name, not elaborated
   struct kiln_value *memo; ///< const: its value, while memo_epoch is the module's
   uint32_t memo_epoch;
-  bool evaluating;   ///< const and fn: being elaborated, which guards against recursion
+  bool evaluating; ///< const and fn: being elaborated, which guards against recursion
 } kiln_item;
 
 /// One source. A library module has no items at first; kiln_module_item reads them when they are asked for.
@@ -93,11 +94,12 @@ typedef struct kiln_module {
   kiln_item **items;
   uint32_t item_count, item_capacity;
   bool is_library;
-  uint32_t epoch;    ///< counts elaborations
+  uint32_t epoch; ///< counts elaborations
 } kiln_module;
 
 /// Parses a source; syntax errors are in `d` and the module holds what could be read.
-kiln_module *kiln_parse(kiln_arena *arena, const char *file, const char *text, size_t size, kiln_diagnostics *d);
+kiln_module *kiln_parse(kiln_arena *arena, const char *file, const char *text, size_t size,
+                        kiln_diagnostics *d);
 /// Parses items without the version line into `module`.
 void kiln_parse_items(kiln_module *module, const char *text, size_t size, uint32_t line, kiln_diagnostics *d);
 /// Parses "name[a = x, b = y]" (an instance on a command line): a CALL node, or NULL.

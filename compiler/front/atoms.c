@@ -53,7 +53,10 @@ kiln_atom *kiln_atoms_get(kiln_atoms *atoms, const char *text, size_t length) {
   if (a) return a;
   if (atoms->count >= atoms->bucket_count) grow(atoms);
   a = KILN_NEW(atoms->arena, kiln_atom);
-  *a = (kiln_atom){.text = kiln_arena_text(atoms->arena, text, length), .length = (uint32_t)length, .hash = hash, .id = atoms->count++};
+  *a = (kiln_atom){.text = kiln_arena_text(atoms->arena, text, length),
+                   .length = (uint32_t)length,
+                   .hash = hash,
+                   .id = atoms->count++};
   kiln_atom **bucket = &atoms->buckets[hash & (atoms->bucket_count - 1)];
   a->next = *bucket;
   return *bucket = a;
@@ -62,7 +65,8 @@ kiln_atom *kiln_atoms_get(kiln_atoms *atoms, const char *text, size_t length) {
 void kiln_atoms_init(kiln_atoms *atoms, kiln_arena *arena) {
   *atoms = (kiln_atoms){.arena = arena, .bucket_count = FIRST_BUCKETS};
   atoms->buckets = KILN_NEW_ARRAY(arena, kiln_atom *, FIRST_BUCKETS);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) kiln_atoms_get(atoms, words[i].text, words[i].length)->keyword = words[i].kind;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    kiln_atoms_get(atoms, words[i].text, words[i].length)->keyword = words[i].kind;
   for (unsigned i = 0; i < KILN_SCALAR_COUNT; i++) {
     kiln_atom *a = kiln_atoms_get(atoms, kiln_scalars[i].spelling, strlen(kiln_scalars[i].spelling));
     a->keyword = KILN_TOKEN_SCALAR;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The stable bytes of a canonical kernel.
 //
-//   kernel   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit x 3; params; block
-//   params   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint align, svarint div, lo, hi
-//   type     u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank
-//   block    varint argument count, types (a kernel's body: none); varint operation count, operations
-//   op       varint code; varint mask of the attributes that are not zero, those attributes; varint operand count, operands; varint region
+//   kernel   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit
+//   x 3; params; block params   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint
+//   align, svarint div, lo, hi type     u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank block
+//   varint argument count, types (a kernel's body: none); varint operation count, operations op       varint
+//   code; varint mask of the attributes that are not zero, those attributes; varint operand count, operands;
+//   varint region
 //            count, blocks; the type of the result when operands do not give it
-//   operand  varint distance back from the newest value: 0 is the newest. Values are numbered as they appear: parameters, arguments of a
+//   operand  varint distance back from the newest value: 0 is the newest. Values are numbered as they appear:
+//   parameters, arguments of a
 //            block when it begins, results when their operation ends
 //
-// Names, places and addresses are nowhere in it. Decoding builds with ir_emit, which types every operation, and ends with ir_verify.
+// Names, places and addresses are nowhere in it. Decoding builds with ir_emit, which types every operation,
+// and ends with ir_verify.
 #include <string.h>
 
 #include "compiler/front.h"
@@ -19,13 +22,19 @@ enum { DEEPEST = 256, MOST_PARAMS = 4096, MOST_OPS = 1 << 22, MOST_OPERANDS = 40
 
 static bool needs_type(ir_opcode code) {
   switch ((ir_rule)ir_ops[code].rule) {
-  case IR_RULE_GIVEN: case IR_RULE_IOTA: case IR_RULE_SPLAT: case IR_RULE_CAST: case IR_RULE_BITCAST: case IR_RULE_BROADCAST:
-  case IR_RULE_RESHAPE: case IR_RULE_VIEW: return true;
+  case IR_RULE_GIVEN:
+  case IR_RULE_IOTA:
+  case IR_RULE_SPLAT:
+  case IR_RULE_CAST:
+  case IR_RULE_BITCAST:
+  case IR_RULE_BROADCAST:
+  case IR_RULE_RESHAPE:
+  case IR_RULE_VIEW: return true;
   default: return false;
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- encode
+// ------------------------------------------------------------------------------------------ encode
 
 typedef struct encoder {
   kiln_buffer *out;
@@ -40,16 +49,30 @@ static void put_type(kiln_buffer *out, ir_type t) {
 
 // The attributes that a mask bit stands for, in order of the bits.
 enum {
-  HAS_BITS = 1, HAS_DIVISIBLE = 2, HAS_CONTIGUOUS = 4, HAS_TEXT = 8, HAS_CONSTRAINTS = 16, HAS_FLAGS = 32, HAS_PERM = 64, FIRST_BYTE = 128,
+  HAS_BITS = 1,
+  HAS_DIVISIBLE = 2,
+  HAS_CONTIGUOUS = 4,
+  HAS_TEXT = 8,
+  HAS_CONSTRAINTS = 16,
+  HAS_FLAGS = 32,
+  HAS_PERM = 64,
+  FIRST_BYTE = 128,
 };
 static const struct {
   size_t offset;
   uint8_t most;
 } byte_fields[] = {
-    {offsetof(ir_attrs, kind), IR_COMBINE_XCHG}, {offsetof(ir_attrs, axis), IR_MAX_RANK}, {offsetof(ir_attrs, round), IR_ROUND_ZERO},
-    {offsetof(ir_attrs, cache), IR_CACHE_WT}, {offsetof(ir_attrs, evict), IR_EVICT_LAST}, {offsetof(ir_attrs, order), IR_ORDER_ACQ_REL},
-    {offsetof(ir_attrs, scope), IR_SCOPE_SYSTEM}, {offsetof(ir_attrs, precision), IR_PREC_TF32X3}, {offsetof(ir_attrs, pack), 16},
-    {offsetof(ir_attrs, stages), 255}, {offsetof(ir_attrs, unroll), 255},
+    {offsetof(ir_attrs, kind), IR_COMBINE_XCHG},
+    {offsetof(ir_attrs, axis), IR_MAX_RANK},
+    {offsetof(ir_attrs, round), IR_ROUND_ZERO},
+    {offsetof(ir_attrs, cache), IR_CACHE_WT},
+    {offsetof(ir_attrs, evict), IR_EVICT_LAST},
+    {offsetof(ir_attrs, order), IR_ORDER_ACQ_REL},
+    {offsetof(ir_attrs, scope), IR_SCOPE_SYSTEM},
+    {offsetof(ir_attrs, precision), IR_PREC_TF32X3},
+    {offsetof(ir_attrs, pack), 16},
+    {offsetof(ir_attrs, stages), 255},
+    {offsetof(ir_attrs, unroll), 255},
 };
 enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_FLATTEN * 2 - 1 };
 
@@ -61,8 +84,9 @@ static unsigned perm_length(const ir_attrs *a) {
 
 static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
   unsigned perm = perm_length(a);
-  uint32_t mask = (a->bits ? HAS_BITS : 0) | (a->divisible ? HAS_DIVISIBLE : 0) | (a->contiguous ? HAS_CONTIGUOUS : 0) |
-                  (a->text ? HAS_TEXT : 0) | (a->constraints ? HAS_CONSTRAINTS : 0) | (a->flags ? HAS_FLAGS : 0) | (perm ? HAS_PERM : 0);
+  uint32_t mask = (a->bits ? HAS_BITS : 0) | (a->divisible ? HAS_DIVISIBLE : 0) |
+                  (a->contiguous ? HAS_CONTIGUOUS : 0) | (a->text ? HAS_TEXT : 0) |
+                  (a->constraints ? HAS_CONSTRAINTS : 0) | (a->flags ? HAS_FLAGS : 0) | (perm ? HAS_PERM : 0);
   for (unsigned i = 0; i < BYTE_FIELDS; i++)
     if (((const uint8_t *)a)[byte_fields[i].offset]) mask |= (uint32_t)FIRST_BYTE << i;
   kiln_buffer_varint(out, mask);
@@ -83,7 +107,8 @@ static void put_op(encoder *e, ir_op *op) {
   kiln_buffer_varint(e->out, op->code);
   put_attrs(e->out, &op->attrs);
   kiln_buffer_varint(e->out, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++) kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
   kiln_buffer_varint(e->out, op->region_count);
   for (uint32_t i = 0; i < op->region_count; i++) put_block(e, op->regions[i], true);
   if (needs_type(op->code)) put_type(e->out, op->results[0].type);
@@ -124,7 +149,7 @@ void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
   put_block(&e, kernel->body, false);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- decode
+// ------------------------------------------------------------------------------------------ decode
 
 typedef struct decoder {
   kiln_reader r;
@@ -144,7 +169,9 @@ static void define(decoder *d, ir_value *v) {
 static bool get_type(decoder *d, ir_type *t) {
   uint8_t scalar = kiln_read_u8(&d->r), packed = kiln_read_u8(&d->r);
   *t = (ir_type){.scalar = scalar, .pointer = packed & 3, .is_view = packed >> 2 & 1, .rank = packed >> 4};
-  if (scalar >= KILN_SCALAR_COUNT || t->pointer > 2 || packed & 8 || t->rank > IR_MAX_RANK || (t->is_view && (t->pointer || !t->rank))) return false;
+  if (scalar >= KILN_SCALAR_COUNT || t->pointer > 2 || packed & 8 || t->rank > IR_MAX_RANK ||
+      (t->is_view && (t->pointer || !t->rank)))
+    return false;
   const uint8_t *log2 = kiln_read_bytes(&d->r, t->rank);
   unsigned sum = 0;
   for (unsigned i = 0; log2 && i < t->rank; i++) {
@@ -219,7 +246,9 @@ static bool get_op(decoder *d, unsigned depth) {
   if (typed && !get_type(d, &type)) return false;
   const ir_op_info *info = &ir_ops[code];
   bool arity = (int64_t)count >= info->least && (info->most < 0 || (int64_t)count <= info->most);
-  ir_op *op = arity ? ir_emit(&d->b, (ir_opcode)code, &attrs, operands, count, typed ? &type : NULL, regions, region_count) : NULL;
+  ir_op *op = arity ? ir_emit(&d->b, (ir_opcode)code, &attrs, operands, count, typed ? &type : NULL, regions,
+                              region_count)
+                    : NULL;
   for (uint32_t i = 0; op && i < op->result_count; i++) define(d, &op->results[i]);
   return op != NULL;
 }
@@ -250,7 +279,9 @@ static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   p.div = kiln_read_svarint(&d->r);
   p.lo = kiln_read_svarint(&d->r);
   p.hi = kiln_read_svarint(&d->r);
-  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 3 || p.align & (p.align - 1) || p.div < 0 || (p.type.rank && !p.type.is_view)) return false;
+  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 3 || p.align & (p.align - 1) || p.div < 0 ||
+      (p.type.rank && !p.type.is_view))
+    return false;
   ir_add_param(kernel, &p);
   return true;
 }
@@ -272,17 +303,23 @@ static bool get_kernel(decoder *d, ir_kernel *kernel) {
   return get_block(d, kernel->body, false, 0) && kiln_read_done(&d->r);
 }
 
-kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name, ir_kernel **out,
-                                  kiln_error *err) {
-  decoder d = {.r = kiln_reader_of(bytes, size), .arena = arena, .b = {.arena = arena}, .ops_left = MOST_OPS, .err = err};
+kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name,
+                                  ir_kernel **out, kiln_error *err) {
+  decoder d = {.r = kiln_reader_of(bytes, size),
+               .arena = arena,
+               .b = {.arena = arena},
+               .ops_left = MOST_OPS,
+               .err = err};
   *out = NULL;
   uint8_t version = kiln_read_u8(&d.r);
   if (version != KILN_CANONICAL_VERSION)
-    return kiln_fail(err, KILN_STATUS_VERSION, "canonical form: expected version %d, found %u", KILN_CANONICAL_VERSION, version);
+    return kiln_fail(err, KILN_STATUS_VERSION, "canonical form: expected version %d, found %u",
+                     KILN_CANONICAL_VERSION, version);
   ir_kernel *kernel = ir_kernel_create(arena, name);
   if (!get_kernel(&d, kernel))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "canonical form: damaged near byte %zu of %zu%s%s", size - d.r.left, size,
-                     d.b.error.status != KILN_OK ? ": " : "", d.b.error.status != KILN_OK ? d.b.error.text : "");
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "canonical form: damaged near byte %zu of %zu%s%s",
+                     size - d.r.left, size, d.b.error.status != KILN_OK ? ": " : "",
+                     d.b.error.status != KILN_OK ? d.b.error.text : "");
   KILN_TRY(ir_verify(kernel, "decode", err));
   *out = kernel;
   return KILN_OK;

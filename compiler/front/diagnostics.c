@@ -6,18 +6,22 @@
 
 #include "compiler/front.h"
 
-static void append(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place, const char *text) {
+static void append(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place,
+                   const char *text) {
   KILN_GROW(d->arena, d->items, d->count, d->capacity);
   d->items[d->count++] = (kiln_diagnostic){severity, file, place.line, place.column, text};
 }
 
-// An error and what belongs to it are kept or left out together; notes after a suppressed error are left out too.
-void kiln_diagnose(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place, const char *format, ...) {
+// An error and what belongs to it are kept or left out together; notes after a suppressed error are left out
+// too.
+void kiln_diagnose(kiln_diagnostics *d, kiln_severity severity, const char *file, ir_place place,
+                   const char *format, ...) {
   uint32_t limit = d->limit ? d->limit : KILN_MAX_DIAGNOSTICS;
   if (d->errors >= limit && (severity == KILN_ERROR || d->suppressed)) {
     if (severity != KILN_ERROR) return;
     if (!d->suppressed++)
-      append(d, KILN_NOTE, file, (ir_place){0}, kiln_arena_format(d->arena, "more errors follow; the first %u are shown", limit));
+      append(d, KILN_NOTE, file, (ir_place){0},
+             kiln_arena_format(d->arena, "more errors follow; the first %u are shown", limit));
     return;
   }
   char text[1024];
@@ -31,7 +35,8 @@ void kiln_diagnose(kiln_diagnostics *d, kiln_severity severity, const char *file
   d->errors += severity == KILN_ERROR;
 }
 
-// Start and length of line `number`, going on from the last one asked for, so that a sorted list costs one pass.
+// Start and length of line `number`, going on from the last one asked for, so that a sorted list costs one
+// pass.
 typedef struct line_finder {
   const char *text, *end, *at;
   uint32_t line;
@@ -55,7 +60,8 @@ static void print_caret(const kiln_diagnostic *item, const char *line, size_t le
   if (length && line[length - 1] == '\r') length--;
   if (!item->column || item->column > WIDEST) return;
   kiln_buffer_format(out, "  %.*s\n  ", (int)(length > WIDEST ? WIDEST : length), line);
-  for (uint32_t i = 0; i + 1 < item->column; i++) kiln_buffer_u8(out, i < length && line[i] == '\t' ? '\t' : ' ');
+  for (uint32_t i = 0; i + 1 < item->column; i++)
+    kiln_buffer_u8(out, i < length && line[i] == '\t' ? '\t' : ' ');
   kiln_buffer_bytes(out, "^\n", 2);
 }
 
@@ -64,7 +70,9 @@ void kiln_diagnostics_print(const kiln_diagnostics *d, const char *source, size_
   line_finder finder = {source, source ? source + size : NULL, source, 1};
   for (uint32_t i = 0; i < d->count; i++) {
     const kiln_diagnostic *item = &d->items[i];
-    if (item->line) kiln_buffer_format(out, "%s:%u:%u: %s: %s\n", item->file, item->line, item->column, words[item->severity], item->text);
+    if (item->line)
+      kiln_buffer_format(out, "%s:%u:%u: %s: %s\n", item->file, item->line, item->column,
+                         words[item->severity], item->text);
     else kiln_buffer_format(out, "%s: %s: %s\n", item->file, words[item->severity], item->text);
     size_t length;
     const char *line = source && item->line ? find_line(&finder, item->line, &length) : NULL;

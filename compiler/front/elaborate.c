@@ -6,8 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-void kiln_elab_init(kiln_elab *e, kiln_arena *arena, kiln_module *module, kiln_diagnostics *d, const kiln_target *target) {
-  *e = (kiln_elab){.arena = arena, .module = module, .file = module->file, .d = d, .target = target, .in_kernel = true,
+void kiln_elab_init(kiln_elab *e, kiln_arena *arena, kiln_module *module, kiln_diagnostics *d,
+                    const kiln_target *target) {
+  *e = (kiln_elab){.arena = arena,
+                   .module = module,
+                   .file = module->file,
+                   .d = d,
+                   .target = target,
+                   .in_kernel = true,
                    .steps = KILN_ELAB_STEPS};
   e->b.arena = arena;
   module->epoch++;
@@ -19,12 +25,13 @@ kiln_value kiln_elab_error(kiln_elab *e, ir_place place, const char *format, ...
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (e->library_call) kiln_diagnose(e->d, KILN_ERROR, e->file, e->library_place, "in '%s': %s", e->library_call, text);
+  if (e->library_call)
+    kiln_diagnose(e->d, KILN_ERROR, e->file, e->library_place, "in '%s': %s", e->library_call, text);
   else kiln_diagnose(e->d, KILN_ERROR, e->file, place, "%s", text);
   return (kiln_value){0};
 }
 
-// ---------------------------------------------------------------------------------------------------------------- scopes
+// ------------------------------------------------------------------------------------------ scopes
 
 uint32_t kiln_elab_open_scope(kiln_elab *e, kiln_binding **out_top) {
   *out_top = e->top;
@@ -49,13 +56,20 @@ kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln
     return old;
   }
   kiln_binding *b = KILN_NEW(e->arena, kiln_binding);
-  *b = (kiln_binding){.atom = atom, .shadowed = atom->binding, .below = e->top, .value = value, .place = place, .frame = e->frame,
-                      .scope = e->scope, .order = e->order++, .control = e->control};
+  *b = (kiln_binding){.atom = atom,
+                      .shadowed = atom->binding,
+                      .below = e->top,
+                      .value = value,
+                      .place = place,
+                      .frame = e->frame,
+                      .scope = e->scope,
+                      .order = e->order++,
+                      .control = e->control};
   atom->binding = e->top = b;
   return b;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- names
+// ------------------------------------------------------------------------------------------- names
 
 static unsigned distance(const char *a, const char *b, unsigned limit) {
   enum { LONGEST = 32 };
@@ -90,8 +104,10 @@ static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
   enum { FARTHEST = 1000 };
   nearest n = {atom->text, NULL, 3};
   unsigned left = e->d->suppressed ? 0 : FARTHEST;
-  for (kiln_binding *b = e->top; b && left && b->frame == e->frame; b = b->below, left--) consider(&n, b->atom->text);
-  for (uint32_t i = 0; left && i < e->module->item_count; i++, left--) consider(&n, e->module->items[i]->atom->text);
+  for (kiln_binding *b = e->top; b && left && b->frame == e->frame; b = b->below, left--)
+    consider(&n, b->atom->text);
+  for (uint32_t i = 0; left && i < e->module->item_count; i++, left--)
+    consider(&n, e->module->items[i]->atom->text);
   if (n.best) return kiln_elab_error(e, place, "unknown name '%s'; did you mean '%s'?", atom->text, n.best);
   return kiln_elab_error(e, place, "unknown name '%s'", atom->text);
 }
@@ -102,7 +118,8 @@ static kiln_value reserved(kiln_elab *e, const kiln_node *n, bool *found) {
   *found = target || warp || !strcmp(name, "SMEM");
   if (!*found) return (kiln_value){0};
   if (!e->target && e->is_check) return (kiln_value){0};
-  if (!e->target) return kiln_elab_error(e, n->place, "'%s' depends on the target and cannot be used here", name);
+  if (!e->target)
+    return kiln_elab_error(e, n->place, "'%s' depends on the target and cannot be used here", name);
   if (target) return (kiln_value){.kind = KILN_VALUE_TARGET};
   return kiln_value_int(warp ? e->target->wave : e->target->processor->shared_bytes);
 }
@@ -126,7 +143,8 @@ typedef struct context {
 } context;
 
 static context leave_for(kiln_elab *e, const kiln_item *item, ir_place place) {
-  context c = {e->module, e->frame, e->in_kernel, e->did_return, e->has_builder, e->returns, e->yields, e->base, e->library_call, e->library_place};
+  context c = {e->module,  e->frame,  e->in_kernel, e->did_return,   e->has_builder,
+               e->returns, e->yields, e->base,      e->library_call, e->library_place};
   if (item->module->is_library && !e->module->is_library) {
     e->library_call = item->atom->text;
     e->library_place = place;
@@ -156,7 +174,8 @@ static kiln_value typed_constant(kiln_elab *e, const kiln_item *item, kiln_value
   ir_type type;
   if (!item->type || !kiln_elab_type(e, item->type, &type)) return item->type ? (kiln_value){0} : v;
   if (type.rank || type.is_view || type.pointer)
-    return kiln_elab_error(e, item->type->place, "expected an element type for constant '%s'", item->atom->text);
+    return kiln_elab_error(e, item->type->place, "expected an element type for constant '%s'",
+                           item->atom->text);
   return kiln_elab_as_element(e, item->place, v, type, "constant");
 }
 
@@ -185,20 +204,29 @@ kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n) {
   if (found) return v;
   if (!item) item = kiln_elab_item(e, n->atom);
   if (item && item->kind == KILN_ITEM_CONST) return constant(e, item, n->place);
-  if (item) return kiln_elab_error(e, n->place, "'%s' is a %s, not a value", n->atom->text, item->kind == KILN_ITEM_FN ? "function" : "kernel");
-  if (kiln_elab_is_operation(n->atom->text)) return kiln_elab_error(e, n->place, "'%s' is an operation, not a value; write %s(...)", n->atom->text, n->atom->text);
+  if (item)
+    return kiln_elab_error(e, n->place, "'%s' is a %s, not a value", n->atom->text,
+                           item->kind == KILN_ITEM_FN ? "function" : "kernel");
+  if (kiln_elab_is_operation(n->atom->text))
+    return kiln_elab_error(e, n->place, "'%s' is an operation, not a value; write %s(...)", n->atom->text,
+                           n->atom->text);
   return unknown(e, n->place, n->atom);
 }
 
-// ------------------------------------------------------------------------------------------------------------- functions
+// --------------------------------------------------------------------------------------- functions
 
 static bool may_call(kiln_elab *e, const kiln_item *item, uint32_t count, ir_place place) {
   if (item->broken) return false;
-  if (item->kind != KILN_ITEM_FN) return kiln_elab_error(e, place, "'%s' is not a function", item->atom->text), false;
-  if (item->evaluating) return kiln_elab_error(e, place, "function '%s' calls itself; functions are inlined", item->atom->text), false;
-  if (e->calls >= KILN_ELAB_CALLS) return kiln_elab_error(e, place, "calls are nested deeper than the limit of %d", KILN_ELAB_CALLS), false;
+  if (item->kind != KILN_ITEM_FN)
+    return kiln_elab_error(e, place, "'%s' is not a function", item->atom->text), false;
+  if (item->evaluating)
+    return kiln_elab_error(e, place, "function '%s' calls itself; functions are inlined", item->atom->text),
+           false;
+  if (e->calls >= KILN_ELAB_CALLS)
+    return kiln_elab_error(e, place, "calls are nested deeper than the limit of %d", KILN_ELAB_CALLS), false;
   if (count == item->params.count) return true;
-  kiln_elab_error(e, place, "'%s' takes %u argument%s, found %u", item->atom->text, item->params.count, item->params.count == 1 ? "" : "s", count);
+  kiln_elab_error(e, place, "'%s' takes %u argument%s, found %u", item->atom->text, item->params.count,
+                  item->params.count == 1 ? "" : "s", count);
   return false;
 }
 
@@ -209,12 +237,14 @@ static kiln_value check_param(kiln_elab *e, const kiln_node *param, kiln_value v
   if (!kiln_elab_type(e, param->a, &want)) return (kiln_value){0};
   if (!kiln_value_is_known(v) || v.kind == KILN_VALUE_CONST) {
     if (!kiln_elab_type_of(e, param->place, v, &got) || ir_type_equal(want, got)) return v;
-    return kiln_elab_error(e, param->place, "parameter '%s': expected %s, found %s", param->atom->text, ir_type_text(want, a), ir_type_text(got, b));
+    return kiln_elab_error(e, param->place, "parameter '%s': expected %s, found %s", param->atom->text,
+                           ir_type_text(want, a), ir_type_text(got, b));
   }
   return kiln_elab_as_element(e, param->place, v, want, "parameter");
 }
 
-kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *args, uint32_t count, ir_place place) {
+kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *args, uint32_t count,
+                             ir_place place) {
   kiln_values results = {0};
   if (!may_call(e, item, count, place)) {
     results.items = KILN_NEW(e->arena, kiln_value);
@@ -228,7 +258,8 @@ kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *ar
   item->evaluating = true;
   e->calls++;
   e->returns = &results;
-  for (uint32_t i = 0; i < count; i++) kiln_elab_bind(e, item->params.items[i]->atom, place, check_param(e, item->params.items[i], args[i]));
+  for (uint32_t i = 0; i < count; i++)
+    kiln_elab_bind(e, item->params.items[i]->atom, place, check_param(e, item->params.items[i], args[i]));
   kiln_elab_statements(e, item->body->list, 0);
   e->calls--;
   item->evaluating = false;

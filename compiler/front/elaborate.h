@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elaboration: one walk over a kernel's syntax tree that binds names, evaluates what is known at compile time, inlines functions, types and
-// emits. This walk is the check. Shared by the elaborate_*.c files.
+// Elaboration: one walk over a kernel's syntax tree that binds names, evaluates what is known at compile
+// time, inlines functions, types and emits. This walk is the check. Shared by the elaborate_*.c files.
 //
-// An error is reported once, where it is found; its value is KILN_VALUE_ERROR, which everything that uses it passes on in silence.
+// An error is reported once, where it is found; its value is KILN_VALUE_ERROR, which everything that uses it
+// passes on in silence.
 #ifndef KILN_COMPILER_FRONT_ELABORATE_H
 #define KILN_COMPILER_FRONT_ELABORATE_H
 
@@ -21,8 +22,8 @@ typedef enum kiln_value_kind {
 
 typedef struct kiln_value {
   uint8_t kind;
-  bool is_pattern;    ///< INT written in hex: a bit pattern
-  ir_type type;       ///< CONST, RUNTIME, TYPE
+  bool is_pattern; ///< INT written in hex: a bit pattern
+  ir_type type;    ///< CONST, RUNTIME, TYPE
   union {
     int64_t integer;
     double real;
@@ -56,7 +57,8 @@ typedef struct kiln_touch {
   kiln_value before;
 } kiln_touch;
 
-/// A branch or loop being elaborated: which outer variables it has assigned, and for loops what passes the break.
+/// A branch or loop being elaborated: which outer variables it has assigned, and for loops what passes the
+/// break.
 struct kiln_control {
   kiln_control *outer;
   kiln_touch *touched;
@@ -66,35 +68,37 @@ struct kiln_control {
 };
 
 typedef struct kiln_elab {
-  kiln_arena *arena;       ///< of the kernel
-  kiln_module *module;     ///< where names are looked up now
-  kiln_module *library;    ///< NULL until needed
-  const char *file;        ///< of the user's source
+  kiln_arena *arena;    ///< of the kernel
+  kiln_module *module;  ///< where names are looked up now
+  kiln_module *library; ///< NULL until needed
+  const char *file;     ///< of the user's source
   kiln_diagnostics *d;
   const kiln_target *target; ///< NULL: TARGET, WARP, SMEM are errors
   ir_builder b;
-  ir_kernel *kernel;       ///< NULL outside of kernels
-  bool is_check;           ///< constants are looked at for their errors: what needs a target is passed over
-  bool has_builder;        ///< false while only compile-time values are evaluated
+  ir_kernel *kernel; ///< NULL outside of kernels
+  bool is_check;     ///< constants are looked at for their errors: what needs a target is passed over
+  bool has_builder;  ///< false while only compile-time values are evaluated
   kiln_binding *top;
   kiln_control *control, *base; ///< innermost; innermost around the function being inlined
   uint32_t frame, frames, scope, order, depth, calls;
-  uint64_t steps;          ///< left before the kernel is too large
-  const char *library_call;///< name of the library function that the user's text calls, or NULL
+  uint64_t steps;           ///< left before the kernel is too large
+  const char *library_call; ///< name of the library function that the user's text calls, or NULL
   ir_place library_place;
-  bool in_kernel;          ///< not inside a function
-  kiln_binding *returned;  ///< hidden flag of a kernel that returns early, or NULL
-  kiln_values *returns;    ///< where a function's `return` puts values; NULL in a kernel
+  bool in_kernel;         ///< not inside a function
+  kiln_binding *returned; ///< hidden flag of a kernel that returns early, or NULL
+  kiln_values *returns;   ///< where a function's `return` puts values; NULL in a kernel
   bool did_return;
-  kiln_values *yields;     ///< where `yield` puts values; NULL outside of an if that yields
+  kiln_values *yields; ///< where `yield` puts values; NULL outside of an if that yields
 } kiln_elab;
 
 enum { KILN_ELAB_DEPTH = 1000, KILN_ELAB_CALLS = 64, KILN_ELAB_STEPS = 2000000, KILN_ELAB_VALUES = 256 };
 
 // elaborate.c
-void kiln_elab_init(kiln_elab *e, kiln_arena *arena, kiln_module *module, kiln_diagnostics *d, const kiln_target *target);
+void kiln_elab_init(kiln_elab *e, kiln_arena *arena, kiln_module *module, kiln_diagnostics *d,
+                    const kiln_target *target);
 /// Reports and yields an error value. Inside the library the place is the user's call.
-kiln_value kiln_elab_error(kiln_elab *e, ir_place place, const char *format, ...) __attribute__((format(printf, 3, 4)));
+kiln_value kiln_elab_error(kiln_elab *e, ir_place place, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 uint32_t kiln_elab_open_scope(kiln_elab *e, kiln_binding **out_top);
 void kiln_elab_close_scope(kiln_elab *e, kiln_binding *top, uint32_t scope);
 kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln_value value);
@@ -103,7 +107,8 @@ kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n);
 /// The definition of a name in this module, or in the library.
 kiln_item *kiln_elab_item(kiln_elab *e, const kiln_atom *atom);
 /// Inlines a function.
-kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *args, uint32_t count, ir_place place);
+kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *args, uint32_t count,
+                             ir_place place);
 
 // elaborate_value.c
 bool kiln_value_is_known(kiln_value v);
@@ -120,8 +125,10 @@ int64_t kiln_value_const_int(kiln_value v);
 double kiln_value_const_real(kiln_value v);
 /// Wraps an emitted result; when it is NULL reports the builder's error at `place`.
 kiln_value kiln_elab_result(kiln_elab *e, ir_place place, ir_value *v);
-/// A literal as a constant of `element`; typed values of that element pass; others are an error that begins with `what`.
-kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_type element, const char *what);
+/// A literal as a constant of `element`; typed values of that element pass; others are an error that begins
+/// with `what`.
+kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_type element,
+                                const char *what);
 /// The value in the IR. Literals become i32 or f32.
 ir_value *kiln_elab_runtime(kiln_elab *e, ir_place place, kiln_value v);
 /// The type that the value has or would take.
@@ -129,9 +136,11 @@ bool kiln_elab_type_of(kiln_elab *e, ir_place place, kiln_value v, ir_type *out)
 /// The value with element and shape of `want`: literals typed, scalars splatted, extents of 1 broadcast.
 ir_value *kiln_elab_fit(kiln_elab *e, ir_place place, kiln_value v, ir_type want, const char *what);
 /// Brings the values to one element type and one shape. False after an error.
-bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count, const char *what);
+bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count,
+                     const char *what);
 /// The same for shapes only.
-bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count, const char *what);
+bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count,
+                            const char *what);
 /// A typed constant is emitted at once, so that printed kernels read back operation by operation.
 kiln_value kiln_elab_emit_const(kiln_elab *e, kiln_value v);
 
@@ -141,27 +150,35 @@ kiln_value kiln_elab_eval(kiln_elab *e, const kiln_node *n);
 kiln_values kiln_elab_eval_all(kiln_elab *e, const kiln_node *n, kiln_value *one);
 bool kiln_elab_type(kiln_elab *e, const kiln_node *n, ir_type *out);
 /// A compile-time integer of at least `least` and at most `most`; `what` names it in messages.
-bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t most, const char *what, int64_t *out);
+bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t most, const char *what,
+                       int64_t *out);
 bool kiln_elab_known_bool(kiln_elab *e, const kiln_node *n, const char *what, bool *out);
 /// log2 of an extent.
 bool kiln_elab_extent(kiln_elab *e, const kiln_node *n, uint8_t *out_log2);
 /// Sets rank and extents of `type` from items.
 bool kiln_elab_shape(kiln_elab *e, ir_place place, kiln_list items, bool is_view, ir_type *type);
-kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right);
-kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicate, uint32_t flags, kiln_value left, kiln_value right);
-kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type element, uint32_t flags, ir_round round);
+kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left,
+                            kiln_value right);
+kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicate, uint32_t flags,
+                             kiln_value left, kiln_value right);
+kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type element, uint32_t flags,
+                          ir_round round);
 
 // elaborate_fold.c
 /// Compile-time arithmetic; false: not foldable, emit it.
-bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right, kiln_value *out);
-bool kiln_fold_compare(kiln_elab *e, ir_predicate predicate, bool is_unsigned, kiln_value left, kiln_value right, kiln_value *out);
+bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right,
+                      kiln_value *out);
+bool kiln_fold_compare(kiln_elab *e, ir_predicate predicate, bool is_unsigned, kiln_value left,
+                       kiln_value right, kiln_value *out);
 kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned);
 
 // elaborate_call.c
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one);
 bool kiln_elab_is_operation(const char *name);
-/// Inlines `fn` as the combiner of a reduction over `types`: a block that yields as many values as there are types.
-ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count, ir_place place);
+/// Inlines `fn` as the combiner of a reduction over `types`: a block that yields as many values as there are
+/// types.
+ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count,
+                             ir_place place);
 
 // elaborate_statement.c, elaborate_loop.c
 void kiln_elab_block(kiln_elab *e, const kiln_node *block);

@@ -13,7 +13,9 @@ static const kiln_operation operations[] = {
 #undef OPERATION
 };
 
-static int compare_name(const void *key, const void *row) { return strcmp(key, ((const kiln_operation *)row)->name); }
+static int compare_name(const void *key, const void *row) {
+  return strcmp(key, ((const kiln_operation *)row)->name);
+}
 
 static const kiln_operation *find(const char *name) {
   return bsearch(name, operations, sizeof operations / sizeof *operations, sizeof *operations, compare_name);
@@ -21,7 +23,7 @@ static const kiln_operation *find(const char *name) {
 
 bool kiln_elab_is_operation(const char *name) { return find(name) != NULL; }
 
-// ------------------------------------------------------------------------------------------------------- for the handlers
+// -------------------------------------------------------------------------------- for the handlers
 
 kiln_values kiln_call_one(kiln_value v, kiln_value *one) {
   *one = v;
@@ -48,7 +50,8 @@ bool kiln_call_flag(kiln_elab *e, const kiln_call *c, const char *name, uint32_t
   return true;
 }
 
-bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words, uint8_t *out) {
+bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words,
+                    uint8_t *out) {
   const kiln_node *n = kiln_call_named(c, name);
   char list[200] = "";
   if (!n) return true;
@@ -69,7 +72,8 @@ ir_value *kiln_call_value(kiln_elab *e, const kiln_call *c, uint32_t i) {
 bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *what, kiln_list *out) {
   *out = c->args[i]->list;
   if (c->args[i]->kind == KILN_NODE_LIST) return true;
-  kiln_elab_error(e, c->args[i]->place, "'%s': expected %s in brackets, as in %s", c->operation->name, what, c->operation->form);
+  kiln_elab_error(e, c->args[i]->place, "'%s': expected %s in brackets, as in %s", c->operation->name, what,
+                  c->operation->form);
   return false;
 }
 
@@ -79,9 +83,16 @@ bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint
     uint8_t kind;
     uint32_t flags;
   } kinds[] = {
-      {"add", IR_COMBINE_ADD, 0}, {"mul", IR_COMBINE_MUL, 0}, {"max", IR_COMBINE_MAX, 0}, {"min", IR_COMBINE_MIN, 0},
-      {"and", IR_COMBINE_AND, 0}, {"or", IR_COMBINE_OR, 0}, {"xor", IR_COMBINE_XOR, 0}, {"xchg", IR_COMBINE_XCHG, 0},
-      {"umax", IR_COMBINE_MAX, IR_UNSIGNED}, {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
+      {"add", IR_COMBINE_ADD, 0},
+      {"mul", IR_COMBINE_MUL, 0},
+      {"max", IR_COMBINE_MAX, 0},
+      {"min", IR_COMBINE_MIN, 0},
+      {"and", IR_COMBINE_AND, 0},
+      {"or", IR_COMBINE_OR, 0},
+      {"xor", IR_COMBINE_XOR, 0},
+      {"xchg", IR_COMBINE_XCHG, 0},
+      {"umax", IR_COMBINE_MAX, IR_UNSIGNED},
+      {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, c->node->member->text)) continue;
@@ -90,12 +101,12 @@ bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint
     *flags |= kinds[i].flags;
     return true;
   }
-  kiln_elab_error(e, c->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s", c->operation->name, c->node->member->text,
-                  c->operation->code == IR_ATOMIC ? " xchg" : "");
+  kiln_elab_error(e, c->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
+                  c->operation->name, c->node->member->text, c->operation->code == IR_ATOMIC ? " xchg" : "");
   return false;
 }
 
-// --------------------------------------------------------------------------------------------------------------- dispatch
+// ---------------------------------------------------------------------------------------- dispatch
 
 static bool is_word_of(const char *word, const char *list) {
   size_t length = strlen(word);
@@ -115,7 +126,8 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
       if (positional < KILN_CALL_ARGS) c->args[positional] = arg;
       positional++;
     } else if (!is_word_of(arg->atom->text, op->named)) {
-      kiln_elab_error(e, arg->place, "'%s' has no argument '%s'%s%s", op->name, arg->atom->text, *op->named ? "; it has: " : "", op->named);
+      kiln_elab_error(e, arg->place, "'%s' has no argument '%s'%s%s", op->name, arg->atom->text,
+                      *op->named ? "; it has: " : "", op->named);
       return false;
     } else if (kiln_call_named(c, arg->atom->text) != arg->a) {
       kiln_elab_error(e, arg->place, "argument '%s' is given twice", arg->atom->text);
@@ -127,31 +139,43 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
   char many[32];
   if (op->least == op->most) snprintf(many, sizeof many, "%u", op->least);
   else snprintf(many, sizeof many, "%u to %u", op->least, op->most);
-  kiln_elab_error(e, n->place, "'%s' takes %s argument%s, found %u: %s", op->name, many, op->most == 1 ? "" : "s", positional, op->form);
+  kiln_elab_error(e, n->place, "'%s' takes %s argument%s, found %u: %s", op->name, many,
+                  op->most == 1 ? "" : "s", positional, op->form);
   return false;
 }
 
-static bool takes_member(const kiln_operation *op) { return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC; }
+static bool takes_member(const kiln_operation *op) {
+  return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC;
+}
 
-static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n, kiln_value *one) {
+static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n,
+                                  kiln_value *one) {
   kiln_call c = {.operation = op, .node = n, .place = n->place};
   if (n->member && !takes_member(op))
-    return kiln_call_one(kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form), one);
-  if (!n->member && op->code == IR_ATOMIC) return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
+    return kiln_call_one(
+        kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form), one);
+  if (!n->member && op->code == IR_ATOMIC)
+    return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
   if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);
-  if (!e->has_builder && op->handle != kiln_operation_unary && op->handle != kiln_operation_binary && op->handle != kiln_operation_bits &&
-      op->handle != kiln_operation_cast && op->handle != kiln_operation_select && op->handle != kiln_operation_fma && op->handle != kiln_operation_compare)
+  if (!e->has_builder && op->handle != kiln_operation_unary && op->handle != kiln_operation_binary &&
+      op->handle != kiln_operation_bits && op->handle != kiln_operation_cast &&
+      op->handle != kiln_operation_select && op->handle != kiln_operation_fma &&
+      op->handle != kiln_operation_compare)
     return kiln_call_one(kiln_elab_error(e, n->place, "'%s' is not known at compile time", op->name), one);
   return op->handle(e, &c, one);
 }
 
 static kiln_values call_function(kiln_elab *e, kiln_item *item, const kiln_node *n, kiln_value *one) {
-  if (n->member) return kiln_call_one(kiln_elab_error(e, n->place, "function '%s' has no form '.%s'", n->atom->text, n->member->text), one);
+  if (n->member)
+    return kiln_call_one(
+        kiln_elab_error(e, n->place, "function '%s' has no form '.%s'", n->atom->text, n->member->text), one);
   kiln_value few[8], *args = n->list.count <= 8 ? few : KILN_NEW_ARRAY(e->arena, kiln_value, n->list.count);
   for (uint32_t i = 0; i < n->list.count; i++) {
     const kiln_node *arg = n->list.items[i];
     if (arg->kind == KILN_NODE_NAMED)
-      return kiln_call_one(kiln_elab_error(e, arg->place, "functions take no named arguments; found '%s ='", arg->atom->text), one);
+      return kiln_call_one(
+          kiln_elab_error(e, arg->place, "functions take no named arguments; found '%s ='", arg->atom->text),
+          one);
     args[i] = kiln_elab_eval(e, arg);
   }
   return kiln_elab_inline(e, item, args, n->list.count, n->place);
@@ -161,7 +185,8 @@ static kiln_value unknown(kiln_elab *e, const kiln_node *n) {
   // The nearest operation, when one is near; else whatever the names in scope suggest.
   for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
     if (!strncmp(operations[i].name, n->atom->text, 3) && strlen(operations[i].name) >= 3)
-      return kiln_elab_error(e, n->place, "unknown function '%s'; did you mean '%s'?", n->atom->text, operations[i].name);
+      return kiln_elab_error(e, n->place, "unknown function '%s'; did you mean '%s'?", n->atom->text,
+                             operations[i].name);
   kiln_binding *local = kiln_elab_find(e, n->atom);
   if (local) return kiln_elab_error(e, n->place, "'%s' is a value, not a function", n->atom->text);
   return kiln_elab_name(e, n);

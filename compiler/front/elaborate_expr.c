@@ -4,7 +4,7 @@
 
 #include "compiler/front/elaborate.h"
 
-// ------------------------------------------------------------------------------------------------------------- operators
+// --------------------------------------------------------------------------------------- operators
 
 typedef struct operator_row {
   uint8_t code; // ir_opcode
@@ -12,31 +12,47 @@ typedef struct operator_row {
 } operator_row;
 
 static const operator_row operators[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PLUS] = {IR_ADD},       [KILN_TOKEN_MINUS] = {IR_SUB},      [KILN_TOKEN_STAR] = {IR_MUL},
-    [KILN_TOKEN_SLASH] = {IR_DIV},      [KILN_TOKEN_PERCENT] = {IR_REM},    [KILN_TOKEN_PIPE] = {IR_OR},
-    [KILN_TOKEN_CARET] = {IR_XOR},      [KILN_TOKEN_AMPERSAND] = {IR_AND},  [KILN_TOKEN_SHIFTLEFT] = {IR_SHL},
-    [KILN_TOKEN_SHIFTRIGHT] = {IR_SHR}, [KILN_TOKEN_EQUAL] = {IR_CMP, 1, IR_EQ}, [KILN_TOKEN_UNEQUAL] = {IR_CMP, 1, IR_NE},
-    [KILN_TOKEN_LESS] = {IR_CMP, 1, IR_LT}, [KILN_TOKEN_LESSEQ] = {IR_CMP, 1, IR_LE},
-    [KILN_TOKEN_GREATER] = {IR_CMP, 1, IR_GT}, [KILN_TOKEN_GREATEREQ] = {IR_CMP, 1, IR_GE},
+    [KILN_TOKEN_PLUS] = {IR_ADD},
+    [KILN_TOKEN_MINUS] = {IR_SUB},
+    [KILN_TOKEN_STAR] = {IR_MUL},
+    [KILN_TOKEN_SLASH] = {IR_DIV},
+    [KILN_TOKEN_PERCENT] = {IR_REM},
+    [KILN_TOKEN_PIPE] = {IR_OR},
+    [KILN_TOKEN_CARET] = {IR_XOR},
+    [KILN_TOKEN_AMPERSAND] = {IR_AND},
+    [KILN_TOKEN_SHIFTLEFT] = {IR_SHL},
+    [KILN_TOKEN_SHIFTRIGHT] = {IR_SHR},
+    [KILN_TOKEN_EQUAL] = {IR_CMP, 1, IR_EQ},
+    [KILN_TOKEN_UNEQUAL] = {IR_CMP, 1, IR_NE},
+    [KILN_TOKEN_LESS] = {IR_CMP, 1, IR_LT},
+    [KILN_TOKEN_LESSEQ] = {IR_CMP, 1, IR_LE},
+    [KILN_TOKEN_GREATER] = {IR_CMP, 1, IR_GT},
+    [KILN_TOKEN_GREATEREQ] = {IR_CMP, 1, IR_GE},
 };
 
-static bool is_pointer(kiln_value v) { return v.kind == KILN_VALUE_RUNTIME && v.type.pointer && !v.type.is_view; }
+static bool is_pointer(kiln_value v) {
+  return v.kind == KILN_VALUE_RUNTIME && v.type.pointer && !v.type.is_view;
+}
 
 // pointer + offset, offset + pointer, pointer - offset
-static kiln_value pointer_add(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right) {
+static kiln_value pointer_add(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left,
+                              kiln_value right) {
   if (op == KILN_TOKEN_PLUS && !is_pointer(left)) {
     kiln_value swap = left;
     left = right, right = swap;
   }
   char text[IR_TYPE_TEXT];
   if ((op != KILN_TOKEN_PLUS && op != KILN_TOKEN_MINUS) || !is_pointer(left) || is_pointer(right))
-    return kiln_elab_error(e, place, "%s does not take pointers; pointers add to integers, bitcast(p, i64) gives a number", kiln_token_text(op));
+    return kiln_elab_error(
+        e, place, "%s does not take pointers; pointers add to integers, bitcast(p, i64) gives a number",
+        kiln_token_text(op));
   if (op == KILN_TOKEN_MINUS) right = kiln_elab_binary(e, place, op, kiln_value_int(0), right);
   ir_value *pair[] = {left.ir, kiln_elab_runtime(e, place, right)};
   if (!pair[1]) return (kiln_value){0};
   ir_type offset = ir_element(pair[1]->type);
   if (offset.pointer || (offset.scalar != KILN_I32 && offset.scalar != KILN_I64))
-    return kiln_elab_error(e, place, "pointer offset: expected i32 or i64, found %s", ir_type_text(pair[1]->type, text));
+    return kiln_elab_error(e, place, "pointer offset: expected i32 or i64, found %s",
+                           ir_type_text(pair[1]->type, text));
   if (!kiln_elab_unify_shapes(e, place, pair, 2, "pointer and offset")) return (kiln_value){0};
   return kiln_elab_result(e, place, ir_binary(&e->b, IR_PTRADD, 0, pair[0], pair[1]));
 }
@@ -45,65 +61,79 @@ static bool same_text(kiln_elab *e, kiln_value a, kiln_value b, bool *out) {
   if (a.kind == KILN_VALUE_TEXT && b.kind == KILN_VALUE_TARGET) return same_text(e, b, a, out);
   if (b.kind != KILN_VALUE_TEXT || (a.kind != KILN_VALUE_TEXT && a.kind != KILN_VALUE_TARGET)) return false;
   if (a.kind == KILN_VALUE_TEXT) return *out = !strcmp(a.text, b.text), true;
-  static const char *const families[] = {[KILN_FAMILY_HOST] = "host", [KILN_FAMILY_NVPTX] = "nvptx", [KILN_FAMILY_AMDGPU] = "amdgpu"};
+  static const char *const families[] = {
+      [KILN_FAMILY_HOST] = "host", [KILN_FAMILY_NVPTX] = "nvptx", [KILN_FAMILY_AMDGPU] = "amdgpu"};
   const kiln_processor *p = e->target->processor;
-  *out = !strcmp(p->name, b.text) || !strcmp(families[p->family], b.text) || (p->generic && *p->generic && !strcmp(p->generic, b.text));
+  *out = !strcmp(p->name, b.text) || !strcmp(families[p->family], b.text) ||
+         (p->generic && *p->generic && !strcmp(p->generic, b.text));
   return true;
 }
 
 // Types, texts and TARGET: only equality, only at compile time.
-static bool compare_meta(kiln_elab *e, ir_place place, ir_predicate predicate, kiln_value a, kiln_value b, kiln_value *out) {
+static bool compare_meta(kiln_elab *e, ir_place place, ir_predicate predicate, kiln_value a, kiln_value b,
+                         kiln_value *out) {
   bool types = a.kind == KILN_VALUE_TYPE || b.kind == KILN_VALUE_TYPE, equal = false;
-  bool meta = types || a.kind == KILN_VALUE_TEXT || b.kind == KILN_VALUE_TEXT || a.kind == KILN_VALUE_TARGET || b.kind == KILN_VALUE_TARGET;
+  bool meta = types || a.kind == KILN_VALUE_TEXT || b.kind == KILN_VALUE_TEXT ||
+              a.kind == KILN_VALUE_TARGET || b.kind == KILN_VALUE_TARGET;
   char x[IR_TYPE_TEXT], y[IR_TYPE_TEXT];
   if (!meta) return false;
   bool comparable = types ? a.kind == b.kind : same_text(e, a, b, &equal);
   if (types && comparable) equal = ir_type_equal(a.type, b.type);
   if (!comparable || predicate > IR_NE)
-    *out = kiln_elab_error(e, place, "cannot compare %s with %s this way", kiln_value_text(a, x), kiln_value_text(b, y));
-  else
-    *out = kiln_value_bool(equal == (predicate == IR_EQ));
+    *out = kiln_elab_error(e, place, "cannot compare %s with %s this way", kiln_value_text(a, x),
+                           kiln_value_text(b, y));
+  else *out = kiln_value_bool(equal == (predicate == IR_EQ));
   return true;
 }
 
-kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicate, uint32_t flags, kiln_value left, kiln_value right) {
+kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicate, uint32_t flags,
+                             kiln_value left, kiln_value right) {
   kiln_value v;
   kiln_value *pair[] = {&left, &right};
   if (left.kind == KILN_VALUE_ERROR || right.kind == KILN_VALUE_ERROR) return (kiln_value){0};
-  if (compare_meta(e, place, predicate, left, right, &v) || kiln_fold_compare(e, predicate, flags & IR_UNSIGNED, left, right, &v)) return v;
+  if (compare_meta(e, place, predicate, left, right, &v) ||
+      kiln_fold_compare(e, predicate, flags & IR_UNSIGNED, left, right, &v))
+    return v;
   if (!kiln_elab_unify(e, place, pair, 2, "operands of a comparison")) return (kiln_value){0};
   return kiln_elab_result(e, place, ir_compare(&e->b, predicate, flags, left.ir, right.ir));
 }
 
-kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right) {
+kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left,
+                            kiln_value right) {
   const operator_row *row = &operators[op];
   kiln_value v, *pair[] = {&left, &right};
   if (left.kind == KILN_VALUE_ERROR || right.kind == KILN_VALUE_ERROR) return (kiln_value){0};
   if (row->is_compare) return kiln_elab_compare(e, place, (ir_predicate)row->predicate, 0, left, right);
   if (is_pointer(left) || is_pointer(right)) return pointer_add(e, place, op, left, right);
   if (kiln_fold_binary(e, place, op, left, right, &v)) return v;
-  if (!kiln_elab_unify(e, place, pair, 2, kiln_arena_format(e->arena, "operands of %s", kiln_token_text(op)))) return (kiln_value){0};
+  if (!kiln_elab_unify(e, place, pair, 2, kiln_arena_format(e->arena, "operands of %s", kiln_token_text(op))))
+    return (kiln_value){0};
   return kiln_elab_result(e, place, ir_binary(&e->b, (ir_opcode)row->code, 0, left.ir, right.ir));
 }
 
 static kiln_value negate(kiln_elab *e, ir_place place, kiln_value v) {
   if (v.kind == KILN_VALUE_REAL) return kiln_value_real(-v.real);
   if (v.kind == KILN_VALUE_INT) return kiln_elab_binary(e, place, KILN_TOKEN_MINUS, kiln_value_int(0), v);
-  bool real = (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) && ir_type_class(v.type) == KILN_CLASS_FLOAT;
+  bool real = (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) &&
+              ir_type_class(v.type) == KILN_CLASS_FLOAT;
   return kiln_elab_binary(e, place, KILN_TOKEN_MINUS, real ? kiln_value_real(-0.0) : kiln_value_int(0), v);
 }
 
 static kiln_value complement(kiln_elab *e, ir_place place, kiln_value v) {
   if (v.kind == KILN_VALUE_INT) return kiln_value_int(~v.integer);
   bool typed = v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME;
-  kiln_value ones = typed && ir_type_class(v.type) == KILN_CLASS_BOOL ? kiln_value_bool(true) : kiln_value_int(-1);
+  kiln_value ones =
+      typed && ir_type_class(v.type) == KILN_CLASS_BOOL ? kiln_value_bool(true) : kiln_value_int(-1);
   return kiln_elab_binary(e, place, KILN_TOKEN_CARET, v, ones);
 }
 
-kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type element, uint32_t flags, ir_round round) {
+kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type element, uint32_t flags,
+                          ir_round round) {
   char text[IR_TYPE_TEXT];
   if (v.kind == KILN_VALUE_ERROR) return v;
-  if (element.pointer) return kiln_elab_error(e, place, "'as' does not make pointers; write bitcast(x, %s)", ir_type_text(element, text));
+  if (element.pointer)
+    return kiln_elab_error(e, place, "'as' does not make pointers; write bitcast(x, %s)",
+                           ir_type_text(element, text));
   if (v.kind == KILN_VALUE_CONST && ir_type_equal(v.type, element)) return v;
   if (kiln_value_is_known(v) && !v.type.pointer && round == IR_ROUND_NEAREST && !(flags & IR_SATURATE_OFF))
     return kiln_elab_emit_const(e, kiln_fold_cast(v, element, flags & IR_UNSIGNED));
@@ -115,7 +145,7 @@ kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type el
   return kiln_elab_result(e, place, ir_cast(&e->b, ir, (kiln_scalar)element.scalar, flags, round));
 }
 
-// --------------------------------------------------------------------------------------------------------------- indexing
+// ---------------------------------------------------------------------------------------- indexing
 
 // x[:, _]: ':' keeps a dimension, '_' inserts one.
 static kiln_value index_tile(kiln_elab *e, const kiln_node *n, kiln_value v) {
@@ -127,17 +157,21 @@ static kiln_value index_tile(kiln_elab *e, const kiln_node *n, kiln_value v) {
   for (uint32_t i = 0; i < n->list.count; i++) {
     const kiln_node *item = n->list.items[i];
     if (item->kind != KILN_NODE_COLON && item->kind != KILN_NODE_UNDERSCORE)
-      return kiln_elab_error(e, item->place, "expected ':' or '_' in the index of a tile; elements are not picked one by one");
+      return kiln_elab_error(
+          e, item->place, "expected ':' or '_' in the index of a tile; elements are not picked one by one");
     kept += item->kind == KILN_NODE_COLON;
   }
   if (kept != ir->type.rank)
-    return kiln_elab_error(e, n->place, "expected %u ':' for %s, found %u", ir->type.rank, ir_type_text(ir->type, text), kept);
-  if (n->list.count > IR_MAX_RANK) return kiln_elab_error(e, n->place, "rank %u, the limit is %d", n->list.count, IR_MAX_RANK);
+    return kiln_elab_error(e, n->place, "expected %u ':' for %s, found %u", ir->type.rank,
+                           ir_type_text(ir->type, text), kept);
+  if (n->list.count > IR_MAX_RANK)
+    return kiln_elab_error(e, n->place, "rank %u, the limit is %d", n->list.count, IR_MAX_RANK);
   for (uint32_t i = 0; i < n->list.count && ir; i++) {
     if (n->list.items[i]->kind != KILN_NODE_UNDERSCORE) continue;
     ir_type one = ir->type;
     one.rank = 1;
-    ir = kiln_elab_result(e, n->place, ir->type.rank ? ir_expand(&e->b, ir, i) : ir_reshape(&e->b, ir, one)).ir;
+    ir = kiln_elab_result(e, n->place, ir->type.rank ? ir_expand(&e->b, ir, i) : ir_reshape(&e->b, ir, one))
+             .ir;
   }
   return ir ? kiln_value_runtime(ir) : (kiln_value){0};
 }
@@ -146,13 +180,15 @@ bool kiln_elab_extent(kiln_elab *e, const kiln_node *n, uint8_t *out_log2) {
   int64_t v;
   *out_log2 = 0;
   if (!kiln_elab_integer(e, n, 1, INT64_C(1) << 40, "extent", &v)) return false;
-  if (v & (v - 1)) return kiln_elab_error(e, n->place, "an extent must be a power of two, found %lld", (long long)v), false;
+  if (v & (v - 1))
+    return kiln_elab_error(e, n->place, "an extent must be a power of two, found %lld", (long long)v), false;
   *out_log2 = (uint8_t)__builtin_ctzll((uint64_t)v);
   return true;
 }
 
 bool kiln_elab_shape(kiln_elab *e, ir_place place, kiln_list items, bool is_view, ir_type *type) {
-  if (items.count > IR_MAX_RANK) return kiln_elab_error(e, place, "rank %u, the limit is %d", items.count, IR_MAX_RANK), false;
+  if (items.count > IR_MAX_RANK)
+    return kiln_elab_error(e, place, "rank %u, the limit is %d", items.count, IR_MAX_RANK), false;
   unsigned sum = 0;
   type->rank = (uint8_t)items.count;
   for (uint32_t i = 0; i < items.count; i++) {
@@ -162,12 +198,15 @@ bool kiln_elab_shape(kiln_elab *e, ir_place place, kiln_list items, bool is_view
       continue;
     }
     if (item->kind == KILN_NODE_UNDERSCORE || item->kind == KILN_NODE_COLON)
-      return kiln_elab_error(e, item->place, "expected an extent in a shape, found '%c'", item->kind == KILN_NODE_COLON ? ':' : '_'), false;
+      return kiln_elab_error(e, item->place, "expected an extent in a shape, found '%c'",
+                             item->kind == KILN_NODE_COLON ? ':' : '_'),
+             false;
     if (!kiln_elab_extent(e, item, &type->log2[i])) return false;
     sum += type->log2[i];
   }
   if (sum > IR_MAX_LOG2_ELEMENTS)
-    return kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", sum, IR_MAX_LOG2_ELEMENTS), false;
+    return kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", sum, IR_MAX_LOG2_ELEMENTS),
+           false;
   return true;
 }
 
@@ -175,11 +214,12 @@ static kiln_value index_any(kiln_elab *e, const kiln_node *n) {
   kiln_value v = kiln_elab_eval(e, n->a);
   if (v.kind == KILN_VALUE_ERROR) return v;
   if (v.kind != KILN_VALUE_TYPE) return index_tile(e, n, v);
-  if (v.type.rank || v.type.is_view) return kiln_elab_error(e, n->place, "a type with a shape takes no second one");
+  if (v.type.rank || v.type.is_view)
+    return kiln_elab_error(e, n->place, "a type with a shape takes no second one");
   return kiln_elab_shape(e, n->place, n->list, false, &v.type) ? v : (kiln_value){0};
 }
 
-// ------------------------------------------------------------------------------------------------------------------- types
+// ------------------------------------------------------------------------------------------- types
 
 // The operand is elaborated for its type only: what it emits goes to a block that is dropped.
 static kiln_value type_of(kiln_elab *e, const kiln_node *n) {
@@ -200,7 +240,8 @@ static kiln_value pointer_type(kiln_elab *e, const kiln_node *n) {
   enum { DEEPEST = 2 };
   kiln_value v = kiln_elab_eval(e, n->a);
   if (v.kind == KILN_VALUE_ERROR) return v;
-  if (v.kind != KILN_VALUE_TYPE || v.type.rank || v.type.is_view) return kiln_elab_error(e, n->place, "expected an element type after '*'");
+  if (v.kind != KILN_VALUE_TYPE || v.type.rank || v.type.is_view)
+    return kiln_elab_error(e, n->place, "expected an element type after '*'");
   if (v.type.pointer >= DEEPEST) return kiln_elab_error(e, n->place, "pointers are at most %d deep", DEEPEST);
   v.type.pointer++;
   return v;
@@ -221,11 +262,13 @@ bool kiln_elab_type(kiln_elab *e, const kiln_node *n, ir_type *out) {
   kiln_value v = kiln_elab_eval(e, n);
   *out = v.type;
   if (v.kind == KILN_VALUE_TYPE) return true;
-  if (v.kind != KILN_VALUE_ERROR) kiln_elab_error(e, n->place, "expected a type, found %s", kiln_value_text(v, text));
+  if (v.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, n->place, "expected a type, found %s", kiln_value_text(v, text));
   return false;
 }
 
-bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t most, const char *what, int64_t *out) {
+bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t most, const char *what,
+                       int64_t *out) {
   char text[IR_TYPE_TEXT];
   kiln_value v = kiln_elab_eval(e, n);
   *out = 0;
@@ -233,11 +276,16 @@ bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t 
   bool typed = v.kind == KILN_VALUE_CONST && ir_type_class(v.type) == KILN_CLASS_INT;
   if (v.kind != KILN_VALUE_INT && !typed)
     return kiln_elab_error(e, n->place, "%s: expected an integer known at compile time, found %s%s", what,
-                           v.kind == KILN_VALUE_RUNTIME ? "a run-time " : "", kiln_value_text(v, text)), false;
+                           v.kind == KILN_VALUE_RUNTIME ? "a run-time " : "", kiln_value_text(v, text)),
+           false;
   *out = typed ? kiln_value_const_int(v) : v.integer;
   if (*out >= least && *out <= most) return true;
-  if (most == INT64_MAX) kiln_elab_error(e, n->place, "%s: expected at least %lld, found %lld", what, (long long)least, (long long)*out);
-  else kiln_elab_error(e, n->place, "%s: expected a number from %lld to %lld, found %lld", what, (long long)least, (long long)most, (long long)*out);
+  if (most == INT64_MAX)
+    kiln_elab_error(e, n->place, "%s: expected at least %lld, found %lld", what, (long long)least,
+                    (long long)*out);
+  else
+    kiln_elab_error(e, n->place, "%s: expected a number from %lld to %lld, found %lld", what,
+                    (long long)least, (long long)most, (long long)*out);
   return false;
 }
 
@@ -252,13 +300,14 @@ bool kiln_elab_known_bool(kiln_elab *e, const kiln_node *n, const char *what, bo
   return false;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- eval
+// -------------------------------------------------------------------------------------------- eval
 
 static kiln_value cast_node(kiln_elab *e, const kiln_node *n) {
   ir_type element;
   kiln_value v = kiln_elab_eval(e, n->a);
   if (!kiln_elab_type(e, n->b, &element)) return (kiln_value){0};
-  if (element.rank || element.is_view) return kiln_elab_error(e, n->place, "'as' takes an element type without a shape");
+  if (element.rank || element.is_view)
+    return kiln_elab_error(e, n->place, "'as' takes an element type without a shape");
   return kiln_elab_cast(e, n->place, v, element, 0, IR_ROUND_NEAREST);
 }
 
@@ -295,15 +344,20 @@ static kiln_value eval(kiln_elab *e, const kiln_node *n) {
   case KILN_NODE_AS: return cast_node(e, n);
   case KILN_NODE_INDEX: return index_any(e, n);
   case KILN_NODE_CALL: return call_one(e, n);
-  case KILN_NODE_LIST: return kiln_elab_error(e, n->place, "a list stands only among the arguments of an operation");
+  case KILN_NODE_LIST:
+    return kiln_elab_error(e, n->place, "a list stands only among the arguments of an operation");
   default: return kiln_elab_error(e, n->place, "expected an expression");
   }
 }
 
 kiln_value kiln_elab_eval(kiln_elab *e, const kiln_node *n) {
   if (!e->steps) return (kiln_value){0};
-  if (!--e->steps) return kiln_elab_error(e, n->place, "the kernel is too large: more than %d steps of elaboration", KILN_ELAB_STEPS);
-  if (e->depth >= KILN_ELAB_DEPTH) return kiln_elab_error(e, n->place, "expressions are nested deeper than the limit of %d", KILN_ELAB_DEPTH);
+  if (!--e->steps)
+    return kiln_elab_error(e, n->place, "the kernel is too large: more than %d steps of elaboration",
+                           KILN_ELAB_STEPS);
+  if (e->depth >= KILN_ELAB_DEPTH)
+    return kiln_elab_error(e, n->place, "expressions are nested deeper than the limit of %d",
+                           KILN_ELAB_DEPTH);
   e->depth++;
   kiln_value v = eval(e, n);
   e->depth--;

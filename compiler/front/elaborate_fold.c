@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arithmetic at compile time: literals exactly (64-bit integers, doubles), typed constants as the machine would compute them.
+// Arithmetic at compile time: literals exactly (64-bit integers, doubles), typed constants as the machine
+// would compute them.
 #include <math.h>
 
 #include "compiler/front/operations.h"
 #include "compiler/middle/scalar.h"
 
 static const uint8_t opcodes[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PLUS] = IR_ADD,      [KILN_TOKEN_MINUS] = IR_SUB, [KILN_TOKEN_STAR] = IR_MUL,  [KILN_TOKEN_SLASH] = IR_DIV,
-    [KILN_TOKEN_PERCENT] = IR_REM,   [KILN_TOKEN_PIPE] = IR_OR,   [KILN_TOKEN_CARET] = IR_XOR, [KILN_TOKEN_AMPERSAND] = IR_AND,
-    [KILN_TOKEN_SHIFTLEFT] = IR_SHL, [KILN_TOKEN_SHIFTRIGHT] = IR_SHR,
+    [KILN_TOKEN_PLUS] = IR_ADD,       [KILN_TOKEN_MINUS] = IR_SUB,     [KILN_TOKEN_STAR] = IR_MUL,
+    [KILN_TOKEN_SLASH] = IR_DIV,      [KILN_TOKEN_PERCENT] = IR_REM,   [KILN_TOKEN_PIPE] = IR_OR,
+    [KILN_TOKEN_CARET] = IR_XOR,      [KILN_TOKEN_AMPERSAND] = IR_AND, [KILN_TOKEN_SHIFTLEFT] = IR_SHL,
+    [KILN_TOKEN_SHIFTRIGHT] = IR_SHR,
 };
 
-static kiln_value overflow(kiln_elab *e, ir_place place) { return kiln_elab_error(e, place, "a compile-time integer overflows 64 bits"); }
+static kiln_value overflow(kiln_elab *e, ir_place place) {
+  return kiln_elab_error(e, place, "a compile-time integer overflows 64 bits");
+}
 
 static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, int64_t a, int64_t b) {
   int64_t r = 0;
@@ -20,7 +24,8 @@ static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, in
   case IR_ADD: failed = __builtin_add_overflow(a, b, &r); break;
   case IR_SUB: failed = __builtin_sub_overflow(a, b, &r); break;
   case IR_MUL: failed = __builtin_mul_overflow(a, b, &r); break;
-  case IR_DIV: case IR_REM:
+  case IR_DIV:
+  case IR_REM:
     if (!b) return kiln_elab_error(e, place, "a compile-time division by zero");
     if (b == -1) failed = __builtin_sub_overflow(0, a, &r), r = opcodes[op] == IR_DIV ? r : 0;
     else r = opcodes[op] == IR_DIV ? a / b : a % b;
@@ -29,11 +34,13 @@ static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, in
   case IR_XOR: r = a ^ b; break;
   case IR_AND: r = a & b; break;
   case IR_SHL:
-    if (b < 0 || b > 62) return kiln_elab_error(e, place, "expected a shift count from 0 to 62, found %lld", (long long)b);
+    if (b < 0 || b > 62)
+      return kiln_elab_error(e, place, "expected a shift count from 0 to 62, found %lld", (long long)b);
     failed = __builtin_mul_overflow(a, INT64_C(1) << b, &r);
     break;
   default:
-    if (b < 0 || b > 63) return kiln_elab_error(e, place, "expected a shift count from 0 to 63, found %lld", (long long)b);
+    if (b < 0 || b > 63)
+      return kiln_elab_error(e, place, "expected a shift count from 0 to 63, found %lld", (long long)b);
     r = a >> b;
     break;
   }
@@ -55,9 +62,14 @@ static kiln_value fold_reals(kiln_elab *e, ir_place place, kiln_token_kind op, d
 
 // Runs one operation of the IR on constants of one type.
 static uint64_t run(ir_opcode code, uint8_t kind, uint32_t flags, ir_type type, uint64_t a, uint64_t b) {
-  ir_value left = {.type = type}, right = {.type = type}, result = {.type = code == IR_CMP ? ir_scalar_type(KILN_I1) : type};
+  ir_value left = {.type = type}, right = {.type = type},
+           result = {.type = code == IR_CMP ? ir_scalar_type(KILN_I1) : type};
   ir_value *operands[] = {&left, &right};
-  ir_op op = {.code = code, .operand_count = 2, .result_count = 1, .operands = operands, .results = &result,
+  ir_op op = {.code = code,
+              .operand_count = 2,
+              .result_count = 1,
+              .operands = operands,
+              .results = &result,
               .attrs = {.kind = kind, .flags = flags}};
   uint64_t bits[] = {a, b};
   return kiln_scalar_eval(&op, bits);
@@ -70,14 +82,16 @@ static bool bring_together(kiln_elab *e, ir_place place, kiln_value *a, kiln_val
   return a->kind == KILN_VALUE_CONST && b->kind == KILN_VALUE_CONST;
 }
 
-bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value a, kiln_value b, kiln_value *out) {
+bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value a, kiln_value b,
+                      kiln_value *out) {
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
     *out = fold_ints(e, place, op, a.integer, b.integer);
     out->is_pattern = a.is_pattern && b.is_pattern && out->kind == KILN_VALUE_INT && out->integer >= 0;
     return true;
   }
-  if (a.kind != KILN_VALUE_CONST && b.kind != KILN_VALUE_CONST) return *out = fold_reals(e, place, op, real_of(a), real_of(b)), true;
+  if (a.kind != KILN_VALUE_CONST && b.kind != KILN_VALUE_CONST)
+    return *out = fold_reals(e, place, op, real_of(a), real_of(b)), true;
   if (!bring_together(e, place, &a, &b)) return *out = (kiln_value){0}, true;
   unsigned class = ir_type_class(a.type);
   ir_opcode code = (ir_opcode)opcodes[op];
@@ -99,13 +113,16 @@ static bool holds(ir_predicate p, bool less, bool equal) {
   return false;
 }
 
-bool kiln_fold_compare(kiln_elab *e, ir_predicate p, bool is_unsigned, kiln_value a, kiln_value b, kiln_value *out) {
+bool kiln_fold_compare(kiln_elab *e, ir_predicate p, bool is_unsigned, kiln_value a, kiln_value b,
+                       kiln_value *out) {
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_CONST || b.kind == KILN_VALUE_CONST) {
     if (!bring_together(e, (ir_place){0}, &a, &b)) return *out = (kiln_value){0}, true;
     *out = kiln_value_bool(run(IR_CMP, (uint8_t)p, is_unsigned ? IR_UNSIGNED : 0, a.type, a.bits, b.bits));
   } else if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
-    *out = kiln_value_bool(holds(p, is_unsigned ? (uint64_t)a.integer < (uint64_t)b.integer : a.integer < b.integer, a.integer == b.integer));
+    *out = kiln_value_bool(
+        holds(p, is_unsigned ? (uint64_t)a.integer < (uint64_t)b.integer : a.integer < b.integer,
+              a.integer == b.integer));
   } else {
     double x = real_of(a), y = real_of(b);
     *out = kiln_value_bool(isnan(x) || isnan(y) ? p == IR_NE : holds(p, x < y, x == y));
@@ -115,13 +132,19 @@ bool kiln_fold_compare(kiln_elab *e, ir_predicate p, bool is_unsigned, kiln_valu
 
 kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned) {
   uint32_t flags = is_unsigned ? IR_UNSIGNED : 0;
-  kiln_scalar from = v.kind == KILN_VALUE_CONST ? (kiln_scalar)v.type.scalar : v.kind == KILN_VALUE_INT ? KILN_I64 : KILN_F64;
-  uint64_t bits = v.kind == KILN_VALUE_INT ? (uint64_t)v.integer : v.kind == KILN_VALUE_REAL ? ir_float_to_bits(KILN_F64, v.real, false) : v.bits;
+  kiln_scalar from = v.kind == KILN_VALUE_CONST ? (kiln_scalar)v.type.scalar
+                     : v.kind == KILN_VALUE_INT ? KILN_I64
+                                                : KILN_F64;
+  uint64_t bits = v.kind == KILN_VALUE_INT    ? (uint64_t)v.integer
+                  : v.kind == KILN_VALUE_REAL ? ir_float_to_bits(KILN_F64, v.real, false)
+                                              : v.bits;
   // A literal has no width yet: it goes to a float type in one rounding.
   if (v.kind == KILN_VALUE_INT && (ir_type_class(element) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)))
-    return kiln_value_const(element, kiln_scalar_cast(KILN_F64, (kiln_scalar)element.scalar, 0, IR_ROUND_NEAREST,
-                                                      ir_float_to_bits(KILN_F64, (double)v.integer, false)));
-  return kiln_value_const(element, kiln_scalar_cast(from, (kiln_scalar)element.scalar, flags, IR_ROUND_NEAREST, bits));
+    return kiln_value_const(element,
+                            kiln_scalar_cast(KILN_F64, (kiln_scalar)element.scalar, 0, IR_ROUND_NEAREST,
+                                             ir_float_to_bits(KILN_F64, (double)v.integer, false)));
+  return kiln_value_const(element,
+                          kiln_scalar_cast(from, (kiln_scalar)element.scalar, flags, IR_ROUND_NEAREST, bits));
 }
 
 // Literals are computed as i64 and f64 and stay literals.
@@ -134,8 +157,8 @@ static ir_type folding_type(const kiln_value *values, uint32_t count) {
   return ir_scalar_type(real ? KILN_F64 : KILN_I64);
 }
 
-bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags, const kiln_value *values, uint32_t count,
-                         kiln_value *out) {
+bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags,
+                         const kiln_value *values, uint32_t count, kiln_value *out) {
   enum { MOST = 3 };
   ir_value operands[MOST] = {0}, *pointers[MOST] = {&operands[0], &operands[1], &operands[2]};
   uint64_t bits[MOST];
@@ -147,7 +170,8 @@ bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t 
   ir_type type = folding_type(values, count);
   bool real_needed = !typed && type.scalar == KILN_I64 && !(ir_ops[code].classes & KILN_CLASS_INT);
   if (real_needed) type = ir_scalar_type(KILN_F64);
-  if (!kiln_scalar_knows(code) || kiln_scalar_is_inexact(code) || !(ir_ops[code].classes & ir_type_class(type)) || (!typed && flags & IR_UNSIGNED))
+  if (!kiln_scalar_knows(code) || kiln_scalar_is_inexact(code) ||
+      !(ir_ops[code].classes & ir_type_class(type)) || (!typed && flags & IR_UNSIGNED))
     return false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_value v = kiln_elab_as_element(e, place, values[i], type, "operand");
@@ -158,8 +182,15 @@ bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t 
   bool divides = (code == IR_DIV || code == IR_REM) && ir_type_class(type) == KILN_CLASS_INT;
   if (divides && !bits[1]) return false;
   ir_value result = {.type = type};
-  ir_op op = {.code = code, .operand_count = count, .result_count = 1, .operands = pointers, .results = &result, .attrs = {.flags = flags}};
+  ir_op op = {.code = code,
+              .operand_count = count,
+              .result_count = 1,
+              .operands = pointers,
+              .results = &result,
+              .attrs = {.flags = flags}};
   *out = kiln_value_const(type, kiln_scalar_eval(&op, bits));
-  if (!typed) *out = type.scalar == KILN_F64 ? kiln_value_real(kiln_value_const_real(*out)) : kiln_value_int((int64_t)out->bits);
+  if (!typed)
+    *out = type.scalar == KILN_F64 ? kiln_value_real(kiln_value_const_real(*out))
+                                   : kiln_value_int((int64_t)out->bits);
   return true;
 }

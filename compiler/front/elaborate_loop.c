@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops. The variables of outer blocks that a body assigns become loop-carried values, in order of declaration. In a loop with a break, values
-// bound before the break are passed over it when the part after it reads them.
+// Loops. The variables of outer blocks that a body assigns become loop-carried values, in order of
+// declaration. In a loop with a break, values bound before the break are passed over it when the part after
+// it reads them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,13 +18,13 @@ typedef struct kiln_loop {
   ir_value *condition;      ///< goes on while it holds
   carried *items;           ///< outer variables, then heads
   uint32_t outer_count, count;
-  ir_value **passed;        ///< outer variables, then names of the break, then what is read later
+  ir_value **passed; ///< outer variables, then names of the break, then what is read later
   uint32_t passed_count, passed_capacity;
-  kiln_list exports;        ///< names of the break
-  kiln_binding *top;        ///< of the stack when the loop began
+  kiln_list exports; ///< names of the break
+  kiln_binding *top; ///< of the stack when the loop began
 } kiln_loop;
 
-// ---------------------------------------------------------------------------------------------------------------- carried
+// ----------------------------------------------------------------------------------------- carried
 
 static int by_order(const void *a, const void *b) {
   const kiln_binding *x = ((const carried *)a)->binding, *y = ((const carried *)b)->binding;
@@ -40,7 +41,8 @@ static carried *find_carried(kiln_elab *e, const kiln_node *body, uint32_t extra
     if (!b || !b->is_var) continue;
     kiln_value v = kiln_elab_read(e, b);
     if (count == IR_MAX_RESULTS) {
-      kiln_elab_error(e, names.items[i]->place, "a loop assigns more than %d outer variables", IR_MAX_RESULTS);
+      kiln_elab_error(e, names.items[i]->place, "a loop assigns more than %d outer variables",
+                      IR_MAX_RESULTS);
       break;
     }
     if (v.kind == KILN_VALUE_RUNTIME) items[count++] = (carried){.binding = b, .initial = v.ir};
@@ -76,40 +78,52 @@ static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------- attributes
+// -------------------------------------------------------------------------------------- attributes
 
 void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *attrs) {
   for (uint32_t i = 0; i < attributes.count; i++) {
     const kiln_node *a = attributes.items[i];
     int64_t v = 0;
-    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"), flatten = !strcmp(a->atom->text, "flatten"),
-         div = !strcmp(a->atom->text, "div");
+    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"),
+         flatten = !strcmp(a->atom->text, "flatten"), div = !strcmp(a->atom->text, "div");
     if (!stages && !unroll && !flatten && !div) {
-      kiln_elab_error(e, a->place, "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @flatten @div(n)", a->atom->text);
+      kiln_elab_error(e, a->place,
+                      "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @flatten @div(n)",
+                      a->atom->text);
       continue;
     }
     if (a->list.count != !flatten) {
-      kiln_elab_error(e, a->place, "'@%s' takes %d argument%s, found %u", a->atom->text, !flatten, flatten ? "s" : "", a->list.count);
+      kiln_elab_error(e, a->place, "'@%s' takes %d argument%s, found %u", a->atom->text, !flatten,
+                      flatten ? "s" : "", a->list.count);
       continue;
     }
     if (flatten) attrs->flags |= IR_FLATTEN;
     else if (div) kiln_elab_integer(e, a->list.items[0], 1, INT64_MAX, "div", &attrs->divisible);
-    else if (kiln_elab_integer(e, a->list.items[0], 1, 255, a->atom->text, &v)) *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
+    else if (kiln_elab_integer(e, a->list.items[0], 1, 255, a->atom->text, &v))
+      *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------------- for
+// --------------------------------------------------------------------------------------------- for
 
 static bool bounds(kiln_elab *e, const kiln_node *n, ir_value **out) {
-  kiln_value lo = kiln_elab_eval(e, n->a), hi = kiln_elab_eval(e, n->b), step = n->c ? kiln_elab_eval(e, n->c) : kiln_value_int(1);
+  kiln_value lo = kiln_elab_eval(e, n->a), hi = kiln_elab_eval(e, n->b),
+             step = n->c ? kiln_elab_eval(e, n->c) : kiln_value_int(1);
   kiln_value *all[] = {&lo, &hi, &step};
   char text[IR_TYPE_TEXT];
-  bool known = step.kind == KILN_VALUE_INT || (step.kind == KILN_VALUE_CONST && ir_type_class(step.type) == KILN_CLASS_INT);
+  bool known = step.kind == KILN_VALUE_INT ||
+               (step.kind == KILN_VALUE_CONST && ir_type_class(step.type) == KILN_CLASS_INT);
   int64_t by = !known ? 1 : step.kind == KILN_VALUE_INT ? step.integer : kiln_value_const_int(step);
-  if (by <= 0) return kiln_elab_error(e, n->c->place, "step of a 'for': expected at least 1, found %lld", (long long)by), false;
+  if (by <= 0)
+    return kiln_elab_error(e, n->c->place, "step of a 'for': expected at least 1, found %lld", (long long)by),
+           false;
   if (!kiln_elab_unify(e, n->place, all, 3, "bounds of a 'for'")) return false;
-  bool integer = !lo.type.rank && !lo.type.pointer && (lo.type.scalar == KILN_I32 || lo.type.scalar == KILN_I64);
-  if (!integer) return kiln_elab_error(e, n->place, "bounds of a 'for': expected scalar i32 or i64, found %s", ir_type_text(lo.type, text)), false;
+  bool integer =
+      !lo.type.rank && !lo.type.pointer && (lo.type.scalar == KILN_I32 || lo.type.scalar == KILN_I64);
+  if (!integer)
+    return kiln_elab_error(e, n->place, "bounds of a 'for': expected scalar i32 or i64, found %s",
+                           ir_type_text(lo.type, text)),
+           false;
   for (unsigned i = 0; i < 3; i++) out[i] = all[i]->ir;
   return true;
 }
@@ -119,14 +133,15 @@ static void zero_bounds(kiln_elab *e, ir_value **out) {
   for (unsigned i = 0; i < 3; i++) out[i] = ir_const_int(&e->b, KILN_I32, 1);
 }
 
-static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range, const carried *items, uint32_t count,
-                     ir_block *body) {
+static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range,
+                     const carried *items, uint32_t count, ir_block *body) {
   ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, 3 + count);
   for (unsigned i = 0; i < 3; i++) operands[i] = range[i];
   for (uint32_t i = 0; i < count; i++) operands[3 + i] = items[i].initial;
   ir_op *op = ir_emit(&e->b, IR_FOR, attrs, operands, 3 + count, NULL, &body, 1);
   if (!op) kiln_elab_result(e, n->place, NULL);
-  for (uint32_t i = 0; op && i < count; i++) kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
+  for (uint32_t i = 0; op && i < count; i++)
+    kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
 }
 
 void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
@@ -162,7 +177,7 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   emit_for(e, n, &attrs, range, items, kept, body);
 }
 
-// --------------------------------------------------------------------------------------------------------- while and loop
+// ---------------------------------------------------------------------------------- while and loop
 
 static void pass(kiln_elab *e, kiln_loop *l, ir_value *v) {
   KILN_GROW(e->arena, l->passed, l->passed_count, l->passed_capacity);
@@ -188,7 +203,9 @@ static void leave_first(kiln_elab *e, kiln_control *c) {
 static bool export_names(kiln_elab *e, kiln_loop *l, const kiln_node *let) {
   if (!let) return true;
   if (let->names.count != let->list.count)
-    return kiln_elab_error(e, let->place, "expected %u values for the names of 'break', found %u", let->names.count, let->list.count), false;
+    return kiln_elab_error(e, let->place, "expected %u values for the names of 'break', found %u",
+                           let->names.count, let->list.count),
+           false;
   for (uint32_t i = 0; i < let->list.count; i++) {
     kiln_value v = kiln_elab_eval(e, let->list.items[i]);
     ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->list.items[i]->place, v);
@@ -220,7 +237,8 @@ static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const
   }
 }
 
-// The operand of `break if` negated; a written '~' is taken off instead, so that printed loops read back as they are.
+// The operand of `break if` negated; a written '~' is taken off instead, so that printed loops read back as
+// they are.
 static ir_value *negated(kiln_elab *e, const kiln_node *n) {
   bool complement = n->kind == KILN_NODE_UNARY && n->op == KILN_TOKEN_TILDE;
   kiln_value v = kiln_elab_condition(e, complement ? n->a : n, "break if");
@@ -235,7 +253,9 @@ void kiln_elab_break(kiln_elab *e, const kiln_node *n) {
   bool in_loop = false;
   for (kiln_control *o = c; o && o != e->base; o = o->outer) in_loop |= o->is_loop;
   if (!in_loop) kiln_elab_error(e, n->place, "'break if' outside of a loop");
-  else if (!c->loop) kiln_elab_error(e, n->place, "'break if' belongs directly into the block of a 'loop'%s", c->is_loop ? ", not of a 'for' or 'while'" : "");
+  else if (!c->loop)
+    kiln_elab_error(e, n->place, "'break if' belongs directly into the block of a 'loop'%s",
+                    c->is_loop ? ", not of a 'for' or 'while'" : "");
   else if (c->has_break) kiln_elab_error(e, n->place, "a second 'break if' in one loop; join the conditions");
   else cross_break(e, c, negated(e, n->a), n->b);
 }
@@ -253,7 +273,8 @@ static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, const i
 static const ir_value *const *head_values(kiln_elab *e, const kiln_node *let) {
   if (!let) return NULL;
   if (let->names.count != let->list.count) {
-    kiln_elab_error(e, let->place, "expected %u values for the names of 'loop', found %u", let->names.count, let->list.count);
+    kiln_elab_error(e, let->place, "expected %u values for the names of 'loop', found %u", let->names.count,
+                    let->list.count);
     return NULL;
   }
   const ir_value **values = KILN_NEW_ARRAY(e->arena, const ir_value *, let->list.count);
@@ -289,7 +310,8 @@ static void drop_untouched(kiln_control *c, kiln_loop *l, ir_value **yields) {
 }
 
 // Emits both terminators and the operation; NULL after an error.
-static ir_op *emit_while(kiln_elab *e, const kiln_node *n, kiln_loop *l, ir_value **yields, ir_block *outer, const ir_attrs *attrs) {
+static ir_op *emit_while(kiln_elab *e, const kiln_node *n, kiln_loop *l, ir_value **yields, ir_block *outer,
+                         const ir_attrs *attrs) {
   ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, l->passed_count + 1 + l->count);
   ir_block *regions[] = {l->first, l->second};
   ir_yield(&e->b, yields, l->count);
@@ -311,7 +333,8 @@ static void loop_body(kiln_elab *e, const kiln_node *n, kiln_control *c) {
     kiln_elab_error(e, n->place, "this 'loop' never ends: expected a 'break if' directly in its block");
   }
   kiln_value v = n->kind == KILN_NODE_WHILE ? kiln_elab_condition(e, n->a, "while") : (kiln_value){0};
-  cross_break(e, c, v.kind == KILN_VALUE_ERROR ? ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1) : v.ir, NULL);
+  cross_break(e, c, v.kind == KILN_VALUE_ERROR ? ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1) : v.ir,
+              NULL);
   if (n->kind == KILN_NODE_WHILE) kiln_elab_block(e, n->body);
 }
 
@@ -336,14 +359,17 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   loop_body(e, n, &c);
   ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, l.count);
   for (uint32_t i = 0; i < l.count; i++) yields[i] = kiln_elab_read(e, l.items[i].binding).ir;
-  for (uint32_t i = 0; i < l.outer_count; i++) l.items[i].binding->value = kiln_value_runtime(l.items[i].initial);
+  for (uint32_t i = 0; i < l.outer_count; i++)
+    l.items[i].binding->value = kiln_value_runtime(l.items[i].initial);
   drop_untouched(&c, &l, yields);
   kiln_elab_close_control(e);
   kiln_elab_close_scope(e, l.top, scope);
   ir_op *op = emit_while(e, n, &l, yields, outer, &attrs);
-  for (uint32_t i = 0; op && i < l.outer_count; i++) kiln_elab_assign(e, l.items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
+  for (uint32_t i = 0; op && i < l.outer_count; i++)
+    kiln_elab_assign(e, l.items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
   for (uint32_t i = 0; i < l.exports.count; i++) {
     const kiln_node *name = l.exports.items[i];
-    kiln_elab_bind(e, name->atom, name->place, op ? kiln_value_runtime(&op->results[l.outer_count + i]) : (kiln_value){0});
+    kiln_elab_bind(e, name->atom, name->place,
+                   op ? kiln_value_runtime(&op->results[l.outer_count + i]) : (kiln_value){0});
   }
 }

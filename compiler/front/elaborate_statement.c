@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statements without loops: bindings, assignment, if, when, return. A variable assigned in a branch becomes a result of the branch; an early
-// return of a kernel becomes an else branch, or a flag that guards what follows.
+// Statements without loops: bindings, assignment, if, when, return. A variable assigned in a branch becomes a
+// result of the branch; an early return of a kernel becomes an else branch, or a flag that guards what
+// follows.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
 
-// -------------------------------------------------------------------------------------------------------------- bindings
+// ---------------------------------------------------------------------------------------- bindings
 
 // Values of a list of expressions, calls flattened.
 static kiln_values eval_list(kiln_elab *e, kiln_list list) {
@@ -37,8 +38,9 @@ static kiln_values values_for(kiln_elab *e, const kiln_node *n) {
   kiln_values values = n->a ? if_values(e, n->a) : eval_list(e, n->list);
   if (values.count == n->names.count) return values;
   if (!any_error(values))
-    kiln_elab_error(e, n->place, "expected %u value%s for %u name%s, found %u", n->names.count, n->names.count == 1 ? "" : "s", n->names.count,
-                    n->names.count == 1 ? "" : "s", values.count);
+    kiln_elab_error(e, n->place, "expected %u value%s for %u name%s, found %u", n->names.count,
+                    n->names.count == 1 ? "" : "s", n->names.count, n->names.count == 1 ? "" : "s",
+                    values.count);
   values.items = KILN_NEW_ARRAY(e->arena, kiln_value, n->names.count);
   values.count = n->names.count;
   return values;
@@ -58,7 +60,7 @@ static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------- assignment
+// -------------------------------------------------------------------------------------- assignment
 
 static void touch(kiln_elab *e, kiln_binding *binding) {
   kiln_control *c = e->control;
@@ -66,7 +68,8 @@ static void touch(kiln_elab *e, kiln_binding *binding) {
   for (uint32_t i = 0; i < c->touched_count; i++)
     if (c->touched[i].binding == binding) return;
   if (c->touched_count == IR_MAX_RESULTS) {
-    kiln_elab_error(e, binding->place, "a branch or loop assigns more than %d outer variables", IR_MAX_RESULTS);
+    kiln_elab_error(e, binding->place, "a branch or loop assigns more than %d outer variables",
+                    IR_MAX_RESULTS);
     return;
   }
   KILN_GROW(e->arena, c->touched, c->touched_count, c->touched_capacity);
@@ -89,13 +92,17 @@ static void assign_statement(kiln_elab *e, const kiln_node *n) {
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
     kiln_binding *b = kiln_elab_find(e, name->atom);
-    if (!b) kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'", name->atom->text);
-    else if (!b->is_var) kiln_elab_error(e, name->place, "assignment to '%s', which is not a 'var' (bound at line %u)", name->atom->text, b->place.line);
+    if (!b)
+      kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'",
+                      name->atom->text);
+    else if (!b->is_var)
+      kiln_elab_error(e, name->place, "assignment to '%s', which is not a 'var' (bound at line %u)",
+                      name->atom->text, b->place.line);
     else kiln_elab_assign(e, b, name->place, values.items[i]);
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- branches
+// ---------------------------------------------------------------------------------------- branches
 
 void kiln_elab_open_control(kiln_elab *e, kiln_control *c, bool is_loop) {
   *c = (kiln_control){.outer = e->control, .is_loop = is_loop};
@@ -110,17 +117,18 @@ kiln_value kiln_elab_condition(kiln_elab *e, const kiln_node *n, const char *wha
   ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, n->place, v);
   if (!ir) return (kiln_value){0};
   if (ir_type_equal(ir->type, ir_scalar_type(KILN_I1))) return kiln_value_runtime(ir);
-  return kiln_elab_error(e, n->place, "%s: expected a scalar i1, found %s%s", what, ir_type_text(ir->type, text),
-                         ir->type.rank ? "; tiles use select and masks" : "");
+  return kiln_elab_error(e, n->place, "%s: expected a scalar i1, found %s%s", what,
+                         ir_type_text(ir->type, text), ir->type.rank ? "; tiles use select and masks" : "");
 }
 
-// One side of an if: its block, and the variables it assigned with their values at its end. Outer values are put back.
+// One side of an if: its block, and the variables it assigned with their values at its end. Outer values are
+// put back.
 typedef struct side {
   ir_block *block;
   kiln_touch *touched; ///< `before` holds the value at the end
   uint32_t count;
   bool returned;
-  kiln_values yields;  ///< in the IR
+  kiln_values yields; ///< in the IR
 } side;
 
 typedef struct rest {
@@ -133,12 +141,15 @@ static void settle_yields(kiln_elab *e, ir_place place, kiln_values *yields, con
   for (uint32_t i = 0; i < yields->count; i++) {
     kiln_value *v = &yields->items[i];
     bool fit = like && i < like->count && like->items[i].kind != KILN_VALUE_ERROR;
-    ir_value *ir = v->kind == KILN_VALUE_ERROR ? NULL : fit ? kiln_elab_fit(e, place, *v, like->items[i].type, "value of 'yield'") : kiln_elab_runtime(e, place, *v);
+    ir_value *ir = v->kind == KILN_VALUE_ERROR ? NULL
+                   : fit ? kiln_elab_fit(e, place, *v, like->items[i].type, "value of 'yield'")
+                         : kiln_elab_runtime(e, place, *v);
     *v = ir ? kiln_value_runtime(ir) : (kiln_value){0};
   }
 }
 
-static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, const kiln_values *like, bool yields) {
+static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, const kiln_values *like,
+                           bool yields) {
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
@@ -217,16 +228,19 @@ static ir_value *emit_if(kiln_elab *e, ir_place place, ir_value *condition, cons
     kiln_elab_result(e, place, NULL);
     return NULL;
   }
-  for (uint32_t i = 0; i < count; i++) kiln_elab_assign(e, bindings[i], place, kiln_value_runtime(&op->results[i]));
+  for (uint32_t i = 0; i < count; i++)
+    kiln_elab_assign(e, bindings[i], place, kiln_value_runtime(&op->results[i]));
   return op->results + count;
 }
 
 static kiln_values if_values(kiln_elab *e, const kiln_node *n) {
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
-  side yes = elaborate_side(e, n->body, NULL, NULL, true), no = elaborate_side(e, n->c, NULL, &yes.yields, true);
+  side yes = elaborate_side(e, n->body, NULL, NULL, true),
+       no = elaborate_side(e, n->c, NULL, &yes.yields, true);
   kiln_values out = {KILN_NEW_ARRAY(e->arena, kiln_value, yes.yields.count), yes.yields.count};
   if (yes.yields.count != no.yields.count) {
-    kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u", yes.yields.count, no.yields.count);
+    kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u",
+                    yes.yields.count, no.yields.count);
     return out;
   }
   if (condition.kind == KILN_VALUE_ERROR || any_error(yes.yields) || any_error(no.yields)) return out;
@@ -240,7 +254,7 @@ static void yield_statement(kiln_elab *e, const kiln_node *n) {
   else kiln_elab_error(e, n->place, "'yield' outside of 'let ... = if ...'");
 }
 
-// ---------------------------------------------------------------------------------------------------------- early returns
+// ----------------------------------------------------------------------------------- early returns
 
 static bool may_return(const kiln_node *block);
 
@@ -262,7 +276,8 @@ static bool must_return(const kiln_node *block) {
   return last->kind == KILN_NODE_IF && must_return(last->body) && must_return(last->c);
 }
 
-// The hidden variable that tells whether the kernel has returned; made in the block that is open when it is first needed.
+// The hidden variable that tells whether the kernel has returned; made in the block that is open when it is
+// first needed.
 static kiln_binding *returned_flag(kiln_elab *e) {
   kiln_atom *atom = kiln_atoms_get(&e->module->atoms, "return ", 7);
   kiln_value no = kiln_elab_emit_const(e, kiln_value_bool(false));
@@ -283,7 +298,8 @@ static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
 // An if that may return, with the statements after it.
 static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, const rest *after) {
   bool yes_returns = must_return(n->body), no_returns = must_return(n->c);
-  bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) || after->from >= after->list.count;
+  bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) ||
+               after->from >= after->list.count;
   kiln_binding *outer = e->returned;
   kiln_binding *top;
   uint32_t scope = 0;
@@ -305,7 +321,8 @@ static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, 
 // True when the rest of the block has been elaborated with it.
 static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
-  if (condition.kind == KILN_VALUE_ERROR) condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
+  if (condition.kind == KILN_VALUE_ERROR)
+    condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
   if (e->in_kernel && statement_may_return(n)) return returning_if(e, n, condition.ir, after), true;
   side yes = elaborate_side(e, n->body, NULL, NULL, false), no = elaborate_side(e, n->c, NULL, NULL, false);
   emit_if(e, n->place, condition.ir, &yes, &no);
@@ -320,10 +337,13 @@ static bool inside_loop(const kiln_control *c) {
 
 static void return_statement(kiln_elab *e, const kiln_node *n) {
   if (!e->in_kernel) {
-    if (e->control != e->base) kiln_elab_error(e, n->place, "'return' inside 'if' or a loop is allowed in the body of a kernel only");
+    if (e->control != e->base)
+      kiln_elab_error(e, n->place, "'return' inside 'if' or a loop is allowed in the body of a kernel only");
     *e->returns = eval_list(e, n->list);
   } else {
-    if (n->list.count) kiln_elab_error(e, n->place, "a kernel returns nothing, found %u value%s", n->list.count, n->list.count == 1 ? "" : "s");
+    if (n->list.count)
+      kiln_elab_error(e, n->place, "a kernel returns nothing, found %u value%s", n->list.count,
+                      n->list.count == 1 ? "" : "s");
     if (inside_loop(e->control)) {
       kiln_elab_error(e, n->place, "'return' inside a loop; end the loop with 'break if'");
       return;
@@ -340,7 +360,7 @@ static void when_statement(kiln_elab *e, const kiln_node *n) {
   else if (n->c) kiln_elab_statements(e, n->c->list, 0);
 }
 
-// ------------------------------------------------------------------------------------------------------------- statements
+// -------------------------------------------------------------------------------------- statements
 
 static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   kiln_value one;
@@ -350,7 +370,8 @@ static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   case KILN_NODE_VAR: bind_statement(e, n, true); break;
   case KILN_NODE_ASSIGN: assign_statement(e, n); break;
   case KILN_NODE_FOR: kiln_elab_for(e, n); break;
-  case KILN_NODE_WHILE: case KILN_NODE_LOOP: kiln_elab_loop(e, n); break;
+  case KILN_NODE_WHILE:
+  case KILN_NODE_LOOP: kiln_elab_loop(e, n); break;
   case KILN_NODE_BREAK: kiln_elab_break(e, n); break;
   case KILN_NODE_IF: return if_statement(e, n, after);
   case KILN_NODE_WHEN: when_statement(e, n); break;

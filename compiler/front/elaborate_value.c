@@ -1,25 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values of elaboration: literals take the type of what they meet, scalars broadcast to tiles, extents of 1 grow.
+// Values of elaboration: literals take the type of what they meet, scalars broadcast to tiles, extents of 1
+// grow.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
 
-bool kiln_value_is_known(kiln_value v) { return v.kind == KILN_VALUE_INT || v.kind == KILN_VALUE_REAL || v.kind == KILN_VALUE_CONST; }
+bool kiln_value_is_known(kiln_value v) {
+  return v.kind == KILN_VALUE_INT || v.kind == KILN_VALUE_REAL || v.kind == KILN_VALUE_CONST;
+}
 kiln_value kiln_value_int(int64_t v) { return (kiln_value){.kind = KILN_VALUE_INT, .integer = v}; }
 kiln_value kiln_value_real(double v) { return (kiln_value){.kind = KILN_VALUE_REAL, .real = v}; }
 kiln_value kiln_value_const(ir_type type, uint64_t bits) {
   unsigned width = ir_type_bits(type);
-  return (kiln_value){.kind = KILN_VALUE_CONST, .type = type, .bits = width < 64 ? bits & ((UINT64_C(1) << width) - 1) : bits};
+  return (kiln_value){.kind = KILN_VALUE_CONST,
+                      .type = type,
+                      .bits = width < 64 ? bits & ((UINT64_C(1) << width) - 1) : bits};
 }
 kiln_value kiln_value_bool(bool v) { return kiln_value_const(ir_scalar_type(KILN_I1), v); }
 kiln_value kiln_value_type(ir_type type) { return (kiln_value){.kind = KILN_VALUE_TYPE, .type = type}; }
-kiln_value kiln_value_runtime(ir_value *v) { return (kiln_value){.kind = KILN_VALUE_RUNTIME, .type = v->type, .ir = v}; }
+kiln_value kiln_value_runtime(ir_value *v) {
+  return (kiln_value){.kind = KILN_VALUE_RUNTIME, .type = v->type, .ir = v};
+}
 
 const char *kiln_value_text(kiln_value v, char out[IR_TYPE_TEXT]) {
-  static const char *const words[] = {[KILN_VALUE_INT] = "an integer literal", [KILN_VALUE_REAL] = "a float literal",
-                                      [KILN_VALUE_TYPE] = "a type", [KILN_VALUE_TEXT] = "a string", [KILN_VALUE_TARGET] = "TARGET"};
+  static const char *const words[] = {[KILN_VALUE_INT] = "an integer literal",
+                                      [KILN_VALUE_REAL] = "a float literal",
+                                      [KILN_VALUE_TYPE] = "a type",
+                                      [KILN_VALUE_TEXT] = "a string",
+                                      [KILN_VALUE_TARGET] = "TARGET"};
   if (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) return ir_type_text(v.type, out);
   return words[v.kind] ? words[v.kind] : "an error";
 }
@@ -42,14 +52,15 @@ kiln_value kiln_elab_result(kiln_elab *e, ir_place place, ir_value *v) {
   return (kiln_value){0};
 }
 
-// ---------------------------------------------------------------------------------------------------------------- literals
+// ---------------------------------------------------------------------------------------- literals
 
 static kiln_value int_as(kiln_elab *e, ir_place place, kiln_value v, ir_type element) {
   unsigned width = ir_type_bits(element);
   if (width < 64 && v.kind == KILN_VALUE_INT) {
     int64_t least = v.is_pattern ? 0 : -(INT64_C(1) << (width - 1)), most = (INT64_C(1) << width) - 1;
     if (v.integer < least || v.integer > most)
-      return kiln_elab_error(e, place, "%lld does not fit %s", (long long)v.integer, kiln_scalars[element.scalar].spelling);
+      return kiln_elab_error(e, place, "%lld does not fit %s", (long long)v.integer,
+                             kiln_scalars[element.scalar].spelling);
   }
   return kiln_value_const(element, (uint64_t)v.integer);
 }
@@ -62,12 +73,15 @@ static kiln_value float_as(kiln_value v, ir_type element) {
 static kiln_value mismatch(kiln_elab *e, ir_place place, const char *what, ir_type want, kiln_value v) {
   char a[IR_TYPE_TEXT], b[IR_TYPE_TEXT];
   bool cast = v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME;
-  cast = cast && !want.pointer && !v.type.pointer && !v.type.is_view && !want.is_view && want.scalar != v.type.scalar;
-  return kiln_elab_error(e, place, "%s: expected %s, found %s%s%s", what, ir_type_text(want, a), kiln_value_text(v, b),
-                         cast ? "; types are not converted, write 'as " : "", cast ? kiln_arena_format(e->arena, "%s'", kiln_scalars[want.scalar].spelling) : "");
+  cast = cast && !want.pointer && !v.type.pointer && !v.type.is_view && !want.is_view &&
+         want.scalar != v.type.scalar;
+  return kiln_elab_error(e, place, "%s: expected %s, found %s%s%s", what, ir_type_text(want, a),
+                         kiln_value_text(v, b), cast ? "; types are not converted, write 'as " : "",
+                         cast ? kiln_arena_format(e->arena, "%s'", kiln_scalars[want.scalar].spelling) : "");
 }
 
-kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_type element, const char *what) {
+kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_type element,
+                                const char *what) {
   unsigned class = ir_type_class(element);
   switch ((kiln_value_kind)v.kind) {
   case KILN_VALUE_ERROR: return v;
@@ -78,10 +92,13 @@ kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_t
   case KILN_VALUE_REAL:
     if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(v, element);
     return mismatch(e, place, what, element, v);
-  case KILN_VALUE_CONST: case KILN_VALUE_RUNTIME:
+  case KILN_VALUE_CONST:
+  case KILN_VALUE_RUNTIME:
     if (ir_type_equal(ir_element(v.type), element) && !v.type.is_view) return v;
     return mismatch(e, place, what, element, v);
-  case KILN_VALUE_TYPE: case KILN_VALUE_TEXT: case KILN_VALUE_TARGET: return mismatch(e, place, what, element, v);
+  case KILN_VALUE_TYPE:
+  case KILN_VALUE_TEXT:
+  case KILN_VALUE_TARGET: return mismatch(e, place, what, element, v);
   }
   return (kiln_value){0};
 }
@@ -106,7 +123,8 @@ ir_value *kiln_elab_runtime(kiln_elab *e, ir_place place, kiln_value v) {
     kiln_elab_error(e, place, "expected a value that is known at compile time");
     return NULL;
   }
-  if (v.kind != KILN_VALUE_ERROR) kiln_elab_error(e, place, "expected a value, found %s", kiln_value_text(v, text));
+  if (v.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, place, "expected a value, found %s", kiln_value_text(v, text));
   return NULL;
 }
 
@@ -118,7 +136,7 @@ bool kiln_elab_type_of(kiln_elab *e, ir_place place, kiln_value v, ir_type *out)
   return false;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 static ir_value *reshape_to(kiln_elab *e, ir_place place, ir_value *v, ir_type shape) {
   if (!v || ir_same_shape(v->type, shape)) return v;
@@ -144,21 +162,25 @@ static bool join_shapes(ir_type *shape, ir_type type) {
 
 static bool check_size(kiln_elab *e, ir_place place, ir_type shape) {
   if (ir_log2_elements(shape) <= IR_MAX_LOG2_ELEMENTS) return true;
-  kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", ir_log2_elements(shape), IR_MAX_LOG2_ELEMENTS);
+  kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", ir_log2_elements(shape),
+                  IR_MAX_LOG2_ELEMENTS);
   return false;
 }
 
-bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count, const char *what) {
+bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count,
+                            const char *what) {
   ir_type shape = {0};
   for (uint32_t i = 0; i < count; i++) {
     char a[IR_TYPE_TEXT], b[IR_TYPE_TEXT];
     ir_type before = shape;
     if (values[i]->type.is_view) {
-      kiln_elab_error(e, place, "%s: expected a scalar or tile, found %s; use load", what, ir_type_text(values[i]->type, a));
+      kiln_elab_error(e, place, "%s: expected a scalar or tile, found %s; use load", what,
+                      ir_type_text(values[i]->type, a));
       return false;
     }
     if (join_shapes(&shape, values[i]->type)) continue;
-    kiln_elab_error(e, place, "%s: shapes of %s and %s do not fit%s", what, ir_type_text(before, a), ir_type_text(values[i]->type, b),
+    kiln_elab_error(e, place, "%s: shapes of %s and %s do not fit%s", what, ir_type_text(before, a),
+                    ir_type_text(values[i]->type, b),
                     before.rank != values[i]->type.rank ? "; insert dimensions as in x[:, _]" : "");
     return false;
   }
@@ -168,14 +190,18 @@ bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uin
   return true;
 }
 
-static bool common_element(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count, ir_type *out) {
+static bool common_element(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count,
+                           ir_type *out) {
   bool real = false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_value v = *values[i];
     if (v.kind == KILN_VALUE_ERROR) return false;
     if (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) {
       char text[IR_TYPE_TEXT];
-      if (v.type.is_view) return kiln_elab_error(e, place, "expected a scalar or tile, found %s; use load", ir_type_text(v.type, text)), false;
+      if (v.type.is_view)
+        return kiln_elab_error(e, place, "expected a scalar or tile, found %s; use load",
+                               ir_type_text(v.type, text)),
+               false;
       return *out = ir_element(v.type), true;
     }
     real |= v.kind == KILN_VALUE_REAL;
@@ -184,7 +210,8 @@ static bool common_element(kiln_elab *e, ir_place place, kiln_value *const *valu
   return true;
 }
 
-bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count, const char *what) {
+bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, uint32_t count,
+                     const char *what) {
   enum { MOST = 3 };
   ir_type element;
   ir_value *ir[MOST] = {0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the head of a kernel to its instances: compile-time values, parameters with their promised facts, configs, variants, names.
+// From the head of a kernel to its instances: compile-time values, parameters with their promised facts,
+// configs, variants, names.
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ typedef struct maker {
 
 static kiln_arena *arena_of(maker *m) { return m->unit->unit.arena; }
 
-// ----------------------------------------------------------------------------------------------------- compile-time values
+// ------------------------------------------------------------- compile-time values
 
 void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned) {
   for (uint32_t i = 0; i < kernel->cparams.count; i++) {
@@ -32,13 +33,20 @@ static kiln_value checked(maker *m, const kiln_node *p, ir_place place, kiln_val
   if (v.kind == KILN_VALUE_ERROR) return v;
   bool plain_type = v.kind == KILN_VALUE_TYPE && !v.type.rank && !v.type.is_view && !v.type.pointer;
   if (p->op == KILN_CPARAM_TYPE && !plain_type)
-    return kiln_elab_error(&m->e, place, "parameter '%s': expected an element type, found %s", p->atom->text, kiln_value_text(v, text));
+    return kiln_elab_error(&m->e, place, "parameter '%s': expected an element type, found %s", p->atom->text,
+                           kiln_value_text(v, text));
   if (p->op == KILN_CPARAM_TYPE) return v;
-  if (p->op == KILN_CPARAM_TUNE && v.kind != KILN_VALUE_INT && !(v.kind == KILN_VALUE_CONST && ir_type_class(v.type) != KILN_CLASS_FLOAT))
-    return kiln_elab_error(&m->e, place, "parameter '%s' to tune: expected an integer or a boolean, found %s", p->atom->text, kiln_value_text(v, text));
-  if (p->a) return kiln_elab_type(&m->e, p->a, &type) ? kiln_elab_as_element(&m->e, place, v, type, "compile-time parameter") : (kiln_value){0};
+  if (p->op == KILN_CPARAM_TUNE && v.kind != KILN_VALUE_INT &&
+      !(v.kind == KILN_VALUE_CONST && ir_type_class(v.type) != KILN_CLASS_FLOAT))
+    return kiln_elab_error(&m->e, place, "parameter '%s' to tune: expected an integer or a boolean, found %s",
+                           p->atom->text, kiln_value_text(v, text));
+  if (p->a)
+    return kiln_elab_type(&m->e, p->a, &type)
+               ? kiln_elab_as_element(&m->e, place, v, type, "compile-time parameter")
+               : (kiln_value){0};
   if (kiln_value_is_known(v)) return v;
-  return kiln_elab_error(&m->e, place, "parameter '%s': expected a number, a boolean or a type, found %s", p->atom->text, kiln_value_text(v, text));
+  return kiln_elab_error(&m->e, place, "parameter '%s': expected a number, a boolean or a type, found %s",
+                         p->atom->text, kiln_value_text(v, text));
 }
 
 static int cparam_index(const kiln_item *kernel, const kiln_atom *atom) {
@@ -47,7 +55,8 @@ static int cparam_index(const kiln_item *kernel, const kiln_atom *atom) {
   return -1;
 }
 
-// Values from defaults and `over` (named arguments, each checked by the caller to fit). A default may use the parameters before it.
+// Values from defaults and `over` (named arguments, each checked by the caller to fit). A default may use the
+// parameters before it.
 static bool compile_time_values(maker *m, kiln_list over, const kiln_value *base, kiln_value *out) {
   kiln_binding *top;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top), errors = m->e.d->errors;
@@ -56,7 +65,8 @@ static bool compile_time_values(maker *m, kiln_list over, const kiln_value *base
     const kiln_node *value = NULL;
     for (uint32_t j = 0; j < over.count; j++)
       if (over.items[j]->kind == KILN_NODE_NAMED && over.items[j]->atom == p->atom) value = over.items[j]->a;
-    if (value || !base || p->op == KILN_CPARAM_TUNE) out[i] = checked(m, p, value ? value->place : p->place, kiln_elab_eval(&m->e, value ? value : p->b));
+    if (value || !base || p->op == KILN_CPARAM_TUNE)
+      out[i] = checked(m, p, value ? value->place : p->place, kiln_elab_eval(&m->e, value ? value : p->b));
     else out[i] = base[i];
     kiln_elab_bind(&m->e, p->atom, p->place, out[i]);
   }
@@ -102,7 +112,7 @@ static void name_instance(maker *m) {
   kiln_buffer_deinit(&symbol);
 }
 
-// ----------------------------------------------------------------------------------------------------------- parameters
+// ---------------------------------------------------------------------- parameters
 
 static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   static const struct {
@@ -111,24 +121,35 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   } known[] = {{"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}};
   size_t which = 0;
   int64_t v[2] = {0};
-  bool pointer = p->type.pointer || p->type.is_view, integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
+  bool pointer = p->type.pointer || p->type.is_view,
+       integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
   while (which < 4 && strcmp(known[which].name, a->atom->text)) which++;
   if (which == 4) {
-    kiln_elab_error(&m->e, a->place, "unknown attribute '@%s' of a parameter; known are @align(n) @div(n) @range(lo, hi) @noalias", a->atom->text);
+    kiln_elab_error(
+        &m->e, a->place,
+        "unknown attribute '@%s' of a parameter; known are @align(n) @div(n) @range(lo, hi) @noalias",
+        a->atom->text);
     return;
   }
   if (!(known[which].pointers && pointer) && !(known[which].integers && integer)) {
-    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name, known[which].pointers ? "pointer and view" : "integer", p->name);
+    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name,
+                    known[which].pointers ? "pointer and view" : "integer", p->name);
     return;
   }
   if (a->list.count != known[which].args) {
-    kiln_elab_error(&m->e, a->place, "'@%s' takes %u argument%s, found %u", known[which].name, known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
+    kiln_elab_error(&m->e, a->place, "'@%s' takes %u argument%s, found %u", known[which].name,
+                    known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
     return;
   }
   for (uint32_t i = 0; i < a->list.count; i++)
-    if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1, which == 0 ? 1 << 20 : INT64_MAX, known[which].name, &v[i])) return;
-  if (which == 0 && v[0] & (v[0] - 1)) kiln_elab_error(&m->e, a->place, "'@align' takes a power of two, found %lld", (long long)v[0]);
-  if (which == 2 && v[0] > v[1]) kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0], (long long)v[1]);
+    if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1,
+                           which == 0 ? 1 << 20 : INT64_MAX, known[which].name, &v[i]))
+      return;
+  if (which == 0 && v[0] & (v[0] - 1))
+    kiln_elab_error(&m->e, a->place, "'@align' takes a power of two, found %lld", (long long)v[0]);
+  if (which == 2 && v[0] > v[1])
+    kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0],
+                    (long long)v[1]);
   if (which == 0) p->align = (uint32_t)v[0];
   if (which == 1) p->div = v[0];
   if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
@@ -140,12 +161,18 @@ static void make_param(maker *m, const kiln_node *n, ir_param *p) {
   *p = (ir_param){.name = n->atom->text};
   if (!kiln_elab_type(&m->e, n->a, &p->type)) return;
   bool pointer = p->type.pointer || p->type.is_view;
-  if (p->type.rank && !p->type.is_view) kiln_elab_error(&m->e, n->place, "parameter '%s': expected a scalar, pointer or view, found %s", p->name, ir_type_text(p->type, text));
-  if (!pointer && n->op) kiln_elab_error(&m->e, n->place, "parameter '%s': access modes are for pointers and views, found %s", p->name, ir_type_text(p->type, text));
+  if (p->type.rank && !p->type.is_view)
+    kiln_elab_error(&m->e, n->place, "parameter '%s': expected a scalar, pointer or view, found %s", p->name,
+                    ir_type_text(p->type, text));
+  if (!pointer && n->op)
+    kiln_elab_error(&m->e, n->place, "parameter '%s': access modes are for pointers and views, found %s",
+                    p->name, ir_type_text(p->type, text));
   p->access = pointer ? n->op ? n->op : IR_ACCESS_INOUT : IR_ACCESS_NONE;
   for (uint32_t i = 0; i < n->names.count; i++) {
     for (uint32_t j = 0; j < i; j++)
-      if (n->names.items[j]->atom == n->names.items[i]->atom) kiln_elab_error(&m->e, n->names.items[i]->place, "'@%s' is there already", n->names.items[i]->atom->text);
+      if (n->names.items[j]->atom == n->names.items[i]->atom)
+        kiln_elab_error(&m->e, n->names.items[i]->place, "'@%s' is there already",
+                        n->names.items[i]->atom->text);
     param_attribute(m, n->names.items[i], p);
   }
 }
@@ -159,14 +186,22 @@ static void make_params(maker *m) {
   for (uint32_t i = 0; i < count; i++) {
     ir_param *p = &params[i];
     make_param(m, m->kernel->params.items[i], p);
-    f->params[i] = (kiln_param_record){.name = p->name, .scalar = p->type.scalar, .pointer = p->type.pointer,
-                                       .view_rank = p->type.is_view ? p->type.rank : 0, .access = p->access, .noalias = p->noalias,
-                                       .has_range = p->has_range, .align = p->align, .div = p->div, .lo = p->lo, .hi = p->hi};
+    f->params[i] = (kiln_param_record){.name = p->name,
+                                       .scalar = p->type.scalar,
+                                       .pointer = p->type.pointer,
+                                       .view_rank = p->type.is_view ? p->type.rank : 0,
+                                       .access = p->access,
+                                       .noalias = p->noalias,
+                                       .has_range = p->has_range,
+                                       .align = p->align,
+                                       .div = p->div,
+                                       .lo = p->lo,
+                                       .hi = p->hi};
   }
   kiln_layout_params(f);
 }
 
-// ------------------------------------------------------------------------------------------------------------ attributes
+// ---------------------------------------------------------------------- attributes
 
 static bool is_attribute(const kiln_node *a, const char *name) { return !strcmp(a->atom->text, name); }
 
@@ -190,21 +225,26 @@ static void check_attributes(maker *m) {
     const char *name;
     bool repeats;
     uint8_t least, most;
-  } known[] = {{"grid", false, 1, 3}, {"config", true, 0, 255}, {"instance", true, 1, 255}, {"variant", true, 1, 32}, {"require", true, 1, 32},
-               {"warps", false, 1, 1}, {"stages", false, 1, 1}, {"regs", false, 1, 1}, {"key", false, 1, 255}, {"fp", false, 1, 2},
-               {"grid_limit", false, 3, 3}};
+  } known[] = {{"grid", false, 1, 3},    {"config", true, 0, 255},   {"instance", true, 1, 255},
+               {"variant", true, 1, 32}, {"require", true, 1, 32},   {"warps", false, 1, 1},
+               {"stages", false, 1, 1},  {"regs", false, 1, 1},      {"key", false, 1, 255},
+               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
     size_t which = 0;
     while (which < KNOWN && !is_attribute(a, known[which].name)) which++;
     if (which == KNOWN)
-      kiln_elab_error(&m->e, a->place, "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant @require @warps @stages @regs @key @fp",
+      kiln_elab_error(&m->e, a->place,
+                      "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant "
+                      "@require @warps @stages @regs @key @fp",
                       a->atom->text);
     else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
-      kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text, find_attribute(m, a->atom->text)->place.line);
+      kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
+                      find_attribute(m, a->atom->text)->place.line);
     else if (a->list.count < known[which].least || a->list.count > known[which].most)
-      kiln_elab_error(&m->e, a->place, "'@%s' takes %u to %u arguments, found %u", a->atom->text, known[which].least, known[which].most, a->list.count);
+      kiln_elab_error(&m->e, a->place, "'@%s' takes %u to %u arguments, found %u", a->atom->text,
+                      known[which].least, known[which].most, a->list.count);
   }
 }
 
@@ -212,7 +252,8 @@ static void fp_attribute(maker *m) {
   const kiln_node *a = find_attribute(m, "fp");
   for (uint32_t i = 0; a && i < a->list.count; i++) {
     const kiln_node *n = a->list.items[i];
-    bool strict = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "strict"), flush = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "ftz");
+    bool strict = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "strict"),
+         flush = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "ftz");
     m->instance->fp_strict |= strict;
     m->instance->fp_flush |= flush;
     if (!strict && !flush) kiln_elab_error(&m->e, n->place, "'@fp': expected strict or ftz");
@@ -224,8 +265,11 @@ static void key_attribute(maker *m) {
   for (uint32_t i = 0; a && i < a->list.count; i++) {
     const kiln_node *n = a->list.items[i];
     uint32_t j = 0;
-    while (j < m->kernel->params.count && !(n->kind == KILN_NODE_NAME && m->kernel->params.items[j]->atom == n->atom)) j++;
-    if (j == m->kernel->params.count) kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
+    while (j < m->kernel->params.count &&
+           !(n->kind == KILN_NODE_NAME && m->kernel->params.items[j]->atom == n->atom))
+      j++;
+    if (j == m->kernel->params.count)
+      kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
   }
 }
 
@@ -235,31 +279,40 @@ static void plain_attributes(maker *m) {
   if (integer_attribute(m, "regs", 1, 65535, &v)) m->instance->max_registers = (uint16_t)v;
   m->instance->has_grid_limit = limits != NULL;
   for (uint32_t i = 0; limits && i < limits->list.count && i < 3; i++)
-    if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v)) m->instance->grid_limit[i] = v;
+    if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v))
+      m->instance->grid_limit[i] = v;
   fp_attribute(m);
   key_attribute(m);
 }
 
-// --------------------------------------------------------------------------------------------------------------- configs
+// ------------------------------------------------------------------------- configs
 
 static bool check_config_arg(maker *m, const kiln_node *arg) {
-  if (arg->kind != KILN_NODE_NAMED) return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
+  if (arg->kind != KILN_NODE_NAMED)
+    return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
   if (!strcmp(arg->atom->text, "warps") || !strcmp(arg->atom->text, "stages")) return true;
   int at = cparam_index(m->kernel, arg->atom);
-  if (at < 0) kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter", arg->atom->text);
+  if (at < 0)
+    kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter", arg->atom->text);
   else if (m->kernel->cparams.items[at]->op != KILN_CPARAM_TUNE)
-    kiln_elab_error(&m->e, arg->place, "'@config': '%s' is not marked 'tune'; what the caller chooses is set by @instance", arg->atom->text);
+    kiln_elab_error(&m->e, arg->place,
+                    "'@config': '%s' is not marked 'tune'; what the caller chooses is set by @instance",
+                    arg->atom->text);
   else return true;
   return false;
 }
 
-static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t least, int64_t most, uint16_t *out) {
+static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t least, int64_t most,
+                     uint16_t *out) {
   int64_t v = *out;
   bool ok = true;
   integer_attribute(m, name, least, most, &v);
   for (uint32_t i = 0; a && i < a->list.count; i++)
-    if (a->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(a->list.items[i], name)) ok = kiln_elab_integer(&m->e, a->list.items[i]->a, least, most, name, &v);
-  if (ok && least && v & (v - 1)) kiln_elab_error(&m->e, a ? a->place : m->kernel->place, "%s must be a power of two, found %lld", name, (long long)v);
+    if (a->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(a->list.items[i], name))
+      ok = kiln_elab_integer(&m->e, a->list.items[i]->a, least, most, name, &v);
+  if (ok && least && v & (v - 1))
+    kiln_elab_error(&m->e, a ? a->place : m->kernel->place, "%s must be a power of two, found %lld", name,
+                    (long long)v);
   *out = (uint16_t)v;
   return ok;
 }
@@ -273,7 +326,8 @@ static void launch_expressions(maker *m, kiln_native_config *c) {
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
     for (uint32_t j = 0; is_attribute(a, "require") && j < a->list.count; j++) {
-      const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[j], "@require");
+      const kiln_launch_expr *x =
+          kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[j], "@require");
       if (!x) continue;
       if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[j]->place, "@require: expected a condition");
       if (x->op == KILN_EXPR_CONST && x->value) continue;
@@ -293,7 +347,8 @@ static const char *config_text(maker *m, const kiln_native_config *c) {
   kiln_buffer b = {0};
   for (uint32_t i = 0; i < m->kernel->cparams.count; i++)
     if (m->kernel->cparams.items[i]->op == KILN_CPARAM_TUNE)
-      kiln_buffer_format(&b, "%s=%s,", m->kernel->cparams.items[i]->atom->text, value_text(arena_of(m), c->values[i]));
+      kiln_buffer_format(&b, "%s=%s,", m->kernel->cparams.items[i]->atom->text,
+                         value_text(arena_of(m), c->values[i]));
   kiln_buffer_format(&b, "warps=%u", c->warps);
   if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
   const char *text = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
@@ -309,7 +364,8 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   *c = (kiln_native_config){.warps = 4};
   for (uint32_t i = 0; a && i < a->list.count; i++) ok &= check_config_arg(m, a->list.items[i]);
   c->values = KILN_NEW_ARRAY(arena_of(m), kiln_value, m->kernel->cparams.count);
-  if (!ok || !compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values)) return false;
+  if (!ok || !compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values))
+    return false;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
   kiln_native_bind(&m->e, m->kernel, c->values, true);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
@@ -339,11 +395,15 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
   KILN_GROW(arena_of(m), f->configs, count, *capacity);
   in->configs[count] = *c;
   kiln_config_record *r = &f->configs[f->config_count++];
-  *r = (kiln_config_record){.text = text, .warps = c->warps, .stages = c->stages, .require_count = c->require_count,
+  *r = (kiln_config_record){.text = text,
+                            .warps = c->warps,
+                            .stages = c->stages,
+                            .require_count = c->require_count,
                             .require = encode_all(m, c->require, c->require_count)};
   for (uint32_t i = 0; i < 3; i++)
     if (c->grid[i]) r->grid[i] = kiln_launch_encode(arena_of(m), c->grid[i]);
-  // Without @grid one program runs. It is stated: an interface without any extent leaves the grid to the launcher.
+  // Without @grid one program runs. It is stated: an interface without any extent leaves the grid to the
+  // launcher.
   static const kiln_launch_expr one = {.op = KILN_EXPR_CONST, .value = 1};
   if (!c->grid[0]) r->grid[0] = kiln_launch_encode(arena_of(m), &one);
 }
@@ -353,7 +413,8 @@ static void make_configs(maker *m) {
   uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
   bool closed = false;
   kiln_native_config c;
-  for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS; i++) {
+  for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS;
+       i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
     if (!is_attribute(a, "config")) continue;
     written++;
@@ -363,18 +424,23 @@ static void make_configs(maker *m) {
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
   if (!m->instance->interface.config_count && m->e.d->errors == errors)
-    kiln_elab_error(&m->e, m->kernel->place, "kernel '%s' has no config whose @require can hold", m->kernel->atom->text);
+    kiln_elab_error(&m->e, m->kernel->place, "kernel '%s' has no config whose @require can hold",
+                    m->kernel->atom->text);
 }
 
-// -------------------------------------------------------------------------------------------------------------- variants
+// ------------------------------------------------------------------------ variants
 
 static void make_variant(maker *m, const kiln_node *a, kiln_native_variant *v) {
-  *v = (kiln_native_variant){.conditions = KILN_NEW_ARRAY(arena_of(m), const kiln_launch_expr *, a->list.count), .place = a->place};
+  *v = (kiln_native_variant){
+      .conditions = KILN_NEW_ARRAY(arena_of(m), const kiln_launch_expr *, a->list.count), .place = a->place};
   for (uint32_t i = 0; i < a->list.count; i++) {
-    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[i], "@variant");
+    const kiln_launch_expr *x =
+        kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[i], "@variant");
     if (!x) continue;
     if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: expected a condition");
-    if (x->op == KILN_EXPR_CONST) kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: the condition is always %s", x->value ? "true" : "false");
+    if (x->op == KILN_EXPR_CONST)
+      kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: the condition is always %s",
+                      x->value ? "true" : "false");
     v->conditions[v->count++] = x;
   }
 }
@@ -396,7 +462,8 @@ static const char *variant_text(maker *m, const kiln_native_variant *v, const ki
   char text[512];
   for (uint32_t i = 0; i < count; i++) names[i] = m->instance->params[i].name;
   for (uint32_t i = 0; i < v->count; i++)
-    kiln_buffer_format(&b, "%s%s", i ? ", " : "", kiln_expr_text(spans[i].bytes, spans[i].size, names, count, text, sizeof text));
+    kiln_buffer_format(&b, "%s%s", i ? ", " : "",
+                       kiln_expr_text(spans[i].bytes, spans[i].size, names, count, text, sizeof text));
   const char *out = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
   kiln_buffer_deinit(&b);
   return out;
@@ -406,7 +473,8 @@ static void make_variants(maker *m) {
   kiln_native_instance *in = m->instance;
   kiln_interface *f = &in->interface;
   uint32_t count = 0, written = 0;
-  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) written += is_attribute(m->kernel->attributes.items[i], "variant");
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++)
+    written += is_attribute(m->kernel->attributes.items[i], "variant");
   if (written > MOST_VARIANTS) {
     kiln_elab_error(&m->e, m->kernel->place, "%u variants, the limit is %d", written, MOST_VARIANTS);
     written = 0;
@@ -418,31 +486,40 @@ static void make_variants(maker *m) {
     kiln_native_variant *v = &in->variants[count];
     make_variant(m, m->kernel->attributes.items[i], v);
     for (uint32_t j = 0; v->count && j < count; j++)
-      if (shadows(&in->variants[j], v)) kiln_elab_error(&m->e, v->place, "this variant is never reached: the one at line %u fits whenever it does", in->variants[j].place.line);
+      if (shadows(&in->variants[j], v))
+        kiln_elab_error(&m->e, v->place,
+                        "this variant is never reached: the one at line %u fits whenever it does",
+                        in->variants[j].place.line);
     kiln_span *spans = encode_all(m, v->conditions, v->count);
-    f->variants[count++] = (kiln_variant_record){.text = variant_text(m, v, spans), .conditions = spans, .condition_count = v->count};
+    f->variants[count++] = (kiln_variant_record){
+        .text = variant_text(m, v, spans), .conditions = spans, .condition_count = v->count};
   }
   f->variants[count] = (kiln_variant_record){.text = ""};
   f->variant_count = count + 1;
 }
 
-// ------------------------------------------------------------------------------------------------------------- instances
+// ----------------------------------------------------------------------- instances
 
 static bool check_instance_args(maker *m, kiln_list args) {
   bool ok = true;
   for (uint32_t i = 0; i < args.count; i++) {
     const kiln_node *arg = args.items[i];
     int at = arg->kind == KILN_NODE_NAMED ? cparam_index(m->kernel, arg->atom) : -1;
-    if (arg->kind != KILN_NODE_NAMED) kiln_elab_error(&m->e, arg->place, "an instance: expected name = value");
-    else if (at < 0) kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'", m->kernel->atom->text, arg->atom->text);
-    else if (m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE) kiln_elab_error(&m->e, arg->place, "'%s' is to be tuned and is set by @config", arg->atom->text);
+    if (arg->kind != KILN_NODE_NAMED)
+      kiln_elab_error(&m->e, arg->place, "an instance: expected name = value");
+    else if (at < 0)
+      kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'",
+                      m->kernel->atom->text, arg->atom->text);
+    else if (m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE)
+      kiln_elab_error(&m->e, arg->place, "'%s' is to be tuned and is set by @config", arg->atom->text);
     else continue;
     ok = false;
   }
   return ok;
 }
 
-// One instance of the kernel with the values `args`. `may_repeat`: one that is there already is left out in silence.
+// One instance of the kernel with the values `args`. `may_repeat`: one that is there already is left out in
+// silence.
 static void make_instance(maker *m, kiln_list args, ir_place place, bool may_repeat) {
   kiln_native_unit *u = m->unit;
   kiln_native_instance in = {.kernel = m->kernel};
@@ -458,7 +535,8 @@ static void make_instance(maker *m, kiln_list args, ir_place place, bool may_rep
     if (same && may_repeat) return;
     if (same) kiln_elab_error(&m->e, place, "instance %s is there already", in.interface.name);
     else if (!strcmp(other->symbol, in.interface.symbol))
-      kiln_elab_error(&m->e, place, "instances %s and %s have one C name, %s", other->name, in.interface.name, in.interface.symbol);
+      kiln_elab_error(&m->e, place, "instances %s and %s have one C name, %s", other->name, in.interface.name,
+                      in.interface.symbol);
     else continue;
     return;
   }

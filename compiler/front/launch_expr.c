@@ -14,7 +14,7 @@ typedef struct builder {
   const kiln_item *kernel;
   const ir_param *params;
   const char *what;
-  local *locals;  ///< of the function being inlined, else NULL
+  local *locals; ///< of the function being inlined, else NULL
   bool in_function;
   uint32_t depth, calls;
 } builder;
@@ -25,7 +25,8 @@ static tree *build(builder *b, const kiln_node *n);
 
 static tree *leaf(builder *b, kiln_expr_op op, uint32_t param, int64_t value, bool is_bool) {
   kiln_launch_expr *x = KILN_NEW(b->e->arena, kiln_launch_expr);
-  *x = (kiln_launch_expr){.op = (uint8_t)op, .param = param, .value = value, .ops = 1, .depth = 1, .is_bool = is_bool};
+  *x = (kiln_launch_expr){
+      .op = (uint8_t)op, .param = param, .value = value, .ops = 1, .depth = 1, .is_bool = is_bool};
   return x;
 }
 
@@ -36,10 +37,12 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
   if (!left || !right) return NULL;
   bool logic = op == KILN_EXPR_AND || op == KILN_EXPR_OR || op == KILN_EXPR_NOT;
   if (logic && (!left->is_bool || !right->is_bool)) {
-    kiln_elab_error(b->e, place, "%s: '&', '|' and '~' take conditions in an expression that runs at launch", b->what);
+    kiln_elab_error(b->e, place, "%s: '&', '|' and '~' take conditions in an expression that runs at launch",
+                    b->what);
     return NULL;
   }
-  if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST && kiln_expr_apply(op, left->value, right->value, &v))
+  if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST &&
+      kiln_expr_apply(op, left->value, right->value, &v))
     return leaf(b, KILN_EXPR_CONST, 0, v, yields_bool(op));
   if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
     tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
@@ -47,21 +50,28 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
   }
   kiln_launch_expr *x = KILN_NEW(b->e->arena, kiln_launch_expr);
   bool unary = op == KILN_EXPR_NOT;
-  uint32_t ops = left->ops + (unary ? 0 : right->ops) + 1, depth = unary || left->depth > right->depth + 1 ? left->depth : right->depth + 1;
-  *x = (kiln_launch_expr){.op = (uint8_t)op, .is_bool = yields_bool(op), .a = left, .b = unary ? NULL : right,
-                          .ops = ops > 1000 ? 1000 : ops, .depth = depth > 1000 ? 1000 : depth};
+  uint32_t ops = left->ops + (unary ? 0 : right->ops) + 1,
+           depth = unary || left->depth > right->depth + 1 ? left->depth : right->depth + 1;
+  *x = (kiln_launch_expr){.op = (uint8_t)op,
+                          .is_bool = yields_bool(op),
+                          .a = left,
+                          .b = unary ? NULL : right,
+                          .ops = ops > 1000 ? 1000 : ops,
+                          .depth = depth > 1000 ? 1000 : depth};
   return x;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ build
+// ------------------------------------------------------------------------------------------- build
 
 static tree *from_value(builder *b, const kiln_node *n, kiln_value v) {
   char text[IR_TYPE_TEXT];
   if (v.kind == KILN_VALUE_INT) return leaf(b, KILN_EXPR_CONST, 0, v.integer, false);
   unsigned class = v.kind == KILN_VALUE_CONST ? ir_type_class(v.type) : 0;
-  if (class & (KILN_CLASS_INT | KILN_CLASS_BOOL)) return leaf(b, KILN_EXPR_CONST, 0, kiln_value_const_int(v), class == KILN_CLASS_BOOL);
+  if (class & (KILN_CLASS_INT | KILN_CLASS_BOOL))
+    return leaf(b, KILN_EXPR_CONST, 0, kiln_value_const_int(v), class == KILN_CLASS_BOOL);
   if (v.kind != KILN_VALUE_ERROR)
-    kiln_elab_error(b->e, n->place, "%s: expected an integer of the parameters, found %s", b->what, kiln_value_text(v, text));
+    kiln_elab_error(b->e, n->place, "%s: expected an integer of the parameters, found %s", b->what,
+                    kiln_value_text(v, text));
   return NULL;
 }
 
@@ -74,7 +84,8 @@ static tree *name(builder *b, const kiln_node *n) {
     ir_type type = b->params[i].type;
     if (!type.is_view && (type.pointer || (ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL))))
       return leaf(b, KILN_EXPR_PARAM, i, 0, ir_type_class(type) == KILN_CLASS_BOOL);
-    kiln_elab_error(b->e, n->place, "%s: expected an integer or pointer parameter, found '%s' of type %s", b->what, n->atom->text, ir_type_text(type, text));
+    kiln_elab_error(b->e, n->place, "%s: expected an integer or pointer parameter, found '%s' of type %s",
+                    b->what, n->atom->text, ir_type_text(type, text));
     return NULL;
   }
   return from_value(b, n, kiln_elab_eval(b->e, n));
@@ -84,7 +95,8 @@ static tree *inlined(builder *b, const kiln_item *fn, const kiln_node *n) {
   if (fn->broken) return NULL;
   const kiln_list body = fn->body->list;
   if (n->list.count != fn->params.count || !body.count || b->calls >= KILN_ELAB_CALLS) {
-    kiln_elab_error(b->e, n->place, "%s: '%s' takes %u arguments, found %u", b->what, fn->atom->text, fn->params.count, n->list.count);
+    kiln_elab_error(b->e, n->place, "%s: '%s' takes %u arguments, found %u", b->what, fn->atom->text,
+                    fn->params.count, n->list.count);
     return NULL;
   }
   builder inner = *b;
@@ -99,9 +111,12 @@ static tree *inlined(builder *b, const kiln_item *fn, const kiln_node *n) {
   }
   for (uint32_t i = 0; i < body.count; i++) {
     const kiln_node *s = body.items[i];
-    bool plain = (s->kind == KILN_NODE_LET || s->kind == KILN_NODE_RETURN) && s->list.count == 1 && s->names.count == (s->kind == KILN_NODE_LET);
+    bool plain = (s->kind == KILN_NODE_LET || s->kind == KILN_NODE_RETURN) && s->list.count == 1 &&
+                 s->names.count == (s->kind == KILN_NODE_LET);
     if (!plain) {
-      kiln_elab_error(b->e, n->place, "%s: function '%s' is too complex; it may hold 'let' of one name and one 'return'", b->what, fn->atom->text);
+      kiln_elab_error(b->e, n->place,
+                      "%s: function '%s' is too complex; it may hold 'let' of one name and one 'return'",
+                      b->what, fn->atom->text);
       return NULL;
     }
     tree *v = build(&inner, s->list.items[0]);
@@ -129,21 +144,26 @@ static tree *call(builder *b, const kiln_node *n) {
     tree *left = build(b, n->list.items[0]);
     return node(b, calls[i].op, left, build(b, n->list.items[1]), n->place);
   }
-  kiln_elab_error(b->e, n->place, "%s: '%s' does not run at launch; there are + - * / %% cdiv min max, comparisons, & | ~ and functions of these",
+  kiln_elab_error(b->e, n->place,
+                  "%s: '%s' does not run at launch; there are + - * / %% cdiv min max, comparisons, & | ~ "
+                  "and functions of these",
                   b->what, n->atom->text);
   return NULL;
 }
 
 static tree *binary(builder *b, const kiln_node *n) {
   static const uint8_t ops[KILN_TOKEN_COUNT] = {
-      [KILN_TOKEN_PLUS] = KILN_EXPR_ADD,    [KILN_TOKEN_MINUS] = KILN_EXPR_SUB,  [KILN_TOKEN_STAR] = KILN_EXPR_MUL,
-      [KILN_TOKEN_SLASH] = KILN_EXPR_DIV,   [KILN_TOKEN_PERCENT] = KILN_EXPR_REM, [KILN_TOKEN_EQUAL] = KILN_EXPR_EQ,
-      [KILN_TOKEN_UNEQUAL] = KILN_EXPR_NE,  [KILN_TOKEN_LESS] = KILN_EXPR_LT,    [KILN_TOKEN_LESSEQ] = KILN_EXPR_LE,
-      [KILN_TOKEN_GREATER] = KILN_EXPR_GT,  [KILN_TOKEN_GREATEREQ] = KILN_EXPR_GE, [KILN_TOKEN_AMPERSAND] = KILN_EXPR_AND,
+      [KILN_TOKEN_PLUS] = KILN_EXPR_ADD,     [KILN_TOKEN_MINUS] = KILN_EXPR_SUB,
+      [KILN_TOKEN_STAR] = KILN_EXPR_MUL,     [KILN_TOKEN_SLASH] = KILN_EXPR_DIV,
+      [KILN_TOKEN_PERCENT] = KILN_EXPR_REM,  [KILN_TOKEN_EQUAL] = KILN_EXPR_EQ,
+      [KILN_TOKEN_UNEQUAL] = KILN_EXPR_NE,   [KILN_TOKEN_LESS] = KILN_EXPR_LT,
+      [KILN_TOKEN_LESSEQ] = KILN_EXPR_LE,    [KILN_TOKEN_GREATER] = KILN_EXPR_GT,
+      [KILN_TOKEN_GREATEREQ] = KILN_EXPR_GE, [KILN_TOKEN_AMPERSAND] = KILN_EXPR_AND,
       [KILN_TOKEN_PIPE] = KILN_EXPR_OR,
   };
   if (!ops[n->op]) {
-    kiln_elab_error(b->e, n->place, "%s: %s does not run at launch", b->what, kiln_token_text((kiln_token_kind)n->op));
+    kiln_elab_error(b->e, n->place, "%s: %s does not run at launch", b->what,
+                    kiln_token_text((kiln_token_kind)n->op));
     return NULL;
   }
   tree *left = build(b, n->a);
@@ -176,16 +196,18 @@ static tree *build(builder *b, const kiln_node *n) {
   return x;
 }
 
-tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n, const char *what) {
+tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n,
+                        const char *what) {
   builder b = {.e = e, .kernel = kernel, .params = params, .what = what};
   tree *x = build(&b, n);
   if (!x || (x->ops <= KILN_EXPR_OPS && x->depth <= KILN_EXPR_DEPTH)) return x;
-  kiln_elab_error(e, n->place, "%s: an expression that runs at launch has at most %d operations %d deep, found %u and %u", what, KILN_EXPR_OPS,
-                  KILN_EXPR_DEPTH, x->ops, x->depth);
+  kiln_elab_error(e, n->place,
+                  "%s: an expression that runs at launch has at most %d operations %d deep, found %u and %u",
+                  what, KILN_EXPR_OPS, KILN_EXPR_DEPTH, x->ops, x->depth);
   return NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- code
+// -------------------------------------------------------------------------------------------- code
 
 static void encode(kiln_buffer *out, tree *x) {
   if (x->a) encode(out, x->a);
@@ -203,7 +225,7 @@ kiln_span kiln_launch_encode(kiln_arena *arena, tree *x) {
   return span;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ facts
+// ------------------------------------------------------------------------------------------- facts
 
 static bool param_range(const ir_param *p, int64_t *lo, int64_t *hi) {
   if (p->type.pointer) return *lo = 0, *hi = INT64_MAX, true;
@@ -232,10 +254,11 @@ bool kiln_launch_range(tree *x, const ir_param *params, int64_t *lo, int64_t *hi
   if (x->op == KILN_EXPR_CONST) return *lo = *hi = x->value, true;
   if (x->op == KILN_EXPR_PARAM) return param_range(&params[x->param], lo, hi);
   if (x->is_bool) return *lo = 0, *hi = 1, true;
-  if (!kiln_launch_range(x->a, params, &a[0], &a[1]) || !kiln_launch_range(x->b, params, &b[0], &b[1])) return false;
+  if (!kiln_launch_range(x->a, params, &a[0], &a[1]) || !kiln_launch_range(x->b, params, &b[0], &b[1]))
+    return false;
   switch ((kiln_expr_op)x->op) {
-  case KILN_EXPR_DIV: case KILN_EXPR_CDIV:
-    return b[0] > 0 && corners((kiln_expr_op)x->op, a, b, lo, hi);
+  case KILN_EXPR_DIV:
+  case KILN_EXPR_CDIV: return b[0] > 0 && corners((kiln_expr_op)x->op, a, b, lo, hi);
   case KILN_EXPR_REM:
     if (b[0] <= 0) return false;
     *lo = a[0] < 0 ? 1 - b[1] : 0, *hi = b[1] - 1;
@@ -255,7 +278,8 @@ static int64_t gcd(int64_t a, int64_t b) {
 
 // x: param % c == 0, with c > 0.
 static bool is_multiple(tree *x, uint32_t *param, int64_t *c) {
-  if (x->op != KILN_EXPR_EQ || x->b->op != KILN_EXPR_CONST || x->b->value || x->a->op != KILN_EXPR_REM) return false;
+  if (x->op != KILN_EXPR_EQ || x->b->op != KILN_EXPR_CONST || x->b->value || x->a->op != KILN_EXPR_REM)
+    return false;
   if (x->a->a->op != KILN_EXPR_PARAM || x->a->b->op != KILN_EXPR_CONST || x->a->b->value <= 0) return false;
   *param = x->a->a->param;
   *c = x->a->b->value;
@@ -264,8 +288,11 @@ static bool is_multiple(tree *x, uint32_t *param, int64_t *c) {
 
 // x: param within [lo, hi], from a comparison with a constant.
 static bool is_bound(tree *x, uint32_t *param, int64_t *lo, int64_t *hi) {
-  static const uint8_t turned[KILN_EXPR_COUNT] = {[KILN_EXPR_EQ] = KILN_EXPR_EQ, [KILN_EXPR_LT] = KILN_EXPR_GT, [KILN_EXPR_LE] = KILN_EXPR_GE,
-                                                  [KILN_EXPR_GT] = KILN_EXPR_LT, [KILN_EXPR_GE] = KILN_EXPR_LE};
+  static const uint8_t turned[KILN_EXPR_COUNT] = {[KILN_EXPR_EQ] = KILN_EXPR_EQ,
+                                                  [KILN_EXPR_LT] = KILN_EXPR_GT,
+                                                  [KILN_EXPR_LE] = KILN_EXPR_GE,
+                                                  [KILN_EXPR_GT] = KILN_EXPR_LT,
+                                                  [KILN_EXPR_GE] = KILN_EXPR_LE};
   if (!turned[x->op]) return false;
   bool straight = x->a->op == KILN_EXPR_PARAM && x->b->op == KILN_EXPR_CONST;
   if (!straight && !(x->b->op == KILN_EXPR_PARAM && x->a->op == KILN_EXPR_CONST)) return false;
@@ -314,7 +341,8 @@ bool kiln_launch_fact(tree *x, ir_param *params) {
 
 static bool same(tree *x, tree *y) {
   if (!x || !y) return x == y;
-  return x->op == y->op && x->param == y->param && x->value == y->value && same(x->a, y->a) && same(x->b, y->b);
+  return x->op == y->op && x->param == y->param && x->value == y->value && same(x->a, y->a) &&
+         same(x->b, y->b);
 }
 
 bool kiln_launch_implies(tree *x, tree *y) {
@@ -328,7 +356,7 @@ bool kiln_launch_implies(tree *x, tree *y) {
   return is_bound(y, &py, &loy, &hiy) && is_bound(x, &px, &lox, &hix) && px == py && lox >= loy && hix <= hiy;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- emit
+// -------------------------------------------------------------------------------------------- emit
 
 static ir_value *emit_number(ir_builder *b, const ir_kernel *kernel, tree *x);
 
@@ -338,12 +366,14 @@ static ir_value *as_i64(ir_builder *b, ir_value *v) {
 }
 
 ir_value *kiln_launch_emit(ir_builder *b, const ir_kernel *kernel, tree *x) {
-  static const uint8_t predicates[KILN_EXPR_COUNT] = {[KILN_EXPR_EQ] = IR_EQ, [KILN_EXPR_NE] = IR_NE, [KILN_EXPR_LT] = IR_LT,
-                                                      [KILN_EXPR_LE] = IR_LE, [KILN_EXPR_GT] = IR_GT, [KILN_EXPR_GE] = IR_GE};
+  static const uint8_t predicates[KILN_EXPR_COUNT] = {
+      [KILN_EXPR_EQ] = IR_EQ, [KILN_EXPR_NE] = IR_NE, [KILN_EXPR_LT] = IR_LT,
+      [KILN_EXPR_LE] = IR_LE, [KILN_EXPR_GT] = IR_GT, [KILN_EXPR_GE] = IR_GE};
   ir_type i1 = ir_scalar_type(KILN_I1);
   if (x->op == KILN_EXPR_CONST) return ir_const_bits(b, i1, x->value != 0);
   if (x->op == KILN_EXPR_PARAM && x->is_bool) return kernel->body->args[x->param];
-  if (x->op == KILN_EXPR_NOT) return ir_binary(b, IR_XOR, 0, kiln_launch_emit(b, kernel, x->a), ir_const_bits(b, i1, 1));
+  if (x->op == KILN_EXPR_NOT)
+    return ir_binary(b, IR_XOR, 0, kiln_launch_emit(b, kernel, x->a), ir_const_bits(b, i1, 1));
   if (x->op == KILN_EXPR_AND || x->op == KILN_EXPR_OR) {
     ir_value *left = kiln_launch_emit(b, kernel, x->a);
     return ir_binary(b, x->op == KILN_EXPR_AND ? IR_AND : IR_OR, 0, left, kiln_launch_emit(b, kernel, x->b));
@@ -354,15 +384,17 @@ ir_value *kiln_launch_emit(ir_builder *b, const ir_kernel *kernel, tree *x) {
 }
 
 static ir_value *emit_number(ir_builder *b, const ir_kernel *kernel, tree *x) {
-  static const uint8_t codes[KILN_EXPR_COUNT] = {[KILN_EXPR_ADD] = IR_ADD, [KILN_EXPR_SUB] = IR_SUB, [KILN_EXPR_MUL] = IR_MUL, [KILN_EXPR_DIV] = IR_DIV,
-                                                 [KILN_EXPR_REM] = IR_REM, [KILN_EXPR_MIN] = IR_MIN, [KILN_EXPR_MAX] = IR_MAX};
+  static const uint8_t codes[KILN_EXPR_COUNT] = {
+      [KILN_EXPR_ADD] = IR_ADD, [KILN_EXPR_SUB] = IR_SUB, [KILN_EXPR_MUL] = IR_MUL, [KILN_EXPR_DIV] = IR_DIV,
+      [KILN_EXPR_REM] = IR_REM, [KILN_EXPR_MIN] = IR_MIN, [KILN_EXPR_MAX] = IR_MAX};
   if (x->op == KILN_EXPR_CONST) return ir_const_int(b, KILN_I64, x->value);
   if (x->op == KILN_EXPR_PARAM) return as_i64(b, kernel->body->args[x->param]);
   if (x->is_bool) return as_i64(b, kiln_launch_emit(b, kernel, x));
   ir_value *left = emit_number(b, kernel, x->a), *right = emit_number(b, kernel, x->b);
   if (x->op != KILN_EXPR_CDIV) return ir_binary(b, (ir_opcode)codes[x->op], 0, left, right);
   // Rounded up, whatever the signs: one more when there is a rest and the signs are equal.
-  ir_value *quotient = ir_binary(b, IR_DIV, 0, left, right), *rest = ir_binary(b, IR_REM, 0, left, right), *zero = ir_const_int(b, KILN_I64, 0);
+  ir_value *quotient = ir_binary(b, IR_DIV, 0, left, right), *rest = ir_binary(b, IR_REM, 0, left, right),
+           *zero = ir_const_int(b, KILN_I64, 0);
   ir_value *signs = ir_compare(b, IR_GE, 0, ir_binary(b, IR_XOR, 0, left, right), zero);
   ir_value *more = ir_binary(b, IR_AND, 0, ir_compare(b, IR_NE, 0, rest, zero), signs);
   return ir_binary(b, IR_ADD, 0, quotient, ir_cast(b, more, KILN_I64, 0, IR_ROUND_NEAREST));

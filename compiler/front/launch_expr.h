@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expressions that run at launch, as trees over the integer parameters of a kernel: built from syntax, folded, encoded as base/expr.h has it, and
-// turned into facts.
+// Expressions that run at launch, as trees over the integer parameters of a kernel: built from syntax,
+// folded, encoded as base/expr.h has it, and turned into facts.
 #ifndef KILN_COMPILER_FRONT_LAUNCH_EXPR_H
 #define KILN_COMPILER_FRONT_LAUNCH_EXPR_H
 
@@ -9,22 +9,24 @@
 #include "compiler/front/elaborate.h"
 
 typedef struct kiln_launch_expr {
-  uint8_t op;       ///< kiln_expr_op
+  uint8_t op; ///< kiln_expr_op
   bool is_bool;
-  uint32_t param;   ///< PARAM
-  int64_t value;    ///< CONST
+  uint32_t param; ///< PARAM
+  int64_t value;  ///< CONST
   const struct kiln_launch_expr *a, *b;
   uint32_t ops, depth; ///< size and stack depth of its code, saturated
 } kiln_launch_expr;
 
-/// Builds the tree of `n`. `e` has no builder and knows the compile-time values; `kernel` names the parameters, `params` has their types.
-/// NULL after an error.
-const kiln_launch_expr *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n, const char *what);
+/// Builds the tree of `n`. `e` has no builder and knows the compile-time values; `kernel` names the
+/// parameters, `params` has their types. NULL after an error.
+const kiln_launch_expr *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
+                                          const kiln_node *n, const char *what);
 /// Its code. Limits have been checked by build.
 kiln_span kiln_launch_encode(kiln_arena *arena, const kiln_launch_expr *x);
 /// Bounds of its value for parameters within their types and ranges; false when none are known.
 bool kiln_launch_range(const kiln_launch_expr *x, const ir_param *params, int64_t *lo, int64_t *hi);
-/// Adds what the condition `x` says to `params`; false when it is no plain fact on one parameter (nothing is added then).
+/// Adds what the condition `x` says to `params`; false when it is no plain fact on one parameter (nothing is
+/// added then).
 bool kiln_launch_fact(const kiln_launch_expr *x, ir_param *params);
 /// True when `x` holding implies that `y` holds, as far as can be seen.
 bool kiln_launch_implies(const kiln_launch_expr *x, const kiln_launch_expr *y);

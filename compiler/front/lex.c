@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text to tokens, in one pass. Newlines carry no meaning; every token keeps its line and column for messages and recovery.
+// Text to tokens, in one pass. Newlines carry no meaning; every token keeps its line and column for messages
+// and recovery.
 #include "compiler/front/lex.h"
 
 #include <stdlib.h>
@@ -38,12 +39,17 @@ static int hex_digit(char c) {
 // The byte `ahead` of the current one, or 0 at the end.
 static char peek(const lexer *l, size_t ahead) { return (size_t)(l->end - l->at) > ahead ? l->at[ahead] : 0; }
 
-static ir_place place_of(const lexer *l, const char *at) { return (ir_place){l->line, (uint32_t)(at - l->line_start) + 1}; }
+static ir_place place_of(const lexer *l, const char *at) {
+  return (ir_place){l->line, (uint32_t)(at - l->line_start) + 1};
+}
 
 static kiln_token *push(lexer *l, kiln_token_kind kind, const char *start) {
   KILN_GROW(l->arena, l->items, l->count, l->capacity);
   kiln_token *t = &l->items[l->count++];
-  *t = (kiln_token){.kind = (uint8_t)kind, .length = (uint32_t)(l->at - start), .place = place_of(l, start), .start = start};
+  *t = (kiln_token){.kind = (uint8_t)kind,
+                    .length = (uint32_t)(l->at - start),
+                    .place = place_of(l, start),
+                    .start = start};
   return t;
 }
 
@@ -102,7 +108,8 @@ static void set_integer(lexer *l, kiln_token *t, bool hex) {
     overflow |= __builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, (uint64_t)hex_digit(*c), &v);
   }
   if (overflow || (!hex && v > INT64_MAX))
-    kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "integer %.*s does not fit 64 bits", (int)(t->length > 80 ? 80 : t->length), t->start);
+    kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "integer %.*s does not fit 64 bits",
+                  (int)(t->length > 80 ? 80 : t->length), t->start);
   t->integer = (int64_t)v;
   t->is_pattern = hex;
 }
@@ -127,17 +134,20 @@ static void lex_number(lexer *l) {
   }
   bool exponent = skip_exponent(l, hex ? 'p' : 'e');
   kiln_token *t = push(l, real || exponent ? KILN_TOKEN_FLOAT : KILN_TOKEN_INTEGER, start);
-  if (hex && real && !exponent) kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "a hex float needs an exponent, as in 0x1.8p0");
+  if (hex && real && !exponent)
+    kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "a hex float needs an exponent, as in 0x1.8p0");
   t->kind == KILN_TOKEN_FLOAT ? set_real(l, t) : set_integer(l, t, hex);
   if (!is_letter(peek(l, 0))) return;
   const char *more = l->at;
   while (is_letter(peek(l, 0)) || is_digit(peek(l, 0))) l->at++;
-  kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, more), "expected the end of the number, found '%.*s'", (int)(l->at - more > 40 ? 40 : l->at - more), more);
+  kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, more), "expected the end of the number, found '%.*s'",
+                (int)(l->at - more > 40 ? 40 : l->at - more), more);
 }
 
 static void lex_string(lexer *l) {
   const char *start = l->at++, *from = l->at;
-  while (l->at < l->end && *l->at != '"' && *l->at != '\n') l->at += *l->at == '\\' && l->end - l->at > 1 && l->at[1] != '\n' ? 2 : 1;
+  while (l->at < l->end && *l->at != '"' && *l->at != '\n')
+    l->at += *l->at == '\\' && l->end - l->at > 1 && l->at[1] != '\n' ? 2 : 1;
   char *text = kiln_arena_alloc(l->arena, (size_t)(l->at - from) + 1), *to = text;
   for (const char *c = from; c < l->at; c++) {
     if (*c != '\\' || c + 1 == l->at) {
@@ -147,14 +157,19 @@ static void lex_string(lexer *l) {
     switch (*++c) {
     case 'n': *to++ = '\n'; break;
     case 't': *to++ = '\t'; break;
-    case '"': case '\\': *to++ = *c; break;
-    default: kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, c - 1), "unknown escape in a string; known are \\n \\t \\\" \\\\");
+    case '"':
+    case '\\': *to++ = *c; break;
+    default:
+      kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, c - 1),
+                    "unknown escape in a string; known are \\n \\t \\\" \\\\");
     }
   }
   bool closed = l->at < l->end && *l->at == '"';
   if (closed) l->at++;
   push(l, KILN_TOKEN_STRING, start)->text = text;
-  if (!closed) kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "expected '\"' at the end of the string before the end of the line");
+  if (!closed)
+    kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start),
+                  "expected '\"' at the end of the string before the end of the line");
   if (memchr(text, 0, (size_t)(to - text)))
     kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "a string cannot hold a zero byte");
 }
@@ -163,14 +178,16 @@ static const struct sign {
   char first, second; // second 0: alone
   uint8_t kind;
 } signs[] = {
-    {'<', '<', KILN_TOKEN_SHIFTLEFT}, {'<', '=', KILN_TOKEN_LESSEQ}, {'<', 0, KILN_TOKEN_LESS},
+    {'<', '<', KILN_TOKEN_SHIFTLEFT},  {'<', '=', KILN_TOKEN_LESSEQ},    {'<', 0, KILN_TOKEN_LESS},
     {'>', '>', KILN_TOKEN_SHIFTRIGHT}, {'>', '=', KILN_TOKEN_GREATEREQ}, {'>', 0, KILN_TOKEN_GREATER},
-    {'=', '=', KILN_TOKEN_EQUAL}, {'=', 0, KILN_TOKEN_ASSIGN}, {'!', '=', KILN_TOKEN_UNEQUAL},
-    {'.', '.', KILN_TOKEN_DOTS}, {'.', 0, KILN_TOKEN_DOT}, {'(', 0, KILN_TOKEN_LPAREN}, {')', 0, KILN_TOKEN_RPAREN},
-    {'[', 0, KILN_TOKEN_LBRACKET}, {']', 0, KILN_TOKEN_RBRACKET}, {'{', 0, KILN_TOKEN_LBRACE}, {'}', 0, KILN_TOKEN_RBRACE},
-    {',', 0, KILN_TOKEN_COMMA}, {':', 0, KILN_TOKEN_COLON}, {'@', 0, KILN_TOKEN_AT}, {'|', 0, KILN_TOKEN_PIPE},
-    {'^', 0, KILN_TOKEN_CARET}, {'&', 0, KILN_TOKEN_AMPERSAND}, {'~', 0, KILN_TOKEN_TILDE}, {'+', 0, KILN_TOKEN_PLUS},
-    {'-', 0, KILN_TOKEN_MINUS}, {'*', 0, KILN_TOKEN_STAR}, {'/', 0, KILN_TOKEN_SLASH}, {'%', 0, KILN_TOKEN_PERCENT},
+    {'=', '=', KILN_TOKEN_EQUAL},      {'=', 0, KILN_TOKEN_ASSIGN},      {'!', '=', KILN_TOKEN_UNEQUAL},
+    {'.', '.', KILN_TOKEN_DOTS},       {'.', 0, KILN_TOKEN_DOT},         {'(', 0, KILN_TOKEN_LPAREN},
+    {')', 0, KILN_TOKEN_RPAREN},       {'[', 0, KILN_TOKEN_LBRACKET},    {']', 0, KILN_TOKEN_RBRACKET},
+    {'{', 0, KILN_TOKEN_LBRACE},       {'}', 0, KILN_TOKEN_RBRACE},      {',', 0, KILN_TOKEN_COMMA},
+    {':', 0, KILN_TOKEN_COLON},        {'@', 0, KILN_TOKEN_AT},          {'|', 0, KILN_TOKEN_PIPE},
+    {'^', 0, KILN_TOKEN_CARET},        {'&', 0, KILN_TOKEN_AMPERSAND},   {'~', 0, KILN_TOKEN_TILDE},
+    {'+', 0, KILN_TOKEN_PLUS},         {'-', 0, KILN_TOKEN_MINUS},       {'*', 0, KILN_TOKEN_STAR},
+    {'/', 0, KILN_TOKEN_SLASH},        {'%', 0, KILN_TOKEN_PERCENT},
 };
 
 static void lex_sign(lexer *l) {
@@ -182,14 +199,25 @@ static void lex_sign(lexer *l) {
     return;
   }
   unsigned char c = (unsigned char)*l->at++;
-  while (l->at < l->end && (unsigned char)*l->at >= 0x80) l->at++; // the rest of one UTF-8 word is one mistake
-  if (c > 0x20 && c < 0x7f) kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "character '%c' has no meaning here", c);
-  else kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "byte 0x%02x has no meaning outside comments", c);
+  while (l->at < l->end && (unsigned char)*l->at >= 0x80)
+    l->at++; // the rest of one UTF-8 word is one mistake
+  if (c > 0x20 && c < 0x7f)
+    kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "character '%c' has no meaning here", c);
+  else
+    kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start),
+                  "byte 0x%02x has no meaning outside comments", c);
 }
 
-kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size, uint32_t line,
-                     kiln_diagnostics *d) {
-  lexer l = {.arena = arena, .atoms = atoms, .d = d, .file = file, .at = text, .end = text + size, .line_start = text, .line = line};
+kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size,
+                     uint32_t line, kiln_diagnostics *d) {
+  lexer l = {.arena = arena,
+             .atoms = atoms,
+             .d = d,
+             .file = file,
+             .at = text,
+             .end = text + size,
+             .line_start = text,
+             .line = line};
   l.capacity = (uint32_t)(size / 6 + 16);
   l.items = KILN_NEW_ARRAY(arena, kiln_token, l.capacity);
   for (skip_blanks(&l); l.at < l.end; skip_blanks(&l)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tokens of the kernel language, and the names in them. The whole source is lexed at once; names become atoms, so that later stages compare
-// pointers and index tables by number.
+// Tokens of the kernel language, and the names in them. The whole source is lexed at once; names become
+// atoms, so that later stages compare pointers and index tables by number.
 #ifndef KILN_COMPILER_FRONT_LEX_H
 #define KILN_COMPILER_FRONT_LEX_H
 
@@ -8,14 +8,14 @@
 
 /// A name, once per module.
 typedef struct kiln_atom {
-  const char *text;       ///< arena, NUL-terminated
+  const char *text; ///< arena, NUL-terminated
   uint32_t length, hash;
-  uint32_t id;            ///< dense from 0
-  uint8_t keyword;        ///< kiln_token_kind of a reserved word or SCALAR, else 0
-  uint8_t scalar;         ///< with SCALAR: kiln_scalar
-  struct kiln_atom *next; ///< in its bucket
-  uint32_t mark;          ///< scratch of scans: equal to kiln_atoms.mark when seen
-  struct kiln_item *item; ///< the definition of this name in the module, or NULL
+  uint32_t id;                  ///< dense from 0
+  uint8_t keyword;              ///< kiln_token_kind of a reserved word or SCALAR, else 0
+  uint8_t scalar;               ///< with SCALAR: kiln_scalar
+  struct kiln_atom *next;       ///< in its bucket
+  uint32_t mark;                ///< scratch of scans: equal to kiln_atoms.mark when seen
+  struct kiln_item *item;       ///< the definition of this name in the module, or NULL
   struct kiln_binding *binding; ///< innermost local binding while a kernel is elaborated
 } kiln_atom;
 
@@ -39,17 +39,17 @@ typedef enum kiln_token_kind {
 const char *kiln_token_text(kiln_token_kind kind);
 
 typedef struct kiln_token {
-  uint8_t kind;          ///< kiln_token_kind
-  uint8_t scalar;        ///< SCALAR: kiln_scalar
-  bool is_pattern;       ///< INTEGER: written in hex
-  uint32_t length;       ///< bytes in the source
+  uint8_t kind;    ///< kiln_token_kind
+  uint8_t scalar;  ///< SCALAR: kiln_scalar
+  bool is_pattern; ///< INTEGER: written in hex
+  uint32_t length; ///< bytes in the source
   ir_place place;
-  const char *start;     ///< in the source
+  const char *start; ///< in the source
   union {
-    kiln_atom *atom;     ///< NAME and reserved words
-    int64_t integer;     ///< INTEGER; hex: the pattern
-    double real;         ///< FLOAT
-    const char *text;    ///< STRING: arena, escapes resolved
+    kiln_atom *atom;  ///< NAME and reserved words
+    int64_t integer;  ///< INTEGER; hex: the pattern
+    double real;      ///< FLOAT
+    const char *text; ///< STRING: arena, escapes resolved
   };
 } kiln_token;
 
@@ -64,7 +64,7 @@ kiln_atom *kiln_atoms_get(kiln_atoms *atoms, const char *text, size_t length);
 kiln_atom *kiln_atoms_find(const kiln_atoms *atoms, const char *text, size_t length);
 
 /// Lexes `text`; first line is `line`. What is no token is reported to `d` and left out.
-kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size, uint32_t line,
-                     kiln_diagnostics *d);
+kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size,
+                     uint32_t line, kiln_diagnostics *d);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The library of helpers and mathematical functions, mathlib.kiln, compiled in as text. Items are found by a table and parsed when
-// they are asked for, so that a kernel pays for what it uses.
+// The library of helpers and mathematical functions, mathlib.kiln, compiled in as text. Items are found by a
+// table and parsed when they are asked for, so that a kernel pays for what it uses.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,9 @@ static const struct row {
 #undef ITEM
 };
 
-static int compare_name(const void *key, const void *row) { return strcmp(key, ((const struct row *)row)->name); }
+static int compare_name(const void *key, const void *row) {
+  return strcmp(key, ((const struct row *)row)->name);
+}
 
 kiln_item *kiln_library_item(kiln_module *library, const char *name, size_t length, kiln_diagnostics *d) {
   kiln_atom *atom = kiln_atoms_find(&library->atoms, name, length);
@@ -46,14 +48,17 @@ kiln_item *kiln_library_item(kiln_module *library, const char *name, size_t leng
   return atom ? atom->item : NULL;
 }
 
-// Inlines `name` with its syntax tree and all that elaboration needs in `scratch`; what it emits lives in the builder's arena.
-static ir_value *call_in(ir_builder *b, kiln_arena *scratch, const char *name, ir_value *const *args, uint32_t count) {
+// Inlines `name` with its syntax tree and all that elaboration needs in `scratch`; what it emits lives in the
+// builder's arena.
+static ir_value *call_in(ir_builder *b, kiln_arena *scratch, const char *name, ir_value *const *args,
+                         uint32_t count) {
   enum { MOST = 4 };
   kiln_value values[MOST];
   kiln_diagnostics d = {.arena = scratch};
   char soft[64];
   if (count > MOST) {
-    kiln_fail(&b->error, KILN_STATUS_INTERNAL, "library function '%s': expected at most %d arguments, found %u", name, MOST, count);
+    kiln_fail(&b->error, KILN_STATUS_INTERNAL,
+              "library function '%s': expected at most %d arguments, found %u", name, MOST, count);
     return NULL;
   }
   kiln_module *library = kiln_library_open(scratch);
@@ -71,7 +76,9 @@ static ir_value *call_in(ir_builder *b, kiln_arena *scratch, const char *name, i
   for (uint32_t i = 0; i < count; i++) values[i] = kiln_value_runtime(args[i]);
   kiln_values out = kiln_elab_inline(&e, item, values, count, b->place);
   ir_value *result = out.count == 1 && !d.count ? kiln_elab_runtime(&e, b->place, out.items[0]) : NULL;
-  if (!result) kiln_fail(&b->error, KILN_STATUS_INTERNAL, "library function '%s': %s", name, d.count ? d.items[0].text : "no result");
+  if (!result)
+    kiln_fail(&b->error, KILN_STATUS_INTERNAL, "library function '%s': %s", name,
+              d.count ? d.items[0].text : "no result");
   return result;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The native front end as a unit: opening a source, and building one kernel for instance, config, variant and target.
+// The native front end as a unit: opening a source, and building one kernel for instance, config, variant and
+// target.
 #include "compiler/front/native.h"
 
 #include <stdlib.h>
@@ -7,20 +8,25 @@
 
 static size_t instance_count(const kiln_unit *unit) { return ((const kiln_native_unit *)unit)->count; }
 
-static const kiln_interface *interface(kiln_unit *unit, size_t index) { return &((kiln_native_unit *)unit)->instances[index].interface; }
+static const kiln_interface *interface(kiln_unit *unit, size_t index) {
+  return &((kiln_native_unit *)unit)->instances[index].interface;
+}
 
-// ----------------------------------------------------------------------------------------------------------------- kernel
+// ------------------------------------------------------------------------------------------ kernel
 
-// Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the kernel's start.
-static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const kiln_native_config *config, const kiln_native_variant *variant,
-                       bool *left_over) {
+// Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the
+// kernel's start.
+static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const kiln_native_config *config,
+                       const kiln_native_variant *variant, bool *left_over) {
   uint32_t count = in->interface.param_count;
   ir_param *params = kiln_arena_copy(kernel->arena, in->params, count * sizeof *params);
-  for (uint32_t i = 0; i < variant->count; i++) left_over[i] = !kiln_launch_fact(variant->conditions[i], params);
+  for (uint32_t i = 0; i < variant->count; i++)
+    left_over[i] = !kiln_launch_fact(variant->conditions[i], params);
   for (uint32_t i = 0; i < config->require_count; i++) kiln_launch_fact(config->require[i], params);
   for (uint32_t i = 0; i < 3; i++) {
     int64_t lo, hi;
-    bool known = config->grid[i] && kiln_launch_range(config->grid[i], params, &lo, &hi) && hi > 0 && hi <= INT32_MAX;
+    bool known =
+        config->grid[i] && kiln_launch_range(config->grid[i], params, &lo, &hi) && hi > 0 && hi <= INT32_MAX;
     kernel->grid_limit[i] = known ? hi : config->grid[i] ? IR_GRID_UNKNOWN : 1;
     if (in->has_grid_limit) kernel->grid_limit[i] = in->grid_limit[i];
   }
@@ -35,8 +41,8 @@ static void add_assumptions(kiln_elab *e, const kiln_native_variant *variant, co
   }
 }
 
-static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant, const kiln_target *target,
-                        kiln_diagnostics *d) {
+static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
+                        const kiln_target *target, kiln_diagnostics *d) {
   kiln_native_unit *u = (kiln_native_unit *)unit;
   const kiln_native_instance *in = &u->instances[index];
   const kiln_native_config *c = &in->configs[config];
@@ -61,12 +67,14 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   uint32_t scope = kiln_elab_open_scope(&e, &top);
   kiln_native_bind(&e, in->kernel, c->values, true);
   for (uint32_t i = 0; i < kernel->param_count; i++)
-    kiln_elab_bind(&e, in->kernel->params.items[i]->atom, in->kernel->params.items[i]->place, kiln_value_runtime(kernel->body->args[i]));
+    kiln_elab_bind(&e, in->kernel->params.items[i]->atom, in->kernel->params.items[i]->place,
+                   kiln_value_runtime(kernel->body->args[i]));
   add_assumptions(&e, v, left_over);
   kiln_elab_block(&e, in->kernel->body);
   kiln_elab_close_scope(&e, top, scope);
   u->library = e.library;
-  if (e.b.error.status != KILN_OK) kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
+  if (e.b.error.status != KILN_OK)
+    kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
@@ -74,7 +82,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   return kernel;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- open
+// -------------------------------------------------------------------------------------------- open
 
 static void check_names(const kiln_module *module, kiln_diagnostics *d) {
   static const char *const reserved[] = {"TARGET", "WARP", "SMEM"};
@@ -82,7 +90,9 @@ static void check_names(const kiln_module *module, kiln_diagnostics *d) {
     const kiln_item *item = module->items[i];
     bool taken = kiln_elab_is_operation(item->atom->text);
     for (unsigned j = 0; j < 3; j++) taken |= !strcmp(item->atom->text, reserved[j]);
-    if (taken) kiln_diagnose(d, KILN_ERROR, module->file, item->place, "'%s' is the name of an operation or reserved constant", item->atom->text);
+    if (taken)
+      kiln_diagnose(d, KILN_ERROR, module->file, item->place,
+                    "'%s' is the name of an operation or reserved constant", item->atom->text);
   }
 }
 
@@ -127,9 +137,12 @@ static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
   for (uint32_t i = 0; i < count; i++) d->items[from + i] = all[i].item;
 }
 
-kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
-                                 kiln_diagnostics *d) {
-  static const kiln_unit_methods methods = {.instance_count = instance_count, .interface = interface, .build = build, .check = kiln_native_check_access};
+kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                                 const kiln_front_options *options, kiln_diagnostics *d) {
+  static const kiln_unit_methods methods = {.instance_count = instance_count,
+                                            .interface = interface,
+                                            .build = build,
+                                            .check = kiln_native_check_access};
   uint32_t errors = d->errors, first = d->count;
   kiln_native_unit *u = KILN_NEW(arena, kiln_native_unit);
   u->module = kiln_parse(arena, file, text, size, d);

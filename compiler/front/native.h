@@ -7,7 +7,7 @@
 #include "compiler/front/unit.h"
 
 typedef struct kiln_native_config {
-  kiln_value *values;     ///< one a compile-time parameter
+  kiln_value *values; ///< one a compile-time parameter
   uint16_t warps, stages;
   const kiln_launch_expr *grid[3];
   const kiln_launch_expr **require;
@@ -22,13 +22,13 @@ typedef struct kiln_native_variant {
 
 typedef struct kiln_native_instance {
   const kiln_item *kernel;
-  kiln_value *values;     ///< one a compile-time parameter; those to tune hold their defaults
-  ir_param *params;       ///< with the facts that callers promise
+  kiln_value *values; ///< one a compile-time parameter; those to tune hold their defaults
+  ir_param *params;   ///< with the facts that callers promise
   kiln_native_config *configs;
   kiln_native_variant *variants; ///< the last has no condition
   uint16_t max_registers;
   bool fp_strict, fp_flush;
-  bool has_grid_limit;    ///< of @grid_limit; else from the grid's expressions
+  bool has_grid_limit; ///< of @grid_limit; else from the grid's expressions
   int64_t grid_limit[3];
   kiln_interface interface;
 } kiln_native_instance;

@@ -21,21 +21,49 @@ typedef struct kiln_call {
 struct kiln_operation {
   const char *name;
   kiln_values (*handle)(kiln_elab *e, const kiln_call *c, kiln_value *one);
-  uint8_t least, most;  ///< positional arguments
-  uint8_t code;         ///< ir_opcode, for handlers that serve several
-  uint32_t flags;       ///< of the operation
-  const char *named;    ///< argument names, separated by blanks
-  const char *form;     ///< for messages
+  uint8_t least, most; ///< positional arguments
+  uint8_t code;        ///< ir_opcode, for handlers that serve several
+  uint32_t flags;      ///< of the operation
+  const char *named;   ///< argument names, separated by blanks
+  const char *form;    ///< for messages
 };
 
 // Handlers, by file. Each returns what the operation yields.
 #define HANDLER(name) kiln_values kiln_operation_##name(kiln_elab *e, const kiln_call *c, kiln_value *one)
-HANDLER(unary); HANDLER(binary); HANDLER(compare); HANDLER(fma); HANDLER(poly); HANDLER(select); HANDLER(cast); HANDLER(bitcast); HANDLER(bits);
-HANDLER(program); HANDLER(iota); HANDLER(zeros); HANDLER(full); HANDLER(assume); HANDLER(assert); HANDLER(hint); HANDLER(asm);
+HANDLER(unary);
+HANDLER(binary);
+HANDLER(compare);
+HANDLER(fma);
+HANDLER(poly);
+HANDLER(select);
+HANDLER(cast);
+HANDLER(bitcast);
+HANDLER(bits);
+HANDLER(program);
+HANDLER(iota);
+HANDLER(zeros);
+HANDLER(full);
+HANDLER(assume);
+HANDLER(assert);
+HANDLER(hint);
+HANDLER(asm);
 HANDLER(barrier);
-HANDLER(broadcast); HANDLER(reshape); HANDLER(trans); HANDLER(join); HANDLER(split); HANDLER(reduce); HANDLER(scan); HANDLER(dot);
-HANDLER(sort); HANDLER(topk);
-HANDLER(load); HANDLER(store); HANDLER(atomic); HANDLER(cas); HANDLER(view); HANDLER(dim);
+HANDLER(broadcast);
+HANDLER(reshape);
+HANDLER(trans);
+HANDLER(join);
+HANDLER(split);
+HANDLER(reduce);
+HANDLER(scan);
+HANDLER(dot);
+HANDLER(sort);
+HANDLER(topk);
+HANDLER(load);
+HANDLER(store);
+HANDLER(atomic);
+HANDLER(cas);
+HANDLER(view);
+HANDLER(dim);
 
 // What handlers share (elaborate_call.c).
 kiln_values kiln_call_one(kiln_value v, kiln_value *one);
@@ -45,13 +73,15 @@ const kiln_node *kiln_call_named(const kiln_call *c, const char *name);
 /// A named boolean: adds `flag` to `flags` when true. False after an error.
 bool kiln_call_flag(kiln_elab *e, const kiln_call *c, const char *name, uint32_t flag, uint32_t *flags);
 /// A named word: its index in `words` (ended by NULL), 0 when absent. False after an error.
-bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words, uint8_t *out);
+bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words,
+                    uint8_t *out);
 /// The value of positional argument `i` in the IR; NULL after an error.
 ir_value *kiln_call_value(kiln_elab *e, const kiln_call *c, uint32_t i);
 /// The items of argument `i`, which must be a list.
 bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *what, kiln_list *out);
 /// reduce, scan, atomic: kind and flags of the member ("add", "umax").
 bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint32_t *flags);
-bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags, const kiln_value *values, uint32_t count, kiln_value *out);
+bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags,
+                         const kiln_value *values, uint32_t count, kiln_value *out);
 
 #endif

@@ -12,12 +12,14 @@ static const char *const scope_words[] = {"gpu", "cta", "system", NULL};
 static kiln_values fail(kiln_value *one) { return kiln_call_one((kiln_value){0}, one); }
 
 static bool access_attributes(kiln_elab *e, const kiln_call *c, ir_attrs *attrs) {
-  return kiln_call_word(e, c, "cache", cache_words, &attrs->cache) && kiln_call_word(e, c, "evict", evict_words, &attrs->evict) &&
+  return kiln_call_word(e, c, "cache", cache_words, &attrs->cache) &&
+         kiln_call_word(e, c, "evict", evict_words, &attrs->evict) &&
          kiln_call_flag(e, c, "volatile", IR_VOLATILE, &attrs->flags);
 }
 
 static bool order_attributes(kiln_elab *e, const kiln_call *c, ir_attrs *attrs) {
-  return kiln_call_word(e, c, "order", order_words, &attrs->order) && kiln_call_word(e, c, "scope", scope_words, &attrs->scope);
+  return kiln_call_word(e, c, "order", order_words, &attrs->order) &&
+         kiln_call_word(e, c, "scope", scope_words, &attrs->scope);
 }
 
 // Argument 0: a pointer, a tile of pointers, or a view.
@@ -25,12 +27,13 @@ static ir_value *address(kiln_elab *e, const kiln_call *c) {
   char text[IR_TYPE_TEXT];
   ir_value *p = kiln_call_value(e, c, 0);
   if (!p || p->type.pointer || p->type.is_view) return p;
-  kiln_elab_error(e, c->args[0]->place, "'%s': expected a pointer or a view, found %s", c->operation->name, ir_type_text(p->type, text));
+  kiln_elab_error(e, c->args[0]->place, "'%s': expected a pointer or a view, found %s", c->operation->name,
+                  ir_type_text(p->type, text));
   return NULL;
 }
 
-static kiln_values emit(kiln_elab *e, const kiln_call *c, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, uint32_t count,
-                        kiln_value *one) {
+static kiln_values emit(kiln_elab *e, const kiln_call *c, ir_opcode code, const ir_attrs *attrs,
+                        ir_value *const *operands, uint32_t count, kiln_value *one) {
   ir_op *op = ir_emit(&e->b, code, attrs, operands, count, NULL, NULL, 0);
   if (!op) return kiln_call_one(kiln_elab_result(e, c->place, NULL), one);
   if (!op->result_count) return (kiln_values){one, 0};
@@ -43,21 +46,24 @@ static bool mask_operand(kiln_elab *e, const kiln_call *c, uint32_t i, ir_value 
   *out = NULL;
   if (!n) return true;
   kiln_value v = kiln_elab_eval(e, n);
-  return (*out = kiln_elab_fit(e, n->place, v, ir_with_element((*p)->type, ir_scalar_type(KILN_I1)), "mask")) != NULL;
+  return (*out = kiln_elab_fit(e, n->place, v, ir_with_element((*p)->type, ir_scalar_type(KILN_I1)),
+                               "mask")) != NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ views
+// ------------------------------------------------------------------------------------------- views
 
 // Index, extent or stride as i64: exact integers, so widening is no conversion that could lose anything.
 static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
   char text[IR_TYPE_TEXT];
   kiln_value v = kiln_elab_eval(e, n);
   if (v.kind == KILN_VALUE_INT) v = kiln_elab_as_element(e, n->place, v, ir_scalar_type(KILN_I64), what);
-  if (v.kind == KILN_VALUE_CONST && ir_type_class(v.type) == KILN_CLASS_INT) v = kiln_fold_cast(v, ir_scalar_type(KILN_I64), false);
+  if (v.kind == KILN_VALUE_CONST && ir_type_class(v.type) == KILN_CLASS_INT)
+    v = kiln_fold_cast(v, ir_scalar_type(KILN_I64), false);
   ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, n->place, v);
   if (!ir) return NULL;
   if (ir->type.rank || ir_type_class(ir->type) != KILN_CLASS_INT) {
-    kiln_elab_error(e, n->place, "%s: expected a scalar integer, found %s", what, ir_type_text(ir->type, text));
+    kiln_elab_error(e, n->place, "%s: expected a scalar integer, found %s", what,
+                    ir_type_text(ir->type, text));
     return NULL;
   }
   if (ir->type.scalar == KILN_I64) return ir;
@@ -65,13 +71,19 @@ static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
 }
 
 // [view, indices...] of an access through a view; count in `out_count`.
-static bool view_operands(kiln_elab *e, const kiln_call *c, ir_value *view, ir_value **operands, uint32_t *out_count) {
+static bool view_operands(kiln_elab *e, const kiln_call *c, ir_value *view, ir_value **operands,
+                          uint32_t *out_count) {
   kiln_list list;
-  if (c->count < 2) return kiln_elab_error(e, c->place, "'%s' on a view: expected indices in brackets, as in %s(V, [i, j]%s)", c->operation->name,
-                                           c->operation->name, c->operation->code == IR_LOAD ? "" : ", x"), false;
+  if (c->count < 2)
+    return kiln_elab_error(e, c->place, "'%s' on a view: expected indices in brackets, as in %s(V, [i, j]%s)",
+                           c->operation->name, c->operation->name,
+                           c->operation->code == IR_LOAD ? "" : ", x"),
+           false;
   if (!kiln_call_list(e, c, 1, "indices", &list)) return false;
   if (list.count != view->type.rank)
-    return kiln_elab_error(e, c->args[1]->place, "the view has rank %u, found %u indices", view->type.rank, list.count), false;
+    return kiln_elab_error(e, c->args[1]->place, "the view has rank %u, found %u indices", view->type.rank,
+                           list.count),
+           false;
   operands[0] = view;
   for (uint32_t i = 0; i < list.count; i++)
     if (!(operands[1 + i] = wide(e, list.items[i], "index of a view"))) return false;
@@ -83,24 +95,32 @@ static kiln_values view_load(kiln_elab *e, const kiln_call *c, ir_value *view, k
   ir_value *operands[IR_MAX_RANK + 2];
   uint32_t count;
   ir_attrs attrs = {0};
-  if (kiln_call_named(c, "mask")) return kiln_call_one(kiln_elab_error(e, c->place, "a view has no mask: what is out of range reads 0, or 'other'"), one);
+  if (kiln_call_named(c, "mask"))
+    return kiln_call_one(
+        kiln_elab_error(e, c->place, "a view has no mask: what is out of range reads 0, or 'other'"), one);
   if (!view_operands(e, c, view, operands, &count) || !access_attributes(e, c, &attrs)) return fail(one);
   const kiln_node *other = kiln_call_arg(c, 2, "other");
   if (other) {
     attrs.flags |= IR_HAS_OTHER;
-    operands[count] = kiln_elab_fit(e, other->place, kiln_elab_eval(e, other), ir_element(ir_view_tile(view->type)), "other");
+    operands[count] = kiln_elab_fit(e, other->place, kiln_elab_eval(e, other),
+                                    ir_element(ir_view_tile(view->type)), "other");
     if (!operands[count++]) return fail(one);
   }
   return emit(e, c, IR_VIEW_LOAD, &attrs, operands, count, one);
 }
 
-static kiln_values view_write(kiln_elab *e, const kiln_call *c, ir_opcode code, ir_value *view, const ir_attrs *attrs, kiln_value *one) {
+static kiln_values view_write(kiln_elab *e, const kiln_call *c, ir_opcode code, ir_value *view,
+                              const ir_attrs *attrs, kiln_value *one) {
   ir_value *operands[IR_MAX_RANK + 2];
   uint32_t count;
   if (c->count != 3 || kiln_call_named(c, "mask"))
-    return kiln_call_one(kiln_elab_error(e, c->place, "'%s' on a view: expected (V, [i, j], x) without a mask", c->operation->name), one);
+    return kiln_call_one(kiln_elab_error(e, c->place,
+                                         "'%s' on a view: expected (V, [i, j], x) without a mask",
+                                         c->operation->name),
+                         one);
   if (!view_operands(e, c, view, operands, &count)) return fail(one);
-  operands[count] = kiln_elab_fit(e, c->args[2]->place, kiln_elab_eval(e, c->args[2]), ir_view_tile(view->type), "value to store");
+  operands[count] = kiln_elab_fit(e, c->args[2]->place, kiln_elab_eval(e, c->args[2]),
+                                  ir_view_tile(view->type), "value to store");
   if (!operands[count++]) return fail(one);
   return emit(e, c, code, attrs, operands, count, one);
 }
@@ -113,18 +133,28 @@ kiln_values kiln_operation_view(kiln_elab *e, const kiln_call *c, kiln_value *on
   if (!operands[0]) return fail(one);
   ir_type base = operands[0]->type, given;
   if (base.rank || base.is_view || base.pointer != 1)
-    return kiln_call_one(kiln_elab_error(e, c->args[0]->place, "base of a view: expected a scalar pointer *T, found %s", ir_type_text(base, text)), one);
-  if (!kiln_call_list(e, c, 1, "extents", &extents) || !kiln_call_list(e, c, 2, "strides", &strides) || !kiln_call_list(e, c, 3, "a tile", &tile))
+    return kiln_call_one(kiln_elab_error(e, c->args[0]->place,
+                                         "base of a view: expected a scalar pointer *T, found %s",
+                                         ir_type_text(base, text)),
+                         one);
+  if (!kiln_call_list(e, c, 1, "extents", &extents) || !kiln_call_list(e, c, 2, "strides", &strides) ||
+      !kiln_call_list(e, c, 3, "a tile", &tile))
     return fail(one);
-  if (!extents.count || extents.count > IR_MAX_RANK || extents.count != strides.count || extents.count != tile.count)
-    return kiln_call_one(kiln_elab_error(e, c->place, "'view': expected as many extents, strides and tile extents (1 to %d), found %u, %u, %u",
-                                         IR_MAX_RANK, extents.count, strides.count, tile.count), one);
+  if (!extents.count || extents.count > IR_MAX_RANK || extents.count != strides.count ||
+      extents.count != tile.count)
+    return kiln_call_one(
+        kiln_elab_error(
+            e, c->place,
+            "'view': expected as many extents, strides and tile extents (1 to %d), found %u, %u, %u",
+            IR_MAX_RANK, extents.count, strides.count, tile.count),
+        one);
   given = ir_pointee(base);
   given.is_view = 1;
   if (!kiln_elab_shape(e, c->args[3]->place, tile, true, &given)) return fail(one);
   for (uint32_t i = 0; i < 2 * extents.count; i++) {
     const kiln_node *n = i < extents.count ? extents.items[i] : strides.items[i - extents.count];
-    if (!(operands[1 + i] = wide(e, n, i < extents.count ? "extent of a view" : "stride of a view"))) return fail(one);
+    if (!(operands[1 + i] = wide(e, n, i < extents.count ? "extent of a view" : "stride of a view")))
+      return fail(one);
   }
   ir_op *op = ir_emit(&e->b, IR_VIEW, NULL, operands, 1 + 2 * extents.count, &given, NULL, 0);
   return kiln_call_one(kiln_elab_result(e, c->place, op ? &op->results[0] : NULL), one);
@@ -138,7 +168,7 @@ kiln_values kiln_operation_dim(kiln_elab *e, const kiln_call *c, kiln_value *one
   return emit(e, c, IR_DIM, &attrs, &v, 1, one);
 }
 
-// --------------------------------------------------------------------------------------------------------- load and store
+// ---------------------------------------------------------------------------------- load and store
 
 kiln_values kiln_operation_load(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
@@ -146,19 +176,25 @@ kiln_values kiln_operation_load(kiln_elab *e, const kiln_call *c, kiln_value *on
   uint32_t count = 1;
   if (!operands[0]) return fail(one);
   if (operands[0]->type.is_view) return view_load(e, c, operands[0], one);
-  if (!mask_operand(e, c, 1, &operands[0], &operands[1]) || !access_attributes(e, c, &attrs)) return fail(one);
+  if (!mask_operand(e, c, 1, &operands[0], &operands[1]) || !access_attributes(e, c, &attrs))
+    return fail(one);
   count += operands[1] != NULL;
   const kiln_node *other = kiln_call_arg(c, 2, "other");
-  if (other && !operands[1]) return kiln_call_one(kiln_elab_error(e, other->place, "'other' of a load needs a mask"), one);
-  if (other && !(operands[count++] = kiln_elab_fit(e, other->place, kiln_elab_eval(e, other), ir_pointee(operands[0]->type), "other"))) return fail(one);
+  if (other && !operands[1])
+    return kiln_call_one(kiln_elab_error(e, other->place, "'other' of a load needs a mask"), one);
+  if (other && !(operands[count++] = kiln_elab_fit(e, other->place, kiln_elab_eval(e, other),
+                                                   ir_pointee(operands[0]->type), "other")))
+    return fail(one);
   return emit(e, c, IR_LOAD, &attrs, operands, count, one);
 }
 
 // p, v [, mask] of a store or atomic through pointers.
-static kiln_values pointer_write(kiln_elab *e, const kiln_call *c, ir_value *p, const ir_attrs *attrs, kiln_value *one) {
+static kiln_values pointer_write(kiln_elab *e, const kiln_call *c, ir_value *p, const ir_attrs *attrs,
+                                 kiln_value *one) {
   ir_value *operands[3] = {p};
   kiln_value v = kiln_elab_eval(e, c->args[1]);
-  operands[1] = kiln_elab_fit(e, c->args[1]->place, v, ir_pointee(p->type), c->operation->code == IR_STORE ? "value to store" : "value of the atomic");
+  operands[1] = kiln_elab_fit(e, c->args[1]->place, v, ir_pointee(p->type),
+                              c->operation->code == IR_STORE ? "value to store" : "value of the atomic");
   if (!operands[1] || !mask_operand(e, c, 2, &operands[0], &operands[2])) return fail(one);
   return emit(e, c, (ir_opcode)c->operation->code, attrs, operands, operands[2] ? 3 : 2, one);
 }
@@ -167,24 +203,30 @@ kiln_values kiln_operation_store(kiln_elab *e, const kiln_call *c, kiln_value *o
   ir_attrs attrs = {0};
   ir_value *p = address(e, c);
   if (!p || !access_attributes(e, c, &attrs)) return fail(one);
-  return p->type.is_view ? view_write(e, c, IR_VIEW_STORE, p, &attrs, one) : pointer_write(e, c, p, &attrs, one);
+  return p->type.is_view ? view_write(e, c, IR_VIEW_STORE, p, &attrs, one)
+                         : pointer_write(e, c, p, &attrs, one);
 }
 
 kiln_values kiln_operation_atomic(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   ir_value *p = address(e, c);
-  if (!p || !order_attributes(e, c, &attrs) || !kiln_call_combine(e, c, &attrs.kind, &attrs.flags)) return fail(one);
-  return p->type.is_view ? view_write(e, c, IR_VIEW_ATOMIC, p, &attrs, one) : pointer_write(e, c, p, &attrs, one);
+  if (!p || !order_attributes(e, c, &attrs) || !kiln_call_combine(e, c, &attrs.kind, &attrs.flags))
+    return fail(one);
+  return p->type.is_view ? view_write(e, c, IR_VIEW_ATOMIC, p, &attrs, one)
+                         : pointer_write(e, c, p, &attrs, one);
 }
 
 kiln_values kiln_operation_cas(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   ir_value *operands[3] = {address(e, c)};
   if (!operands[0] || !order_attributes(e, c, &attrs)) return fail(one);
-  if (operands[0]->type.is_view) return kiln_call_one(kiln_elab_error(e, c->place, "'cas' takes pointers, not views"), one);
+  if (operands[0]->type.is_view)
+    return kiln_call_one(kiln_elab_error(e, c->place, "'cas' takes pointers, not views"), one);
   for (uint32_t i = 1; i < 3; i++) {
     kiln_value v = kiln_elab_eval(e, c->args[i]);
-    if (!(operands[i] = kiln_elab_fit(e, c->args[i]->place, v, ir_pointee(operands[0]->type), "value of 'cas'"))) return fail(one);
+    if (!(operands[i] =
+              kiln_elab_fit(e, c->args[i]->place, v, ir_pointee(operands[0]->type), "value of 'cas'")))
+      return fail(one);
   }
   return emit(e, c, IR_CAS, &attrs, operands, 3, one);
 }

@@ -4,8 +4,8 @@
 
 #include "compiler/front/operations.h"
 
-static kiln_value emit(kiln_elab *e, const kiln_call *c, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, uint32_t count,
-                       const ir_type *given) {
+static kiln_value emit(kiln_elab *e, const kiln_call *c, ir_opcode code, const ir_attrs *attrs,
+                       ir_value *const *operands, uint32_t count, const ir_type *given) {
   ir_op *op = ir_emit(&e->b, code, attrs, operands, count, given, NULL, 0);
   if (!op) return kiln_elab_result(e, c->place, NULL);
   return op->result_count ? kiln_elab_result(e, c->place, &op->results[0]) : (kiln_value){0};
@@ -18,11 +18,14 @@ static kiln_value elementwise(kiln_elab *e, const kiln_call *c, uint32_t flags) 
   for (uint32_t i = 0; i < c->count; i++) values[i] = kiln_elab_eval(e, c->args[i]);
   for (uint32_t i = 0; i < c->count; i++)
     if (values[i].kind == KILN_VALUE_ERROR) return values[i];
-  if (kiln_fold_operation(e, c->place, (ir_opcode)c->operation->code, flags, values, c->count, &folded)) return folded;
+  if (kiln_fold_operation(e, c->place, (ir_opcode)c->operation->code, flags, values, c->count, &folded))
+    return folded;
   bool integral = values[0].kind == KILN_VALUE_INT && !(ir_ops[c->operation->code].classes & KILN_CLASS_INT);
   for (uint32_t i = 0; integral && i < c->count; i++)
     if (values[i].kind == KILN_VALUE_INT) values[i] = kiln_value_real((double)values[i].integer);
-  if (!kiln_elab_unify(e, c->place, each, c->count, kiln_arena_format(e->arena, "operands of '%s'", c->operation->name))) return (kiln_value){0};
+  if (!kiln_elab_unify(e, c->place, each, c->count,
+                       kiln_arena_format(e->arena, "operands of '%s'", c->operation->name)))
+    return (kiln_value){0};
   ir_value *operands[] = {values[0].ir, values[1].ir, values[2].ir};
   ir_attrs attrs = {.flags = flags};
   return emit(e, c, (ir_opcode)c->operation->code, &attrs, operands, c->count, NULL);
@@ -36,11 +39,14 @@ kiln_values kiln_operation_unary(kiln_elab *e, const kiln_call *c, kiln_value *o
 
 kiln_values kiln_operation_binary(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   uint32_t flags = c->operation->flags;
-  bool ok = kiln_call_flag(e, c, "precise", IR_PRECISE, &flags) && kiln_call_flag(e, c, "nan", IR_NAN, &flags);
+  bool ok =
+      kiln_call_flag(e, c, "precise", IR_PRECISE, &flags) && kiln_call_flag(e, c, "nan", IR_NAN, &flags);
   return kiln_call_one(ok ? elementwise(e, c, flags) : (kiln_value){0}, one);
 }
 
-kiln_values kiln_operation_fma(kiln_elab *e, const kiln_call *c, kiln_value *one) { return kiln_call_one(elementwise(e, c, 0), one); }
+kiln_values kiln_operation_fma(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  return kiln_call_one(elementwise(e, c, 0), one);
+}
 
 // c0 + x * (c1 + x * (...)), each step one fma.
 kiln_values kiln_operation_poly(kiln_elab *e, const kiln_call *c, kiln_value *one) {
@@ -48,7 +54,8 @@ kiln_values kiln_operation_poly(kiln_elab *e, const kiln_call *c, kiln_value *on
   for (uint32_t i = c->count - 1; i-- > 1;) {
     kiln_value v = kiln_elab_eval(e, c->args[i]), factor = x;
     kiln_value *each[] = {&sum, &factor, &v};
-    if (!kiln_elab_unify(e, c->place, each, 3, "operands of 'poly'")) return kiln_call_one((kiln_value){0}, one);
+    if (!kiln_elab_unify(e, c->place, each, 3, "operands of 'poly'"))
+      return kiln_call_one((kiln_value){0}, one);
     ir_value *operands[] = {sum.ir, factor.ir, v.ir};
     sum = emit(e, c, IR_FMA, NULL, operands, 3, NULL);
   }
@@ -57,28 +64,36 @@ kiln_values kiln_operation_poly(kiln_elab *e, const kiln_call *c, kiln_value *on
 
 kiln_values kiln_operation_compare(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   kiln_value left = kiln_elab_eval(e, c->args[0]), right = kiln_elab_eval(e, c->args[1]);
-  return kiln_call_one(kiln_elab_compare(e, c->place, (ir_predicate)c->operation->code, c->operation->flags, left, right), one);
+  return kiln_call_one(
+      kiln_elab_compare(e, c->place, (ir_predicate)c->operation->code, c->operation->flags, left, right),
+      one);
 }
 
 static kiln_value select_value(kiln_elab *e, const kiln_call *c) {
-  kiln_value condition = kiln_elab_eval(e, c->args[0]), a = kiln_elab_eval(e, c->args[1]), b = kiln_elab_eval(e, c->args[2]);
+  kiln_value condition = kiln_elab_eval(e, c->args[0]), a = kiln_elab_eval(e, c->args[1]),
+             b = kiln_elab_eval(e, c->args[2]);
   kiln_value *pair[] = {&a, &b};
   char text[IR_TYPE_TEXT];
   if (condition.kind == KILN_VALUE_ERROR) return condition;
-  if (condition.kind == KILN_VALUE_CONST && kiln_value_is_known(a) && kiln_value_is_known(b) && ir_type_class(condition.type) == KILN_CLASS_BOOL)
+  if (condition.kind == KILN_VALUE_CONST && kiln_value_is_known(a) && kiln_value_is_known(b) &&
+      ir_type_class(condition.type) == KILN_CLASS_BOOL)
     return condition.bits ? a : b;
   if (!kiln_elab_unify(e, c->place, pair, 2, "values of 'select'")) return (kiln_value){0};
   ir_value *all[] = {kiln_elab_runtime(e, c->args[0]->place, condition), a.ir, b.ir};
   if (!all[0]) return (kiln_value){0};
   if (ir_type_class(all[0]->type) != KILN_CLASS_BOOL || all[0]->type.is_view)
-    return kiln_elab_error(e, c->args[0]->place, "condition of 'select': expected i1, found %s", ir_type_text(all[0]->type, text));
-  if (all[0]->type.rank && !kiln_elab_unify_shapes(e, c->place, all, 3, "condition and values of 'select'")) return (kiln_value){0};
+    return kiln_elab_error(e, c->args[0]->place, "condition of 'select': expected i1, found %s",
+                           ir_type_text(all[0]->type, text));
+  if (all[0]->type.rank && !kiln_elab_unify_shapes(e, c->place, all, 3, "condition and values of 'select'"))
+    return (kiln_value){0};
   return emit(e, c, IR_SELECT, NULL, all, 3, NULL);
 }
 
-kiln_values kiln_operation_select(kiln_elab *e, const kiln_call *c, kiln_value *one) { return kiln_call_one(select_value(e, c), one); }
+kiln_values kiln_operation_select(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  return kiln_call_one(select_value(e, c), one);
+}
 
-// ------------------------------------------------------------------------------------------------------------------- casts
+// ------------------------------------------------------------------------------------------- casts
 
 static bool element_type(kiln_elab *e, const kiln_call *c, uint32_t i, ir_type *out) {
   if (!kiln_elab_type(e, c->args[i], out)) return false;
@@ -96,35 +111,42 @@ kiln_values kiln_operation_cast(kiln_elab *e, const kiln_call *c, kiln_value *on
   bool saturate = true;
   const kiln_node *sat = kiln_call_named(c, "sat");
   bool ok = element_type(e, c, 1, &element) && kiln_call_word(e, c, "round", rounds, &round) &&
-            kiln_call_flag(e, c, "unsigned", IR_UNSIGNED, &flags) && (!sat || kiln_elab_known_bool(e, sat, "sat", &saturate));
+            kiln_call_flag(e, c, "unsigned", IR_UNSIGNED, &flags) &&
+            (!sat || kiln_elab_known_bool(e, sat, "sat", &saturate));
   if (!saturate) flags |= IR_SATURATE_OFF;
-  return kiln_call_one(ok ? kiln_elab_cast(e, c->place, v, element, flags, (ir_round)round) : (kiln_value){0}, one);
+  return kiln_call_one(ok ? kiln_elab_cast(e, c->place, v, element, flags, (ir_round)round) : (kiln_value){0},
+                       one);
 }
 
 kiln_values kiln_operation_bitcast(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_type element;
   ir_value *v = kiln_call_value(e, c, 0);
   if (!element_type(e, c, 1, &element) || !v) return kiln_call_one((kiln_value){0}, one);
-  if (ir_type_equal(ir_element(v->type), element) && !v->type.is_view) return kiln_call_one(kiln_value_runtime(v), one);
+  if (ir_type_equal(ir_element(v->type), element) && !v->type.is_view)
+    return kiln_call_one(kiln_value_runtime(v), one);
   return kiln_call_one(kiln_elab_result(e, c->place, ir_bitcast(&e->b, v, element)), one);
 }
 
 kiln_values kiln_operation_bits(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_type element;
   int64_t pattern;
-  if (!element_type(e, c, 0, &element) || !kiln_elab_integer(e, c->args[1], INT64_MIN, INT64_MAX, "bits", &pattern))
+  if (!element_type(e, c, 0, &element) ||
+      !kiln_elab_integer(e, c->args[1], INT64_MIN, INT64_MAX, "bits", &pattern))
     return kiln_call_one((kiln_value){0}, one);
   unsigned width = ir_type_bits(element);
   if (element.pointer || (width < 64 && (uint64_t)pattern >> width))
-    return kiln_call_one(kiln_elab_error(e, c->place, "'bits': 0x%llx does not fit the %u bits of the type", (unsigned long long)pattern, width), one);
+    return kiln_call_one(kiln_elab_error(e, c->place, "'bits': 0x%llx does not fit the %u bits of the type",
+                                         (unsigned long long)pattern, width),
+                         one);
   return kiln_call_one(kiln_elab_emit_const(e, kiln_value_const(element, (uint64_t)pattern)), one);
 }
 
-// --------------------------------------------------------------------------------------------------------------- constants
+// --------------------------------------------------------------------------------------- constants
 
 kiln_values kiln_operation_program(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   int64_t axis;
-  if (!kiln_elab_integer(e, c->args[0], 0, 2, c->operation->name, &axis)) return kiln_call_one((kiln_value){0}, one);
+  if (!kiln_elab_integer(e, c->args[0], 0, 2, c->operation->name, &axis))
+    return kiln_call_one((kiln_value){0}, one);
   ir_attrs attrs = {.axis = (uint8_t)axis};
   return kiln_call_one(emit(e, c, (ir_opcode)c->operation->code, &attrs, NULL, 0, NULL), one);
 }
@@ -133,7 +155,9 @@ kiln_values kiln_operation_iota(kiln_elab *e, const kiln_call *c, kiln_value *on
   uint8_t log2;
   if (!kiln_elab_extent(e, c->args[0], &log2)) return kiln_call_one((kiln_value){0}, one);
   if (log2 > IR_MAX_LOG2_ELEMENTS)
-    return kiln_call_one(kiln_elab_error(e, c->place, "a tile of 2^%u elements, the limit is 2^%d", log2, IR_MAX_LOG2_ELEMENTS), one);
+    return kiln_call_one(kiln_elab_error(e, c->place, "a tile of 2^%u elements, the limit is 2^%d", log2,
+                                         IR_MAX_LOG2_ELEMENTS),
+                         one);
   return kiln_call_one(kiln_elab_result(e, c->place, ir_iota(&e->b, log2)), one);
 }
 
@@ -156,13 +180,14 @@ kiln_values kiln_operation_full(kiln_elab *e, const kiln_call *c, kiln_value *on
   return kiln_call_one(filled(e, c, kiln_elab_eval(e, c->args[1])), one);
 }
 
-// --------------------------------------------------------------------------------------------------------- facts, escapes
+// ---------------------------------------------------------------------------------- facts, escapes
 
 static ir_value *bool_argument(kiln_elab *e, const kiln_call *c) {
   char text[IR_TYPE_TEXT];
   ir_value *v = kiln_call_value(e, c, 0);
   if (!v || (ir_type_class(v->type) == KILN_CLASS_BOOL && !v->type.is_view)) return v;
-  kiln_elab_error(e, c->args[0]->place, "'%s': expected i1, found %s", c->operation->name, ir_type_text(v->type, text));
+  kiln_elab_error(e, c->args[0]->place, "'%s': expected i1, found %s", c->operation->name,
+                  ir_type_text(v->type, text));
   return NULL;
 }
 
@@ -176,7 +201,8 @@ kiln_values kiln_operation_assert(kiln_elab *e, const kiln_call *c, kiln_value *
   ir_value *v = bool_argument(e, c);
   kiln_value text = kiln_elab_eval(e, c->args[1]);
   ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : ""};
-  if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR) kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
+  if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
   else if (v) emit(e, c, IR_ASSERT, &attrs, &v, 1, NULL);
   return (kiln_values){one, 0};
 }
@@ -198,7 +224,8 @@ kiln_values kiln_operation_hint(kiln_elab *e, const kiln_call *c, kiln_value *on
 static bool text_argument(kiln_elab *e, const kiln_call *c, uint32_t i, const char **out) {
   kiln_value v = kiln_elab_eval(e, c->args[i]);
   if (v.kind == KILN_VALUE_TEXT) return *out = v.text, true;
-  if (v.kind != KILN_VALUE_ERROR) kiln_elab_error(e, c->args[i]->place, "'%s': expected a string", c->operation->name);
+  if (v.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, c->args[i]->place, "'%s': expected a string", c->operation->name);
   return false;
 }
 
@@ -208,8 +235,9 @@ static kiln_value asm_value(kiln_elab *e, const kiln_call *c) {
   kiln_list list;
   int64_t pack = 1;
   const kiln_node *pack_node = kiln_call_named(c, "pack");
-  bool ok = text_argument(e, c, 0, &attrs.text) && text_argument(e, c, 1, &attrs.constraints) && kiln_call_list(e, c, 2, "operands", &list) &&
-            element_type(e, c, 3, &element) && kiln_call_flag(e, c, "pure", IR_ASM_PURE, &attrs.flags) &&
+  bool ok = text_argument(e, c, 0, &attrs.text) && text_argument(e, c, 1, &attrs.constraints) &&
+            kiln_call_list(e, c, 2, "operands", &list) && element_type(e, c, 3, &element) &&
+            kiln_call_flag(e, c, "pure", IR_ASM_PURE, &attrs.flags) &&
             (!pack_node || kiln_elab_integer(e, pack_node, 1, 16, "pack", &pack));
   if (!ok) return (kiln_value){0};
   attrs.pack = (uint8_t)pack;
@@ -224,4 +252,6 @@ static kiln_value asm_value(kiln_elab *e, const kiln_call *c) {
   return emit(e, c, IR_ASM, &attrs, operands, list.count, &given);
 }
 
-kiln_values kiln_operation_asm(kiln_elab *e, const kiln_call *c, kiln_value *one) { return kiln_call_one(asm_value(e, c), one); }
+kiln_values kiln_operation_asm(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  return kiln_call_one(asm_value(e, c), one);
+}

@@ -4,7 +4,8 @@
 
 #include "compiler/front/operations.h"
 
-// The tile with its last axis cut in two at bit `bit`: [outer, high, 2, low]. All of it stays in row-major order.
+// The tile with its last axis cut in two at bit `bit`: [outer, high, 2, low]. All of it stays in row-major
+// order.
 static ir_type cut(ir_type type, unsigned bit) {
   unsigned last = type.log2[type.rank - 1], outer = ir_log2_elements(type) - last;
   ir_type to = ir_element(type);
@@ -41,7 +42,8 @@ static ir_value *turned(ir_builder *b, ir_type pair, ir_type full, unsigned bit,
   unsigned last = full.log2[full.rank - 1];
   ir_value *index = ir_iota(b, last), *parts[2];
   if (!index || !halves(b, index, bit, parts)) return NULL;
-  ir_value *mask = ir_const_like(b, parts[0]->type, (double)(UINT64_C(1) << run)), *zero = ir_const_like(b, parts[0]->type, 0);
+  ir_value *mask = ir_const_like(b, parts[0]->type, (double)(UINT64_C(1) << run)),
+           *zero = ir_const_like(b, parts[0]->type, 0);
   ir_value *set = ir_compare(b, IR_NE, 0, ir_binary(b, IR_AND, 0, parts[0], mask), zero);
   if (!set) return NULL;
   unsigned outer = ir_log2_elements(pair) - ir_log2_elements(set->type);
@@ -64,7 +66,8 @@ static ir_value *step(ir_builder *b, ir_value *v, unsigned bit, unsigned run, bo
     ir_value *other = ir_compare(b, descending ? IR_GT : IR_LT, 0, parts[0], parts[1]);
     swap = ir_ternary(b, IR_SELECT, 0, turned(b, parts[0]->type, type, bit, run), other, swap);
   }
-  ir_value *low = ir_ternary(b, IR_SELECT, 0, swap, parts[1], parts[0]), *high = ir_ternary(b, IR_SELECT, 0, swap, parts[0], parts[1]);
+  ir_value *low = ir_ternary(b, IR_SELECT, 0, swap, parts[1], parts[0]),
+           *high = ir_ternary(b, IR_SELECT, 0, swap, parts[0], parts[1]);
   return low && high ? rejoin(b, low, high, type) : NULL;
 }
 
@@ -80,7 +83,8 @@ static ir_value *argument(kiln_elab *e, const kiln_call *c) {
   ir_value *v = kiln_call_value(e, c, 0);
   unsigned class = v ? ir_type_class(v->type) : 0;
   if (!v || (v->type.rank && !v->type.is_view && (class & (KILN_CLASS_INT | KILN_CLASS_FLOAT)))) return v;
-  kiln_elab_error(e, c->args[0]->place, "'%s': expected a tile of integers or floats, found %s", c->operation->name, ir_type_text(v->type, text));
+  kiln_elab_error(e, c->args[0]->place, "'%s': expected a tile of integers or floats, found %s",
+                  c->operation->name, ir_type_text(v->type, text));
   return NULL;
 }
 
@@ -99,7 +103,9 @@ kiln_values kiln_operation_topk(kiln_elab *e, const kiln_call *c, kiln_value *on
   ir_type type = v->type;
   uint8_t *last = &type.log2[type.rank - 1];
   if (log2 > *last)
-    return kiln_call_one(kiln_elab_error(e, c->place, "'topk': expected at most %u elements, found %u", 1u << *last, 1u << log2), one);
+    return kiln_call_one(kiln_elab_error(e, c->place, "'topk': expected at most %u elements, found %u",
+                                         1u << *last, 1u << log2),
+                         one);
   v = sorted(&e->b, v, true);
   while (v && *last > log2) {
     --*last;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operations that change shapes or work across lanes: broadcast, reshape, trans, join, split, reduce, scan, dot.
+// Operations that change shapes or work across lanes: broadcast, reshape, trans, join, split, reduce, scan,
+// dot.
 #include <string.h>
 
 #include "compiler/front/operations.h"
@@ -22,8 +23,8 @@ static ir_value *tile(kiln_elab *e, const kiln_call *c, uint32_t i) {
   char text[IR_TYPE_TEXT];
   ir_value *v = kiln_call_value(e, c, i);
   if (!v || (v->type.rank && !v->type.is_view)) return v;
-  kiln_elab_error(e, c->args[i]->place, "'%s': expected a tile, found %s%s", c->operation->name, ir_type_text(v->type, text),
-                  v->type.is_view ? "; use load" : "");
+  kiln_elab_error(e, c->args[i]->place, "'%s': expected a tile, found %s%s", c->operation->name,
+                  ir_type_text(v->type, text), v->type.is_view ? "; use load" : "");
   return NULL;
 }
 
@@ -39,7 +40,9 @@ kiln_values kiln_operation_broadcast(kiln_elab *e, const kiln_call *c, kiln_valu
   ir_type type;
   ir_value *v = kiln_call_value(e, c, 0);
   if (!v || !new_shape(e, c, v, &type)) return fail(one);
-  return kiln_call_one(kiln_elab_result(e, c->place, v->type.rank ? ir_broadcast(&e->b, v, type) : ir_splat(&e->b, v, type)), one);
+  return kiln_call_one(
+      kiln_elab_result(e, c->place, v->type.rank ? ir_broadcast(&e->b, v, type) : ir_splat(&e->b, v, type)),
+      one);
 }
 
 kiln_values kiln_operation_reshape(kiln_elab *e, const kiln_call *c, kiln_value *one) {
@@ -57,12 +60,17 @@ kiln_values kiln_operation_trans(kiln_elab *e, const kiln_call *c, kiln_value *o
   unsigned rank = v->type.rank;
   for (unsigned i = 0; i < rank; i++) attrs.perm[i] = (uint8_t)i;
   if (c->count == 1) {
-    if (rank < 2) return kiln_call_one(kiln_elab_error(e, c->place, "'trans': expected a tile of rank 2 or more, found rank %u", rank), one);
+    if (rank < 2)
+      return kiln_call_one(
+          kiln_elab_error(e, c->place, "'trans': expected a tile of rank 2 or more, found rank %u", rank),
+          one);
     attrs.perm[rank - 2] = (uint8_t)(rank - 1);
     attrs.perm[rank - 1] = (uint8_t)(rank - 2);
   } else {
     if (!kiln_call_list(e, c, 1, "a permutation", &list)) return fail(one);
-    if (list.count != rank) return kiln_call_one(kiln_elab_error(e, c->place, "'trans': expected %u axes, found %u", rank, list.count), one);
+    if (list.count != rank)
+      return kiln_call_one(
+          kiln_elab_error(e, c->place, "'trans': expected %u axes, found %u", rank, list.count), one);
     for (unsigned i = 0; i < rank; i++) {
       int64_t axis;
       if (!kiln_elab_integer(e, list.items[i], 0, rank - 1, "axis of 'trans'", &axis)) return fail(one);
@@ -86,20 +94,25 @@ kiln_values kiln_operation_split(kiln_elab *e, const kiln_call *c, kiln_value *o
   return all_results(e, c, ir_emit(&e->b, IR_SPLIT, NULL, &v, 1, NULL, NULL, 0));
 }
 
-// -------------------------------------------------------------------------------------------------------- reduce and scan
+// --------------------------------------------------------------------------------- reduce and scan
 
-ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count, ir_place place) {
+ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count,
+                             ir_place place) {
   ir_block *block = ir_block_create(e->b.arena), *outer = e->b.block;
   kiln_value *args = KILN_NEW_ARRAY(e->arena, kiln_value, 2 * count);
-  for (uint32_t i = 0; i < 2 * count; i++) args[i] = kiln_value_runtime(ir_block_arg(e->b.arena, block, types[i % count]));
+  for (uint32_t i = 0; i < 2 * count; i++)
+    args[i] = kiln_value_runtime(ir_block_arg(e->b.arena, block, types[i % count]));
   e->b.block = block;
   kiln_values out = kiln_elab_inline(e, fn, args, 2 * count, place);
   ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, count);
   bool ok = out.count == count, said = false; // an error inside was reported where it stands
   for (uint32_t i = 0; i < out.count; i++) said |= out.items[i].kind == KILN_VALUE_ERROR;
   ok &= !said;
-  if (!ok && !said) kiln_elab_error(e, place, "combiner '%s': expected %u results, found %u", fn->atom->text, count, out.count);
-  for (uint32_t i = 0; ok && i < count; i++) ok = (yields[i] = kiln_elab_fit(e, place, out.items[i], types[i], "result of the combiner")) != NULL;
+  if (!ok && !said)
+    kiln_elab_error(e, place, "combiner '%s': expected %u results, found %u", fn->atom->text, count,
+                    out.count);
+  for (uint32_t i = 0; ok && i < count; i++)
+    ok = (yields[i] = kiln_elab_fit(e, place, out.items[i], types[i], "result of the combiner")) != NULL;
   if (ok) ir_yield(&e->b, yields, count);
   e->b.block = outer;
   return ok ? block : NULL;
@@ -107,16 +120,21 @@ ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, 
 
 static kiln_item *combiner(kiln_elab *e, const kiln_call *c) {
   const kiln_node *n = c->args[0];
-  kiln_item *item = n->kind == KILN_NODE_NAME && !kiln_elab_find(e, n->atom) ? kiln_elab_item(e, n->atom) : NULL;
+  kiln_item *item =
+      n->kind == KILN_NODE_NAME && !kiln_elab_find(e, n->atom) ? kiln_elab_item(e, n->atom) : NULL;
   if (item && item->kind == KILN_ITEM_FN) return item;
-  kiln_elab_error(e, n->place, "'%s': expected the name of a function, as in %s(pick, axis, x), or %s.add(x, axis)", c->operation->name,
-                  c->operation->name, c->operation->name);
+  kiln_elab_error(e, n->place,
+                  "'%s': expected the name of a function, as in %s(pick, axis, x), or %s.add(x, axis)",
+                  c->operation->name, c->operation->name, c->operation->name);
   return NULL;
 }
 
-static bool axis_of(kiln_elab *e, const kiln_call *c, const kiln_node *n, ir_value *const *values, ir_attrs *attrs) {
+static bool axis_of(kiln_elab *e, const kiln_call *c, const kiln_node *n, ir_value *const *values,
+                    ir_attrs *attrs) {
   int64_t axis;
-  if (!n) return kiln_elab_error(e, c->place, "'%s': expected an axis: %s", c->operation->name, c->operation->form), false;
+  if (!n)
+    return kiln_elab_error(e, c->place, "'%s': expected an axis: %s", c->operation->name, c->operation->form),
+           false;
   if (!kiln_elab_integer(e, n, 0, values[0]->type.rank - 1, "axis", &axis)) return false;
   attrs->axis = (uint8_t)axis;
   return true;
@@ -130,9 +148,13 @@ static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_value *values[KILN_CALL_ARGS];
   ir_type types[KILN_CALL_ARGS];
   ir_block *region = NULL;
-  if (!kiln_call_flag(e, c, "reverse", IR_REVERSE, &attrs.flags) || !kiln_call_flag(e, c, "nan", IR_NAN, &attrs.flags)) return fail(one);
+  if (!kiln_call_flag(e, c, "reverse", IR_REVERSE, &attrs.flags) ||
+      !kiln_call_flag(e, c, "nan", IR_NAN, &attrs.flags))
+    return fail(one);
   if (named ? c->count > 2 : c->count < 3)
-    return kiln_call_one(kiln_elab_error(e, c->place, "'%s': expected %s(fn, axis, x, ...) or %s", c->operation->name, c->operation->name, c->operation->form), one);
+    return kiln_call_one(kiln_elab_error(e, c->place, "'%s': expected %s(fn, axis, x, ...) or %s",
+                                         c->operation->name, c->operation->name, c->operation->form),
+                         one);
   if (named && !kiln_call_combine(e, c, &attrs.kind, &attrs.flags)) return fail(one);
   kiln_item *fn = named ? NULL : combiner(e, c);
   if (!named && !fn) return fail(one);
@@ -142,16 +164,24 @@ static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   for (uint32_t i = 0; i < count; i++) types[i] = ir_element(values[i]->type);
   if (!axis_of(e, c, named ? kiln_call_arg(c, 1, "axis") : c->args[1], values, &attrs)) return fail(one);
   if (fn && !(region = kiln_elab_combiner(e, fn, types, count, c->place))) return fail(one);
-  return all_results(e, c, ir_emit(&e->b, (ir_opcode)c->operation->code, &attrs, values, count, NULL, &region, region ? 1 : 0));
+  return all_results(
+      e, c,
+      ir_emit(&e->b, (ir_opcode)c->operation->code, &attrs, values, count, NULL, &region, region ? 1 : 0));
 }
 
-kiln_values kiln_operation_reduce(kiln_elab *e, const kiln_call *c, kiln_value *one) { return across(e, c, one); }
-kiln_values kiln_operation_scan(kiln_elab *e, const kiln_call *c, kiln_value *one) { return across(e, c, one); }
+kiln_values kiln_operation_reduce(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  return across(e, c, one);
+}
+kiln_values kiln_operation_scan(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  return across(e, c, one);
+}
 
-// -------------------------------------------------------------------------------------------------------------------- dot
+// --------------------------------------------------------------------------------------------- dot
 
 static ir_type product_type(ir_type a, ir_type b) {
-  kiln_scalar element = a.scalar == KILN_F64 ? KILN_F64 : ir_type_class(a) == KILN_CLASS_INT ? KILN_I32 : KILN_F32;
+  kiln_scalar element = a.scalar == KILN_F64                 ? KILN_F64
+                        : ir_type_class(a) == KILN_CLASS_INT ? KILN_I32
+                                                             : KILN_F32;
   ir_type type = ir_with_element(a, ir_scalar_type(element));
   type.log2[a.rank - 1] = b.log2[a.rank - 1];
   return type;
@@ -162,10 +192,15 @@ kiln_values kiln_operation_dot(kiln_elab *e, const kiln_call *c, kiln_value *one
   ir_attrs attrs = {0};
   ir_value *operands[3] = {tile(e, c, 0), tile(e, c, 1)};
   char text[IR_TYPE_TEXT];
-  if (!operands[0] || !operands[1] || !kiln_call_word(e, c, "prec", precisions, &attrs.precision)) return fail(one);
+  if (!operands[0] || !operands[1] || !kiln_call_word(e, c, "prec", precisions, &attrs.precision))
+    return fail(one);
   ir_type a = operands[0]->type, b = operands[1]->type;
   if (a.rank != b.rank || (a.rank != 2 && a.rank != 3))
-    return kiln_call_one(kiln_elab_error(e, c->place, "'dot': expected two tiles of rank 2, or two of rank 3, found %s and rank %u", ir_type_text(a, text), b.rank), one);
+    return kiln_call_one(
+        kiln_elab_error(e, c->place,
+                        "'dot': expected two tiles of rank 2, or two of rank 3, found %s and rank %u",
+                        ir_type_text(a, text), b.rank),
+        one);
   const kiln_node *acc = kiln_call_arg(c, 2, "acc");
   kiln_value start = acc ? kiln_elab_eval(e, acc) : kiln_value_int(0);
   operands[2] = kiln_elab_fit(e, c->place, start, product_type(a, b), "accumulator of 'dot'");

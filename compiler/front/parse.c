@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-// ---------------------------------------------------------------------------------------------------------------- cursor
+// ------------------------------------------------------------------------------------------ cursor
 
-kiln_token_kind kiln_parser_kind(const kiln_parser *p) { return p->panic ? KILN_TOKEN_END : p->tokens[p->at].kind; }
+kiln_token_kind kiln_parser_kind(const kiln_parser *p) {
+  return p->panic ? KILN_TOKEN_END : p->tokens[p->at].kind;
+}
 
 const kiln_token *kiln_parser_next(kiln_parser *p) {
   const kiln_token *t = &p->tokens[p->at];
@@ -25,10 +27,12 @@ void kiln_parser_fail(kiln_parser *p, const char *expected) {
   const kiln_token *t = &p->tokens[p->at];
   p->panic = true;
   if (t->kind == KILN_TOKEN_END)
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found the end of the file", expected);
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found the end of the file",
+                  expected);
   else
     kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found %s'%.*s'", expected,
-                  t->kind >= KILN_TOKEN_KILN ? "the reserved word " : "", (int)(t->length > 60 ? 60 : t->length), t->start);
+                  t->kind >= KILN_TOKEN_KILN ? "the reserved word " : "",
+                  (int)(t->length > 60 ? 60 : t->length), t->start);
 }
 
 const kiln_token *kiln_parser_expect(kiln_parser *p, kiln_token_kind kind, const char *where) {
@@ -48,7 +52,8 @@ bool kiln_parser_enter(kiln_parser *p) {
     return true;
   }
   if (!p->panic)
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, p->tokens[p->at].place, "nesting is deeper than the limit of %d", KILN_NESTING_LIMIT);
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, p->tokens[p->at].place,
+                  "nesting is deeper than the limit of %d", KILN_NESTING_LIMIT);
   p->panic = true;
   p->at = p->count - 1; // nothing sensible follows
   return false;
@@ -74,12 +79,14 @@ kiln_list kiln_parser_take(kiln_parser *p, uint32_t from) {
   return list;
 }
 
-kiln_parser kiln_parser_of(kiln_module *module, const char *text, size_t size, uint32_t line, kiln_diagnostics *d) {
+kiln_parser kiln_parser_of(kiln_module *module, const char *text, size_t size, uint32_t line,
+                           kiln_diagnostics *d) {
   kiln_tokens tokens = kiln_lex(module->arena, &module->atoms, module->file, text, size, line, d);
-  return (kiln_parser){.arena = module->arena, .module = module, .d = d, .tokens = tokens.items, .count = tokens.count};
+  return (kiln_parser){
+      .arena = module->arena, .module = module, .d = d, .tokens = tokens.items, .count = tokens.count};
 }
 
-// ----------------------------------------------------------------------------------------------------------------- items
+// ------------------------------------------------------------------------------------------- items
 
 kiln_list kiln_parse_attributes(kiln_parser *p) {
   uint32_t from = p->stack_count;
@@ -106,9 +113,10 @@ static kiln_node *cparam(kiln_parser *p) {
 }
 
 static kiln_node *param(kiln_parser *p) {
-  static const uint8_t modes[KILN_TOKEN_COUNT] = {
-      [KILN_TOKEN_IN] = IR_ACCESS_IN, [KILN_TOKEN_OUT] = IR_ACCESS_OUT,
-      [KILN_TOKEN_INOUT] = IR_ACCESS_INOUT, [KILN_TOKEN_ACCUM] = IR_ACCESS_ACCUM};
+  static const uint8_t modes[KILN_TOKEN_COUNT] = {[KILN_TOKEN_IN] = IR_ACCESS_IN,
+                                                  [KILN_TOKEN_OUT] = IR_ACCESS_OUT,
+                                                  [KILN_TOKEN_INOUT] = IR_ACCESS_INOUT,
+                                                  [KILN_TOKEN_ACCUM] = IR_ACCESS_ACCUM};
   kiln_node *n = kiln_parser_node(p, KILN_NODE_PARAM);
   n->atom = kiln_parser_name(p, "for a parameter");
   kiln_parser_expect(p, KILN_TOKEN_COLON, "and a type after the name of a parameter");
@@ -126,7 +134,8 @@ static kiln_node *fn_param(kiln_parser *p) {
   return n;
 }
 
-static kiln_list comma_list(kiln_parser *p, kiln_node *(*one)(kiln_parser *p), kiln_token_kind close, const char *where) {
+static kiln_list comma_list(kiln_parser *p, kiln_node *(*one)(kiln_parser *p), kiln_token_kind close,
+                            const char *where) {
   uint32_t from = p->stack_count;
   if (kiln_parser_accept(p, close)) return (kiln_list){0};
   do kiln_parser_push(p, one(p));
@@ -141,7 +150,8 @@ static void check_distinct(kiln_parser *p, kiln_list first, kiln_list second, co
     for (uint32_t j = 0; j < i; j++) {
       kiln_node *other = j < first.count ? first.items[j] : second.items[j - first.count];
       if (n->atom && n->atom == other->atom)
-        kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place, "%s '%s' is there already, at line %u", what, n->atom->text, other->place.line);
+        kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place, "%s '%s' is there already, at line %u",
+                      what, n->atom->text, other->place.line);
     }
   }
 }
@@ -150,10 +160,9 @@ enum { MOST_PARAMS = 256 };
 
 static void check_params(kiln_parser *p, const kiln_item *item) {
   if (item->params.count + item->cparams.count > MOST_PARAMS)
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, item->place, "'%s' has %u parameters, the limit is %d", item->atom->text,
-                  item->params.count + item->cparams.count, MOST_PARAMS);
-  else
-    check_distinct(p, item->cparams, item->params, "parameter");
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, item->place, "'%s' has %u parameters, the limit is %d",
+                  item->atom->text, item->params.count + item->cparams.count, MOST_PARAMS);
+  else check_distinct(p, item->cparams, item->params, "parameter");
 }
 
 // An error in the head of an item: its body is still read, for the errors in it and to find its end.
@@ -176,7 +185,8 @@ static void recover_head(kiln_parser *p, kiln_item *item, uint32_t start) {
 static void define(kiln_parser *p, kiln_item *item) {
   kiln_module *m = p->module;
   if (item->atom && item->atom->item) {
-    kiln_diagnose(p->d, KILN_ERROR, m->file, item->place, "'%s' is defined already, at line %u", item->atom->text, item->atom->item->place.line);
+    kiln_diagnose(p->d, KILN_ERROR, m->file, item->place, "'%s' is defined already, at line %u",
+                  item->atom->text, item->atom->item->place.line);
     return;
   }
   if (item->atom) item->atom->item = item;
@@ -247,16 +257,17 @@ static void version_line(kiln_parser *p) {
   kiln_parser_expect(p, KILN_TOKEN_KILN, "and a version at the start of the file (kiln 1)");
   const kiln_token *t = kiln_parser_expect(p, KILN_TOKEN_INTEGER, "after 'kiln'");
   if (t && t->integer != LANGUAGE_VERSION)
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected language version %d, found %lld", LANGUAGE_VERSION,
-                  (long long)t->integer);
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected language version %d, found %lld",
+                  LANGUAGE_VERSION, (long long)t->integer);
   if (!p->panic) return;
   p->panic = false;
-  while (p->tokens[p->at].kind != KILN_TOKEN_END && p->tokens[p->at].kind != KILN_TOKEN_CONST && p->tokens[p->at].kind != KILN_TOKEN_FN &&
-         p->tokens[p->at].kind != KILN_TOKEN_KERNEL)
+  while (p->tokens[p->at].kind != KILN_TOKEN_END && p->tokens[p->at].kind != KILN_TOKEN_CONST &&
+         p->tokens[p->at].kind != KILN_TOKEN_FN && p->tokens[p->at].kind != KILN_TOKEN_KERNEL)
     p->at++;
 }
 
-kiln_module *kiln_parse(kiln_arena *arena, const char *file, const char *text, size_t size, kiln_diagnostics *d) {
+kiln_module *kiln_parse(kiln_arena *arena, const char *file, const char *text, size_t size,
+                        kiln_diagnostics *d) {
   kiln_module *module = KILN_NEW(arena, kiln_module);
   *module = (kiln_module){.arena = arena, .file = kiln_arena_text(arena, file, strlen(file))};
   kiln_atoms_init(&module->atoms, arena);
@@ -266,7 +277,8 @@ kiln_module *kiln_parse(kiln_arena *arena, const char *file, const char *text, s
   return module;
 }
 
-void kiln_parse_items(kiln_module *module, const char *text, size_t size, uint32_t line, kiln_diagnostics *d) {
+void kiln_parse_items(kiln_module *module, const char *text, size_t size, uint32_t line,
+                      kiln_diagnostics *d) {
   kiln_parser p = kiln_parser_of(module, text, size, line, d);
   parse_all(&p);
 }
@@ -291,7 +303,7 @@ kiln_node *kiln_parse_instance(kiln_module *module, const char *text, size_t siz
   return p.panic ? NULL : n;
 }
 
-// ----------------------------------------------------------------------------------------------------------- assigned names
+// ---------------------------------------------------------------------------------- assigned names
 
 typedef struct name_set {
   kiln_arena *arena;

@@ -16,9 +16,9 @@ static kiln_list items(kiln_parser *p, kiln_token_kind close, const char *where)
   do {
     kiln_token_kind kind = kiln_parser_kind(p);
     if (kind == KILN_TOKEN_COLON || kind == KILN_TOKEN_UNDERSCORE)
-      kiln_parser_push(p, at_token(p, kind == KILN_TOKEN_COLON ? KILN_NODE_COLON : KILN_NODE_UNDERSCORE, kiln_parser_next(p)));
-    else
-      kiln_parser_push(p, kiln_parse_expr(p));
+      kiln_parser_push(p, at_token(p, kind == KILN_TOKEN_COLON ? KILN_NODE_COLON : KILN_NODE_UNDERSCORE,
+                                   kiln_parser_next(p)));
+    else kiln_parser_push(p, kiln_parse_expr(p));
   } while (kiln_parser_accept(p, KILN_TOKEN_COMMA));
   kiln_parser_expect(p, close, where);
   return kiln_parser_take(p, from);
@@ -26,7 +26,8 @@ static kiln_list items(kiln_parser *p, kiln_token_kind close, const char *where)
 
 static kiln_node *arg(kiln_parser *p) {
   kiln_token_kind kind = kiln_parser_kind(p);
-  bool named = (kind == KILN_TOKEN_NAME || kind == KILN_TOKEN_NAN) && p->tokens[p->at + 1].kind == KILN_TOKEN_ASSIGN;
+  bool named =
+      (kind == KILN_TOKEN_NAME || kind == KILN_TOKEN_NAN) && p->tokens[p->at + 1].kind == KILN_TOKEN_ASSIGN;
   if (!named) return kiln_parse_expr(p);
   const kiln_token *t = kiln_parser_next(p);
   kiln_node *n = at_token(p, KILN_NODE_NAMED, t);
@@ -136,11 +137,15 @@ static kiln_node *primary(kiln_parser *p) {
   case KILN_TOKEN_INTEGER: return literal(p, KILN_NODE_INTEGER);
   case KILN_TOKEN_FLOAT: return literal(p, KILN_NODE_REAL);
   case KILN_TOKEN_STRING: return literal(p, KILN_NODE_STRING);
-  case KILN_TOKEN_TRUE: case KILN_TOKEN_FALSE: return literal(p, KILN_NODE_BOOL);
+  case KILN_TOKEN_TRUE:
+  case KILN_TOKEN_FALSE: return literal(p, KILN_NODE_BOOL);
   case KILN_TOKEN_INF: return real(p, INFINITY);
   case KILN_TOKEN_NAN: return real(p, NAN);
-  case KILN_TOKEN_NAME: case KILN_TOKEN_VIEW: return name_or_call(p);
-  case KILN_TOKEN_SCALAR: case KILN_TOKEN_STAR: case KILN_TOKEN_TYPEOF: return elem(p);
+  case KILN_TOKEN_NAME:
+  case KILN_TOKEN_VIEW: return name_or_call(p);
+  case KILN_TOKEN_SCALAR:
+  case KILN_TOKEN_STAR:
+  case KILN_TOKEN_TYPEOF: return elem(p);
   case KILN_TOKEN_LPAREN:
     kiln_parser_next(p);
     n = kiln_parse_expr(p);
@@ -184,10 +189,12 @@ static kiln_node *unary(kiln_parser *p) {
 
 // Loosest is 1; 0 is no operator. Comparisons do not chain.
 static const uint8_t levels[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PIPE] = 1,      [KILN_TOKEN_CARET] = 2,      [KILN_TOKEN_AMPERSAND] = 3, [KILN_TOKEN_LESS] = 4,
-    [KILN_TOKEN_LESSEQ] = 4,    [KILN_TOKEN_GREATER] = 4,    [KILN_TOKEN_GREATEREQ] = 4, [KILN_TOKEN_EQUAL] = 4,
-    [KILN_TOKEN_UNEQUAL] = 4,   [KILN_TOKEN_SHIFTLEFT] = 5,  [KILN_TOKEN_SHIFTRIGHT] = 5, [KILN_TOKEN_PLUS] = 6,
-    [KILN_TOKEN_MINUS] = 6,     [KILN_TOKEN_STAR] = 7,       [KILN_TOKEN_SLASH] = 7,     [KILN_TOKEN_PERCENT] = 7,
+    [KILN_TOKEN_PIPE] = 1,      [KILN_TOKEN_CARET] = 2,      [KILN_TOKEN_AMPERSAND] = 3,
+    [KILN_TOKEN_LESS] = 4,      [KILN_TOKEN_LESSEQ] = 4,     [KILN_TOKEN_GREATER] = 4,
+    [KILN_TOKEN_GREATEREQ] = 4, [KILN_TOKEN_EQUAL] = 4,      [KILN_TOKEN_UNEQUAL] = 4,
+    [KILN_TOKEN_SHIFTLEFT] = 5, [KILN_TOKEN_SHIFTRIGHT] = 5, [KILN_TOKEN_PLUS] = 6,
+    [KILN_TOKEN_MINUS] = 6,     [KILN_TOKEN_STAR] = 7,       [KILN_TOKEN_SLASH] = 7,
+    [KILN_TOKEN_PERCENT] = 7,
 };
 enum { COMPARE_LEVEL = 4 };
 

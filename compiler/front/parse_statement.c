@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statements and blocks. A statement with a syntax error is dropped and parsing goes on at the next line, or inside the block that the faulty
-// line opened.
+// Statements and blocks. A statement with a syntax error is dropped and parsing goes on at the next line, or
+// inside the block that the faulty line opened.
 #include "compiler/front/parser.h"
 
 static kiln_node *statement(kiln_parser *p);
@@ -100,14 +100,17 @@ static kiln_node *last_statement(kiln_parser *p, kiln_node_kind kind) {
   kiln_node *n = kiln_parser_node(p, kind);
   kiln_parser_next(p);
   if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE) n->list = expr_list(p);
-  if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE) kiln_parser_fail(p, kind == KILN_NODE_RETURN ? "'}' after 'return', which is the last statement of its block"
-                                                                                               : "'}' after 'yield', which is the last statement of its block");
+  if (kiln_parser_kind(p) != KILN_TOKEN_RBRACE)
+    kiln_parser_fail(p, kind == KILN_NODE_RETURN
+                            ? "'}' after 'return', which is the last statement of its block"
+                            : "'}' after 'yield', which is the last statement of its block");
   return n;
 }
 
 static kiln_node *name_statement(kiln_parser *p) {
   kiln_token_kind after = p->tokens[p->at + 1].kind;
-  if (after == KILN_TOKEN_COMMA || after == KILN_TOKEN_ASSIGN) return binding(p, KILN_NODE_ASSIGN, "on the left of an assignment");
+  if (after == KILN_TOKEN_COMMA || after == KILN_TOKEN_ASSIGN)
+    return binding(p, KILN_NODE_ASSIGN, "on the left of an assignment");
   kiln_node *n = kiln_parser_node(p, KILN_NODE_CALL_STATEMENT);
   if (after != KILN_TOKEN_LPAREN && after != KILN_TOKEN_DOT) {
     kiln_parser_next(p);
@@ -116,7 +119,8 @@ static kiln_node *name_statement(kiln_parser *p) {
   }
   n->a = kiln_parse_expr(p);
   if (n->a && n->a->kind != KILN_NODE_CALL && !p->panic) {
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place, "expected a statement, found an expression whose value is not used");
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place,
+                  "expected a statement, found an expression whose value is not used");
   }
   return n;
 }
@@ -124,12 +128,8 @@ static kiln_node *name_statement(kiln_parser *p) {
 static kiln_node *statement(kiln_parser *p) {
   kiln_node *n;
   switch (kiln_parser_kind(p)) {
-  case KILN_TOKEN_LET:
-    kiln_parser_next(p);
-    return binding(p, KILN_NODE_LET, "after 'let'");
-  case KILN_TOKEN_VAR:
-    kiln_parser_next(p);
-    return binding(p, KILN_NODE_VAR, "after 'var'");
+  case KILN_TOKEN_LET: kiln_parser_next(p); return binding(p, KILN_NODE_LET, "after 'let'");
+  case KILN_TOKEN_VAR: kiln_parser_next(p); return binding(p, KILN_NODE_VAR, "after 'var'");
   case KILN_TOKEN_FOR: return for_statement(p);
   case KILN_TOKEN_WHILE: return while_statement(p);
   case KILN_TOKEN_LOOP: return loop_statement(p);
@@ -146,8 +146,9 @@ static kiln_node *statement(kiln_parser *p) {
   }
 }
 
-// Goes on after an error in a statement that began at token `start`: at the first token of the next line, or in the block that was opened on
-// the faulty line. The token found at fault is kept when it begins a line itself.
+// Goes on after an error in a statement that began at token `start`: at the first token of the next line, or
+// in the block that was opened on the faulty line. The token found at fault is kept when it begins a line
+// itself.
 static void recover(kiln_parser *p, uint32_t start) {
   p->panic = false;
   const kiln_token *t = p->tokens;
@@ -159,7 +160,8 @@ static void recover(kiln_parser *p, uint32_t start) {
     if (t[p->at].kind == KILN_TOKEN_RBRACE) return;
     if (t[p->at].kind != KILN_TOKEN_LBRACE) continue;
     kiln_parse_block(p);
-    if (kiln_parser_accept(p, KILN_TOKEN_ELSE) && kiln_parser_kind(p) == KILN_TOKEN_LBRACE) kiln_parse_block(p);
+    if (kiln_parser_accept(p, KILN_TOKEN_ELSE) && kiln_parser_kind(p) == KILN_TOKEN_LBRACE)
+      kiln_parse_block(p);
     return;
   }
 }
@@ -174,7 +176,8 @@ kiln_node *kiln_parse_block(kiln_parser *p) {
   const kiln_token *open = kiln_parser_expect(p, KILN_TOKEN_LBRACE, "at the start of a block");
   if (!open || !kiln_parser_enter(p)) return n;
   uint32_t from = p->stack_count;
-  while (kiln_parser_kind(p) != KILN_TOKEN_RBRACE && kiln_parser_kind(p) != KILN_TOKEN_END && !starts_item(p)) {
+  while (kiln_parser_kind(p) != KILN_TOKEN_RBRACE && kiln_parser_kind(p) != KILN_TOKEN_END &&
+         !starts_item(p)) {
     uint32_t start = p->at, kept = p->stack_count;
     kiln_node *s = statement(p);
     if (p->panic) {

@@ -7,7 +7,8 @@
 
 enum { KILN_NESTING_LIMIT = 200 };
 
-/// After an error `panic` is set and the parser sees the end of the file everywhere, so that all rules return; who recovers clears it.
+/// After an error `panic` is set and the parser sees the end of the file everywhere, so that all rules
+/// return; who recovers clears it.
 typedef struct kiln_parser {
   kiln_arena *arena;
   kiln_module *module;
@@ -20,7 +21,8 @@ typedef struct kiln_parser {
   uint32_t stack_count, stack_capacity;
 } kiln_parser;
 
-kiln_parser kiln_parser_of(kiln_module *module, const char *text, size_t size, uint32_t line, kiln_diagnostics *d);
+kiln_parser kiln_parser_of(kiln_module *module, const char *text, size_t size, uint32_t line,
+                           kiln_diagnostics *d);
 kiln_token_kind kiln_parser_kind(const kiln_parser *p);
 const kiln_token *kiln_parser_next(kiln_parser *p);
 bool kiln_parser_accept(kiln_parser *p, kiln_token_kind kind);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel as text in its own language, one operation a statement. Reading the text back gives the same canonical bytes, so every operation is
-// spelled in the form that emits exactly it: constants with their type, no implied broadcast, loops with named carried values.
+// A kernel as text in its own language, one operation a statement. Reading the text back gives the same
+// canonical bytes, so every operation is spelled in the form that emits exactly it: constants with their
+// type, no implied broadcast, loops with named carried values.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@ typedef struct printer {
   unsigned indent;
 } printer;
 
-// ---------------------------------------------------------------------------------------------------------------- pieces
+// ------------------------------------------------------------------------------------------ pieces
 
 static void put_integer(kiln_buffer *out, int64_t v) {
   if (v == INT64_MIN) kiln_buffer_format(out, "-%" PRId64 " - 1", INT64_MAX);
@@ -36,7 +37,8 @@ static void put_constant(kiln_buffer *out, ir_type t, uint64_t bits) {
   int64_t v = width < 64 ? (int64_t)(bits << (64 - width)) >> (64 - width) : (int64_t)bits;
   if (isinf(real)) kiln_buffer_format(out, real < 0 ? "(-inf) as %s" : "inf as %s", name);
   else if (plain) kiln_buffer_format(out, real < 0 ? "(%.17g) as %s" : "%.17g as %s", real, name);
-  else if (class == KILN_CLASS_INT && v != INT64_MIN) kiln_buffer_format(out, v < 0 ? "(%" PRId64 ") as %s" : "%" PRId64 " as %s", v, name);
+  else if (class == KILN_CLASS_INT && v != INT64_MIN)
+    kiln_buffer_format(out, v < 0 ? "(%" PRId64 ") as %s" : "%" PRId64 " as %s", v, name);
   else kiln_buffer_format(out, "bits(%s, 0x%" PRIx64 ")", name, bits);
 }
 
@@ -98,7 +100,7 @@ static void put_shape(kiln_buffer *out, ir_type t) {
 
 static void new_line(printer *p) { kiln_buffer_format(p->out, "%*s", (int)(2 * p->indent), ""); }
 
-// ------------------------------------------------------------------------------------------------------------ attributes
+// -------------------------------------------------------------------------------------- attributes
 
 static void put_word(kiln_buffer *out, const char *name, const char *const *words, unsigned index) {
   if (index) kiln_buffer_format(out, ", %s = %s", name, words[index]);
@@ -129,11 +131,11 @@ static const char *combine_name(const ir_attrs *a) {
   return names[a->kind];
 }
 
-// --------------------------------------------------------------------------------------------------------------- operations
+// -------------------------------------------------------------------------------------- operations
 
 static const char *const infix[IR_OPCODE_COUNT] = {
-    [IR_ADD] = "+", [IR_SUB] = "-", [IR_MUL] = "*", [IR_DIV] = "/", [IR_REM] = "%", [IR_AND] = "&", [IR_OR] = "|", [IR_XOR] = "^",
-    [IR_SHL] = "<<", [IR_SHR] = ">>", [IR_PTRADD] = "+",
+    [IR_ADD] = "+", [IR_SUB] = "-", [IR_MUL] = "*",  [IR_DIV] = "/",  [IR_REM] = "%",    [IR_AND] = "&",
+    [IR_OR] = "|",  [IR_XOR] = "^", [IR_SHL] = "<<", [IR_SHR] = ">>", [IR_PTRADD] = "+",
 };
 
 static void put_infix(printer *p, const ir_op *op, const char *sign) {
@@ -153,7 +155,9 @@ static void put_call(printer *p, const ir_op *op, const char *name) {
 }
 
 static void put_compare(printer *p, const ir_op *op) {
-  static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="}, *const names[] = {"eq", "ne", "ult", "ule", "ugt", "uge"};
+  static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="}, *const names[] = {"eq",  "ne",
+                                                                                           "ult", "ule",
+                                                                                           "ugt", "uge"};
   bool is_unsigned = (op->attrs.flags & IR_UNSIGNED) && op->attrs.kind >= IR_LT;
   if (!is_unsigned) {
     put_infix(p, op, signs[op->attrs.kind]);
@@ -175,7 +179,8 @@ static void put_cast(printer *p, const ir_op *op) {
   }
   kiln_buffer_format(p->out, a->flags & IR_UNSIGNED ? "ucast(" : "cast(");
   put_value(p, op->operands[0]);
-  kiln_buffer_format(p->out, ", %s%s%s)", to, a->round ? ", round = rtz" : "", a->flags & IR_SATURATE_OFF ? ", sat = false" : "");
+  kiln_buffer_format(p->out, ", %s%s%s)", to, a->round ? ", round = rtz" : "",
+                     a->flags & IR_SATURATE_OFF ? ", sat = false" : "");
 }
 
 static void put_expand(printer *p, const ir_op *op) {
@@ -188,7 +193,8 @@ static void put_expand(printer *p, const ir_op *op) {
   }
   put_value(p, op->operands[0]);
   kiln_buffer_u8(p->out, '[');
-  for (unsigned i = 0; i <= rank; i++) kiln_buffer_format(p->out, "%s%c", i ? ", " : "", i == op->attrs.axis ? '_' : ':');
+  for (unsigned i = 0; i <= rank; i++)
+    kiln_buffer_format(p->out, "%s%c", i ? ", " : "", i == op->attrs.axis ? '_' : ':');
   kiln_buffer_u8(p->out, ']');
 }
 
@@ -203,7 +209,8 @@ static void put_shaped(printer *p, const ir_op *op, const char *name) {
 static void put_trans(printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "trans(");
   put_value(p, op->operands[0]);
-  for (unsigned i = 0; i < op->operands[0]->type.rank; i++) kiln_buffer_format(p->out, "%s%u", i ? ", " : ", [", op->attrs.perm[i]);
+  for (unsigned i = 0; i < op->operands[0]->type.rank; i++)
+    kiln_buffer_format(p->out, "%s%u", i ? ", " : ", [", op->attrs.perm[i]);
   kiln_buffer_format(p->out, op->operands[0]->type.rank ? "])" : ", [])");
 }
 
@@ -226,9 +233,11 @@ static void put_across(printer *p, const ir_op *op) {
 }
 
 static void put_memory(printer *p, const ir_op *op, const char *name) {
-  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_ATOMIC ? "." : "", op->code == IR_ATOMIC ? combine_name(&op->attrs) : "");
+  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_ATOMIC ? "." : "",
+                     op->code == IR_ATOMIC ? combine_name(&op->attrs) : "");
   put_values(p, op->operands, op->operand_count);
-  op->code == IR_ATOMIC || op->code == IR_CAS ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
+  op->code == IR_ATOMIC || op->code == IR_CAS ? put_order(p->out, &op->attrs)
+                                              : put_access(p->out, &op->attrs);
   kiln_buffer_u8(p->out, ')');
 }
 
@@ -247,7 +256,8 @@ static void put_view(printer *p, const ir_op *op) {
 
 static void put_view_access(printer *p, const ir_op *op, const char *name) {
   uint32_t rank = op->operands[0]->type.rank;
-  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_VIEW_ATOMIC ? "." : "", op->code == IR_VIEW_ATOMIC ? combine_name(&op->attrs) : "");
+  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_VIEW_ATOMIC ? "." : "",
+                     op->code == IR_VIEW_ATOMIC ? combine_name(&op->attrs) : "");
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, ", ");
   put_list(p, op->operands + 1, rank);
@@ -292,7 +302,8 @@ static void put_asm(printer *p, const ir_op *op) {
 static void put_expression(printer *p, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   switch (op->code) {
-  case IR_PID: case IR_NPID: kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, a->axis); break;
+  case IR_PID:
+  case IR_NPID: kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, a->axis); break;
   case IR_CONST: put_constant(p->out, op->results[0].type, a->bits); break;
   case IR_IOTA: kiln_buffer_format(p->out, "iota(%u)", 1u << op->results[0].type.log2[0]); break;
   case IR_SPLAT:
@@ -302,16 +313,42 @@ static void put_expression(printer *p, const ir_op *op) {
     put_value(p, op->operands[0]);
     kiln_buffer_u8(p->out, ')');
     break;
-  case IR_ADD: case IR_SUB: case IR_MUL: case IR_DIV: case IR_REM: case IR_AND: case IR_OR: case IR_XOR: case IR_SHL: case IR_SHR:
-  case IR_PTRADD: case IR_MIN: case IR_MAX: case IR_MULHI:
+  case IR_ADD:
+  case IR_SUB:
+  case IR_MUL:
+  case IR_DIV:
+  case IR_REM:
+  case IR_AND:
+  case IR_OR:
+  case IR_XOR:
+  case IR_SHL:
+  case IR_SHR:
+  case IR_PTRADD:
+  case IR_MIN:
+  case IR_MAX:
+  case IR_MULHI:
     if (!a->flags && infix[op->code]) put_infix(p, op, infix[op->code]);
     else put_call(p, op, ir_ops[op->code].text);
     break;
   case IR_CMP: put_compare(p, op); break;
-  case IR_FMA: case IR_SELECT: case IR_ABS: case IR_FLOOR: case IR_CEIL: case IR_ROUND: case IR_SQRT: case IR_RSQRT: case IR_EXP2: case IR_LOG2:
-  case IR_SIN: case IR_COS: case IR_TANH: case IR_ERF: case IR_JOIN: case IR_SPLIT: case IR_BARRIER: case IR_ASSUME:
-    put_call(p, op, ir_ops[op->code].text);
-    break;
+  case IR_FMA:
+  case IR_SELECT:
+  case IR_ABS:
+  case IR_FLOOR:
+  case IR_CEIL:
+  case IR_ROUND:
+  case IR_SQRT:
+  case IR_RSQRT:
+  case IR_EXP2:
+  case IR_LOG2:
+  case IR_SIN:
+  case IR_COS:
+  case IR_TANH:
+  case IR_ERF:
+  case IR_JOIN:
+  case IR_SPLIT:
+  case IR_BARRIER:
+  case IR_ASSUME: put_call(p, op, ir_ops[op->code].text); break;
   case IR_CAST: put_cast(p, op); break;
   case IR_BITCAST:
     kiln_buffer_format(p->out, "bitcast(");
@@ -321,10 +358,15 @@ static void put_expression(printer *p, const ir_op *op) {
     kiln_buffer_u8(p->out, ')');
     break;
   case IR_EXPAND: put_expand(p, op); break;
-  case IR_BROADCAST: case IR_RESHAPE: put_shaped(p, op, ir_ops[op->code].text); break;
+  case IR_BROADCAST:
+  case IR_RESHAPE: put_shaped(p, op, ir_ops[op->code].text); break;
   case IR_TRANS: put_trans(p, op); break;
-  case IR_REDUCE: case IR_SCAN: put_across(p, op); break;
-  case IR_LOAD: case IR_STORE: case IR_ATOMIC: case IR_CAS: put_memory(p, op, ir_ops[op->code].text); break;
+  case IR_REDUCE:
+  case IR_SCAN: put_across(p, op); break;
+  case IR_LOAD:
+  case IR_STORE:
+  case IR_ATOMIC:
+  case IR_CAS: put_memory(p, op, ir_ops[op->code].text); break;
   case IR_VIEW: put_view(p, op); break;
   case IR_VIEW_LOAD: put_view_access(p, op, "load"); break;
   case IR_VIEW_STORE: put_view_access(p, op, "store"); break;
@@ -344,11 +386,16 @@ static void put_expression(printer *p, const ir_op *op) {
     put_value(p, op->operands[0]);
     kiln_buffer_format(p->out, ", %u)", a->axis);
     break;
-  case IR_FOR: case IR_WHILE: case IR_IF: case IR_YIELD: case IR_COND: case IR_OPCODE_COUNT: break;
+  case IR_FOR:
+  case IR_WHILE:
+  case IR_IF:
+  case IR_YIELD:
+  case IR_COND:
+  case IR_OPCODE_COUNT: break;
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- control
+// ----------------------------------------------------------------------------------------- control
 
 static void put_statements(printer *p, ir_block *block);
 
@@ -519,7 +566,7 @@ static uint32_t put_combiner(printer *p, ir_block *block) {
   return which;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ kernel
+// ------------------------------------------------------------------------------------------ kernel
 
 static void put_param(printer *p, const ir_param *param, uint32_t index) {
   static const char *const modes[] = {"", "in ", "out ", "inout ", "accum "};
@@ -540,7 +587,9 @@ static void put_param(printer *p, const ir_param *param, uint32_t index) {
 // True when the language takes the name as it is.
 static bool is_name(const char *name) {
   static const char *const words[] = {
-      "TARGET", "WARP", "SMEM",
+      "TARGET",
+      "WARP",
+      "SMEM",
 #define TOKEN(kind, text)
 #define KEYWORD(kind, text) text,
 #include "compiler/front/token.def"
@@ -556,7 +605,8 @@ static bool is_name(const char *name) {
     if (!strcmp(words[i], name)) return false;
   for (size_t i = 0; i < KILN_SCALAR_COUNT; i++)
     if (!strcmp(kiln_scalars[i].spelling, name)) return false;
-  return !kiln_elab_is_operation(name) && strncmp(name, "combine", strlen("combine")) != 0; // combiners are printed under that name
+  return !kiln_elab_is_operation(name) &&
+         strncmp(name, "combine", strlen("combine")) != 0; // combiners are printed under that name
 }
 
 static void put_head(printer *p) {
@@ -570,8 +620,11 @@ static void put_head(printer *p) {
   for (uint32_t i = 0; i < k->param_count; i++) put_param(p, &k->params[i], i);
   kiln_buffer_format(p->out, ")\n  @warps(%u) @stages(%u)", k->warps, k->stages);
   if (k->max_registers) kiln_buffer_format(p->out, " @regs(%u)", k->max_registers);
-  if (k->fp_strict || k->fp_flush) kiln_buffer_format(p->out, " @fp(%s%s%s)", k->fp_strict ? "strict" : "", k->fp_strict && k->fp_flush ? ", " : "", k->fp_flush ? "ftz" : "");
-  kiln_buffer_format(p->out, " @grid_limit(%" PRId64 ", %" PRId64 ", %" PRId64 ")\n{\n", k->grid_limit[0], k->grid_limit[1], k->grid_limit[2]);
+  if (k->fp_strict || k->fp_flush)
+    kiln_buffer_format(p->out, " @fp(%s%s%s)", k->fp_strict ? "strict" : "",
+                       k->fp_strict && k->fp_flush ? ", " : "", k->fp_flush ? "ftz" : "");
+  kiln_buffer_format(p->out, " @grid_limit(%" PRId64 ", %" PRId64 ", %" PRId64 ")\n{\n", k->grid_limit[0],
+                     k->grid_limit[1], k->grid_limit[2]);
 }
 
 void kiln_print_ir(ir_kernel *kernel, kiln_buffer *out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical form.
+// Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical
+// form.
 #include "compiler/front/unit.h"
 
 #include <string.h>
@@ -9,12 +10,13 @@ static bool has_suffix(const char *file, const char *suffix) {
   return length >= wanted && !strcmp(file + length - wanted, suffix);
 }
 
-kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
-                          kiln_diagnostics *d) {
+kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                          const kiln_front_options *options, kiln_diagnostics *d) {
   static const kiln_front_options none;
   if (!options) options = &none;
   if (size > (64u << 20)) {
-    kiln_diagnose(d, KILN_ERROR, file, (ir_place){0}, "the source has %zu bytes, the limit is %u", size, 64u << 20);
+    kiln_diagnose(d, KILN_ERROR, file, (ir_place){0}, "the source has %zu bytes, the limit is %u", size,
+                  64u << 20);
     return NULL;
   }
   if (has_suffix(file, ".ttir")) return kiln_ttir_unit_open(arena, file, text, size, options, d);
@@ -40,7 +42,8 @@ static void check_step(ir_op *op, void *context) {
   char origin[KILN_PLACE_TEXT];
   if (op->code != IR_FOR || !ir_constant_int(op->operands[2], &width) || width > 0) return;
   kiln_unit_origin(c->unit, op->place.line, origin);
-  kiln_diagnose(c->d, KILN_ERROR, c->unit->file, op->place, "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,
+  kiln_diagnose(c->d, KILN_ERROR, c->unit->file, op->place,
+                "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,
                 *origin ? " (from " : "", origin, *origin ? ")" : "");
   c->failed = true;
 }
@@ -51,11 +54,12 @@ static bool steps_are_positive(const kiln_unit *unit, ir_kernel *kernel, kiln_di
   return !c.failed;
 }
 
-ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
-                           const kiln_target *target, kiln_diagnostics *d) {
+ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config,
+                           uint32_t variant, const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
   if (!interface || config >= interface->config_count || variant >= interface->variant_count) {
-    kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "no instance %zu with config %u and variant %u", index, config, variant);
+    kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "no instance %zu with config %u and variant %u",
+                  index, config, variant);
     return NULL;
   }
   ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a source file of either language is behind compiler/front.h: a unit with a table of functions. A front end embeds kiln_unit as the first
-// member of its own struct and sets `methods`; unit.c chooses the front end by the suffix of the file and does what both share.
+// What a source file of either language is behind compiler/front.h: a unit with a table of functions. A front
+// end embeds kiln_unit as the first member of its own struct and sets `methods`; unit.c chooses the front end
+// by the suffix of the file and does what both share.
 #ifndef KILN_COMPILER_FRONT_UNIT_H
 #define KILN_COMPILER_FRONT_UNIT_H
 
@@ -10,10 +11,11 @@ typedef struct kiln_unit_methods {
   size_t (*instance_count)(const kiln_unit *unit);
   /// Interface of instance `index` (below instance_count); lives as long as the unit.
   const kiln_interface *(*interface)(kiln_unit *unit, size_t index);
-  /// Builds the kernel of instance x config x variant (all in range, unit.c checks them) in `arena`: typed and complete, but not yet canonical.
-  /// unit.c then canonicalises and verifies it. NULL with diagnostics in `d` when there were errors.
-  ir_kernel *(*build)(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant, const kiln_target *target,
-                      kiln_diagnostics *d);
+  /// Builds the kernel of instance x config x variant (all in range, unit.c checks them) in `arena`: typed
+  /// and complete, but not yet canonical. unit.c then canonicalises and verifies it. NULL with diagnostics in
+  /// `d` when there were errors.
+  ir_kernel *(*build)(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
+                      const kiln_target *target, kiln_diagnostics *d);
   /// Errors of a canonical kernel, which shows more of where pointers come from. NULL: none are possible.
   void (*check)(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
   /// Where a line of the source was made from ("k.py:12:8"), or "". NULL: sources are written by hand.
@@ -27,11 +29,11 @@ struct kiln_unit {
 };
 
 /// Opens a source of the native language. Contract of kiln_unit_open.
-kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
-                                 kiln_diagnostics *d);
+kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                                 const kiln_front_options *options, kiln_diagnostics *d);
 /// Opens a source in Triton IR (compiler/ttir). Contract of kiln_unit_open.
-kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size, const kiln_front_options *options,
-                               kiln_diagnostics *d);
+kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                               const kiln_front_options *options, kiln_diagnostics *d);
 
 /// "kiln_" and `name` with every byte that C does not allow in a name replaced by '_'. In `arena`.
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Warns about a load through a parameter after a store through the same one with no barrier() between: an element that another lane stored may
-// not be seen yet. A load at the very pointer of the store is a lane's own element and is left alone.
+// Warns about a load through a parameter after a store through the same one with no barrier() between: an
+// element that another lane stored may not be seen yet. A load at the very pointer of the store is a lane's
+// own element and is left alone.
 //
 // Needs a built kernel with places; changes nothing but the numbers of loads it has warned about.
 #include <stdio.h>
@@ -22,8 +23,8 @@ typedef struct tracker {
 static int root_of(const tracker *t, const ir_value *v) {
   while (v->def) {
     ir_opcode code = v->def->code;
-    bool passes = code == IR_PTRADD || code == IR_SPLAT || code == IR_BROADCAST || code == IR_EXPAND || code == IR_RESHAPE || code == IR_TRANS ||
-                  code == IR_HINT || code == IR_VIEW;
+    bool passes = code == IR_PTRADD || code == IR_SPLAT || code == IR_BROADCAST || code == IR_EXPAND ||
+                  code == IR_RESHAPE || code == IR_TRANS || code == IR_HINT || code == IR_VIEW;
     if (!passes) return -1;
     v = v->def->operands[0];
   }
@@ -34,10 +35,14 @@ static void warn(tracker *t, ir_op *load, const ir_op *store, int param) {
   char text[300];
   if (load->number == WARNED) return;
   load->number = WARNED;
-  snprintf(text, sizeof text, "load through '%.80s' after the store through it at line %u without barrier() between: what another lane stored may not be seen",
+  snprintf(text, sizeof text,
+           "load through '%.80s' after the store through it at line %u without barrier() between: what "
+           "another lane stored may not be seen",
            t->kernel->params[param].name, store->place.line);
   for (uint32_t i = 0; i < t->d->count; i++) // another config of the same source has said so
-    if (t->d->items[i].line == load->place.line && t->d->items[i].column == load->place.column && !strcmp(t->d->items[i].text, text)) return;
+    if (t->d->items[i].line == load->place.line && t->d->items[i].column == load->place.column &&
+        !strcmp(t->d->items[i].text, text))
+      return;
   kiln_diagnose(t->d, KILN_WARNING, t->file, load->place, "%s", text);
 }
 
@@ -59,14 +64,18 @@ static void visit(tracker *t, ir_op *op) {
   int param = op->operand_count ? root_of(t, op->operands[0]) : -1;
   switch (op->code) {
   case IR_BARRIER: memset(t->stores, 0, t->kernel->param_count * sizeof *t->stores); break;
-  case IR_STORE: case IR_VIEW_STORE:
+  case IR_STORE:
+  case IR_VIEW_STORE:
     if (param >= 0) t->stores[param] = op;
     break;
-  case IR_LOAD: case IR_VIEW_LOAD:
-    if (param >= 0 && t->stores[param] && t->stores[param]->operands[0] != op->operands[0]) warn(t, op, t->stores[param], param);
+  case IR_LOAD:
+  case IR_VIEW_LOAD:
+    if (param >= 0 && t->stores[param] && t->stores[param]->operands[0] != op->operands[0])
+      warn(t, op, t->stores[param], param);
     break;
   case IR_IF: visit_sides(t, op); break;
-  case IR_FOR: case IR_WHILE:
+  case IR_FOR:
+  case IR_WHILE:
     for (unsigned round = 0; round < 2; round++) // the second time round sees what the first stored
       for (uint32_t i = 0; i < op->region_count; i++) visit_block(t, op->regions[i]);
     break;

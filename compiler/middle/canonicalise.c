@@ -3,7 +3,8 @@
 #include "compiler/front.h"
 #include "compiler/middle/passes.h"
 
-/// Rounds until nothing changes. Each round is linear; a chain that needs more than this many is left as far as it got.
+/// Rounds until nothing changes. Each round is linear; a chain that needs more than this many is left as far
+/// as it got.
 enum { MAX_ROUNDS = 32 };
 
 static void to_fixed_point(ir_kernel *kernel, bool contract) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Contraction: the multiply and add of the source become explicit fma, here and nowhere else, so that every target rounds alike.
+// Contraction: the multiply and add of the source become explicit fma, here and nowhere else, so that every
+// target rounds alike.
 //
 //   x * y + c -> fma(x, y, c)      x * y - c -> fma(x, y, -c)      c - x * y -> fma(-x, y, c)
 //
-// Needs nothing. A product that is used twice is kept as it is. Of two products in one sum the left one is taken.
+// Needs nothing. A product that is used twice is kept as it is. Of two products in one sum the left one is
+// taken.
 #include "compiler/middle/passes.h"
 
 typedef struct contracting {
@@ -16,7 +18,9 @@ static ir_op *product(const ir_value *v) {
   return v->def && v->def->code == IR_MUL && v->uses == 1 ? v->def : NULL;
 }
 
-static ir_value *negated(ir_builder *b, ir_value *v) { return ir_binary(b, IR_SUB, 0, ir_const_like(b, v->type, -0.0), v); }
+static ir_value *negated(ir_builder *b, ir_value *v) {
+  return ir_binary(b, IR_SUB, 0, ir_const_like(b, v->type, -0.0), v);
+}
 
 static ir_value *contracted(ir_builder *b, const ir_op *op) {
   ir_value *left = op->operands[0], *right = op->operands[1];
@@ -24,14 +28,17 @@ static ir_value *contracted(ir_builder *b, const ir_op *op) {
   if (left == right) return NULL;
   if (op->code == IR_ADD && l) return ir_ternary(b, IR_FMA, 0, l->operands[0], l->operands[1], right);
   if (op->code == IR_ADD && r) return ir_ternary(b, IR_FMA, 0, r->operands[0], r->operands[1], left);
-  if (op->code == IR_SUB && l) return ir_ternary(b, IR_FMA, 0, l->operands[0], l->operands[1], negated(b, right));
-  if (op->code == IR_SUB && r) return ir_ternary(b, IR_FMA, 0, negated(b, r->operands[0]), r->operands[1], left);
+  if (op->code == IR_SUB && l)
+    return ir_ternary(b, IR_FMA, 0, l->operands[0], l->operands[1], negated(b, right));
+  if (op->code == IR_SUB && r)
+    return ir_ternary(b, IR_FMA, 0, negated(b, r->operands[0]), r->operands[1], left);
   return NULL;
 }
 
 static void visit(ir_op *op, void *context) {
   contracting *c = context;
-  if ((op->code != IR_ADD && op->code != IR_SUB) || ir_type_class(op->results[0].type) != KILN_CLASS_FLOAT) return;
+  if ((op->code != IR_ADD && op->code != IR_SUB) || ir_type_class(op->results[0].type) != KILN_CLASS_FLOAT)
+    return;
   for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
   c->b.block = op->block;
   c->b.before = op;

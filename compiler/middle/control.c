@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Control flow that is known: constant branches, loops of zero or one trip, values that a loop or both branches only pass on.
+// Control flow that is known: constant branches, loops of zero or one trip, values that a loop or both
+// branches only pass on.
 //
 // Needs nothing. Leaves unused results to DCE.
 #include "compiler/middle/passes.h"
@@ -54,8 +55,10 @@ static bool known_trips(ir_op *op) {
     ir_remove(op);
     return true;
   }
-  if (!ir_constant_int(op->operands[2], &step) || step <= 0 || (uint64_t)hi - (uint64_t)lo > (uint64_t)step) return false;
-  for (uint32_t i = 0; i < body->arg_count; i++) body->args[i]->forward = ir_resolve(op->operands[i ? 2 + i : 0]);
+  if (!ir_constant_int(op->operands[2], &step) || step <= 0 || (uint64_t)hi - (uint64_t)lo > (uint64_t)step)
+    return false;
+  for (uint32_t i = 0; i < body->arg_count; i++)
+    body->args[i]->forward = ir_resolve(op->operands[i ? 2 + i : 0]);
   ir_op *end = inline_block(body, op);
   forward_results(op, end->operands);
   ir_remove(op);
@@ -68,7 +71,8 @@ static bool unchanged_carried(ir_op *op) {
   ir_block *body = op->regions[0];
   ir_op *end = ir_terminator(body);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    ir_value *initial = ir_resolve(op->operands[3 + i]), *next = ir_resolve(end->operands[i]), *arg = body->args[1 + i];
+    ir_value *initial = ir_resolve(op->operands[3 + i]), *next = ir_resolve(end->operands[i]),
+             *arg = body->args[1 + i];
     if (arg->forward || (next != arg && next != initial)) continue;
     arg->forward = op->results[i].forward = initial;
     end->operands[i] = initial;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Common subexpressions: a pure operation equal to one that is visible from its place is replaced by it.
 //
-// Needs nothing. Keeps the first of equal operations where it stands. The table is only asked for equals, so its order never shows.
+// Needs nothing. Keeps the first of equal operations where it stands. The table is only asked for equals, so
+// its order never shows.
 #include "compiler/middle/passes.h"
 
 #include <string.h>
 
 typedef struct entry {
-  ir_op *op;           // arena
-  struct entry *next;  // same bucket, earlier first
+  ir_op *op;          // arena
+  struct entry *next; // same bucket, earlier first
   uint32_t bucket;
 } entry;
 
@@ -16,7 +17,7 @@ typedef struct merging {
   kiln_arena *scratch;
   entry **buckets;
   uint32_t mask;
-  entry **scope;       // entries in order of insertion, so that a block's can be taken out again
+  entry **scope; // entries in order of insertion, so that a block's can be taken out again
   uint32_t count, capacity;
   bool changed;
 } merging;
@@ -36,7 +37,8 @@ static uint32_t hash_op(const ir_op *op) {
 }
 
 static bool equal(const ir_op *a, const ir_op *b) {
-  if (a->code != b->code || a->operand_count != b->operand_count || a->result_count != b->result_count) return false;
+  if (a->code != b->code || a->operand_count != b->operand_count || a->result_count != b->result_count)
+    return false;
   if (!ir_attrs_equal(&a->attrs, &b->attrs)) return false;
   if (memcmp(a->operands, b->operands, a->operand_count * sizeof(ir_value *))) return false;
   for (uint32_t i = 0; i < a->result_count; i++)

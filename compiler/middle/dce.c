@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Dead code: marks what effects need, then removes the rest, down to single results of branches and single carried values of loops.
+// Dead code: marks what effects need, then removes the rest, down to single results of branches and single
+// carried values of loops.
 //
-// Needs nothing. Keeps the order of what stays. A loop whose values nobody needs and that has no effect goes whole.
+// Needs nothing. Keeps the order of what stays. A loop whose values nobody needs and that has no effect goes
+// whole.
 #include "compiler/middle/passes.h"
 
 typedef struct sweeping {
-  kiln_arena *arena;   // the kernel's
+  kiln_arena *arena; // the kernel's
   kiln_arena *scratch;
-  uint8_t *live;       // by value id
-  uint8_t *live_op;    // by operation number
-  ir_value **work;     // live values whose origin is still to be looked at
+  uint8_t *live;    // by value id
+  uint8_t *live_op; // by operation number
+  ir_value **work;  // live values whose origin is still to be looked at
   uint32_t count, capacity;
   bool changed;
 } sweeping;
@@ -87,7 +89,7 @@ static void drain(sweeping *s) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------- removing
+// ---------------------------------------------------------------------------------------- removing
 
 /// Keeps operand `from + i` where keep[i], for i < count.
 static void keep_operands(ir_op *op, uint32_t from, const uint8_t *keep, uint32_t count) {
@@ -108,7 +110,8 @@ static void keep_args(ir_block *block, uint32_t from, const uint8_t *keep, uint3
   block->arg_count = to;
 }
 
-/// Results lie in an array inside the operation, so those that stay move to a new one and the old ones forward to it.
+/// Results lie in an array inside the operation, so those that stay move to a new one and the old ones
+/// forward to it.
 static void keep_results(sweeping *s, ir_op *op, const uint8_t *keep) {
   ir_value *results = KILN_NEW_ARRAY(s->arena, ir_value, op->result_count);
   uint32_t to = 0;

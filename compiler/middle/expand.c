@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Rewrites what legality.def calls expanded into what the target has.
 //
-// Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the pass runs until nothing is left.
+// Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the
+// pass runs until nothing is left.
 #include "compiler/middle/expand_inner.h"
 #include "compiler/middle/legality.h"
 #include "compiler/middle/passes.h"
@@ -11,7 +12,9 @@
 /// Deepest chain of expansions: half to single, function to arithmetic, conversion to integers.
 enum { MAX_ROUNDS = 6 };
 
-static bool is_half(ir_type type) { return !type.pointer && (type.scalar == KILN_F16 || type.scalar == KILN_BF16); }
+static bool is_half(ir_type type) {
+  return !type.pointer && (type.scalar == KILN_F16 || type.scalar == KILN_BF16);
+}
 
 static ir_value *resulting(ir_op *op) { return op ? &op->results[0] : NULL; }
 
@@ -40,7 +43,9 @@ static ir_value *inverse_root(expanding *x, const ir_op *op) {
 
 /// The type that holds all values of both operands of a dot and that the target multiplies.
 static kiln_scalar dot_element(const expanding *x, const ir_op *op) {
-  kiln_scalar to = op->operands[0]->type.scalar == KILN_E5M2 || op->operands[1]->type.scalar == KILN_E5M2 ? KILN_BF16 : KILN_F16;
+  kiln_scalar to = op->operands[0]->type.scalar == KILN_E5M2 || op->operands[1]->type.scalar == KILN_E5M2
+                       ? KILN_BF16
+                       : KILN_F16;
   if (!(kiln_scalars[op->operands[0]->type.scalar].type_class & KILN_CLASS_FP8)) return KILN_F32;
   kiln_scalar other = to == KILN_F16 ? KILN_BF16 : KILN_F16; // both hold either fp8 type
   if (kiln_op_legality(IR_DOT, to, false, 0, x->target).legal == KILN_LEGAL_NATIVE) return to;
@@ -57,9 +62,10 @@ typedef ir_value *expansion(expanding *x, const ir_op *op);
 
 /// By operation, for elements of f32 and f64, and conversions.
 static expansion *const expansions[IR_OPCODE_COUNT] = {
-    [IR_EXP2] = through_library, [IR_LOG2] = through_library, [IR_SIN] = through_library, [IR_COS] = through_library,
-    [IR_TANH] = through_library, [IR_ERF] = through_library,  [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder,
-    [IR_FMA] = expand_fma,       [IR_CAST] = expand_cast,     [IR_DOT] = widened_dot,     [IR_ABS] = clear_sign,
+    [IR_EXP2] = through_library, [IR_LOG2] = through_library, [IR_SIN] = through_library,
+    [IR_COS] = through_library,  [IR_TANH] = through_library, [IR_ERF] = through_library,
+    [IR_RSQRT] = inverse_root,   [IR_REM] = expand_remainder, [IR_FMA] = expand_fma,
+    [IR_CAST] = expand_cast,     [IR_DOT] = widened_dot,      [IR_ABS] = clear_sign,
     [IR_ASM] = expand_asm,
 };
 
@@ -78,8 +84,9 @@ static kiln_status refuse(const expand_context *c, const ir_op *op, const char *
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
   bool is_asm = op->code == IR_ASM && op->attrs.text;
-  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s", ir_operation(op), ir_ops[op->code].text,
-                   is_asm ? " \"" : "", is_asm ? op->attrs.text : "", is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
+  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s",
+                   ir_operation(op), ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.text : "",
+                   is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
                    kiln_target_name(c->x.target, name), reason);
 }
 
@@ -109,7 +116,8 @@ kiln_status kiln_expand(ir_kernel *kernel, const kiln_target *target, kiln_error
     ir_number(kernel);
     ir_walk(kernel->body, visit, &c);
     if (c.status != KILN_OK) return c.status;
-    if (c.x.b.error.status != KILN_OK) return kiln_fail(err, c.x.b.error.status, "expand: %s", c.x.b.error.text);
+    if (c.x.b.error.status != KILN_OK)
+      return kiln_fail(err, c.x.b.error.status, "expand: %s", c.x.b.error.text);
     ir_apply_forwards(kernel);
     if (!c.x.changed) return KILN_OK;
     kiln_simplify(kernel);

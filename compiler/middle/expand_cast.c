@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Conversions that a target lacks, as integer sequences. Values with 8 or 16 bits go through f32, which holds them exactly.
+// Conversions that a target lacks, as integer sequences. Values with 8 or 16 bits go through f32, which holds
+// them exactly.
 #include "compiler/middle/expand_inner.h"
 
 /// A float format narrower than f32.
@@ -18,14 +19,19 @@ static narrow_format format_of(kiln_scalar scalar) {
 }
 
 static unsigned bias_of(narrow_format f) { return (1u << (f.exponent - 1)) - 1; }
-static uint32_t top_of(narrow_format f) { return ((1u << f.exponent) - 1) << f.mantissa; } // all ones in the exponent
-static uint32_t nan_of(narrow_format f) { return f.infinity ? top_of(f) | 1u << (f.mantissa - 1) : top_of(f) | ((1u << f.mantissa) - 1); }
+static uint32_t top_of(narrow_format f) {
+  return ((1u << f.exponent) - 1) << f.mantissa;
+} // all ones in the exponent
+static uint32_t nan_of(narrow_format f) {
+  return f.infinity ? top_of(f) | 1u << (f.mantissa - 1) : top_of(f) | ((1u << f.mantissa) - 1);
+}
 static kiln_scalar integer_of(kiln_scalar scalar) {
   unsigned bits = kiln_scalars[scalar].bits;
   return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
 }
 
-/// Narrow pattern to f32. Normal: exponent rebased. Below the smallest normal: mantissa times a power of two. Top: infinity or NaN.
+/// Narrow pattern to f32. Normal: exponent rebased. Below the smallest normal: mantissa times a power of two.
+/// Top: infinity or NaN.
 static ir_value *decode(expanding *x, ir_value *v) {
   kiln_scalar scalar = v->type.scalar;
   narrow_format f = format_of(scalar);
@@ -48,13 +54,15 @@ static ir_value *decode(expanding *x, ir_value *v) {
   return x_bits(x, x_op(x, IR_OR, bits, sign), KILN_F32);
 }
 
-/// f32 to a narrow pattern. Normal results: add half a unit less one and the last bit, shift, rebase; a carry runs into the exponent. Below the
-/// smallest normal: count units. Too large: the largest finite, infinity or NaN.
+/// f32 to a narrow pattern. Normal results: add half a unit less one and the last bit, shift, rebase; a carry
+/// runs into the exponent. Below the smallest normal: count units. Too large: the largest finite, infinity or
+/// NaN.
 static ir_value *encode(expanding *x, ir_value *v, kiln_scalar to, uint32_t flags, bool to_zero) {
   narrow_format f = format_of(to);
   unsigned shift = 23 - f.mantissa, width = kiln_scalars[to].bits;
   ir_value *u = x_bits(x, v, KILN_I32);
-  ir_value *a = x_opi(x, IR_AND, u, 0x7fffffff), *sign = x_opi(x, IR_AND, x_opi(x, IR_SHR, u, 32 - width), 1u << (width - 1));
+  ir_value *a = x_opi(x, IR_AND, u, 0x7fffffff),
+           *sign = x_opi(x, IR_AND, x_opi(x, IR_SHR, u, 32 - width), 1u << (width - 1));
   ir_value *rounded = a;
   if (!to_zero) {
     ir_value *odd = x_opi(x, IR_AND, x_opi(x, IR_SHR, a, shift), 1);
@@ -73,7 +81,8 @@ static ir_value *encode(expanding *x, ir_value *v, kiln_scalar to, uint32_t flag
   uint32_t largest = f.infinity ? top_of(f) - 1 : nan_of(f) - 1, over = saturate ? largest : largest + 1;
   ir_value *is_over = x_cmp(x, IR_GT, q, x_int(x, q, largest));
   ir_value *beyond = x_int(x, q, over);
-  if (to_zero && !saturate) beyond = x_select(x, x_cmp(x, IR_EQ, a, x_int(x, a, 0x7f800000)), beyond, x_int(x, q, largest));
+  if (to_zero && !saturate)
+    beyond = x_select(x, x_cmp(x, IR_EQ, a, x_int(x, a, 0x7f800000)), beyond, x_int(x, q, largest));
   q = x_op(x, IR_OR, x_select(x, is_over, beyond, q), sign);
   q = x_select(x, x_cmp(x, IR_GT, a, x_int(x, a, 0x7f800000)), x_int(x, q, nan_of(f)), q);
   return x_bits(x, x_cast(x, q, integer_of(to)), to);
@@ -96,18 +105,21 @@ static ir_value *narrow_to_zero(expanding *x, ir_value *wide) {
   return step_back(x, near, is_larger(x, x_cast(x, near, KILN_F64), wide));
 }
 
-/// f64 to f32 so that a second rounding to fewer bits comes out as one: cut, and the last bit set when something was cut.
+/// f64 to f32 so that a second rounding to fewer bits comes out as one: cut, and the last bit set when
+/// something was cut.
 static ir_value *narrow_to_odd(expanding *x, ir_value *wide) {
   ir_value *cut = narrow_to_zero(x, wide), *bits = x_bits(x, cut, KILN_I32);
   ir_value *inexact = x_cmp(x, IR_NE, x_cast(x, cut, KILN_F64), wide);
   return x_bits(x, x_select(x, inexact, x_opi(x, IR_OR, bits, 1), bits), KILN_F32);
 }
 
-/// An integer as f64, cut: high and low half are exact, and the error of their sum says on which side it fell.
+/// An integer as f64, cut: high and low half are exact, and the error of their sum says on which side it
+/// fell.
 static ir_value *integer_to_zero(expanding *x, ir_value *v, uint32_t flags) {
   bool narrow = ir_type_bits(v->type) <= 32;
   if (narrow) return ir_cast(&x->b, v, KILN_F64, flags, IR_ROUND_NEAREST);
-  ir_value *high = ir_cast(&x->b, ir_binary(&x->b, IR_SHR, flags & IR_UNSIGNED, v, x_int(x, v, 32)), KILN_F64, flags, IR_ROUND_NEAREST);
+  ir_value *high = ir_cast(&x->b, ir_binary(&x->b, IR_SHR, flags & IR_UNSIGNED, v, x_int(x, v, 32)), KILN_F64,
+                           flags, IR_ROUND_NEAREST);
   ir_value *low = x_zext(x, x_opi(x, IR_AND, v, 0xffffffff), KILN_F64);
   high = x_op(x, IR_MUL, high, x_real(x, high, 0x1p32));
   ir_value *sum = x_op(x, IR_ADD, high, low), *rest = x_op(x, IR_SUB, low, x_op(x, IR_SUB, sum, high));
@@ -127,7 +139,8 @@ static ir_value *to_f32(expanding *x, ir_value *v, uint32_t flags, bool to_zero)
 
 static ir_value *from_f32(expanding *x, ir_value *v, kiln_scalar to, uint32_t flags, ir_round round) {
   ir_type type = ir_with_element(v->type, ir_scalar_type(to));
-  ir_attrs attrs = {.flags = flags, .round = (uint8_t)(to == KILN_F64 ? IR_ROUND_NEAREST : round)}; // widening is exact
+  ir_attrs attrs = {.flags = flags,
+                    .round = (uint8_t)(to == KILN_F64 ? IR_ROUND_NEAREST : round)}; // widening is exact
   if (to == KILN_F32) return v;
   ir_op *op = ir_emit(&x->b, IR_CAST, &attrs, &v, 1, &type, NULL, 0);
   return op ? &op->results[0] : NULL;
@@ -137,7 +150,8 @@ ir_value *expand_cast(expanding *x, const ir_op *op) {
   ir_value *v = op->operands[0];
   kiln_scalar from = v->type.scalar, to = op->results[0].type.scalar;
   uint32_t flags = op->attrs.flags;
-  bool to_zero = op->attrs.round == IR_ROUND_ZERO, is_integer = kiln_scalars[from].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+  bool to_zero = op->attrs.round == IR_ROUND_ZERO,
+       is_integer = kiln_scalars[from].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
   if (to == KILN_I1) {
     if (kiln_scalars[from].type_class == KILN_CLASS_FP8) v = decode(x, v);
     return x_cmp(x, IR_NE, v, x_real(x, v, 0));

@@ -2,7 +2,7 @@
 // Float operations in plain arithmetic, exact: remainder, and fma where the machine has none.
 #include "compiler/middle/expand_inner.h"
 
-// ------------------------------------------------------------------------------------------------------------ remainder
+// --------------------------------------------------------------------------------------- remainder
 
 /// A float as mantissa (an i64 with the hidden bit) and exponent (at least 1, biased, i64).
 typedef struct parts {
@@ -20,7 +20,9 @@ static real_format real_format_of(kiln_scalar scalar) {
   return (real_format){KILN_I64, 52, 11, 10, 210};
 }
 
-static ir_value *wide(expanding *x, ir_value *v) { return v && v->type.scalar == KILN_I64 ? v : x_zext(x, v, KILN_I64); }
+static ir_value *wide(expanding *x, ir_value *v) {
+  return v && v->type.scalar == KILN_I64 ? v : x_zext(x, v, KILN_I64);
+}
 
 static parts take_apart(expanding *x, ir_value *magnitude, real_format f) {
   ir_value *bits = wide(x, magnitude), *exponent = x_opi(x, IR_SHR, bits, f.mantissa);
@@ -31,27 +33,33 @@ static parts take_apart(expanding *x, ir_value *magnitude, real_format f) {
 }
 
 /// r = (r << min(d, chunk)) % m; d -= chunk: `trips` times.
-static ir_value *shifted_rest(expanding *x, ir_value *rest, ir_value *difference, ir_value *modulus, real_format f) {
+static ir_value *shifted_rest(expanding *x, ir_value *rest, ir_value *difference, ir_value *modulus,
+                              real_format f) {
   ir_block *body = ir_block_create(x->b.arena);
-  ir_value *lo = ir_const_int(&x->b, KILN_I32, 0), *hi = ir_const_int(&x->b, KILN_I32, f.trips), *step = ir_const_int(&x->b, KILN_I32, 1);
+  ir_value *lo = ir_const_int(&x->b, KILN_I32, 0), *hi = ir_const_int(&x->b, KILN_I32, f.trips),
+           *step = ir_const_int(&x->b, KILN_I32, 1);
   expanding in = {.b = {.arena = x->b.arena, .block = body}, .target = x->target};
   ir_block_arg(x->b.arena, body, ir_scalar_type(KILN_I32));
-  ir_value *r = ir_block_arg(x->b.arena, body, rest->type), *d = ir_block_arg(x->b.arena, body, difference->type);
+  ir_value *r = ir_block_arg(x->b.arena, body, rest->type),
+           *d = ir_block_arg(x->b.arena, body, difference->type);
   ir_value *chunk = x_int(&in, d, f.chunk), *zero = x_int(&in, d, 0);
   ir_value *shift = x_op(&in, IR_MAX, x_op(&in, IR_MIN, d, chunk), zero);
   ir_value *next = x_unsigned(&in, IR_REM, x_op(&in, IR_SHL, r, shift), modulus);
   ir_yield(&in.b, (ir_value *[]){next, x_op(&in, IR_SUB, d, chunk)}, 2);
   if (in.b.error.status != KILN_OK) x->b.error = in.b.error;
-  ir_op *loop = ir_emit(&x->b, IR_FOR, NULL, (ir_value *[]){lo, hi, step, rest, difference}, 5, NULL, (ir_block *[]){body}, 1);
+  ir_op *loop = ir_emit(&x->b, IR_FOR, NULL, (ir_value *[]){lo, hi, step, rest, difference}, 5, NULL,
+                        (ir_block *[]){body}, 1);
   return loop ? &loop->results[0] : NULL;
 }
 
-// With a = ma 2^ea and b = mb 2^eb: where ea >= eb, a rem b = ((ma 2^(ea-eb)) mod mb) 2^eb, and where ea < eb it is a.
+// With a = ma 2^ea and b = mb 2^eb: where ea >= eb, a rem b = ((ma 2^(ea-eb)) mod mb) 2^eb, and where ea < eb
+// it is a.
 ir_value *expand_remainder(expanding *x, const ir_op *op) {
   ir_value *a = op->operands[0], *b = op->operands[1];
   kiln_scalar scalar = a->type.scalar;
   real_format f = real_format_of(scalar);
-  uint64_t sign = (uint64_t)1 << (f.mantissa + f.exponent), infinity = (((uint64_t)1 << f.exponent) - 1) << f.mantissa;
+  uint64_t sign = (uint64_t)1 << (f.mantissa + f.exponent), infinity = (((uint64_t)1 << f.exponent) - 1)
+                                                                       << f.mantissa;
   ir_value *ia = x_bits(x, a, f.integer), *sa = x_opi(x, IR_AND, ia, sign);
   ir_value *ma = x_opi(x, IR_AND, ia, sign - 1), *mb = x_opi(x, IR_AND, x_bits(x, b, f.integer), sign - 1);
   parts pa = take_apart(x, ma, f), pb = take_apart(x, mb, f);
@@ -63,19 +71,21 @@ ir_value *expand_remainder(expanding *x, const ir_op *op) {
   rest = shifted_rest(x, rest, difference, modulus, f);
   if (!rest) return NULL;
   ir_value *value = x_cast(x, rest, scalar);
-  ir_value *power = x_opi(x, IR_SHL, f.integer == KILN_I64 ? pb.exponent : x_cast(x, pb.exponent, KILN_I32), f.mantissa);
+  ir_value *power =
+      x_opi(x, IR_SHL, f.integer == KILN_I64 ? pb.exponent : x_cast(x, pb.exponent, KILN_I32), f.mantissa);
   value = x_op(x, IR_MUL, value, x_real(x, value, scalar == KILN_F32 ? 0x1p-23 : 0x1p-52));
   value = x_op(x, IR_MUL, value, x_bits(x, power, scalar));
   value = x_bits(x, x_op(x, IR_OR, x_bits(x, value, f.integer), sa), scalar);
   ir_value *smaller = x_cmp(x, IR_LT, ma, mb); // also where b is infinite
   value = x_select(x, smaller, a, value);
   ir_value *top = x_int(x, ma, infinity), *zero = x_int(x, ma, 0);
-  ir_value *none = x_op(x, IR_OR, x_cmp(x, IR_GE, ma, top), x_op(x, IR_OR, x_cmp(x, IR_GT, mb, top), x_cmp(x, IR_EQ, mb, zero)));
+  ir_value *none = x_op(x, IR_OR, x_cmp(x, IR_GE, ma, top),
+                        x_op(x, IR_OR, x_cmp(x, IR_GT, mb, top), x_cmp(x, IR_EQ, mb, zero)));
   uint64_t quiet = infinity | (uint64_t)1 << (f.mantissa - 1);
   return x_select(x, none, x_bits(x, x_int(x, ma, quiet), scalar), value);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ fma
+// --------------------------------------------------------------------------------------------- fma
 
 typedef struct pair {
   ir_value *high, *low;
@@ -107,7 +117,8 @@ static pair two_product(expanding *x, ir_value *a, ir_value *b) {
 
 /// The f64 sum with its last bit set where it is inexact: rounding it again then comes out as one rounding.
 static ir_value *sum_to_odd(expanding *x, pair sum) {
-  ir_value *bits = x_bits(x, sum.high, KILN_I64), *zero = x_real(x, sum.high, 0), *none = x_int(x, bits, 0), *one = x_int(x, bits, 1);
+  ir_value *bits = x_bits(x, sum.high, KILN_I64), *zero = x_real(x, sum.high, 0), *none = x_int(x, bits, 0),
+           *one = x_int(x, bits, 1);
   ir_value *inexact = x_op(x, IR_OR, x_cmp(x, IR_LT, sum.low, zero), x_cmp(x, IR_GT, sum.low, zero));
   ir_value *even = x_cmp(x, IR_EQ, x_op(x, IR_AND, bits, one), none);
   ir_value *same_side = x_cmp(x, IR_EQ, x_cmp(x, IR_LT, sum.low, zero), x_cmp(x, IR_LT, sum.high, zero));
@@ -121,7 +132,8 @@ ir_value *expand_fma(expanding *x, const ir_op *op) {
     ir_value *product = x_op(x, IR_MUL, x_cast(x, a, KILN_F64), x_cast(x, b, KILN_F64));
     return x_cast(x, sum_to_odd(x, two_sum(x, product, x_cast(x, c, KILN_F64))), KILN_F32);
   }
-  pair product = two_product(x, a, b), inner = two_sum(x, c, product.low), outer = two_sum(x, product.high, inner.high);
+  pair product = two_product(x, a, b), inner = two_sum(x, c, product.low),
+       outer = two_sum(x, product.high, inner.high);
   ir_value *exact = x_op(x, IR_ADD, outer.high, sum_to_odd(x, two_sum(x, inner.low, outer.low)));
   ir_value *plain = x_op(x, IR_ADD, product.high, c), *magnitude = ir_unary(&x->b, IR_ABS, 0, plain);
   // Infinities and NaN spoil the error terms; they are right in the plain sum.

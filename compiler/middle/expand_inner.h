@@ -27,15 +27,33 @@ static inline ir_value *x_int(expanding *x, ir_value *like, uint64_t bits) {
   ir_value *v = ir_const_bits(&x->b, ir_element(like->type), bits);
   return like->type.rank ? ir_splat(&x->b, v, like->type) : v;
 }
-static inline ir_value *x_real(expanding *x, ir_value *like, double n) { return like ? ir_const_like(&x->b, like->type, n) : NULL; }
-static inline ir_value *x_op(expanding *x, ir_opcode code, ir_value *a, ir_value *b) { return ir_binary(&x->b, code, 0, a, b); }
-static inline ir_value *x_unsigned(expanding *x, ir_opcode code, ir_value *a, ir_value *b) { return ir_binary(&x->b, code, IR_UNSIGNED, a, b); }
-static inline ir_value *x_select(expanding *x, ir_value *c, ir_value *a, ir_value *b) { return ir_ternary(&x->b, IR_SELECT, 0, c, a, b); }
-static inline ir_value *x_cmp(expanding *x, ir_predicate p, ir_value *a, ir_value *b) { return ir_compare(&x->b, p, 0, a, b); }
-static inline ir_value *x_bits(expanding *x, ir_value *v, kiln_scalar as) { return ir_bitcast(&x->b, v, ir_scalar_type(as)); }
-static inline ir_value *x_cast(expanding *x, ir_value *v, kiln_scalar to) { return ir_cast(&x->b, v, to, 0, IR_ROUND_NEAREST); }
-static inline ir_value *x_zext(expanding *x, ir_value *v, kiln_scalar to) { return ir_cast(&x->b, v, to, IR_UNSIGNED, IR_ROUND_NEAREST); }
+static inline ir_value *x_real(expanding *x, ir_value *like, double n) {
+  return like ? ir_const_like(&x->b, like->type, n) : NULL;
+}
+static inline ir_value *x_op(expanding *x, ir_opcode code, ir_value *a, ir_value *b) {
+  return ir_binary(&x->b, code, 0, a, b);
+}
+static inline ir_value *x_unsigned(expanding *x, ir_opcode code, ir_value *a, ir_value *b) {
+  return ir_binary(&x->b, code, IR_UNSIGNED, a, b);
+}
+static inline ir_value *x_select(expanding *x, ir_value *c, ir_value *a, ir_value *b) {
+  return ir_ternary(&x->b, IR_SELECT, 0, c, a, b);
+}
+static inline ir_value *x_cmp(expanding *x, ir_predicate p, ir_value *a, ir_value *b) {
+  return ir_compare(&x->b, p, 0, a, b);
+}
+static inline ir_value *x_bits(expanding *x, ir_value *v, kiln_scalar as) {
+  return ir_bitcast(&x->b, v, ir_scalar_type(as));
+}
+static inline ir_value *x_cast(expanding *x, ir_value *v, kiln_scalar to) {
+  return ir_cast(&x->b, v, to, 0, IR_ROUND_NEAREST);
+}
+static inline ir_value *x_zext(expanding *x, ir_value *v, kiln_scalar to) {
+  return ir_cast(&x->b, v, to, IR_UNSIGNED, IR_ROUND_NEAREST);
+}
 /// x op constant, integers.
-static inline ir_value *x_opi(expanding *x, ir_opcode code, ir_value *a, uint64_t n) { return x_unsigned(x, code, a, x_int(x, a, n)); }
+static inline ir_value *x_opi(expanding *x, ir_opcode code, ir_value *a, uint64_t n) {
+  return x_unsigned(x, code, a, x_int(x, a, n));
+}
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Facts to a fixed point. Each operation has a transfer function; loops start from their initial values and are joined with what a trip yields
-// until nothing changes, bounds being widened after a few rounds.
+// Facts to a fixed point. Each operation has a transfer function; loops start from their initial values and
+// are joined with what a trip yields until nothing changes, bounds being widened after a few rounds.
 #include "compiler/middle/facts.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "compiler/middle/facts_inner.h"
 
 struct kiln_facts {
-  kiln_fact *items;          // arena, by value id
-  const ir_value **values;   // arena, by value id: whose fact it is
+  kiln_fact *items;        // arena, by value id
+  const ir_value **values; // arena, by value id: whose fact it is
   uint32_t count;
 };
 
@@ -20,20 +20,24 @@ typedef struct analysis {
   kiln_facts *facts;
   kiln_fact *assumed; // what top-level assumes promise of a value
   uint8_t *has_assumed;
-  uint8_t *exact;     // by value id: part of an offset or index, and so never a wrapped value
+  uint8_t *exact; // by value id: part of an offset or index, and so never a wrapped value
 } analysis;
 
 static kiln_fact *at(analysis *a, const ir_value *v) { return &a->facts->items[v->id]; }
 
 const kiln_fact *kiln_fact_of(const kiln_facts *facts, const ir_value *value) {
-  return value->id < facts->count && facts->values[value->id] == value ? &facts->items[value->id] : &says_nothing;
+  return value->id < facts->count && facts->values[value->id] == value ? &facts->items[value->id]
+                                                                       : &says_nothing;
 }
 
-bool kiln_fact_within(const kiln_fact *fact, int64_t lo, int64_t hi) { return fact->lo >= lo && fact->hi <= hi; }
+bool kiln_fact_within(const kiln_fact *fact, int64_t lo, int64_t hi) {
+  return fact->lo >= lo && fact->hi <= hi;
+}
 
-// ------------------------------------------------------------------------------------------------------------- assumes
+// ----------------------------------------------------------------------------------------- assumes
 
-/// assume(x < c), assume(x % c == 0) and conjunctions of them, for x anywhere before; only where every program passes.
+/// assume(x < c), assume(x % c == 0) and conjunctions of them, for x anywhere before; only where every
+/// program passes.
 static void note_assume(analysis *a, const ir_value *claim) {
   const ir_op *op = claim->def;
   int64_t n;
@@ -42,11 +46,14 @@ static void note_assume(analysis *a, const ir_value *claim) {
     note_assume(a, op->operands[1]);
     return;
   }
-  if (!op || op->code != IR_CMP || (op->attrs.flags & IR_UNSIGNED) || !ir_constant_int(op->operands[1], &n)) return;
+  if (!op || op->code != IR_CMP || (op->attrs.flags & IR_UNSIGNED) || !ir_constant_int(op->operands[1], &n))
+    return;
   const ir_value *x = op->operands[0];
   int64_t divisor;
-  bool is_rest = x->def && x->def->code == IR_REM && ir_constant_int(x->def->operands[1], &divisor) && op->attrs.kind == IR_EQ && n == 0;
-  if (!is_rest && x->def && x->def->code == IR_AND && op->attrs.kind == IR_EQ && n == 0 && ir_constant_int(x->def->operands[1], &divisor))
+  bool is_rest = x->def && x->def->code == IR_REM && ir_constant_int(x->def->operands[1], &divisor) &&
+                 op->attrs.kind == IR_EQ && n == 0;
+  if (!is_rest && x->def && x->def->code == IR_AND && op->attrs.kind == IR_EQ && n == 0 &&
+      ir_constant_int(x->def->operands[1], &divisor))
     is_rest = divisor > 0 && divisor < INT64_MAX && ((divisor + 1) & divisor) == 0 && ++divisor > 0;
   if (is_rest) x = x->def->operands[0];
   kiln_fact *f = &a->assumed[x->id];
@@ -68,10 +75,11 @@ static void apply_assume(analysis *a, const ir_value *v) {
   if (f->lo < promise->lo) f->lo = promise->lo;
   if (f->hi > promise->hi) f->hi = promise->hi;
   for (unsigned i = 0; i < IR_MAX_RANK; i++)
-    if (f->contiguity[i] == 0 && f->divisibility[i] < promise->divisibility[i]) f->divisibility[i] = promise->divisibility[i];
+    if (f->contiguity[i] == 0 && f->divisibility[i] < promise->divisibility[i])
+      f->divisibility[i] = promise->divisibility[i];
 }
 
-// ----------------------------------------------------------------------------------------------------------- parameters
+// -------------------------------------------------------------------------------------- parameters
 
 static void seed_param(analysis *a, uint32_t i) {
   const ir_param *p = &a->kernel->params[i];
@@ -95,11 +103,12 @@ static void seed_program(analysis *a, const ir_op *op, kiln_fact *f) {
   f->hi = op->code == IR_NPID ? most : most - 1;
 }
 
-// ------------------------------------------------------------------------------------------------------------- regions
+// ----------------------------------------------------------------------------------------- regions
 
 static void run_block(analysis *a, const ir_block *block);
 
-/// Joins `next` into `slot`; true when that changed it. After a few rounds a bound that still moves goes to the end of its type.
+/// Joins `next` into `slot`; true when that changed it. After a few rounds a bound that still moves goes to
+/// the end of its type.
 static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsigned round) {
   kiln_fact joined = *slot;
   fact_join(&joined, next);
@@ -123,7 +132,8 @@ static void set_induction(analysis *a, const ir_op *op) {
   iv->lo = lo->lo;
   iv->hi = hi->hi > INT64_MIN ? hi->hi - 1 : hi->hi;
   if (iv->hi < iv->lo) iv->hi = iv->lo;
-  iv->divisibility[0] = lo->divisibility[0] < step->divisibility[0] ? lo->divisibility[0] : step->divisibility[0];
+  iv->divisibility[0] =
+      lo->divisibility[0] < step->divisibility[0] ? lo->divisibility[0] : step->divisibility[0];
 }
 
 static void run_for(analysis *a, const ir_op *op) {
@@ -198,13 +208,14 @@ static void run_block(analysis *a, const ir_block *block) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------- offsets
+// ----------------------------------------------------------------------------------------- offsets
 
 /// What an exact value is a sum or product of is exact too.
 static bool passes_exactness(const ir_op *op) {
   static const bool passes[IR_OPCODE_COUNT] = {
-      [IR_ADD] = true,    [IR_SUB] = true,       [IR_MUL] = true,     [IR_SHL] = true,   [IR_SPLAT] = true, [IR_CAST] = true,
-      [IR_EXPAND] = true, [IR_BROADCAST] = true, [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,
+      [IR_ADD] = true,     [IR_SUB] = true,   [IR_MUL] = true,    [IR_SHL] = true,
+      [IR_SPLAT] = true,   [IR_CAST] = true,  [IR_EXPAND] = true, [IR_BROADCAST] = true,
+      [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,
   };
   if (op->code != IR_CAST) return passes[op->code];
   ir_type from = op->operands[0]->type;
@@ -219,7 +230,8 @@ static void mark(analysis *a, const ir_op *user, const ir_value *v) {
   a->exact[v->id] = 1;
 }
 
-/// Marks offsets of pointers and indices of views, and what they are made of; from the end of the text, so that users come first.
+/// Marks offsets of pointers and indices of views, and what they are made of; from the end of the text, so
+/// that users come first.
 static void mark_exact(analysis *a, const ir_block *block) {
   for (const ir_op *op = block->last; op; op = op->prev) {
     for (uint32_t i = op->region_count; i-- > 0;) mark_exact(a, op->regions[i]);
@@ -231,7 +243,7 @@ static void mark_exact(analysis *a, const ir_block *block) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- whole
+// ------------------------------------------------------------------------------------------- whole
 
 static void note_block(kiln_facts *facts, const ir_block *block) {
   for (uint32_t i = 0; i < block->arg_count; i++) facts->values[block->args[i]->id] = block->args[i];
@@ -246,7 +258,8 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   facts->count = ir_number(kernel);
   facts->items = KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u);
   facts->values = KILN_NEW_ARRAY(arena, const ir_value *, facts->count + 1u);
-  analysis a = {kernel, facts, KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u), KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u),
+  analysis a = {kernel, facts, KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u),
+                KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u),
                 KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u)};
   note_block(facts, kernel->body);
   mark_exact(&a, kernel->body);
@@ -260,12 +273,14 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   return facts;
 }
 
-unsigned kiln_fact_vector(const kiln_facts *facts, const ir_value *pointer, const ir_value *mask, unsigned axis, unsigned log2_bytes) {
+unsigned kiln_fact_vector(const kiln_facts *facts, const ir_value *pointer, const ir_value *mask,
+                          unsigned axis, unsigned log2_bytes) {
   const kiln_fact *p = kiln_fact_of(facts, pointer);
   unsigned element = fact_pointee_log2(pointer->type), most = p->contiguity[axis];
   unsigned aligned = p->divisibility[axis] > element ? p->divisibility[axis] - element : 0;
   if (most > aligned) most = aligned;
-  if (mask && most > kiln_fact_of(facts, mask)->constancy[axis]) most = kiln_fact_of(facts, mask)->constancy[axis];
+  if (mask && most > kiln_fact_of(facts, mask)->constancy[axis])
+    most = kiln_fact_of(facts, mask)->constancy[axis];
   unsigned room = log2_bytes > element ? log2_bytes - element : 0;
   return most < room ? most : room;
 }

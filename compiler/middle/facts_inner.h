@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The algebra of facts, apart from the walk over the kernel (facts.c): one transfer function an operation, in facts_transfer.c.
+// The algebra of facts, apart from the walk over the kernel (facts.c): one transfer function an operation, in
+// facts_transfer.c.
 #ifndef KILN_COMPILER_MIDDLE_FACTS_INNER_H
 #define KILN_COMPILER_MIDDLE_FACTS_INNER_H
 
@@ -15,10 +16,12 @@ void fact_type_bounds(ir_type type, kiln_fact *f);
 void fact_join(kiln_fact *f, const kiln_fact *other);
 /// x predicate n holds: tightens lo and hi.
 void fact_clip(kiln_fact *f, ir_predicate predicate, int64_t n);
-/// The fact of result `result`; `f` says what the type alone says. `operands` has the facts of the first three operands. `exact`: the result is
-/// part of an offset, so it does not wrap.
-void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact, kiln_fact *f);
-/// What bounds say of the rest: one possible value has its divisibility; tiles of one value are constant; bounds that left the type wrap.
+/// The fact of result `result`; `f` says what the type alone says. `operands` has the facts of the first
+/// three operands. `exact`: the result is part of an offset, so it does not wrap.
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
+                   kiln_fact *f);
+/// What bounds say of the rest: one possible value has its divisibility; tiles of one value are constant;
+/// bounds that left the type wrap.
 void fact_settle(ir_type type, kiln_fact *f);
 
 #endif

@@ -11,7 +11,8 @@ static uint8_t least(unsigned a, unsigned b) { return (uint8_t)(a < b ? a : b); 
 static uint8_t most(unsigned a, unsigned b) { return (uint8_t)(a > b ? a : b); }
 
 uint8_t fact_log2(int64_t n) {
-  return n ? least((unsigned)__builtin_ctzll((uint64_t)n), KILN_FACT_MAX_DIVISIBILITY) : KILN_FACT_MAX_DIVISIBILITY;
+  return n ? least((unsigned)__builtin_ctzll((uint64_t)n), KILN_FACT_MAX_DIVISIBILITY)
+           : KILN_FACT_MAX_DIVISIBILITY;
 }
 
 void fact_type_bounds(ir_type type, kiln_fact *f) {
@@ -26,7 +27,9 @@ void fact_type_bounds(ir_type type, kiln_fact *f) {
 /// Axes to look at: a scalar has its facts at index 0.
 static unsigned axes(ir_type type) { return type.rank ? type.rank : 1; }
 
-unsigned fact_pointee_log2(ir_type type) { return type.pointer > 1 ? 3 : fact_log2(kiln_scalars[type.scalar].bytes); }
+unsigned fact_pointee_log2(ir_type type) {
+  return type.pointer > 1 ? 3 : fact_log2(kiln_scalars[type.scalar].bytes);
+}
 
 /// log2 of the bytes by which a pointer grows per element; 0 for integers.
 static unsigned scale(ir_type type) { return type.pointer ? fact_pointee_log2(type) : 0; }
@@ -96,7 +99,7 @@ static void constancy_of_operands(const ir_op *op, facts3 x, kiln_fact *f) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------- arithmetic
+// -------------------------------------------------------------------------------------- arithmetic
 
 static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, unsigned offset_scale, bool both_ways) {
   for (unsigned i = 0; i < axes(op->results[0].type); i++) {
@@ -104,7 +107,8 @@ static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, unsigned offset_sc
     if (both_ways) run = most(run, least(x[0]->constancy[i], x[1]->contiguity[i]));
     f->contiguity[i] = (uint8_t)run;
     f->constancy[i] = least(x[0]->constancy[i], x[1]->constancy[i]);
-    f->divisibility[i] = least(at_start(x[0], type_of(op, 0), i, run), at_start(x[1], type_of(op, 1), i, run) + offset_scale);
+    f->divisibility[i] =
+        least(at_start(x[0], type_of(op, 0), i, run), at_start(x[1], type_of(op, 1), i, run) + offset_scale);
     if (run) f->constancy[i] = 0;
   }
 }
@@ -119,22 +123,28 @@ static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
   bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
 }
 
-static void transfer_ptradd(const ir_op *op, facts3 x, kiln_fact *f) { sum_axes(op, x, f, scale(type_of(op, 0)), true); }
+static void transfer_ptradd(const ir_op *op, facts3 x, kiln_fact *f) {
+  sum_axes(op, x, f, scale(type_of(op, 0)), true);
+}
 
 static void transfer_mul(const ir_op *op, facts3 x, kiln_fact *f) {
   int64_t n;
   constancy_of_operands(op, x, f);
   all_divisible(f, (unsigned)of_all(x[0], type_of(op, 0)) + of_all(x[1], type_of(op, 1)));
   if (ir_constant_int(op->operands[1], &n) && n == 1) memcpy(f, x[0], sizeof *f);
-  __int128 corner[4] = {(__int128)x[0]->lo * x[1]->lo, (__int128)x[0]->lo * x[1]->hi, (__int128)x[0]->hi * x[1]->lo, (__int128)x[0]->hi * x[1]->hi};
-  bounds(op, f, low(low(corner[0], corner[1]), low(corner[2], corner[3])), high(high(corner[0], corner[1]), high(corner[2], corner[3])));
+  __int128 corner[4] = {(__int128)x[0]->lo * x[1]->lo, (__int128)x[0]->lo * x[1]->hi,
+                        (__int128)x[0]->hi * x[1]->lo, (__int128)x[0]->hi * x[1]->hi};
+  bounds(op, f, low(low(corner[0], corner[1]), low(corner[2], corner[3])),
+         high(high(corner[0], corner[1]), high(corner[2], corner[3])));
 }
 
 /// Quotient by 2^s of values whose division floors.
 static void floor_quotient(const ir_op *op, facts3 x, kiln_fact *f, unsigned s) {
   ir_type type = op->results[0].type;
   for (unsigned i = 0; i < axes(type); i++) {
-    uint8_t runs = x[0]->contiguity[i] && x[0]->divisibility[i] >= least(s, x[0]->contiguity[i]) ? least(s, x[0]->contiguity[i]) : 0;
+    uint8_t runs = x[0]->contiguity[i] && x[0]->divisibility[i] >= least(s, x[0]->contiguity[i])
+                       ? least(s, x[0]->contiguity[i])
+                       : 0;
     f->constancy[i] = most(x[0]->constancy[i], runs);
     f->contiguity[i] = 0;
   }
@@ -197,7 +207,8 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
 static void transfer_and(const ir_op *op, facts3 x, kiln_fact *f) {
   int64_t n;
   constancy_of_operands(op, x, f);
-  if (ir_constant_int(op->operands[1], &n) && n > 0 && (((uint64_t)n + 1) & (uint64_t)n) == 0 && ir_type_bits(type_of(op, 0)) > 1) {
+  if (ir_constant_int(op->operands[1], &n) && n > 0 && (((uint64_t)n + 1) & (uint64_t)n) == 0 &&
+      ir_type_bits(type_of(op, 0)) > 1) {
     low_bits(op, x, f, (unsigned)__builtin_popcountll((uint64_t)n));
     return;
   }
@@ -254,8 +265,9 @@ static void transfer_abs(const ir_op *op, facts3 x, kiln_fact *f) {
   all_divisible(f, of_all(x[0], type_of(op, 0)));
 }
 
-/// Along an axis a comparison is uniform in runs where both sides are constant; and where one side runs from a multiple of 2^m, the other is a
-/// constant multiple of 2^m, and the predicate is one that cannot turn inside the run.
+/// Along an axis a comparison is uniform in runs where both sides are constant; and where one side runs from
+/// a multiple of 2^m, the other is a constant multiple of 2^m, and the predicate is one that cannot turn
+/// inside the run.
 static void transfer_cmp(const ir_op *op, facts3 x, kiln_fact *f) {
   constancy_of_operands(op, x, f);
   for (unsigned side = 0; side < 2; side++) {
@@ -263,7 +275,8 @@ static void transfer_cmp(const ir_op *op, facts3 x, kiln_fact *f) {
     if (!steady || ir_type_class(type_of(op, 0)) != KILN_CLASS_INT) continue;
     const kiln_fact *moving = x[side], *fixed = x[1 - side];
     for (unsigned i = 0; i < op->results[0].type.rank; i++) {
-      unsigned run = least(least(moving->contiguity[i], fixed->constancy[i]), least(moving->divisibility[i], fixed->divisibility[i]));
+      unsigned run = least(least(moving->contiguity[i], fixed->constancy[i]),
+                           least(moving->divisibility[i], fixed->divisibility[i]));
       f->constancy[i] = most(f->constancy[i], run);
     }
   }
@@ -274,7 +287,8 @@ static void transfer_select(const ir_op *op, facts3 x, kiln_fact *f) {
   ir_type type = op->results[0].type;
   fact_join(&both, x[2]);
   for (unsigned i = 0; i < axes(type); i++) {
-    unsigned limit = type_of(op, 0).rank ? x[0]->constancy[i] : IR_MAX_LOG2_ELEMENTS, run = least(both.contiguity[i], limit);
+    unsigned limit = type_of(op, 0).rank ? x[0]->constancy[i] : IR_MAX_LOG2_ELEMENTS,
+             run = least(both.contiguity[i], limit);
     both.divisibility[i] = least(at_start(x[1], type, i, run), at_start(x[2], type, i, run));
     both.contiguity[i] = (uint8_t)run;
     both.constancy[i] = least(both.constancy[i], limit);
@@ -282,7 +296,7 @@ static void transfer_select(const ir_op *op, facts3 x, kiln_fact *f) {
   *f = both;
 }
 
-// ------------------------------------------------------------------------------------------------------- conversions
+// ------------------------------------------------------------------------------------- conversions
 
 static void transfer_cast(const ir_op *op, facts3 x, kiln_fact *f) {
   enum { INTEGRAL = KILN_CLASS_INT | KILN_CLASS_BOOL };
@@ -302,7 +316,8 @@ static void transfer_cast(const ir_op *op, facts3 x, kiln_fact *f) {
 static void transfer_bitcast(const ir_op *op, facts3 x, kiln_fact *f) {
   constancy_of_operands(op, x, f);
   unsigned kept = KILN_CLASS_INT | KILN_CLASS_POINTER;
-  if ((ir_type_class(type_of(op, 0)) & kept) && (ir_type_class(op->results[0].type) & kept)) all_divisible(f, of_all(x[0], type_of(op, 0)));
+  if ((ir_type_class(type_of(op, 0)) & kept) && (ir_type_class(op->results[0].type) & kept))
+    all_divisible(f, of_all(x[0], type_of(op, 0)));
   if (ir_type_equal(type_of(op, 0), op->results[0].type)) *f = *x[0];
 }
 
@@ -316,10 +331,11 @@ static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
   }
   if (op->attrs.divisible > 1)
     for (unsigned i = 0; i <= last; i++)
-      if (i == last || !f->contiguity[last]) f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
+      if (i == last || !f->contiguity[last])
+        f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
 }
 
-// ------------------------------------------------------------------------------------------------------------- shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 static void keep_bounds(facts3 x, kiln_fact *f) {
   f->lo = x[0]->lo;
@@ -416,14 +432,21 @@ static void transfer_lanes(const ir_op *op, facts3 x, kiln_fact *f) {
 }
 
 static transfer *const transfers[IR_OPCODE_COUNT] = {
-    [IR_CONST] = transfer_const, [IR_IOTA] = transfer_iota,           [IR_SPLAT] = transfer_splat,     [IR_ADD] = transfer_add,
-    [IR_SUB] = transfer_sub,     [IR_MUL] = transfer_mul,             [IR_DIV] = transfer_div,         [IR_REM] = transfer_rem,
-    [IR_MIN] = transfer_min,     [IR_MAX] = transfer_max,             [IR_AND] = transfer_and,         [IR_OR] = transfer_or,
-    [IR_XOR] = transfer_or,      [IR_SHL] = transfer_shl,             [IR_SHR] = transfer_shr,         [IR_CMP] = transfer_cmp,
-    [IR_SELECT] = transfer_select, [IR_ABS] = transfer_abs,           [IR_CAST] = transfer_cast,       [IR_BITCAST] = transfer_bitcast,
-    [IR_EXPAND] = transfer_expand, [IR_BROADCAST] = transfer_broadcast, [IR_RESHAPE] = transfer_reshape, [IR_TRANS] = transfer_trans,
-    [IR_JOIN] = transfer_join,   [IR_SPLIT] = transfer_split,         [IR_REDUCE] = transfer_lanes,    [IR_SCAN] = transfer_lanes,
-    [IR_PTRADD] = transfer_ptradd, [IR_HINT] = transfer_hint,
+    [IR_CONST] = transfer_const,     [IR_IOTA] = transfer_iota,
+    [IR_SPLAT] = transfer_splat,     [IR_ADD] = transfer_add,
+    [IR_SUB] = transfer_sub,         [IR_MUL] = transfer_mul,
+    [IR_DIV] = transfer_div,         [IR_REM] = transfer_rem,
+    [IR_MIN] = transfer_min,         [IR_MAX] = transfer_max,
+    [IR_AND] = transfer_and,         [IR_OR] = transfer_or,
+    [IR_XOR] = transfer_or,          [IR_SHL] = transfer_shl,
+    [IR_SHR] = transfer_shr,         [IR_CMP] = transfer_cmp,
+    [IR_SELECT] = transfer_select,   [IR_ABS] = transfer_abs,
+    [IR_CAST] = transfer_cast,       [IR_BITCAST] = transfer_bitcast,
+    [IR_EXPAND] = transfer_expand,   [IR_BROADCAST] = transfer_broadcast,
+    [IR_RESHAPE] = transfer_reshape, [IR_TRANS] = transfer_trans,
+    [IR_JOIN] = transfer_join,       [IR_SPLIT] = transfer_split,
+    [IR_REDUCE] = transfer_lanes,    [IR_SCAN] = transfer_lanes,
+    [IR_PTRADD] = transfer_ptradd,   [IR_HINT] = transfer_hint,
 };
 
 /// Arithmetic that says something of integers only.
@@ -435,8 +458,10 @@ static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
   int64_t n;
   if (op->code == IR_ADD) lo = (__int128)x[0]->lo + x[1]->lo, hi = (__int128)x[0]->hi + x[1]->hi;
   else if (op->code == IR_SUB) lo = (__int128)x[0]->lo - x[1]->hi, hi = (__int128)x[0]->hi - x[1]->lo;
-  else if (op->code == IR_MUL && x[0]->lo >= 0 && x[1]->lo >= 0) lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
-  else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31) lo = x[0]->lo * ((__int128)1 << n);
+  else if (op->code == IR_MUL && x[0]->lo >= 0 && x[1]->lo >= 0)
+    lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
+  else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31)
+    lo = x[0]->lo * ((__int128)1 << n);
   if (lo > f->lo && lo <= f->hi) f->lo = (int64_t)lo;
   if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
 }
@@ -446,7 +471,8 @@ static bool is_elementwise(const ir_op *op) {
   return ir_ops[op->code].effect == IR_PURE && (rule == IR_RULE_SAME || rule == IR_RULE_BOOL);
 }
 
-void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact, kiln_fact *f) {
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
+                   kiln_fact *f) {
   transfer *t = transfers[op->code];
   bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
   unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `@fp(ftz)` on the host, whose mode register would take f64's denormals too and belongs to the application: denormal operands and results of f32
-// and bf16 arithmetic are replaced by zero of their sign, by operations. GPUs do it by the mode of the kernel.
+// `@fp(ftz)` on the host, whose mode register would take f64's denormals too and belongs to the application:
+// denormal operands and results of f32 and bf16 arithmetic are replaced by zero of their sign, by operations.
+// GPUs do it by the mode of the kernel.
 //
-// Needs no views; stands before the expansion, so that what an operation is expanded to may use denormals inside. Clears fp_flush: what follows
-// keeps denormals.
+// Needs no views; stands before the expansion, so that what an operation is expanded to may use denormals
+// inside. Clears fp_flush: what follows keeps denormals.
 #include "compiler/middle/expand_inner.h"
 #include "compiler/middle/passes.h"
 #include "compiler/middle/scalar.h"
@@ -15,7 +16,8 @@ static bool is_clean(const ir_value *v) {
   double d;
   if (ir_constant_float(v, &d)) return d == 0 || d >= least_normal || d <= -least_normal;
   const ir_op *test = v->def && v->def->code == IR_SELECT ? v->def->operands[0]->def : NULL;
-  return test && test->code == IR_CMP && test->attrs.kind == IR_LT && ir_constant_float(test->operands[1], &d) && d == least_normal;
+  return test && test->code == IR_CMP && test->attrs.kind == IR_LT &&
+         ir_constant_float(test->operands[1], &d) && d == least_normal;
 }
 
 static ir_value *flushed(expanding *x, ir_value *v) {
@@ -48,7 +50,9 @@ static ir_value *rewritten(expanding *x, const ir_op *op) {
 
 static void visit(ir_op *op, void *context) {
   expanding *x = context;
-  if (x->b.error.status != KILN_OK || !kiln_scalar_flushes(op) || op->operand_count > 3 || op->result_count != 1) return;
+  if (x->b.error.status != KILN_OK || !kiln_scalar_flushes(op) || op->operand_count > 3 ||
+      op->result_count != 1)
+    return;
   for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
   x->b.block = op->block;
   x->b.before = op;

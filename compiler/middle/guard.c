@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Makes integer division and shifts safe for machines: after this pass no divisor is 0, no smallest integer is divided by -1, and no shift
-// count reaches the width. The language leaves the quotient by zero open and wraps the other; hardware and LLVM do worse.
+// Makes integer division and shifts safe for machines: after this pass no divisor is 0, no smallest integer
+// is divided by -1, and no shift count reaches the width. The language leaves the quotient by zero open and
+// wraps the other; hardware and LLVM do worse.
 //
 // Needs no views; runs once. Uses ranges, so that most divisions stay as they are.
 #include "compiler/middle/facts.h"
@@ -16,7 +17,9 @@ static ir_value *like(guarding *g, const ir_value *v, double n) { return ir_cons
 
 static bool excludes(const kiln_fact *f, int64_t n) { return f->lo > n || f->hi < n; }
 
-static int64_t smallest(ir_type type) { return type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(type) - 1)); }
+static int64_t smallest(ir_type type) {
+  return type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(type) - 1));
+}
 
 static ir_value *divide(guarding *g, const ir_op *op, ir_value *divisor) {
   return ir_binary(&g->b, op->code, op->attrs.flags, op->operands[0], divisor);

@@ -17,12 +17,14 @@ void machine_copy(machine *m, ir_value *const *from, ir_value *const *to, uint32
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return;
   for (uint32_t i = 0; i < count; i++)
-    copies[i] = kiln_arena_copy(scratch, machine_place(m, from[i]), element_count(from[i]->type) * sizeof(uint64_t));
-  for (uint32_t i = 0; i < count; i++) memcpy(machine_place(m, to[i]), copies[i], element_count(to[i]->type) * sizeof(uint64_t));
+    copies[i] =
+        kiln_arena_copy(scratch, machine_place(m, from[i]), element_count(from[i]->type) * sizeof(uint64_t));
+  for (uint32_t i = 0; i < count; i++)
+    memcpy(machine_place(m, to[i]), copies[i], element_count(to[i]->type) * sizeof(uint64_t));
   kiln_arena_destroy(scratch);
 }
 
-// -------------------------------------------------------------------------------------------------------- control flow
+// ------------------------------------------------------------------------------------ control flow
 
 /// Pointers to the results, as machine_copy wants them.
 static void result_list(const ir_op *op, ir_value **out) {
@@ -40,7 +42,8 @@ static kiln_status run_for(machine *m, const ir_op *op) {
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
   if (step <= 0)
-    return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld", ir_operation(op), (long long)step);
+    return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld",
+                     ir_operation(op), (long long)step);
   machine_copy(m, op->operands + 3, body->args + 1, op->result_count);
   bool more = lo < hi;
   for (int64_t i = lo; more;) {
@@ -79,7 +82,7 @@ static kiln_status run_if(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-// ---------------------------------------------------------------------------------------------------- small operations
+// -------------------------------------------------------------------------------- small operations
 
 static kiln_status run_pid(machine *m, const ir_op *op) {
   result_place(m, op, 0)[0] = m->program[op->attrs.axis];
@@ -113,14 +116,17 @@ static kiln_status run_claim(machine *m, const ir_op *op) {
   const uint64_t *claim = operand_place(m, op, 0);
   for (size_t i = 0; i < element_count(op->operands[0]->type); i++)
     if (!(claim[i] & 1))
-      return kiln_fail(m->err, KILN_STATUS_ASSERT, "operation %u (%s): expected true, found false at element %zu in program (%u, %u, %u)%s%s",
-                       ir_operation(op), ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2], op->attrs.text ? ": " : "",
-                       op->attrs.text ? op->attrs.text : "");
+      return kiln_fail(
+          m->err, KILN_STATUS_ASSERT,
+          "operation %u (%s): expected true, found false at element %zu in program (%u, %u, %u)%s%s",
+          ir_operation(op), ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2],
+          op->attrs.text ? ": " : "", op->attrs.text ? op->attrs.text : "");
   return KILN_OK;
 }
 
 static kiln_status run_asm(machine *m, const ir_op *op) {
-  return kiln_fail(m->err, KILN_STATUS_UNSUPPORTED, "operation %u (asm): the interpreter has no assembler", ir_operation(op));
+  return kiln_fail(m->err, KILN_STATUS_UNSUPPORTED, "operation %u (asm): the interpreter has no assembler",
+                   ir_operation(op));
 }
 
 static kiln_status run_elementwise(machine *m, const ir_op *op) {
@@ -131,7 +137,9 @@ static kiln_status run_elementwise(machine *m, const ir_op *op) {
     operands[i] = operand_place(m, op, i);
     spread[i] = element_count(op->operands[i]->type) == 1;
   }
-  uint64_t *out = result_place(m, op, 0), (*eval)(const ir_op *, const uint64_t *) = m->kernel->fp_flush ? kiln_scalar_eval_flushed : kiln_scalar_eval;
+  uint64_t *out = result_place(m, op, 0),
+           (*eval)(const ir_op *, const uint64_t *) =
+               m->kernel->fp_flush ? kiln_scalar_eval_flushed : kiln_scalar_eval;
   for (size_t k = 0; k < count; k++) {
     uint64_t bits[3] = {0, 0, 0};
     for (uint32_t i = 0; i < op->operand_count; i++) bits[i] = operands[i][spread[i] ? 0 : k];
@@ -141,9 +149,10 @@ static kiln_status run_elementwise(machine *m, const ir_op *op) {
 }
 
 static execute *const core[IR_OPCODE_COUNT] = {
-    [IR_PID] = run_pid,        [IR_NPID] = run_npid,     [IR_CONST] = run_const, [IR_IOTA] = run_iota, [IR_FOR] = run_for,
-    [IR_WHILE] = run_while,    [IR_IF] = run_if,         [IR_ASSERT] = run_claim, [IR_ASSUME] = run_claim,
-    [IR_BARRIER] = run_nothing, [IR_ASM] = run_asm,      [IR_YIELD] = run_nothing, [IR_COND] = run_nothing,
+    [IR_PID] = run_pid,      [IR_NPID] = run_npid,       [IR_CONST] = run_const, [IR_IOTA] = run_iota,
+    [IR_FOR] = run_for,      [IR_WHILE] = run_while,     [IR_IF] = run_if,       [IR_ASSERT] = run_claim,
+    [IR_ASSUME] = run_claim, [IR_BARRIER] = run_nothing, [IR_ASM] = run_asm,     [IR_YIELD] = run_nothing,
+    [IR_COND] = run_nothing,
 };
 
 static execute *executor(ir_opcode code) {
@@ -156,7 +165,8 @@ static execute *executor(ir_opcode code) {
 kiln_status machine_run(machine *m, const ir_block *block) {
   for (const ir_op *op = block->first; op; op = op->next) {
     if (m->options->max_steps && ++m->steps > m->options->max_steps)
-      return kiln_fail(m->err, KILN_STATUS_TIMEOUT, "expected at most %llu operations, found more", (unsigned long long)m->options->max_steps);
+      return kiln_fail(m->err, KILN_STATUS_TIMEOUT, "expected at most %llu operations, found more",
+                       (unsigned long long)m->options->max_steps);
     KILN_TRY(executor(op->code)(m, op));
     for (uint32_t i = 0; m->options->observe && i < op->result_count; i++)
       m->options->observe(m->options->context, &op->results[i], result_place(m, op, i));
@@ -164,7 +174,7 @@ kiln_status machine_run(machine *m, const ir_block *block) {
   return KILN_OK;
 }
 
-// --------------------------------------------------------------------------------------------------------------- whole
+// ------------------------------------------------------------------------------------------- whole
 
 static size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 
@@ -174,17 +184,19 @@ static void read_arguments(machine *m, const uint8_t *args) {
   for (uint32_t i = 0; i < m->kernel->param_count; i++) {
     ir_type type = m->kernel->params[i].type;
     uint64_t *place = machine_place(m, m->kernel->body->args[i]);
-    size_t size = type.pointer || type.is_view ? 8 : kiln_scalars[type.scalar].bytes, count = element_count(type);
+    size_t size = type.pointer || type.is_view ? 8 : kiln_scalars[type.scalar].bytes,
+           count = element_count(type);
     offset = aligned(offset, size);
     for (size_t k = 0; k < count; k++, offset += size) memcpy(&place[k], args + offset, size);
     if (!type.pointer && !type.is_view && type.scalar == KILN_I1) place[0] = place[0] != 0;
   }
 }
 
-kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t grid[3], const kiln_interpret_options *options,
-                           kiln_error *err) {
+kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t grid[3],
+                           const kiln_interpret_options *options, kiln_error *err) {
   static const kiln_interpret_options defaults;
-  machine m = {.kernel = kernel, .arena = kiln_arena_create(), .options = options ? options : &defaults, .err = err};
+  machine m = {
+      .kernel = kernel, .arena = kiln_arena_create(), .options = options ? options : &defaults, .err = err};
   kiln_status status = KILN_OK;
   if (!m.arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to interpret");
   m.places = KILN_NEW_ARRAY(m.arena, uint64_t *, ir_number(kernel) + 1u);
@@ -192,7 +204,8 @@ kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t g
   read_arguments(&m, args);
   for (m.program[2] = 0; status == KILN_OK && m.program[2] < grid[2]; m.program[2]++)
     for (m.program[1] = 0; status == KILN_OK && m.program[1] < grid[1]; m.program[1]++)
-      for (m.program[0] = 0; status == KILN_OK && m.program[0] < grid[0]; m.program[0]++) status = machine_run(&m, kernel->body);
+      for (m.program[0] = 0; status == KILN_OK && m.program[0] < grid[0]; m.program[0]++)
+        status = machine_run(&m, kernel->body);
   kiln_arena_destroy(m.arena);
   return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reference interpreter: memory. Every access is checked against the ranges of the options before it is made.
+// The reference interpreter: memory. Every access is checked against the ranges of the options before it is
+// made.
 #include "compiler/middle/interpreter_inner.h"
 
 #include <string.h>
@@ -15,11 +16,15 @@ static kiln_status check_access(machine *m, const ir_op *op, uint64_t address, s
     uint64_t begin = (uintptr_t)range->begin;
     if (address >= begin && size <= range->size && address - begin <= range->size - size) return KILN_OK;
   }
-  return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (%s): access of %zu bytes at 0x%llx is outside all buffers, in program (%u, %u, %u)",
-                   ir_operation(op), ir_ops[op->code].text, size, (unsigned long long)address, m->program[0], m->program[1], m->program[2]);
+  return kiln_fail(
+      m->err, KILN_STATUS_LAUNCH,
+      "operation %u (%s): access of %zu bytes at 0x%llx is outside all buffers, in program (%u, %u, %u)",
+      ir_operation(op), ir_ops[op->code].text, size, (unsigned long long)address, m->program[0],
+      m->program[1], m->program[2]);
 }
 
-static kiln_status read_element(machine *m, const ir_op *op, ir_type element, uint64_t address, uint64_t *out) {
+static kiln_status read_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                uint64_t *out) {
   *out = 0;
   KILN_TRY(check_access(m, op, address, bytes_of(element)));
   memcpy(out, (const void *)(uintptr_t)address, bytes_of(element));
@@ -27,18 +32,21 @@ static kiln_status read_element(machine *m, const ir_op *op, ir_type element, ui
   return KILN_OK;
 }
 
-static kiln_status write_element(machine *m, const ir_op *op, ir_type element, uint64_t address, uint64_t bits) {
+static kiln_status write_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                 uint64_t bits) {
   KILN_TRY(check_access(m, op, address, bytes_of(element)));
   memcpy((void *)(uintptr_t)address, &bits, bytes_of(element));
   return KILN_OK;
 }
 
-static kiln_status update_element(machine *m, const ir_op *op, ir_type element, uint64_t address, uint64_t operand, uint64_t *old) {
+static kiln_status update_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                  uint64_t operand, uint64_t *old) {
   KILN_TRY(read_element(m, op, element, address, old));
-  return write_element(m, op, element, address, kiln_scalar_combine(op->attrs.kind, element.scalar, op->attrs.flags, *old, operand));
+  return write_element(m, op, element, address,
+                       kiln_scalar_combine(op->attrs.kind, element.scalar, op->attrs.flags, *old, operand));
 }
 
-// -------------------------------------------------------------------------------------------------------------- pointers
+// ---------------------------------------------------------------------------------------- pointers
 
 static kiln_status run_ptradd(machine *m, const ir_op *op) {
   const uint64_t *pointer = operand_place(m, op, 0), *offset = operand_place(m, op, 1);
@@ -50,7 +58,9 @@ static kiln_status run_ptradd(machine *m, const ir_op *op) {
 }
 
 /// The mask operand at `i`, or NULL when all lanes are on.
-static const uint64_t *mask_at(machine *m, const ir_op *op, uint32_t i) { return op->operand_count > i ? operand_place(m, op, i) : NULL; }
+static const uint64_t *mask_at(machine *m, const ir_op *op, uint32_t i) {
+  return op->operand_count > i ? operand_place(m, op, i) : NULL;
+}
 
 static kiln_status run_load(machine *m, const ir_op *op) {
   const uint64_t *pointer = operand_place(m, op, 0), *mask = mask_at(m, op, 1), *other = mask_at(m, op, 2);
@@ -64,7 +74,8 @@ static kiln_status run_load(machine *m, const ir_op *op) {
 }
 
 static kiln_status run_store(machine *m, const ir_op *op) {
-  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1), *mask = mask_at(m, op, 2);
+  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1),
+                 *mask = mask_at(m, op, 2);
   ir_type type = op->operands[1]->type;
   for (size_t i = 0; i < element_count(type); i++)
     if (!mask || (mask[i] & 1)) KILN_TRY(write_element(m, op, ir_element(type), pointer[i], value[i]));
@@ -72,18 +83,21 @@ static kiln_status run_store(machine *m, const ir_op *op) {
 }
 
 static kiln_status run_atomic(machine *m, const ir_op *op) {
-  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1), *mask = mask_at(m, op, 2);
+  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1),
+                 *mask = mask_at(m, op, 2);
   uint64_t *out = result_place(m, op, 0);
   ir_type type = op->operands[1]->type;
   for (size_t i = 0; i < element_count(type); i++) {
     out[i] = 0;
-    if (!mask || (mask[i] & 1)) KILN_TRY(update_element(m, op, ir_element(type), pointer[i], value[i], &out[i]));
+    if (!mask || (mask[i] & 1))
+      KILN_TRY(update_element(m, op, ir_element(type), pointer[i], value[i], &out[i]));
   }
   return KILN_OK;
 }
 
 static kiln_status run_cas(machine *m, const ir_op *op) {
-  const uint64_t *pointer = operand_place(m, op, 0), *expected = operand_place(m, op, 1), *desired = operand_place(m, op, 2);
+  const uint64_t *pointer = operand_place(m, op, 0), *expected = operand_place(m, op, 1),
+                 *desired = operand_place(m, op, 2);
   uint64_t *out = result_place(m, op, 0);
   ir_type type = op->operands[1]->type;
   for (size_t i = 0; i < element_count(type); i++) {
@@ -93,7 +107,7 @@ static kiln_status run_cas(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- views
+// ------------------------------------------------------------------------------------------- views
 
 static kiln_status run_view(machine *m, const ir_op *op) {
   uint64_t *out = result_place(m, op, 0);
@@ -126,7 +140,8 @@ static kiln_status run_view_load(machine *m, const ir_op *op) {
   uint64_t *out = result_place(m, op, 0), address;
   uint64_t other = op->attrs.flags & IR_HAS_OTHER ? operand_place(m, op, op->operand_count - 1)[0] : 0;
   for (size_t i = 0; i < element_count(op->results[0].type); i++) {
-    if (view_address(m, op, i, &address)) KILN_TRY(read_element(m, op, ir_element(op->results[0].type), address, &out[i]));
+    if (view_address(m, op, i, &address))
+      KILN_TRY(read_element(m, op, ir_element(op->results[0].type), address, &out[i]));
     else out[i] = other;
   }
   return KILN_OK;
@@ -146,8 +161,15 @@ static kiln_status run_view_write(machine *m, const ir_op *op) {
 
 execute *interpreter_memory_operation(ir_opcode code) {
   static execute *const operations[IR_OPCODE_COUNT] = {
-      [IR_PTRADD] = run_ptradd, [IR_LOAD] = run_load, [IR_STORE] = run_store, [IR_ATOMIC] = run_atomic,        [IR_CAS] = run_cas,
-      [IR_VIEW] = run_view,     [IR_DIM] = run_dim,   [IR_VIEW_LOAD] = run_view_load, [IR_VIEW_STORE] = run_view_write,
+      [IR_PTRADD] = run_ptradd,
+      [IR_LOAD] = run_load,
+      [IR_STORE] = run_store,
+      [IR_ATOMIC] = run_atomic,
+      [IR_CAS] = run_cas,
+      [IR_VIEW] = run_view,
+      [IR_DIM] = run_dim,
+      [IR_VIEW_LOAD] = run_view_load,
+      [IR_VIEW_STORE] = run_view_write,
       [IR_VIEW_ATOMIC] = run_view_write,
   };
   return operations[code];

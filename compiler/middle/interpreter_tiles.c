@@ -7,7 +7,7 @@
 
 #include "compiler/middle/scalar.h"
 
-// --------------------------------------------------------------------------------------------------------------- shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 static kiln_status run_splat(machine *m, const ir_op *op) {
   uint64_t value = operand_place(m, op, 0)[0], *out = result_place(m, op, 0);
@@ -17,7 +17,8 @@ static kiln_status run_splat(machine *m, const ir_op *op) {
 
 /// expand, reshape: the order of elements stays.
 static kiln_status run_same_order(machine *m, const ir_op *op) {
-  memcpy(result_place(m, op, 0), operand_place(m, op, 0), element_count(op->results[0].type) * sizeof(uint64_t));
+  memcpy(result_place(m, op, 0), operand_place(m, op, 0),
+         element_count(op->results[0].type) * sizeof(uint64_t));
   return KILN_OK;
 }
 
@@ -82,19 +83,22 @@ static kiln_status run_split(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-// --------------------------------------------------------------------------------------------------- across the lanes
+// -------------------------------------------------------------------------------- across the lanes
 
 /// An element that a reduction or scan takes or gives.
 static uint64_t passed(const machine *m, const ir_op *op, kiln_scalar scalar, uint64_t bits) {
   return m->kernel->fp_flush && kiln_scalar_flushes(op) ? kiln_scalar_flush(scalar, bits) : bits;
 }
 
-/// Combines what stands at element `from` of each operand into `total`, one scalar an operand: total = combine(total, from).
-static kiln_status combine(machine *m, const ir_op *op, uint64_t *const *operands, size_t from, uint64_t *total) {
+/// Combines what stands at element `from` of each operand into `total`, one scalar an operand: total =
+/// combine(total, from).
+static kiln_status combine(machine *m, const ir_op *op, uint64_t *const *operands, size_t from,
+                           uint64_t *total) {
   uint32_t n = op->operand_count;
   if (!op->region_count) {
     kiln_scalar scalar = op->operands[0]->type.scalar;
-    uint64_t sum = kiln_scalar_combine(op->attrs.kind, scalar, op->attrs.flags, total[0], passed(m, op, scalar, operands[0][from]));
+    uint64_t sum = kiln_scalar_combine(op->attrs.kind, scalar, op->attrs.flags, total[0],
+                                       passed(m, op, scalar, operands[0][from]));
     total[0] = passed(m, op, scalar, sum);
     return KILN_OK;
   }
@@ -131,8 +135,10 @@ static kiln_status run_reduce(machine *m, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = operand_place(m, op, i);
   for (size_t r = 0; r < row_count(op); r++) {
     row line = row_at(op, r);
-    for (uint32_t i = 0; i < op->operand_count; i++) total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][line.first]);
-    for (size_t k = 1; k < line.count; k++) KILN_TRY(combine(m, op, operands, line.first + k * line.step, total));
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][line.first]);
+    for (size_t k = 1; k < line.count; k++)
+      KILN_TRY(combine(m, op, operands, line.first + k * line.step, total));
     for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[r] = total[i];
   }
   return KILN_OK;
@@ -147,7 +153,8 @@ static kiln_status run_scan(machine *m, const ir_op *op) {
     row line = row_at(op, r);
     for (size_t k = 0; k < line.count; k++) {
       size_t at = line.first + (reverse ? line.count - 1 - k : k) * line.step;
-      for (uint32_t i = 0; k == 0 && i < op->operand_count; i++) total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][at]);
+      for (uint32_t i = 0; k == 0 && i < op->operand_count; i++)
+        total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][at]);
       if (k > 0) KILN_TRY(combine(m, op, operands, at, total));
       for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[at] = total[i];
     }
@@ -155,13 +162,15 @@ static kiln_status run_scan(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ dot
+// --------------------------------------------------------------------------------------------- dot
 
-static uint64_t multiply_add(kiln_scalar left, uint64_t a, kiln_scalar right, uint64_t b, kiln_scalar sum, uint64_t c) {
+static uint64_t multiply_add(kiln_scalar left, uint64_t a, kiln_scalar right, uint64_t b, kiln_scalar sum,
+                             uint64_t c) {
   if (sum == KILN_I32)
     return kiln_scalar_mask(c + (uint64_t)(kiln_scalar_signed(a, 8) * kiln_scalar_signed(b, 8)), 32);
   double x = ir_bits_to_float(left, a), y = ir_bits_to_float(right, b), z = ir_bits_to_float(sum, c);
-  return sum == KILN_F64 ? ir_float_to_bits(sum, fma(x, y, z), false) : ir_float_to_bits(sum, fmaf((float)x, (float)y, (float)z), false);
+  return sum == KILN_F64 ? ir_float_to_bits(sum, fma(x, y, z), false)
+                         : ir_float_to_bits(sum, fmaf((float)x, (float)y, (float)z), false);
 }
 
 /// Products are added to the accumulator in order of k, each with one rounding.
@@ -170,7 +179,8 @@ static kiln_status run_dot(machine *m, const ir_op *op) {
   uint64_t *out = result_place(m, op, 0);
   ir_type left = op->operands[0]->type, right = op->operands[1]->type, type = op->results[0].type;
   unsigned r = type.rank;
-  size_t rows = (size_t)1 << type.log2[r - 2], columns = (size_t)1 << type.log2[r - 1], depth = (size_t)1 << left.log2[r - 1];
+  size_t rows = (size_t)1 << type.log2[r - 2], columns = (size_t)1 << type.log2[r - 1],
+         depth = (size_t)1 << left.log2[r - 1];
   size_t batches = r == 3 ? (size_t)1 << type.log2[0] : 1;
   for (size_t n = 0; n < batches; n++)
     for (size_t i = 0; i < rows; i++)
@@ -178,7 +188,8 @@ static kiln_status run_dot(machine *m, const ir_op *op) {
         size_t at = (n * rows + i) * columns + j;
         uint64_t sum = c[at];
         for (size_t k = 0; k < depth; k++)
-          sum = multiply_add(left.scalar, a[(n * rows + i) * depth + k], right.scalar, b[(n * depth + k) * columns + j], type.scalar, sum);
+          sum = multiply_add(left.scalar, a[(n * rows + i) * depth + k], right.scalar,
+                             b[(n * depth + k) * columns + j], type.scalar, sum);
         out[at] = sum;
       }
   return KILN_OK;
@@ -186,9 +197,11 @@ static kiln_status run_dot(machine *m, const ir_op *op) {
 
 execute *interpreter_tile_operation(ir_opcode code) {
   static execute *const operations[IR_OPCODE_COUNT] = {
-      [IR_SPLAT] = run_splat,     [IR_EXPAND] = run_same_order, [IR_RESHAPE] = run_same_order, [IR_BROADCAST] = run_broadcast,
-      [IR_TRANS] = run_trans,     [IR_JOIN] = run_join,         [IR_SPLIT] = run_split,        [IR_REDUCE] = run_reduce,
-      [IR_SCAN] = run_scan,       [IR_DOT] = run_dot,
+      [IR_SPLAT] = run_splat,        [IR_EXPAND] = run_same_order,
+      [IR_RESHAPE] = run_same_order, [IR_BROADCAST] = run_broadcast,
+      [IR_TRANS] = run_trans,        [IR_JOIN] = run_join,
+      [IR_SPLIT] = run_split,        [IR_REDUCE] = run_reduce,
+      [IR_SCAN] = run_scan,          [IR_DOT] = run_dot,
   };
   return operations[code];
 }

@@ -40,8 +40,7 @@ int layout_register_of(const kiln_layout *layout, uint32_t element);
 enum { LAYOUT_TEXT = 400 };
 const char *layout_text(const kiln_layout *layout, char out[LAYOUT_TEXT]);
 
-// ------------------------------------------------------------------------------------------------------------
-// making
+// ------------------------------------------------------------------------------------------ making
 
 /// Everything in one place: the layout of a scalar or of a tile that each thread holds whole.
 kiln_layout layout_whole(unsigned bits, unsigned lanes, unsigned warps);
@@ -49,16 +48,15 @@ kiln_layout layout_whole(unsigned bits, unsigned lanes, unsigned warps);
 /// the first), then warps, which prefer other axes, then more registers. Surplus lanes and warps are
 /// replicas.
 kiln_layout layout_blocked(ir_type type, unsigned axis, unsigned vector, unsigned lanes, unsigned warps);
-/// The same; the axes of the set `late` (1 << axis) come after the others, so that they lie in registers first:
-/// what will be reduced.
+/// The same; the axes of the set `late` (1 << axis) come after the others, so that they lie in registers
+/// first: what will be reduced.
 kiln_layout layout_blocked_late(ir_type type, unsigned axis, unsigned late, unsigned vector, unsigned lanes,
                                 unsigned warps);
 /// For a scan along `axis`: that axis has its low bits in registers, the next in lanes, the next in warps, in
 /// order.
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps);
 
-// ------------------------------------------------------------------------------------------------------
-// shape operations
+// -------------------------------------------------------------------------------- shape operations
 
 /// First bit of an axis in the element number.
 unsigned layout_axis_shift(ir_type type, unsigned axis);
@@ -81,8 +79,7 @@ kiln_layout layout_without(const kiln_layout *layout, uint32_t mask);
 uint32_t layout_spread(uint32_t element, uint32_t mask);
 uint32_t layout_squeeze(uint32_t element, uint32_t mask);
 
-// --------------------------------------------------------------------------------------------------------
-// conversion
+// -------------------------------------------------------------------------------------- conversion
 
 typedef enum layout_reach { LAYOUT_SAME_THREAD, LAYOUT_SAME_WARP, LAYOUT_ANYWHERE } layout_reach;
 

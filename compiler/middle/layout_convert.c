@@ -4,9 +4,7 @@
 
 #include "compiler/middle/layout.h"
 
-static unsigned places(const kiln_layout *l) {
-  return l->registers + l->lanes + l->warps;
-}
+static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
 
 /// Tries registers alone, then with lanes, then all. Registers come first in the basis, lanes next, so a
 /// prefix is the right set.
@@ -14,8 +12,7 @@ static uint32_t find(const kiln_layout *from, uint32_t target) {
   const unsigned prefix[3] = {from->registers, from->registers + from->lanes, places(from)};
   uint32_t set = 0;
   for (unsigned i = 0; i < 3; i++)
-    if (layout_solve(from->basis, prefix[i], target, &set))
-      return set;
+    if (layout_solve(from->basis, prefix[i], target, &set)) return set;
   return set;
 }
 
@@ -28,8 +25,7 @@ static uint32_t source_of(const kiln_layout *from, const kiln_layout *to, unsign
     unsigned lanes_too = i - to->registers >= to->lanes ? from->registers + from->lanes : from->registers;
     if (layout_solve(from->basis, from->registers, to->basis[i] ^ from->basis[same], &set))
       return set | 1u << same;
-    if (layout_solve(from->basis, lanes_too, to->basis[i] ^ from->basis[same], &set))
-      return set | 1u << same;
+    if (layout_solve(from->basis, lanes_too, to->basis[i] ^ from->basis[same], &set)) return set | 1u << same;
   }
   return find(from, to->basis[i]);
 }
@@ -41,16 +37,14 @@ layout_moves layout_convert(const kiln_layout *from, const kiln_layout *to) {
   for (unsigned i = 0; i < places(to); i++) {
     uint32_t set = moves.from[i] = source_of(from, to, i);
     uint32_t same = i < to->registers ? 0 : 1u << (i - to->registers + from->registers);
-    if ((set & warp_mask) != (same & warp_mask))
-      moves.reach = LAYOUT_ANYWHERE;
+    if ((set & warp_mask) != (same & warp_mask)) moves.reach = LAYOUT_ANYWHERE;
     else if ((set & lane_mask) != (same & lane_mask) && moves.reach == LAYOUT_SAME_THREAD)
       moves.reach = LAYOUT_SAME_WARP;
   }
   return moves;
 }
 
-// ------------------------------------------------------------------------------------------------------
-// shared memory
+// ----------------------------------------------------------------------------------- shared memory
 
 /// A basis of the element space in the making: vector i is what offset bit i stands for.
 typedef struct span {
@@ -64,8 +58,7 @@ static bool contains(const span *s, uint32_t vector) {
 }
 
 static bool add(span *s, uint32_t vector) {
-  if (s->count >= s->limit || contains(s, vector))
-    return false;
+  if (s->count >= s->limit || contains(s, vector)) return false;
   s->vectors[s->count++] = vector;
   return true;
 }
@@ -83,8 +76,7 @@ static span lane_span(const kiln_layout *layout, const span *low, unsigned limit
 
 static bool has(const span *s, uint32_t vector) {
   for (unsigned i = 0; i < s->count; i++)
-    if (s->vectors[i] == vector)
-      return true;
+    if (s->vectors[i] == vector) return true;
   return false;
 }
 
@@ -92,14 +84,11 @@ static bool has(const span *s, uint32_t vector) {
 static void choose_vector(span *memory, const kiln_layout *writer, const kiln_layout *reader,
                           unsigned log2_bytes) {
   span there = {.limit = LAYOUT_MAX_PLACES};
-  for (unsigned i = 0; i < reader->registers; i++)
-    add(&there, reader->basis[i]);
+  for (unsigned i = 0; i < reader->registers; i++) add(&there, reader->basis[i]);
   const unsigned most = log2_bytes < 4 ? 4 - log2_bytes : 0, word = log2_bytes < 2 ? 2 - log2_bytes : 0;
   for (unsigned i = 0; i < writer->registers && memory->count < most; i++)
-    if (contains(&there, writer->basis[i]))
-      add(memory, writer->basis[i]);
-  for (unsigned i = 0; i < writer->registers && memory->count < word; i++)
-    add(memory, writer->basis[i]);
+    if (contains(&there, writer->basis[i])) add(memory, writer->basis[i]);
+  for (unsigned i = 0; i < writer->registers && memory->count < word; i++) add(memory, writer->basis[i]);
 }
 
 /// Rows of banks: bits that lanes of both sides share keep their place, the others are paired, a writer's
@@ -109,18 +98,14 @@ static void choose_banks(span *memory, span *high, const span *writer, const spa
   uint32_t left[LAYOUT_MAX_PLACES], right[LAYOUT_MAX_PLACES];
   unsigned left_count = 0, right_count = 0;
   for (unsigned i = 0; i < writer->count; i++)
-    if (has(reader, writer->vectors[i]))
-      add(memory, writer->vectors[i]);
-    else
-      left[left_count++] = writer->vectors[i];
+    if (has(reader, writer->vectors[i])) add(memory, writer->vectors[i]);
+    else left[left_count++] = writer->vectors[i];
   for (unsigned i = 0; i < reader->count; i++)
-    if (!has(writer, reader->vectors[i]))
-      right[right_count++] = reader->vectors[i];
+    if (!has(writer, reader->vectors[i])) right[right_count++] = reader->vectors[i];
   for (unsigned i = 0; i < left_count || i < right_count; i++) {
     bool both = i < left_count && i < right_count;
     add(memory, i < left_count ? left[i] : right[i]);
-    if (both)
-      add(high, left[i] ^ right[i]);
+    if (both) add(high, left[i] ^ right[i]);
   }
 }
 
@@ -128,33 +113,26 @@ static void choose_banks(span *memory, span *high, const span *writer, const spa
 static void fill(span *memory, const span *reserved, const kiln_layout *writer, unsigned until) {
   span all = *memory;
   all.limit = LAYOUT_MAX_PLACES;
-  for (unsigned i = 0; i < reserved->count; i++)
-    add(&all, reserved->vectors[i]);
+  for (unsigned i = 0; i < reserved->count; i++) add(&all, reserved->vectors[i]);
   for (unsigned i = 0; i < places(writer) && memory->count < until; i++)
-    if (add(&all, writer->basis[i]))
-      memory->vectors[memory->count++] = writer->basis[i];
+    if (add(&all, writer->basis[i])) memory->vectors[memory->count++] = writer->basis[i];
 }
 
 layout_memory layout_swizzle(const kiln_layout *writer, const kiln_layout *reader, unsigned log2_bytes,
                              const uint32_t *row, unsigned row_count) {
   layout_memory out = {.bits = writer->bits};
   span memory = {.limit = writer->bits}, high = {.limit = LAYOUT_MAX_PLACES};
-  for (unsigned i = 0; i < row_count; i++)
-    add(&memory, row[i]);
-  if (row_count == 0)
-    choose_vector(&memory, writer, reader, log2_bytes);
+  for (unsigned i = 0; i < row_count; i++) add(&memory, row[i]);
+  if (row_count == 0) choose_vector(&memory, writer, reader, log2_bytes);
   out.vector = (uint8_t)memory.count;
   const unsigned piece = log2_bytes + memory.count, bank_bits = piece < 7 ? 7 - piece : 0;
   span writer_lanes = lane_span(writer, &memory, bank_bits),
        reader_lanes = lane_span(reader, &memory, bank_bits);
   choose_banks(&memory, &high, &writer_lanes, &reader_lanes);
   fill(&memory, &high, writer, out.vector + bank_bits < writer->bits ? out.vector + bank_bits : writer->bits);
-  for (unsigned i = 0; i < high.count; i++)
-    add(&memory, high.vectors[i]);
-  for (unsigned i = 0; i < places(writer); i++)
-    add(&memory, writer->basis[i]);
-  for (unsigned i = 0; i < writer->bits; i++)
-    add(&memory, 1u << i);
+  for (unsigned i = 0; i < high.count; i++) add(&memory, high.vectors[i]);
+  for (unsigned i = 0; i < places(writer); i++) add(&memory, writer->basis[i]);
+  for (unsigned i = 0; i < writer->bits; i++) add(&memory, 1u << i);
   for (unsigned i = 0; i < writer->bits; i++)
     layout_solve(memory.vectors, memory.count, 1u << i, &out.offset[i]);
   return out;
@@ -163,8 +141,7 @@ layout_memory layout_swizzle(const kiln_layout *writer, const kiln_layout *reade
 uint32_t layout_offset(const layout_memory *memory, uint32_t element) {
   uint32_t offset = 0;
   for (unsigned i = 0; i < memory->bits; i++)
-    if (element >> i & 1)
-      offset ^= memory->offset[i];
+    if (element >> i & 1) offset ^= memory->offset[i];
   return offset;
 }
 

@@ -41,7 +41,8 @@ typedef struct cast_row {
 #define NARROW (T_I1 | T_I8 | T_I16 | T_F16 | T_BF16 | T_E4M3 | T_E5M2)
 #define ANY T_ANY
 static const op_row op_rows[] = {
-#define LEGAL(first, last, types, place, flags, outcome, how) {IR_##first, IR_##last, types, place, flags, {KILN_LEGAL_##outcome, how}},
+#define LEGAL(first, last, types, place, flags, outcome, how) \
+  {IR_##first, IR_##last, types, place, flags, {KILN_LEGAL_##outcome, how}},
 #define CAST(from, to, place, outcome, how)
 #include "compiler/middle/legality.def"
 #undef LEGAL
@@ -59,7 +60,8 @@ static const cast_row cast_rows[] = {
 static bool lacks_feature(const kiln_target *target, const char *feature) {
   const kiln_processor *p = target->processor;
   if (p->family != KILN_FAMILY_HOST) return false;
-  if (target->native_features[0]) return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
+  if (target->native_features[0])
+    return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
   return !strcmp(p->arch, "x86_64") && p->level < 3;
 }
 
@@ -97,14 +99,16 @@ kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_ta
   return native;
 }
 
-kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags, const kiln_target *target) {
+kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags,
+                               const kiln_target *target) {
   unsigned class = pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[scalar].type_class;
   bool memory = (ir_ops[code].classes & KILN_CLASS_POINTER) && ir_ops[code].classes == KILN_CLASS_POINTER;
   if (ir_ops[code].classes && !memory && !(ir_ops[code].classes & class))
     return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type"};
   for (size_t i = 0; !pointer && i < sizeof op_rows / sizeof *op_rows; i++) {
     const op_row *row = &op_rows[i];
-    if (code >= row->first && code <= row->last && (row->types >> scalar & 1) && (flags & row->flags) == row->flags && holds(row->place, target))
+    if (code >= row->first && code <= row->last && (row->types >> scalar & 1) &&
+        (flags & row->flags) == row->flags && holds(row->place, target))
       return row->legality;
   }
   return native;
@@ -114,10 +118,11 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
   unsigned class = kiln_scalars[scalar].type_class, bits = kiln_scalars[scalar].bits;
   bool wide_int = class == KILN_CLASS_INT && bits >= 32, wide_float = class == KILN_CLASS_FLOAT && bits >= 32;
   (void)target;
-  bool fits = kind == IR_COMBINE_ADD ? wide_int || class == KILN_CLASS_FLOAT
+  bool fits = kind == IR_COMBINE_ADD    ? wide_int || class == KILN_CLASS_FLOAT
               : kind == IR_COMBINE_XCHG ? wide_int || (class == KILN_CLASS_FLOAT && bits >= 16)
-              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN ? wide_int || wide_float
-              : wide_int && kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR;
+              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN
+                  ? wide_int || wide_float
+                  : wide_int && kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR;
   return fits ? native : (kiln_legality){KILN_LEGAL_REFUSED, "no machine has this atomic for the type"};
 }
 
@@ -125,20 +130,25 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
 static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
   ir_type a = op->operands[0]->type, b = op->operands[1]->type;
   bool fits = a.log2[a.rank - 2] >= 4 && a.log2[a.rank - 1] >= 5 && b.log2[b.rank - 1] >= 3;
-  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 && target->processor->family == KILN_FAMILY_NVPTX && !fits;
+  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 &&
+         target->processor->family == KILN_FAMILY_NVPTX && !fits;
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
   if (op->code == IR_ASM) return kiln_asm_legality(op, target);
-  const ir_type *type = op->operand_count ? &op->operands[0]->type : op->result_count ? &op->results[0].type : NULL;
+  const ir_type *type = op->operand_count  ? &op->operands[0]->type
+                        : op->result_count ? &op->results[0].type
+                                           : NULL;
   if (!type || type->is_view) return native;
   if (op->code == IR_CAST) {
     kiln_scalar to = op->results[0].type.scalar;
     bool to_float = kiln_scalars[to].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-    if (op->attrs.round == IR_ROUND_ZERO && to_float) return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back"};
+    if (op->attrs.round == IR_ROUND_ZERO && to_float)
+      return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back"};
     return kiln_cast_legality(type->scalar, to, target);
   }
-  if (op->code == IR_DOT && is_small_fp8_dot(op, target)) return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss"};
+  if (op->code == IR_DOT && is_small_fp8_dot(op, target))
+    return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss"};
   if (op->region_count) return native; // the operations inside count
   return kiln_op_legality(op->code, type->scalar, type->pointer, op->attrs.flags, target);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which operation a target has for which element type. Rows: legality.def. The middle rewrites what is EXPANDED before a back end sees the
-// kernel, so a back end needs code for NATIVE rows only; a test prints the whole table.
+// Which operation a target has for which element type. Rows: legality.def. The middle rewrites what is
+// EXPANDED before a back end sees the kernel, so a back end needs code for NATIVE rows only; a test prints
+// the whole table.
 #ifndef KILN_COMPILER_MIDDLE_LEGALITY_H
 #define KILN_COMPILER_MIDDLE_LEGALITY_H
 
@@ -15,15 +16,18 @@ typedef enum kiln_legal {
 
 typedef struct kiln_legality {
   kiln_legal legal;
-  const char *reason;  ///< how it is expanded, or why it is refused; "" when native. Static.
+  const char *reason; ///< how it is expanded, or why it is refused; "" when native. Static.
 } kiln_legality;
 
-/// `scalar` is the element of operand 0 (CAST: see kiln_cast_legality; memory operations: what is pointed to; CONST, IOTA, ...: of the result).
-/// `flags`: ir_attrs.flags, of which IR_PRECISE matters. `pointer`: the element is a pointer.
-kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags, const kiln_target *target);
+/// `scalar` is the element of operand 0 (CAST: see kiln_cast_legality; memory operations: what is pointed to;
+/// CONST, IOTA, ...: of the result). `flags`: ir_attrs.flags, of which IR_PRECISE matters. `pointer`: the
+/// element is a pointer.
+kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags,
+                               const kiln_target *target);
 kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_target *target);
 kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const kiln_target *target);
-/// Inline assembly is native on NVIDIA's machines; elsewhere it is expanded or refused by its text (expand_asm.c).
+/// Inline assembly is native on NVIDIA's machines; elsewhere it is expanded or refused by its text
+/// (expand_asm.c).
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target);
 /// The same for an operation that stands in a kernel.
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loop-invariant motion. Scalars always leave a loop that does not change them; tiles only when they are dear to compute (division, roots,
-// reductions, dot), with the cheap tiles that those need: a cheap tile costs more to keep than to make again.
+// Loop-invariant motion. Scalars always leave a loop that does not change them; tiles only when they are dear
+// to compute (division, roots, reductions, dot), with the cheap tiles that those need: a cheap tile costs
+// more to keep than to make again.
 //
 // Needs nothing. Only pure operations move, and none of them can trap.
 #include "compiler/middle/passes.h"
 
 typedef struct hoisting {
-  uint8_t *inside;  // by value id: defined in the loop that is looked at, and not invariant
+  uint8_t *inside; // by value id: defined in the loop that is looked at, and not invariant
   bool changed;
 } hoisting;
 
 static bool is_dear(ir_opcode code) {
-  return code == IR_DIV || code == IR_REM || (code >= IR_SQRT && code <= IR_ERF) || code == IR_REDUCE || code == IR_SCAN || code == IR_DOT;
+  return code == IR_DIV || code == IR_REM || (code >= IR_SQRT && code <= IR_ERF) || code == IR_REDUCE ||
+         code == IR_SCAN || code == IR_DOT;
 }
 
 static void mark_block(hoisting *h, const ir_block *block) {
@@ -44,7 +46,8 @@ static void hoist_block(hoisting *h, ir_block *block, ir_op *loop) {
       for (uint32_t i = 0; i < op->result_count; i++) h->inside[op->results[i].id] = 0;
   for (ir_op *op = block->first, *next; op; op = next) {
     next = op->next;
-    bool invariant = op->result_count && !h->inside[op->results[0].id] && ir_ops[op->code].effect == IR_PURE && !op->region_count;
+    bool invariant = op->result_count && !h->inside[op->results[0].id] &&
+                     ir_ops[op->code].effect == IR_PURE && !op->region_count;
     if (invariant && (op->results[0].type.rank == 0 || is_dear(op->code))) move_out(h, op, block, loop);
   }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What ranges allow: offsets and comparisons in 32 bits, comparisons that are always or never true, signed division of what is not negative as
-// unsigned division.
+// What ranges allow: offsets and comparisons in 32 bits, comparisons that are always or never true, signed
+// division of what is not negative as unsigned division.
 //
-// Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to DCE.
+// Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
+// DCE.
 #include "compiler/middle/facts.h"
 #include "compiler/middle/passes.h"
 
@@ -20,10 +21,14 @@ static bool fits_i32(const narrowing *n, const ir_value *v) {
 
 /// The low 32 bits of such operations follow from the low 32 bits of their operands.
 static bool is_modular(ir_opcode code) {
-  return code == IR_ADD || code == IR_SUB || code == IR_MUL || code == IR_AND || code == IR_OR || code == IR_XOR;
+  return code == IR_ADD || code == IR_SUB || code == IR_MUL || code == IR_AND || code == IR_OR ||
+         code == IR_XOR;
 }
 
-static bool is_shape(ir_opcode code) { return code == IR_SPLAT || code == IR_EXPAND || code == IR_BROADCAST || code == IR_RESHAPE || code == IR_TRANS; }
+static bool is_shape(ir_opcode code) {
+  return code == IR_SPLAT || code == IR_EXPAND || code == IR_BROADCAST || code == IR_RESHAPE ||
+         code == IR_TRANS;
+}
 
 /// The low half of an i64 value, made beside its definition and remembered in its slot.
 static ir_value *low_half(narrowing *n, ir_value *v);
@@ -31,7 +36,8 @@ static ir_value *low_half(narrowing *n, ir_value *v);
 static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {
   ir_value *halves[2];
   ir_type type = ir_with_element(v->type, ir_scalar_type(KILN_I32));
-  // Only what fits itself is computed narrow: a partial sum that wraps would not be the exact value that facts take offsets for.
+  // Only what fits itself is computed narrow: a partial sum that wraps would not be the exact value that
+  // facts take offsets for.
   bool same = op && fits_i32(n, v) && (is_modular(op->code) || is_shape(op->code));
   if (op && op->code == IR_CAST && op->operands[0]->type.scalar == KILN_I32) return op->operands[0];
   for (uint32_t i = 0; same && i < op->operand_count; i++) halves[i] = low_half(n, op->operands[i]);
@@ -111,7 +117,8 @@ static void divide_in_32_bits(narrowing *n, ir_op *op) {
 
 static void narrow_division(narrowing *n, ir_op *op) {
   if (ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
-  if (!(op->attrs.flags & IR_UNSIGNED) && fact(n, op->operands[0])->lo >= 0 && fact(n, op->operands[1])->lo >= 0) {
+  if (!(op->attrs.flags & IR_UNSIGNED) && fact(n, op->operands[0])->lo >= 0 &&
+      fact(n, op->operands[1])->lo >= 0) {
     op->attrs.flags |= IR_UNSIGNED;
     n->changed = true;
   }
@@ -119,7 +126,10 @@ static void narrow_division(narrowing *n, ir_op *op) {
 }
 
 static void (*const narrowers[IR_OPCODE_COUNT])(narrowing *n, ir_op *op) = {
-    [IR_PTRADD] = narrow_pointer, [IR_CMP] = narrow_compare, [IR_DIV] = narrow_division, [IR_REM] = narrow_division,
+    [IR_PTRADD] = narrow_pointer,
+    [IR_CMP] = narrow_compare,
+    [IR_DIV] = narrow_division,
+    [IR_REM] = narrow_division,
 };
 
 static void visit(ir_op *op, void *context) {

@@ -40,7 +40,8 @@ static void name_operation(ir_op *op, void *context) {
   if (!op->place.operation) op->place.operation = op->number + 1;
 }
 
-kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options, kiln_error *err) {
+kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options,
+                             kiln_error *err) {
   size_t count = sizeof stages / sizeof *stages;
   ir_number(kernel);
   ir_walk(kernel->body, name_operation, NULL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What happens to a canonical kernel before a back end lowers it: one list of passes.
 //
-// Afterwards: no views (parameters of view type are base, extents and strides one by one, at the same places in the argument block), no operation
-// that legality.def calls expanded, no unused code; the kernel verifies.
+// Afterwards: no views (parameters of view type are base, extents and strides one by one, at the same places
+// in the argument block), no operation that legality.def calls expanded, no unused code; the kernel verifies.
 #ifndef KILN_COMPILER_MIDDLE_PIPELINE_H
 #define KILN_COMPILER_MIDDLE_PIPELINE_H
 
@@ -10,12 +10,14 @@
 #include "targets/targets.h"
 
 typedef struct kiln_middle_options {
-  bool verify;          ///< run the verifier after every pass, not only at the end
+  bool verify;            ///< run the verifier after every pass, not only at the end
   const char *stop_after; ///< name of the last pass to run; NULL: all
 } kiln_middle_options;
 
-/// Changes `kernel` in place. Errors: UNSUPPORTED (operation and type on this target), INTERNAL (verifier, names the pass).
+/// Changes `kernel` in place. Errors: UNSUPPORTED (operation and type on this target), INTERNAL (verifier,
+/// names the pass).
 kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
-kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options, kiln_error *err);
+kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options,
+                             kiln_error *err);
 
 #endif

@@ -16,7 +16,7 @@ uint64_t kiln_scalar_mask(uint64_t bits, unsigned width) {
   return width >= 64 ? bits : bits & (((uint64_t)1 << width) - 1);
 }
 
-// ------------------------------------------------------------------------------------------------------------- integers
+// ---------------------------------------------------------------------------------------- integers
 
 /// An integer operation sees both readings of its operands; the result is cut to the width.
 typedef struct integers {
@@ -84,7 +84,7 @@ static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uin
   return kiln_scalar_mask(int_operations[code](&x), width);
 }
 
-// --------------------------------------------------------------------------------------------------------------- floats
+// ------------------------------------------------------------------------------------------ floats
 
 static float float_of(kiln_scalar scalar, uint64_t bits) {
   if (scalar != KILN_F32) return (float)ir_bits_to_float(scalar, bits);
@@ -109,8 +109,8 @@ static uint64_t bits_of_float(kiln_scalar scalar, float value) {
   return low;
 }
 
-/// The bits of an exact double after the roundings of the type: f16 and bf16 pass through f32. Computing + - * / and sqrt in double and
-/// rounding to f32 gives the f32 result: 53 >= 2 * 24 + 2.
+/// The bits of an exact double after the roundings of the type: f16 and bf16 pass through f32. Computing + -
+/// * / and sqrt in double and rounding to f32 gives the f32 result: 53 >= 2 * 24 + 2.
 static uint64_t bits_of(kiln_scalar scalar, double value) {
   if (scalar != KILN_F64) return bits_of_float(scalar, (float)value);
   if (isnan(value)) value = NAN;
@@ -136,15 +136,17 @@ static double real_max(double a, double b) {
 static double real_rsqrt(double a) { return 1.0 / sqrt(a); }
 
 static double (*const real_unary[IR_OPCODE_COUNT])(double) = {
-    [IR_FLOOR] = floor, [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = sqrt, [IR_RSQRT] = real_rsqrt, [IR_EXP2] = exp2,
-    [IR_LOG2] = log2,   [IR_SIN] = sin,   [IR_COS] = cos,         [IR_TANH] = tanh, [IR_ERF] = erf,
+    [IR_FLOOR] = floor,      [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = sqrt,
+    [IR_RSQRT] = real_rsqrt, [IR_EXP2] = exp2, [IR_LOG2] = log2,       [IR_SIN] = sin,
+    [IR_COS] = cos,          [IR_TANH] = tanh, [IR_ERF] = erf,
 };
 static double (*const real_binary[IR_OPCODE_COUNT])(double, double) = {
     [IR_ADD] = real_add, [IR_SUB] = real_sub, [IR_MUL] = real_mul, [IR_DIV] = real_div,
     [IR_REM] = fmod,     [IR_MIN] = real_min, [IR_MAX] = real_max,
 };
 
-static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t left, uint64_t right) {
+static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t left,
+                             uint64_t right) {
   double a = double_of(scalar, left), b = double_of(scalar, right);
   bool is_choice = code == IR_MIN || code == IR_MAX;
   if (is_choice && (flags & IR_NAN) && (isnan(a) || isnan(b))) return bits_of(scalar, NAN);
@@ -152,8 +154,11 @@ static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags,
 }
 
 static uint64_t fma_float(kiln_scalar scalar, const uint64_t *bits) {
-  if (scalar == KILN_F64) return bits_of(scalar, fma(double_of(scalar, bits[0]), double_of(scalar, bits[1]), double_of(scalar, bits[2])));
-  return bits_of_float(scalar, fmaf(float_of(scalar, bits[0]), float_of(scalar, bits[1]), float_of(scalar, bits[2])));
+  if (scalar == KILN_F64)
+    return bits_of(scalar,
+                   fma(double_of(scalar, bits[0]), double_of(scalar, bits[1]), double_of(scalar, bits[2])));
+  return bits_of_float(scalar,
+                       fmaf(float_of(scalar, bits[0]), float_of(scalar, bits[1]), float_of(scalar, bits[2])));
 }
 
 static uint64_t binary(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t a, uint64_t b) {
@@ -161,12 +166,13 @@ static uint64_t binary(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint6
   return integer_eval(code, kiln_scalars[scalar].bits, flags, a, b);
 }
 
-// ---------------------------------------------------------------------------------------------------------- comparisons
+// ------------------------------------------------------------------------------------- comparisons
 
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
 static const uint8_t predicate_holds[] = {
-    [IR_EQ] = EQUAL,        [IR_NE] = LESS | GREATER | UNORDERED, [IR_LT] = LESS, [IR_LE] = LESS | EQUAL, [IR_GT] = GREATER,
-    [IR_GE] = GREATER | EQUAL,
+    [IR_EQ] = EQUAL,   [IR_NE] = LESS | GREATER | UNORDERED,
+    [IR_LT] = LESS,    [IR_LE] = LESS | EQUAL,
+    [IR_GT] = GREATER, [IR_GE] = GREATER | EQUAL,
 };
 
 static unsigned relation_float(double a, double b) {
@@ -183,12 +189,11 @@ static uint64_t compare(const ir_op *op, const uint64_t *bits) {
     relation = relation_float(double_of(type.scalar, bits[0]), double_of(type.scalar, bits[1]));
   else if ((op->attrs.flags & IR_UNSIGNED) || class != KILN_CLASS_INT)
     relation = relation_unsigned(kiln_scalar_mask(bits[0], width), kiln_scalar_mask(bits[1], width));
-  else
-    relation = relation_signed(kiln_scalar_signed(bits[0], width), kiln_scalar_signed(bits[1], width));
+  else relation = relation_signed(kiln_scalar_signed(bits[0], width), kiln_scalar_signed(bits[1], width));
   return (predicate_holds[op->attrs.kind] & relation) != 0;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- casts
+// ------------------------------------------------------------------------------------------- casts
 
 /// `value` rounded to the float type; toward zero: nearest, then one step back when that went past.
 static uint64_t round_to(kiln_scalar to, double value, uint32_t flags, ir_round round) {
@@ -225,10 +230,12 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
   if (!(source->type_class & INTEGRAL)) {
     double value = double_of(from, bits);
     if (target->type_class == KILN_CLASS_BOOL) return value != 0;
-    if (target->type_class == KILN_CLASS_INT) return float_to_int(value, target->bits, (flags & IR_UNSIGNED) != 0);
+    if (target->type_class == KILN_CLASS_INT)
+      return float_to_int(value, target->bits, (flags & IR_UNSIGNED) != 0);
     return from == to ? bits : round_to(to, value, flags, round);
   }
-  int64_t wide = is_unsigned ? (int64_t)kiln_scalar_mask(bits, source->bits) : kiln_scalar_signed(bits, source->bits);
+  int64_t wide =
+      is_unsigned ? (int64_t)kiln_scalar_mask(bits, source->bits) : kiln_scalar_signed(bits, source->bits);
   if (target->type_class == KILN_CLASS_BOOL) return kiln_scalar_mask(bits, source->bits) != 0;
   if (target->type_class == KILN_CLASS_INT) return kiln_scalar_mask((uint64_t)wide, target->bits);
   bool negative = !is_unsigned && wide < 0;
@@ -237,7 +244,7 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
   return round_to(to, float_of(KILN_F32, int_to_float(KILN_F32, negative, magnitude, round)), flags, round);
 }
 
-// ------------------------------------------------------------------------------------------------------------ the whole
+// --------------------------------------------------------------------------------------- the whole
 
 bool kiln_scalar_is_inexact(ir_opcode code) { return code >= IR_RSQRT && code <= IR_ERF; }
 
@@ -247,22 +254,30 @@ static uint64_t absolute(ir_type type, uint64_t bits) {
   return bits & ~((uint64_t)1 << (width - 1));
 }
 
-static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) { return fma_float(op->operands[0]->type.scalar, bits); }
-static uint64_t eval_select(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0] & 1 ? bits[1] : bits[2]; }
+static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
+  return fma_float(op->operands[0]->type.scalar, bits);
+}
+static uint64_t eval_select(const ir_op *op, const uint64_t *bits) {
+  return (void)op, bits[0] & 1 ? bits[1] : bits[2];
+}
 static uint64_t eval_copy(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0]; }
-static uint64_t eval_abs(const ir_op *op, const uint64_t *bits) { return absolute(op->operands[0]->type, bits[0]); }
+static uint64_t eval_abs(const ir_op *op, const uint64_t *bits) {
+  return absolute(op->operands[0]->type, bits[0]);
+}
 static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
-  return kiln_scalar_cast(op->operands[0]->type.scalar, op->results[0].type.scalar, op->attrs.flags, op->attrs.round, bits[0]);
+  return kiln_scalar_cast(op->operands[0]->type.scalar, op->results[0].type.scalar, op->attrs.flags,
+                          op->attrs.round, bits[0]);
 }
 
 /// Operations that are neither integer nor float arithmetic on one or two operands.
 static uint64_t (*const special[IR_OPCODE_COUNT])(const ir_op *op, const uint64_t *bits) = {
-    [IR_FMA] = eval_fma,   [IR_CMP] = compare,       [IR_SELECT] = eval_select, [IR_CAST] = eval_cast,
-    [IR_ABS] = eval_abs,   [IR_BITCAST] = eval_copy, [IR_HINT] = eval_copy,
+    [IR_FMA] = eval_fma, [IR_CMP] = compare,       [IR_SELECT] = eval_select, [IR_CAST] = eval_cast,
+    [IR_ABS] = eval_abs, [IR_BITCAST] = eval_copy, [IR_HINT] = eval_copy,
 };
 
 bool kiln_scalar_knows(ir_opcode code) {
-  return special[code] != NULL || int_operations[code] != NULL || real_unary[code] != NULL || real_binary[code] != NULL;
+  return special[code] != NULL || int_operations[code] != NULL || real_unary[code] != NULL ||
+         real_binary[code] != NULL;
 }
 
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
@@ -272,15 +287,17 @@ uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
   return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
 }
 
-uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left, uint64_t right) {
+uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left,
+                             uint64_t right) {
   static const ir_opcode operation[] = {
-      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX, [IR_COMBINE_MIN] = IR_MIN,
-      [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,   [IR_COMBINE_XOR] = IR_XOR,
+      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
+      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
+      [IR_COMBINE_XOR] = IR_XOR,
   };
   return kind == IR_COMBINE_XCHG ? right : binary(operation[kind], scalar, flags, left, right);
 }
 
-// ------------------------------------------------------------------------------------------------------ without denormals
+// ------------------------------------------------------------------------------- without denormals
 
 static bool is_flushed_type(ir_type type) {
   return !type.pointer && !type.is_view && (type.scalar == KILN_F32 || type.scalar == KILN_BF16);
@@ -295,7 +312,8 @@ bool kiln_scalar_flushes(const ir_op *op) {
   if (!op->operand_count || op->region_count) return false;
   if (op->code == IR_CAST) return flushes_cast(op);
   bool arithmetic = real_unary[op->code] || real_binary[op->code] || op->code == IR_FMA || op->code == IR_CMP;
-  return (arithmetic || op->code == IR_REDUCE || op->code == IR_SCAN) && is_flushed_type(op->operands[0]->type);
+  return (arithmetic || op->code == IR_REDUCE || op->code == IR_SCAN) &&
+         is_flushed_type(op->operands[0]->type);
 }
 
 uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits) {
@@ -326,6 +344,8 @@ uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits) {
   uint64_t flushed[3];
   if (!kiln_scalar_flushes(op)) return kiln_scalar_eval(op, bits);
   kiln_scalar to = op->results[0].type.scalar;
-  for (uint32_t i = 0; i < op->operand_count; i++) flushed[i] = kiln_scalar_flush(op->operands[i]->type.scalar, bits[i]);
-  return to == KILN_BF16 ? eval_half_flushed(op, flushed) : kiln_scalar_flush(to, kiln_scalar_eval(op, flushed));
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    flushed[i] = kiln_scalar_flush(op->operands[i]->type.scalar, bits[i]);
+  return to == KILN_BF16 ? eval_half_flushed(op, flushed)
+                         : kiln_scalar_flush(to, kiln_scalar_eval(op, flushed));
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Views become pointers and masks.
 //
-// A view parameter becomes base, extents and strides one by one: each is 8 bytes, so the argument block stays as it is. An access at indices i of
-// a tile becomes one scalar pointer, base + sum(i * stride), and a tile of offsets from it, in i32 where strides are known to be small enough.
-// Its mask compares lanes with what is left of each axis:
+// A view parameter becomes base, extents and strides one by one: each is 8 bytes, so the argument block stays
+// as it is. An access at indices i of a tile becomes one scalar pointer, base + sum(i * stride), and a tile
+// of offsets from it, in i32 where strides are known to be small enough. Its mask compares lanes with what is
+// left of each axis:
 //
 //   lane < clamp(extent - index, 0, n)        unless the axis never ends inside the tile
 //   lane >= clamp(-index, 0, n)               only where the index may be negative
@@ -22,11 +23,15 @@ typedef struct viewing {
   ir_builder b;
 } viewing;
 
-// ----------------------------------------------------------------------------------------------------------- parameters
+// -------------------------------------------------------------------------------------- parameters
 
-static ir_param part_of(const ir_param *view, const char *what, unsigned axis, kiln_arena *arena, bool is_extent) {
+static ir_param part_of(const ir_param *view, const char *what, unsigned axis, kiln_arena *arena,
+                        bool is_extent) {
   return (ir_param){.name = kiln_arena_format(arena, "%s.%s%u", view->name ? view->name : "", what, axis),
-                    .type = ir_scalar_type(KILN_I64), .has_range = is_extent, .lo = 0, .hi = is_extent ? INT64_MAX : 0};
+                    .type = ir_scalar_type(KILN_I64),
+                    .has_range = is_extent,
+                    .lo = 0,
+                    .hi = is_extent ? INT64_MAX : 0};
 }
 
 /// Adds the parts of one view parameter at the end of the new list; returns the view built of them.
@@ -57,11 +62,12 @@ static void split_params(ir_kernel *kernel) {
   kernel->param_count = kernel->body->arg_count = kernel->body->arg_capacity = 0;
   ir_builder b = {.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
   for (uint32_t i = 0; i < count; i++)
-    args[i]->forward = params[i].type.is_view ? split_param(kernel, &b, &params[i]) : ir_add_param(kernel, &params[i]);
+    args[i]->forward =
+        params[i].type.is_view ? split_param(kernel, &b, &params[i]) : ir_add_param(kernel, &params[i]);
   ir_apply_forwards(kernel);
 }
 
-// --------------------------------------------------------------------------------------------------------------- bounds
+// ------------------------------------------------------------------------------------------ bounds
 
 /// One axis of an access.
 typedef struct axis {
@@ -103,9 +109,11 @@ static ir_value *clamped(viewing *v, ir_value *x, unsigned log2) {
   return ir_cast(&v->b, ir_binary(&v->b, IR_MIN, 0, floor, i64(v, (int64_t)1 << log2)), KILN_I32, 0, 0);
 }
 
-static ir_value *both(viewing *v, ir_value *a, ir_value *b) { return !a ? b : !b ? a : ir_binary(&v->b, IR_AND, 0, a, b); }
+static ir_value *both(viewing *v, ir_value *a, ir_value *b) {
+  return !a ? b : !b ? a : ir_binary(&v->b, IR_AND, 0, a, b);
+}
 
-// --------------------------------------------------------------------------------------------------------- tile pieces
+// ------------------------------------------------------------------------------------- tile pieces
 
 /// iota along tile axis `at` of `rank`, with extents 1 elsewhere.
 static ir_value *lanes(viewing *v, unsigned log2, unsigned at, unsigned rank) {
@@ -193,12 +201,14 @@ static ir_value *access_pointer(viewing *v, ir_value *base, const axis *axes, un
   return ir_binary(&v->b, IR_PTRADD, 0, ir_splat(&v->b, p, tile), tile_offsets(v, axes, rank, tile));
 }
 
-// ------------------------------------------------------------------------------------------------------------- accesses
+// ---------------------------------------------------------------------------------------- accesses
 
 static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes) {
   ir_type type = view->results[0].type;
   for (unsigned i = 0; i < type.rank; i++) {
-    axes[i] = (axis){.extent = view->operands[1 + i], .stride = view->operands[1 + type.rank + i], .index = op->operands[1 + i],
+    axes[i] = (axis){.extent = view->operands[1 + i],
+                     .stride = view->operands[1 + type.rank + i],
+                     .index = op->operands[1 + i],
                      .dropped = type.log2[i] == IR_DROPPED};
     axes[i].log2 = axes[i].dropped ? 0 : type.log2[i];
     judge(v, &axes[i]);

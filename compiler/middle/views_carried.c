@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views that loops carry and branches yield are taken apart: base, extents and strides are carried one by one, and a view is put together again
-// where the loop's body begins and behind the operation. Afterwards every view is the result of a `view` operation.
+// Views that loops carry and branches yield are taken apart: base, extents and strides are carried one by
+// one, and a view is put together again where the loop's body begins and behind the operation. Afterwards
+// every view is the result of a `view` operation.
 //
-// Needs view parameters taken apart. What a loop does not change, the clean-up that follows takes out of it again.
+// Needs view parameters taken apart. What a loop does not change, the clean-up that follows takes out of it
+// again.
 #include "compiler/middle/passes.h"
 
 #include <string.h>
@@ -18,7 +20,9 @@ static ir_type part_type(ir_type view, uint32_t part) {
   return part ? ir_scalar_type(KILN_I64) : ir_pointer_type(view.scalar);
 }
 
-static bool is_control(const ir_op *op) { return op->code == IR_FOR || op->code == IR_WHILE || op->code == IR_IF; }
+static bool is_control(const ir_op *op) {
+  return op->code == IR_FOR || op->code == IR_WHILE || op->code == IR_IF;
+}
 
 /// The view of `parts`, at the builder's place.
 static ir_value *joined(splitting *s, ir_type type, ir_value *const *parts) {
@@ -26,7 +30,7 @@ static ir_value *joined(splitting *s, ir_type type, ir_value *const *parts) {
   return op ? &op->results[0] : NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------------- arguments
+// --------------------------------------------------------------------------------------- arguments
 
 static bool has_view(ir_value *const *values, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
@@ -37,7 +41,8 @@ static bool has_view(ir_value *const *values, uint32_t count) {
 /// Adds the parts of one argument of `block`, and the view made of them to its beginning.
 static void split_argument(splitting *s, ir_block *block, ir_value *old) {
   ir_value *parts[1 + 2 * IR_MAX_RANK];
-  for (uint32_t i = 0; i < part_count(old->type); i++) parts[i] = ir_block_arg(s->b.arena, block, part_type(old->type, i));
+  for (uint32_t i = 0; i < part_count(old->type); i++)
+    parts[i] = ir_block_arg(s->b.arena, block, part_type(old->type, i));
   s->b.block = block;
   s->b.before = block->first;
   old->forward = joined(s, old->type, parts);
@@ -55,7 +60,7 @@ static void split_arguments(splitting *s, ir_block *block) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- results
+// ----------------------------------------------------------------------------------------- results
 
 static uint32_t split_count(const ir_op *op) {
   uint32_t count = 0;
@@ -77,7 +82,8 @@ static void split_results(splitting *s, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *old = &op->results[i];
     for (uint32_t k = 0; k < part_count(old->type); k++, to++) {
-      results[to] = (ir_value){.type = old->type.is_view ? part_type(old->type, k) : old->type, .def = op, .index = to};
+      results[to] =
+          (ir_value){.type = old->type.is_view ? part_type(old->type, k) : old->type, .def = op, .index = to};
       parts[k] = &results[to];
     }
     old->forward = old->type.is_view ? joined(s, old->type, parts) : parts[0];
@@ -94,13 +100,15 @@ static void split_control(ir_op *op, void *context) {
   split_results(s, op);
 }
 
-// -------------------------------------------------------------------------------------------------------------- operands
+// ---------------------------------------------------------------------------------------- operands
 
 /// Every view is the result of a view operation now, whose operands are its parts.
 static void split_operands(ir_op *op, void *context) {
   splitting *s = context;
   uint32_t count = 0, to = 0;
-  if ((!is_control(op) && op->code != IR_YIELD && op->code != IR_COND) || !has_view(op->operands, op->operand_count)) return;
+  if ((!is_control(op) && op->code != IR_YIELD && op->code != IR_COND) ||
+      !has_view(op->operands, op->operand_count))
+    return;
   for (uint32_t i = 0; i < op->operand_count; i++) count += part_count(op->operands[i]->type);
   ir_value **operands = KILN_NEW_ARRAY(s->b.arena, ir_value *, count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
@@ -118,8 +126,12 @@ kiln_status kiln_split_views(ir_kernel *kernel, kiln_error *err) {
   splitting s = {.b = {.arena = kernel->arena}};
   ir_walk(kernel->body, split_control, &s);
   if (s.too_many)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "views that a loop or branch yields are carried as base, extents and strides; these are more than %d values", IR_MAX_RESULTS);
-  if (s.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "carried views: %s", s.b.error.text);
+    return kiln_fail(err, KILN_STATUS_LIMIT,
+                     "views that a loop or branch yields are carried as base, extents and strides; these are "
+                     "more than %d values",
+                     IR_MAX_RESULTS);
+  if (s.b.error.status != KILN_OK)
+    return kiln_fail(err, KILN_STATUS_INTERNAL, "carried views: %s", s.b.error.text);
   ir_apply_forwards(kernel);
   ir_walk(kernel->body, split_operands, &s);
   return KILN_OK;

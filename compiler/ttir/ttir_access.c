@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Access modes of parameters, found from use: which pointers each load, store and atomic can reach.
 //
-// Values that may hold the same pointer are joined into one class (union-find): what goes through shape operations, selections, loops and
-// branches. A class knows what is done through it; a parameter gets the mode of its class. A pointer that leaves sight (turned into an
-// integer, stored, given to assembly) may be used in any way.
+// Values that may hold the same pointer are joined into one class (union-find): what goes through shape
+// operations, selections, loops and branches. A class knows what is done through it; a parameter gets the
+// mode of its class. A pointer that leaves sight (turned into an integer, stored, given to assembly) may be
+// used in any way.
 //
 // Needs: a complete kernel. Keeps it; numbers it, uses the slots.
 #include <string.h>
@@ -109,7 +110,8 @@ static ir_access mode_of(uint8_t used) {
 
 void ttir_set_access(ir_kernel *kernel, kiln_arena *scratch) {
   uint32_t count = ir_number(kernel);
-  classes c = {.parent = KILN_NEW_ARRAY(scratch, uint32_t, count + 1u), .used = KILN_NEW_ARRAY(scratch, uint8_t, count + 1u)};
+  classes c = {.parent = KILN_NEW_ARRAY(scratch, uint32_t, count + 1u),
+               .used = KILN_NEW_ARRAY(scratch, uint8_t, count + 1u)};
   for (uint32_t i = 0; i < count; i++) c.parent[i] = i;
   ir_walk(kernel->body, flow, &c);
   for (uint32_t i = 0; i < kernel->param_count; i++) {

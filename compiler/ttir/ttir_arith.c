@@ -8,10 +8,12 @@
 
 static bool is_bool(const ir_value *v) { return ir_type_class(v->type) == KILN_CLASS_BOOL; }
 
-// `overflow<nsw>`, `fastmath<contract>`, rounding words and attributes between the operands and the colon. The fast-math flags are hints
-// that the kernel language has no place for; contraction is said once for a kernel.
+// `overflow<nsw>`, `fastmath<contract>`, rounding words and attributes between the operands and the colon.
+// The fast-math flags are hints that the kernel language has no place for; contraction is said once for a
+// kernel.
 static void skip_modifiers(ttir_reader *r) {
-  static const char *const known[] = {"overflow", "fastmath", "exact", "nneg", "disjoint", "to_nearest_even", "to_nearest_away"};
+  static const char *const known[] = {"overflow", "fastmath",        "exact",          "nneg",
+                                      "disjoint", "to_nearest_even", "to_nearest_away"};
   for (size_t i = 0; i < sizeof known / sizeof *known;) {
     if (!ttir_accept_word(r, known[i])) {
       i++;
@@ -25,7 +27,7 @@ static void skip_modifiers(ttir_reader *r) {
   ttir_read_dictionary(r, &r->dictionary);
 }
 
-// -------------------------------------------------------------------------------------------------------------- constants
+// --------------------------------------------------------------------------------------- constants
 
 typedef struct literal {
   ttir_token token;
@@ -59,7 +61,8 @@ void ttir_form_constant(ttir_reader *r, const ttir_row *row) {
   bool dense = ttir_accept_word(r, "dense");
   if (dense) {
     ttir_expect(r, '<');
-    if (ttir_peek(r, '[')) ttir_error(r, "constants of several different elements are not supported; expected dense<VALUE>");
+    if (ttir_peek(r, '['))
+      ttir_error(r, "constants of several different elements are not supported; expected dense<VALUE>");
   }
   literal l = read_literal(r);
   if (dense) ttir_expect(r, '>');
@@ -82,7 +85,7 @@ void ttir_form_poison(ttir_reader *r, const ttir_row *row) {
   if (!r->failed) ttir_give(r, ir_bitcast(&r->b, zero, ir_element(type)));
 }
 
-// ------------------------------------------------------------------------------------------------------------- elementwise
+// ------------------------------------------------------------------------------------- elementwise
 
 static void elementwise(ttir_reader *r, const ttir_row *row, uint32_t count) {
   ir_value *operands[3];
@@ -138,7 +141,7 @@ void ttir_form_clamp(ttir_reader *r, const ttir_row *row) {
   if (!r->failed) ttir_give(r, ir_binary(&r->b, IR_MIN, flags, raised, v[2]));
 }
 
-// ------------------------------------------------------------------------------------------------------------- comparisons
+// ------------------------------------------------------------------------------------- comparisons
 
 // How a comparison is made of ours.
 typedef enum shape { PLAIN, NOT, EITHER, NEITHER, ORDERED, UNORDERED, ALWAYS, NEVER } shape;
@@ -150,48 +153,57 @@ typedef struct comparison {
 } comparison;
 
 static const comparison integer_comparisons[] = {
-    {"eq", IR_EQ, PLAIN, false},  {"ne", IR_NE, PLAIN, false},  {"slt", IR_LT, PLAIN, false}, {"sle", IR_LE, PLAIN, false},
-    {"sgt", IR_GT, PLAIN, false}, {"sge", IR_GE, PLAIN, false}, {"ult", IR_LT, PLAIN, true},  {"ule", IR_LE, PLAIN, true},
-    {"ugt", IR_GT, PLAIN, true},  {"uge", IR_GE, PLAIN, true},
+    {"eq", IR_EQ, PLAIN, false},  {"ne", IR_NE, PLAIN, false},  {"slt", IR_LT, PLAIN, false},
+    {"sle", IR_LE, PLAIN, false}, {"sgt", IR_GT, PLAIN, false}, {"sge", IR_GE, PLAIN, false},
+    {"ult", IR_LT, PLAIN, true},  {"ule", IR_LE, PLAIN, true},  {"ugt", IR_GT, PLAIN, true},
+    {"uge", IR_GE, PLAIN, true},
 };
 
 // Ours are ordered but for NE. Unordered ones are the opposite inverted.
 static const comparison float_comparisons[] = {
-    {"oeq", IR_EQ, PLAIN, false}, {"ogt", IR_GT, PLAIN, false},  {"oge", IR_GE, PLAIN, false},    {"olt", IR_LT, PLAIN, false},
-    {"ole", IR_LE, PLAIN, false}, {"une", IR_NE, PLAIN, false},  {"ugt", IR_LE, NOT, false},      {"uge", IR_LT, NOT, false},
-    {"ult", IR_GE, NOT, false},   {"ule", IR_GT, NOT, false},    {"one", 0, EITHER, false},       {"ueq", 0, NEITHER, false},
-    {"ord", 0, ORDERED, false},   {"uno", 0, UNORDERED, false},  {"true", 0, ALWAYS, false},      {"false", 0, NEVER, false},
+    {"oeq", IR_EQ, PLAIN, false}, {"ogt", IR_GT, PLAIN, false}, {"oge", IR_GE, PLAIN, false},
+    {"olt", IR_LT, PLAIN, false}, {"ole", IR_LE, PLAIN, false}, {"une", IR_NE, PLAIN, false},
+    {"ugt", IR_LE, NOT, false},   {"uge", IR_LT, NOT, false},   {"ult", IR_GE, NOT, false},
+    {"ule", IR_GT, NOT, false},   {"one", 0, EITHER, false},    {"ueq", 0, NEITHER, false},
+    {"ord", 0, ORDERED, false},   {"uno", 0, UNORDERED, false}, {"true", 0, ALWAYS, false},
+    {"false", 0, NEVER, false},
 };
 
 static const comparison *find_comparison(ttir_reader *r, const comparison *table, size_t count) {
   ttir_token name = ttir_take(r, TTIR_WORD, "a predicate");
   for (size_t i = 0; i < count; i++)
-    if (strlen(table[i].name) == name.length && memcmp(table[i].name, name.at, name.length) == 0) return &table[i];
+    if (strlen(table[i].name) == name.length && memcmp(table[i].name, name.at, name.length) == 0)
+      return &table[i];
   if (!r->failed) ttir_error(r, "unknown predicate '%.*s'", (int)name.length, name.at);
   return NULL;
 }
 
-static const comparison *read_comparison(ttir_reader *r, const comparison *table, size_t count, ir_value **operands) {
+static const comparison *read_comparison(ttir_reader *r, const comparison *table, size_t count,
+                                         ir_value **operands) {
   const comparison *c = find_comparison(r, table, count);
   ttir_expect(r, ',');
   if (!ttir_operands(r, operands, 2)) return NULL;
   skip_modifiers(r);
   ttir_check_type(r, operands[0], ttir_colon_type(r).type);
-  if (!r->failed && !ir_type_equal(operands[0]->type, operands[1]->type)) ttir_error(r, "%s: operands have different types", r->row->name);
+  if (!r->failed && !ir_type_equal(operands[0]->type, operands[1]->type))
+    ttir_error(r, "%s: operands have different types", r->row->name);
   return r->failed ? NULL : c;
 }
 
 void ttir_form_cmpi(ttir_reader *r, const ttir_row *row) {
   (void)row;
   ir_value *v[2];
-  const comparison *c = read_comparison(r, integer_comparisons, sizeof integer_comparisons / sizeof *integer_comparisons, v);
+  const comparison *c =
+      read_comparison(r, integer_comparisons, sizeof integer_comparisons / sizeof *integer_comparisons, v);
   if (!c) return;
   bool ordered = c->predicate != IR_EQ && c->predicate != IR_NE, swap = false;
-  if (is_bool(v[0]) && ordered) { // as a signed number true is -1, so the order is that of the swapped operands as 0 and 1
+  if (is_bool(v[0]) &&
+      ordered) { // as a signed number true is -1, so the order is that of the swapped operands as 0 and 1
     for (int i = 0; i < 2; i++) v[i] = ir_cast(&r->b, v[i], KILN_I8, 0, IR_ROUND_NEAREST);
     swap = !c->is_unsigned;
   }
-  ttir_give(r, ir_compare(&r->b, (ir_predicate)c->predicate, c->is_unsigned ? IR_UNSIGNED : 0, v[swap], v[!swap]));
+  ttir_give(
+      r, ir_compare(&r->b, (ir_predicate)c->predicate, c->is_unsigned ? IR_UNSIGNED : 0, v[swap], v[!swap]));
 }
 
 static ir_value *inverted(ttir_reader *r, ir_value *v) {
@@ -199,8 +211,8 @@ static ir_value *inverted(ttir_reader *r, ir_value *v) {
   return r->failed ? NULL : ir_binary(&r->b, IR_XOR, 0, v, ttir_splat_bits(r, v->type, 1));
 }
 
-static ir_value *two(ttir_reader *r, ir_opcode join, ir_predicate first, ir_predicate second, ir_value *a, ir_value *b, ir_value *c,
-                     ir_value *d) {
+static ir_value *two(ttir_reader *r, ir_opcode join, ir_predicate first, ir_predicate second, ir_value *a,
+                     ir_value *b, ir_value *c, ir_value *d) {
   ir_value *x = ir_compare(&r->b, first, 0, a, b), *y = ir_compare(&r->b, second, 0, c, d);
   ttir_builder_error(r);
   return r->failed ? NULL : ir_binary(&r->b, join, 0, x, y);
@@ -209,7 +221,8 @@ static ir_value *two(ttir_reader *r, ir_opcode join, ir_predicate first, ir_pred
 void ttir_form_cmpf(ttir_reader *r, const ttir_row *row) {
   (void)row;
   ir_value *v[2], *result = NULL;
-  const comparison *c = read_comparison(r, float_comparisons, sizeof float_comparisons / sizeof *float_comparisons, v);
+  const comparison *c =
+      read_comparison(r, float_comparisons, sizeof float_comparisons / sizeof *float_comparisons, v);
   if (!c) return;
   switch ((shape)c->how) {
   case PLAIN: result = ir_compare(&r->b, (ir_predicate)c->predicate, 0, v[0], v[1]); break;
@@ -219,7 +232,9 @@ void ttir_form_cmpf(ttir_reader *r, const ttir_row *row) {
   case ORDERED: result = two(r, IR_AND, IR_EQ, IR_EQ, v[0], v[0], v[1], v[1]); break;
   case UNORDERED: result = two(r, IR_OR, IR_NE, IR_NE, v[0], v[0], v[1], v[1]); break;
   case ALWAYS:
-  case NEVER: result = ttir_splat_bits(r, ir_with_element(v[0]->type, ir_scalar_type(KILN_I1)), c->how == ALWAYS); break;
+  case NEVER:
+    result = ttir_splat_bits(r, ir_with_element(v[0]->type, ir_scalar_type(KILN_I1)), c->how == ALWAYS);
+    break;
   }
   ttir_give(r, result);
 }
@@ -237,7 +252,7 @@ void ttir_form_select(ttir_reader *r, const ttir_row *row) {
   if (op) ttir_give(r, &op->results[0]);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- casts
+// ------------------------------------------------------------------------------------------- casts
 
 // Behind the operand: rounding, attributes, `: T to U` or `: T -> U`. Returns U.
 static ir_type cast_types(ttir_reader *r, const ir_value *operand, ir_round *out_round) {
@@ -249,9 +264,11 @@ static ir_type cast_types(ttir_reader *r, const ir_value *operand, ir_round *out
     else ttir_expect_word(r, "rtne");
   }
   if (ttir_accept_word(r, "toward_zero")) *out_round = IR_ROUND_ZERO;
-  if (ttir_peek_word(r, "upward") || ttir_peek_word(r, "downward")) ttir_error(r, "%s: only rounding to nearest and to zero is supported", r->row->name);
+  if (ttir_peek_word(r, "upward") || ttir_peek_word(r, "downward"))
+    ttir_error(r, "%s: only rounding to nearest and to zero is supported", r->row->name);
   skip_modifiers(r);
-  if (ttir_entry_int(&r->dictionary, "rounding", 1) == 0) *out_round = IR_ROUND_ZERO; // as an attribute: 0 is rtz
+  if (ttir_entry_int(&r->dictionary, "rounding", 1) == 0)
+    *out_round = IR_ROUND_ZERO; // as an attribute: 0 is rtz
   ttir_check_type(r, operand, ttir_colon_type(r).type);
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
   else ttir_expect_word(r, "to");
@@ -289,7 +306,8 @@ void ttir_form_cast(ttir_reader *r, const ttir_row *row) {
   if (ir_type_equal(v->type, to)) ttir_give(r, v);
   else if (is_bool(v) && row->flags & TTIR_SIGNED) ttir_give(r, from_signed_bool(r, v, to));
   else if (ir_type_class(to) == KILN_CLASS_BOOL) ttir_give(r, to_bool(r, v));
-  else ttir_give(r, ir_cast(&r->b, v, (kiln_scalar)to.scalar, is_bool(v) ? 0 : row->flags & IR_UNSIGNED, round));
+  else
+    ttir_give(r, ir_cast(&r->b, v, (kiln_scalar)to.scalar, is_bool(v) ? 0 : row->flags & IR_UNSIGNED, round));
 }
 
 void ttir_form_bitcast(ttir_reader *r, const ttir_row *row) {
@@ -307,8 +325,10 @@ void ttir_form_bitcast(ttir_reader *r, const ttir_row *row) {
     return;
   }
   // tt.int_to_ptr and tt.ptr_to_int go through 64 bits
-  if (to.pointer && !v->type.pointer && ir_type_bits(v->type) < 64) v = ir_cast(&r->b, v, KILN_I64, IR_UNSIGNED, IR_ROUND_NEAREST);
+  if (to.pointer && !v->type.pointer && ir_type_bits(v->type) < 64)
+    v = ir_cast(&r->b, v, KILN_I64, IR_UNSIGNED, IR_ROUND_NEAREST);
   bool narrow = v && v->type.pointer && !to.pointer && ir_type_bits(to) < 64;
   if (narrow) v = ir_bitcast(&r->b, v, ir_scalar_type(KILN_I64));
-  ttir_give(r, narrow ? ir_cast(&r->b, v, (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST) : ir_bitcast(&r->b, v, ir_element(to)));
+  ttir_give(r, narrow ? ir_cast(&r->b, v, (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST)
+                      : ir_bitcast(&r->b, v, ir_element(to)));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline assembly. An operation of ours has one result; one with several is repeated for each, its text rewritten so that the registers of
-// the other results are local to it. That asks for assembly without side effects, in PTX.
+// Inline assembly. An operation of ours has one result; one with several is repeated for each, its text
+// rewritten so that the registers of the other results are local to it. That asks for assembly without side
+// effects, in PTX.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,13 +23,17 @@ typedef struct assembly {
 
 // Registers of one instance for `pack` elements: small ones share 32 bits.
 static unsigned registers_of(ir_type type, int64_t pack) {
-  unsigned bits = ir_type_bits(type), each = bits < 32 ? 32 / bits : 1, count = type.rank ? (unsigned)pack : 1;
+  unsigned bits = ir_type_bits(type), each = bits < 32 ? 32 / bits : 1,
+           count = type.rank ? (unsigned)pack : 1;
   return count < each ? 1 : count / each;
 }
 
 // The width that PTX declares for an operand of that constraint; NULL when it is no register of PTX.
 static const char *width_of(const char *constraint) {
-  static const struct { char letter; const char *width; } widths[] = {{'r', ".b32"}, {'f', ".f32"}, {'l', ".b64"}, {'d', ".f64"}, {'h', ".b16"}, {'c', ".b16"}};
+  static const struct {
+    char letter;
+    const char *width;
+  } widths[] = {{'r', ".b32"}, {'f', ".f32"}, {'l', ".b64"}, {'d', ".f64"}, {'h', ".b16"}, {'c', ".b16"}};
   while (*constraint == '=' || *constraint == '&') constraint++;
   for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
     if (widths[i].letter == *constraint) return widths[i].width;
@@ -63,8 +68,10 @@ static void put(writer *w, const char *text) {
   w->size += length;
 }
 
-// The text for result `index`: its registers are $0.., those of other results local names, and operands follow.
-static const char *text_for(ttir_reader *r, const assembly *a, unsigned index, const char **constraints, unsigned outputs) {
+// The text for result `index`: its registers are $0.., those of other results local names, and operands
+// follow.
+static const char *text_for(ttir_reader *r, const assembly *a, unsigned index, const char **constraints,
+                            unsigned outputs) {
   unsigned first = a->first[index], end = a->first[index + 1];
   writer w = {.capacity = strlen(a->text) * 6 + 48 * (outputs + 1)};
   w.text = kiln_arena_alloc(r->arena, w.capacity);
@@ -95,7 +102,8 @@ static const char *text_for(ttir_reader *r, const assembly *a, unsigned index, c
   return w.text;
 }
 
-static const char *constraints_for(ttir_reader *r, const assembly *a, unsigned index, const char **constraints, unsigned count, unsigned outputs) {
+static const char *constraints_for(ttir_reader *r, const assembly *a, unsigned index,
+                                   const char **constraints, unsigned count, unsigned outputs) {
   writer w = {.capacity = strlen(a->constraints) + 1};
   w.text = kiln_arena_alloc(r->arena, w.capacity);
   w.text[0] = 0;
@@ -107,7 +115,8 @@ static const char *constraints_for(ttir_reader *r, const assembly *a, unsigned i
   return w.text;
 }
 
-static void give_one(ttir_reader *r, const assembly *a, const char *text, const char *constraints, ir_type to) {
+static void give_one(ttir_reader *r, const assembly *a, const char *text, const char *constraints,
+                     ir_type to) {
   ir_attrs attrs = {.text = text, .constraints = constraints, .pack = (uint8_t)a->pack, .flags = a->flags};
   ir_op *op = ttir_emit(r, IR_ASM, &attrs, a->operands, a->operand_count, &to);
   if (op) ttir_give(r, &op->results[0]);
@@ -116,14 +125,21 @@ static void give_one(ttir_reader *r, const assembly *a, const char *text, const 
 static void give_several(ttir_reader *r, assembly *a) {
   const char *constraints[MAX_REGISTERS];
   unsigned outputs, count = cut(r, a->constraints, constraints, &outputs);
-  for (uint32_t i = 0; i < a->result_count; i++) a->first[i + 1] = a->first[i] + registers_of(a->types[i], a->pack);
+  for (uint32_t i = 0; i < a->result_count; i++)
+    a->first[i + 1] = a->first[i] + registers_of(a->types[i], a->pack);
   unsigned expected = a->first[a->result_count];
   bool fits = outputs == expected && count < MAX_REGISTERS;
-  for (unsigned i = 0; fits && i < count; i++) fits = constraints[i][0] != '~' && !isdigit((unsigned char)constraints[i][0]) && width_of(constraints[i]);
-  if (!fits) ttir_error(r, "%s with several results: expected %u constraints of PTX registers for them, found %u in '%.80s'", r->row->name, expected, outputs, a->constraints);
-  else if (!(a->flags & IR_ASM_PURE)) ttir_error(r, "%s with several results is supported when it has no side effects", r->row->name);
+  for (unsigned i = 0; fits && i < count; i++)
+    fits = constraints[i][0] != '~' && !isdigit((unsigned char)constraints[i][0]) && width_of(constraints[i]);
+  if (!fits)
+    ttir_error(
+        r, "%s with several results: expected %u constraints of PTX registers for them, found %u in '%.80s'",
+        r->row->name, expected, outputs, a->constraints);
+  else if (!(a->flags & IR_ASM_PURE))
+    ttir_error(r, "%s with several results is supported when it has no side effects", r->row->name);
   for (uint32_t i = 0; i < a->result_count && !r->failed; i++)
-    give_one(r, a, text_for(r, a, i, constraints, outputs), constraints_for(r, a, i, constraints, count, outputs), a->types[i]);
+    give_one(r, a, text_for(r, a, i, constraints, outputs),
+             constraints_for(r, a, i, constraints, count, outputs), a->types[i]);
 }
 
 // `%x, %y : T, U -> V, W`, or `-> V` without operands
@@ -139,7 +155,8 @@ static void read_types(ttir_reader *r, assembly *a) {
   if (a->operand_count == 0) ttir_accept(r, ':');
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
   do {
-    if (a->result_count == MAX_RESULTS) ttir_error(r, "%s: expected at most %d results", r->row->name, MAX_RESULTS);
+    if (a->result_count == MAX_RESULTS)
+      ttir_error(r, "%s: expected at most %d results", r->row->name, MAX_RESULTS);
     else a->types[a->result_count++] = ttir_read_type(r, false).type;
   } while (!r->failed && ttir_accept(r, ','));
 }
@@ -159,7 +176,8 @@ void ttir_form_asm(ttir_reader *r, const ttir_row *row) {
   a->text = ttir_unquote(r->arena, text.at, text.length);
   a->flags = ttir_entry_int(&r->dictionary, "pure", 0) ? IR_ASM_PURE : 0;
   if (a->pack < 1 || a->pack > MAX_PACK || !a->constraints)
-    ttir_error(r, "%s: expected constraints and a packed_element of 1 to %d, found %lld", row->name, MAX_PACK, (long long)a->pack);
+    ttir_error(r, "%s: expected constraints and a packed_element of 1 to %d, found %lld", row->name, MAX_PACK,
+               (long long)a->pack);
   else if (is_dependency(a->text) && a->result_count == 1) ttir_give(r, ttir_splat_bits(r, a->types[0], 0));
   else if (a->result_count > 1) give_several(r, a);
   else give_one(r, a, a->text, a->constraints, a->types[0]);

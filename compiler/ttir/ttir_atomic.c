@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Atomics. Triton after 3.8 has loads, stores and polls of its own; they are made of read-modify-writes that change nothing or keep nothing.
+// Atomics. Triton after 3.8 has loads, stores and polls of its own; they are made of read-modify-writes that
+// change nothing or keep nothing.
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"
@@ -7,7 +8,10 @@
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static const ttir_keyword orders[] = {
-    {"relaxed", IR_ORDER_RELAXED}, {"acquire", IR_ORDER_ACQUIRE}, {"release", IR_ORDER_RELEASE}, {"acq_rel", IR_ORDER_ACQ_REL},
+    {"relaxed", IR_ORDER_RELAXED},
+    {"acquire", IR_ORDER_ACQUIRE},
+    {"release", IR_ORDER_RELEASE},
+    {"acq_rel", IR_ORDER_ACQ_REL},
 };
 static const ttir_keyword scopes[] = {{"gpu", IR_SCOPE_GPU}, {"cta", IR_SCOPE_CTA}, {"sys", IR_SCOPE_SYSTEM}};
 
@@ -15,9 +19,16 @@ static const struct {
   const char *word;
   uint8_t kind, flags;
 } atomics[] = {
-    {"add", IR_COMBINE_ADD, 0}, {"fadd", IR_COMBINE_ADD, 0}, {"and", IR_COMBINE_AND, 0},  {"or", IR_COMBINE_OR, 0},
-    {"xor", IR_COMBINE_XOR, 0}, {"max", IR_COMBINE_MAX, 0},  {"min", IR_COMBINE_MIN, 0},  {"umax", IR_COMBINE_MAX, IR_UNSIGNED},
-    {"umin", IR_COMBINE_MIN, IR_UNSIGNED}, {"exch", IR_COMBINE_XCHG, 0},
+    {"add", IR_COMBINE_ADD, 0},
+    {"fadd", IR_COMBINE_ADD, 0},
+    {"and", IR_COMBINE_AND, 0},
+    {"or", IR_COMBINE_OR, 0},
+    {"xor", IR_COMBINE_XOR, 0},
+    {"max", IR_COMBINE_MAX, 0},
+    {"min", IR_COMBINE_MIN, 0},
+    {"umax", IR_COMBINE_MAX, IR_UNSIGNED},
+    {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
+    {"exch", IR_COMBINE_XCHG, 0},
 };
 
 static void read_atomic_kind(ttir_reader *r, ir_attrs *attrs) {
@@ -80,14 +91,15 @@ void ttir_form_cas(ttir_reader *r, const ttir_row *row) {
   if (op) ttir_give(r, &op->results[0]);
 }
 
-// --------------------------------------------------------------------------------------------------- loads, stores and polls
+// ------------------------------------------------------------------------- loads, stores and polls
 
 static ir_type bits_of(ir_type type) {
   static const uint8_t by_bytes[] = {[1] = KILN_I8, [2] = KILN_I16, [4] = KILN_I32, [8] = KILN_I64};
   return ir_scalar_type((kiln_scalar)by_bytes[kiln_scalars[type.scalar].bytes]);
 }
 
-// A pointer (or tile of them) to numbers that atomics work on, as one to integers of that width; NULL with an error for others.
+// A pointer (or tile of them) to numbers that atomics work on, as one to integers of that width; NULL with an
+// error for others.
 static ir_value *integers_at(ttir_reader *r, ir_value *pointer) {
   if (r->failed) return NULL;
   ir_type to = ir_pointee(pointer->type);
@@ -119,7 +131,10 @@ void ttir_form_atomic_load(ttir_reader *r, const ttir_row *row) {
   uint32_t count = ttir_values(r, v, 2);
   read_atomic_types(r, v, count);
   ir_value *got = fetch(r, integers_at(r, v[0]), v[1], attrs);
-  if (!r->failed) ttir_give(r, got->type.scalar == v[0]->type.scalar ? got : ir_bitcast(&r->b, got, ir_scalar_type((kiln_scalar)v[0]->type.scalar)));
+  if (!r->failed)
+    ttir_give(r, got->type.scalar == v[0]->type.scalar
+                     ? got
+                     : ir_bitcast(&r->b, got, ir_scalar_type((kiln_scalar)v[0]->type.scalar)));
 }
 
 // tt.atomic_store release, gpu, %p, %v[, %mask] : PTR
@@ -142,18 +157,23 @@ void ttir_form_atomic_store(ttir_reader *r, const ttir_row *row) {
   ttir_emit(r, IR_ATOMIC, &attrs, v, count, NULL);
 }
 
-// A loop that reads until the number is `expected` or `rounds` (i64; NULL: no limit) are over. The result says whether it is.
-static ir_value *poll_until(ttir_reader *r, ir_value *pointer, ir_value *expected, ir_value *rounds, ir_attrs attrs) {
+// A loop that reads until the number is `expected` or `rounds` (i64; NULL: no limit) are over. The result
+// says whether it is.
+static ir_value *poll_until(ttir_reader *r, ir_value *pointer, ir_value *expected, ir_value *rounds,
+                            ir_attrs attrs) {
   ir_block *blocks[2];
   ir_value *v[3] = {NULL};
   uint32_t count = rounds ? 1 : 0;
   ttir_region before = ttir_open_region(r);
   blocks[0] = before.block;
-  ir_value *left = rounds ? ir_block_arg(r->arena, before.block, rounds->type) : NULL, *got = fetch(r, pointer, NULL, attrs);
+  ir_value *left = rounds ? ir_block_arg(r->arena, before.block, rounds->type) : NULL,
+           *got = fetch(r, pointer, NULL, attrs);
   v[0] = v[2] = got ? ir_compare(&r->b, IR_NE, 0, got, expected) : NULL;
   v[1] = left;
   ttir_builder_error(r);
-  if (left && !r->failed) v[0] = ir_binary(&r->b, IR_AND, 0, v[0], ir_compare(&r->b, IR_GT, 0, left, ttir_splat_bits(r, left->type, 0)));
+  if (left && !r->failed)
+    v[0] = ir_binary(&r->b, IR_AND, 0, v[0],
+                     ir_compare(&r->b, IR_GT, 0, left, ttir_splat_bits(r, left->type, 0)));
   ttir_builder_error(r);
   ttir_emit(r, IR_COND, NULL, v, rounds ? 3 : 1, NULL);
   ttir_close_region(r, &before);
@@ -171,8 +191,8 @@ static ir_value *poll_until(ttir_reader *r, ir_value *pointer, ir_value *expecte
   return loop && rounds && !r->failed ? ir_binary(&r->b, IR_XOR, 0, &loop->results[1], one) : one;
 }
 
-// tt.atomic_poll acquire, gpu, %p, %expected[ timeout %t] : PTR, T -> i1. There is no clock, so a timeout of t nanoseconds becomes t / 64 reads, which
-// take longer than that on any GPU.
+// tt.atomic_poll acquire, gpu, %p, %expected[ timeout %t] : PTR, T -> i1. There is no clock, so a timeout of
+// t nanoseconds becomes t / 64 reads, which take longer than that on any GPU.
 void ttir_form_atomic_poll(ttir_reader *r, const ttir_row *row) {
   ir_value *v[2], *rounds = NULL;
   ir_attrs attrs = {0};
@@ -188,7 +208,8 @@ void ttir_form_atomic_poll(ttir_reader *r, const ttir_row *row) {
   if (rounds) ttir_check_type(r, rounds, ir_scalar_type(KILN_I64));
   if (!r->failed && v[0]->type.rank) ttir_error(r, "%s: expected one pointer", row->name);
   ir_value *pointer = integers_at(r, v[0]);
-  if (rounds && !r->failed) rounds = ir_binary(&r->b, IR_SHR, IR_UNSIGNED, rounds, ttir_splat_bits(r, rounds->type, 6));
+  if (rounds && !r->failed)
+    rounds = ir_binary(&r->b, IR_SHR, IR_UNSIGNED, rounds, ttir_splat_bits(r, rounds->type, 6));
   ttir_builder_error(r);
   if (!r->failed) ttir_give(r, poll_until(r, pointer, v[1], rounds, attrs));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bodies of functions. One block is read straight through. Several blocks (early returns) are structured into `if`: a branch ends where its
-// two sides meet again, which is the immediate post-dominator, and what stands on a side is read in that side. A block that two sides
-// share without being where they meet, such as a common return, is read once in each.
+// Bodies of functions. One block is read straight through. Several blocks (early returns) are structured into
+// `if`: a branch ends where its two sides meet again, which is the immediate post-dominator, and what stands
+// on a side is read in that side. A block that two sides share without being where they meet, such as a
+// common return, is read once in each.
 //
 // Needs: no cycle between blocks. Loops are scf operations in TTIR.
 #include <string.h>
@@ -11,14 +12,14 @@
 enum { MAX_BLOCKS = 4096 };
 
 typedef struct block {
-  ttir_token label;      // kind TTIR_END for the entry
-  ttir_lexer start;      // at the label; at the first statement for the entry
+  ttir_token label; // kind TTIR_END for the entry
+  ttir_lexer start; // at the label; at the first statement for the entry
   ttir_token targets[2];
   uint32_t successors[2];
   uint32_t successor_count;
-  uint32_t order;        // successors have smaller ones
-  uint32_t meet;         // immediate post-dominator
-  uint8_t state;         // of the depth-first walk
+  uint32_t order; // successors have smaller ones
+  uint32_t meet;  // immediate post-dominator
+  uint8_t state;  // of the depth-first walk
 } block;
 
 typedef struct graph {
@@ -28,7 +29,8 @@ typedef struct graph {
 } graph;
 
 static void skip_arguments(ttir_reader *r) {
-  if (ttir_peek(r, '(') && !ttir_lex_skip_group(&r->lex)) ttir_error(r, "expected ')' after the arguments of a block");
+  if (ttir_peek(r, '(') && !ttir_lex_skip_group(&r->lex))
+    ttir_error(r, "expected ')' after the arguments of a block");
 }
 
 static block *add_block(ttir_reader *r, graph *g) {
@@ -79,7 +81,9 @@ static void scan_blocks(ttir_reader *r, graph *g) {
 
 static uint32_t find_block(ttir_reader *r, const graph *g, const ttir_token *label) {
   for (uint32_t i = 1; i < g->count; i++)
-    if (g->blocks[i].label.length == label->length && memcmp(g->blocks[i].label.at, label->at, label->length) == 0) return i;
+    if (g->blocks[i].label.length == label->length &&
+        memcmp(g->blocks[i].label.at, label->at, label->length) == 0)
+      return i;
   r->line = label->line;
   ttir_error(r, "block ^%.*s is not defined", (int)label->length, label->at);
   return g->count;
@@ -87,10 +91,12 @@ static uint32_t find_block(ttir_reader *r, const graph *g, const ttir_token *lab
 
 static void link_blocks(ttir_reader *r, graph *g) {
   for (uint32_t i = 0; i < g->count; i++)
-    for (uint32_t k = 0; k < g->blocks[i].successor_count; k++) g->blocks[i].successors[k] = find_block(r, g, &g->blocks[i].targets[k]);
+    for (uint32_t k = 0; k < g->blocks[i].successor_count; k++)
+      g->blocks[i].successors[k] = find_block(r, g, &g->blocks[i].targets[k]);
 }
 
-// Numbers blocks so that successors come first, without recursion. A block met while it is open closes a cycle.
+// Numbers blocks so that successors come first, without recursion. A block met while it is open closes a
+// cycle.
 static void order_blocks(ttir_reader *r, graph *g) {
   enum { NEW, OPEN, DONE };
   uint32_t *stack = KILN_NEW_ARRAY(r->arena, uint32_t, g->count + 1u), depth = 0;
@@ -103,7 +109,8 @@ static void order_blocks(ttir_reader *r, graph *g) {
       const block *s = &g->blocks[b->successors[k]];
       if (s->state == OPEN) {
         r->line = s->label.line;
-        ttir_error(r, "blocks ^%.*s and its successors form a loop; only scf.for and scf.while are supported", (int)s->label.length, s->label.at);
+        ttir_error(r, "blocks ^%.*s and its successors form a loop; only scf.for and scf.while are supported",
+                   (int)s->label.length, s->label.at);
         return;
       }
       if (s->state == NEW) next = b->successors[k];
@@ -127,7 +134,8 @@ static uint32_t meet_of(const graph *g, uint32_t a, uint32_t b) {
   return a;
 }
 
-// Immediate post-dominators in the order found: every successor is final before its predecessors. The exit has order 0.
+// Immediate post-dominators in the order found: every successor is final before its predecessors. The exit
+// has order 0.
 static void find_meets(ttir_reader *r, graph *g) {
   uint32_t *by_order = KILN_NEW_ARRAY(r->arena, uint32_t, g->count + 1u);
   for (uint32_t i = 0; i < g->count; i++)
@@ -139,7 +147,7 @@ static void find_meets(ttir_reader *r, graph *g) {
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- emission
+// ---------------------------------------------------------------------------------------- emission
 
 typedef struct passed {
   ir_value *values[TTIR_MAX_VALUES];
@@ -148,7 +156,9 @@ typedef struct passed {
 
 static void walk(ttir_reader *r, const graph *g, uint32_t at, uint32_t stop, passed *values);
 
-static bool accept_return(ttir_reader *r) { return ttir_accept_word(r, "tt.return") || ttir_accept_word(r, "tt.map_elementwise.return"); }
+static bool accept_return(ttir_reader *r) {
+  return ttir_accept_word(r, "tt.return") || ttir_accept_word(r, "tt.map_elementwise.return");
+}
 
 // Enters block `at`: names its arguments as `values`, steps to its first statement.
 static void enter(ttir_reader *r, const block *b, const passed *values) {
@@ -169,7 +179,8 @@ static void enter(ttir_reader *r, const block *b, const passed *values) {
   }
   ttir_expect(r, ':');
   if (count != values->count)
-    ttir_error(r, "block ^%.*s takes %u values, a branch passes %u", (int)b->label.length, b->label.at, count, values->count);
+    ttir_error(r, "block ^%.*s takes %u values, a branch passes %u", (int)b->label.length, b->label.at, count,
+               values->count);
 }
 
 // `%a, %b : T, U` with or without parentheses around; types are those of the values.
@@ -217,7 +228,8 @@ static void branch(ttir_reader *r, const graph *g, const block *b, passed *value
   for (uint32_t i = 0; i < values->count; i++) values->values[i] = &op->results[i];
 }
 
-// Emits blocks from `at` up to `stop` (not included); `values` are passed to the first and come back as those passed to `stop`.
+// Emits blocks from `at` up to `stop` (not included); `values` are passed to the first and come back as those
+// passed to `stop`.
 static void walk(ttir_reader *r, const graph *g, uint32_t at, uint32_t stop, passed *values) {
   while (!r->failed && at != stop) {
     const block *b = &g->blocks[at];

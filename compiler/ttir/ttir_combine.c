@@ -13,7 +13,9 @@ static const struct {
 // True when the region is one commuting operation on its two arguments; its kind and flags go to `attrs`.
 static bool is_named(const ir_block *block, ir_attrs *attrs) {
   const ir_op *op = block->first, *end = ir_terminator(block);
-  if (block->arg_count != 2 || !op || !end || op->next != end || op->operand_count != 2 || end->operands[0] != op->results) return false;
+  if (block->arg_count != 2 || !op || !end || op->next != end || op->operand_count != 2 ||
+      end->operands[0] != op->results)
+    return false;
   bool straight = op->operands[0] == block->args[0] && op->operands[1] == block->args[1];
   bool crossed = op->operands[0] == block->args[1] && op->operands[1] == block->args[0];
   if (!straight && !crossed) return false;
@@ -32,7 +34,8 @@ static void repeat_constants(ttir_reader *r, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next)
     for (uint32_t i = 0; i < op->operand_count; i++) {
       const ir_value *v = op->operands[i];
-      if (v->def && v->def->code == IR_CONST && v->def->block != block) op->operands[i] = ir_const_bits(&inside, v->type, v->def->attrs.bits);
+      if (v->def && v->def->code == IR_CONST && v->def->block != block)
+        op->operands[i] = ir_const_bits(&inside, v->type, v->def->attrs.bits);
     }
 }
 
@@ -66,7 +69,8 @@ void ttir_read_signature(ttir_reader *r, ir_value *const *operands, uint32_t cou
   if (many) ttir_expect(r, ')');
 }
 
-// "tt.reduce"(%a, %b) <{axis = 0 : i32}> ({ .. }) {axis = 0 : i32} : (T, U) -> (V, W); "tt.scan" also has reverse
+// "tt.reduce"(%a, %b) <{axis = 0 : i32}> ({ .. }) {axis = 0 : i32} : (T, U) -> (V, W); "tt.scan" also has
+// reverse
 void ttir_form_reduce(ttir_reader *r, const ttir_row *row) {
   ir_value *operands[TTIR_MAX_VALUES];
   ttir_dictionary *attributes = KILN_NEW(r->arena, ttir_dictionary);
@@ -88,13 +92,14 @@ void ttir_form_reduce(ttir_reader *r, const ttir_row *row) {
   for (uint32_t i = 0; op && i < op->result_count; i++) ttir_give(r, &op->results[i]);
 }
 
-// -------------------------------------------------------------------------------------------------------------- expansions
+// -------------------------------------------------------------------------------------- expansions
 
 enum { MAX_LOG2_EXPANSION = 18 }; // elements of the tile in which all pairs stand
 
 static bool pairs_fit(ttir_reader *r, unsigned log2) {
   if (log2 <= MAX_LOG2_EXPANSION) return true;
-  ttir_error(r, "%s compares all pairs; expected at most 2^%d of them, found 2^%u", r->row->name, MAX_LOG2_EXPANSION, log2);
+  ttir_error(r, "%s compares all pairs; expected at most 2^%d of them, found 2^%u", r->row->name,
+             MAX_LOG2_EXPANSION, log2);
   return false;
 }
 
@@ -117,8 +122,9 @@ static ir_value *or_along(ttir_reader *r, ir_value *v, unsigned axis) {
   return op ? &op->results[0] : NULL;
 }
 
-// The element whose number along `axis` is the index, picked out of all of them: result[.., j, ..] = or over i of (i == index[.., j, ..] ?
-// source[.., i, ..] : 0) on the bits. The pairs have one more axis, in front of `axis`, for i.
+// The element whose number along `axis` is the index, picked out of all of them: result[.., j, ..] = or over
+// i of (i == index[.., j, ..] ? source[.., i, ..] : 0) on the bits. The pairs have one more axis, in front of
+// `axis`, for i.
 static ir_value *pick(ttir_reader *r, ir_value *source, ir_value *index, unsigned axis) {
   ir_type shape = index->type;
   for (unsigned i = shape.rank; i > axis; i--) shape.log2[i] = shape.log2[i - 1];
@@ -128,7 +134,8 @@ static ir_value *pick(ttir_reader *r, ir_value *source, ir_value *index, unsigne
   if (index->type.scalar != KILN_I32) index = ir_cast(&r->b, index, KILN_I32, 0, IR_ROUND_NEAREST);
   ir_value *wide_index = index ? ir_broadcast(&r->b, ir_expand(&r->b, index, axis), pairs) : NULL;
   ir_value *numbers = numbers_along(r, pairs, axis);
-  ir_value *bits = source->type.scalar == KILN_I1 ? source : ir_bitcast(&r->b, source, integer_of_width(source->type));
+  ir_value *bits =
+      source->type.scalar == KILN_I1 ? source : ir_bitcast(&r->b, source, integer_of_width(source->type));
   ir_value *wide = bits ? ir_expand(&r->b, bits, axis + 1) : NULL;
   ir_value *values = wide ? ir_broadcast(&r->b, wide, ir_with_element(shape, wide->type)) : NULL;
   ttir_builder_error(r);
@@ -138,7 +145,8 @@ static ir_value *pick(ttir_reader *r, ir_value *source, ir_value *index, unsigne
   if (r->failed) return NULL;
   ir_value *found = ir_ternary(&r->b, IR_SELECT, 0, here, values, ttir_splat_bits(r, values->type, 0));
   ir_value *result = or_along(r, found, axis);
-  return !result || source->type.scalar == KILN_I1 ? result : ir_bitcast(&r->b, result, ir_element(source->type));
+  return !result || source->type.scalar == KILN_I1 ? result
+                                                   : ir_bitcast(&r->b, result, ir_element(source->type));
 }
 
 // tt.gather %src[%idx] {axis = 0 : i32} : (T, U) -> V
@@ -153,10 +161,13 @@ void ttir_form_gather(ttir_reader *r, const ttir_row *row) {
   if (r->failed) return;
   int64_t axis = ttir_entry_int(&r->dictionary, "axis", 0);
   ir_type source = v[0]->type, index = v[1]->type;
-  bool fits = source.rank == index.rank && axis >= 0 && axis < source.rank && source.rank < IR_MAX_RANK && !source.pointer;
-  for (unsigned i = 0; fits && i < source.rank; i++) fits = i == (unsigned)axis || source.log2[i] == index.log2[i];
+  bool fits = source.rank == index.rank && axis >= 0 && axis < source.rank && source.rank < IR_MAX_RANK &&
+              !source.pointer;
+  for (unsigned i = 0; fits && i < source.rank; i++)
+    fits = i == (unsigned)axis || source.log2[i] == index.log2[i];
   if (!fits) ttir_error(r, "%s: expected indices in the shape of the source apart from the axis", row->name);
-  else if (pairs_fit(r, ir_log2_elements(index) + source.log2[axis])) ttir_give(r, pick(r, v[0], v[1], (unsigned)axis));
+  else if (pairs_fit(r, ir_log2_elements(index) + source.log2[axis]))
+    ttir_give(r, pick(r, v[0], v[1], (unsigned)axis));
 }
 
 // tt.histogram %x[, %mask] : tensor<NxI> -> tensor<Mxi32>: how many elements equal each number below M
@@ -169,7 +180,8 @@ void ttir_form_histogram(ttir_reader *r, const ttir_row *row) {
   ir_type to = ttir_read_type(r, false).type;
   if (r->failed) return;
   ir_type from = v[0]->type;
-  if (from.rank != 1 || to.rank != 1 || ir_type_class(from) != KILN_CLASS_INT || ir_type_class(to) != KILN_CLASS_INT) {
+  if (from.rank != 1 || to.rank != 1 || ir_type_class(from) != KILN_CLASS_INT ||
+      ir_type_class(to) != KILN_CLASS_INT) {
     ttir_error(r, "%s: expected integer tiles of one axis", row->name);
     return;
   }
@@ -177,12 +189,14 @@ void ttir_form_histogram(ttir_reader *r, const ttir_row *row) {
   ir_type pairs = {.scalar = from.scalar, .rank = 2, .log2 = {from.log2[0], to.log2[0]}};
   ir_value *values = ir_broadcast(&r->b, ir_expand(&r->b, v[0], 1), pairs);
   ir_value *bins = numbers_along(r, ir_with_element(pairs, ir_scalar_type(KILN_I32)), 1);
-  if (bins && from.scalar != KILN_I32) bins = ir_cast(&r->b, bins, (kiln_scalar)from.scalar, 0, IR_ROUND_NEAREST);
+  if (bins && from.scalar != KILN_I32)
+    bins = ir_cast(&r->b, bins, (kiln_scalar)from.scalar, 0, IR_ROUND_NEAREST);
   ttir_builder_error(r);
   if (r->failed) return;
   ir_value *hit = ir_compare(&r->b, IR_EQ, 0, values, bins);
   if (count == 2 && hit) {
-    ir_value *mask = ir_broadcast(&r->b, ir_expand(&r->b, v[1], 1), ir_with_element(pairs, ir_scalar_type(KILN_I1)));
+    ir_value *mask =
+        ir_broadcast(&r->b, ir_expand(&r->b, v[1], 1), ir_with_element(pairs, ir_scalar_type(KILN_I1)));
     ttir_builder_error(r);
     hit = r->failed ? NULL : ir_binary(&r->b, IR_AND, 0, hit, mask);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops, branches and calls. Regions are read straight into blocks of the IR; a call reads the callee's text in place.
+// Loops, branches and calls. Regions are read straight into blocks of the IR; a call reads the callee's text
+// in place.
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"
@@ -206,7 +207,7 @@ void ttir_form_condition(ttir_reader *r, const ttir_row *row) {
   ttir_emit(r, IR_COND, NULL, values, count, NULL);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ calls
+// ------------------------------------------------------------------------------------------- calls
 
 // Names the callee's parameters as the caller's values.
 static void bind_params(ttir_reader *r, const ttir_function *f, ir_value *const *arguments, uint32_t count) {
@@ -223,7 +224,8 @@ static void bind_params(ttir_reader *r, const ttir_function *f, ir_value *const 
     at++;
     if (!ttir_accept(r, ',')) break;
   }
-  if (!r->failed && at != count) ttir_error(r, "a call passes %u values to @%s, which takes %u", count, f->name, at);
+  if (!r->failed && at != count)
+    ttir_error(r, "a call passes %u values to @%s, which takes %u", count, f->name, at);
 }
 
 // tt.call @"f"(%a, %b) : (T, U) -> V

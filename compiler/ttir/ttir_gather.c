@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows of a descriptor by a list of numbers: no view reaches them, so they are pointers and masks to the memory that the descriptor was made of.
+// Rows of a descriptor by a list of numbers: no view reaches them, so they are pointers and masks to the
+// memory that the descriptor was made of.
 #include <math.h>
 
 #include "compiler/ttir/ttir_forms.h"
@@ -23,19 +24,26 @@ static bool read_picked(ttir_reader *r, picked *p) {
   if (r->failed) return false;
   const ir_op *made = view->def;
   if (!made || made->code != IR_VIEW || made->operand_count != 5) {
-    ttir_error(r, "%s: expected a descriptor of two axes that the kernel makes itself, in the same block or around it", r->row->name);
+    ttir_error(
+        r,
+        "%s: expected a descriptor of two axes that the kernel makes itself, in the same block or around it",
+        r->row->name);
     return false;
   }
   for (uint32_t i = 0; i < r->view_count; i++)
     if (r->views[i].view == view) p->pads_nan = r->views[i].pads_nan;
   for (uint32_t i = 0; i < 5; i++) p->parts[i] = made->operands[i];
-  if (p->rows->type.rank == 1 && p->rows->type.scalar == KILN_I32 && p->column->type.scalar == KILN_I32 && !p->column->type.rank) return true;
+  if (p->rows->type.rank == 1 && p->rows->type.scalar == KILN_I32 && p->column->type.scalar == KILN_I32 &&
+      !p->column->type.rank)
+    return true;
   ttir_error(r, "%s: expected a list of i32 rows and one i32 column", r->row->name);
   return false;
 }
 
-/// `index` (i32, one axis) as i64 along axis `along` of `shape`, its place in elements and whether it lies within `extent`.
-static ir_value *place_along(ttir_reader *r, ir_value *index, unsigned along, ir_value *extent, ir_value *stride, ir_type shape, ir_value **inside) {
+/// `index` (i32, one axis) as i64 along axis `along` of `shape`, its place in elements and whether it lies
+/// within `extent`.
+static ir_value *place_along(ttir_reader *r, ir_value *index, unsigned along, ir_value *extent,
+                             ir_value *stride, ir_type shape, ir_value **inside) {
   ir_builder *b = &r->b;
   ir_value *wide = ir_cast(b, index, KILN_I64, 0, IR_ROUND_NEAREST);
   if (!wide) return NULL;
@@ -56,8 +64,11 @@ static bool addresses(ttir_reader *r, const picked *p, ir_type tile, ir_value **
   }
   ir_value *inside[2] = {NULL, NULL}, *lanes = ir_iota(b, tile.log2[1]);
   ir_value *columns = lanes ? ir_binary(b, IR_ADD, 0, ir_splat(b, p->column, lanes->type), lanes) : NULL;
-  ir_value *down = columns ? place_along(r, p->rows, 0, p->parts[ROWS], p->parts[ROW_STRIDE], tile, &inside[0]) : NULL;
-  ir_value *across = columns ? place_along(r, columns, 1, p->parts[COLUMNS], p->parts[COLUMN_STRIDE], tile, &inside[1]) : NULL;
+  ir_value *down =
+      columns ? place_along(r, p->rows, 0, p->parts[ROWS], p->parts[ROW_STRIDE], tile, &inside[0]) : NULL;
+  ir_value *across =
+      columns ? place_along(r, columns, 1, p->parts[COLUMNS], p->parts[COLUMN_STRIDE], tile, &inside[1])
+              : NULL;
   if (down && across) {
     ir_value *base = ir_splat(b, p->parts[BASE], ir_with_element(tile, p->parts[BASE]->type));
     *pointer = ir_binary(b, IR_PTRADD, 0, base, ir_binary(b, IR_ADD, 0, down, across));

@@ -40,7 +40,8 @@ static void name_after(ttir_lexer *l, ttir_kind kind) {
 
 static void quoted(ttir_lexer *l, ttir_kind kind) {
   const char *from = ++l->at;
-  while (l->at < l->end && *l->at != '"' && *l->at != '\n') l->at += *l->at == '\\' && l->end - l->at > 1 ? 2 : 1;
+  while (l->at < l->end && *l->at != '"' && *l->at != '\n')
+    l->at += *l->at == '\\' && l->end - l->at > 1 ? 2 : 1;
   l->token.at = from;
   l->token.length = (uint32_t)(l->at - from);
   l->token.kind = l->at < l->end && *l->at == '"' ? kind : TTIR_BAD;
@@ -129,7 +130,8 @@ bool ttir_lex_skip_group(ttir_lexer *l) {
       l->at--;
       skip_space(l); // a comment
     } else if (c == '"') {
-      while (l->at < l->end && *l->at != '"' && *l->at != '\n') l->at += *l->at == '\\' && l->end - l->at > 1 ? 2 : 1;
+      while (l->at < l->end && *l->at != '"' && *l->at != '\n')
+        l->at += *l->at == '\\' && l->end - l->at > 1 ? 2 : 1;
       if (l->at < l->end && *l->at == '"') l->at++;
     }
   }
@@ -137,7 +139,7 @@ bool ttir_lex_skip_group(ttir_lexer *l) {
   return false;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ types
+// ------------------------------------------------------------------------------------------- types
 
 // A cursor over the characters of one type. The first complaint is kept.
 typedef struct cursor {
@@ -168,11 +170,13 @@ typedef struct spelling {
 } spelling;
 
 static const spelling spellings[] = {
-    {"i1", KILN_I1, false},         {"i8", KILN_I8, false},       {"i16", KILN_I16, false},   {"i32", KILN_I32, false},
-    {"i64", KILN_I64, false},       {"f16", KILN_F16, false},     {"bf16", KILN_BF16, false}, {"f32", KILN_F32, false},
-    {"f64", KILN_F64, false},       {"si8", KILN_I8, false},      {"si16", KILN_I16, false},  {"si32", KILN_I32, false},
-    {"si64", KILN_I64, false},      {"ui8", KILN_I8, true},       {"ui16", KILN_I16, true},   {"ui32", KILN_I32, true},
-    {"ui64", KILN_I64, true},       {"ui1", KILN_I1, true},       {"f8E4M3FN", KILN_E4M3, false}, {"f8E5M2", KILN_E5M2, false},
+    {"i1", KILN_I1, false},         {"i8", KILN_I8, false},       {"i16", KILN_I16, false},
+    {"i32", KILN_I32, false},       {"i64", KILN_I64, false},     {"f16", KILN_F16, false},
+    {"bf16", KILN_BF16, false},     {"f32", KILN_F32, false},     {"f64", KILN_F64, false},
+    {"si8", KILN_I8, false},        {"si16", KILN_I16, false},    {"si32", KILN_I32, false},
+    {"si64", KILN_I64, false},      {"ui8", KILN_I8, true},       {"ui16", KILN_I16, true},
+    {"ui32", KILN_I32, true},       {"ui64", KILN_I64, true},     {"ui1", KILN_I1, true},
+    {"f8E4M3FN", KILN_E4M3, false}, {"f8E5M2", KILN_E5M2, false},
 };
 
 static ir_type read_scalar(cursor *c) {
@@ -186,11 +190,13 @@ static ir_type read_scalar(cursor *c) {
     }
   bool fnuz = length == 10 && memcmp(from, "f8E4M3FNUZ", length) == 0;
   if (fnuz && c->old_e4m3) return ir_scalar_type(KILN_E4M3);
-  complain(c, fnuz ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported; f8E4M3FNUZ means f8E4M3FN in Triton 3.1 for CUDA, when the JSON beside "
-                     "the file says that backend"
-              : length > 2 && from[0] == 'f' && from[1] == '8'
-                  ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported"
-                  : "expected an element type: i1 i8 i16 i32 i64 f16 bf16 f32 f64 f8E4M3FN f8E5M2 or !tt.ptr");
+  complain(c,
+           fnuz ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported; f8E4M3FNUZ means f8E4M3FN in "
+                  "Triton 3.1 for CUDA, when the JSON beside "
+                  "the file says that backend"
+           : length > 2 && from[0] == 'f' && from[1] == '8'
+               ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported"
+               : "expected an element type: i1 i8 i16 i32 i64 f16 bf16 f32 f64 f8E4M3FN f8E5M2 or !tt.ptr");
   return ir_scalar_type(KILN_I32);
 }
 
@@ -239,7 +245,8 @@ static ir_type read_tensor(cursor *c) {
   }
   if (total > IR_MAX_LOG2_ELEMENTS) complain(c, "a tensor has more than 2^20 elements");
   ir_type element = take(c, "!tt.ptr<") ? read_pointer(c) : read_scalar(c);
-  if (c->at < c->end && *c->at == ',') complain(c, "a tensor with a layout is TTGIR; expected TTIR, which Triton writes beside it");
+  if (c->at < c->end && *c->at == ',')
+    complain(c, "a tensor with a layout is TTGIR; expected TTIR, which Triton writes beside it");
   want(c, ">", "expected '>' after the element type of a tensor");
   return c->complaint ? element : ir_with_element(shape, element);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tokens of Triton IR text. One token of look-ahead; types are read character by character, because `128x64xf32` is no token.
+// Tokens of Triton IR text. One token of look-ahead; types are read character by character, because
+// `128x64xf32` is no token.
 #ifndef KILN_COMPILER_TTIR_LEX_H
 #define KILN_COMPILER_TTIR_LEX_H
 
@@ -25,7 +26,7 @@ typedef enum ttir_kind {
 } ttir_kind;
 
 typedef struct ttir_token {
-  const char *at;    ///< borrowed from the source
+  const char *at; ///< borrowed from the source
   uint32_t length;
   uint32_t line;     ///< from 1
   const char *start; ///< first character, sign and quotes included
@@ -37,24 +38,26 @@ typedef struct ttir_lexer {
   const char *at, *end; ///< borrowed source
   const char *line_start;
   uint32_t line;
-  ttir_token token;     ///< the look-ahead
+  ttir_token token; ///< the look-ahead
 } ttir_lexer;
 
 void ttir_lex_open(ttir_lexer *lexer, const char *text, size_t size);
 /// Steps to the next token.
 void ttir_lex_next(ttir_lexer *lexer);
-/// With the look-ahead on an opening bracket: steps behind the closing one, texts respected. False when it is missing.
+/// With the look-ahead on an opening bracket: steps behind the closing one, texts respected. False when it is
+/// missing.
 bool ttir_lex_skip_group(ttir_lexer *lexer);
 bool ttir_token_is(const ttir_token *token, const char *text);
 
 /// A type as TTIR writes it. Tensors of rank 0 are scalars here.
 typedef struct ttir_type {
   ir_type type;
-  bool is_unsigned;  ///< ui8 and the like, which occur in descriptors
+  bool is_unsigned; ///< ui8 and the like, which occur in descriptors
 } ttir_type;
 
-/// Reads the type at the look-ahead and steps behind it. NULL, or what is wrong with it in one sentence. `elided` accepts `<f16>` for a
-/// pointer and `<tensor<..>>` for a descriptor. `old_e4m3` takes f8E4M3FNUZ as f8E4M3FN.
+/// Reads the type at the look-ahead and steps behind it. NULL, or what is wrong with it in one sentence.
+/// `elided` accepts `<f16>` for a pointer and `<tensor<..>>` for a descriptor. `old_e4m3` takes f8E4M3FNUZ as
+/// f8E4M3FN.
 const char *ttir_lex_type(ttir_lexer *lexer, bool elided, bool old_e4m3, ttir_type *out);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// tt.map_elementwise: a function of scalars on every element. The region is read as scalars and then lifted: each operation is emitted once more
-// on tiles. Where the elements part ways, both sides of a branch are computed and chosen from, and a loop runs until the last element has left it
-// while those that left keep their values.
+// tt.map_elementwise: a function of scalars on every element. The region is read as scalars and then lifted:
+// each operation is emitted once more on tiles. Where the elements part ways, both sides of a branch are
+// computed and chosen from, and a loop runs until the last element has left it while those that left keep
+// their values.
 //
 // Needs: a region of arithmetic, loads, `if` and loops. A load is masked by the elements that reach it.
 #include <string.h>
@@ -15,7 +16,8 @@ typedef struct lifting {
   ir_type shape; ///< of the tiles; the element is of no meaning
 } lifting;
 
-static void lift_block(lifting *l, const ir_block *block, ir_value *active, ir_value **out_values, uint32_t *out_count);
+static void lift_block(lifting *l, const ir_block *block, ir_value *active, ir_value **out_values,
+                       uint32_t *out_count);
 
 // A value's slot holds what stands for it on tiles; values from outside stand for themselves.
 static ir_value *mapped(ir_value *v) { return v->slot ? v->slot : v; }
@@ -29,12 +31,15 @@ static ir_value *both(lifting *l, ir_value *active, ir_value *condition) {
 }
 
 static ir_value *opposite(lifting *l, ir_value *condition) {
-  return l->r->failed ? NULL : ir_binary(&l->r->b, IR_XOR, 0, condition, ttir_splat_bits(l->r, condition->type, 1));
+  return l->r->failed ? NULL
+                      : ir_binary(&l->r->b, IR_XOR, 0, condition, ttir_splat_bits(l->r, condition->type, 1));
 }
 
 static ir_value *choose(lifting *l, ir_value *condition, ir_value *yes, ir_value *no) {
   ttir_builder_error(l->r);
-  return l->r->failed || yes == no ? yes : ir_ternary(&l->r->b, IR_SELECT, 0, spread(l, condition), spread(l, yes), spread(l, no));
+  return l->r->failed || yes == no
+             ? yes
+             : ir_ternary(&l->r->b, IR_SELECT, 0, spread(l, condition), spread(l, yes), spread(l, no));
 }
 
 // True when any element is: all axes in one, then a reduction.
@@ -48,7 +53,7 @@ static ir_value *any(lifting *l, ir_value *v) {
   return op ? &op->results[0] : NULL;
 }
 
-// ------------------------------------------------------------------------------------------------------- operations
+// -------------------------------------------------------------------------------------- operations
 
 static bool is_given(ir_opcode code) {
   ir_rule rule = (ir_rule)ir_ops[code].rule;
@@ -58,9 +63,11 @@ static bool is_given(ir_opcode code) {
 static void lift_plain(lifting *l, ir_op *op, ir_value *active) {
   ir_value *operands[4];
   bool has_tile = false, is_load = op->code == IR_LOAD;
-  bool known = (ir_ops[op->code].effect == IR_PURE || is_load) && op->operand_count < 4 && op->result_count == 1 && !op->results[0].type.rank;
+  bool known = (ir_ops[op->code].effect == IR_PURE || is_load) && op->operand_count < 4 &&
+               op->result_count == 1 && !op->results[0].type.rank;
   if (!known) {
-    ttir_error(l->r, "tt.map_elementwise: expected arithmetic on scalars and control flow, found %s", ir_ops[op->code].text);
+    ttir_error(l->r, "tt.map_elementwise: expected arithmetic on scalars and control flow, found %s",
+               ir_ops[op->code].text);
     return;
   }
   for (uint32_t i = 0; i < op->operand_count; i++) {
@@ -86,8 +93,10 @@ static void lift_if(lifting *l, ir_op *op, ir_value *active) {
   ir_value *condition = mapped(op->operands[0]), *values[2][TTIR_MAX_VALUES];
   uint32_t count[2];
   ir_value *masks[2] = {both(l, active, condition), both(l, active, opposite(l, condition))};
-  for (int side = 0; side < 2 && !l->r->failed; side++) lift_block(l, op->regions[side], masks[side], values[side], &count[side]);
-  for (uint32_t i = 0; i < op->result_count && !l->r->failed; i++) op->results[i].slot = choose(l, condition, values[0][i], values[1][i]);
+  for (int side = 0; side < 2 && !l->r->failed; side++)
+    lift_block(l, op->regions[side], masks[side], values[side], &count[side]);
+  for (uint32_t i = 0; i < op->result_count && !l->r->failed; i++)
+    op->results[i].slot = choose(l, condition, values[0][i], values[1][i]);
 }
 
 // A loop whose bounds are the same for all elements stays one; what it carries are tiles.
@@ -96,7 +105,8 @@ static void lift_uniform_for(lifting *l, ir_op *op, ir_value *active) {
   ir_value *operands[TTIR_MAX_VALUES + 3], *values[TTIR_MAX_VALUES];
   ir_block *body = op->regions[0];
   uint32_t count;
-  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = i < 3 ? mapped(op->operands[i]) : spread(l, mapped(op->operands[i]));
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    operands[i] = i < 3 ? mapped(op->operands[i]) : spread(l, mapped(op->operands[i]));
   ttir_region region = ttir_open_region(r);
   for (uint32_t i = 0; i < body->arg_count && !r->failed; i++)
     body->args[i]->slot = ir_block_arg(r->arena, region.block, i ? operands[2 + i]->type : operands[0]->type);
@@ -108,8 +118,9 @@ static void lift_uniform_for(lifting *l, ir_op *op, ir_value *active) {
   for (uint32_t i = 0; loop && i < op->result_count; i++) op->results[i].slot = &loop->results[i];
 }
 
-// The skeleton of a loop that elements leave one by one. Carried are which elements are in it, and `count` tiles. `before` leaves the condition
-// and the values passed on; `after` makes the next tiles of the passed ones.
+// The skeleton of a loop that elements leave one by one. Carried are which elements are in it, and `count`
+// tiles. `before` leaves the condition and the values passed on; `after` makes the next tiles of the passed
+// ones.
 typedef struct parting {
   lifting *l;
   ir_op *op;
@@ -119,13 +130,16 @@ typedef struct parting {
 typedef ir_value *parting_test(parting *p);
 typedef void parting_step(parting *p, ir_value *active, ir_value **next);
 
-// The region that asks who stays: passes on who does, the passed values and the carried ones. Returns how many are passed in all.
-static uint32_t parting_before(parting *p, ir_value *const *initial, parting_test *test, ir_value **values, ir_block **out_block) {
+// The region that asks who stays: passes on who does, the passed values and the carried ones. Returns how
+// many are passed in all.
+static uint32_t parting_before(parting *p, ir_value *const *initial, parting_test *test, ir_value **values,
+                               ir_block **out_block) {
   ttir_reader *r = p->l->r;
   ttir_region before = ttir_open_region(r);
   *out_block = before.block;
   ir_value *inside = ir_block_arg(r->arena, before.block, initial[0]->type);
-  for (uint32_t i = 0; i < p->count; i++) p->carried[i] = ir_block_arg(r->arena, before.block, initial[1 + i]->type);
+  for (uint32_t i = 0; i < p->count; i++)
+    p->carried[i] = ir_block_arg(r->arena, before.block, initial[1 + i]->type);
   values[1] = both(p->l, inside, test(p));
   if (r->failed) return 0;
   values[0] = any(p->l, values[1]);
@@ -137,22 +151,27 @@ static uint32_t parting_before(parting *p, ir_value *const *initial, parting_tes
   return all;
 }
 
-// The region that steps on; who has left keeps the carried values. `values` are as the other region passed them.
-static void parting_after(parting *p, parting_step *step, ir_value **values, uint32_t all, ir_block **out_block) {
+// The region that steps on; who has left keeps the carried values. `values` are as the other region passed
+// them.
+static void parting_after(parting *p, parting_step *step, ir_value **values, uint32_t all,
+                          ir_block **out_block) {
   ttir_reader *r = p->l->r;
   ir_value *next[TTIR_MAX_VALUES];
   ttir_region after = ttir_open_region(r);
   *out_block = after.block;
-  for (uint32_t i = 0; i < all && !r->failed; i++) values[i] = ir_block_arg(r->arena, after.block, values[1 + i]->type);
+  for (uint32_t i = 0; i < all && !r->failed; i++)
+    values[i] = ir_block_arg(r->arena, after.block, values[1 + i]->type);
   for (uint32_t i = 0; i < p->passed_count; i++) p->passed[i] = values[1 + i];
   for (uint32_t i = 0; i < p->count; i++) p->carried[i] = values[1 + p->passed_count + i];
   if (!r->failed) step(p, values[0], next);
-  for (uint32_t i = 0; i < p->count && !r->failed; i++) values[1 + i] = choose(p->l, values[0], next[i], p->carried[i]);
+  for (uint32_t i = 0; i < p->count && !r->failed; i++)
+    values[1 + i] = choose(p->l, values[0], next[i], p->carried[i]);
   ttir_emit(r, IR_YIELD, NULL, values, 1 + p->count, NULL);
   ttir_close_region(r, &after);
 }
 
-static void run_parting(parting *p, ir_value *active, parting_test *test, parting_step *step, ir_value **out_passed) {
+static void run_parting(parting *p, ir_value *active, parting_test *test, parting_step *step,
+                        ir_value **out_passed) {
   ttir_reader *r = p->l->r;
   ir_value *initial[TTIR_MAX_VALUES + 1], *values[2 * TTIR_MAX_VALUES + 2];
   ir_block *blocks[2];
@@ -230,7 +249,8 @@ static void lift_for(lifting *l, ir_op *op, ir_value *active) {
 }
 
 // Emits the block on tiles; its terminator's operands, lifted, are the values.
-static void lift_block(lifting *l, const ir_block *block, ir_value *active, ir_value **out_values, uint32_t *out_count) {
+static void lift_block(lifting *l, const ir_block *block, ir_value *active, ir_value **out_values,
+                       uint32_t *out_count) {
   *out_count = 0;
   for (ir_op *op = block->first; op && !l->r->failed; op = op->next) {
     if (op->code == IR_IF) lift_if(l, op, active);
@@ -243,9 +263,10 @@ static void lift_block(lifting *l, const ir_block *block, ir_value *active, ir_v
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- packs
+// ------------------------------------------------------------------------------------------- packs
 
-// The elements of each group of 2^log2 neighbours on the last axis, as so many tiles: split in even and odd ones, and those again.
+// The elements of each group of 2^log2 neighbours on the last axis, as so many tiles: split in even and odd
+// ones, and those again.
 static void unpack(ttir_reader *r, ir_value *v, unsigned log2, ir_value **out, unsigned stride) {
   if (r->failed || log2 == 0) {
     *out = v;
@@ -270,7 +291,8 @@ static ir_value *repack(ttir_reader *r, ir_value *const *v, unsigned log2, unsig
   return ir_reshape(&r->b, &op->results[0], flat);
 }
 
-// ({ ^bb0(%a: f32, ..): .. tt.map_elementwise.return %r : f32 }): the region as scalars; what it returns in `out_values`.
+// ({ ^bb0(%a: f32, ..): .. tt.map_elementwise.return %r : f32 }): the region as scalars; what it returns in
+// `out_values`.
 static ir_block *read_region(ttir_reader *r, ir_value **out_values, uint32_t *out_count) {
   ttir_lexer back = r->lex;
   ttir_expect(r, '(');
@@ -299,9 +321,12 @@ static bool fits(ttir_reader *r, mapping *m) {
   m->log2 = ok ? (unsigned)__builtin_ctzll((uint64_t)m->pack) : 0;
   ok = ok && shape.log2[shape.rank - 1] >= m->log2 && shape.rank + (m->log2 > 0) <= IR_MAX_RANK;
   ok = ok && m->block->arg_count == m->count * m->pack && m->returned % m->pack == 0;
-  for (uint32_t i = 0; ok && i < m->count; i++) ok = ir_same_shape(m->operands[i]->type, shape) && !m->operands[i]->type.is_view;
+  for (uint32_t i = 0; ok && i < m->count; i++)
+    ok = ir_same_shape(m->operands[i]->type, shape) && !m->operands[i]->type.is_view;
   if (!ok)
-    ttir_error(r, "%s: expected tiles of one shape, a pack of 1 to %d that divides it, and as many scalars; found a pack of %lld, %u tiles and %u scalars",
+    ttir_error(r,
+               "%s: expected tiles of one shape, a pack of 1 to %d that divides it, and as many scalars; "
+               "found a pack of %lld, %u tiles and %u scalars",
                r->row->name, MAX_PACK, (long long)m->pack, m->count, m->block->arg_count);
   return ok;
 }
@@ -313,7 +338,8 @@ static void bind(ttir_reader *r, const mapping *m) {
     unpack(r, m->operands[i], m->log2, pieces, 1);
     for (int64_t j = 0; j < m->pack && !r->failed; j++) {
       ir_value *argument = m->block->args[i * m->pack + j];
-      if (!ir_type_equal(ir_element(pieces[j]->type), argument->type)) ttir_error(r, "%s: the region's argument %u is not of its tile's type", r->row->name, i);
+      if (!ir_type_equal(ir_element(pieces[j]->type), argument->type))
+        ttir_error(r, "%s: the region's argument %u is not of its tile's type", r->row->name, i);
       argument->slot = pieces[j];
     }
   }
@@ -328,7 +354,8 @@ static void emit_mapping(ttir_reader *r, mapping *m) {
   bind(r, m);
   if (!r->failed) lift_block(&l, m->block, NULL, unused, &none);
   for (uint32_t i = 0; i < m->returned && !r->failed; i++) m->values[i] = spread(&l, mapped(m->values[i]));
-  for (uint32_t i = 0; i < m->returned / m->pack && !r->failed; i++) ttir_give(r, repack(r, m->values + i * m->pack, m->log2, 1));
+  for (uint32_t i = 0; i < m->returned / m->pack && !r->failed; i++)
+    ttir_give(r, repack(r, m->values + i * m->pack, m->log2, 1));
 }
 
 // "tt.map_elementwise"(%a, %b) <{pack = 1 : i32}> ({ .. }) : (T, U) -> (V, W)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Mathematical functions: those of MLIR's math dialect that are no operation of ours, and the `__nv_*` and `__ocml_*` names of the vendors'
-// libraries. All become our own operations and library, on every target; no vendor code is linked.
+// Mathematical functions: those of MLIR's math dialect that are no operation of ours, and the `__nv_*` and
+// `__ocml_*` names of the vendors' libraries. All become our own operations and library, on every target; no
+// vendor code is linked.
 //
-// exp and log are made of exp2 and log2 in f32: that is the fast form that Triton itself takes. f16 and bf16 go through f32.
+// exp and log are made of exp2 and log2 in f32: that is the fast form that Triton itself takes. f16 and bf16
+// go through f32.
 #include <math.h>
 #include <string.h>
 
@@ -38,9 +40,13 @@ static ir_value *choose(ttir_reader *r, ir_value *c, ir_value *a, ir_value *b) {
   return failed(r) || !c || !a || !b ? NULL : ir_ternary(&r->b, IR_SELECT, 0, c, a, b);
 }
 
-static ir_value *unary(ttir_reader *r, ir_opcode code, ir_value *a) { return failed(r) || !a ? NULL : ir_unary(&r->b, code, 0, a); }
+static ir_value *unary(ttir_reader *r, ir_opcode code, ir_value *a) {
+  return failed(r) || !a ? NULL : ir_unary(&r->b, code, 0, a);
+}
 
-static ir_value *number(ttir_reader *r, const ir_value *like, double value) { return failed(r) ? NULL : ttir_splat_float(r, like->type, value); }
+static ir_value *number(ttir_reader *r, const ir_value *like, double value) {
+  return failed(r) ? NULL : ttir_splat_float(r, like->type, value);
+}
 
 static bool is_half(const ir_value *v) { return v->type.scalar == KILN_F16 || v->type.scalar == KILN_BF16; }
 
@@ -52,7 +58,7 @@ static ir_value *narrowed(ttir_reader *r, ir_value *v, const ir_value *like) {
   return v && is_half(like) ? ir_cast(&r->b, v, (kiln_scalar)like->type.scalar, 0, IR_ROUND_NEAREST) : v;
 }
 
-// ------------------------------------------------------------------------------------------------- functions of the table
+// -------------------------------------------------------------------------- functions of the table
 
 static ir_value *make_op(ttir_reader *r, const maths_row *row, ir_value **v) {
   ir_attrs attrs = {.flags = row->flags};
@@ -79,10 +85,18 @@ static ir_value *scaled_after(ttir_reader *r, const maths_row *row, ir_value **v
   return narrowed(r, binary(r, IR_MUL, unary(r, (ir_opcode)row->code, x), number(r, x, factor)), v[0]);
 }
 
-static ir_value *make_exp(ttir_reader *r, const maths_row *row, ir_value **v) { return scaled_before(r, row, v, 1.4426950408889634); }
-static ir_value *make_exp10(ttir_reader *r, const maths_row *row, ir_value **v) { return scaled_before(r, row, v, 3.3219280948873623); }
-static ir_value *make_log(ttir_reader *r, const maths_row *row, ir_value **v) { return scaled_after(r, row, v, 0.6931471805599453); }
-static ir_value *make_log10(ttir_reader *r, const maths_row *row, ir_value **v) { return scaled_after(r, row, v, 0.3010299956639812); }
+static ir_value *make_exp(ttir_reader *r, const maths_row *row, ir_value **v) {
+  return scaled_before(r, row, v, 1.4426950408889634);
+}
+static ir_value *make_exp10(ttir_reader *r, const maths_row *row, ir_value **v) {
+  return scaled_before(r, row, v, 3.3219280948873623);
+}
+static ir_value *make_log(ttir_reader *r, const maths_row *row, ir_value **v) {
+  return scaled_after(r, row, v, 0.6931471805599453);
+}
+static ir_value *make_log10(ttir_reader *r, const maths_row *row, ir_value **v) {
+  return scaled_after(r, row, v, 0.3010299956639812);
+}
 
 // The power as a float of the same type.
 static ir_value *make_powi(ttir_reader *r, const maths_row *row, ir_value **v) {
@@ -109,7 +123,8 @@ static ir_value *with_sign(ttir_reader *r, ir_value *size, ir_value *sign) {
   uint64_t top = 1ull << (ir_type_bits(size->type) - 1);
   ir_value *a = ir_bitcast(&r->b, size, bits), *b = ir_bitcast(&r->b, sign, bits);
   if (failed(r)) return NULL;
-  ir_value *low = binary(r, IR_AND, a, ttir_splat_bits(r, a->type, ~top)), *high = binary(r, IR_AND, b, ttir_splat_bits(r, b->type, top));
+  ir_value *low = binary(r, IR_AND, a, ttir_splat_bits(r, a->type, ~top)),
+           *high = binary(r, IR_AND, b, ttir_splat_bits(r, b->type, top));
   ir_value *both = binary(r, IR_OR, low, high);
   return both ? ir_bitcast(&r->b, both, ir_element(size->type)) : NULL;
 }
@@ -117,7 +132,8 @@ static ir_value *with_sign(ttir_reader *r, ir_value *size, ir_value *sign) {
 // Halves away from zero: the floor of the size, one more when half or more is left; the sign put back.
 static ir_value *make_round(ttir_reader *r, const maths_row *row, ir_value **v) {
   (void)row;
-  ir_value *size = unary(r, IR_ABS, v[0]), *down = unary(r, IR_FLOOR, size), *left = binary(r, IR_SUB, size, down);
+  ir_value *size = unary(r, IR_ABS, v[0]), *down = unary(r, IR_FLOOR, size),
+           *left = binary(r, IR_SUB, size, down);
   ir_value *up = compare(r, IR_GE, left, number(r, v[0], 0.5));
   ir_value *more = binary(r, IR_ADD, down, number(r, v[0], 1));
   return with_sign(r, choose(r, up, more, down), v[0]);
@@ -167,7 +183,8 @@ static ir_value *make_signbit(ttir_reader *r, const maths_row *row, ir_value **v
 
 static ir_value *make_bits(ttir_reader *r, const maths_row *row, ir_value **v) {
   (void)row;
-  static const uint8_t other[KILN_SCALAR_COUNT] = {[KILN_I32] = KILN_F32, [KILN_I64] = KILN_F64, [KILN_F32] = KILN_I32, [KILN_F64] = KILN_I64};
+  static const uint8_t other[KILN_SCALAR_COUNT] = {
+      [KILN_I32] = KILN_F32, [KILN_I64] = KILN_F64, [KILN_F32] = KILN_I32, [KILN_F64] = KILN_I64};
   return ir_bitcast(&r->b, v[0], ir_scalar_type((kiln_scalar)other[v[0]->type.scalar]));
 }
 
@@ -179,7 +196,10 @@ static ir_value *make_rounded(ttir_reader *r, const maths_row *row, ir_value **v
 // Bessel functions of order n by recurrence, with as many steps as the largest order asks for.
 static ir_value *make_order(ttir_reader *r, const maths_row *row, ir_value **v) {
   ir_value *most = failed(r) ? NULL : unary(r, IR_ABS, v[0]);
-  if (most && most->type.rank > 1) most = ir_reshape(&r->b, most, (ir_type){.scalar = most->type.scalar, .rank = 1, .log2 = {(uint8_t)ir_log2_elements(most->type)}});
+  if (most && most->type.rank > 1)
+    most = ir_reshape(
+        &r->b, most,
+        (ir_type){.scalar = most->type.scalar, .rank = 1, .log2 = {(uint8_t)ir_log2_elements(most->type)}});
   if (most && most->type.rank) {
     ir_op *op = ttir_emit(r, IR_REDUCE, &(ir_attrs){.kind = IR_COMBINE_MAX}, &most, 1, NULL);
     most = op ? &op->results[0] : NULL;
@@ -194,17 +214,21 @@ static const maths_row maths_rows[] = {
 #undef MATHS
 };
 
-// ---------------------------------------------------------------------------------------------------------- names and forms
+// --------------------------------------------------------------------------------- names and forms
 
 static const maths_row *find_row(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof maths_rows / sizeof *maths_rows; i++)
-    if (strlen(maths_rows[i].name) == length && memcmp(maths_rows[i].name, name, length) == 0) return &maths_rows[i];
+    if (strlen(maths_rows[i].name) == length && memcmp(maths_rows[i].name, name, length) == 0)
+      return &maths_rows[i];
   return NULL;
 }
 
-static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
+static bool has_prefix(const char *name, const char *prefix) {
+  return strncmp(name, prefix, strlen(prefix)) == 0;
+}
 
-// `__nv_NAME` and `__triton_hip_NAME`, with an f behind when it works on f32; `__ocml_NAME_f32`; `__ockl_NAME`.
+// `__nv_NAME` and `__triton_hip_NAME`, with an f behind when it works on f32; `__ocml_NAME_f32`;
+// `__ockl_NAME`.
 static const maths_row *find_symbol(const char *symbol) {
   static const char *const prefixes[] = {"__nv_", "__triton_hip_", "__ockl_"};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -222,7 +246,8 @@ static const maths_row *find_symbol(const char *symbol) {
   return NULL;
 }
 
-// Emits the row for `count` operands and fits the result to the type the text states: predicates are i1 here and integers there.
+// Emits the row for `count` operands and fits the result to the type the text states: predicates are i1 here
+// and integers there.
 static void make(ttir_reader *r, const maths_row *row, ir_value **v, uint32_t count, ir_type stated) {
   if (r->failed) return;
   if (count != row->count) {
@@ -235,12 +260,14 @@ static void make(ttir_reader *r, const maths_row *row, ir_value **v, uint32_t co
       return;
     }
   }
-  bool number_first = row->make != make_order || (ir_type_class(v[0]->type) == KILN_CLASS_INT && ir_type_class(v[1]->type) == KILN_CLASS_FLOAT);
+  bool number_first = row->make != make_order || (ir_type_class(v[0]->type) == KILN_CLASS_INT &&
+                                                  ir_type_class(v[1]->type) == KILN_CLASS_FLOAT);
   if (!number_first) ttir_error(r, "%s: expected an integer and a float", row->name);
   if (r->failed) return;
   ir_value *result = row->make(r, row, v);
   if (failed(r)) return;
-  if (result && result->type.scalar != stated.scalar && !stated.pointer && ir_same_shape(result->type, stated))
+  if (result && result->type.scalar != stated.scalar && !stated.pointer &&
+      ir_same_shape(result->type, stated))
     result = ir_cast(&r->b, result, (kiln_scalar)stated.scalar, row->flags & IR_UNSIGNED, IR_ROUND_NEAREST);
   ttir_give(r, result);
 }

@@ -9,7 +9,9 @@ static const ttir_keyword caches[] = {
     {"wb", IR_CACHE_WB},        {"cs", IR_CACHE_CS}, {"wt", IR_CACHE_WT},
 };
 static const ttir_keyword evictions[] = {
-    {"evict_normal", IR_EVICT_NORMAL}, {"evict_first", IR_EVICT_FIRST}, {"evict_last", IR_EVICT_LAST},
+    {"evict_normal", IR_EVICT_NORMAL},
+    {"evict_first", IR_EVICT_FIRST},
+    {"evict_last", IR_EVICT_LAST},
 };
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
@@ -30,7 +32,8 @@ static void read_hints(ttir_reader *r, ir_attrs *attrs) {
   if (ttir_entry_find(&r->dictionary, "boundaryCheck") && !r->failed) {
     int64_t list[1];
     if (ttir_entry_list(&r->dictionary, "boundaryCheck", list, 1))
-      ttir_error(r, "%s: block pointers are not supported; Triton rewrites them before it writes TTIR", r->row->name);
+      ttir_error(r, "%s: block pointers are not supported; Triton rewrites them before it writes TTIR",
+                 r->row->name);
   }
 }
 
@@ -76,7 +79,7 @@ void ttir_form_store(ttir_reader *r, const ttir_row *row) {
   ttir_emit(r, (ir_opcode)row->code, &attrs, v, count, NULL);
 }
 
-// ------------------------------------------------------------------------------------------------------- order and facts
+// --------------------------------------------------------------------------------- order and facts
 
 // gpu.barrier; ttg.barrier local
 void ttir_form_barrier(ttir_reader *r, const ttir_row *row) {
@@ -101,7 +104,8 @@ void ttir_form_assert(ttir_reader *r, const ttir_row *row) {
   ir_value *v = ttir_value(r);
   ttir_expect(r, ',');
   ttir_token text = ttir_take(r, TTIR_STRING, "the message of an assertion");
-  for (int i = 0; i < 2 && ttir_accept(r, ','); i++) ttir_take(r, TTIR_STRING, "the file or function of an assertion"); // Triton 3.1
+  for (int i = 0; i < 2 && ttir_accept(r, ','); i++)
+    ttir_take(r, TTIR_STRING, "the file or function of an assertion"); // Triton 3.1
   if (ttir_accept(r, ',')) ttir_integer(r);
   ttir_read_dictionary(r, &r->dictionary);
   ir_type type = ttir_colon_type(r).type;
@@ -114,7 +118,8 @@ void ttir_form_assert(ttir_reader *r, const ttir_row *row) {
   if (!r->failed) ttir_emit(r, (ir_opcode)row->code, &attrs, &v, 1, NULL);
 }
 
-// tt.print "prefix" {hex = false, ..} : %a, %b : T, U. It changes no result, so the kernel is taken without it, with a warning.
+// tt.print "prefix" {hex = false, ..} : %a, %b : T, U. It changes no result, so the kernel is taken without
+// it, with a warning.
 void ttir_form_print(ttir_reader *r, const ttir_row *row) {
   ir_value *v[TTIR_MAX_VALUES];
   uint32_t count = 0;
@@ -128,7 +133,9 @@ void ttir_form_print(ttir_reader *r, const ttir_row *row) {
     if (i) ttir_expect(r, ',');
     ttir_check_type(r, v[i], ttir_read_type(r, false).type);
   }
-  if (!r->failed) kiln_diagnose(r->d, KILN_WARNING, r->module->file, (ir_place){.line = r->line}, "%s is left out", row->name);
+  if (!r->failed)
+    kiln_diagnose(r->d, KILN_WARNING, r->module->file, (ir_place){.line = r->line}, "%s is left out",
+                  row->name);
 }
 
 // tt.grid_dependency_wait: launches here do not overlap, so there is nothing to wait for.

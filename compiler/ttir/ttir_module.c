@@ -4,7 +4,9 @@
 
 #include "compiler/ttir/ttir_reader.h"
 
-static bool occurs(const ttir_module *module, const char *text) { return memmem(module->text, module->size, text, strlen(text)) != NULL; }
+static bool occurs(const ttir_module *module, const char *text) {
+  return memmem(module->text, module->size, text, strlen(text)) != NULL;
+}
 
 // `-> T` or `-> (T, U)`: types are known from what the body returns.
 static void skip_results(ttir_reader *r) {
@@ -49,7 +51,8 @@ static void find_function(ttir_reader *r, ttir_module *module) {
   module->functions[module->function_count++] = f;
 }
 
-// `#loc7 = loc(..)` or `#loop_annotation = #llvm.loop_annotation<..>`, hints to another optimizer. Each stands on one line.
+// `#loc7 = loc(..)` or `#loop_annotation = #llvm.loop_annotation<..>`, hints to another optimizer. Each
+// stands on one line.
 static void read_alias(ttir_reader *r) {
   uint32_t line = r->lex.token.line;
   ttir_lex_next(&r->lex);
@@ -60,7 +63,8 @@ static void read_alias(ttir_reader *r) {
   }
   const ttir_token *value = &r->lex.token;
   bool is_hint = value->kind == TTIR_ALIAS && value->length > 5 && memcmp(value->at, "llvm.", 5) == 0;
-  if (!is_hint) ttir_error(r, "expected aliases of locations and of #llvm hints only; others belong to TTGIR");
+  if (!is_hint)
+    ttir_error(r, "expected aliases of locations and of #llvm hints only; others belong to TTGIR");
   while (r->lex.token.kind != TTIR_END && r->lex.token.line == line) ttir_lex_next(&r->lex);
 }
 
@@ -71,7 +75,8 @@ static void find_functions(ttir_reader *r, ttir_module *module) {
     r->line = r->lex.token.line;
     if (ttir_accept_word(r, "tt.func")) find_function(r, module);
     else if (!wrapped && ttir_accept_word(r, "module")) {
-      if (ttir_peek_word(r, "attributes")) ttir_error(r, "a module with attributes is TTGIR; expected TTIR, which Triton writes beside it");
+      if (ttir_peek_word(r, "attributes"))
+        ttir_error(r, "a module with attributes is TTGIR; expected TTIR, which Triton writes beside it");
       if (r->lex.token.kind == TTIR_SYMBOL) ttir_lex_next(&r->lex);
       ttir_expect(r, '{');
       wrapped = true;
@@ -82,7 +87,8 @@ static void find_functions(ttir_reader *r, ttir_module *module) {
   }
 }
 
-ttir_module *ttir_open(kiln_arena *arena, const char *file, const char *text, size_t size, kiln_diagnostics *d) {
+ttir_module *ttir_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                       kiln_diagnostics *d) {
   ttir_module *module = KILN_NEW(arena, ttir_module);
   *module = (ttir_module){.arena = arena, .file = file, .text = text, .size = size};
   ttir_reader *r = KILN_NEW(arena, ttir_reader);
@@ -101,21 +107,25 @@ ttir_module *ttir_open(kiln_arena *arena, const char *file, const char *text, si
   for (uint32_t i = 0; i < module->function_count; i++)
     if (module->functions[i].is_public) module->publics[module->public_count++] = i;
   r->line = 1;
-  if (module->public_count == 0) ttir_error(r, "expected a public tt.func, found none among %u functions", module->function_count);
+  if (module->public_count == 0)
+    ttir_error(r, "expected a public tt.func, found none among %u functions", module->function_count);
   return r->failed ? NULL : module;
 }
 
 size_t ttir_kernel_count(const ttir_module *module) { return module->public_count; }
 
-const char *ttir_kernel_name(const ttir_module *module, size_t index) { return module->functions[module->publics[index]].name; }
+const char *ttir_kernel_name(const ttir_module *module, size_t index) {
+  return module->functions[module->publics[index]].name;
+}
 
 const ttir_function *ttir_find_function(const ttir_module *module, const char *name, uint32_t length) {
   for (uint32_t i = 0; i < module->function_count; i++)
-    if (module->functions[i].length == length && memcmp(module->functions[i].name, name, length) == 0) return &module->functions[i];
+    if (module->functions[i].length == length && memcmp(module->functions[i].name, name, length) == 0)
+      return &module->functions[i];
   return NULL;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- kernels
+// ----------------------------------------------------------------------------------------- kernels
 
 // `%x: T {tt.divisibility = 16 : i32} loc(..)`
 static void read_param(ttir_reader *r, ir_kernel *kernel) {
@@ -126,14 +136,16 @@ static void read_param(ttir_reader *r, ir_kernel *kernel) {
   ttir_skip_loc(r);
   if (r->failed) return;
   if (type.type.rank && !type.type.is_view) {
-    ttir_error(r, "parameter %%%.*s: expected a scalar, a pointer or a descriptor, found a tensor", (int)name.length, name.at);
+    ttir_error(r, "parameter %%%.*s: expected a scalar, a pointer or a descriptor, found a tensor",
+               (int)name.length, name.at);
     return;
   }
   ir_param param = {.name = kiln_arena_text(r->arena, name.at, name.length), .type = type.type};
   int64_t divisible = ttir_entry_int(&facts, "tt.divisibility", 0);
   bool power = divisible > 1 && (divisible & (divisible - 1)) == 0;
   if (type.type.pointer && power && divisible <= 4096) param.align = (uint32_t)divisible;
-  else if (!type.type.pointer && divisible > 1 && ir_type_class(type.type) == KILN_CLASS_INT) param.div = divisible;
+  else if (!type.type.pointer && divisible > 1 && ir_type_class(type.type) == KILN_CLASS_INT)
+    param.div = divisible;
   ir_value *value = ir_add_param(kernel, &param);
   ttir_define(r, name, &value, 1);
 }
@@ -163,7 +175,8 @@ static void set_facts(ir_kernel *kernel, const ttir_facts *facts) {
   kernel->fp_strict = facts->no_fusion;
 }
 
-ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts *facts, kiln_arena *arena, kiln_diagnostics *d) {
+ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts *facts, kiln_arena *arena,
+                      kiln_diagnostics *d) {
   const ttir_function *f = &module->functions[module->publics[index]];
   ir_kernel *kernel = ir_kernel_create(arena, f->name);
   ttir_reader *r = KILN_NEW(arena, ttir_reader);

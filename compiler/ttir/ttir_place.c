@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where in the Python source a line of the text came from. Looked up only when a message needs it, so reading costs nothing for it.
+// Where in the Python source a line of the text came from. Looked up only when a message needs it, so reading
+// costs nothing for it.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +67,8 @@ static bool file_place(span s, char out[TTIR_PLACE_TEXT]) {
   if (!quote || s.end - quote < 3 || quote[1] != ':' || !isdigit((unsigned char)quote[2])) return false;
   const char *stop = quote + 1;
   while (stop < s.end && (*stop == ':' || isdigit((unsigned char)*stop))) stop++;
-  snprintf(out, TTIR_PLACE_TEXT, "%.*s%.*s", (int)(quote - s.at - 1), s.at + 1, (int)(stop - quote - 1), quote + 1);
+  snprintf(out, TTIR_PLACE_TEXT, "%.*s%.*s", (int)(quote - s.at - 1), s.at + 1, (int)(stop - quote - 1),
+           quote + 1);
   return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "compiler/ttir/ttir_reader.h"
 
-// ------------------------------------------------------------------------------------------------------------------ names
+// ------------------------------------------------------------------------------------------- names
 
 static uint32_t hash_of(const char *text, uint32_t length) {
   uint32_t hash = 2166136261u;
@@ -14,7 +14,8 @@ static uint32_t hash_of(const char *text, uint32_t length) {
 
 void ttir_define(ttir_reader *r, ttir_token token, ir_value *const *values, uint32_t count) {
   if (r->failed) return;
-  ttir_name name = {.text = token.at, .length = token.length, .hash = hash_of(token.at, token.length), .count = count};
+  ttir_name name = {
+      .text = token.at, .length = token.length, .hash = hash_of(token.at, token.length), .count = count};
   if (count == 1) name.values.one = values[0];
   else name.values.many = kiln_arena_copy(r->arena, values, count * sizeof *values);
   uint32_t *slot = &r->slots[name.hash % TTIR_SLOTS];
@@ -51,7 +52,8 @@ ir_value *ttir_value(ttir_reader *r) {
   if (indexed) {
     const ttir_token *number = &r->lex.token;
     for (uint32_t i = 0; i < number->length && index < TTIR_MAX_VALUES; i++) {
-      if (number->at[i] < '0' || number->at[i] > '9') ttir_error(r, "expected a number after '%%%.*s#'", (int)token.length, token.at);
+      if (number->at[i] < '0' || number->at[i] > '9')
+        ttir_error(r, "expected a number after '%%%.*s#'", (int)token.length, token.at);
       index = index * 10 + (uint32_t)(number->at[i] - '0');
     }
     ttir_lex_next(&r->lex);
@@ -62,7 +64,8 @@ ir_value *ttir_value(ttir_reader *r) {
     return NULL;
   }
   if (index >= name->count || (!indexed && name->count != 1)) {
-    ttir_error(r, "%%%.*s has %u values, number %u was asked for", (int)token.length, token.at, name->count, index);
+    ttir_error(r, "%%%.*s has %u values, number %u was asked for", (int)token.length, token.at, name->count,
+               index);
     return NULL;
   }
   return name->count == 1 ? name->values.one : name->values.many[index];
@@ -90,7 +93,7 @@ bool ttir_operands(ttir_reader *r, ir_value **out, uint32_t count) {
   return !r->failed;
 }
 
-// --------------------------------------------------------------------------------------------------------------- emission
+// ---------------------------------------------------------------------------------------- emission
 
 void ttir_give(ttir_reader *r, ir_value *value) {
   ttir_builder_error(r);
@@ -106,18 +109,20 @@ void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated) {
   ttir_builder_error(r);
   if (r->failed || !value || ir_type_equal(value->type, stated)) return;
   char want[IR_TYPE_TEXT], got[IR_TYPE_TEXT];
-  ttir_error(r, "%s: the text says %s, the value is %s", r->row->name, ir_type_text(stated, want), ir_type_text(value->type, got));
+  ttir_error(r, "%s: the text says %s, the value is %s", r->row->name, ir_type_text(stated, want),
+             ir_type_text(value->type, got));
 }
 
-ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count,
-                         ir_block *const *regions, size_t region_count) {
+ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+                         size_t count, ir_block *const *regions, size_t region_count) {
   if (r->failed) return NULL;
   ir_op *op = ir_emit(&r->b, code, attrs, operands, count, NULL, regions, region_count);
   ttir_builder_error(r);
   return op;
 }
 
-ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count, const ir_type *given) {
+ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+                 size_t count, const ir_type *given) {
   ttir_builder_error(r);
   if (r->failed) return NULL;
   ir_op *op = ir_emit(&r->b, code, attrs, operands, count, given, NULL, 0);
@@ -144,7 +149,7 @@ void ttir_spread_all(ttir_reader *r, ir_value **v, uint32_t from, uint32_t count
   for (uint32_t i = from; i < count; i++) v[i] = ttir_spread(r, v[i], v[0]->type);
 }
 
-// -------------------------------------------------------------------------------------------------------------- statements
+// -------------------------------------------------------------------------------------- statements
 
 enum { MAX_GROUPS = 64 };
 
@@ -176,7 +181,8 @@ static void read_left(ttir_reader *r, left_side *left) {
 static void define_left(ttir_reader *r, const left_side *left) {
   if (r->failed || left->groups == 0) return;
   if (left->values != r->result_count) {
-    ttir_error(r, "%s: expected %u names for its results, found %u", r->row->name, r->result_count, left->values);
+    ttir_error(r, "%s: expected %u names for its results, found %u", r->row->name, r->result_count,
+               left->values);
     return;
   }
   uint32_t at = 0;
@@ -186,7 +192,8 @@ static void define_left(ttir_reader *r, const left_side *left) {
   }
 }
 
-// `tt.divisibility`, `tt.contiguity` on an operation: facts about its result, in the last axis' terms where the tile has one axis.
+// `tt.divisibility`, `tt.contiguity` on an operation: facts about its result, in the last axis' terms where
+// the tile has one axis.
 static void apply_hints(ttir_reader *r) {
   if (r->failed || r->dictionary.count == 0 || r->result_count != 1) return;
   ir_value *value = r->results[0];
@@ -223,7 +230,8 @@ static void statement(ttir_reader *r) {
   uint32_t line = r->lex.token.line;
   r->line = line;
   r->b.place = (ir_place){.line = line, .column = (uint32_t)(r->lex.token.start - r->lex.line_start) + 1};
-  ttir_token name = r->lex.token.kind == TTIR_STRING ? ttir_take(r, TTIR_STRING, "") : ttir_take(r, TTIR_WORD, "an operation");
+  ttir_token name = r->lex.token.kind == TTIR_STRING ? ttir_take(r, TTIR_STRING, "")
+                                                     : ttir_take(r, TTIR_WORD, "an operation");
   if (r->failed) return;
   const ttir_row *row = ttir_find_row(name.at, name.length);
   if (!row) {
@@ -242,6 +250,7 @@ static void statement(ttir_reader *r) {
 }
 
 void ttir_statements(ttir_reader *r) {
-  while (!r->failed && r->lex.token.kind != TTIR_END && r->lex.token.kind != TTIR_BLOCK && !ttir_peek(r, '}') && !ends_block(r))
+  while (!r->failed && r->lex.token.kind != TTIR_END && r->lex.token.kind != TTIR_BLOCK &&
+         !ttir_peek(r, '}') && !ends_block(r))
     statement(r);
 }

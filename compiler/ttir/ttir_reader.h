@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the files of the Triton IR reader share: the reader's state, and the handler of each form of operation.
+// What the files of the Triton IR reader share: the reader's state, and the handler of each form of
+// operation.
 //
-// The reader makes one walk over the text and emits as it goes; there is no syntax tree. Where the order of the text is not the order of
-// emission (blocks of a function, calls), it goes back and reads the piece again.
+// The reader makes one walk over the text and emits as it goes; there is no syntax tree. Where the order of
+// the text is not the order of emission (blocks of a function, calls), it goes back and reads the piece
+// again.
 //
-// The first failure is reported and sets `failed`; from then on the look-ahead is the end of the text and every function returns at once.
+// The first failure is reported and sets `failed`; from then on the look-ahead is the end of the text and
+// every function returns at once.
 #ifndef KILN_COMPILER_TTIR_READER_H
 #define KILN_COMPILER_TTIR_READER_H
 
@@ -12,30 +15,30 @@
 #include "compiler/ttir/ttir_lex.h"
 
 enum {
-  TTIR_MAX_DEPTH = 128,       ///< regions and calls inside one another
-  TTIR_MAX_VALUES = 256,      ///< operands or results of one operation
-  TTIR_MAX_ENTRIES = 32,      ///< entries of one attribute dictionary
-  TTIR_MAX_READ = 1 << 20,    ///< operations read for one kernel, inlined and duplicated ones included
+  TTIR_MAX_DEPTH = 128,    ///< regions and calls inside one another
+  TTIR_MAX_VALUES = 256,   ///< operands or results of one operation
+  TTIR_MAX_ENTRIES = 32,   ///< entries of one attribute dictionary
+  TTIR_MAX_READ = 1 << 20, ///< operations read for one kernel, inlined and duplicated ones included
 };
 
 /// A function of the module: where its parts stand in the text.
 typedef struct ttir_function {
-  const char *name;    ///< arena
+  const char *name; ///< arena
   uint32_t length;
   bool is_public;
-  ttir_lexer params;   ///< at the opening parenthesis
-  ttir_lexer body;     ///< at the opening brace
+  ttir_lexer params; ///< at the opening parenthesis
+  ttir_lexer body;   ///< at the opening brace
 } ttir_function;
 
 struct ttir_module {
-  kiln_arena *arena;   ///< borrowed
-  const char *file;    ///< borrowed
-  const char *text;    ///< borrowed
+  kiln_arena *arena; ///< borrowed
+  const char *file;  ///< borrowed
+  const char *text;  ///< borrowed
   size_t size;
   ttir_function *functions; ///< arena
   uint32_t function_count, function_capacity;
-  bool has_blocks;     ///< some function may have more than one block
-  uint32_t *publics;   ///< arena, indexes into functions
+  bool has_blocks;   ///< some function may have more than one block
+  uint32_t *publics; ///< arena, indexes into functions
   uint32_t public_count;
 };
 
@@ -44,10 +47,10 @@ typedef struct ttir_name {
   const char *text;
   uint32_t length, hash;
   uint32_t count;
-  uint32_t shadowed;   ///< index + 1 of the next older name in the same slot
+  uint32_t shadowed; ///< index + 1 of the next older name in the same slot
   union {
-    ir_value *one;     ///< count 1
-    ir_value **many;   ///< arena
+    ir_value *one;   ///< count 1
+    ir_value **many; ///< arena
   } values;
 } ttir_name;
 
@@ -73,26 +76,26 @@ enum { TTIR_SLOTS = 1024 };
 
 typedef struct ttir_reader {
   const ttir_module *module;
-  kiln_arena *arena;       ///< borrowed: of the kernel
-  kiln_diagnostics *d;     ///< borrowed
+  kiln_arena *arena;   ///< borrowed: of the kernel
+  kiln_diagnostics *d; ///< borrowed
   ttir_lexer lex;
   ir_builder b;
   bool failed;
-  bool old_e4m3;           ///< f8E4M3FNUZ is how Triton 3.1 writes f8E4M3FN
+  bool old_e4m3; ///< f8E4M3FNUZ is how Triton 3.1 writes f8E4M3FN
   uint32_t depth, read;
 
-  ttir_name *names;        ///< arena: a stack; leaving a region pops
+  ttir_name *names; ///< arena: a stack; leaving a region pops
   uint32_t name_count, name_capacity;
-  uint32_t name_floor;     ///< names below belong to the calling functions
+  uint32_t name_floor;        ///< names below belong to the calling functions
   uint32_t slots[TTIR_SLOTS]; ///< index + 1 of the newest name of a hash
 
-  const ttir_row *row;     ///< of the operation being read
-  uint32_t line;           ///< of the operation being read
+  const ttir_row *row; ///< of the operation being read
+  uint32_t line;       ///< of the operation being read
   ir_value *results[TTIR_MAX_VALUES];
   uint32_t result_count;
   ttir_dictionary dictionary; ///< attributes of the operation being read
 
-  ttir_view_fact *views;   ///< arena
+  ttir_view_fact *views; ///< arena
   uint32_t view_count, view_capacity;
 } ttir_reader;
 
@@ -102,17 +105,18 @@ typedef void ttir_handler(ttir_reader *r, const ttir_row *row);
 struct ttir_row {
   const char *name;
   ttir_handler *handler;
-  uint8_t code;       ///< ir_opcode, where the form asks for one
-  uint8_t bool_code;  ///< the same operation on i1
-  uint16_t flags;     ///< flags of the operation, or what the form says
+  uint8_t code;      ///< ir_opcode, where the form asks for one
+  uint8_t bool_code; ///< the same operation on i1
+  uint16_t flags;    ///< flags of the operation, or what the form says
 };
 
 /// The row of an operation's name, or NULL.
 const ttir_row *ttir_find_row(const char *name, size_t length);
 
-// ----------------------------------------------------------------------------------------------- reader: text
+// ------------------------------------------------------------------------------------ reader: text
 
-/// Reports an error at the operation being read (or at the look-ahead, when that stands on a later line) and stops the reader.
+/// Reports an error at the operation being read (or at the look-ahead, when that stands on a later line) and
+/// stops the reader.
 void ttir_error(ttir_reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /// Reports what the builder refused.
 void ttir_builder_error(ttir_reader *r);
@@ -149,9 +153,10 @@ const char *ttir_entry_text(ttir_reader *r, const ttir_dictionary *dictionary, c
 /// A copy of the inside of a quoted text, with escapes resolved; ends at a quote.
 const char *ttir_unquote(kiln_arena *arena, const char *from, uint32_t length);
 /// The integers of `array<i32: 1, 0>` or `[1, 0]`; at most `capacity`. Returns the count.
-uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, int64_t *out, uint32_t capacity);
+uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, int64_t *out,
+                         uint32_t capacity);
 
-// ---------------------------------------------------------------------------------------------- reader: values
+// ---------------------------------------------------------------------------------- reader: values
 
 /// `%name` or `%name#1`.
 ir_value *ttir_value(ttir_reader *r);
@@ -168,9 +173,10 @@ void ttir_give(ttir_reader *r, ir_value *value);
 /// Checks that `value` has the type the text states.
 void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated);
 /// ir_emit with failures reported. NULL when it failed.
-ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count, const ir_type *given);
-ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands, size_t count,
-                         ir_block *const *regions, size_t region_count);
+ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+                 size_t count, const ir_type *given);
+ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+                         size_t count, ir_block *const *regions, size_t region_count);
 /// A constant of `bits` in the shape and element of `like`.
 ir_value *ttir_splat_bits(ttir_reader *r, ir_type like, uint64_t bits);
 ir_value *ttir_splat_float(ttir_reader *r, ir_type like, double value);
@@ -182,7 +188,7 @@ void ttir_spread_all(ttir_reader *r, ir_value **v, uint32_t from, uint32_t count
 /// `: (T, U) -> (V, W)` or `-> V`: types of operands are checked; results follow from the rules.
 void ttir_read_signature(ttir_reader *r, ir_value *const *operands, uint32_t count);
 
-// ------------------------------------------------------------------------------------------------------ control
+// ----------------------------------------------------------------------------------------- control
 
 /// Statements up to (not past) the end of the enclosing region: `}` or a block label.
 void ttir_statements(ttir_reader *r);
@@ -195,12 +201,14 @@ ttir_region ttir_open_region(ttir_reader *r);
 void ttir_close_region(ttir_reader *r, const ttir_region *region);
 /// `^bb0(%a: T loc(..), ...):` Adds arguments to the open region and names them. Returns the count.
 uint32_t ttir_block_label(ttir_reader *r, ir_block *block);
-/// Reads the function's body at the lexer, behind its brace and with its arguments named; yields what it returns. Returns the count of values.
+/// Reads the function's body at the lexer, behind its brace and with its arguments named; yields what it
+/// returns. Returns the count of values.
 uint32_t ttir_body(ttir_reader *r, ir_value *out_values[TTIR_MAX_VALUES]);
 /// The function of that name, or NULL.
 const ttir_function *ttir_find_function(const ttir_module *module, const char *name, uint32_t length);
 
-/// Follows pointers from parameters to loads, stores and atomics and sets the access mode of each pointer and view parameter.
+/// Follows pointers from parameters to loads, stores and atomics and sets the access mode of each pointer and
+/// view parameter.
 void ttir_set_access(ir_kernel *kernel, kiln_arena *scratch);
 
 #endif

@@ -6,7 +6,8 @@
 #include "compiler/ttir/ttir_forms.h"
 
 static const ttir_row rows[] = {
-#define TTIR(name, form, code, on_i1, flags) {name, ttir_form_##form, IR_##code, IR_##on_i1 == IR_CONST ? 0 : IR_##on_i1, flags},
+#define TTIR(name, form, code, on_i1, flags) \
+  {name, ttir_form_##form, IR_##code, IR_##on_i1 == IR_CONST ? 0 : IR_##on_i1, flags},
 #include "compiler/ttir/ttir_ops.def"
 #undef TTIR
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// tt.dot_scaled: operands in blocks along the reduced index share a scale: a power of two (e8m0) each 32 or 16 elements, or an e4m3 each 16. Both
-// are widened to bf16 and scaled there, which is exact for 8-bit and 4-bit floats, and then multiplied as usual. Where one is fp16, that is the type of both.
+// tt.dot_scaled: operands in blocks along the reduced index share a scale: a power of two (e8m0) each 32 or
+// 16 elements, or an e4m3 each 16. Both are widened to bf16 and scaled there, which is exact for 8-bit and
+// 4-bit floats, and then multiplied as usual. Where one is fp16, that is the type of both.
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"
@@ -19,7 +20,8 @@ typedef struct format {
 } format;
 
 static const format formats[] = {
-    {"e4m3", KILN_E4M3, false}, {"e5m2", KILN_E5M2, false}, {"bf16", KILN_BF16, false}, {"fp16", KILN_F16, false}, {"e2m1", KILN_I8, true},
+    {"e4m3", KILN_E4M3, false}, {"e5m2", KILN_E5M2, false}, {"bf16", KILN_BF16, false},
+    {"fp16", KILN_F16, false},  {"e2m1", KILN_I8, true},
 };
 
 // `%a scale %s, %b scale %t, %c`; Triton 3.2 wrote `%a, %s, %b[, %t], %c`. Returns the accumulator.
@@ -37,10 +39,15 @@ static ir_value *read_operands(ttir_reader *r, scaled *left, scaled *right) {
     }
     count++;
   } while (ttir_accept(r, ','));
-  if (!r->failed && (count < 3 || (named && count > 3))) ttir_error(r, "%s: expected two operands, their scales and an accumulator, found %u values", r->row->name, count);
+  if (!r->failed && (count < 3 || (named && count > 3)))
+    ttir_error(r, "%s: expected two operands, their scales and an accumulator, found %u values", r->row->name,
+               count);
   if (r->failed) return NULL;
   *left = (scaled){.value = v[0], .scale = count > 3 ? v[1] : scales[0]};
-  *right = (scaled){.value = v[count > 3 ? 2 : 1], .scale = count == 5 ? v[3] : count == 4 ? NULL : scales[1]};
+  *right = (scaled){.value = v[count > 3 ? 2 : 1],
+                    .scale = count == 5   ? v[3]
+                             : count == 4 ? NULL
+                                          : scales[1]};
   return v[count - 1];
 }
 
@@ -58,11 +65,13 @@ static void read_format(ttir_reader *r, const char *side, scaled *s) {
   ttir_token word = ttir_take(r, TTIR_WORD, "the format of an operand");
   if (r->failed) return;
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-    if (strlen(formats[i].word) == word.length && !memcmp(formats[i].word, word.at, word.length)) s->format = &formats[i];
+    if (strlen(formats[i].word) == word.length && !memcmp(formats[i].word, word.at, word.length))
+      s->format = &formats[i];
   uint8_t have = s->value->type.scalar;
   bool bytes = have == KILN_I8 && s->format && kiln_scalars[s->format->scalar].bytes == 1;
   if (!s->format || (have != s->format->scalar && !bytes))
-    ttir_error(r, "%s: expected e4m3, e5m2, e2m1, bf16 or fp16 and elements of it, found %.*s", r->row->name, (int)word.length, word.at);
+    ttir_error(r, "%s: expected e4m3, e5m2, e2m1, bf16 or fp16 and elements of it, found %.*s", r->row->name,
+               (int)word.length, word.at);
 }
 
 static ir_value *turned(ttir_reader *r, ir_value *v) {
@@ -70,13 +79,17 @@ static ir_value *turned(ttir_reader *r, ir_value *v) {
   return op ? &op->results[0] : NULL;
 }
 
-/// Four bits (sign, two of exponent, one of mantissa) in an i16 as bf16. The magnitudes are 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+/// Four bits (sign, two of exponent, one of mantissa) in an i16 as bf16. The magnitudes are 0, 0.5, 1, 1.5,
+/// 2, 3, 4, 6.
 static ir_value *from_e2m1(ir_builder *b, ir_value *four) {
   ir_type t = four->type;
   ir_value *size = ir_binary(b, IR_AND, 0, four, ir_const_like(b, t, 7));
-  ir_value *sign = ir_binary(b, IR_SHL, 0, ir_binary(b, IR_AND, 0, four, ir_const_like(b, t, 8)), ir_const_like(b, t, 12));
-  ir_value *normal = ir_binary(b, IR_ADD, 0, ir_binary(b, IR_SHL, 0, size, ir_const_like(b, t, 6)), ir_const_like(b, t, 0x3f00));
-  ir_value *is_half = ir_compare(b, IR_EQ, 0, size, ir_const_like(b, t, 1)), *is_zero = ir_compare(b, IR_EQ, 0, size, ir_const_like(b, t, 0));
+  ir_value *sign =
+      ir_binary(b, IR_SHL, 0, ir_binary(b, IR_AND, 0, four, ir_const_like(b, t, 8)), ir_const_like(b, t, 12));
+  ir_value *normal = ir_binary(b, IR_ADD, 0, ir_binary(b, IR_SHL, 0, size, ir_const_like(b, t, 6)),
+                               ir_const_like(b, t, 0x3f00));
+  ir_value *is_half = ir_compare(b, IR_EQ, 0, size, ir_const_like(b, t, 1)),
+           *is_zero = ir_compare(b, IR_EQ, 0, size, ir_const_like(b, t, 0));
   ir_value *small = ir_ternary(b, IR_SELECT, 0, is_half, ir_const_like(b, t, 0x3f00), normal);
   ir_value *magnitude = ir_ternary(b, IR_SELECT, 0, is_zero, ir_const_like(b, t, 0), small);
   return ir_bitcast(b, ir_binary(b, IR_OR, 0, magnitude, sign), ir_scalar_type(KILN_BF16));
@@ -88,7 +101,8 @@ static ir_value *unpacked(ttir_reader *r, ir_value *bytes) {
   ir_value *wide = ir_cast(b, bytes, KILN_I16, IR_UNSIGNED, IR_ROUND_NEAREST);
   ttir_builder_error(r);
   if (r->failed) return NULL;
-  ir_value *low = from_e2m1(b, wide), *high = from_e2m1(b, ir_binary(b, IR_SHR, IR_UNSIGNED, wide, ir_const_like(b, wide->type, 4)));
+  ir_value *low = from_e2m1(b, wide),
+           *high = from_e2m1(b, ir_binary(b, IR_SHR, IR_UNSIGNED, wide, ir_const_like(b, wide->type, 4)));
   ir_value *halves[2] = {low, high};
   ttir_builder_error(r);
   ir_op *op = r->failed ? NULL : ttir_emit(r, IR_JOIN, NULL, halves, 2, NULL);
@@ -116,7 +130,8 @@ static ir_value *scale_values(ttir_reader *r, ir_value *scale) {
 static ir_value *spread_scale(ttir_reader *r, ir_value *scale, unsigned outer, unsigned k) {
   ir_builder *b = &r->b;
   unsigned block = k - scale->type.log2[1];
-  ir_type blocks = {.scalar = KILN_BF16, .rank = 3, .log2 = {(uint8_t)outer, (uint8_t)(k - block), (uint8_t)block}};
+  ir_type blocks = {
+      .scalar = KILN_BF16, .rank = 3, .log2 = {(uint8_t)outer, (uint8_t)(k - block), (uint8_t)block}};
   ir_type flat = {.scalar = KILN_BF16, .rank = 2, .log2 = {(uint8_t)outer, (uint8_t)k}};
   ir_value *each = ir_expand(b, scale_values(r, scale), 2);
   return ir_reshape(b, ir_broadcast(b, each, blocks), flat);
@@ -124,7 +139,8 @@ static ir_value *spread_scale(ttir_reader *r, ir_value *scale, unsigned outer, u
 
 static bool scale_fits(const ir_value *scale, unsigned outer, unsigned k) {
   ir_type t = scale->type;
-  if ((t.scalar != KILN_I8 && t.scalar != KILN_E4M3) || t.rank != 2 || t.log2[0] != outer || t.log2[1] > k) return false;
+  if ((t.scalar != KILN_I8 && t.scalar != KILN_E4M3) || t.rank != 2 || t.log2[0] != outer || t.log2[1] > k)
+    return false;
   unsigned block = k - t.log2[1];
   return block >= LEAST_BLOCK && block <= LARGEST_BLOCK;
 }
@@ -144,7 +160,8 @@ static ir_value *widen(ttir_reader *r, const scaled *s, kiln_scalar to, bool is_
     v = unpacked(r, is_right ? turned(r, v) : v);
     if (is_right) v = turned(r, v);
   } else {
-    if (v->type.scalar != s->format->scalar) v = ir_bitcast(b, v, ir_scalar_type((kiln_scalar)s->format->scalar));
+    if (v->type.scalar != s->format->scalar)
+      v = ir_bitcast(b, v, ir_scalar_type((kiln_scalar)s->format->scalar));
   }
   v = cast_to(r, v, to);
   ttir_builder_error(r);
@@ -175,9 +192,12 @@ void ttir_form_dot_scaled(ttir_reader *r, const ttir_row *row) {
   ir_type to = ttir_read_type(r, false).type;
   if (r->failed) return;
   ttir_check_type(r, v[2], to);
-  if (left.value->type.rank != 2 || right.value->type.rank != 2) ttir_error(r, "%s: expected operands of two axes", row->name);
-  bool along = ttir_entry_int(&r->dictionary, "lhs_k_pack", 1) && ttir_entry_int(&r->dictionary, "rhs_k_pack", 1);
-  if (!along && !r->failed) ttir_error(r, "%s: 4-bit floats packed across the reduced index are not supported", row->name);
+  if (left.value->type.rank != 2 || right.value->type.rank != 2)
+    ttir_error(r, "%s: expected operands of two axes", row->name);
+  bool along =
+      ttir_entry_int(&r->dictionary, "lhs_k_pack", 1) && ttir_entry_int(&r->dictionary, "rhs_k_pack", 1);
+  if (!along && !r->failed)
+    ttir_error(r, "%s: 4-bit floats packed across the reduced index are not supported", row->name);
   bool is_half = !r->failed && (left.format->scalar == KILN_F16 || right.format->scalar == KILN_F16);
   if (!r->failed) v[0] = widen(r, &left, is_half ? KILN_F16 : KILN_BF16, false);
   if (!r->failed) v[1] = widen(r, &right, is_half ? KILN_F16 : KILN_BF16, true);

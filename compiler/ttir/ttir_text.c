@@ -34,7 +34,9 @@ void ttir_builder_error(ttir_reader *r) {
   ttir_error(r, "%s%s%s", r->row ? r->row->name : "", r->row ? ": " : "", r->b.error.text);
 }
 
-bool ttir_peek(const ttir_reader *r, char mark) { return r->lex.token.kind == TTIR_MARK && *r->lex.token.at == mark; }
+bool ttir_peek(const ttir_reader *r, char mark) {
+  return r->lex.token.kind == TTIR_MARK && *r->lex.token.at == mark;
+}
 
 bool ttir_peek_word(const ttir_reader *r, const char *word) {
   return r->lex.token.kind == TTIR_WORD && ttir_token_is(&r->lex.token, word);
@@ -94,7 +96,8 @@ ttir_token ttir_take(ttir_reader *r, ttir_kind kind, const char *what) {
 uint8_t ttir_read_keyword(ttir_reader *r, const ttir_keyword *table, size_t count, const char *what) {
   ttir_token word = ttir_take(r, TTIR_WORD, what);
   for (size_t i = 0; i < count; i++)
-    if (strlen(table[i].word) == word.length && memcmp(table[i].word, word.at, word.length) == 0) return table[i].value;
+    if (strlen(table[i].word) == word.length && memcmp(table[i].word, word.at, word.length) == 0)
+      return table[i].value;
   if (!r->failed) ttir_error(r, "unknown %s '%.*s'", what, (int)word.length, word.at);
   return 0;
 }
@@ -138,7 +141,7 @@ void ttir_skip_loc(ttir_reader *r) {
   if (!ttir_lex_skip_group(&r->lex)) expected(r, "')' that closes loc");
 }
 
-// ----------------------------------------------------------------------------------------------------------- dictionaries
+// ------------------------------------------------------------------------------------ dictionaries
 
 // Steps over one value of an entry: everything up to a comma or the closing bracket.
 static void skip_entry_value(ttir_reader *r) {
@@ -159,7 +162,8 @@ void ttir_read_dictionary(ttir_reader *r, ttir_dictionary *out) {
   if (properties) ttir_lex_next(&r->lex);
   if (!ttir_accept(r, '{')) return;
   while (!r->failed && !ttir_peek(r, '}')) {
-    ttir_token name = r->lex.token.kind == TTIR_STRING ? ttir_take(r, TTIR_STRING, "") : ttir_take(r, TTIR_WORD, "the name of an attribute");
+    ttir_token name = r->lex.token.kind == TTIR_STRING ? ttir_take(r, TTIR_STRING, "")
+                                                       : ttir_take(r, TTIR_WORD, "the name of an attribute");
     ttir_entry entry = {.name = name.at, .name_length = name.length, .value = "", .value_length = 0};
     if (ttir_accept(r, '=')) {
       entry.value = r->lex.token.start;
@@ -180,7 +184,8 @@ void ttir_read_dictionary(ttir_reader *r, ttir_dictionary *out) {
 const ttir_entry *ttir_entry_find(const ttir_dictionary *dictionary, const char *name) {
   size_t length = strlen(name);
   for (uint32_t i = 0; i < dictionary->count; i++)
-    if (dictionary->entries[i].name_length == length && memcmp(dictionary->entries[i].name, name, length) == 0)
+    if (dictionary->entries[i].name_length == length &&
+        memcmp(dictionary->entries[i].name, name, length) == 0)
       return &dictionary->entries[i];
   return NULL;
 }
@@ -198,7 +203,8 @@ static const char *first_digit(const ttir_entry *entry) {
 int64_t ttir_entry_int(const ttir_dictionary *dictionary, const char *name, int64_t absent) {
   const ttir_entry *entry = ttir_entry_find(dictionary, name);
   if (!entry) return absent;
-  if (entry->value_length == 0 || (entry->value_length >= 4 && memcmp(entry->value, "true", 4) == 0)) return 1;
+  if (entry->value_length == 0 || (entry->value_length >= 4 && memcmp(entry->value, "true", 4) == 0))
+    return 1;
   if (entry->value_length >= 5 && memcmp(entry->value, "false", 5) == 0) return 0;
   const char *at = first_digit(entry);
   uint32_t left = (uint32_t)(entry->value + entry->value_length - at), length = 0;
@@ -206,7 +212,8 @@ int64_t ttir_entry_int(const ttir_dictionary *dictionary, const char *name, int6
   return length ? integer_of(at, length) : absent;
 }
 
-uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, int64_t *out, uint32_t capacity) {
+uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, int64_t *out,
+                         uint32_t capacity) {
   const ttir_entry *entry = ttir_entry_find(dictionary, name);
   if (!entry) return 0;
   const char *at = first_digit(entry), *end = entry->value + entry->value_length;

@@ -26,7 +26,8 @@ void ttir_form_range(ttir_reader *r, const ttir_row *row) {
   int64_t start = ttir_entry_int(&r->dictionary, "start", 0), end = ttir_entry_int(&r->dictionary, "end", 0);
   if (r->failed) return;
   if (type.rank != 1 || type.scalar != KILN_I32 || end - start != (int64_t)1 << type.log2[0]) {
-    ttir_error(r, "%s: expected a range as long as its i32 tile, found %lld to %lld", row->name, (long long)start, (long long)end);
+    ttir_error(r, "%s: expected a range as long as its i32 tile, found %lld to %lld", row->name,
+               (long long)start, (long long)end);
     return;
   }
   ir_value *iota = ir_iota(&r->b, type.log2[0]);
@@ -37,7 +38,8 @@ void ttir_form_range(ttir_reader *r, const ttir_row *row) {
 // `%a {attributes} : T -> U`. Returns the operand, U in `out_to`.
 static ir_value *reshaped(ttir_reader *r, ir_type *out_to) {
   ir_value *v = ttir_value(r);
-  while (ttir_accept_word(r, "allow_reorder") || ttir_accept_word(r, "efficient_layout")) continue; // permissions we need not use
+  while (ttir_accept_word(r, "allow_reorder") || ttir_accept_word(r, "efficient_layout"))
+    continue; // permissions we need not use
   ttir_read_dictionary(r, &r->dictionary);
   ttir_check_type(r, v, ttir_colon_type(r).type);
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
@@ -47,7 +49,8 @@ static ir_value *reshaped(ttir_reader *r, ir_type *out_to) {
 }
 
 // Rank 0 is a scalar here, so a step from or to it is none, or a reshape.
-static void convert(ttir_reader *r, const ttir_row *row, ir_value *v, const ir_attrs *attrs, ir_type to, bool named) {
+static void convert(ttir_reader *r, const ttir_row *row, ir_value *v, const ir_attrs *attrs, ir_type to,
+                    bool named) {
   if (!v) return;
   bool rank_0 = !v->type.rank || !to.rank;
   if (rank_0 && row->code != IR_SPLAT && row->code != IR_RESHAPE && !ir_type_equal(v->type, to)) {
@@ -77,7 +80,8 @@ void ttir_form_unsplat(ttir_reader *r, const ttir_row *row) {
   ttir_read_dictionary(r, &r->dictionary);
   ir_type type = ttir_colon_type(r).type;
   ttir_check_type(r, v, type);
-  if (!r->failed && ir_log2_elements(type) != 0) ttir_error(r, "%s: expected a tile of one element", row->name);
+  if (!r->failed && ir_log2_elements(type) != 0)
+    ttir_error(r, "%s: expected a tile of one element", row->name);
   if (!r->failed) ttir_give(r, v->type.rank ? ir_reshape(&r->b, v, ir_element(type)) : v);
 }
 
@@ -105,7 +109,8 @@ void ttir_form_trans(ttir_reader *r, const ttir_row *row) {
     ttir_error(r, "%s: expected an order of %u axes, found %u", row->name, v->type.rank, count);
     return;
   }
-  for (uint32_t i = 0; i < count; i++) attrs.perm[i] = (uint8_t)(order[i] < 0 || order[i] > IR_MAX_RANK ? IR_MAX_RANK : order[i]);
+  for (uint32_t i = 0; i < count; i++)
+    attrs.perm[i] = (uint8_t)(order[i] < 0 || order[i] > IR_MAX_RANK ? IR_MAX_RANK : order[i]);
   convert(r, row, v, &attrs, to, false);
 }
 
@@ -130,7 +135,8 @@ void ttir_form_join(ttir_reader *r, const ttir_row *row) {
   if (op) ttir_check_type(r, &op->results[0], to);
 }
 
-// A new last axis, brought to the front and merged into the first: the elements of the second follow those of the first.
+// A new last axis, brought to the front and merged into the first: the elements of the second follow those of
+// the first.
 void ttir_form_cat(ttir_reader *r, const ttir_row *row) {
   ir_value *v[2];
   ir_type to;
@@ -154,13 +160,13 @@ void ttir_form_split(ttir_reader *r, const ttir_row *row) {
   if (op) ttir_check_type(r, &op->results[0], to);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- dot
+// --------------------------------------------------------------------------------------------- dot
 
 static const struct {
   const char *word;
   uint8_t precision;
 } precisions[] = {
-    {"ieee", IR_PREC_IEEE}, {"tf32", IR_PREC_TF32}, {"tf32x3", IR_PREC_TF32X3},
+    {"ieee", IR_PREC_IEEE},     {"tf32", IR_PREC_TF32},     {"tf32x3", IR_PREC_TF32X3},
     {"bf16x3", IR_PREC_TF32X3}, {"bf16x6", IR_PREC_TF32X3}, // nearest of ours that is at least as exact
 };
 
@@ -173,7 +179,9 @@ static ir_precision read_precision(ttir_reader *r) {
   for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++)
     if (strlen(precisions[i].word) == word.length && memcmp(precisions[i].word, word.at, word.length) == 0)
       return (ir_precision)precisions[i].precision;
-  if (!r->failed) ttir_error(r, "expected a precision ieee, tf32, tf32x3, bf16x3 or bf16x6, found '%.*s'", (int)word.length, word.at);
+  if (!r->failed)
+    ttir_error(r, "expected a precision ieee, tf32, tf32x3, bf16x3 or bf16x6, found '%.*s'", (int)word.length,
+               word.at);
   return IR_PREC_IEEE;
 }
 
@@ -196,5 +204,7 @@ void ttir_form_dot(ttir_reader *r, const ttir_row *row) {
   bool half = to.scalar == KILN_F16 || to.scalar == KILN_BF16;
   if (half) v[2] = ir_cast(&r->b, v[2], KILN_F32, 0, IR_ROUND_NEAREST);
   ir_op *op = ttir_emit(r, IR_DOT, &attrs, v, 3, NULL);
-  if (op) ttir_give(r, half ? ir_cast(&r->b, &op->results[0], (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST) : &op->results[0]);
+  if (op)
+    ttir_give(r, half ? ir_cast(&r->b, &op->results[0], (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST)
+                      : &op->results[0]);
 }

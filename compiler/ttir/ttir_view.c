@@ -38,12 +38,14 @@ void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
   ttir_type to = ttir_read_type(r, true);
   if (r->failed) return;
   if (!to.type.is_view || extents != to.type.rank || strides != extents) {
-    ttir_error(r, "%s: expected as many extents and strides as axes, found %u and %u", row->name, extents, strides);
+    ttir_error(r, "%s: expected as many extents and strides as axes, found %u and %u", row->name, extents,
+               strides);
     return;
   }
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, NULL, v, 1 + extents + strides, &to.type);
   if (!op) return;
-  ttir_view_fact fact = {.view = &op->results[0], .is_unsigned = to.is_unsigned,
+  ttir_view_fact fact = {.view = &op->results[0],
+                         .is_unsigned = to.is_unsigned,
                          .pads_nan = ttir_entry_int(&r->dictionary, "padding", 1) == 2};
   KILN_GROW(r->arena, r->views, r->view_count, r->view_capacity);
   r->views[r->view_count++] = fact;
@@ -51,7 +53,10 @@ void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
 }
 
 static void refuse_opaque(ttir_reader *r) {
-  ttir_error(r, "%s: the descriptor lies in memory, in NVIDIA's own format; expected one of tt.make_tensor_descriptor or a parameter !tt.tensordesc", r->row->name);
+  ttir_error(r,
+             "%s: the descriptor lies in memory, in NVIDIA's own format; expected one of "
+             "tt.make_tensor_descriptor or a parameter !tt.tensordesc",
+             r->row->name);
 }
 
 // tt.reinterpret_tensor_descriptor, tt.experimental_tensormap_create
@@ -137,8 +142,10 @@ void ttir_form_view_reduce(ttir_reader *r, const ttir_row *row) {
   ir_attrs attrs = {0};
   ttir_token word = ttir_take(r, TTIR_WORD, "what the reduction does");
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strlen(kinds[i].word) == word.length && memcmp(kinds[i].word, word.at, word.length) == 0) attrs.kind = kinds[i].kind;
-  if (!r->failed && attrs.kind == 0) ttir_error(r, "%s: unknown kind '%.*s'", row->name, (int)word.length, word.at);
+    if (strlen(kinds[i].word) == word.length && memcmp(kinds[i].word, word.at, word.length) == 0)
+      attrs.kind = kinds[i].kind;
+  if (!r->failed && attrs.kind == 0)
+    ttir_error(r, "%s: unknown kind '%.*s'", row->name, (int)word.length, word.at);
   ttir_expect(r, ',');
   uint32_t count = read_place(r, v);
   ttir_expect(r, ',');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program that carries its kernels inside itself: no file is opened, unless the user names one in EMBEDDED_KERNELS, whose codes then go first. It is this
-// program that allows it; the library reads no environment.
+// A program that carries its kernels inside itself: no file is opened, unless the user names one in
+// EMBEDDED_KERNELS, whose codes then go first. It is this program that allows it; the library reads no
+// environment.
 //
 //   kiln build kernels/elementwise.kiln -k 'add[T=f32]' -t host -o app.kbundle
 //   kiln embed app.kbundle -o bundle.S
@@ -21,9 +22,12 @@ static void must(kiln_status status, const kiln_error *err) {
 
 /// What is inside, and before it what the user names.
 static kiln_library *open_kernels(void) {
-  const char *overlay = secure_getenv("EMBEDDED_KERNELS"); // NULL in programs with more rights than their caller
-  const kiln_source sources[] = {{.path = overlay}, {.bytes = kiln_bundle, .size = (size_t)(kiln_bundle_end - kiln_bundle)}};
-  const kiln_open_options options = {.size = sizeof options, .sources = overlay ? sources : sources + 1, .source_count = overlay ? 2 : 1};
+  const char *overlay =
+      secure_getenv("EMBEDDED_KERNELS"); // NULL in programs with more rights than their caller
+  const kiln_source sources[] = {{.path = overlay},
+                                 {.bytes = kiln_bundle, .size = (size_t)(kiln_bundle_end - kiln_bundle)}};
+  const kiln_open_options options = {
+      .size = sizeof options, .sources = overlay ? sources : sources + 1, .source_count = overlay ? 2 : 1};
   kiln_library *library;
   kiln_error err;
   must(kiln_open(&options, &library, &err), &err);

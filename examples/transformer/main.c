@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inference of a small transformer with kernels from a bundle: an application as a user of Kiln writes it. It links libkiln only.
+// Inference of a small transformer with kernels from a bundle: an application as a user of Kiln writes it. It
+// links libkiln only.
 //
 //   transformer BUNDLE [--device host|cuda:0|hip:0] [--weights FILE] [--tokens N] [--no-check]
 //
-// The weight file is generated when it is missing, then loaded like any other. Every step's logits are compared with a plain C implementation.
+// The weight file is generated when it is missing, then loaded like any other. Every step's logits are
+// compared with a plain C implementation.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +21,10 @@ typedef struct engine {
   kiln_library *library;
   kiln_device *device;
   kiln_kernel *embedding, *add_rmsnorm, *gemm, *rotary, *copy, *attention, *silu_mul, *softmax;
-  model m;                       // host copy
-  float *weights;                // device copy of m.bytes
-  float *x, *h, *zero, *q, *attended, *gate, *up, *logits, *probabilities, *rstd, *bias, *cosines, *sines, *keys, *values;
+  model m;        // host copy
+  float *weights; // device copy of m.bytes
+  float *x, *h, *zero, *q, *attended, *gate, *up, *logits, *probabilities, *rstd, *bias, *cosines, *sines,
+      *keys, *values;
   int32_t *token, *position, *table, *length;
   uint32_t pages;
 } engine;
@@ -55,13 +58,18 @@ static void launch(kiln_kernel *k, const char *name, const void *const *args, si
   kiln_error err = {0};
   must(kiln_launch(k, NULL, args, count, &err), name, &err);
 }
-#define LAUNCH(k, ...) launch(e->k, #k, (const void *const[]){__VA_ARGS__}, sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
+#define LAUNCH(k, ...)                                 \
+  launch(e->k, #k, (const void *const[]){__VA_ARGS__}, \
+         sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
 
 /// The device's address of a weight.
-static const float *on_device(const engine *e, const float *weight) { return e->weights + (weight - e->m.bytes); }
+static const float *on_device(const engine *e, const float *weight) {
+  return e->weights + (weight - e->m.bytes);
+}
 
 /// y[outputs] = matrix[outputs, inputs] x
-static void product(engine *e, const float *matrix, const float *x, float *y, uint32_t outputs, uint32_t inputs) {
+static void product(engine *e, const float *matrix, const float *x, float *y, uint32_t outputs,
+                    uint32_t inputs) {
   int32_t M = 1, N = (int32_t)outputs, K = (int32_t)inputs;
   int64_t lda = inputs, ldb = inputs, ldc = (outputs + 7) / 8 * 8;
   const float *b = on_device(e, matrix);
@@ -86,14 +94,16 @@ static void attend(engine *e, uint32_t layer, uint32_t position) {
   size_t row = (size_t)s->kv_heads * s->head_size, layer_start = (size_t)layer * e->pages * PAGE * row;
   float *keys = e->keys + layer_start, *values = e->values + layer_start;
   const layer_weights *p = &e->m.layers[layer];
-  int32_t sequences = 1, heads = (int32_t)s->heads, kv_heads = (int32_t)s->kv_heads, width = (int32_t)e->pages;
+  int32_t sequences = 1, heads = (int32_t)s->heads, kv_heads = (int32_t)s->kv_heads,
+          width = (int32_t)e->pages;
   float scale = 1.0f / sqrtf((float)s->head_size);
   product(e, p->wq, e->h, e->q, s->heads * s->head_size, s->width);
   product(e, p->wk, e->h, keys + position * row, (uint32_t)row, s->width);
   product(e, p->wv, e->h, values + position * row, (uint32_t)row, s->width);
   rotate(e, e->q, s->heads);
   rotate(e, keys + position * row, s->kv_heads);
-  LAUNCH(attention, &e->q, &keys, &values, &e->table, &e->length, &e->attended, &sequences, &heads, &kv_heads, &width, &scale);
+  LAUNCH(attention, &e->q, &keys, &values, &e->table, &e->length, &e->attended, &sequences, &heads, &kv_heads,
+         &width, &scale);
   product(e, p->wo, e->attended, e->h, s->width, s->heads * s->head_size);
 }
 
@@ -110,7 +120,8 @@ static void feed_forward(engine *e, uint32_t layer) {
 static void step(engine *e, uint32_t token, uint32_t position, float *logits, float *probabilities) {
   const model_shape *s = &e->m.shape;
   kiln_error err = {0};
-  int32_t id = (int32_t)token, at = (int32_t)position, length = at + 1, one = 1, cols = (int32_t)s->width, vocabulary = (int32_t)s->vocabulary;
+  int32_t id = (int32_t)token, at = (int32_t)position, length = at + 1, one = 1, cols = (int32_t)s->width,
+          vocabulary = (int32_t)s->vocabulary;
   const float *table = on_device(e, e->m.embedding);
   must(kiln_copy_in(e->device, e->token, &id, sizeof id, &err), "copy", &err);
   must(kiln_copy_in(e->device, e->position, &at, sizeof at, &err), "copy", &err);
@@ -129,7 +140,8 @@ static void step(engine *e, uint32_t token, uint32_t position, float *logits, fl
   LAUNCH(softmax, &e->logits, &e->probabilities, &one, &vocabulary, &vocabulary, &vocabulary);
   must(kiln_sync(e->device, NULL, &err), "device", &err);
   must(kiln_copy_out(e->device, logits, e->logits, s->vocabulary * sizeof(float), &err), "copy", &err);
-  must(kiln_copy_out(e->device, probabilities, e->probabilities, s->vocabulary * sizeof(float), &err), "copy", &err);
+  must(kiln_copy_out(e->device, probabilities, e->probabilities, s->vocabulary * sizeof(float), &err), "copy",
+       &err);
 }
 
 static void upload(engine *e, void *to, const void *from, size_t bytes) {
@@ -140,7 +152,8 @@ static void upload(engine *e, void *to, const void *from, size_t bytes) {
 static void fill_tables(engine *e) {
   const model_shape *s = &e->m.shape;
   uint32_t half = s->head_size / 2;
-  float *c = malloc((size_t)s->positions * half * sizeof *c), *n = malloc((size_t)s->positions * half * sizeof *n);
+  float *c = malloc((size_t)s->positions * half * sizeof *c),
+        *n = malloc((size_t)s->positions * half * sizeof *n);
   int32_t *pages = malloc(e->pages * sizeof *pages);
   for (uint32_t p = 0; p < s->positions; p++)
     for (uint32_t i = 0; i < half; i++) {
@@ -160,7 +173,8 @@ static void fill_tables(engine *e) {
 static void start(engine *e, const char *bundle, const char *device) {
   kiln_error err = {0};
   const model_shape *s = &e->m.shape;
-  size_t row = (size_t)s->kv_heads * s->head_size, widest = s->hidden > s->vocabulary ? s->hidden : s->vocabulary;
+  size_t row = (size_t)s->kv_heads * s->head_size,
+         widest = s->hidden > s->vocabulary ? s->hidden : s->vocabulary;
   must(kiln_open_file(bundle, &e->library, &err), bundle, &err);
   must(kiln_device_open(e->library, device, &e->device, &err), device, &err);
   e->embedding = kernel(e, "embedding[T=f32]");
@@ -174,8 +188,10 @@ static void start(engine *e, const char *bundle, const char *device) {
   e->pages = (s->positions + PAGE - 1) / PAGE;
   e->weights = device_array(e, e->m.count * sizeof(float));
   upload(e, e->weights, e->m.bytes, e->m.count * sizeof(float));
-  float **rows[] = {&e->x, &e->h, &e->zero, &e->q, &e->attended, &e->gate, &e->up, &e->logits, &e->probabilities, &e->rstd, &e->bias};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) *rows[i] = device_array(e, (widest + 64) * sizeof(float));
+  float **rows[] = {&e->x,  &e->h,      &e->zero,          &e->q,    &e->attended, &e->gate,
+                    &e->up, &e->logits, &e->probabilities, &e->rstd, &e->bias};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    *rows[i] = device_array(e, (widest + 64) * sizeof(float));
   e->cosines = device_array(e, (size_t)s->positions * s->head_size * sizeof(float));
   e->sines = device_array(e, (size_t)s->positions * s->head_size * sizeof(float));
   e->keys = device_array(e, s->layers * (size_t)e->pages * PAGE * row * sizeof(float));
@@ -202,7 +218,9 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_value(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 typedef struct options {
   const char *bundle, *device, *weights;
@@ -213,8 +231,10 @@ typedef struct options {
 static int run(engine *e, const options *o) {
   const model_shape *s = &e->m.shape;
   size_t row = (size_t)s->kv_heads * s->head_size, cache = s->layers * (size_t)s->positions * row;
-  float *logits = malloc(s->vocabulary * sizeof *logits), *probabilities = malloc(s->vocabulary * sizeof *probabilities);
-  float *want = malloc(s->vocabulary * sizeof *want), *keys = calloc(cache, sizeof *keys), *values = calloc(cache, sizeof *values);
+  float *logits = malloc(s->vocabulary * sizeof *logits),
+        *probabilities = malloc(s->vocabulary * sizeof *probabilities);
+  float *want = malloc(s->vocabulary * sizeof *want), *keys = calloc(cache, sizeof *keys),
+        *values = calloc(cache, sizeof *values);
   double *times = malloc(o->tokens * sizeof *times), worst = 0;
   uint64_t state = 42;
   uint32_t token = 1;
@@ -234,9 +254,10 @@ static int run(engine *e, const options *o) {
     printf(" %u", token);
   }
   qsort(times, o->tokens, sizeof *times, by_value);
-  printf("\n%s (%s): %u tokens, %.3f ms a token (median)\n", kiln_device_description(e->device), kiln_device_target_name(e->device), o->tokens,
-         times[o->tokens / 2]);
-  if (o->check) printf("logits against plain C: largest difference %.3g (%s)\n", worst, worst < 2e-3 ? "right" : "WRONG");
+  printf("\n%s (%s): %u tokens, %.3f ms a token (median)\n", kiln_device_description(e->device),
+         kiln_device_target_name(e->device), o->tokens, times[o->tokens / 2]);
+  if (o->check)
+    printf("logits against plain C: largest difference %.3g (%s)\n", worst, worst < 2e-3 ? "right" : "WRONG");
   free(logits), free(probabilities), free(want), free(keys), free(values), free(times);
   return o->check && !(worst < 2e-3);
 }
@@ -254,11 +275,19 @@ static int parse(int argc, char **argv, options *o) {
 }
 
 int main(int argc, char **argv) {
-  static const model_shape shape = {.vocabulary = 512, .width = 256, .layers = 4, .heads = 4, .kv_heads = 2, .head_size = 64, .hidden = 768, .positions = 256};
+  static const model_shape shape = {.vocabulary = 512,
+                                    .width = 256,
+                                    .layers = 4,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .head_size = 64,
+                                    .hidden = 768,
+                                    .positions = 256};
   options o = {.device = "host", .weights = "transformer.weights", .tokens = 48, .check = 1};
   engine e = {0};
   if (!parse(argc, argv, &o)) {
-    fprintf(stderr, "usage: transformer BUNDLE [--device host|cuda:0|hip:0] [--weights FILE] [--tokens N] [--no-check]\n");
+    fprintf(stderr, "usage: transformer BUNDLE [--device host|cuda:0|hip:0] [--weights FILE] [--tokens N] "
+                    "[--no-check]\n");
     return 2;
   }
   FILE *f = fopen(o.weights, "rb");
@@ -266,7 +295,8 @@ int main(int argc, char **argv) {
   else if (model_generate(o.weights, &shape, 7)) return perror(o.weights), 1;
   const char *wrong = model_load(o.weights, &e.m);
   if (wrong) return fprintf(stderr, "transformer: %s: %s\n", o.weights, wrong), 1;
-  if (o.tokens > e.m.shape.positions) return fprintf(stderr, "transformer: at most %u tokens\n", e.m.shape.positions), 2;
+  if (o.tokens > e.m.shape.positions)
+    return fprintf(stderr, "transformer: at most %u tokens\n", e.m.shape.positions), 2;
   start(&e, o.bundle, o.device);
   int code = run(&e, &o);
   kiln_device_close(e.device);

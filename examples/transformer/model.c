@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The weight file: "KILNTOY1", eight u32 of shape, then the weights in the order of `each_weight`. Little-endian.
+// The weight file: "KILNTOY1", eight u32 of shape, then the weights in the order of `each_weight`.
+// Little-endian.
 #include "model.h"
 
 #include <stdio.h>
@@ -9,7 +10,9 @@
 static const char magic[8] = "KILNTOY1";
 
 /// Calls `take` for each weight in file order with its number of floats.
-static void each_weight(const model_shape *s, void (*take)(void *context, size_t which, size_t layer, size_t count), void *context) {
+static void each_weight(const model_shape *s,
+                        void (*take)(void *context, size_t which, size_t layer, size_t count),
+                        void *context) {
   size_t w = s->width, q = (size_t)s->heads * s->head_size, kv = (size_t)s->kv_heads * s->head_size;
   const size_t sizes[9] = {w, q * w, kv * w, kv * w, w * q, w, s->hidden * w, s->hidden * w, w * s->hidden};
   take(context, 0, 0, (size_t)s->vocabulary * w);
@@ -32,7 +35,8 @@ typedef struct placing {
 static void place_one(void *context, size_t which, size_t layer, size_t count) {
   placing *p = context;
   layer_weights *l = &p->m->layers[layer];
-  const float **slots[12] = {&p->m->embedding, &l->norm1, &l->wq, &l->wk, &l->wv, &l->wo, &l->norm2, &l->gate, &l->up, &l->down, &p->m->norm, &p->m->head};
+  const float **slots[12] = {&p->m->embedding, &l->norm1, &l->wq, &l->wk,   &l->wv,      &l->wo,
+                             &l->norm2,        &l->gate,  &l->up, &l->down, &p->m->norm, &p->m->head};
   *slots[which] = p->at;
   p->at += count;
 }
@@ -71,9 +75,12 @@ int model_generate(const char *path, const model_shape *shape, uint64_t seed) {
 
 static const char *check_shape(const model_shape *s) {
   if (!s->layers || s->layers > MODEL_LAYERS) return "the number of layers is out of range";
-  if (!s->vocabulary || s->vocabulary > 1u << 20 || !s->width || s->width > 4096 || s->width % 8) return "vocabulary or width is out of range";
-  if (s->head_size != 64 || !s->kv_heads || s->heads % s->kv_heads || s->heads > 256) return "heads are out of range (head size 64)";
-  if (!s->hidden || s->hidden > 16384 || s->hidden % 8 || !s->positions || s->positions > 65536) return "hidden size or positions are out of range";
+  if (!s->vocabulary || s->vocabulary > 1u << 20 || !s->width || s->width > 4096 || s->width % 8)
+    return "vocabulary or width is out of range";
+  if (s->head_size != 64 || !s->kv_heads || s->heads % s->kv_heads || s->heads > 256)
+    return "heads are out of range (head size 64)";
+  if (!s->hidden || s->hidden > 16384 || s->hidden % 8 || !s->positions || s->positions > 65536)
+    return "hidden size or positions are out of range";
   return NULL;
 }
 
@@ -85,7 +92,8 @@ static const char *read_weights(FILE *f, model *out) {
   if (wrong) return wrong;
   each_weight(&out->shape, count_one, &out->count);
   fseek(f, 0, SEEK_END);
-  if ((size_t)ftell(f) != sizeof magic + sizeof out->shape + out->count * sizeof(float)) return "the length of the file does not fit its shape";
+  if ((size_t)ftell(f) != sizeof magic + sizeof out->shape + out->count * sizeof(float))
+    return "the length of the file does not fit its shape";
   fseek(f, sizeof magic + sizeof out->shape, SEEK_SET);
   out->bytes = malloc(out->count * sizeof(float));
   if (!out->bytes) return "no memory";

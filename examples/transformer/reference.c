@@ -32,14 +32,16 @@ static void rotate(float *x, uint32_t heads, uint32_t size, uint32_t position) {
     }
 }
 
-static void attend(const model_shape *s, const float *q, const float *keys, const float *values, uint32_t count, float *out, double *scores) {
+static void attend(const model_shape *s, const float *q, const float *keys, const float *values,
+                   uint32_t count, float *out, double *scores) {
   size_t row = (size_t)s->kv_heads * s->head_size;
   for (uint32_t h = 0; h < s->heads; h++) {
     size_t kv = (size_t)(h / (s->heads / s->kv_heads)) * s->head_size;
     double top = -INFINITY, total = 0;
     for (uint32_t t = 0; t < count; t++) {
       scores[t] = 0;
-      for (uint32_t d = 0; d < s->head_size; d++) scores[t] += (double)q[h * s->head_size + d] * keys[t * row + kv + d];
+      for (uint32_t d = 0; d < s->head_size; d++)
+        scores[t] += (double)q[h * s->head_size + d] * keys[t * row + kv + d];
       scores[t] /= sqrt(s->head_size);
       if (scores[t] > top) top = scores[t];
     }
@@ -52,16 +54,19 @@ static void attend(const model_shape *s, const float *q, const float *keys, cons
   }
 }
 
-void reference_step(const model *m, uint32_t token, uint32_t position, float *keys, float *values, float *logits) {
+void reference_step(const model *m, uint32_t token, uint32_t position, float *keys, float *values,
+                    float *logits) {
   const model_shape *s = &m->shape;
   size_t w = s->width, qn = (size_t)s->heads * s->head_size, row = (size_t)s->kv_heads * s->head_size;
   float *buffer = malloc((2 * w + 2 * qn + 2 * s->hidden) * sizeof *buffer);
   double *scores = malloc((position + 1) * sizeof *scores);
-  float *x = buffer, *h = x + w, *q = h + w, *attended = q + qn, *gate = attended + qn, *up = gate + s->hidden;
+  float *x = buffer, *h = x + w, *q = h + w, *attended = q + qn, *gate = attended + qn,
+        *up = gate + s->hidden;
   memcpy(x, m->embedding + token * w, w * sizeof *x);
   for (uint32_t l = 0; l < s->layers; l++) {
     const layer_weights *p = &m->layers[l];
-    float *layer_keys = keys + (size_t)l * s->positions * row, *layer_values = values + (size_t)l * s->positions * row;
+    float *layer_keys = keys + (size_t)l * s->positions * row,
+          *layer_values = values + (size_t)l * s->positions * row;
     norm(x, p->norm1, h, w);
     product(p->wq, h, q, qn, w);
     product(p->wk, h, layer_keys + position * row, row, w);

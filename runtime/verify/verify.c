@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The trusted keys and the callback. It uses nothing of libkiln, so that either form of one links with either form of the other.
+// The trusted keys and the callback. It uses nothing of libkiln, so that either form of one links with either
+// form of the other.
 #include "runtime/kiln_verify.h"
 
 #include <errno.h>
@@ -22,7 +23,8 @@ struct kiln_verifier {
   char reason[400];
 };
 
-static kiln_status fail(kiln_error *err, kiln_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static kiln_status fail(kiln_error *err, kiln_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static kiln_status fail(kiln_error *err, kiln_status status, const char *format, ...) {
   if (!err) return status;
   va_list args;
@@ -33,7 +35,7 @@ static kiln_status fail(kiln_error *err, kiln_status status, const char *format,
   return status;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- keys
+// -------------------------------------------------------------------------------------------- keys
 
 kiln_status kiln_verifier_create(kiln_verifier **out, kiln_error *err) {
   kiln_verifier *v = *out = calloc(1, sizeof *v);
@@ -59,13 +61,15 @@ kiln_status kiln_verifier_add(kiln_verifier *v, const uint8_t key[KEY], kiln_err
 
 static bool parse_hex(const char *digits, uint8_t *out) {
   size_t got;
-  return strlen(digits) == 2 * KEY && !sodium_hex2bin(out, KEY, digits, 2 * KEY, NULL, &got, NULL) && got == KEY;
+  return strlen(digits) == 2 * KEY && !sodium_hex2bin(out, KEY, digits, 2 * KEY, NULL, &got, NULL) &&
+         got == KEY;
 }
 
 kiln_status kiln_verifier_add_hex(kiln_verifier *v, const char *digits, kiln_error *err) {
   uint8_t key[KEY];
   if (!parse_hex(digits, key))
-    return fail(err, KILN_STATUS_INVALID_ARGUMENT, "a public key has %d hex digits, found '%.80s'", 2 * KEY, digits);
+    return fail(err, KILN_STATUS_INVALID_ARGUMENT, "a public key has %d hex digits, found '%.80s'", 2 * KEY,
+                digits);
   return kiln_verifier_add(v, key, err);
 }
 
@@ -83,7 +87,9 @@ kiln_status kiln_verifier_add_file(kiln_verifier *v, const char *path, kiln_erro
   char text[MOST_FILE + 1];
   uint8_t key[KEY];
   FILE *f = fopen(path, "rbe");
-  if (!f) return fail(err, errno == ENOENT ? KILN_STATUS_NOT_FOUND : KILN_STATUS_IO, "%s: %s", path, strerror(errno));
+  if (!f)
+    return fail(err, errno == ENOENT ? KILN_STATUS_NOT_FOUND : KILN_STATUS_IO, "%s: %s", path,
+                strerror(errno));
   size_t size = fread(text, 1, MOST_FILE, f);
   bool has_failed = ferror(f);
   fclose(f);
@@ -91,11 +97,12 @@ kiln_status kiln_verifier_add_file(kiln_verifier *v, const char *path, kiln_erro
   if (size == KEY) return kiln_verifier_add(v, (const uint8_t *)text, err);
   text[size] = 0;
   if (parse_text(text, key)) return kiln_verifier_add(v, key, err);
-  return fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected %d bytes, %d hex digits or \"kiln-public-key NAME DIGITS\", found %zu bytes", path, KEY,
-              2 * KEY, size);
+  return fail(err, KILN_STATUS_INVALID_ARGUMENT,
+              "%s: expected %d bytes, %d hex digits or \"kiln-public-key NAME DIGITS\", found %zu bytes",
+              path, KEY, 2 * KEY, size);
 }
 
-// -------------------------------------------------------------------------------------------------------------- verifying
+// --------------------------------------------------------------------------------------- verifying
 
 static int refuse(kiln_verifier *v, const kiln_verify_request *r, const char *what, const uint8_t *key) {
   char digits[2 * KEY + 1] = "";
@@ -118,13 +125,17 @@ int kiln_verify_trusted(void *user, const kiln_verify_request *r) {
   uint8_t digest[DIGEST];
   if (r->signed_bytes) {
     if (!r->signature || !r->public_key) return refuse(v, r, "the bundle is not signed", NULL);
-    if (!is_trusted(v, r->public_key)) return refuse(v, r, "the bundle is signed by a key that is not trusted: ", r->public_key);
+    if (!is_trusted(v, r->public_key))
+      return refuse(v, r, "the bundle is signed by a key that is not trusted: ", r->public_key);
     if (crypto_sign_ed25519_verify_detached(r->signature, r->signed_bytes, r->signed_size, r->public_key))
       return refuse(v, r, "the signature does not fit the header", NULL);
   }
   crypto_generichash_blake2b(digest, sizeof digest, r->index, r->index_size, NULL, 0);
   if (!memcmp(digest, r->digest, sizeof digest)) return 1;
-  return refuse(v, r, r->signed_bytes ? "the index does not have the digest that was signed" : "a code does not have the digest that was signed", NULL);
+  return refuse(v, r,
+                r->signed_bytes ? "the index does not have the digest that was signed"
+                                : "a code does not have the digest that was signed",
+                NULL);
 }
 
 void kiln_verifier_reason(kiln_verifier *v, char *out, size_t size) {

@@ -74,8 +74,10 @@ TEST(json, refused) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const kiln_json *value;
     kiln_error err = {0};
-    if (kiln_json_parse(arena, rows[i].text, strlen(rows[i].text), &value, &err) != KILN_STATUS_SOURCE) FAIL("%s was taken", rows[i].text);
-    if (!strstr(err.text, rows[i].want)) FAIL("%s: the message is \"%s\", expected in it \"%s\"", rows[i].text, err.text, rows[i].want);
+    if (kiln_json_parse(arena, rows[i].text, strlen(rows[i].text), &value, &err) != KILN_STATUS_SOURCE)
+      FAIL("%s was taken", rows[i].text);
+    if (!strstr(err.text, rows[i].want))
+      FAIL("%s: the message is \"%s\", expected in it \"%s\"", rows[i].text, err.text, rows[i].want);
   }
 }
 

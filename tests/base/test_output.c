@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Outputs are whole or untouched: every call failing, writers at the same time, file systems without nameless files, things that are no files.
-// (behaviours 41, 49)
+// Outputs are whole or untouched: every call failing, writers at the same time, file systems without nameless
+// files, things that are no files. (behaviours 41, 49)
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,7 +81,7 @@ TEST(output, mode_follows_the_mask) {
   CHECK_INT(st.st_mode & 0777, 0640);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- faults
+// ------------------------------------------------------------------------------------------ faults
 
 typedef struct fault {
   unsigned at, seen;
@@ -109,7 +109,8 @@ static void sweep(int error) {
     kiln_status status = kiln_output_write(path(), bytes, SIZE, &err);
     kiln_fs_install(NULL, NULL);
     char now = letter();
-    if (status == KILN_OK && now != 'n') FAIL("error %d at call %u: done, and the file is the old one", error, at);
+    if (status == KILN_OK && now != 'n')
+      FAIL("error %d at call %u: done, and the file is the old one", error, at);
     if (status != KILN_OK && !err.text[0]) FAIL("error %d at call %u: no message", error, at);
     kiln_output_clean(path());
     CHECK_INT(files(), 1);
@@ -162,8 +163,7 @@ TEST(output, writers_at_the_same_time_leave_one_of_theirs) {
       _exit(0);
     }
   }
-  for (unsigned i = 0; i < ROUNDS; i++)
-    letter(); // never mixed, while they write
+  for (unsigned i = 0; i < ROUNDS; i++) letter(); // never mixed, while they write
   for (unsigned w = 0; w < WRITERS; w++) {
     int status;
     waitpid(children[w], &status, 0);

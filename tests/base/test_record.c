@@ -35,11 +35,21 @@ TEST(expr, arithmetic) {
     bool ok;
     int64_t want;
   } rows[] = {
-      {7, 2, KILN_EXPR_CDIV, true, 4},       {-7, 2, KILN_EXPR_CDIV, true, -3},  {8, 2, KILN_EXPR_CDIV, true, 4},
-      {-7, 2, KILN_EXPR_DIV, true, -3},      {-7, 2, KILN_EXPR_REM, true, -1},   {5, 0, KILN_EXPR_DIV, false, 0},
-      {INT64_MIN, -1, KILN_EXPR_DIV, false, 0}, {INT64_MAX, 1, KILN_EXPR_ADD, false, 0}, {INT64_MAX, 2, KILN_EXPR_MUL, false, 0},
-      {3, 4, KILN_EXPR_MIN, true, 3},        {3, 4, KILN_EXPR_MAX, true, 4},     {3, 4, KILN_EXPR_LT, true, 1},
-      {3, 0, KILN_EXPR_AND, true, 0},        {3, 0, KILN_EXPR_OR, true, 1},      {3, 3, KILN_EXPR_NE, true, 0},
+      {7, 2, KILN_EXPR_CDIV, true, 4},
+      {-7, 2, KILN_EXPR_CDIV, true, -3},
+      {8, 2, KILN_EXPR_CDIV, true, 4},
+      {-7, 2, KILN_EXPR_DIV, true, -3},
+      {-7, 2, KILN_EXPR_REM, true, -1},
+      {5, 0, KILN_EXPR_DIV, false, 0},
+      {INT64_MIN, -1, KILN_EXPR_DIV, false, 0},
+      {INT64_MAX, 1, KILN_EXPR_ADD, false, 0},
+      {INT64_MAX, 2, KILN_EXPR_MUL, false, 0},
+      {3, 4, KILN_EXPR_MIN, true, 3},
+      {3, 4, KILN_EXPR_MAX, true, 4},
+      {3, 4, KILN_EXPR_LT, true, 1},
+      {3, 0, KILN_EXPR_AND, true, 0},
+      {3, 0, KILN_EXPR_OR, true, 1},
+      {3, 3, KILN_EXPR_NE, true, 0},
   };
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
     int64_t got = 0;
@@ -79,16 +89,25 @@ TEST(expr, prints) {
   kiln_buffer_deinit(&b);
 }
 
-static void sample(kiln_interface *out, kiln_param_record params[3], kiln_config_record *config, kiln_variant_record *variant) {
+static void sample(kiln_interface *out, kiln_param_record params[3], kiln_config_record *config,
+                   kiln_variant_record *variant) {
   static const uint8_t one[] = {KILN_EXPR_CONST, 2};
   memset(params, 0, 3 * sizeof *params);
-  params[0] = (kiln_param_record){.name = "x", .scalar = KILN_BF16, .pointer = 1, .access = 1, .align = 16, .noalias = true};
+  params[0] = (kiln_param_record){
+      .name = "x", .scalar = KILN_BF16, .pointer = 1, .access = 1, .align = 16, .noalias = true};
   params[1] = (kiln_param_record){.name = "flag", .scalar = KILN_I1};
-  params[2] = (kiln_param_record){.name = "n", .scalar = KILN_I32, .has_range = true, .lo = -5, .hi = 1 << 20, .div = 8};
+  params[2] = (kiln_param_record){
+      .name = "n", .scalar = KILN_I32, .has_range = true, .lo = -5, .hi = 1 << 20, .div = 8};
   *config = (kiln_config_record){.text = "BLOCK=1024,warps=4", .warps = 4, .grid = {{one, sizeof one}}};
   *variant = (kiln_variant_record){.text = ""};
-  *out = (kiln_interface){.name = "add", .symbol = "kiln_add", .params = params, .param_count = 3, .configs = config, .config_count = 1,
-                          .variants = variant, .variant_count = 1};
+  *out = (kiln_interface){.name = "add",
+                          .symbol = "kiln_add",
+                          .params = params,
+                          .param_count = 3,
+                          .configs = config,
+                          .config_count = 1,
+                          .variants = variant,
+                          .variant_count = 1};
   kiln_layout_params(out);
 }
 
@@ -126,8 +145,16 @@ TEST(record, interface_round_trip) {
 }
 
 TEST(record, code_info_round_trip) {
-  kiln_code_info in = {.format = KILN_FORMAT_HSACO, .target = "gfx942", .symbol = "kiln_add", .block_threads = 256, .shared_bytes = 65536,
-                       .registers = 40, .spill_bytes = 0, .wave = 64, .producer = "kiln"}, out;
+  kiln_code_info in = {.format = KILN_FORMAT_HSACO,
+                       .target = "gfx942",
+                       .symbol = "kiln_add",
+                       .block_threads = 256,
+                       .shared_bytes = 65536,
+                       .registers = 40,
+                       .spill_bytes = 0,
+                       .wave = 64,
+                       .producer = "kiln"},
+                 out;
   kiln_buffer b = {0};
   kiln_code_info_encode(&in, &b);
   CHECK(kiln_code_info_decode(b.bytes, b.size, &out));

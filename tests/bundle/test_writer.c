@@ -18,7 +18,13 @@ static uint32_t add_kernel(kiln_bundle_writer *w, const char *name) {
 }
 
 static kiln_bundle_code code_of(uint32_t kernel, const void *bytes, size_t size) {
-  return (kiln_bundle_code){.kernel = kernel, .target = "gfx942", .family = "gfx9", .info = "info", .info_size = 4, .code = bytes, .code_size = size};
+  return (kiln_bundle_code){.kernel = kernel,
+                            .target = "gfx942",
+                            .family = "gfx9",
+                            .info = "info",
+                            .info_size = 4,
+                            .code = bytes,
+                            .code_size = size};
 }
 
 static void fill(uint8_t *code, size_t size, uint64_t seed) {
@@ -92,7 +98,8 @@ TEST(writer, sums_are_those_of_the_file) {
   kiln_buffer_deinit(&out);
 }
 
-// Codes that resemble no other take no room in the dictionary, though they come first by name and fill it on their own.
+// Codes that resemble no other take no room in the dictionary, though they come first by name and fill it on
+// their own.
 TEST(writer, the_dictionary_holds_what_is_shared) {
   enum { LONERS = 48, LONER = 1 << 16, RELATIVES = 64, RELATIVE = 20000, OWN = 1000 };
   static uint8_t code[LONER];
@@ -105,7 +112,8 @@ TEST(writer, the_dictionary_holds_what_is_shared) {
     uint64_t common = 9, own = i + 100;
     char name[16];
     snprintf(name, sizeof name, "%c%u", is_loner ? 'a' : 'z', i);
-    for (int at = 0; at < (is_loner ? LONER : RELATIVE); at++) code[at] = (uint8_t)kiln_test_random(is_loner || at < OWN ? &own : &common);
+    for (int at = 0; at < (is_loner ? LONER : RELATIVE); at++)
+      code[at] = (uint8_t)kiln_test_random(is_loner || at < OWN ? &own : &common);
     kiln_bundle_code c = code_of(add_kernel(w, name), code, is_loner ? LONER : RELATIVE);
     CHECK_OK(kiln_bundle_writer_code(w, &c, &err), err);
   }
@@ -160,16 +168,19 @@ TEST(writer, what_is_refused) {
   CHECK_OK(kiln_bundle_writer_code(w, &c, &err), err);
   c.code = "edoc";
   CHECK_INT(kiln_bundle_writer_code(w, &c, &err), KILN_STATUS_EXISTS);
-  kiln_bundle_code bad[] = {code_of(kernel + 1, "code", 4), code_of(kernel, "", 0), code_of(kernel, "code", 4), code_of(kernel, "code", 4)};
+  kiln_bundle_code bad[] = {code_of(kernel + 1, "code", 4), code_of(kernel, "", 0),
+                            code_of(kernel, "code", 4), code_of(kernel, "code", 4)};
   bad[2].family = "../escape";
   bad[3].config = 1 << 16;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     kiln_status status = kiln_bundle_writer_code(w, &bad[i], &err);
-    if (status != KILN_STATUS_INVALID_ARGUMENT && status != KILN_STATUS_LIMIT) FAIL("case %zu: status %d", i, (int)status);
+    if (status != KILN_STATUS_INVALID_ARGUMENT && status != KILN_STATUS_LIMIT)
+      FAIL("case %zu: status %d", i, (int)status);
   }
   CHECK_OK(kiln_bundle_writer_note(w, "a", "1", &err), err);
   CHECK_OK(kiln_bundle_writer_note(w, "a", "1", &err), err);
   CHECK_INT(kiln_bundle_writer_note(w, "a", "2", &err), KILN_STATUS_EXISTS);
-  CHECK_INT(kiln_bundle_writer_write(w, NULL, "/nonexistent/folder/x.kbundle", NULL, &err), KILN_STATUS_NOT_FOUND);
+  CHECK_INT(kiln_bundle_writer_write(w, NULL, "/nonexistent/folder/x.kbundle", NULL, &err),
+            KILN_STATUS_NOT_FOUND);
   kiln_bundle_writer_destroy(w);
 }

@@ -39,7 +39,8 @@ __attribute__((unused)) static kiln_key key_number(unsigned n) {
   return key_of(ir);
 }
 
-/// Bytes that depend on the key alone, so that every reader can tell right from wrong. `out` has room for `size`.
+/// Bytes that depend on the key alone, so that every reader can tell right from wrong. `out` has room for
+/// `size`.
 __attribute__((unused)) static void payload_of(const kiln_digest *key, uint8_t *out, size_t size) {
   uint64_t state;
   memcpy(&state, key->bytes, sizeof state);
@@ -50,15 +51,19 @@ __attribute__((unused)) static void payload_of(const kiln_digest *key, uint8_t *
 __attribute__((unused)) static kiln_status put_size(kiln_cache *cache, const kiln_key *key, size_t size) {
   uint8_t *payload = malloc(size + 1);
   payload_of(&key->digest, payload, size);
-  kiln_cache_content content = {{(const uint8_t *)"meta", 4}, {(const uint8_t *)"note", 4}, {payload, size}, 1000, 0};
+  kiln_cache_content content = {
+      {(const uint8_t *)"meta", 4}, {(const uint8_t *)"note", 4}, {payload, size}, 1000, 0};
   kiln_status status = kiln_cache_put(cache, key, &content, NULL);
   free(payload);
   return status;
 }
 
 /// True when the entry holds exactly what put_size put.
-__attribute__((unused)) static bool right_bytes(const kiln_key *key, const kiln_cache_entry *entry, size_t size) {
-  if (entry->content.payload.size != size || entry->content.metadata.size != 4 || memcmp(entry->content.metadata.bytes, "meta", 4)) return false;
+__attribute__((unused)) static bool right_bytes(const kiln_key *key, const kiln_cache_entry *entry,
+                                                size_t size) {
+  if (entry->content.payload.size != size || entry->content.metadata.size != 4 ||
+      memcmp(entry->content.metadata.bytes, "meta", 4))
+    return false;
   uint8_t *want = malloc(size + 1);
   payload_of(&key->digest, want, size);
   bool same = !memcmp(want, entry->content.payload.bytes, size);
@@ -98,10 +103,12 @@ __attribute__((unused)) static kiln_cache *open_in(const char *folder) {
 }
 
 /// The file of an entry in the default store of `folder`.
-__attribute__((unused)) static void entry_path(const char *folder, const kiln_key *key, char *out, size_t capacity) {
+__attribute__((unused)) static void entry_path(const char *folder, const kiln_key *key, char *out,
+                                               size_t capacity) {
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest_hex(&key->digest, hex);
-  if (snprintf(out, capacity, "%s/v1/main.default/entries/%.2s/%s", folder, hex, hex + 2) >= (int)capacity) FAIL("path too long");
+  if (snprintf(out, capacity, "%s/v1/main.default/entries/%.2s/%s", folder, hex, hex + 2) >= (int)capacity)
+    FAIL("path too long");
 }
 
 #endif

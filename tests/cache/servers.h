@@ -28,7 +28,9 @@ static inline void stop(void) {
   server = 0;
 }
 
-static inline void pause_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }
+static inline void pause_ms(unsigned ms) {
+  nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+}
 
 static inline int64_t now_ms(void) {
   struct timespec t;
@@ -41,7 +43,8 @@ static inline int listen_any(int *out_port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof a;
-  CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 64) && !getsockname(fd, (struct sockaddr *)&a, &size));
+  CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 64) &&
+        !getsockname(fd, (struct sockaddr *)&a, &size));
   *out_port = ntohs(a.sin_port);
   return fd;
 }
@@ -54,7 +57,8 @@ static inline int free_port(void) {
 
 static inline bool answers(int port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in a = {
+      .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   bool yes = !connect(fd, (struct sockaddr *)&a, sizeof a);
   close(fd);
   return yes;
@@ -85,11 +89,15 @@ static inline int start_nginx_with(const char *folder, const char *tls) {
   if (access("/usr/sbin/nginx", X_OK) || access(module, R_OK)) SKIP("nginx with WebDAV is not installed");
   snprintf(conf, sizeof conf, "%s/nginx.conf", folder);
   snprintf(text, sizeof text,
-           "%sdaemon off; master_process off; pid %s/nginx.pid; error_log %s/nginx.log;\nevents {}\nhttp { access_log off;\n"
-           " client_body_temp_path %s/body; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path %s/u; scgi_temp_path %s/s;\n"
+           "%sdaemon off; master_process off; pid %s/nginx.pid; error_log %s/nginx.log;\nevents {}\nhttp { "
+           "access_log off;\n"
+           " client_body_temp_path %s/body; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path "
+           "%s/u; scgi_temp_path %s/s;\n"
            " client_max_body_size 100m;\n"
-           " server { listen 127.0.0.1:%d %s; root %s/www; location / { dav_methods PUT DELETE; create_full_put_path on; } } }\n",
-           geteuid() ? "" : "user root; ", folder, folder, folder, folder, folder, folder, folder, port, tls, folder);
+           " server { listen 127.0.0.1:%d %s; root %s/www; location / { dav_methods PUT DELETE; "
+           "create_full_put_path on; } } }\n",
+           geteuid() ? "" : "user root; ", folder, folder, folder, folder, folder, folder, folder, port, tls,
+           folder);
   kiln_test_write(conf, text, strlen(text));
   kiln_test_run(NULL, "mkdir -p %s/www", folder);
   start(port, (char *[]){"/usr/sbin/nginx", "-c", conf, "-p", (char *)folder, NULL});
@@ -101,7 +109,8 @@ static inline int start_nginx(const char *folder) { return start_nginx_with(fold
 /// With FOLDER/cert.pem and FOLDER/key.pem.
 static inline int start_nginx_tls(const char *folder) {
   char text[700];
-  snprintf(text, sizeof text, "ssl; ssl_certificate %s/cert.pem; ssl_certificate_key %s/key.pem", folder, folder);
+  snprintf(text, sizeof text, "ssl; ssl_certificate %s/cert.pem; ssl_certificate_key %s/key.pem", folder,
+           folder);
   return start_nginx_with(folder, text);
 }
 
@@ -110,7 +119,8 @@ static inline int start_redis(const char *folder) {
   int port = free_port();
   if (access("/usr/bin/redis-server", X_OK)) SKIP("redis-server is not installed");
   snprintf(number, sizeof number, "%d", port);
-  start(port, (char *[]){"/usr/bin/redis-server", "--port", number, "--bind", "127.0.0.1", "--save", "", "--dir", (char *)folder, NULL});
+  start(port, (char *[]){"/usr/bin/redis-server", "--port", number, "--bind", "127.0.0.1", "--save", "",
+                         "--dir", (char *)folder, NULL});
   return port;
 }
 
@@ -136,7 +146,9 @@ static inline uint64_t in_stats(kiln_cache *cache, kiln_outcome outcome) {
 
 static inline void wait_uploaded(kiln_cache *cache, uint64_t count) {
   for (unsigned n = 0; in_stats(cache, KILN_OUTCOME_REMOTE_STORED) < count; n++) {
-    if (n > 1000) FAIL("%d of %d entries were uploaded in 10 s", (int)in_stats(cache, KILN_OUTCOME_REMOTE_STORED), (int)count);
+    if (n > 1000)
+      FAIL("%d of %d entries were uploaded in 10 s", (int)in_stats(cache, KILN_OUTCOME_REMOTE_STORED),
+           (int)count);
     pause_ms(10);
   }
 }

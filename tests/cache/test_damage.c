@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Damaged entries: every flipped byte, every truncation, trailing bytes, bombs, other versions. Never served, counted, healed. (fault test 11,
-// behaviour 23)
+// Damaged entries: every flipped byte, every truncation, trailing bytes, bombs, other versions. Never served,
+// counted, healed. (fault test 11, behaviour 23)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>
@@ -41,12 +41,15 @@ static void end(struct scene *s) {
 }
 
 /// The file gets these bytes; a get must miss with that outcome. For a damaged one, a put heals.
-static void expect(struct scene *s, const uint8_t *bytes, size_t size, kiln_outcome outcome, const char *what, size_t where) {
+static void expect(struct scene *s, const uint8_t *bytes, size_t size, kiln_outcome outcome, const char *what,
+                   size_t where) {
   kiln_cache_entry entry;
   unlink(s->path);
   kiln_test_write(s->path, bytes, size);
   if (kiln_cache_get(s->cache, &s->key, &entry)) FAIL("%s %zu was served", what, where);
-  if (entry.outcome != outcome) FAIL("%s %zu: %s, expected %s", what, where, kiln_outcome_name(entry.outcome), kiln_outcome_name(outcome));
+  if (entry.outcome != outcome)
+    FAIL("%s %zu: %s, expected %s", what, where, kiln_outcome_name(entry.outcome),
+         kiln_outcome_name(outcome));
   if (outcome != KILN_OUTCOME_MISS_CORRUPT) return;
   CHECK_INT(kiln_cache_counted(s->cache, outcome), ++s->misses);
   CHECK_INT(kiln_cache_counted(s->cache, KILN_OUTCOME_QUARANTINED), s->misses);
@@ -86,7 +89,8 @@ TEST(damage, every_header_flip_of_a_packed_entry) {
 TEST(damage, every_truncation) {
   struct scene s;
   begin(&s, 60);
-  for (size_t size = 0; size < s.size; size++) expect(&s, s.bytes, size, KILN_OUTCOME_MISS_CORRUPT, "truncation to", size);
+  for (size_t size = 0; size < s.size; size++)
+    expect(&s, s.bytes, size, KILN_OUTCOME_MISS_CORRUPT, "truncation to", size);
   end(&s);
 }
 
@@ -95,7 +99,8 @@ TEST(damage, trailing_bytes_and_zeros) {
   begin(&s, 60);
   uint8_t *copy = calloc(1, s.size + 100);
   memcpy(copy, s.bytes, s.size);
-  for (size_t more = 1; more <= 100; more++) expect(&s, copy, s.size + more, KILN_OUTCOME_MISS_CORRUPT, "trailing", more);
+  for (size_t more = 1; more <= 100; more++)
+    expect(&s, copy, s.size + more, KILN_OUTCOME_MISS_CORRUPT, "trailing", more);
   // What a file system leaves after losing power: zeros from some point on.
   for (size_t keep = 0; keep < s.size; keep += 7) {
     memset(copy, 0, s.size);
@@ -112,7 +117,8 @@ static void put_u64(uint8_t *at, uint64_t v) {
 
 /// Sizes that lie, under checks that fit: the work of a hostile writer rather than of a bad disk.
 TEST(damage, sealed_lies) {
-  static const uint64_t lies[] = {0, 1, 59, 61, 4096, 1 << 20, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 63};
+  static const uint64_t lies[] = {
+      0, 1, 59, 61, 4096, 1 << 20, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 63};
   for (unsigned big = 0; big < 2; big++) {
     struct scene s;
     begin(&s, big ? 50000 : 60);
@@ -124,7 +130,8 @@ TEST(damage, sealed_lies) {
         if (!memcmp(copy, s.bytes, s.size)) continue;
         kiln_entry_seal(copy, s.size);
         bool bomb = field < 112 && lies[i] > ((uint64_t)256 << 20);
-        expect(&s, copy, s.size, bomb ? KILN_OUTCOME_MISS_UNREADABLE : KILN_OUTCOME_MISS_CORRUPT, "size lie", field * 100 + i + 1);
+        expect(&s, copy, s.size, bomb ? KILN_OUTCOME_MISS_UNREADABLE : KILN_OUTCOME_MISS_CORRUPT, "size lie",
+               field * 100 + i + 1);
         if (bomb) s.misses = kiln_cache_counted(s.cache, KILN_OUTCOME_MISS_CORRUPT);
       }
     for (unsigned at = 12; at < 16; at++) { // codec and zeros
@@ -153,7 +160,8 @@ TEST(damage, other_versions_are_left_alone) {
   end(&s);
 }
 
-/// A reader of rubbish: random bytes, random mutations under fitting checks. Nothing may crash; run under the sanitizers too.
+/// A reader of rubbish: random bytes, random mutations under fitting checks. Nothing may crash; run under the
+/// sanitizers too.
 TEST(damage, random_bytes) {
   uint64_t seed = 20;
   kiln_buffer good = {0};
@@ -164,17 +172,21 @@ TEST(damage, random_bytes) {
   for (unsigned n = 0; n < (kiln_test_full() ? 2000000u : 50000u); n++) {
     kiln_entry_view view;
     memcpy(copy, good.bytes, good.size);
-    for (unsigned k = 0; k < 1 + n % 4; k++) copy[kiln_test_random(&seed) % good.size] = (uint8_t)kiln_test_random(&seed);
+    for (unsigned k = 0; k < 1 + n % 4; k++)
+      copy[kiln_test_random(&seed) % good.size] = (uint8_t)kiln_test_random(&seed);
     size_t size = n % 3 ? good.size : kiln_test_random(&seed) % good.size;
     if (size >= KILN_ENTRY_HEADER) kiln_entry_seal(copy, size);
-    if (kiln_entry_parse(copy, size, sizeof raw, &view, NULL) || kiln_entry_unpack(&view, raw, NULL)) continue;
+    if (kiln_entry_parse(copy, size, sizeof raw, &view, NULL) || kiln_entry_unpack(&view, raw, NULL))
+      continue;
     kiln_cache_entry entry = {.held = NULL};
     kiln_entry_point(&view, raw, &entry);
     kiln_key_compare(entry.fields.bytes, entry.fields.size, key.fields, key.fields_size, NULL, NULL);
-    bool same = view.raw_size == key.fields_size + 8 && !memcmp(raw, key.fields, key.fields_size) && view.flags == 0 &&
-                !memcmp(raw + key.fields_size, "mpayload", 8) && view.sizes[0] == key.fields_size && view.sizes[1] == 1;
+    bool same = view.raw_size == key.fields_size + 8 && !memcmp(raw, key.fields, key.fields_size) &&
+                view.flags == 0 && !memcmp(raw + key.fields_size, "mpayload", 8) &&
+                view.sizes[0] == key.fields_size && view.sizes[1] == 1;
     // The digests catch what the checks, which the liar could compute, do not.
-    bool digests = !memcmp(view.content_digest.bytes, good.bytes + 48, 32) && !memcmp(view.key.bytes, good.bytes + 16, 32);
+    bool digests = !memcmp(view.content_digest.bytes, good.bytes + 48, 32) &&
+                   !memcmp(view.key.bytes, good.bytes + 16, 32);
     if (kiln_entry_verify(&view, raw, NULL) == KILN_OK) CHECK(same && digests);
   }
   free(copy);

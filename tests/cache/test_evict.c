@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Eviction and statistics: oldest first, bounded steps, dry runs, recency, counts that agree. (fault tests 10, 12, 17; behaviours 32, 33, 38)
+// Eviction and statistics: oldest first, bounded steps, dry runs, recency, counts that agree. (fault tests
+// 10, 12, 17; behaviours 32, 33, 38)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>
@@ -95,8 +96,10 @@ TEST(evict, many_steps_over_a_large_store) {
     CHECK(++steps < 100);
   } while (report.over || steps < 12);
   unsigned old = 0, young = 0;
-  for (unsigned i = 0; i < COUNT; i++) *(i < COUNT / 2 ? &old : &young) += kiln_cache_contains(cache, &keys[i].digest);
-  if (old + young > LIMIT || old + young < LIMIT / 2) FAIL("%u entries are left, the limit is %d", old + young, LIMIT);
+  for (unsigned i = 0; i < COUNT; i++)
+    *(i < COUNT / 2 ? &old : &young) += kiln_cache_contains(cache, &keys[i].digest);
+  if (old + young > LIMIT || old + young < LIMIT / 2)
+    FAIL("%u entries are left, the limit is %d", old + young, LIMIT);
   if (old * 4 > young) FAIL("%u old and %u young entries are left", old, young);
   kiln_usage usage; // the sums agree with what is there
   int fd = kiln_usage_lock(store, &usage);
@@ -143,7 +146,8 @@ TEST(evict, a_linked_entry_is_pinned) {
   entry_path(folder, &keys[0], path, sizeof path);
   snprintf(other, sizeof other, "%s/pin", folder);
   CHECK(!link(path, other));
-  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){.files = 1}, &(kiln_evict_choice){0}, NULL, NULL, &report);
+  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){.files = 1}, &(kiln_evict_choice){0}, NULL, NULL,
+                   &report);
   CHECK(kiln_cache_contains(cache, &keys[0].digest));
   kiln_cache_close(cache);
 }
@@ -167,7 +171,8 @@ TEST(evict, readers_do_not_mind) {
     _exit(0);
   }
   for (unsigned n = 0; n < 100; n++)
-    kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){.files = 3}, &(kiln_evict_choice){0}, NULL, NULL, &report);
+    kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){.files = 3}, &(kiln_evict_choice){0}, NULL, NULL,
+                     &report);
   int status;
   waitpid(child, &status, 0);
   CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
@@ -181,9 +186,13 @@ TEST(evict, other_formats_are_aged_out) {
   kiln_cache *cache = open_in(folder);
   kiln_key key = key_of("a");
   put_size(cache, &key, 10);
-  // v0: unused for long; v7: a newer release works in it; version: not ours; v0's inside has a link out of it.
-  kiln_test_run(NULL, "cd %s && mkdir -p v0/main.default/entries/ab v7/main.default version keep && touch keep/me v0/main.default/entries/ab/x v0/main.default/stats "
-                      "v7/main.default/stats && ln -s %s/keep v0/main.default/link && find v0 v7 version -exec touch -h -d '-40 days' {} +; touch v7/main.default/stats",
+  // v0: unused for long; v7: a newer release works in it; version: not ours; v0's inside has a link out of
+  // it.
+  kiln_test_run(NULL,
+                "cd %s && mkdir -p v0/main.default/entries/ab v7/main.default version keep && touch keep/me "
+                "v0/main.default/entries/ab/x v0/main.default/stats "
+                "v7/main.default/stats && ln -s %s/keep v0/main.default/link && find v0 v7 version -exec "
+                "touch -h -d '-40 days' {} +; touch v7/main.default/stats",
                 folder, folder);
   kiln_store *store = kiln_cache_store(cache);
   CHECK_INT(kiln_evict_other_formats(store, 50 * 86400, false), 0);
@@ -198,7 +207,7 @@ TEST(evict, other_formats_are_aged_out) {
   kiln_key_deinit(&key);
 }
 
-// -------------------------------------------------------------------------------------------------------------- statistics
+// -------------------------------------------------------------------------------------- statistics
 
 TEST(stats, counts_of_many_processes_agree) {
   const char *folder = kiln_test_folder();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every file call of the store fails in turn, with every error that it may have, once and for ever: the caller gets right bytes or a miss, the
-// named counter moves, and all is well when the disk is well again. (fault tests 6 to 10, 12; behaviour 25)
+// Every file call of the store fails in turn, with every error that it may have, once and for ever: the
+// caller gets right bytes or a miss, the named counter moves, and all is well when the disk is well again.
+// (fault tests 6 to 10, 12; behaviour 25)
 #include "tests/cache/common.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@ enum { KEYS = 3, SIZE = 9000 };
 
 struct fault {
   kiln_fs_call call;
-  int error;          ///< 0: make the call short instead
-  unsigned at;        ///< the call that fails, from 1
+  int error;   ///< 0: make the call short instead
+  unsigned at; ///< the call that fails, from 1
   bool for_ever;
   unsigned seen, hit;
 };
@@ -36,17 +37,20 @@ static int inject(void *context, kiln_fs_call call, const char *path, size_t *si
 
 static uint64_t stores(const kiln_cache *cache) {
   uint64_t sum = 0;
-  for (unsigned o = KILN_OUTCOME_STORED; o <= KILN_OUTCOME_STORE_TOO_LARGE; o++) sum += kiln_cache_counted(cache, o);
+  for (unsigned o = KILN_OUTCOME_STORED; o <= KILN_OUTCOME_STORE_TOO_LARGE; o++)
+    sum += kiln_cache_counted(cache, o);
   return sum;
 }
 
 static uint64_t failures(const kiln_cache *cache) {
   uint64_t sum = 0;
-  for (unsigned o = KILN_OUTCOME_STORE_NO_SPACE; o <= KILN_OUTCOME_STORE_IO; o++) sum += kiln_cache_counted(cache, o);
+  for (unsigned o = KILN_OUTCOME_STORE_NO_SPACE; o <= KILN_OUTCOME_STORE_IO; o++)
+    sum += kiln_cache_counted(cache, o);
   return sum;
 }
 
-/// What a build does with each key: look, claim, compile, put, release. The bytes it ends up with are checked; the cache cannot fail it.
+/// What a build does with each key: look, claim, compile, put, release. The bytes it ends up with are
+/// checked; the cache cannot fail it.
 static void build(kiln_cache *cache, const kiln_key *keys) {
   for (unsigned i = 0; i < KEYS; i++) {
     kiln_cache_claim claim;
@@ -97,12 +101,13 @@ static bool run(const char *folder, const kiln_key *keys, struct fault *f) {
   char path[300];
   f->seen = f->hit = 0;
   config.durable = f->call == KILN_FS_SYNC; // slow on real disks
-  cache = open_in(folder); // one damaged entry is there from the start
+  cache = open_in(folder);                  // one damaged entry is there from the start
   put_size(cache, &keys[0], SIZE);
   put_size(cache, &keys[1], SIZE);
   kiln_cache_close(cache);
   entry_path(folder, &keys[1], path, sizeof path); // and one that was not used for a day
-  CHECK(!utimensat(AT_FDCWD, path, (struct timespec[2]){{time(NULL) - 86400, 0}, {time(NULL) - 86400, 0}}, 0));
+  CHECK(
+      !utimensat(AT_FDCWD, path, (struct timespec[2]){{time(NULL) - 86400, 0}, {time(NULL) - 86400, 0}}, 0));
   entry_path(folder, &keys[0], path, sizeof path);
   unlink(path);
   kiln_test_write(path, "damaged", 7);
@@ -119,7 +124,11 @@ static bool run(const char *folder, const kiln_key *keys, struct fault *f) {
 }
 
 static void sweep(bool for_ever) {
-  static const struct { kiln_fs_call call; const char *name; int errors[8]; } rows[] = {
+  static const struct {
+    kiln_fs_call call;
+    const char *name;
+    int errors[8];
+  } rows[] = {
 #define FS_CALL(name, ...) {KILN_FS_##name, #name, {__VA_ARGS__}},
 #include "base/fs.def"
 #undef FS_CALL
@@ -131,7 +140,8 @@ static void sweep(bool for_ever) {
   for (unsigned i = 0; i < KEYS; i++) keys[i] = key_number(i);
   for (unsigned r = 0; r < sizeof rows / sizeof *rows; r++)
     for (unsigned e = 0; rows[r].errors[e]; e++) {
-      if (for_ever && rows[r].errors[e] == EINTR) continue; // a call that is interrupted for ever never ends, by definition
+      if (for_ever && rows[r].errors[e] == EINTR)
+        continue; // a call that is interrupted for ever never ends, by definition
       struct fault f = {.call = rows[r].call, .error = rows[r].errors[e], .at = 1, .for_ever = for_ever};
       for (; run(folder, keys, &f); f.at += kiln_test_full() || f.at < 12 ? 1 : 5) runs++;
       if (f.at == 1) FAIL("call %s never came up", rows[r].name);
@@ -159,8 +169,13 @@ TEST(faults, short_calls_are_completed) {
 
 /// The counter that an error of the store moves.
 TEST(faults, the_named_counter_moves) {
-  static const struct { int error; kiln_outcome outcome; } rows[] = {
-      {ENOSPC, KILN_OUTCOME_STORE_NO_SPACE}, {EDQUOT, KILN_OUTCOME_STORE_NO_SPACE}, {EFBIG, KILN_OUTCOME_STORE_NO_SPACE}, {EIO, KILN_OUTCOME_STORE_IO}};
+  static const struct {
+    int error;
+    kiln_outcome outcome;
+  } rows[] = {{ENOSPC, KILN_OUTCOME_STORE_NO_SPACE},
+              {EDQUOT, KILN_OUTCOME_STORE_NO_SPACE},
+              {EFBIG, KILN_OUTCOME_STORE_NO_SPACE},
+              {EIO, KILN_OUTCOME_STORE_IO}};
   kiln_cache *cache = open_in(kiln_test_folder());
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
     kiln_key key = key_number(i);
@@ -198,7 +213,8 @@ TEST(faults, the_named_counter_moves) {
 TEST(faults, a_disk_that_is_really_full) {
   const char *folder = kiln_test_folder();
   kiln_key keys[40];
-  if (geteuid() != 0 || kiln_test_run(NULL, "mount -t tmpfs -o size=65536 tmpfs %s", folder)) SKIP("a tmpfs cannot be mounted here");
+  if (geteuid() != 0 || kiln_test_run(NULL, "mount -t tmpfs -o size=65536 tmpfs %s", folder))
+    SKIP("a tmpfs cannot be mounted here");
   kiln_cache *cache = open_in(folder);
   unsigned there = 0;
   for (unsigned i = 0; i < 40; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Single flight over machines: caches that share nothing but a Redis server. One makes an entry, the others wait; whatever happens to the holder or
-// to the server, everybody gets on. (store property 8)
+// Single flight over machines: caches that share nothing but a Redis server. One makes an entry, the others
+// wait; whatever happens to the holder or to the server, everybody gets on. (store property 8)
 #include "tests/cache/servers.h"
 
 enum { LEASE_MS = 8000, MACHINES = 8 };
@@ -92,7 +92,8 @@ TEST(fleet, the_wait_is_counted) {
   waitpid(maker, NULL, 0);
 }
 
-/// How long a second machine waits for a claim after something happened to the first, which holds the lease; it never gets the entry.
+/// How long a second machine waits for a claim after something happened to the first, which holds the lease;
+/// it never gets the entry.
 static int64_t waits_after(void (*happens)(pid_t holder), uint32_t lease_ms, kiln_outcome *counted) {
   const char *folder = kiln_test_folder(), *url = redis_url(folder);
   kiln_key key = key_of("shared");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One compile a key across processes, whatever happens to the one that has the lock. (fault tests 3, 14, 18; behaviours 26 to 28)
+// One compile a key across processes, whatever happens to the one that has the lock. (fault tests 3, 14, 18;
+// behaviours 26 to 28)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>
@@ -29,7 +30,8 @@ static void pause_ms(unsigned ms) {
 }
 
 /// A build of one kernel that takes `ms` to compile.
-static void build(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms, unsigned ms) {
+static void build(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms,
+                  unsigned ms) {
   kiln_cache_config config = config_in(folder);
   kiln_cache_claim claim = {-1};
   kiln_cache_entry entry;
@@ -49,7 +51,8 @@ static void build(const char *folder, const kiln_key *key, struct board *board, 
   kiln_cache_close(cache);
 }
 
-static pid_t spawn(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms, unsigned ms) {
+static pid_t spawn(const char *folder, const kiln_key *key, struct board *board, unsigned wait_ms,
+                   unsigned ms) {
   pid_t child = fork();
   if (child) return child;
   board->started++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Keys: every field counts, order and nothing else does not, nothing aliases, golden vectors stay. (axes A1 to A20, B2, B6, C1 to C5, C7; fault
-// tests 25, 26, 30; behaviours 1, 10, 14, 16)
+// Keys: every field counts, order and nothing else does not, nothing aliases, golden vectors stay. (axes A1
+// to A20, B2, B6, C1 to C5, C7; fault tests 25, 26, 30; behaviours 1, 10, 14, 16)
 #include "tests/cache/common.h"
 
 #include "cache/explain.h"
@@ -14,7 +14,8 @@ static const struct row {
   int value, form, compile, tuned;
   const char *name, *axes;
 } rows[] = {
-#define FIELD(name, number, value, form, compile, tuned, axes, text) {KILN_FIELD_##name, value, form, compile, tuned, #name, axes},
+#define FIELD(name, number, value, form, compile, tuned, axes, text) \
+  {KILN_FIELD_##name, value, form, compile, tuned, #name, axes},
 #include "cache/fields.def"
 #undef FIELD
 };
@@ -30,7 +31,8 @@ static void set(kiln_key_builder *b, const struct row *row, unsigned variant) {
 }
 
 /// A key with every field a kind allows; row `special` gets variant 1 (or is left out when `leave`).
-static kiln_status full_key(kiln_key_kind kind, int special, bool leave, bool backwards, kiln_key *out, kiln_error *err) {
+static kiln_status full_key(kiln_key_kind kind, int special, bool leave, bool backwards, kiln_key *out,
+                            kiln_error *err) {
   kiln_key_builder b;
   kiln_key_begin(&b, kind);
   for (unsigned n = 0; n < ROWS; n++) {
@@ -78,9 +80,10 @@ static void matrix(kiln_key_kind kind) {
       CHECK_INT(status, KILN_OK);
       bool differs = memcmp(&base.digest, &other.digest, sizeof base.digest);
       named = 0;
-      CHECK_INT(kiln_key_compare(base.fields, base.fields_size, other.fields, other.fields_size, note, NULL), 1);
-      printf("%-15s %-12s %-8s expected: another key, seen: %s; explained by: %s\n", rows[i].name, rows[i].axes, leave ? "absent" : "changed",
-             differs ? "another key" : "the same key", seen);
+      CHECK_INT(kiln_key_compare(base.fields, base.fields_size, other.fields, other.fields_size, note, NULL),
+                1);
+      printf("%-15s %-12s %-8s expected: another key, seen: %s; explained by: %s\n", rows[i].name,
+             rows[i].axes, leave ? "absent" : "changed", differs ? "another key" : "the same key", seen);
       CHECK(differs);
       CHECK_INT(named, 1);
       CHECK_TEXT(seen, rows[i].name);
@@ -116,25 +119,37 @@ static kiln_key with(void (*more)(kiln_key_builder *)) {
   return key;
 }
 
-#define PAIR(name, first, second)                                                                             \
-  static void name##_a(kiln_key_builder *b) { first; }                                                        \
+#define PAIR(name, first, second)                      \
+  static void name##_a(kiln_key_builder *b) { first; } \
   static void name##_b(kiln_key_builder *b) { second; }
 // Pairs that collide when names and values are joined, rounded or read as truth values.
-PAIR(joined, (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", "bc")), (kiln_key_named_text(b, KILN_FIELD_OPTION, "ab", "c")))
-PAIR(sign, (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "1.5")), (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "-1.5")))
+PAIR(joined, (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", "bc")),
+     (kiln_key_named_text(b, KILN_FIELD_OPTION, "ab", "c")))
+PAIR(sign, (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "1.5")),
+     (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "-1.5")))
 PAIR(empty, (kiln_key_named_text(b, KILN_FIELD_OPTION, "x", "")), ((void)b))
-PAIR(two, (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", "1"), kiln_key_named_text(b, KILN_FIELD_OPTION, "b", "")),
-     (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", ""), kiln_key_named_text(b, KILN_FIELD_OPTION, "b", "1")))
-PAIR(field, (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "1")), (kiln_key_named_text(b, KILN_FIELD_FACT, "x", "1")))
-PAIR(shape, (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,a")), (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,b")))
-PAIR(nul, (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0b", 3)), (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0c", 3)))
-PAIR(boolean, (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "0")), (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "1")))
-PAIR(mode, (kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", "on")), (kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", "any")))
+PAIR(two,
+     (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", "1"),
+      kiln_key_named_text(b, KILN_FIELD_OPTION, "b", "")),
+     (kiln_key_named_text(b, KILN_FIELD_OPTION, "a", ""),
+      kiln_key_named_text(b, KILN_FIELD_OPTION, "b", "1")))
+PAIR(field, (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "1")),
+     (kiln_key_named_text(b, KILN_FIELD_FACT, "x", "1")))
+PAIR(shape, (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,a")),
+     (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,b")))
+PAIR(nul, (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0b", 3)),
+     (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0c", 3)))
+PAIR(boolean, (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "0")),
+     (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "1")))
+PAIR(mode, (kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", "on")),
+     (kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", "any")))
 
 TEST(key, nothing_aliases) {
-  static const struct { void (*a)(kiln_key_builder *), (*b)(kiln_key_builder *); } pairs[] = {
-      {joined_a, joined_b}, {sign_a, sign_b}, {empty_a, empty_b}, {two_a, two_b},   {field_a, field_b},
-      {shape_a, shape_b},   {nul_a, nul_b},   {boolean_a, boolean_b}, {mode_a, mode_b}};
+  static const struct {
+    void (*a)(kiln_key_builder *), (*b)(kiln_key_builder *);
+  } pairs[] = {{joined_a, joined_b}, {sign_a, sign_b},       {empty_a, empty_b},
+               {two_a, two_b},       {field_a, field_b},     {shape_a, shape_b},
+               {nul_a, nul_b},       {boolean_a, boolean_b}, {mode_a, mode_b}};
   for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     kiln_key a = with(pairs[i].a), b = with(pairs[i].b);
     if (!memcmp(&a.digest, &b.digest, sizeof a.digest)) FAIL("pair %u is one key", i);
@@ -145,9 +160,14 @@ TEST(key, nothing_aliases) {
 }
 
 TEST(key, mistakes_are_named) {
-  static const struct { kiln_field field; const char *name; size_t size; const char *says; } wrong[] = {
-      {(kiln_field)99, "x", 1, "not in the table"}, {KILN_FIELD_IR, "x", 1, "no name"},           {KILN_FIELD_OPTION, "", 1, "a name"},
-      {KILN_FIELD_LIBRARY, "x", 31, "32 bytes"},    {KILN_FIELD_DEVICE, "x", 1, "does not belong"}, {KILN_FIELD_OPTION, "opt-level", 1, "twice"}};
+  static const struct {
+    kiln_field field;
+    const char *name;
+    size_t size;
+    const char *says;
+  } wrong[] = {{(kiln_field)99, "x", 1, "not in the table"},   {KILN_FIELD_IR, "x", 1, "no name"},
+               {KILN_FIELD_OPTION, "", 1, "a name"},           {KILN_FIELD_LIBRARY, "x", 31, "32 bytes"},
+               {KILN_FIELD_DEVICE, "x", 1, "does not belong"}, {KILN_FIELD_OPTION, "opt-level", 1, "twice"}};
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     kiln_key_builder b;
     kiln_key key;
@@ -163,7 +183,8 @@ TEST(key, mistakes_are_named) {
 
 TEST(key, golden_vectors) {
   kiln_buffer text = {0};
-  static void (*const variants[])(kiln_key_builder *) = {empty_b, joined_a, joined_b, sign_a, sign_b, two_a, two_b, field_a, field_b, nul_a, mode_a};
+  static void (*const variants[])(kiln_key_builder *) = {empty_b, joined_a, joined_b, sign_a, sign_b, two_a,
+                                                         two_b,   field_a,  field_b,  nul_a,  mode_a};
   for (unsigned i = 0; i < sizeof variants / sizeof *variants; i++) {
     char hex[KILN_DIGEST_HEX + 1];
     kiln_key key = with(variants[i]);
@@ -212,9 +233,12 @@ TEST(key, the_nearest_entry_names_the_field) {
     CHECK_INT(get_size(cache, &other, 10), 0);
     kiln_cache_explain(cache, &other, 0, NULL, &out);
     kiln_buffer_u8(&out, 0);
-    kiln_key_part_title(&(kiln_key_part){.field = rows[i].field, .name = "n", .name_size = rows[i].form == NAMED}, title, sizeof title);
+    kiln_key_part_title(
+        &(kiln_key_part){.field = rows[i].field, .name = "n", .name_size = rows[i].form == NAMED}, title,
+        sizeof title);
     const char *text = (const char *)out.bytes;
-    if (!strstr(text, "1 field differs") || !strstr(text, title)) FAIL("%s is not named in:\n%s", title, text);
+    if (!strstr(text, "1 field differs") || !strstr(text, title))
+      FAIL("%s is not named in:\n%s", title, text);
     kiln_buffer_deinit(&out);
     kiln_key_deinit(&other);
   }

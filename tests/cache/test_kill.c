@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SIGKILL at every system call of a writer that stores, evicts, heals and counts (by ptrace, before and after each call), and a storm of random
-// kills. Afterwards every key gives right bytes or a miss, gc leaves no orphans, no lock is stuck. (fault tests 1, 2, 5, 6; behaviours 24, 28)
+// SIGKILL at every system call of a writer that stores, evicts, heals and counts (by ptrace, before and after
+// each call), and a storm of random kills. Afterwards every key gives right bytes or a miss, gc leaves no
+// orphans, no lock is stuck. (fault tests 1, 2, 5, 6; behaviours 24, 28)
 #include "tests/cache/common.h"
 
 #include <errno.h>
@@ -79,7 +80,8 @@ static void check(const char *folder, const kiln_key *keys, unsigned where) {
   CHECK_INT(scrub.bad, 0);
   kiln_cache_close(cache);
   char *out;
-  kiln_test_run(&out, "ls %s/v1/main.default/staging; find %s/v1/main.default/entries -type f | wc -l", folder, folder);
+  kiln_test_run(&out, "ls %s/v1/main.default/staging; find %s/v1/main.default/entries -type f | wc -l",
+                folder, folder);
   CHECK_TEXT(out, "4\n");
   free(out);
 }
@@ -119,7 +121,8 @@ static void sweep(bool staged) {
   snprintf(folder, sizeof folder, "%s/c", kiln_test_folder());
   for (unsigned i = 0; i < KEYS; i++) keys[i] = key_number(i);
   unsigned at = 0;
-  // Stops alternate: before a call, after it. Nothing on the disk changes between "after" and the next "before".
+  // Stops alternate: before a call, after it. Nothing on the disk changes between "after" and the next
+  // "before".
   for (;; at += kiln_test_full() ? 1 : 2) {
     prepare(folder, keys);
     bool killed = kill_at(folder, keys, staged, at);
@@ -133,7 +136,7 @@ static void sweep(bool staged) {
 TEST(kill, at_every_system_call) { sweep(false); }
 TEST(kill, at_every_system_call_through_staging) { sweep(true); }
 
-// ------------------------------------------------------------------------------------------------------------------- storm
+// ------------------------------------------------------------------------------------------- storm
 
 enum { STORM_KEYS = 12, AT_ONCE = 8 };
 
@@ -202,7 +205,8 @@ TEST(kill, storm) {
   CHECK_INT(scrub.bad, 0);
   kiln_cache_close(cache);
   char *out;
-  kiln_test_run(&out, "ls %s/v1/main.default/staging %s/v1/main.default/quarantine | grep -v :", folder, folder);
+  kiln_test_run(&out, "ls %s/v1/main.default/staging %s/v1/main.default/quarantine | grep -v :", folder,
+                folder);
   CHECK_TEXT(out, "\n");
   free(out);
 }

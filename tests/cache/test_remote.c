@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The remote level against real servers (nginx with WebDAV, Redis) and against bad ones: right bytes or a miss, a bounded delay that is paid once.
-// (fault tests 22 to 24; behaviour 35)
+// The remote level against real servers (nginx with WebDAV, Redis) and against bad ones: right bytes or a
+// miss, a bounded delay that is paid once. (fault tests 22 to 24; behaviour 35)
 #include "tests/cache/servers.h"
 
 enum { ENTRIES = 12 };
@@ -9,7 +9,8 @@ enum { ENTRIES = 12 };
 static void write_here_read_there(const char *url) {
   const char *folder = kiln_test_folder();
   kiln_key keys[ENTRIES];
-  kiln_cache *writer = open_remote(folder, "writer", url, true), *reader = open_remote(folder, "reader", url, false);
+  kiln_cache *writer = open_remote(folder, "writer", url, true),
+             *reader = open_remote(folder, "reader", url, false);
   for (unsigned i = 0; i < ENTRIES; i++) {
     keys[i] = key_number(i);
     CHECK_INT(get_size(writer, &keys[i], SIZE), 0);
@@ -58,19 +59,20 @@ TEST(remote, the_second_level_is_asked_when_the_first_is_down) {
   kiln_key_deinit(&key);
 }
 
-// ------------------------------------------------------------------------------------------------------- poisoned contents
+// ------------------------------------------------------------------------------- poisoned contents
 
 /// Each command changes the server's files; the reader must refuse what it then gets.
 TEST(remote, poison) {
-  static const struct { const char *what, *command; } rows[] = {
-      {"a flipped byte", "for f in */cas/*; do printf X | dd of=$f bs=1 seek=200 conv=notrunc; done"},
-      {"truncated entries", "for f in */cas/*; do truncate -s 300 $f; done"},
-      {"longer entries", "for f in */cas/*; do echo more >> $f; done"},
-      {"empty entries", "for f in */cas/*; do : > $f; done"},
-      {"empty actions", "for f in */ac/*; do : > $f; done"},
-      {"rubbish actions", "for f in */ac/*; do head -c 500 /dev/urandom > $f; done"},
-      {"the action of another key", "set -- main/ac/*; cp $1 t; cp $2 $1; cp t $2"},
-      {"entries of a lower domain", "rm -rf main; cp -r pr-1 main"}};
+  static const struct {
+    const char *what, *command;
+  } rows[] = {{"a flipped byte", "for f in */cas/*; do printf X | dd of=$f bs=1 seek=200 conv=notrunc; done"},
+              {"truncated entries", "for f in */cas/*; do truncate -s 300 $f; done"},
+              {"longer entries", "for f in */cas/*; do echo more >> $f; done"},
+              {"empty entries", "for f in */cas/*; do : > $f; done"},
+              {"empty actions", "for f in */ac/*; do : > $f; done"},
+              {"rubbish actions", "for f in */ac/*; do head -c 500 /dev/urandom > $f; done"},
+              {"the action of another key", "set -- main/ac/*; cp $1 t; cp $2 $1; cp t $2"},
+              {"entries of a lower domain", "rm -rf main; cp -r pr-1 main"}};
   const char *folder = kiln_test_folder();
   char url[64];
   snprintf(url, sizeof url, "http://127.0.0.1:%d/", start_nginx(folder));
@@ -97,8 +99,10 @@ TEST(remote, poison) {
     snprintf(name, sizeof name, "reader%u", i);
     kiln_cache *reader = open_remote(folder, name, url, false);
     if (get_size(reader, &a, SIZE) || get_size(reader, &b, SIZE)) FAIL("%s: was served", rows[i].what);
-    uint64_t refused = kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_REFUSED), failed = kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED);
-    if (refused + failed != 2 || !refused) FAIL("%s: %d refused, %d failed", rows[i].what, (int)refused, (int)failed);
+    uint64_t refused = kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_REFUSED),
+             failed = kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED);
+    if (refused + failed != 2 || !refused)
+      FAIL("%s: %d refused, %d failed", rows[i].what, (int)refused, (int)failed);
     CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_MISS_ABSENT), 2);
     CHECK(!kiln_cache_contains(reader, &a.digest)); // nothing of it came into the store
     kiln_cache_close(reader);
@@ -107,16 +111,32 @@ TEST(remote, poison) {
   kiln_key_deinit(&b);
 }
 
-// ------------------------------------------------------------------------------------------------------------- bad servers
+// ------------------------------------------------------------------------------------- bad servers
 
-enum bad { STALL, SLOW_HEADER, SLOW_BODY, ERROR_500, ERROR_507, EMPTY_200, ENDLESS, REDIRECTS, CLOSES, HUGE_LENGTH, BAD_KINDS };
+enum bad {
+  STALL,
+  SLOW_HEADER,
+  SLOW_BODY,
+  ERROR_500,
+  ERROR_507,
+  EMPTY_200,
+  ENDLESS,
+  REDIRECTS,
+  CLOSES,
+  HUGE_LENGTH,
+  BAD_KINDS
+};
 
 static void misbehave(int fd, enum bad how) {
   static const char *const heads[BAD_KINDS] = {
-      [ERROR_500] = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", [ERROR_507] = "HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n",
-      [EMPTY_200] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", [ENDLESS] = "HTTP/1.1 200 OK\r\n\r\n", [CLOSES] = "",
+      [ERROR_500] = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n",
+      [ERROR_507] = "HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n",
+      [EMPTY_200] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+      [ENDLESS] = "HTTP/1.1 200 OK\r\n\r\n",
+      [CLOSES] = "",
       [REDIRECTS] = "HTTP/1.1 302 Go\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n",
-      [HUGE_LENGTH] = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", [SLOW_BODY] = "HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"};
+      [HUGE_LENGTH] = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+      [SLOW_BODY] = "HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"};
   char request[4096];
   if (recv(fd, request, sizeof request, 0) <= 0) return;
   if (heads[how]) send(fd, heads[how], strlen(heads[how]), MSG_NOSIGNAL);
@@ -150,12 +170,14 @@ static int start_bad(enum bad how) {
 }
 
 static uint64_t told_by(const kiln_cache *cache) {
-  return kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_FAILED) + kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_REFUSED);
+  return kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_FAILED) +
+         kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_REFUSED);
 }
 
 TEST(remote, bad_servers_cost_a_bounded_delay_once) {
-  static const char *const names[BAD_KINDS] = {"stalls",        "dribbles its header", "dribbles its body", "says 500",        "says 507",
-                                               "says nothing",  "never ends",          "redirects in a loop", "closes",        "lies about its size"};
+  static const char *const names[BAD_KINDS] = {
+      "stalls",       "dribbles its header", "dribbles its body",   "says 500", "says 507",
+      "says nothing", "never ends",          "redirects in a loop", "closes",   "lies about its size"};
   const char *folder = kiln_test_folder();
   for (unsigned how = 0; how < BAD_KINDS; how++) {
     char url[64], root[32];
@@ -181,7 +203,8 @@ TEST(remote, bad_servers_cost_a_bounded_delay_once) {
       int64_t took = now_ms() - start;
       told += told_by(cache);
       kiln_cache_close(cache);
-      if (took > 3 * DEADLINE_MS) FAIL("a server that %s cost %d ms, allowed are %d", names[how], (int)took, 3 * DEADLINE_MS);
+      if (took > 3 * DEADLINE_MS)
+        FAIL("a server that %s cost %d ms, allowed are %d", names[how], (int)took, 3 * DEADLINE_MS);
       if (!told) FAIL("a server that %s is not counted", names[how]);
     }
     stop();
@@ -233,7 +256,8 @@ static int64_t cost_of_misses(const char *name, const char *url, uint64_t *out_t
   return now_ms() - start;
 }
 
-/// Real servers, in the middle of a build: stopped (SIGSTOP: connections are taken and nothing comes) and killed.
+/// Real servers, in the middle of a build: stopped (SIGSTOP: connections are taken and nothing comes) and
+/// killed.
 static void server_goes(const char *url) {
   static const int signals[] = {SIGSTOP, SIGKILL};
   for (unsigned i = 0; i < 2; i++) {
@@ -256,7 +280,8 @@ static void server_goes(const char *url) {
       kiln_key_deinit(&other);
     }
     int64_t took = now_ms() - start;
-    if (took > 3 * DEADLINE_MS) FAIL("%s after signal %d: %d ms, allowed are %d", url, signals[i], (int)took, 3 * DEADLINE_MS);
+    if (took > 3 * DEADLINE_MS)
+      FAIL("%s after signal %d: %d ms, allowed are %d", url, signals[i], (int)took, 3 * DEADLINE_MS);
     took = cost_of_misses(beside, url, &told);
     if (took > 3 * DEADLINE_MS) FAIL("%s after signal %d, new processes: %d ms", url, signals[i], (int)took);
     if (!told) FAIL("%s after signal %d: not counted", url, signals[i]);
@@ -282,7 +307,8 @@ TEST(remote, redis_stops_and_dies) {
 TEST(remote, a_black_hole_costs_its_deadline_once) {
   enum { FILLERS = 8 };
   int port, fd = listen_any(&port), fillers[FILLERS];
-  struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in a = {
+      .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   CHECK(!listen(fd, 0));
   for (unsigned i = 0; i < FILLERS; i++) {
     fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -303,14 +329,18 @@ TEST(remote, a_black_hole_costs_its_deadline_once) {
   close(fd);
 }
 
-/// TLS by a certificate of our own: without its authority a connection is refused before a byte of ours is sent; with it everything works.
+/// TLS by a certificate of our own: without its authority a connection is refused before a byte of ours is
+/// sent; with it everything works.
 TEST(remote, tls) {
   const char *folder = kiln_test_folder();
   char url[64], *out;
   uint64_t told;
   if (access("/usr/bin/openssl", X_OK)) SKIP("openssl, which makes the certificate, is not installed");
-  if (kiln_test_run(&out, "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost "
-                          "-addext subjectAltName=IP:127.0.0.1", folder))
+  if (kiln_test_run(&out,
+                    "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days "
+                    "2 -subj /CN=localhost "
+                    "-addext subjectAltName=IP:127.0.0.1",
+                    folder))
     FAIL("%s", out);
   free(out);
   int port = start_nginx_tls(folder);
@@ -340,7 +370,8 @@ TEST(remote, interrupted_uploads_go_on) {
   kiln_cache_close(writer);
   pause_ms(300);
   char *out;
-  kiln_test_run(&out, "ls %s/writer/v1/main.default/spool | wc -l; rm -f %s/writer/v1/main.default/breaker-*", folder, folder);
+  kiln_test_run(&out, "ls %s/writer/v1/main.default/spool | wc -l; rm -f %s/writer/v1/main.default/breaker-*",
+                folder, folder);
   CHECK_TEXT(out, "1\n");
   free(out);
   snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(folder));

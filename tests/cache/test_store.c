@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store as its users see it: what was put comes back, from where, counted how. (behaviours 21, 22, 25, 29, 30, 34, 36, 38)
+// The store as its users see it: what was put comes back, from where, counted how. (behaviours 21, 22, 25,
+// 29, 30, 34, 36, 38)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>
@@ -271,7 +272,8 @@ static int count_calls(void *context, kiln_fs_call call, const char *path, size_
   return 0;
 }
 
-/// What a hit may cost: no lock, no sync, nothing made or renamed; one reading of one file, one record appended.
+/// What a hit may cost: no lock, no sync, nothing made or renamed; one reading of one file, one record
+/// appended.
 TEST(store, a_hit_is_few_calls) {
   const char *folder = kiln_test_folder();
   unsigned calls[KILN_FS_CALLS] = {0}, sum = 0;
@@ -285,7 +287,8 @@ TEST(store, a_hit_is_few_calls) {
   kiln_cache_close(cache);
   kiln_fs_install(NULL, NULL);
   for (unsigned c = 0; c < KILN_FS_CALLS; c++) {
-    bool may = c == KILN_FS_OPEN || c == KILN_FS_STAT || c == KILN_FS_READ || c == KILN_FS_CLOSE || c == KILN_FS_WRITE;
+    bool may = c == KILN_FS_OPEN || c == KILN_FS_STAT || c == KILN_FS_READ || c == KILN_FS_CLOSE ||
+               c == KILN_FS_WRITE;
     if (calls[c] && !may) FAIL("a hit made %u calls of kind %u", calls[c], c);
     sum += calls[c];
   }

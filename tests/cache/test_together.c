@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everybody at once: writers, readers, an evictor, someone who clears, a scrubber, threads of one process, other users. Whatever is read is right.
-// (fault tests 10, 15, 16, 18, 20)
+// Everybody at once: writers, readers, an evictor, someone who clears, a scrubber, threads of one process,
+// other users. Whatever is read is right. (fault tests 10, 15, 16, 18, 20)
 #include "tests/cache/common.h"
 
 #include <pthread.h>
@@ -34,7 +34,9 @@ static void writer(kiln_cache *cache, uint64_t *seed) {
   kiln_cache_release(&claim);
 }
 
-static void reader(kiln_cache *cache, uint64_t *seed) { get_size(cache, &keys[kiln_test_random(seed) % KEYS], SIZE); }
+static void reader(kiln_cache *cache, uint64_t *seed) {
+  get_size(cache, &keys[kiln_test_random(seed) % KEYS], SIZE);
+}
 
 static void evictor(kiln_cache *cache, uint64_t *seed) {
   (void)seed;
@@ -44,7 +46,8 @@ static void evictor(kiln_cache *cache, uint64_t *seed) {
 static void clearer(kiln_cache *cache, uint64_t *seed) {
   kiln_evict_report report;
   if (kiln_test_random(seed) % 50) return;
-  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &(kiln_evict_choice){.all = true}, NULL, NULL, &report);
+  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &(kiln_evict_choice){.all = true}, NULL, NULL,
+                   &report);
 }
 
 static void scrubber(kiln_cache *cache, uint64_t *seed) {
@@ -54,10 +57,13 @@ static void scrubber(kiln_cache *cache, uint64_t *seed) {
   CHECK_INT(report.bad, 0);
 }
 
-static void remover(kiln_cache *cache, uint64_t *seed) { (void)kiln_cache_remove(cache, &keys[kiln_test_random(seed) % KEYS].digest, NULL); }
+static void remover(kiln_cache *cache, uint64_t *seed) {
+  (void)kiln_cache_remove(cache, &keys[kiln_test_random(seed) % KEYS].digest, NULL);
+}
 
 TEST(together, processes_of_all_kinds) {
-  static void (*const kinds[])(kiln_cache *, uint64_t *) = {writer, writer, writer, reader, reader, evictor, clearer, scrubber, remover};
+  static void (*const kinds[])(kiln_cache *, uint64_t *) = {writer,  writer,  writer,   reader, reader,
+                                                            evictor, clearer, scrubber, remover};
   enum { KINDS = sizeof kinds / sizeof *kinds };
   const char *folder = kiln_test_folder();
   pid_t children[KINDS];
@@ -118,7 +124,8 @@ TEST(together, threads_of_one_cache) {
     CHECK(!pthread_create(&ids[i], NULL, in_thread, &threads[i]));
   }
   for (unsigned i = 0; i < 8; i++) pthread_join(ids[i], NULL);
-  uint64_t hits = kiln_cache_counted(cache, KILN_OUTCOME_HIT_MEMORY) + kiln_cache_counted(cache, KILN_OUTCOME_HIT_LOCAL);
+  uint64_t hits =
+      kiln_cache_counted(cache, KILN_OUTCOME_HIT_MEMORY) + kiln_cache_counted(cache, KILN_OUTCOME_HIT_LOCAL);
   CHECK(hits > 1000);
   kiln_cache_close(cache);
 }
@@ -189,7 +196,8 @@ TEST(together, users) {
   snprintf(path, sizeof path, "%s/0", folder);
   kiln_test_run(NULL, "chmod -R a+rX %s", path);
   CHECK_INT(as_user(12345, use_as_own, path), 0);
-  CHECK_INT(as_user(12345, use_as_layer, path), 0); // root's, not writable for others: as an installed store is
+  CHECK_INT(as_user(12345, use_as_layer, path),
+            0); // root's, not writable for others: as an installed store is
   kiln_test_run(NULL, "chown -R 23456 %s", path);
   CHECK_INT(as_user(12345, use_foreign_layer, path), 0);
 }

@@ -25,8 +25,8 @@ static struct person person(unsigned char seed, const char *name, const char *do
 }
 
 /// Stores the entry as `signer` (NULL: nobody) and reads it under a policy with the keys of `trusted`.
-static kiln_outcome read_under(const char *name, const struct person *signer, kiln_trust_policy policy, const kiln_trust_key *trusted,
-                               unsigned count, uint64_t *warnings) {
+static kiln_outcome read_under(const char *name, const struct person *signer, kiln_trust_policy policy,
+                               const kiln_trust_key *trusted, unsigned count, uint64_t *warnings) {
   char root[300];
   kiln_key key = key_of(name);
   snprintf(root, sizeof root, "%s/%s", kiln_test_folder(), name);
@@ -52,16 +52,26 @@ static kiln_outcome read_under(const char *name, const struct person *signer, ki
 }
 
 TEST(trust, policies) {
-  struct person ci = person(1, "ci", "main,release"), other = person(2, "other", "*"), branch = person(3, "branch", "pr-1"), gone = person(4, "gone", "*");
+  struct person ci = person(1, "ci", "main,release"), other = person(2, "other", "*"),
+                branch = person(3, "branch", "pr-1"), gone = person(4, "gone", "*");
   gone.key.revoked = true;
   kiln_trust_key trusted[] = {ci.key, branch.key, gone.key};
-  const struct { const char *name; const struct person *signer; bool good; } rows[] = {
-      {"signed", &ci, true}, {"unsigned", NULL, false}, {"stranger", &other, false}, {"wrong-domain", &branch, false}, {"revoked", &gone, false}};
+  const struct {
+    const char *name;
+    const struct person *signer;
+    bool good;
+  } rows[] = {{"signed", &ci, true},
+              {"unsigned", NULL, false},
+              {"stranger", &other, false},
+              {"wrong-domain", &branch, false},
+              {"revoked", &gone, false}};
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
     uint64_t warnings;
-    CHECK_INT(read_under(rows[i].name, rows[i].signer, KILN_TRUST_OFF, trusted, 3, &warnings), KILN_OUTCOME_HIT_LOCAL);
+    CHECK_INT(read_under(rows[i].name, rows[i].signer, KILN_TRUST_OFF, trusted, 3, &warnings),
+              KILN_OUTCOME_HIT_LOCAL);
     CHECK_INT(warnings, 0);
-    CHECK_INT(read_under(rows[i].name, rows[i].signer, KILN_TRUST_WARN, trusted, 3, &warnings), KILN_OUTCOME_HIT_LOCAL);
+    CHECK_INT(read_under(rows[i].name, rows[i].signer, KILN_TRUST_WARN, trusted, 3, &warnings),
+              KILN_OUTCOME_HIT_LOCAL);
     CHECK_INT(warnings, !rows[i].good);
     CHECK_INT(read_under(rows[i].name, rows[i].signer, KILN_TRUST_REQUIRE, trusted, 3, &warnings),
               rows[i].good ? KILN_OUTCOME_HIT_LOCAL : KILN_OUTCOME_MISS_UNTRUSTED);
@@ -73,7 +83,8 @@ TEST(trust, no_signed_byte_can_change) {
   struct person ci = person(1, "ci", "*");
   kiln_key key = key_of("a");
   kiln_buffer entry = {0};
-  kiln_cache_content content = {{(const uint8_t *)"m", 1}, {(const uint8_t *)"d", 1}, {(const uint8_t *)"payload", 7}, 5, 0};
+  kiln_cache_content content = {
+      {(const uint8_t *)"m", 1}, {(const uint8_t *)"d", 1}, {(const uint8_t *)"payload", 7}, 5, 0};
   CHECK_INT(kiln_entry_encode(&key, &content, "main", 1, ci.secret, &entry, NULL), KILN_OK);
   CHECK_INT(kiln_entry_sign(&entry, ci.secret, NULL), KILN_OK); // twice by one key is once
   kiln_entry_view view;
@@ -83,9 +94,11 @@ TEST(trust, no_signed_byte_can_change) {
     memcpy(copy, entry.bytes, entry.size);
     copy[i] ^= 1;
     kiln_entry_seal(copy, entry.size);
-    if (kiln_entry_parse(copy, entry.size, sizeof raw, &view, NULL) || kiln_entry_unpack(&view, raw, NULL)) continue;
+    if (kiln_entry_parse(copy, entry.size, sizeof raw, &view, NULL) || kiln_entry_unpack(&view, raw, NULL))
+      continue;
     if (kiln_entry_verify(&view, raw, NULL) || kiln_entry_trusted(&view, "main", &ci.key, 1, NULL)) continue;
-    // The cost, the checks (which are written anew) and the labels for people may differ: nobody relies on them.
+    // The cost, the checks (which are written anew) and the labels for people may differ: nobody relies on
+    // them.
     bool harmless = (i >= 128 && i < 136) || (i >= 144 && i < KILN_ENTRY_HEADER);
     size_t labels = entry.size - KILN_ENTRY_SIGNATURE - view.stored.size;
     harmless |= i >= KILN_ENTRY_HEADER && i < labels;
@@ -134,7 +147,8 @@ TEST(trust, several_signatures_and_signing_later) {
   kiln_key_deinit(&key);
 }
 
-/// The lower domain has write access to the folder and makes a whole entry that says it is of the higher one; without that domain's key it is nothing.
+/// The lower domain has write access to the folder and makes a whole entry that says it is of the higher one;
+/// without that domain's key it is nothing.
 TEST(trust, a_forged_entry_of_a_higher_domain) {
   const char *folder = kiln_test_folder();
   char path[300];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code objects on the first HIP device, for tests: loads, launches one block's grid, brings memory back. The device may be an emulator
-// (tests/emulation/emulated.sh).
+// Code objects on the first HIP device, for tests: loads, launches one block's grid, brings memory back. The
+// device may be an emulator (tests/emulation/emulated.sh).
 #ifndef KILN_TESTS_CODEGEN_HIP_MAPPING_H
 #define KILN_TESTS_CODEGEN_HIP_MAPPING_H
 
@@ -21,7 +21,10 @@ typedef struct hip_table {
 /// The driver, or NULL where there is none.
 static inline const hip_table *hip_open(void) {
   static hip_table table;
-  static const struct { const char *name; size_t offset; } symbols[] = {
+  static const struct {
+    const char *name;
+    size_t offset;
+  } symbols[] = {
 #define REQUIRED(field, symbol, parameters) {#symbol, offsetof(hip_table, field)},
 #define OPTIONAL(field, symbol, parameters)
 #include "runtime/hip_symbols.def"
@@ -38,8 +41,10 @@ static inline const hip_table *hip_open(void) {
   return table.init(0) ? NULL : &table;
 }
 
-/// Runs a kernel of one block whose parameters are pointers: `count` buffers of `size` bytes each go there and come back. False: the driver failed.
-static inline bool hip_run(const hip_table *hip, const kiln_artifact *artifact, uint8_t *const *buffers, uint32_t count, size_t size) {
+/// Runs a kernel of one block whose parameters are pointers: `count` buffers of `size` bytes each go there
+/// and come back. False: the driver failed.
+static inline bool hip_run(const hip_table *hip, const kiln_artifact *artifact, uint8_t *const *buffers,
+                           uint32_t count, size_t size) {
   void *module = NULL, *function = NULL, *memory[256] = {NULL};
   size_t block = (size_t)count * sizeof *memory;
   void *extra[] = {(void *)1, memory, (void *)2, &block, (void *)3};
@@ -50,7 +55,9 @@ static inline bool hip_run(const hip_table *hip, const kiln_artifact *artifact, 
     failed = hip->memory_alloc(&memory[i], size);
     if (!failed) failed = hip->copy(memory[i], buffers[i], size, 1);
   }
-  if (!failed) failed = hip->launch(function, 1, 1, 1, artifact->info.block_threads, 1, 1, artifact->info.dynamic_shared, NULL, NULL, extra);
+  if (!failed)
+    failed = hip->launch(function, 1, 1, 1, artifact->info.block_threads, 1, 1, artifact->info.dynamic_shared,
+                         NULL, NULL, extra);
   if (!failed) failed = hip->stream_sync(NULL);
   for (uint32_t i = 0; i < count; i++) {
     if (!failed) failed = hip->copy(buffers[i], memory[i], size, 2);

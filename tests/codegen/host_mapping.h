@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Host objects in memory, for tests: maps the load segments, applies relative relocations, finds the kernel. Insists on what libkiln insists on:
-// no undefined symbol, no other relocation.
+// Host objects in memory, for tests: maps the load segments, applies relative relocations, finds the kernel.
+// Insists on what libkiln insists on: no undefined symbol, no other relocation.
 #ifndef KILN_TESTS_CODEGEN_HOST_MAPPING_H
 #define KILN_TESTS_CODEGEN_HOST_MAPPING_H
 
@@ -12,7 +12,8 @@
 #include "compiler/codegen.h"
 #include "tests/harness.h"
 
-static const Elf64_Shdr *mapping_section(const uint8_t *bytes, uint32_t type, uint32_t from, uint32_t *out_index) {
+static const Elf64_Shdr *mapping_section(const uint8_t *bytes, uint32_t type, uint32_t from,
+                                         uint32_t *out_index) {
   const Elf64_Ehdr *e = (const Elf64_Ehdr *)bytes;
   const Elf64_Shdr *s = (const Elf64_Shdr *)(bytes + e->e_shoff);
   for (uint32_t i = from; i < e->e_shnum; i++)
@@ -68,7 +69,8 @@ static inline kiln_host_kernel *mapping_open(const kiln_buffer *code, const char
 }
 
 /// Runs all programs of a grid one after another; returns the first result that is not 0.
-static inline int32_t mapping_run(kiln_host_kernel *kernel, const void *args, const uint32_t grid[3], uint32_t scratch_bytes) {
+static inline int32_t mapping_run(kiln_host_kernel *kernel, const void *args, const uint32_t grid[3],
+                                  uint32_t scratch_bytes) {
   void *scratch = NULL;
   if (scratch_bytes) {
     scratch = mmap(NULL, scratch_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

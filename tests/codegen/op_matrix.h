@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One small kernel around each operation of ops.def and each element type, made from the operation's typing rule. Used by test_op_matrix.c.
+// One small kernel around each operation of ops.def and each element type, made from the operation's typing
+// rule. Used by test_op_matrix.c.
 #ifndef KILN_TESTS_CODEGEN_OP_MATRIX_H
 #define KILN_TESTS_CODEGEN_OP_MATRIX_H
 
@@ -21,7 +22,8 @@ typedef struct cell_buffer {
   bool plain; ///< floats are small powers of two, so that sums and products are exact in any order
 } cell_buffer;
 
-/// A cell of the table: the kernel with every variant (flags, kinds, result types) of one operation on one type.
+/// A cell of the table: the kernel with every variant (flags, kinds, result types) of one operation on one
+/// type.
 typedef struct cell {
   kiln_arena *arena; ///< borrowed
   ir_kernel *kernel;
@@ -31,10 +33,10 @@ typedef struct cell {
   const kiln_target *target;
   cell_buffer buffers[MAX_BUFFERS];
   uint32_t buffer_count;
-  uint32_t built, refused;      ///< variants
-  kiln_legal legal;             ///< the most that a built variant needs
-  const char *how;              ///< of that variant
-  char reason[KILN_ERROR_TEXT]; ///< of the last variant that the builder refused
+  uint32_t built, refused;            ///< variants
+  kiln_legal legal;                   ///< the most that a built variant needs
+  const char *how;                    ///< of that variant
+  char reason[KILN_ERROR_TEXT];       ///< of the last variant that the builder refused
   char disagreement[KILN_ERROR_TEXT]; ///< "" or how builder and legality table differ
 } cell;
 
@@ -43,6 +45,7 @@ const char *op_matrix_column_name(unsigned column);
 /// False for a cell that does not exist: operations without an element type have one column, i32.
 bool op_matrix_exists(ir_opcode code, unsigned column);
 /// Builds the kernel; the same each time it is asked for.
-void op_matrix_build(kiln_arena *arena, ir_opcode code, unsigned column, const kiln_target *target, cell *out);
+void op_matrix_build(kiln_arena *arena, ir_opcode code, unsigned column, const kiln_target *target,
+                     cell *out);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// AMDGPU code objects of the kernel library: what their metadata says against what the compiler says, on every processor and mode.
+// AMDGPU code objects of the kernel library: what their metadata says against what the compiler says, on
+// every processor and mode.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,8 @@ static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_di
   FAIL("%s has no %s", path, name);
 }
 
-static kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target, const char *option, kiln_error *err) {
+static kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target,
+                               const char *option, kiln_error *err) {
   *c = (compiled){.arena = kiln_arena_create()};
   CHECK(c->arena);
   CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
@@ -59,8 +61,10 @@ static kiln_status try_compile(compiled *c, const char *file, const char *name, 
 static compiled compile(const char *file, const char *name, const char *target) {
   compiled c;
   kiln_error err = {0};
-  if (try_compile(&c, file, name, target, NULL, &err) != KILN_OK) FAIL("%s for %s: %s", name, target, err.text);
-  if (kiln_amdgpu_read_facts(c.artifact.code.bytes, c.artifact.code.size, c.interface->symbol, &c.facts, &err) != KILN_OK)
+  if (try_compile(&c, file, name, target, NULL, &err) != KILN_OK)
+    FAIL("%s for %s: %s", name, target, err.text);
+  if (kiln_amdgpu_read_facts(c.artifact.code.bytes, c.artifact.code.size, c.interface->symbol, &c.facts,
+                             &err) != KILN_OK)
     FAIL("%s for %s: %s", name, target, err.text);
   return c;
 }
@@ -70,12 +74,14 @@ static void release(compiled *c) {
   kiln_arena_destroy(c->arena);
 }
 
-// The argument block as Kernel ABI 1 has it: each argument of the object lies in a parameter, at the place of one of its parts.
+// The argument block as Kernel ABI 1 has it: each argument of the object lies in a parameter, at the place of
+// one of its parts.
 static void check_arguments(const compiled *c) {
   const kiln_interface *f = c->interface;
   uint32_t at = 0;
   for (uint32_t p = 0; p < f->param_count; p++) {
-    uint32_t parts = f->params[p].view_rank ? 1 + 2u * f->params[p].view_rank : 1, size = f->params[p].size / parts;
+    uint32_t parts = f->params[p].view_rank ? 1 + 2u * f->params[p].view_rank : 1,
+             size = f->params[p].size / parts;
     for (uint32_t i = 0; i < parts; i++, at++) {
       CHECK(at < c->facts.arg_count);
       CHECK_INT(c->facts.args[at].offset, f->params[p].offset + i * size);
@@ -102,16 +108,26 @@ static void check_object(const compiled *c, const char *what) {
   CHECK_INT(4 * (c->facts.vgpr_spills + c->facts.sgpr_spills), info->spill_bytes);
   CHECK_INT(c->facts.code_object, c->target.code_object);
   CHECK(!c->facts.dynamic_stack);
-  if (info->spill_bytes == 0 && c->facts.private_bytes != 0) FAIL("%s for %s: %u private bytes without a spill", what, name, c->facts.private_bytes);
+  if (info->spill_bytes == 0 && c->facts.private_bytes != 0)
+    FAIL("%s for %s: %u private bytes without a spill", what, name, c->facts.private_bytes);
   snprintf(id, sizeof id, "amdgcn-amd-amdhsa--%s%s%s", p->name,
-           c->target.sramecc == KILN_MODE_ON ? ":sramecc+" : c->target.sramecc == KILN_MODE_OFF ? ":sramecc-" : "",
-           c->target.xnack == KILN_MODE_ON ? ":xnack+" : c->target.xnack == KILN_MODE_OFF ? ":xnack-" : "");
+           c->target.sramecc == KILN_MODE_ON    ? ":sramecc+"
+           : c->target.sramecc == KILN_MODE_OFF ? ":sramecc-"
+                                                : "",
+           c->target.xnack == KILN_MODE_ON    ? ":xnack+"
+           : c->target.xnack == KILN_MODE_OFF ? ":xnack-"
+                                              : "");
   CHECK_TEXT(c->facts.target, id);
   check_arguments(c);
 }
 
-static const struct { const char *file, *name; } kernels[] = {
-    {"elementwise", "add[T=f32]"}, {"softmax", "softmax[T=bf16]"}, {"gemm", "gemm[T=f16,ACT=0]"}, {"search", "histogram"}, {"transpose", "transpose[T=f32]"}};
+static const struct {
+  const char *file, *name;
+} kernels[] = {{"elementwise", "add[T=f32]"},
+               {"softmax", "softmax[T=bf16]"},
+               {"gemm", "gemm[T=f16,ACT=0]"},
+               {"search", "histogram"},
+               {"transpose", "transpose[T=f32]"}};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 TEST(amdgpu, metadata_agrees_on_every_processor) {
@@ -126,8 +142,17 @@ TEST(amdgpu, metadata_agrees_on_every_processor) {
 }
 
 TEST(amdgpu, metadata_agrees_in_every_mode) {
-  static const char *const targets[] = {"gfx906:v4", "gfx90a:xnack+", "gfx90a:xnack-", "gfx942:sramecc+:xnack-", "gfx942:sramecc-:xnack+", "gfx908:sramecc+",
-                                        "gfx1100:wave64", "gfx1201:wave64", "gfx1100:v6", "gfx1030:v4", "gfx9-generic:xnack+"};
+  static const char *const targets[] = {"gfx906:v4",
+                                        "gfx90a:xnack+",
+                                        "gfx90a:xnack-",
+                                        "gfx942:sramecc+:xnack-",
+                                        "gfx942:sramecc-:xnack+",
+                                        "gfx908:sramecc+",
+                                        "gfx1100:wave64",
+                                        "gfx1201:wave64",
+                                        "gfx1100:v6",
+                                        "gfx1030:v4",
+                                        "gfx9-generic:xnack+"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
     for (size_t k = 0; k < KERNELS; k++) {
       compiled c = compile(kernels[k].file, kernels[k].name, targets[i]);
@@ -138,7 +163,8 @@ TEST(amdgpu, metadata_agrees_in_every_mode) {
 
 TEST(amdgpu, same_input_same_bytes) {
   for (size_t k = 0; k < KERNELS; k++) {
-    compiled a = compile(kernels[k].file, kernels[k].name, "gfx942"), other = compile(kernels[k].file, kernels[k].name, "gfx1100");
+    compiled a = compile(kernels[k].file, kernels[k].name, "gfx942"),
+             other = compile(kernels[k].file, kernels[k].name, "gfx1100");
     compiled b = compile(kernels[k].file, kernels[k].name, "gfx942");
     CHECK(a.artifact.code.size == b.artifact.code.size);
     CHECK(memcmp(a.artifact.code.bytes, b.artifact.code.bytes, a.artifact.code.size) == 0);
@@ -149,7 +175,8 @@ TEST(amdgpu, same_input_same_bytes) {
 // Disassemblers and readers of the LLVM tools take the object.
 TEST(amdgpu, llvm_tools_accept_the_objects) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx11-generic"};
-  if (kiln_test_run(NULL, "command -v llvm-readelf-19 llvm-objdump-19 >/dev/null") != 0) SKIP("llvm-readelf-19 and llvm-objdump-19 are not here");
+  if (kiln_test_run(NULL, "command -v llvm-readelf-19 llvm-objdump-19 >/dev/null") != 0)
+    SKIP("llvm-readelf-19 and llvm-objdump-19 are not here");
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     compiled c = compile("gemm", "gemm[T=f16,ACT=0]", targets[i]);
     char path[300], *out = NULL;
@@ -168,24 +195,33 @@ TEST(amdgpu, llvm_tools_accept_the_objects) {
 
 // Which matrix instruction a processor's product is made of.
 TEST(amdgpu, products_use_the_matrix_unit) {
-  static const struct { const char *target, *kernel, *instruction; } cases[] = {
-      {"gfx908", "gemm[T=f16,ACT=0]", "v_mfma_f32_32x32x8f16"},    {"gfx90a", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8bf16_1k"},
-      {"gfx942", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8_bf16"}, {"gfx942", "gemm[T=f32,ACT=0]", "v_mfma_f32_32x32x2_f32"},
-      {"gfx1100", "gemm[T=f16,ACT=0]", "v_wmma_f32_16x16x16_f16"}, {"gfx1201", "gemm[T=bf16,ACT=0]", "v_wmma_f32_16x16x16_bf16"},
-      {"gfx1100", "gemm_i8", "v_wmma_i32_16x16x16_iu8"},           {"gfx942", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
+  static const struct {
+    const char *target, *kernel, *instruction;
+  } cases[] = {
+      {"gfx908", "gemm[T=f16,ACT=0]", "v_mfma_f32_32x32x8f16"},
+      {"gfx90a", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8bf16_1k"},
+      {"gfx942", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8_bf16"},
+      {"gfx942", "gemm[T=f32,ACT=0]", "v_mfma_f32_32x32x2_f32"},
+      {"gfx1100", "gemm[T=f16,ACT=0]", "v_wmma_f32_16x16x16_f16"},
+      {"gfx1201", "gemm[T=bf16,ACT=0]", "v_wmma_f32_16x16x16_bf16"},
+      {"gfx1100", "gemm_i8", "v_wmma_i32_16x16x16_iu8"},
+      {"gfx942", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     compiled c;
     kiln_error err = {0};
-    if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, "asm", &err) != KILN_OK) FAIL("%s: %s", cases[i].target, err.text);
+    if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, "asm", &err) != KILN_OK)
+      FAIL("%s: %s", cases[i].target, err.text);
     kiln_buffer_u8(&c.artifact.code, 0);
-    if (!strstr((const char *)c.artifact.code.bytes, cases[i].instruction)) FAIL("%s for %s has no %s", cases[i].kernel, cases[i].target, cases[i].instruction);
+    if (!strstr((const char *)c.artifact.code.bytes, cases[i].instruction))
+      FAIL("%s for %s has no %s", cases[i].kernel, cases[i].target, cases[i].instruction);
     release(&c);
   }
 }
 
 // One product of exactly one instruction's size, by hand.
-static ir_value *emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *x, ir_value *y, ir_value *z) {
+static ir_value *emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *x, ir_value *y,
+                      ir_value *z) {
   static const ir_attrs none;
   ir_value *operands[3] = {x, y, z};
   ir_op *op = ir_emit(b, code, attrs ? attrs : &none, operands, z ? 3 : y ? 2 : 1, NULL, NULL, 0);
@@ -210,7 +246,11 @@ static ir_kernel *product(kiln_arena *arena, const gpu_matrix_form *f, unsigned 
   ir_value *p[3];
   k->warps = 1;
   for (int i = 0; i < 3; i++) {
-    ir_param param = {.name = "p", .type = ir_pointer_type(scalars[i]), .access = i < 2 ? IR_ACCESS_IN : IR_ACCESS_OUT, .noalias = true, .align = 16};
+    ir_param param = {.name = "p",
+                      .type = ir_pointer_type(scalars[i]),
+                      .access = i < 2 ? IR_ACCESS_IN : IR_ACCESS_OUT,
+                      .noalias = true,
+                      .align = 16};
     p[i] = ir_add_param(k, &param);
   }
   ir_attrs dot = {.precision = f->precision};
@@ -228,9 +268,14 @@ static ir_kernel *product(kiln_arena *arena, const gpu_matrix_form *f, unsigned 
   return k;
 }
 
-static const struct { kiln_matrix unit; const char *target; } matrix_processors[] = {
-    {KILN_MATRIX_MFMA_908, "gfx908"}, {KILN_MATRIX_MFMA_90A, "gfx90a"}, {KILN_MATRIX_MFMA_942, "gfx942"},
-    {KILN_MATRIX_WMMA_11, "gfx1100"}, {KILN_MATRIX_WMMA_12, "gfx1200"}};
+static const struct {
+  kiln_matrix unit;
+  const char *target;
+} matrix_processors[] = {{KILN_MATRIX_MFMA_908, "gfx908"},
+                         {KILN_MATRIX_MFMA_90A, "gfx90a"},
+                         {KILN_MATRIX_MFMA_942, "gfx942"},
+                         {KILN_MATRIX_WMMA_11, "gfx1100"},
+                         {KILN_MATRIX_WMMA_12, "gfx1200"}};
 
 typedef void check_product(const gpu_matrix_form *f, const char *target, const char *assembly);
 
@@ -257,16 +302,20 @@ static void each_product(unsigned columns, check_product *check) {
     }
 }
 
-static const char *first_product(const gpu_matrix_form *f, const char *assembly) { return strstr(assembly, strstr(f->name, "mfma") ? "v_mfma_" : "v_wmma_"); }
+static const char *first_product(const gpu_matrix_form *f, const char *assembly) {
+  return strstr(assembly, strstr(f->name, "mfma") ? "v_mfma_" : "v_wmma_");
+}
 
 static void check_instruction(const gpu_matrix_form *f, const char *target, const char *assembly) {
   const char *at = first_product(f, assembly);
   char size[40];
   snprintf(size, sizeof size, "%ux%ux%u", 1u << f->m, 1u << f->n, 1u << f->k);
-  if (!at || !strstr(at, size) || strstr(at, size) > strchr(at, '\n')) FAIL("%s on %s: no instruction of %s", f->name, target, size);
+  if (!at || !strstr(at, size) || strstr(at, size) > strchr(at, '\n'))
+    FAIL("%s on %s: no instruction of %s", f->name, target, size);
 }
 
-// Every row of the table is reachable and is an instruction that LLVM knows: an exact product on a processor of its unit.
+// Every row of the table is reachable and is an instruction that LLVM knows: an exact product on a processor
+// of its unit.
 TEST(amdgpu, every_matrix_form_is_an_instruction) { each_product(0, check_instruction); }
 
 static void check_place(const gpu_matrix_form *f, const char *target, const char *assembly) {
@@ -282,14 +331,19 @@ static void check_place(const gpu_matrix_form *f, const char *target, const char
   CHECK(is_guarded); // the stores are
 }
 
-// LLVM sinks what it does not know to depend on the lanes that run into the branch of its only user. Where some lanes do not store, the product
-// and what it reads were made by the others alone. Seed 4 of the generated kernels showed it under emulation.
+// LLVM sinks what it does not know to depend on the lanes that run into the branch of its only user. Where
+// some lanes do not store, the product and what it reads were made by the others alone. Seed 4 of the
+// generated kernels showed it under emulation.
 TEST(amdgpu, products_are_made_by_all_lanes) { each_product(9, check_place); }
 
 // 64 bits, whatever the addresses lead to. The table of operations showed it under emulation.
 TEST(amdgpu, addresses_are_swapped_whole) {
-  static const struct { const char *target, *instruction; kiln_format format; } cases[] = {
-      {"gfx942", "global_atomic_cmpswap_x2", KILN_FORMAT_ASM}, {"gfx1100", "global_atomic_cmpswap_b64", KILN_FORMAT_ASM}, {"sm_80", "cas.b64", KILN_FORMAT_PTX}};
+  static const struct {
+    const char *target, *instruction;
+    kiln_format format;
+  } cases[] = {{"gfx942", "global_atomic_cmpswap_x2", KILN_FORMAT_ASM},
+               {"gfx1100", "global_atomic_cmpswap_b64", KILN_FORMAT_ASM},
+               {"sm_80", "cas.b64", KILN_FORMAT_PTX}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kiln_arena *arena = kiln_arena_create();
     kiln_target target;
@@ -308,9 +362,9 @@ TEST(amdgpu, addresses_are_swapped_whole) {
     options.output = cases[i].format;
     CHECK_OK(kiln_codegen(k, &target, &options, &artifact, &err), err);
     kiln_buffer_u8(&artifact.code, 0);
-    if (!strstr((const char *)artifact.code.bytes, cases[i].instruction)) FAIL("%s: no %s", cases[i].target, cases[i].instruction);
+    if (!strstr((const char *)artifact.code.bytes, cases[i].instruction))
+      FAIL("%s: no %s", cases[i].target, cases[i].instruction);
     kiln_artifact_deinit(&artifact);
     kiln_arena_destroy(arena);
   }
 }
-

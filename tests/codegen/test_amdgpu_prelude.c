@@ -22,7 +22,9 @@ typedef struct bench {
   kiln_error caught;
 } bench;
 
-static const struct { const char *name, *signature; } functions[KL_COUNT] = {
+static const struct {
+  const char *name, *signature;
+} functions[KL_COUNT] = {
 #define PRELUDE(name, signature, pure) {#name, signature},
 #include "compiler/codegen/prelude.def"
 #undef PRELUDE
@@ -38,7 +40,10 @@ static void open_bench(bench *b, const char *target) {
   b->context = LLVMContextCreate();
   kiln_llvm_catch(b->context, &b->caught);
   b->module = kiln_llvm_module(b->context, &b->target, layout);
-  b->prelude = (kl_prelude){.context = b->context, .module = b->module, .bodies = b->machine.bodies, .body_count = b->machine.body_count,
+  b->prelude = (kl_prelude){.context = b->context,
+                            .module = b->module,
+                            .bodies = b->machine.bodies,
+                            .body_count = b->machine.body_count,
                             .processor = b->machine.processor};
 }
 
@@ -71,7 +76,8 @@ static void add_kernel(bench *b, unsigned function) {
   bool is_void = at[0] == 'v';
   for (at += 2; *at != ')'; at++) types[++count] = letter_type(b->context, *at);
   snprintf(name, sizeof name, "use_%s", functions[function].name);
-  LLVMValueRef kernel = LLVMAddFunction(b->module, name, LLVMFunctionType(LLVMVoidTypeInContext(b->context), types, count + 1, false));
+  LLVMValueRef kernel = LLVMAddFunction(
+      b->module, name, LLVMFunctionType(LLVMVoidTypeInContext(b->context), types, count + 1, false));
   LLVMSetFunctionCallConv(kernel, KERNEL_CONVENTION);
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(b->context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(b->context, kernel, "entry"));
@@ -107,7 +113,8 @@ static void check_target(const char *target) {
   CHECK_INT(facts.wave, b.target.wave);
   CHECK_INT(facts.vgpr_spills, 0);
   CHECK(facts.vgprs > 0 && facts.kernarg_bytes >= 12);
-  CHECK_INT(kiln_amdgpu_read_facts(linked.bytes, linked.size, "no_such", &facts, &err), KILN_STATUS_NOT_FOUND);
+  CHECK_INT(kiln_amdgpu_read_facts(linked.bytes, linked.size, "no_such", &facts, &err),
+            KILN_STATUS_NOT_FOUND);
   kiln_buffer_deinit(&object);
   kiln_buffer_deinit(&linked);
   close_bench(&b);
@@ -126,8 +133,10 @@ TEST(amdgpu_prelude, nothing_common_is_missing) {
   open_bench(&b, "gfx942");
   for (unsigned f = 0; f < KL_COUNT; f++) {
     const char *name = functions[f].name;
-    bool nvidia_only = strncmp(name, "kl_mma_", 7) == 0 || strncmp(name, "kl_ldmatrix", 11) == 0 || strstr(name, "tf32") || !strcmp(name, "kl_shfl_xor_i32");
-    if (!nvidia_only && f <= KL_kl_f32_to_e5m2_nosat && !kl_has(&b.prelude, f)) FAIL("AMDGPU has no %s", name);
+    bool nvidia_only = strncmp(name, "kl_mma_", 7) == 0 || strncmp(name, "kl_ldmatrix", 11) == 0 ||
+                       strstr(name, "tf32") || !strcmp(name, "kl_shfl_xor_i32");
+    if (!nvidia_only && f <= KL_kl_f32_to_e5m2_nosat && !kl_has(&b.prelude, f))
+      FAIL("AMDGPU has no %s", name);
   }
   close_bench(&b);
 }

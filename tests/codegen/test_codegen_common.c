@@ -23,7 +23,8 @@ static kiln_target parse(const char *text) {
 }
 
 // Textual IR as emitted bytes for a target.
-static void emit_text(const kiln_target *target, const char *text, LLVMCodeGenFileType type, kiln_buffer *out) {
+static void emit_text(const kiln_target *target, const char *text, LLVMCodeGenFileType type,
+                      kiln_buffer *out) {
   kiln_error err = {0}, caught = {0};
   LLVMTargetMachineRef machine;
   const char *layout;
@@ -43,10 +44,11 @@ static void emit_text(const kiln_target *target, const char *text, LLVMCodeGenFi
 static const char amd_kernel[] = "define amdgpu_kernel void @k(ptr addrspace(1) %p, i32 %n, i64 %m) #0 {\n"
                                  "store i32 %n, ptr addrspace(1) %p\n ret void\n}\n"
                                  "attributes #0 = { \"amdgpu-no-implicitarg-ptr\" }\n";
-static const char host_kernel[] = "@t = internal constant [2 x i32] [i32 3, i32 4]\n"
-                                  "define i32 @k(ptr %a, ptr %p, ptr %g, ptr %s) {\n"
-                                  "%i = load i32, ptr %p\n %e = getelementptr [2 x i32], ptr @t, i32 0, i32 %i\n %v = load i32, ptr %e\n"
-                                  "ret i32 %v\n}\n";
+static const char host_kernel[] =
+    "@t = internal constant [2 x i32] [i32 3, i32 4]\n"
+    "define i32 @k(ptr %a, ptr %p, ptr %g, ptr %s) {\n"
+    "%i = load i32, ptr %p\n %e = getelementptr [2 x i32], ptr @t, i32 0, i32 %i\n %v = load i32, ptr %e\n"
+    "ret i32 %v\n}\n";
 
 TEST(codegen_common, a_machine_for_every_processor) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
@@ -64,7 +66,8 @@ TEST(codegen_common, a_machine_for_every_processor) {
 }
 
 TEST(codegen_common, code_objects_link_and_read_back) {
-  static const char *const targets[] = {"gfx906", "gfx908", "gfx90a", "gfx942:sramecc+:xnack-", "gfx1030", "gfx1100", "gfx1201"};
+  static const char *const targets[] = {"gfx906",  "gfx908",  "gfx90a", "gfx942:sramecc+:xnack-",
+                                        "gfx1030", "gfx1100", "gfx1201"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     kiln_target t = parse(targets[i]);
     kiln_buffer object = {0}, linked = {0}, again = {0};
@@ -97,13 +100,15 @@ TEST(codegen_common, damaged_code_objects_are_refused) {
   uint8_t *copy = malloc(linked.size);
   CHECK(copy);
   for (size_t i = 0; i < linked.size; i += i < 64 ? 1 : 13) {
-    memcpy(copy, linked.bytes, i); // an own allocation of that size, so that reading past it shows under the sanitizer
+    memcpy(copy, linked.bytes,
+           i); // an own allocation of that size, so that reading past it shows under the sanitizer
     CHECK(kiln_amdgpu_read_facts(copy, i, "k", &facts, &err) != KILN_OK);
   }
   uint64_t state = 7;
   for (int i = 0; i < 3000; i++) {
     memcpy(copy, linked.bytes, linked.size);
-    for (int j = 0; j < 3; j++) copy[kiln_test_random(&state) % linked.size] = (uint8_t)kiln_test_random(&state);
+    for (int j = 0; j < 3; j++)
+      copy[kiln_test_random(&state) % linked.size] = (uint8_t)kiln_test_random(&state);
     kiln_status status = kiln_amdgpu_read_facts(copy, linked.size, "k", &facts, &err);
     CHECK(status == KILN_OK || status == KILN_STATUS_CORRUPT || status == KILN_STATUS_NOT_FOUND);
   }
@@ -133,7 +138,9 @@ TEST(codegen_common, undefined_symbols_do_not_link) {
   kiln_target t = parse("x86-64-v3");
   kiln_buffer object = {0}, linked = {0};
   kiln_error err = {0};
-  emit_text(&t, "declare double @pow(double, double)\ndefine double @k(double %a) { %r = call double @pow(double %a, double %a) ret double %r }\n",
+  emit_text(&t,
+            "declare double @pow(double, double)\ndefine double @k(double %a) { %r = call double @pow(double "
+            "%a, double %a) ret double %r }\n",
             LLVMObjectFile, &object);
   CHECK_INT(kiln_finish_link(&t, object.bytes, object.size, &linked, &err), KILN_STATUS_TOOL);
   CHECK(strstr(err.text, "undefined symbol: pow") && !strchr(err.text, '\n'));
@@ -165,7 +172,8 @@ TEST(codegen_common, threads_link_the_same_bytes) {
   kiln_buffer out[THREADS] = {0};
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, link_in_thread, &out[i]) == 0);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  for (int i = 1; i < THREADS; i++) CHECK(out[i].size == out[0].size && memcmp(out[i].bytes, out[0].bytes, out[0].size) == 0);
+  for (int i = 1; i < THREADS; i++)
+    CHECK(out[i].size == out[0].size && memcmp(out[i].bytes, out[0].bytes, out[0].size) == 0);
   for (int i = 0; i < THREADS; i++) kiln_buffer_deinit(&out[i]);
 }
 
@@ -174,17 +182,22 @@ TEST(codegen_common, bad_text_is_an_internal_error_with_words) {
   LLVMModuleRef module = LLVMModuleCreateWithNameInContext("test", context);
   static const char text[] = "define i32 @f() { ret float 0.0 }";
   kiln_error err = {0};
-  CHECK_INT(kiln_llvm_link_text(context, module, text, sizeof text - 1, "prelude", &err), KILN_STATUS_INTERNAL);
+  CHECK_INT(kiln_llvm_link_text(context, module, text, sizeof text - 1, "prelude", &err),
+            KILN_STATUS_INTERNAL);
   CHECK(strstr(err.text, "prelude: ") && !strchr(err.text, '\n'));
   LLVMDisposeModule(module);
   LLVMContextDispose(context);
 }
 
 // The vendor's tools, where they are.
-static const struct { kiln_assembler kind; const char *path; } assemblers[] = {
-    {KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/lib64/libnvJitLink.so"}, {KILN_ASSEMBLER_PTXAS, "/usr/local/cuda/bin/ptxas"}};
+static const struct {
+  kiln_assembler kind;
+  const char *path;
+} assemblers[] = {{KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/lib64/libnvJitLink.so"},
+                  {KILN_ASSEMBLER_PTXAS, "/usr/local/cuda/bin/ptxas"}};
 
-static const char ptx_kernel[] = "define ptx_kernel void @k(ptr addrspace(1) %p) { store i32 1, ptr addrspace(1) %p ret void }\n";
+static const char ptx_kernel[] =
+    "define ptx_kernel void @k(ptr addrspace(1) %p) { store i32 1, ptr addrspace(1) %p ret void }\n";
 
 TEST(codegen_common, cubins_are_made_and_measured) {
   kiln_target t = parse("sm_80");
@@ -204,12 +217,16 @@ TEST(codegen_common, cubins_are_made_and_measured) {
     kiln_buffer out[2] = {0}, producer = {0};
     kiln_code_info info = {0};
     kiln_error err = {0};
-    for (int j = 0; j < 2; j++) CHECK_OK(kiln_finish_cubin(&t, &options, (const char *)ptx.bytes, &out[j], &info, &producer, &err), err);
+    for (int j = 0; j < 2; j++)
+      CHECK_OK(kiln_finish_cubin(&t, &options, (const char *)ptx.bytes, &out[j], &info, &producer, &err),
+               err);
     CHECK(out[0].size > 500 && memcmp(out[0].bytes, "\177ELF", 4) == 0);
     CHECK(out[0].size == out[1].size && memcmp(out[0].bytes, out[1].bytes, out[0].size) == 0);
     CHECK(info.registers >= 4 && info.registers <= 255);
     CHECK_INT(info.spill_bytes, 0);
-    CHECK_INT(kiln_finish_cubin(&t, &options, ".version 8.0\n.target sm_80\nbad\n", &out[0], &info, &producer, &err), KILN_STATUS_TOOL);
+    CHECK_INT(kiln_finish_cubin(&t, &options, ".version 8.0\n.target sm_80\nbad\n", &out[0], &info, &producer,
+                                &err),
+              KILN_STATUS_TOOL);
     CHECK(strstr(err.text, "refuses the PTX: ") && !strchr(err.text, '\n'));
     for (int j = 0; j < 2; j++) kiln_buffer_deinit(&out[j]);
     kiln_buffer_deinit(&producer);
@@ -226,10 +243,12 @@ TEST(codegen_common, a_missing_assembler_is_named) {
   kiln_code_info info = {0};
   kiln_error err = {0};
   CHECK_INT(kiln_finish_cubin(&t, &options, "", &out, &info, &producer, &err), KILN_STATUS_TOOL);
-  CHECK_TEXT(err.text, "a cubin for sm_90 needs an assembler (--ptx-assembler=nvjitlink or ptxas); PTX needs none");
+  CHECK_TEXT(err.text,
+             "a cubin for sm_90 needs an assembler (--ptx-assembler=nvjitlink or ptxas); PTX needs none");
   options.assembler = KILN_ASSEMBLER_PTXAS;
   CHECK_INT(kiln_finish_cubin(&t, &options, "", &out, &info, &producer, &err), KILN_STATUS_TOOL);
-  CHECK_TEXT(err.text, "a cubin for sm_90: the file of ptxas is not given (--assembler-path); PTX needs none");
+  CHECK_TEXT(err.text,
+             "a cubin for sm_90: the file of ptxas is not given (--assembler-path); PTX needs none");
   options.assembler_path = "/nonexistent/ptxas";
   CHECK_INT(kiln_finish_cubin(&t, &options, "", &out, &info, &producer, &err), KILN_STATUS_TOOL);
   CHECK(strstr(err.text, "ptxas cannot be started: /nonexistent/ptxas: No such file"));
@@ -244,7 +263,8 @@ static void on_fatal(const char *reason) {
   _exit(7);
 }
 
-// LLVM gives up on a generic processor without code object 6; the handler gets its words before the process would end.
+// LLVM gives up on a generic processor without code object 6; the handler gets its words before the process
+// would end.
 static void provoke_fatal(void) {
   kiln_target t = parse("gfx11-generic");
   kiln_buffer object = {0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// @fp(ftz): denormal operands and results of f32 and bf16 arithmetic are zeros of their sign, in the interpreter, in host code and by the modes of
-// the GPUs; without it they are kept. What is no arithmetic never changes them.
+// @fp(ftz): denormal operands and results of f32 and bf16 arithmetic are zeros of their sign, in the
+// interpreter, in host code and by the modes of the GPUs; without it they are kept. What is no arithmetic
+// never changes them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +21,13 @@ static const char f32_source[] =
     "  let a = load(x + iota(64))\n"
     "  let b = load(y + iota(64))\n"
     "  put(z, 0, a + b)\n  put(z, 1, a - b)\n  put(z, 2, a * b)\n  put(z, 3, div(a, b, precise = true))\n"
-    "  put(z, 4, fma(a, b, a))\n  put(z, 5, min(a, b))\n  put(z, 6, max(a, b))\n  put(z, 7, sqrt(abs(a), precise = true))\n"
+    "  put(z, 4, fma(a, b, a))\n  put(z, 5, min(a, b))\n  put(z, 6, max(a, b))\n  put(z, 7, sqrt(abs(a), "
+    "precise = true))\n"
     "  put(z, 8, floor(a))\n  put(z, 9, ceil(a))\n  put(z, 10, round(a))\n  put(z, 11, a * 1.0)\n"
-    "  put(z, 12, select(a < b, 1.0, 2.0) + zeros(f32[64]))\n  put(z, 13, select(a == 0.0, 1.0, 2.0) + zeros(f32[64]))\n"
-    "  put(z, 14, abs(a))\n  put(z, 15, a)\n  put(z, 16, ((a as f64) * 1e20) as f32)\n  put(z, 17, ((a as f64) * 1e-20) as f32)\n"
+    "  put(z, 12, select(a < b, 1.0, 2.0) + zeros(f32[64]))\n  put(z, 13, select(a == 0.0, 1.0, 2.0) + "
+    "zeros(f32[64]))\n"
+    "  put(z, 14, abs(a))\n  put(z, 15, a)\n  put(z, 16, ((a as f64) * 1e20) as f32)\n  put(z, 17, ((a as "
+    "f64) * 1e-20) as f32)\n"
     "  put(z, 18, a %% b)\n  put(z, 19, scan.max(a, 0))\n  put(z, 20, reduce.max(a, 0) + zeros(f32[64]))\n"
     "  put(z, 21, select(a > b, a, b))\n  put(z, 22, reshape(reduce.add(reshape(a, [64, 1]), 1), [64]))\n"
     "  put(z, 23, bitcast(bitcast(a, i32) ^ 1, f32))\n"
@@ -36,8 +40,10 @@ static const char bf16_source[] =
     "kernel k(x: in *bf16, y: in *bf16, z: out *i16) @grid(1) @config(warps = 1) %s {\n"
     "  let a = load(x + iota(64))\n"
     "  let b = load(y + iota(64))\n"
-    "  put(z, 0, a + b)\n  put(z, 1, a - b)\n  put(z, 2, a * b)\n  put(z, 3, fma(a, b, a))\n  put(z, 4, min(a, b))\n  put(z, 5, max(a, b))\n"
-    "  put(z, 6, floor(a))\n  put(z, 7, a)\n  put(z, 8, (a as f32) as bf16)\n  put(z, 9, abs(a))\n  put(z, 10, scan.min(a, 0))\n"
+    "  put(z, 0, a + b)\n  put(z, 1, a - b)\n  put(z, 2, a * b)\n  put(z, 3, fma(a, b, a))\n  put(z, 4, "
+    "min(a, b))\n  put(z, 5, max(a, b))\n"
+    "  put(z, 6, floor(a))\n  put(z, 7, a)\n  put(z, 8, (a as f32) as bf16)\n  put(z, 9, abs(a))\n  put(z, "
+    "10, scan.min(a, 0))\n"
     "}\n";
 enum { BF16_RESULTS = 11, BF16_MOVES = 1 << 7 | 1 << 8 | 1 << 9 };
 
@@ -51,10 +57,13 @@ static ir_kernel *lower(kiln_arena *arena, const char *format, const char *mode,
   return kernel;
 }
 
-/// Denormals, zeros, the least normals, what multiplies to denormals, ordinary numbers, infinities and NaN, all against each other.
+/// Denormals, zeros, the least normals, what multiplies to denormals, ordinary numbers, infinities and NaN,
+/// all against each other.
 static uint32_t operand(unsigned i, bool right) {
-  static const uint32_t values[8] = {0x00000001, 0x807fffff, 0x00800000, 0x80000000, 0x1f800000, 0xa0000000, 0x3f800000, 0x00400000};
-  static const uint32_t others[8] = {0x00000000, 0x80000001, 0x80800000, 0x20000000, 0x00200000, 0xbf000000, 0x7f800000, 0x7fc00000};
+  static const uint32_t values[8] = {0x00000001, 0x807fffff, 0x00800000, 0x80000000,
+                                     0x1f800000, 0xa0000000, 0x3f800000, 0x00400000};
+  static const uint32_t others[8] = {0x00000000, 0x80000001, 0x80800000, 0x20000000,
+                                     0x00200000, 0xbf000000, 0x7f800000, 0x7fc00000};
   return right ? others[i / 8] : values[i % 8];
 }
 
@@ -99,7 +108,9 @@ static bool is_nan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
 static bool is_denormal(uint32_t bits) { return !(bits & 0x7f800000) && bits & 0x7fffff; }
 
 /// `shift`: 16 for bf16, whose bits are the upper half.
-static uint32_t result(const memory *m, unsigned r, unsigned i, bool half) { return half ? (uint32_t)m->hz[r * N + i] << 16 : m->z[r * N + i]; }
+static uint32_t result(const memory *m, unsigned r, unsigned i, bool half) {
+  return half ? (uint32_t)m->hz[r * N + i] << 16 : m->z[r * N + i];
+}
 
 /// Host equals interpreter; counts the denormal results that are no moves.
 static unsigned compare(const char *format, const char *mode, const char *target, bool half) {
@@ -112,8 +123,8 @@ static unsigned compare(const char *format, const char *mode, const char *target
     for (unsigned i = 0; i < N; i++) {
       uint32_t want = result(&a, r, i, half), got = result(&b, r, i, half);
       if (want != got && !(is_nan(want) && is_nan(got)))
-        FAIL("%s %s: result %u of %08x and %08x is %08x, the interpreter has %08x", target, mode, r, half ? (unsigned)a.hx[i] << 16 : a.x[i],
-             half ? (unsigned)a.hy[i] << 16 : a.y[i], got, want);
+        FAIL("%s %s: result %u of %08x and %08x is %08x, the interpreter has %08x", target, mode, r,
+             half ? (unsigned)a.hx[i] << 16 : a.x[i], half ? (unsigned)a.hy[i] << 16 : a.y[i], got, want);
       count += !(moves >> r & 1) && is_denormal(want);
     }
   // What only moves bits: the operand as it was.
@@ -130,7 +141,8 @@ TEST(flush, host_equals_interpreter) {
   for (unsigned t = 0; t < 3; t++) {
     if (!mapping_can_run(hosts[t])) continue;
     // The result that selects an operand by a comparison moves it too.
-    unsigned kept = compare(f32_source, "", hosts[t], false), kept_half = compare(bf16_source, "", hosts[t], true);
+    unsigned kept = compare(f32_source, "", hosts[t], false),
+             kept_half = compare(bf16_source, "", hosts[t], true);
     printf("%s: %u and %u denormal results without ftz\n", hosts[t], kept, kept_half);
     CHECK(kept > 100);
     CHECK(kept_half > 50);
@@ -148,15 +160,15 @@ TEST(flush, meaning) {
   m.x[1] = 0x00800000, m.y[1] = 0x00800001; // least normals: the difference is a denormal
   m.x[2] = 0x807fffff, m.y[2] = 0x807fffff;
   interpret(f32_source, "@fp(ftz)", (void *[]){m.x, m.y, m.z});
-  CHECK_INT(m.z[0 * N + 0], 0x00000000);                  // -0 + 0
-  CHECK_INT(m.z[1 * N + 1], 0x80000000);             // the result is flushed with its sign
-  CHECK_INT(m.z[2 * N + 2], 0x00000000);                  // -0 * -0
-  CHECK_INT(m.z[5 * N + 0], 0x80000000);             // min(-0, 0)
-  CHECK_INT(m.z[8 * N + 0], 0x80000000);             // floor(-0), not -1
-  CHECK_INT(m.z[11 * N + 0], 0x80000000);            // * 1.0 is arithmetic
-  CHECK_INT(m.z[13 * N + 0], 0x3f800000);                 // equals 0
-  CHECK_INT(m.z[14 * N + 2], 0x007fffff);                 // abs moves bits
-  CHECK_INT(m.z[16 * N + 2], 0x80000000);            // conversion to f64
+  CHECK_INT(m.z[0 * N + 0], 0x00000000);  // -0 + 0
+  CHECK_INT(m.z[1 * N + 1], 0x80000000);  // the result is flushed with its sign
+  CHECK_INT(m.z[2 * N + 2], 0x00000000);  // -0 * -0
+  CHECK_INT(m.z[5 * N + 0], 0x80000000);  // min(-0, 0)
+  CHECK_INT(m.z[8 * N + 0], 0x80000000);  // floor(-0), not -1
+  CHECK_INT(m.z[11 * N + 0], 0x80000000); // * 1.0 is arithmetic
+  CHECK_INT(m.z[13 * N + 0], 0x3f800000); // equals 0
+  CHECK_INT(m.z[14 * N + 2], 0x007fffff); // abs moves bits
+  CHECK_INT(m.z[16 * N + 2], 0x80000000); // conversion to f64
   interpret(f32_source, "", (void *[]){m.x, m.y, m.z});
   CHECK_INT(m.z[1 * N + 1], 0x80000001);
   CHECK_INT(m.z[8 * N + 0], 0xbf800000);
@@ -186,16 +198,18 @@ static unsigned occurrences(const char *text, const char *piece) {
   return n;
 }
 
-static const char maths_source[] =
-    "kiln 1\n"
-    "kernel k(x: inout *f32) @grid(1) @config(warps = 1) %s {\n"
-    "  let a = load(x + iota(64))\n"
-    "  store(x + iota(64), exp2(a) + log2(a) * rsqrt(a) - sqrt(a) / (a + 2.0) + div(a, 3.0, precise = true) + sqrt(a, precise = true))\n"
-    "}\n";
+static const char maths_source[] = "kiln 1\n"
+                                   "kernel k(x: inout *f32) @grid(1) @config(warps = 1) %s {\n"
+                                   "  let a = load(x + iota(64))\n"
+                                   "  store(x + iota(64), exp2(a) + log2(a) * rsqrt(a) - sqrt(a) / (a + 2.0) "
+                                   "+ div(a, 3.0, precise = true) + sqrt(a, precise = true))\n"
+                                   "}\n";
 
 TEST(flush, nvptx_instructions) {
-  static const char *const forms[] = {"add", "sub", "fma.rn", "ex2.approx", "lg2.approx", "rsqrt.approx", "sqrt.approx", "div.full", "div.rn", "sqrt.rn"};
-  char *plain = compile_text(maths_source, "", "sm_80", KILN_FORMAT_PTX), *flushed = compile_text(maths_source, "@fp(ftz)", "sm_80", KILN_FORMAT_PTX);
+  static const char *const forms[] = {"add",          "sub",         "fma.rn",   "ex2.approx", "lg2.approx",
+                                      "rsqrt.approx", "sqrt.approx", "div.full", "div.rn",     "sqrt.rn"};
+  char *plain = compile_text(maths_source, "", "sm_80", KILN_FORMAT_PTX),
+       *flushed = compile_text(maths_source, "@fp(ftz)", "sm_80", KILN_FORMAT_PTX);
   char piece[40];
   CHECK_INT(occurrences(plain, ".ftz"), 0);
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -207,11 +221,13 @@ TEST(flush, nvptx_instructions) {
   free(plain), free(flushed);
 }
 
-// float_denorm_mode_32: 0 flushes operands and results, 3 keeps them. The prelude's functions must be part of the kernel then.
+// float_denorm_mode_32: 0 flushes operands and results, 3 keeps them. The prelude's functions must be part of
+// the kernel then.
 TEST(flush, amdgpu_mode) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    char *plain = compile_text(maths_source, "", targets[i], KILN_FORMAT_ASM), *flushed = compile_text(maths_source, "@fp(ftz)", targets[i], KILN_FORMAT_ASM);
+    char *plain = compile_text(maths_source, "", targets[i], KILN_FORMAT_ASM),
+         *flushed = compile_text(maths_source, "@fp(ftz)", targets[i], KILN_FORMAT_ASM);
     CHECK_INT(occurrences(plain, ".amdhsa_float_denorm_mode_32 3"), 1);
     CHECK_INT(occurrences(flushed, ".amdhsa_float_denorm_mode_32 0"), 1);
     CHECK_INT(occurrences(flushed, "s_swappc_b64"), 0);

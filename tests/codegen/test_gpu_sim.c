@@ -25,8 +25,7 @@ static ir_kernel *lower(const char *text, kiln_arena *arena, const kiln_target *
   kiln_buffer message = {0};
   kiln_unit *unit = kiln_unit_open(arena, "case.kiln", text, strlen(text), &options, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, config, 0, target, &d) : NULL;
-  if (kernel)
-    return kernel;
+  if (kernel) return kernel;
   kiln_diagnostics_print(&d, text, strlen(text), &message);
   kiln_buffer_u8(&message, 0);
   FAIL("%s", (char *)message.bytes);
@@ -44,10 +43,8 @@ static void fill(uint8_t *bytes, kiln_scalar scalar, size_t count, uint32_t boun
   bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
   for (size_t i = 0; i < count; i++) {
     uint64_t r = kiln_test_random(seed) >> 11, bits;
-    if (is_float)
-      bits = ir_float_to_bits(scalar, ((double)(r % 65) - 32) / 16, true);
-    else
-      bits = scalar == KILN_I1 ? r & 1 : bound ? r % bound : r % 201 - 100;
+    if (is_float) bits = ir_float_to_bits(scalar, ((double)(r % 65) - 32) / 16, true);
+    else bits = scalar == KILN_I1 ? r & 1 : bound ? r % bound : r % 201 - 100;
     memcpy(bytes + i * size, &bits, size);
   }
 }
@@ -59,15 +56,12 @@ static void compare(const sim_case *c, const uint8_t *got, const uint8_t *want, 
     uint64_t a = 0, b = 0;
     memcpy(&a, got + i * size, size);
     memcpy(&b, want + i * size, size);
-    if (a == b)
-      continue;
+    if (a == b) continue;
     bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
     double x = is_float ? ir_bits_to_float(scalar, a) : (double)a,
            y = is_float ? ir_bits_to_float(scalar, b) : (double)b;
-    if (is_float && isnan(x) && isnan(y))
-      continue;
-    if (is_float && fabs(x - y) <= c->tolerance * (1 + fabs(y)))
-      continue;
+    if (is_float && isnan(x) && isnan(y)) continue;
+    if (is_float && fabs(x - y) <= c->tolerance * (1 + fabs(y))) continue;
     FAIL("parameter %u, element %zu: %.9g, expected %.9g", param, i, x, y);
   }
 }
@@ -114,8 +108,7 @@ static void run_config(const sim_case *c, uint32_t config, const sim_options *op
   CHECK_OK(kiln_middle(kernel, &target, &err), err);
   sim_run(kernel, &target, simulated.args, c->grid, options);
   for (uint32_t i = 0; i < plain->param_count; i++) {
-    if (!plain->params[i].type.pointer)
-      continue;
+    if (!plain->params[i].type.pointer) continue;
     compare(c, simulated.buffers[i], reference.buffers[i], plain->params[i].type.scalar,
             (size_t)c->arguments[i], i);
     free(simulated.buffers[i]);
@@ -133,13 +126,13 @@ static void run_case(const sim_case *c) {
   kiln_arena_destroy(arena);
 }
 
-#define CASE(name, ...)                                                                                      \
-  TEST(gpu_sim, name) {                                                                                      \
-    static const sim_case c = {__VA_ARGS__};                                                                 \
-    run_case(&c);                                                                                            \
+#define CASE(name, ...)                      \
+  TEST(gpu_sim, name) {                      \
+    static const sim_case c = {__VA_ARGS__}; \
+    run_case(&c);                            \
   }
 
-#define WARPS                                                                                                \
+#define WARPS \
   "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
 
 CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000},
@@ -242,33 +235,36 @@ CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5,
              "  store(y + i, acc + total)\n"
              "}\n")
 
-#define CARRIED_VIEWS                                                                                        \
-  "kiln 1\n" \
-  "kernel k(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) @grid(2) " WARPS "{\n" \
-  "  let X = view(x, [64, 16], [16, 1], [16, 16])\n" \
-  "  let Y = view(y, [64, 16], [16, 1], [16, 16])\n" \
-  "  var V = X\n" \
-  "  var acc = zeros(f32[16, 16])\n" \
-  "  for i in 0 .. 4 {\n" \
-  "    acc = acc + load(V, [i * 16, 0])\n" \
-  "    if i == n { V = Y } else { acc = acc * 2.0 }\n" \
-  "  }\n" \
-  "  var p = x\n" \
-  "  var j = 0\n" \
-  "  while j < 3 {\n" \
-  "    let W = view(p, [16, 16 - j], [16, 1], [16, 16])\n" \
-  "    V = W\n" \
-  "    acc = acc + load(V, [0, 0], 0.5)\n" \
-  "    p = p + 256\n" \
-  "    j = j + 1\n" \
-  "  }\n" \
-  "  let L = if n > 1 { yield view(y, [n + 3, 16], [16, 1], [16, 16]) } else { yield V }\n" \
-  "  acc = acc - load(L, [pid(0) * 2, 0])\n" \
-  "  let Z = view(z, [32, 16], [16, 1], [16, 16])\n" \
-  "  store(Z, [pid(0) * 16, 0], acc)\n" \
+#define CARRIED_VIEWS                                                                                      \
+  "kiln 1\n"                                                                                               \
+  "kernel k(x: in *f32 @align(16), y: in *f32 @align(16), z: out *f32 @align(16), n: i32) @grid(2) " WARPS \
+  "{\n"                                                                                                    \
+  "  let X = view(x, [64, 16], [16, 1], [16, 16])\n"                                                       \
+  "  let Y = view(y, [64, 16], [16, 1], [16, 16])\n"                                                       \
+  "  var V = X\n"                                                                                          \
+  "  var acc = zeros(f32[16, 16])\n"                                                                       \
+  "  for i in 0 .. 4 {\n"                                                                                  \
+  "    acc = acc + load(V, [i * 16, 0])\n"                                                                 \
+  "    if i == n { V = Y } else { acc = acc * 2.0 }\n"                                                     \
+  "  }\n"                                                                                                  \
+  "  var p = x\n"                                                                                          \
+  "  var j = 0\n"                                                                                          \
+  "  while j < 3 {\n"                                                                                      \
+  "    let W = view(p, [16, 16 - j], [16, 1], [16, 16])\n"                                                 \
+  "    V = W\n"                                                                                            \
+  "    acc = acc + load(V, [0, 0], 0.5)\n"                                                                 \
+  "    p = p + 256\n"                                                                                      \
+  "    j = j + 1\n"                                                                                        \
+  "  }\n"                                                                                                  \
+  "  let L = if n > 1 { yield view(y, [n + 3, 16], [16, 1], [16, 16]) } else { yield V }\n"                \
+  "  acc = acc - load(L, [pid(0) * 2, 0])\n"                                                               \
+  "  let Z = view(z, [32, 16], [16, 1], [16, 16])\n"                                                       \
+  "  store(Z, [pid(0) * 16, 0], acc)\n"                                                                    \
   "}\n"
-CASE(carried_views, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 2}, .tolerance = 1e-5, .text = CARRIED_VIEWS)
-CASE(carried_views_first, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 0}, .tolerance = 1e-5, .text = CARRIED_VIEWS)
+CASE(carried_views, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 2}, .tolerance = 1e-5,
+     .text = CARRIED_VIEWS)
+CASE(carried_views_first, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 0}, .tolerance = 1e-5,
+     .text = CARRIED_VIEWS)
 
 CASE(atomics, .grid = {2, 1, 1}, .arguments = {256, 16, 4, 256, 4}, .bound = 16,
      .text = "kiln 1\n"
@@ -356,29 +352,35 @@ CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024},
          "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
          "}\n")
 
-#define FP8_DOT(left, right)                                                                                 \
-  "kiln 1\n"                                                                                                 \
-  "kernel product(a: in *" left " @align(16), b: in *" right " @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n" \
-  "  let i = iota(32)\n"                                                                                     \
-  "  let k = iota(64)\n"                                                                                     \
-  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"                                                           \
-  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"                                                           \
-  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), full(f32[32, 32], 0.5)))\n"                        \
+#define FP8_DOT(left, right)                                                          \
+  "kiln 1\n"                                                                          \
+  "kernel product(a: in *" left " @align(16), b: in *" right                          \
+  " @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"                        \
+  "  let i = iota(32)\n"                                                              \
+  "  let k = iota(64)\n"                                                              \
+  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"                                    \
+  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"                                    \
+  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), full(f32[32, 32], 0.5)))\n" \
   "}\n"
-CASE(dot_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_89", .text = FP8_DOT("e4m3", "e4m3"))
-CASE(dot_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a", .text = FP8_DOT("e5m2", "e5m2"))
-CASE(dot_e4m3_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90", .text = FP8_DOT("e4m3", "e5m2"))
-CASE(dot_e5m2_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a", .text = FP8_DOT("e5m2", "e4m3"))
-CASE(dot_fp8_widened, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .text = FP8_DOT("e4m3", "e5m2"))
+CASE(dot_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_89",
+     .text = FP8_DOT("e4m3", "e4m3"))
+CASE(dot_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a",
+     .text = FP8_DOT("e5m2", "e5m2"))
+CASE(dot_e4m3_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90",
+     .text = FP8_DOT("e4m3", "e5m2"))
+CASE(dot_e5m2_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a",
+     .text = FP8_DOT("e5m2", "e4m3"))
+CASE(dot_fp8_widened, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5,
+     .text = FP8_DOT("e4m3", "e5m2"))
 
-#define SMALL_DOT                                                                                            \
-  "kiln 1\n"                                                                                                 \
-  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n"                                \
-  "  let i = iota(16)\n"                                                                                     \
-  "  let k = iota(8)\n"                                                                                      \
-  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                                                            \
-  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                                                            \
-  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                                                        \
+#define SMALL_DOT                                                             \
+  "kiln 1\n"                                                                  \
+  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n" \
+  "  let i = iota(16)\n"                                                      \
+  "  let k = iota(8)\n"                                                       \
+  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                             \
+  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                             \
+  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                         \
   "}\n"
 CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .text = SMALL_DOT)
 CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75",
@@ -566,56 +568,56 @@ CASE(carried_once, CARRIED(16))
 CASE(carried_partly_masked, CARRIED(72))
 CASE(carried_never, CARRIED(0))
 
-#define RING(k)                                                                                              \
-  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
-  .text =                                                                                                    \
-      "kiln 1\n"                                                                                             \
-      "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"    \
-      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"   \
-      "  let i = iota(32)\n"                                                                                 \
-      "  let k = iota(16)\n"                                                                                 \
-      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                            \
-      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                             \
-      "  var acc = zeros(f32[32, 32])\n"                                                                     \
-      "  for n in 0 .. K step 16 {\n"                                                                        \
-      "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                            \
-      "    acc = dot(x, load(q), acc)\n"                                                                     \
-      "    p = p + 16\n"                                                                                     \
-      "    q = q + 16 * 32\n"                                                                                \
-      "  }\n"                                                                                                \
-      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                         \
+#define RING(k)                                                                                            \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                \
+  .text =                                                                                                  \
+      "kiln 1\n"                                                                                           \
+      "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"  \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n" \
+      "  let i = iota(32)\n"                                                                               \
+      "  let k = iota(16)\n"                                                                               \
+      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                          \
+      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                           \
+      "  var acc = zeros(f32[32, 32])\n"                                                                   \
+      "  for n in 0 .. K step 16 {\n"                                                                      \
+      "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                          \
+      "    acc = dot(x, load(q), acc)\n"                                                                   \
+      "    p = p + 16\n"                                                                                   \
+      "    q = q + 16 * 32\n"                                                                              \
+      "  }\n"                                                                                              \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                       \
       "}\n"
 CASE(ring_of_ten, RING(160))
 CASE(ring_of_one, RING(16))
 CASE(ring_partly_masked, RING(72))
 CASE(ring_not_entered, RING(0))
 
-CASE(tiny_tiles, .grid = {2, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-5, .text =
-  "kiln 1\n"
-  "kernel tiny(x: in *f32, y: out *f32, z: out *i32) @grid(2) " WARPS "{\n"
-  "  let one = load(x + iota(1) + pid(0))\n"
-  "  let s = reduce.add(one, 0)\n"
-  "  let two = load(x + iota(2)[:, _] + zeros(i32[2, 1]))\n"
-  "  let t = reduce.max(two, 1)\n"
-  "  let u = scan.add(two, 1) + reduce.add(t, 0)\n"
-  "  store(y + (iota(2)[:, _] + 2 * pid(0)), u + s)\n"
-  "  let p = dot(two, trans(two), zeros(f32[2, 2]))\n"
-  "  store(y + (iota(2)[:, _] * 2 + iota(2)[_, :] + 8), p)\n"
-  "  store(z + iota(1), scan.max(iota(1), 0) + 3)\n"
-  "  store(z + 5, reduce.add(reshape(join(iota(4), iota(4) + 1), [8]), 0))\n"
-  "}\n")
+CASE(tiny_tiles, .grid = {2, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-5,
+     .text = "kiln 1\n"
+             "kernel tiny(x: in *f32, y: out *f32, z: out *i32) @grid(2) " WARPS "{\n"
+             "  let one = load(x + iota(1) + pid(0))\n"
+             "  let s = reduce.add(one, 0)\n"
+             "  let two = load(x + iota(2)[:, _] + zeros(i32[2, 1]))\n"
+             "  let t = reduce.max(two, 1)\n"
+             "  let u = scan.add(two, 1) + reduce.add(t, 0)\n"
+             "  store(y + (iota(2)[:, _] + 2 * pid(0)), u + s)\n"
+             "  let p = dot(two, trans(two), zeros(f32[2, 2]))\n"
+             "  store(y + (iota(2)[:, _] * 2 + iota(2)[_, :] + 8), p)\n"
+             "  store(z + iota(1), scan.max(iota(1), 0) + 3)\n"
+             "  store(z + 5, reduce.add(reshape(join(iota(4), iota(4) + 1), [8]), 0))\n"
+             "}\n")
 
-CASE(scalars, .grid = {3, 2, 1}, .arguments = {64, 64, 5}, .text =
-  "kiln 1\n"
-  "kernel scalars(x: in *i32, y: inout *i32, n: i32) @grid(3, 2) " WARPS "{\n"
-  "  let at = pid(0) + npid(0) * pid(1)\n"
-  "  let v = load(x + at, at < n, 9)\n"
-  "  let w = load(y + at + 20, volatile = true)\n"
-  "  var best = v\n"
-  "  var i = 0\n"
-  "  while i < 3 & best > -50 {\n"
-  "    best = min(best, load(x + at * 3 + i))\n"
-  "    i = i + 1\n"
-  "  }\n"
-  "  store(y + at, best * 3 + w + i, at != 2)\n"
-  "}\n")
+CASE(scalars, .grid = {3, 2, 1}, .arguments = {64, 64, 5},
+     .text = "kiln 1\n"
+             "kernel scalars(x: in *i32, y: inout *i32, n: i32) @grid(3, 2) " WARPS "{\n"
+             "  let at = pid(0) + npid(0) * pid(1)\n"
+             "  let v = load(x + at, at < n, 9)\n"
+             "  let w = load(y + at + 20, volatile = true)\n"
+             "  var best = v\n"
+             "  var i = 0\n"
+             "  while i < 3 & best > -50 {\n"
+             "    best = min(best, load(x + at * 3 + i))\n"
+             "    i = i + 1\n"
+             "  }\n"
+             "  store(y + at, best * 3 + w + i, at != 2)\n"
+             "}\n")

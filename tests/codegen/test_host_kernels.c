@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels in the kernel language, run by the reference interpreter and as host code of every level: all memory must agree bit for bit (a NaN is a
-// NaN). Data are such that the order of a sum does not matter.
+// Kernels in the kernel language, run by the reference interpreter and as host code of every level: all
+// memory must agree bit for bit (a NaN is a NaN). Data are such that the order of a sum does not matter.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static void fill(world *w, const kiln_interface *interface, int64_t n, uint64_t 
       memcpy(w->block + p->offset, &middle, 8);
       continue;
     }
-    if (kiln_scalars[p->scalar].type_class == KILN_CLASS_FLOAT) bits = ir_float_to_bits((kiln_scalar)p->scalar, 1.5, false);
+    if (kiln_scalars[p->scalar].type_class == KILN_CLASS_FLOAT)
+      bits = ir_float_to_bits((kiln_scalar)p->scalar, 1.5, false);
     memcpy(w->block + p->offset, &bits, kiln_scalars[p->scalar].bytes);
   }
 }
@@ -74,15 +75,17 @@ static void compare(const char *what, const kiln_interface *interface, const wor
         uint64_t x = 0, y = 0;
         memcpy(&x, want->buffers[b] + at, size);
         memcpy(&y, got->buffers[b] + at, size);
-        FAIL("%s: %s[%ld] is %#llx (%g), the interpreter says %#llx (%g)", what, p->name, ((long)at - GUARD) / (long)size,
-             (unsigned long long)y, ir_bits_to_float((kiln_scalar)p->scalar, y), (unsigned long long)x,
+        FAIL("%s: %s[%ld] is %#llx (%g), the interpreter says %#llx (%g)", what, p->name,
+             ((long)at - GUARD) / (long)size, (unsigned long long)y,
+             ir_bits_to_float((kiln_scalar)p->scalar, y), (unsigned long long)x,
              ir_bits_to_float((kiln_scalar)p->scalar, x));
       }
     b++;
   }
 }
 
-static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, const kiln_target *target, kiln_diagnostics *d, const char *text) {
+static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, const kiln_target *target,
+                        kiln_diagnostics *d, const char *text) {
   ir_kernel *kernel = kiln_unit_lower(unit, arena, index, 0, 0, target, d);
   if (kernel) return kernel;
   kiln_buffer out = {0};
@@ -90,8 +93,9 @@ static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, const 
   FAIL("%.*s", (int)out.size, (const char *)out.bytes);
 }
 
-static void check_on(kiln_unit *unit, kiln_arena *arena, size_t index, const char *target_name, unsigned level, int64_t n,
-                     const uint32_t grid[3], kiln_diagnostics *d, const char *text) {
+static void check_on(kiln_unit *unit, kiln_arena *arena, size_t index, const char *target_name,
+                     unsigned level, int64_t n, const uint32_t grid[3], kiln_diagnostics *d,
+                     const char *text) {
   kiln_target target;
   kiln_error err = {0};
   kiln_codegen_options options;
@@ -100,13 +104,15 @@ static void check_on(kiln_unit *unit, kiln_arena *arena, size_t index, const cha
   char what[200];
   const kiln_interface *interface = kiln_unit_interface(unit, index);
   CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
-  ir_kernel *reference = lower(unit, arena, index, &target, d, text), *kernel = lower(unit, arena, index, &target, d, text);
+  ir_kernel *reference = lower(unit, arena, index, &target, d, text),
+            *kernel = lower(unit, arena, index, &target, d, text);
   snprintf(what, sizeof what, "%s on %s -O%u", interface->name, target_name, level);
   if (kiln_middle(reference, &target, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
   fill(&want, interface, n, 7);
   fill(&got, interface, n, 7);
   for (uint32_t i = 0; i < want.count; i++) CHECK(want.buffers[i] && got.buffers[i]);
-  if (kiln_interpret(reference, want.block, grid, NULL, &err) != KILN_OK) FAIL("%s: interpreter: %s", what, err.text);
+  if (kiln_interpret(reference, want.block, grid, NULL, &err) != KILN_OK)
+    FAIL("%s: interpreter: %s", what, err.text);
   kiln_codegen_options_init(&options);
   options.optimise = (uint8_t)level;
   if (kiln_codegen(kernel, &target, &options, &artifact, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
@@ -135,7 +141,7 @@ static void check(const char *text, int64_t n, uint32_t programs) {
   kiln_arena_destroy(arena);
 }
 
-// ------------------------------------------------------------------------------------------------------------- elementwise
+// ------------------------------------------------------------------------------------- elementwise
 
 #define FLOATS "@instance(T = f32) @instance(T = f64) @instance(T = f16) @instance(T = bf16)"
 #define INTS "@instance(T = i8) @instance(T = i16) @instance(T = i32) @instance(T = i64)"
@@ -153,7 +159,8 @@ TEST(host_kernels, float_arithmetic) {
         "  store(z + i + 3072, sqrt(abs(a)) + floor(b) - ceil(a) + round(a * b), live)\n"
         "  store(z + i + 4096, select(a < b, fma(a, b, a), b % 3.0), live)\n"
         "  store(z + i + 5120, min(a, b / a, nan = true) + max(b, a, nan = true), live)\n"
-        "}\n", 700, 3);
+        "}\n",
+        700, 3);
 }
 
 TEST(host_kernels, integer_arithmetic) {
@@ -169,12 +176,14 @@ TEST(host_kernels, integer_arithmetic) {
         "  store(z + i + 3072, (a << b) + (a >> b) + ushr(b, a), live)\n"
         "  store(z + i + 4096, min(a, b) + umax(a, b) * abs(a), live)\n"
         "  store(z + i + 5120, select(ult(a, b) & (a != b), ~a, a & b), live)\n"
-        "}\n", 700, 3);
+        "}\n",
+        700, 3);
 }
 
 TEST(host_kernels, casts) {
   check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, y: in *i32, b: out *i8, s: out *i16, l: out *i64, h: out *f16, d: out *f64, t: out *T)\n"
+        "kernel k[T: type = f32](x: in *T, y: in *i32, b: out *i8, s: out *i16, l: out *i64, h: out *f16, d: "
+        "out *f64, t: out *T)\n"
         "  " FLOATS " @instance(T = i32) @instance(T = i8) @grid(1) {\n"
         "  let i = iota(128)\n"
         "  let v = load(x + i)\n"
@@ -186,7 +195,8 @@ TEST(host_kernels, casts) {
         "  store(t + i, load(y + i) as T)\n"
         "  store(t + i + 128, ucast(load(y + i), T))\n"
         "  store(h + i + 128, (load(y + i) as f32) as f16)\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
 TEST(host_kernels, booleans_in_memory) {
@@ -195,21 +205,24 @@ TEST(host_kernels, booleans_in_memory) {
         "  let i = iota(64)\n"
         "  let a = load(m + i, i < n)\n"
         "  store(o + i, a ^ (load(x + i) > 0), i < n)\n"
-        "}\n", 50, 1);
+        "}\n",
+        50, 1);
 }
 
-// ---------------------------------------------------------------------------------------------------- reductions and scans
+// ---------------------------------------------------------------------------- reductions and scans
 
 TEST(host_kernels, reduces_rows) {
   check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, y: out *T, n: i32) @instance(T = f32) @instance(T = f64) @instance(T = i32) @instance(T = i64) @grid(1) {\n"
+        "kernel k[T: type = f32](x: in *T, y: out *T, n: i32) @instance(T = f32) @instance(T = f64) "
+        "@instance(T = i32) @instance(T = i64) @grid(1) {\n"
         "  let i = iota(1024)\n"
         "  let v = load(x + i, i < n)\n"
         "  store(y + 0, reduce.add(v, 0))\n"
         "  store(y + 1, reduce.max(v, 0))\n"
         "  store(y + 2, reduce.min(v, 0))\n"
         "  store(y + 4 + i, v - reduce.max(v, 0) + reduce.add(v * v, 0))\n"
-        "}\n", 900, 1);
+        "}\n",
+        900, 1);
 }
 
 TEST(host_kernels, reduces_any_axis) {
@@ -224,7 +237,8 @@ TEST(host_kernels, reduces_any_axis) {
         "  store(y + 256 + iota(512), reshape(reduce.max(w, 2), [512]))\n"
         "  store(y + 1024 + iota(256), reshape(reduce.min(w, 0), [256]))\n"
         "  store(y + 2048 + iota(4), reduce.add(load(x + iota(4)[_, :] * 2 + iota(2)[:, _]), 0))\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
 TEST(host_kernels, reduces_by_a_function) {
@@ -245,7 +259,8 @@ TEST(host_kernels, reduces_by_a_function) {
         "  store(y + 16 + iota(16), m)\n"
         "  store(y + 32 + iota(16), e)\n"
         "  store(y + 64 + iota(32), reduce(later, 0, load(x + i)))\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
 TEST(host_kernels, scans) {
@@ -263,10 +278,11 @@ TEST(host_kernels, scans) {
         "  let j = iota(64)[:, _] * 4 + iota(4)[_, :]\n"
         "  store(y + 4096 + j, scan.add(load(x + j), 1, reverse = true))\n"
         "  store(y + 5120 + j, scan.add(load(x + j), 0))\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- shapes
+// ------------------------------------------------------------------------------------------ shapes
 
 TEST(host_kernels, shapes) {
   check("kiln 1\n"
@@ -281,10 +297,11 @@ TEST(host_kernels, shapes) {
         "  store(y + 3072 + iota(512), reshape(join(b, a), [512]))\n"
         "  let r = load(x + iota(16))\n"
         "  store(y + 4096 + i, r[_, :] * load(x + iota(32))[:, _])\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
-// ------------------------------------------------------------------------------------------------------------- control flow
+// ------------------------------------------------------------------------------------ control flow
 
 TEST(host_kernels, loops) {
   check("kiln 1\n"
@@ -307,7 +324,8 @@ TEST(host_kernels, loops) {
         "  while t > 1 { t = select(t % 2 == 0, t / 2, t * 3 + 1) q = q * 2 + t }\n"
         "  store(y + 1024 + c, q)\n"
         "  for j in 5 .. 5 { store(y + c, q) }\n"
-        "}\n", 20, 1);
+        "}\n",
+        20, 1);
 }
 
 TEST(host_kernels, branches) {
@@ -321,7 +339,8 @@ TEST(host_kernels, branches) {
         "  store(y + p * 64 + c, v + s)\n"
         "  if p == 3 { return }\n"
         "  store(y + 1024 + p, s)\n"
-        "}\n", 0, 5);
+        "}\n",
+        0, 5);
 }
 
 // A view is what a loop carries (chosen in it, or with extents that change), and what a branch yields.
@@ -354,7 +373,7 @@ TEST(host_kernels, carried_views) {
   for (int n = 0; n < 5; n++) check(text, n, 2);
 }
 
-// ----------------------------------------------------------------------------------------------------------- order of memory
+// --------------------------------------------------------------------------------- order of memory
 
 TEST(host_kernels, loads_before_stores) {
   check("kiln 1\n"
@@ -371,21 +390,24 @@ TEST(host_kernels, loads_before_stores) {
         "  let v = reshape(load(y + c), [16, 16])\n"
         "  barrier()\n"
         "  store(y + c, reshape(trans(v), [256]))\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
 TEST(host_kernels, atomics) {
-  check("kiln 1\n"
-        "kernel k(x: inout *i32, l: inout *i64, f: inout *f32, h: inout *f16, y: out *i32, n: i32) @grid(1) {\n"
-        "  let c = iota(64)\n"
-        "  store(y + c, atomic.add(x + c % 8, c, c < n))\n"
-        "  let ignored = atomic.max(l + c % 4, c as i64)\n"
-        "  let again = atomic.add(f + c % 2, (c as f32) * 0.5, c < n)\n"
-        "  let half = atomic.add(h + c % 16, 1.0 as f16)\n"
-        "  store(y + 64, atomic.xchg(x + 9, 5))\n"
-        "  store(y + 65, cas(x + 9, 5, 6, order = acquire))\n"
-        "  store(y + 66, atomic.umin(x + 10, 3, order = acq_rel))\n"
-        "}\n", 40, 2);
+  check(
+      "kiln 1\n"
+      "kernel k(x: inout *i32, l: inout *i64, f: inout *f32, h: inout *f16, y: out *i32, n: i32) @grid(1) {\n"
+      "  let c = iota(64)\n"
+      "  store(y + c, atomic.add(x + c % 8, c, c < n))\n"
+      "  let ignored = atomic.max(l + c % 4, c as i64)\n"
+      "  let again = atomic.add(f + c % 2, (c as f32) * 0.5, c < n)\n"
+      "  let half = atomic.add(h + c % 16, 1.0 as f16)\n"
+      "  store(y + 64, atomic.xchg(x + 9, 5))\n"
+      "  store(y + 65, cas(x + 9, 5, 6, order = acquire))\n"
+      "  store(y + 66, atomic.umin(x + 10, 3, order = acq_rel))\n"
+      "}\n",
+      40, 2);
 }
 
 TEST(host_kernels, exchange_of_halves) {
@@ -394,15 +416,17 @@ TEST(host_kernels, exchange_of_halves) {
         "  let c = iota(32)\n"
         "  store(y + c, atomic.xchg(h + c, c as f16, c < n))\n"
         "  store(z + c, atomic.xchg(b + c, c as bf16))\n"
-        "}\n", 20, 1);
+        "}\n",
+        20, 1);
 }
 
-// ---------------------------------------------------------------------------------------------------------- matrix products
+// --------------------------------------------------------------------------------- matrix products
 
 TEST(host_kernels, products) {
   check("kiln 1\n"
         "kernel k[T: type = f32, A: type = f32](x: in *T, y: in *T, z: out *A)\n"
-        "  @instance(T = f32, A = f32) @instance(T = f16, A = f32) @instance(T = bf16, A = f32) @instance(T = f64, A = f64) @instance(T = i8, A = i32)\n"
+        "  @instance(T = f32, A = f32) @instance(T = f16, A = f32) @instance(T = bf16, A = f32) @instance(T "
+        "= f64, A = f64) @instance(T = i8, A = i32)\n"
         "  @instance(T = e4m3, A = f32) @instance(T = e5m2, A = f32) @grid(1) {\n"
         "  let a = load(x + iota(32)[:, _] * 16 + iota(16)[_, :])\n"
         "  let b = load(y + iota(16)[:, _] * 64 + iota(64)[_, :])\n"
@@ -411,7 +435,8 @@ TEST(host_kernels, products) {
         "  var s = full(A[32, 8], 1)\n"
         "  for j in 0 .. 3 { s = dot(a, trans(t), s + s) }\n"
         "  store(z + 4096 + iota(32)[:, _] * 8 + iota(8)[_, :], s)\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
 TEST(host_kernels, products_of_carried_tiles) {
@@ -439,7 +464,8 @@ TEST(host_kernels, products_of_carried_tiles) {
         "    q = q + n\n"
         "  }\n"
         "  store(z + 768 + i, r + load(p))\n"
-        "}\n", 3, 1);
+        "}\n",
+        3, 1);
 }
 
 TEST(host_kernels, batched_products) {
@@ -449,14 +475,16 @@ TEST(host_kernels, batched_products) {
         "  let b = reshape(load(y + iota(1024)), [4, 16, 16])\n"
         "  store(z + iota(512), reshape(dot(a, b, zeros(f32[4, 8, 16])), [512]))\n"
         "  store(z + 512 + iota(512), reshape(dot(a, trans(b, [0, 2, 1]), zeros(f32[4, 8, 16])), [512]))\n"
-        "}\n", 0, 1);
+        "}\n",
+        0, 1);
 }
 
-// ------------------------------------------------------------------------------------------------------------ whole kernels
+// ----------------------------------------------------------------------------------- whole kernels
 
 TEST(host_kernels, normalises_in_place) {
   check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, res: inout *T, w: in *T, y: out *T, cols: i32) @instance(T = f32) @instance(T = bf16) @instance(T = f16) @grid(1) {\n"
+        "kernel k[T: type = f32](x: in *T, res: inout *T, w: in *T, y: out *T, cols: i32) @instance(T = f32) "
+        "@instance(T = bf16) @instance(T = f16) @grid(1) {\n"
         "  let base = pid(0) as i64 * cols as i64\n"
         "  let c = iota(512)\n"
         "  let live = c < cols\n"
@@ -464,17 +492,20 @@ TEST(host_kernels, normalises_in_place) {
         "  store(res + base + c, h as T, live)\n"
         "  let s = reduce.add(h * h, 0)\n"
         "  store(y + base + c, (h * s * load(w + c, live) as f32) as T, live)\n"
-        "}\n", 300, 4);
+        "}\n",
+        300, 4);
 }
 
 TEST(host_kernels, softmax) {
   check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, y: out *T, cols: i32) @instance(T = f32) @instance(T = bf16) @grid(1) {\n"
+        "kernel k[T: type = f32](x: in *T, y: out *T, cols: i32) @instance(T = f32) @instance(T = bf16) "
+        "@grid(1) {\n"
         "  let row = pid(0) as i64\n"
         "  let c = iota(1024)\n"
         "  let live = c < cols\n"
         "  let v = load(x + row * cols as i64 + c, live, -inf) as f32\n"
         "  let e = exp2(v - reduce.max(v, 0))\n"
         "  store(y + row * cols as i64 + c, e as T, live)\n"
-        "}\n", 777, 3);
+        "}\n",
+        777, 3);
 }

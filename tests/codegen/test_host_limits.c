@@ -39,11 +39,15 @@ TEST(host_limits, asserts_stop_the_program) {
                        "  store(y, 1)\n"
                        "  assert(v < n, \"all below n\")\n"
                        "  store(y, 2)\n"
-                       "}\n", "x86-64-v2");
+                       "}\n",
+                       "x86-64-v2");
   if (c.status != KILN_OK) FAIL("%s", c.err.text);
   kiln_host_kernel *run = mapping_open(&c.artifact.code, c.artifact.info.symbol);
   int32_t x[64] = {0}, y = 0;
-  struct { int32_t *x, *y; int32_t n; } args = {x, &y, 5};
+  struct {
+    int32_t *x, *y;
+    int32_t n;
+  } args = {x, &y, 5};
   const uint32_t grid[3] = {1, 1, 1};
   CHECK_INT(mapping_run(run, &args, grid, c.artifact.info.scratch_bytes), 0);
   CHECK_INT(y, 2);
@@ -54,8 +58,10 @@ TEST(host_limits, asserts_stop_the_program) {
 }
 
 TEST(host_limits, assembly_is_refused) {
-  compiled c = compile("kiln 1\n"
-                       "kernel k(x: inout *i32) @grid(1) { store(x, asm(\"mov.u32 $0, $1;\", \"=r,r\", [load(x)], i32)) }\n", "x86-64-v3");
+  compiled c = compile(
+      "kiln 1\n"
+      "kernel k(x: inout *i32) @grid(1) { store(x, asm(\"mov.u32 $0, $1;\", \"=r,r\", [load(x)], i32)) }\n",
+      "x86-64-v3");
   CHECK_INT(c.status, KILN_STATUS_UNSUPPORTED);
   drop(&c);
 }
@@ -81,17 +87,21 @@ TEST(host_limits, scratch_memory_is_bounded) {
 
 TEST(host_limits, largest_tiles_run) {
   enum { N = 1 << 20 };
-  compiled c = compile("kiln 1\n"
-                       "kernel k(x: in *i32, y: out *i32) @grid(1) {\n"
-                       "  let i = iota(1048576)\n"
-                       "  let s = scan.add(load(x + i), 0)\n"
-                       "  store(y + i, reshape(trans(reshape(s, [1024, 1024])), [1048576]) + reduce.max(s, 0))\n"
-                       "}\n", "x86-64-v2");
+  compiled c =
+      compile("kiln 1\n"
+              "kernel k(x: in *i32, y: out *i32) @grid(1) {\n"
+              "  let i = iota(1048576)\n"
+              "  let s = scan.add(load(x + i), 0)\n"
+              "  store(y + i, reshape(trans(reshape(s, [1024, 1024])), [1048576]) + reduce.max(s, 0))\n"
+              "}\n",
+              "x86-64-v2");
   if (c.status != KILN_OK) FAIL("%s", c.err.text);
   int32_t *x = malloc(4 * N), *y = malloc(4 * N);
   CHECK(x && y);
   for (int i = 0; i < N; i++) x[i] = 1;
-  struct { int32_t *x, *y; } args = {x, y};
+  struct {
+    int32_t *x, *y;
+  } args = {x, y};
   kiln_host_kernel *run = mapping_open(&c.artifact.code, c.artifact.info.symbol);
   CHECK_INT(mapping_run(run, &args, (uint32_t[]){1, 1, 1}, c.artifact.info.scratch_bytes), 0);
   for (int r = 0; r < 1024; r++)
@@ -101,25 +111,29 @@ TEST(host_limits, largest_tiles_run) {
   drop(&c);
 }
 
-// Operations that compilers like to make library calls of, for each level: mapping_symbol refuses undefined symbols.
+// Operations that compilers like to make library calls of, for each level: mapping_symbol refuses undefined
+// symbols.
 TEST(host_limits, objects_are_complete) {
   static const char *const names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
   for (unsigned t = 0; t < 4; t++) {
-    compiled c = compile("kiln 1\n"
-                         "kernel k(x: in *f32, h: inout *f16, d: in *f64, l: in *i64, o: out *f32, p: out *f64, e: out *e4m3) @grid(1) {\n"
-                         "  let i = iota(256)\n"
-                         "  let a = load(x + i)\n"
-                         "  store(o + i, exp2(a) + log2(a) + sin(a) * cos(a) + tanh(a) / erf(a))\n"
-                         "  store(o + 256 + i, a % 3.0 + fma(a, a, a) + floor(a) + ceil(a) + round(a) + sqrt(a) + rsqrt(a))\n"
-                         "  let b = load(d + i)\n"
-                         "  store(p + i, b % 3.0 + fma(b, b, b) + exp2(b) + (load(l + i) / 3) as f64 + round(b))\n"
-                         "  store(h + i, (load(h + i) as f64 + b) as f16)\n"
-                         "  store(e + i, a as e4m3)\n"
-                         "  let old = atomic.add(h + i, 1.0 as f16)\n"
-                         "  store(p + 256 + i, (b as i64 % load(l + i)) as f64)\n"
-                         "  for j in 0 .. 4096 { store(o + 1024 + j, 0.0) }\n"
-                         "  store(o + 8192 + iota(65536), load(x + iota(65536)))\n"
-                         "}\n", names[t]);
+    compiled c = compile(
+        "kiln 1\n"
+        "kernel k(x: in *f32, h: inout *f16, d: in *f64, l: in *i64, o: out *f32, p: out *f64, e: out *e4m3) "
+        "@grid(1) {\n"
+        "  let i = iota(256)\n"
+        "  let a = load(x + i)\n"
+        "  store(o + i, exp2(a) + log2(a) + sin(a) * cos(a) + tanh(a) / erf(a))\n"
+        "  store(o + 256 + i, a % 3.0 + fma(a, a, a) + floor(a) + ceil(a) + round(a) + sqrt(a) + rsqrt(a))\n"
+        "  let b = load(d + i)\n"
+        "  store(p + i, b % 3.0 + fma(b, b, b) + exp2(b) + (load(l + i) / 3) as f64 + round(b))\n"
+        "  store(h + i, (load(h + i) as f64 + b) as f16)\n"
+        "  store(e + i, a as e4m3)\n"
+        "  let old = atomic.add(h + i, 1.0 as f16)\n"
+        "  store(p + 256 + i, (b as i64 % load(l + i)) as f64)\n"
+        "  for j in 0 .. 4096 { store(o + 1024 + j, 0.0) }\n"
+        "  store(o + 8192 + iota(65536), load(x + iota(65536)))\n"
+        "}\n",
+        names[t]);
     if (c.status != KILN_OK) FAIL("%s: %s", names[t], c.err.text);
     CHECK(mapping_symbol(c.artifact.code.bytes, c.artifact.info.symbol) != 0);
     drop(&c);

@@ -58,8 +58,7 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
   kiln_error err = {KILN_OK, ""};
   kiln_artifact artifact = {0};
   kiln_codegen_options options;
-  if (b.error.status != KILN_OK)
-    FAIL("building: %s", b.error.text);
+  if (b.error.status != KILN_OK) FAIL("building: %s", b.error.text);
   CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
   kiln_codegen_options_init(&options);
   options.output = KILN_FORMAT_PTX;
@@ -68,8 +67,7 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
   CHECK(text != NULL);
   memcpy(text, artifact.code.bytes, artifact.code.size);
   text[artifact.code.size] = 0;
-  if (out_info)
-    *out_info = artifact.info;
+  if (out_info) *out_info = artifact.info;
   kiln_artifact_deinit(&artifact);
   return text;
 }
@@ -77,28 +75,23 @@ static char *compile(const char *target_name, kiln_code_info *out_info) {
 /// Gives the text to ptxas; its report must not name spills.
 static void assemble(const char *text, const char *target_name) {
   char *report = NULL;
-  if (access(ptxas, X_OK))
-    return;
+  if (access(ptxas, X_OK)) return;
   char path[400];
   snprintf(path, sizeof path, "%s/kernel.ptx", kiln_test_folder());
   kiln_test_write(path, text, strlen(text));
   int status = kiln_test_run(&report, "%s -v --warn-on-spills --gpu-name %s %s -o /dev/null", ptxas,
                              target_name, path);
-  if (status != 0)
-    FAIL("ptxas: %s", report);
-  if (!strstr(report, " 0 bytes spill stores"))
-    FAIL("spills: %s", report);
+  if (status != 0) FAIL("ptxas: %s", report);
+  if (!strstr(report, " 0 bytes spill stores")) FAIL("spills: %s", report);
   free(report);
 }
 
 static void expect(const char *text, const char *piece) {
-  if (!strstr(text, piece))
-    FAIL("expected %s in\n%s", piece, text);
+  if (!strstr(text, piece)) FAIL("expected %s in\n%s", piece, text);
 }
 
 static void expect_none(const char *text, const char *piece) {
-  if (strstr(text, piece))
-    FAIL("expected no %s in\n%s", piece, text);
+  if (strstr(text, piece)) FAIL("expected no %s in\n%s", piece, text);
 }
 
 /// z = x + y over BLOCK elements a program, masked when `n` says so.

@@ -43,16 +43,14 @@ static char *ptx(const char *source, const char *target_name, kiln_code_info *ou
   CHECK(text != NULL);
   memcpy(text, artifact.code.bytes, artifact.code.size);
   text[artifact.code.size] = 0;
-  if (out_info)
-    *out_info = artifact.info;
+  if (out_info) *out_info = artifact.info;
   kiln_artifact_deinit(&artifact);
   return text;
 }
 
 static void assemble(const char *text, const char *target_name) {
   char *report = NULL, path[400];
-  if (access(ptxas, X_OK))
-    return;
+  if (access(ptxas, X_OK)) return;
   snprintf(path, sizeof path, "%s/kernel.ptx", kiln_test_folder());
   kiln_test_write(path, text, strlen(text));
   if (kiln_test_run(&report, "%s --gpu-name %s %s -o /dev/null", ptxas, target_name, path))
@@ -71,14 +69,12 @@ static void everywhere(const char *source) {
 }
 
 static void expect(const char *text, const char *piece) {
-  if (!strstr(text, piece))
-    FAIL("expected %s in\n%s", piece, text);
+  if (!strstr(text, piece)) FAIL("expected %s in\n%s", piece, text);
 }
 
 static unsigned count(const char *text, const char *piece) {
   unsigned n = 0;
-  for (const char *p = text; (p = strstr(p, piece)); p++)
-    n++;
+  for (const char *p = text; (p = strstr(p, piece)); p++) n++;
   return n;
 }
 
@@ -128,13 +124,14 @@ TEST(nvptx_source, atomics_of_a_tile_share_fences) {
 
 /// A dot without matrix instructions takes many steps a round, here all, and reads neighbours together.
 TEST(nvptx_source, plain_dots_read_vectors) {
-  static const char source[] = "kiln 1\n"
-                               "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) "
-                               "@grid(1) @config(warps = 4) {\n"
-                               "  let i = iota(32)\n"
-                               "  let at = i[:, _] * 32 + i[_, :]\n"
-                               "  store(c + at, dot(load(a + at), load(b + at), prec = ieee))\n"
-                               "}\n";
+  static const char source[] =
+      "kiln 1\n"
+      "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) "
+      "@grid(1) @config(warps = 4) {\n"
+      "  let i = iota(32)\n"
+      "  let at = i[:, _] * 32 + i[_, :]\n"
+      "  store(c + at, dot(load(a + at), load(b + at), prec = ieee))\n"
+      "}\n";
   char *out = ptx(source, "sm_80", NULL);
   CHECK_INT(count(out, "fma.rn.f32"), 256);
   CHECK_INT(count(out, "ld.shared.v4.f32"), 32);
@@ -144,20 +141,22 @@ TEST(nvptx_source, plain_dots_read_vectors) {
   everywhere(source);
 }
 
-/// Operands that are computed with before the product: the loads of the next round stand before this round's products all the same.
+/// Operands that are computed with before the product: the loads of the next round stand before this round's
+/// products all the same.
 TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
-  static const char source[] = "kiln 1\n"
-                               "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16), n: i32) "
-                               "@grid(1) @config(warps = 4) {\n"
-                               "  let i = iota(32)\n"
-                               "  let at = i[:, _] * 32 + i[_, :]\n"
-                               "  var sum = zeros(f32[32, 32])\n"
-                               "  for k in 0 .. n step 32 {\n"
-                               "    let x = select((k + i < n)[_, :] & (i >= 0)[:, _], load(a + k + at) + 1.0, zeros(f32[32, 32]))\n"
-                               "    sum = dot(x, load(b + k * 32 + at) * 2.0, sum, prec = ieee)\n"
-                               "  }\n"
-                               "  store(c + at, sum)\n"
-                               "}\n";
+  static const char source[] =
+      "kiln 1\n"
+      "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16), n: i32) "
+      "@grid(1) @config(warps = 4) {\n"
+      "  let i = iota(32)\n"
+      "  let at = i[:, _] * 32 + i[_, :]\n"
+      "  var sum = zeros(f32[32, 32])\n"
+      "  for k in 0 .. n step 32 {\n"
+      "    let x = select((k + i < n)[_, :] & (i >= 0)[:, _], load(a + k + at) + 1.0, zeros(f32[32, 32]))\n"
+      "    sum = dot(x, load(b + k * 32 + at) * 2.0, sum, prec = ieee)\n"
+      "  }\n"
+      "  store(c + at, sum)\n"
+      "}\n";
   char *out = ptx(source, "sm_80", NULL);
   CHECK_INT(count(out, "ld.global.v4"), 8); // 4 before the loop, 4 of the next round in it
   const char *last = NULL;
@@ -168,16 +167,17 @@ TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
 }
 
 TEST(nvptx_source, cache_hints) {
-  static const char source[] = "kiln 1\n"
-                               "kernel hints(x: in *f32 @align(16) @noalias, y: inout *f32 @align(16), n: i32 "
-                               "@div(16)) @grid(1) @config(warps = 4) {\n"
-                               "  let t = iota(512)\n"
-                               "  let a = load(x + t, t < n, 1.0, evict = first)\n"
-                               "  let b = load(y + t, t < n, cache = cg)\n"
-                               "  let c = load(y + t, volatile = true)\n"
-                               "  store(y + t, a + b + c, t < n, cache = cs)\n"
-                               "  store(y + t, a, evict = last)\n"
-                               "}\n";
+  static const char source[] =
+      "kiln 1\n"
+      "kernel hints(x: in *f32 @align(16) @noalias, y: inout *f32 @align(16), n: i32 "
+      "@div(16)) @grid(1) @config(warps = 4) {\n"
+      "  let t = iota(512)\n"
+      "  let a = load(x + t, t < n, 1.0, evict = first)\n"
+      "  let b = load(y + t, t < n, cache = cg)\n"
+      "  let c = load(y + t, volatile = true)\n"
+      "  store(y + t, a + b + c, t < n, cache = cs)\n"
+      "  store(y + t, a, evict = last)\n"
+      "}\n";
   char *text = ptx(source, "sm_90", NULL); // PTX 7.4 and later have eviction priorities
   expect(text, "ld.global.nc.L1::evict_first.v4.b32");
   expect(text, "ld.global.cg.v4.b32");
@@ -263,22 +263,25 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   free(text);
 }
 
-#define FP8_GEMM(left, right, m, n, k)                                                                       \
-  "kiln 1\n"                                                                                                 \
-  "kernel gemm(a: in *" left " @align(16), b: in *" right " @align(16), c: out *f32 @align(16), K: i32 @div(64)) @grid(1) {\n" \
-  "  let A = view(a, [" #m ", K], [K, 1], [" #m ", " #k "])\n"                                               \
-  "  let B = view(b, [" #n ", K], [K, 1], [" #n ", " #k "])\n"                                               \
-  "  let C = view(c, [" #m ", " #n "], [" #n ", 1], [" #m ", " #n "])\n"                                     \
-  "  var acc = zeros(f32[" #m ", " #n "])\n"                                                                 \
-  "  for k in 0 .. K step " #k " { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"              \
-  "  store(C, [0, 0], acc)\n"                                                                                \
+#define FP8_GEMM(left, right, m, n, k)                                                          \
+  "kiln 1\n"                                                                                    \
+  "kernel gemm(a: in *" left " @align(16), b: in *" right                                       \
+  " @align(16), c: out *f32 @align(16), K: i32 @div(64)) @grid(1) {\n"                          \
+  "  let A = view(a, [" #m ", K], [K, 1], [" #m ", " #k "])\n"                                  \
+  "  let B = view(b, [" #n ", K], [K, 1], [" #n ", " #k "])\n"                                  \
+  "  let C = view(c, [" #m ", " #n "], [" #n ", 1], [" #m ", " #n "])\n"                        \
+  "  var acc = zeros(f32[" #m ", " #n "])\n"                                                    \
+  "  for k in 0 .. K step " #k " { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n" \
+  "  store(C, [0, 0], acc)\n"                                                                   \
   "}\n"
 
 // Sums of fp8 products are kept in f32 between instructions: each starts from zero.
 TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
-  static const char *const sources[] = {FP8_GEMM("e4m3", "e4m3", 128, 128, 64), FP8_GEMM("e4m3", "e5m2", 128, 128, 64),
-                                        FP8_GEMM("e5m2", "e4m3", 128, 128, 64), FP8_GEMM("e5m2", "e5m2", 128, 128, 64)};
-  static const char *const forms[] = {"f32.e4m3.e4m3.f32", "f32.e4m3.e5m2.f32", "f32.e5m2.e4m3.f32", "f32.e5m2.e5m2.f32"};
+  static const char *const sources[] = {
+      FP8_GEMM("e4m3", "e4m3", 128, 128, 64), FP8_GEMM("e4m3", "e5m2", 128, 128, 64),
+      FP8_GEMM("e5m2", "e4m3", 128, 128, 64), FP8_GEMM("e5m2", "e5m2", 128, 128, 64)};
+  static const char *const forms[] = {"f32.e4m3.e4m3.f32", "f32.e4m3.e5m2.f32", "f32.e5m2.e4m3.f32",
+                                      "f32.e5m2.e5m2.f32"};
   static const char *const targets[] = {"sm_89", "sm_90", "sm_90a"};
   for (unsigned i = 0; i < 4; i++) {
     char wanted[80];
@@ -330,7 +333,8 @@ TEST(nvptx_source, limits_are_errors_with_numbers) {
                "sm_80", KILN_STATUS_LIMIT, "registers a thread");
   expect_error("kiln 1\nkernel cube(x: inout *f32) @grid(1) @config(warps = 4) {\n  let i = iota(262144)\n  "
                "store(x + i, load(x + i) + 1.0)\n}\n",
-               "sm_80", KILN_STATUS_LIMIT, "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
+               "sm_80", KILN_STATUS_LIMIT,
+               "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
   expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = "
                "iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
                "  let t = load(x + p)\n  store(y + p, dot(t, t, t))\n}\n",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every operation of ops.def on every element type for every kind of machine: what the compiler says it has compiles, what it has not is refused
-// with a reason, and on the host what runs agrees with the interpreter bit for bit. docs/ops.md is what it prints of the quick machines.
+// Every operation of ops.def on every element type for every kind of machine: what the compiler says it has
+// compiles, what it has not is refused with a reason, and on the host what runs agrees with the interpreter
+// bit for bit. docs/ops.md is what it prints of the quick machines.
 //
-// With KILN_OPS_HIP=gfx942 that machine's kernels run too, on the first HIP device, which must be one of these: real, or emulated as docs/emulation.md
-// says. KILN_OPS=add narrows the run to operations of that name; KILN_TEST_FULL takes all machines; KILN_TEST_BLESS writes docs/ops.md anew.
+// With KILN_OPS_HIP=gfx942 that machine's kernels run too, on the first HIP device, which must be one of
+// these: real, or emulated as docs/emulation.md says. KILN_OPS=add narrows the run to operations of that
+// name; KILN_TEST_FULL takes all machines; KILN_TEST_BLESS writes docs/ops.md anew.
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,12 +18,14 @@
 static const struct {
   const char *name;
   bool quick;
-} machines[] = {{"x86-64-v3", true}, {"sm_90a", true},  {"gfx942", true},   {"gfx1100", true},  {"x86-64-v2", false}, {"sm_70", false},
-                {"sm_75", false},    {"sm_80", false},  {"sm_89", false},   {"gfx906", false},  {"gfx908", false},    {"gfx90a", false},
-                {"gfx1030", false},  {"gfx1201", false}};
+} machines[] = {{"x86-64-v3", true},  {"sm_90a", true},  {"gfx942", true},  {"gfx1100", true},
+                {"x86-64-v2", false}, {"sm_70", false},  {"sm_75", false},  {"sm_80", false},
+                {"sm_89", false},     {"gfx906", false}, {"gfx908", false}, {"gfx90a", false},
+                {"gfx1030", false},   {"gfx1201", false}};
 enum { MACHINES = sizeof machines / sizeof *machines, REASONS = 200, REASON = 240 };
 
-/// What a back end refuses, though no table of the middle does. A refusal that is not here fails, and so does a row that compiles.
+/// What a back end refuses, though no table of the middle does. A refusal that is not here fails, and so does
+/// a row that compiles.
 static const struct {
   ir_opcode code;
   kiln_family family;
@@ -55,13 +59,14 @@ static void add_reason(matrix *m, const char *what, ir_opcode code, const char *
   const char *found = strstr(why, ", found ");
   int length = snprintf(prefix, sizeof prefix, "%s: ", ir_ops[code].text);
   if (!strncmp(why, prefix, (size_t)length)) why += length;
-  snprintf(text, sizeof text, "%s %-11s %.*s", what, ir_ops[code].text, found ? (int)(found - why) : 200, why);
+  snprintf(text, sizeof text, "%s %-11s %.*s", what, ir_ops[code].text, found ? (int)(found - why) : 200,
+           why);
   for (uint32_t i = 0; i < m->reason_count; i++)
     if (!strcmp(m->reasons[i].text, text)) return;
   if (m->reason_count < REASONS) memcpy(m->reasons[m->reason_count++].text, text, sizeof text);
 }
 
-// ----------------------------------------------------------------------------------------------------------- memory of a run
+// --------------------------------------------------------------------------------- memory of a run
 
 typedef struct world {
   uint8_t *bytes[MAX_BUFFERS];
@@ -69,10 +74,12 @@ typedef struct world {
 } world;
 
 static uint64_t value_at(const cell_buffer *b, size_t at, uint64_t *random) {
-  static const double specials[] = {0, -0.0, INFINITY, -INFINITY, NAN, 1e-7, -1e-40, 65504, 3.5, -2.5, 0.5, 300, -129, 2147483648.0, 1e30, 1};
+  static const double specials[] = {0,   -0.0, INFINITY, -INFINITY, NAN,  1e-7,         -1e-40, 65504,
+                                    3.5, -2.5, 0.5,      300,       -129, 2147483648.0, 1e30,   1};
   static const double plain[] = {1, 2, 0.5, -1, -2, 1, -0.5, 1};
   uint64_t r = kiln_test_random(random);
-  unsigned class = b->element.pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[b->element.scalar].type_class;
+  unsigned class =
+      b->element.pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[b->element.scalar].type_class;
   if (class == KILN_CLASS_BOOL) return r & 1;
   if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) {
     double value = b->plain ? plain[r % 8] : at < 16 ? specials[at] : (double)((int)(r % 4097) - 2048) / 64;
@@ -81,7 +88,9 @@ static uint64_t value_at(const cell_buffer *b, size_t at, uint64_t *random) {
   return at < 4 ? (uint64_t)0 - at : r >> (at % 3 * 20);
 }
 
-static size_t bytes_of(const cell_buffer *b) { return b->element.pointer ? 8 : kiln_scalars[b->element.scalar].bytes; }
+static size_t bytes_of(const cell_buffer *b) {
+  return b->element.pointer ? 8 : kiln_scalars[b->element.scalar].bytes;
+}
 
 static void fill(const cell *c, world *w) {
   uint64_t random = 11;
@@ -108,10 +117,14 @@ static double slack_of(const cell *c) {
 
 static bool same(const cell_buffer *b, uint64_t x, uint64_t y, double slack) {
   if (x == y) return true;
-  bool real = !b->element.pointer && kiln_scalars[b->element.scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+  bool real =
+      !b->element.pointer && kiln_scalars[b->element.scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
   if (!real) return false;
   double v = ir_bits_to_float(b->element.scalar, x), w = ir_bits_to_float(b->element.scalar, y);
-  double unit = b->element.scalar == KILN_F64 ? 0x1p-52 : b->element.scalar == KILN_F32 ? 0x1p-23 : b->element.scalar == KILN_F16 ? 0x1p-10 : 0x1p-7;
+  double unit = b->element.scalar == KILN_F64   ? 0x1p-52
+                : b->element.scalar == KILN_F32 ? 0x1p-23
+                : b->element.scalar == KILN_F16 ? 0x1p-10
+                                                : 0x1p-7;
   return (isnan(v) && isnan(w)) || (slack && fabs(v - w) <= slack * unit * fabs(v));
 }
 
@@ -123,14 +136,15 @@ static void compare(const cell *c, const world *want, const world *got, char *ou
       memcpy(&x, want->bytes[i] + at * n, n);
       memcpy(&y, got->bytes[i] + at * n, n);
       if (same(&c->buffers[i], x, y, slack_of(c))) continue;
-      snprintf(out, size, "buffer %u element %zu: expected %#llx, found %#llx", i, at, (unsigned long long)x, (unsigned long long)y);
+      snprintf(out, size, "buffer %u element %zu: expected %#llx, found %#llx", i, at, (unsigned long long)x,
+               (unsigned long long)y);
       return;
     }
 }
 
 /// Runs the object, on `hip` where that is not NULL, and the interpreter on equal memory; "" when they agree.
-static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigned column, const kiln_target *target, const kiln_artifact *artifact, char *out,
-                size_t size) {
+static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigned column,
+                const kiln_target *target, const kiln_artifact *artifact, char *out, size_t size) {
   static const uint32_t grid[3] = {1, 1, 1};
   kiln_arena *arena = kiln_arena_create();
   kiln_error err = {0};
@@ -140,13 +154,16 @@ static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigne
   kiln_canonicalise(reference.kernel);
   fill(built, &want);
   fill(built, &got);
-  if (kiln_middle(reference.kernel, target, &err) != KILN_OK || kiln_interpret(reference.kernel, want.args, grid, NULL, &err) != KILN_OK)
+  if (kiln_middle(reference.kernel, target, &err) != KILN_OK ||
+      kiln_interpret(reference.kernel, want.args, grid, NULL, &err) != KILN_OK)
     snprintf(out, size, "interpreter: %.300s", err.text);
   else if (hip) {
-    if (!hip_run(hip, artifact, got.bytes, built->buffer_count, ELEMENTS * 2 * 8)) snprintf(out, size, "the device failed");
+    if (!hip_run(hip, artifact, got.bytes, built->buffer_count, ELEMENTS * 2 * 8))
+      snprintf(out, size, "the device failed");
     else compare(built, &want, &got, out, size);
   } else {
-    int32_t failed = mapping_run(mapping_open(&artifact->code, artifact->info.symbol), got.args, grid, artifact->info.scratch_bytes);
+    int32_t failed = mapping_run(mapping_open(&artifact->code, artifact->info.symbol), got.args, grid,
+                                 artifact->info.scratch_bytes);
     if (failed) snprintf(out, size, "assert %d failed", failed);
     else compare(built, &want, &got, out, size);
   }
@@ -155,7 +172,7 @@ static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigne
   kiln_arena_destroy(arena);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- cells
+// ------------------------------------------------------------------------------------------- cells
 
 static char compiled(matrix *m, cell *c, ir_opcode code, unsigned column, char *out, size_t size) {
   const char *refusal = stated_refusal(code, c->target);
@@ -168,12 +185,14 @@ static char compiled(matrix *m, cell *c, ir_opcode code, unsigned column, char *
   kiln_status status = kiln_codegen(c->kernel, c->target, &options, &artifact, &err);
   if (refusal) {
     if (status == KILN_OK) snprintf(out, size, "compiles, and is stated as refused");
-    else if (status != KILN_STATUS_UNSUPPORTED || !strstr(err.text, refusal)) snprintf(out, size, "expected '%s', found: %.300s", refusal, err.text);
+    else if (status != KILN_STATUS_UNSUPPORTED || !strstr(err.text, refusal))
+      snprintf(out, size, "expected '%s', found: %.300s", refusal, err.text);
     add_reason(m, "-", code, refusal);
     mark = '-';
   } else if (status != KILN_OK) snprintf(out, size, "%.400s", err.text);
   else if (!artifact.code.size) snprintf(out, size, "the artifact is empty");
-  else if (code == IR_ASM) {} // the interpreter has no assembler
+  else if (code == IR_ASM) {
+  } // the interpreter has no assembler
   else if (c->target->processor->family == KILN_FAMILY_HOST) {
     run(NULL, c, code, column, c->target, &artifact, out, size);
     m->compared++;
@@ -185,7 +204,8 @@ static char compiled(matrix *m, cell *c, ir_opcode code, unsigned column, char *
   return mark;
 }
 
-static void check_cell(matrix *m, ir_opcode code, unsigned column, unsigned machine, const kiln_target *target) {
+static void check_cell(matrix *m, ir_opcode code, unsigned column, unsigned machine,
+                       const kiln_target *target) {
   kiln_arena *arena = kiln_arena_create();
   cell c;
   char text[KILN_ERROR_TEXT + 64] = "", mark = '-';
@@ -199,7 +219,8 @@ static void check_cell(matrix *m, ir_opcode code, unsigned column, unsigned mach
   if (text[0]) {
     m->wrong++;
     mark = '!';
-    fprintf(stderr, "%s on %s for %s: %s\n", ir_ops[code].text, op_matrix_column_name(column), machines[machine].name, text);
+    fprintf(stderr, "%s on %s for %s: %s\n", ir_ops[code].text, op_matrix_column_name(column),
+            machines[machine].name, text);
   }
   m->native += mark == 'N';
   m->expanded += mark == 'E';
@@ -219,7 +240,7 @@ static void check_machine(matrix *m, unsigned machine) {
         check_cell(m, (ir_opcode)code, column, machine, &target);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- table
+// ------------------------------------------------------------------------------------------- table
 
 static void print_machine(FILE *out, const matrix *m, unsigned machine) {
   fprintf(out, "\n%-12s", machines[machine].name);
@@ -227,12 +248,15 @@ static void print_machine(FILE *out, const matrix *m, unsigned machine) {
   fprintf(out, "\n");
   for (unsigned code = 0; code < IR_OPCODE_COUNT; code++) {
     fprintf(out, "%-12s", ir_ops[code].text);
-    for (unsigned column = 0; column < COLUMNS; column++) fprintf(out, " %4c", m->marks[code][column][machine] ? m->marks[code][column][machine] : '.');
+    for (unsigned column = 0; column < COLUMNS; column++)
+      fprintf(out, " %4c", m->marks[code][column][machine] ? m->marks[code][column][machine] : '.');
     fprintf(out, "\n");
   }
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(((const reason_row *)a)->text, ((const reason_row *)b)->text); }
+static int by_text(const void *a, const void *b) {
+  return strcmp(((const reason_row *)a)->text, ((const reason_row *)b)->text);
+}
 
 static void print(FILE *out, matrix *m) {
   fprintf(out, "N native, E expanded by the middle, - refused, . no such combination\n");
@@ -241,15 +265,17 @@ static void print(FILE *out, matrix *m) {
   qsort(m->reasons, m->reason_count, sizeof *m->reasons, by_text);
   fprintf(out, "\nhow operations are expanded (E) and why they are refused (-)\n");
   for (uint32_t i = 0; i < m->reason_count; i++) fprintf(out, "%s\n", m->reasons[i].text);
-  fprintf(out, "\n%u native, %u expanded, %u refused, %u run on the host against the interpreter\n", m->native, m->expanded, m->refused, m->compared);
+  fprintf(out, "\n%u native, %u expanded, %u refused, %u run on the host against the interpreter\n",
+          m->native, m->expanded, m->refused, m->compared);
 }
 
-static const char heading[] =
-    "# Operations\n\n"
-    "Every operation of `compiler/ops.def` on every element type, for four kinds of machine. `tests/codegen/test_op_matrix.c` makes a kernel for each\n"
-    "cell, compiles it, runs it on the host against the reference interpreter, and holds this page to what it found; `make check-full` does so for\n"
-    "ten more processors. `make bless` writes the page anew.\n\n"
-    "```\n";
+static const char heading[] = "# Operations\n\n"
+                              "Every operation of `compiler/ops.def` on every element type, for four kinds "
+                              "of machine. `tests/codegen/test_op_matrix.c` makes a kernel for each\n"
+                              "cell, compiles it, runs it on the host against the reference interpreter, and "
+                              "holds this page to what it found; `make check-full` does so for\n"
+                              "ten more processors. `make bless` writes the page anew.\n\n"
+                              "```\n";
 
 static void check_page(matrix *m) {
   static const char path[] = "../../docs/ops.md";
@@ -272,7 +298,9 @@ TEST(op_matrix, what_the_tables_promise_compiles_and_agrees) {
   m.hip = m.device_machine ? hip_open() : NULL;
   if (m.device_machine && !m.hip) FAIL("KILN_OPS_HIP is set, but there is no HIP device");
   for (unsigned machine = 0; machine < MACHINES; machine++)
-    if (m.hip ? !strcmp(machines[machine].name, m.device_machine) : machines[machine].quick || kiln_test_full()) check_machine(&m, machine);
+    if (m.hip ? !strcmp(machines[machine].name, m.device_machine)
+              : machines[machine].quick || kiln_test_full())
+      check_machine(&m, machine);
   print(stdout, &m);
   if (m.hip) printf("%u run on the device of %s against the interpreter\n", m.on_device, m.device_machine);
   if (m.wrong) FAIL("%u cells are wrong", m.wrong);

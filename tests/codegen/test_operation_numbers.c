@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages name an operation by its number in the canonical form, whatever the middle has made of the kernel; the number leads back to the source.
+// Messages name an operation by its number in the canonical form, whatever the middle has made of the kernel;
+// the number leads back to the source.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,24 +9,24 @@
 #include "compiler/middle/interpreter.h"
 #include "tests/codegen/host_mapping.h"
 
-// Views, bf16 arithmetic and a sine before the asserts, so that the middle has much to insert. The second argument says which assert fails.
-static const char source[] =
-    "kiln 1\n"
-    "kernel k(x: inout *bf16, which: i32) @grid(1) @config(warps = 1) {\n"
-    "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
-    "  let t = load(V, [0, 0])\n"
-    "  let s = sin(t) * 0.5 + t\n"
-    "  assert(which != 1, \"first\")\n"
-    "  store(V, [16, 0], s)\n"
-    "  for i in 0 .. 4 {\n"
-    "    let u = load(V, [i * 16, 0])\n"
-    "    assert((u < u) | ((which != 2) | (i != 3)), \"second\")\n"
-    "    store(V, [i * 16, 0], u + u)\n"
-    "  }\n"
-    "  if which == 3 {\n"
-    "    assert(which < 0, \"third\")\n"
-    "  }\n"
-    "}\n";
+// Views, bf16 arithmetic and a sine before the asserts, so that the middle has much to insert. The second
+// argument says which assert fails.
+static const char source[] = "kiln 1\n"
+                             "kernel k(x: inout *bf16, which: i32) @grid(1) @config(warps = 1) {\n"
+                             "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+                             "  let t = load(V, [0, 0])\n"
+                             "  let s = sin(t) * 0.5 + t\n"
+                             "  assert(which != 1, \"first\")\n"
+                             "  store(V, [16, 0], s)\n"
+                             "  for i in 0 .. 4 {\n"
+                             "    let u = load(V, [i * 16, 0])\n"
+                             "    assert((u < u) | ((which != 2) | (i != 3)), \"second\")\n"
+                             "    store(V, [i * 16, 0], u + u)\n"
+                             "  }\n"
+                             "  if which == 3 {\n"
+                             "    assert(which < 0, \"third\")\n"
+                             "  }\n"
+                             "}\n";
 enum { ASSERTS = 3 };
 static const uint32_t lines[ASSERTS + 1] = {0, 6, 10, 14};
 
@@ -81,7 +82,8 @@ static long on_host(int32_t which, const char *name, unsigned optimise) {
   kiln_codegen_options_init(&options);
   options.optimise = (uint8_t)optimise;
   CHECK_OK(kiln_codegen(decoded, &target, &options, &artifact, &err), err);
-  int32_t failed = mapping_run(mapping_open(&artifact.code, "kiln_k"), &args, (uint32_t[]){1, 1, 1}, artifact.info.scratch_bytes);
+  int32_t failed = mapping_run(mapping_open(&artifact.code, "kiln_k"), &args, (uint32_t[]){1, 1, 1},
+                               artifact.info.scratch_bytes);
   kiln_artifact_deinit(&artifact);
   kiln_buffer_deinit(&bytes);
   kiln_arena_destroy(arena);
@@ -95,8 +97,10 @@ TEST(operation_numbers, of_asserts) {
   for (int32_t which = 0; which <= ASSERTS; which++) {
     long number = interpreted(which);
     for (unsigned t = 0; t < 3; t++)
-      for (unsigned level = 0; level < 4 && mapping_can_run(hosts[t]); level += 3) CHECK_INT(on_host(which, hosts[t], level), number);
-    ir_place place = number < 0 ? (ir_place){0} : kiln_operation_place(lower(arena, &target), (uint32_t)number);
+      for (unsigned level = 0; level < 4 && mapping_can_run(hosts[t]); level += 3)
+        CHECK_INT(on_host(which, hosts[t], level), number);
+    ir_place place =
+        number < 0 ? (ir_place){0} : kiln_operation_place(lower(arena, &target), (uint32_t)number);
     CHECK_INT(place.line, lines[which]);
   }
   CHECK_INT(kiln_operation_place(lower(arena, &target), 100000).line, 0);
@@ -105,14 +109,13 @@ TEST(operation_numbers, of_asserts) {
 
 // A refusal of the code generator, after views were lowered.
 TEST(operation_numbers, of_refusals) {
-  static const char text[] =
-      "kiln 1\n"
-      "kernel k(x: inout *f32) @grid(1) @config(warps = 1) {\n"
-      "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
-      "  store(V, [16, 0], load(V, [0, 0]) * 2.0)\n"
-      "  let v = load(x + iota(32))\n"
-      "  store(x + iota(32), asm(\"fancy.f32 $0, $1;\", \"=f,f\", [v], f32))\n"
-      "}\n";
+  static const char text[] = "kiln 1\n"
+                             "kernel k(x: inout *f32) @grid(1) @config(warps = 1) {\n"
+                             "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+                             "  store(V, [16, 0], load(V, [0, 0]) * 2.0)\n"
+                             "  let v = load(x + iota(32))\n"
+                             "  store(x + iota(32), asm(\"fancy.f32 $0, $1;\", \"=f,f\", [v], f32))\n"
+                             "}\n";
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_error err = {0};
@@ -126,7 +129,8 @@ TEST(operation_numbers, of_refusals) {
   CHECK_INT(kiln_codegen(kernel, &target, &options, &artifact, &err), KILN_STATUS_UNSUPPORTED);
   const char *at = strstr(err.text, "operation ");
   if (!at) FAIL("no operation in '%s'", err.text);
-  ir_place place = kiln_operation_place(kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d), (uint32_t)strtoul(at + 10, NULL, 10));
+  ir_place place = kiln_operation_place(kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d),
+                                        (uint32_t)strtoul(at + 10, NULL, 10));
   CHECK_INT(place.line, 6);
   kiln_artifact_deinit(&artifact);
   kiln_arena_destroy(arena);

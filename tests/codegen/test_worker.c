@@ -23,8 +23,8 @@ typedef struct worker {
 typedef struct reply {
   kiln_buffer body;
   uint8_t status;
-  char text[1200];      // of an error
-  kiln_code_info info;  // of an artifact
+  char text[1200];     // of an error
+  kiln_code_info info; // of an artifact
   kiln_span code;
 } reply;
 
@@ -40,7 +40,8 @@ static worker start(void) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  for (int i = 0; i < 2; i++) posix_spawn_file_actions_addclose(&actions, in[i]), posix_spawn_file_actions_addclose(&actions, out[i]);
+  for (int i = 0; i < 2; i++)
+    posix_spawn_file_actions_addclose(&actions, in[i]), posix_spawn_file_actions_addclose(&actions, out[i]);
   char *argv[] = {path, NULL};
   CHECK(posix_spawn(&w.pid, path, &actions, NULL, argv, environ) == 0);
   posix_spawn_file_actions_destroy(&actions);
@@ -98,9 +99,10 @@ static reply receive(worker *w) {
   return r;
 }
 
-static const char source[] = "kiln 1\n"
-                             "kernel twice(x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, 1024)) @warps(4)\n{\n"
-                             "  let i = pid(0) * 1024 + iota(1024)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+static const char source[] =
+    "kiln 1\n"
+    "kernel twice(x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, 1024)) @warps(4)\n{\n"
+    "  let i = pid(0) * 1024 + iota(1024)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
 
 // A good request for `target`.
 static void make_request(const char *target, const char *symbol, const char *option, kiln_buffer *out) {
@@ -112,7 +114,8 @@ static void make_request(const char *target, const char *symbol, const char *opt
   if (!unit) FAIL("%s", d.count ? d.items[0].text : "no unit");
   kiln_target t;
   CHECK_OK(kiln_target_parse(target, &t, &err), err);
-  ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, kiln_unit_interface(unit, 0)->variant_count - 1, &t, &d);
+  ir_kernel *kernel =
+      kiln_unit_lower(unit, arena, 0, 0, kiln_unit_interface(unit, 0)->variant_count - 1, &t, &d);
   CHECK(kernel);
   kiln_buffer canonical = {0}, options = {0};
   kiln_canonical_encode(kernel, &canonical);
@@ -132,9 +135,13 @@ static void make_request(const char *target, const char *symbol, const char *opt
 }
 
 TEST(worker, many_requests_one_process) {
-  static const struct { const char *target; kiln_format format; } cases[] = {
-      {"sm_90", KILN_FORMAT_PTX}, {"gfx942", KILN_FORMAT_HSACO}, {"x86-64-v3", KILN_FORMAT_HOST}, {"gfx1100", KILN_FORMAT_HSACO},
-      {"aarch64", KILN_FORMAT_HOST}, {"sm_80", KILN_FORMAT_PTX}, {"gfx11-generic", KILN_FORMAT_HSACO}, {"sm_90", KILN_FORMAT_PTX}};
+  static const struct {
+    const char *target;
+    kiln_format format;
+  } cases[] = {{"sm_90", KILN_FORMAT_PTX},           {"gfx942", KILN_FORMAT_HSACO},
+               {"x86-64-v3", KILN_FORMAT_HOST},      {"gfx1100", KILN_FORMAT_HSACO},
+               {"aarch64", KILN_FORMAT_HOST},        {"sm_80", KILN_FORMAT_PTX},
+               {"gfx11-generic", KILN_FORMAT_HSACO}, {"sm_90", KILN_FORMAT_PTX}};
   worker w = start();
   kiln_buffer first = {0};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -148,7 +155,9 @@ TEST(worker, many_requests_one_process) {
     CHECK_TEXT(r.info.symbol, "kiln_twice");
     CHECK(r.code.size > 100);
     if (i == 0) kiln_buffer_bytes(&first, r.code.bytes, r.code.size);
-    if (i == 7) CHECK(r.code.size == first.size && memcmp(r.code.bytes, first.bytes, first.size) == 0); // nothing carries over
+    if (i == 7)
+      CHECK(r.code.size == first.size &&
+            memcmp(r.code.bytes, first.bytes, first.size) == 0); // nothing carries over
     kiln_buffer_deinit(&r.body);
     kiln_buffer_deinit(&request);
   }
@@ -166,7 +175,12 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
   CHECK(good.size < sizeof other_kind);
   memcpy(other_kind, good.bytes, good.size);
   other_kind[0] = 9;
-  const struct { const void *bytes; size_t size; unsigned status; const char *part; } cases[] = {
+  const struct {
+    const void *bytes;
+    size_t size;
+    unsigned status;
+    const char *part;
+  } cases[] = {
       {"", 0, KILN_STATUS_CORRUPT, "request: expected a kind and four blocks, found an early end"},
       {"\1", 1, KILN_STATUS_CORRUPT, "found an early end"},
       {"\1\377\377\377\377\377\377\377\377\377\377\377", 12, KILN_STATUS_CORRUPT, "found an early end"},
@@ -175,7 +189,8 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
       {"\1\3a\nc\1k\0\0", 9, KILN_STATUS_CORRUPT, "request: the target's name is not printable"},
       {"\1\3abc\1k\0\0", 9, KILN_STATUS_TARGET, "no target is called 'abc'"},
       {"\1\5sm_80\1k\0\0", 11, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
-      {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED, "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},
+      {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED,
+       "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     send_bytes(&w, cases[i].bytes, cases[i].size);
@@ -203,7 +218,8 @@ TEST(worker, damaged_requests_are_answered) {
   unsigned refused = 0;
   for (int i = 0; i < 400; i++) {
     memcpy(copy, good.bytes, good.size);
-    for (unsigned j = 0; j < 1 + i % 3u; j++) copy[kiln_test_random(&state) % good.size] = (uint8_t)kiln_test_random(&state);
+    for (unsigned j = 0; j < 1 + i % 3u; j++)
+      copy[kiln_test_random(&state) % good.size] = (uint8_t)kiln_test_random(&state);
     size_t size = i % 5 ? good.size : kiln_test_random(&state) % good.size;
     send_bytes(&w, copy, size);
     reply r = receive(&w);

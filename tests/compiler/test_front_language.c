@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The language from text to canonical bytes: kernels of the documents and of the library, every operation printed and read back, mistakes and
-// their messages.
+// The language from text to canonical bytes: kernels of the documents and of the library, every operation
+// printed and read back, mistakes and their messages.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,9 @@ static kiln_target target_of(const char *name) {
   return t;
 }
 
-static bool same_bytes(const kiln_buffer *a, const kiln_buffer *b) { return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size); }
+static bool same_bytes(const kiln_buffer *a, const kiln_buffer *b) {
+  return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
+}
 
 // Encodes, decodes, encodes again; prints, reads, encodes again: all the same bytes.
 static void check_round_trips(const opened *o, ir_kernel *kernel, const char *what) {
@@ -45,7 +47,8 @@ static void check_round_trips(const opened *o, ir_kernel *kernel, const char *wh
   kiln_buffer bytes = {0}, again = {0}, text = {0}, back = {0};
   ir_kernel *decoded;
   kiln_canonical_encode(kernel, &bytes);
-  if (kiln_canonical_decode(o->arena, bytes.bytes, bytes.size, "again", &decoded, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
+  if (kiln_canonical_decode(o->arena, bytes.bytes, bytes.size, "again", &decoded, &err) != KILN_OK)
+    FAIL("%s: %s", what, err.text);
   kiln_canonical_encode(decoded, &again);
   if (!same_bytes(&bytes, &again)) FAIL("%s: decoding changed the bytes", what);
   kiln_print_ir(decoded, &text);
@@ -53,7 +56,8 @@ static void check_round_trips(const opened *o, ir_kernel *kernel, const char *wh
   ir_kernel *read = p.unit ? kiln_unit_lower(p.unit, p.arena, 0, 0, 0, &target, &p.d) : NULL;
   if (!read) fail_with(&p, (const char *)text.bytes, text.size);
   kiln_canonical_encode(read, &back);
-  if (!same_bytes(&bytes, &back)) FAIL("%s: printing and reading changed the bytes\n%.*s", what, (int)text.size, (const char *)text.bytes);
+  if (!same_bytes(&bytes, &back))
+    FAIL("%s: printing and reading changed the bytes\n%.*s", what, (int)text.size, (const char *)text.bytes);
   kiln_arena_destroy(p.arena);
   kiln_buffer_deinit(&bytes);
   kiln_buffer_deinit(&again);
@@ -129,7 +133,8 @@ static void golden_messages(const char *name) {
   CHECK(text);
   opened o = open_text(path, text, size, NULL);
   kiln_target target = target_of("sm_90a");
-  for (size_t i = 0; o.unit && i < kiln_unit_instance_count(o.unit); i++) kiln_unit_lower(o.unit, o.arena, i, 0, 0, &target, &o.d);
+  for (size_t i = 0; o.unit && i < kiln_unit_instance_count(o.unit); i++)
+    kiln_unit_lower(o.unit, o.arena, i, 0, 0, &target, &o.d);
   kiln_buffer b = {0};
   kiln_diagnostics_print(&o.d, text, size, &b);
   snprintf(path, sizeof path, "front/%s.txt", name);
@@ -159,11 +164,13 @@ TEST(language, at_most_twenty_errors) {
 
 static uint32_t warnings_of(const char *body) {
   kiln_buffer text = {0};
-  kiln_buffer_format(&text, "kiln 1\nkernel k(x: inout *f32, y: inout *f32, n: i32) {\n let i = iota(64)\n %s\n}\n", body);
+  kiln_buffer_format(
+      &text, "kiln 1\nkernel k(x: inout *f32, y: inout *f32, n: i32) {\n let i = iota(64)\n %s\n}\n", body);
   opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
   kiln_target target = target_of("x86-64-v3");
   for (unsigned again = 0; again < 2; again++)
-    if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d)) fail_with(&o, (const char *)text.bytes, text.size);
+    if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d))
+      fail_with(&o, (const char *)text.bytes, text.size);
   uint32_t count = o.d.count;
   kiln_arena_destroy(o.arena);
   kiln_buffer_deinit(&text);
@@ -184,7 +191,8 @@ TEST(language, warns_of_missing_barrier) {
 static const char *message_of(const char *body) {
   static char text[2000];
   kiln_buffer source = {0};
-  kiln_buffer_format(&source, "kiln 1\nkernel k(x: in *f32, y: out *f32, z: accum *f32, n: i32) @grid(1) {\n %s\n}\n", body);
+  kiln_buffer_format(
+      &source, "kiln 1\nkernel k(x: in *f32, y: out *f32, z: accum *f32, n: i32) @grid(1) {\n %s\n}\n", body);
   opened o = open_text("k.kiln", (const char *)source.bytes, source.size, NULL);
   kiln_target target = target_of("x86-64-v3");
   ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
@@ -196,9 +204,13 @@ static const char *message_of(const char *body) {
 }
 
 TEST(language, access_modes_are_kept) {
-  static const char in[] = "'x' is 'in', through which nothing is written: expected 'out', 'inout' or 'accum', found ";
-  static const char out[] = "'y' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found ";
-  static const struct { const char *body, *start, *found; } cases[] = {
+  static const char in[] =
+      "'x' is 'in', through which nothing is written: expected 'out', 'inout' or 'accum', found ";
+  static const char out[] =
+      "'y' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found ";
+  static const struct {
+    const char *body, *start, *found;
+  } cases[] = {
       {"store(y, load(x)) let o = atomic.add(z, 1.0) let v = load(z)", "", ""},
       {"store(x, 1.0)", in, "'store'"},
       {"store(x + iota(64), zeros(f32[64]))", in, "'store'"},
@@ -212,7 +224,8 @@ TEST(language, access_modes_are_kept) {
       {"let o = atomic.max(y, 1.0)", out, "'atomic'"},
       {"let V = view(y, [n, 8], [8, 0], [16, 8]) store(V, [0, 0], zeros(f32[16, 8]))",
        "axis 1 of the view has stride 0, which repeats one place: expected a load, found ", "'view_store'"},
-      {"let V = view(x, [n, 8], [8, 0], [16, 8]) store(y + iota(128), reshape(load(V, [0, 0]), [128]))", "", ""},
+      {"let V = view(x, [n, 8], [8, 0], [16, 8]) store(y + iota(128), reshape(load(V, [0, 0]), [128]))", "",
+       ""},
       {"let V = view(y, [n, 8], [8, 0], [16, _]) store(V, [0, 0], zeros(f32[16]))", "", ""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -223,7 +236,7 @@ TEST(language, access_modes_are_kept) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------- bytes
+// ------------------------------------------------------------------------------------------- bytes
 
 static void bytes_of(const char *text, kiln_buffer *out) {
   opened o = open_text("k.kiln", text, strlen(text), NULL);
@@ -248,27 +261,38 @@ static bool same_kernels(const char *a, const char *b) {
 
 TEST(language, bytes_do_not_see_names) {
   const char *base = ADD("", " store(x + i, load(x + i) + 1.0, i < n)\n");
-  CHECK(same_kernels(base, "kiln 1 // a comment\n\n\nkernel other(p: inout *f32, m: i32) { let lane = iota(64) let v = load(p + lane)\n store(p + lane, v + 1.0, lane < m) }\n"));
-  CHECK(same_kernels(base, ADD("const ONE = 1.0\nfn unused(x) { return x }\n", " store(x + i, load(x + i) + ONE, i < n)\n")));
-  CHECK(same_kernels(base, ADD("fn inc(x) { return x + 1.0 }\n", " when true { store(x + i, inc(load(x + i)), i < n) }\n")));
+  CHECK(same_kernels(base, "kiln 1 // a comment\n\n\nkernel other(p: inout *f32, m: i32) { let lane = "
+                           "iota(64) let v = load(p + lane)\n store(p + lane, v + 1.0, lane < m) }\n"));
+  CHECK(same_kernels(base, ADD("const ONE = 1.0\nfn unused(x) { return x }\n",
+                               " store(x + i, load(x + i) + ONE, i < n)\n")));
+  CHECK(same_kernels(
+      base, ADD("fn inc(x) { return x + 1.0 }\n", " when true { store(x + i, inc(load(x + i)), i < n) }\n")));
   CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) + 2.0, i < n)\n")));
   CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) - 1.0, i < n)\n")));
   CHECK(!same_kernels(base, ADD("", " store(x + i, load(x + i) + 1.0, i <= n)\n")));
-  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32 @align(16), n: i32) {\n let i = iota(64)\n store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
-  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32, n: i32) @warps(8) {\n let i = iota(64)\n store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
+  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32 @align(16), n: i32) {\n let i = iota(64)\n "
+                            "store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
+  CHECK(!same_kernels(base, "kiln 1\nkernel k(x: inout *f32, n: i32) @warps(8) {\n let i = iota(64)\n "
+                            "store(x + i, load(x + i) + 1.0, i < n)\n}\n"));
 }
 
 TEST(language, branches_and_returns) {
-  const char *plain = ADD("", " var v = load(x + i)\n if n > 3 { v = v + 1.0 } else { v = v * 2.0 }\n store(x + i, v)\n");
-  const char *valued = ADD("", " let v = load(x + i)\n let w = if n > 3 { yield v + 1.0 } else { yield v * 2.0 }\n store(x + i, w)\n");
+  const char *plain =
+      ADD("", " var v = load(x + i)\n if n > 3 { v = v + 1.0 } else { v = v * 2.0 }\n store(x + i, v)\n");
+  const char *valued = ADD(
+      "",
+      " let v = load(x + i)\n let w = if n > 3 { yield v + 1.0 } else { yield v * 2.0 }\n store(x + i, w)\n");
   CHECK(same_kernels(plain, valued));
-  const char *early = ADD("", " if n > 3 { return }\n store(x + i, 1.0)\n"), *nested = ADD("", " if n > 3 { } else { store(x + i, 1.0) }\n");
+  const char *early = ADD("", " if n > 3 { return }\n store(x + i, 1.0)\n"),
+             *nested = ADD("", " if n > 3 { } else { store(x + i, 1.0) }\n");
   CHECK(same_kernels(early, nested));
 }
 
 TEST(language, decode_refuses_damage) {
   kiln_buffer bytes = {0};
-  bytes_of("kiln 1\nkernel k(x: inout *f32, n: i32) {\n var s = zeros(f32[64])\n for j in 0 .. n { s = s + load(x + iota(64) + j) }\n store(x + iota(64), s)\n}\n", &bytes);
+  bytes_of("kiln 1\nkernel k(x: inout *f32, n: i32) {\n var s = zeros(f32[64])\n for j in 0 .. n { s = s + "
+           "load(x + iota(64) + j) }\n store(x + iota(64), s)\n}\n",
+           &bytes);
   kiln_error err;
   ir_kernel *kernel;
   for (size_t size = 0; size < bytes.size; size++) {
@@ -280,7 +304,8 @@ TEST(language, decode_refuses_damage) {
     for (unsigned bit = 0; bit < 8; bit++) {
       kiln_arena *arena = kiln_arena_create();
       bytes.bytes[at] ^= (uint8_t)(1u << bit);
-      if (kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &kernel, &err) == KILN_OK) CHECK_OK(ir_verify(kernel, "test", &err), err);
+      if (kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &kernel, &err) == KILN_OK)
+        CHECK_OK(ir_verify(kernel, "test", &err), err);
       bytes.bytes[at] ^= (uint8_t)(1u << bit);
       kiln_arena_destroy(arena);
     }
@@ -288,7 +313,7 @@ TEST(language, decode_refuses_damage) {
   kiln_buffer_deinit(&bytes);
 }
 
-// ------------------------------------------------------------------------------------------------------------- interface
+// --------------------------------------------------------------------------------------- interface
 
 TEST(language, a_kernel_without_grid_states_one_program) {
   static const char text[] = "kiln 1\nkernel put(y: *f32) {\n  store(y, 2.0)\n}\n";
@@ -389,8 +414,10 @@ static uint32_t count_ops(const ir_block *block, ir_opcode code) {
 }
 
 TEST(language, facts_of_variants) {
-  const char *text = "kiln 1\nkernel k(x: inout *f32, n: i32 @div(4), m: i64, s: i32 @range(0, 100)) @grid(cdiv(s, 8))\n"
-                     "  @variant(x % 32 == 0, n % 6 == 0, m == 5, s < 10) @variant(n < m, m >= 7)\n{ store(x + n, (m as f32) + (s as f32)) }\n";
+  const char *text =
+      "kiln 1\nkernel k(x: inout *f32, n: i32 @div(4), m: i64, s: i32 @range(0, 100)) @grid(cdiv(s, 8))\n"
+      "  @variant(x % 32 == 0, n % 6 == 0, m == 5, s < 10) @variant(n < m, m >= 7)\n{ store(x + n, (m as "
+      "f32) + (s as f32)) }\n";
   opened o = open_text("k.kiln", text, strlen(text), NULL);
   kiln_target target = target_of("gfx942");
   if (!o.unit) fail_with(&o, text, strlen(text));
@@ -422,10 +449,13 @@ static void check_error(const char *text, const char *want) {
 }
 
 TEST(language, names_and_configs_that_clash) {
-  check_error("kiln 1\nkernel k[A = 1](n: i32) @instance(A = 1) @instance(A = 1) {}\n", "instance k[A=1] is there already");
+  check_error("kiln 1\nkernel k[A = 1](n: i32) @instance(A = 1) @instance(A = 1) {}\n",
+              "instance k[A=1] is there already");
   check_error("kiln 1\nkernel k[A = 1](n: i32) {}\nkernel k_1(n: i32) {}\n", "have one C name, kiln_k_1");
-  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(n > 0) @config(B = 2) @config(B = 2) {}\n", "'@config' is there already: B=2,warps=4");
-  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(B > 4) {}\n", "no config whose @require can hold");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(n > 0) @config(B = 2) @config(B = 2) {}\n",
+              "'@config' is there already: B=2,warps=4");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(B > 4) {}\n",
+              "no config whose @require can hold");
   check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @variant(n % B == 0) {}\n", "unknown name 'B'");
   check_error("kiln 1\nkernel k(n: i32) @grid(TARGET == \"host\") {}\n", "depends on the target");
   check_error("kiln 1\nfn load(x) { return x }\n", "'load' is the name of an operation");
@@ -435,7 +465,8 @@ TEST(language, names_and_configs_that_clash) {
 
 // A build compiles what the launch rule can reach: after a config that always holds, nothing is.
 TEST(language, configs_that_are_reached) {
-  const char *text = "kiln 1\nkernel k[B: tune = 1](n: i32) @require(n <= B * 1024 | B == 8) @config(B = 2) @config(B = 8) @config(B = 4) {}\n";
+  const char *text = "kiln 1\nkernel k[B: tune = 1](n: i32) @require(n <= B * 1024 | B == 8) @config(B = 2) "
+                     "@config(B = 8) @config(B = 4) {}\n";
   for (unsigned all = 0; all < 2; all++) {
     kiln_front_options options = {.all_configs = all};
     opened o = open_text("k.kiln", text, strlen(text), &options);
@@ -445,7 +476,8 @@ TEST(language, configs_that_are_reached) {
   }
 }
 
-// An error inside a combiner of several results is one message where it stands; it was read past its single value once.
+// An error inside a combiner of several results is one message where it stands; it was read past its single
+// value once.
 TEST(language, an_error_inside_a_combiner) {
   static const char text[] = "kiln 1\nfn worse(a, b, c, d, e, f) { return a + nothing, b, c }\n"
                              "kernel k(x: out *f32) @grid(1) {\n  let v = full(f32[8], 1.0)\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The mathematical library against libm in long double: units in the last place over sweeps of bit patterns, and the edge cases.
+// The mathematical library against libm in long double: units in the last place over sweeps of bit patterns,
+// and the edge cases.
 #include "tests/compiler/mathlib_sweep.h"
 
 static long double rsqrt_of(long double x) { return 1 / sqrtl(x); }
@@ -15,30 +16,51 @@ static long double erfinv_of(long double x) {
 }
 
 static const function singles[] = {
-    {"soft_exp2(x)", exp2l, 0, INFINITY, 1.5, false},   {"soft_exp(x)", expl, 0, INFINITY, 1.5, false},
-    {"expm1(x)", expm1l, 0, INFINITY, 2, false},        {"soft_log2(x)", log2l, 0, INFINITY, 2, false},
-    {"log(x)", logl, 0, INFINITY, 3, false},            {"log1p(x)", log1pl, 0, INFINITY, 3, false},
-    {"soft_sin(x)", sinl, 0, INFINITY, 2, false},       {"soft_cos(x)", cosl, 0, INFINITY, 2, false},
-    {"tan(x)", tanl, 0, INFINITY, 4, false},            {"soft_tanh(x)", tanhl, 0, INFINITY, 3, false},
-    {"soft_erf(x)", erfl, 0, INFINITY, 2, false},       {"erfc(x)", erfcl, 0, INFINITY, 8, false},
-    {"sinh(x)", sinhl, 0, INFINITY, 4, false},          {"cosh(x)", coshl, 0, INFINITY, 4, false},
-    {"asinh(x)", asinhl, 0, INFINITY, 5, false},        {"acosh(x)", acoshl, 1, INFINITY, 5, true},
-    {"atanh(x)", atanhl, 0, 1, 5, false},               {"atan(x)", atanl, 0, INFINITY, 3, false},
-    {"asin(x)", asinl, 0, 1, 3, false},                 {"acos(x)", acosl, 0, 1, 3, false},
-    {"cbrt(x)", cbrtl, 0, INFINITY, 4, false},          {"soft_rsqrt(x)", rsqrt_of, 0, INFINITY, 2, true},
-    {"sigmoid(x)", sigmoid_of, 0, 40, 40, false},       {"exp(x)", expl, 0, 80, 64, false},
-    {"tgamma(x)", tgammal, 0, 34, 4, false},            {"erfinv(x)", erfinv_of, 0, 0.999999, 8, false},
+    {"soft_exp2(x)", exp2l, 0, INFINITY, 1.5, false},
+    {"soft_exp(x)", expl, 0, INFINITY, 1.5, false},
+    {"expm1(x)", expm1l, 0, INFINITY, 2, false},
+    {"soft_log2(x)", log2l, 0, INFINITY, 2, false},
+    {"log(x)", logl, 0, INFINITY, 3, false},
+    {"log1p(x)", log1pl, 0, INFINITY, 3, false},
+    {"soft_sin(x)", sinl, 0, INFINITY, 2, false},
+    {"soft_cos(x)", cosl, 0, INFINITY, 2, false},
+    {"tan(x)", tanl, 0, INFINITY, 4, false},
+    {"soft_tanh(x)", tanhl, 0, INFINITY, 3, false},
+    {"soft_erf(x)", erfl, 0, INFINITY, 2, false},
+    {"erfc(x)", erfcl, 0, INFINITY, 8, false},
+    {"sinh(x)", sinhl, 0, INFINITY, 4, false},
+    {"cosh(x)", coshl, 0, INFINITY, 4, false},
+    {"asinh(x)", asinhl, 0, INFINITY, 5, false},
+    {"acosh(x)", acoshl, 1, INFINITY, 5, true},
+    {"atanh(x)", atanhl, 0, 1, 5, false},
+    {"atan(x)", atanl, 0, INFINITY, 3, false},
+    {"asin(x)", asinl, 0, 1, 3, false},
+    {"acos(x)", acosl, 0, 1, 3, false},
+    {"cbrt(x)", cbrtl, 0, INFINITY, 4, false},
+    {"soft_rsqrt(x)", rsqrt_of, 0, INFINITY, 2, true},
+    {"sigmoid(x)", sigmoid_of, 0, 40, 40, false},
+    {"exp(x)", expl, 0, 80, 64, false},
+    {"tgamma(x)", tgammal, 0, 34, 4, false},
+    {"erfinv(x)", erfinv_of, 0, 0.999999, 8, false},
 };
 
 static const function doubles[] = {
-    {"soft_exp2(x)", exp2l, 0, INFINITY, 2, false},  {"soft_exp(x)", expl, 0, INFINITY, 2, false},
-    {"expm1(x)", expm1l, 0, INFINITY, 3, false},     {"soft_log2(x)", log2l, 0, INFINITY, 4, false},
-    {"log(x)", logl, 0, INFINITY, 3, false},         {"log1p(x)", log1pl, 0, INFINITY, 4, false},
-    {"soft_sin(x)", sinl, 0, 0x1p49, 2, false},      {"soft_cos(x)", cosl, 0, 0x1p49, 2, false},
-    {"tan(x)", tanl, 0, 0x1p49, 4, false},           {"soft_tanh(x)", tanhl, 0, INFINITY, 3, false},
-    {"soft_erf(x)", erfl, 0, INFINITY, 3, false},    {"erfc(x)", erfcl, 0, 26, 24, false},
-    {"atan(x)", atanl, 0, INFINITY, 4, false},       {"asin(x)", asinl, 0, 1, 4, false},
-    {"acos(x)", acosl, 0, 1, 4, false},              {"cbrt(x)", cbrtl, 0, INFINITY, 6, false},
+    {"soft_exp2(x)", exp2l, 0, INFINITY, 2, false},
+    {"soft_exp(x)", expl, 0, INFINITY, 2, false},
+    {"expm1(x)", expm1l, 0, INFINITY, 3, false},
+    {"soft_log2(x)", log2l, 0, INFINITY, 4, false},
+    {"log(x)", logl, 0, INFINITY, 3, false},
+    {"log1p(x)", log1pl, 0, INFINITY, 4, false},
+    {"soft_sin(x)", sinl, 0, 0x1p49, 2, false},
+    {"soft_cos(x)", cosl, 0, 0x1p49, 2, false},
+    {"tan(x)", tanl, 0, 0x1p49, 4, false},
+    {"soft_tanh(x)", tanhl, 0, INFINITY, 3, false},
+    {"soft_erf(x)", erfl, 0, INFINITY, 3, false},
+    {"erfc(x)", erfcl, 0, 26, 24, false},
+    {"atan(x)", atanl, 0, INFINITY, 4, false},
+    {"asin(x)", asinl, 0, 1, 4, false},
+    {"acos(x)", acosl, 0, 1, 4, false},
+    {"cbrt(x)", cbrtl, 0, INFINITY, 6, false},
 };
 
 TEST(mathlib, f32) {
@@ -55,7 +77,9 @@ typedef double pair_reference(double x, double y);
 
 // Two arguments over the grid of special values: exact agreement in kind, sign and value within 4 ulp of f32.
 TEST(mathlib, pairs) {
-  static const float special[] = {0.0f, -0.0f, 1, -1, 0.5f, -0.5f, 2, -2, 3, -3, 2.5f, -7.25f, 1e-40f, -1e-40f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 33, 1e-3f};
+  static const float special[] = {0.0f,  -0.0f,  1,        -1,        0.5f,   -0.5f,  2,
+                                  -2,    3,      -3,       2.5f,      -7.25f, 1e-40f, -1e-40f,
+                                  1e30f, -1e30f, INFINITY, -INFINITY, NAN,    33,     1e-3f};
   static const struct {
     const char *text;
     pair_reference *exact;
@@ -69,7 +93,8 @@ TEST(mathlib, pairs) {
       double want = pairs[p].exact(x[i], y[i]);
       double u = ulps(out[i], want, 24, -125, 0x1.fffffep127L);
       bool sign = isnan(want) || !signbit(want) == !signbit(out[i]);
-      if (!(u <= 4) || !sign) FAIL("%s of %g and %g is %.9g, expected %.9g", pairs[p].text, x[i], y[i], out[i], want);
+      if (!(u <= 4) || !sign)
+        FAIL("%s of %g and %g is %.9g, expected %.9g", pairs[p].text, x[i], y[i], out[i], want);
     }
   }
 }
@@ -79,27 +104,57 @@ TEST(mathlib, edges) {
     const char *text;
     float x, want;
   } edges[] = {
-      {"soft_exp2(x)", INFINITY, INFINITY}, {"soft_exp2(x)", -INFINITY, 0}, {"soft_exp2(x)", -149, 0x1p-149f}, {"soft_exp2(x)", 0, 1},
-      {"soft_exp2(x)", 127, 0x1p127f}, {"soft_exp2(x)", 128, INFINITY}, {"soft_log2(x)", 0, -INFINITY}, {"soft_log2(x)", -0.0f, -INFINITY},
-      {"soft_log2(x)", 1, 0}, {"soft_log2(x)", 8, 3}, {"soft_log2(x)", -1, NAN}, {"soft_log2(x)", INFINITY, INFINITY}, {"soft_log2(x)", 0x1p-149f, -149},
-      {"soft_sin(x)", -0.0f, -0.0f}, {"soft_sin(x)", INFINITY, NAN}, {"soft_cos(x)", 0, 1}, {"soft_cos(x)", -INFINITY, NAN}, {"tan(x)", -0.0f, -0.0f},
-      {"soft_tanh(x)", -0.0f, -0.0f}, {"soft_tanh(x)", INFINITY, 1}, {"soft_tanh(x)", -INFINITY, -1}, {"soft_erf(x)", -0.0f, -0.0f},
-      {"soft_erf(x)", -INFINITY, -1}, {"soft_erf(x)", 0x1p-149f, 0x1p-149f}, {"lgamma(x)", 1, 0}, {"lgamma(x)", INFINITY, INFINITY}, {"tgamma(x)", 5, 24},
-      {"soft_exp2(x)", NAN, NAN}, {"soft_log2(x)", NAN, NAN}, {"soft_sin(x)", NAN, NAN}, {"soft_tanh(x)", NAN, NAN}, {"soft_erf(x)", NAN, NAN},
-      {"cdiv(x, 4.0) * 0.0 + sigmoid(x)", 0, 0.5f}, {"relu(x)", -3, 0}, {"clamp(x, -1.0, 1.0)", 7, 1}, {"silu(x)", 0, 0},
+      {"soft_exp2(x)", INFINITY, INFINITY},
+      {"soft_exp2(x)", -INFINITY, 0},
+      {"soft_exp2(x)", -149, 0x1p-149f},
+      {"soft_exp2(x)", 0, 1},
+      {"soft_exp2(x)", 127, 0x1p127f},
+      {"soft_exp2(x)", 128, INFINITY},
+      {"soft_log2(x)", 0, -INFINITY},
+      {"soft_log2(x)", -0.0f, -INFINITY},
+      {"soft_log2(x)", 1, 0},
+      {"soft_log2(x)", 8, 3},
+      {"soft_log2(x)", -1, NAN},
+      {"soft_log2(x)", INFINITY, INFINITY},
+      {"soft_log2(x)", 0x1p-149f, -149},
+      {"soft_sin(x)", -0.0f, -0.0f},
+      {"soft_sin(x)", INFINITY, NAN},
+      {"soft_cos(x)", 0, 1},
+      {"soft_cos(x)", -INFINITY, NAN},
+      {"tan(x)", -0.0f, -0.0f},
+      {"soft_tanh(x)", -0.0f, -0.0f},
+      {"soft_tanh(x)", INFINITY, 1},
+      {"soft_tanh(x)", -INFINITY, -1},
+      {"soft_erf(x)", -0.0f, -0.0f},
+      {"soft_erf(x)", -INFINITY, -1},
+      {"soft_erf(x)", 0x1p-149f, 0x1p-149f},
+      {"lgamma(x)", 1, 0},
+      {"lgamma(x)", INFINITY, INFINITY},
+      {"tgamma(x)", 5, 24},
+      {"soft_exp2(x)", NAN, NAN},
+      {"soft_log2(x)", NAN, NAN},
+      {"soft_sin(x)", NAN, NAN},
+      {"soft_tanh(x)", NAN, NAN},
+      {"soft_erf(x)", NAN, NAN},
+      {"cdiv(x, 4.0) * 0.0 + sigmoid(x)", 0, 0.5f},
+      {"relu(x)", -3, 0},
+      {"clamp(x, -1.0, 1.0)", 7, 1},
+      {"silu(x)", 0, 0},
   };
   static float x[TILE], out[TILE];
   for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
     x[0] = edges[i].x;
     run("f32", edges[i].text, x, x, out, TILE, sizeof *x);
-    bool same = isnan(edges[i].want) ? isnan(out[0]) : out[0] == edges[i].want && !signbit(out[0]) == !signbit(edges[i].want);
+    bool same = isnan(edges[i].want) ? isnan(out[0])
+                                     : out[0] == edges[i].want && !signbit(out[0]) == !signbit(edges[i].want);
     if (!same) FAIL("%s of %g is %.9g, expected %g", edges[i].text, edges[i].x, out[0], edges[i].want);
   }
 }
 
 // The published test vectors of Philox 4x32-10: counter and key zero, and all ones.
 TEST(mathlib, philox) {
-  const char *source = "kiln 1\nkernel k(seed: i64, offset: i64, o: out *i32) @grid(1) {\n  let a, b, c, d = philox(seed, offset)\n"
+  const char *source = "kiln 1\nkernel k(seed: i64, offset: i64, o: out *i32) @grid(1) {\n  let a, b, c, d = "
+                       "philox(seed, offset)\n"
                        "  store(o, a)\n  store(o + 1, b)\n  store(o + 2, c)\n  store(o + 3, d)\n}\n";
   static const uint32_t want[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   kiln_arena *arena = kiln_arena_create();

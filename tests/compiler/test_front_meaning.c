@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What programs of the language compute, by the reference interpreter: control flow, carried variables, early returns, inlining, literals.
+// What programs of the language compute, by the reference interpreter: control flow, carried variables, early
+// returns, inlining, literals.
 #include <stdio.h>
 #include <string.h>
 
@@ -45,24 +46,39 @@ static int32_t first(const char *items, const char *body, int32_t n) {
 
 TEST(meaning, loops) {
   CHECK_INT(first("", "var s = 0 for i in 0 .. n { s = s + i } store(o, s)", 10), 45);
-  CHECK_INT(first("", "var s = 0 for i in 3 .. n step 4 { s = s * 10 + i } store(o, s)", 12), 4 * 0 + 3 * 100 + 7 * 10 + 11);
+  CHECK_INT(first("", "var s = 0 for i in 3 .. n step 4 { s = s * 10 + i } store(o, s)", 12),
+            4 * 0 + 3 * 100 + 7 * 10 + 11);
   CHECK_INT(first("", "var s = 7 for i in 5 .. n { s = 0 } store(o, s)", 5), 7);
   CHECK_INT(first("", "var a = 0 var b = 1 for i in 0 .. n { a, b = b, a + b } store(o, a)", 10), 55);
-  CHECK_INT(first("", "var k = n var c = 0 while k > 1 { if k % 2 == 0 { k = k / 2 } else { k = 3 * k + 1 } c = c + 1 } store(o, c)", 27), 111);
+  CHECK_INT(first("",
+                  "var k = n var c = 0 while k > 1 { if k % 2 == 0 { k = k / 2 } else { k = 3 * k + 1 } c = "
+                  "c + 1 } store(o, c)",
+                  27),
+            111);
   CHECK_INT(first("", "var s = 0 for i in 0 .. n { for j in 0 .. i { s = s + j } } store(o, s)", 5), 10);
 }
 
 TEST(meaning, loops_with_break) {
-  const char *search = "var lo = 0 var hi = 100 loop { let mid = (lo + hi) / 2 let sq = mid * mid break if hi - lo <= 1"
-                       " if sq <= n { lo = mid } else { hi = mid } } store(o, lo)";
+  const char *search =
+      "var lo = 0 var hi = 100 loop { let mid = (lo + hi) / 2 let sq = mid * mid break if hi - lo <= 1"
+      " if sq <= n { lo = mid } else { hi = mid } } store(o, lo)";
   CHECK_INT(first("", search, 50), 7);
   CHECK_INT(first("", search, 9801), 99);
-  CHECK_INT(first("", "loop a, c = 1, 0 { let d = a * 3 break r, k = d, c if d > n a, c = d, c + 1 } store(o, r * 100 + k)", 50), 8103);
-  CHECK_INT(first("", "var s = 0 loop c = 0 { let even = c % 2 == 0 break if c == n if even { s = s + c } c = c + 1 } store(o, s)", 7), 12);
+  CHECK_INT(first("",
+                  "loop a, c = 1, 0 { let d = a * 3 break r, k = d, c if d > n a, c = d, c + 1 } store(o, r "
+                  "* 100 + k)",
+                  50),
+            8103);
+  CHECK_INT(first("",
+                  "var s = 0 loop c = 0 { let even = c % 2 == 0 break if c == n if even { s = s + c } c = c "
+                  "+ 1 } store(o, s)",
+                  7),
+            12);
 }
 
 TEST(meaning, early_returns) {
-  const char *body = "store(o, 0) if n == 1 { store(o, 1) return } if n > 5 { if n > 10 { return } store(o, 2) } else { if n == 2 { return } store(o, 3) }"
+  const char *body = "store(o, 0) if n == 1 { store(o, 1) return } if n > 5 { if n > 10 { return } store(o, "
+                     "2) } else { if n == 2 { return } store(o, 3) }"
                      " if n == 8 { store(o, 4) return } store(o, n * 10)";
   CHECK_INT(first("", body, 1), 1);
   CHECK_INT(first("", body, 2), 0);
@@ -78,17 +94,28 @@ TEST(meaning, early_returns) {
 
 TEST(meaning, branches) {
   CHECK_INT(first("", "let a, b = if n > 0 { yield n, 2 } else { yield -n, 3 } store(o, a * b)", -7), 21);
-  CHECK_INT(first("", "var a = 0 var b = 0 if n > 3 { a = 1 } else if n > 1 { b = 2 } else { a, b = 3, 4 } store(o, a * 10 + b)", 2), 2);
-  CHECK_INT(first("", "var a = 0 var b = 0 if n > 3 { a = 1 } else if n > 1 { b = 2 } else { a, b = 3, 4 } store(o, a * 10 + b)", 1), 34);
+  CHECK_INT(first("",
+                  "var a = 0 var b = 0 if n > 3 { a = 1 } else if n > 1 { b = 2 } else { a, b = 3, 4 } "
+                  "store(o, a * 10 + b)",
+                  2),
+            2);
+  CHECK_INT(first("",
+                  "var a = 0 var b = 0 if n > 3 { a = 1 } else if n > 1 { b = 2 } else { a, b = 3, 4 } "
+                  "store(o, a * 10 + b)",
+                  1),
+            34);
   CHECK_INT(first("", "let x = 1 if n > 0 { let x = 2 store(o + 1, x) } store(o, x)", 1), 1);
 }
 
 TEST(meaning, functions_and_constants) {
-  const char *items = "const A = 6\nconst B: i32 = A * 7\nfn swap(a, b) { return b, a }\nfn sum(a, b) { let c = a + b return c }\n"
-                      "fn kind(x) { when typeof(x) == f32 { return 1 } when typeof(x) == i32 { return 2 } return 3 }\n"
-                      "fn size(N) { let t = iota(N) return reduce.add(t * 0 + 1, 0) }";
+  const char *items =
+      "const A = 6\nconst B: i32 = A * 7\nfn swap(a, b) { return b, a }\nfn sum(a, b) { let c = a + b return "
+      "c }\n"
+      "fn kind(x) { when typeof(x) == f32 { return 1 } when typeof(x) == i32 { return 2 } return 3 }\n"
+      "fn size(N) { let t = iota(N) return reduce.add(t * 0 + 1, 0) }";
   CHECK_INT(first(items, "let p, q = swap(n, 5) store(o, sum(p * 10, q))", 3), 53);
-  CHECK_INT(first(items, "store(o, B + kind(n) * 100 + kind(n as f32) * 1000 + kind(n as i64) * 10000)", 3), 42 + 200 + 1000 + 30000);
+  CHECK_INT(first(items, "store(o, B + kind(n) * 100 + kind(n as f32) * 1000 + kind(n as i64) * 10000)", 3),
+            42 + 200 + 1000 + 30000);
   CHECK_INT(first(items, "store(o, size(16) + size(A + 2))", 0), 24);
   CHECK_INT(first("", "let x = 7 / 2 * 2.0 store(o, x as i32)", 0), 6);
   CHECK_INT(first("", "store(o, 0xffffffff)", 0), -1);
@@ -99,29 +126,42 @@ TEST(meaning, functions_and_constants) {
 
 TEST(meaning, tiles) {
   int32_t o[OUT];
-  run("", "let i = iota(8) let t = i[:, _] * 10 + i[_, :] store(o + i, reduce.max(t, 1)) store(o + 8 + i, reduce.max(t, 0)) store(o + 16 + i, i * 2, i < n)", 3, o);
+  run("",
+      "let i = iota(8) let t = i[:, _] * 10 + i[_, :] store(o + i, reduce.max(t, 1)) store(o + 8 + i, "
+      "reduce.max(t, 0)) store(o + 16 + i, i * 2, i < n)",
+      3, o);
   for (int i = 0; i < 8; i++) {
     CHECK_INT(o[i], i * 10 + 7);
     CHECK_INT(o[8 + i], 70 + i);
     CHECK_INT(o[16 + i], i < 3 ? i * 2 : -1);
   }
-  run("fn later(a, b) { return b }\nfn pick(v, i, w, j) { let c = v > w return select(c, v, w), select(c, i, j) }",
-      "let i = iota(16) let v = (i * 7) % 16 let top, at = reduce(pick, 0, v, i) store(o, top) store(o + 1, at) store(o + 2, reduce(later, 0, v)) store(o + 16 + i, scan.add(i, 0)) store(o + 32 + i, sort(v)) store(o + 48 + iota(4), topk(v, 4))", 0, o);
+  run("fn later(a, b) { return b }\nfn pick(v, i, w, j) { let c = v > w return select(c, v, w), select(c, i, "
+      "j) }",
+      "let i = iota(16) let v = (i * 7) % 16 let top, at = reduce(pick, 0, v, i) store(o, top) store(o + 1, "
+      "at) store(o + 2, reduce(later, 0, v)) store(o + 16 + i, scan.add(i, 0)) store(o + 32 + i, sort(v)) "
+      "store(o + 48 + iota(4), topk(v, 4))",
+      0, o);
   CHECK_INT(o[0], 15);
   CHECK_INT(o[1], 9);
   CHECK_INT(o[2], 15 * 7 % 16);
   for (int i = 0; i < 16; i++) CHECK_INT(o[16 + i], i * (i + 1) / 2);
   for (int i = 0; i < 16; i++) CHECK_INT(o[32 + i], i);
   for (int i = 0; i < 4; i++) CHECK_INT(o[48 + i], 15 - i);
-  run("", "let i = iota(4) let r = sort(((i[:, _] * 5 + iota(8)[_, :] * 3) % 11), descending = true) store(o + i[:, _] * 8 + iota(8)[_, :], r)", 0, o);
+  run("",
+      "let i = iota(4) let r = sort(((i[:, _] * 5 + iota(8)[_, :] * 3) % 11), descending = true) store(o + "
+      "i[:, _] * 8 + iota(8)[_, :], r)",
+      0, o);
   for (int row = 0; row < 4; row++)
     for (int i = 1; i < 8; i++) CHECK(o[row * 8 + i - 1] >= o[row * 8 + i]);
 }
 
 TEST(meaning, views_and_atomics) {
   int32_t o[OUT];
-  run("", "let V = view(o, [4, n], [8, 1], [4, 8]) store(V, [0, 0], full(i32[4, 8], 5)) atomic.add(V, [1, 2], full(i32[4, 8], 2))"
-          " let t = load(V, [2, 0], other = 9) store(o + 32 + iota(4)[:, _] * 8 + iota(8)[_, :], t)", 6, o);
+  run("",
+      "let V = view(o, [4, n], [8, 1], [4, 8]) store(V, [0, 0], full(i32[4, 8], 5)) atomic.add(V, [1, 2], "
+      "full(i32[4, 8], 2))"
+      " let t = load(V, [2, 0], other = 9) store(o + 32 + iota(4)[:, _] * 8 + iota(8)[_, :], t)",
+      6, o);
   for (int r = 0; r < 4; r++)
     for (int c = 0; c < 8; c++) {
       int inside = c < 6, added = r >= 1 && c >= 2 && c < 6;

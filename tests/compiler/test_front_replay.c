@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fuzz targets of the front end without a fuzzer: kept inputs (tests/fuzz/corpus/checker) replayed, and sources and canonical bytes changed at
-// random from printed seeds.
+// The fuzz targets of the front end without a fuzzer: kept inputs (tests/fuzz/corpus/checker) replayed, and
+// sources and canonical bytes changed at random from printed seeds.
 #include <dirent.h>
 
 #define FUZZ_NO_ENTRY
@@ -53,7 +53,7 @@ TEST(front_replay, shipped_sources) {
   CHECK(replay_folder(fuzz_checker, "kernels") > 5);
 }
 
-// ------------------------------------------------------------------------------------------------- trees as text
+// ----------------------------------------------------------------------------------- trees as text
 
 static void read_back(const char *text) {
   kiln_arena *arena = kiln_arena_create();
@@ -65,23 +65,31 @@ static void read_back(const char *text) {
 }
 
 TEST(front_replay, trees_keep_precedence) {
-  read_back("kiln 1\nconst a = -(1 + 2) * (3 - (4 - 5)) - 6 as i64[_, :] + ((1 < 2) == (3 < 4)) as i32 << 2 & ~-1\n"
-            "const b = (-1) as f32 + (-x)[0] + *f32 + 0x1.8p-3 + 1e400 + nan + \"a\\\"\\\\\\n\"\n");
+  read_back(
+      "kiln 1\nconst a = -(1 + 2) * (3 - (4 - 5)) - 6 as i64[_, :] + ((1 < 2) == (3 < 4)) as i32 << 2 & ~-1\n"
+      "const b = (-1) as f32 + (-x)[0] + *f32 + 0x1.8p-3 + 1e400 + nan + \"a\\\"\\\\\\n\"\n");
 }
 
 TEST(front_replay, trees_keep_statements) {
-  read_back("kiln 1\nkernel k[A: i32 = 1, T: type = f32, B: tune = 2](p: inout *T @align(16), v: view f32[A, _]) @grid(1) @config(B = 3) {\n"
+  read_back("kiln 1\nkernel k[A: i32 = 1, T: type = f32, B: tune = 2](p: inout *T @align(16), v: view f32[A, "
+            "_]) @grid(1) @config(B = 3) {\n"
             "  let x = if A < 2 { yield 1 } else if A < 3 { yield 2 } else { yield 3 }\n  var y, z = 1, 2\n"
-            "  for i in 0 .. 4 step 2 @unroll(2) { y = i }\n  while y < 2 { y, z = z, y }\n  loop h = 1 @stages(2) { break q = 2 if h > 1 }\n"
-            "  when A == 1 { store(p, x) } else { atomic.add(p, 1.0, order = relaxed) }\n  return\n}\nfn f(a, b: f32) { return a, b }\n");
+            "  for i in 0 .. 4 step 2 @unroll(2) { y = i }\n  while y < 2 { y, z = z, y }\n  loop h = 1 "
+            "@stages(2) { break q = 2 if h > 1 }\n"
+            "  when A == 1 { store(p, x) } else { atomic.add(p, 1.0, order = relaxed) }\n  return\n}\nfn "
+            "f(a, b: f32) { return a, b }\n");
 }
 
 // That the other telling does change what it should.
 TEST(front_replay, told_differently) {
   static const char text[] = "kiln 1\n// comment\nconst two = 2.0\nfn twice(x) { return x * two }\n"
-                             "kernel k[N: tune = 4](p: inout *f32) @grid(1) @config(N = 8) { let v = load(p, cache = cg)\n atomic.add(p, twice(v), order = relaxed) }\n";
-  static const char want[] = "kiln 1\nkernel other_k[other_N: tune = 4](other_p: inout *f32) @grid(1) @config(other_N = 8) {\nlet other_v = load(other_p, cache = cg)\n"
-                             "atomic.add(other_p, other_twice(other_v), order = relaxed)\n}\nfn other_twice(other_x) {\nreturn other_x * other_two\n}\nconst other_two = 0x1p+1\n";
+                             "kernel k[N: tune = 4](p: inout *f32) @grid(1) @config(N = 8) { let v = load(p, "
+                             "cache = cg)\n atomic.add(p, twice(v), order = relaxed) }\n";
+  static const char want[] =
+      "kiln 1\nkernel other_k[other_N: tune = 4](other_p: inout *f32) @grid(1) @config(other_N = 8) {\nlet "
+      "other_v = load(other_p, cache = cg)\n"
+      "atomic.add(other_p, other_twice(other_v), order = relaxed)\n}\nfn other_twice(other_x) {\nreturn "
+      "other_x * other_two\n}\nconst other_two = 0x1p+1\n";
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_buffer out = {0};
@@ -92,13 +100,16 @@ TEST(front_replay, told_differently) {
   kiln_arena_destroy(arena);
 }
 
-// -------------------------------------------------------------------------------------------------------- storms
+// ------------------------------------------------------------------------------------------ storms
 
 // One change: a byte, a piece removed, a piece copied elsewhere, a piece of punctuation.
 static size_t mutate(uint8_t *bytes, size_t size, uint64_t *state) {
-  static const char pieces[][8] = {"(", ")", "{", "}", "[", "]", ",", "..", "as", "let ", "if ", "loop ", "= ", "*", "@", "1", "0.5", "i32", "n", "\"", "break ", "yield "};
+  static const char pieces[][8] = {"(",   ")",    "{",   "}",     "[",      "]",     ",", "..",
+                                   "as",  "let ", "if ", "loop ", "= ",     "*",     "@", "1",
+                                   "0.5", "i32",  "n",   "\"",    "break ", "yield "};
   uint64_t r = kiln_test_random(state);
-  size_t at = kiln_test_random(state) % size, from = kiln_test_random(state) % size, length = kiln_test_random(state) % 40;
+  size_t at = kiln_test_random(state) % size, from = kiln_test_random(state) % size,
+         length = kiln_test_random(state) % 40;
   if (from + length > size) length = size - from;
   switch (r % 4) {
   case 0: bytes[at] = (uint8_t)(r >> 8); return size;
@@ -121,19 +132,22 @@ static size_t mutate(uint8_t *bytes, size_t size, uint64_t *state) {
   }
 }
 
-static void storm(fuzz_function *function, const uint8_t *seed, size_t size, unsigned rounds, uint64_t state) {
+static void storm(fuzz_function *function, const uint8_t *seed, size_t size, unsigned rounds,
+                  uint64_t state) {
   static uint8_t bytes[LARGEST_INPUT];
   printf("seed %llu, %u rounds\n", (unsigned long long)state, rounds);
   for (unsigned i = 0; i < rounds; i++) {
     size_t now = size;
     memcpy(bytes, seed, size);
-    for (uint64_t changes = 1 + kiln_test_random(&state) % 4; changes; changes--) now = mutate(bytes, now, &state);
+    for (uint64_t changes = 1 + kiln_test_random(&state) % 4; changes; changes--)
+      now = mutate(bytes, now, &state);
     feed(function, bytes, now);
   }
 }
 
 TEST(front_replay, changed_sources) {
-  static const char *const seeds[] = {"tests/golden/front/operations.kiln", "tests/golden/front/five.kiln", "tests/golden/front/mistakes.kiln"};
+  static const char *const seeds[] = {"tests/golden/front/operations.kiln", "tests/golden/front/five.kiln",
+                                      "tests/golden/front/mistakes.kiln"};
   static uint8_t bytes[LARGEST_INPUT];
   unsigned rounds = kiln_test_full() ? 40000 : 1500;
   for (size_t i = 0; i < 3; i++) {

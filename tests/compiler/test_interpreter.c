@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The interpreter's own promises: what it refuses and how it says so, the argument block, atomics, combiners, scans from the end.
+// The interpreter's own promises: what it refuses and how it says so, the argument block, atomics, combiners,
+// scans from the end.
 #include "compiler/middle/interpreter.h"
 #include "tests/harness.h"
 
@@ -30,11 +31,13 @@ static ir_value *i32(sample *s, int64_t n) { return ir_const_int(&s->b, KILN_I32
 
 static void store_lanes(sample *s, ir_value *v) {
   ir_value *lanes = ir_iota(&s->b, v->type.log2[0]);
-  ir_value *p = emit(s, IR_PTRADD, (ir_attrs){0}, (ir_value *[]){ir_splat(&s->b, s->out, lanes->type), lanes}, 2);
+  ir_value *p =
+      emit(s, IR_PTRADD, (ir_attrs){0}, (ir_value *[]){ir_splat(&s->b, s->out, lanes->type), lanes}, 2);
   emit(s, IR_STORE, (ir_attrs){0}, (ir_value *[]){p, v}, 2);
 }
 
-static kiln_status run(sample *s, const void *args, uint32_t programs, const kiln_interpret_options *options, kiln_error *err) {
+static kiln_status run(sample *s, const void *args, uint32_t programs, const kiln_interpret_options *options,
+                       kiln_error *err) {
   if (s->b.error.status != KILN_OK) FAIL("%s", s->b.error.text);
   kiln_status status = kiln_interpret(s->kernel, args, (uint32_t[3]){programs, 1, 1}, options, err);
   kiln_arena_destroy(s->arena);
@@ -47,7 +50,8 @@ TEST(interpreter, an_access_outside_is_named) {
   kiln_error err = {0};
   sample s = begin();
   store_lanes(&s, ir_iota(&s.b, 3));
-  CHECK_INT(run(&s, &p, 1, &(kiln_interpret_options){.ranges = &range, .range_count = 1}, &err), KILN_STATUS_LAUNCH);
+  CHECK_INT(run(&s, &p, 1, &(kiln_interpret_options){.ranges = &range, .range_count = 1}, &err),
+            KILN_STATUS_LAUNCH);
   CHECK(strstr(err.text, "(store)") && strstr(err.text, "4 bytes") && strstr(err.text, "(0, 0, 0)"));
   CHECK_INT(buffer[3], 3);
 }
@@ -56,7 +60,8 @@ TEST(interpreter, a_failed_assert_names_operation_and_program) {
   int32_t buffer[1], *p = buffer;
   kiln_error err = {0};
   sample s = begin();
-  ir_value *pid = emit(&s, IR_PID, (ir_attrs){0}, NULL, 0), *fine = ir_compare(&s.b, IR_LT, 0, pid, i32(&s, 2));
+  ir_value *pid = emit(&s, IR_PID, (ir_attrs){0}, NULL, 0),
+           *fine = ir_compare(&s.b, IR_LT, 0, pid, i32(&s, 2));
   emit(&s, IR_ASSERT, (ir_attrs){.text = "too many programs"}, &fine, 1);
   CHECK_INT(run(&s, &p, 3, NULL, &err), KILN_STATUS_ASSERT);
   CHECK(strstr(err.text, "too many programs") && strstr(err.text, "(2, 0, 0)"));
@@ -77,13 +82,20 @@ TEST(interpreter, endless_loops_run_out_of_steps) {
 
 TEST(interpreter, arguments_stand_at_natural_alignment) {
   int32_t buffer[4];
-  struct { int32_t *out; uint8_t flag; int16_t small; double wide; uint16_t half; } args = {buffer, 1, -3, 2.5, 0x3e00};
+  struct {
+    int32_t *out;
+    uint8_t flag;
+    int16_t small;
+    double wide;
+    uint16_t half;
+  } args = {buffer, 1, -3, 2.5, 0x3e00};
   kiln_error err = {0};
   sample s = begin();
   static const kiln_scalar types[] = {KILN_I1, KILN_I16, KILN_F64, KILN_F16};
   for (int i = 0; i < 4; i++) {
     ir_value *v = ir_add_param(s.kernel, &(ir_param){.name = "v", .type = ir_scalar_type(types[i])});
-    if (kiln_scalars[types[i]].type_class == KILN_CLASS_FLOAT) v = ir_binary(&s.b, IR_MUL, 0, v, ir_const_like(&s.b, v->type, 4));
+    if (kiln_scalars[types[i]].type_class == KILN_CLASS_FLOAT)
+      v = ir_binary(&s.b, IR_MUL, 0, v, ir_const_like(&s.b, v->type, 4));
     ir_value *at = emit(&s, IR_PTRADD, (ir_attrs){0}, (ir_value *[]){s.out, i32(&s, i)}, 2);
     emit(&s, IR_STORE, (ir_attrs){0}, (ir_value *[]){at, ir_cast(&s.b, v, KILN_I32, 0, 0)}, 2);
   }
@@ -112,7 +124,8 @@ TEST(interpreter, masked_atomics_do_nothing_and_return_zero) {
   sample s = begin();
   ir_value *lanes = ir_iota(&s.b, 3), *at = ir_splat(&s.b, s.out, lanes->type);
   ir_value *on = ir_compare(&s.b, IR_LT, 0, lanes, ir_const_like(&s.b, lanes->type, 4));
-  ir_value *old = emit(&s, IR_ATOMIC, (ir_attrs){.kind = IR_COMBINE_ADD}, (ir_value *[]){at, ir_const_like(&s.b, lanes->type, 2), on}, 3);
+  ir_value *old = emit(&s, IR_ATOMIC, (ir_attrs){.kind = IR_COMBINE_ADD},
+                       (ir_value *[]){at, ir_const_like(&s.b, lanes->type, 2), on}, 3);
   ir_value *offset = emit(&s, IR_PTRADD, (ir_attrs){0}, (ir_value *[]){at, lanes}, 2);
   ir_value *later = ir_compare(&s.b, IR_GT, 0, lanes, ir_const_like(&s.b, lanes->type, 0));
   emit(&s, IR_STORE, (ir_attrs){0}, (ir_value *[]){offset, old, later}, 3);
@@ -131,7 +144,8 @@ TEST(interpreter, loops_near_the_end_of_the_type_stop) {
   ir_value *sum = ir_block_arg(s.arena, body, ir_scalar_type(KILN_I32));
   ir_value *next = ir_binary(&in, IR_ADD, 0, sum, ir_const_int(&in, KILN_I32, 1));
   ir_yield(&in, &next, 1);
-  ir_value *first[] = {ir_const_int(&s.b, KILN_I64, INT64_MAX - 10), ir_const_int(&s.b, KILN_I64, INT64_MAX), ir_const_int(&s.b, KILN_I64, 4), i32(&s, 0)};
+  ir_value *first[] = {ir_const_int(&s.b, KILN_I64, INT64_MAX - 10), ir_const_int(&s.b, KILN_I64, INT64_MAX),
+                       ir_const_int(&s.b, KILN_I64, 4), i32(&s, 0)};
   ir_op *loop = ir_emit(&s.b, IR_FOR, NULL, first, 4, NULL, &body, 1);
   emit(&s, IR_STORE, (ir_attrs){0}, (ir_value *[]){s.out, &loop->results[0]}, 2);
   CHECK_INT(run(&s, &p, 1, NULL, &err), KILN_OK);

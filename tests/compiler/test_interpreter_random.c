@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact may say too much.
+// Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact
+// may say too much.
 #include "compiler/front.h"
 #include "compiler/middle/facts.h"
 #include "compiler/middle/interpreter.h"
@@ -20,12 +21,14 @@ static void verify(ir_kernel *kernel, const char *stage, uint64_t seed) {
   if (ir_verify(kernel, stage, &err) != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, err.text);
 }
 
-static void interpret(const kernelgen_case *c, kernelgen_memory *memory, const char *stage, kiln_interpret_options options) {
+static void interpret(const kernelgen_case *c, kernelgen_memory *memory, const char *stage,
+                      kiln_interpret_options options) {
   kiln_memory_range ranges[KERNELGEN_BUFFERS];
   kiln_error err = {0};
   kernelgen_memory_init(c, memory);
   for (uint32_t i = 0; i < c->buffer_count; i++)
-    ranges[i] = (kiln_memory_range){memory->bytes[i], c->buffers[i].count * kiln_scalars[c->buffers[i].scalar].bytes};
+    ranges[i] =
+        (kiln_memory_range){memory->bytes[i], c->buffers[i].count * kiln_scalars[c->buffers[i].scalar].bytes};
   options.ranges = ranges;
   options.range_count = c->buffer_count;
   options.max_steps = MAX_STEPS;
@@ -52,7 +55,8 @@ static void to_machine(ir_kernel *kernel) {
 }
 
 /// Runs a seed after `change`. fp_strict, so that contraction does not change results.
-static void run(uint64_t seed, void (*change)(ir_kernel *kernel), const char *stage, kiln_arena *arena, kernelgen_case *c, kernelgen_memory *memory) {
+static void run(uint64_t seed, void (*change)(ir_kernel *kernel), const char *stage, kiln_arena *arena,
+                kernelgen_case *c, kernelgen_memory *memory) {
   kernelgen_make(arena, seed, &(kernelgen_options){0}, c);
   c->kernel->fp_strict = true;
   verify(c->kernel, "generating", seed);
@@ -86,13 +90,14 @@ TEST(random_kernels, canonical_form_is_a_fixed_point) {
     kernelgen_case c;
     kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
     kiln_canonicalise(c.kernel);
-    bool changed = kiln_fold(c.kernel) || kiln_control(c.kernel) || kiln_cse(c.kernel) || kiln_dce(c.kernel) || kiln_contract(c.kernel);
+    bool changed = kiln_fold(c.kernel) || kiln_control(c.kernel) || kiln_cse(c.kernel) ||
+                   kiln_dce(c.kernel) || kiln_contract(c.kernel);
     if (changed) FAIL("seed %llu: a pass still finds something", (unsigned long long)seed);
     kiln_arena_destroy(arena);
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- facts
+// ------------------------------------------------------------------------------------------- facts
 
 typedef struct observer {
   const kiln_facts *facts;
@@ -100,8 +105,8 @@ typedef struct observer {
 } observer;
 
 static void too_much(const observer *o, const ir_value *v, const char *what, unsigned axis, size_t element) {
-  FAIL("seed %llu: operation %u (%s): %s along axis %u does not hold at element %zu", (unsigned long long)o->seed, v->def->number,
-       ir_ops[v->def->code].text, what, axis, element);
+  FAIL("seed %llu: operation %u (%s): %s along axis %u does not hold at element %zu",
+       (unsigned long long)o->seed, v->def->number, ir_ops[v->def->code].text, what, axis, element);
 }
 
 /// Position of element `index` along `axis`, and the distance of neighbours.
@@ -112,12 +117,14 @@ static size_t along(ir_type type, unsigned axis, size_t index, size_t *step) {
   return index >> inner & (((size_t)1 << type.log2[axis]) - 1);
 }
 
-static void check_axis(const observer *o, const ir_value *v, const kiln_fact *f, unsigned axis, const uint64_t *elements) {
+static void check_axis(const observer *o, const ir_value *v, const kiln_fact *f, unsigned axis,
+                       const uint64_t *elements) {
   ir_type type = v->type;
   unsigned width = ir_type_bits(type);
   uint64_t unit = type.pointer ? kiln_scalars[type.scalar].bytes : 1;
   for (size_t i = 0; i < (size_t)1 << ir_log2_elements(type); i++) {
-    size_t step, at = along(type, axis, i, &step), run = at & (((size_t)1 << f->contiguity[axis]) - 1), same = at & (((size_t)1 << f->constancy[axis]) - 1);
+    size_t step, at = along(type, axis, i, &step), run = at & (((size_t)1 << f->contiguity[axis]) - 1),
+                 same = at & (((size_t)1 << f->constancy[axis]) - 1);
     uint64_t first = elements[i - run * step];
     if (kiln_scalar_mask(first + run * unit, width) != elements[i]) too_much(o, v, "contiguity", axis, i);
     if (elements[i - same * step] != elements[i]) too_much(o, v, "constancy", axis, i);
@@ -133,7 +140,8 @@ static void check_value(void *context, const ir_value *v, const uint64_t *elemen
   if (v->type.is_view) return;
   if (class & (KILN_CLASS_INT | KILN_CLASS_BOOL)) {
     for (size_t i = 0; i < (size_t)1 << ir_log2_elements(v->type); i++) {
-      int64_t n = class == KILN_CLASS_BOOL ? (int64_t)elements[i] : kiln_scalar_signed(elements[i], ir_type_bits(v->type));
+      int64_t n = class == KILN_CLASS_BOOL ? (int64_t)elements[i]
+                                           : kiln_scalar_signed(elements[i], ir_type_bits(v->type));
       if (n < f->lo || n > f->hi) too_much(o, v, "range", 0, i);
     }
   }
@@ -144,7 +152,8 @@ static void check_value(void *context, const ir_value *v, const uint64_t *elemen
     check_axis(o, v, &checked, axis, elements);
   }
   if (!v->type.rank && counts) {
-    unsigned width = ir_type_bits(v->type), divisible = f->divisibility[0] < width ? f->divisibility[0] : width;
+    unsigned width = ir_type_bits(v->type),
+             divisible = f->divisibility[0] < width ? f->divisibility[0] : width;
     if (divisible && kiln_scalar_mask(elements[0], divisible)) too_much(o, v, "divisibility", 0, 0);
   }
 }

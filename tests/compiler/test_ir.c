@@ -17,7 +17,8 @@ typedef struct fixture {
 static fixture make(void) {
   fixture f = {.arena = kiln_arena_create()};
   f.kernel = ir_kernel_create(f.arena, "k");
-  f.x = ir_add_param(f.kernel, &(ir_param){.name = "x", .type = ir_pointer_type(KILN_F32), .access = IR_ACCESS_INOUT});
+  f.x = ir_add_param(f.kernel,
+                     &(ir_param){.name = "x", .type = ir_pointer_type(KILN_F32), .access = IR_ACCESS_INOUT});
   f.n = ir_add_param(f.kernel, &(ir_param){.name = "n", .type = ir_scalar_type(KILN_I32)});
   f.b = (ir_builder){.arena = f.arena, .block = f.kernel->body};
   return f;
@@ -111,15 +112,30 @@ TEST(ir, float_bits) {
     uint64_t bits;
     bool saturate;
   } rows[] = {
-      {KILN_F16, 1.0, 0x3c00, 0},      {KILN_F16, 65504, 0x7bff, 0},     {KILN_F16, 65520, 0x7c00, 0},  {KILN_F16, 5.9604644775390625e-8, 1, 0},
-      {KILN_F16, 2.98e-8, 0, 0},       {KILN_F16, -2.0, 0xc000, 0},      {KILN_BF16, 1.0, 0x3f80, 0},   {KILN_BF16, 3.3895313892515355e38, 0x7f7f, 0},
-      {KILN_E4M3, 448, 0x7e, 1},       {KILN_E4M3, 1000, 0x7e, 1},       {KILN_E4M3, 1000, 0x7f, 0},    {KILN_E4M3, 0.001953125, 0x01, 1},
-      {KILN_E5M2, 57344, 0x7b, 1},     {KILN_E5M2, 1e9, 0x7b, 1},        {KILN_E5M2, 1e9, 0x7c, 0},     {KILN_E5M2, 1.5, 0x3e, 1},
-      {KILN_F16, 1.0009765625, 0x3c01, 0}, {KILN_F16, 1.00048828125, 0x3c00, 0}, {KILN_F16, 1.00146484375, 0x3c02, 0},
+      {KILN_F16, 1.0, 0x3c00, 0},
+      {KILN_F16, 65504, 0x7bff, 0},
+      {KILN_F16, 65520, 0x7c00, 0},
+      {KILN_F16, 5.9604644775390625e-8, 1, 0},
+      {KILN_F16, 2.98e-8, 0, 0},
+      {KILN_F16, -2.0, 0xc000, 0},
+      {KILN_BF16, 1.0, 0x3f80, 0},
+      {KILN_BF16, 3.3895313892515355e38, 0x7f7f, 0},
+      {KILN_E4M3, 448, 0x7e, 1},
+      {KILN_E4M3, 1000, 0x7e, 1},
+      {KILN_E4M3, 1000, 0x7f, 0},
+      {KILN_E4M3, 0.001953125, 0x01, 1},
+      {KILN_E5M2, 57344, 0x7b, 1},
+      {KILN_E5M2, 1e9, 0x7b, 1},
+      {KILN_E5M2, 1e9, 0x7c, 0},
+      {KILN_E5M2, 1.5, 0x3e, 1},
+      {KILN_F16, 1.0009765625, 0x3c01, 0},
+      {KILN_F16, 1.00048828125, 0x3c00, 0},
+      {KILN_F16, 1.00146484375, 0x3c02, 0},
   };
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
     if (ir_float_to_bits(rows[i].scalar, rows[i].value, rows[i].saturate) != rows[i].bits)
-      FAIL("row %u: %g gives 0x%llx", i, rows[i].value, (unsigned long long)ir_float_to_bits(rows[i].scalar, rows[i].value, rows[i].saturate));
+      FAIL("row %u: %g gives 0x%llx", i, rows[i].value,
+           (unsigned long long)ir_float_to_bits(rows[i].scalar, rows[i].value, rows[i].saturate));
 }
 
 TEST(ir, float_bits_round_trip) {
@@ -128,6 +144,7 @@ TEST(ir, float_bits_round_trip) {
     for (uint64_t bits = 0; bits < 1ull << kiln_scalars[scalars[s]].bits; bits++) {
       double v = ir_bits_to_float(scalars[s], bits);
       if (isnan(v)) continue;
-      if (ir_float_to_bits(scalars[s], v, false) != bits) FAIL("type %u, 0x%llx is %g", s, (unsigned long long)bits, v);
+      if (ir_float_to_bits(scalars[s], v, false) != bits)
+        FAIL("type %u, 0x%llx is %g", s, (unsigned long long)bits, v);
     }
 }

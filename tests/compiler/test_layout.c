@@ -7,17 +7,14 @@
 
 #include "tests/harness.h"
 
-static unsigned places(const kiln_layout *l) {
-  return l->registers + l->lanes + l->warps;
-}
+static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
 static unsigned pick(uint64_t *seed, unsigned below) {
   return (unsigned)(kiln_test_random(seed) >> 33) % below;
 }
 
 /// Random independent vectors over `bits` bits, by random row operations on the unit vectors.
 static void random_basis(uint64_t *seed, unsigned bits, bool is_unit, uint32_t out[LAYOUT_MAX_PLACES]) {
-  for (unsigned i = 0; i < bits; i++)
-    out[i] = 1u << i;
+  for (unsigned i = 0; i < bits; i++) out[i] = 1u << i;
   for (unsigned i = bits; i > 1; i--) {
     unsigned j = pick(seed, i);
     uint32_t t = out[i - 1];
@@ -26,8 +23,7 @@ static void random_basis(uint64_t *seed, unsigned bits, bool is_unit, uint32_t o
   }
   for (unsigned n = 0; !is_unit && bits > 1 && n < 4 * bits; n++) {
     unsigned i = pick(seed, bits), j = pick(seed, bits);
-    if (i != j)
-      out[i] ^= out[j];
+    if (i != j) out[i] ^= out[j];
   }
 }
 
@@ -45,8 +41,7 @@ static kiln_layout random_layout(uint64_t *seed, unsigned bits, unsigned lanes, 
   l.registers = (uint8_t)(bits - in_threads);
   memcpy(l.basis, basis, l.registers * sizeof *basis);
   for (unsigned i = 0, at = l.registers; i < threads; i++)
-    if (used[i])
-      l.basis[l.registers + i] = basis[at++];
+    if (used[i]) l.basis[l.registers + i] = basis[at++];
   return l;
 }
 
@@ -87,14 +82,11 @@ static void follow(const kiln_layout *from, const kiln_layout *to) {
   for (uint32_t place = 0; place < 1u << places(to); place++) {
     uint32_t source = 0, thread = place >> to->registers;
     for (unsigned i = 0; i < places(to); i++)
-      if (place >> i & 1)
-        source ^= m.from[i];
+      if (place >> i & 1) source ^= m.from[i];
     CHECK_INT(layout_element(from, source), layout_element(to, place));
     uint32_t there = source >> from->registers, lane_mask = (1u << to->lanes) - 1;
-    if (m.reach != LAYOUT_ANYWHERE)
-      CHECK_INT(there & ~lane_mask, thread & ~lane_mask);
-    if (m.reach == LAYOUT_SAME_THREAD)
-      CHECK_INT(there, thread);
+    if (m.reach != LAYOUT_ANYWHERE) CHECK_INT(there & ~lane_mask, thread & ~lane_mask);
+    if (m.reach == LAYOUT_SAME_THREAD) CHECK_INT(there, thread);
   }
 }
 
@@ -124,14 +116,11 @@ static unsigned conflicts(const layout_memory *memory, const kiln_layout *l, uns
         uint32_t word =
             (layout_offset(memory, layout_element(l, lane << l->registers)) << log2_bytes) / 4 + w;
         unsigned bank = word % 32, known = 0;
-        for (unsigned i = 0; i < in_bank[bank]; i++)
-          known |= words[bank][i] == word;
-        if (!known)
-          words[bank][in_bank[bank]++] = word;
+        for (unsigned i = 0; i < in_bank[bank]; i++) known |= words[bank][i] == word;
+        if (!known) words[bank][in_bank[bank]++] = word;
       }
     for (unsigned bank = 0; bank < 32; bank++)
-      if (in_bank[bank] > 1 && in_bank[bank] - 1 > worst)
-        worst = in_bank[bank] - 1;
+      if (in_bank[bank] > 1 && in_bank[bank] - 1 > worst) worst = in_bank[bank] - 1;
   }
   return worst;
 }
@@ -161,8 +150,7 @@ TEST(layout, transposing_is_free_of_bank_conflicts) {
       kiln_layout rows = layout_blocked(t, 1, vector, 5, 2), columns = layout_blocked(t, 0, 0, 5, 2);
       layout_memory m = layout_swizzle(&rows, &columns, log2_bytes, NULL, 0);
       CHECK_INT(conflicts(&m, &rows, log2_bytes), 0);
-      if (log2_bytes >= 2)
-        CHECK_INT(conflicts(&m, &columns, log2_bytes), 0);
+      if (log2_bytes >= 2) CHECK_INT(conflicts(&m, &columns, log2_bytes), 0);
     }
 }
 
@@ -175,11 +163,9 @@ TEST(layout, pieces_are_aligned) {
     uint8_t piece[8];
     unsigned vector = layout_memory_vector(&m, &a, 3, piece);
     uint32_t inside = 0;
-    for (unsigned i = 0; i < vector; i++)
-      inside |= 1u << piece[i];
+    for (unsigned i = 0; i < vector; i++) inside |= 1u << piece[i];
     for (uint32_t place = 0; place < 1u << places(&a); place++) {
-      if (place & inside)
-        continue;
+      if (place & inside) continue;
       uint32_t first = layout_offset(&m, layout_element(&a, place));
       CHECK_INT(first & ((1u << vector) - 1), 0);
       for (unsigned i = 0; i < vector; i++)
@@ -193,10 +179,8 @@ TEST(layout, late_axes_lie_in_registers) {
   ir_type t = {.scalar = KILN_F32, .rank = 3, .log2 = {4, 4, 3}};
   kiln_layout plain = layout_blocked(t, 2, 0, 5, 2), late = layout_blocked_late(t, 2, 1u << 1, 0, 5, 2);
   uint32_t axis = layout_axis_mask(t, 1), in_plain = 0, in_late = 0;
-  for (unsigned i = 0; i < plain.registers; i++)
-    in_plain |= plain.basis[i] & axis;
-  for (unsigned i = 0; i < late.registers; i++)
-    in_late |= late.basis[i] & axis;
+  for (unsigned i = 0; i < plain.registers; i++) in_plain |= plain.basis[i] & axis;
+  for (unsigned i = 0; i < late.registers; i++) in_late |= late.basis[i] & axis;
   CHECK_INT(in_plain, 0);
   CHECK_INT(in_late, axis);
   CHECK(layout_is_complete(&late));
@@ -231,10 +215,8 @@ TEST(layout, owners_hold_each_element_once) {
     static uint8_t seen[1 << 9];
     memset(seen, 0, sizeof seen);
     for (uint32_t place = 0; place < 1u << places(&l); place++)
-      if (!(place >> l.registers & replicas))
-        seen[layout_element(&l, place)]++;
-    for (uint32_t e = 0; e < 1u << l.bits; e++)
-      CHECK_INT(seen[e], 1);
+      if (!(place >> l.registers & replicas)) seen[layout_element(&l, place)]++;
+    for (uint32_t e = 0; e < 1u << l.bits; e++) CHECK_INT(seen[e], 1);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The second part of the mathematical library: bounds by sweeps, and what is exact compared bit by bit with the processor or with plain loops.
+// The second part of the mathematical library: bounds by sweeps, and what is exact compared bit by bit with
+// the processor or with plain loops.
 #include <fenv.h>
 
 #include "tests/compiler/mathlib_sweep.h"
@@ -10,7 +11,9 @@ static long double sinpi_of(long double x) {
 }
 static long double cospi_of(long double x) {
   long double r = fabsl(x - 2 * roundl(x / 2));
-  return r == 0.5L ? 0 : r < 0.25L ? cosl(3.14159265358979323846264338328L * r) : sinl(3.14159265358979323846264338328L * (0.5L - r));
+  return r == 0.5L   ? 0
+         : r < 0.25L ? cosl(3.14159265358979323846264338328L * r)
+                     : sinl(3.14159265358979323846264338328L * (0.5L - r));
 }
 static long double rcbrt_of(long double x) { return 1 / cbrtl(x); }
 // e^(x^2) erfc(x): a continued fraction where the factors overflow.
@@ -20,7 +23,9 @@ static long double erfcx_of(long double x) {
   for (int k = 60; k > 0; k--) t = x + k / (2 * t);
   return 0.564189583547756286948079451560772586L / t;
 }
-static long double normcdf_of(long double x) { return erfcl(-x * 0.707106781186547524400844362104849039L) / 2; }
+static long double normcdf_of(long double x) {
+  return erfcl(-x * 0.707106781186547524400844362104849039L) / 2;
+}
 // By halving: both are monotonous.
 static long double inverse_of(long double (*f)(long double), long double want, bool falls) {
   long double lo = -45, hi = 45;
@@ -31,28 +36,42 @@ static long double inverse_of(long double (*f)(long double), long double want, b
   }
   return (lo + hi) / 2;
 }
-static long double erfcinv_of(long double x) { return x < 0 || x > 2 ? NAN : x == 0 ? INFINITY : x == 2 ? -INFINITY : inverse_of(erfcl, x, true); }
+static long double erfcinv_of(long double x) {
+  return x < 0 || x > 2 ? NAN : x == 0 ? INFINITY : x == 2 ? -INFINITY : inverse_of(erfcl, x, true);
+}
 static long double normcdfinv_of(long double x) { return inverse_of(normcdf_of, x, false); }
 static long double series_of(long double x, int order) {
   long double term = order ? x / 2 : 1, sum = term;
-  for (int k = 1; k < 900 && term > sum * 1e-22L; k++) sum += term *= x * x / 4 / ((long double)k * (k + order));
+  for (int k = 1; k < 900 && term > sum * 1e-22L; k++)
+    sum += term *= x * x / 4 / ((long double)k * (k + order));
   return sum;
 }
 static long double i0_of(long double x) { return series_of(fabsl(x), 0); }
 static long double i1_of(long double x) { return x < 0 ? -series_of(-x, 1) : series_of(x, 1); }
 
 static const function singles[] = {
-    {"exp10(x)", exp10l, 0, INFINITY, 2, false},         {"sinpi(x)", sinpi_of, 0, 0x1p22, 3, false},      {"cospi(x)", cospi_of, 0, 0x1p22, 3, false},
-    {"rcbrt(x)", rcbrt_of, 0x1p-126, 1e38, 5, false},    {"erfcx(x)", erfcx_of, 0, 1e30, 1, false},        {"normcdf(x)", normcdf_of, 0, 100, 1, false},
-    {"erfcinv(x)", erfcinv_of, 1e-37, 2, 1, true},       {"normcdfinv(x)", normcdfinv_of, 1e-37, 1, 1, true}, {"j0(x)", j0l, 0, 1e5, 4, false},
-    {"j1(x)", j1l, 0, 1e5, 4, false},                    {"y0(x)", y0l, 0, 1e5, 4, true},                   {"y1(x)", y1l, 0, 1e5, 4, true},
-    {"cyl_bessel_i0(x)", i0_of, 0, 88, 1, false},        {"cyl_bessel_i1(x)", i1_of, 0, 88, 1, false},
+    {"exp10(x)", exp10l, 0, INFINITY, 2, false},
+    {"sinpi(x)", sinpi_of, 0, 0x1p22, 3, false},
+    {"cospi(x)", cospi_of, 0, 0x1p22, 3, false},
+    {"rcbrt(x)", rcbrt_of, 0x1p-126, 1e38, 5, false},
+    {"erfcx(x)", erfcx_of, 0, 1e30, 1, false},
+    {"normcdf(x)", normcdf_of, 0, 100, 1, false},
+    {"erfcinv(x)", erfcinv_of, 1e-37, 2, 1, true},
+    {"normcdfinv(x)", normcdfinv_of, 1e-37, 1, 1, true},
+    {"j0(x)", j0l, 0, 1e5, 4, false},
+    {"j1(x)", j1l, 0, 1e5, 4, false},
+    {"y0(x)", y0l, 0, 1e5, 4, true},
+    {"y1(x)", y1l, 0, 1e5, 4, true},
+    {"cyl_bessel_i0(x)", i0_of, 0, 88, 1, false},
+    {"cyl_bessel_i1(x)", i1_of, 0, 88, 1, false},
 };
 
 static const function doubles[] = {
-    {"exp10(x)", exp10l, 0, INFINITY, 2, false},         {"sinpi(x)", sinpi_of, 0, 0x1p40, 3, false},      {"cospi(x)", cospi_of, 0, 0x1p40, 3, false},
-    {"rcbrt(x)", rcbrt_of, 0x1p-1022, 1e300, 7, false},  {"erfcx(x)", erfcx_of, 0, 1e300, 40, false},      {"normcdf(x)", normcdf_of, 0, 37, 40, false},
-    {"erfcinv(x)", erfcinv_of, 1e-300, 0.75, 40, true},  {"cyl_bessel_i0(x)", i0_of, 0, 700, 8, false},    {"cyl_bessel_i1(x)", i1_of, 0, 700, 8, false},
+    {"exp10(x)", exp10l, 0, INFINITY, 2, false},        {"sinpi(x)", sinpi_of, 0, 0x1p40, 3, false},
+    {"cospi(x)", cospi_of, 0, 0x1p40, 3, false},        {"rcbrt(x)", rcbrt_of, 0x1p-1022, 1e300, 7, false},
+    {"erfcx(x)", erfcx_of, 0, 1e300, 40, false},        {"normcdf(x)", normcdf_of, 0, 37, 40, false},
+    {"erfcinv(x)", erfcinv_of, 1e-300, 0.75, 40, true}, {"cyl_bessel_i0(x)", i0_of, 0, 700, 8, false},
+    {"cyl_bessel_i1(x)", i1_of, 0, 700, 8, false},
 };
 
 TEST(mathlib_device, f32) {
@@ -79,7 +98,8 @@ TEST(mathlib_device, bessel) {
     run("f64", rows[r].text, x, x, out, N, sizeof *x);
     double worst = 0;
     for (int i = 0; i < N; i++) {
-      double want = rows[r].exact(x[i]), size = fmax(fabs(want), fmin(1, sqrt(0.64 / x[i]))), error = fabs(out[i] - want) / size;
+      double want = rows[r].exact(x[i]), size = fmax(fabs(want), fmin(1, sqrt(0.64 / x[i]))),
+             error = fabs(out[i] - want) / size;
       if (error > worst) worst = error;
     }
     printf("f64  %-14s %.2g of the wave\n", rows[r].text, worst);
@@ -92,26 +112,28 @@ TEST(mathlib_device, bessel_orders) {
   for (int i = 0; i < TILE; i++) x[i] = 0.13 + i * 0.09, n[i] = i * 5 % 40 - 7;
   run("f64", "jn(y as i32, x, 32)", x, n, out, TILE, sizeof *x);
   for (int i = 0; i < TILE; i++) {
-    double want = jn((int)n[i], x[i]), size = fmax(fabs(want) , n[i] > x[i] ? 0 : sqrt(0.64 / x[i]));
-    if (!(fabs(out[i] - want) <= 2e-13 * size)) FAIL("jn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
+    double want = jn((int)n[i], x[i]), size = fmax(fabs(want), n[i] > x[i] ? 0 : sqrt(0.64 / x[i]));
+    if (!(fabs(out[i] - want) <= 2e-13 * size))
+      FAIL("jn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
   }
   run("f64", "yn(y as i32, x, 32)", x, n, out, TILE, sizeof *x);
   for (int i = 0; i < TILE; i++) {
     double want = yn((int)n[i], x[i]), size = fmax(fabs(want), sqrt(0.64 / x[i]));
-    if (!(fabs(out[i] - want) <= 2e-13 * size)) FAIL("yn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
+    if (!(fabs(out[i] - want) <= 2e-13 * size))
+      FAIL("yn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
   }
 }
 
-// ------------------------------------------------------------------------------------------------------- directed rounding
+// ------------------------------------------------------------------------------- directed rounding
 
-#define ROUNDED(T, name, expression)               \
-  static T name(int mode, T x, T y) {              \
-    volatile T a = x, b = y, r;                    \
-    (void)b;                                       \
-    fesetround(mode);                              \
-    r = expression;                                \
-    fesetround(FE_TONEAREST);                      \
-    return r;                                      \
+#define ROUNDED(T, name, expression)  \
+  static T name(int mode, T x, T y) { \
+    volatile T a = x, b = y, r;       \
+    (void)b;                          \
+    fesetround(mode);                 \
+    r = expression;                   \
+    fesetround(FE_TONEAREST);         \
+    return r;                         \
   }
 ROUNDED(float, add_f, a + b)
 ROUNDED(float, sub_f, a - b)
@@ -132,8 +154,9 @@ static const struct {
   const char *name, *operands;
   float (*f)(int, float, float);
   double (*d)(int, double, double);
-} rounded[] = {{"add", "x, y", add_f, add_d}, {"sub", "x, y", sub_f, sub_d}, {"mul", "x, y", mul_f, mul_d}, {"div", "x, y", div_f, div_d},
-               {"sqrt", "x", sqrt_f, sqrt_d}, {"rcp", "x", rcp_f, rcp_d},   {"fma", "x, y, x", fma_f, fma_d}};
+} rounded[] = {{"add", "x, y", add_f, add_d},   {"sub", "x, y", sub_f, sub_d}, {"mul", "x, y", mul_f, mul_d},
+               {"div", "x, y", div_f, div_d},   {"sqrt", "x", sqrt_f, sqrt_d}, {"rcp", "x", rcp_f, rcp_d},
+               {"fma", "x, y, x", fma_f, fma_d}};
 static const struct {
   const char *name;
   int mode;
@@ -146,7 +169,8 @@ static uint64_t bits_of(const void *p, size_t size) {
 }
 
 static void fill_pairs(void *x, void *y, size_t size, bool everyday) {
-  static const double special[] = {0.0, -0.0, 1, -1, 1.5, 3, -0.1, 1e-40, -1e-45, 3e38, -3e38, INFINITY, -INFINITY, NAN, 1e-20, 7};
+  static const double special[] = {0.0,    -0.0, 1,     -1,       1.5,       3,   -0.1,  1e-40,
+                                   -1e-45, 3e38, -3e38, INFINITY, -INFINITY, NAN, 1e-20, 7};
   uint64_t state = 11;
   for (int i = 0; i < TILE; i++) {
     double a = special[i / 16 % 16], b = special[i % 16];
@@ -176,7 +200,8 @@ static void check_rounded(size_t row, size_t mode, size_t size) {
       f = rounded[row].f(modes[mode].mode, (float)a, (float)b), want = f;
     } else a = x[i], b = y[i], got = out[i], want = rounded[row].d(modes[mode].mode, a, b);
     bool same = isnan(want) ? isnan(got) : bits_of(&want, 8) == bits_of(&got, 8);
-    if (!same) FAIL("%s of %a and %a in %s is %a, expected %a", text, a, b, size == 4 ? "f32" : "f64", got, want);
+    if (!same)
+      FAIL("%s of %a and %a in %s is %a, expected %a", text, a, b, size == 4 ? "f32" : "f64", got, want);
   }
 }
 
@@ -208,7 +233,10 @@ TEST(mathlib_device, rounded_conversions) {
       if (want != out[i]) FAIL("%s of %lld is %a, expected %a", text, (long long)n[i], out[i], want);
     }
     for (int is_float = 0; is_float < 2; is_float++) {
-      snprintf(text, sizeof text, is_float ? "bitcast(bitcast(single_%s(x), i32) as i64, f64)" : "bitcast(single_%s(x), i32) as i64", modes[mode].name);
+      snprintf(text, sizeof text,
+               is_float ? "bitcast(bitcast(single_%s(x), i32) as i64, f64)"
+                        : "bitcast(single_%s(x), i32) as i64",
+               modes[mode].name);
       run(is_float ? "f64" : "i64", text, is_float ? (void *)x : n, n, out, TILE, 8);
       for (int i = 0; i < TILE; i++) {
         int64_t bits = (int64_t)bits_of(&out[i], 8);
@@ -219,13 +247,15 @@ TEST(mathlib_device, rounded_conversions) {
         fesetround(modes[mode].mode);
         volatile float want = is_float ? (float)wide : (float)whole;
         fesetround(FE_TONEAREST);
-        if (want != single[i]) FAIL("%s of %lld or %a is %a, expected %a", text, (long long)n[i], x[i], (double)single[i], (double)want);
+        if (want != single[i])
+          FAIL("%s of %lld or %a is %a, expected %a", text, (long long)n[i], x[i], (double)single[i],
+               (double)want);
       }
     }
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------------ exact ones
+// -------------------------------------------------------------------------------------- exact ones
 
 TEST(mathlib_device, exact_pairs) {
   static const struct {
@@ -238,7 +268,9 @@ TEST(mathlib_device, exact_pairs) {
     run("f32", rows[r].text, x, y, out, TILE, 4);
     for (int i = 0; i < TILE; i++) {
       float a = ((float *)x)[i], b = ((float *)y)[i], want = rows[r].f(a, b), got = ((float *)out)[i];
-      if (isnan(want) ? !isnan(got) : bits_of(&want, 4) != bits_of(&got, 4)) FAIL("%s of %a and %a is %a, expected %a", rows[r].text, (double)a, (double)b, (double)got, (double)want);
+      if (isnan(want) ? !isnan(got) : bits_of(&want, 4) != bits_of(&got, 4))
+        FAIL("%s of %a and %a is %a, expected %a", rows[r].text, (double)a, (double)b, (double)got,
+             (double)want);
     }
   }
 }
@@ -255,37 +287,46 @@ TEST(mathlib_device, exponents) {
   run("f64", "ldexp(x, y as i32)", x, n, out, TILE, 8);
   for (int i = 0; i < TILE; i++) {
     double want = ldexp(x[i], (int)n[i]);
-    if (isnan(want) ? !isnan(out[i]) : want != out[i]) FAIL("ldexp(%a, %g) is %a, expected %a", x[i], n[i], out[i], want);
+    if (isnan(want) ? !isnan(out[i]) : want != out[i])
+      FAIL("ldexp(%a, %g) is %a, expected %a", x[i], n[i], out[i], want);
   }
   run("f64", "logb(x)", x, n, out, TILE, 8);
   for (int i = 0; i < TILE; i++)
-    if (isnan(x[i]) ? !isnan(out[i]) : logb(x[i]) != out[i]) FAIL("logb(%a) is %g, expected %g", x[i], out[i], logb(x[i]));
+    if (isnan(x[i]) ? !isnan(out[i]) : logb(x[i]) != out[i])
+      FAIL("logb(%a) is %g, expected %g", x[i], out[i], logb(x[i]));
   run("f64", "ilogb(x) as f64", x, n, out, TILE, 8);
   for (int i = 0; i < TILE; i++) {
     double want = isnan(x[i]) ? -2147483648.0 : ilogb(x[i]);
     if (want != out[i]) FAIL("ilogb(%a) is %g, expected %g", x[i], out[i], want);
   }
   static float f[TILE], m[TILE], g[TILE];
-  for (int i = 0; i < TILE; i++) f[i] = ldexpf(1.0f + (float)i / TILE, i % 280 - 149), m[i] = (float)(i * 3 % 500 - 250);
+  for (int i = 0; i < TILE; i++)
+    f[i] = ldexpf(1.0f + (float)i / TILE, i % 280 - 149), m[i] = (float)(i * 3 % 500 - 250);
   run("f32", "ldexp(x, y as i32)", f, m, g, TILE, 4);
   for (int i = 0; i < TILE; i++)
-    if (ldexpf(f[i], (int)m[i]) != g[i]) FAIL("ldexp(%a, %g) is %a, expected %a", (double)f[i], (double)m[i], (double)g[i], (double)ldexpf(f[i], (int)m[i]));
+    if (ldexpf(f[i], (int)m[i]) != g[i])
+      FAIL("ldexp(%a, %g) is %a, expected %a", (double)f[i], (double)m[i], (double)g[i],
+           (double)ldexpf(f[i], (int)m[i]));
 }
 
 TEST(mathlib_device, lengths) {
   static float x[TILE], y[TILE], out[TILE];
   static double a[TILE], b[TILE], d[TILE];
-  for (int i = 0; i < TILE; i++) x[i] = ldexpf(1.3f + (float)i / 700, i % 240 - 120), y[i] = ldexpf(-1.7f, i * 7 % 240 - 120);
+  for (int i = 0; i < TILE; i++)
+    x[i] = ldexpf(1.3f + (float)i / 700, i % 240 - 120), y[i] = ldexpf(-1.7f, i * 7 % 240 - 120);
   run("f32", "norm3d(x, y, x)", x, y, out, TILE, 4);
   for (int i = 0; i < TILE; i++) {
     long double want = sqrtl(2 * (long double)x[i] * x[i] + (long double)y[i] * y[i]);
-    if (!(ulps(out[i], want, 24, -125, 0x1.fffffep127L) <= 1)) FAIL("norm3d of %a, %a is %a, expected %La", (double)x[i], (double)y[i], (double)out[i], want);
+    if (!(ulps(out[i], want, 24, -125, 0x1.fffffep127L) <= 1))
+      FAIL("norm3d of %a, %a is %a, expected %La", (double)x[i], (double)y[i], (double)out[i], want);
   }
-  for (int i = 0; i < TILE; i++) a[i] = ldexp(1.3 + i / 700.0, i * 2 % 2000 - 1000), b[i] = ldexp(-1.7, i * 14 % 2000 - 1000);
+  for (int i = 0; i < TILE; i++)
+    a[i] = ldexp(1.3 + i / 700.0, i * 2 % 2000 - 1000), b[i] = ldexp(-1.7, i * 14 % 2000 - 1000);
   run("f64", "rnorm4d(x, y, y, x)", a, b, d, TILE, 8);
   for (int i = 0; i < TILE; i++) {
     long double want = 1 / sqrtl(2 * (long double)a[i] * a[i] + 2 * (long double)b[i] * b[i]);
-    if (!(ulps(d[i], want, 53, -1021, 0x1.fffffffffffffp1023L) <= 4)) FAIL("rnorm4d of %a, %a is %a, expected %La", a[i], b[i], d[i], want);
+    if (!(ulps(d[i], want, 53, -1021, 0x1.fffffffffffffp1023L) <= 4))
+      FAIL("rnorm4d of %a, %a is %a, expected %La", a[i], b[i], d[i], want);
   }
 }
 
@@ -305,11 +346,13 @@ TEST(mathlib_device, integers) {
     l[i] = i == 0 ? 0 : (int64_t)(r >> i % 64);
     x[i] = i == 0 ? 0 : i == 1 ? INT32_MIN : (int32_t)((uint32_t)r >> i % 32), y[i] = (int32_t)(r >> 32);
   }
-#define CHECK_EACH(type, text, in, into, want)                                                                             \
-  do {                                                                                                                     \
-    run(type, text, in, sizeof *(in) == 4 ? (void *)y : (void *)l, into, TILE, sizeof *(in));                              \
-    for (int i = 0; i < TILE; i++)                                                                                         \
-      if ((into)[i] != (want)) FAIL("%s of %lld and %d is %lld, expected %lld", text, (long long)(in)[i], y[i], (long long)(into)[i], (long long)(want)); \
+#define CHECK_EACH(type, text, in, into, want)                                                \
+  do {                                                                                        \
+    run(type, text, in, sizeof *(in) == 4 ? (void *)y : (void *)l, into, TILE, sizeof *(in)); \
+    for (int i = 0; i < TILE; i++)                                                            \
+      if ((into)[i] != (want))                                                                \
+        FAIL("%s of %lld and %d is %lld, expected %lld", text, (long long)(in)[i], y[i],      \
+             (long long)(into)[i], (long long)(want));                                        \
   } while (0)
   CHECK_EACH("i32", "popc(x)", x, out, __builtin_popcount((uint32_t)x[i]));
   CHECK_EACH("i32", "clz(x)", x, out, x[i] ? __builtin_clz((uint32_t)x[i]) : 32);
@@ -323,10 +366,15 @@ TEST(mathlib_device, integers) {
   CHECK_EACH("i32", "rhadd(x, y)", x, out, (int32_t)(((int64_t)x[i] + y[i] + 1) >> 1));
   CHECK_EACH("i32", "uhadd(x, y)", x, out, (int32_t)(((uint64_t)(uint32_t)x[i] + (uint32_t)y[i]) >> 1));
   CHECK_EACH("i32", "urhadd(x, y)", x, out, (int32_t)(((uint64_t)(uint32_t)x[i] + (uint32_t)y[i] + 1) >> 1));
-  CHECK_EACH("i32", "mul24(x, y)", x, out, (int32_t)(((int64_t)((int32_t)((uint32_t)x[i] << 8) >> 8)) * ((int32_t)((uint32_t)y[i] << 8) >> 8)));
-  CHECK_EACH("i32", "umul24(x, y)", x, out, (int32_t)((uint64_t)(x[i] & 0xffffff) * (uint64_t)(y[i] & 0xffffff)));
+  CHECK_EACH(
+      "i32", "mul24(x, y)", x, out,
+      (int32_t)(((int64_t)((int32_t)((uint32_t)x[i] << 8) >> 8)) * ((int32_t)((uint32_t)y[i] << 8) >> 8)));
+  CHECK_EACH("i32", "umul24(x, y)", x, out,
+             (int32_t)((uint64_t)(x[i] & 0xffffff) * (uint64_t)(y[i] & 0xffffff)));
   CHECK_EACH("i32", "sad(x, y, 5)", x, out, (int32_t)(uint32_t)(llabs((long long)x[i] - y[i]) + 5));
-  CHECK_EACH("i32", "usad(x, y, 5)", x, out, (int32_t)(uint32_t)(llabs((long long)(uint32_t)x[i] - (uint32_t)y[i]) + 5));
+  CHECK_EACH("i32", "usad(x, y, 5)", x, out,
+             (int32_t)(uint32_t)(llabs((long long)(uint32_t)x[i] - (uint32_t)y[i]) + 5));
   CHECK_EACH("i32", "byte_perm(x, y, 0x7150)", x, out,
-             (int32_t)(((uint32_t)x[i] & 255) | ((uint32_t)y[i] >> 8 & 255) << 8 | ((uint32_t)x[i] >> 8 & 255) << 16 | ((uint32_t)y[i] >> 24) << 24));
+             (int32_t)(((uint32_t)x[i] & 255) | ((uint32_t)y[i] >> 8 & 255) << 8 |
+                       ((uint32_t)x[i] >> 8 & 255) << 16 | ((uint32_t)y[i] >> 24) << 24));
 }

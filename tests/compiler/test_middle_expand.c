@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expansions against the meaning of the operation: every pattern of 8 and 16 bits, and many of 32 and 64, through the interpreter before and
-// after. And the table of legality itself: what is left after the middle is native.
+// Expansions against the meaning of the operation: every pattern of 8 and 16 bits, and many of 32 and 64,
+// through the interpreter before and after. And the table of legality itself: what is left after the middle
+// is native.
 #include "compiler/middle/interpreter.h"
 #include "compiler/middle/legality.h"
 #include "compiler/middle/passes.h"
@@ -40,7 +41,8 @@ static ir_kernel *kernel_of(kiln_arena *arena, const probe *p) {
   for (uint32_t i = 0; i < p->operands; i++)
     values[i] = ir_add_param(k, &(ir_param){.name = "in", .type = ir_pointer_type(p->from)});
   out = ir_add_param(k, &(ir_param){.name = "out", .type = ir_pointer_type(p->to)});
-  ir_value *lanes = ir_iota(&b, LOG2_TILE), *pid = &ir_emit(&b, IR_PID, NULL, NULL, 0, NULL, NULL, 0)->results[0];
+  ir_value *lanes = ir_iota(&b, LOG2_TILE),
+           *pid = &ir_emit(&b, IR_PID, NULL, NULL, 0, NULL, NULL, 0)->results[0];
   ir_value *base = ir_binary(&b, IR_MUL, 0, pid, ir_const_int(&b, KILN_I32, TILE));
   ir_value *index = ir_binary(&b, IR_ADD, 0, lanes, ir_splat(&b, base, lanes->type));
   for (uint32_t i = 0; i < p->operands; i++) {
@@ -57,14 +59,17 @@ static ir_kernel *kernel_of(kiln_arena *arena, const probe *p) {
   return k;
 }
 
-/// Patterns of `bits` bits: all in turn, or for wide types random ones with many zeros, ones and near values among them.
+/// Patterns of `bits` bits: all in turn, or for wide types random ones with many zeros, ones and near values
+/// among them.
 static uint64_t pattern(unsigned bits, uint64_t i, uint64_t *random) {
   if (bits <= 16) return i & ((1u << bits) - 1);
   uint64_t r = kiln_test_random(random);
-  if (i % 5 == 0) r |= (uint64_t)0x7ff << 52 | 0xffu << 23; // top exponents
+  if (i % 5 == 0) r |= (uint64_t)0x7ff << 52 | 0xffu << 23;                // top exponents
   if (i % 7 == 0) r &= ~((uint64_t)0x7ff << 52) & ~((uint64_t)0xff << 23); // denormals
-  if (i % 3 == 0) r &= ~(uint64_t)0 << (kiln_test_random(random) % bits); // short mantissas: ties
-  if (i % 11 == 0) r = (uint64_t)ir_float_to_bits(bits == 32 ? KILN_F32 : KILN_F64, (double)((int64_t)(r % 2000) - 1000) / 16, false);
+  if (i % 3 == 0) r &= ~(uint64_t)0 << (kiln_test_random(random) % bits);  // short mantissas: ties
+  if (i % 11 == 0)
+    r = (uint64_t)ir_float_to_bits(bits == 32 ? KILN_F32 : KILN_F64,
+                                   (double)((int64_t)(r % 2000) - 1000) / 16, false);
   return bits == 32 ? r & 0xffffffff : r;
 }
 
@@ -103,7 +108,9 @@ static void check_probe(const probe *p, const kiln_target *target) {
   for (uint32_t i = 0; i <= p->operands; i++) buffers[i] = kiln_arena_alloc(arena, COUNT * 8);
   for (uint32_t i = 0; i < p->operands; i++)
     for (size_t k = 0; k < COUNT; k++) {
-      uint64_t bits = p->moderate ? moderate_pattern(&random) : pattern(kiln_scalars[p->from].bits, i ? kiln_test_random(&random) : k, &random);
+      uint64_t bits = p->moderate
+                          ? moderate_pattern(&random)
+                          : pattern(kiln_scalars[p->from].bits, i ? kiln_test_random(&random) : k, &random);
       memcpy(buffers[i] + k * from, &bits, from);
     }
   memcpy(expanded, buffers, sizeof expanded);
@@ -120,9 +127,11 @@ static void check_probe(const probe *p, const kiln_target *target) {
     memcpy(&got, expanded[p->operands] + k * to, to);
     for (uint32_t i = 0; i < p->operands; i++) memcpy(&in[i], buffers[i] + k * from, from);
     if (!same(p->to, want, got))
-      FAIL("%s: %s %s -> %s (flags %u, round %u) of 0x%llx, 0x%llx, 0x%llx: expected 0x%llx, found 0x%llx", kiln_target_name(target, name),
-           ir_ops[p->code].text, kiln_scalars[p->from].spelling, kiln_scalars[p->to].spelling, p->flags, p->round, (unsigned long long)in[0],
-           (unsigned long long)in[1], (unsigned long long)in[2], (unsigned long long)want, (unsigned long long)got);
+      FAIL("%s: %s %s -> %s (flags %u, round %u) of 0x%llx, 0x%llx, 0x%llx: expected 0x%llx, found 0x%llx",
+           kiln_target_name(target, name), ir_ops[p->code].text, kiln_scalars[p->from].spelling,
+           kiln_scalars[p->to].spelling, p->flags, p->round, (unsigned long long)in[0],
+           (unsigned long long)in[1], (unsigned long long)in[2], (unsigned long long)want,
+           (unsigned long long)got);
   }
   kiln_arena_destroy(arena);
 }
@@ -133,8 +142,15 @@ static void check_casts(const char *name, ir_round round, uint32_t flags) {
     for (unsigned to = 0; to < KILN_SCALAR_COUNT; to++) {
       bool to_float = kiln_scalars[to].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
       bool to_fp8 = kiln_scalars[to].type_class & KILN_CLASS_FP8;
-      if (from == to || from == KILN_I1 || (round == IR_ROUND_ZERO && !to_float) || ((flags & IR_SATURATE_OFF) && !to_fp8)) continue;
-      probe p = {.code = IR_CAST, .from = (kiln_scalar)from, .to = (kiln_scalar)to, .operands = 1, .flags = flags, .round = round};
+      if (from == to || from == KILN_I1 || (round == IR_ROUND_ZERO && !to_float) ||
+          ((flags & IR_SATURATE_OFF) && !to_fp8))
+        continue;
+      probe p = {.code = IR_CAST,
+                 .from = (kiln_scalar)from,
+                 .to = (kiln_scalar)to,
+                 .operands = 1,
+                 .flags = flags,
+                 .round = round};
       check_probe(&p, &target);
     }
 }
@@ -146,16 +162,19 @@ TEST(expand, unsigned_casts) { check_casts("sm_90a", IR_ROUND_NEAREST, IR_UNSIGN
 TEST(expand, casts_that_do_not_saturate) { check_casts("gfx942", IR_ROUND_NEAREST, IR_SATURATE_OFF); }
 
 /// A kernel of one asm (with `text`) or of the operation `code` (text NULL), after the middle.
-static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode code, const char *target_name, kiln_status *status, kiln_error *err) {
+static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode code, const char *target_name,
+                               kiln_status *status, kiln_error *err) {
   kiln_target target = target_of(target_name);
   ir_kernel *k = ir_kernel_create(arena, "unary");
   ir_builder b = {.arena = arena, .block = k->body};
   ir_value *in = ir_add_param(k, &(ir_param){.name = "in", .type = ir_pointer_type(KILN_F32)});
-  ir_value *x = &ir_emit(&b, IR_LOAD, NULL, &in, 1, NULL, NULL, 0)->results[0], *one = ir_const_float(&b, KILN_F32, 1);
+  ir_value *x = &ir_emit(&b, IR_LOAD, NULL, &in, 1, NULL, NULL, 0)->results[0],
+           *one = ir_const_float(&b, KILN_F32, 1);
   ir_attrs attrs = {.text = text, .constraints = "=f,f", .pack = 1, .flags = IR_ASM_PURE};
   ir_type type = ir_scalar_type(KILN_F32);
-  ir_value *y = text ? &ir_emit(&b, IR_ASM, &attrs, &x, 1, &type, NULL, 0)->results[0]
-                     : code == IR_DIV ? ir_binary(&b, IR_DIV, 0, one, x) : ir_unary(&b, code, 0, x);
+  ir_value *y = text             ? &ir_emit(&b, IR_ASM, &attrs, &x, 1, &type, NULL, 0)->results[0]
+                : code == IR_DIV ? ir_binary(&b, IR_DIV, 0, one, x)
+                                 : ir_unary(&b, code, 0, x);
   ir_emit(&b, IR_STORE, NULL, (ir_value *[]){in, y}, 2, NULL, NULL, 0);
   *status = kiln_middle(k, &target, err);
   return k;
@@ -163,10 +182,18 @@ static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode co
 
 /// Well-known PTX becomes the operation that it stands for, and then whatever that becomes.
 TEST(expand, single_instructions_of_ptx_are_operations) {
-  static const struct { const char *text; ir_opcode code; } rows[] = {
-      {"sin.approx.f32 $0, $1;", IR_SIN},   {"cos.approx.ftz.f32 $0,$1;", IR_COS},   {" tanh.approx.f32  $0, $1 ; ", IR_TANH},
-      {"ex2.approx.ftz.f32 $0, $1;", IR_EXP2}, {"lg2.approx.f32 $0, $1;", IR_LOG2},  {"sqrt.approx.f32 $0, $1;", IR_SQRT},
-      {"rsqrt.approx.f32 $0, $1", IR_RSQRT}, {"rcp.approx.f32 $0, $1;", IR_DIV},     {"abs.f32 $0, $1;", IR_ABS}};
+  static const struct {
+    const char *text;
+    ir_opcode code;
+  } rows[] = {{"sin.approx.f32 $0, $1;", IR_SIN},
+              {"cos.approx.ftz.f32 $0,$1;", IR_COS},
+              {" tanh.approx.f32  $0, $1 ; ", IR_TANH},
+              {"ex2.approx.ftz.f32 $0, $1;", IR_EXP2},
+              {"lg2.approx.f32 $0, $1;", IR_LOG2},
+              {"sqrt.approx.f32 $0, $1;", IR_SQRT},
+              {"rsqrt.approx.f32 $0, $1", IR_RSQRT},
+              {"rcp.approx.f32 $0, $1;", IR_DIV},
+              {"abs.f32 $0, $1;", IR_ABS}};
   static const char *const foreign[] = {"x86-64-v3", "gfx942", "gfx1100"};
   for (size_t t = 0; t < sizeof foreign / sizeof *foreign; t++)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -177,14 +204,17 @@ TEST(expand, single_instructions_of_ptx_are_operations) {
       const ir_op *want = unary_kernel(arena, NULL, rows[i].code, foreign[t], &reference, &err)->body->first;
       if (status != KILN_OK || reference != KILN_OK) FAIL("%s: %s", rows[i].text, err.text);
       for (; got && want; got = got->next, want = want->next)
-        if (got->code != want->code) FAIL("%s for %s: expected %s, found %s", rows[i].text, foreign[t], ir_ops[want->code].text, ir_ops[got->code].text);
+        if (got->code != want->code)
+          FAIL("%s for %s: expected %s, found %s", rows[i].text, foreign[t], ir_ops[want->code].text,
+               ir_ops[got->code].text);
       CHECK(!got && !want);
       kiln_arena_destroy(arena);
     }
 }
 
 TEST(expand, other_assembly_is_refused_by_its_text) {
-  static const char *const texts[] = {"sin.approx.f32 $0, $2;", "sin.approx.f32x $0, $1;", "ex2.approx.f32 $0, $1; trap;", "s_nop 0", ""};
+  static const char *const texts[] = {"sin.approx.f32 $0, $2;", "sin.approx.f32x $0, $1;",
+                                      "ex2.approx.f32 $0, $1; trap;", "s_nop 0", ""};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     kiln_arena *arena = kiln_arena_create();
     kiln_error err = {0};
@@ -207,18 +237,27 @@ TEST(expand, remainders_are_exact) {
 TEST(expand, fma_without_an_instruction_rounds_once) {
   kiln_target target = target_of("x86-64-v2");
   check_probe(&(probe){.code = IR_FMA, .from = KILN_F32, .to = KILN_F32, .operands = 3}, &target);
-  check_probe(&(probe){.code = IR_FMA, .from = KILN_F64, .to = KILN_F64, .operands = 3, .moderate = true}, &target);
+  check_probe(&(probe){.code = IR_FMA, .from = KILN_F64, .to = KILN_F64, .operands = 3, .moderate = true},
+              &target);
 }
 
 TEST(expand, half_arithmetic_is_single_and_rounded) {
-  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_DIV, IR_MIN, IR_MAX, IR_FMA, IR_ABS, IR_FLOOR, IR_ROUND, IR_SQRT};
+  static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL,   IR_DIV,   IR_MIN, IR_MAX,
+                                    IR_FMA, IR_ABS, IR_FLOOR, IR_ROUND, IR_SQRT};
   kiln_target target = target_of("sm_90a");
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
     for (kiln_scalar s = KILN_F16; s <= KILN_BF16; s++)
-      check_probe(&(probe){.code = codes[i], .from = s, .to = s, .operands = codes[i] == IR_FMA ? 3 : codes[i] < IR_ABS ? 2 : 1, .flags = IR_PRECISE}, &target);
+      check_probe(&(probe){.code = codes[i],
+                           .from = s,
+                           .to = s,
+                           .operands = codes[i] == IR_FMA  ? 3
+                                       : codes[i] < IR_ABS ? 2
+                                                           : 1,
+                           .flags = IR_PRECISE},
+                  &target);
 }
 
-// --------------------------------------------------------------------------------------------------------- the pipeline
+// ------------------------------------------------------------------------------------ the pipeline
 
 TEST(middle, generated_kernels_become_native_everywhere) {
   for (size_t t = 0; t < sizeof target_names / sizeof *target_names; t++) {
@@ -239,7 +278,8 @@ TEST(middle, generated_kernels_become_native_everywhere) {
 static void run(const kernelgen_case *c, kernelgen_memory *memory) {
   kiln_error err = {0};
   kernelgen_memory_init(c, memory);
-  if (kiln_interpret(c->kernel, memory->args, c->grid, &(kiln_interpret_options){.max_steps = 4000000}, &err) != KILN_OK)
+  if (kiln_interpret(c->kernel, memory->args, c->grid, &(kiln_interpret_options){.max_steps = 4000000},
+                     &err) != KILN_OK)
     FAIL("seed %llu: %s", (unsigned long long)c->seed, err.text);
 }
 

@@ -17,7 +17,10 @@ static sample begin(void) {
   sample s = {.arena = kiln_arena_create()};
   s.kernel = ir_kernel_create(s.arena, "sample");
   s.p = ir_add_param(s.kernel, &(ir_param){.name = "p", .type = ir_pointer_type(KILN_F32), .align = 16});
-  s.n = ir_add_param(s.kernel, &(ir_param){.name = "n", .type = ir_scalar_type(KILN_I32), .div = 16, .has_range = true, .lo = 0, .hi = 4096});
+  s.n = ir_add_param(
+      s.kernel,
+      &(ir_param){
+          .name = "n", .type = ir_scalar_type(KILN_I32), .div = 16, .has_range = true, .lo = 0, .hi = 4096});
   s.ld = ir_add_param(s.kernel, &(ir_param){.name = "ld", .type = ir_scalar_type(KILN_I64), .div = 8});
   s.b = (ir_builder){.arena = s.arena, .block = s.kernel->body};
   return s;
@@ -59,12 +62,14 @@ TEST(facts, rows_with_a_leading_dimension) {
   ir_value *rows = ir_expand(&s.b, ir_iota(&s.b, 4), 1), *columns = ir_expand(&s.b, ir_iota(&s.b, 5), 0);
   ir_type tile = {.scalar = KILN_I64, .rank = 2, .log2 = {4, 5}};
   ir_value *row = ir_cast(&s.b, rows, KILN_I64, 0, 0), *column = ir_cast(&s.b, columns, KILN_I64, 0, 0);
-  ir_value *offset = add(&s, ir_broadcast(&s.b, mul(&s, row, ir_splat(&s.b, s.ld, row->type)), tile), ir_broadcast(&s.b, column, tile));
+  ir_value *offset = add(&s, ir_broadcast(&s.b, mul(&s, row, ir_splat(&s.b, s.ld, row->type)), tile),
+                         ir_broadcast(&s.b, column, tile));
   const kiln_fact *f = fact(&s, offset);
   CHECK_INT(f->contiguity[1], 5);
   CHECK_INT(f->divisibility[1], 3);
   CHECK_INT(f->contiguity[0], 0);
-  ir_value *turned = &ir_emit(&s.b, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &offset, 1, NULL, NULL, 0)->results[0];
+  ir_value *turned =
+      &ir_emit(&s.b, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &offset, 1, NULL, NULL, 0)->results[0];
   CHECK_INT(fact(&s, turned)->contiguity[0], 5);
   end(&s);
 }
@@ -144,7 +149,8 @@ TEST(facts, assumes_and_hints_count) {
   sample s = begin();
   ir_value *k = ir_binary(&s.b, IR_SHR, 0, s.n, ir_cast(&s.b, s.ld, KILN_I32, 0, 0));
   ir_value *rest = ir_compare(&s.b, IR_EQ, 0, ir_binary(&s.b, IR_REM, 0, k, i32(&s, 64)), i32(&s, 0));
-  ir_value *positive = ir_compare(&s.b, IR_GT, 0, k, i32(&s, 0)), *claim = ir_binary(&s.b, IR_AND, 0, rest, positive);
+  ir_value *positive = ir_compare(&s.b, IR_GT, 0, k, i32(&s, 0)),
+           *claim = ir_binary(&s.b, IR_AND, 0, rest, positive);
   ir_emit(&s.b, IR_ASSUME, NULL, &claim, 1, NULL, NULL, 0);
   CHECK_INT(fact(&s, k)->divisibility[0], 6);
   CHECK_INT(fact(&s, k)->lo, 1);
@@ -165,7 +171,8 @@ TEST(facts, unknown_values_have_the_empty_fact) {
 TEST(narrow, offsets_and_comparisons_fit_32_bits) {
   sample s = begin();
   ir_value *wide = ir_cast(&s.b, s.n, KILN_I64, 0, 0);
-  ir_value *offset = add(&s, mul(&s, wide, ir_const_int(&s.b, KILN_I64, 1000)), ir_const_int(&s.b, KILN_I64, 7));
+  ir_value *offset =
+      add(&s, mul(&s, wide, ir_const_int(&s.b, KILN_I64, 1000)), ir_const_int(&s.b, KILN_I64, 7));
   ir_value *p = ir_binary(&s.b, IR_PTRADD, 0, s.p, offset);
   ir_value *c = ir_compare(&s.b, IR_LT, 0, offset, ir_const_int(&s.b, KILN_I64, 10000));
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){p, ir_const_float(&s.b, KILN_F32, 1), c}, 3, NULL, NULL, 0);
@@ -178,14 +185,16 @@ TEST(narrow, offsets_and_comparisons_fit_32_bits) {
   end(&s);
 }
 
-/// A rest by what came from 32 bits fits 32 bits, so the next division of it is a narrow one; a first division
-/// of a wide number stays wide.
+/// A rest by what came from 32 bits fits 32 bits, so the next division of it is a narrow one; a first
+/// division of a wide number stays wide.
 TEST(narrow, divisions_of_rests_take_32_bits) {
   sample s = begin();
   ir_value *ld = ir_cast(&s.b, s.n, KILN_I64, 0, 0);
-  ir_value *wide = ir_binary(&s.b, IR_REM, 0, s.ld, ld), *rest = ir_binary(&s.b, IR_REM, 0, wide, ir_const_int(&s.b, KILN_I64, 100));
+  ir_value *wide = ir_binary(&s.b, IR_REM, 0, s.ld, ld),
+           *rest = ir_binary(&s.b, IR_REM, 0, wide, ir_const_int(&s.b, KILN_I64, 100));
   ir_value *quotient = ir_binary(&s.b, IR_DIV, 0, wide, ld);
-  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, rest, quotient), KILN_F32, 0, 0)}, 2, NULL, NULL, 0);
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, rest, quotient), KILN_F32, 0, 0)},
+          2, NULL, NULL, 0);
   CHECK(kiln_fact_within(fact(&s, wide), -INT32_MAX, INT32_MAX));
   CHECK(kiln_fact_within(fact(&s, rest), -99, 99));
   CHECK(kiln_narrow(s.kernel));
@@ -215,8 +224,10 @@ TEST(narrow, comparisons_that_always_hold_go) {
 TEST(guard, only_divisors_that_may_be_zero) {
   sample s = begin();
   ir_value *ld = ir_cast(&s.b, s.ld, KILN_I32, 0, 0);
-  ir_value *fine = ir_binary(&s.b, IR_DIV, 0, ld, add(&s, s.n, i32(&s, 1))), *risky = ir_binary(&s.b, IR_DIV, 0, s.n, ld);
-  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, fine, risky), KILN_F32, 0, 0)}, 2, NULL, NULL, 0);
+  ir_value *fine = ir_binary(&s.b, IR_DIV, 0, ld, add(&s, s.n, i32(&s, 1))),
+           *risky = ir_binary(&s.b, IR_DIV, 0, s.n, ld);
+  ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, fine, risky), KILN_F32, 0, 0)}, 2,
+          NULL, NULL, 0);
   CHECK(kiln_guard(s.kernel));
   kiln_dce(s.kernel);
   fact(&s, s.p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of operations x types x machines, made from ops.def and legality.def, and held against builder and expansion: what the table calls
-// native or expanded can be built and is native after the middle, what it refuses the builder refuses. The table is written to legality.txt
-// in the build folder.
+// The table of operations x types x machines, made from ops.def and legality.def, and held against builder
+// and expansion: what the table calls native or expanded can be built and is native after the middle, what it
+// refuses the builder refuses. The table is written to legality.txt in the build folder.
 #include "compiler/middle/legality.h"
 #include "compiler/middle/passes.h"
 #include "tests/harness.h"
@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const target_names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "sm_70", "sm_75", "sm_80",
-                                           "sm_90a",    "gfx906",    "gfx90a",    "gfx942",  "gfx1030", "gfx1100", "gfx1200"};
+static const char *const target_names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "sm_70",
+                                           "sm_75",     "sm_80",     "sm_90a",    "gfx906",  "gfx90a",
+                                           "gfx942",    "gfx1030",   "gfx1100",   "gfx1200"};
 enum { TARGETS = sizeof target_names / sizeof *target_names };
-static const char marks[] = {[KILN_LEGAL_NATIVE] = 'n', [KILN_LEGAL_EXPANDED] = 'e', [KILN_LEGAL_REFUSED] = '-'};
+static const char marks[] = {
+    [KILN_LEGAL_NATIVE] = 'n', [KILN_LEGAL_EXPANDED] = 'e', [KILN_LEGAL_REFUSED] = '-'};
 
 static kiln_target target_of(const char *name) {
   kiln_target target;
@@ -25,8 +27,10 @@ static kiln_target target_of(const char *name) {
 /// Operations on elements: those of which the table has a row a type.
 static bool is_listed(ir_opcode code) {
   unsigned rule = ir_ops[code].rule, effect = ir_ops[code].effect;
-  bool elementwise = rule == IR_RULE_SAME || rule == IR_RULE_BOOL, lanes = rule == IR_RULE_REDUCE || rule == IR_RULE_SCAN;
-  return effect == IR_PURE && (elementwise || lanes || rule == IR_RULE_DOT) && !(ir_ops[code].classes & KILN_CLASS_POINTER && code == IR_HINT);
+  bool elementwise = rule == IR_RULE_SAME || rule == IR_RULE_BOOL,
+       lanes = rule == IR_RULE_REDUCE || rule == IR_RULE_SCAN;
+  return effect == IR_PURE && (elementwise || lanes || rule == IR_RULE_DOT) &&
+         !(ir_ops[code].classes & KILN_CLASS_POINTER && code == IR_HINT);
 }
 
 static ir_value *parameter(ir_kernel *k, ir_type type) {
@@ -54,7 +58,8 @@ static ir_kernel *single(kiln_arena *arena, ir_opcode code, kiln_scalar scalar, 
   if (!op) return NULL;
   ir_type result = op->results[0].type, pointer = result;
   pointer.pointer = 1;
-  ir_value *out = ir_splat(&b, ir_add_param(k, &(ir_param){.name = "out", .type = ir_element(pointer)}), pointer);
+  ir_value *out =
+      ir_splat(&b, ir_add_param(k, &(ir_param){.name = "out", .type = ir_element(pointer)}), pointer);
   ir_emit(&b, IR_STORE, NULL, (ir_value *[]){out, &op->results[0]}, 2, NULL, NULL, 0);
   return k;
 }
@@ -68,11 +73,17 @@ static void check_cell(ir_opcode code, kiln_scalar scalar, uint32_t flags, const
   kiln_error err = {0};
   ir_kernel *k = single(arena, code, scalar, flags);
   bool refused = kiln_op_legality(code, scalar, false, flags, target).legal == KILN_LEGAL_REFUSED;
-  bool narrower = (code == IR_MULHI && kiln_scalars[scalar].bits < 32) || (code == IR_DOT && kiln_scalars[scalar].type_class == KILN_CLASS_INT);
-  if (refused && k) FAIL("%s on %s: refused by the table, not by the builder", ir_ops[code].text, kiln_scalars[scalar].spelling);
-  if (!refused && !k && !narrower) FAIL("%s on %s: refused by the builder, not by the table", ir_ops[code].text, kiln_scalars[scalar].spelling);
+  bool narrower = (code == IR_MULHI && kiln_scalars[scalar].bits < 32) ||
+                  (code == IR_DOT && kiln_scalars[scalar].type_class == KILN_CLASS_INT);
+  if (refused && k)
+    FAIL("%s on %s: refused by the table, not by the builder", ir_ops[code].text,
+         kiln_scalars[scalar].spelling);
+  if (!refused && !k && !narrower)
+    FAIL("%s on %s: refused by the builder, not by the table", ir_ops[code].text,
+         kiln_scalars[scalar].spelling);
   if (k) {
-    if (kiln_expand(k, target, &err) != KILN_OK) FAIL("%s on %s: %s", ir_ops[code].text, kiln_scalars[scalar].spelling, err.text);
+    if (kiln_expand(k, target, &err) != KILN_OK)
+      FAIL("%s on %s: %s", ir_ops[code].text, kiln_scalars[scalar].spelling, err.text);
     if (ir_verify(k, "expand", &err) != KILN_OK) FAIL("%s", err.text);
     ir_walk(k->body, check_native, (void *)target);
   }
@@ -84,11 +95,13 @@ TEST(legality, the_table_is_what_builder_and_expansion_do) {
     kiln_target target = target_of(target_names[t]);
     for (unsigned code = 0; code < IR_OPCODE_COUNT; code++)
       for (unsigned scalar = 0; is_listed((ir_opcode)code) && scalar < KILN_SCALAR_COUNT; scalar++)
-        for (uint32_t flags = 0; flags <= IR_PRECISE; flags += IR_PRECISE) check_cell((ir_opcode)code, (kiln_scalar)scalar, flags, &target);
+        for (uint32_t flags = 0; flags <= IR_PRECISE; flags += IR_PRECISE)
+          check_cell((ir_opcode)code, (kiln_scalar)scalar, flags, &target);
   }
 }
 
-static void print_row(FILE *out, const char *first, const char *second, char (*cell)(const kiln_target *, const void *), const void *context) {
+static void print_row(FILE *out, const char *first, const char *second,
+                      char (*cell)(const kiln_target *, const void *), const void *context) {
   fprintf(out, "%-8s %-5s", first, second);
   for (size_t t = 0; t < TARGETS; t++) {
     kiln_target target = target_of(target_names[t]);
@@ -121,6 +134,8 @@ TEST(legality, the_table_is_written) {
       print_row(out, ir_ops[code].text, kiln_scalars[scalar].spelling, op_cell, (unsigned[]){code, scalar});
   for (unsigned from = 0; from < KILN_SCALAR_COUNT; from++)
     for (unsigned to = 0; to < KILN_SCALAR_COUNT; to++)
-      if (from != to) print_row(out, kiln_scalars[from].spelling, kiln_scalars[to].spelling, cast_cell, (unsigned[]){from, to});
+      if (from != to)
+        print_row(out, kiln_scalars[from].spelling, kiln_scalars[to].spelling, cast_cell,
+                  (unsigned[]){from, to});
   CHECK_INT(fclose(out), 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Folding, CSE, dead code, contraction, control flow, loop-invariant motion: small kernels, and what is left of them.
+// Folding, CSE, dead code, contraction, control flow, loop-invariant motion: small kernels, and what is left
+// of them.
 #include "compiler/front.h"
 #include "compiler/middle/passes.h"
 #include "compiler/middle/scalar.h"
@@ -29,7 +30,9 @@ static sample begin(void) {
 static void end(sample *s) { kiln_arena_destroy(s->arena); }
 
 static ir_value *i32(sample *s, int64_t n) { return ir_const_int(&s->b, KILN_I32, n); }
-static void store(sample *s, ir_value *v) { ir_emit(&s->b, IR_STORE, NULL, (ir_value *[]){s->out, v}, 2, NULL, NULL, 0); }
+static void store(sample *s, ir_value *v) {
+  ir_emit(&s->b, IR_STORE, NULL, (ir_value *[]){s->out, v}, 2, NULL, NULL, 0);
+}
 static void store_float(sample *s, ir_value *v) { store(s, ir_bitcast(&s->b, v, ir_scalar_type(KILN_I32))); }
 
 static void check_ok(sample *s, const char *stage) {
@@ -55,11 +58,23 @@ static void canonicalise(sample *s) {
 }
 
 TEST(fold, constants_meet_the_language) {
-  struct { ir_opcode code; uint32_t flags; int64_t a, b, want; } rows[] = {
-      {IR_ADD, 0, INT32_MAX, 1, INT32_MIN},  {IR_SHL, 0, 1, 33, 2},           {IR_SHR, 0, -8, 1, -4},
-      {IR_SHR, IR_UNSIGNED, -8, 28, 15},     {IR_DIV, 0, -7, 2, -3},          {IR_REM, 0, -7, 2, -1},
-      {IR_DIV, 0, INT32_MIN, -1, INT32_MIN}, {IR_REM, 0, INT32_MIN, -1, 0},   {IR_DIV, 0, 5, 0, 0},
-      {IR_MIN, IR_UNSIGNED, -1, 1, 1},       {IR_MULHI, 0, -1, 1, -1},        {IR_MULHI, IR_UNSIGNED, -1, -1, -2},
+  struct {
+    ir_opcode code;
+    uint32_t flags;
+    int64_t a, b, want;
+  } rows[] = {
+      {IR_ADD, 0, INT32_MAX, 1, INT32_MIN},
+      {IR_SHL, 0, 1, 33, 2},
+      {IR_SHR, 0, -8, 1, -4},
+      {IR_SHR, IR_UNSIGNED, -8, 28, 15},
+      {IR_DIV, 0, -7, 2, -3},
+      {IR_REM, 0, -7, 2, -1},
+      {IR_DIV, 0, INT32_MIN, -1, INT32_MIN},
+      {IR_REM, 0, INT32_MIN, -1, 0},
+      {IR_DIV, 0, 5, 0, 0},
+      {IR_MIN, IR_UNSIGNED, -1, 1, 1},
+      {IR_MULHI, 0, -1, 1, -1},
+      {IR_MULHI, IR_UNSIGNED, -1, -1, -2},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     sample s = begin();
@@ -67,25 +82,31 @@ TEST(fold, constants_meet_the_language) {
     canonicalise(&s);
     int64_t got;
     if (!ir_constant_int(stored(&s), &got)) FAIL("row %zu is not folded", i);
-    if (got != rows[i].want) FAIL("row %zu: expected %lld, found %lld", i, (long long)rows[i].want, (long long)got);
+    if (got != rows[i].want)
+      FAIL("row %zu: expected %lld, found %lld", i, (long long)rows[i].want, (long long)got);
     end(&s);
   }
 }
 
 TEST(fold, casts_saturate_and_round) {
-  struct { kiln_scalar from, to; uint32_t flags; ir_round round; uint64_t bits, want; } rows[] = {
-      {KILN_F32, KILN_I8, 0, 0, 0x43960000, 0x7f},                  // 300
-      {KILN_F32, KILN_I32, 0, 0, 0x7fc00000, 0},                    // NaN
-      {KILN_F32, KILN_I32, IR_UNSIGNED, 0, 0xc0000000, 0},          // -2
-      {KILN_F32, KILN_I64, 0, 0, 0xff800000, 0x8000000000000000u},  // -inf
-      {KILN_F32, KILN_E4M3, 0, 0, 0x44000000, 0x7e},                // 512 saturates to 448
+  struct {
+    kiln_scalar from, to;
+    uint32_t flags;
+    ir_round round;
+    uint64_t bits, want;
+  } rows[] = {
+      {KILN_F32, KILN_I8, 0, 0, 0x43960000, 0x7f},                 // 300
+      {KILN_F32, KILN_I32, 0, 0, 0x7fc00000, 0},                   // NaN
+      {KILN_F32, KILN_I32, IR_UNSIGNED, 0, 0xc0000000, 0},         // -2
+      {KILN_F32, KILN_I64, 0, 0, 0xff800000, 0x8000000000000000u}, // -inf
+      {KILN_F32, KILN_E4M3, 0, 0, 0x44000000, 0x7e},               // 512 saturates to 448
       {KILN_F32, KILN_E4M3, IR_SATURATE_OFF, 0, 0x44000000, 0x7f},
       {KILN_F32, KILN_E5M2, IR_SATURATE_OFF, 0, 0x7f800000, 0x7c},
-      {KILN_F32, KILN_BF16, 0, 0, 0x3f808000, 0x3f80},              // a tie goes to even
+      {KILN_F32, KILN_BF16, 0, 0, 0x3f808000, 0x3f80}, // a tie goes to even
       {KILN_F32, KILN_BF16, 0, 0, 0x3f818000, 0x3f82},
       {KILN_F32, KILN_BF16, 0, IR_ROUND_ZERO, 0x3f81ffff, 0x3f81},
-      {KILN_F32, KILN_F16, 0, IR_ROUND_ZERO, 0x477fffff, 0x7bff},   // just below 65536
-      {KILN_F64, KILN_F16, 0, 0, 0x3ff0020000000001u, 0x3c01},      // one rounding, not two
+      {KILN_F32, KILN_F16, 0, IR_ROUND_ZERO, 0x477fffff, 0x7bff}, // just below 65536
+      {KILN_F64, KILN_F16, 0, 0, 0x3ff0020000000001u, 0x3c01},    // one rounding, not two
       {KILN_I64, KILN_F32, 0, 0, 0x7fffffffffffffffu, 0x5f000000},
       {KILN_I64, KILN_F32, 0, IR_ROUND_ZERO, 0x7fffffffffffffffu, 0x5effffff},
       {KILN_I8, KILN_I32, 0, 0, 0x80, 0xffffff80},
@@ -94,7 +115,9 @@ TEST(fold, casts_saturate_and_round) {
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     uint64_t got = kiln_scalar_cast(rows[i].from, rows[i].to, rows[i].flags, rows[i].round, rows[i].bits);
-    if (got != rows[i].want) FAIL("row %zu: expected 0x%llx, found 0x%llx", i, (unsigned long long)rows[i].want, (unsigned long long)got);
+    if (got != rows[i].want)
+      FAIL("row %zu: expected 0x%llx, found 0x%llx", i, (unsigned long long)rows[i].want,
+           (unsigned long long)got);
   }
 }
 
@@ -120,7 +143,9 @@ TEST(fold, identities_are_exact) {
   CHECK_INT(count(&s, IR_ADD), 1);
   end(&s);
   s = begin();
-  store_float(&s, ir_binary(&s.b, IR_SUB, 0, ir_binary(&s.b, IR_MUL, 0, s.x, ir_const_float(&s.b, KILN_F32, 1)), ir_const_float(&s.b, KILN_F32, 0)));
+  store_float(&s,
+              ir_binary(&s.b, IR_SUB, 0, ir_binary(&s.b, IR_MUL, 0, s.x, ir_const_float(&s.b, KILN_F32, 1)),
+                        ir_const_float(&s.b, KILN_F32, 0)));
   canonicalise(&s);
   CHECK(stored(&s)->def->operands[0] == s.x);
   end(&s);
@@ -157,7 +182,8 @@ TEST(fold, two_scalars_join_by_lanes) {
 TEST(fold, constant_masks_disappear) {
   sample s = begin();
   ir_value *on = ir_const_int(&s.b, KILN_I1, 1), *off = ir_const_int(&s.b, KILN_I1, 0);
-  ir_value *loaded = &ir_emit(&s.b, IR_LOAD, NULL, (ir_value *[]){s.out, off, s.n}, 3, NULL, NULL, 0)->results[0];
+  ir_value *loaded =
+      &ir_emit(&s.b, IR_LOAD, NULL, (ir_value *[]){s.out, off, s.n}, 3, NULL, NULL, 0)->results[0];
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.out, s.n, off}, 3, NULL, NULL, 0);
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.out, loaded, on}, 3, NULL, NULL, 0);
   canonicalise(&s);
@@ -186,10 +212,12 @@ TEST(fold, integer_conversions_chain) {
 TEST(cse, equal_operations_merge_but_not_into_combiners) {
   sample s = begin();
   ir_value *a = ir_binary(&s.b, IR_MUL, 0, s.n, s.n), *b = ir_binary(&s.b, IR_MUL, 0, s.n, s.n);
-  store(&s, ir_binary(&s.b, IR_XOR, 0, ir_binary(&s.b, IR_ADD, 0, a, i32(&s, 3)), ir_binary(&s.b, IR_MUL, 0, b, i32(&s, 3))));
+  store(&s, ir_binary(&s.b, IR_XOR, 0, ir_binary(&s.b, IR_ADD, 0, a, i32(&s, 3)),
+                      ir_binary(&s.b, IR_MUL, 0, b, i32(&s, 3))));
   ir_block *region = ir_block_create(s.arena);
   ir_builder in = {.arena = s.arena, .block = region};
-  ir_value *x = ir_block_arg(s.arena, region, ir_scalar_type(KILN_I32)), *y = ir_block_arg(s.arena, region, ir_scalar_type(KILN_I32));
+  ir_value *x = ir_block_arg(s.arena, region, ir_scalar_type(KILN_I32)),
+           *y = ir_block_arg(s.arena, region, ir_scalar_type(KILN_I32));
   ir_value *sum = ir_binary(&in, IR_ADD, 0, ir_binary(&in, IR_MUL, 0, x, ir_const_int(&in, KILN_I32, 3)), y);
   ir_yield(&in, &sum, 1);
   ir_value *lanes = ir_iota(&s.b, 4);
@@ -208,7 +236,8 @@ static ir_op *loop_of_three(sample *s, ir_value *hi) {
   ir_builder in = {.arena = s->arena, .block = body};
   ir_value *args[4], *first[6] = {i32(s, 0), hi, i32(s, 1), i32(s, 5), i32(s, 6), s->n};
   for (int i = 0; i < 4; i++) args[i] = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
-  ir_value *next[3] = {ir_binary(&in, IR_ADD, 0, args[1], args[0]), ir_binary(&in, IR_XOR, 0, args[2], args[0]), args[3]};
+  ir_value *next[3] = {ir_binary(&in, IR_ADD, 0, args[1], args[0]),
+                       ir_binary(&in, IR_XOR, 0, args[2], args[0]), args[3]};
   ir_yield(&in, next, 3);
   return ir_emit(&s->b, IR_FOR, NULL, first, 6, NULL, &body, 1);
 }
@@ -244,9 +273,11 @@ TEST(dce, a_while_keeps_its_condition_only) {
   ir_value *passed[] = {ir_compare(&t, IR_LT, 0, a, s.n), a, b};
   ir_emit(&t, IR_COND, NULL, passed, 3, NULL, NULL, 0);
   ir_value *c = ir_block_arg(s.arena, body, i), *d = ir_block_arg(s.arena, body, i);
-  ir_value *next[] = {ir_binary(&w, IR_ADD, 0, c, ir_const_int(&w, KILN_I32, 1)), ir_binary(&w, IR_MUL, 0, d, d)};
+  ir_value *next[] = {ir_binary(&w, IR_ADD, 0, c, ir_const_int(&w, KILN_I32, 1)),
+                      ir_binary(&w, IR_MUL, 0, d, d)};
   ir_yield(&w, next, 2);
-  ir_op *loop = ir_emit(&s.b, IR_WHILE, NULL, (ir_value *[]){i32(&s, 0), i32(&s, 2)}, 2, NULL, (ir_block *[]){test, body}, 2);
+  ir_op *loop = ir_emit(&s.b, IR_WHILE, NULL, (ir_value *[]){i32(&s, 0), i32(&s, 2)}, 2, NULL,
+                        (ir_block *[]){test, body}, 2);
   store(&s, &loop->results[0]);
   canonicalise(&s);
   CHECK_INT(loop->result_count, 1);
@@ -317,7 +348,8 @@ TEST(licm, scalars_leave_the_loop) {
   ir_builder in = {.arena = s.arena, .block = body};
   ir_value *iv = ir_block_arg(s.arena, body, ir_scalar_type(KILN_I32));
   ir_value *square = ir_binary(&in, IR_MUL, 0, s.n, s.n);
-  ir_emit(&in, IR_STORE, NULL, (ir_value *[]){s.out, ir_binary(&in, IR_ADD, 0, square, iv)}, 2, NULL, NULL, 0);
+  ir_emit(&in, IR_STORE, NULL, (ir_value *[]){s.out, ir_binary(&in, IR_ADD, 0, square, iv)}, 2, NULL, NULL,
+          0);
   ir_yield(&in, NULL, 0);
   ir_emit(&s.b, IR_FOR, NULL, (ir_value *[]){i32(&s, 0), s.n, i32(&s, 1)}, 3, NULL, &body, 1);
   check_ok(&s, "building");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do the same to memory.
+// Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do
+// the same to memory.
 #include "compiler/middle/interpreter.h"
 #include "compiler/middle/passes.h"
 #include "tests/harness.h"
@@ -8,7 +9,8 @@
 
 enum { SOURCE = 4096, TARGET = 4096 };
 
-/// A copy of a tile through two views: from rows x columns at (i, j) of the source, offset by pid, to the target.
+/// A copy of a tile through two views: from rows x columns at (i, j) of the source, offset by pid, to the
+/// target.
 typedef struct shape {
   int64_t extents[3], strides[3], index[3];
   uint8_t log2[3], rank;
@@ -43,11 +45,13 @@ static ir_kernel *copy_kernel(kiln_arena *arena, const shape *s) {
   }
   ir_value *out = operands[0], *pid = &ir_emit(&b, IR_PID, NULL, NULL, 0, NULL, NULL, 0)->results[0];
   for (unsigned i = 0; i < s->rank; i++)
-    indices[1 + i] = ir_binary(&b, IR_ADD, 0, ir_const_int(&b, KILN_I64, s->index[i]), ir_cast(&b, pid, KILN_I64, 0, 0));
+    indices[1 + i] =
+        ir_binary(&b, IR_ADD, 0, ir_const_int(&b, KILN_I64, s->index[i]), ir_cast(&b, pid, KILN_I64, 0, 0));
   indices[0] = in;
   indices[1 + s->rank] = ir_const_int(&b, KILN_I32, 77);
   ir_attrs load = {.flags = s->has_other ? IR_HAS_OTHER : 0};
-  ir_value *tile = &ir_emit(&b, IR_VIEW_LOAD, &load, indices, 1u + s->rank + s->has_other, NULL, NULL, 0)->results[0];
+  ir_value *tile =
+      &ir_emit(&b, IR_VIEW_LOAD, &load, indices, 1u + s->rank + s->has_other, NULL, NULL, 0)->results[0];
   ir_op *dim = ir_emit(&b, IR_DIM, &(ir_attrs){.axis = 0}, &in, 1, NULL, NULL, 0);
   ir_value *extent = ir_cast(&b, &dim->results[0], KILN_I32, 0, 0);
   tile = ir_binary(&b, IR_ADD, 0, tile, tile->type.rank ? ir_splat(&b, extent, tile->type) : extent);
@@ -60,7 +64,8 @@ static ir_kernel *copy_kernel(kiln_arena *arena, const shape *s) {
 }
 
 static void count_views(ir_op *op, void *context) {
-  *(int *)context += op->code == IR_VIEW || op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC || op->code == IR_DIM;
+  *(int *)context += op->code == IR_VIEW || op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE ||
+                     op->code == IR_VIEW_ATOMIC || op->code == IR_DIM;
 }
 
 static void run(const shape *s, bool lowered, int32_t *source, int32_t *target) {
@@ -85,7 +90,8 @@ static void run(const shape *s, bool lowered, int32_t *source, int32_t *target) 
   memcpy(args + size, &target, 8);
   kiln_memory_range ranges[] = {{source, SOURCE * 4}, {target, TARGET * 4}};
   kiln_interpret_options options = {.ranges = ranges, .range_count = 2};
-  if (kiln_interpret(k, args, (uint32_t[3]){3, 1, 1}, &options, &err) != KILN_OK) FAIL("%s: %s", lowered ? "lowered" : "as written", err.text);
+  if (kiln_interpret(k, args, (uint32_t[3]){3, 1, 1}, &options, &err) != KILN_OK)
+    FAIL("%s: %s", lowered ? "lowered" : "as written", err.text);
   kiln_arena_destroy(arena);
 }
 
@@ -105,10 +111,24 @@ TEST(views, tiles_inside_and_across_the_borders) {
       {.rank = 1, .extents = {1000}, .strides = {1}, .index = {8}, .log2 = {5}},
       {.rank = 1, .extents = {20}, .strides = {3}, .index = {8}, .log2 = {5}, .has_other = true},
       {.rank = 1, .extents = {20}, .strides = {1}, .index = {-9}, .log2 = {4}},
-      {.rank = 2, .extents = {13, 29}, .strides = {32, 1}, .index = {4, 16}, .log2 = {4, 4}, .has_other = true},
+      {.rank = 2,
+       .extents = {13, 29},
+       .strides = {32, 1},
+       .index = {4, 16},
+       .log2 = {4, 4},
+       .has_other = true},
       {.rank = 2, .extents = {13, 29}, .strides = {32, 1}, .index = {-3, -5}, .log2 = {3, 4}, .adds = true},
-      {.rank = 3, .extents = {3, 10, 12}, .strides = {200, 16, 1}, .index = {1, 4, 0}, .log2 = {IR_DROPPED, 3, 4}},
-      {.rank = 3, .extents = {3, 10, 12}, .strides = {200, 16, 1}, .index = {0, 4, 3}, .log2 = {2, IR_DROPPED, 3}, .has_other = true},
+      {.rank = 3,
+       .extents = {3, 10, 12},
+       .strides = {200, 16, 1},
+       .index = {1, 4, 0},
+       .log2 = {IR_DROPPED, 3, 4}},
+      {.rank = 3,
+       .extents = {3, 10, 12},
+       .strides = {200, 16, 1},
+       .index = {0, 4, 3},
+       .log2 = {2, IR_DROPPED, 3},
+       .has_other = true},
       {.rank = 2, .extents = {3, 10}, .strides = {16, 1}, .index = {1, 8}, .log2 = {IR_DROPPED, IR_DROPPED}},
       {.rank = 2, .extents = {0, 10}, .strides = {16, 1}, .index = {0, 0}, .log2 = {2, 2}},
   };
@@ -136,7 +156,11 @@ TEST(views, small_strides_give_32_bit_offsets) {
   kiln_arena *arena = kiln_arena_create();
   kiln_error err = {0};
   for (int big = 0; big < 2; big++) {
-    shape s = {.rank = 2, .extents = {100, 100}, .strides = {big ? (int64_t)1 << 40 : 1000, 1}, .index = {0, 0}, .log2 = {4, 4}};
+    shape s = {.rank = 2,
+               .extents = {100, 100},
+               .strides = {big ? (int64_t)1 << 40 : 1000, 1},
+               .index = {0, 0},
+               .log2 = {4, 4}};
     ir_kernel *k = copy_kernel(arena, &s);
     CHECK(kiln_lower_views(k, &err) == KILN_OK);
     kiln_simplify(k);

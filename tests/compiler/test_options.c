@@ -32,11 +32,19 @@ TEST(options, defaults) {
 }
 
 TEST(options, set_and_read_back) {
-  static const struct { const char *text, *name, *value; } cases[] = {
-      {"optimise=0", "optimise", "0"},          {"optimise=3", "optimise", "3"},      {"ptx-assembler=ptxas", "ptx-assembler", "ptxas"},
-      {"ptx-assembler=nvjitlink", "ptx-assembler", "nvjitlink"},                      {"emit=asm", "emit", "asm"},
-      {"emit=auto", "emit", "auto"},            {"debug", "debug", "1"},              {"debug=off", "debug", "0"},
-      {"debug=yes", "debug", "1"},              {"assembler-path=/x/y=z", "assembler-path", "/x/y=z"},
+  static const struct {
+    const char *text, *name, *value;
+  } cases[] = {
+      {"optimise=0", "optimise", "0"},
+      {"optimise=3", "optimise", "3"},
+      {"ptx-assembler=ptxas", "ptx-assembler", "ptxas"},
+      {"ptx-assembler=nvjitlink", "ptx-assembler", "nvjitlink"},
+      {"emit=asm", "emit", "asm"},
+      {"emit=auto", "emit", "auto"},
+      {"debug", "debug", "1"},
+      {"debug=off", "debug", "0"},
+      {"debug=yes", "debug", "1"},
+      {"assembler-path=/x/y=z", "assembler-path", "/x/y=z"},
       {"assembler-path=", "assembler-path", ""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -51,42 +59,54 @@ TEST(options, set_and_read_back) {
 
 TEST(options, choices_are_the_enumerators) {
   kiln_codegen_options o = fresh();
-  CHECK(kiln_codegen_options_set(&o, "ptx-assembler=ptxas", NULL) == KILN_OK && o.assembler == KILN_ASSEMBLER_PTXAS);
-  CHECK(kiln_codegen_options_set(&o, "ptx-assembler=nvjitlink", NULL) == KILN_OK && o.assembler == KILN_ASSEMBLER_NVJITLINK);
-  static const struct { const char *text; kiln_format format; } forms[] = {
-      {"emit=ptx", KILN_FORMAT_PTX}, {"emit=cubin", KILN_FORMAT_CUBIN}, {"emit=hsaco", KILN_FORMAT_HSACO}, {"emit=host", KILN_FORMAT_HOST},
-      {"emit=ir", KILN_FORMAT_IR},   {"emit=llvm", KILN_FORMAT_LLVM},   {"emit=asm", KILN_FORMAT_ASM}};
+  CHECK(kiln_codegen_options_set(&o, "ptx-assembler=ptxas", NULL) == KILN_OK &&
+        o.assembler == KILN_ASSEMBLER_PTXAS);
+  CHECK(kiln_codegen_options_set(&o, "ptx-assembler=nvjitlink", NULL) == KILN_OK &&
+        o.assembler == KILN_ASSEMBLER_NVJITLINK);
+  static const struct {
+    const char *text;
+    kiln_format format;
+  } forms[] = {{"emit=ptx", KILN_FORMAT_PTX},     {"emit=cubin", KILN_FORMAT_CUBIN},
+               {"emit=hsaco", KILN_FORMAT_HSACO}, {"emit=host", KILN_FORMAT_HOST},
+               {"emit=ir", KILN_FORMAT_IR},       {"emit=llvm", KILN_FORMAT_LLVM},
+               {"emit=asm", KILN_FORMAT_ASM}};
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     CHECK(kiln_codegen_options_set(&o, forms[i].text, NULL) == KILN_OK && o.output == forms[i].format);
 }
 
 TEST(options, refusals) {
-  static const struct { const char *text, *part; } cases[] = {
+  static const struct {
+    const char *text, *part;
+  } cases[] = {
       {"optimise=4", "--optimise: expected a number from 0 to 3, found '4'"},
       {"optimise=", "expected a number from 0 to 3, found ''"},
       {"optimise=11", "found '11'"},
       {"optimise", "found ''"},
       {"emit=elf", "--emit: expected auto,ptx,cubin,hsaco,host,ir,llvm,asm, found 'elf'"},
       {"debug=maybe", "--debug: expected on or off, found 'maybe'"},
-      {"fast=1", "no option is called 'fast'; expected one of optimise, ptx-assembler, emit, debug, assembler-path"},
+      {"fast=1",
+       "no option is called 'fast'; expected one of optimise, ptx-assembler, emit, debug, assembler-path"},
       {"", "no option is called ''"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kiln_codegen_options o = fresh();
     kiln_error err = {0};
     CHECK_INT(kiln_codegen_options_set(&o, cases[i].text, &err), KILN_STATUS_INVALID_ARGUMENT);
-    if (!strstr(err.text, cases[i].part)) FAIL("'%s' gave '%s', expected '%s' in it", cases[i].text, err.text, cases[i].part);
+    if (!strstr(err.text, cases[i].part))
+      FAIL("'%s' gave '%s', expected '%s' in it", cases[i].text, err.text, cases[i].part);
   }
 }
 
 TEST(options, wire_form_goes_round) {
   kiln_codegen_options o = fresh(), back;
   kiln_error err = {0};
-  o.optimise = 3, o.assembler = KILN_ASSEMBLER_PTXAS, o.output = KILN_FORMAT_CUBIN, o.debug = true, o.assembler_path = "/opt/ptxas";
+  o.optimise = 3, o.assembler = KILN_ASSEMBLER_PTXAS, o.output = KILN_FORMAT_CUBIN, o.debug = true,
+  o.assembler_path = "/opt/ptxas";
   kiln_buffer b = {0};
   kiln_codegen_options_encode(&o, &b);
   CHECK_OK(kiln_codegen_options_decode(b.bytes, b.size, &back, &err), err);
-  CHECK(back.optimise == 3 && back.assembler == KILN_ASSEMBLER_PTXAS && back.output == KILN_FORMAT_CUBIN && back.debug);
+  CHECK(back.optimise == 3 && back.assembler == KILN_ASSEMBLER_PTXAS && back.output == KILN_FORMAT_CUBIN &&
+        back.debug);
   CHECK_TEXT(back.assembler_path, "/opt/ptxas");
   kiln_buffer_deinit(&b);
 }

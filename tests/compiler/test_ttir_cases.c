@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every kernel of a folder of recorded cases goes the whole way of the front end: read, verified, made canonical, encoded, decoded, printed in
-// the kernel language and read back to the same bytes. The folder comes from KILN_TRITON_CASES; without it the small texts of tests/ttir
-// go the same way.
+// Every kernel of a folder of recorded cases goes the whole way of the front end: read, verified, made
+// canonical, encoded, decoded, printed in the kernel language and read back to the same bytes. The folder
+// comes from KILN_TRITON_CASES; without it the small texts of tests/ttir go the same way.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static kiln_buffer canonical_of(const char *file, const char *text, size_t size)
   CHECK_OK(kiln_target_parse("host", &target, &err), err);
   kiln_unit *unit = kiln_unit_open(arena, file, text, size, NULL, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  if (!kernel) FAIL("%s:%u: %s", file, d.count ? d.items[0].line : 0, d.count ? d.items[0].text : "no message");
+  if (!kernel)
+    FAIL("%s:%u: %s", file, d.count ? d.items[0].line : 0, d.count ? d.items[0].text : "no message");
   kiln_canonical_encode(kernel, &bytes);
   CHECK(!bytes.failed);
   kiln_arena_destroy(arena);
@@ -109,7 +110,7 @@ TEST(ttir_cases, recorded_kernels_round_trip) {
   CHECK_INT(differences, 0);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- speed
+// ------------------------------------------------------------------------------------------- speed
 
 enum { MAX_TIMES = 4096, MEDIAN_LIMIT_US = 200 };
 static double times[MAX_TIMES];
@@ -138,7 +139,9 @@ static void take_time(const char *path, const char *text, size_t size) {
   if (time_count < MAX_TIMES) times[time_count++] = best;
 }
 
-static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_size(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 TEST(ttir_cases, reading_is_fast) {
   if (!have_cases()) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
@@ -148,6 +151,8 @@ TEST(ttir_cases, reading_is_fast) {
   each_file(folder, take_time);
   CHECK(time_count > 0);
   qsort(times, time_count, sizeof *times, by_size);
-  printf("reading %zu kernels: median %.0f us, largest %.0f us\n", time_count, times[time_count / 2], times[time_count - 1]);
-  if (times[time_count / 2] > MEDIAN_LIMIT_US) FAIL("the median is %.0f us, the limit is %d", times[time_count / 2], MEDIAN_LIMIT_US);
+  printf("reading %zu kernels: median %.0f us, largest %.0f us\n", time_count, times[time_count / 2],
+         times[time_count - 1]);
+  if (times[time_count / 2] > MEDIAN_LIMIT_US)
+    FAIL("the median is %.0f us, the limit is %d", times[time_count / 2], MEDIAN_LIMIT_US);
 }

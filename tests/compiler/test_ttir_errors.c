@@ -6,29 +6,34 @@
 #include "tests/compiler/ttir_test.h"
 
 typedef struct refusal {
-  const char *body;   ///< statements on line 3 and after
+  const char *body; ///< statements on line 3 and after
   unsigned line;
-  const char *text;   ///< part of the message
+  const char *text; ///< part of the message
 } refusal;
 
 static void check_refused(const char *text, unsigned line, const char *want) {
   ttir_read t = ttir_read_text(text);
   if (t.kernel) FAIL("was taken:\n%s", text);
   CHECK_INT(t.d.errors, 1);
-  if (!strstr(ttir_first_error(&t), want)) FAIL("the message is\n%s\nexpected in it\n%s", ttir_first_error(&t), want);
-  if (t.d.items[0].line != line) FAIL("line is %u, expected %u: %s\n%s", t.d.items[0].line, line, ttir_first_error(&t), text);
+  if (!strstr(ttir_first_error(&t), want))
+    FAIL("the message is\n%s\nexpected in it\n%s", ttir_first_error(&t), want);
+  if (t.d.items[0].line != line)
+    FAIL("line is %u, expected %u: %s\n%s", t.d.items[0].line, line, ttir_first_error(&t), text);
   ttir_read_end(&t);
 }
 
-// What shows only when the whole kernel is built is refused as in the kernel language: a step of a loop that becomes 0, a store that many elements
-// make to one place.
+// What shows only when the whole kernel is built is refused as in the kernel language: a step of a loop that
+// becomes 0, a store that many elements make to one place.
 static void check_whole(const char *body, const char *want, unsigned line) {
   char text[2048];
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_error err;
   kiln_target target;
-  snprintf(text, sizeof text, "module {\n  tt.func public @k(%%p: !tt.ptr<i32>, %%n: i32) {\n    %%c = arith.constant 1 : i32\n    %%z = arith.subi %%c, %%c : i32\n%s    tt.return\n  }\n}\n", body);
+  snprintf(text, sizeof text,
+           "module {\n  tt.func public @k(%%p: !tt.ptr<i32>, %%n: i32) {\n    %%c = arith.constant 1 : i32\n "
+           "   %%z = arith.subi %%c, %%c : i32\n%s    tt.return\n  }\n}\n",
+           body);
   CHECK_OK(kiln_target_parse("host", &target, &err), err);
   kiln_unit *unit = kiln_unit_open(arena, "k.ttir", text, strlen(text), NULL, &d);
   CHECK(unit != NULL);
@@ -40,17 +45,23 @@ static void check_whole(const char *body, const char *want, unsigned line) {
 }
 
 TEST(ttir_errors, whole_kernels) {
-  check_whole("    scf.for %i = %z to %n step %z  : i32 {\n      tt.store %p, %i : !tt.ptr<i32>\n    } loc(\"k.py\":3:4)\n", "step of a 'for': expected at least 1, found 0", 5);
+  check_whole("    scf.for %i = %z to %n step %z  : i32 {\n      tt.store %p, %i : !tt.ptr<i32>\n    } "
+              "loc(\"k.py\":3:4)\n",
+              "step of a 'for': expected at least 1, found 0", 5);
   check_whole("    %s = arith.constant 0 : i64\n    %t = arith.constant dense<7> : tensor<16xi32>\n"
               "    %d = tt.make_tensor_descriptor %p, [%n], [%s] : <i32>, <tensor<16xi32>>\n"
               "    tt.descriptor_store %d[%z], %t : !tt.tensordesc<tensor<16xi32>>, tensor<16xi32>\n",
-              "axis 0 of the view has stride 0, which repeats one place: expected a load, found 'view_store'", 8);
+              "axis 0 of the view has stride 0, which repeats one place: expected a load, found 'view_store'",
+              8);
 }
 
 TEST(ttir_errors, statements) {
   static const refusal rows[] = {
-      {"    %0 = tt.frobnicate %x : i32 loc(#loc1)", 3, "operation 'tt.frobnicate' is not supported (from soft max.py:12:8)"},
-      {"    %0 = \"tt.map_elementwise\"(%x) <{pack = 1 : i32}> ({\n    ^bb0(%a: i32):\n      tt.map_elementwise.return %a : i32\n    }) : (i32) -> i32", 3, "expected tiles of one shape"},
+      {"    %0 = tt.frobnicate %x : i32 loc(#loc1)", 3,
+       "operation 'tt.frobnicate' is not supported (from soft max.py:12:8)"},
+      {"    %0 = \"tt.map_elementwise\"(%x) <{pack = 1 : i32}> ({\n    ^bb0(%a: i32):\n      "
+       "tt.map_elementwise.return %a : i32\n    }) : (i32) -> i32",
+       3, "expected tiles of one shape"},
       {"    \"weird.op\"() : () -> ()", 3, "operation 'weird.op' is not supported"},
       {"    %0 = arith.addi %x, %nope : i32", 3, "%nope is not defined"},
       {"    %0 = arith.addi %x, %x : i64", 3, "arith.addi: the text says i64, the value is i32"},
@@ -69,10 +80,13 @@ TEST(ttir_errors, statements) {
       {"    %0 = tt.make_range {end = 5 : i32, start = 0 : i32} : tensor<8xi32>", 3, "found 0 to 5"},
       {"    %0 = tt.get_program_id w : i32", 3, "x, y or z"},
       {"    %0 = tt.load %x : i32", 3, "load"},
-      {"    %0 = tt.atomic_rmw frob, relaxed, gpu, %p, %x : (!tt.ptr<i32>, i32) -> i32", 3, "unknown kind 'frob'"},
-      {"    %0 = tt.atomic_rmw add, seq_cst, gpu, %p, %x : (!tt.ptr<i32>, i32) -> i32", 3, "unknown memory order 'seq_cst'"},
-      {"    %0 = tt.extern_elementwise %x {libname = \"\", libpath = \"\", pure = true, symbol = \"__nv_zeta\"} : (i32) -> i32", 3,
-       "library function '__nv_zeta' is not known"},
+      {"    %0 = tt.atomic_rmw frob, relaxed, gpu, %p, %x : (!tt.ptr<i32>, i32) -> i32", 3,
+       "unknown kind 'frob'"},
+      {"    %0 = tt.atomic_rmw add, seq_cst, gpu, %p, %x : (!tt.ptr<i32>, i32) -> i32", 3,
+       "unknown memory order 'seq_cst'"},
+      {"    %0 = tt.extern_elementwise %x {libname = \"\", libpath = \"\", pure = true, symbol = "
+       "\"__nv_zeta\"} : (i32) -> i32",
+       3, "library function '__nv_zeta' is not known"},
       {"    tt.call @other(%x) : (i32) -> ()", 3, "@other"},
       {"    tt.call @k(%p, %x) : (!tt.ptr<i32>, i32) -> ()", 3, "recursion"},
       {"    cf.br ^bb1\n  ^bb1:\n    cf.br ^bb1", 4, "form a loop"},
@@ -81,18 +95,26 @@ TEST(ttir_errors, statements) {
       {"    scf.yield %x : i32\n    %0 = arith.addi %x, %x : i32", 2, ""},
       {"    scf.for %i = %x to %x step %x : i32 {", 4, "expected '}', found 'tt.return'"},
       {"    %0 = tt.load %p \xff : !tt.ptr<i32>", 3, "a byte that is no text"},
-      {"    tt.elementwise_inline_asm \"x\" {constraints = \"=r,=r\", packed_element = 1 : i32, pure = false} %x : i32 -> i32, i32", 3, "no side effects"},
-      {"    %0:2 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32, i32", 3,
-       "expected 2 constraints of PTX registers for them, found 1"},
-      {"    %0 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 32 : i32, pure = true} %x : i32 -> i32", 3, "of 1 to 16, found 32"},
-      {"    %0 = tt.experimental_descriptor_load %p[%x, %x] : !tt.ptr<i8> -> tensor<8x8xf32>", 3, "the descriptor lies in memory"},
-      {"    %0 = tt.reinterpret_tensor_descriptor %p : !tt.ptr<i8> to !tt.tensordesc<tensor<8x8xf32>>", 3, "the descriptor lies in memory"},
+      {"    tt.elementwise_inline_asm \"x\" {constraints = \"=r,=r\", packed_element = 1 : i32, pure = "
+       "false} %x : i32 -> i32, i32",
+       3, "no side effects"},
+      {"    %0:2 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = "
+       "true} %x : i32 -> i32, i32",
+       3, "expected 2 constraints of PTX registers for them, found 1"},
+      {"    %0 = tt.elementwise_inline_asm \"x\" {constraints = \"=r,r\", packed_element = 32 : i32, pure = "
+       "true} %x : i32 -> i32",
+       3, "of 1 to 16, found 32"},
+      {"    %0 = tt.experimental_descriptor_load %p[%x, %x] : !tt.ptr<i8> -> tensor<8x8xf32>", 3,
+       "the descriptor lies in memory"},
+      {"    %0 = tt.reinterpret_tensor_descriptor %p : !tt.ptr<i8> to !tt.tensordesc<tensor<8x8xf32>>", 3,
+       "the descriptor lies in memory"},
       {"    %v = tt.load %p, %x {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", 3, "block pointers"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char text[2048];
     snprintf(text, sizeof text,
-             "module {\n  tt.func public @k(%%p: !tt.ptr<i32>, %%x: i32) {\n%s\n    tt.return\n  }\n}\n#loc1 = loc(\"a\"(#loc2))\n"
+             "module {\n  tt.func public @k(%%p: !tt.ptr<i32>, %%x: i32) {\n%s\n    tt.return\n  }\n}\n#loc1 "
+             "= loc(\"a\"(#loc2))\n"
              "#loc2 = loc(callsite(#loc3 at #loc1))\n#loc3 = loc(\"soft max.py\":12:8)\n",
              rows[i].body);
     check_refused(text, rows[i].line, rows[i].text);
@@ -112,11 +134,13 @@ TEST(ttir_errors, modules) {
       {"module {\n  tt.func public @k(%x: i32) {\n", 2, "expected the end of the function"},
       {"module {\n  tt.func public @k(%x: tensor<8xi32>) {\n    tt.return\n  }\n}\n", 2, "found a tensor"},
       {"module {\n  tt.func public @k(%x: i32)\n}\n", 3, "expected '{'"},
-      {"module {\n  tt.func public @k(%x: i32) {\n    tt.return %x : i32\n  }\n}\n", 3, "a kernel returns nothing"},
+      {"module {\n  tt.func public @k(%x: i32) {\n    tt.return %x : i32\n  }\n}\n", 3,
+       "a kernel returns nothing"},
       {"hello\n", 1, "expected module, tt.func or a location alias, found 'hello'"},
       {"module {\n  tt.func public @k() {\n    tt.return\n  }\n}\n{-# external #-}\n", 6, "expected module"},
   };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_refused(rows[i].text, rows[i].line, rows[i].want);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    check_refused(rows[i].text, rows[i].line, rows[i].want);
 }
 
 // Regions inside regions end in a message, not in the stack's end.
@@ -139,7 +163,8 @@ TEST(ttir_errors, nesting_is_bounded) {
 }
 
 TEST(ttir_errors, a_print_is_a_warning) {
-  ttir_read t = ttir_read_good("module {\n  tt.func public @k(%x: i32) {\n    tt.print \" x: \" {hex = false, isSigned = array<i32: 1>} : %x : i32\n    "
+  ttir_read t = ttir_read_good("module {\n  tt.func public @k(%x: i32) {\n    tt.print \" x: \" {hex = "
+                               "false, isSigned = array<i32: 1>} : %x : i32\n    "
                                "tt.return\n  }\n}\n");
   CHECK_INT(t.d.count, 1);
   CHECK_INT(t.d.items[0].severity, KILN_WARNING);

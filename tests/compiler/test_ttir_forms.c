@@ -5,15 +5,16 @@
 
 #include "tests/compiler/ttir_test.h"
 
-// A kernel over two arrays: the body sees %a, %o (pointers to T), %n (i64), and %p, %q: pointer tiles of 8 elements into them.
-static const char prologue[] =
-    "module {\n"
-    "  tt.func public @k(%%a: !tt.ptr<%s> {tt.divisibility = 16 : i32}, %%o: !tt.ptr<%s>, %%n: i64) attributes {noinline = false} {\n"
-    "    %%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
-    "    %%p0 = tt.splat %%a : !tt.ptr<%s> -> tensor<8x!tt.ptr<%s>>\n"
-    "    %%p = tt.addptr %%p0, %%i : tensor<8x!tt.ptr<%s>>, tensor<8xi32>\n"
-    "    %%q0 = tt.splat %%o : !tt.ptr<%s> -> tensor<8x!tt.ptr<%s>>\n"
-    "    %%q = tt.addptr %%q0, %%i : tensor<8x!tt.ptr<%s>>, tensor<8xi32>\n";
+// A kernel over two arrays: the body sees %a, %o (pointers to T), %n (i64), and %p, %q: pointer tiles of 8
+// elements into them.
+static const char prologue[] = "module {\n"
+                               "  tt.func public @k(%%a: !tt.ptr<%s> {tt.divisibility = 16 : i32}, %%o: "
+                               "!tt.ptr<%s>, %%n: i64) attributes {noinline = false} {\n"
+                               "    %%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+                               "    %%p0 = tt.splat %%a : !tt.ptr<%s> -> tensor<8x!tt.ptr<%s>>\n"
+                               "    %%p = tt.addptr %%p0, %%i : tensor<8x!tt.ptr<%s>>, tensor<8xi32>\n"
+                               "    %%q0 = tt.splat %%o : !tt.ptr<%s> -> tensor<8x!tt.ptr<%s>>\n"
+                               "    %%q = tt.addptr %%q0, %%i : tensor<8x!tt.ptr<%s>>, tensor<8xi32>\n";
 
 static char *kernel_text(const char *type, const char *body) {
   size_t capacity = strlen(body) + 2048;
@@ -55,13 +56,13 @@ static void expect(const int32_t *got, const int32_t *want, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (got[i] != want[i]) FAIL("element %zu is %d, expected %d", i, got[i], want[i]);
 }
-#define EXPECT(got, ...)                                                                                      \
-  do {                                                                                                        \
-    const int32_t want[] = {__VA_ARGS__};                                                                     \
-    expect(got, want, sizeof want / sizeof *want);                                                            \
+#define EXPECT(got, ...)                           \
+  do {                                             \
+    const int32_t want[] = {__VA_ARGS__};          \
+    expect(got, want, sizeof want / sizeof *want); \
   } while (0)
 
-// ------------------------------------------------------------------------------------------------------------------ memory
+// ------------------------------------------------------------------------------------------ memory
 
 TEST(ttir_forms, masked_load_and_store) {
   arrays x = fresh();
@@ -71,7 +72,8 @@ TEST(ttir_forms, masked_load_and_store) {
            "    %c2 = arith.constant dense<2> : tensor<8xi32>\n"
            "    %m = arith.cmpi slt, %i, %c5 : tensor<8xi32>\n"
            "    %m2 = arith.cmpi sge, %i, %c2 : tensor<8xi32>\n"
-           "    %v = tt.load %p, %m, %c7 cacheModifier = cg evictionPolicy = evict_last {isVolatile = true} : tensor<8x!tt.ptr<i32>>\n"
+           "    %v = tt.load %p, %m, %c7 cacheModifier = cg evictionPolicy = evict_last {isVolatile = true} "
+           ": tensor<8x!tt.ptr<i32>>\n"
            "    tt.store %q, %v, %m2 evictionPolicy = evict_first : tensor<8x!tt.ptr<i32>>\n",
            &x, 1);
   EXPECT(x.o, 0, 0, 12, 13, 14, -7, -7, -7);
@@ -112,9 +114,11 @@ TEST(ttir_forms, atomics) {
            "    %c4 = arith.constant dense<4> : tensor<8xi32>\n"
            "    %m = arith.cmpi slt, %i, %c4 : tensor<8xi32>\n"
            "    %old = tt.atomic_rmw add, acq_rel, gpu, %o, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
-           "    %olds = tt.atomic_rmw max, relaxed, cta, %p, %i, %m : (tensor<8x!tt.ptr<i32>>, tensor<8xi32>, tensor<8xi1>) -> tensor<8xi32>\n"
+           "    %olds = tt.atomic_rmw max, relaxed, cta, %p, %i, %m : (tensor<8x!tt.ptr<i32>>, "
+           "tensor<8xi32>, tensor<8xi1>) -> tensor<8xi32>\n"
            "    %was = tt.atomic_cas acquire, sys, %o, %zero, %one : (!tt.ptr<i32>, i32, i32) -> i32\n"
-           "    %u = tt.atomic_rmw umin, release, gpu, %q, %olds : (tensor<8x!tt.ptr<i32>>, tensor<8xi32>) -> tensor<8xi32>\n"
+           "    %u = tt.atomic_rmw umin, release, gpu, %q, %olds : (tensor<8x!tt.ptr<i32>>, tensor<8xi32>) "
+           "-> tensor<8xi32>\n"
            "    %a1 = tt.addptr %a, %one : !tt.ptr<i32>, i32\n"
            "    %e = tt.atomic_rmw exch, acq_rel, gpu, %a1, %was, %t : (!tt.ptr<i32>, i32, i1) -> i32\n",
            &x, 2);
@@ -138,7 +142,7 @@ TEST(ttir_forms, pointers_as_integers) {
   EXPECT(x.o, 11, 0);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- tiles
+// ------------------------------------------------------------------------------------------- tiles
 
 TEST(ttir_forms, shapes) {
   arrays x = fresh();
@@ -208,93 +212,96 @@ TEST(ttir_forms, gather_and_histogram) {
 
 TEST(ttir_forms, reduce_and_scan) {
   arrays x = fresh();
-  run_body("i32",
-           "    %v = tt.load %p : tensor<8x!tt.ptr<i32>>\n"
-           "    %s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n"
-           "    ^bb0(%l: i32 loc(unknown), %r: i32 loc(unknown)):\n"
-           "      %t = arith.addi %l, %r : i32\n"
-           "      tt.reduce.return %t : i32\n"
-           "    }) : (tensor<8xi32>) -> i32\n"
-           "    %c = \"tt.scan\"(%v) <{axis = 0 : i32, reverse = true}> ({\n"
-           "    ^bb0(%l: i32, %r: i32):\n"
-           "      %t = arith.maxsi %l, %r : i32\n"
-           "      tt.scan.return %t : i32\n"
-           "    }) : (tensor<8xi32>) -> tensor<8xi32>\n"
-           "    %m:2 = \"tt.reduce\"(%v, %i) ({\n" // attributes behind the region, as people write them by hand
-           "    ^bb0(%v1: i32, %i1: i32, %v2: i32, %i2: i32):\n"
-           "      %gt = arith.cmpi sgt, %v1, %v2 : i32\n"
-           "      %vr = arith.select %gt, %v1, %v2 : i32\n"
-           "      %ir = arith.select %gt, %i1, %i2 : i32\n"
-           "      tt.reduce.return %vr, %ir : i32, i32\n"
-           "    }) {axis = 0 : i32} : (tensor<8xi32>, tensor<8xi32>) -> (i32, i32)\n"
-           "    tt.store %q, %c : tensor<8x!tt.ptr<i32>>\n"
-           "    %c1 = arith.constant 1 : i32\n"
-           "    %o1 = tt.addptr %o, %c1 : !tt.ptr<i32>, i32\n"
-           "    tt.store %o, %s : !tt.ptr<i32>\n"
-           "    tt.store %o1, %m#1 : !tt.ptr<i32>\n",
-           &x, 1);
+  run_body(
+      "i32",
+      "    %v = tt.load %p : tensor<8x!tt.ptr<i32>>\n"
+      "    %s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n"
+      "    ^bb0(%l: i32 loc(unknown), %r: i32 loc(unknown)):\n"
+      "      %t = arith.addi %l, %r : i32\n"
+      "      tt.reduce.return %t : i32\n"
+      "    }) : (tensor<8xi32>) -> i32\n"
+      "    %c = \"tt.scan\"(%v) <{axis = 0 : i32, reverse = true}> ({\n"
+      "    ^bb0(%l: i32, %r: i32):\n"
+      "      %t = arith.maxsi %l, %r : i32\n"
+      "      tt.scan.return %t : i32\n"
+      "    }) : (tensor<8xi32>) -> tensor<8xi32>\n"
+      "    %m:2 = \"tt.reduce\"(%v, %i) ({\n" // attributes behind the region, as people write them by hand
+      "    ^bb0(%v1: i32, %i1: i32, %v2: i32, %i2: i32):\n"
+      "      %gt = arith.cmpi sgt, %v1, %v2 : i32\n"
+      "      %vr = arith.select %gt, %v1, %v2 : i32\n"
+      "      %ir = arith.select %gt, %i1, %i2 : i32\n"
+      "      tt.reduce.return %vr, %ir : i32, i32\n"
+      "    }) {axis = 0 : i32} : (tensor<8xi32>, tensor<8xi32>) -> (i32, i32)\n"
+      "    tt.store %q, %c : tensor<8x!tt.ptr<i32>>\n"
+      "    %c1 = arith.constant 1 : i32\n"
+      "    %o1 = tt.addptr %o, %c1 : !tt.ptr<i32>, i32\n"
+      "    tt.store %o, %s : !tt.ptr<i32>\n"
+      "    tt.store %o1, %m#1 : !tt.ptr<i32>\n",
+      &x, 1);
   EXPECT(x.o, 108, 7, 17, 17, 17, 17, 17, 17);
 }
 
 TEST(ttir_forms, dot) {
-  static const char text[] =
-      "module {\n"
-      "  tt.func public @k(%a: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i64) {\n"
-      "    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
-      "    %f = arith.sitofp %r : tensor<16xi32> to tensor<16xf32>\n"
-      "    %m = tt.reshape %f : tensor<16xf32> -> tensor<4x4xf32>\n"
-      "    %h = arith.truncf %m : tensor<4x4xf32> to tensor<4x4xf16>\n"
-      "    %z = arith.constant dense<1.000000e+00> : tensor<4x4xf32>\n"
-      "    %z16 = arith.constant dense<0.000000e+00> : tensor<4x4xf16>\n"
-      "    %d = tt.dot %m, %m, %z, inputPrecision = tf32 : tensor<4x4xf32> * tensor<4x4xf32> -> tensor<4x4xf32>\n"
-      "    %e = tt.dot %h, %h, %z16 {maxNumImpreciseAcc = 0 : i32} : tensor<4x4xf16> * tensor<4x4xf16> -> tensor<4x4xf16>\n"
-      "    %x = arith.extf %e : tensor<4x4xf16> to tensor<4x4xf32>\n"
-      "    %s = arith.subf %d, %x : tensor<4x4xf32>\n"
-      "    %s1 = tt.reshape %s : tensor<4x4xf32> -> tensor<16xf32>\n"
-      "    %p = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
-      "    %q = tt.addptr %p, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
-      "    tt.store %q, %s1 : tensor<16x!tt.ptr<f32>>\n"
-      "    tt.return\n"
-      "  }\n"
-      "}\n";
+  static const char text[] = "module {\n"
+                             "  tt.func public @k(%a: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i64) {\n"
+                             "    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
+                             "    %f = arith.sitofp %r : tensor<16xi32> to tensor<16xf32>\n"
+                             "    %m = tt.reshape %f : tensor<16xf32> -> tensor<4x4xf32>\n"
+                             "    %h = arith.truncf %m : tensor<4x4xf32> to tensor<4x4xf16>\n"
+                             "    %z = arith.constant dense<1.000000e+00> : tensor<4x4xf32>\n"
+                             "    %z16 = arith.constant dense<0.000000e+00> : tensor<4x4xf16>\n"
+                             "    %d = tt.dot %m, %m, %z, inputPrecision = tf32 : tensor<4x4xf32> * "
+                             "tensor<4x4xf32> -> tensor<4x4xf32>\n"
+                             "    %e = tt.dot %h, %h, %z16 {maxNumImpreciseAcc = 0 : i32} : tensor<4x4xf16> "
+                             "* tensor<4x4xf16> -> tensor<4x4xf16>\n"
+                             "    %x = arith.extf %e : tensor<4x4xf16> to tensor<4x4xf32>\n"
+                             "    %s = arith.subf %d, %x : tensor<4x4xf32>\n"
+                             "    %s1 = tt.reshape %s : tensor<4x4xf32> -> tensor<16xf32>\n"
+                             "    %p = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+                             "    %q = tt.addptr %p, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+                             "    tt.store %q, %s1 : tensor<16x!tt.ptr<f32>>\n"
+                             "    tt.return\n"
+                             "  }\n"
+                             "}\n";
   arrays x = fresh();
   run_text(text, &x, 1);
   for (int i = 0; i < 16; i++) CHECK_INT(x.o[i], 0x3f800000);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- control
+// ----------------------------------------------------------------------------------------- control
 
 TEST(ttir_forms, loops) {
   arrays x = fresh();
-  run_body("i32",
-           "    %c0 = arith.constant 0 : i32\n"
-           "    %c1 = arith.constant 1 : i32\n"
-           "    %c2 = arith.constant 2 : i32\n"
-           "    %c10 = arith.constant 10 : i32\n"
-           "    %s:2 = scf.for %k = %c0 to %c10 step %c2 iter_args(%u = %c0, %w = %c1) -> (i32, i32)  : i32 {\n"
-           "      %u2 = arith.addi %u, %k : i32\n"
-           "      %w2 = arith.muli %w, %c2 : i32\n"
-           "      scf.yield %u2, %w2 : i32, i32 loc(#loc)\n"
-           "    } {tt.num_stages = 3 : i32, tt.flatten} loc(#loc)\n"
-           "    scf.for %k = %c0 to %c2 step %c1  : i32 {\n"
-           "      %d = tt.addptr %o, %k : !tt.ptr<i32>, i32\n"
-           "      tt.store %d, %k : !tt.ptr<i32>\n"
-           "    }\n"
-           "    %z = scf.while (%y = %c1) : (i32) -> i32 {\n"
-           "      %t = arith.cmpi slt, %y, %c10 : i32\n"
-           "      scf.condition(%t) %y : i32\n"
-           "    } do {\n"
-           "    ^bb0(%y: i32):\n"
-           "      %y2 = arith.muli %y, %c2 : i32\n"
-           "      scf.yield %y2 : i32\n"
-           "    }\n"
-           "    %o2 = tt.addptr %o, %c2 : !tt.ptr<i32>, i32\n"
-           "    tt.store %o2, %s#0 : !tt.ptr<i32>\n"
-           "    %o3 = tt.addptr %o2, %c1 : !tt.ptr<i32>, i32\n"
-           "    tt.store %o3, %s#1 : !tt.ptr<i32>\n"
-           "    %o4 = tt.addptr %o3, %c1 : !tt.ptr<i32>, i32\n"
-           "    tt.store %o4, %z : !tt.ptr<i32>\n",
-           &x, 1);
+  run_body(
+      "i32",
+      "    %c0 = arith.constant 0 : i32\n"
+      "    %c1 = arith.constant 1 : i32\n"
+      "    %c2 = arith.constant 2 : i32\n"
+      "    %c10 = arith.constant 10 : i32\n"
+      "    %s:2 = scf.for %k = %c0 to %c10 step %c2 iter_args(%u = %c0, %w = %c1) -> (i32, i32)  : i32 {\n"
+      "      %u2 = arith.addi %u, %k : i32\n"
+      "      %w2 = arith.muli %w, %c2 : i32\n"
+      "      scf.yield %u2, %w2 : i32, i32 loc(#loc)\n"
+      "    } {tt.num_stages = 3 : i32, tt.flatten} loc(#loc)\n"
+      "    scf.for %k = %c0 to %c2 step %c1  : i32 {\n"
+      "      %d = tt.addptr %o, %k : !tt.ptr<i32>, i32\n"
+      "      tt.store %d, %k : !tt.ptr<i32>\n"
+      "    }\n"
+      "    %z = scf.while (%y = %c1) : (i32) -> i32 {\n"
+      "      %t = arith.cmpi slt, %y, %c10 : i32\n"
+      "      scf.condition(%t) %y : i32\n"
+      "    } do {\n"
+      "    ^bb0(%y: i32):\n"
+      "      %y2 = arith.muli %y, %c2 : i32\n"
+      "      scf.yield %y2 : i32\n"
+      "    }\n"
+      "    %o2 = tt.addptr %o, %c2 : !tt.ptr<i32>, i32\n"
+      "    tt.store %o2, %s#0 : !tt.ptr<i32>\n"
+      "    %o3 = tt.addptr %o2, %c1 : !tt.ptr<i32>, i32\n"
+      "    tt.store %o3, %s#1 : !tt.ptr<i32>\n"
+      "    %o4 = tt.addptr %o3, %c1 : !tt.ptr<i32>, i32\n"
+      "    tt.store %o4, %z : !tt.ptr<i32>\n",
+      &x, 1);
   EXPECT(x.o, 0, 1, 20, 32, 16, 0);
 }
 
@@ -338,32 +345,31 @@ TEST(ttir_forms, branches) {
 }
 
 // bb1 and bb2 share bb3, which is not where bb0's sides meet: the function ends in bb3 and in bb4.
-static const char blocks_text[] =
-    "module {\n"
-    "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
-    "    %c0 = arith.constant 0 : i64\n"
-    "    %c1 = arith.constant 1 : i32\n"
-    "    %c2 = arith.constant 2 : i32\n"
-    "    %c10 = arith.constant 10 : i64\n"
-    "    %neg = arith.cmpi slt, %n, %c0 : i64\n"
-    "    cf.cond_br %neg, ^bb1, ^bb2(%c1 : i32) loc(#loc)\n"
-    "  ^bb1:  // pred: ^bb0\n"
-    "    tt.store %o, %c2 : !tt.ptr<i32>\n"
-    "    cf.br ^bb4 loc(#loc)\n"
-    "  ^bb2(%x: i32 loc(#loc)):  // pred: ^bb0\n"
-    "    %big = arith.cmpi sgt, %n, %c10 : i64\n"
-    "    cf.cond_br %big, ^bb3(%x : i32), ^bb4\n"
-    "  ^bb3(%y: i32):  // pred: ^bb2\n"
-    "    %z = arith.addi %y, %c2 : i32\n"
-    "    tt.store %o, %z : !tt.ptr<i32>\n"
-    "    tt.return\n"
-    "  ^bb4:  // 2 preds: ^bb1, ^bb2\n"
-    "    %p = tt.addptr %o, %c1 : !tt.ptr<i32>, i32\n"
-    "    tt.store %p, %c1 : !tt.ptr<i32>\n"
-    "    tt.return loc(#loc)\n"
-    "  } loc(#loc)\n"
-    "} loc(#loc)\n"
-    "#loc = loc(unknown)\n";
+static const char blocks_text[] = "module {\n"
+                                  "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
+                                  "    %c0 = arith.constant 0 : i64\n"
+                                  "    %c1 = arith.constant 1 : i32\n"
+                                  "    %c2 = arith.constant 2 : i32\n"
+                                  "    %c10 = arith.constant 10 : i64\n"
+                                  "    %neg = arith.cmpi slt, %n, %c0 : i64\n"
+                                  "    cf.cond_br %neg, ^bb1, ^bb2(%c1 : i32) loc(#loc)\n"
+                                  "  ^bb1:  // pred: ^bb0\n"
+                                  "    tt.store %o, %c2 : !tt.ptr<i32>\n"
+                                  "    cf.br ^bb4 loc(#loc)\n"
+                                  "  ^bb2(%x: i32 loc(#loc)):  // pred: ^bb0\n"
+                                  "    %big = arith.cmpi sgt, %n, %c10 : i64\n"
+                                  "    cf.cond_br %big, ^bb3(%x : i32), ^bb4\n"
+                                  "  ^bb3(%y: i32):  // pred: ^bb2\n"
+                                  "    %z = arith.addi %y, %c2 : i32\n"
+                                  "    tt.store %o, %z : !tt.ptr<i32>\n"
+                                  "    tt.return\n"
+                                  "  ^bb4:  // 2 preds: ^bb1, ^bb2\n"
+                                  "    %p = tt.addptr %o, %c1 : !tt.ptr<i32>, i32\n"
+                                  "    tt.store %p, %c1 : !tt.ptr<i32>\n"
+                                  "    tt.return loc(#loc)\n"
+                                  "  } loc(#loc)\n"
+                                  "} loc(#loc)\n"
+                                  "#loc = loc(unknown)\n";
 
 TEST(ttir_forms, blocks_become_branches) {
   static const struct {
@@ -388,7 +394,8 @@ TEST(ttir_forms, calls_are_inlined) {
       "    tt.call @m.save__Pi32_i32(%o, %r#0) : (!tt.ptr<i32>, i32) -> ()\n"
       "    tt.return\n"
       "  }\n"
-      "  tt.func private @\"m.two__i32__(1,)cconstexpr_64_\"(%c7: i32) -> (i32, i32) attributes {noinline = false} {\n"
+      "  tt.func private @\"m.two__i32__(1,)cconstexpr_64_\"(%c7: i32) -> (i32, i32) attributes {noinline = "
+      "false} {\n"
       "    %c1 = arith.constant 1 : i32\n"
       "    %o = arith.addi %c7, %c1 : i32\n"
       "    %t = arith.cmpi sgt, %o, %c1 : i32\n"
@@ -429,8 +436,10 @@ static const char scaled_text[] =
     "    %t1 = arith.trunci %t0 : tensor<2xi32> to tensor<2xi8>\n"
     "    %s = tt.expand_dims %s1 {axis = 1 : i32} : tensor<2xi8> -> tensor<2x1xi8>\n"
     "    %t = tt.expand_dims %t1 {axis = 1 : i32} : tensor<2xi8> -> tensor<2x1xi8>\n"
-    "    %d = tt.dot_scaled %x8 scale %s, %y8 scale %t, %z lhs = e4m3 rhs = e5m2 {fastMath = false} : tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xf8E5M2>, tensor<2x1xi8> -> tensor<2x2xf32>\n"
-    "    %e = tt.dot_scaled %x8 scale %s, %y, %d lhs = e4m3 rhs = bf16 {fastMath = true} : tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xbf16> -> tensor<2x2xf32>\n"
+    "    %d = tt.dot_scaled %x8 scale %s, %y8 scale %t, %z lhs = e4m3 rhs = e5m2 {fastMath = false} : "
+    "tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xf8E5M2>, tensor<2x1xi8> -> tensor<2x2xf32>\n"
+    "    %e = tt.dot_scaled %x8 scale %s, %y, %d lhs = e4m3 rhs = bf16 {fastMath = true} : "
+    "tensor<2x32xf8E4M3FN>, tensor<2x1xi8> * tensor<32x2xbf16> -> tensor<2x2xf32>\n"
     "    %i = arith.fptosi %e : tensor<2x2xf32> to tensor<2x2xi32>\n"
     "    %i0 = tt.expand_dims %r {axis = 1 : i32} : tensor<2xi32> -> tensor<2x1xi32>\n"
     "    %i1 = arith.muli %i0, %c2 : tensor<2x1xi32>\n"
@@ -451,7 +460,7 @@ TEST(ttir_forms, scaled_dots) {
   EXPECT(x.o, 1 + 16 + 32, 1 + 32 + 32, 1 + 32 + 64, 1 + 64 + 64);
 }
 
-// ------------------------------------------------------------------------------------------------------------- descriptors
+// ------------------------------------------------------------------------------------- descriptors
 
 TEST(ttir_forms, descriptors) {
   static const char text[] =
@@ -463,8 +472,10 @@ TEST(ttir_forms, descriptors) {
       "    %c8_i64 = arith.constant 8 : i64\n"
       "    %c2 = arith.constant 2 : i32\n"
       "    %c0 = arith.constant 0 : i32\n"
-      "    %d = tt.make_tensor_descriptor %a, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<2x4xsi32>> loc(#loc)\n"
-      "    %e = tt.make_tensor_descriptor %o, [%c3, %c8], [%c8_i64, %c1_i64] : !tt.ptr<i32>, !tt.tensordesc<2x4xui32>\n"
+      "    %d = tt.make_tensor_descriptor %a, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<2x4xsi32>> "
+      "loc(#loc)\n"
+      "    %e = tt.make_tensor_descriptor %o, [%c3, %c8], [%c8_i64, %c1_i64] : !tt.ptr<i32>, "
+      "!tt.tensordesc<2x4xui32>\n"
       "    %v = tt.descriptor_load %d[%c2, %c0] : !tt.tensordesc<tensor<2x4xsi32>> -> tensor<2x4xi32>\n"
       "    tt.descriptor_store %e[%c2, %c0], %v : !tt.tensordesc<2x4xui32>, tensor<2x4xi32>\n"
       "    tt.descriptor_reduce add, %e[%c2, %c0], %v : !tt.tensordesc<2x4xui32>, tensor<2x4xi32>\n"
@@ -481,30 +492,34 @@ TEST(ttir_forms, descriptors) {
 
 // Rows 2, 1, 0, -1 of a 3 x 8 matrix from column 5 on: what lies outside reads as zero and is not stored.
 TEST(ttir_forms, rows_of_descriptors_by_number) {
-  static const char text[] =
-      "module {\n"
-      "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
-      "    %c3 = arith.constant 3 : i32\n"
-      "    %c8 = arith.constant 8 : i32\n"
-      "    %c1_i64 = arith.constant 1 : i64\n"
-      "    %c8_i64 = arith.constant 8 : i64\n"
-      "    %c0 = arith.constant 0 : i32\n"
-      "    %c5 = arith.constant 5 : i32\n"
-      "    %c6 = arith.constant 6 : i32\n"
-      "    %two = arith.constant dense<2> : tensor<4xi32>\n"
-      "    %one = arith.constant dense<1> : tensor<4x4xi32>\n"
-      "    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
-      "    %rows = arith.subi %two, %r : tensor<4xi32>\n"
-      "    %d = tt.make_tensor_descriptor %a, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<1x4xsi32>> loc(#loc)\n"
-      "    %e = tt.make_tensor_descriptor %o, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, <tensor<1x4xsi32>> loc(#loc)\n"
-      "    %g = tt.descriptor_gather %d[%rows, %c5] : (!tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32) -> tensor<4x4xi32>\n"
-      "    %v = arith.addi %g, %one : tensor<4x4xi32>\n"
-      "    tt.descriptor_scatter %e[%rows, %c0], %v : !tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
-      "    tt.descriptor_scatter %e[%rows, %c6], %v : !tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
-      "    tt.return\n"
-      "  }\n"
-      "}\n"
-      "#loc = loc(unknown)\n";
+  static const char text[] = "module {\n"
+                             "  tt.func public @k(%a: !tt.ptr<i32>, %o: !tt.ptr<i32>, %n: i64) {\n"
+                             "    %c3 = arith.constant 3 : i32\n"
+                             "    %c8 = arith.constant 8 : i32\n"
+                             "    %c1_i64 = arith.constant 1 : i64\n"
+                             "    %c8_i64 = arith.constant 8 : i64\n"
+                             "    %c0 = arith.constant 0 : i32\n"
+                             "    %c5 = arith.constant 5 : i32\n"
+                             "    %c6 = arith.constant 6 : i32\n"
+                             "    %two = arith.constant dense<2> : tensor<4xi32>\n"
+                             "    %one = arith.constant dense<1> : tensor<4x4xi32>\n"
+                             "    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
+                             "    %rows = arith.subi %two, %r : tensor<4xi32>\n"
+                             "    %d = tt.make_tensor_descriptor %a, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, "
+                             "<tensor<1x4xsi32>> loc(#loc)\n"
+                             "    %e = tt.make_tensor_descriptor %o, [%c3, %c8], [%c8_i64, %c1_i64] : <i32>, "
+                             "<tensor<1x4xsi32>> loc(#loc)\n"
+                             "    %g = tt.descriptor_gather %d[%rows, %c5] : "
+                             "(!tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32) -> tensor<4x4xi32>\n"
+                             "    %v = arith.addi %g, %one : tensor<4x4xi32>\n"
+                             "    tt.descriptor_scatter %e[%rows, %c0], %v : "
+                             "!tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
+                             "    tt.descriptor_scatter %e[%rows, %c6], %v : "
+                             "!tt.tensordesc<tensor<1x4xsi32>>, tensor<4xi32>, i32, tensor<4x4xi32>\n"
+                             "    tt.return\n"
+                             "  }\n"
+                             "}\n"
+                             "#loc = loc(unknown)\n";
   arrays x = fresh();
   run_text(text, &x, 1);
   EXPECT(x.o, 16, 17, 18, 1, 0, 0, 16, 17);
@@ -516,7 +531,8 @@ TEST(ttir_forms, rows_of_descriptors_by_number) {
 TEST(ttir_forms, host_descriptor_is_a_view_parameter) {
   ttir_read t = ttir_read_good(
       "module {\n"
-      "  tt.func public @k(%d: !tt.tensordesc<tensor<16x32xf16>>, %m: i32, %n: i32, %s: i64, %one: i64, %o: !tt.ptr<f16>) {\n"
+      "  tt.func public @k(%d: !tt.tensordesc<tensor<16x32xf16>>, %m: i32, %n: i32, %s: i64, %one: i64, %o: "
+      "!tt.ptr<f16>) {\n"
       "    %c0 = arith.constant 0 : i32\n"
       "    %v = tt.descriptor_load %d[%c0, %c0] : !tt.tensordesc<tensor<16x32xf16>> -> tensor<16x32xf16>\n"
       "    tt.return\n"
@@ -528,13 +544,15 @@ TEST(ttir_forms, host_descriptor_is_a_view_parameter) {
   ttir_read_end(&t);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- facts
+// ------------------------------------------------------------------------------------------- facts
 
 TEST(ttir_forms, access_modes_follow_use) {
   ttir_read t = ttir_read_good(
       "module {\n"
-      "  tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>, %both: !tt.ptr<f32>, %sum: !tt.ptr<f32>, %no: !tt.ptr<f32>,\n"
-      "      %x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %lock: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}, %c: i1) {\n"
+      "  tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>, %both: !tt.ptr<f32>, %sum: !tt.ptr<f32>, "
+      "%no: !tt.ptr<f32>,\n"
+      "      %x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %lock: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}, "
+      "%c: i1) {\n"
       "    %t = arith.constant true\n"
       "    %c0 = arith.constant 0 : i32\n"
       "    %c1 = arith.constant 1 : i32\n"
@@ -553,11 +571,13 @@ TEST(ttir_forms, access_modes_follow_use) {
       "    tt.return\n"
       "  }\n"
       "}\n");
-  static const uint8_t want[] = {IR_ACCESS_IN,  IR_ACCESS_OUT, IR_ACCESS_INOUT, IR_ACCESS_ACCUM, IR_ACCESS_IN,
-                                 IR_ACCESS_OUT, IR_ACCESS_OUT, IR_ACCESS_INOUT, IR_ACCESS_NONE,  IR_ACCESS_NONE};
+  static const uint8_t want[] = {IR_ACCESS_IN,   IR_ACCESS_OUT, IR_ACCESS_INOUT, IR_ACCESS_ACCUM,
+                                 IR_ACCESS_IN,   IR_ACCESS_OUT, IR_ACCESS_OUT,   IR_ACCESS_INOUT,
+                                 IR_ACCESS_NONE, IR_ACCESS_NONE};
   CHECK_INT(t.kernel->param_count, sizeof want);
   for (size_t i = 0; i < sizeof want; i++)
-    if (t.kernel->params[i].access != want[i]) FAIL("%s has access %d, expected %d", t.kernel->params[i].name, t.kernel->params[i].access, want[i]);
+    if (t.kernel->params[i].access != want[i])
+      FAIL("%s has access %d, expected %d", t.kernel->params[i].name, t.kernel->params[i].access, want[i]);
   CHECK_INT(t.kernel->params[8].div, 16);
   ttir_read_end(&t);
 }
@@ -566,7 +586,8 @@ TEST(ttir_forms, metadata) {
   kiln_arena *arena = kiln_arena_create();
   kiln_error err = {0};
   ttir_facts facts = {0};
-  static const char good[] = "{\"num_warps\": 8, \"num_stages\": 2, \"maxnreg\": null, \"enable_fp_fusion\": false, \"num_ctas\": 1}";
+  static const char good[] = "{\"num_warps\": 8, \"num_stages\": 2, \"maxnreg\": null, \"enable_fp_fusion\": "
+                             "false, \"num_ctas\": 1}";
   CHECK_OK(ttir_read_facts(arena, good, strlen(good), &facts, &err), err);
   CHECK_INT(facts.warps, 8);
   CHECK_INT(facts.stages, 2);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elementwise operations of Triton IR: each is read into a kernel of one scalar and one tile, and run in the interpreter.
+// Elementwise operations of Triton IR: each is read into a kernel of one scalar and one tile, and run in the
+// interpreter.
 #include <math.h>
 #include <stdio.h>
 
 #include "tests/compiler/ttir_test.h"
 
 typedef struct row {
-  const char *op;     ///< with %x, %y, %z for its operands and @T, @U for types
+  const char *op; ///< with %x, %y, %z for its operands and @T, @U for types
   const char *from, *to;
   uint64_t x, y, z, want;
 } row;
@@ -21,27 +22,27 @@ static unsigned bytes_of(const char *type) {
 static void expand(char *out, size_t capacity, const char *text, const char *from, const char *to) {
   size_t size = 0;
   for (; *text && size + 48 < capacity; text++) {
-    if (text[0] == '@' && (text[1] == 'T' || text[1] == 'U')) size += (size_t)snprintf(out + size, capacity - size, "%s", *++text == 'T' ? from : to);
+    if (text[0] == '@' && (text[1] == 'T' || text[1] == 'U'))
+      size += (size_t)snprintf(out + size, capacity - size, "%s", *++text == 'T' ? from : to);
     else out[size++] = *text;
   }
   out[size] = 0;
 }
 
-static const char scalar_kernel[] =
-    "module {\n"
-    "  tt.func public @k(%a: !tt.ptr<@T>, %b: !tt.ptr<@T>, %c: !tt.ptr<@T>, %o: !tt.ptr<@U>) attributes {noinline = false} {\n"
-    "    %x = tt.load %a : !tt.ptr<@T> loc(#loc)\n"
-    "    %y = tt.load %b : !tt.ptr<@T> loc(#loc)\n"
-    "    %z = tt.load %c : !tt.ptr<@T> loc(#loc)\n"
-    "    %n = arith.constant 2 : i32 loc(#loc)\n"
-    "    %r = ";
-static const char scalar_end[] =
-    "\n"
-    "    tt.store %o, %r : !tt.ptr<@U> loc(#loc)\n"
-    "    tt.return loc(#loc)\n"
-    "  } loc(#loc)\n"
-    "} loc(#loc)\n"
-    "#loc = loc(\"k.py\":1:2)\n";
+static const char scalar_kernel[] = "module {\n"
+                                    "  tt.func public @k(%a: !tt.ptr<@T>, %b: !tt.ptr<@T>, %c: !tt.ptr<@T>, "
+                                    "%o: !tt.ptr<@U>) attributes {noinline = false} {\n"
+                                    "    %x = tt.load %a : !tt.ptr<@T> loc(#loc)\n"
+                                    "    %y = tt.load %b : !tt.ptr<@T> loc(#loc)\n"
+                                    "    %z = tt.load %c : !tt.ptr<@T> loc(#loc)\n"
+                                    "    %n = arith.constant 2 : i32 loc(#loc)\n"
+                                    "    %r = ";
+static const char scalar_end[] = "\n"
+                                 "    tt.store %o, %r : !tt.ptr<@U> loc(#loc)\n"
+                                 "    tt.return loc(#loc)\n"
+                                 "  } loc(#loc)\n"
+                                 "} loc(#loc)\n"
+                                 "#loc = loc(\"k.py\":1:2)\n";
 
 static void check_row(const row *r) {
   char whole[4096], text[4096];
@@ -54,7 +55,9 @@ static void check_row(const row *r) {
   ttir_read_end(&t);
   uint64_t want = r->want;
   if (bytes_of(r->to) < 8) want &= (1ull << 8 * bytes_of(r->to)) - 1;
-  if (got != want) FAIL("%s on %s: expected 0x%llx, found 0x%llx", r->op, r->from, (unsigned long long)want, (unsigned long long)got);
+  if (got != want)
+    FAIL("%s on %s: expected 0x%llx, found 0x%llx", r->op, r->from, (unsigned long long)want,
+         (unsigned long long)got);
 }
 
 static void check_rows(const row *rows, size_t count) {
@@ -99,14 +102,22 @@ TEST(ttir_ops, integers) {
 // Arithmetic on i1 is logic; as a signed number true is -1.
 TEST(ttir_ops, booleans) {
   const row rows[] = {
-      {"arith.addi %x, %y : @T", "i1", "i1", 1, 1, 0, 0},  {"arith.subi %x, %y : @T", "i1", "i1", 0, 1, 0, 1},
-      {"arith.muli %x, %y : @T", "i1", "i1", 1, 1, 0, 1},  {"arith.maxsi %x, %y : @T", "i1", "i1", 1, 0, 0, 0},
-      {"arith.minsi %x, %y : @T", "i1", "i1", 1, 0, 0, 1}, {"arith.maxui %x, %y : @T", "i1", "i1", 1, 0, 0, 1},
-      {"arith.minui %x, %y : @T", "i1", "i1", 1, 0, 0, 0}, {"arith.cmpi slt, %x, %y : @T", "i1", "i1", 1, 0, 0, 1},
-      {"arith.cmpi ult, %x, %y : @T", "i1", "i1", 1, 0, 0, 0}, {"arith.cmpi eq, %x, %y : @T", "i1", "i1", 1, 1, 0, 1},
-      {"arith.extsi %x : @T to @U", "i1", "i32", 1, 0, 0, (uint64_t)-1}, {"arith.extui %x : @T to @U", "i1", "i32", 1, 0, 0, 1},
-      {"arith.sitofp %x : @T to @U", "i1", "f32", 1, 0, 0, 0xbf800000}, {"arith.uitofp %x : @T to @U", "i1", "f32", 1, 0, 0, 0x3f800000},
-      {"arith.trunci %x : @T to @U", "i32", "i1", 6, 0, 0, 0}, {"arith.trunci %x : @T to @U", "i32", "i1", 7, 0, 0, 1},
+      {"arith.addi %x, %y : @T", "i1", "i1", 1, 1, 0, 0},
+      {"arith.subi %x, %y : @T", "i1", "i1", 0, 1, 0, 1},
+      {"arith.muli %x, %y : @T", "i1", "i1", 1, 1, 0, 1},
+      {"arith.maxsi %x, %y : @T", "i1", "i1", 1, 0, 0, 0},
+      {"arith.minsi %x, %y : @T", "i1", "i1", 1, 0, 0, 1},
+      {"arith.maxui %x, %y : @T", "i1", "i1", 1, 0, 0, 1},
+      {"arith.minui %x, %y : @T", "i1", "i1", 1, 0, 0, 0},
+      {"arith.cmpi slt, %x, %y : @T", "i1", "i1", 1, 0, 0, 1},
+      {"arith.cmpi ult, %x, %y : @T", "i1", "i1", 1, 0, 0, 0},
+      {"arith.cmpi eq, %x, %y : @T", "i1", "i1", 1, 1, 0, 1},
+      {"arith.extsi %x : @T to @U", "i1", "i32", 1, 0, 0, (uint64_t)-1},
+      {"arith.extui %x : @T to @U", "i1", "i32", 1, 0, 0, 1},
+      {"arith.sitofp %x : @T to @U", "i1", "f32", 1, 0, 0, 0xbf800000},
+      {"arith.uitofp %x : @T to @U", "i1", "f32", 1, 0, 0, 0x3f800000},
+      {"arith.trunci %x : @T to @U", "i32", "i1", 6, 0, 0, 0},
+      {"arith.trunci %x : @T to @U", "i32", "i1", 7, 0, 0, 1},
   };
   CHECK_ROWS(rows);
 }
@@ -156,24 +167,30 @@ TEST(ttir_ops, comparisons) {
     const char *name;
     int less, equal, greater, unordered;
   } predicates[] = {
-      {"oeq", 0, 1, 0, 0}, {"ogt", 0, 0, 1, 0}, {"oge", 0, 1, 1, 0}, {"olt", 1, 0, 0, 0}, {"ole", 1, 1, 0, 0}, {"one", 1, 0, 1, 0},
-      {"ord", 1, 1, 1, 0}, {"ueq", 0, 1, 0, 1}, {"ugt", 0, 0, 1, 1}, {"uge", 0, 1, 1, 1}, {"ult", 1, 0, 0, 1}, {"ule", 1, 1, 0, 1},
+      {"oeq", 0, 1, 0, 0}, {"ogt", 0, 0, 1, 0}, {"oge", 0, 1, 1, 0},  {"olt", 1, 0, 0, 0},
+      {"ole", 1, 1, 0, 0}, {"one", 1, 0, 1, 0}, {"ord", 1, 1, 1, 0},  {"ueq", 0, 1, 0, 1},
+      {"ugt", 0, 0, 1, 1}, {"uge", 0, 1, 1, 1}, {"ult", 1, 0, 0, 1},  {"ule", 1, 1, 0, 1},
       {"une", 1, 0, 1, 1}, {"uno", 0, 0, 0, 1}, {"true", 1, 1, 1, 1}, {"false", 0, 0, 0, 0},
   };
   for (size_t i = 0; i < sizeof predicates / sizeof *predicates; i++) {
     char op[64];
     snprintf(op, sizeof op, "arith.cmpf %s, %%x, %%y : @T", predicates[i].name);
     const row rows[] = {
-        {op, "f32", "i1", f(1), f(2), 0, (uint64_t)predicates[i].less},    {op, "f32", "i1", f(2), f(2), 0, (uint64_t)predicates[i].equal},
-        {op, "f32", "i1", f(3), f(2), 0, (uint64_t)predicates[i].greater}, {op, "f32", "i1", nan_bits, f(2), 0, (uint64_t)predicates[i].unordered},
+        {op, "f32", "i1", f(1), f(2), 0, (uint64_t)predicates[i].less},
+        {op, "f32", "i1", f(2), f(2), 0, (uint64_t)predicates[i].equal},
+        {op, "f32", "i1", f(3), f(2), 0, (uint64_t)predicates[i].greater},
+        {op, "f32", "i1", nan_bits, f(2), 0, (uint64_t)predicates[i].unordered},
         {op, "f32", "i1", f(2), nan_bits, 0, (uint64_t)predicates[i].unordered},
     };
     CHECK_ROWS(rows);
   }
   const row integers[] = {
-      {"arith.cmpi slt, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 1}, {"arith.cmpi ult, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 0},
-      {"arith.cmpi sge, %x, %y : @T", "i32", "i1", 1, 1, 0, 1},           {"arith.cmpi ugt, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 1},
-      {"arith.cmpi ne, %x, %y : @T", "i64", "i1", 1, 2, 0, 1},            {"arith.cmpi sle, %x, %y : @T", "i64", "i1", 2, 1, 0, 0},
+      {"arith.cmpi slt, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 1},
+      {"arith.cmpi ult, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 0},
+      {"arith.cmpi sge, %x, %y : @T", "i32", "i1", 1, 1, 0, 1},
+      {"arith.cmpi ugt, %x, %y : @T", "i32", "i1", (uint64_t)-1, 1, 0, 1},
+      {"arith.cmpi ne, %x, %y : @T", "i64", "i1", 1, 2, 0, 1},
+      {"arith.cmpi sle, %x, %y : @T", "i64", "i1", 2, 1, 0, 0},
   };
   CHECK_ROWS(integers);
 }
@@ -202,7 +219,9 @@ TEST(ttir_ops, casts) {
 
 // Names of the vendors' libraries mean ours.
 TEST(ttir_ops, library_names) {
-#define EXTERN(symbol, args, from) "tt.extern_elementwise " args " {libname = \"\", libpath = \"\", pure = true, symbol = \"" symbol "\"} : (" from ") -> @U"
+#define EXTERN(symbol, args, from)                                                                  \
+  "tt.extern_elementwise " args " {libname = \"\", libpath = \"\", pure = true, symbol = \"" symbol \
+  "\"} : (" from ") -> @U"
   const row rows[] = {
       {EXTERN("__nv_expf", "%x", "@T"), "f32", "f32", f(0), 0, 0, f(1)},
       {EXTERN("__ocml_exp2_f32", "%x", "@T"), "f32", "f32", f(4), 0, 0, f(16)},
@@ -249,7 +268,8 @@ static uint64_t constant_of(const char *literal, const char *type) {
   uint64_t got = 0;
   void *args[1] = {&got};
   snprintf(text, sizeof text,
-           "module {\n  tt.func public @k(%%o: !tt.ptr<%s>) {\n    %%c-5_x = arith.constant %s\n    tt.store %%o, %%c-5_x : !tt.ptr<%s>\n    "
+           "module {\n  tt.func public @k(%%o: !tt.ptr<%s>) {\n    %%c-5_x = arith.constant %s\n    tt.store "
+           "%%o, %%c-5_x : !tt.ptr<%s>\n    "
            "tt.return\n  }\n}\n",
            type, literal, type);
   ttir_read t = ttir_read_good(text);

@@ -9,7 +9,9 @@
 static char *kernel_of(const char *const types[3], const char *before, const char *body) {
   size_t capacity = strlen(body) + strlen(before) + 512;
   char *text = malloc(capacity);
-  snprintf(text, capacity, "%smodule {\n  tt.func public @k(%%a: !tt.ptr<%s>, %%b: !tt.ptr<%s>, %%c: !tt.ptr<%s>) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
+  snprintf(text, capacity,
+           "%smodule {\n  tt.func public @k(%%a: !tt.ptr<%s>, %%b: !tt.ptr<%s>, %%c: !tt.ptr<%s>) attributes "
+           "{noinline = false} {\n%s    tt.return\n  }\n}\n",
            before, types[0], types[1], types[2], body);
   return text;
 }
@@ -46,7 +48,8 @@ TEST(ttir_versions, names_of_8_bit_floats) {
                          "    %y = tt.fp_to_fp %x : f8E4M3FNUZ -> f32\n"
                          "    tt.store %c, %y : !tt.ptr<f32>\n");
   for (int is_cuda = 0; is_cuda < 2; is_cuda++) {
-    const char *json = is_cuda ? "{\"target\": {\"backend\": \"cuda\", \"arch\": 90, \"warp_size\": 32}}" : "{\"target\": {\"backend\": \"hip\"}}";
+    const char *json = is_cuda ? "{\"target\": {\"backend\": \"cuda\", \"arch\": 90, \"warp_size\": 32}}"
+                               : "{\"target\": {\"backend\": \"hip\"}}";
     ttir_read t = {.arena = kiln_arena_create()};
     ttir_facts facts = {0};
     kiln_error err;
@@ -61,7 +64,8 @@ TEST(ttir_versions, names_of_8_bit_floats) {
       void *args[3] = {&a, &c, &c};
       ttir_run(&t, args, 1);
       CHECK_INT((int)c, 448);
-    } else if (!strstr(ttir_first_error(&t), "f8E4M3FNUZ means f8E4M3FN in Triton 3.1")) FAIL("%s", ttir_first_error(&t));
+    } else if (!strstr(ttir_first_error(&t), "f8E4M3FNUZ means f8E4M3FN in Triton 3.1"))
+      FAIL("%s", ttir_first_error(&t));
     ttir_read_end(&t);
   }
   free(text);
@@ -69,16 +73,18 @@ TEST(ttir_versions, names_of_8_bit_floats) {
 
 // Loops carry hints for LLVM in aliases since 3.5.
 TEST(ttir_versions, aliases_of_hints) {
-  char *text = kernel_of(integers, "#loc = loc(\"k.py\":1:0)\n#loop_licm = #llvm.loop_licm<disable = true, versioningDisable = true>\n"
-                                   "#loop_annotation = #llvm.loop_annotation<licm = #loop_licm>\n",
-                         "    %0 = arith.constant 0 : i32\n"
-                         "    %1 = arith.constant 1 : i32\n"
-                         "    %4 = arith.constant 4 : i32\n"
-                         "    %s = scf.for %i = %0 to %4 step %1 iter_args(%x = %0) -> (i32)  : i32 {\n"
-                         "      %y = arith.addi %x, %i : i32\n"
-                         "      scf.yield %y : i32\n"
-                         "    } {llvm.loop_annotation = #loop_annotation} loc(#loc)\n"
-                         "    tt.store %c, %s : !tt.ptr<i32>\n");
+  char *text = kernel_of(
+      integers,
+      "#loc = loc(\"k.py\":1:0)\n#loop_licm = #llvm.loop_licm<disable = true, versioningDisable = true>\n"
+      "#loop_annotation = #llvm.loop_annotation<licm = #loop_licm>\n",
+      "    %0 = arith.constant 0 : i32\n"
+      "    %1 = arith.constant 1 : i32\n"
+      "    %4 = arith.constant 4 : i32\n"
+      "    %s = scf.for %i = %0 to %4 step %1 iter_args(%x = %0) -> (i32)  : i32 {\n"
+      "      %y = arith.addi %x, %i : i32\n"
+      "      scf.yield %y : i32\n"
+      "    } {llvm.loop_annotation = #loop_annotation} loc(#loc)\n"
+      "    tt.store %c, %s : !tt.ptr<i32>\n");
   int32_t c = 0;
   void *args[3] = {&c, &c, &c};
   ttir_read t = ttir_read_good(text);
@@ -88,7 +94,8 @@ TEST(ttir_versions, aliases_of_hints) {
   CHECK_INT(c, 6);
 }
 
-// Operations of 3.9: loads, stores and polls that are atomic, the fast division, the wait for the launch before.
+// Operations of 3.9: loads, stores and polls that are atomic, the fast division, the wait for the launch
+// before.
 TEST(ttir_versions, atomic_access) {
   float f[3] = {2.5f, 0, 5};
   int32_t i[3] = {7, 0, 0};
@@ -128,36 +135,43 @@ TEST(ttir_versions, atomic_access) {
   CHECK_INT(i[2], 1);
 }
 
-// ------------------------------------------------------------------------------------------------------------- scaled products
+// --------------------------------------------------------------------------------- scaled products
 
-// Behind the tiles %x (left) and %s (its scales): the product with the unit matrix of 32, so that the left operand itself comes out.
-#define UNIT                                                                               \
-  "    %one = arith.constant dense<1.0> : tensor<32x32xf32>\n"                            \
-  "    %zero = arith.constant dense<0.0> : tensor<32x32xf32>\n"                           \
-  "    %acc = arith.constant dense<0.0> : tensor<2x32xf32>\n"                             \
-  "    %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n"           \
-  "    %j = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n"    \
-  "    %l = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n"    \
-  "    %jj = tt.broadcast %j : tensor<32x1xi32> -> tensor<32x32xi32>\n"                   \
-  "    %ll = tt.broadcast %l : tensor<1x32xi32> -> tensor<32x32xi32>\n"                   \
-  "    %e = arith.cmpi eq, %jj, %ll : tensor<32x32xi32>\n"                                \
-  "    %f = arith.select %e, %one, %zero : tensor<32x32xi1>, tensor<32x32xf32>\n"         \
+// Behind the tiles %x (left) and %s (its scales): the product with the unit matrix of 32, so that the left
+// operand itself comes out.
+#define UNIT                                                                           \
+  "    %one = arith.constant dense<1.0> : tensor<32x32xf32>\n"                         \
+  "    %zero = arith.constant dense<0.0> : tensor<32x32xf32>\n"                        \
+  "    %acc = arith.constant dense<0.0> : tensor<2x32xf32>\n"                          \
+  "    %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n"        \
+  "    %j = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n" \
+  "    %l = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n" \
+  "    %jj = tt.broadcast %j : tensor<32x1xi32> -> tensor<32x32xi32>\n"                \
+  "    %ll = tt.broadcast %l : tensor<1x32xi32> -> tensor<32x32xi32>\n"                \
+  "    %e = arith.cmpi eq, %jj, %ll : tensor<32x32xi32>\n"                             \
+  "    %f = arith.select %e, %one, %zero : tensor<32x32xi1>, tensor<32x32xf32>\n"      \
   "    %unit = arith.truncf %f : tensor<32x32xf32> to tensor<32x32xbf16>\n"
-#define LOAD(to, from, type, rows, columns)                                                                                                  \
-  "    %" to "r = tt.make_range {end = " #rows " : i32, start = 0 : i32} : tensor<" #rows "xi32>\n"                                         \
-  "    %" to "e = tt.expand_dims %" to "r {axis = 1 : i32} : tensor<" #rows "xi32> -> tensor<" #rows "x1xi32>\n"                            \
-  "    %" to "n = arith.constant dense<" #columns "> : tensor<" #rows "x1xi32>\n"                                                           \
-  "    %" to "m = arith.muli %" to "e, %" to "n : tensor<" #rows "x1xi32>\n"                                                                \
-  "    %" to "b = tt.broadcast %" to "m : tensor<" #rows "x1xi32> -> tensor<" #rows "x" #columns "xi32>\n"                                  \
-  "    %" to "s = tt.make_range {end = " #columns " : i32, start = 0 : i32} : tensor<" #columns "xi32>\n"                                   \
-  "    %" to "t = tt.expand_dims %" to "s {axis = 0 : i32} : tensor<" #columns "xi32> -> tensor<1x" #columns "xi32>\n"                      \
-  "    %" to "u = tt.broadcast %" to "t : tensor<1x" #columns "xi32> -> tensor<" #rows "x" #columns "xi32>\n"                               \
-  "    %" to "o = arith.addi %" to "b, %" to "u : tensor<" #rows "x" #columns "xi32>\n"                                                     \
-  "    %" to "p = tt.splat %" from " : !tt.ptr<" type "> -> tensor<" #rows "x" #columns "x!tt.ptr<" type ">>\n"                             \
-  "    %" to "q = tt.addptr %" to "p, %" to "o : tensor<" #rows "x" #columns "x!tt.ptr<" type ">>, tensor<" #rows "x" #columns "xi32>\n"
+#define LOAD(to, from, type, rows, columns)                                                                  \
+  "    %" to "r = tt.make_range {end = " #rows " : i32, start = 0 : i32} : tensor<" #rows "xi32>\n"          \
+  "    %" to "e = tt.expand_dims %" to "r {axis = 1 : i32} : tensor<" #rows "xi32> -> tensor<" #rows         \
+  "x1xi32>\n"                                                                                                \
+  "    %" to "n = arith.constant dense<" #columns "> : tensor<" #rows "x1xi32>\n"                            \
+  "    %" to "m = arith.muli %" to "e, %" to "n : tensor<" #rows "x1xi32>\n"                                 \
+  "    %" to "b = tt.broadcast %" to "m : tensor<" #rows "x1xi32> -> tensor<" #rows "x" #columns "xi32>\n"   \
+  "    %" to "s = tt.make_range {end = " #columns " : i32, start = 0 : i32} : tensor<" #columns "xi32>\n"    \
+  "    %" to "t = tt.expand_dims %" to "s {axis = 0 : i32} : tensor<" #columns "xi32> -> tensor<1x" #columns \
+  "xi32>\n"                                                                                                  \
+  "    %" to "u = tt.broadcast %" to "t : tensor<1x" #columns "xi32> -> tensor<" #rows "x" #columns          \
+  "xi32>\n"                                                                                                  \
+  "    %" to "o = arith.addi %" to "b, %" to "u : tensor<" #rows "x" #columns "xi32>\n"                      \
+  "    %" to "p = tt.splat %" from " : !tt.ptr<" type "> -> tensor<" #rows "x" #columns "x!tt.ptr<" type     \
+  ">>\n"                                                                                                     \
+  "    %" to "q = tt.addptr %" to "p, %" to "o : tensor<" #rows "x" #columns "x!tt.ptr<" type                \
+  ">>, tensor<" #rows "x" #columns "xi32>\n"
 #define STORE LOAD("D", "c", "f32", 2, 32) "    tt.store %Dq, %d : tensor<2x32x!tt.ptr<f32>>\n"
 
-static void check_product(const char *const types[3], const char *body, void *a, void *b, const float *want, size_t count) {
+static void check_product(const char *const types[3], const char *body, void *a, void *b, const float *want,
+                          size_t count) {
   static float c[64];
   memset(c, 0, sizeof c);
   run_kernel(types, body, a, b, c);
@@ -178,17 +192,20 @@ TEST(ttir_versions, packed_products) {
     want_fine[i] = numbers[code] * (i < 16 ? 1.0f : i < 32 ? 2.0f : i < 48 ? 1.5f : 4.0f);
   }
   check_product(types,
-                LOAD("X", "a", "i8", 2, 16) "    %x = tt.load %Xq : tensor<2x16x!tt.ptr<i8>>\n" LOAD("S", "b", "i8", 2, 1)
-                "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
-                "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = e2m1 rhs = bf16 {fastMath = false} : tensor<2x16xi8>, tensor<2x1xi8> * "
-                "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
+                LOAD("X", "a", "i8", 2, 16) "    %x = tt.load %Xq : tensor<2x16x!tt.ptr<i8>>\n" LOAD(
+                    "S", "b", "i8", 2, 1) "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
+                                          "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = e2m1 rhs = "
+                                          "bf16 {fastMath = false} : tensor<2x16xi8>, tensor<2x1xi8> * "
+                                          "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
                 a, powers, want, 64);
-  check_product(fine,
-                LOAD("X", "a", "i8", 2, 16) "    %x = tt.load %Xq : tensor<2x16x!tt.ptr<i8>>\n" LOAD("S", "b", "f8E4M3FN", 2, 2)
-                "    %s = tt.load %Sq : tensor<2x2x!tt.ptr<f8E4M3FN>>\n" UNIT
-                "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = e2m1 rhs = bf16 {fastMath = false} : tensor<2x16xi8>, tensor<2x2xf8E4M3FN> * "
-                "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
-                a, scales, want_fine, 64);
+  check_product(
+      fine,
+      LOAD("X", "a", "i8", 2, 16) "    %x = tt.load %Xq : tensor<2x16x!tt.ptr<i8>>\n" LOAD(
+          "S", "b", "f8E4M3FN", 2, 2) "    %s = tt.load %Sq : tensor<2x2x!tt.ptr<f8E4M3FN>>\n" UNIT
+                                      "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = e2m1 rhs = bf16 "
+                                      "{fastMath = false} : tensor<2x16xi8>, tensor<2x2xf8E4M3FN> * "
+                                      "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
+      a, scales, want_fine, 64);
 }
 
 // Beside fp16 nothing goes through bf16, which has three bits less.
@@ -197,12 +214,14 @@ TEST(ttir_versions, scaled_halves) {
   uint16_t a[64];
   uint8_t powers[2] = {128, 126};
   float want[64];
-  for (unsigned i = 0; i < 64; i++) a[i] = (uint16_t)(0x3c01 + i), want[i] = (1 + (float)(i + 1) / 1024) * (i < 32 ? 2.0f : 0.5f);
+  for (unsigned i = 0; i < 64; i++)
+    a[i] = (uint16_t)(0x3c01 + i), want[i] = (1 + (float)(i + 1) / 1024) * (i < 32 ? 2.0f : 0.5f);
   check_product(types,
-                LOAD("X", "a", "f16", 2, 32) "    %x = tt.load %Xq : tensor<2x32x!tt.ptr<f16>>\n" LOAD("S", "b", "i8", 2, 1)
-                "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
-                "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = fp16 rhs = bf16 {fastMath = false} : tensor<2x32xf16>, tensor<2x1xi8> * "
-                "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
+                LOAD("X", "a", "f16", 2, 32) "    %x = tt.load %Xq : tensor<2x32x!tt.ptr<f16>>\n" LOAD(
+                    "S", "b", "i8", 2, 1) "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
+                                          "    %d = tt.dot_scaled %x scale %s, %unit, %acc lhs = fp16 rhs = "
+                                          "bf16 {fastMath = false} : tensor<2x32xf16>, tensor<2x1xi8> * "
+                                          "tensor<32x32xbf16> -> tensor<2x32xf32>\n" STORE,
                 a, powers, want, 64);
 }
 
@@ -223,10 +242,11 @@ TEST(ttir_versions, packed_right_operand) {
   }
   check_product(types,
                 LOAD("Y", "b", "i8", 16, 32) "    %y = tt.load %Yq : tensor<16x32x!tt.ptr<i8>>\n"
-                "    %acc = arith.constant dense<0.0> : tensor<2x32xf32>\n"
-                "    %ones = arith.constant dense<1.0> : tensor<2x32xbf16>\n"
-                "    %d = tt.dot_scaled %ones, %y, %acc lhs = bf16 rhs = e2m1 {fastMath = false} : tensor<2x32xbf16> * tensor<16x32xi8> -> "
-                "tensor<2x32xf32>\n" STORE,
+                                             "    %acc = arith.constant dense<0.0> : tensor<2x32xf32>\n"
+                                             "    %ones = arith.constant dense<1.0> : tensor<2x32xbf16>\n"
+                                             "    %d = tt.dot_scaled %ones, %y, %acc lhs = bf16 rhs = e2m1 "
+                                             "{fastMath = false} : tensor<2x32xbf16> * tensor<16x32xi8> -> "
+                                             "tensor<2x32xf32>\n" STORE,
                 b, b, want, 64);
 }
 
@@ -235,16 +255,18 @@ TEST(ttir_versions, products_of_3_2) {
   static const char *const types[3] = {"i8", "i8", "f32"};
   uint8_t a[64], powers[2] = {128, 126};
   float want[64];
-  for (unsigned i = 0; i < 64; i++) a[i] = i % 2 ? 0x38 : 0x44, want[i] = (i % 2 ? 1.0f : 3.0f) * (i < 32 ? 2.0f : 0.5f);
+  for (unsigned i = 0; i < 64; i++)
+    a[i] = i % 2 ? 0x38 : 0x44, want[i] = (i % 2 ? 1.0f : 3.0f) * (i < 32 ? 2.0f : 0.5f);
   check_product(types,
-                LOAD("X", "a", "i8", 2, 32) "    %x = tt.load %Xq : tensor<2x32x!tt.ptr<i8>>\n" LOAD("S", "b", "i8", 2, 1)
-                "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
-                "    %d = tt.dot_scaled %x, %s, %unit, %acc lhs = e4m3 rhs = bf16 : tensor<2x32xi8>, tensor<2x1xi8> * tensor<32x32xbf16> -> "
-                "tensor<2x32xf32>\n" STORE,
+                LOAD("X", "a", "i8", 2, 32) "    %x = tt.load %Xq : tensor<2x32x!tt.ptr<i8>>\n" LOAD(
+                    "S", "b", "i8", 2, 1) "    %s = tt.load %Sq : tensor<2x1x!tt.ptr<i8>>\n" UNIT
+                                          "    %d = tt.dot_scaled %x, %s, %unit, %acc lhs = e4m3 rhs = bf16 "
+                                          ": tensor<2x32xi8>, tensor<2x1xi8> * tensor<32x32xbf16> -> "
+                                          "tensor<2x32xf32>\n" STORE,
                 a, powers, want, 64);
 }
 
-// ------------------------------------------------------------------------------------------------------------ map_elementwise
+// --------------------------------------------------------------------------------- map_elementwise
 
 // Sixteen numbers %x of a and %y of b in, %r out to c.
 static void run_map(const char *map, float a[16], float b[16], float c[16]) {
@@ -279,7 +301,9 @@ static void check_map(const char *map, of_element *want) {
     if (c[i] != want(a, b, i)) FAIL("element %u is %g, expected %g", i, (double)c[i], (double)want(a, b, i));
 }
 
-static float of_branch(const float *x, const float *y, unsigned i) { return x[i] > y[i] ? x[i] * 0.5f : y[i] + 1; }
+static float of_branch(const float *x, const float *y, unsigned i) {
+  return x[i] > y[i] ? x[i] * 0.5f : y[i] + 1;
+}
 static float of_count(const float *x, const float *y, unsigned i) {
   float s = x[i];
   for (int k = 0; k < (int)y[i]; k++) s = s * 0.5f + 1;
@@ -291,7 +315,9 @@ static float of_while(const float *x, const float *y, unsigned i) {
   for (; s > y[i]; s -= 1) steps++;
   return s + (float)steps * 0.5f;
 }
-static float of_pairs(const float *x, const float *y, unsigned i) { return i % 2 ? x[i] - y[i - 1] : x[i] + y[i + 1]; }
+static float of_pairs(const float *x, const float *y, unsigned i) {
+  return i % 2 ? x[i] - y[i - 1] : x[i] + y[i + 1];
+}
 
 TEST(ttir_versions, map_with_branches) {
   check_map("    %r = \"tt.map_elementwise\"(%x, %y) <{pack = 1 : i32}> ({\n"
@@ -356,29 +382,35 @@ TEST(ttir_versions, map_of_packs) {
             of_pairs);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ assembly
+// ---------------------------------------------------------------------------------------- assembly
 
 static const ir_op *next_asm(const ir_op *op) {
   while (op && op->code != IR_ASM) op = op->next;
   return op;
 }
 
-// Two results are two operations, each with the registers of the other as its own; without operands there is no colon.
+// Two results are two operations, each with the registers of the other as its own; without operands there is
+// no colon.
 TEST(ttir_versions, assembly_of_several_results) {
   char *text = kernel_of(integers, "",
                          "    %v = tt.load %a : !tt.ptr<i32>\n"
-                         "    %x:2 = tt.elementwise_inline_asm \"add.s32 $0, $2, $2; mul.lo.s32 $1, $0, 3;\" {constraints = \"=r,=r,r\", packed_element = 1 : i32, "
+                         "    %x:2 = tt.elementwise_inline_asm \"add.s32 $0, $2, $2; mul.lo.s32 $1, $0, 3;\" "
+                         "{constraints = \"=r,=r,r\", packed_element = 1 : i32, "
                          "pure = true} %v : i32 -> i32, i32\n"
-                         "    %w = tt.elementwise_inline_asm \"griddepcontrol.wait; // dummy $0\" {constraints = \"=r\", packed_element = 1 : i32, pure = false} -> i32\n"
-                         "    %s = tt.elementwise_inline_asm \"mov.u32 $0, %smid;\" {constraints = \"=r\", packed_element = 1 : i32, pure = true} -> i32\n"
+                         "    %w = tt.elementwise_inline_asm \"griddepcontrol.wait; // dummy $0\" "
+                         "{constraints = \"=r\", packed_element = 1 : i32, pure = false} -> i32\n"
+                         "    %s = tt.elementwise_inline_asm \"mov.u32 $0, %smid;\" {constraints = \"=r\", "
+                         "packed_element = 1 : i32, pure = true} -> i32\n"
                          "    tt.store %b, %x#0 : !tt.ptr<i32>\n"
                          "    tt.store %c, %x#1 : !tt.ptr<i32>\n");
   ttir_read t = ttir_read_good(text);
-  const ir_op *first = next_asm(t.kernel->body->first), *second = first ? next_asm(first->next) : NULL, *third = second ? next_asm(second->next) : NULL;
+  const ir_op *first = next_asm(t.kernel->body->first), *second = first ? next_asm(first->next) : NULL,
+              *third = second ? next_asm(second->next) : NULL;
   if (!third || next_asm(third->next)) FAIL("expected three operations of assembly");
   CHECK_TEXT(first->attrs.text, "{ .reg .b32 kiln_out1; add.s32 $0, $1, $1; mul.lo.s32 kiln_out1, $0, 3; }");
   CHECK_TEXT(first->attrs.constraints, "=r,r");
-  CHECK_TEXT(second->attrs.text, "{ .reg .b32 kiln_out0; add.s32 kiln_out0, $1, $1; mul.lo.s32 $0, kiln_out0, 3; }");
+  CHECK_TEXT(second->attrs.text,
+             "{ .reg .b32 kiln_out0; add.s32 kiln_out0, $1, $1; mul.lo.s32 $0, kiln_out0, 3; }");
   CHECK_TEXT(third->attrs.text, "mov.u32 $0, %smid;");
   ttir_read_end(&t);
   free(text);

@@ -28,7 +28,9 @@ static inline ttir_read ttir_read_text(const char *text) {
 
 static inline void ttir_read_end(ttir_read *t) { kiln_arena_destroy(t->arena); }
 
-static inline const char *ttir_first_error(const ttir_read *t) { return t->d.count ? t->d.items[0].text : "no error"; }
+static inline const char *ttir_first_error(const ttir_read *t) {
+  return t->d.count ? t->d.items[0].text : "no error";
+}
 
 static inline ttir_read ttir_read_good(const char *text) {
   ttir_read t = ttir_read_text(text);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A libamdhip64.so whose only device is an emulator: what libkiln calls of HIP, each call handed to hip_device.py over two pipes. With it first in
-// LD_LIBRARY_PATH every program that opens `hip:0` runs its AMDGPU code there (emulated.sh sets all of it up).
+// A libamdhip64.so whose only device is an emulator: what libkiln calls of HIP, each call handed to
+// hip_device.py over two pipes. With it first in LD_LIBRARY_PATH every program that opens `hip:0` runs its
+// AMDGPU code there (emulated.sh sets all of it up).
 //
 //   KILN_EMULATED_DEVICE  the command that is started, hip_device.py
 //   KILN_EMULATED_TARGET  the processor the device says it is, as a driver spells it: gfx942:sramecc+:xnack-
 //
-// A request is eight little-endian u64: operation, then its numbers; bytes follow where it has some, and their count is the last number. A reply is
-// two: hipError_t, and a number. The process on the other side dies of an access outside of all memory: from then on every call fails.
+// A request is eight little-endian u64: operation, then its numbers; bytes follow where it has some, and
+// their count is the last number. A reply is two: hipError_t, and a number. The process on the other side
+// dies of an access outside of all memory: from then on every call fails.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +19,15 @@
 #define EXPORT __attribute__((visibility("default")))
 #pragma GCC diagnostic ignored "-Wmissing-prototypes" // they are AMD's
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, NO_DEVICE = 100, LAUNCH_FAILURE = 719, NUMBERS = 8, ARCH_AT = 1160, COPY_IN = 1 };
+enum {
+  SUCCESS = 0,
+  INVALID_VALUE = 1,
+  NO_DEVICE = 100,
+  LAUNCH_FAILURE = 719,
+  NUMBERS = 8,
+  ARCH_AT = 1160,
+  COPY_IN = 1
+};
 enum { ALLOC = 1, FREE, COPY_TO, COPY_FROM, FILL, LOAD, UNLOAD, FUNCTION, LAUNCH };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,7 +52,8 @@ static int read_all(void *bytes, size_t size) {
 }
 
 /// Sends `numbers` and `out` bytes; receives the reply and, when it is a success, `in` bytes.
-static int request(const uint64_t numbers[NUMBERS], const void *out, size_t out_size, void *in, size_t in_size, uint64_t *value) {
+static int request(const uint64_t numbers[NUMBERS], const void *out, size_t out_size, void *in,
+                   size_t in_size, uint64_t *value) {
   uint64_t reply[2] = {LAUNCH_FAILURE, 0};
   pthread_mutex_lock(&lock);
   int result = write_all(numbers, NUMBERS * sizeof *numbers);
@@ -86,7 +97,9 @@ EXPORT int hipInit(unsigned flags) {
 }
 
 EXPORT const char *hipGetErrorName(int result) {
-  return result == LAUNCH_FAILURE ? "hipErrorLaunchFailure" : result == NO_DEVICE ? "hipErrorNoDevice" : "hipErrorInvalidValue";
+  return result == LAUNCH_FAILURE ? "hipErrorLaunchFailure"
+         : result == NO_DEVICE    ? "hipErrorNoDevice"
+                                  : "hipErrorInvalidValue";
 }
 
 EXPORT int hipGetDeviceCount(int *out) { return *out = to_device >= 0, SUCCESS; }
@@ -118,22 +131,27 @@ EXPORT int hipModuleLoadData(void **out, const void *image) {
   return result;
 }
 
-EXPORT int hipModuleUnload(void *module) { return request((uint64_t[NUMBERS]){UNLOAD, (uintptr_t)module}, NULL, 0, NULL, 0, NULL); }
+EXPORT int hipModuleUnload(void *module) {
+  return request((uint64_t[NUMBERS]){UNLOAD, (uintptr_t)module}, NULL, 0, NULL, 0, NULL);
+}
 
 EXPORT int hipModuleGetFunction(void **out, void *module, const char *name) {
   uint64_t function;
-  int result = request((uint64_t[NUMBERS]){FUNCTION, (uintptr_t)module, 0, 0, 0, 0, 0, strlen(name)}, name, strlen(name), NULL, 0, &function);
+  int result = request((uint64_t[NUMBERS]){FUNCTION, (uintptr_t)module, 0, 0, 0, 0, 0, strlen(name)}, name,
+                       strlen(name), NULL, 0, &function);
   if (!result) *out = (void *)(uintptr_t)function;
   return result;
 }
 
 // libkiln gives the arguments as one block, and one axis of threads.
-EXPORT int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
-                                 void **params, void **extra) {
+EXPORT int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                 unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
+                                 void **extra) {
   (void)stream;
   if (params || by != 1 || bz != 1) return INVALID_VALUE;
   size_t size = extra ? *(size_t *)extra[3] : 0;
-  return request((uint64_t[NUMBERS]){LAUNCH, (uintptr_t)function, gx, gy, gz, bx, shared, size}, extra ? extra[1] : NULL, size, NULL, 0, NULL);
+  return request((uint64_t[NUMBERS]){LAUNCH, (uintptr_t)function, gx, gy, gz, bx, shared, size},
+                 extra ? extra[1] : NULL, size, NULL, 0, NULL);
 }
 
 EXPORT int hipMalloc(void **out, size_t size) {
@@ -143,16 +161,21 @@ EXPORT int hipMalloc(void **out, size_t size) {
   return result;
 }
 
-EXPORT int hipFree(void *memory) { return memory ? request((uint64_t[NUMBERS]){FREE, (uintptr_t)memory}, NULL, 0, NULL, 0, NULL) : SUCCESS; }
+EXPORT int hipFree(void *memory) {
+  return memory ? request((uint64_t[NUMBERS]){FREE, (uintptr_t)memory}, NULL, 0, NULL, 0, NULL) : SUCCESS;
+}
 
 EXPORT int hipMemcpy(void *to, const void *from, size_t size, int kind) {
   if (!size) return SUCCESS;
-  if (kind == COPY_IN) return request((uint64_t[NUMBERS]){COPY_TO, (uintptr_t)to, 0, 0, 0, 0, 0, size}, from, size, NULL, 0, NULL);
+  if (kind == COPY_IN)
+    return request((uint64_t[NUMBERS]){COPY_TO, (uintptr_t)to, 0, 0, 0, 0, 0, size}, from, size, NULL, 0,
+                   NULL);
   return request((uint64_t[NUMBERS]){COPY_FROM, (uintptr_t)from, size}, NULL, 0, to, size, NULL);
 }
 
 EXPORT int hipMemset(void *memory, int byte, size_t size) {
-  return request((uint64_t[NUMBERS]){FILL, (uintptr_t)memory, size, (uint64_t)(byte & 255)}, NULL, 0, NULL, 0, NULL);
+  return request((uint64_t[NUMBERS]){FILL, (uintptr_t)memory, size, (uint64_t)(byte & 255)}, NULL, 0, NULL, 0,
+                 NULL);
 }
 
 EXPORT int hipStreamCreate(void **out) { return *out = &lock, SUCCESS; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the fuzz targets share: each file has one function that takes bytes in an arena, FUZZ_TARGET makes it libFuzzer's. A test that replays inputs
-// without a fuzzer defines FUZZ_NO_ENTRY and calls the function.
+// What the fuzz targets share: each file has one function that takes bytes in an arena, FUZZ_TARGET makes it
+// libFuzzer's. A test that replays inputs without a fuzzer defines FUZZ_NO_ENTRY and calls the function.
 #ifndef KILN_TESTS_FUZZ_H
 #define KILN_TESTS_FUZZ_H
 
@@ -25,7 +25,9 @@ __attribute__((unused)) static kiln_target fuzz_machine(void) {
   return target;
 }
 
-static bool same_bytes(const kiln_buffer *a, const kiln_buffer *b) { return a->size == b->size && (!a->size || !memcmp(a->bytes, b->bytes, a->size)); }
+static bool same_bytes(const kiln_buffer *a, const kiln_buffer *b) {
+  return a->size == b->size && (!a->size || !memcmp(a->bytes, b->bytes, a->size));
+}
 
 /// Encoded, decoded and encoded again a kernel has the same bytes; what it decodes to is returned.
 __attribute__((unused)) static ir_kernel *check_decoding(kiln_arena *arena, ir_kernel *kernel) {
@@ -42,7 +44,8 @@ __attribute__((unused)) static ir_kernel *check_decoding(kiln_arena *arena, ir_k
 }
 
 /// What a canonical kernel prints reads back to its bytes.
-__attribute__((unused)) static void check_printing(kiln_arena *arena, ir_kernel *kernel, const kiln_target *target) {
+__attribute__((unused)) static void check_printing(kiln_arena *arena, ir_kernel *kernel,
+                                                   const kiln_target *target) {
   kiln_buffer bytes = {0}, again = {0}, text = {0};
   kiln_diagnostics d = {.arena = arena};
   kiln_canonical_encode(kernel, &bytes);
@@ -63,8 +66,10 @@ __attribute__((unused)) static void check_messages(const kiln_diagnostics *d, co
   kiln_buffer_deinit(&out);
 }
 
-/// Lowers the first kernels of a text under a file's name, which says the language: each is refused with a message, or verifies, encodes and prints.
-__attribute__((unused)) static void check_source(kiln_arena *arena, const char *file, const char *text, size_t size) {
+/// Lowers the first kernels of a text under a file's name, which says the language: each is refused with a
+/// message, or verifies, encodes and prints.
+__attribute__((unused)) static void check_source(kiln_arena *arena, const char *file, const char *text,
+                                                 size_t size) {
   kiln_diagnostics d = {.arena = arena};
   kiln_target target = fuzz_machine();
   kiln_unit *unit = kiln_unit_open(arena, file, text, size, NULL, &d);
@@ -84,17 +89,17 @@ __attribute__((unused)) static void check_source(kiln_arena *arena, const char *
 #define FUZZ_TARGET(function)
 #else
 /// The bytes are copied to memory of just their size, so that a read past the end is seen.
-#define FUZZ_TARGET(function)                                             \
-  int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);           \
-  int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {          \
-    if (size > FUZZ_LARGEST) return 0;                                    \
-    kiln_arena *arena = kiln_arena_create();                              \
-    uint8_t *copy = malloc(size + !size);                                 \
-    memcpy(copy, data, size);                                             \
-    function(arena, copy, size);                                          \
-    free(copy);                                                           \
-    kiln_arena_destroy(arena);                                            \
-    return 0;                                                             \
+#define FUZZ_TARGET(function)                                    \
+  int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);  \
+  int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { \
+    if (size > FUZZ_LARGEST) return 0;                           \
+    kiln_arena *arena = kiln_arena_create();                     \
+    uint8_t *copy = malloc(size + !size);                        \
+    memcpy(copy, data, size);                                    \
+    function(arena, copy, size);                                 \
+    free(copy);                                                  \
+    kiln_arena_destroy(arena);                                   \
+    return 0;                                                    \
   }
 #endif
 

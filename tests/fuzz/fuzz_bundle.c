@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes what reads untrusted bytes at run time. The first byte says what the rest is: 0 a bundle as it is, 1 a bundle whose checks are made right
-// first (what a writer with bad intent would make), 2 a host object for the mapper, whose code is not run.
+// Fuzzes what reads untrusted bytes at run time. The first byte says what the rest is: 0 a bundle as it is, 1
+// a bundle whose checks are made right first (what a writer with bad intent would make), 2 a host object for
+// the mapper, whose code is not run.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_KERNELS = 8 };
 
-static void put_check(uint8_t *at, const uint8_t *bytes, size_t size) { memcpy(at, kiln_check_of(bytes, size).bytes, KILN_BUNDLE_CHECK); }
+static void put_check(uint8_t *at, const uint8_t *bytes, size_t size) {
+  memcpy(at, kiln_check_of(bytes, size).bytes, KILN_BUNDLE_CHECK);
+}
 
 static size_t part(uint64_t total, uint64_t page) {
   uint64_t left = total - page * KILN_BUNDLE_PAGE;
@@ -24,18 +27,23 @@ static size_t part(uint64_t total, uint64_t page) {
 // Makes sizes and checks right as far as the parts lie inside the bytes.
 static void seal(uint8_t *bytes, size_t size) {
   if (size < KILN_ZIP_LOCAL_SIZE) return;
-  size_t at = (size_t)KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) + kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
+  size_t at = (size_t)KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) +
+              kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
   if (at > size || size - at < KILN_BUNDLE_TOP) return;
   uint8_t *h = bytes + at;
-  uint64_t left = size - at, region = kiln_le64(h + KILN_BH_REGION), region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
+  uint64_t left = size - at, region = kiln_le64(h + KILN_BH_REGION),
+           region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
   kiln_put64(h + KILN_BH_FILE_SIZE, size);
-  uint64_t pages = (region_size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE, tops = (pages * 8 + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE;
+  uint64_t pages = (region_size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE,
+           tops = (pages * 8 + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE;
   if (region <= left && region_size <= left - region && KILN_BUNDLE_TOP + (tops + pages) * 8 <= region) {
     uint8_t *top = h + KILN_BUNDLE_TOP, *checks = top + tops * 8;
     kiln_put32(h + KILN_BH_PAGE_COUNT, (uint32_t)pages);
     kiln_put32(h + KILN_BH_TOP_COUNT, (uint32_t)tops);
-    for (uint64_t i = 0; i < pages; i++) put_check(checks + i * 8, h + region + i * KILN_BUNDLE_PAGE, part(region_size, i));
-    for (uint64_t i = 0; i < tops; i++) put_check(top + i * 8, checks + i * KILN_BUNDLE_PAGE, part(pages * 8, i));
+    for (uint64_t i = 0; i < pages; i++)
+      put_check(checks + i * 8, h + region + i * KILN_BUNDLE_PAGE, part(region_size, i));
+    for (uint64_t i = 0; i < tops; i++)
+      put_check(top + i * 8, checks + i * KILN_BUNDLE_PAGE, part(pages * 8, i));
     put_check(h + KILN_BH_TOP_CHECK, top, tops * 8);
   }
   put_check(h + KILN_BH_CHECK, h, KILN_BH_CHECK);
@@ -50,8 +58,11 @@ static void use_kernel(kiln_device *device, const char *name) {
   if (kiln_kernel_get(device, name, NULL, &kernel, &err) != KILN_OK) return;
   uint8_t *block = calloc(1, kiln_block_size(kernel) + 1);
   if (!block) abort();
-  if (kiln_choose(kernel, block, kiln_block_size(kernel), &choice, &err) == KILN_OK && !choice.config) abort();
-  if (kiln_preload(kernel, &err) == KILN_OK && kiln_launch_packed(kernel, NULL, block, kiln_block_size(kernel), &err) != KILN_OK && !*err.text) abort();
+  if (kiln_choose(kernel, block, kiln_block_size(kernel), &choice, &err) == KILN_OK && !choice.config)
+    abort();
+  if (kiln_preload(kernel, &err) == KILN_OK &&
+      kiln_launch_packed(kernel, NULL, block, kiln_block_size(kernel), &err) != KILN_OK && !*err.text)
+    abort();
   free(block);
 }
 
@@ -68,7 +79,9 @@ static void use_bundle(const uint8_t *bytes, size_t size) {
       const char *name = kiln_kernel_name(library, i);
       if (name) use_kernel(device, name);
     }
-    if (kiln_kernel_count(library) < 1000 && kiln_device_preflight(device, &preflight, &err) != KILN_OK && !*err.text) abort();
+    if (kiln_kernel_count(library) < 1000 && kiln_device_preflight(device, &preflight, &err) != KILN_OK &&
+        !*err.text)
+      abort();
     kiln_device_close(device);
   }
   kiln_close(library);
@@ -82,7 +95,9 @@ static void use_object(const uint8_t *bytes, size_t size) {
     if (!*err.text || object.base) abort();
     return;
   }
-  if ((uint8_t *)function < (uint8_t *)object.base || (uint8_t *)function >= (uint8_t *)object.base + object.size) abort();
+  if ((uint8_t *)function < (uint8_t *)object.base ||
+      (uint8_t *)function >= (uint8_t *)object.base + object.size)
+    abort();
   kiln_host_object_unmap(&object);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes the canonical form: bytes are refused, or are a kernel that encodes to the same bytes again; bringing it into canonical form is idempotent,
-// and the interpreter's and the back ends' passes take it or say why not.
+// Fuzzes the canonical form: bytes are refused, or are a kernel that encodes to the same bytes again;
+// bringing it into canonical form is idempotent, and the interpreter's and the back ends' passes take it or
+// say why not.
 #include "compiler/middle/pipeline.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -59,7 +60,8 @@ static void seeds_of(const char *folder, const char *path) {
   kiln_arena_destroy(arena);
 }
 
-/// KILN_FUZZ_SEEDS="FOLDER SOURCE...": writes the canonical bytes of the sources' kernels into the folder first.
+/// KILN_FUZZ_SEEDS="FOLDER SOURCE...": writes the canonical bytes of the sources' kernels into the folder
+/// first.
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
   (void)argc, (void)argv;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes the checker of the language: kernels are refused with a message, or verify, encode, decode and print to what reads back to the same bytes.
-// Told differently (other names, other order of definitions, no comments) they have the same bytes.
+// Fuzzes the checker of the language: kernels are refused with a message, or verify, encode, decode and print
+// to what reads back to the same bytes. Told differently (other names, other order of definitions, no
+// comments) they have the same bytes.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tree_text.h"
 
@@ -21,7 +22,8 @@ static void check_told_differently(kiln_arena *arena, const char *text, size_t s
   tree_text_differently(kiln_parse(arena, "fuzz.kiln", text, size, &d), &other);
   kiln_unit *second = kiln_unit_open(arena, "other.kiln", (const char *)other.bytes, other.size, NULL, &d);
   check(second, d.count ? d.items[d.count - 1].text : "told differently, the source is refused");
-  check(kiln_unit_instance_count(second) == kiln_unit_instance_count(unit), "told differently, there are other instances");
+  check(kiln_unit_instance_count(second) == kiln_unit_instance_count(unit),
+        "told differently, there are other instances");
   for (size_t i = 0; i < kiln_unit_instance_count(unit) && i < 4; i++) {
     kiln_buffer a = bytes_of(unit, arena, i), b = bytes_of(second, arena, i);
     check(same_bytes(&a, &b), "names, order or comments changed the bytes");

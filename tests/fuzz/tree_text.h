@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A syntax tree as source text again, for the fuzz targets: as it is, or told differently (other names, other order of definitions, no comments),
-// which the canonical form must not see. Parentheses stand only where the tree needs them, so that the text nests no deeper than its source.
+// A syntax tree as source text again, for the fuzz targets: as it is, or told differently (other names, other
+// order of definitions, no comments), which the canonical form must not see. Parentheses stand only where the
+// tree needs them, so that the text nests no deeper than its source.
 #ifndef KILN_TESTS_FUZZ_TREE_TEXT_H
 #define KILN_TESTS_FUZZ_TREE_TEXT_H
 
@@ -22,7 +23,7 @@ static void tree_name(tree_writer *w, const kiln_atom *atom) {
   kiln_buffer_bytes(w->out, atom->text, atom->length);
 }
 
-// ------------------------------------------------------------------------------------------------------------- expressions
+// ------------------------------------------------------------------------------------- expressions
 
 static void tree_expr(tree_writer *w, const kiln_node *n, unsigned least);
 
@@ -32,10 +33,14 @@ static const struct {
   const char *text;
   uint8_t level;
 } tree_operators[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PIPE] = {"|", 1},       [KILN_TOKEN_CARET] = {"^", 2},      [KILN_TOKEN_AMPERSAND] = {"&", 3}, [KILN_TOKEN_LESS] = {"<", 4},
-    [KILN_TOKEN_LESSEQ] = {"<=", 4},    [KILN_TOKEN_GREATER] = {">", 4},    [KILN_TOKEN_GREATEREQ] = {">=", 4}, [KILN_TOKEN_EQUAL] = {"==", 4},
-    [KILN_TOKEN_UNEQUAL] = {"!=", 4},   [KILN_TOKEN_SHIFTLEFT] = {"<<", 5}, [KILN_TOKEN_SHIFTRIGHT] = {">>", 5}, [KILN_TOKEN_PLUS] = {"+", 6},
-    [KILN_TOKEN_MINUS] = {"-", 6},      [KILN_TOKEN_STAR] = {"*", 7},       [KILN_TOKEN_SLASH] = {"/", 7},     [KILN_TOKEN_PERCENT] = {"%", 7},
+    [KILN_TOKEN_PIPE] = {"|", 1},        [KILN_TOKEN_CARET] = {"^", 2},
+    [KILN_TOKEN_AMPERSAND] = {"&", 3},   [KILN_TOKEN_LESS] = {"<", 4},
+    [KILN_TOKEN_LESSEQ] = {"<=", 4},     [KILN_TOKEN_GREATER] = {">", 4},
+    [KILN_TOKEN_GREATEREQ] = {">=", 4},  [KILN_TOKEN_EQUAL] = {"==", 4},
+    [KILN_TOKEN_UNEQUAL] = {"!=", 4},    [KILN_TOKEN_SHIFTLEFT] = {"<<", 5},
+    [KILN_TOKEN_SHIFTRIGHT] = {">>", 5}, [KILN_TOKEN_PLUS] = {"+", 6},
+    [KILN_TOKEN_MINUS] = {"-", 6},       [KILN_TOKEN_STAR] = {"*", 7},
+    [KILN_TOKEN_SLASH] = {"/", 7},       [KILN_TOKEN_PERCENT] = {"%", 7},
     [KILN_TOKEN_TILDE] = {"~", 0},
 };
 
@@ -93,18 +98,25 @@ static void tree_real(tree_writer *w, double v) {
 
 static void tree_expr(tree_writer *w, const kiln_node *n, unsigned least) {
   switch ((kiln_node_kind)n->kind) {
-  case KILN_NODE_INTEGER: n->flag ? kiln_buffer_format(w->out, "0x%llx", (unsigned long long)n->integer) : kiln_buffer_format(w->out, "%lld", (long long)n->integer); break;
+  case KILN_NODE_INTEGER:
+    n->flag ? kiln_buffer_format(w->out, "0x%llx", (unsigned long long)n->integer)
+            : kiln_buffer_format(w->out, "%lld", (long long)n->integer);
+    break;
   case KILN_NODE_REAL: tree_real(w, n->real); break;
   case KILN_NODE_STRING: tree_string(w, n->text); break;
   case KILN_NODE_BOOL: tree_word(w, n->flag ? "true" : "false"); break;
   case KILN_NODE_NAME: tree_name(w, n->atom); break;
   case KILN_NODE_SCALAR: tree_word(w, kiln_scalars[n->op].spelling); break;
   case KILN_NODE_POINTER: tree_word(w, "*"), tree_expr(w, n->a, TREE_POSTFIX); break;
-  case KILN_NODE_VIEW_TYPE: tree_word(w, "view "), tree_expr(w, n->a, TREE_POSTFIX), tree_list(w, "[", n->list, "]"); break;
+  case KILN_NODE_VIEW_TYPE:
+    tree_word(w, "view "), tree_expr(w, n->a, TREE_POSTFIX), tree_list(w, "[", n->list, "]");
+    break;
   case KILN_NODE_TYPEOF: tree_word(w, "typeof("), tree_expr(w, n->a, 1), tree_word(w, ")"); break;
   case KILN_NODE_UNARY: tree_unary(w, n, least); break;
   case KILN_NODE_BINARY: tree_binary(w, n, least); break;
-  case KILN_NODE_AS: tree_expr(w, n->a, TREE_POSTFIX), tree_word(w, " as "), tree_expr(w, n->b, TREE_POSTFIX); break;
+  case KILN_NODE_AS:
+    tree_expr(w, n->a, TREE_POSTFIX), tree_word(w, " as "), tree_expr(w, n->b, TREE_POSTFIX);
+    break;
   case KILN_NODE_INDEX: tree_expr(w, n->a, TREE_POSTFIX), tree_list(w, "[", n->list, "]"); break;
   case KILN_NODE_CALL: tree_call(w, n); break;
   case KILN_NODE_LIST: tree_list(w, "[", n->list, "]"); break;
@@ -115,7 +127,7 @@ static void tree_expr(tree_writer *w, const kiln_node *n, unsigned least) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------- statements
+// -------------------------------------------------------------------------------------- statements
 
 static void tree_statement(tree_writer *w, const kiln_node *n);
 
@@ -176,9 +188,11 @@ static void tree_statement(tree_writer *w, const kiln_node *n) {
   case KILN_NODE_VAR: tree_binding(w, "var ", n); break;
   case KILN_NODE_ASSIGN: tree_binding(w, "", n); break;
   case KILN_NODE_FOR: tree_for(w, n); break;
-  case KILN_NODE_WHILE: case KILN_NODE_LOOP: tree_loop(w, n); break;
+  case KILN_NODE_WHILE:
+  case KILN_NODE_LOOP: tree_loop(w, n); break;
   case KILN_NODE_BREAK: tree_break(w, n); break;
-  case KILN_NODE_IF: case KILN_NODE_WHEN: tree_choice(w, n); break;
+  case KILN_NODE_IF:
+  case KILN_NODE_WHEN: tree_choice(w, n); break;
   case KILN_NODE_RETURN: tree_list(w, n->list.count ? "return " : "return", n->list, ""); break;
   case KILN_NODE_YIELD: tree_list(w, n->list.count ? "yield " : "yield", n->list, ""); break;
   case KILN_NODE_CALL_STATEMENT: tree_expr(w, n->a, 1); break;
@@ -187,7 +201,7 @@ static void tree_statement(tree_writer *w, const kiln_node *n) {
   tree_word(w, "\n");
 }
 
-// ------------------------------------------------------------------------------------------------------------------- items
+// ------------------------------------------------------------------------------------------- items
 
 static void tree_typed(tree_writer *w, const kiln_node *n, const char *mode) {
   tree_name(w, n->atom);
@@ -207,7 +221,10 @@ static void tree_cparams(tree_writer *w, kiln_list list) {
 }
 
 static void tree_params(tree_writer *w, kiln_list list) {
-  static const char *const modes[] = {[IR_ACCESS_IN] = "in ", [IR_ACCESS_OUT] = "out ", [IR_ACCESS_INOUT] = "inout ", [IR_ACCESS_ACCUM] = "accum "};
+  static const char *const modes[] = {[IR_ACCESS_IN] = "in ",
+                                      [IR_ACCESS_OUT] = "out ",
+                                      [IR_ACCESS_INOUT] = "inout ",
+                                      [IR_ACCESS_ACCUM] = "accum "};
   tree_word(w, "(");
   for (uint32_t i = 0; i < list.count; i++) {
     if (i) tree_word(w, ", ");
@@ -217,7 +234,8 @@ static void tree_params(tree_writer *w, kiln_list list) {
 }
 
 static void tree_item(tree_writer *w, const kiln_item *item) {
-  static const char *const words[] = {[KILN_ITEM_CONST] = "const ", [KILN_ITEM_FN] = "fn ", [KILN_ITEM_KERNEL] = "kernel "};
+  static const char *const words[] = {
+      [KILN_ITEM_CONST] = "const ", [KILN_ITEM_FN] = "fn ", [KILN_ITEM_KERNEL] = "kernel "};
   tree_word(w, words[item->kind]);
   tree_name(w, item->atom);
   if (item->kind == KILN_ITEM_CONST) {
@@ -238,7 +256,7 @@ static inline void tree_text(const kiln_module *m, kiln_buffer *out) {
   for (uint32_t i = 0; i < m->item_count; i++) tree_item(&w, m->items[i]);
 }
 
-// ------------------------------------------------------------------------------------------------------- told differently
+// -------------------------------------------------------------------------------- told differently
 
 // Marks of atoms: declared names are renamed unless they are also words that mean something by themselves.
 typedef struct tree_marks {
@@ -259,7 +277,8 @@ static void tree_mark(tree_writer *w, const tree_marks *marks, kiln_atom *atom) 
 }
 
 static bool tree_declares(const kiln_node *n) {
-  return n->kind == KILN_NODE_LET || n->kind == KILN_NODE_VAR || n->kind == KILN_NODE_FOR || n->kind == KILN_NODE_CPARAM || n->kind == KILN_NODE_PARAM;
+  return n->kind == KILN_NODE_LET || n->kind == KILN_NODE_VAR || n->kind == KILN_NODE_FOR ||
+         n->kind == KILN_NODE_CPARAM || n->kind == KILN_NODE_PARAM;
 }
 
 static void tree_declared(tree_writer *w, const tree_marks *marks, const kiln_node *n);
@@ -280,7 +299,8 @@ static void tree_declared(tree_writer *w, const tree_marks *marks, const kiln_no
       arg->atom->mark = marks->kept;
       if (arg->a->kind == KILN_NODE_NAME) arg->a->atom->mark = marks->kept;
     }
-  tree_declared(w, marks, n->a), tree_declared(w, marks, n->b), tree_declared(w, marks, n->c), tree_declared(w, marks, n->body);
+  tree_declared(w, marks, n->a), tree_declared(w, marks, n->b), tree_declared(w, marks, n->c),
+      tree_declared(w, marks, n->body);
   tree_declared_in(w, marks, n->list);
   if (n->kind != KILN_NODE_LET && n->kind != KILN_NODE_VAR) tree_declared_in(w, marks, n->names);
 }
@@ -289,13 +309,15 @@ static void tree_declared_item(tree_writer *w, const tree_marks *marks, const ki
   tree_mark(w, marks, item->atom);
   tree_declared_in(w, marks, item->cparams);
   tree_declared_in(w, marks, item->params);
-  for (uint32_t i = 0; item->kind == KILN_ITEM_FN && i < item->params.count; i++) tree_mark(w, marks, item->params.items[i]->atom);
+  for (uint32_t i = 0; item->kind == KILN_ITEM_FN && i < item->params.count; i++)
+    tree_mark(w, marks, item->params.items[i]->atom);
   tree_declared_in(w, marks, item->attributes);
   tree_declared(w, marks, item->value);
   tree_declared(w, marks, item->body);
 }
 
-/// The module told differently: its own names changed, kernels first, the other definitions behind them in reverse, comments gone.
+/// The module told differently: its own names changed, kernels first, the other definitions behind them in
+/// reverse, comments gone.
 static inline void tree_text_differently(kiln_module *m, kiln_buffer *out) {
   tree_marks marks = {m->atoms.mark + 1, m->atoms.mark + 2};
   tree_writer w = {.out = out, .library = kiln_library_open(m->arena), .renamed = marks.declared};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin]. Random kernels (tests/kernelgen.h) go the whole way: worker,
-// bundle, libkiln, device; what they leave in memory must be bit for bit what the interpreter leaves. Carried to machines that have a device.
+// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin]. Random kernels
+// (tests/kernelgen.h) go the whole way: worker, bundle, libkiln, device; what they leave in memory must be
+// bit for bit what the interpreter leaves. Carried to machines that have a device.
 //
-// There is no tolerance. A kernel that keeps a mathematical operation the device only approximates (exp2.approx and its like) has no single
-// right answer, so its seed counts as skipped. --no-maths makes kernels without any, so that no seed is skipped for it.
+// There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
+// (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes
+// kernels without any, so that no seed is skipped for it.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +35,8 @@ void kiln_test_fail(const char *file, int line, const char *format, ...) {
   exit(3);
 }
 
-uint64_t kiln_test_random(uint64_t *state) { // the same sequence as in tests: a seed names one kernel everywhere
+uint64_t
+kiln_test_random(uint64_t *state) { // the same sequence as in tests: a seed names one kernel everywhere
   uint64_t z = (*state += 0x9e3779b97f4a7c15u);
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -42,7 +45,7 @@ uint64_t kiln_test_random(uint64_t *state) { // the same sequence as in tests: a
 
 typedef struct checker {
   const char *device_name;
-  kiln_library *library;     ///< empty; holds `device` open through the whole run
+  kiln_library *library; ///< empty; holds `device` open through the whole run
   kiln_device *device;
   kiln_target target;
   worker_client worker;
@@ -55,7 +58,7 @@ typedef struct seed_run {
   const checker *checker;
   worker_client *worker;
   kiln_arena *arena;
-  kernelgen_case layout;     ///< grid, buffers and parameters; its kernel is never changed
+  kernelgen_case layout; ///< grid, buffers and parameters; its kernel is never changed
   kernelgen_memory want, got;
   kiln_param_record params[MAX_PARAMS];
   kiln_interface interface;
@@ -64,16 +67,17 @@ typedef struct seed_run {
   kiln_library *library;
   kiln_device *device;
   void *memory[KERNELGEN_BUFFERS];
-  const char *approximated;  ///< spelling of an operation that keeps the seed from being compared
+  const char *approximated; ///< spelling of an operation that keeps the seed from being compared
 } seed_run;
 
-// ---------------------------------------------------------------------------------------------------------------- expected
+// ---------------------------------------------------------------------------------------- expected
 
 static void find_approximation(ir_op *op, void *context) {
   seed_run *r = context;
   bool rounded = op->code == IR_SQRT || op->code == IR_DIV;
   if (!op->operand_count || ir_type_class(op->operands[0]->type) != KILN_CLASS_FLOAT) return;
-  if ((op->code >= IR_RSQRT && op->code <= IR_ERF) || (rounded && !(op->attrs.flags & IR_PRECISE))) r->approximated = ir_ops[op->code].text;
+  if ((op->code >= IR_RSQRT && op->code <= IR_ERF) || (rounded && !(op->attrs.flags & IR_PRECISE)))
+    r->approximated = ir_ops[op->code].text;
 }
 
 /// The kernel as the device gets it, interpreted here.
@@ -85,10 +89,11 @@ static kiln_status interpret(seed_run *r, kiln_error *err) {
   KILN_TRY(kiln_middle(c.kernel, &r->checker->target, err));
   if (strncmp(r->checker->device_name, "host", 4)) ir_walk(c.kernel->body, find_approximation, r);
   if (r->approximated) return KILN_OK;
-  return kiln_interpret(c.kernel, r->want.args, c.grid, &(kiln_interpret_options){.max_steps = MAX_STEPS}, err);
+  return kiln_interpret(c.kernel, r->want.args, c.grid, &(kiln_interpret_options){.max_steps = MAX_STEPS},
+                        err);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ bundle
+// ------------------------------------------------------------------------------------------ bundle
 
 static void describe(seed_run *r) {
   static kiln_config_record config = {.text = ""};
@@ -97,11 +102,25 @@ static void describe(seed_run *r) {
   config.warps = k->warps;
   for (uint32_t i = 0; i < k->param_count; i++) {
     const ir_param *p = &k->params[i];
-    r->params[i] = (kiln_param_record){.name = p->name, .scalar = p->type.scalar, .pointer = p->type.pointer, .access = p->access,
-                                       .noalias = p->noalias, .has_range = p->has_range, .align = p->align, .div = p->div, .lo = p->lo, .hi = p->hi};
+    r->params[i] = (kiln_param_record){.name = p->name,
+                                       .scalar = p->type.scalar,
+                                       .pointer = p->type.pointer,
+                                       .access = p->access,
+                                       .noalias = p->noalias,
+                                       .has_range = p->has_range,
+                                       .align = p->align,
+                                       .div = p->div,
+                                       .lo = p->lo,
+                                       .hi = p->hi};
   }
-  r->interface = (kiln_interface){.name = k->name, .symbol = k->name, .params = r->params, .param_count = k->param_count, .configs = &config,
-                                  .config_count = 1, .variants = &variant, .variant_count = 1};
+  r->interface = (kiln_interface){.name = k->name,
+                                  .symbol = k->name,
+                                  .params = r->params,
+                                  .param_count = k->param_count,
+                                  .configs = &config,
+                                  .config_count = 1,
+                                  .variants = &variant,
+                                  .variant_count = 1};
   kiln_layout_params(&r->interface);
 }
 
@@ -113,24 +132,34 @@ static kiln_status compile(seed_run *r, kiln_error *err) {
   kiln_canonicalise(c.kernel);
   kiln_codegen_options_encode(&r->checker->codegen, &options);
   kiln_canonical_encode(c.kernel, &canonical);
-  kiln_status status = worker_compile(r->worker, kiln_target_name(&r->checker->target, target), c.kernel->name, &options, &canonical, &r->reply, err);
+  kiln_status status = worker_compile(r->worker, kiln_target_name(&r->checker->target, target),
+                                      c.kernel->name, &options, &canonical, &r->reply, err);
   kiln_buffer_deinit(&options);
   kiln_buffer_deinit(&canonical);
   return status;
 }
 
 static kiln_status fill_bundle(seed_run *r, kiln_bundle_writer *writer, kiln_error *err) {
-  static const uint32_t flags[] = {[KILN_FORMAT_PTX] = KILN_BUNDLE_CODE_PTX, [KILN_FORMAT_CUBIN] = 0, [KILN_FORMAT_HSACO] = 0,
+  static const uint32_t flags[] = {[KILN_FORMAT_PTX] = KILN_BUNDLE_CODE_PTX,
+                                   [KILN_FORMAT_CUBIN] = 0,
+                                   [KILN_FORMAT_HSACO] = 0,
                                    [KILN_FORMAT_HOST] = KILN_BUNDLE_CODE_HOST};
   char target[KILN_TARGET_NAME];
   kiln_code_info info;
-  if (!kiln_code_info_decode(r->reply.info, r->reply.info_size, &info) || info.format >= sizeof flags / sizeof *flags)
+  if (!kiln_code_info_decode(r->reply.info, r->reply.info_size, &info) ||
+      info.format >= sizeof flags / sizeof *flags)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "code info of %zu bytes is damaged", r->reply.info_size);
-  kiln_bundle_code code = {.target = kiln_target_name(&r->checker->target, target), .family = "generated", .flags = flags[info.format],
-                           .info = r->reply.info, .info_size = r->reply.info_size, .code = r->reply.code, .code_size = r->reply.code_size};
+  kiln_bundle_code code = {.target = kiln_target_name(&r->checker->target, target),
+                           .family = "generated",
+                           .flags = flags[info.format],
+                           .info = r->reply.info,
+                           .info_size = r->reply.info_size,
+                           .code = r->reply.code,
+                           .code_size = r->reply.code_size};
   kiln_buffer record = {0};
   kiln_interface_encode(&r->interface, &record);
-  kiln_status status = kiln_bundle_writer_kernel(writer, r->interface.name, record.bytes, record.size, &code.kernel, err);
+  kiln_status status =
+      kiln_bundle_writer_kernel(writer, r->interface.name, record.bytes, record.size, &code.kernel, err);
   kiln_buffer_deinit(&record);
   KILN_TRY(status);
   KILN_TRY(kiln_bundle_writer_code(writer, &code, err));
@@ -148,9 +177,11 @@ static kiln_status open_bundle(seed_run *r, kiln_error *err) {
   return kiln_device_open(r->library, r->checker->device_name, &r->device, err);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ device
+// ------------------------------------------------------------------------------------------ device
 
-static size_t buffer_bytes(const seed_run *r, uint32_t i) { return r->layout.buffers[i].count * kiln_scalars[r->layout.buffers[i].scalar].bytes; }
+static size_t buffer_bytes(const seed_run *r, uint32_t i) {
+  return r->layout.buffers[i].count * kiln_scalars[r->layout.buffers[i].scalar].bytes;
+}
 
 /// Buffers go to the device; the argument block then points to them there.
 static kiln_status copy_in(seed_run *r, kiln_error *err) {
@@ -191,13 +222,14 @@ static void release(seed_run *r) {
   kiln_arena_destroy(r->arena);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- run
+// --------------------------------------------------------------------------------------------- run
 
 typedef enum outcome { PASSED, FAILED, SKIPPED } outcome;
 
 static kiln_status run_seed(seed_run *r, kiln_error *err) {
   if (r->layout.kernel->param_count > MAX_PARAMS)
-    return kiln_fail(err, KILN_STATUS_INTERNAL, "%u parameters, at most %d", r->layout.kernel->param_count, MAX_PARAMS);
+    return kiln_fail(err, KILN_STATUS_INTERNAL, "%u parameters, at most %d", r->layout.kernel->param_count,
+                     MAX_PARAMS);
   KILN_TRY(interpret(r, err));
   KILN_TRY(compile(r, err));
   if (r->approximated) return KILN_OK;
@@ -214,7 +246,8 @@ static outcome check(checker *c, uint64_t seed) {
   kiln_status status = run_seed(&r, &err);
   outcome how = status != KILN_OK ? FAILED : r.approximated ? SKIPPED : PASSED;
   if (how == FAILED) printf("seed %llu fail: %s\n", (unsigned long long)seed, err.text);
-  if (how == SKIPPED) printf("seed %llu skip: %s is approximated on this device\n", (unsigned long long)seed, r.approximated);
+  if (how == SKIPPED)
+    printf("seed %llu skip: %s is approximated on this device\n", (unsigned long long)seed, r.approximated);
   fflush(stdout);
   release(&r);
   return how;
@@ -225,7 +258,8 @@ static kiln_status start(checker *c, kiln_error *err) {
   KILN_TRY(kiln_open(&options, &c->library, err));
   KILN_TRY(kiln_device_open(c->library, c->device_name, &c->device, err));
   const char *name = kiln_device_target_name(c->device);
-  KILN_TRY(kiln_target_parse(!strcmp(name, "sm_90") ? "sm_90a" : name, &c->target, err)); // as the tools choose for that device
+  KILN_TRY(kiln_target_parse(!strcmp(name, "sm_90") ? "sm_90a" : name, &c->target,
+                             err)); // as the tools choose for that device
   printf("%s (%s)\n", kiln_device_description(c->device), name);
   return worker_client_init(&c->worker, err);
 }

@@ -21,11 +21,14 @@ static double next_random(run *r) {
 
 static bool is_integer(kiln_scalar s) { return kiln_scalars[s].type_class == KILN_CLASS_INT; }
 
-static uint64_t to_bits(kiln_scalar s, double v) { return is_integer(s) ? (uint64_t)(int64_t)v : ir_float_to_bits(s, v, true); }
+static uint64_t to_bits(kiln_scalar s, double v) {
+  return is_integer(s) ? (uint64_t)(int64_t)v : ir_float_to_bits(s, v, true);
+}
 
 static double from_bits(kiln_scalar s, uint64_t bits) {
   unsigned width = kiln_scalars[s].bits;
-  return is_integer(s) ? (double)((int64_t)(bits << (64 - width)) >> (64 - width)) : ir_bits_to_float(s, bits);
+  return is_integer(s) ? (double)((int64_t)(bits << (64 - width)) >> (64 - width))
+                       : ir_bits_to_float(s, bits);
 }
 
 static array *make(run *r, kiln_scalar scalar, size_t count) {
@@ -36,7 +39,8 @@ static array *make(run *r, kiln_scalar scalar, size_t count) {
   a->v = calloc(count + 1, sizeof *a->v);
   a->next = r->arrays;
   r->arrays = a;
-  if (kiln_alloc(r->device, count * kiln_scalars[scalar].bytes, &a->device, &err) != KILN_OK) fail(r, "alloc", err.text);
+  if (kiln_alloc(r->device, count * kiln_scalars[scalar].bytes, &a->device, &err) != KILN_OK)
+    fail(r, "alloc", err.text);
   return a;
 }
 
@@ -49,13 +53,16 @@ static void upload(run *r, array *a) {
     memcpy(bytes + i * size, &bits, size);
     a->v[i] = from_bits(a->scalar, bits);
   }
-  if (a->device && kiln_copy_in(r->device, a->device, bytes, a->count * size, &err) != KILN_OK) fail(r, "copy in", err.text);
+  if (a->device && kiln_copy_in(r->device, a->device, bytes, a->count * size, &err) != KILN_OK)
+    fail(r, "copy in", err.text);
   free(bytes);
 }
 
 array *input(run *r, kiln_scalar scalar, size_t count, double lo, double hi) {
   array *a = make(r, scalar, count);
-  for (size_t i = 0; i < count; i++) a->v[i] = is_integer(scalar) ? floor(lo + (hi - lo + 1) * next_random(r)) : lo + (hi - lo) * next_random(r);
+  for (size_t i = 0; i < count; i++)
+    a->v[i] =
+        is_integer(scalar) ? floor(lo + (hi - lo + 1) * next_random(r)) : lo + (hi - lo) * next_random(r);
   upload(r, a);
   return a;
 }
@@ -70,7 +77,8 @@ array *given(run *r, kiln_scalar scalar, size_t count, const double *values) {
 array *output(run *r, kiln_scalar scalar, size_t count) {
   kiln_error err = {0};
   array *a = make(r, scalar, count);
-  if (a->device && kiln_fill(r->device, a->device, 0xfb, count * kiln_scalars[scalar].bytes, &err) != KILN_OK) fail(r, "fill", err.text);
+  if (a->device && kiln_fill(r->device, a->device, 0xfb, count * kiln_scalars[scalar].bytes, &err) != KILN_OK)
+    fail(r, "fill", err.text);
   return a;
 }
 
@@ -109,7 +117,8 @@ static void download(run *r, array *a, double *out) {
   kiln_error err = {0};
   size_t size = kiln_scalars[a->scalar].bytes;
   uint8_t *bytes = calloc(a->count + 1, size);
-  if (kiln_copy_out(r->device, bytes, a->device, a->count * size, &err) != KILN_OK) fail(r, "copy out", err.text);
+  if (kiln_copy_out(r->device, bytes, a->device, a->count * size, &err) != KILN_OK)
+    fail(r, "copy out", err.text);
   for (size_t i = 0; i < a->count; i++) {
     uint64_t bits = 0;
     memcpy(&bits, bytes + i * size, size);
@@ -133,7 +142,8 @@ void expect(run *r, array *a, const double *want, double absolute, double relati
   for (size_t i = 0; i < a->count; i++)
     if (!close_enough(r, got[i], want[i], absolute, relative) && !bad++) first = i;
   if (bad && !r->text[0])
-    snprintf(r->text, sizeof r->text, "%zu of %zu elements differ, first at %zu: got %.9g, expected %.9g", bad, a->count, first, got[first], want[first]);
+    snprintf(r->text, sizeof r->text, "%zu of %zu elements differ, first at %zu: got %.9g, expected %.9g",
+             bad, a->count, first, got[first], want[first]);
   free(got);
 }
 
@@ -167,7 +177,8 @@ const char *instance(const char *kernel, kiln_scalar scalar) {
   return text;
 }
 
-const kernel_case *const kernel_case_lists[] = {elementwise_cases, row_cases, token_cases, matrix_cases, attention_cases, NULL};
+const kernel_case *const kernel_case_lists[] = {elementwise_cases, row_cases,       token_cases,
+                                                matrix_cases,      attention_cases, NULL};
 
 void run_cases(kiln_device *device, const char *part, case_report *report, void *context) {
   for (const kernel_case *const *list = kernel_case_lists; *list; list++)

@@ -7,8 +7,10 @@
 
 #include "tests/kernels/cases.h"
 
-/// out[D] <- softmax(q . keys) values over `count` rows that are `stride` apart; returns the logarithm of the sum.
-static double attend(const double *q, const double *k, const double *v, int count, int stride, int D, double scale, double *out) {
+/// out[D] <- softmax(q . keys) values over `count` rows that are `stride` apart; returns the logarithm of the
+/// sum.
+static double attend(const double *q, const double *k, const double *v, int count, int stride, int D,
+                     double scale, double *out) {
   double *p = calloc(count, sizeof *p), top = -INFINITY, sum = 0;
   for (int t = 0; t < count; t++) {
     for (int d = 0; d < D; d++) p[t] += q[d] * k[(size_t)t * stride + d];
@@ -28,15 +30,19 @@ static void attention(run *r, kiln_scalar s, int D, bool causal, int S) {
   enum { HEADS = 2 };
   size_t n = (size_t)HEADS * S * D;
   char name[96];
-  array *q = input(r, s, n, -2, 2), *k = input(r, s, n, -2, 2), *v = input(r, s, n, -2, 2), *o = output(r, s, n), *lse = output(r, KILN_F32, HEADS * S);
+  array *q = input(r, s, n, -2, 2), *k = input(r, s, n, -2, 2), *v = input(r, s, n, -2, 2),
+        *o = output(r, s, n), *lse = output(r, KILN_F32, HEADS * S);
   double *want = calloc(n, sizeof *want), *sums = calloc(HEADS * S, sizeof *sums), scale = 1 / sqrt(D);
-  snprintf(name, sizeof name, "attention[T=%s,D=%d,CAUSAL=%s]", kiln_scalars[s].spelling, D, causal ? "true" : "false");
+  snprintf(name, sizeof name, "attention[T=%s,D=%d,CAUSAL=%s]", kiln_scalars[s].spelling, D,
+           causal ? "true" : "false");
   CALL(r, name, A(q), A(k), A(v), A(o), A(lse), I(HEADS), I(S), R(scale));
   for (int i = 0; i < HEADS * S; i++) {
     size_t head = (size_t)(i / S) * S * D;
-    sums[i] = attend(q->v + (size_t)i * D, k->v + head, v->v + head, causal ? i % S + 1 : S, D, D, scale, want + (size_t)i * D);
+    sums[i] = attend(q->v + (size_t)i * D, k->v + head, v->v + head, causal ? i % S + 1 : S, D, D, scale,
+                     want + (size_t)i * D);
   }
-  double t = s == KILN_F32 ? 1e-5 : tolerance(s); // probabilities are rounded to the type before the second product
+  double t =
+      s == KILN_F32 ? 1e-5 : tolerance(s); // probabilities are rounded to the type before the second product
   expect(r, o, want, 2 * t, 2 * t);
   expect(r, lse, sums, 1e-4, 1e-5);
   free(want);
@@ -61,11 +67,14 @@ static void paged(run *r, kiln_scalar s, int D) {
   char name[96];
   for (int i = 0; i < PAGES; i++) table[i] = (i * 7 + 3) % PAGES; // scattered, each page once
   size_t cache = (size_t)PAGES * PAGE * KV * D;
-  array *q = input(r, s, SEQUENCES * HEADS * D, -2, 2), *k = input(r, s, cache, -2, 2), *v = input(r, s, cache, -2, 2);
-  array *t = given(r, KILN_I32, PAGES, table), *l = given(r, KILN_I32, SEQUENCES, lengths), *o = output(r, s, SEQUENCES * HEADS * D);
+  array *q = input(r, s, SEQUENCES * HEADS * D, -2, 2), *k = input(r, s, cache, -2, 2),
+        *v = input(r, s, cache, -2, 2);
+  array *t = given(r, KILN_I32, PAGES, table), *l = given(r, KILN_I32, SEQUENCES, lengths),
+        *o = output(r, s, SEQUENCES * HEADS * D);
   snprintf(name, sizeof name, "paged_attention[T=%s,D=%d,PAGE=16]", kiln_scalars[s].spelling, D);
   CALL(r, name, A(q), A(k), A(v), A(t), A(l), A(o), I(SEQUENCES), I(HEADS), I(KV), I(WIDTH), R(scale));
-  double *keys = calloc((size_t)WIDTH * PAGE * D, sizeof *keys), *values = calloc((size_t)WIDTH * PAGE * D, sizeof *values);
+  double *keys = calloc((size_t)WIDTH * PAGE * D, sizeof *keys),
+         *values = calloc((size_t)WIDTH * PAGE * D, sizeof *values);
   for (int i = 0; i < SEQUENCES * HEADS; i++) {
     int sequence = i / HEADS, kv = i % HEADS / (HEADS / KV), count = (int)lengths[sequence];
     for (int row = 0; row < count; row++) {
@@ -94,7 +103,8 @@ static void embeddings(run *r) {
   static const double ids[TOKENS] = {3, 9, -1, 10};
   static double want[TOKENS * COLS];
   for (int t = 0; t < 2; t++) {
-    array *i = given(r, KILN_I32, TOKENS, ids), *table = input(r, two[t], VOCABULARY * COLS, -1, 1), *y = output(r, two[t], TOKENS * COLS);
+    array *i = given(r, KILN_I32, TOKENS, ids), *table = input(r, two[t], VOCABULARY * COLS, -1, 1),
+          *y = output(r, two[t], TOKENS * COLS);
     CALL(r, instance("embedding", two[t]), A(i), A(table), A(y), I(TOKENS), I(VOCABULARY), I(COLS));
     for (int k = 0; k < TOKENS * COLS; k++) {
       int id = (int)ids[k / COLS];
@@ -108,7 +118,8 @@ static void rotary(run *r, kiln_scalar s, int half) {
   enum { TOKENS = 3, HEADS = 2, POSITIONS = 20 };
   static const double places[TOKENS] = {0, 5, 19};
   double want[TOKENS * HEADS * 256];
-  array *x = input(r, s, TOKENS * HEADS * 2 * half, -2, 2), *c = input(r, KILN_F32, POSITIONS * half, -1, 1), *n = input(r, KILN_F32, POSITIONS * half, -1, 1);
+  array *x = input(r, s, TOKENS * HEADS * 2 * half, -2, 2), *c = input(r, KILN_F32, POSITIONS * half, -1, 1),
+        *n = input(r, KILN_F32, POSITIONS * half, -1, 1);
   array *p = given(r, KILN_I32, TOKENS, places);
   for (int i = 0; i < TOKENS * HEADS * half; i++) {
     int row = i / half, k = i % half, at = (int)places[row / HEADS] * half + k;
@@ -135,7 +146,8 @@ static uint32_t philox(uint32_t seed, uint32_t n) {
   uint32_t c[4] = {n, 0, 0, 0}, k0 = seed, k1 = 0;
   for (int round = 0; round < 10; round++) {
     uint32_t a = c[0], b = c[2];
-    uint32_t next[4] = {high(0xCD9E8D57u, b) ^ c[1] ^ k0, 0xCD9E8D57u * b, high(0xD2511F53u, a) ^ c[3] ^ k1, 0xD2511F53u * a};
+    uint32_t next[4] = {high(0xCD9E8D57u, b) ^ c[1] ^ k0, 0xCD9E8D57u * b, high(0xD2511F53u, a) ^ c[3] ^ k1,
+                        0xD2511F53u * a};
     memcpy(c, next, sizeof c);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
@@ -156,10 +168,13 @@ static void dropouts(run *r) {
       want[i] = u >= 0.25 ? x->v[i] / 0.75 : 0;
       kept += u >= 0.25;
     }
-    if (kept < N * 70 / 100 || kept > N * 80 / 100) snprintf(r->text, sizeof r->text, "the reference keeps %d of %d", kept, N);
+    if (kept < N * 70 / 100 || kept > N * 80 / 100)
+      snprintf(r->text, sizeof r->text, "the reference keeps %d of %d", kept, N);
     expect(r, y, want, 0, tolerance(two[t]));
   }
 }
 
-const kernel_case token_cases[] = {{"embedding", embeddings}, {"rotary", rotaries}, {"dropout", dropouts}, {NULL, NULL}};
-const kernel_case attention_cases[] = {{"attention", attentions}, {"paged_attention", paged_attentions}, {NULL, NULL}};
+const kernel_case token_cases[] = {
+    {"embedding", embeddings}, {"rotary", rotaries}, {"dropout", dropouts}, {NULL, NULL}};
+const kernel_case attention_cases[] = {
+    {"attention", attentions}, {"paged_attention", paged_attentions}, {NULL, NULL}};

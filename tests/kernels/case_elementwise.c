@@ -10,7 +10,9 @@ typedef double unary(double x);
 
 static double same(double x) { return x; }
 static double gelu(double x) { return 0.5 * x * (1 + erf(x / sqrt(2.0))); }
-static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu_tanh(double x) {
+  return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 static double silu(double x) { return x / (1 + exp(-x)); }
 
 static void unary_case(run *r, const char *kernel, kiln_scalar s, unary *f, double relative) {
@@ -38,7 +40,8 @@ static void tanh_gelus(run *r) {
 
 static void sums(run *r) {
   for (int t = 0; t < 3; t++) {
-    array *x = input(r, floats[t], N, -4, 4), *y = input(r, floats[t], N, -4, 4), *z = output(r, floats[t], N);
+    array *x = input(r, floats[t], N, -4, 4), *y = input(r, floats[t], N, -4, 4),
+          *z = output(r, floats[t], N);
     double want[N];
     CALL(r, instance("add", floats[t]), A(x), A(y), A(z), I(N));
     for (int i = 0; i < N; i++) want[i] = x->v[i] + y->v[i];
@@ -61,7 +64,8 @@ static void chains(run *r) {
 
 static void gated(run *r) {
   for (int t = 0; t < 3; t++) {
-    array *g = input(r, floats[t], N, -6, 6), *u = input(r, floats[t], N, -3, 3), *y = output(r, floats[t], N);
+    array *g = input(r, floats[t], N, -6, 6), *u = input(r, floats[t], N, -3, 3),
+          *y = output(r, floats[t], N);
     double want[N];
     CALL(r, instance("silu_mul", floats[t]), A(g), A(u), A(y), I(N));
     for (int i = 0; i < N; i++) want[i] = silu(g->v[i]) * u->v[i];
@@ -76,7 +80,8 @@ static void geglus(run *r) {
     double want[ROWS * COLS];
     CALL(r, instance("geglu", floats[t]), A(x), A(y), I(ROWS), I(COLS));
     for (int i = 0; i < ROWS; i++)
-      for (int c = 0; c < COLS; c++) want[i * COLS + c] = gelu(x->v[i * 2 * COLS + c]) * x->v[i * 2 * COLS + COLS + c];
+      for (int c = 0; c < COLS; c++)
+        want[i * COLS + c] = gelu(x->v[i * 2 * COLS + c]) * x->v[i * 2 * COLS + COLS + c];
     expect(r, y, want, 4e-6, 2 * tolerance(floats[t]));
   }
 }
@@ -89,6 +94,13 @@ static void empties(run *r) { // a launch of nothing writes nothing
 }
 
 const kernel_case elementwise_cases[] = {
-    {"copy", copies}, {"add", sums}, {"fma_chain", chains}, {"gelu", gelus}, {"gelu_tanh", tanh_gelus}, {"silu_mul", gated}, {"geglu", geglus},
-    {"empty_launch", empties}, {NULL, NULL},
+    {"copy", copies},
+    {"add", sums},
+    {"fma_chain", chains},
+    {"gelu", gelus},
+    {"gelu_tanh", tanh_gelus},
+    {"silu_mul", gated},
+    {"geglu", geglus},
+    {"empty_launch", empties},
+    {NULL, NULL},
 };

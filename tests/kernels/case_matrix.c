@@ -17,7 +17,8 @@ static double inner(const double *a, const double *b, int k) {
 static double gelu(double x) { return 0.5 * x * (1 + erf(x / sqrt(2.0))); }
 
 static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K, bool activate) {
-  array *a = input(r, s, (size_t)M * K, -1, 1), *b = input(r, s, (size_t)N * K, -1, 1), *bias = input(r, s, N, -1, 1);
+  array *a = input(r, s, (size_t)M * K, -1, 1), *b = input(r, s, (size_t)N * K, -1, 1),
+        *bias = input(r, s, N, -1, 1);
   array *c = output(r, s, (size_t)M * N);
   double *want = calloc((size_t)M * N, sizeof *want);
   CALL(r, name, A(a), A(b), A(bias), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
@@ -34,7 +35,8 @@ static void products(run *r) {
   static const char *const plain[] = {"gemm[T=f32,ACT=0]", "gemm[T=f16,ACT=0]", "gemm[T=bf16,ACT=0]"};
   static const int shapes[][3] = {{64, 64, 32}, {128, 128, 64}, {1, 512, 256}, {100, 72, 40}, {192, 320, 96}};
   for (int t = 0; t < 3; t++)
-    for (int i = 0; i < 5; i++) product(r, plain[t], floats[t], shapes[i][0], shapes[i][1], shapes[i][2], false);
+    for (int i = 0; i < 5; i++)
+      product(r, plain[t], floats[t], shapes[i][0], shapes[i][1], shapes[i][2], false);
 }
 
 static void activated(run *r) { product(r, "gemm[T=bf16,ACT=1]", KILN_BF16, 100, 72, 64, true); }
@@ -42,9 +44,11 @@ static void activated(run *r) { product(r, "gemm[T=bf16,ACT=1]", KILN_BF16, 100,
 static void batches(run *r) {
   enum { M = 70, N = 72, K = 40, BATCH = 3 };
   for (int t = 0; t < 3; t++) {
-    array *a = input(r, floats[t], BATCH * M * K, -1, 1), *b = input(r, floats[t], BATCH * N * K, -1, 1), *c = output(r, floats[t], BATCH * M * N);
+    array *a = input(r, floats[t], BATCH * M * K, -1, 1), *b = input(r, floats[t], BATCH * N * K, -1, 1),
+          *c = output(r, floats[t], BATCH * M * N);
     static double want[BATCH * M * N];
-    CALL(r, instance("gemm_batched", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), L(M * K), L(N * K), L(M * N), I(BATCH));
+    CALL(r, instance("gemm_batched", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), L(M * K), L(N * K),
+         L(M * N), I(BATCH));
     for (int i = 0; i < BATCH * M * N; i++) {
       int e = i / (M * N), m = i / N % M, n = i % N;
       want[i] = inner(a->v + (e * M + m) * K, b->v + (e * N + n) * K, K);
@@ -56,7 +60,8 @@ static void batches(run *r) {
 static void splits(run *r) {
   enum { M = 70, N = 72, K = 328 };
   for (int t = 0; t < 3; t++) {
-    array *a = input(r, floats[t], M * K, -1, 1), *b = input(r, floats[t], N * K, -1, 1), *c = zeros(r, KILN_F32, M * N);
+    array *a = input(r, floats[t], M * K, -1, 1), *b = input(r, floats[t], N * K, -1, 1),
+          *c = zeros(r, KILN_F32, M * N);
     static double want[M * N];
     CALL(r, instance("gemm_split_k", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), I(4));
     for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
@@ -67,20 +72,24 @@ static void splits(run *r) {
 static void integers(run *r) {
   enum { M = 70, N = 72, K = 176 };
   array *a = input(r, KILN_I8, M * K, -128, 127), *b = input(r, KILN_I8, N * K, -128, 127);
-  array *sa = input(r, KILN_F32, M, 0.01, 0.02), *sb = input(r, KILN_F32, N, 0.01, 0.02), *c = output(r, KILN_F32, M * N);
+  array *sa = input(r, KILN_F32, M, 0.01, 0.02), *sb = input(r, KILN_F32, N, 0.01, 0.02),
+        *c = output(r, KILN_F32, M * N);
   static double want[M * N];
   CALL(r, "gemm_i8", A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K));
-  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
+  for (int i = 0; i < M * N; i++)
+    want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
   expect(r, c, want, 1e-9, 1e-6);
 }
 
 // Matrix units sum fp8 products with about 13 bits below the largest: 2^-13 a product of operands up to 1.
 static void fp8_product(run *r, const char *name, kiln_scalar left, int M, int N, int K) {
   array *a = input(r, left, (size_t)M * K, -1, 1), *b = input(r, KILN_E4M3, (size_t)N * K, -1, 1);
-  array *sa = input(r, KILN_F32, M, 0.5, 1), *sb = input(r, KILN_F32, N, 0.5, 1), *c = output(r, KILN_BF16, (size_t)M * N);
+  array *sa = input(r, KILN_F32, M, 0.5, 1), *sb = input(r, KILN_F32, N, 0.5, 1),
+        *c = output(r, KILN_BF16, (size_t)M * N);
   double *want = calloc((size_t)M * N, sizeof *want);
   CALL(r, name, A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
-  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
+  for (int i = 0; i < M * N; i++)
+    want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
   expect(r, c, want, K * 0x1p-13, tolerance(KILN_BF16));
   free(want);
 }
@@ -98,7 +107,8 @@ static void vectors(run *r) {
   for (int t = 0; t < 3; t++)
     for (int i = 0; i < 4; i++) {
       int rows = shapes[i][0], cols = shapes[i][1];
-      array *a = input(r, floats[t], (size_t)rows * cols, -1, 1), *x = input(r, floats[t], cols, -1, 1), *y = output(r, floats[t], rows);
+      array *a = input(r, floats[t], (size_t)rows * cols, -1, 1), *x = input(r, floats[t], cols, -1, 1),
+            *y = output(r, floats[t], rows);
       double want[130];
       CALL(r, instance("gemv", floats[t]), A(a), A(x), A(y), I(rows), I(cols), L(cols));
       for (int m = 0; m < rows; m++) want[m] = inner(a->v + (size_t)m * cols, x->v, cols);
@@ -121,6 +131,7 @@ static void transposes(run *r) {
 }
 
 const kernel_case matrix_cases[] = {
-    {"gemm", products}, {"gemm_gelu", activated}, {"gemm_batched", batches}, {"gemm_split_k", splits}, {"gemm_i8", integers},
-    {"gemm_fp8", fp8_products}, {"gemv", vectors}, {"transpose", transposes}, {NULL, NULL},
+    {"gemm", products},       {"gemm_gelu", activated},  {"gemm_batched", batches},
+    {"gemm_split_k", splits}, {"gemm_i8", integers},     {"gemm_fp8", fp8_products},
+    {"gemv", vectors},        {"transpose", transposes}, {NULL, NULL},
 };

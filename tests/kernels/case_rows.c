@@ -72,7 +72,8 @@ static void losses(run *r) {
   static const double labels[ROWS] = {0, 63, -1, 17, 40};
   for (int t = 0; t < 2; t++) {
     enum { COLS = 1000 };
-    array *x = input(r, two[t], ROWS * COLS, -8, 8), *l = given(r, KILN_I32, ROWS, labels), *y = output(r, KILN_F32, ROWS);
+    array *x = input(r, two[t], ROWS * COLS, -8, 8), *l = given(r, KILN_I32, ROWS, labels),
+          *y = output(r, KILN_F32, ROWS);
     double row[COLS], want[ROWS];
     CALL(r, instance("cross_entropy", two[t]), A(x), A(l), A(y), I(ROWS), I(COLS));
     for (int i = 0; i < ROWS; i++) {
@@ -98,12 +99,16 @@ static void layer_norms(run *r) {
   for (int t = 0; t < 3; t++)
     for (int w = 1; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, types[t], ROWS * cols, -3, 5), *g = input(r, types[t], cols, -2, 2), *b = input(r, types[t], cols, -1, 1);
-      array *y = output(r, types[t], ROWS * cols), *m = output(r, KILN_F32, ROWS), *s = output(r, KILN_F32, ROWS);
-      CALL(r, instance("layer_norm", types[t]), A(x), A(g), A(b), A(y), A(m), A(s), I(ROWS), I(cols), R(1e-5));
+      array *x = input(r, types[t], ROWS * cols, -3, 5), *g = input(r, types[t], cols, -2, 2),
+            *b = input(r, types[t], cols, -1, 1);
+      array *y = output(r, types[t], ROWS * cols), *m = output(r, KILN_F32, ROWS),
+            *s = output(r, KILN_F32, ROWS);
+      CALL(r, instance("layer_norm", types[t]), A(x), A(g), A(b), A(y), A(m), A(s), I(ROWS), I(cols),
+           R(1e-5));
       for (int i = 0; i < ROWS; i++) {
         moments(x->v + i * cols, cols, 1e-5, true, &means[i], &rstds[i]);
-        for (int c = 0; c < cols; c++) want[i * cols + c] = (x->v[i * cols + c] - means[i]) * rstds[i] * g->v[c] + b->v[c];
+        for (int c = 0; c < cols; c++)
+          want[i * cols + c] = (x->v[i * cols + c] - means[i]) * rstds[i] * g->v[c] + b->v[c];
       }
       expect(r, y, want, 2e-5, 2 * tolerance(types[t]));
       expect(r, m, means, 1e-5, 1e-5);
@@ -114,12 +119,15 @@ static void layer_norms(run *r) {
 static void layer_norm_gradients(run *r) {
   enum { COLS = 1000 };
   for (int t = 0; t < 2; t++) {
-    array *x = input(r, two[t], ROWS * COLS, -3, 5), *g = input(r, two[t], ROWS * COLS, -1, 1), *w = input(r, two[t], COLS, -2, 2);
+    array *x = input(r, two[t], ROWS * COLS, -3, 5), *g = input(r, two[t], ROWS * COLS, -1, 1),
+          *w = input(r, two[t], COLS, -2, 2);
     double means[ROWS], rstds[ROWS], dx[ROWS * COLS], dw[COLS] = {0}, db[COLS] = {0};
     for (int i = 0; i < ROWS; i++) moments(x->v + i * COLS, COLS, 1e-5, true, &means[i], &rstds[i]);
     array *m = given(r, KILN_F32, ROWS, means), *s = given(r, KILN_F32, ROWS, rstds);
-    array *out = output(r, two[t], ROWS * COLS), *ow = zeros(r, KILN_F32, COLS), *ob = zeros(r, KILN_F32, COLS);
-    CALL(r, instance("layer_norm_backward", two[t]), A(g), A(x), A(w), A(m), A(s), A(out), A(ow), A(ob), I(ROWS), I(COLS));
+    array *out = output(r, two[t], ROWS * COLS), *ow = zeros(r, KILN_F32, COLS),
+          *ob = zeros(r, KILN_F32, COLS);
+    CALL(r, instance("layer_norm_backward", two[t]), A(g), A(x), A(w), A(m), A(s), A(out), A(ow), A(ob),
+         I(ROWS), I(COLS));
     for (int i = 0; i < ROWS; i++) {
       double c1 = 0, c2 = 0;
       for (int c = 0; c < COLS; c++) {
@@ -128,7 +136,8 @@ static void layer_norm_gradients(run *r) {
         dw[c] += g->v[i * COLS + c] * hat, db[c] += g->v[i * COLS + c];
       }
       for (int c = 0; c < COLS; c++)
-        dx[i * COLS + c] = (w->v[c] * g->v[i * COLS + c] - (x->v[i * COLS + c] - means[i]) * rstds[i] * c1 - c2) * rstds[i];
+        dx[i * COLS + c] =
+            (w->v[c] * g->v[i * COLS + c] - (x->v[i * COLS + c] - means[i]) * rstds[i] * c1 - c2) * rstds[i];
     }
     expect(r, out, dx, 2e-5, 2 * tolerance(two[t]));
     expect(r, ow, dw, 1e-4, 1e-4);
@@ -157,10 +166,12 @@ static void rms_norms(run *r) {
 static void rms_norm_gradients(run *r) {
   enum { COLS = 1000 };
   for (int t = 0; t < 2; t++) {
-    array *x = input(r, two[t], ROWS * COLS, -3, 5), *g = input(r, two[t], ROWS * COLS, -1, 1), *w = input(r, two[t], COLS, -2, 2);
+    array *x = input(r, two[t], ROWS * COLS, -3, 5), *g = input(r, two[t], ROWS * COLS, -1, 1),
+          *w = input(r, two[t], COLS, -2, 2);
     double mean, rstds[ROWS], dx[ROWS * COLS], dw[COLS] = {0};
     for (int i = 0; i < ROWS; i++) moments(x->v + i * COLS, COLS, 1e-5, false, &mean, &rstds[i]);
-    array *s = given(r, KILN_F32, ROWS, rstds), *out = output(r, two[t], ROWS * COLS), *ow = zeros(r, KILN_F32, COLS);
+    array *s = given(r, KILN_F32, ROWS, rstds), *out = output(r, two[t], ROWS * COLS),
+          *ow = zeros(r, KILN_F32, COLS);
     CALL(r, instance("rms_norm_backward", two[t]), A(g), A(x), A(w), A(s), A(out), A(ow), I(ROWS), I(COLS));
     for (int i = 0; i < ROWS; i++) {
       double m = 0, k = rstds[i];
@@ -182,7 +193,8 @@ static void residual_norms(run *r) {
   for (int t = 0; t < 3; t++)
     for (int w = 1; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, types[t], ROWS * cols, -3, 3), *res = input(r, types[t], ROWS * cols, -3, 3), *g = input(r, types[t], cols, -2, 2);
+      array *x = input(r, types[t], ROWS * cols, -3, 3), *res = input(r, types[t], ROWS * cols, -3, 3),
+            *g = input(r, types[t], cols, -2, 2);
       array *y = output(r, types[t], ROWS * cols);
       CALL(r, instance("add_rmsnorm", types[t]), A(x), A(res), A(g), A(y), I(ROWS), I(cols), R(1e-5));
       for (int i = 0; i < ROWS; i++) {
@@ -198,10 +210,12 @@ static void residual_norms(run *r) {
 static void group_norms(run *r) {
   enum { BATCH = 2, CHANNELS = 12, GROUPS = 4, SPATIAL = 333, ALL = BATCH * CHANNELS * SPATIAL };
   for (int t = 0; t < 2; t++) {
-    array *x = input(r, two[t], ALL, -3, 5), *w = input(r, two[t], CHANNELS, -2, 2), *b = input(r, two[t], CHANNELS, -1, 1);
+    array *x = input(r, two[t], ALL, -3, 5), *w = input(r, two[t], CHANNELS, -2, 2),
+          *b = input(r, two[t], CHANNELS, -1, 1);
     array *y = output(r, two[t], ALL);
     static double want[ALL];
-    CALL(r, instance("group_norm", two[t]), A(x), A(w), A(b), A(y), I(GROUPS), I(CHANNELS), I(SPATIAL), R(1e-5), I(BATCH));
+    CALL(r, instance("group_norm", two[t]), A(x), A(w), A(b), A(y), I(GROUPS), I(CHANNELS), I(SPATIAL),
+         R(1e-5), I(BATCH));
     for (int group = 0; group < BATCH * GROUPS; group++) {
       int size = CHANNELS / GROUPS * SPATIAL, base = group * size;
       double mean, rstd;
@@ -219,7 +233,8 @@ static void moments_by_welford(run *r) {
   for (int t = 0; t < 2; t++)
     for (int w = 1; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, two[t], ROWS * cols, 100, 110), *m = output(r, KILN_F32, ROWS), *v = output(r, KILN_F32, ROWS);
+      array *x = input(r, two[t], ROWS * cols, 100, 110), *m = output(r, KILN_F32, ROWS),
+            *v = output(r, KILN_F32, ROWS);
       double means[ROWS], variances[ROWS], rstd;
       CALL(r, instance("mean_var", two[t]), A(x), A(m), A(v), I(ROWS), I(cols));
       for (int i = 0; i < ROWS; i++) {
@@ -234,7 +249,8 @@ static void moments_by_welford(run *r) {
 static void quantised(run *r, const char *forth, const char *back, kiln_scalar q, double most) {
   enum { COLS = 1000 };
   for (int t = 0; t < 2; t++) {
-    array *x = input(r, two[t], ROWS * COLS, -3, 3), *codes = output(r, q, ROWS * COLS), *scale = output(r, KILN_F32, ROWS);
+    array *x = input(r, two[t], ROWS * COLS, -3, 3), *codes = output(r, q, ROWS * COLS),
+          *scale = output(r, KILN_F32, ROWS);
     array *y = output(r, two[t], ROWS * COLS);
     double scales[ROWS];
     for (int i = 0; i < ROWS; i++) {
@@ -246,7 +262,8 @@ static void quantised(run *r, const char *forth, const char *back, kiln_scalar q
     expect(r, scale, scales, 0, 1e-6);
     CALL(r, instance(back, two[t]), A(codes), A(scale), A(y), I(ROWS), I(COLS));
     // Half a step of the code, and the rounding of the result.
-    expect(r, y, x->v, q == KILN_I8 ? 3.0 / most * 0.51 : 3.0 / 448 / 512, (q == KILN_I8 ? 0 : 1.0 / 15.9) + tolerance(two[t]));
+    expect(r, y, x->v, q == KILN_I8 ? 3.0 / most * 0.51 : 3.0 / 448 / 512,
+           (q == KILN_I8 ? 0 : 1.0 / 15.9) + tolerance(two[t]));
   }
 }
 
@@ -257,7 +274,8 @@ static void argmaxes(run *r) {
   for (int t = 0; t < 2; t++)
     for (int w = 0; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, two[t], ROWS * cols, -8, 8), *v = output(r, two[t], ROWS), *at = output(r, KILN_I32, ROWS);
+      array *x = input(r, two[t], ROWS * cols, -8, 8), *v = output(r, two[t], ROWS),
+            *at = output(r, KILN_I32, ROWS);
       double values[ROWS], places[ROWS];
       CALL(r, instance("argmax", two[t]), A(x), A(v), A(at), I(ROWS), I(cols));
       for (int i = 0; i < ROWS; i++) {
@@ -276,7 +294,8 @@ static void topks(run *r) {
   for (int t = 0; t < 2; t++)
     for (int w = 1; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, two[t], ROWS * cols, -8, 8), *v = output(r, two[t], ROWS * K), *at = output(r, KILN_I32, ROWS * K);
+      array *x = input(r, two[t], ROWS * cols, -8, 8), *v = output(r, two[t], ROWS * K),
+            *at = output(r, KILN_I32, ROWS * K);
       double values[ROWS * K], places[ROWS * K];
       CALL(r, instance("top_k", two[t]), A(x), A(v), A(at), I(ROWS), I(cols), I(K));
       for (int i = 0; i < ROWS; i++) {
@@ -301,7 +320,8 @@ static void cumsums(run *r) {
     for (int w = 0; w < 5; w++) {
       int cols = widths[w];
       // small integers, so that any order of adding gives the same floats
-      array *x = input(r, KILN_I32, ROWS * cols, -50, 50), *in = t ? x : given(r, KILN_F32, ROWS * cols, x->v), *y = output(r, types[t], ROWS * cols);
+      array *x = input(r, KILN_I32, ROWS * cols, -50, 50),
+            *in = t ? x : given(r, KILN_F32, ROWS * cols, x->v), *y = output(r, types[t], ROWS * cols);
       CALL(r, instance("cumsum", types[t]), A(in), A(y), I(ROWS), I(cols));
       for (int i = 0; i < ROWS * cols; i++) want[i] = x->v[i] + (i % cols ? want[i - 1] : 0);
       expect(r, y, want, 0, 0);
@@ -319,9 +339,22 @@ static void histograms(run *r) {
 }
 
 const kernel_case row_cases[] = {
-    {"softmax", softmaxes}, {"softmax_looped", looped}, {"log_softmax", logs}, {"cross_entropy", losses},
-    {"layer_norm", layer_norms}, {"layer_norm_backward", layer_norm_gradients}, {"rms_norm", rms_norms},
-    {"rms_norm_backward", rms_norm_gradients}, {"add_rmsnorm", residual_norms}, {"group_norm", group_norms},
-    {"mean_var", moments_by_welford}, {"quantise_i8", int8_rows}, {"quantise_fp8", fp8_rows}, {"argmax", argmaxes}, {"top_k", topks},
-    {"cumsum", cumsums}, {"histogram", histograms}, {NULL, NULL},
+    {"softmax", softmaxes},
+    {"softmax_looped", looped},
+    {"log_softmax", logs},
+    {"cross_entropy", losses},
+    {"layer_norm", layer_norms},
+    {"layer_norm_backward", layer_norm_gradients},
+    {"rms_norm", rms_norms},
+    {"rms_norm_backward", rms_norm_gradients},
+    {"add_rmsnorm", residual_norms},
+    {"group_norm", group_norms},
+    {"mean_var", moments_by_welford},
+    {"quantise_i8", int8_rows},
+    {"quantise_fp8", fp8_rows},
+    {"argmax", argmaxes},
+    {"top_k", topks},
+    {"cumsum", cumsums},
+    {"histogram", histograms},
+    {NULL, NULL},
 };

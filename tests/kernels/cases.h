@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernel library against references in plain C with double arithmetic, on any device that libkiln opens.
 //
-// A case fills arrays with seeded values that its element type holds exactly, launches, and compares every output with what the reference
-// computed from the same values. Outputs are poisoned before, so an element that no lane wrote is seen.
+// A case fills arrays with seeded values that its element type holds exactly, launches, and compares every
+// output with what the reference computed from the same values. Outputs are poisoned before, so an element
+// that no lane wrote is seen.
 #ifndef KILN_TESTS_KERNELS_CASES_H
 #define KILN_TESTS_KERNELS_CASES_H
 
@@ -17,7 +18,7 @@
 typedef struct array {
   kiln_scalar scalar;
   size_t count;
-  double *v;       ///< owned
+  double *v; ///< owned
   void *device;
   struct array *next;
 } array;
@@ -26,8 +27,8 @@ typedef struct run {
   kiln_device *device;
   uint64_t seed;
   array *arrays;
-  char text[600];  ///< why it failed; "" while all is well
-  double error;    ///< the largest error seen, in units of the tolerance
+  char text[600]; ///< why it failed; "" while all is well
+  double error;   ///< the largest error seen, in units of the tolerance
 } run;
 
 /// `count` values: uniform in [lo, hi], rounded to the type.
@@ -45,17 +46,22 @@ typedef struct arg {
   int64_t i;
   double f;
 } arg;
-#define A(array_) {ARG_ARRAY, array_, 0, 0}
-#define I(value) {ARG_I32, NULL, value, 0}
-#define L(value) {ARG_I64, NULL, value, 0}
-#define R(value) {ARG_F32, NULL, 0, value}
+#define A(array_) \
+  { ARG_ARRAY, array_, 0, 0 }
+#define I(value) \
+  { ARG_I32, NULL, value, 0 }
+#define L(value) \
+  { ARG_I64, NULL, value, 0 }
+#define R(value) \
+  { ARG_F32, NULL, 0, value }
 
 /// Launches `name` (printf-like would hide the names: give it whole) and waits. A failure is kept in r->text.
 void call(run *r, const char *name, const arg *args, size_t count);
-#define CALL(r, name, ...) call(r, name, (const arg[]){__VA_ARGS__}, sizeof((const arg[]){__VA_ARGS__}) / sizeof(arg))
+#define CALL(r, name, ...) \
+  call(r, name, (const arg[]){__VA_ARGS__}, sizeof((const arg[]){__VA_ARGS__}) / sizeof(arg))
 
-/// Reads `a` back and compares: |got - want| <= absolute + relative * |want|. Values are compared after `want` is NOT rounded: tolerances include the
-/// rounding to the element type, see `tolerance`.
+/// Reads `a` back and compares: |got - want| <= absolute + relative * |want|. Values are compared after
+/// `want` is NOT rounded: tolerances include the rounding to the element type, see `tolerance`.
 void expect(run *r, array *a, const double *want, double absolute, double relative);
 /// Half a unit in the last place of the type, relative, doubled.
 double tolerance(kiln_scalar scalar);

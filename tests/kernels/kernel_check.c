@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART]. Runs every case on the device and prints a line each.
+// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART]. Runs every case on the device and prints a
+// line each.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ typedef struct sums {
 
 static void print(void *context, const char *name, const char *text, double error) {
   sums *s = context;
-  printf("%-22s %s  %.3f of the tolerance%s%s\n", name, *text ? "fail" : "pass", error, *text ? "; " : "", text);
+  printf("%-22s %s  %.3f of the tolerance%s%s\n", name, *text ? "fail" : "pass", error, *text ? "; " : "",
+         text);
   fflush(stdout);
   *(*text ? &s->failed : &s->passed) += 1;
 }

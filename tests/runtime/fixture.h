@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bundles for the tests of the runtime: host objects from a few lines of C, records made by hand, packed by kiln-tool bundle-write.
+// Bundles for the tests of the runtime: host objects from a few lines of C, records made by hand, packed by
+// kiln-tool bundle-write.
 #ifndef KILN_TESTS_RUNTIME_FIXTURE_H
 #define KILN_TESTS_RUNTIME_FIXTURE_H
 
@@ -19,14 +20,16 @@ typedef struct fixture {
   uint32_t kernels;
 } fixture;
 
-#define HOST_KERNEL(symbol) "int " symbol "(const void *args, const unsigned id[3], const unsigned grid[3], void *scratch)"
+#define HOST_KERNEL(symbol) \
+  "int " symbol "(const void *args, const unsigned id[3], const unsigned grid[3], void *scratch)"
 
 /// y[i] = x[i] + 1 for 64 elements a program; (x: *f32, y: *f32, n: i32).
-static const char add_one_source[] =
-    "struct a { const float *x; float *y; int n; };\n" HOST_KERNEL("add_one") " {\n"
-    "  const struct a *a = args; (void)scratch; (void)grid;\n"
-    "  for (unsigned i = id[0] * 64; i < id[0] * 64 + 64 && i < (unsigned)a->n; i++) a->y[i] = a->x[i] + 1;\n"
-    "  return 0;\n}\n";
+static const char add_one_source[] = "struct a { const float *x; float *y; int n; };\n" HOST_KERNEL(
+    "add_one") " {\n"
+               "  const struct a *a = args; (void)scratch; (void)grid;\n"
+               "  for (unsigned i = id[0] * 64; i < id[0] * 64 + 64 && i < (unsigned)a->n; i++) a->y[i] = "
+               "a->x[i] + 1;\n"
+               "  return 0;\n}\n";
 
 /// A host object made of C, malloc'ed.
 static inline uint8_t *fixture_object(const char *source, size_t *out_size) {
@@ -35,7 +38,10 @@ static inline uint8_t *fixture_object(const char *source, size_t *out_size) {
   snprintf(path, sizeof path, "%s/kernel.c", folder);
   kiln_test_write(path, source, strlen(source));
   char *out;
-  if (kiln_test_run(&out, "gcc -shared -nostdlib -fPIC -O1 -fno-stack-protector -Wl,-z,now,-z,noexecstack -o %s/kernel.so %s", folder, path))
+  if (kiln_test_run(
+          &out,
+          "gcc -shared -nostdlib -fPIC -O1 -fno-stack-protector -Wl,-z,now,-z,noexecstack -o %s/kernel.so %s",
+          folder, path))
     FAIL("gcc: %s", out);
   free(out);
   snprintf(path, sizeof path, "%s/kernel.so", folder);
@@ -52,7 +58,7 @@ static inline kiln_param_record scalar_param(const char *name, kiln_scalar scala
 /// Expressions as bytes; static storage of the caller through the macro.
 #define SPAN(...) ((kiln_span){(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})})
 #define P(i) KILN_EXPR_PARAM, (i)
-#define C(v) KILN_EXPR_CONST, (uint8_t)((v) << 1) /* 0..63 */
+#define C(v) KILN_EXPR_CONST, (uint8_t)((v) << 1)                                       /* 0..63 */
 #define C2(v) KILN_EXPR_CONST, (uint8_t)(((v) << 1 & 0x7f) | 0x80), (uint8_t)((v) >> 6) /* 64..8191 */
 
 static inline void fixture_begin(fixture *f) {
@@ -70,11 +76,17 @@ static inline uint32_t fixture_kernel(fixture *f, kiln_interface *in) {
   return f->kernels++;
 }
 
-static inline void fixture_code(fixture *f, uint32_t kernel, uint32_t config, uint32_t variant, kiln_format format, const char *target,
-                                const char *symbol, const void *code, size_t size) {
+static inline void fixture_code(fixture *f, uint32_t kernel, uint32_t config, uint32_t variant,
+                                kiln_format format, const char *target, const char *symbol, const void *code,
+                                size_t size) {
   kiln_buffer info = {0};
-  kiln_code_info_encode(&(kiln_code_info){.format = (uint8_t)format, .target = target, .symbol = symbol, .block_threads = 128, .wave = 1,
-                                          .scratch_bytes = 256, .producer = "test"},
+  kiln_code_info_encode(&(kiln_code_info){.format = (uint8_t)format,
+                                          .target = target,
+                                          .symbol = symbol,
+                                          .block_threads = 128,
+                                          .wave = 1,
+                                          .scratch_bytes = 256,
+                                          .producer = "test"},
                         &info);
   kiln_manifest_code(&f->manifest, kernel, config, variant, target, info.bytes, info.size, code, size);
   kiln_buffer_deinit(&info);
@@ -86,20 +98,24 @@ static inline void fixture_write(fixture *f, const char *path, const char *optio
   kiln_manifest_end(&f->manifest);
   snprintf(manifest, sizeof manifest, "%s/manifest", kiln_test_folder());
   kiln_test_write(manifest, f->manifest.bytes, f->manifest.size);
-  if (kiln_test_run(&out, "%s/bin/kiln-tool bundle-write --quiet %s -o %s %s", kiln_test_build(), options, path, manifest))
+  if (kiln_test_run(&out, "%s/bin/kiln-tool bundle-write --quiet %s -o %s %s", kiln_test_build(), options,
+                    path, manifest))
     FAIL("kiln-tool bundle-write: %s", out);
   free(out);
   kiln_buffer_deinit(&f->manifest);
 }
 
 /// The interface of add_one: one config, one variant, grid cdiv(n, 64).
-#define ADD_ONE_INTERFACE(kernel_name)                                                                        \
-  (kiln_interface) {                                                                                          \
-    .name = kernel_name, .symbol = "add_one",                                                                 \
-    .params = (kiln_param_record[]){pointer_param("x", KILN_F32), pointer_param("y", KILN_F32), scalar_param("n", KILN_I32)}, \
-    .param_count = 3, .config_count = 1, .variant_count = 1,                                                  \
-    .configs = (kiln_config_record[]){{.text = "BLOCK=64", .warps = 1, .grid = {SPAN(P(2), C2(64), KILN_EXPR_CDIV)}}}, \
-    .variants = (kiln_variant_record[]){{.text = ""}},                                                        \
+#define ADD_ONE_INTERFACE(kernel_name)                                                          \
+  (kiln_interface) {                                                                            \
+    .name = kernel_name, .symbol = "add_one",                                                   \
+    .params = (kiln_param_record[]){pointer_param("x", KILN_F32), pointer_param("y", KILN_F32), \
+                                    scalar_param("n", KILN_I32)},                               \
+    .param_count = 3, .config_count = 1, .variant_count = 1,                                    \
+    .configs =                                                                                  \
+        (kiln_config_record[]){                                                                 \
+            {.text = "BLOCK=64", .warps = 1, .grid = {SPAN(P(2), C2(64), KILN_EXPR_CDIV)}}},    \
+    .variants = (kiln_variant_record[]){{.text = ""}},                                          \
   }
 
 /// A bundle with `add_one` for the host at `path`.
@@ -128,7 +144,8 @@ static inline void fixture_keys(const char *name, uint8_t out_public[32]) {
   unlink(fixture_path(name));
   snprintf(path, sizeof path, "%s.pub", fixture_path(name));
   unlink(path);
-  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s", kiln_test_build(), fixture_path(name))) FAIL("kiln cache keygen: %s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s", kiln_test_build(), fixture_path(name)))
+    FAIL("kiln cache keygen: %s", out);
   free(out);
   text = kiln_test_read(path, NULL);
   CHECK(text && strrchr(text, ' '));
@@ -140,7 +157,8 @@ static inline void fixture_keys(const char *name, uint8_t out_public[32]) {
 }
 
 /// Opens library and device or ends the test.
-static inline void fixture_open(const char *path, const char *device_name, kiln_library **library, kiln_device **device) {
+static inline void fixture_open(const char *path, const char *device_name, kiln_library **library,
+                                kiln_device **device) {
   kiln_error err;
   CHECK_OK(kiln_open_file(path, library, &err), err);
   kiln_status status = kiln_device_open(*library, device_name, device, &err);

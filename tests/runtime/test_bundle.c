@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bundles written and read again: same bytes from any order, stock tools, dictionaries, layers, signatures, sources of every kind.
+// Bundles written and read again: same bytes from any order, stock tools, dictionaries, layers, signatures,
+// sources of every kind.
 #include <fcntl.h>
 #include <sodium/crypto_generichash_blake2b.h>
 #include <sodium/crypto_sign_ed25519.h>
@@ -47,7 +48,8 @@ static void check_same(const char *a, const char *b) {
 
 // 41: the same set in another order, on another number of threads, in another time zone: the same bytes.
 TEST(bundle, same_set_same_bytes) {
-  static const char *const levels[] = {"", "--level 19", "--dictionary none", "--dictionary large", "--member-per-kernel"};
+  static const char *const levels[] = {"", "--level 19", "--dictionary none", "--dictionary large",
+                                       "--member-per-kernel"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     char one[80], two[80];
     snprintf(one, sizeof one, "%s -j 1", levels[i]);
@@ -60,7 +62,12 @@ TEST(bundle, same_set_same_bytes) {
 }
 
 TEST(bundle, every_code_comes_back) {
-  static const char *const levels[] = {"", "--level 19", "--dictionary none", "--dictionary small", "--dictionary large", "--member-per-kernel"};
+  static const char *const levels[] = {"",
+                                       "--level 19",
+                                       "--dictionary none",
+                                       "--dictionary small",
+                                       "--dictionary large",
+                                       "--member-per-kernel"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     kiln_bundle *b;
     kiln_error err;
@@ -94,7 +101,8 @@ TEST(bundle, every_code_comes_back) {
   }
 }
 
-// Forty codes, each the same patterns in another order: small frames, whose tables weigh more than what they hold.
+// Forty codes, each the same patterns in another order: small frames, whose tables weigh more than what they
+// hold.
 static void write_patterns(const char *path, const char *options) {
   fixture f;
   fixture_begin(&f);
@@ -104,20 +112,25 @@ static void write_patterns(const char *path, const char *options) {
     uint64_t state = n + 1;
     for (unsigned at = 0; at < CODE; at += 20) {
       uint64_t pattern = kiln_test_random(&state) % 97;
-      for (unsigned i = 0; i < 20; i++) code[at + i] = (uint8_t)(i % 20 < 17 ? kiln_test_random(&pattern) & 0x3f : kiln_test_random(&state) & 0xf);
+      for (unsigned i = 0; i < 20; i++)
+        code[at + i] =
+            (uint8_t)(i % 20 < 17 ? kiln_test_random(&pattern) & 0x3f : kiln_test_random(&state) & 0xf);
     }
     snprintf(name, sizeof name, "pattern%u", n);
-    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", code, CODE);
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942",
+                 "add_one", code, CODE);
   }
   fixture_write(&f, path, options);
 }
 
-// At strong levels a dictionary brings entropy tables where they pay; the header says so, and a form that is not known is refused.
+// At strong levels a dictionary brings entropy tables where they pay; the header says so, and a form that is
+// not known is refused.
 TEST(bundle, dictionaries_with_tables) {
   static const struct {
     const char *options;
     unsigned features, form;
-  } cases[] = {{"--level 3", 0, KILN_BUNDLE_FORM_CONTENT}, {"--level 19", KILN_BUNDLE_FEATURE_TABLES, KILN_BUNDLE_FORM_TABLES}};
+  } cases[] = {{"--level 3", 0, KILN_BUNDLE_FORM_CONTENT},
+               {"--level 19", KILN_BUNDLE_FEATURE_TABLES, KILN_BUNDLE_FORM_TABLES}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kiln_bundle *b;
     kiln_error err;
@@ -155,7 +168,10 @@ TEST(bundle, stock_tools_read_the_archive) {
   if (kiln_test_run(&out, "bsdtar -tf %s/a.kbundle", f)) FAIL("bsdtar: %s", out);
   CHECK_TEXT(out, "KILN-INDEX\ncode/gfx9.zst\ncode/ptx.zst\n");
   free(out);
-  if (kiln_test_run(&out, "python3 -m zipfile -t %s/a.kbundle && mkdir %s/x && bsdtar -xf %s/a.kbundle -C %s/x", f, f, f, f)) FAIL("%s", out);
+  if (kiln_test_run(&out,
+                    "python3 -m zipfile -t %s/a.kbundle && mkdir %s/x && bsdtar -xf %s/a.kbundle -C %s/x", f,
+                    f, f, f))
+    FAIL("%s", out);
   free(out);
   if (!kiln_test_run(&out, "command -v zstd")) {
     free(out);
@@ -172,10 +188,14 @@ TEST(bundle, failed_write_keeps_the_old_file) {
   write_many(fixture_path("a.kbundle"), 1, "");
   write_many(fixture_path("b.kbundle"), 1, "");
   kiln_test_write(fixture_path("bad"), "KILNMAN1\x07", 9);
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool bundle-write -o %s/a.kbundle %s/bad", kiln_test_build(), f, f), 1);
+  CHECK_INT(
+      kiln_test_run(&out, "%s/bin/kiln-tool bundle-write -o %s/a.kbundle %s/bad", kiln_test_build(), f, f),
+      1);
   CHECK(strstr(out, "manifest is damaged near byte 9 of 9"));
   free(out);
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool bundle-write --max-size 10 -o %s/a.kbundle %s/manifest", kiln_test_build(), f, f), 1);
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool bundle-write --max-size 10 -o %s/a.kbundle %s/manifest",
+                          kiln_test_build(), f, f),
+            1);
   CHECK(strstr(out, "--max-size allows 10"));
   free(out);
   check_same(fixture_path("a.kbundle"), fixture_path("b.kbundle"));
@@ -192,7 +212,9 @@ TEST(bundle, conflicting_entries_are_refused) {
   kiln_manifest_end(&f.manifest);
   snprintf(manifest, sizeof manifest, "%s/m", kiln_test_folder());
   kiln_test_write(manifest, f.manifest.bytes, f.manifest.size);
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool bundle-write -o %s/a.kbundle %s", kiln_test_build(), kiln_test_folder(), manifest), 1);
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool bundle-write -o %s/a.kbundle %s", kiln_test_build(),
+                          kiln_test_folder(), manifest),
+            1);
   CHECK(strstr(out, "'k' config 0 variant 0 for gfx942 is added twice with different codes"));
   free(out);
   kiln_buffer_deinit(&f.manifest);
@@ -240,13 +262,15 @@ TEST(bundle, open_does_not_grow_with_the_bundle) {
   for (uint32_t i = 0; i < MANY; i++) {
     char name[32];
     snprintf(name, sizeof name, "kernel[N=%u]", i);
-    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", name, strlen(name));
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942",
+                 "add_one", name, strlen(name));
   }
   fixture_write(&f, fixture_path("many.kbundle"), "--dictionary none");
   kiln_library *small;
   kiln_error first;
   fixture_add_one(fixture_path("a.kbundle"), "");
-  CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &small, &first), first); // the library's own code is resident from here on
+  CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &small, &first),
+           first); // the library's own code is resident from here on
   uint64_t least = UINT64_MAX;
   long before = resident_pages();
   for (int i = 0; i < OPENS; i++) {
@@ -256,7 +280,8 @@ TEST(bundle, open_does_not_grow_with_the_bundle) {
     CHECK_OK(kiln_open_file(fixture_path("many.kbundle"), &l, &err), err);
     uint64_t took = now_ns() - begin;
     if (took < least) least = took;
-    if (i == 0 && resident_pages() - before > 256) FAIL("%ld pages more are resident after open", resident_pages() - before);
+    if (i == 0 && resident_pages() - before > 256)
+      FAIL("%ld pages more are resident after open", resident_pages() - before);
     CHECK_INT(kiln_kernel_count(l), MANY);
     kiln_close(l);
   }
@@ -269,19 +294,25 @@ TEST(bundle, embedded_in_a_program) {
   static const char program[] =
       "#include <stdio.h>\n#include \"runtime/kiln.h\"\n"
       "extern const unsigned char bundle_begin[], bundle_end[];\n"
-      "__asm__(\".section .rodata\\n.balign 4096\\n.globl bundle_begin\\nbundle_begin: .incbin \\\"\" FOLDER \"/a.kbundle\\\"\\n.globl bundle_end\\nbundle_end:\\n.previous\");\n"
+      "__asm__(\".section .rodata\\n.balign 4096\\n.globl bundle_begin\\nbundle_begin: .incbin \\\"\" FOLDER "
+      "\"/a.kbundle\\\"\\n.globl bundle_end\\nbundle_end:\\n.previous\");\n"
       "int main(void) {\n  kiln_library *l; kiln_device *d; kiln_kernel *k; kiln_error err;\n"
       "  float x[3] = {1, 2, 3}, y[3] = {0, 0, 0}; void *px = x, *py = y; int n = 3;\n"
-      "  if (kiln_open_memory(bundle_begin, (size_t)(bundle_end - bundle_begin), &l, &err) || kiln_device_open(l, \"host\", &d, &err) ||\n"
-      "      kiln_kernel_get(d, \"add_one\", NULL, &k, &err) || kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, &err))\n"
+      "  if (kiln_open_memory(bundle_begin, (size_t)(bundle_end - bundle_begin), &l, &err) || "
+      "kiln_device_open(l, \"host\", &d, &err) ||\n"
+      "      kiln_kernel_get(d, \"add_one\", NULL, &k, &err) || kiln_launch(k, NULL, (const void "
+      "*const[]){&px, &py, &n}, 3, &err))\n"
       "    return printf(\"%s\\n\", err.text), 1;\n"
-      "  printf(\"%g %g %g\\n\", (double)y[0], (double)y[1], (double)y[2]);\n  kiln_device_close(d);\n  kiln_close(l);\n  return 0;\n}\n";
+      "  printf(\"%g %g %g\\n\", (double)y[0], (double)y[1], (double)y[2]);\n  kiln_device_close(d);\n  "
+      "kiln_close(l);\n  return 0;\n}\n";
   char *out;
   const char *f = kiln_test_folder();
   fixture_add_one(fixture_path("a.kbundle"), "");
   kiln_test_write(fixture_path("app.c"), program, sizeof program - 1);
-  if (kiln_test_run(&out, "gcc -std=c11 -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a %s/lib/libbase.a -l:libzstd.a -lpthread -ldl -o %s/app && "
-                          "rm %s/a.kbundle && mkdir %s/moved && mv %s/app %s/moved/ && %s/moved/app",
+  if (kiln_test_run(&out,
+                    "gcc -std=c11 -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a "
+                    "%s/lib/libbase.a -l:libzstd.a -lpthread -ldl -o %s/app && "
+                    "rm %s/a.kbundle && mkdir %s/moved && mv %s/app %s/moved/ && %s/moved/app",
                     f, f, kiln_test_build(), kiln_test_build(), kiln_test_build(), f, f, f, f, f, f))
     FAIL("%s", out);
   CHECK_TEXT(out, "2 3 4\n");
@@ -320,7 +351,7 @@ TEST(bundle, layers_choose_by_rank_then_order) {
   kiln_close(l);
 }
 
-// -------------------------------------------------------------------------------------------------------------- signatures
+// -------------------------------------------------------------------------------------- signatures
 
 typedef struct trust {
   const uint8_t *key;
@@ -350,8 +381,12 @@ TEST(bundle, signatures_are_asked_for) {
   fixture_add_one(fixture_path("a.kbundle"), sign);
   trust t = {.key = public_key};
   kiln_source source = {.path = fixture_path("a.kbundle")};
-  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1, .policy = KILN_NEED_SIGNATURE,
-                               .verify = verify, .verify_user = &t};
+  kiln_open_options options = {.size = sizeof options,
+                               .sources = &source,
+                               .source_count = 1,
+                               .policy = KILN_NEED_SIGNATURE,
+                               .verify = verify,
+                               .verify_user = &t};
   CHECK_OK(kiln_open(&options, &l, &err), err);
   CHECK_OK(kiln_device_open(l, "host", &d, &err), err);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// 70: a launch stays under a ceiling at 1, 8 and 64 arguments and 1, 8 and 64 threads, also when the caches are cold. 72: a prepared launch is there because
-// it beats the path that it skips on the smallest kernel. CPU time of each thread, the best of several rounds: ceilings are a multiple of what bench_runtime shows.
+// 70: a launch stays under a ceiling at 1, 8 and 64 arguments and 1, 8 and 64 threads, also when the caches
+// are cold. 72: a prepared launch is there because it beats the path that it skips on the smallest kernel.
+// CPU time of each thread, the best of several rounds: ceilings are a multiple of what bench_runtime shows.
 #include <pthread.h>
 #include <time.h>
 
@@ -31,7 +32,8 @@ static void *measure(void *context) {
     uint64_t begin = cpu_ns();
     kiln_status status = KILN_OK;
     for (int i = 0; i < LAUNCHES && status == KILN_OK; i++)
-      status = r->prepared ? kiln_prepared_launch(r->prepared, NULL, NULL) : kiln_launch(r->kernel, NULL, args, r->args, NULL);
+      status = r->prepared ? kiln_prepared_launch(r->prepared, NULL, NULL)
+                           : kiln_launch(r->kernel, NULL, args, r->args, NULL);
     double ns = (double)(cpu_ns() - begin) / LAUNCHES;
     if (status != KILN_OK) return NULL;
     if (ns < best) best = ns;
@@ -67,16 +69,25 @@ static void add_kernel(fixture *f, const char *name, uint32_t args) {
     conditions[i] = (kiln_span){tests[i], sizeof code};
     params[i] = scalar_param("p", KILN_I64);
   }
-  kiln_interface in = {.name = name, .params = params, .param_count = args, .config_count = 1, .variant_count = 2,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(0), C2(128), KILN_EXPR_CDIV)}}},
-                       .variants = (kiln_variant_record[]){{.text = "all", .conditions = conditions, .condition_count = args}, {.text = ""}}};
+  kiln_interface in = {
+      .name = name,
+      .params = params,
+      .param_count = args,
+      .config_count = 1,
+      .variant_count = 2,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(0), C2(128), KILN_EXPR_CDIV)}}},
+      .variants = (kiln_variant_record[]){{.text = "all", .conditions = conditions, .condition_count = args},
+                                          {.text = ""}}};
   uint32_t kernel = fixture_kernel(f, &in);
-  for (uint32_t v = 0; v < 2; v++) fixture_code(f, kernel, 0, v, KILN_FORMAT_HSACO, "gfx942", name, v ? "generic" : "by 16!!", 7);
+  for (uint32_t v = 0; v < 2; v++)
+    fixture_code(f, kernel, 0, v, KILN_FORMAT_HSACO, "gfx942", name, v ? "generic" : "by 16!!", 7);
 }
 
 static void open_kernels(kiln_library **l, kiln_device **d) {
   fixture f;
-  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") || strstr(kiln_test_build(), "tsan")) SKIP("not a release build");
+  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") ||
+      strstr(kiln_test_build(), "tsan"))
+    SKIP("not a release build");
   fixture_begin(&f);
   add_kernel(&f, "k1", 1);
   add_kernel(&f, "k8", 8);
@@ -86,7 +97,11 @@ static void open_kernels(kiln_library **l, kiln_device **d) {
 }
 
 TEST(ceiling, launches_by_arguments_and_threads) {
-  static const struct { const char *name; uint32_t args; double ceiling; } rows[] = {{"k1", 1, 150}, {"k8", 8, 200}, {"k64", 64, 900}};
+  static const struct {
+    const char *name;
+    uint32_t args;
+    double ceiling;
+  } rows[] = {{"k1", 1, 150}, {"k8", 8, 200}, {"k64", 64, 900}};
   kiln_library *l;
   kiln_device *d;
   kiln_kernel *k;
@@ -96,8 +111,11 @@ TEST(ceiling, launches_by_arguments_and_threads) {
     for (unsigned threads = 1; threads <= MOST_THREADS; threads *= 8) {
       CHECK_OK(kiln_kernel_get(d, rows[i].name, NULL, &k, &err), err);
       double ns = launch_ns(k, rows[i].args, threads);
-      printf("%u arguments, %u threads: %.0f ns a launch, of %.0f allowed\n", rows[i].args, threads, ns, rows[i].ceiling);
-      if (ns > rows[i].ceiling) FAIL("%u arguments, %u threads: %.0f ns a launch; the ceiling is %.0f", rows[i].args, threads, ns, rows[i].ceiling);
+      printf("%u arguments, %u threads: %.0f ns a launch, of %.0f allowed\n", rows[i].args, threads, ns,
+             rows[i].ceiling);
+      if (ns > rows[i].ceiling)
+        FAIL("%u arguments, %u threads: %.0f ns a launch; the ceiling is %.0f", rows[i].args, threads, ns,
+             rows[i].ceiling);
     }
   kiln_device_close(d);
   kiln_close(l);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Damaged bundles: every cut and every flipped byte ends in a clean error or in the right result, never in a crash and never in a wrong one.
+// Damaged bundles: every cut and every flipped byte ends in a clean error or in the right result, never in a
+// crash and never in a wrong one.
 #include "runtime/bundle_reader.h"
 #include "tests/runtime/fixture.h"
 
@@ -15,9 +16,11 @@ static outcome try_on(const char *device, const uint8_t *bytes, size_t size, uin
   kiln_kernel *k;
   kiln_error err = {0};
   kiln_source source = {.bytes = bytes, .size = size};
-  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1, .policy = policy};
+  kiln_open_options options = {
+      .size = sizeof options, .sources = &source, .source_count = 1, .policy = policy};
   float x[3] = {1, 2, 3}, y[3] = {0};
-  // A hostile interface may claim views where the caller has pointers; each argument has room for the largest.
+  // A hostile interface may claim views where the caller has pointers; each argument has room for the
+  // largest.
   union {
     const void *pointer;
     int number;
@@ -26,7 +29,8 @@ static outcome try_on(const char *device, const uint8_t *bytes, size_t size, uin
   o.status = kiln_open(&options, &l, &err);
   if (o.status == KILN_OK) o.status = kiln_device_open(l, device, &d, &err);
   if (o.status == KILN_OK) o.status = kiln_kernel_get(d, "add_one", NULL, &k, &err);
-  if (o.status == KILN_OK) o.status = kiln_launch(k, NULL, (const void *const[]){&args[0], &args[1], &args[2]}, 3, &err);
+  if (o.status == KILN_OK)
+    o.status = kiln_launch(k, NULL, (const void *const[]){&args[0], &args[1], &args[2]}, 3, &err);
   if (o.status != KILN_OK && !*err.text) FAIL("status %d without a message", (int)o.status);
   o.right = y[0] == 2 && y[1] == 3 && y[2] == 4;
   kiln_device_close(d);
@@ -34,7 +38,9 @@ static outcome try_on(const char *device, const uint8_t *bytes, size_t size, uin
   return o;
 }
 
-static outcome try_bytes(const uint8_t *bytes, size_t size, uint32_t policy) { return try_on("host:1", bytes, size, policy); }
+static outcome try_bytes(const uint8_t *bytes, size_t size, uint32_t policy) {
+  return try_on("host:1", bytes, size, policy);
+}
 
 static uint8_t *read_bundle(const char *options, size_t *size) {
   fixture_add_one(fixture_path("a.kbundle"), options);
@@ -73,16 +79,22 @@ static void flip_all(const char *options, uint32_t policy) {
 TEST(damage, every_flip_is_an_error_or_harmless) { flip_all("", 0); }
 TEST(damage, every_flip_with_everything_checked) { flip_all("--dictionary none", KILN_CHECK_ALL); }
 
-// Fresh checks over a changed index: what a writer with bad intent would make. It can make a host kernel misread its arguments, which is why an
-// unsigned bundle is like a program; so these are run on the null device.
+// Fresh checks over a changed index: what a writer with bad intent would make. It can make a host kernel
+// misread its arguments, which is why an unsigned bundle is like a program; so these are run on the null
+// device.
 static void seal(uint8_t *bytes) {
-  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) + kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
+  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) +
+               kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
   uint32_t pages = kiln_le32(h + KILN_BH_PAGE_COUNT), tops = kiln_le32(h + KILN_BH_TOP_COUNT);
   uint64_t size = kiln_le64(h + KILN_BH_REGION_SIZE);
   uint8_t *top = h + KILN_BUNDLE_TOP, *checks = top + tops * 8, *region = h + kiln_le64(h + KILN_BH_REGION);
   for (uint32_t i = 0; i < pages; i++) {
     uint64_t left = size - (uint64_t)i * KILN_BUNDLE_PAGE;
-    memcpy(checks + 8 * i, kiln_check_of(region + (size_t)i * KILN_BUNDLE_PAGE, left < KILN_BUNDLE_PAGE ? left : KILN_BUNDLE_PAGE).bytes, 8);
+    memcpy(checks + 8 * i,
+           kiln_check_of(region + (size_t)i * KILN_BUNDLE_PAGE,
+                         left < KILN_BUNDLE_PAGE ? left : KILN_BUNDLE_PAGE)
+               .bytes,
+           8);
   }
   memcpy(top, kiln_check_of(checks, pages * 8).bytes, 8);
   memcpy(h + KILN_BH_TOP_CHECK, kiln_check_of(top, 8).bytes, 8);
@@ -92,8 +104,10 @@ static void seal(uint8_t *bytes) {
 TEST(damage, hostile_index_fields_are_bounded) {
   size_t size;
   uint8_t *bytes = read_bundle("", &size);
-  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) + kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
-  size_t region = (size_t)(h - bytes) + kiln_le64(h + KILN_BH_REGION), region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
+  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) +
+               kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
+  size_t region = (size_t)(h - bytes) + kiln_le64(h + KILN_BH_REGION),
+         region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
   uint8_t *copy = malloc(size);
   static const uint32_t extremes[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff0};
   for (size_t at = 0; at + 4 <= region_size; at++)
@@ -119,13 +133,18 @@ TEST(damage, hostile_index_fields_are_bounded) {
 TEST(damage, newer_formats_are_named) {
   size_t size;
   uint8_t *bytes = read_bundle("", &size);
-  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) + kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
+  uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) +
+               kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
   static const struct {
     unsigned at;
     uint16_t value;
     kiln_status want;
-  } cases[] = {{KILN_BH_MAJOR, 2, KILN_STATUS_VERSION}, {KILN_BH_MINIMUM, 1, KILN_STATUS_VERSION}, {KILN_BH_MUST, 2, KILN_STATUS_VERSION},
-               {KILN_BH_ABI, 2, KILN_STATUS_ABI},       {KILN_BH_MINOR, 7, KILN_OK},               {KILN_BH_MAY, 1, KILN_OK}};
+  } cases[] = {{KILN_BH_MAJOR, 2, KILN_STATUS_VERSION},
+               {KILN_BH_MINIMUM, 1, KILN_STATUS_VERSION},
+               {KILN_BH_MUST, 2, KILN_STATUS_VERSION},
+               {KILN_BH_ABI, 2, KILN_STATUS_ABI},
+               {KILN_BH_MINOR, 7, KILN_OK},
+               {KILN_BH_MAY, 1, KILN_OK}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     uint16_t old = kiln_le16(h + cases[i].at);
     kiln_put16(h + cases[i].at, cases[i].value);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One suite for every kind of device; one that is absent is a skip. The kernel adds one to n floats: C for the host, PTX for NVIDIA.
+// One suite for every kind of device; one that is absent is a skip. The kernel adds one to n floats: C for
+// the host, PTX for NVIDIA.
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include "tests/runtime/fixture.h"
 
-static const char ptx[] =
-    ".version 7.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry add_one(.param .u64 p0, .param .u64 p1, .param .u32 p2)\n{\n"
-    ".reg .b64 %x,%y,%o; .reg .b32 %i,%n,%t,%c; .reg .f32 %f; .reg .pred %p;\n"
-    "ld.param.u64 %x,[p0]; ld.param.u64 %y,[p1]; ld.param.u32 %n,[p2];\n"
-    "mov.u32 %c,%ctaid.x; mov.u32 %t,%tid.x; mad.lo.u32 %i,%c,64,%t;\n"
-    "setp.ge.u32 %p,%t,64; @%p ret; setp.ge.u32 %p,%i,%n; @%p ret;\n"
-    "cvta.to.global.u64 %x,%x; cvta.to.global.u64 %y,%y; mul.wide.u32 %o,%i,4; add.u64 %x,%x,%o; add.u64 %y,%y,%o;\n"
-    "ld.global.f32 %f,[%x]; add.f32 %f,%f,0f3F800000; st.global.f32 [%y],%f; ret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                          ".visible .entry add_one(.param .u64 p0, .param .u64 p1, .param .u32 p2)\n{\n"
+                          ".reg .b64 %x,%y,%o; .reg .b32 %i,%n,%t,%c; .reg .f32 %f; .reg .pred %p;\n"
+                          "ld.param.u64 %x,[p0]; ld.param.u64 %y,[p1]; ld.param.u32 %n,[p2];\n"
+                          "mov.u32 %c,%ctaid.x; mov.u32 %t,%tid.x; mad.lo.u32 %i,%c,64,%t;\n"
+                          "setp.ge.u32 %p,%t,64; @%p ret; setp.ge.u32 %p,%i,%n; @%p ret;\n"
+                          "cvta.to.global.u64 %x,%x; cvta.to.global.u64 %y,%y; mul.wide.u32 %o,%i,4; add.u64 "
+                          "%x,%x,%o; add.u64 %y,%y,%o;\n"
+                          "ld.global.f32 %f,[%x]; add.f32 %f,%f,0f3F800000; st.global.f32 [%y],%f; ret;\n}\n";
 
 static void write_bundle(const char *nvidia_code) {
   fixture f;
@@ -66,7 +67,8 @@ static void check_memory(kiln_device *d) {
 
 static bool runs(const opened *o) { return strncmp(kiln_device_target_name(o->device), "null", 4) != 0; }
 
-static void check_prepared(opened *o, kiln_stream stream, void *dx, void *dy, const float *x, float *y, int n) {
+static void check_prepared(opened *o, kiln_stream stream, void *dx, void *dy, const float *x, float *y,
+                           int n) {
   kiln_error err;
   kiln_prepared *p;
   size_t size = sizeof(float) * (size_t)n;
@@ -117,7 +119,8 @@ static void check_device(const char *name) {
   kiln_stream_destroy(o.device, stream);
   int n = -1;
   void *none = NULL;
-  CHECK_INT(kiln_launch(o.kernel, NULL, (const void *const[]){&none, &none, &n}, 3, &err), KILN_OK); // cdiv(-1, 64) is 0
+  CHECK_INT(kiln_launch(o.kernel, NULL, (const void *const[]){&none, &none, &n}, 3, &err),
+            KILN_OK); // cdiv(-1, 64) is 0
   close_all(&o);
 }
 
@@ -146,7 +149,8 @@ TEST(devices, several_cuda_devices) {
   kiln_device *second;
   kiln_error err;
   opened b = a;
-  if (kiln_device_open(a.library, "cuda:1", &second, &err) != KILN_OK) CHECK_OK(kiln_device_open(a.library, "cuda:0", &second, &err), err);
+  if (kiln_device_open(a.library, "cuda:1", &second, &err) != KILN_OK)
+    CHECK_OK(kiln_device_open(a.library, "cuda:0", &second, &err), err);
   b.device = second;
   CHECK_OK(kiln_kernel_get(second, "add_one", NULL, &b.kernel, &err), err);
   CHECK(a.kernel != b.kernel);
@@ -179,7 +183,8 @@ TEST(devices, cuda_graph_capture) {
   kiln_error err;
   opened o = open_all("cuda:0");
   void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph, *run, *context;
-  int (*begin)(void *, int), (*end)(void *, void **), (*instantiate)(void **, void *, unsigned long long), (*launch)(void *, void *);
+  int (*begin)(void *, int), (*end)(void *, void **), (*instantiate)(void **, void *, unsigned long long),
+      (*launch)(void *, void *);
   *(void **)&begin = dlsym(driver, "cuStreamBeginCapture_v2");
   *(void **)&end = dlsym(driver, "cuStreamEndCapture");
   *(void **)&instantiate = dlsym(driver, "cuGraphInstantiateWithFlags");
@@ -254,7 +259,8 @@ TEST(devices, hip_library_without_a_device) {
   kiln_library *l;
   kiln_device *d;
   kiln_error err;
-  if (!dlopen("libamdhip64.so.5", RTLD_NOW) && !dlopen("libamdhip64.so", RTLD_NOW)) SKIP("libamdhip64 is not installed (Debian: libamdhip64-5)");
+  if (!dlopen("libamdhip64.so.5", RTLD_NOW) && !dlopen("libamdhip64.so", RTLD_NOW))
+    SKIP("libamdhip64 is not installed (Debian: libamdhip64-5)");
   CHECK_OK(kiln_open(&none, &l, &err), err);
   kiln_status status = kiln_device_open(l, "hip:0", &d, &err);
   if (status == KILN_OK) SKIP("there is an AMD device");
@@ -265,7 +271,8 @@ TEST(devices, hip_library_without_a_device) {
 
 // No device of a kind: what was tried is said.
 TEST(devices, absent_devices_are_named) {
-  static const char *const names[] = {"cuda:999", "hip:999", "cuda:x", "host:0", "host:x", "metal", "", "null:sm_x"};
+  static const char *const names[] = {"cuda:999", "hip:999", "cuda:x", "host:0",
+                                      "host:x",   "metal",   "",       "null:sm_x"};
   kiln_library *l;
   kiln_device *d;
   kiln_error err;
@@ -273,7 +280,8 @@ TEST(devices, absent_devices_are_named) {
   CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &l, &err), err);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     kiln_status status = kiln_device_open(l, names[i], &d, &err);
-    if (status != KILN_STATUS_NO_DEVICE && status != KILN_STATUS_TARGET) FAIL("'%s': status %d", names[i], (int)status);
+    if (status != KILN_STATUS_NO_DEVICE && status != KILN_STATUS_TARGET)
+      FAIL("'%s': status %d", names[i], (int)status);
     CHECK(d == NULL && *err.text);
   }
   kiln_close(l);
@@ -288,11 +296,13 @@ TEST(devices, the_example_of_the_page) {
   CHECK(end != NULL);
   char program[4000];
   snprintf(program, sizeof program,
-           "#include <stdio.h>\n#include \"runtime/kiln.h\"\nint main(void) {\nfloat *x = 0, *y = 0; int n = 0; kiln_stream stream = 0;\n%.*s\n"
+           "#include <stdio.h>\n#include \"runtime/kiln.h\"\nint main(void) {\nfloat *x = 0, *y = 0; int n = "
+           "0; kiln_stream stream = 0;\n%.*s\n"
            "return 0; }\n",
            (int)(end - begin - 5), begin + 5);
   kiln_test_write(fixture_path("example.c"), program, strlen(program));
-  if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -c %s/example.c -o %s/example.o", kiln_test_folder(), kiln_test_folder()))
+  if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -c %s/example.c -o %s/example.o",
+                    kiln_test_folder(), kiln_test_folder()))
     FAIL("%s", out);
   free(out);
   free(page);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The worked dump in docs/bundle.md is a bundle: it opens, has what the page says, and is what the writer makes today. KILN_TEST_BLESS=1 rewrites it.
+// The worked dump in docs/bundle.md is a bundle: it opens, has what the page says, and is what the writer
+// makes today. KILN_TEST_BLESS=1 rewrites it.
 #include "base/bundle_format.h"
 #include "tests/runtime/fixture.h"
 
@@ -8,11 +9,19 @@ static const char page[] = "docs/bundle.md", fence[] = "```dump\n";
 static uint8_t *write_small(size_t *size) {
   fixture f;
   kiln_param_record params[] = {pointer_param("x", KILN_F32), scalar_param("n", KILN_I32)};
-  kiln_interface in = {.name = "add", .symbol = "kiln_add", .params = params, .param_count = 2, .config_count = 1, .variant_count = 1,
-                       .configs = (kiln_config_record[]){{.text = "BLOCK=64", .warps = 4, .grid = {SPAN(P(1), C2(64), KILN_EXPR_CDIV)}}},
+  kiln_interface in = {.name = "add",
+                       .symbol = "kiln_add",
+                       .params = params,
+                       .param_count = 2,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "BLOCK=64",
+                                                          .warps = 4,
+                                                          .grid = {SPAN(P(1), C2(64), KILN_EXPR_CDIV)}}},
                        .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
-  fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_PTX, "sm_90", "kiln_add", ".version 8.0 // tiny", 20);
+  fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_PTX, "sm_90", "kiln_add",
+               ".version 8.0 // tiny", 20);
   kiln_manifest_note(&f.manifest, "language", "1");
   fixture_write(&f, fixture_path("small.kbundle"), "");
   return (uint8_t *)kiln_test_read(fixture_path("small.kbundle"), size);
@@ -26,7 +35,8 @@ static void print_dump(const uint8_t *bytes, size_t size, kiln_buffer *out) {
       else kiln_buffer_format(out, "   ");
     }
     kiln_buffer_format(out, "  ");
-    for (size_t i = at; i < at + 16 && i < size; i++) kiln_buffer_u8(out, bytes[i] >= 32 && bytes[i] < 127 && bytes[i] != '`' ? bytes[i] : '.');
+    for (size_t i = at; i < at + 16 && i < size; i++)
+      kiln_buffer_u8(out, bytes[i] >= 32 && bytes[i] < 127 && bytes[i] != '`' ? bytes[i] : '.');
     kiln_buffer_u8(out, '\n');
   }
 }
@@ -39,7 +49,8 @@ static uint8_t *read_dump(const char *text, size_t *out_size) {
   uint8_t *bytes = malloc(strlen(at));
   for (*out_size = 0; *at != '`'; at = strchr(at, '\n') + 1) {
     CHECK(strchr(at, '\n') && strlen(at) > 54);
-    for (int i = 0; i < 16 && at[6 + 3 * i] != ' '; i++) bytes[(*out_size)++] = (uint8_t)strtoul((char[]){at[6 + 3 * i], at[7 + 3 * i], 0}, NULL, 16);
+    for (int i = 0; i < 16 && at[6 + 3 * i] != ' '; i++)
+      bytes[(*out_size)++] = (uint8_t)strtoul((char[]){at[6 + 3 * i], at[7 + 3 * i], 0}, NULL, 16);
   }
   return bytes;
 }
@@ -67,7 +78,8 @@ TEST(dump, the_page_shows_a_bundle) {
   uint8_t *shown = read_dump(text, &shown_size);
   CHECK_INT(shown_size, size);
   for (size_t i = 0; i < size; i++)
-    if (shown[i] != bytes[i]) FAIL("byte 0x%zx is %02x on the page, the writer makes %02x", i, shown[i], bytes[i]);
+    if (shown[i] != bytes[i])
+      FAIL("byte 0x%zx is %02x on the page, the writer makes %02x", i, shown[i], bytes[i]);
 
   kiln_library *l;
   kiln_device *d;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SIGKILL at every system call of the program that writes a bundle: the file is the former bundle or the new one, whole, and the next run leaves
-// nothing beside it. (behaviour 49)
+// SIGKILL at every system call of the program that writes a bundle: the file is the former bundle or the new
+// one, whole, and the next run leaves nothing beside it. (behaviour 49)
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -80,19 +80,25 @@ static bytes take(const char *name) {
   return b;
 }
 
-static bool same(const bytes *a, const bytes *b) { return a->at && b->at && a->size == b->size && !memcmp(a->at, b->at, a->size); }
+static bool same(const bytes *a, const bytes *b) {
+  return a->at && b->at && a->size == b->size && !memcmp(a->at, b->at, a->size);
+}
 
 /// `former`: NULL when there was no file before.
 static void sweep(const bytes *former, const bytes *wanted) {
   unsigned at = 0;
   bool killed = true;
-  for (; killed; at += kiln_test_full() ? 1 : 2) { // every second stop is after a call: nothing on the disk changes until the next one
+  for (; killed;
+       at += kiln_test_full()
+                 ? 1
+                 : 2) { // every second stop is after a call: nothing on the disk changes until the next one
     kiln_test_run(NULL, "rm -rf %s; mkdir %s", fixture_path("out"), fixture_path("out"));
     if (former) kiln_test_write(fixture_path("out/k.kb"), former->at, former->size);
     killed = kill_at("new", at);
     bytes now = take("out/k.kb");
     if (now.at ? !same(&now, wanted) && !(former && same(&now, former)) : former != NULL)
-      FAIL("killed at stop %u: the bundle is neither the former nor the new one (%zu bytes)", at, now.at ? now.size : 0);
+      FAIL("killed at stop %u: the bundle is neither the former nor the new one (%zu bytes)", at,
+           now.at ? now.size : 0);
     free(now.at);
     finish("new");
     now = take("out/k.kb");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Look-up, choice and launch on the host and on the null device. Numbers are those of the behaviours the project promises.
+// Look-up, choice and launch on the host and on the null device. Numbers are those of the behaviours the
+// project promises.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -37,7 +38,8 @@ TEST(launch, host_runs_the_grid) {
   kiln_close(l);
 }
 
-// A grid of the caller's replaces the kernel's own: two blocks of the first 300 elements run, the third does not.
+// A grid of the caller's replaces the kernel's own: two blocks of the first 300 elements run, the third does
+// not.
 TEST(launch, host_runs_the_callers_grid) {
   kiln_library *l;
   kiln_device *d;
@@ -59,7 +61,8 @@ TEST(launch, host_runs_the_callers_grid) {
   CHECK_OK(kiln_launch_grid(k, NULL, (const uint32_t[]){2, 1, 1}, &block, sizeof block, &err), err);
   CHECK(y[0] == 1 && y[2 * per_program - 1] == 1 && y[N - 1] == 0);
   CHECK_OK(kiln_launch_grid(k, NULL, (const uint32_t[]){0, 1, 1}, &block, sizeof block, &err), err);
-  CHECK_INT(kiln_launch_grid(k, NULL, (const uint32_t[]){1, 1, 1}, &block, 1, &err), KILN_STATUS_INVALID_ARGUMENT);
+  CHECK_INT(kiln_launch_grid(k, NULL, (const uint32_t[]){1, 1, 1}, &block, 1, &err),
+            KILN_STATUS_INVALID_ARGUMENT);
   kiln_device_close(d);
   kiln_close(l);
   free(x);
@@ -74,8 +77,11 @@ TEST(launch, moved_bundle_still_loads) {
   kiln_error err;
   char *out;
   fixture_add_one(fixture_path("a.kbundle"), "");
-  CHECK_INT(kiln_test_run(&out, "mkdir %s/elsewhere && mv %s/a.kbundle %s/elsewhere/b.kbundle && rm %s/kernel.* %s/manifest", kiln_test_folder(),
-                          kiln_test_folder(), kiln_test_folder(), kiln_test_folder(), kiln_test_folder()), 0);
+  CHECK_INT(
+      kiln_test_run(
+          &out, "mkdir %s/elsewhere && mv %s/a.kbundle %s/elsewhere/b.kbundle && rm %s/kernel.* %s/manifest",
+          kiln_test_folder(), kiln_test_folder(), kiln_test_folder(), kiln_test_folder(), kiln_test_folder()),
+      0);
   free(out);
   fixture_open(fixture_path("elsewhere/b.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
@@ -114,7 +120,8 @@ TEST(launch, changed_parameters_are_refused_at_look_up) {
   fixture_add_one(fixture_path("a.kbundle"), "");
   fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
-  kiln_signature right = {kiln_kernel_abi(k), "x: *f32, y: *f32, n: i32"}, wrong = {kiln_kernel_abi(k) + 1, "x: *f32, n: i64"};
+  kiln_signature right = {kiln_kernel_abi(k), "x: *f32, y: *f32, n: i32"},
+                 wrong = {kiln_kernel_abi(k) + 1, "x: *f32, n: i64"};
   CHECK_OK(kiln_kernel_get(d, "add_one", &right, &k, &err), err);
   CHECK_INT(kiln_kernel_get(d, "add_one", &wrong, &k, &err), KILN_STATUS_ABI);
   CHECK(k == NULL);
@@ -148,7 +155,8 @@ TEST(launch, prefix_names_and_misses) {
   kiln_close(l);
 }
 
-// 42: wrong processor, wrong mode and wrong family are different named refusals, before any driver sees the code.
+// 42: wrong processor, wrong mode and wrong family are different named refusals, before any driver sees the
+// code.
 TEST(launch, a_miss_names_every_rule) {
   fixture f;
   kiln_library *l;
@@ -165,7 +173,8 @@ TEST(launch, a_miss_names_every_rule) {
   fixture_write(&f, fixture_path("a.kbundle"), "");
   fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
   CHECK_INT(kiln_kernel_get(d, "add_one", NULL, &k, &err), KILN_STATUS_NO_VARIANT);
-  CHECK(strstr(err.text, "gfx942:xnack+") && strstr(err.text, "sm_90") && strstr(err.text, "architecture differs"));
+  CHECK(strstr(err.text, "gfx942:xnack+") && strstr(err.text, "sm_90") &&
+        strstr(err.text, "architecture differs"));
   CHECK_OK(kiln_explain(d, "add_one", &report, &err), err);
   CHECK_INT(kiln_report_count(report), 3);
   for (size_t i = 0; i < 3; i++) {
@@ -193,7 +202,8 @@ TEST(launch, policies_fail_at_open) {
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_90", "add_one", "ptx", 3);
   fixture_write(&f, fixture_path("a.kbundle"), "");
   kiln_source source = {.path = fixture_path("a.kbundle")};
-  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1, .policy = KILN_EXACT_ONLY};
+  kiln_open_options options = {
+      .size = sizeof options, .sources = &source, .source_count = 1, .policy = KILN_EXACT_ONLY};
   CHECK_OK(kiln_open(&options, &l, &err), err);
   CHECK_INT(kiln_device_open(l, "host", &d, &err), KILN_STATUS_NO_VARIANT);
   CHECK(strstr(err.text, "exact only") && d == NULL);
@@ -202,30 +212,42 @@ TEST(launch, policies_fail_at_open) {
   CHECK_INT(kiln_open(&options, &l, &err), KILN_STATUS_UNTRUSTED);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- variants
+// ---------------------------------------------------------------------------------------- variants
 
 // pick: writes the number of the code that ran to *out; (out: *i32, cols: i32, ld: i64).
 static uint8_t *pick_object(int number, size_t *out_size) {
   char source[600];
-  snprintf(source, sizeof source, HOST_KERNEL("pick") " { (void)id; (void)grid; (void)scratch; **(int *const *)args = %d; return 0; }\n", number);
+  snprintf(
+      source, sizeof source,
+      HOST_KERNEL("pick") " { (void)id; (void)grid; (void)scratch; **(int *const *)args = %d; return 0; }\n",
+      number);
   return fixture_object(source, out_size);
 }
 
 static kiln_interface pick_interface(void) {
   static const uint8_t r1[] = {P(1), C2(1024), KILN_EXPR_LE}, r2[] = {P(1), C2(4096), KILN_EXPR_LE};
-  static const uint8_t c1[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ}, c2[] = {P(2), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
+  static const uint8_t c1[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ},
+                       c2[] = {P(2), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
   static const uint8_t g[] = {C(1)};
-  static kiln_span require[] = {{r1, sizeof r1}, {r2, sizeof r2}}, conditions[] = {{c1, sizeof c1}, {c2, sizeof c2}};
-  static kiln_config_record configs[] = {{.text = "BLOCK=1024", .grid = {{g, sizeof g}}, .require = &require[0], .require_count = 1},
-                                         {.text = "BLOCK=4096", .grid = {{g, sizeof g}}, .require = &require[1], .require_count = 1}};
-  static kiln_variant_record variants[] = {{.text = "cols % 16 == 0, ld % 16 == 0", .conditions = conditions, .condition_count = 2},
-                                           {.text = "cols % 16 == 0", .conditions = conditions, .condition_count = 1},
-                                           {.text = ""}};
+  static kiln_span require[] = {{r1, sizeof r1}, {r2, sizeof r2}},
+                   conditions[] = {{c1, sizeof c1}, {c2, sizeof c2}};
+  static kiln_config_record configs[] = {
+      {.text = "BLOCK=1024", .grid = {{g, sizeof g}}, .require = &require[0], .require_count = 1},
+      {.text = "BLOCK=4096", .grid = {{g, sizeof g}}, .require = &require[1], .require_count = 1}};
+  static kiln_variant_record variants[] = {
+      {.text = "cols % 16 == 0, ld % 16 == 0", .conditions = conditions, .condition_count = 2},
+      {.text = "cols % 16 == 0", .conditions = conditions, .condition_count = 1},
+      {.text = ""}};
   static kiln_param_record params[3];
   params[0] = pointer_param("out", KILN_I32);
   params[1] = scalar_param("cols", KILN_I32);
   params[2] = scalar_param("ld", KILN_I64);
-  return (kiln_interface){.name = "pick", .params = params, .param_count = 3, .configs = configs, .config_count = 2, .variants = variants,
+  return (kiln_interface){.name = "pick",
+                          .params = params,
+                          .param_count = 3,
+                          .configs = configs,
+                          .config_count = 2,
+                          .variants = variants,
                           .variant_count = 3};
 }
 
@@ -235,7 +257,8 @@ TEST(launch, every_variant_is_reachable) {
     int cols;
     int64_t ld;
     int want;
-  } cases[] = {{16, 16, 0}, {16, 17, 1}, {17, 16, 2}, {1024, 32, 0}, {1040, 32, 3}, {1040, 33, 4}, {1041, 33, 5}, {4096, 0, 3}, {0, 0, 0}, {-16, -16, 0}};
+  } cases[] = {{16, 16, 0},   {16, 17, 1},   {17, 16, 2},  {1024, 32, 0}, {1040, 32, 3},
+               {1040, 33, 4}, {1041, 33, 5}, {4096, 0, 3}, {0, 0, 0},     {-16, -16, 0}};
   fixture f;
   kiln_library *l;
   kiln_device *d;
@@ -256,7 +279,9 @@ TEST(launch, every_variant_is_reachable) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int got = -1, *out = &got;
     CHECK_OK(kiln_launch(k, NULL, (const void *const[]){&out, &cases[i].cols, &cases[i].ld}, 3, &err), err);
-    if (got != cases[i].want) FAIL("cols %d, ld %lld ran code %d, expected %d", cases[i].cols, (long long)cases[i].ld, got, cases[i].want);
+    if (got != cases[i].want)
+      FAIL("cols %d, ld %lld ran code %d, expected %d", cases[i].cols, (long long)cases[i].ld, got,
+           cases[i].want);
   }
   int got = -1, *out = &got, cols = 4097;
   int64_t ld = 0;
@@ -267,14 +292,16 @@ TEST(launch, every_variant_is_reachable) {
   kiln_close(l);
 }
 
-// ------------------------------------------------------------------------------------------------------------------ facts
+// ------------------------------------------------------------------------------------------- facts
 
 // bits: copies its scalars to memory; (out: *i64, a: f32, b: f16, c: i1, d: i64, e: i8, f: f64).
 static const char bits_source[] =
-    "struct a { long *out; unsigned a; unsigned short b; unsigned char c; long d; signed char e; long f; };\n" HOST_KERNEL("bits") " {\n"
-    "  const struct a *a = args; (void)id; (void)grid; (void)scratch;\n"
-    "  a->out[0] = a->a; a->out[1] = a->b; a->out[2] = a->c; a->out[3] = a->d; a->out[4] = a->e; a->out[5] = a->f;\n"
-    "  return 0;\n}\n";
+    "struct a { long *out; unsigned a; unsigned short b; unsigned char c; long d; signed char e; long f; "
+    "};\n" HOST_KERNEL("bits") " {\n"
+                               "  const struct a *a = args; (void)id; (void)grid; (void)scratch;\n"
+                               "  a->out[0] = a->a; a->out[1] = a->b; a->out[2] = a->c; a->out[3] = a->d; "
+                               "a->out[4] = a->e; a->out[5] = a->f;\n"
+                               "  return 0;\n}\n";
 
 // 47: scalars of every width reach the kernel bit for bit.
 TEST(launch, scalars_arrive_bit_exact) {
@@ -285,11 +312,17 @@ TEST(launch, scalars_arrive_bit_exact) {
   kiln_error err;
   size_t size;
   uint8_t *object = fixture_object(bits_source, &size);
-  kiln_param_record params[] = {pointer_param("out", KILN_I64), scalar_param("a", KILN_F32), scalar_param("b", KILN_F16),
-                                scalar_param("c", KILN_I1),     scalar_param("d", KILN_I64), scalar_param("e", KILN_I8),
+  kiln_param_record params[] = {pointer_param("out", KILN_I64), scalar_param("a", KILN_F32),
+                                scalar_param("b", KILN_F16),    scalar_param("c", KILN_I1),
+                                scalar_param("d", KILN_I64),    scalar_param("e", KILN_I8),
                                 scalar_param("f", KILN_F64)};
-  kiln_interface in = {.name = "bits", .params = params, .param_count = 7, .config_count = 1, .variant_count = 1,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}}, .variants = (kiln_variant_record[]){{.text = ""}}};
+  kiln_interface in = {.name = "bits",
+                       .params = params,
+                       .param_count = 7,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+                       .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "bits", object, size);
   fixture_write(&f, fixture_path("a.kbundle"), "");
@@ -301,7 +334,8 @@ TEST(launch, scalars_arrive_bit_exact) {
   uint16_t f16 = 0x8001;
   uint8_t yes = 1;
   int8_t small = -128;
-  CHECK_OK(kiln_launch(k, NULL, (const void *const[]){&to, &f32, &f16, &yes, &wide, &small, &f64}, 7, &err), err);
+  CHECK_OK(kiln_launch(k, NULL, (const void *const[]){&to, &f32, &f16, &yes, &wide, &small, &f64}, 7, &err),
+           err);
   CHECK_INT(out[0], f32);
   CHECK_INT(out[1], f16);
   CHECK_INT(out[2], 1);
@@ -323,12 +357,18 @@ TEST(launch, broken_promises_are_refused_by_name) {
   kiln_device *d;
   kiln_kernel *k;
   kiln_error err;
-  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32), scalar_param("m", KILN_I32)};
+  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32),
+                                scalar_param("m", KILN_I32)};
   params[0].align = 16;
   params[1].div = 8;
   params[2].has_range = true, params[2].lo = -1, params[2].hi = 100;
-  kiln_interface in = {.name = "facts", .params = params, .param_count = 3, .config_count = 1, .variant_count = 1,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1))}}}, .variants = (kiln_variant_record[]){{.text = ""}}};
+  kiln_interface in = {.name = "facts",
+                       .params = params,
+                       .param_count = 3,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1))}}},
+                       .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "facts", "object", 6);
   fixture_write(&f, fixture_path("a.kbundle"), "");
@@ -360,11 +400,18 @@ TEST(launch, overflow_refuses_at_the_boundary) {
   kiln_choice choice;
   kiln_param_record params[] = {scalar_param("a", KILN_I64), scalar_param("b", KILN_I64)};
   // Variant 0: a * b fits 32 bits; variant 1: generic.
-  const uint8_t fits[] = {P(0), P(1), KILN_EXPR_MUL, KILN_EXPR_CONST, 0xfe, 0xff, 0xff, 0xff, 0x0f, KILN_EXPR_LE};
-  kiln_interface in = {.name = "wide", .params = params, .param_count = 2, .config_count = 1, .variant_count = 2,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
-                       .variants = (kiln_variant_record[]){{.text = "32", .conditions = (kiln_span[]){{fits, sizeof fits}}, .condition_count = 1},
-                                                           {.text = ""}}};
+  const uint8_t fits[] = {P(0), P(1), KILN_EXPR_MUL, KILN_EXPR_CONST, 0xfe, 0xff,
+                          0xff, 0xff, 0x0f,          KILN_EXPR_LE};
+  kiln_interface in = {
+      .name = "wide",
+      .params = params,
+      .param_count = 2,
+      .config_count = 1,
+      .variant_count = 2,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+      .variants = (kiln_variant_record[]){
+          {.text = "32", .conditions = (kiln_span[]){{fits, sizeof fits}}, .condition_count = 1},
+          {.text = ""}}};
   fixture_begin(&f);
   uint32_t kernel = fixture_kernel(&f, &in);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "wide", "object 0", 8);
@@ -375,7 +422,11 @@ TEST(launch, overflow_refuses_at_the_boundary) {
   static const struct {
     int64_t a, b;
     const char *variant;
-  } cases[] = {{INT32_MAX, 1, "32"}, {(int64_t)INT32_MAX + 1, 1, ""}, {65536, 32768, ""}, {65536, 32767, "32"}, {INT64_MAX, 2, ""}};
+  } cases[] = {{INT32_MAX, 1, "32"},
+               {(int64_t)INT32_MAX + 1, 1, ""},
+               {65536, 32768, ""},
+               {65536, 32767, "32"},
+               {INT64_MAX, 2, ""}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     CHECK_OK(kiln_choose(k, &cases[i], kiln_block_size(k), &choice, &err), err);
     CHECK_TEXT(choice.variant, cases[i].variant);
@@ -384,7 +435,7 @@ TEST(launch, overflow_refuses_at_the_boundary) {
   kiln_close(l);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- threads
+// ----------------------------------------------------------------------------------------- threads
 
 typedef struct shared_run {
   kiln_device *device;
@@ -424,7 +475,8 @@ TEST(launch, many_threads_share_one_kernel) {
 
 // A kernel's assertion ends the launch with the operation's number.
 TEST(launch, assertions_come_back) {
-  static const char source[] = HOST_KERNEL("add_one") " { (void)args; (void)grid; (void)scratch; return id[0] == 3 ? 8 : 0; }\n";
+  static const char source[] =
+      HOST_KERNEL("add_one") " { (void)args; (void)grid; (void)scratch; return id[0] == 3 ? 8 : 0; }\n";
   fixture f;
   kiln_library *l;
   kiln_device *d;
@@ -433,7 +485,8 @@ TEST(launch, assertions_come_back) {
   size_t size;
   uint8_t *object = fixture_object(source, &size);
   fixture_begin(&f);
-  fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
+  fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2",
+               "add_one", object, size);
   fixture_write(&f, fixture_path("a.kbundle"), "");
   free(object);
   fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
@@ -446,11 +499,14 @@ TEST(launch, assertions_come_back) {
   kiln_close(l);
 }
 
-// 54: preload of an entry that does not fit its object is refused. Objects that the mapper must not run: undefined symbols, constructors, text.
+// 54: preload of an entry that does not fit its object is refused. Objects that the mapper must not run:
+// undefined symbols, constructors, text.
 TEST(launch, unfit_objects_are_refused) {
   static const char *const sources[] = {
-      "extern int other(void);\n" HOST_KERNEL("add_one") " { (void)args; (void)id; (void)grid; (void)scratch; return other(); }\n",
-      "static int n; __attribute__((constructor)) static void begin(void) { n = 1; }\n" HOST_KERNEL("add_one") " { (void)args; (void)id; (void)grid; (void)scratch; return n; }\n",
+      "extern int other(void);\n" HOST_KERNEL(
+          "add_one") " { (void)args; (void)id; (void)grid; (void)scratch; return other(); }\n",
+      "static int n; __attribute__((constructor)) static void begin(void) { n = 1; }\n" HOST_KERNEL(
+          "add_one") " { (void)args; (void)id; (void)grid; (void)scratch; return n; }\n",
       HOST_KERNEL("add_two") " { (void)args; (void)id; (void)grid; (void)scratch; return 0; }\n",
   };
   for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -462,13 +518,15 @@ TEST(launch, unfit_objects_are_refused) {
     size_t size;
     uint8_t *object = fixture_object(sources[i], &size);
     fixture_begin(&f);
-    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2",
+                 "add_one", object, size);
     fixture_write(&f, fixture_path("a.kbundle"), "");
     free(object);
     fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
     CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
     kiln_status status = kiln_preload(k, &err);
-    if (status != KILN_STATUS_UNSUPPORTED && status != KILN_STATUS_CORRUPT) FAIL("object %zu: status %d", i, (int)status);
+    if (status != KILN_STATUS_UNSUPPORTED && status != KILN_STATUS_CORRUPT)
+      FAIL("object %zu: status %d", i, (int)status);
     CHECK(strstr(err.text, "loading 'add_one' for x86-64-v2"));
     kiln_device_close(d);
     kiln_close(l);
@@ -490,7 +548,10 @@ TEST(launch, a_kernel_without_a_grid_wants_one) {
   kiln_kernel *k;
   kiln_error err;
   float x[64] = {1}, y[64] = {0};
-  struct { void *x, *y; int32_t n, pad; } block = {x, y, 64, 0};
+  struct {
+    void *x, *y;
+    int32_t n, pad;
+  } block = {x, y, 64, 0};
   fixture_open(fixture_path("no_grid.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   CHECK_INT(kiln_launch_packed(k, NULL, &block, sizeof block, &err), KILN_STATUS_LAUNCH);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln.so.0 as a file: what it exports, what it needs, how large it is; and that its header stands alone in C11 and C++17.
+// libkiln.so.0 as a file: what it exports, what it needs, how large it is; and that its header stands alone
+// in C11 and C++17.
 #include "tests/runtime/fixture.h"
 
 enum { MOST_BYTES = 280 << 10, MOST_OWN = 60 << 10 };
@@ -16,9 +17,11 @@ static char *shell(const char *command) {
 }
 
 TEST(library, exports_are_the_map) {
-  char *exports = shell("nm -D --defined-only %1$s | awk '$2 == \"T\" {print $3}' | sed 's/@.*//' | LC_ALL=C sort");
+  char *exports =
+      shell("nm -D --defined-only %1$s | awk '$2 == \"T\" {print $3}' | sed 's/@.*//' | LC_ALL=C sort");
   char *map;
-  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"), 0);
+  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"),
+            0);
   CHECK_TEXT(exports, map);
   free(exports);
   free(map);
@@ -26,8 +29,12 @@ TEST(library, exports_are_the_map) {
 
 TEST(library, the_map_is_the_header) {
   char *map, *header;
-  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"), 0);
-  CHECK_INT(kiln_test_run(&header, "sed -n 's/^KILN_API .*[ *]\\(kiln_[a-z_]*\\)(.*/\\1/p' runtime/kiln.h | LC_ALL=C sort"), 0);
+  CHECK_INT(kiln_test_run(&map, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map | LC_ALL=C sort"),
+            0);
+  CHECK_INT(
+      kiln_test_run(&header,
+                    "sed -n 's/^KILN_API .*[ *]\\(kiln_[a-z_]*\\)(.*/\\1/p' runtime/kiln.h | LC_ALL=C sort"),
+      0);
   CHECK_TEXT(header, map);
   free(map);
   free(header);
@@ -48,38 +55,50 @@ TEST(library, has_no_constructors) {
 
 // It never ends the process: an arena that cannot go on says so (tests/runtime/test_memory.c).
 TEST(library, cannot_end_the_process) {
-  char *ends = shell("nm -D --undefined-only %1$s | grep -wE 'abort|exit|_exit|quick_exit|__assert_fail|raise' || true");
+  char *ends = shell(
+      "nm -D --undefined-only %1$s | grep -wE 'abort|exit|_exit|quick_exit|__assert_fail|raise' || true");
   CHECK_TEXT(ends, "");
   free(ends);
 }
 
 TEST(library, is_small) {
   char *size = shell("strip -o %2$s/stripped %1$s && stat -c %%s %2$s/stripped");
-  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") || strstr(kiln_test_build(), "tsan")) SKIP("not a release build");
-  if (atoi(size) > MOST_BYTES) FAIL("libkiln.so.0 has %d bytes stripped; the limit is %d", atoi(size), MOST_BYTES);
+  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") ||
+      strstr(kiln_test_build(), "tsan"))
+    SKIP("not a release build");
+  if (atoi(size) > MOST_BYTES)
+    FAIL("libkiln.so.0 has %d bytes stripped; the limit is %d", atoi(size), MOST_BYTES);
   printf("libkiln.so.0: %d bytes stripped, of %d allowed\n", atoi(size), MOST_BYTES);
   free(size);
 }
 
 // Text and data of our own objects as they are linked: told apart from zstd's by name.
 TEST(library, our_own_part_is_small) {
-  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") || strstr(kiln_test_build(), "tsan")) SKIP("not a release build");
-  char *sums = shell("nm -S -t d --defined-only %1$s | awk 'NF == 4 { size = $2 + 0; if ($4 ~ /^(ZSTD|HUF|FSE|XXH|ERR|POOL|BIT|MEM|LL|ML|OF)_|^(algoTime|dec[36][24]table)/) z += size; else own += size } "
+  if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") ||
+      strstr(kiln_test_build(), "tsan"))
+    SKIP("not a release build");
+  char *sums = shell("nm -S -t d --defined-only %1$s | awk 'NF == 4 { size = $2 + 0; if ($4 ~ "
+                     "/^(ZSTD|HUF|FSE|XXH|ERR|POOL|BIT|MEM|LL|ML|OF)_|^(algoTime|dec[36][24]table)/) z += "
+                     "size; else own += size } "
                      "END { print own, z }'");
   int own = 0, zstd = 0;
   CHECK_INT(sscanf(sums, "%d %d", &own, &zstd), 2);
   CHECK(own > 0 && zstd > 0);
-  printf("libkiln.so.0: %d bytes of our own functions and data, of %d allowed; %d of zstd's\n", own, MOST_OWN, zstd);
+  printf("libkiln.so.0: %d bytes of our own functions and data, of %d allowed; %d of zstd's\n", own, MOST_OWN,
+         zstd);
   if (own > MOST_OWN) FAIL("libkiln's own part has %d bytes; the limit is %d", own, MOST_OWN);
   free(sums);
 }
 
 TEST(library, header_in_c_and_cpp) {
-  static const char program[] = "#include \"runtime/kiln.h\"\nint main(void) { return kiln_version() == 0; }\n";
+  static const char program[] =
+      "#include \"runtime/kiln.h\"\nint main(void) { return kiln_version() == 0; }\n";
   char *out;
   kiln_test_write(fixture_path("t.c"), program, sizeof program - 1);
-  if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -fsyntax-only %s/t.c && "
-                          "g++ -std=c++17 -Wall -Wextra -pedantic -Werror -I. -x c++ -fsyntax-only %s/t.c", kiln_test_folder(), kiln_test_folder()))
+  if (kiln_test_run(&out,
+                    "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -fsyntax-only %s/t.c && "
+                    "g++ -std=c++17 -Wall -Wextra -pedantic -Werror -I. -x c++ -fsyntax-only %s/t.c",
+                    kiln_test_folder(), kiln_test_folder()))
     FAIL("%s", out);
   free(out);
 }

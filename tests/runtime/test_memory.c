@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory ends: the n-th allocation fails, and every one after it, for every n over open, look-up, miss, launch and close. Each call says
-// OUT_OF_MEMORY or works; nothing crashes, ends the process or is leaked. The program's own malloc family counts.
+// Memory ends: the n-th allocation fails, and every one after it, for every n over open, look-up, miss,
+// launch and close. Each call says OUT_OF_MEMORY or works; nothing crashes, ends the process or is leaked.
+// The program's own malloc family counts.
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -32,7 +33,9 @@ static void *counted(void *memory) {
 #pragma GCC visibility push(default)
 void *malloc(size_t size) { return fails() ? NULL : counted(__libc_malloc(size)); }
 void *calloc(size_t count, size_t size) { return fails() ? NULL : counted(__libc_calloc(count, size)); }
-void *aligned_alloc(size_t alignment, size_t size) { return fails() ? NULL : counted(__libc_memalign(alignment, size)); }
+void *aligned_alloc(size_t alignment, size_t size) {
+  return fails() ? NULL : counted(__libc_memalign(alignment, size));
+}
 void free(void *memory) {
   live -= is_counting && memory;
   __libc_free(memory);
@@ -92,11 +95,14 @@ static long fail_each(const char *options, const char *device) {
       CHECK_INT(status, KILN_OK);
       return n - 1;
     }
-    if (status != KILN_STATUS_OUT_OF_MEMORY) FAIL("%s: allocation %ld failed: status %d: %s", device, n, (int)status, err.text);
+    if (status != KILN_STATUS_OUT_OF_MEMORY)
+      FAIL("%s: allocation %ld failed: status %d: %s", device, n, (int)status, err.text);
   }
   FAIL("%s: no end of allocations", device);
 }
 
 TEST(memory, every_allocation_fails_on_null) { CHECK(fail_each("", "null") > 10); }
 TEST(memory, every_allocation_fails_on_the_host) { CHECK(fail_each("", "host:1") > 10); }
-TEST(memory, every_allocation_fails_without_a_dictionary) { CHECK(fail_each("--dictionary none", "null:x86-64-v3") > 10); }
+TEST(memory, every_allocation_fails_without_a_dictionary) {
+  CHECK(fail_each("--dictionary none", "null:x86-64-v3") > 10);
+}

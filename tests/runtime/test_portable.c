@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln with other compilers and another libc: for aarch64, and with musl, where a static program opens the host and runs. A compiler that is not
-// installed is a skip.
+// libkiln with other compilers and another libc: for aarch64, and with musl, where a static program opens the
+// host and runs. A compiler that is not installed is a skip.
 #include "tests/runtime/fixture.h"
 
-// Compiles what libkiln is made of into DIR/<libkiln.so>, with the headers of zstd and xxhash apart from those of the compiler's own libc.
+// Compiles what libkiln is made of into DIR/<libkiln.so>, with the headers of zstd and xxhash apart from
+// those of the compiler's own libc.
 static const char build_script[] =
     "set -e; cc=$1; dir=$2; mkdir -p $dir/include $dir/objects\n"
     "cp /usr/include/zstd.h /usr/include/zstd_errors.h /usr/include/xxhash.h $dir/include\n"
-    "for f in runtime/*.c targets/*.c base/arena.c base/buffer.c base/digest_check.c base/expr.c base/record.c base/status.c base/types.c; do\n"
-    "  $cc -std=c11 -D_GNU_SOURCE -DKILN_VERSION='\"0\"' -O1 -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden \\\n"
+    "for f in runtime/*.c targets/*.c base/arena.c base/buffer.c base/digest_check.c base/expr.c "
+    "base/record.c base/status.c base/types.c; do\n"
+    "  $cc -std=c11 -D_GNU_SOURCE -DKILN_VERSION='\"0\"' -O1 -Wall -Wextra -Wshadow "
+    "-Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden \\\n"
     "    -ffunction-sections -fdata-sections -I. -I$dir/include -c $f -o $dir/objects/$(echo $f | tr / _).o\n"
     "done\n"
-    "$cc -shared -Wl,--gc-sections -Wl,--version-script=runtime/kiln.map $dir/objects/*.o -lpthread -ldl -o $dir/libkiln.so\n";
+    "$cc -shared -Wl,--gc-sections -Wl,--version-script=runtime/kiln.map $dir/objects/*.o -lpthread -ldl -o "
+    "$dir/libkiln.so\n";
 
 // The output of `command`, which must succeed.
 static char *shell(const char *command, const char *argument) {
@@ -22,7 +26,9 @@ static char *shell(const char *command, const char *argument) {
 
 static const char *build_with(const char *compiler) {
   char *out, command[1200];
-  if (kiln_test_run(&out, "command -v %s && test -e /usr/include/zstd.h -a -e /usr/include/xxhash.h", compiler)) SKIP("%s or a header of zstd or xxhash is not installed", compiler);
+  if (kiln_test_run(&out, "command -v %s && test -e /usr/include/zstd.h -a -e /usr/include/xxhash.h",
+                    compiler))
+    SKIP("%s or a header of zstd or xxhash is not installed", compiler);
   free(out);
   kiln_test_write(fixture_path("build.sh"), build_script, sizeof build_script - 1);
   snprintf(command, sizeof command, "bash %s %s %s", fixture_path("build.sh"), compiler, kiln_test_folder());
@@ -38,7 +44,8 @@ TEST(portable, builds_for_aarch64) {
   missing = shell("nm -D --undefined-only", library);
   for (char *line = strtok(missing, "\n"); line; line = strtok(NULL, "\n")) {
     const char *name = strrchr(line, ' ') + 1;
-    if (!strstr(line, "@GLIBC") && !strstr(line, " w ") && strncmp(name, "ZSTD_", 5)) FAIL("%s is not in libc", name);
+    if (!strstr(line, "@GLIBC") && !strstr(line, " w ") && strncmp(name, "ZSTD_", 5))
+      FAIL("%s is not in libc", name);
   }
   free(header);
 }
@@ -47,14 +54,19 @@ TEST(portable, a_static_program_with_musl) {
   static const char program[] =
       "#include <stdio.h>\n#include \"runtime/kiln.h\"\nint main(void) {\n"
       "  kiln_open_options o = {.size = sizeof o}; kiln_library *l; kiln_device *d; kiln_error e; void *m;\n"
-      "  if (kiln_open(&o, &l, &e) || kiln_device_open(l, \"host:2\", &d, &e) || kiln_alloc(d, 100, &m, &e) || kiln_fill(d, m, 7, 100, &e)) return 1;\n"
+      "  if (kiln_open(&o, &l, &e) || kiln_device_open(l, \"host:2\", &d, &e) || kiln_alloc(d, 100, &m, &e) "
+      "|| kiln_fill(d, m, 7, 100, &e)) return 1;\n"
       "  printf(\"%d\\n\", ((char *)m)[99]); kiln_free(d, m); kiln_device_close(d);\n"
-      "  printf(\"%d\\n\", kiln_device_open(l, \"cuda:0\", &d, &e) == KILN_STATUS_NO_DEVICE); kiln_close(l); return 0; }\n";
+      "  printf(\"%d\\n\", kiln_device_open(l, \"cuda:0\", &d, &e) == KILN_STATUS_NO_DEVICE); kiln_close(l); "
+      "return 0; }\n";
   const char *folder = kiln_test_folder();
   char *out;
   build_with("musl-gcc");
   kiln_test_write(fixture_path("m.c"), program, sizeof program - 1);
-  if (kiln_test_run(&out, "musl-gcc -static -Wl,--gc-sections -I. %s/m.c %s/objects/*.o $(gcc -print-file-name=libzstd.a) -o %s/m && %s/m", folder, folder, folder, folder))
+  if (kiln_test_run(&out,
+                    "musl-gcc -static -Wl,--gc-sections -I. %s/m.c %s/objects/*.o $(gcc "
+                    "-print-file-name=libzstd.a) -o %s/m && %s/m",
+                    folder, folder, folder, folder))
     FAIL("%s", out);
   CHECK_TEXT(out, "7\n1\n");
   free(out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Prepared launches: on every device the same result as a launch; what a changed argument decides anew; what is refused; tensor maps, which the null
-// device writes out in plain. (issue: "Prepared launches hold encoded tensor maps")
+// Prepared launches: on every device the same result as a launch; what a changed argument decides anew; what
+// is refused; tensor maps, which the null device writes out in plain. (issue: "Prepared launches hold encoded
+// tensor maps")
 #include "runtime/device.h"
 #include "runtime/tensor_map.h"
 #include "tests/runtime/fixture.h"
@@ -36,7 +37,7 @@ TEST(prepared, runs_what_was_prepared_and_what_was_set) {
   CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&px, &py, &n}, 3, NULL, &p, &err), err);
   CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
   for (int i = 0; i < 300; i++) CHECK(y[i] == (i < 100 ? x[i] + 1 : 0));
-  CHECK_OK(kiln_prepared_set(p, 1, &pz, &err), err); // nothing depends on it
+  CHECK_OK(kiln_prepared_set(p, 1, &pz, &err), err);  // nothing depends on it
   CHECK_OK(kiln_prepared_set(p, 2, &all, &err), err); // the grid does
   CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
   for (int i = 0; i < 300; i++) CHECK(z[i] == x[i] + 1);
@@ -55,11 +56,14 @@ TEST(prepared, takes_the_callers_grid) {
   float x[300] = {0}, y[300] = {0};
   void *px = x, *py = y;
   int n = 300;
-  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&px, &py, &n}, 3, (const uint32_t[3]){2, 1, 1}, &p, &err), err);
+  CHECK_OK(
+      kiln_prepare(o.kernel, (const void *const[]){&px, &py, &n}, 3, (const uint32_t[3]){2, 1, 1}, &p, &err),
+      err);
   CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
   for (int i = 0; i < 300; i++) CHECK(y[i] == (i < 128 ? 1 : 0));
   kiln_prepared_free(p);
-  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&px, &py}, 2, NULL, &p, &err), KILN_STATUS_INVALID_ARGUMENT);
+  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&px, &py}, 2, NULL, &p, &err),
+            KILN_STATUS_INVALID_ARGUMENT);
   CHECK(p == NULL);
   close_all(&o);
 }
@@ -67,13 +71,20 @@ TEST(prepared, takes_the_callers_grid) {
 // p: *f32 @align(16), n: i32 @div(4), free: i64; two variants by n % 16. `maps` may be empty.
 static opened open_kernel(const char *device, kiln_span maps) {
   static const uint8_t by_16[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
-  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32), scalar_param("free", KILN_I64)};
+  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32),
+                                scalar_param("free", KILN_I64)};
   params[0].align = 16;
   params[1].div = 4;
-  kiln_interface in = {.name = "k", .params = params, .param_count = 3, .config_count = 1, .variant_count = 2,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1), C(16), KILN_EXPR_CDIV)}}},
-                       .variants = (kiln_variant_record[]){{.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
-                                                           {.text = ""}}};
+  kiln_interface in = {
+      .name = "k",
+      .params = params,
+      .param_count = 3,
+      .config_count = 1,
+      .variant_count = 2,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1), C(16), KILN_EXPR_CDIV)}}},
+      .variants = (kiln_variant_record[]){
+          {.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
+          {.text = ""}}};
   fixture f;
   opened o;
   kiln_error err;
@@ -81,10 +92,19 @@ static opened open_kernel(const char *device, kiln_span maps) {
   uint32_t kernel = fixture_kernel(&f, &in);
   for (uint32_t v = 0; v < 2; v++) {
     kiln_buffer info = {0};
-    kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_CUBIN, .target = "sm_90a", .symbol = "k", .block_threads = 128, .wave = 32,
-                                            .producer = "test"}, &info);
-    if (maps.size) kiln_manifest_mapped(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size, v ? "generic" : "by 16!!", 7, maps.bytes, maps.size);
-    else kiln_manifest_code(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size, v ? "generic" : "by 16!!", 7);
+    kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_CUBIN,
+                                            .target = "sm_90a",
+                                            .symbol = "k",
+                                            .block_threads = 128,
+                                            .wave = 32,
+                                            .producer = "test"},
+                          &info);
+    if (maps.size)
+      kiln_manifest_mapped(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size,
+                           v ? "generic" : "by 16!!", 7, maps.bytes, maps.size);
+    else
+      kiln_manifest_code(&f.manifest, kernel, 0, v, "sm_90a", info.bytes, info.size,
+                         v ? "generic" : "by 16!!", 7);
     kiln_buffer_deinit(&info);
   }
   fixture_write(&f, fixture_path("k.kbundle"), "");
@@ -103,7 +123,8 @@ TEST(prepared, a_refused_change_changes_nothing) {
   uint64_t address = 0x1000, crooked = 0x1008, free_value = 5;
   int n = 32, odd = 33, negative = -16;
   CHECK(o.kernel != NULL);
-  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&crooked, &n, &free_value}, 3, NULL, &p, &err), KILN_STATUS_LAUNCH);
+  CHECK_INT(kiln_prepare(o.kernel, (const void *const[]){&crooked, &n, &free_value}, 3, NULL, &p, &err),
+            KILN_STATUS_LAUNCH);
   CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&address, &n, &free_value}, 3, NULL, &p, &err), err);
   const uint8_t *block = kiln_prepared_block(p, &size);
   CHECK_INT(size, 24);
@@ -120,8 +141,9 @@ TEST(prepared, a_refused_change_changes_nothing) {
 }
 
 // base x + 4 * n, rank 2: extents {n, 7}, stride {4 * n}; 128-byte swizzle, NaN outside, box {32, 4}.
-#define MAP(param)                                                                                            \
-  KILN_F32, 2, 3, 0, 1, (param), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(1), 2, C(7), 5, P(1), C(4), KILN_EXPR_MUL, 5, P(1), C(4), KILN_EXPR_MUL
+#define MAP(param)                                                                                           \
+  KILN_F32, 2, 3, 0, 1, (param), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(1), 2, C(7), 5, P(1), C(4), KILN_EXPR_MUL, 5, \
+      P(1), C(4), KILN_EXPR_MUL
 
 typedef struct plain_map {
   uint8_t element, rank, swizzle, interleave, fill, zeros[3];
@@ -144,7 +166,8 @@ TEST(prepared, holds_encoded_tensor_maps) {
   CHECK_INT((uintptr_t)block % 64, 0);
   for (int i = 0; i < 2; i++) {
     memcpy(&map, block + 64 + i * KILN_MAP_BYTES, sizeof map);
-    CHECK(map.element == KILN_F32 && map.rank == 2 && map.swizzle == 3 && map.interleave == 0 && map.fill == 1);
+    CHECK(map.element == KILN_F32 && map.rank == 2 && map.swizzle == 3 && map.interleave == 0 &&
+          map.fill == 1);
     CHECK_INT(map.address, 0x10000 + 256);
     CHECK(map.extents[0] == 64 && map.extents[1] == 7 && map.extents[2] == 0 && map.strides[0] == 256);
     CHECK(map.box[0] == 32 && map.box[1] == 4);
@@ -158,7 +181,8 @@ TEST(prepared, holds_encoded_tensor_maps) {
   CHECK(strstr(err.text, "extent 0 of tensor map 0 is 0"));
   memcpy(&map, block + 64, sizeof map);
   CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100);
-  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&address, &n, &free_value}, 3, &err), err); // encodes by itself
+  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&address, &n, &free_value}, 3, &err),
+           err); // encodes by itself
   kiln_prepared_free(p);
   close_all(&o);
 }
@@ -171,7 +195,10 @@ TEST(prepared, damaged_tensor_maps_are_refused) {
     if (o.kernel) FAIL("a record cut to %zu of %zu bytes is taken", size, sizeof whole);
     close_all(&o);
   }
-  static const struct { size_t at; uint8_t value; } changes[] = {{0, 17}, {1, 77}, {2, 0}, {2, 6}, {3, 4}, {4, 3}, {5, 2}, {6, 1}, {6, 3}};
+  static const struct {
+    size_t at;
+    uint8_t value;
+  } changes[] = {{0, 17}, {1, 77}, {2, 0}, {2, 6}, {3, 4}, {4, 3}, {5, 2}, {6, 1}, {6, 3}};
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
     memcpy(bytes, whole, sizeof whole);
     bytes[changes[i].at] = changes[i].value;
@@ -200,7 +227,8 @@ TEST(prepared, cuda_encodes_tensor_maps) {
   close_all(&o);
 }
 
-// A program's thread 0 has the copy engine fetch 16 columns x 8 rows by the tensor map after the arguments; all then write the tile out.
+// A program's thread 0 has the copy engine fetch 16 columns x 8 rows by the tensor map after the arguments;
+// all then write the tile out.
 static const char tile_ptx[] =
     ".version 8.0\n.target sm_90\n.address_size 64\n"
     ".visible .entry tile(.param .u64 x, .param .u64 y, .param .u32 n, .param .align 64 .b8 map[128])\n{\n"
@@ -211,20 +239,30 @@ static const char tile_ptx[] =
     "mbarrier.init.shared.b64 [%bar],1; fence.proxy.async;\n"
     "mbarrier.arrive.expect_tx.shared.b64 %state,[%bar],512;\n"
     "mov.b64 %m,map; cvta.param.u64 %m,%m; shl.b32 %column,%c,4; mov.u32 %row,0;\n"
-    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%at],[%m,{%column,%row}],[%bar];\n"
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+    "[%at],[%m,{%column,%row}],[%bar];\n"
     "$asked: bar.sync 0;\n"
     "$wait: mbarrier.try_wait.parity.shared.b64 %p,[%bar],0; @!%p bra $wait;\n"
     "shl.b32 %i,%t,2; add.u32 %at,%at,%i; ld.shared.f32 %f,[%at]; mad.lo.u32 %i,%c,128,%t;\n"
-    "ld.param.u64 %y,[y]; cvta.to.global.u64 %y,%y; mul.wide.u32 %o,%i,4; add.u64 %y,%y,%o; st.global.f32 [%y],%f; ret;\n}\n";
+    "ld.param.u64 %y,[y]; cvta.to.global.u64 %y,%y; mul.wide.u32 %o,%i,4; add.u64 %y,%y,%o; st.global.f32 "
+    "[%y],%f; ret;\n}\n";
 
 enum { TILE_ROWS = 7, TILE_COLUMNS = 40, TILES = 3, TILE = 128 };
 
 // x is 7 rows of n floats; what a tile has outside of it is zero.
 static opened open_tile(const char *device) {
-  static const uint8_t map[] = {1, KILN_F32, 2, 0, 0, 0, 0, 16, 0, 0, 0, 8, 0, 0, 0, 2, P(2), 2, C(TILE_ROWS), 5, P(2), C(4), KILN_EXPR_MUL, 2, C(0)};
-  kiln_param_record params[] = {pointer_param("x", KILN_F32), pointer_param("y", KILN_F32), scalar_param("n", KILN_I32)};
-  kiln_interface in = {.name = "tile", .params = params, .param_count = 3, .config_count = 1, .variant_count = 1,
-                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(2), C(16), KILN_EXPR_CDIV)}}},
+  static const uint8_t map[] = {
+      1,    KILN_F32,      2, 0,   0, 0, 0, 16, 0, 0, 0, 8, 0, 0, 0, 2, P(2), 2, C(TILE_ROWS), 5, P(2),
+      C(4), KILN_EXPR_MUL, 2, C(0)};
+  kiln_param_record params[] = {pointer_param("x", KILN_F32), pointer_param("y", KILN_F32),
+                                scalar_param("n", KILN_I32)};
+  kiln_interface in = {.name = "tile",
+                       .params = params,
+                       .param_count = 3,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs =
+                           (kiln_config_record[]){{.text = "", .grid = {SPAN(P(2), C(16), KILN_EXPR_CDIV)}}},
                        .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture f;
   opened o;
@@ -232,9 +270,15 @@ static opened open_tile(const char *device) {
   kiln_buffer info = {0};
   fixture_begin(&f);
   uint32_t kernel = fixture_kernel(&f, &in);
-  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_PTX, .target = "sm_90", .symbol = "tile", .block_threads = TILE, .wave = 32,
-                                          .producer = "test"}, &info);
-  kiln_manifest_mapped(&f.manifest, kernel, 0, 0, "sm_90", info.bytes, info.size, tile_ptx, strlen(tile_ptx), map, sizeof map);
+  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_PTX,
+                                          .target = "sm_90",
+                                          .symbol = "tile",
+                                          .block_threads = TILE,
+                                          .wave = 32,
+                                          .producer = "test"},
+                        &info);
+  kiln_manifest_mapped(&f.manifest, kernel, 0, 0, "sm_90", info.bytes, info.size, tile_ptx, strlen(tile_ptx),
+                       map, sizeof map);
   kiln_buffer_deinit(&info);
   fixture_write(&f, fixture_path("t.kbundle"), "");
   fixture_open(fixture_path("t.kbundle"), device, &o.library, &o.device);
@@ -250,7 +294,8 @@ static void check_tiles(const opened *o, const void *from, const float *x) {
   for (int i = 0; i < TILES * TILE; i++) {
     int column = i / TILE * 16 + i % 16, row = i % TILE / 16;
     float expected = column < TILE_COLUMNS && row < TILE_ROWS ? x[row * TILE_COLUMNS + column] : 0;
-    if (y[i] != expected) FAIL("row %d, column %d: expected %f, found %f", row, column, (double)expected, (double)y[i]);
+    if (y[i] != expected)
+      FAIL("row %d, column %d: expected %f, found %f", row, column, (double)expected, (double)y[i]);
   }
 }
 
@@ -274,7 +319,8 @@ TEST(prepared, cuda_copies_tiles_by_tensor_maps) {
   CHECK_OK(kiln_prepared_set(p, 0, &dx[1], &err), err); // encoded anew
   CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
   check_tiles(&o, dy, x[1]);
-  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&dx[0], &dy, &n}, 3, &err), err); // a plain launch encodes by itself
+  CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&dx[0], &dy, &n}, 3, &err),
+           err); // a plain launch encodes by itself
   check_tiles(&o, dy, x[0]);
   kiln_prepared_free(p);
   for (int a = 0; a < 2; a++) kiln_free(o.device, dx[a]);

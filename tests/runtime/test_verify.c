@@ -20,14 +20,20 @@ static signed_bundle make_bundle(bool is_signed) {
   if (is_signed) snprintf(sign, sizeof sign, "--sign %s", fixture_path("secret"));
   fixture_add_one(fixture_path("a.kbundle"), sign);
   s.bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &s.size);
-  s.header = KILN_ZIP_LOCAL_SIZE + kiln_le16(s.bytes + KILN_ZIP_NAME_SIZE) + kiln_le16(s.bytes + KILN_ZIP_EXTRA_SIZE);
+  s.header = KILN_ZIP_LOCAL_SIZE + kiln_le16(s.bytes + KILN_ZIP_NAME_SIZE) +
+             kiln_le16(s.bytes + KILN_ZIP_EXTRA_SIZE);
   return s;
 }
 
 static kiln_status open_with(const signed_bundle *s, kiln_verifier *v, kiln_library **l, kiln_error *err) {
   kiln_source source = {.bytes = s->bytes, .size = s->size};
-  return kiln_open(&(kiln_open_options){.size = sizeof(kiln_open_options), .sources = &source, .source_count = 1, .policy = KILN_NEED_SIGNATURE,
-                                        .verify = kiln_verify_trusted, .verify_user = v}, l, err);
+  return kiln_open(&(kiln_open_options){.size = sizeof(kiln_open_options),
+                                        .sources = &source,
+                                        .source_count = 1,
+                                        .policy = KILN_NEED_SIGNATURE,
+                                        .verify = kiln_verify_trusted,
+                                        .verify_user = v},
+                   l, err);
 }
 
 static kiln_verifier *trusting(const uint8_t *key) {
@@ -134,7 +140,8 @@ TEST(verify, a_changed_code_does_not_load) {
   // After the index come its data descriptor (16 bytes) and the local header of the codes.
   size_t local = s.header + kiln_le64(s.bytes + s.header + KILN_BH_CONTENT_SIZE) + 16;
   CHECK_INT(kiln_le32(s.bytes + local), KILN_ZIP_LOCAL);
-  s.bytes[local + KILN_ZIP_LOCAL_SIZE + kiln_le16(s.bytes + local + KILN_ZIP_NAME_SIZE) + kiln_le16(s.bytes + local + KILN_ZIP_EXTRA_SIZE) + 20] ^= 1;
+  s.bytes[local + KILN_ZIP_LOCAL_SIZE + kiln_le16(s.bytes + local + KILN_ZIP_NAME_SIZE) +
+          kiln_le16(s.bytes + local + KILN_ZIP_EXTRA_SIZE) + 20] ^= 1;
   CHECK_OK(open_with(&s, v, &l, &err), err);
   CHECK_OK(kiln_device_open(l, "host", &d, &err), err);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// 71: a warm launch, and a prepared one with what is set in it, makes no system call, allocates nothing, takes no lock. The program's own malloc and pthread_mutex_lock count calls, and a
-// child in strict seccomp mode would be killed at its first system call.
+// 71: a warm launch, and a prepared one with what is set in it, makes no system call, allocates nothing,
+// takes no lock. The program's own malloc and pthread_mutex_lock count calls, and a child in strict seccomp
+// mode would be killed at its first system call.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static kiln_status launch_some(kiln_kernel *k, int times) {
   float x = 0, y = 0;
   const void *px = &x, *py = &y;
   kiln_status status = KILN_OK;
-  for (int n = 1; n <= times && status == KILN_OK; n++) status = kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, NULL);
+  for (int n = 1; n <= times && status == KILN_OK; n++)
+    status = kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, NULL);
   return status;
 }
 
@@ -146,10 +148,17 @@ TEST(warm, misaligned_pointers_go_to_the_generic_variant) {
   kiln_choice choice;
   kiln_param_record params[] = {pointer_param("p", KILN_F32)};
   const uint8_t aligned[] = {P(0), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
-  kiln_interface in = {.name = "k", .params = params, .param_count = 1, .config_count = 1, .variant_count = 2,
+  kiln_interface in = {.name = "k",
+                       .params = params,
+                       .param_count = 1,
+                       .config_count = 1,
+                       .variant_count = 2,
                        .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
-                       .variants = (kiln_variant_record[]){{.text = "p % 16 == 0", .conditions = (kiln_span[]){{aligned, sizeof aligned}}, .condition_count = 1},
-                                                           {.text = ""}}};
+                       .variants =
+                           (kiln_variant_record[]){{.text = "p % 16 == 0",
+                                                    .conditions = (kiln_span[]){{aligned, sizeof aligned}},
+                                                    .condition_count = 1},
+                                                   {.text = ""}}};
   fixture_begin(&f);
   uint32_t kernel = fixture_kernel(&f, &in);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942", "k", "aligned", 7);

@@ -27,7 +27,9 @@ TEST(target_names, every_processor_reads_back) {
 }
 
 TEST(target_names, canonical_forms) {
-  static const struct { const char *text, *canonical; } cases[] = {
+  static const struct {
+    const char *text, *canonical;
+  } cases[] = {
       {"host", "x86-64-v3"},
       {"gfx942:xnack-:sramecc+", "gfx942:sramecc+:xnack-"},
       {"gfx942:sramecc+:xnack-", "gfx942:sramecc+:xnack-"},
@@ -48,7 +50,9 @@ TEST(target_names, canonical_forms) {
 }
 
 TEST(target_names, refusals_say_what_was_expected) {
-  static const struct { const char *text, *part; } cases[] = {
+  static const struct {
+    const char *text, *part;
+  } cases[] = {
       {"sm_100", "no target is called 'sm_100'; there are host, sm_70,"},
       {"gfx950", "no target is called 'gfx950'"},
       {"", "no target is called ''"},
@@ -58,7 +62,8 @@ TEST(target_names, refusals_say_what_was_expected) {
       {"gfx90a:wave32", "gfx90a: expected wave64 (its only wave size), found 'wave32'"},
       {"gfx11-generic:v5", "gfx11-generic: expected v6 (generic targets need code object 6), found 'v5'"},
       {"gfx942:xnack+:xnack-", "gfx942: expected each setting once, found 'xnack-'"},
-      {"gfx942:fast", "gfx942: expected xnack+, xnack-, sramecc+, sramecc-, wave32, wave64, v4, v5 or v6, found 'fast'"},
+      {"gfx942:fast",
+       "gfx942: expected xnack+, xnack-, sramecc+, sramecc-, wave32, wave64, v4, v5 or v6, found 'fast'"},
       {"gfx942:", "found ''"},
       {"sm_90:v5", "sm_90: expected no settings, found 'v5'"},
       {"native:x", "expected native or native:CPU:DIGITS"},
@@ -67,12 +72,15 @@ TEST(target_names, refusals_say_what_was_expected) {
     kiln_target t;
     kiln_error err = {0};
     CHECK_INT(kiln_target_parse(cases[i].text, &t, &err), KILN_STATUS_TARGET);
-    if (!strstr(err.text, cases[i].part)) FAIL("'%s' gave '%s', expected '%s' in it", cases[i].text, err.text, cases[i].part);
+    if (!strstr(err.text, cases[i].part))
+      FAIL("'%s' gave '%s', expected '%s' in it", cases[i].text, err.text, cases[i].part);
   }
 }
 
 TEST(target_names, words_for_llvm) {
-  static const struct { const char *text, *triple, *cpu, *features; } cases[] = {
+  static const struct {
+    const char *text, *triple, *cpu, *features;
+  } cases[] = {
       {"sm_90a", "nvptx64-nvidia-cuda", "sm_90a", "+ptx84"},
       {"sm_70", "nvptx64-nvidia-cuda", "sm_70", "+ptx60"},
       {"gfx942", "amdgcn-amd-amdhsa", "gfx942", ""},
@@ -91,7 +99,8 @@ TEST(target_names, words_for_llvm) {
 }
 
 TEST(target_names, facts_of_targets) {
-  kiln_target wide = parse("gfx1100:wave64"), mode = parse("gfx90a:xnack-"), sm = parse("sm_80"), host = parse("host");
+  kiln_target wide = parse("gfx1100:wave64"), mode = parse("gfx90a:xnack-"), sm = parse("sm_80"),
+              host = parse("host");
   CHECK_INT(wide.wave, 64);
   CHECK_INT(wide.code_object, 5);
   CHECK_INT(mode.xnack, KILN_MODE_OFF);

@@ -20,7 +20,8 @@ static kiln_device_target device_of(const char *text) {
   return d;
 }
 
-static unsigned rank_of(const char *code, bool is_ptx, const kiln_device_target *device, char rule[KILN_RULE_TEXT]) {
+static unsigned rank_of(const char *code, bool is_ptx, const kiln_device_target *device,
+                        char rule[KILN_RULE_TEXT]) {
   kiln_target t;
   kiln_error err = {0};
   CHECK_OK(kiln_target_parse(code, &t, &err), err);
@@ -32,9 +33,12 @@ static void check_cases(const rank_case *cases, size_t count) {
     char rule[KILN_RULE_TEXT] = "?";
     kiln_device_target d = device_of(cases[i].device);
     unsigned rank = rank_of(cases[i].code, cases[i].is_ptx, &d, rule);
-    if (rank != cases[i].rank) FAIL("%s%s on %s: rank %u (%s), expected %u", cases[i].code, cases[i].is_ptx ? " (PTX)" : "", cases[i].device, rank, rule, cases[i].rank);
+    if (rank != cases[i].rank)
+      FAIL("%s%s on %s: rank %u (%s), expected %u", cases[i].code, cases[i].is_ptx ? " (PTX)" : "",
+           cases[i].device, rank, rule, cases[i].rank);
     if (rank != KILN_RANK_REFUSED) CHECK_TEXT(rule, "");
-    else if (!strstr(rule, cases[i].rule)) FAIL("%s on %s: '%s', expected '%s' in it", cases[i].code, cases[i].device, rule, cases[i].rule);
+    else if (!strstr(rule, cases[i].rule))
+      FAIL("%s on %s: '%s', expected '%s' in it", cases[i].code, cases[i].device, rule, cases[i].rule);
   }
 }
 
@@ -46,15 +50,19 @@ TEST(target_rank, nvidia) {
       {"sm_86", false, "sm_89", KILN_RANK_SAME_MAJOR, ""},
       {"sm_80", false, "sm_89", KILN_RANK_FAMILY, ""},
       {"sm_89", false, "sm_86", KILN_RANK_REFUSED, "code needs capability 89, the device has 86"},
-      {"sm_89", false, "sm_90", KILN_RANK_REFUSED, "capability differs in the major number: code 89, device 90"},
+      {"sm_89", false, "sm_90", KILN_RANK_REFUSED,
+       "capability differs in the major number: code 89, device 90"},
       {"sm_90a", false, "sm_100", KILN_RANK_REFUSED, "sm_90a runs on capability 90 only, the device has 100"},
-      {"sm_86", false, "sm_87", KILN_RANK_REFUSED, "embedded modules need their own code: code 86, device 87"},
-      {"sm_87", false, "sm_89", KILN_RANK_REFUSED, "embedded modules need their own code: code 87, device 89"},
+      {"sm_86", false, "sm_87", KILN_RANK_REFUSED,
+       "embedded modules need their own code: code 86, device 87"},
+      {"sm_87", false, "sm_89", KILN_RANK_REFUSED,
+       "embedded modules need their own code: code 87, device 89"},
       {"sm_87", false, "sm_87", KILN_RANK_EXACT, ""},
       {"sm_70", true, "sm_90", KILN_RANK_PTX, ""},
       {"sm_90", true, "sm_120", KILN_RANK_PTX, ""},
       {"sm_90", true, "sm_89", KILN_RANK_REFUSED, "PTX for sm_90 needs capability 90, the device has 89"},
-      {"sm_90a", true, "sm_100", KILN_RANK_REFUSED, "PTX for sm_90a runs on capability 90 only, the device has 100"},
+      {"sm_90a", true, "sm_100", KILN_RANK_REFUSED,
+       "PTX for sm_90a runs on capability 90 only, the device has 100"},
       {"sm_90", false, "gfx1100", KILN_RANK_REFUSED, "code is for NVIDIA, the device is AMD"},
   };
   check_cases(cases, sizeof cases / sizeof *cases);
@@ -74,17 +82,21 @@ TEST(target_rank, amd) {
       {"gfx942", false, "gfx942:sramecc+:xnack-", KILN_RANK_EXACT, ""},
       {"gfx942:xnack-", false, "gfx942:sramecc+:xnack-", KILN_RANK_EXACT_MODES, ""},
       {"gfx942:sramecc+:xnack-", false, "gfx942:sramecc+:xnack-", KILN_RANK_EXACT_MODES, ""},
-      {"gfx942:xnack+", false, "gfx942:sramecc+:xnack-", KILN_RANK_REFUSED, "xnack differs: code on, device off"},
-      {"gfx942:sramecc-", false, "gfx942:sramecc+:xnack-", KILN_RANK_REFUSED, "sramecc differs: code off, device on"},
+      {"gfx942:xnack+", false, "gfx942:sramecc+:xnack-", KILN_RANK_REFUSED,
+       "xnack differs: code on, device off"},
+      {"gfx942:sramecc-", false, "gfx942:sramecc+:xnack-", KILN_RANK_REFUSED,
+       "sramecc differs: code off, device on"},
       {"gfx942:xnack-", false, "gfx942", KILN_RANK_REFUSED, "xnack differs: code off, device not reported"},
       {"gfx1100", false, "gfx1100", KILN_RANK_EXACT, ""},
       {"gfx1100:wave64", false, "gfx1100", KILN_RANK_EXACT, ""},
       {"gfx1100", false, "gfx1101", KILN_RANK_REFUSED, "processor differs: code gfx1100, device gfx1101"},
       {"gfx11-generic", false, "gfx1151", KILN_RANK_GENERIC, ""},
-      {"gfx11-generic", false, "gfx1201", KILN_RANK_REFUSED, "gfx11-generic code does not run on gfx1201, whose generic target is gfx12-generic"},
+      {"gfx11-generic", false, "gfx1201", KILN_RANK_REFUSED,
+       "gfx11-generic code does not run on gfx1201, whose generic target is gfx12-generic"},
       {"gfx9-generic", false, "gfx90a:sramecc+:xnack-", KILN_RANK_REFUSED, "whose generic target is none"},
       {"gfx9-generic", false, "gfx906:sramecc-:xnack-", KILN_RANK_GENERIC, ""},
-      {"gfx9-generic:xnack+", false, "gfx906:sramecc-:xnack-", KILN_RANK_REFUSED, "xnack differs: code on, device off"},
+      {"gfx9-generic:xnack+", false, "gfx906:sramecc-:xnack-", KILN_RANK_REFUSED,
+       "xnack differs: code on, device off"},
       {"gfx11-generic", false, "gfx1199", KILN_RANK_REFUSED, "gfx1199 is not in the table of processors"},
       {"gfx1100", false, "x86-64-v3", KILN_RANK_REFUSED, "code is for AMD, the device is the host"},
   };
@@ -96,9 +108,11 @@ TEST(target_rank, host) {
       {"x86-64-v3", false, "x86-64-v3", KILN_RANK_EXACT, ""},
       {"x86-64-v3", false, "x86-64-v4", KILN_RANK_SAME_MAJOR, ""},
       {"x86-64-v2", false, "x86-64-v4", KILN_RANK_FAMILY, ""},
-      {"x86-64-v4", false, "x86-64-v3", KILN_RANK_REFUSED, "code needs x86-64 level 4, this processor has level 3"},
+      {"x86-64-v4", false, "x86-64-v3", KILN_RANK_REFUSED,
+       "code needs x86-64 level 4, this processor has level 3"},
       {"aarch64", false, "x86-64-v3", KILN_RANK_REFUSED, "architecture differs: code aarch64, device x86-64"},
-      {"x86-64-v2", false, "aarch64", KILN_RANK_REFUSED, "architecture differs: code x86-64-v2, device aarch64"},
+      {"x86-64-v2", false, "aarch64", KILN_RANK_REFUSED,
+       "architecture differs: code x86-64-v2, device aarch64"},
       {"aarch64", false, "aarch64", KILN_RANK_EXACT, ""},
   };
   check_cases(cases, sizeof cases / sizeof *cases);
@@ -115,13 +129,27 @@ TEST(target_rank, devices_are_read) {
 }
 
 TEST(target_rank, damaged_device_names_are_refused) {
-  static const char *const texts[] = {"", "sm_", "sm_x", "sm_0", "sm_9999", "sm_90b", "gfx", "gfx9", "gfxabcd", "gfx1100:fast", "gfx942:xnack", "gfx11-generic",
-                                      "riscv", "gfx99999999",
-                                      "gfx942:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-"};
+  static const char *const texts[] = {
+      "",
+      "sm_",
+      "sm_x",
+      "sm_0",
+      "sm_9999",
+      "sm_90b",
+      "gfx",
+      "gfx9",
+      "gfxabcd",
+      "gfx1100:fast",
+      "gfx942:xnack",
+      "gfx11-generic",
+      "riscv",
+      "gfx99999999",
+      "gfx942:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-:xnack-"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     kiln_device_target d;
     kiln_error err = {0};
-    if (kiln_device_target_parse(texts[i], &d, &err) != KILN_STATUS_TARGET) FAIL("'%s' was read as a device", texts[i]);
+    if (kiln_device_target_parse(texts[i], &d, &err) != KILN_STATUS_TARGET)
+      FAIL("'%s' was read as a device", texts[i]);
     CHECK(strstr(err.text, "expected sm_NUMBER"));
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln build` around the compiling: what it prints, the timeline of --trace, limits and signatures of the bundle.
+// `kiln build` around the compiling: what it prints, the timeline of --trace, limits and signatures of the
+// bundle.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +16,24 @@ static const char source[] =
     "kiln 1\nkernel twice(x: inout *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 1) {\n"
     "  let i = pid(0) * 64 + iota(64)\n  store(x + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
 
-/// Runs `kiln build WORDS` over the source in the test's folder with its own cache; what it prints, malloc'ed.
+/// Runs `kiln build WORDS` over the source in the test's folder with its own cache; what it prints,
+/// malloc'ed.
 static char *build(int want, const char *words) {
   const char *folder = kiln_test_folder();
   char path[512], *out;
   snprintf(path, sizeof path, "%s/twice.kiln", folder);
   kiln_test_write(path, source, sizeof source - 1);
-  int code = kiln_test_run(&out, "root=$PWD; cd %s && KILN_CACHE_DIR=%s/cache $root/%s/bin/kiln build twice.kiln -o k.kb %s", folder, folder,
-                           kiln_test_build(), words);
+  int code = kiln_test_run(
+      &out, "root=$PWD; cd %s && KILN_CACHE_DIR=%s/cache $root/%s/bin/kiln build twice.kiln -o k.kb %s",
+      folder, folder, kiln_test_build(), words);
   if (code != want) FAIL("kiln build %s: exit code %d, expected %d:\n%s", words, code, want, out);
   return out;
 }
 
 static void expect(int want, const char *words, const char *text) {
   char *out = build(want, words);
-  if (text[0] ? !strstr(out, text) : out[0]) FAIL("kiln build %s: expected \"%s\", found:\n%s", words, text, out);
+  if (text[0] ? !strstr(out, text) : out[0])
+    FAIL("kiln build %s: expected \"%s\", found:\n%s", words, text, out);
   free(out);
 }
 
@@ -49,25 +53,29 @@ TEST(build_command, a_bundle_above_its_budget_is_not_written) {
 
 TEST(build_command, a_signature_is_checked) {
   char *out;
-  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s/key", kiln_test_build(), kiln_test_folder())) FAIL("%s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s/key", kiln_test_build(), kiln_test_folder()))
+    FAIL("%s", out);
   free(out);
   expect(0, "-q -t host --sign key", "");
-  if (kiln_test_run(&out, "%s/bin/kiln verify --key=%s/key.pub %s/k.kb", kiln_test_build(), kiln_test_folder(), kiln_test_folder())) FAIL("%s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln verify --key=%s/key.pub %s/k.kb", kiln_test_build(),
+                    kiln_test_folder(), kiln_test_folder()))
+    FAIL("%s", out);
   CHECK(strstr(out, "signed by"));
   free(out);
 }
 
 /// Two keys, one code: the host has no use for the number of warps.
 TEST(build_command, duplicates_are_counted) {
-  static const char twins[] =
-      "kiln 1\nkernel copy[W: tune = 1](x: in *f32, y: out *f32) @grid(1) @config(W = 1, warps = 1) @config(W = 1, warps = 2) {\n"
-      "  let i = iota(64)\n  store(y + i, load(x + i))\n}\n";
+  static const char twins[] = "kiln 1\nkernel copy[W: tune = 1](x: in *f32, y: out *f32) @grid(1) @config(W "
+                              "= 1, warps = 1) @config(W = 1, warps = 2) {\n"
+                              "  let i = iota(64)\n  store(y + i, load(x + i))\n}\n";
   char *out;
   const char *folder = kiln_test_folder();
   char path[512];
   snprintf(path, sizeof path, "%s/twins.kiln", folder);
   kiln_test_write(path, twins, sizeof twins - 1);
-  const char *command = "root=$PWD; cd %s && export KILN_CACHE_DIR=%s/c; $root/%s/bin/kiln build -q twins.kiln --configs-all -t host -o t.kb &&"
+  const char *command = "root=$PWD; cd %s && export KILN_CACHE_DIR=%s/c; $root/%s/bin/kiln build -q "
+                        "twins.kiln --configs-all -t host -o t.kb &&"
                         " $root/%s/bin/kiln cache stats";
   for (unsigned i = 0; i < 2; i++) { // the second build compiles nothing and counts nothing
     if (kiln_test_run(&out, command, folder, folder, kiln_test_build(), kiln_test_build())) FAIL("%s", out);
@@ -79,7 +87,7 @@ TEST(build_command, duplicates_are_counted) {
   }
 }
 
-// ----------------------------------------------------------------------------------------------- the cache, asked otherwise
+// ---------------------------------------------------------------------- the cache, asked otherwise
 
 TEST(build_command, force_compiles_and_stores) {
   expect(0, "-t host", "1 compiled");
@@ -98,7 +106,8 @@ TEST(build_command, must_hit_names_what_differs) {
   CHECK(access(path, F_OK));
 }
 
-/// Writes the one entry of the test's cache anew with its payload changed, under its key and with fitting checks: what a wrong key would have served.
+/// Writes the one entry of the test's cache anew with its payload changed, under its key and with fitting
+/// checks: what a wrong key would have served.
 static void change_entry(void) {
   char *list, path[600];
   size_t size;
@@ -115,7 +124,9 @@ static void change_entry(void) {
   CHECK_OK(kiln_entry_unpack(&view, raw, &err), err);
   kiln_entry_point(&view, raw, &entry);
   ((uint8_t *)(uintptr_t)entry.content.payload.bytes)[entry.content.payload.size - 1] ^= 1;
-  kiln_key key = {.digest = view.key, .fields = (uint8_t *)(uintptr_t)entry.fields.bytes, .fields_size = entry.fields.size};
+  kiln_key key = {.digest = view.key,
+                  .fields = (uint8_t *)(uintptr_t)entry.fields.bytes,
+                  .fields_size = entry.fields.size};
   CHECK_OK(kiln_entry_encode(&key, &entry.content, "main", 1, NULL, &again, &err), err);
   chmod(path, 0600);
   kiln_test_write(path, again.bytes, again.size);
@@ -131,7 +142,7 @@ TEST(build_command, an_entry_of_a_wrong_key_is_caught) {
   expect(1, "-t host --verify-cache=100", "differs from a new compile");
 }
 
-// -------------------------------------------------------------------------------------------------------------- timeline
+// ---------------------------------------------------------------------------------------- timeline
 
 typedef struct timeline {
   unsigned phases, stages, hits, compiled;
@@ -200,15 +211,18 @@ TEST(build_command, the_trace_has_each_object) {
   CHECK_INT(warm.stages, 0);
 }
 
-// -------------------------------------------------------------------------------------------- assemblers that do not know a processor
+// --------------------------------------------------------- assemblers that do not know a processor
 
 /// A library with NVIDIA's entry points that refuses every processor as its next version refuses old ones.
 static void make_library(void) {
   static const char text[] = "#include <stddef.h>\n#include <stdint.h>\n"
                              "#define REST(name) int name(void *handle) { return handle == NULL; }\n"
-                             "int nvJitLinkCreate(void **handle, uint32_t count, const char **options) { return (void)handle, (void)count, (void)options, 17; }\n"
-                             "REST(nvJitLinkDestroy) REST(nvJitLinkAddData) REST(nvJitLinkComplete) REST(nvJitLinkGetLinkedCubinSize)\n"
-                             "REST(nvJitLinkGetLinkedCubin) REST(nvJitLinkGetErrorLogSize) REST(nvJitLinkGetErrorLog) REST(nvJitLinkGetInfoLogSize)\n"
+                             "int nvJitLinkCreate(void **handle, uint32_t count, const char **options) { "
+                             "return (void)handle, (void)count, (void)options, 17; }\n"
+                             "REST(nvJitLinkDestroy) REST(nvJitLinkAddData) REST(nvJitLinkComplete) "
+                             "REST(nvJitLinkGetLinkedCubinSize)\n"
+                             "REST(nvJitLinkGetLinkedCubin) REST(nvJitLinkGetErrorLogSize) "
+                             "REST(nvJitLinkGetErrorLog) REST(nvJitLinkGetInfoLogSize)\n"
                              "REST(nvJitLinkGetInfoLog)\n";
   char path[512], *out;
   snprintf(path, sizeof path, "%s/link.c", kiln_test_folder());
@@ -218,7 +232,8 @@ static void make_library(void) {
 }
 
 static void make_program(void) {
-  static const char text[] = "#!/bin/sh\necho \"ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'\" >&2\nexit 255\n";
+  static const char text[] = "#!/bin/sh\necho \"ptxas fatal   : Value 'sm_70' is not defined for option "
+                             "'gpu-name'\" >&2\nexit 255\n";
   char path[512];
   snprintf(path, sizeof path, "%s/ptxas", kiln_test_folder());
   kiln_test_write(path, text, sizeof text - 1);
@@ -226,17 +241,20 @@ static void make_program(void) {
 }
 
 TEST(build_command, an_old_processor_gets_ptx_and_a_note) {
-  static const char *const tools[][2] = {{"nvjitlink --assembler-path=$PWD/liblink.so", "libnvJitLink does not know sm_70"},
-                                         {"ptxas --assembler-path=$PWD/ptxas", "ptxas does not know sm_70"}};
+  static const char *const tools[][2] = {
+      {"nvjitlink --assembler-path=$PWD/liblink.so", "libnvJitLink does not know sm_70"},
+      {"ptxas --assembler-path=$PWD/ptxas", "ptxas does not know sm_70"}};
   char words[300], want[300], *out;
   make_library();
   make_program();
   for (unsigned i = 0; i < 2; i++) {
     snprintf(words, sizeof words, "-t sm_70 --ptx-assembler=%s", tools[i][0]);
-    snprintf(want, sizeof want, "1 object for sm_70 is PTX, which the driver compiles when it loads: %s", tools[i][1]);
+    snprintf(want, sizeof want, "1 object for sm_70 is PTX, which the driver compiles when it loads: %s",
+             tools[i][1]);
     expect(0, words, "1 compiled");
     expect(0, words, want); // a hit says so too
-    if (kiln_test_run(&out, "%s/bin/kiln inspect --json %s/k.kb", kiln_test_build(), kiln_test_folder())) FAIL("%s", out);
+    if (kiln_test_run(&out, "%s/bin/kiln inspect --json %s/k.kb", kiln_test_build(), kiln_test_folder()))
+      FAIL("%s", out);
     CHECK(strstr(out, "\"ptx\""));
     free(out);
     strcat(words, " --emit=cubin"); // who asks for a cubin gets one or an error, and not the other's entry

@@ -12,9 +12,11 @@ enum { SIZE = 5000, COUNT = 6 };
 static char root[300];
 static kiln_key keys[COUNT];
 
-/// Runs `kiln ARGUMENTS` with the cache of this test and nothing else in the environment; its output in `out` (malloc'ed).
+/// Runs `kiln ARGUMENTS` with the cache of this test and nothing else in the environment; its output in `out`
+/// (malloc'ed).
 static int kiln(char **out, const char *more_env, const char *arguments) {
-  return kiln_test_run(out, "env -i PATH=/usr/bin:/bin KILN_CACHE_DIR=%s %s %s/bin/kiln %s", root, more_env, kiln_test_build(), arguments);
+  return kiln_test_run(out, "env -i PATH=/usr/bin:/bin KILN_CACHE_DIR=%s %s %s/bin/kiln %s", root, more_env,
+                       kiln_test_build(), arguments);
 }
 
 /// A cache with COUNT entries in a folder of its own.
@@ -40,7 +42,8 @@ static const char *hex_of(unsigned i) {
 static void expect(const char *more_env, const char *arguments, int code, const char *text) {
   char *out;
   int got = kiln(&out, more_env, arguments);
-  if (got != code || !strstr(out, text)) FAIL("kiln %s: exit %d (expected %d), without \"%s\":\n%s", arguments, got, code, text, out);
+  if (got != code || !strstr(out, text))
+    FAIL("kiln %s: exit %d (expected %d), without \"%s\":\n%s", arguments, got, code, text, out);
   free(out);
 }
 
@@ -82,15 +85,22 @@ TEST(cache_tool, every_json_is_json) {
   fill();
   char show[200];
   snprintf(show, sizeof show, "cache show --json %s", hex_of(1));
-  const char *commands[] = {"cache stats --json", "cache ls --json", show, "cache verify --json", "cache gc --dry-run --json", "cache doctor --json",
-                            "env --json", "cache trust --json --file=/nonexistent"};
+  const char *commands[] = {"cache stats --json",
+                            "cache ls --json",
+                            show,
+                            "cache verify --json",
+                            "cache gc --dry-run --json",
+                            "cache doctor --json",
+                            "env --json",
+                            "cache trust --json --file=/nonexistent"};
   kiln_arena *arena = kiln_arena_create();
   for (unsigned i = 0; i < sizeof commands / sizeof *commands; i++) {
     char *out;
     const kiln_json *json;
     kiln_error err;
     CHECK_INT(kiln(&out, "", commands[i]), 0);
-    if (kiln_json_parse(arena, out, strlen(out), &json, &err)) FAIL("kiln %s: %s\n%s", commands[i], err.text, out);
+    if (kiln_json_parse(arena, out, strlen(out), &json, &err))
+      FAIL("kiln %s: %s\n%s", commands[i], err.text, out);
     free(out);
   }
   kiln_arena_destroy(arena);
@@ -166,7 +176,8 @@ TEST(cache_tool, why) {
     free(out);
   }
   CHECK(evicted >= COUNT - 1);
-  expect("", "why 0000000000000000000000000000000000000000000000000000000000000000", 1, "nothing is recorded");
+  expect("", "why 0000000000000000000000000000000000000000000000000000000000000000", 1,
+         "nothing is recorded");
 }
 
 TEST(cache_tool, keys_and_trust) {
@@ -218,25 +229,29 @@ TEST(cache_tool, export_and_import) {
 }
 
 TEST(cache_tool, places_from_the_environment) {
-  static const struct { const char *env, *says; int code; } rows[] = {
-      {"KILN_CACHE_DIR=", "no folder for the cache", 1},
-      {"KILN_CACHE_DIR= HOME=relative", "no folder for the cache", 1},
-      {"KILN_CACHE_DIR= HOME=/tmp/h", "/tmp/h/.cache/kiln/v1/main.default", 0},
-      {"KILN_CACHE_DIR= HOME=/tmp/h XDG_CACHE_HOME=/tmp/x", "/tmp/x/kiln/v1/main.default", 0},
-      {"KILN_CACHE_DIR='/tmp/a b/\xc3\xa9' HOME=/tmp/h", "/tmp/a b/\xc3\xa9/v1/main.default", 0},
-      {"KILN_CACHE_DIR=relative", "relative/v1/main.default", 0},
-      {"KILN_CACHE_DOMAIN=../x", "expected [a-z0-9_-]{1,40}", 1},
-      {"KILN_CACHE_SIZE=10Q", "KILN_CACHE_SIZE: expected a number", 1},
-      {"KILN_TRUST=maybe", "expected off, warn or require", 1},
-      {"KILN_CACHE_DIR=$(printf 'x%.0s' $(seq 4090))", "cache folder: expected a path", 1}};
+  static const struct {
+    const char *env, *says;
+    int code;
+  } rows[] = {{"KILN_CACHE_DIR=", "no folder for the cache", 1},
+              {"KILN_CACHE_DIR= HOME=relative", "no folder for the cache", 1},
+              {"KILN_CACHE_DIR= HOME=/tmp/h", "/tmp/h/.cache/kiln/v1/main.default", 0},
+              {"KILN_CACHE_DIR= HOME=/tmp/h XDG_CACHE_HOME=/tmp/x", "/tmp/x/kiln/v1/main.default", 0},
+              {"KILN_CACHE_DIR='/tmp/a b/\xc3\xa9' HOME=/tmp/h", "/tmp/a b/\xc3\xa9/v1/main.default", 0},
+              {"KILN_CACHE_DIR=relative", "relative/v1/main.default", 0},
+              {"KILN_CACHE_DOMAIN=../x", "expected [a-z0-9_-]{1,40}", 1},
+              {"KILN_CACHE_SIZE=10Q", "KILN_CACHE_SIZE: expected a number", 1},
+              {"KILN_TRUST=maybe", "expected off, warn or require", 1},
+              {"KILN_CACHE_DIR=$(printf 'x%.0s' $(seq 4090))", "cache folder: expected a path", 1}};
   fill();
-  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) expect(rows[i].env, "cache stats", rows[i].code, rows[i].says);
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+    expect(rows[i].env, "cache stats", rows[i].code, rows[i].says);
 }
 
 /// Whatever a program reads of the environment is in base/env.def.
 TEST(cache_tool, every_variable_has_a_row) {
   char *out;
-  kiln_test_run(&out, "grep -rhoE 'getenv\\(\"[A-Za-z_]+\"' base cache compiler runtime targets tools --include=*.c --include=*.cpp | sed 's/.*\"\\(.*\\)\"/\\1/' | sort -u | "
+  kiln_test_run(&out, "grep -rhoE 'getenv\\(\"[A-Za-z_]+\"' base cache compiler runtime targets tools "
+                      "--include=*.c --include=*.cpp | sed 's/.*\"\\(.*\\)\"/\\1/' | sort -u | "
                       "while read v; do grep -q \"^ENV($v,\" base/env.def || echo $v; done");
   CHECK_TEXT(out, "");
   free(out);

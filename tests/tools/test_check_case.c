@@ -32,22 +32,28 @@ static void write_file(const char *folder, const char *name, const void *bytes, 
 
 static const char arguments[] =
     "{\"name\": \"add\", \"grid\": [%d], \"num_warps\": 4, \"num_stages\": 2, \"golden\": %s,\n"
-    " \"args\": [{\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp32\"},\n"
-    "  {\"name\": \"y\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp32\"},\n"
-    "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 2, \"sig\": \"*fp32\"},\n"
+    " \"args\": [{\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], "
+    "\"stride\": [1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp32\"},\n"
+    "  {\"name\": \"y\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": "
+    "[1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp32\"},\n"
+    "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float32\", \"shape\": [%d], \"stride\": "
+    "[1], \"offset_bytes\": 0, \"buffer\": 2, \"sig\": \"*fp32\"},\n"
     "  {\"name\": \"n\", \"kind\": \"int\", \"value\": \"%d\", \"sig\": \"i32\"},\n"
     "  {\"name\": \"BLOCK\", \"kind\": \"int\", \"value\": \"256\", \"sig\": \"constexpr\"}],\n"
-    " \"buffers\": [{\"bytes\": %zu, \"changed\": false}, {\"bytes\": %zu, \"changed\": false}, {\"bytes\": %zu, \"changed\": true}]}\n";
+    " \"buffers\": [{\"bytes\": %zu, \"changed\": false}, {\"bytes\": %zu, \"changed\": false}, {\"bytes\": "
+    "%zu, \"changed\": true}]}\n";
 
 // A case in FOLDER/NAME. `text` NULL: the kernel of tests/ttir/add.ttir.
-static void write_case(const char *folder, const char *name, const char *text, const recorded *m, int n, bool golden) {
+static void write_case(const char *folder, const char *name, const char *text, const recorded *m, int n,
+                       bool golden) {
   char path[4096], json[4096];
   size_t size = 0, bytes = sizeof m->x;
   snprintf(path, sizeof path, "%s/%s", folder, name);
   CHECK_INT(mkdir(path, 0777), 0);
   char *kernel = text ? NULL : kiln_test_read("tests/ttir/add.ttir", &size);
   write_file(path, "kernel.ttir", text ? text : kernel, text ? strlen(text) : size);
-  snprintf(json, sizeof json, arguments, PROGRAMS, golden ? "true" : "false", COUNT, COUNT, COUNT, n, bytes, bytes, bytes);
+  snprintf(json, sizeof json, arguments, PROGRAMS, golden ? "true" : "false", COUNT, COUNT, COUNT, n, bytes,
+           bytes, bytes);
   write_file(path, "case.json", json, strlen(json));
   write_file(path, "in0.bin", m->x, bytes);
   write_file(path, "in1.bin", m->y, bytes);
@@ -77,11 +83,13 @@ static void run_on(const char *device) {
   write_case(folder, "a_good", NULL, &m, COUNT, true);
   write_case(folder, "b_wrong", NULL, &wrong, COUNT, true);
   write_case(folder, "c_described", NULL, &m, COUNT, false);
-  write_case(folder, "d_strange", "module {\n  tt.func public @k() {\n    tt.mystery\n    tt.return\n  }\n}\n", &m, COUNT, true);
+  write_case(folder, "d_strange",
+             "module {\n  tt.func public @k() {\n    tt.mystery\n    tt.return\n  }\n}\n", &m, COUNT, true);
   write_case(folder, "e_touched", NULL, &touched, COUNT, true);
   char *out = check(1, options, folder);
   expect_in(out, "pass        a_good\n");
-  expect_in(out, "fail        b_wrong: buffer 2 (out) f32 200 of 304: expected 301, found 300; 1 differ, largest error 1\n");
+  expect_in(out, "fail        b_wrong: buffer 2 (out) f32 200 of 304: expected 301, found 300; 1 differ, "
+                 "largest error 1\n");
   expect_in(out, "skip        c_described");
   expect_in(out, "unsupported d_strange: kernel.ttir:3: operation 'tt.mystery' is not supported\n");
   expect_in(out, "fail        e_touched: buffer 2 (out) f32 299 of 304: expected -1, found 448.5");
@@ -91,17 +99,24 @@ static void run_on(const char *device) {
 
 // f64 memory whose arithmetic was that of f32: the last bit of f32 may differ there, and only there.
 TEST(check_case, f64_that_was_computed_in_f32) {
-  static const char text[] =
-      "module {\n  tt.func public @k(%x: !tt.ptr<f64>, %out: !tt.ptr<f64>) {\n    %i = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
-      "    %p = tt.splat %x : !tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n    %q = tt.addptr %p, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n"
-      "    %v = tt.load %q : tensor<4x!tt.ptr<f64>>\n    %o = tt.splat %out : !tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n"
-      "    %w = tt.addptr %o, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n    tt.store %w, %v : tensor<4x!tt.ptr<f64>>\n    tt.return\n  }\n}\n";
+  static const char text[] = "module {\n  tt.func public @k(%x: !tt.ptr<f64>, %out: !tt.ptr<f64>) {\n    %i "
+                             "= tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
+                             "    %p = tt.splat %x : !tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n    %q = "
+                             "tt.addptr %p, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n"
+                             "    %v = tt.load %q : tensor<4x!tt.ptr<f64>>\n    %o = tt.splat %out : "
+                             "!tt.ptr<f64> -> tensor<4x!tt.ptr<f64>>\n"
+                             "    %w = tt.addptr %o, %i : tensor<4x!tt.ptr<f64>>, tensor<4xi32>\n    "
+                             "tt.store %w, %v : tensor<4x!tt.ptr<f64>>\n    tt.return\n  }\n}\n";
   static const char json[] =
-      "{\"name\": \"copy\", \"grid\": [1], \"num_warps\": 4, \"num_stages\": 2, \"golden\": true, \"args\": [\n"
-      "  {\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp64\"},\n"
-      "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": [1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp64\"}],\n"
+      "{\"name\": \"copy\", \"grid\": [1], \"num_warps\": 4, \"num_stages\": 2, \"golden\": true, \"args\": "
+      "[\n"
+      "  {\"name\": \"x\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": "
+      "[1], \"offset_bytes\": 0, \"buffer\": 0, \"sig\": \"*fp64\"},\n"
+      "  {\"name\": \"out\", \"kind\": \"tensor\", \"dtype\": \"torch.float64\", \"shape\": [4], \"stride\": "
+      "[1], \"offset_bytes\": 0, \"buffer\": 1, \"sig\": \"*fp64\"}],\n"
       " \"buffers\": [{\"bytes\": 32, \"changed\": false}, {\"bytes\": 32, \"changed\": true}]}\n";
-  static const double x[4] = {1.5, 0.25, 3, -0.75}, singles[4] = {1.5 + 0x1p-23, 0.25, 3, -0.75}, doubles[4] = {1.5 + 0x1p-23, 0.1, 3, -0.75};
+  static const double x[4] = {1.5, 0.25, 3, -0.75}, singles[4] = {1.5 + 0x1p-23, 0.25, 3, -0.75},
+                      doubles[4] = {1.5 + 0x1p-23, 0.1, 3, -0.75};
   const char *folder = kiln_test_folder();
   char path[4096];
   for (int wide = 0; wide < 2; wide++) {
@@ -175,7 +190,8 @@ TEST(check_case, memory_that_was_not_recorded) {
   recorded m = good_memory();
   write_case(folder, "partial", NULL, &m, COUNT, true);
   snprintf(path, sizeof path, "%s/partial", folder);
-  snprintf(text, sizeof text, arguments, PROGRAMS, "true", COUNT, COUNT, COUNT, COUNT, sizeof m.x, sizeof m.x, sizeof m.x);
+  snprintf(text, sizeof text, arguments, PROGRAMS, "true", COUNT, COUNT, COUNT, COUNT, sizeof m.x, sizeof m.x,
+           sizeof m.x);
   CHECK((at = strstr(text, "\"buffer\": 1, ")));
   memset(at, ' ', strlen("\"buffer\": 1, "));
   write_file(path, "case.json", text, strlen(text));
@@ -252,7 +268,8 @@ TEST(check_case, recorded_cases_on_the_host) {
   if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("runs in check-full only");
   char *out;
-  int code = kiln_test_run(&out, "%s/bin/kiln-tool check-case -q -j 2 --timeout 300 %s", kiln_test_build(), folder);
+  int code =
+      kiln_test_run(&out, "%s/bin/kiln-tool check-case -q -j 2 --timeout 300 %s", kiln_test_build(), folder);
   printf("%s\n", out);
   free(out);
   CHECK_INT(code, 0);

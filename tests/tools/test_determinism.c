@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The same sources give the same bundle, byte for byte, wherever, however and in whatever surroundings they are built.
+// The same sources give the same bundle, byte for byte, wherever, however and in whatever surroundings they
+// are built.
 #include "tests/harness.h"
 
 #include <stdio.h>
@@ -16,7 +17,8 @@ static const surroundings all[] = {
     {"two workers", "a", "LC_ALL=C TZ=UTC", "-j2", false},
     {"another folder", "b/a much longer name", "LC_ALL=C TZ=UTC", "-j2", false},
     {"another order of sources", "a", "LC_ALL=C TZ=UTC", "-j2", true},
-    {"another locale and time zone", "b/a much longer name", "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true},
+    {"another locale and time zone", "b/a much longer name",
+     "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true},
 };
 
 static const char *sources(bool reversed, bool few) {
@@ -25,15 +27,18 @@ static const char *sources(bool reversed, bool few) {
 }
 
 static const char *targets(void) {
-  return kiln_test_full() ? "host,x86-64-v2,aarch64,sm_80,sm_90a,gfx90a,gfx942,gfx942:xnack+,gfx1030,gfx1100,gfx1100:wave64,gfx1201"
+  return kiln_test_full() ? "host,x86-64-v2,aarch64,sm_80,sm_90a,gfx90a,gfx942,gfx942:xnack+,gfx1030,gfx1100,"
+                            "gfx1100:wave64,gfx1201"
                           : "host,sm_90a,gfx942,gfx1100";
 }
 
 static void make_folders(void) {
   const char *folder = kiln_test_folder();
   char *out;
-  if (kiln_test_run(&out, "mkdir -p '%s/a' '%s/b/a much longer name' && cp kernels/*.kiln '%s/a' && cp kernels/*.kiln '%s/b/a much longer name'", folder, folder,
-                    folder, folder))
+  if (kiln_test_run(&out,
+                    "mkdir -p '%s/a' '%s/b/a much longer name' && cp kernels/*.kiln '%s/a' && cp "
+                    "kernels/*.kiln '%s/b/a much longer name'",
+                    folder, folder, folder, folder))
     FAIL("%s", out);
   free(out);
 }
@@ -44,11 +49,15 @@ static void build_everywhere(const surroundings *list, size_t count, const char 
   char *out;
   for (size_t i = 0; i < count; i++) {
     const surroundings *s = &list[i];
-    if (kiln_test_run(&out, "kiln=$(realpath %s/bin/kiln) && cd '%s/%s' && env %s \"$kiln\" build %s -t %s %s --no-cache --ptx-assembler=none -q -o '%s/%zu.kbundle'",
-                      kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed, few), targets_text, s->options, folder, i))
+    if (kiln_test_run(&out,
+                      "kiln=$(realpath %s/bin/kiln) && cd '%s/%s' && env %s \"$kiln\" build %s -t %s %s "
+                      "--no-cache --ptx-assembler=none -q -o '%s/%zu.kbundle'",
+                      kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed, few),
+                      targets_text, s->options, folder, i))
       FAIL("%s: the build failed:\n%s", s->what, out);
     free(out);
-    if (kiln_test_run(&out, "test -s %s/%zu.kbundle && cmp %s/0.kbundle %s/%zu.kbundle", folder, i, folder, folder, i))
+    if (kiln_test_run(&out, "test -s %s/%zu.kbundle && cmp %s/0.kbundle %s/%zu.kbundle", folder, i, folder,
+                      folder, i))
       FAIL("%s: the bundle differs from the first:\n%s", s->what, out);
     free(out);
   }
@@ -61,13 +70,18 @@ TEST(determinism, bundles_do_not_depend_on_surroundings) {
 
 // Every row of the table, and the modes of some: the first and the last surroundings, which share nothing.
 TEST(determinism, every_processor) {
-  static const char modes[] = "gfx906:xnack+:sramecc-,gfx90a:xnack-:sramecc+,gfx942:sramecc-:xnack-,gfx1201:wave64,gfx11-generic:wave64,gfx90a:v4,gfx942:v6";
+  static const char modes[] = "gfx906:xnack+:sramecc-,gfx90a:xnack-:sramecc+,gfx942:sramecc-:xnack-,gfx1201:"
+                              "wave64,gfx11-generic:wave64,gfx90a:v4,gfx942:v6";
   static const surroundings two[] = {{"two workers", "a", "LC_ALL=C TZ=UTC", "-j2", false},
-                                     {"another folder, order, locale", "b/a much longer name", "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true}};
+                                     {"another folder, order, locale", "b/a much longer name",
+                                      "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1",
+                                      true}};
   if (!kiln_test_full()) SKIP("`make check-full` has it");
   char *rows, list[2000];
   make_folders();
-  if (kiln_test_run(&rows, "%s/bin/kiln targets | awk '$1 != \"native\" { printf \"%%s,\", $1 }'", kiln_test_build())) FAIL("%s", rows);
+  if (kiln_test_run(&rows, "%s/bin/kiln targets | awk '$1 != \"native\" { printf \"%%s,\", $1 }'",
+                    kiln_test_build()))
+    FAIL("%s", rows);
   snprintf(list, sizeof list, "%s%s", rows, modes);
   printf("%s\n", list);
   build_everywhere(two, 2, list, true);
@@ -80,9 +94,12 @@ TEST(determinism, a_bundle_from_the_cache_is_the_same) {
   static const char *const options[] = {"--no-cache", "", "--must-hit"};
   char *out;
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-    if (kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln build kernels/search.kiln -t %s --ptx-assembler=none -q %s -o %s/%zu.kbundle", folder, build,
-                      targets(), options[i], folder, i))
+    if (kiln_test_run(&out,
+                      "KILN_CACHE_DIR=%s/cache %s/bin/kiln build kernels/search.kiln -t %s "
+                      "--ptx-assembler=none -q %s -o %s/%zu.kbundle",
+                      folder, build, targets(), options[i], folder, i))
       FAIL("with '%s' the build failed:\n%s", options[i], out);
-    if (kiln_test_run(&out, "cmp %s/0.kbundle %s/%zu.kbundle", folder, folder, i)) FAIL("with '%s':\n%s", options[i], out);
+    if (kiln_test_run(&out, "cmp %s/0.kbundle %s/%zu.kbundle", folder, folder, i))
+      FAIL("with '%s':\n%s", options[i], out);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who makes the bytes is in the key by what it is, not by what it calls itself (A15, A16; behaviour 19): a code generator or an assembler that is
-// exchanged for another with the same name, size, version and time is another key; one that only moved or was touched is the same.
+// Who makes the bytes is in the key by what it is, not by what it calls itself (A15, A16; behaviour 19): a
+// code generator or an assembler that is exchanged for another with the same name, size, version and time is
+// another key; one that only moved or was touched is the same.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@ static const char *key(const char *options) {
   static char keys[8][65];
   static unsigned next;
   char *out, *to = keys[next++ % 8];
-  if (kiln_test_run(&out, "%s/kiln key kernels/transpose.kiln -k 'transpose[T=f32]' -t sm_90 %s", folder, options)) FAIL("no key: %s", out);
+  if (kiln_test_run(&out, "%s/kiln key kernels/transpose.kiln -k 'transpose[T=f32]' -t sm_90 %s", folder,
+                    options))
+    FAIL("no key: %s", out);
   memcpy(to, out, 64);
   to[64] = 0;
   free(out);
@@ -25,7 +28,8 @@ static const char *key(const char *options) {
 /// Any ELF file with a build-id stands for the code generator: keys are made without starting it.
 static void set_up(void) {
   strcpy(folder, kiln_test_folder());
-  CHECK(!kiln_test_run(NULL, "cp %s/bin/kiln %s/kiln && cp %s/bin/kiln-tool %s/kiln-codegen", kiln_test_build(), folder, kiln_test_build(), folder));
+  CHECK(!kiln_test_run(NULL, "cp %s/bin/kiln %s/kiln && cp %s/bin/kiln-tool %s/kiln-codegen",
+                       kiln_test_build(), folder, kiln_test_build(), folder));
 }
 
 /// Flips one byte of a file where `marker` ends, and puts the old time back.
@@ -49,7 +53,8 @@ TEST(identity, another_code_generator_is_another_key) {
   const char *before = key("--ptx-assembler=none");
   CHECK(!kiln_test_run(NULL, "touch -d 2001-01-01 %s/kiln-codegen", folder));
   CHECK_TEXT(key("--ptx-assembler=none"), before);
-  static const char note[] = "\4\0\0\0\24\0\0\0\3\0\0\0GNU"; // name of 4, value of 20, NT_GNU_BUILD_ID; the terminator is the name's
+  static const char note[] =
+      "\4\0\0\0\24\0\0\0\3\0\0\0GNU"; // name of 4, value of 20, NT_GNU_BUILD_ID; the terminator is the name's
   flip_after("kiln-codegen", note, sizeof note);
   CHECK(strcmp(key("--ptx-assembler=none"), before));
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `make install` puts down is complete: programs find each other, the library builds a program by pkg-config, the header is C and C++, and
-// `make uninstall` leaves no file.
+// What `make install` puts down is complete: programs find each other, the library builds a program by
+// pkg-config, the header is C and C++, and `make uninstall` leaves no file.
 #include "tests/harness.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char source[] = "kiln 1\n"
-                             "kernel twice[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32) @grid(cdiv(n, BLOCK)) @config(BLOCK = 64, warps = 2)\n"
-                             "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+static const char source[] =
+    "kiln 1\n"
+    "kernel twice[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32) @grid(cdiv(n, BLOCK)) @config(BLOCK = "
+    "64, warps = 2)\n"
+    "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
 
 static const char program[] =
     "#include <kiln/kiln.h>\n#include <stdio.h>\n"
@@ -17,30 +19,40 @@ static const char program[] =
     "  float in[100], out[100] = {0}, *x = in, *y = out; int32_t n = 100;\n"
     "  for (int i = 0; i < n; i++) in[i] = (float)i;\n"
     "  const void *const args[] = {&x, &y, &n};\n"
-    "  if (argc != 2 || kiln_open_file(argv[1], &library, &err) || kiln_device_open(library, \"host\", &device, &err) ||\n"
-    "      kiln_kernel_get(device, \"twice\", NULL, &twice, &err) || kiln_launch(twice, NULL, args, 3, &err)) return puts(err.text), 1;\n"
-    "  for (int i = 0; i < n; i++) if (out[i] != 2.0f * (float)i) return printf(\"%d: %g\\n\", i, (double)out[i]), 1;\n"
+    "  if (argc != 2 || kiln_open_file(argv[1], &library, &err) || kiln_device_open(library, \"host\", "
+    "&device, &err) ||\n"
+    "      kiln_kernel_get(device, \"twice\", NULL, &twice, &err) || kiln_launch(twice, NULL, args, 3, "
+    "&err)) return puts(err.text), 1;\n"
+    "  for (int i = 0; i < n; i++) if (out[i] != 2.0f * (float)i) return printf(\"%d: %g\\n\", i, "
+    "(double)out[i]), 1;\n"
     "  kiln_device_close(device); kiln_close(library);\n"
     "  return puts(\"all twice\"), 0;\n}\n";
 
 /// A make of its own: not the jobs and variables of the one that runs the tests.
-#define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/stage PREFIX=/usr "
+#define MAKE                                                                                         \
+  "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/stage " \
+  "PREFIX=/usr "
 
 // As C11 and as C++17: the typed header that `kiln header` writes, and a verifier that trusts one key.
 static const char typed_program[] =
     "#include <stdio.h>\n#include \"twice.h\"\n#include <kiln/kiln_verify.h>\n"
     "int main(int argc, char **argv) {\n"
-    "  kiln_library *library; kiln_device *device; kiln_kernel *k; kiln_error err; kiln_verifier *verifier; kiln_source source; kiln_open_options options;\n"
+    "  kiln_library *library; kiln_device *device; kiln_kernel *k; kiln_error err; kiln_verifier *verifier; "
+    "kiln_source source; kiln_open_options options;\n"
     "  float in[100], out[100] = {0};\n"
     "  for (int i = 0; i < 100; i++) in[i] = (float)i;\n"
     "  source.path = argc == 3 ? argv[1] : \"\"; source.bytes = NULL; source.size = 0; source.fd = -1;\n"
-    "  options.size = sizeof options; options.sources = &source; options.source_count = 1; options.policy = KILN_NEED_SIGNATURE; options.log = NULL;\n"
+    "  options.size = sizeof options; options.sources = &source; options.source_count = 1; options.policy = "
+    "KILN_NEED_SIGNATURE; options.log = NULL;\n"
     "  options.log_user = NULL; options.verify = kiln_verify_trusted;\n"
-    "  if (kiln_verifier_create(&verifier, &err) || kiln_verifier_add_file(verifier, argv[2], &err)) return puts(err.text), 1;\n"
+    "  if (kiln_verifier_create(&verifier, &err) || kiln_verifier_add_file(verifier, argv[2], &err)) return "
+    "puts(err.text), 1;\n"
     "  options.verify_user = verifier;\n"
-    "  if (kiln_open(&options, &library, &err) || kiln_device_open(library, \"host\", &device, &err) || kiln_twice_get(device, &k, &err) ||\n"
+    "  if (kiln_open(&options, &library, &err) || kiln_device_open(library, \"host\", &device, &err) || "
+    "kiln_twice_get(device, &k, &err) ||\n"
     "      kiln_twice(k, NULL, in, out, 100, &err)) return puts(err.text), 1;\n"
-    "  for (int i = 0; i < 100; i++) if (out[i] < 2.0f * in[i] || out[i] > 2.0f * in[i]) return printf(\"%d\\n\", i), 1;\n"
+    "  for (int i = 0; i < 100; i++) if (out[i] < 2.0f * in[i] || out[i] > 2.0f * in[i]) return "
+    "printf(\"%d\\n\", i), 1;\n"
     "  kiln_device_close(device); kiln_close(library); kiln_verifier_destroy(verifier);\n"
     "  return puts(\"all twice, signed\"), 0;\n}\n";
 
@@ -65,9 +77,12 @@ static void write_in(const char *folder, const char *name, const char *text) {
 
 static void build_and_run(const char *folder, const char *compiler, const char *flags) {
   char *out;
-  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && unset PKG_CONFIG_ALLOW_SYSTEM_CFLAGS && "
-                          "%s -Wall -Wextra -pedantic -Werror program.c -o program -Istage/usr/include $(pkg-config --cflags --libs kiln) -Lstage/usr/lib %s && "
-                          "LD_LIBRARY_PATH=stage/usr/lib ./program twice.kbundle",
+  if (kiln_test_run(&out,
+                    "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig "
+                    "PKG_CONFIG_SYSROOT_DIR=$PWD/stage && unset PKG_CONFIG_ALLOW_SYSTEM_CFLAGS && "
+                    "%s -Wall -Wextra -pedantic -Werror program.c -o program -Istage/usr/include "
+                    "$(pkg-config --cflags --libs kiln) -Lstage/usr/lib %s && "
+                    "LD_LIBRARY_PATH=stage/usr/lib ./program twice.kbundle",
                     folder, compiler, flags))
     FAIL("%s:\n%s", compiler, out);
   CHECK_TEXT(out, "all twice\n");
@@ -75,50 +90,76 @@ static void build_and_run(const char *folder, const char *compiler, const char *
 
 static void build_typed(const char *folder, const char *compiler) {
   char *out;
-  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && "
-                          "%s -Wall -Wextra -pedantic -Werror typed.c -o typed -Istage/usr/include $(pkg-config --cflags --libs kiln-verify) -Lstage/usr/lib && "
-                          "LD_LIBRARY_PATH=stage/usr/lib ./typed signed.kbundle key.pub",
-                    folder, compiler))
+  if (kiln_test_run(
+          &out,
+          "cd %s && export PKG_CONFIG_PATH=stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && "
+          "%s -Wall -Wextra -pedantic -Werror typed.c -o typed -Istage/usr/include $(pkg-config --cflags "
+          "--libs kiln-verify) -Lstage/usr/lib && "
+          "LD_LIBRARY_PATH=stage/usr/lib ./typed signed.kbundle key.pub",
+          folder, compiler))
     FAIL("%s:\n%s", compiler, out);
   CHECK_TEXT(out, "all twice, signed\n");
 }
 
 static void must(const char *folder, const char *command) {
   char *out;
-  if (kiln_test_run(&out, "cd %s && export PKG_CONFIG_PATH=$PWD/stage/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/stage && %s", folder, command))
+  if (kiln_test_run(&out,
+                    "cd %s && export PKG_CONFIG_PATH=$PWD/stage/usr/lib/pkgconfig "
+                    "PKG_CONFIG_SYSROOT_DIR=$PWD/stage && %s",
+                    folder, command))
     FAIL("%s\n%s", command, out);
 }
 
 // The archives, by what pkg-config says of them; and the CMake package's target.
 static void build_typed_otherwise(const char *folder) {
-  static const char lists[] = "cmake_minimum_required(VERSION 3.21)\nproject(typed C)\nfind_package(kiln REQUIRED)\nadd_executable(typed_cmake typed.c)\n"
+  static const char lists[] = "cmake_minimum_required(VERSION 3.21)\nproject(typed C)\nfind_package(kiln "
+                              "REQUIRED)\nadd_executable(typed_cmake typed.c)\n"
                               "target_link_libraries(typed_cmake PRIVATE kiln::kiln kiln::verify)\n";
-  must(folder, "gcc -std=c11 typed.c -o typed_static -Istage/usr/include -Lstage/usr/lib -Wl,-Bstatic $(pkg-config --static --libs kiln-verify) -Wl,-Bdynamic -lm && "
-               "./typed_static signed.kbundle key.pub && if readelf -d typed_static | grep -q 'libkiln'; then exit 1; fi");
+  must(folder, "gcc -std=c11 typed.c -o typed_static -Istage/usr/include -Lstage/usr/lib -Wl,-Bstatic "
+               "$(pkg-config --static --libs kiln-verify) -Wl,-Bdynamic -lm && "
+               "./typed_static signed.kbundle key.pub && if readelf -d typed_static | grep -q 'libkiln'; "
+               "then exit 1; fi");
   if (kiln_test_run(NULL, "cmake --version")) return; // test_build_systems says that it is absent
   write_in(folder, "CMakeLists.txt", lists);
-  must(folder, "unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR; cmake -S . -B cmake -DCMAKE_PREFIX_PATH=$PWD/stage/usr && cmake --build cmake && cmake/typed_cmake signed.kbundle key.pub");
+  must(folder,
+       "unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR; cmake -S . -B cmake -DCMAKE_PREFIX_PATH=$PWD/stage/usr && "
+       "cmake --build cmake && cmake/typed_cmake signed.kbundle key.pub");
 }
 
-/// What belongs to an installation, one of each kind by name; a page for each command is what test_man counts.
+/// What belongs to an installation, one of each kind by name; a page for each command is what test_man
+/// counts.
 static void look_at_files(const char *folder) {
-  must(folder, "cd stage/usr && for f in bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool libexec/kiln/kiln-remote lib/libkiln.so.0 lib/libkiln.so lib/libkiln.a "
-               "lib/libkiln-verify.so.0 lib/libkiln-verify.so lib/libkiln-verify.a include/kiln/kiln.h include/kiln/kiln_verify.h include/kiln/base/status.h "
-               "lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc lib/cmake/kiln/kilnConfig.cmake lib/cmake/kiln/kilnConfigVersion.cmake "
-               "lib/python3/dist-packages/kiln/__init__.py share/man/man3/libkiln.3 share/man/man5/kiln-bundle.5 share/man/man1/kiln.1; "
+  must(folder, "cd stage/usr && for f in bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool "
+               "libexec/kiln/kiln-remote lib/libkiln.so.0 lib/libkiln.so lib/libkiln.a "
+               "lib/libkiln-verify.so.0 lib/libkiln-verify.so lib/libkiln-verify.a include/kiln/kiln.h "
+               "include/kiln/kiln_verify.h include/kiln/base/status.h "
+               "lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc lib/cmake/kiln/kilnConfig.cmake "
+               "lib/cmake/kiln/kilnConfigVersion.cmake "
+               "lib/python3/dist-packages/kiln/__init__.py share/man/man3/libkiln.3 "
+               "share/man/man5/kiln-bundle.5 share/man/man1/kiln.1; "
                "do test -s $f || { echo $f; exit 1; }; done");
-  must(folder, "cd stage/usr && for c in $(bin/kiln tool-help | sed -n 's/^  \\([a-z-]*\\) .*/\\1/p') build compile cache; do test -s share/man/man1/kiln-$c.1 || { echo $c; exit 1; }; done");
+  must(folder, "cd stage/usr && for c in $(bin/kiln tool-help | sed -n 's/^  \\([a-z-]*\\) .*/\\1/p') build "
+               "compile cache; do test -s share/man/man1/kiln-$c.1 || { echo $c; exit 1; }; done");
 }
 
 static void use_python(const char *folder) {
   char *out;
-  if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import ctypes'")) return; // tests/python says that it is absent
+  if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import ctypes'"))
+    return; // tests/python says that it is absent
   write_in(folder, "script.py", script);
-  if (kiln_test_run(&out, "cd %s && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/stage/usr/lib/python3/dist-packages /usr/bin/python3 script.py", folder)) FAIL("%s", out);
+  if (kiln_test_run(&out,
+                    "cd %s && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/stage/usr/lib/python3/dist-packages "
+                    "/usr/bin/python3 script.py",
+                    folder))
+    FAIL("%s", out);
   CHECK_TEXT(out, "all twice in Python\n");
   if (kiln_test_run(NULL, "/usr/bin/python3 -c 'import numpy'")) return;
-  if (kiln_test_run(&out, "stage=%s/stage && $stage/usr/bin/kiln build examples/saxpy/saxpy.kiln -t host --no-cache -q -o $stage/../saxpy.kbundle && "
-                          "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$stage/usr/lib/python3/dist-packages /usr/bin/python3 examples/python/saxpy.py $stage/../saxpy.kbundle", folder))
+  if (kiln_test_run(&out,
+                    "stage=%s/stage && $stage/usr/bin/kiln build examples/saxpy/saxpy.kiln -t host "
+                    "--no-cache -q -o $stage/../saxpy.kbundle && "
+                    "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$stage/usr/lib/python3/dist-packages "
+                    "/usr/bin/python3 examples/python/saxpy.py $stage/../saxpy.kbundle",
+                    folder))
     FAIL("%s", out);
   if (!strstr(out, "3000 sums on host (") || !strstr(out, "), 0 wrong\n")) FAIL("%s", out);
 }
@@ -126,19 +167,28 @@ static void use_python(const char *folder) {
 TEST(install, what_is_installed_works_and_goes_away) {
   const char *build = kiln_test_build(), *folder = kiln_test_folder();
   char *out;
-  if (!kiln_test_run(NULL, "nm -D %s/lib/libkiln.so.0 | grep -q __asan", build)) SKIP("an instrumented library needs an instrumented program");
+  if (!kiln_test_run(NULL, "nm -D %s/lib/libkiln.so.0 | grep -q __asan", build))
+    SKIP("an instrumented library needs an instrumented program");
   if (kiln_test_run(NULL, "pkg-config --version")) SKIP("pkg-config is not installed");
   if (kiln_test_run(&out, MAKE "install", build, folder)) FAIL("make install:\n%s", out);
   write_in(folder, "twice.kiln", source);
   write_in(folder, "program.c", program);
-  if (kiln_test_run(&out, "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln build twice.kiln -t host,gfx942 --no-cache -q -o twice.kbundle && kiln verify twice.kbundle", folder))
+  if (kiln_test_run(&out,
+                    "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln build twice.kiln -t host,gfx942 "
+                    "--no-cache -q -o twice.kbundle && kiln verify twice.kbundle",
+                    folder))
     FAIL("the installed program:\n%s", out);
-  if (kiln_test_run(&out, "pkg-config --modversion %s/stage/usr/lib/pkgconfig/kiln.pc", folder)) FAIL("%s", out);
+  if (kiln_test_run(&out, "pkg-config --modversion %s/stage/usr/lib/pkgconfig/kiln.pc", folder))
+    FAIL("%s", out);
   build_and_run(folder, "gcc -std=c11", "");
   build_and_run(folder, "g++ -x c++ -std=c++17", "");
   write_in(folder, "typed.c", typed_program);
-  if (kiln_test_run(&out, "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln header -o twice.h twice.kbundle && kiln cache keygen key && "
-                          "kiln sign --key key -o signed.kbundle twice.kbundle && kiln verify --key key.pub signed.kbundle", folder))
+  if (kiln_test_run(
+          &out,
+          "cd %s && PATH=$PWD/stage/usr/bin:$PATH && kiln header -o twice.h twice.kbundle && kiln cache "
+          "keygen key && "
+          "kiln sign --key key -o signed.kbundle twice.kbundle && kiln verify --key key.pub signed.kbundle",
+          folder))
     FAIL("%s", out);
   build_typed(folder, "gcc -std=c11");
   build_typed(folder, "g++ -x c++ -std=c++17");

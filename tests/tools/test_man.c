@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The manual pages: each command has one, its first half is what --help prints (KILN_TEST_BLESS writes it anew), the second half is written by hand, and
-// a manual reader finds nothing to complain about.
+// The manual pages: each command has one, its first half is what --help prints (KILN_TEST_BLESS writes it
+// anew), the second half is written by hand, and a manual reader finds nothing to complain about.
 #include "tests/harness.h"
 
 #include <ctype.h>
@@ -28,7 +28,8 @@ static const char *const cache_commands[] = {
 #undef CACHE_COMMAND
 };
 
-static const char marker[] = ".\\\" Up to here the page is what --help prints: a test compares it, `make bless` writes it.\n";
+static const char marker[] =
+    ".\\\" Up to here the page is what --help prints: a test compares it, `make bless` writes it.\n";
 
 /// Text as roff: dashes are ASCII, nothing begins a request.
 static void put_text(kiln_buffer *out, const char *text, size_t size) {
@@ -48,7 +49,9 @@ static void put_line(kiln_buffer *out, const char *text, size_t size) {
 /// "  -o, --out=FILE          help": one tagged paragraph.
 static void put_option(kiln_buffer *out, const char *line, size_t size) {
   size_t begin = strspn(line, " "), end = begin;
-  while (end + 1 < size && !(line[end] == ' ' && line[end + 1] == ' ') && !(line[end] == ' ' && line[end + 1] != '-')) end++;
+  while (end + 1 < size && !(line[end] == ' ' && line[end + 1] == ' ') &&
+         !(line[end] == ' ' && line[end + 1] != '-'))
+    end++;
   size_t help = end + strspn(line + end, " ");
   kiln_buffer_format(out, ".TP\n.B ");
   put_line(out, line + begin, end - begin);
@@ -60,7 +63,8 @@ static bool is_option(const char *line) {
   return p > line && *p == '-';
 }
 
-/// A line "options:" or "options of code generation:" before options; `first` is the heading of the first one, NULL where the text is in a section already.
+/// A line "options:" or "options of code generation:" before options; `first` is the heading of the first
+/// one, NULL where the text is in a section already.
 static void put_heading(kiln_buffer *out, const char *line, size_t size, const char *first) {
   if (!first) return;
   kiln_buffer_format(out, "%s", first);
@@ -82,13 +86,15 @@ static void put_body(kiln_buffer *out, const char *text, const char *heading) {
     } else if (size) put_line(out, line, size);
     else if (*next && !is_option(next)) {
       const char *after = next + strcspn(next, "\n");
-      if (!(after > next && after[-1] == ':' && *after && is_option(after + 1))) kiln_buffer_format(out, ".PP\n");
+      if (!(after > next && after[-1] == ':' && *after && is_option(after + 1)))
+        kiln_buffer_format(out, ".PP\n");
     }
     line = next;
   }
 }
 
-/// What `kiln WORDS --help` prints, in two parts: the usage line, ended, and what follows the empty line after it. malloc'ed.
+/// What `kiln WORDS --help` prints, in two parts: the usage line, ended, and what follows the empty line
+/// after it. malloc'ed.
 static char *read_help(const char *words, char **out_body) {
   char *text;
   int code = kiln_test_run(&text, "%s/bin/kiln %s --help", kiln_test_build(), words);
@@ -139,9 +145,12 @@ static void same_lines(const char *path, const char *text, const char *want) {
   for (unsigned number = 1;; number++) {
     size_t a = strcspn(text, "\n"), b = strcspn(want, "\n");
     if (a != b || memcmp(text, want, a))
-      FAIL("%s:%u: \"%.*s\"; --help says \"%.*s\" (make bless writes the page anew)", path, number, (int)a, text, (int)b, want);
+      FAIL("%s:%u: \"%.*s\"; --help says \"%.*s\" (make bless writes the page anew)", path, number, (int)a,
+           text, (int)b, want);
     if (!text[a] && !want[b]) return;
-    if (!text[a] || !want[b]) FAIL("%s:%u: %s lines than --help (make bless writes the page anew)", path, number, text[a] ? "more" : "fewer");
+    if (!text[a] || !want[b])
+      FAIL("%s:%u: %s lines than --help (make bless writes the page anew)", path, number,
+           text[a] ? "more" : "fewer");
     text += a + 1, want += b + 1;
   }
 }
@@ -181,7 +190,8 @@ TEST(man, every_command_is_in_the_first_page_and_every_page_is_a_command) {
     put_text(&want, commands[i].name, strlen(commands[i].name));
     kiln_buffer_format(&want, " (1)\n");
     kiln_buffer_u8(&want, 0);
-    if (!strstr(first, (const char *)want.bytes)) FAIL("docs/man/kiln.1 is without\n%s", (const char *)want.bytes);
+    if (!strstr(first, (const char *)want.bytes))
+      FAIL("docs/man/kiln.1 is without\n%s", (const char *)want.bytes);
     kiln_buffer_deinit(&want);
   }
   CHECK_INT(kiln_test_run(&names, "cd docs/man && ls kiln-*.1"), 0);
@@ -201,9 +211,14 @@ TEST(man, a_reader_has_no_complaint) {
   char *out;
   if (kiln_test_run(NULL, "command -v man && command -v groff")) SKIP("man and groff are not installed");
   // Small images come without groff's macros.
-  if (kiln_test_run(NULL, "cd %s && printf '.TH A 1\\n.SH NAME\\na\\n' >a.1 && said=$(man --warnings -E UTF-8 -l a.1 2>&1 >/dev/null) && test -z \"$said\"", kiln_test_folder()))
+  if (kiln_test_run(NULL,
+                    "cd %s && printf '.TH A 1\\n.SH NAME\\na\\n' >a.1 && said=$(man --warnings -E UTF-8 -l "
+                    "a.1 2>&1 >/dev/null) && test -z \"$said\"",
+                    kiln_test_folder()))
     SKIP("the manual reader of this machine reads no page");
-  CHECK_INT(kiln_test_run(&out, "for page in docs/man/*; do MANWIDTH=100 man --warnings -E UTF-8 -l $page 2>&1 >/dev/null | sed \"s|^|$page: |\"; done"), 0);
+  CHECK_INT(kiln_test_run(&out, "for page in docs/man/*; do MANWIDTH=100 man --warnings -E UTF-8 -l $page "
+                                "2>&1 >/dev/null | sed \"s|^|$page: |\"; done"),
+            0);
   CHECK_TEXT(out, "");
   free(out);
 }
@@ -211,8 +226,13 @@ TEST(man, a_reader_has_no_complaint) {
 // Each function that the page of the library names is in the header, and the other way round.
 TEST(man, the_library_page_has_every_function) {
   char *out;
-  CHECK_INT(kiln_test_run(&out, "for f in $(sed -n 's/^KILN_API .*[ *]\\(kiln_[a-z_]*\\)(.*/\\1/p' runtime/kiln.h runtime/kiln_verify.h); do grep -qw $f docs/man/libkiln.3 || echo $f; done; "
-                                "for f in $(sed 's|kiln_[a-z]*[.]h||' docs/man/libkiln.3 | grep -ow 'kiln_[a-z_]*' | sort -u); do grep -qw $f runtime/kiln.h runtime/kiln_verify.h base/status.h || echo $f; done"), 0);
+  CHECK_INT(kiln_test_run(
+                &out,
+                "for f in $(sed -n 's/^KILN_API .*[ *]\\(kiln_[a-z_]*\\)(.*/\\1/p' runtime/kiln.h "
+                "runtime/kiln_verify.h); do grep -qw $f docs/man/libkiln.3 || echo $f; done; "
+                "for f in $(sed 's|kiln_[a-z]*[.]h||' docs/man/libkiln.3 | grep -ow 'kiln_[a-z_]*' | sort "
+                "-u); do grep -qw $f runtime/kiln.h runtime/kiln_verify.h base/status.h || echo $f; done"),
+            0);
   CHECK_TEXT(out, "");
   free(out);
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every kernel of the library compiles for every processor. `make check` takes some of both, `make check-full` all, with modes.
+// Every kernel of the library compiles for every processor. `make check` takes some of both, `make
+// check-full` all, with modes.
 #include "tests/harness.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const short_rows[] = {"sm_80", "sm_90a", "gfx90a", "gfx942", "gfx1100", "gfx1201", "x86-64-v2", "aarch64"};
+static const char *const short_rows[] = {"sm_80",   "sm_90a",  "gfx90a",    "gfx942",
+                                         "gfx1100", "gfx1201", "x86-64-v2", "aarch64"};
 
-static const char *const modes[] = {"gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+", "gfx942:xnack+", "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",
-                                    "gfx1100:wave64",         "gfx1201:wave64",         "gfx11-generic:wave64"};
+static const char *const modes[] = {"gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+", "gfx942:xnack+",
+                                    "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",    "gfx1100:wave64",
+                                    "gfx1201:wave64",         "gfx11-generic:wave64"};
 
 static long number_after(const char *text, const char *key) {
   const char *at = strstr(text, key);
@@ -21,8 +24,11 @@ static long number_after(const char *text, const char *key) {
 static long build_all(const char *targets, const char *files) {
   const char *folder = kiln_test_folder();
   char *out;
-  int code = kiln_test_run(&out, "nice %s/bin/kiln build %s -t %s --ptx-assembler=none --no-cache --json -o %s/m.kbundle 2>%s/errors && %s/bin/kiln verify %s/m.kbundle >%s/errors 2>&1",
-                           kiln_test_build(), files, targets, folder, folder, kiln_test_build(), folder, folder);
+  int code =
+      kiln_test_run(&out,
+                    "nice %s/bin/kiln build %s -t %s --ptx-assembler=none --no-cache --json -o %s/m.kbundle "
+                    "2>%s/errors && %s/bin/kiln verify %s/m.kbundle >%s/errors 2>&1",
+                    kiln_test_build(), files, targets, folder, folder, kiln_test_build(), folder, folder);
   if (code) {
     char path[512];
     snprintf(path, sizeof path, "%s/errors", folder);
@@ -40,8 +46,10 @@ TEST(matrix, kernels_compile_for_processors) {
   if (kiln_test_full()) SKIP("the full matrix has these");
   char targets[512] = "";
   for (size_t i = 0; i < sizeof short_rows / sizeof *short_rows; i++)
-    snprintf(targets + strlen(targets), sizeof targets - strlen(targets), "%s%s", i ? "," : "", short_rows[i]);
-  CHECK(build_all(targets, "kernels/search.kiln kernels/transpose.kiln kernels/softmax.kiln kernels/gemm.kiln") > 0);
+    snprintf(targets + strlen(targets), sizeof targets - strlen(targets), "%s%s", i ? "," : "",
+             short_rows[i]);
+  CHECK(build_all(targets,
+                  "kernels/search.kiln kernels/transpose.kiln kernels/softmax.kiln kernels/gemm.kiln") > 0);
 }
 
 TEST(matrix, all_kernels_compile_for_all_processors) {
@@ -58,19 +66,23 @@ TEST(matrix, all_kernels_compile_for_all_processors) {
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) build_all(modes[i], "kernels/*.kiln");
 }
 
-// What `kiln targets` says of wave sizes is what targets may ask for: "wave32", "wave64", or "wave32 (or wave64)".
+// What `kiln targets` says of wave sizes is what targets may ask for: "wave32", "wave64", or "wave32 (or
+// wave64)".
 TEST(matrix, listed_wave_sizes_are_taken) {
-  static const char text[] = "kiln 1\nkernel k(x: inout *f32) @grid(1) @config(warps = 1) { store(x, load(x) + 1.0) }\n";
+  static const char text[] =
+      "kiln 1\nkernel k(x: inout *f32) @grid(1) @config(warps = 1) { store(x, load(x) + 1.0) }\n";
   char *list, *out, name[64], source[400];
   unsigned asked = 0;
   snprintf(source, sizeof source, "%s/one.kiln", kiln_test_folder());
   kiln_test_write(source, text, strlen(text));
   if (kiln_test_run(&list, "%s/bin/kiln targets", kiln_test_build())) FAIL("%s", list);
   for (char *line = strtok(list, "\n"); line; line = strtok(NULL, "\n"))
-    for (unsigned wave = 32; wave <= 64 && sscanf(line, "%63s amdgpu", name) == 1 && strstr(line, " amdgpu "); wave += 32) {
+    for (unsigned wave = 32; wave <= 64 && sscanf(line, "%63s amdgpu", name) == 1 && strstr(line, " amdgpu ");
+         wave += 32) {
       char one[20], other[20];
       snprintf(one, sizeof one, " wave%u", wave), snprintf(other, sizeof other, "(or wave%u)", wave);
-      int status = kiln_test_run(&out, "%s/bin/kiln compile %s -t %s:wave%u --no-cache", kiln_test_build(), source, name, wave);
+      int status = kiln_test_run(&out, "%s/bin/kiln compile %s -t %s:wave%u --no-cache", kiln_test_build(),
+                                 source, name, wave);
       bool listed = strstr(line, one) || strstr(line, other);
       if ((status == 0) != listed) FAIL("%s wave%u ended with %d: %s", line, wave, status, out);
       free(out);

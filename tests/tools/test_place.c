@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the number of an operation in a message to the line of the source: printed with a failed compile, and asked for after a failed launch.
+// From the number of an operation in a message to the line of the source: printed with a failed compile, and
+// asked for after a failed launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,16 @@ TEST(place, of_a_failed_assert) {
   char *out, path[400];
   snprintf(path, sizeof path, "%s/place.kiln", folder);
   kiln_test_write(path, text, sizeof text - 1);
-  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/p.kbundle", build, path, folder)) FAIL("%s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/p.kbundle", build, path, folder))
+    FAIL("%s", out);
   free(out);
   CHECK(kiln_test_run(&out, "%s/bin/kiln run %s/p.kbundle k -a x=zeros:16 -a n=16", build, folder) != 0);
   const char *at = strstr(out, "assertion at operation ");
   if (!at) FAIL("%s", out);
   unsigned long number = strtoul(at + 23, NULL, 10);
   free(out);
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln compile %s -t host --no-cache --place=%lu", build, path, number), 0);
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln compile %s -t host --no-cache --place=%lu", build, path, number),
+            0);
   expect(out, "place.kiln:5:3: note: operation ");
   expect(out, "  assert(n < 8, \"small\")\n");
   free(out);

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln report`: the page names everything, is well formed whatever the names are, asks for nothing from outside, and a browser draws it.
+// `kiln report`: the page names everything, is well formed whatever the names are, asks for nothing from
+// outside, and a browser draws it.
 #include "tests/runtime/fixture.h"
 
 /// Writes the report of a bundle of the test's folder and reads it; malloc'ed.
 static char *report(const char *bundle, const char *page) {
   char *out, path[512];
   snprintf(path, sizeof path, "%s", fixture_path(page));
-  if (kiln_test_run(&out, "%s/bin/kiln report %s -o %s", kiln_test_build(), fixture_path(bundle), path)) FAIL("%s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln report %s -o %s", kiln_test_build(), fixture_path(bundle), path))
+    FAIL("%s", out);
   free(out);
   char *text = kiln_test_read(path, NULL);
   CHECK(text);
   return text;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- checker
+// ----------------------------------------------------------------------------------------- checker
 
 typedef struct open_tag {
   const char *name;
@@ -21,7 +23,9 @@ typedef struct open_tag {
 } open_tag;
 
 static void bad(const char *page, const char *at, const char *what) __attribute__((noreturn));
-static void bad(const char *page, const char *at, const char *what) { FAIL("at byte %td: %s: %.60s", at - page, what, at); }
+static void bad(const char *page, const char *at, const char *what) {
+  FAIL("at byte %td: %s: %.60s", at - page, what, at);
+}
 
 static const char *check_entity(const char *page, const char *at) {
   static const char *const known[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
@@ -45,7 +49,8 @@ static const char *check_attributes(const char *page, const char *at) {
   return at;
 }
 
-/// Every tag is closed in order, every & is an entity, no control character is inside. Returns the count of elements.
+/// Every tag is closed in order, every & is an entity, no control character is inside. Returns the count of
+/// elements.
 static unsigned check_page(const char *page) {
   open_tag stack[32];
   unsigned depth = 0, elements = 0;
@@ -61,7 +66,9 @@ static unsigned check_page(const char *page) {
       if (!length) bad(page, at, "'<' begins no tag");
       at = is_end ? name + length : check_attributes(page, name + length);
       bool is_empty = *at == '/';
-      if (is_end && (!depth || stack[depth - 1].length != length || memcmp(stack[depth - 1].name, name, length))) bad(page, name, "closes another tag");
+      if (is_end &&
+          (!depth || stack[depth - 1].length != length || memcmp(stack[depth - 1].name, name, length)))
+        bad(page, name, "closes another tag");
       if (is_end) depth--;
       else elements++;
       if (!is_end && !is_empty) {
@@ -83,12 +90,20 @@ static void has_not(const char *page, const char *text) {
   if (strstr(page, text)) FAIL("the page has\n%.200s", strstr(page, text));
 }
 
-// ------------------------------------------------------------------------------------------------------------------ tests
+// ------------------------------------------------------------------------------------------- tests
 
-static void gpu_code(fixture *f, uint32_t kernel, const char *target, kiln_format format, uint32_t registers, uint32_t spilled, const char *code) {
+static void gpu_code(fixture *f, uint32_t kernel, const char *target, kiln_format format, uint32_t registers,
+                     uint32_t spilled, const char *code) {
   kiln_buffer info = {0};
-  kiln_code_info_encode(&(kiln_code_info){.format = (uint8_t)format, .target = target, .symbol = "k", .block_threads = 256, .shared_bytes = 34816,
-                                          .registers = registers, .spill_bytes = spilled, .wave = 32, .producer = "test"},
+  kiln_code_info_encode(&(kiln_code_info){.format = (uint8_t)format,
+                                          .target = target,
+                                          .symbol = "k",
+                                          .block_threads = 256,
+                                          .shared_bytes = 34816,
+                                          .registers = registers,
+                                          .spill_bytes = spilled,
+                                          .wave = 32,
+                                          .producer = "test"},
                         &info);
   kiln_manifest_code(&f->manifest, kernel, 0, 0, target, info.bytes, info.size, code, strlen(code));
   kiln_buffer_deinit(&info);
@@ -97,7 +112,8 @@ static void gpu_code(fixture *f, uint32_t kernel, const char *target, kiln_forma
 static void write_bundle(const char *name) {
   fixture f;
   fixture_begin(&f);
-  uint32_t add = fixture_kernel(&f, &ADD_ONE_INTERFACE("add[T=f32]")), scale = fixture_kernel(&f, &ADD_ONE_INTERFACE("scale"));
+  uint32_t add = fixture_kernel(&f, &ADD_ONE_INTERFACE("add[T=f32]")),
+           scale = fixture_kernel(&f, &ADD_ONE_INTERFACE("scale"));
   gpu_code(&f, add, "sm_90a", KILN_FORMAT_CUBIN, 1168, 0, "seven b");
   gpu_code(&f, add, "gfx942", KILN_FORMAT_HSACO, 96, 1236, "code of thirty bytes, as it is.");
   gpu_code(&f, scale, "gfx942", KILN_FORMAT_HSACO, 48, 0, "another one");
@@ -111,13 +127,24 @@ TEST(report, names_every_kernel_and_target_with_its_numbers) {
   char *page = report("a.kb", "a.html");
   CHECK(check_page(page) > 100);
   static const char *const texts[] = {
-      "<h1>a.kb</h1>", "<dt>Kernels</dt><dd>2</dd>", "<dt>Codes</dt><dd>4</dd>", "<dt>Targets</dt><dd>3</dd>", "<dt>Codes, raw bytes</dt><dd>55</dd>",
+      "<h1>a.kb</h1>",
+      "<dt>Kernels</dt><dd>2</dd>",
+      "<dt>Codes</dt><dd>4</dd>",
+      "<dt>Targets</dt><dd>3</dd>",
+      "<dt>Codes, raw bytes</dt><dd>55</dd>",
       "<dt>Signature</dt><dd>none</dd>",
-      "<tr><th rowspan=\"2\">add[T=f32]</th><th>gfx942</th><td>1</td><td>31</td><td>31</td><td>1.0x</td><td>96</td><td>1,236</td><td>34,816</td><td>256</td></tr>",
-      "<tr><th>sm_90a</th><td>1</td><td>7</td><td>7</td><td>1.0x</td><td>1,168</td><td>0</td><td>34,816</td><td>256</td></tr>",
-      "<tr><th rowspan=\"2\">scale</th><th>gfx942</th>", "<tr><th>sm_80</th><td>1</td><td>6</td><td>6</td><td>1.0x</td><td>\xe2\x80\x93</td>",
-      "Sum; greatest</th><td>4</td><td>55</td><td>55</td><td>1.0x</td><td>1,168</td><td>1,236</td>", "<th>compiler</th><td>kiln 0.1 &amp; LLVM</td>",
-      "aria-label=\"Bytes by target\"", "aria-label=\"Registers by kernel\"", "aria-label=\"Spills by kernel\""};
+      "<tr><th "
+      "rowspan=\"2\">add[T=f32]</th><th>gfx942</th><td>1</td><td>31</td><td>31</td><td>1.0x</td><td>96</"
+      "td><td>1,236</td><td>34,816</td><td>256</td></tr>",
+      "<tr><th>sm_90a</th><td>1</td><td>7</td><td>7</td><td>1.0x</td><td>1,168</td><td>0</td><td>34,816</"
+      "td><td>256</td></tr>",
+      "<tr><th rowspan=\"2\">scale</th><th>gfx942</th>",
+      "<tr><th>sm_80</th><td>1</td><td>6</td><td>6</td><td>1.0x</td><td>\xe2\x80\x93</td>",
+      "Sum; greatest</th><td>4</td><td>55</td><td>55</td><td>1.0x</td><td>1,168</td><td>1,236</td>",
+      "<th>compiler</th><td>kiln 0.1 &amp; LLVM</td>",
+      "aria-label=\"Bytes by target\"",
+      "aria-label=\"Registers by kernel\"",
+      "aria-label=\"Spills by kernel\""};
   for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) has(page, texts[i]);
   // The longest bar is as wide as the chart; another one has its part of that.
   has(page, "width=\"500\" height=\"14\"/>\n<text class=\"v\" x=\"826\" y=\"19\">1,168</text>");
@@ -128,15 +155,23 @@ TEST(report, names_every_kernel_and_target_with_its_numbers) {
 TEST(report, needs_nothing_from_outside) {
   write_bundle("a.kb");
   char *page = report("a.kb", "a.html");
-  static const char *const outside[] = {"://", "src=", "href", "url(", "@import", "<script", "<link", "<iframe", "<object"};
+  static const char *const outside[] = {"://",     "src=",  "href",    "url(",   "@import",
+                                        "<script", "<link", "<iframe", "<object"};
   for (unsigned i = 0; i < sizeof outside / sizeof *outside; i++) has_not(page, outside[i]);
   has(page, "default-src &#39;none&#39;");
   free(page);
 }
 
 TEST(report, hostile_names_are_text) {
-  static const char *const names[] = {"<script>alert(1)</script>", "</title></svg><img src=x onerror=alert(1)>", "a\" onload=\"b' c&d", "\x01\x02\x1b[31m",
-                                      "\xff\xfe\xc0\x80", "\xe2\x82", "--><![CDATA[", "gr\xc3\xbc\xc3\x9f \xe6\xa0\xb8 \xf0\x9f\x94\xa5", "&amp;"};
+  static const char *const names[] = {"<script>alert(1)</script>",
+                                      "</title></svg><img src=x onerror=alert(1)>",
+                                      "a\" onload=\"b' c&d",
+                                      "\x01\x02\x1b[31m",
+                                      "\xff\xfe\xc0\x80",
+                                      "\xe2\x82",
+                                      "--><![CDATA[",
+                                      "gr\xc3\xbc\xc3\x9f \xe6\xa0\xb8 \xf0\x9f\x94\xa5",
+                                      "&amp;"};
   fixture f;
   fixture_begin(&f);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
@@ -146,9 +181,11 @@ TEST(report, hostile_names_are_text) {
   }
   fixture_write(&f, fixture_path("hostile.kb"), "");
   char *out;
-  if (kiln_test_run(&out, "mv %s/hostile.kb \"%s/&lt;x.kb\"", kiln_test_folder(), kiln_test_folder())) FAIL("%s", out);
+  if (kiln_test_run(&out, "mv %s/hostile.kb \"%s/&lt;x.kb\"", kiln_test_folder(), kiln_test_folder()))
+    FAIL("%s", out);
   free(out);
-  if (kiln_test_run(&out, "%s/bin/kiln report \"%s/&lt;x.kb\"", kiln_test_build(), kiln_test_folder())) FAIL("%s", out);
+  if (kiln_test_run(&out, "%s/bin/kiln report \"%s/&lt;x.kb\"", kiln_test_build(), kiln_test_folder()))
+    FAIL("%s", out);
   check_page(out);
   has(out, "<h1>&amp;lt;x.kb</h1>");
   has(out, "&lt;script&gt;alert(1)&lt;/script&gt;</th>");
@@ -166,8 +203,11 @@ TEST(report, hostile_names_are_text) {
 TEST(report, same_bundle_same_bytes) {
   write_bundle("a.kb");
   char *first = report("a.kb", "1.html"), *out;
-  if (kiln_test_run(&out, "mkdir %s/moved && cp %s %s/moved/a.kb && cd %s/moved && TZ=Asia/Tokyo LC_ALL=de_DE.UTF-8 %s/bin/kiln report a.kb", kiln_test_folder(),
-                    fixture_path("a.kb"), kiln_test_folder(), kiln_test_folder(), realpath(kiln_test_build(), NULL)))
+  if (kiln_test_run(&out,
+                    "mkdir %s/moved && cp %s %s/moved/a.kb && cd %s/moved && TZ=Asia/Tokyo "
+                    "LC_ALL=de_DE.UTF-8 %s/bin/kiln report a.kb",
+                    kiln_test_folder(), fixture_path("a.kb"), kiln_test_folder(), kiln_test_folder(),
+                    realpath(kiln_test_build(), NULL)))
     FAIL("%s", out);
   CHECK_TEXT(out, first);
   free(first);
@@ -205,14 +245,18 @@ TEST(report, many_kernels_and_none) {
 
 TEST(report, refuses_what_is_no_bundle) {
   char *out;
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln report README.md -o %s", kiln_test_build(), fixture_path("x.html")), 1);
+  CHECK_INT(
+      kiln_test_run(&out, "%s/bin/kiln report README.md -o %s", kiln_test_build(), fixture_path("x.html")),
+      1);
   free(out);
   CHECK_INT(kiln_test_run(NULL, "test -e %s", fixture_path("x.html")), 1);
   CHECK_INT(kiln_test_run(NULL, "%s/bin/kiln report", kiln_test_build()), 2);
 }
 
 // Numbers in a PNG are big-endian.
-static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t big32(const uint8_t *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
 
 TEST(report, a_browser_draws_it) {
   if (kiln_test_run(NULL, "command -v chromium >/dev/null")) SKIP("chromium is not installed");
@@ -220,19 +264,25 @@ TEST(report, a_browser_draws_it) {
   free(report("a.kb", "a.html"));
   const char *folder = kiln_test_folder();
   char *out;
-  if (kiln_test_run(&out, "cd %s && timeout 90 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s/profile --window-size=1000,1400 "
-                          "--screenshot=%s/a.png file://%s/a.html 2>%s/log; echo '<p>' >empty.html; timeout 90 chromium --headless --no-sandbox --disable-gpu "
-                          "--user-data-dir=%s/profile --window-size=1000,1400 --screenshot=%s/empty.png file://%s/empty.html 2>>%s/log",
+  if (kiln_test_run(&out,
+                    "cd %s && timeout 90 chromium --headless --no-sandbox --disable-gpu "
+                    "--user-data-dir=%s/profile --window-size=1000,1400 "
+                    "--screenshot=%s/a.png file://%s/a.html 2>%s/log; echo '<p>' >empty.html; timeout 90 "
+                    "chromium --headless --no-sandbox --disable-gpu "
+                    "--user-data-dir=%s/profile --window-size=1000,1400 --screenshot=%s/empty.png "
+                    "file://%s/empty.html 2>>%s/log",
                     folder, folder, folder, folder, folder, folder, folder, folder, folder))
     FAIL("%s", out);
   free(out);
   size_t size, empty_size;
-  uint8_t *png = (uint8_t *)kiln_test_read(fixture_path("a.png"), &size), *empty = (uint8_t *)kiln_test_read(fixture_path("empty.png"), &empty_size);
+  uint8_t *png = (uint8_t *)kiln_test_read(fixture_path("a.png"), &size),
+          *empty = (uint8_t *)kiln_test_read(fixture_path("empty.png"), &empty_size);
   CHECK(png && empty && size > 24);
   CHECK(!memcmp(png, "\x89PNG\r\n\x1a\n", 8));
   CHECK_INT(big32(png + 16), 1000);
   CHECK_INT(big32(png + 20), 1400);
-  if (size < 4 * empty_size) FAIL("the picture of the page has %zu bytes, that of an empty one %zu", size, empty_size);
+  if (size < 4 * empty_size)
+    FAIL("the picture of the page has %zu bytes, that of an empty one %zu", size, empty_size);
   free(png);
   free(empty);
 }

@@ -16,7 +16,8 @@ static void expect(int want, const char *text, const char *format, ...) {
   vsnprintf(arguments, sizeof arguments, format, args);
   va_end(args);
   int got = kiln_test_run(&out, "%s/bin/kiln %s", kiln_test_build(), arguments);
-  if (got != want || !strstr(out, text)) FAIL("kiln %s: exit %d (expected %d), expected \"%s\" in:\n%s", arguments, got, want, text, out);
+  if (got != want || !strstr(out, text))
+    FAIL("kiln %s: exit %d (expected %d), expected \"%s\" in:\n%s", arguments, got, want, text, out);
   free(out);
 }
 
@@ -52,6 +53,9 @@ TEST(run_grid, inspect_says_who_gives_the_grid) {
 }
 
 TEST(run_grid, what_is_no_grid_is_refused) {
-  static const char *const wrong[] = {"''", "x", "1,", ",1", "1,2,3,4", "1,2,3,", "-1", "4294967296", "99999999999999999999999", "' 1'", "1x", "0x10"};
-  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) expect(2, "--grid: expected X, X,Y or X,Y,Z", "run a b --grid=%s", wrong[i]);
+  static const char *const wrong[] = {
+      "''",   "x",  "1,",  ",1", "1,2,3,4", "1,2,3,", "-1", "4294967296", "99999999999999999999999",
+      "' 1'", "1x", "0x10"};
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    expect(2, "--grid: expected X, X,Y or X,Y,Z", "run a b --grid=%s", wrong[i]);
 }

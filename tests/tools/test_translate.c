@@ -20,13 +20,16 @@ static void expect_in(const char *text, const char *part) {
 
 // The translation compiles to the key of its source, for each text of tests/ttir.
 TEST(translate, the_key_stays) {
-  static const char *const names[] = {"add", "argmax", "early_return", "map", "maths", "matmul", "scaled", "versions"};
+  static const char *const names[] = {"add",   "argmax", "early_return", "map",
+                                      "maths", "matmul", "scaled",       "versions"};
   const char *folder = kiln_test_folder();
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char arguments[4096];
-    snprintf(arguments, sizeof arguments, "translate tests/ttir/%s.ttir --warps=8 -o %s/%s.kiln", names[i], folder, names[i]);
+    snprintf(arguments, sizeof arguments, "translate tests/ttir/%s.ttir --warps=8 -o %s/%s.kiln", names[i],
+             folder, names[i]);
     free(run(0, arguments));
-    snprintf(arguments, sizeof arguments, "key --fields -t host,sm_90a tests/ttir/%s.ttir --warps=8", names[i]);
+    snprintf(arguments, sizeof arguments, "key --fields -t host,sm_90a tests/ttir/%s.ttir --warps=8",
+             names[i]);
     char *from = run(0, arguments);
     snprintf(arguments, sizeof arguments, "key --fields -t host,sm_90a %s/%s.kiln", folder, names[i]);
     char *to = run(0, arguments);
@@ -38,7 +41,8 @@ TEST(translate, the_key_stays) {
 
 TEST(translate, reads_as_the_language) {
   char *out = run(0, "translate tests/ttir/add.ttir");
-  expect_in(out, "// add_kernel: p0 x, p1 y, p2 out, p3 n\nkiln 1\n\nkernel add_kernel(p0: in *f32 @align(16)");
+  expect_in(out,
+            "// add_kernel: p0 x, p1 y, p2 out, p3 n\nkiln 1\n\nkernel add_kernel(p0: in *f32 @align(16)");
   expect_in(out, "p2: out *f32 @align(16),\n    p3: i32 @div(16))");
   free(out);
 }
@@ -53,7 +57,7 @@ TEST(translate, errors) {
   free(run(2, "translate"));
 }
 
-// -------------------------------------------------------------------------------------------------------------- import-triton
+// ------------------------------------------------------------------- import-triton
 
 static void put(const char *folder, const char *inner, const char *name, const char *text, size_t size) {
   char path[4096];
@@ -63,24 +67,31 @@ static void put(const char *folder, const char *inner, const char *name, const c
   kiln_test_write(path, text, size);
 }
 
-// Assembly of another machine is refused where it is compiled; the message still says where it stands, and where that came from.
+// Assembly of another machine is refused where it is compiled; the message still says where it stands, and
+// where that came from.
 TEST(translate, refused_assembly_has_a_place) {
-  static const char text[] = "module {\n  tt.func public @k(%a: !tt.ptr<i32>) attributes {noinline = false} {\n    %x = tt.load %a : !tt.ptr<i32> loc(#loc)\n"
-                             "    %y = tt.elementwise_inline_asm \"brev.b32 $0, $1;\" {constraints = \"=r,r\", packed_element = 1 : i32, pure = true} %x : i32 -> i32 "
-                             "loc(#loc1)\n    tt.store %a, %y : !tt.ptr<i32> loc(#loc)\n    tt.return loc(#loc)\n  } loc(#loc)\n} loc(#loc)\n"
-                             "#loc = loc(\"bits.py\":1:2)\n#loc1 = loc(\"y\"(#loc2))\n#loc2 = loc(\"bits.py\":7:9)\n";
+  static const char text[] =
+      "module {\n  tt.func public @k(%a: !tt.ptr<i32>) attributes {noinline = false} {\n    %x = tt.load %a "
+      ": !tt.ptr<i32> loc(#loc)\n"
+      "    %y = tt.elementwise_inline_asm \"brev.b32 $0, $1;\" {constraints = \"=r,r\", packed_element = 1 : "
+      "i32, pure = true} %x : i32 -> i32 "
+      "loc(#loc1)\n    tt.store %a, %y : !tt.ptr<i32> loc(#loc)\n    tt.return loc(#loc)\n  } loc(#loc)\n} "
+      "loc(#loc)\n"
+      "#loc = loc(\"bits.py\":1:2)\n#loc1 = loc(\"y\"(#loc2))\n#loc2 = loc(\"bits.py\":7:9)\n";
   const char *folder = kiln_test_folder();
   char arguments[4096];
   put(folder, ".", "bits.ttir", text, strlen(text));
   static const char *const targets[] = {"host", "gfx942"};
   for (size_t i = 0; i < 2; i++) {
-    snprintf(arguments, sizeof arguments, "compile --no-cache -t %s %s/bits.ttir -o %s/bits.o", targets[i], folder, folder);
+    snprintf(arguments, sizeof arguments, "compile --no-cache -t %s %s/bits.ttir -o %s/bits.o", targets[i],
+             folder, folder);
     char *out = run(1, arguments);
     expect_in(out, "(asm \"brev.b32 $0, $1;\")");
     expect_in(out, "bits.ttir:4:10: note: operation 1 is here (from bits.py:7:9)");
     free(out);
   }
-  snprintf(arguments, sizeof arguments, "compile --no-cache --emit=ptx -t sm_80 %s/bits.ttir -o %s/bits.ptx", folder, folder);
+  snprintf(arguments, sizeof arguments, "compile --no-cache --emit=ptx -t sm_80 %s/bits.ttir -o %s/bits.ptx",
+           folder, folder);
   free(run(0, arguments));
 }
 
@@ -97,7 +108,8 @@ TEST(import_triton, takes_what_it_can_and_says_why_not) {
   put(folder, "WIDE", "add_kernel.ttir", add, size);
   put(folder, "WIDE", "add_kernel.json", clusters, strlen(clusters));
   free(add);
-  snprintf(arguments, sizeof arguments, "import-triton --no-cache -t host -o %s/all.kbundle %s", folder, folder);
+  snprintf(arguments, sizeof arguments, "import-triton --no-cache -t host -o %s/all.kbundle %s", folder,
+           folder);
   char *out = run(1, arguments);
   expect_in(out, "taken     add_kernel[QWERTYUIOPASDFG] x86-64-v3");
   expect_in(out, "taken     add_kernel[QWERTYUIOPASDXX] x86-64-v3");

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code objects before readers of others: LLVM 19's llvm-readobj, and as code object version 4 AMD's libamd-comgr as Debian ships it (5.2, which knows
-// versions up to 4). A reader that is not installed is a skip.
+// Code objects before readers of others: LLVM 19's llvm-readobj, and as code object version 4 AMD's
+// libamd-comgr as Debian ships it (5.2, which knows versions up to 4). A reader that is not installed is a
+// skip.
 #include <dlfcn.h>
 
 #include "tests/runtime/fixture.h"
 
 enum { COMGR_EXECUTABLE = 8 };
-typedef struct comgr_handle { uint64_t handle; } comgr_handle;
+typedef struct comgr_handle {
+  uint64_t handle;
+} comgr_handle;
 
 static const char *const kernels[][2] = {
-    {"elementwise", "add[T=f32]"}, {"softmax", "softmax[T=f32]"}, {"transpose", "transpose[T=f32]"},
+    {"elementwise", "add[T=f32]"},
+    {"softmax", "softmax[T=f32]"},
+    {"transpose", "transpose[T=f32]"},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 static const char *compile(unsigned kernel, const char *target) {
   char *out;
   const char *path = fixture_path("k.hsaco");
-  if (kiln_test_run(&out, "%s/bin/kiln compile -q --no-cache -t %s -k '%s' kernels/%s.kiln -o %s", kiln_test_build(), target, kernels[kernel][1],
-                    kernels[kernel][0], path))
+  if (kiln_test_run(&out, "%s/bin/kiln compile -q --no-cache -t %s -k '%s' kernels/%s.kiln -o %s",
+                    kiln_test_build(), target, kernels[kernel][1], kernels[kernel][0], path))
     FAIL("%s for %s: %s", kernels[kernel][1], target, out);
   free(out);
   return path;
@@ -25,7 +30,8 @@ static const char *compile(unsigned kernel, const char *target) {
 
 // The processor that comgr reads from the object's flags; "" when it does not take the object.
 static void comgr_processor(void *comgr, const char *path, char *out, size_t capacity) {
-  int (*create)(int, comgr_handle *), (*set)(comgr_handle, size_t, const char *), (*metadata)(comgr_handle, comgr_handle *);
+  int (*create)(int, comgr_handle *), (*set)(comgr_handle, size_t, const char *),
+      (*metadata)(comgr_handle, comgr_handle *);
   int (*isa)(comgr_handle, size_t *, char *);
   *(void **)&create = dlsym(comgr, "amd_comgr_create_data");
   *(void **)&set = dlsym(comgr, "amd_comgr_set_data");
@@ -39,7 +45,8 @@ static void comgr_processor(void *comgr, const char *path, char *out, size_t cap
   CHECK(object != NULL);
   CHECK_INT(create(COMGR_EXECUTABLE, &data), 0);
   CHECK_INT(set(data, size, object), 0);
-  if (!metadata(data, &notes) && !isa(data, &length, NULL) && length <= capacity) CHECK_INT(isa(data, &length, out), 0);
+  if (!metadata(data, &notes) && !isa(data, &length, NULL) && length <= capacity)
+    CHECK_INT(isa(data, &length, out), 0);
   free(object);
 }
 
@@ -60,17 +67,20 @@ TEST(vendor, comgr_takes_gfx90a) { check_comgr("gfx90a"); }
 
 // The versions in the header: ABI version 2 is code object 4, 3 is 5, 4 is 6.
 TEST(vendor, readobj_takes_every_version) {
-  static const char *const targets[][2] = {{"gfx906:v4", "2"}, {"gfx90a:v4", "2"}, {"gfx942", "3"}, {"gfx1100", "3"}, {"gfx11-generic", "4"}};
+  static const char *const targets[][2] = {
+      {"gfx906:v4", "2"}, {"gfx90a:v4", "2"}, {"gfx942", "3"}, {"gfx1100", "3"}, {"gfx11-generic", "4"}};
   char *out, want[40];
   if (kiln_test_run(&out, "command -v llvm-readobj-19")) SKIP("llvm-readobj-19 is not installed");
   free(out);
   for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
     for (unsigned i = 0; i < KERNELS; i++) {
       const char *path = compile(i, targets[t][0]);
-      if (kiln_test_run(&out, "llvm-readobj-19 --file-header --notes --symbols --dynamic-table %s", path)) FAIL("%s: %s", targets[t][0], out);
+      if (kiln_test_run(&out, "llvm-readobj-19 --file-header --notes --symbols --dynamic-table %s", path))
+        FAIL("%s: %s", targets[t][0], out);
       snprintf(want, sizeof want, "ABIVersion: %s", targets[t][1]);
       if (!strstr(out, want) || !strstr(out, ".kernarg_segment_size") || strstr(out, "warning:"))
-        FAIL("%s, %s: expected %s and metadata without warnings:\n%.2000s", targets[t][0], kernels[i][1], want, out);
+        FAIL("%s, %s: expected %s and metadata without warnings:\n%.2000s", targets[t][0], kernels[i][1],
+             want, out);
       free(out);
     }
 }

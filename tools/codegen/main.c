@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln-codegen: the worker. Reads requests from descriptor 0, writes replies to descriptor 1 (docs/architecture.md, "Worker protocol"). Writes no
-// files. A request that is wrong gets an error reply; when LLVM gives up on the process, the reply says so and the program starts itself anew.
+// kiln-codegen: the worker. Reads requests from descriptor 0, writes replies to descriptor 1
+// (docs/architecture.md, "Worker protocol"). Writes no files. A request that is wrong gets an error reply;
+// when LLVM gives up on the process, the reply says so and the program starts itself anew.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,12 +15,13 @@ enum { MOST_REQUEST = 1 << 28 };
 
 static int reply_fd = 1;
 
-// --------------------------------------------------------------------------------------------------------------------- pipe
+// -------------------------------------------------------------------------------------------- pipe
 
 static bool send_reply(const kiln_buffer *body) {
   uint8_t head[4];
   for (int i = 0; i < 4; i++) head[i] = (uint8_t)(body->size >> 8 * i);
-  return !body->failed && body->size <= UINT32_MAX && kiln_stream_write(reply_fd, head, sizeof head) && kiln_stream_write(reply_fd, body->bytes, body->size);
+  return !body->failed && body->size <= UINT32_MAX && kiln_stream_write(reply_fd, head, sizeof head) &&
+         kiln_stream_write(reply_fd, body->bytes, body->size);
 }
 
 static bool send_error(const kiln_error *err) {
@@ -84,18 +86,22 @@ static int serve(void) {
   }
   kiln_codegen_on_fatal(on_fatal);
   kiln_buffer request = {0};
-  while (serve_one(&request)) {}
+  while (serve_one(&request)) {
+  }
   kiln_buffer_deinit(&request);
   return 0;
 }
 
-// ------------------------------------------------------------------------------------------------------------ command line
+// ------------------------------------------------------------------------------------ command line
 
 static int say_version(void) { return printf("kiln-codegen %s\n", KILN_VERSION) < 0; }
 static int say_fingerprint(void) { return printf("%s\n", kiln_codegen_fingerprint()) < 0; }
 static int say_help(void);
 
-static const struct { const char *name, *help; int (*run)(void); } commands[] = {
+static const struct {
+  const char *name, *help;
+  int (*run)(void);
+} commands[] = {
     {"--fingerprint", "print the identity of this code generator", say_fingerprint},
     {"--help", "print this text", say_help},
     {"--version", "print the version", say_version},
@@ -103,7 +109,8 @@ static const struct { const char *name, *help; int (*run)(void); } commands[] = 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int say_help(void) {
-  printf("usage: kiln-codegen [option]\n\nWithout an option it compiles what comes over descriptor 0; `kiln` starts it so.\n\n");
+  printf("usage: kiln-codegen [option]\n\nWithout an option it compiles what comes over descriptor 0; `kiln` "
+         "starts it so.\n\n");
   for (size_t i = 0; i < COMMAND_COUNT; i++) printf("  %-15s %s\n", commands[i].name, commands[i].help);
   return 0;
 }

@@ -52,7 +52,8 @@ static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out,
   if (!is_printable(target)) return malformed(err, "the target's name is not printable");
   if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
   out->symbol = kiln_arena_text(arena, (const char *)symbol.bytes, symbol.size);
-  KILN_TRY(kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
+  KILN_TRY(
+      kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
   return kiln_codegen_options_decode(options.bytes, options.size, &out->options, err);
 }
 
@@ -87,7 +88,8 @@ void kiln_request_answer(const uint8_t *bytes, size_t size, kiln_buffer *reply) 
   kiln_artifact artifact = {0};
   kiln_reader r = kiln_reader_of(bytes, size);
   kiln_arena *arena = kiln_arena_create();
-  kiln_status status = arena ? compile(arena, &r, &artifact, &err) : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
+  kiln_status status = arena ? compile(arena, &r, &artifact, &err)
+                             : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
   if (status == KILN_OK) write_artifact(&artifact, reply);
   else kiln_request_refuse(reply, &err);
   kiln_artifact_deinit(&artifact);

@@ -36,8 +36,11 @@ static void print_help(const cli_page *page) {
   for (size_t i = 0; i < page->option_count; i++) {
     const cli_option *o = &page->options[i];
     char left[80];
-    snprintf(left, sizeof left, "%s%c%s--%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
-             o->kind == CLI_FLAG ? "" : "=", o->kind == CLI_FLAG ? "" : o->value ? o->value : "VALUE");
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
+             o->letter ? ", " : "  ", o->name, o->kind == CLI_FLAG ? "" : "=",
+             o->kind == CLI_FLAG ? ""
+             : o->value          ? o->value
+                                 : "VALUE");
     printf("  %-30s %s\n", left, o->help);
   }
   if (page->more) printf("\n%s\n", page->more);
@@ -55,7 +58,8 @@ int cli_usage(const cli_page *page, const char *format, ...) {
 
 static const cli_option *find(const cli_page *page, const char *name, size_t length) {
   for (size_t i = 0; i < page->option_count; i++)
-    if (strlen(page->options[i].name) == length && !memcmp(page->options[i].name, name, length)) return &page->options[i];
+    if (strlen(page->options[i].name) == length && !memcmp(page->options[i].name, name, length))
+      return &page->options[i];
   return NULL;
 }
 
@@ -74,7 +78,8 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
   case CLI_NUMBER:
     errno = 0;
     *(int64_t *)o->to = strtoll(value, &end, 10);
-    if (errno || *end || end == value) return cli_usage(page, "--%s: expected a number, found '%s'", o->name, value);
+    if (errno || *end || end == value)
+      return cli_usage(page, "--%s: expected a number, found '%s'", o->name, value);
     break;
   }
   return -1;
@@ -87,7 +92,8 @@ typedef struct cursor {
 } cursor;
 
 static int set_with_value(const cli_page *page, const cli_option *o, const char *attached, cursor *c) {
-  if (o->kind == CLI_FLAG) return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
+  if (o->kind == CLI_FLAG)
+    return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
   if (!attached && c->at + 1 >= c->argc) return cli_usage(page, "--%s needs a value", o->name);
   return set(page, o, attached ? attached : c->argv[++c->at]);
 }
@@ -113,11 +119,13 @@ static int short_options(const cli_page *page, const char *text, cursor *c) {
   return -1;
 }
 
-/// The words of a response file, parted by white space; "..." and '...' keep it. Words live as long as the process.
+/// The words of a response file, parted by white space; "..." and '...' keep it. Words live as long as the
+/// process.
 static int response_words(const cli_page *page, const char *path, cli_list *out) {
   kiln_buffer text = {0};
   kiln_error err = {0};
-  if (cli_read_file(path, 64 << 20, &text, &err) != KILN_OK) return cli_usage(page, "@%s: %s", path, err.text);
+  if (cli_read_file(path, 64 << 20, &text, &err) != KILN_OK)
+    return cli_usage(page, "@%s: %s", path, err.text);
   for (char *p = (char *)text.bytes;;) {
     while (*p && isspace((unsigned char)*p)) p++;
     if (!*p) return -1;
@@ -149,7 +157,8 @@ static int parse_words(const cli_page *page, int argc, char **argv, cli_list *wo
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   cli_list all = {0};
   for (int i = 1; i < argc; i++) {
-    int how = argv[i][0] == '@' && argv[i][1] ? response_words(page, argv[i] + 1, &all) : (cli_list_add(&all, argv[i]), -1);
+    int how = argv[i][0] == '@' && argv[i][1] ? response_words(page, argv[i] + 1, &all)
+                                              : (cli_list_add(&all, argv[i]), -1);
     if (how != -1) return how;
   }
   int how = parse_words(page, (int)all.count, (char **)all.items, words);
@@ -159,7 +168,8 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
 
 int cli_report(kiln_status status, const kiln_error *err) {
   const char *advice = kiln_status_advice(status);
-  fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n", err && err->text[0] ? err->text : kiln_status_text(status), (int)status);
+  fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n",
+          err && err->text[0] ? err->text : kiln_status_text(status), (int)status);
   if (*advice) fprintf(stderr, "kiln: note: %s\n", advice);
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
@@ -181,7 +191,8 @@ kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_
     }
     ssize_t got = read(fd, out->bytes + out->size, out->capacity - out->size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = kiln_fail(err, kiln_status_of_errno(errno), "cannot read %s: %s", path, strerror(errno));
+    if (got < 0)
+      status = kiln_fail(err, kiln_status_of_errno(errno), "cannot read %s: %s", path, strerror(errno));
     if (got <= 0) break;
     out->size += (size_t)got;
     if (out->size > most) {
@@ -209,7 +220,8 @@ static bool cut_name(char *path) {
   return slash;
 }
 
-/// The folder of the name this program was started by, which the kernel hands over; not for programs with more rights than their caller.
+/// The folder of the name this program was started by, which the kernel hands over; not for programs with
+/// more rights than their caller.
 static bool started_folder(char *out) {
   const char *name = getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
   return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);
@@ -227,11 +239,13 @@ typedef bool folder_function(char *out);
 static folder_function *const folders[] = {started_folder, file_folder};
 
 /// Calls `take` for each place where `name` may be, until it returns true; the path is in `out`.
-static bool each_place(const char *name, char *out, size_t capacity, bool (*take)(const char *path, void *context), void *context) {
+static bool each_place(const char *name, char *out, size_t capacity,
+                       bool (*take)(const char *path, void *context), void *context) {
   char folder[PATH_MAX];
   for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
     for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++)
-      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && take(out, context)) return true;
+      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && take(out, context))
+        return true;
   return false;
 }
 
@@ -240,7 +254,9 @@ static bool can_run(const char *path, void *context) {
   return !access(path, X_OK);
 }
 
-bool cli_find_program(const char *name, char *out, size_t capacity) { return each_place(name, out, capacity, can_run, NULL); }
+bool cli_find_program(const char *name, char *out, size_t capacity) {
+  return each_place(name, out, capacity, can_run, NULL);
+}
 
 static bool can_open(const char *path, void *context) {
   int *fd = context;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every program of Kiln does the same way: reading a command line from a table, printing errors, reading files, finding its siblings.
+// What every program of Kiln does the same way: reading a command line from a table, printing errors, reading
+// files, finding its siblings.
 #ifndef KILN_TOOLS_COMMON_CLI_H
 #define KILN_TOOLS_COMMON_CLI_H
 
@@ -13,8 +14,8 @@
 /// Exit codes of all programs.
 enum {
   CLI_OK = 0,
-  CLI_FAILED = 1, ///< the work failed: diagnostics, a kernel that does not compile, results that differ
-  CLI_USAGE = 2,  ///< the command line is wrong
+  CLI_FAILED = 1,   ///< the work failed: diagnostics, a kernel that does not compile, results that differ
+  CLI_USAGE = 2,    ///< the command line is wrong
   CLI_INTERNAL = 3, ///< Kiln is at fault
 };
 
@@ -41,29 +42,34 @@ typedef struct cli_page {
   const char *summary; ///< one or more lines
   const cli_option *options;
   size_t option_count;
-  const char *more;    ///< printed after the options; may be NULL
-  /// Takes options that the table lacks ("name=value" or "name"); returns false when it does not know it. May be NULL.
+  const char *more; ///< printed after the options; may be NULL
+  /// Takes options that the table lacks ("name=value" or "name"); returns false when it does not know it. May
+  /// be NULL.
   bool (*other)(void *context, const char *text, kiln_error *err);
   void *context;
 } cli_page;
 
-/// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to go on, else the exit code (help was
-/// printed, or an error).
+/// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
+/// go on, else the exit code (help was printed, or an error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
 
-/// "kiln: error: TEXT [KILN-E0012]" and the advice, on stderr. Returns CLI_FAILED, or CLI_INTERNAL for INTERNAL.
+/// "kiln: error: TEXT [KILN-E0012]" and the advice, on stderr. Returns CLI_FAILED, or CLI_INTERNAL for
+/// INTERNAL.
 int cli_report(kiln_status status, const kiln_error *err);
 /// "kiln: error: ..." for a wrong command line. Returns CLI_USAGE.
 int cli_usage(const cli_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/// The whole file (path "-": standard input) into `out`, ended by a NUL that size does not count. LIMIT above `most` bytes.
+/// The whole file (path "-": standard input) into `out`, ended by a NUL that size does not count. LIMIT above
+/// `most` bytes.
 kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err);
-/// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-": standard output).
+/// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-":
+/// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);
 
-/// The path of a sibling program: beside this one, then in ../libexec/kiln. `out` gets the path even when nothing is there.
+/// The path of a sibling program: beside this one, then in ../libexec/kiln. `out` gets the path even when
+/// nothing is there.
 bool cli_find_program(const char *name, char *out, size_t capacity);
 
 /// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ed25519 key files: what `kiln cache keygen` writes, and everything that signs or checks reads. A secret key file is one line,
-// "kiln-secret-key NAME 128 hex digits", a public one "kiln-public-key NAME 64 hex digits". The bytes are libsodium's.
+// Ed25519 key files: what `kiln cache keygen` writes, and everything that signs or checks reads. A secret key
+// file is one line, "kiln-secret-key NAME 128 hex digits", a public one "kiln-public-key NAME 64 hex digits".
+// The bytes are libsodium's.
 #ifndef KILN_TOOLS_COMMON_KEY_FILE_H
 #define KILN_TOOLS_COMMON_KEY_FILE_H
 

@@ -21,7 +21,8 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   client->to = client->from = -1;
   signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
   if (cli_find_program("kiln-codegen", client->program, sizeof client->program)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-codegen is not beside this program nor in ../libexec/kiln");
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND,
+                   "kiln-codegen is not beside this program nor in ../libexec/kiln");
 }
 
 /// Closes the pipes and reaps; the wait status in `out_how`.
@@ -30,7 +31,8 @@ static void stop(worker_client *client, int *out_how) {
   if (!client->pid) return;
   close(client->to);
   close(client->from);
-  while (waitpid(client->pid, out_how, 0) < 0 && errno == EINTR) {}
+  while (waitpid(client->pid, out_how, 0) < 0 && errno == EINTR) {
+  }
   client->pid = 0;
   client->to = client->from = -1;
 }
@@ -76,7 +78,8 @@ static bool receive(worker_client *client, kiln_buffer *out) {
   return kiln_stream_read(client->from, out->bytes, size) == size;
 }
 
-static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options, const kiln_buffer *canonical) {
+static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options,
+                   const kiln_buffer *canonical) {
   kiln_buffer_u32(out, 0);
   kiln_buffer_u8(out, REQUEST_COMPILE);
   kiln_buffer_text(out, target);
@@ -98,23 +101,28 @@ static kiln_status decode(worker_reply *out, kiln_error *err) {
   out->info = kiln_read_block(&r, &out->info_size);
   out->code = kiln_read_block(&r, &out->code_size);
   for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
-  return kiln_read_done(&r) ? KILN_OK : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
+  return kiln_read_done(&r) ? KILN_OK
+                            : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
 }
 
 static kiln_status died(worker_client *client, kiln_error *err) {
   int how;
   stop(client, &how);
-  if (WIFSIGNALED(how)) return kiln_fail(err, KILN_STATUS_TOOL, "the code generator died of signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
+  if (WIFSIGNALED(how))
+    return kiln_fail(err, KILN_STATUS_TOOL, "the code generator died of signal %d (%s)", WTERMSIG(how),
+                     strsignal(WTERMSIG(how)));
   return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
 }
 
-kiln_status worker_compile(worker_client *client, const char *target, const char *symbol, const kiln_buffer *options,
-                           const kiln_buffer *canonical, worker_reply *out, kiln_error *err) {
+kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
+                           const kiln_buffer *options, const kiln_buffer *canonical, worker_reply *out,
+                           kiln_error *err) {
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
   if (!client->pid) KILN_TRY(start(client, err));
   encode(&request, target, symbol, options, canonical);
-  bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) && receive(client, &out->bytes);
+  bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) &&
+            receive(client, &out->bytes);
   kiln_buffer_deinit(&request);
   if (ok) return decode(out, err);
   return died(client, err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The caller's side of the worker protocol (docs/architecture.md): one kiln-codegen process, one request at a time. A worker that dies costs
-// the kernel it was at; the next request starts another. One client a thread.
+// The caller's side of the worker protocol (docs/architecture.md): one kiln-codegen process, one request at a
+// time. A worker that dies costs the kernel it was at; the next request starts another. One client a thread.
 #ifndef KILN_TOOLS_COMMON_WORKER_CLIENT_H
 #define KILN_TOOLS_COMMON_WORKER_CLIENT_H
 
@@ -23,7 +23,7 @@ typedef struct worker_reply {
   size_t info_size;
   const uint8_t *code;
   size_t code_size;
-  uint64_t times[6];   ///< ns: middle, lower, optimise, emit, assemble, link
+  uint64_t times[6]; ///< ns: middle, lower, optimise, emit, assemble, link
 } worker_reply;
 
 /// NOT_FOUND when the program is not beside this one.
@@ -31,9 +31,11 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);
 
-/// Compiles. `options` is the encoding of kiln_codegen_options_encode. Errors are the worker's; TOOL when it died, with how.
-kiln_status worker_compile(worker_client *client, const char *target, const char *symbol, const kiln_buffer *options,
-                           const kiln_buffer *canonical, worker_reply *out, kiln_error *err);
+/// Compiles. `options` is the encoding of kiln_codegen_options_encode. Errors are the worker's; TOOL when it
+/// died, with how.
+kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
+                           const kiln_buffer *options, const kiln_buffer *canonical, worker_reply *out,
+                           kiln_error *err);
 void worker_reply_deinit(worker_reply *reply);
 
 #endif

@@ -51,8 +51,9 @@ static void write_manifest(plan *p, kiln_buffer *out) {
   for (size_t i = 0; i < p->job_count; i++) {
     plan_job *job = &p->jobs[i];
     if (job->state == JOB_FAILED) continue;
-    kiln_manifest_code(out, numbers[i], job->config, job->variant, kiln_target_name(&p->targets[job->target], target), job->info.bytes,
-                       job->info.size, job->code.bytes, job->code.size);
+    kiln_manifest_code(out, numbers[i], job->config, job->variant,
+                       kiln_target_name(&p->targets[job->target], target), job->info.bytes, job->info.size,
+                       job->code.bytes, job->code.size);
   }
   kiln_manifest_end(out);
   free(numbers);
@@ -61,10 +62,14 @@ static void write_manifest(plan *p, kiln_buffer *out) {
 enum { MOST_WORDS = 16 };
 
 /// The command line of the writer.
-static void writer_words(const session *s, const session_bundle *how, const char *program, const char *out[MOST_WORDS]) {
+static void writer_words(const session *s, const session_bundle *how, const char *program,
+                         const char *out[MOST_WORDS]) {
   const struct {
     const char *option, *value;
-  } rows[] = {{"--level", how->level}, {"--dictionary", how->dictionary}, {"--sign", how->sign}, {"--max-size", how->max_size}};
+  } rows[] = {{"--level", how->level},
+              {"--dictionary", how->dictionary},
+              {"--sign", how->sign},
+              {"--max-size", how->max_size}};
   unsigned at = 0;
   out[at++] = program, out[at++] = "bundle-write", out[at++] = "-o", out[at++] = how->output;
   if (s->quiet) out[at++] = "--quiet";
@@ -78,7 +83,8 @@ kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_err
   char program[4096];
   const char *words[MOST_WORDS];
   kiln_buffer manifest = {0};
-  if (!cli_find_program("kiln-tool", program, sizeof program)) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
+  if (!cli_find_program("kiln-tool", program, sizeof program))
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
   write_manifest(&s->plan, &manifest);
   writer_words(s, how, program, words);
   int ends[2];
@@ -93,11 +99,14 @@ kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_err
     _exit(127);
   }
   close(ends[0]);
-  if (pid > 0) kiln_stream_write(ends[1], manifest.bytes, manifest.size); // a reader that ended says why by its exit code
+  if (pid > 0)
+    kiln_stream_write(ends[1], manifest.bytes,
+                      manifest.size); // a reader that ended says why by its exit code
   close(ends[1]);
   kiln_buffer_deinit(&manifest);
   int code = 0;
-  if (pid < 0 || waitpid(pid, &code, 0) < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
+  if (pid < 0 || waitpid(pid, &code, 0) < 0)
+    return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
   if (code) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", how->output);
   return KILN_OK;
 }
@@ -128,8 +137,10 @@ static void print_json(const build *b, const work_sums *sums) {
   static const char *const states[] = {"pending", "hit", "compiled", "failed"};
   kiln_buffer out = {0};
   char target[KILN_TARGET_NAME], key[KILN_DIGEST_HEX + 1];
-  kiln_buffer_format(&out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu, \"jobs\": [", p->job_count,
-                     sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
+  kiln_buffer_format(
+      &out,
+      "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu, \"jobs\": [",
+      p->job_count, sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     const kiln_interface *interface = plan_interface(p, job);
@@ -140,9 +151,10 @@ static void print_json(const build *b, const work_sums *sums) {
     cli_json_text(&out, interface->configs[job->config].text);
     kiln_buffer_format(&out, ", \"variant\": ");
     cli_json_text(&out, interface->variants[job->variant].text);
-    kiln_buffer_format(&out, ", \"target\": \"%s\", \"key\": \"%s\", \"state\": \"%s\", \"bytes\": %zu, \"ns\": %llu",
-                       kiln_target_name(&p->targets[job->target], target), key, states[job->state], job->code.size,
-                       (unsigned long long)job->ns);
+    kiln_buffer_format(
+        &out, ", \"target\": \"%s\", \"key\": \"%s\", \"state\": \"%s\", \"bytes\": %zu, \"ns\": %llu",
+        kiln_target_name(&p->targets[job->target], target), key, states[job->state], job->code.size,
+        (unsigned long long)job->ns);
     for (unsigned t = 0; t < PLAN_STAGES && job->state == JOB_COMPILED; t++)
       kiln_buffer_format(&out, ", \"%s_ns\": %llu", plan_stage_names[t], (unsigned long long)job->times[t]);
     if (job->state == JOB_FAILED) {
@@ -160,7 +172,8 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
   kiln_error err = {0};
   if (b->json) print_json(b, sums);
   if (code != CLI_OK && !b->keep_going) {
-    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, b->s.plan.job_count, b->bundle.output);
+    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed,
+            b->s.plan.job_count, b->bundle.output);
     return code;
   }
   trace_phase(&b->timeline, "write the bundle");
@@ -168,8 +181,9 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)
-    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output, b->s.plan.job_count, sums->hits,
-           sums->compiled, sums->failed, (double)(cli_now_ns() - start) / 1e9);
+    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
+           b->s.plan.job_count, sums->hits, sums->compiled, sums->failed,
+           (double)(cli_now_ns() - start) / 1e9);
   if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
 }
@@ -185,14 +199,22 @@ int kiln_command_build(int argc, char **argv) {
       SESSION_OPTIONS(&b.s),
       SESSION_BUNDLE_OPTIONS(&b.bundle),
       {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
-      {"trace", 0, CLI_TEXT, &b.trace, "FILE", "write the build as a timeline for chrome://tracing or Perfetto"},
-      {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL, "write the bundle without the kernels that failed; the exit code stays 1"},
+      {"trace", 0, CLI_TEXT, &b.trace, "FILE",
+       "write the build as a timeline for chrome://tracing or Perfetto"},
+      {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL,
+       "write the bundle without the kernels that failed; the exit code stays 1"},
       {"json", 0, CLI_FLAG, &b.json, NULL, "print every object with its key, state and times as JSON"},
   };
-  const cli_page page = {"kiln build [options] SOURCE...",
-                         "Compiles every kernel of the sources (.kiln, .ttir) for every target and writes one bundle. What the cache has is not\n"
-                         "compiled again. Exit codes: 0 done, 1 something failed (each kernel is named), 2 wrong command line.",
-                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &b.s};
+  const cli_page page = {
+      "kiln build [options] SOURCE...",
+      "Compiles every kernel of the sources (.kiln, .ttir) for every target and writes one bundle. What the "
+      "cache has is not\n"
+      "compiled again. Exit codes: 0 done, 1 something failed (each kernel is named), 2 wrong command line.",
+      options,
+      sizeof options / sizeof *options,
+      session_codegen_help(),
+      session_codegen_option,
+      &b.s};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) {
     if (!b.bundle.output) b.bundle.output = "kernels.kbundle";

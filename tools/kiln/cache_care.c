@@ -13,7 +13,7 @@
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_session.h"
 
-// ------------------------------------------------------------------------------------------------------------------ verify
+// ------------------------------------------------------------------------------------------ verify
 
 struct verify {
   kiln_buffer *out;
@@ -28,7 +28,8 @@ static void print_bad(void *context, const kiln_digest *key, kiln_outcome outcom
     kiln_buffer_format(v->out, "%s: %s: %s\n", hex, kiln_outcome_text(outcome), reason);
     return;
   }
-  kiln_buffer_format(v->out, "%s\n {\"key\": \"%s\", \"outcome\": \"%s\", \"reason\": ", v->first ? "" : ",", hex, kiln_outcome_name(outcome));
+  kiln_buffer_format(v->out, "%s\n {\"key\": \"%s\", \"outcome\": \"%s\", \"reason\": ", v->first ? "" : ",",
+                     hex, kiln_outcome_name(outcome));
   cli_json_text(v->out, reason);
   kiln_buffer_format(v->out, "}");
   v->first = false;
@@ -41,7 +42,13 @@ int cache_command_verify(int argc, char **argv) {
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
                                 {"jobs", 'j', CLI_NUMBER, &jobs, "N", "threads (default: processors)"}};
-  const cli_page page = {"kiln cache verify [--repair] [--json] [-j N]", "Reads and checks every entry. Exit code 1 when one is damaged.", options, 4, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache verify [--repair] [--json] [-j N]",
+                         "Reads and checks every entry. Exit code 1 when one is damaged.",
+                         options,
+                         4,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_buffer out = {0};
@@ -49,14 +56,17 @@ int cache_command_verify(int argc, char **argv) {
   struct verify v = {&out, tool.json, true};
   if (tool.json) kiln_buffer_format(&out, "{\"bad\": [");
   kiln_scrub(tool.store, jobs < 1 ? 1 : (unsigned)jobs, repair, print_bad, &v, &report);
-  kiln_buffer_format(&out, tool.json ? "], \"good\": %" PRIu64 ", \"damaged\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"removed\": %" PRIu64 "}\n"
-                                     : "%" PRIu64 " entries are good, %" PRIu64 " are not; %" PRIu64 " bytes read, %" PRIu64 " removed\n",
+  kiln_buffer_format(&out,
+                     tool.json ? "], \"good\": %" PRIu64 ", \"damaged\": %" PRIu64 ", \"bytes\": %" PRIu64
+                                 ", \"removed\": %" PRIu64 "}\n"
+                               : "%" PRIu64 " entries are good, %" PRIu64 " are not; %" PRIu64
+                                 " bytes read, %" PRIu64 " removed\n",
                      report.good, report.bad, report.bytes, report.removed);
   cache_print(&out);
   return cache_tool_end(&tool, report.bad ? CLI_FAILED : CLI_OK);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- gc, clear
+// --------------------------------------------------------------------------------------- gc, clear
 
 /// How long the folders of other formats of the store may lie unused.
 enum { OTHER_FORMATS_S = 30 * 86400 };
@@ -79,30 +89,43 @@ static int report_sweep(const cache_tool *tool, const kiln_evict_report *r, bool
   if (r->busy) {
     kiln_error err;
     kiln_buffer_deinit(out);
-    return cli_report(KILN_STATUS_TIMEOUT, (kiln_fail(&err, KILN_STATUS_TIMEOUT, "another process is cleaning this cache"), &err));
+    return cli_report(KILN_STATUS_TIMEOUT,
+                      (kiln_fail(&err, KILN_STATUS_TIMEOUT, "another process is cleaning this cache"), &err));
   }
   if (tool->json)
-    kiln_buffer_format(out, "{\"dry_run\": %s, \"seen\": %" PRIu64 ", \"seen_bytes\": %" PRIu64 ", \"evicted\": %" PRIu64 ", \"evicted_bytes\": %" PRIu64
-                            ", \"orphans\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n",
-                       dry_run ? "true" : "false", r->seen_files, r->seen_bytes, r->evicted_files, r->evicted_bytes, r->orphans, r->failed);
+    kiln_buffer_format(out,
+                       "{\"dry_run\": %s, \"seen\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
+                       ", \"evicted\": %" PRIu64 ", \"evicted_bytes\": %" PRIu64 ", \"orphans\": %" PRIu64
+                       ", \"failed\": %" PRIu64 "}\n",
+                       dry_run ? "true" : "false", r->seen_files, r->seen_bytes, r->evicted_files,
+                       r->evicted_bytes, r->orphans, r->failed);
   else
-    kiln_buffer_format(out, "%s %" PRIu64 " of %" PRIu64 " entries (%" PRIu64 " of %" PRIu64 " bytes), %" PRIu64 " leftovers, %" PRIu64 " failures\n",
-                       dry_run ? "would remove" : "removed", r->evicted_files, r->seen_files, r->evicted_bytes, r->seen_bytes, r->orphans, r->failed);
+    kiln_buffer_format(out,
+                       "%s %" PRIu64 " of %" PRIu64 " entries (%" PRIu64 " of %" PRIu64 " bytes), %" PRIu64
+                       " leftovers, %" PRIu64 " failures\n",
+                       dry_run ? "would remove" : "removed", r->evicted_files, r->seen_files,
+                       r->evicted_bytes, r->seen_bytes, r->orphans, r->failed);
   cache_print(out);
   return r->failed ? CLI_FAILED : CLI_OK;
 }
 
-static kiln_status parse_limits(const char *size, const char *age, kiln_limits *limits, kiln_evict_choice *choice, kiln_error *err) {
+static kiln_status parse_limits(const char *size, const char *age, kiln_limits *limits,
+                                kiln_evict_choice *choice, kiln_error *err) {
   if (size && environment_parse_size(size, &limits->bytes))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--max-size: expected a number with an optional K, M, G or T, found \"%.60s\"", size);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "--max-size: expected a number with an optional K, M, G or T, found \"%.60s\"", size);
   if (!age) return KILN_OK;
-  static const struct { char unit; int64_t seconds; } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  static const struct {
+    char unit;
+    int64_t seconds;
+  } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
   char *end;
   long long number = strtoll(age, &end, 10);
   for (unsigned i = 0; i < 4 && end != age && number > 0 && number < 1000000; i++)
     if (end[0] == units[i].unit && !end[1]) choice->max_age_s = number * units[i].seconds;
   if (choice->max_age_s) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--older-than: expected a number with s, m, h or d, found \"%.60s\"", age);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "--older-than: expected a number with s, m, h or d, found \"%.60s\"", age);
 }
 
 int cache_command_gc(int argc, char **argv) {
@@ -111,18 +134,24 @@ int cache_command_gc(int argc, char **argv) {
   kiln_evict_choice choice = {0};
   int64_t files = 0;
   bool verbose = false;
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
-                                {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would go, remove nothing"},
-                                {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes"},
-                                {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries"},
-                                {"older-than", 0, CLI_TEXT, &age, "AGE", "remove what was not used for 90s, 10m, 12h, 30d"},
-                                {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target has this text"},
-                                {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
-                                {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
-  const cli_page page = {"kiln cache gc [options]",
-                         "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
-                         "--older-than, --target and --producer remove more; together they must all hold.",
-                         options, sizeof options / sizeof *options, NULL, NULL, NULL};
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would go, remove nothing"},
+      {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes"},
+      {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries"},
+      {"older-than", 0, CLI_TEXT, &age, "AGE", "remove what was not used for 90s, 10m, 12h, 30d"},
+      {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target has this text"},
+      {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
+      {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
+  const cli_page page = {
+      "kiln cache gc [options]",
+      "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
+      "--older-than, --target and --producer remove more; together they must all hold.",
+      options,
+      sizeof options / sizeof *options,
+      NULL,
+      NULL,
+      NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_limits limits = kiln_cache_limits(tool.cache);
@@ -141,7 +170,13 @@ int cache_command_gc(int argc, char **argv) {
 int cache_command_clear(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache clear", "Removes all entries and statistics of the namespace.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache clear",
+                         "Removes all entries and statistics of the namespace.",
+                         options,
+                         2,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_evict_report report;
@@ -153,14 +188,17 @@ int cache_command_clear(int argc, char **argv) {
   return cache_tool_end(&tool, report_sweep(&tool, &report, false, &out));
 }
 
-// ------------------------------------------------------------------------------------------------------------------ moving
+// ------------------------------------------------------------------------------------------ moving
 
-static int report_move(const cache_tool *tool, const char *verb, const kiln_move_report *r, kiln_status status, const kiln_error *err) {
+static int report_move(const cache_tool *tool, const char *verb, const kiln_move_report *r,
+                       kiln_status status, const kiln_error *err) {
   if (tool->json)
-    printf("{\"%s\": %" PRIu64 ", \"already\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n", verb, r->moved, r->already,
-           r->refused, r->failed);
+    printf("{\"%s\": %" PRIu64 ", \"already\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"failed\": %" PRIu64
+           "}\n",
+           verb, r->moved, r->already, r->refused, r->failed);
   else
-    printf("%s %" PRIu64 " entries; %" PRIu64 " were there, %" PRIu64 " refused, %" PRIu64 " failed\n", verb, r->moved, r->already, r->refused, r->failed);
+    printf("%s %" PRIu64 " entries; %" PRIu64 " were there, %" PRIu64 " refused, %" PRIu64 " failed\n", verb,
+           r->moved, r->already, r->refused, r->failed);
   if (status) return cli_report(status, err);
   return r->refused || r->failed ? CLI_FAILED : CLI_OK;
 }
@@ -168,7 +206,13 @@ static int report_move(const cache_tool *tool, const char *verb, const kiln_move
 int cache_command_export(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache export FILE", "Writes all entries into one archive. The same entries give the same bytes.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache export FILE",
+                         "Writes all entries into one archive. The same entries give the same bytes.",
+                         options,
+                         2,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
@@ -193,14 +237,22 @@ int cache_command_export(int argc, char **argv) {
 int cache_command_import(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache import FILE", "Takes in the entries of an archive. Each is verified in full; those of another domain are refused.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {
+      "kiln cache import FILE",
+      "Takes in the entries of an archive. Each is verified in full; those of another domain are refused.",
+      options,
+      2,
+      NULL,
+      NULL,
+      NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
   kiln_move_report report = {0};
   int fd = kiln_fs_open(AT_FDCWD, tool.words.items[0], O_RDONLY, 0);
-  kiln_status status = fd < 0 ? kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", tool.words.items[0], strerror(-fd))
-                              : kiln_import(tool.store, fd, &report, &err);
+  kiln_status status =
+      fd < 0 ? kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", tool.words.items[0], strerror(-fd))
+             : kiln_import(tool.store, fd, &report, &err);
   if (fd >= 0) kiln_fs_close(fd);
   return cache_tool_end(&tool, report_move(&tool, "imported", &report, status, &err));
 }
@@ -208,7 +260,13 @@ int cache_command_import(int argc, char **argv) {
 int cache_command_merge(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache merge FOLDER", "Takes in the entries of another cache folder, of the same domain and namespace.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache merge FOLDER",
+                         "Takes in the entries of another cache folder, of the same domain and namespace.",
+                         options,
+                         2,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};

@@ -24,11 +24,13 @@ int kiln_command_cache(int argc, char **argv) {
   FILE *to = help ? stdout : stderr;
   if (argc > 1 && !help) fprintf(to, "kiln: error: 'cache %s' is no command\n", argv[1]);
   fprintf(to, "usage: kiln cache COMMAND [options]\n");
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(to, "  %-8s %s\n", rows[i].name, rows[i].text);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fprintf(to, "  %-8s %s\n", rows[i].name, rows[i].text);
   return help ? CLI_OK : CLI_USAGE;
 }
 
-int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least, size_t most) {
+int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least,
+                     size_t most) {
   kiln_error err = {0};
   int code = cli_parse(page, argc, argv, &tool->words);
   if (code != -1) return code;
@@ -65,7 +67,8 @@ static bool visit(void *context, const kiln_scan_item *item) {
 kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out, kiln_error *err) {
   size_t length = strlen(text);
   if (length < 4 || length > KILN_DIGEST_HEX || strspn(text, "0123456789abcdef") != length)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "expected 4 to 64 hexadecimal digits of a key, found \"%.80s\"", text);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "expected 4 to 64 hexadecimal digits of a key, found \"%.80s\"", text);
   if (length == KILN_DIGEST_HEX) {
     kiln_digest_parse(text, length, out);
     return KILN_OK;
@@ -73,7 +76,8 @@ kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out
   struct match m = {.text = text, .length = length};
   kiln_scan_all(store, visit, &m);
   if (m.count == 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry's key begins with %s", text);
-  if (m.count > 1) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "several keys begin with %s; give more digits", text);
+  if (m.count > 1)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "several keys begin with %s; give more digits", text);
   *out = m.key;
   return KILN_OK;
 }

@@ -15,19 +15,22 @@ typedef struct cache_tool {
   const char *folder;
   bool json;
   cli_list words;
-  kiln_cache *cache;  ///< owned
-  kiln_store *store;  ///< borrowed from the cache
+  kiln_cache *cache; ///< owned
+  kiln_store *store; ///< borrowed from the cache
 } cache_tool;
 
-#define CACHE_TOOL_OPTIONS(tool)                                                                              \
-  {"cache-dir", 0, CLI_TEXT, &(tool)->folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"},        \
-      {"json", 0, CLI_FLAG, &(tool)->json, NULL, "print JSON"}
+#define CACHE_TOOL_OPTIONS(tool)                                                                         \
+  {"cache-dir", 0, CLI_TEXT, &(tool)->folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, { \
+    "json", 0, CLI_FLAG, &(tool)->json, NULL, "print JSON"                                               \
+  }
 
 /// Parses and opens; -1 to go on, else the exit code. `least` and `most` bound the count of words.
-int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least, size_t most);
+int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least,
+                     size_t most);
 int cache_tool_end(cache_tool *tool, int code);
 
-/// The entry whose hexadecimal key begins with `text` (at least 4 digits). NOT_FOUND, or INVALID_ARGUMENT when it is no such text or fits several.
+/// The entry whose hexadecimal key begins with `text` (at least 4 digits). NOT_FOUND, or INVALID_ARGUMENT
+/// when it is no such text or fits several.
 kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out, kiln_error *err);
 void cache_print(kiln_buffer *out);
 

@@ -37,7 +37,8 @@ kiln_status environment_parse_size(const char *text, uint64_t *out) {
   unsigned long long number = strtoull(text, &end, 10);
   const char *unit = *end ? strchr(units, *end) : NULL;
   unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-  if ((*end && !unit) || (unit && end[1]) || number > UINT64_MAX >> shift) return KILN_STATUS_INVALID_ARGUMENT;
+  if ((*end && !unit) || (unit && end[1]) || number > UINT64_MAX >> shift)
+    return KILN_STATUS_INVALID_ARGUMENT;
   *out = (uint64_t)number << shift;
   return KILN_OK;
 }
@@ -45,7 +46,8 @@ kiln_status environment_parse_size(const char *text, uint64_t *out) {
 kiln_status environment_size(environment_name name, uint64_t *in_out, kiln_error *err) {
   const char *value = environment_get(name);
   if (!value || !environment_parse_size(value, in_out)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
                    value);
 }
 
@@ -54,19 +56,25 @@ int kiln_command_env(int argc, char **argv) {
   cli_list words = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
   const cli_page page = {"kiln env [--json]",
-                         "Lists every environment variable that any program of Kiln reads. IN_KEY: its value is part of the cache key.\n"
+                         "Lists every environment variable that any program of Kiln reads. IN_KEY: its value "
+                         "is part of the cache key.\n"
                          "NEUTRAL: it never changes what comes out.",
-                         options, 1, NULL, NULL, NULL};
+                         options,
+                         1,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_buffer out = {0};
   for (unsigned i = 0; i < ENV_COUNT; i++) {
     if (!json) {
-      kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader, rows[i].help);
+      kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader,
+                         rows[i].help);
       continue;
     }
-    kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"text\": ", i ? "," : "[", rows[i].name, rows[i].role,
-                       rows[i].reader);
+    kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"text\": ",
+                       i ? "," : "[", rows[i].name, rows[i].role, rows[i].reader);
     cli_json_text(&out, rows[i].help);
     kiln_buffer_format(&out, "}");
   }

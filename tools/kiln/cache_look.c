@@ -8,7 +8,7 @@
 
 #include "tools/kiln/cache_commands.h"
 
-// ------------------------------------------------------------------------------------------------------------------- stats
+// ------------------------------------------------------------------------------------------- stats
 
 struct size_sum {
   uint64_t files, bytes;
@@ -24,8 +24,15 @@ static bool add_size(void *context, const kiln_scan_item *item) {
 int cache_command_stats(int argc, char **argv) {
   cache_tool tool = {0};
   bool zero = false;
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool), {"zero", 'z', CLI_FLAG, &zero, NULL, "forget what was counted"}};
-  const cli_page page = {"kiln cache stats [--json] [--zero]", "Prints what was counted since the last --zero.", options, 3, NULL, NULL, NULL};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"zero", 'z', CLI_FLAG, &zero, NULL, "forget what was counted"}};
+  const cli_page page = {"kiln cache stats [--json] [--zero]",
+                         "Prints what was counted since the last --zero.",
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_stats_sum sum;
@@ -40,17 +47,22 @@ int cache_command_stats(int argc, char **argv) {
   uint64_t saved = 0;
   for (unsigned i = KILN_OUTCOME_HIT_MEMORY; i <= KILN_OUTCOME_HIT_REMOTE; i++) saved += sum.ns[i];
   if (tool.json)
-    kiln_buffer_format(&out, "{\"entries\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"saved_ns\": %" PRIu64 ", \"compile_ns\": %" PRIu64
-                             ", \"damaged_records\": %" PRIu64 ", \"counts\": {", size.files, size.bytes, saved,
-                       sum.ns[KILN_OUTCOME_COMPILED], sum.damaged);
+    kiln_buffer_format(&out,
+                       "{\"entries\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"saved_ns\": %" PRIu64
+                       ", \"compile_ns\": %" PRIu64 ", \"damaged_records\": %" PRIu64 ", \"counts\": {",
+                       size.files, size.bytes, saved, sum.ns[KILN_OUTCOME_COMPILED], sum.damaged);
   else
-    kiln_buffer_format(&out, "%s/%s: %" PRIu64 " entries, %.1f MiB\nsaved %.3f s, compiled for %.3f s\n", tool.store->root, tool.store->folder,
-                       size.files, (double)size.bytes / (1 << 20), (double)saved / 1e9, (double)sum.ns[KILN_OUTCOME_COMPILED] / 1e9);
+    kiln_buffer_format(&out, "%s/%s: %" PRIu64 " entries, %.1f MiB\nsaved %.3f s, compiled for %.3f s\n",
+                       tool.store->root, tool.store->folder, size.files, (double)size.bytes / (1 << 20),
+                       (double)saved / 1e9, (double)sum.ns[KILN_OUTCOME_COMPILED] / 1e9);
   bool first = true;
   for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
     if (!strcmp(kiln_outcome_name(i), "UNKNOWN")) continue;
-    if (tool.json) kiln_buffer_format(&out, "%s\"%s\": %" PRIu64, first ? "" : ", ", kiln_outcome_name(i), sum.count[i]);
-    else if (sum.count[i]) kiln_buffer_format(&out, "%10" PRIu64 "  %-18s %s\n", sum.count[i], kiln_outcome_name(i), kiln_outcome_text(i));
+    if (tool.json)
+      kiln_buffer_format(&out, "%s\"%s\": %" PRIu64, first ? "" : ", ", kiln_outcome_name(i), sum.count[i]);
+    else if (sum.count[i])
+      kiln_buffer_format(&out, "%10" PRIu64 "  %-18s %s\n", sum.count[i], kiln_outcome_name(i),
+                         kiln_outcome_text(i));
     first = false;
   }
   if (tool.json) kiln_buffer_format(&out, "}}\n");
@@ -58,7 +70,7 @@ int cache_command_stats(int argc, char **argv) {
   return cache_tool_end(&tool, CLI_OK);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------- ls
+// ---------------------------------------------------------------------------------------------- ls
 
 typedef struct listing {
   kiln_scan_item *items; ///< owned
@@ -87,7 +99,8 @@ static int newest_first(const void *x, const void *y) {
 /// Label text that is safe on a terminal and in JSON.
 static void label(const kiln_bytes *bytes, char *out, size_t capacity) {
   size_t size = bytes->size < capacity - 1 ? bytes->size : capacity - 1;
-  for (size_t i = 0; i < size; i++) out[i] = bytes->bytes[i] >= 0x20 && bytes->bytes[i] < 0x7f ? (char)bytes->bytes[i] : '?';
+  for (size_t i = 0; i < size; i++)
+    out[i] = bytes->bytes[i] >= 0x20 && bytes->bytes[i] < 0x7f ? (char)bytes->bytes[i] : '?';
   out[size] = 0;
 }
 
@@ -105,14 +118,17 @@ static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *f
   kiln_digest_hex(&item->key, hex);
   strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", gmtime_r(&t, &tm));
   if (tool->json) {
-    kiln_buffer_format(out, "%s\n {\"key\": \"%s\", \"bytes\": %" PRIu64 ", \"used\": %" PRId64 ", \"good\": %s, \"symbol\": ", *first ? "" : ",", hex,
-                       item->size, item->time, good ? "true" : "false");
+    kiln_buffer_format(out,
+                       "%s\n {\"key\": \"%s\", \"bytes\": %" PRIu64 ", \"used\": %" PRId64
+                       ", \"good\": %s, \"symbol\": ",
+                       *first ? "" : ",", hex, item->size, item->time, good ? "true" : "false");
     cli_json_text(out, symbol);
     kiln_buffer_format(out, ", \"target\": ");
     cli_json_text(out, target);
     kiln_buffer_format(out, ", \"cost_ns\": %" PRIu64 "}", good ? view.cost_ns : 0);
   } else {
-    kiln_buffer_format(out, "%.16s %10" PRIu64 "  %s  %s  %s\n", hex, item->size, when, good ? symbol : "(damaged)", target);
+    kiln_buffer_format(out, "%.16s %10" PRIu64 "  %s  %s  %s\n", hex, item->size, when,
+                       good ? symbol : "(damaged)", target);
   }
   *first = false;
   kiln_blob_release(file);
@@ -121,8 +137,15 @@ static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *f
 int cache_command_ls(int argc, char **argv) {
   cache_tool tool = {0};
   int64_t most = 0;
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool), {"limit", 'n', CLI_NUMBER, &most, "N", "print at most N"}};
-  const cli_page page = {"kiln cache ls [--json] [--limit=N]", "Lists the entries, the one used last first.", options, 3, NULL, NULL, NULL};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"limit", 'n', CLI_NUMBER, &most, "N", "print at most N"}};
+  const cli_page page = {"kiln cache ls [--json] [--limit=N]",
+                         "Lists the entries, the one used last first.",
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   listing l = {0};
@@ -131,23 +154,25 @@ int cache_command_ls(int argc, char **argv) {
   kiln_scan_all(tool.store, add_item, &l);
   if (l.count) qsort(l.items, l.count, sizeof *l.items, newest_first);
   if (tool.json) kiln_buffer_format(&out, "[");
-  for (size_t i = 0; i < l.count && (most <= 0 || i < (size_t)most); i++) list_one(&tool, &l.items[i], &first, &out);
+  for (size_t i = 0; i < l.count && (most <= 0 || i < (size_t)most); i++)
+    list_one(&tool, &l.items[i], &first, &out);
   if (tool.json) kiln_buffer_format(&out, "\n]\n");
   free(l.items);
   cache_print(&out);
   return cache_tool_end(&tool, CLI_OK);
 }
 
-// --------------------------------------------------------------------------------------------------------- show and extract
+// -------------------------------------------------------------------------------- show and extract
 
 /// Reads one entry named on the command line.
-static kiln_status read_named(cache_tool *tool, const char *text, kiln_digest *key, kiln_cache_entry *entry, kiln_entry_view *view,
-                              kiln_blob **file, kiln_error *err) {
+static kiln_status read_named(cache_tool *tool, const char *text, kiln_digest *key, kiln_cache_entry *entry,
+                              kiln_entry_view *view, kiln_blob **file, kiln_error *err) {
   kiln_status status = cache_find_key(tool->store, text, key, err);
   if (status) return status;
   kiln_outcome outcome = kiln_store_inspect(tool->store, key, file, view, entry, err);
   if (outcome == KILN_OUTCOME_MISS_ABSENT) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry %s", text);
-  if (outcome != KILN_OUTCOME_HIT_LOCAL) return kiln_context(err, err->status, "entry %.16s: %s", text, kiln_outcome_text(outcome));
+  if (outcome != KILN_OUTCOME_HIT_LOCAL)
+    return kiln_context(err, err->status, "entry %.16s: %s", text, kiln_outcome_text(outcome));
   return KILN_OK;
 }
 
@@ -176,7 +201,13 @@ static void show_fields(const kiln_cache_entry *entry, bool json, kiln_buffer *o
 int cache_command_show(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache show [--json] KEY", "Prints everything about one entry. KEY: its first hexadecimal digits.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache show [--json] KEY",
+                         "Prints everything about one entry. KEY: its first hexadecimal digits.",
+                         options,
+                         2,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;
@@ -193,20 +224,27 @@ int cache_command_show(int argc, char **argv) {
   for (unsigned i = 0; i < KILN_LABELS; i++) label(&view.labels[i], labels[i], sizeof labels[i]);
   bool verified = !kiln_entry_verify(&view, entry.fields.bytes, &err);
   if (tool.json) {
-    kiln_buffer_format(&out, "{\"key\": \"%s\", \"content\": \"%s\", \"verified\": %s, \"file_bytes\": %zu, \"payload_bytes\": %zu, \"metadata_bytes\": %zu, "
-                             "\"diagnostics_bytes\": %zu, \"cost_ns\": %" PRIu64 ", \"flags\": %u, \"signatures\": %u, \"domain\": ",
-                       hex, content, verified ? "true" : "false", file->size, entry.content.payload.size, entry.content.metadata.size,
-                       entry.content.diagnostics.size, entry.content.cost_ns, entry.content.flags, view.signature_count);
+    kiln_buffer_format(&out,
+                       "{\"key\": \"%s\", \"content\": \"%s\", \"verified\": %s, \"file_bytes\": %zu, "
+                       "\"payload_bytes\": %zu, \"metadata_bytes\": %zu, "
+                       "\"diagnostics_bytes\": %zu, \"cost_ns\": %" PRIu64
+                       ", \"flags\": %u, \"signatures\": %u, \"domain\": ",
+                       hex, content, verified ? "true" : "false", file->size, entry.content.payload.size,
+                       entry.content.metadata.size, entry.content.diagnostics.size, entry.content.cost_ns,
+                       entry.content.flags, view.signature_count);
     cli_json_text(&out, labels[KILN_LABEL_DOMAIN]);
     kiln_buffer_format(&out, ", \"producer\": ");
     cli_json_text(&out, labels[KILN_LABEL_PRODUCER]);
     kiln_buffer_format(&out, ", \"fields\": [");
   } else {
-    kiln_buffer_format(&out, "key         %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\nfile        %zu bytes\npayload     %zu bytes\n"
-                             "metadata    %zu bytes\ndiagnostics %zu bytes\ncost        %.3f ms\nsignatures  %u\nfields\n",
-                       hex, content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN], labels[KILN_LABEL_PRODUCER], file->size,
-                       entry.content.payload.size, entry.content.metadata.size, entry.content.diagnostics.size,
-                       (double)entry.content.cost_ns / 1e6, view.signature_count);
+    kiln_buffer_format(
+        &out,
+        "key         %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\nfile        %zu bytes\npayload "
+        "    %zu bytes\n"
+        "metadata    %zu bytes\ndiagnostics %zu bytes\ncost        %.3f ms\nsignatures  %u\nfields\n",
+        hex, content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN],
+        labels[KILN_LABEL_PRODUCER], file->size, entry.content.payload.size, entry.content.metadata.size,
+        entry.content.diagnostics.size, (double)entry.content.cost_ns / 1e6, view.signature_count);
   }
   show_fields(&entry, tool.json, &out);
   if (tool.json) kiln_buffer_format(&out, "\n]}\n");
@@ -219,10 +257,17 @@ int cache_command_show(int argc, char **argv) {
 int cache_command_extract(int argc, char **argv) {
   cache_tool tool = {0};
   const char *part = "payload", *output = "-";
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
-                                {"part", 0, CLI_TEXT, &part, "NAME", "payload, metadata, diagnostics or fields"},
-                                {"output", 'o', CLI_TEXT, &output, "FILE", "where to (default: standard output)"}};
-  const cli_page page = {"kiln cache extract [--part=NAME] [-o FILE] KEY", "Writes a part of one entry to a file.", options, 4, NULL, NULL, NULL};
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"part", 0, CLI_TEXT, &part, "NAME", "payload, metadata, diagnostics or fields"},
+      {"output", 'o', CLI_TEXT, &output, "FILE", "where to (default: standard output)"}};
+  const cli_page page = {"kiln cache extract [--part=NAME] [-o FILE] KEY",
+                         "Writes a part of one entry to a file.",
+                         options,
+                         4,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;
@@ -232,12 +277,19 @@ int cache_command_extract(int argc, char **argv) {
   kiln_error err = {0};
   kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &view, &file, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
-  const struct { const char *name; kiln_bytes bytes; } parts[] = {{"payload", entry.content.payload}, {"metadata", entry.content.metadata},
-                                                                  {"diagnostics", entry.content.diagnostics}, {"fields", entry.fields}};
+  const struct {
+    const char *name;
+    kiln_bytes bytes;
+  } parts[] = {{"payload", entry.content.payload},
+               {"metadata", entry.content.metadata},
+               {"diagnostics", entry.content.diagnostics},
+               {"fields", entry.fields}};
   unsigned i = 0;
   while (i < 4 && strcmp(part, parts[i].name)) i++;
-  if (i == 4) code = cli_usage(&page, "--part: expected payload, metadata, diagnostics or fields, found %s", part);
-  else if ((status = cli_write_file(output, parts[i].bytes.bytes, parts[i].bytes.size, &err))) code = cli_report(status, &err);
+  if (i == 4)
+    code = cli_usage(&page, "--part: expected payload, metadata, diagnostics or fields, found %s", part);
+  else if ((status = cli_write_file(output, parts[i].bytes.bytes, parts[i].bytes.size, &err)))
+    code = cli_report(status, &err);
   else code = CLI_OK;
   kiln_blob_release(file);
   kiln_cache_entry_deinit(&entry);

@@ -39,15 +39,20 @@ const char *cache_session_trust_file(char *out, size_t capacity) {
 }
 
 /// Splits a copy of the variable's value into at most KILN_CACHE_LAYERS items.
-static kiln_status split(environment_name variable, const char *separator, char *storage, const char **items, kiln_error *err) {
+static kiln_status split(environment_name variable, const char *separator, char *storage, const char **items,
+                         kiln_error *err) {
   const char *value = environment_get(variable);
   char *save;
   unsigned count = 0;
   if (!value) return KILN_OK;
-  if (strlen(value) >= LIST_TEXT) return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has %zu bytes, at most %d are allowed", strlen(value), LIST_TEXT);
+  if (strlen(value) >= LIST_TEXT)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has %zu bytes, at most %d are allowed",
+                     strlen(value), LIST_TEXT);
   strcpy(storage, value);
   for (char *word = strtok_r(storage, separator, &save); word; word = strtok_r(NULL, separator, &save)) {
-    if (count == KILN_CACHE_LAYERS) return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has more than %d items", KILN_CACHE_LAYERS);
+    if (count == KILN_CACHE_LAYERS)
+      return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has more than %d items",
+                       KILN_CACHE_LAYERS);
     items[count++] = word;
   }
   return KILN_OK;
@@ -55,11 +60,17 @@ static kiln_status split(environment_name variable, const char *separator, char 
 
 static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
   uint64_t wait = config->wait_ms, level = config->level, remote = config->remote_ms, lease = 0;
-  struct { environment_name name; uint64_t *to; uint64_t most; } sizes[] = {
-      {ENV_KILN_CACHE_SIZE, &config->max_bytes, UINT64_MAX},   {ENV_KILN_CACHE_FILES, &config->max_files, UINT64_MAX},
-      {ENV_KILN_CACHE_MIN_FREE, &config->min_free_bytes, UINT64_MAX}, {ENV_KILN_CACHE_WAIT_MS, &wait, 3600000},
-      {ENV_KILN_CACHE_LEVEL, &level, 19},                      {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000},
-      {ENV_KILN_CACHE_REMOTE_LEASE_MS, &lease, 600000}};
+  struct {
+    environment_name name;
+    uint64_t *to;
+    uint64_t most;
+  } sizes[] = {{ENV_KILN_CACHE_SIZE, &config->max_bytes, UINT64_MAX},
+               {ENV_KILN_CACHE_FILES, &config->max_files, UINT64_MAX},
+               {ENV_KILN_CACHE_MIN_FREE, &config->min_free_bytes, UINT64_MAX},
+               {ENV_KILN_CACHE_WAIT_MS, &wait, 3600000},
+               {ENV_KILN_CACHE_LEVEL, &level, 19},
+               {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000},
+               {ENV_KILN_CACHE_REMOTE_LEASE_MS, &lease, 600000}};
   for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     kiln_status status = environment_size(sizes[i].name, sizes[i].to, err);
     if (status) return status;
@@ -73,11 +84,14 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
 }
 
 static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *err) {
-  static const char *const names[] = {[KILN_TRUST_OFF] = "off", [KILN_TRUST_WARN] = "warn", [KILN_TRUST_REQUIRE] = "require"};
+  static const char *const names[] = {
+      [KILN_TRUST_OFF] = "off", [KILN_TRUST_WARN] = "warn", [KILN_TRUST_REQUIRE] = "require"};
   const char *policy = environment_get(ENV_KILN_TRUST), *key = environment_get(ENV_KILN_SIGN_KEY);
   unsigned i = 0;
   while (policy && i < 3 && strcmp(policy, names[i])) i++;
-  if (i == 3) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "KILN_TRUST: expected off, warn or require, found \"%.60s\"", policy);
+  if (i == 3)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "KILN_TRUST: expected off, warn or require, found \"%.60s\"", policy);
   config->policy = (kiln_trust_policy)i;
   if (config->policy != KILN_TRUST_OFF) {
     const char *file = cache_session_trust_file(t->trust_file, sizeof t->trust_file);
@@ -92,7 +106,8 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
   return status;
 }
 
-static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t, kiln_error *err) {
+static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t,
+                                    kiln_error *err) {
   kiln_status status = read_sizes(config, err);
   config->domain = environment_get(ENV_KILN_CACHE_DOMAIN);
   config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
@@ -106,7 +121,8 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
   config->remote_url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
-  if (config->remote_url && cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
+  if (config->remote_url && cli_find_program("kiln-remote", t->remote, sizeof t->remote))
+    config->remote_program = t->remote;
   return status;
 }
 
@@ -118,8 +134,10 @@ kiln_status cache_session_open(const cache_session_options *options, kiln_cache 
   kiln_cache_config_init(&config);
   config.folder = cache_session_folder(options->folder, t->folder, sizeof t->folder);
   config.no_read = options->force;
-  kiln_status status = config.folder ? read_environment(options, &config, t, err)
-                                     : kiln_fail(err, KILN_STATUS_NOT_FOUND, "no folder for the cache: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are unset");
+  kiln_status status =
+      config.folder ? read_environment(options, &config, t, err)
+                    : kiln_fail(err, KILN_STATUS_NOT_FOUND,
+                                "no folder for the cache: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are unset");
   if (!status) status = kiln_cache_open(&config, out, err);
   memset(t->sign_key, 0, sizeof t->sign_key);
   free(t);

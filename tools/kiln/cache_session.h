@@ -8,10 +8,11 @@
 typedef struct cache_session_options {
   const char *folder; ///< --cache-dir; NULL: the environment decides
   bool force;         ///< reads miss, writes replace
-  bool local;         ///< without layers, higher domains and the remote side: for tools that look at one store
+  bool local; ///< without layers, higher domains and the remote side: for tools that look at one store
 } cache_session_options;
 
-/// NOT_FOUND, with the reason, when nothing names a folder (no HOME). INVALID_ARGUMENT names the variable that is wrong.
+/// NOT_FOUND, with the reason, when nothing names a folder (no HOME). INVALID_ARGUMENT names the variable
+/// that is wrong.
 kiln_status cache_session_open(const cache_session_options *options, kiln_cache **out, kiln_error *err);
 
 /// The folder that would be used, or NULL; `out` is storage.

@@ -18,8 +18,16 @@
 int cache_command_sign(int argc, char **argv) {
   cache_tool tool = {0};
   const char *path = environment_get(ENV_KILN_SIGN_KEY);
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool), {"key", 'k', CLI_TEXT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
-  const cli_page page = {"kiln cache sign [--key=FILE] [KEY]", "Adds a signature to every entry, or to the one named. Entries may have up to 16.", options, 3, NULL, NULL, NULL};
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"key", 'k', CLI_TEXT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
+  const cli_page page = {"kiln cache sign [--key=FILE] [KEY]",
+                         "Adds a signature to every entry, or to the one named. Entries may have up to 16.",
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   if (!path) return cache_tool_end(&tool, cli_usage(&page, "no secret key: give --key or set KILN_SIGN_KEY"));
@@ -31,15 +39,24 @@ int cache_command_sign(int argc, char **argv) {
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   uint64_t done, failed = kiln_sign_all(tool.store, tool.words.count ? &only : NULL, secret, &done);
   sodium_memzero(secret, sizeof secret);
-  printf(tool.json ? "{\"signed\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n" : "%" PRIu64 " entries are signed, %" PRIu64 " could not be\n", done, failed);
+  printf(tool.json ? "{\"signed\": %" PRIu64 ", \"failed\": %" PRIu64 "}\n"
+                   : "%" PRIu64 " entries are signed, %" PRIu64 " could not be\n",
+         done, failed);
   return cache_tool_end(&tool, failed ? CLI_FAILED : CLI_OK);
 }
 
 int cache_command_keygen(int argc, char **argv) {
   cli_list words = {0};
   const char *name = "default";
-  const cli_option options[] = {{"name", 'n', CLI_TEXT, &name, "NAME", "what the key is called (default: default)"}};
-  const cli_page page = {"kiln cache keygen [--name=NAME] FILE", "Makes a key pair: FILE (secret, mode 0600) and FILE.pub.", options, 1, NULL, NULL, NULL};
+  const cli_option options[] = {
+      {"name", 'n', CLI_TEXT, &name, "NAME", "what the key is called (default: default)"}};
+  const cli_page page = {"kiln cache keygen [--name=NAME] FILE",
+                         "Makes a key pair: FILE (secret, mode 0600) and FILE.pub.",
+                         options,
+                         1,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_error err = {0};
@@ -50,7 +67,7 @@ int cache_command_keygen(int argc, char **argv) {
   return status ? cli_report(status, &err) : CLI_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- trust
+// ------------------------------------------------------------------------------------------- trust
 
 static void print_trust(const cache_trust_list *list, bool json) {
   kiln_buffer out = {0};
@@ -60,12 +77,14 @@ static void print_trust(const cache_trust_list *list, bool json) {
     char digits[2 * KEY_FILE_PUBLIC + 1];
     sodium_bin2hex(digits, sizeof digits, k->public_key, KEY_FILE_PUBLIC);
     if (!json) {
-      kiln_buffer_format(&out, "%-8s %-24s %s %s\n", k->revoked ? "revoked" : "trusted", k->name, digits, k->domains);
+      kiln_buffer_format(&out, "%-8s %-24s %s %s\n", k->revoked ? "revoked" : "trusted", k->name, digits,
+                         k->domains);
       continue;
     }
     kiln_buffer_format(&out, "%s\n {\"name\": ", i ? "," : "");
     cli_json_text(&out, k->name);
-    kiln_buffer_format(&out, ", \"key\": \"%s\", \"revoked\": %s, \"domains\": ", digits, k->revoked ? "true" : "false");
+    kiln_buffer_format(&out, ", \"key\": \"%s\", \"revoked\": %s, \"domains\": ", digits,
+                       k->revoked ? "true" : "false");
     cli_json_text(&out, k->domains);
     kiln_buffer_format(&out, "}");
   }
@@ -73,7 +92,8 @@ static void print_trust(const cache_trust_list *list, bool json) {
   cache_print(&out);
 }
 
-static kiln_status change(cache_trust_list *list, const char *name, const uint8_t *key, const char *domains, bool revoke, kiln_error *err) {
+static kiln_status change(cache_trust_list *list, const char *name, const uint8_t *key, const char *domains,
+                          bool revoke, kiln_error *err) {
   uint32_t i = 0;
   while (i < list->count && strcmp(list->keys[i].name, name)) i++;
   kiln_trust_key *k = &list->keys[i];
@@ -82,10 +102,14 @@ static kiln_status change(cache_trust_list *list, const char *name, const uint8_
     k->revoked = true;
     return KILN_OK;
   }
-  if (i < list->count) return kiln_fail(err, KILN_STATUS_EXISTS, "a key called %s is in the list already", name);
-  if (i == CACHE_TRUST_KEYS) return kiln_fail(err, KILN_STATUS_LIMIT, "the list has %d keys already", CACHE_TRUST_KEYS);
-  if (!*name || strlen(name) >= sizeof k->name || strlen(domains) >= sizeof k->domains || strpbrk(name, " \t\n#") || strpbrk(domains, " \t\n#"))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "name and domains: expected words of at most %zu and %zu bytes", sizeof k->name - 1,
+  if (i < list->count)
+    return kiln_fail(err, KILN_STATUS_EXISTS, "a key called %s is in the list already", name);
+  if (i == CACHE_TRUST_KEYS)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the list has %d keys already", CACHE_TRUST_KEYS);
+  if (!*name || strlen(name) >= sizeof k->name || strlen(domains) >= sizeof k->domains ||
+      strpbrk(name, " \t\n#") || strpbrk(domains, " \t\n#"))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "name and domains: expected words of at most %zu and %zu bytes", sizeof k->name - 1,
                      sizeof k->domains - 1);
   memset(k, 0, sizeof *k);
   strcpy(k->name, name);
@@ -100,17 +124,25 @@ int cache_command_trust(int argc, char **argv) {
   const char *domains = "main", *file = NULL;
   char storage[4096];
   bool json = false;
-  const cli_option options[] = {{"domains", 0, CLI_TEXT, &domains, "LIST", "domains that the key may sign for, with commas; \"*\" for all (main)"},
+  const cli_option options[] = {{"domains", 0, CLI_TEXT, &domains, "LIST",
+                                 "domains that the key may sign for, with commas; \"*\" for all (main)"},
                                 {"file", 0, CLI_TEXT, &file, "FILE", "the list (default: KILN_TRUST_FILE)"},
                                 {"json", 0, CLI_FLAG, &json, NULL, "print JSON"}};
-  const cli_page page = {"kiln cache trust [list | add NAME FILE.pub | revoke NAME]", "Lists, adds or revokes trusted keys.", options, 3, NULL, NULL, NULL};
+  const cli_page page = {"kiln cache trust [list | add NAME FILE.pub | revoke NAME]",
+                         "Lists, adds or revokes trusted keys.",
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_error err = {0};
   cache_trust_list list;
   uint8_t key[KEY_FILE_PUBLIC];
   const char *verb = words.count ? words.items[0] : "list";
-  bool show = !strcmp(verb, "list") && words.count <= 1, add = !strcmp(verb, "add") && words.count == 3, revoke = !strcmp(verb, "revoke") && words.count == 2;
+  bool show = !strcmp(verb, "list") && words.count <= 1, add = !strcmp(verb, "add") && words.count == 3,
+       revoke = !strcmp(verb, "revoke") && words.count == 2;
   if (!show && !add && !revoke) return cli_usage(&page, "expected list, add NAME FILE.pub or revoke NAME");
   if (!file) file = cache_session_trust_file(storage, sizeof storage);
   if (!file) return cli_usage(&page, "no file for the list: give --file or set KILN_TRUST_FILE");
@@ -123,7 +155,7 @@ int cache_command_trust(int argc, char **argv) {
   return status ? cli_report(status, &err) : CLI_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ doctor
+// ------------------------------------------------------------------------------------------ doctor
 
 typedef struct checkup {
   kiln_buffer out;
@@ -136,20 +168,25 @@ static void note(checkup *c, bool good, const char *what, const char *detail) {
     kiln_buffer_format(&c->out, "%-4s %s: %s\n", good ? "ok" : "BAD", what, detail);
     return;
   }
-  kiln_buffer_format(&c->out, "%s\n {\"check\": \"%s\", \"good\": %s, \"detail\": ", c->first ? "" : ",", what, good ? "true" : "false");
+  kiln_buffer_format(&c->out, "%s\n {\"check\": \"%s\", \"good\": %s, \"detail\": ", c->first ? "" : ",",
+                     what, good ? "true" : "false");
   cli_json_text(&c->out, detail);
   kiln_buffer_format(&c->out, "}");
   c->first = false;
 }
 
-static void note_errno(checkup *c, int e, const char *what, const char *good) { note(c, e >= 0, what, e >= 0 ? good : strerror(-e)); }
+static void note_errno(checkup *c, int e, const char *what, const char *good) {
+  note(c, e >= 0, what, e >= 0 ? good : strerror(-e));
+}
 
-/// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is said.
+/// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is
+/// said.
 static void check_file_system(checkup *c, kiln_store *store) {
   struct statfs fs;
   char text[64];
   if (!fstatfs(store->fd, &fs)) {
-    snprintf(text, sizeof text, "type 0x%lx, %llu MiB free", (unsigned long)fs.f_type, (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize >> 20);
+    snprintf(text, sizeof text, "type 0x%lx, %llu MiB free", (unsigned long)fs.f_type,
+             (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize >> 20);
     note(c, true, "file system", text);
   }
   int fd = kiln_fs_open(store->fd, ".", O_TMPFILE | O_WRONLY, 0600);
@@ -160,9 +197,14 @@ static void check_file_system(checkup *c, kiln_store *store) {
     if (!e) kiln_fs_unlink(store->fd, "doctor");
     kiln_fs_close(fd);
   }
-  int a = kiln_fs_open(store->fd, "lock", O_RDWR | O_CREAT, 0600), b = kiln_fs_open(store->fd, "lock", O_RDWR, 0);
-  int first = a < 0 ? a : kiln_fs_lock(a, INT64_MAX - 8, 1), second = b < 0 ? b : kiln_fs_lock(b, INT64_MAX - 8, 1);
-  note(c, !first && second == -EAGAIN, "locks", !first && second == -EAGAIN ? "they exclude" : first ? strerror(-first) : "two holders at once");
+  int a = kiln_fs_open(store->fd, "lock", O_RDWR | O_CREAT, 0600),
+      b = kiln_fs_open(store->fd, "lock", O_RDWR, 0);
+  int first = a < 0 ? a : kiln_fs_lock(a, INT64_MAX - 8, 1),
+      second = b < 0 ? b : kiln_fs_lock(b, INT64_MAX - 8, 1);
+  note(c, !first && second == -EAGAIN, "locks",
+       !first && second == -EAGAIN ? "they exclude"
+       : first                     ? strerror(-first)
+                                   : "two holders at once");
   if (a >= 0) kiln_fs_close(a);
   if (b >= 0) kiln_fs_close(b);
 }
@@ -170,7 +212,14 @@ static void check_file_system(checkup *c, kiln_store *store) {
 int cache_command_doctor(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache doctor [--json]", "Checks folder, permissions, locks, file system and settings. Exit code 1 when something is bad.", options, 2, NULL, NULL, NULL};
+  const cli_page page = {
+      "kiln cache doctor [--json]",
+      "Checks folder, permissions, locks, file system and settings. Exit code 1 when something is bad.",
+      options,
+      2,
+      NULL,
+      NULL,
+      NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   checkup c = {.json = tool.json, .first = true};

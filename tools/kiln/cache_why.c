@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln why: for one key, what a look-up comes to and the nearest other entry; for two, the fields that differ.
+// kiln why: for one key, what a look-up comes to and the nearest other entry; for two, the fields that
+// differ.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,9 +22,10 @@ static int why_pair(cache_tool *tool, kiln_digest keys[2], kiln_buffer *out) {
     code = CLI_FAILED;
   }
   if (code == CLI_OK) {
-    int count = kiln_explain_difference(entries[0].fields.bytes, entries[0].fields.size, entries[1].fields.bytes, entries[1].fields.size,
-                                        ir_difference, out);
-    kiln_buffer_format(out, count ? "%d field%s differ%s\n" : "the two are the same entry\n", count, count == 1 ? "" : "s", count == 1 ? "s" : "");
+    int count = kiln_explain_difference(entries[0].fields.bytes, entries[0].fields.size,
+                                        entries[1].fields.bytes, entries[1].fields.size, ir_difference, out);
+    kiln_buffer_format(out, count ? "%d field%s differ%s\n" : "the two are the same entry\n", count,
+                       count == 1 ? "" : "s", count == 1 ? "s" : "");
   }
   for (unsigned i = 0; i < 2; i++) kiln_cache_entry_deinit(&entries[i]);
   return code;
@@ -35,16 +37,21 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
   int distance;
   kiln_outcome outcome = kiln_explain_state(tool->cache, key, NULL, 0, out);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) {
-    if (!kiln_explain_fate(tool->cache, key, out)) kiln_buffer_format(out, "and nothing is recorded about this key\n");
+    if (!kiln_explain_fate(tool->cache, key, out))
+      kiln_buffer_format(out, "and nothing is recorded about this key\n");
     return CLI_FAILED;
   }
   kiln_explain_fate(tool->cache, key, out);
-  if (kiln_store_read(tool->store, key, NULL, 0, &entry, NULL, NULL) != KILN_OUTCOME_HIT_LOCAL) return CLI_FAILED;
-  if (kiln_cache_nearest(tool->cache, key, entry.fields.bytes, entry.fields.size, limit > 0 ? (uint64_t)limit : 0, &nearest, &nearest_key, &distance)) {
+  if (kiln_store_read(tool->store, key, NULL, 0, &entry, NULL, NULL) != KILN_OUTCOME_HIT_LOCAL)
+    return CLI_FAILED;
+  if (kiln_cache_nearest(tool->cache, key, entry.fields.bytes, entry.fields.size,
+                         limit > 0 ? (uint64_t)limit : 0, &nearest, &nearest_key, &distance)) {
     char hex[KILN_DIGEST_HEX + 1];
     kiln_digest_hex(&nearest_key, hex);
-    kiln_buffer_format(out, "nearest other entry %s, %d field%s differ%s:\n", hex, distance, distance == 1 ? "" : "s", distance == 1 ? "s" : "");
-    kiln_explain_difference(entry.fields.bytes, entry.fields.size, nearest.fields.bytes, nearest.fields.size, ir_difference, out);
+    kiln_buffer_format(out, "nearest other entry %s, %d field%s differ%s:\n", hex, distance,
+                       distance == 1 ? "" : "s", distance == 1 ? "s" : "");
+    kiln_explain_difference(entry.fields.bytes, entry.fields.size, nearest.fields.bytes, nearest.fields.size,
+                            ir_difference, out);
     kiln_cache_entry_deinit(&nearest);
   }
   kiln_cache_entry_deinit(&entry);
@@ -54,12 +61,19 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
 int kiln_command_why(int argc, char **argv) {
   cache_tool tool = {0};
   int64_t limit = 0;
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool), {"limit", 0, CLI_NUMBER, &limit, "N", "compare with at most N entries"}};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"limit", 0, CLI_NUMBER, &limit, "N", "compare with at most N entries"}};
   const cli_page page = {"kiln why [--json] KEY [KEY]",
-                         "For one key: whether it is served, and if not why: evicted, damaged, unreadable, untrusted; and the nearest other\n"
-                         "entry with every field that differs. For two keys: the fields that differ. `kiln build --must-hit` says the same for\n"
+                         "For one key: whether it is served, and if not why: evicted, damaged, unreadable, "
+                         "untrusted; and the nearest other\n"
+                         "entry with every field that differs. For two keys: the fields that differ. `kiln "
+                         "build --must-hit` says the same for\n"
                          "what a build would compile.",
-                         options, 3, NULL, NULL, NULL};
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 2);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest keys[2];

@@ -35,16 +35,20 @@ static kiln_status print_ir(compile_command *c, kiln_error *err) {
 static kiln_status choose(compile_command *c, kiln_error *err) {
   plan *p = &c->s.plan;
   const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
-  uint32_t config = (uint32_t)c->config, variant = c->variant < 0 ? interface->variant_count - 1 : (uint32_t)c->variant;
+  uint32_t config = (uint32_t)c->config,
+           variant = c->variant < 0 ? interface->variant_count - 1 : (uint32_t)c->variant;
   size_t chosen = p->job_count;
   for (size_t i = 0; i < p->job_count; i++) {
-    if (p->jobs[i].instance != p->jobs[0].instance || p->jobs[i].source != p->jobs[0].source || p->jobs[i].target != 0)
-      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "expected one kernel and one target, found %s and more; --kernel and --target choose",
+    if (p->jobs[i].instance != p->jobs[0].instance || p->jobs[i].source != p->jobs[0].source ||
+        p->jobs[i].target != 0)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "expected one kernel and one target, found %s and more; --kernel and --target choose",
                        interface->name);
     if (p->jobs[i].config == config && p->jobs[i].variant == variant) chosen = i;
   }
   if (chosen == p->job_count)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has %u configs and %u variants; config %u, variant %u does not exist",
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "%s has %u configs and %u variants; config %u, variant %u does not exist",
                      interface->name, interface->config_count, interface->variant_count, config, variant);
   plan_job first = p->jobs[0]; // swapped, so that the plan still owns every job
   p->jobs[0] = p->jobs[chosen];
@@ -87,18 +91,27 @@ int kiln_command_compile(int argc, char **argv) {
   kiln_error err = {0};
   session_init(&c.s);
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &c.output, "FILE", "where the result goes; - is standard output (default: nowhere, only check)"},
+      {"output", 'o', CLI_TEXT, &c.output, "FILE",
+       "where the result goes; - is standard output (default: nowhere, only check)"},
       {"config", 0, CLI_NUMBER, &c.config, "N", "which config, in order of the text (0)"},
-      {"variant", 0, CLI_NUMBER, &c.variant, "N", "which variant, in order of the text (the last, generic one)"},
-      {"place", 0, CLI_NUMBER, &c.place, "N", "only show where operation N, which a message named, stands in the source"},
+      {"variant", 0, CLI_NUMBER, &c.variant, "N",
+       "which variant, in order of the text (the last, generic one)"},
+      {"place", 0, CLI_NUMBER, &c.place, "N",
+       "only show where operation N, which a message named, stands in the source"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
       SESSION_OPTIONS(&c.s),
   };
-  const cli_page page = {"kiln compile [options] SOURCE",
-                         "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.",
-                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &c.s};
+  const cli_page page = {
+      "kiln compile [options] SOURCE",
+      "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.",
+      options,
+      sizeof options / sizeof *options,
+      session_codegen_help(),
+      session_codegen_option,
+      &c.s};
   int code = cli_parse(&page, argc, argv, &c.s.words);
-  if (code == -1 && c.s.words.count != 1) code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);
+  if (code == -1 && c.s.words.count != 1)
+    code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);
   if (code == -1) {
     kiln_status status = session_prepare(&c.s, "host", &err);
     if (status == KILN_OK) status = choose(&c, &err);

@@ -8,7 +8,8 @@
 #include "compiler/options.h"
 
 static const char *mode_text(kiln_mode mode) {
-  static const char *const texts[] = {[KILN_MODE_ANY] = "any", [KILN_MODE_ON] = "on", [KILN_MODE_OFF] = "off"};
+  static const char *const texts[] = {
+      [KILN_MODE_ANY] = "any", [KILN_MODE_ON] = "on", [KILN_MODE_OFF] = "off"};
   return texts[mode];
 }
 
@@ -37,10 +38,11 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
   kiln_key_named_number(b, KILN_FIELD_FORMAT_VERSION, "code_object", t->code_object);
 }
 
-// An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split AMDGPU and host entries. The form asked
-// for is in FORMAT, resolved.
+// An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split
+// AMDGPU and host entries. The form asked for is in FORMAT, resolved.
 static bool acts_on(const kiln_option_info *option, kiln_family family) {
-  return strcmp(option->name, "emit") && (family == KILN_FAMILY_NVPTX || strcmp(option->name, "ptx-assembler"));
+  return strcmp(option->name, "emit") &&
+         (family == KILN_FAMILY_NVPTX || strcmp(option->name, "ptx-assembler"));
 }
 
 static void add_options(kiln_key_builder *b, const kiln_codegen_options *options, kiln_family family) {
@@ -60,7 +62,9 @@ static const char *format_text(const kiln_codegen_options *options, kiln_family 
   if (options->output) return kiln_format_name(options->output);
   if (family == KILN_FAMILY_HOST) return "host";
   if (family == KILN_FAMILY_AMDGPU) return "hsaco";
-  return options->assembler == KILN_ASSEMBLER_NONE ? "ptx" : "cubin, else ptx"; // an assembler may not know the processor
+  return options->assembler == KILN_ASSEMBLER_NONE
+             ? "ptx"
+             : "cubin, else ptx"; // an assembler may not know the processor
 }
 
 kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err) {

@@ -37,7 +37,8 @@ static const uint8_t *build_id(const uint8_t *note, size_t size, size_t *out_siz
     const uint8_t *name = kiln_read_bytes(&r, ((size_t)name_size + 3) & ~(size_t)3);
     const uint8_t *value = kiln_read_bytes(&r, ((size_t)value_size + 3) & ~(size_t)3);
     if (!name || !value) return NULL;
-    if (type == NT_GNU_BUILD_ID && name_size == 4 && !memcmp(name, "GNU", 4)) return *out_size = value_size, value;
+    if (type == NT_GNU_BUILD_ID && name_size == 4 && !memcmp(name, "GNU", 4))
+      return *out_size = value_size, value;
   }
   return NULL;
 }
@@ -50,7 +51,9 @@ static bool read_build_id(int fd, uint8_t *out, size_t capacity, size_t *out_siz
   ssize_t got = pread(fd, f.first, sizeof f.first, 0);
   f.size = got < 0 ? 0 : (size_t)got;
   if (!read_at(&f, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG)) return false;
-  if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof *segments || head.e_phnum > MOST_HEADERS) return false;
+  if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof *segments ||
+      head.e_phnum > MOST_HEADERS)
+    return false;
   if (!read_at(&f, segments, head.e_phnum * sizeof *segments, head.e_phoff)) return false;
   for (unsigned i = 0; i < head.e_phnum; i++) {
     if (segments[i].p_type != PT_NOTE) continue;
@@ -86,7 +89,8 @@ static bool identity_of_open_file(int fd, kiln_digest *out, char text[80]) {
   if (!has_id) return false;
   *out = kiln_digest_of(id, id_size);
   int used = snprintf(text, 80, "build-id ");
-  for (size_t i = 0; i < id_size && used < 76; i++) used += snprintf(text + used, 80 - (size_t)used, "%02x", id[i]);
+  for (size_t i = 0; i < id_size && used < 76; i++)
+    used += snprintf(text + used, 80 - (size_t)used, "%02x", id[i]);
   return true;
 }
 
@@ -100,7 +104,9 @@ kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], 
 static kiln_status identity_of_worker(kiln_digest *out, char text[80], kiln_error *err) {
   char path[4096];
   int fd = cli_open_program("kiln-codegen");
-  if (fd < 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-codegen is not beside this program nor in ../libexec/kiln");
+  if (fd < 0)
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND,
+                     "kiln-codegen is not beside this program nor in ../libexec/kiln");
   if (identity_of_open_file(fd, out, text)) return KILN_OK;
   cli_find_program("kiln-codegen", path, sizeof path);
   return identity_of_content(path, out, text, err);
@@ -128,7 +134,8 @@ static int open_place(uint8_t kind, const char **out_path) {
 }
 
 static int open_assembler(kiln_codegen_options *options, bool automatic, const char **out_path) {
-  if (options->assembler_path && *options->assembler_path) return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC);
+  if (options->assembler_path && *options->assembler_path)
+    return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC);
   if (!automatic) return open_place(options->assembler, out_path);
   for (uint8_t kind = KILN_ASSEMBLER_NVJITLINK; kind <= KILN_ASSEMBLER_PTXAS; kind++) {
     int fd = open_place(kind, out_path);
@@ -140,17 +147,22 @@ static int open_assembler(kiln_codegen_options *options, bool automatic, const c
   return -1;
 }
 
-kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic, kiln_error *err) {
+kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
+                          kiln_error *err) {
   memset(out, 0, sizeof *out);
   KILN_TRY(identity_of_worker(&out->compiler, out->compiler_text, err));
   if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
   const char *path = NULL;
   int fd = open_assembler(options, automatic, &path);
   if (fd < 0 && options->assembler == KILN_ASSEMBLER_NONE) return KILN_OK;
-  if (fd < 0) return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler asked for is in none of the known places; --assembler-path names it");
+  if (fd < 0)
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "the PTX assembler asked for is in none of the known places; --assembler-path names it");
   bool has_id = identity_of_open_file(fd, &out->assembler, out->assembler_text);
-  if (snprintf(out->assembler_path, sizeof out->assembler_path, "%s", path) >= (int)sizeof out->assembler_path)
+  if (snprintf(out->assembler_path, sizeof out->assembler_path, "%s", path) >=
+      (int)sizeof out->assembler_path)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
   options->assembler_path = out->assembler_path;
-  return has_id ? KILN_OK : identity_of_content(out->assembler_path, &out->assembler, out->assembler_text, err);
+  return has_id ? KILN_OK
+                : identity_of_content(out->assembler_path, &out->assembler, out->assembler_text, err);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln import-triton`: a folder as Triton's cache is (folders with NAME.ttir and NAME.json) into one bundle, with a report of what was taken and
-// what was not, and why. Kernels of one name, which differ by what they were specialised for, are told apart by the begin of their folder's name.
+// `kiln import-triton`: a folder as Triton's cache is (folders with NAME.ttir and NAME.json) into one bundle,
+// with a report of what was taken and what was not, and why. Kernels of one name, which differ by what they
+// were specialised for, are told apart by the begin of their folder's name.
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +57,9 @@ static kiln_status scan(import *m, const char *folder, unsigned level, kiln_erro
   for (struct dirent *entry; status == KILN_OK && (entry = readdir(listing));) {
     char path[MAX_PATH_TEXT];
     struct stat info;
-    if (entry->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path) continue;
+    if (entry->d_name[0] == '.' ||
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
+      continue;
     if (lstat(path, &info)) continue;
     if (S_ISDIR(info.st_mode) && level < MAX_LEVELS) status = scan(m, path, level + 1, err);
     else if (S_ISREG(info.st_mode) && ends_with(path, ".ttir")) status = add_file(m, path, err);
@@ -65,7 +68,9 @@ static kiln_status scan(import *m, const char *folder, unsigned level, kiln_erro
   return status;
 }
 
-static int by_path(const void *a, const void *b) { return strcmp(((const found *)a)->path, ((const found *)b)->path); }
+static int by_path(const void *a, const void *b) {
+  return strcmp(((const found *)a)->path, ((const found *)b)->path);
+}
 
 // The launch facts beside `path`; empty when there are none.
 static void read_facts(const char *path, kiln_buffer *out) {
@@ -92,7 +97,9 @@ static void probe(const import *m, found *f) {
   } else {
     kiln_unit *unit = kiln_unit_open(arena, f->path, (const char *)text.bytes, text.size, &options, &d);
     if (unit) f->name = strdup(kiln_unit_interface(unit, 0)->name);
-    else if (asprintf(&f->reason, "line %u: %s", d.count ? d.items[0].line : 0, d.count ? d.items[0].text : "unreadable") < 0) f->reason = NULL;
+    else if (asprintf(&f->reason, "line %u: %s", d.count ? d.items[0].line : 0,
+                      d.count ? d.items[0].text : "unreadable") < 0)
+      f->reason = NULL;
   }
   kiln_buffer_deinit(&text);
   kiln_buffer_deinit(&facts);
@@ -115,7 +122,9 @@ static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "",
 static bool clashes(const import *m, size_t index) {
   const found *f = &m->files[index];
   for (size_t k = 0; f->name && k < m->file_count; k++)
-    if (k != index && m->files[k].name && !strcmp(m->files[k].name, f->name) && same_text(m->files[k].suffix, f->suffix)) return true;
+    if (k != index && m->files[k].name && !strcmp(m->files[k].name, f->name) &&
+        same_text(m->files[k].suffix, f->suffix))
+      return true;
   return false;
 }
 
@@ -136,7 +145,8 @@ static void tell_apart(import *m) {
 
 static kiln_status find_files(import *m, kiln_error *err) {
   for (size_t i = 0; i < m->s.words.count; i++) KILN_TRY(scan(m, m->s.words.items[i], 0, err));
-  if (m->file_count == 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no .ttir file in %s or its folders", m->s.words.items[0]);
+  if (m->file_count == 0)
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no .ttir file in %s or its folders", m->s.words.items[0]);
   qsort(m->files, m->file_count, sizeof *m->files, by_path);
   for (size_t i = 0; i < m->file_count; i++) probe(m, &m->files[i]);
   tell_apart(m);
@@ -146,16 +156,18 @@ static kiln_status find_files(import *m, kiln_error *err) {
 static kiln_status add_sources(import *m, kiln_error *err) {
   for (size_t i = 0; i < m->file_count; i++) {
     const found *f = &m->files[i];
-    kiln_front_options options = {.warps = (uint32_t)m->s.warps, .stages = (uint32_t)m->s.stages, .name_suffix = f->suffix};
+    kiln_front_options options = {
+        .warps = (uint32_t)m->s.warps, .stages = (uint32_t)m->s.stages, .name_suffix = f->suffix};
     if (!f->name) continue;
     KILN_TRY(plan_add_source(&m->s.plan, f->path, &options, err));
   }
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ report
+// ------------------------------------------------------------------------------------------ report
 
-static void line(const import *m, const char *verdict, const char *what, const char *where, const char *reason) {
+static void line(const import *m, const char *verdict, const char *what, const char *where,
+                 const char *reason) {
   kiln_buffer out = {0};
   if (m->json) {
     kiln_buffer_format(&out, "{\"verdict\": \"%s\", \"kernel\": ", verdict);
@@ -166,7 +178,8 @@ static void line(const import *m, const char *verdict, const char *what, const c
     cli_json_text(&out, reason);
     kiln_buffer_format(&out, "}\n");
   } else {
-    kiln_buffer_format(&out, "%-9s %s%s%s%s%s\n", verdict, what, *what ? " " : "", where, *reason ? ": " : "", reason);
+    kiln_buffer_format(&out, "%-9s %s%s%s%s%s\n", verdict, what, *what ? " " : "", where, *reason ? ": " : "",
+                       reason);
   }
   fwrite(out.bytes, 1, out.size, stdout);
   kiln_buffer_deinit(&out);
@@ -179,18 +192,22 @@ static void report(import *m) {
   size_t taken = 0;
   for (size_t i = 0; i < m->file_count; i++) {
     if (m->files[i].name) continue;
-    line(m, "not taken", "", m->files[i].path, m->files[i].reason ? m->files[i].reason : "memory is exhausted");
+    line(m, "not taken", "", m->files[i].path,
+         m->files[i].reason ? m->files[i].reason : "memory is exhausted");
     m->refused++;
   }
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     bool failed = job->state == JOB_FAILED;
-    line(m, failed ? "not taken" : "taken", plan_interface(p, job)->name, kiln_target_name(&p->targets[job->target], target),
+    line(m, failed ? "not taken" : "taken", plan_interface(p, job)->name,
+         kiln_target_name(&p->targets[job->target], target),
          failed ? job->error.text : p->sources[job->source].path);
     if (failed) m->refused++;
     else taken++;
   }
-  printf(m->json ? "{\"files\": %zu, \"taken\": %zu, \"not_taken\": %zu}\n" : "%zu files: %zu objects taken, %zu not\n", m->file_count, taken, m->refused);
+  printf(m->json ? "{\"files\": %zu, \"taken\": %zu, \"not_taken\": %zu}\n"
+                 : "%zu files: %zu objects taken, %zu not\n",
+         m->file_count, taken, m->refused);
 }
 
 static void release(import *m) {
@@ -221,7 +238,7 @@ static int run(import *m) {
 }
 
 int kiln_command_import_triton(int argc, char **argv) {
-  import m = {.bundle.output = "triton.kbundle"};
+import m = {.bundle.output = "triton.kbundle" };
   session_init(&m.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &m.bundle.output, "FILE", "the bundle to write (default: triton.kbundle)"},
@@ -230,9 +247,15 @@ int kiln_command_import_triton(int argc, char **argv) {
       {"json", 0, CLI_FLAG, &m.json, NULL, "print the report as JSON, one object a line"},
   };
   const cli_page page = {"kiln import-triton [options] DIR...",
-                         "Compiles every .ttir file below a Triton cache folder for every target and writes one bundle. Launch facts come from the\n"
-                         "JSON beside each file. Exit codes: 0 all taken, 1 something was not (the report says why), 2 wrong command line.",
-                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &m.s};
+                         "Compiles every .ttir file below a Triton cache folder for every target and writes "
+                         "one bundle. Launch facts come from the\n"
+                         "JSON beside each file. Exit codes: 0 all taken, 1 something was not (the report "
+                         "says why), 2 wrong command line.",
+                         options,
+                         sizeof options / sizeof *options,
+                         session_codegen_help(),
+                         session_codegen_option,
+                         &m.s};
   int code = cli_parse(&page, argc, argv, &m.s.words);
   if (code == -1 && m.s.words.count == 0) code = cli_usage(&page, "expected the folder of a Triton cache");
   if (code == -1) code = run(&m);

@@ -17,31 +17,37 @@ static bool list(kiln_arena *arena, const kiln_key_part *part, listing *out) {
   ir_kernel *kernel;
   kiln_error err;
   kiln_buffer text = {0};
-  if (kiln_canonical_decode(arena, part->value, part->value_size, "this", &kernel, &err) != KILN_OK) return false;
+  if (kiln_canonical_decode(arena, part->value, part->value_size, "this", &kernel, &err) != KILN_OK)
+    return false;
   kiln_print_ir(kernel, &text);
   out->text = kiln_arena_text(arena, text.bytes ? (const char *)text.bytes : "", text.size);
   kiln_buffer_deinit(&text);
   for (const char *at = out->text; *at; at += line_length(at) + (at[line_length(at)] == '\n')) out->count++;
   out->lines = KILN_NEW_ARRAY(arena, const char *, out->count + 1);
   size_t i = 0;
-  for (const char *at = out->text; *at; at += line_length(at) + (at[line_length(at)] == '\n')) out->lines[i++] = at;
+  for (const char *at = out->text; *at; at += line_length(at) + (at[line_length(at)] == '\n'))
+    out->lines[i++] = at;
   return true;
 }
 
-static bool same_line(const char *a, const char *b) { return line_length(a) == line_length(b) && !memcmp(a, b, line_length(a)); }
+static bool same_line(const char *a, const char *b) {
+  return line_length(a) == line_length(b) && !memcmp(a, b, line_length(a));
+}
 
 enum { MOST_LINES = 3 };
 
 /// One side's line of a pair; past `end` it has none.
 static void say(kiln_buffer *out, const char *side, const listing *l, size_t i, size_t end) {
   const char *line = i < end ? l->lines[i] + strspn(l->lines[i], " ") : "no such line";
-  kiln_buffer_format(out, "    %s %.*s\n", side, (int)(line_length(line) > 160 ? 160 : line_length(line)), line);
+  kiln_buffer_format(out, "    %s %.*s\n", side, (int)(line_length(line) > 160 ? 160 : line_length(line)),
+                     line);
 }
 
 static void compare(const listing *a, const listing *b, kiln_buffer *out) {
   size_t first = 0, a_end = a->count, b_end = b->count;
   while (first < a_end && first < b_end && same_line(a->lines[first], b->lines[first])) first++;
-  while (a_end > first && b_end > first && same_line(a->lines[a_end - 1], b->lines[b_end - 1])) a_end--, b_end--;
+  while (a_end > first && b_end > first && same_line(a->lines[a_end - 1], b->lines[b_end - 1]))
+    a_end--, b_end--;
   if (first == a_end && first == b_end) return; // what differs is not printed
   size_t end = a_end > b_end ? a_end : b_end, more = 0;
   for (size_t i = first, said = 0; i < end; i++) {

@@ -5,8 +5,9 @@
 
 #include "cache/cache.h"
 
-/// For kiln_cache_explain: prints both kernels in the kernel language and appends the first lines in which they differ, of each side, and how many
-/// more there are. Says nothing about other fields and about bytes that are no canonical kernel.
+/// For kiln_cache_explain: prints both kernels in the kernel language and appends the first lines in which
+/// they differ, of each side, and how many more there are. Says nothing about other fields and about bytes
+/// that are no canonical kernel.
 void ir_difference(const kiln_key_part *here, const kiln_key_part *there, kiln_buffer *out);
 
 #endif

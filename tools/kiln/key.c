@@ -38,7 +38,8 @@ static void print_key(const plan *p, const plan_job *job, bool fields, bool json
     return;
   }
   cli_json_text(&name, title);
-  printf("%s\n {\"key\": \"%s\", \"title\": %.*s, \"fields\": {", job == p->jobs ? "" : ",", hex, (int)name.size, (char *)name.bytes);
+  printf("%s\n {\"key\": \"%s\", \"title\": %.*s, \"fields\": {", job == p->jobs ? "" : ",", hex,
+         (int)name.size, (char *)name.bytes);
   print_fields(job, true);
   printf("}}");
   kiln_buffer_deinit(&name);
@@ -54,8 +55,13 @@ int kiln_command_key(int argc, char **argv) {
       {"json", 0, CLI_FLAG, &json, NULL, "print keys and fields as JSON"},
       SESSION_OPTIONS(&s),
   };
-  const cli_page page = {"kiln key [options] SOURCE...", "Prints the cache key of every object that `kiln build` would make of the sources.",
-                         options, sizeof options / sizeof *options, session_codegen_help(), session_codegen_option, &s};
+  const cli_page page = {"kiln key [options] SOURCE...",
+                         "Prints the cache key of every object that `kiln build` would make of the sources.",
+                         options,
+                         sizeof options / sizeof *options,
+                         session_codegen_help(),
+                         session_codegen_option,
+                         &s};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "no source was named");
   if (code == -1) {
@@ -63,7 +69,8 @@ int kiln_command_key(int argc, char **argv) {
     kiln_status status = session_prepare(&s, "host", &err);
     code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
     if (json && code == CLI_OK) printf("[");
-    for (size_t i = 0; i < s.plan.job_count && code == CLI_OK; i++) print_key(&s.plan, &s.plan.jobs[i], fields, json);
+    for (size_t i = 0; i < s.plan.job_count && code == CLI_OK; i++)
+      print_key(&s.plan, &s.plan.jobs[i], fields, json);
     if (json && code == CLI_OK) printf("\n]\n");
   }
   session_deinit(&s);

@@ -20,11 +20,12 @@ static const char *family_name(kiln_family family) {
 
 static void describe(const kiln_processor *p, char *out, size_t capacity) {
   if (p->family == KILN_FAMILY_NVPTX)
-    snprintf(out, capacity, "PTX %d.%d, %u KiB shared memory a block%s", p->ptx / 10, p->ptx % 10, p->shared_bytes >> 10,
-             p->arch_only ? ", runs on this processor only" : "");
+    snprintf(out, capacity, "PTX %d.%d, %u KiB shared memory a block%s", p->ptx / 10, p->ptx % 10,
+             p->shared_bytes >> 10, p->arch_only ? ", runs on this processor only" : "");
   else if (p->family == KILN_FAMILY_AMDGPU)
-    snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "", p->has_xnack ? ", xnack" : "",
-             p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10, *p->generic && !p->generic_version ? ", also runs " : "",
+    snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "",
+             p->has_xnack ? ", xnack" : "", p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10,
+             *p->generic && !p->generic_version ? ", also runs " : "",
              *p->generic && !p->generic_version ? p->generic : "");
   else
     snprintf(out, capacity, "%s, vectors of %u bytes", *p->arch ? p->arch : "this machine", p->vector_bytes);
@@ -35,9 +36,14 @@ int kiln_command_targets(int argc, char **argv) {
   cli_list words = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
   const cli_page page = {"kiln targets [--json]",
-                         "Lists the processors that code can be made for. A target is a processor with modes: gfx942:xnack-:sramecc+,\n"
+                         "Lists the processors that code can be made for. A target is a processor with "
+                         "modes: gfx942:xnack-:sramecc+,\n"
                          "gfx1100:wave64, gfx906:v4 (code object version). `host` is x86-64-v3.",
-                         options, 1, NULL, NULL, NULL};
+                         options,
+                         1,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   if (json) printf("[");
@@ -45,7 +51,9 @@ int kiln_command_targets(int argc, char **argv) {
     char text[160];
     const kiln_processor *p = kiln_processor_at(i);
     describe(p, text, sizeof text);
-    if (json) printf("%s\n {\"name\": \"%s\", \"family\": \"%s\", \"text\": \"%s\"}", i ? "," : "", p->name, family_name(p->family), text);
+    if (json)
+      printf("%s\n {\"name\": \"%s\", \"family\": \"%s\", \"text\": \"%s\"}", i ? "," : "", p->name,
+             family_name(p->family), text);
     else printf("%-16s %-7s %s\n", p->name, family_name(p->family), text);
   }
   if (json) printf("\n]\n");
@@ -53,8 +61,8 @@ int kiln_command_targets(int argc, char **argv) {
 }
 
 static void explain(kiln_status status) {
-  printf("KILN-E%04d %s: %s.\n%s%s", (int)status, kiln_status_name(status), kiln_status_text(status), kiln_status_advice(status),
-         *kiln_status_advice(status) ? ".\n" : "");
+  printf("KILN-E%04d %s: %s.\n%s%s", (int)status, kiln_status_name(status), kiln_status_text(status),
+         kiln_status_advice(status), *kiln_status_advice(status) ? ".\n" : "");
 }
 
 int kiln_command_explain_error(int argc, char **argv) {
@@ -64,7 +72,13 @@ int kiln_command_explain_error(int argc, char **argv) {
 #undef STATUS
   };
   cli_list words = {0};
-  const cli_page page = {"kiln explain-error [KILN-E0012...]", "Says what error codes mean; all of them when none is named.", NULL, 0, NULL, NULL, NULL};
+  const cli_page page = {"kiln explain-error [KILN-E0012...]",
+                         "Says what error codes mean; all of them when none is named.",
+                         NULL,
+                         0,
+                         NULL,
+                         NULL,
+                         NULL};
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   for (size_t i = 0; i < sizeof all / sizeof *all && !words.count; i++) explain(all[i]);

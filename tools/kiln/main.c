@@ -23,17 +23,22 @@ static const command commands[] = {
 };
 
 static void print_help(void) {
-  printf("usage: kiln COMMAND [options] ...\n\nCompiles GPU kernels ahead of time, caches the results, and packs them into bundles.\n\n");
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) printf("  %-15s %s\n", commands[i].name, commands[i].text);
+  printf("usage: kiln COMMAND [options] ...\n\nCompiles GPU kernels ahead of time, caches the results, and "
+         "packs them into bundles.\n\n");
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    printf("  %-15s %s\n", commands[i].name, commands[i].text);
   printf("  %-15s %s\n", "...", "bundle and device commands: `kiln tool-help` lists them");
-  printf("\n`kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, 2 wrong command line, 3 fault of Kiln.\n");
+  printf("\n`kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, 2 wrong command line, "
+         "3 fault of Kiln.\n");
 }
 
 static int hand_over(int argc, char **argv) {
   char path[PATH_MAX];
   (void)argc;
   if (!cli_find_program("kiln-tool", path, sizeof path)) {
-    fprintf(stderr, "kiln: error: '%s' is not a command of kiln, and kiln-tool, which has more, is not installed\n", argv[1]);
+    fprintf(stderr,
+            "kiln: error: '%s' is not a command of kiln, and kiln-tool, which has more, is not installed\n",
+            argv[1]);
     return CLI_USAGE;
   }
   execv(path, argv);
@@ -42,9 +47,11 @@ static int hand_over(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful of system calls
+  mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful
+                               // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
+  if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+    return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);

@@ -41,7 +41,8 @@ void plan_deinit(plan *p) {
 static kiln_status add_target(plan *p, const char *text, size_t length, kiln_error *err) {
   char name[KILN_TARGET_NAME + 8], other[KILN_TARGET_NAME];
   kiln_target target;
-  if (length >= sizeof name) return kiln_fail(err, KILN_STATUS_TARGET, "the target name '%.60s...' is too long", text);
+  if (length >= sizeof name)
+    return kiln_fail(err, KILN_STATUS_TARGET, "the target name '%.60s...' is too long", text);
   memcpy(name, text, length);
   name[length] = 0;
   KILN_TRY(kiln_target_parse(name, &target, err));
@@ -61,7 +62,8 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
       if (length) KILN_TRY(add_target(p, at, length, err));
       at += length + (at[length] == ',');
     }
-  return p->target_count ? KILN_OK : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
+  return p->target_count ? KILN_OK
+                         : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
 }
 
 static void print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
@@ -77,7 +79,8 @@ static void read_metadata(plan_source *source) {
   size_t length = strlen(source->path);
   if (length < 5 || strcmp(source->path + length - 5, ".ttir") || length + 1 > sizeof path) return;
   snprintf(path, sizeof path, "%.*s.json", (int)length - 5, source->path);
-  if (!access(path, R_OK) && cli_read_file(path, MOST_SOURCE, &source->metadata, NULL) != KILN_OK) kiln_buffer_clear(&source->metadata);
+  if (!access(path, R_OK) && cli_read_file(path, MOST_SOURCE, &source->metadata, NULL) != KILN_OK)
+    kiln_buffer_clear(&source->metadata);
 }
 
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err) {
@@ -96,10 +99,13 @@ kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options 
     o.metadata_size = source->metadata.size;
   }
   kiln_diagnostics d = {.arena = source->arena};
-  source->unit = kiln_unit_open(source->arena, path, (const char *)source->text.bytes, source->text.size, &o, &d);
+  source->unit =
+      kiln_unit_open(source->arena, path, (const char *)source->text.bytes, source->text.size, &o, &d);
   print_diagnostics(&d, source);
   p->front_ns += cli_now_ns() - start;
-  return source->unit ? KILN_OK : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", path, d.errors, d.errors == 1 ? "" : "s");
+  return source->unit
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", path, d.errors, d.errors == 1 ? "" : "s");
 }
 
 static plan_job *add_job(plan *p) {
@@ -122,8 +128,8 @@ const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t
   const kiln_interface *i = plan_interface(p, job);
   const char *config = job->config < i->config_count ? i->configs[job->config].text : "";
   const char *variant = job->variant < i->variant_count ? i->variants[job->variant].text : "";
-  snprintf(out, capacity, "%s%s%s%s%s%s for %s", i->name, *config ? " " : "", config, *variant ? " (" : "", variant, *variant ? ")" : "",
-           kiln_target_name(&p->targets[job->target], target));
+  snprintf(out, capacity, "%s%s%s%s%s%s for %s", i->name, *config ? " " : "", config, *variant ? " (" : "",
+           variant, *variant ? ")" : "", kiln_target_name(&p->targets[job->target], target));
   return out;
 }
 
@@ -133,15 +139,17 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   kiln_diagnostics d = {.arena = arena};
   const kiln_interface *interface = plan_interface(p, job);
   kiln_status status = KILN_OK;
-  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &d);
+  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
+                                      &p->targets[job->target], &d);
   print_diagnostics(&d, source);
   if (kernel) {
     kiln_canonical_encode(kernel, &job->canonical);
-    compile_inputs in = {&job->canonical, interface->symbol, interface, &p->targets[job->target], &p->options, &p->who};
+    compile_inputs in = {&job->canonical,          interface->symbol, interface,
+                         &p->targets[job->target], &p->options,       &p->who};
     status = compile_key(&in, &job->key, err);
   } else {
-    status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path, interface->name, d.errors,
-                       d.errors == 1 ? "" : "s");
+    status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,
+                       interface->name, d.errors, d.errors == 1 ? "" : "s");
   }
   kiln_arena_destroy(arena);
   return status;
@@ -151,11 +159,13 @@ void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const
   const plan_source *source = &p->sources[job->source];
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics unseen = {.arena = arena}, d = {.arena = arena};
-  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant, &p->targets[job->target], &unseen);
+  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
+                                      &p->targets[job->target], &unseen);
   ir_place place = kernel ? kiln_operation_place(kernel, number) : (ir_place){0};
   char origin[KILN_PLACE_TEXT];
   bool made = place.line && *kiln_unit_origin(source->unit, place.line, origin);
-  if (place.line) kiln_diagnose(&d, KILN_NOTE, source->path, place, made ? "%s (from %s)" : "%s", text, origin);
+  if (place.line)
+    kiln_diagnose(&d, KILN_NOTE, source->path, place, made ? "%s (from %s)" : "%s", text, origin);
   print_diagnostics(&d, source);
   kiln_arena_destroy(arena);
 }
@@ -164,7 +174,9 @@ void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const
 static bool wanted(const cli_list *only, const char *name) {
   size_t plain = strcspn(name, "[");
   for (size_t i = 0; i < only->count; i++)
-    if (!strcmp(only->items[i], name) || (strlen(only->items[i]) == plain && !memcmp(only->items[i], name, plain))) return true;
+    if (!strcmp(only->items[i], name) ||
+        (strlen(only->items[i]) == plain && !memcmp(only->items[i], name, plain)))
+      return true;
   return !only->count;
 }
 
@@ -175,9 +187,12 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
     for (uint32_t config = 0; config < interface->config_count; config++)
       for (uint32_t variant = 0; variant < interface->variant_count; variant++) {
         if (p->job_count >= p->max_jobs)
-          return kiln_fail(err, KILN_STATUS_LIMIT, "more than %zu objects would be built; --max-objects raises the limit", p->max_jobs);
+          return kiln_fail(err, KILN_STATUS_LIMIT,
+                           "more than %zu objects would be built; --max-objects raises the limit",
+                           p->max_jobs);
         plan_job *job = add_job(p);
-        *job = (plan_job){.source = source, .instance = instance, .config = config, .variant = variant, .target = target};
+        *job = (plan_job){
+            .source = source, .instance = instance, .config = config, .variant = variant, .target = target};
         kiln_status status = lower_job(p, job, err);
         if (status == KILN_OK) continue;
         if (status != KILN_STATUS_SOURCE) return status;
@@ -205,11 +220,13 @@ static kiln_status check_names(const plan *p, kiln_error *err) {
   named *names = calloc(p->job_count, sizeof *names);
   if (!names) abort();
   for (size_t i = 0; i < p->job_count; i++)
-    names[i] = (named){plan_interface(p, &p->jobs[i])->name, p->sources[p->jobs[i].source].path, p->jobs[i].source};
+    names[i] =
+        (named){plan_interface(p, &p->jobs[i])->name, p->sources[p->jobs[i].source].path, p->jobs[i].source};
   qsort(names, p->job_count, sizeof *names, by_name);
   for (size_t i = 1; i < p->job_count && status == KILN_OK; i++)
     if (!strcmp(names[i].name, names[i - 1].name) && names[i].source != names[i - 1].source)
-      status = kiln_fail(err, KILN_STATUS_EXISTS, "kernel %s is in %s and in %s", names[i].name, names[i - 1].path, names[i].path);
+      status = kiln_fail(err, KILN_STATUS_EXISTS, "kernel %s is in %s and in %s", names[i].name,
+                         names[i - 1].path, names[i].path);
   free(names);
   return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a command line asks to be compiled: sources x instances x configs x variants x targets, lowered, with their keys.
+// What a command line asks to be compiled: sources x instances x configs x variants x targets, lowered, with
+// their keys.
 #ifndef KILN_TOOLS_KILN_PLAN_H
 #define KILN_TOOLS_KILN_PLAN_H
 
@@ -25,29 +26,29 @@ typedef enum job_state { JOB_PENDING, JOB_HIT, JOB_COMPILED, JOB_FAILED } job_st
 /// One artifact to make.
 typedef struct plan_job {
   uint32_t source, instance, config, variant, target;
-  kiln_buffer canonical;      ///< owned
-  kiln_key key;               ///< owned
+  kiln_buffer canonical; ///< owned
+  kiln_key key;          ///< owned
   kiln_digest interface_digest;
   job_state state;
-  kiln_buffer info, code;     ///< owned; set when HIT or COMPILED
-  uint64_t times[PLAN_STAGES];///< of a compile; names: plan_stage_names
-  uint64_t start_ns, ns;      ///< of the look-up that hit, or of the compile
-  uint32_t lane;              ///< 0 the command's thread, n worker n
-  kiln_error error;           ///< of FAILED
+  kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
+  uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
+  uint64_t start_ns, ns;       ///< of the look-up that hit, or of the compile
+  uint32_t lane;               ///< 0 the command's thread, n worker n
+  kiln_error error;            ///< of FAILED
 } plan_job;
 
 typedef struct plan {
   const char *const *targets_text;
-  kiln_target *targets;       ///< owned
+  kiln_target *targets; ///< owned
   size_t target_count;
-  plan_source *sources;       ///< owned
+  plan_source *sources; ///< owned
   size_t source_count;
-  plan_job *jobs;             ///< owned
+  plan_job *jobs; ///< owned
   size_t job_count, job_capacity;
   kiln_codegen_options options;
   identity who;
   bool all_configs;
-  size_t max_jobs;            ///< --max-objects
+  size_t max_jobs; ///< --max-objects
   uint64_t front_ns;
 } plan;
 
@@ -58,15 +59,16 @@ void plan_deinit(plan *p);
 kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
 /// Reads one source; its diagnostics go to stderr. SOURCE when it has errors.
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
-/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE when any did not lower. Instances of
-/// one name in two sources are an error.
+/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE
+/// when any did not lower. Instances of one name in two sources are an error.
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
 
 const kiln_interface *plan_interface(const plan *p, const plan_job *job);
 /// "softmax[T=bf16] BLOCK=1024,warps=4 for sm_90a": what messages call a job.
 const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
 
-/// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to stderr; nothing when it has no place.
+/// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to
+/// stderr; nothing when it has no place.
 void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const char *text);
 
 #endif

@@ -37,7 +37,8 @@ const char *session_codegen_help(void) {
   int at = snprintf(text, sizeof text, "options of code generation:");
   for (size_t i = 0; i < kiln_option_count() && at < (int)sizeof text - 200; i++) {
     const kiln_option_info *o = kiln_option_at(i);
-    at += snprintf(text + at, sizeof text - (size_t)at, "\n    --%-26s %s%s%s", o->name, o->help, *o->choices ? ": " : "", o->choices);
+    at += snprintf(text + at, sizeof text - (size_t)at, "\n    --%-26s %s%s%s", o->name, o->help,
+                   *o->choices ? ": " : "", o->choices);
   }
   return text;
 }
@@ -104,8 +105,8 @@ static void print_failures(const plan *p) {
   char title[300];
   for (size_t i = 0; i < p->job_count; i++) {
     if (p->jobs[i].state != JOB_FAILED) continue;
-    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title), p->jobs[i].error.text,
-            (int)p->jobs[i].error.status);
+    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title),
+            p->jobs[i].error.text, (int)p->jobs[i].error.status);
     print_place(p, &p->jobs[i]);
   }
 }
@@ -116,8 +117,11 @@ static const char *reason_for_ptx(const session *s, const plan_job *job, char *t
   const plan *p = &s->plan;
   kiln_code_info info;
   if (p->targets[job->target].processor->family != KILN_FAMILY_NVPTX || p->options.output) return NULL;
-  if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) || info.format != KILN_FORMAT_PTX) return NULL;
-  if (p->options.assembler == KILN_ASSEMBLER_NONE) return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";
+  if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) ||
+      info.format != KILN_FORMAT_PTX)
+    return NULL;
+  if (p->options.assembler == KILN_ASSEMBLER_NONE)
+    return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";
   const char *at = info.producer ? strstr(info.producer, mark) : NULL;
   snprintf(text, capacity, "%s", at ? at + strlen(mark) : "the assembler does not know it");
   return text;
@@ -134,8 +138,9 @@ static void print_notes(const session *s) {
       if (found) why = found, count++;
     }
     if (count)
-      fprintf(stderr, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count, count == 1 ? "" : "s",
-              kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
+      fprintf(stderr, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n",
+              count, count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are",
+              why);
   }
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct session {
   plan plan;
-  kiln_cache *cache;        ///< NULL: none
+  kiln_cache *cache; ///< NULL: none
   cli_list words, targets, instances, only;
   const char *cache_folder; ///< --cache-dir
   const char *verify;       ///< --verify-cache=PERCENT
@@ -20,6 +20,7 @@ void session_init(session *s);
 void session_deinit(session *s);
 
 /// The rows of the common options, for a page: SESSION_OPTIONS(s) inside an array initialiser.
+// clang-format off
 #define SESSION_OPTIONS(s)                                                                                    \
   {"target", 't', CLI_LIST, &(s)->targets, "NAME,...", "processors to compile for; `kiln targets` lists them"}, \
       {"instance", 'i', CLI_LIST, &(s)->instances, "K[P=V]", "one more instance of a kernel"},                \
@@ -35,15 +36,18 @@ void session_deinit(session *s);
       {"verify-cache", 0, CLI_TEXT, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes"}, \
       {"max-objects", 0, CLI_NUMBER, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
       {"quiet", 'q', CLI_FLAG, &(s)->quiet, NULL, "print errors only"}
+// clang-format on
 
-/// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm, ...). `context` is the session.
+/// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm,
+/// ...). `context` is the session.
 bool session_codegen_option(void *context, const char *text, kiln_error *err);
 /// Text for cli_page.more: the options of code generation. Static.
 const char *session_codegen_help(void);
 
 /// Targets (`fallback` when none was named), tools, cache.
 kiln_status session_open(session *s, const char *fallback_target, kiln_error *err);
-/// After the command line is read: session_open with targets (`fallback` when none was named), tools, cache, sources, lowering.
+/// After the command line is read: session_open with targets (`fallback` when none was named), tools, cache,
+/// sources, lowering.
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
 int session_make(session *s, work_sums *sums);
@@ -53,11 +57,13 @@ typedef struct session_bundle {
   const char *output, *level, *dictionary, *sign, *max_size;
 } session_bundle;
 /// The rows of these options but `output`, for a page.
-#define SESSION_BUNDLE_OPTIONS(b)                                                                             \
-  {"level", 0, CLI_TEXT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)"},             \
-      {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},            \
-      {"sign", 0, CLI_TEXT, &(b)->sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},     \
-      {"max-size", 0, CLI_TEXT, &(b)->max_size, "BYTES", "fail when the bundle would be larger; nothing is written"}
+#define SESSION_BUNDLE_OPTIONS(b)                                                                            \
+  {"level", 0, CLI_TEXT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)"},            \
+      {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},           \
+      {"sign", 0, CLI_TEXT, &(b)->sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"}, { \
+    "max-size", 0, CLI_TEXT, &(b)->max_size, "BYTES",                                                        \
+        "fail when the bundle would be larger; nothing is written"                                           \
+  }
 
 /// Writes what did not fail as a bundle, through kiln-tool.
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln translate`: the kernel of a Triton IR file in the kernel language. What it prints compiles to the same key.
+// `kiln translate`: the kernel of a Triton IR file in the kernel language. What it prints compiles to the
+// same key.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,9 @@ static bool is_wanted(const translate *t, const char *name) {
 // Parameters are numbered in the text; their names in the source stand above it.
 static void print_names(const kiln_interface *interface, kiln_buffer *out) {
   kiln_buffer_format(out, "// %s:", interface->name);
-  for (uint32_t i = 0; i < interface->param_count; i++) kiln_buffer_format(out, " p%u %s%s", i, interface->params[i].name, i + 1 < interface->param_count ? "," : "");
+  for (uint32_t i = 0; i < interface->param_count; i++)
+    kiln_buffer_format(out, " p%u %s%s", i, interface->params[i].name,
+                       i + 1 < interface->param_count ? "," : "");
   kiln_buffer_format(out, "\n");
 }
 
@@ -33,20 +36,24 @@ static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, k
   for (size_t i = 0; i < kiln_unit_instance_count(source->unit); i++) {
     const kiln_interface *interface = kiln_unit_interface(source->unit, i);
     if (!is_wanted(t, interface->name)) continue;
-    ir_kernel *kernel = kiln_unit_lower(source->unit, source->arena, i, 0, interface->variant_count - 1, &p->targets[0], &d);
+    ir_kernel *kernel =
+        kiln_unit_lower(source->unit, source->arena, i, 0, interface->variant_count - 1, &p->targets[0], &d);
     if (!kernel) {
       kiln_diagnostics_print(&d, (const char *)source->text.bytes, source->text.size, out);
       fwrite(out->bytes, 1, out->size, stderr);
       return kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not lower", source->path, interface->name);
     }
     kernel->name = interface->name;
-    if (printed) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s holds several kernels; --kernel=NAME chooses one", source->path);
+    if (printed)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "%s holds several kernels; --kernel=NAME chooses one", source->path);
     print_names(interface, out);
     kiln_print_ir(kernel, out);
     printed++;
   }
   if (printed) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no kernel of that name among %zu", source->path, kiln_unit_instance_count(source->unit));
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no kernel of that name among %zu", source->path,
+                   kiln_unit_instance_count(source->unit));
 }
 
 static kiln_status run(const translate *t, plan *p, kiln_error *err) {
@@ -74,13 +81,16 @@ int kiln_command_translate(int argc, char **argv) {
       {"warps", 0, CLI_NUMBER, &t.warps, "N", "warps of the kernel (default: metadata, then 4)"},
       {"stages", 0, CLI_NUMBER, &t.stages, "N", "pipeline stages (default: metadata, then 3)"},
   };
-  const cli_page page = {"kiln translate [options] FILE.ttir",
-                         "Prints the kernel of a Triton IR file in the kernel language, one operation a line.", options,
-                         sizeof options / sizeof *options};
+  const cli_page page = {
+      "kiln translate [options] FILE.ttir",
+      "Prints the kernel of a Triton IR file in the kernel language, one operation a line.", options,
+      sizeof options / sizeof *options};
   plan_init(&p);
   int code = cli_parse(&page, argc, argv, &t.words);
-  if (code == -1 && t.words.count != 1) code = cli_usage(&page, "expected one source, found %zu", t.words.count);
-  if (code == -1 && (t.warps < 0 || t.warps > 64 || t.stages < 0 || t.stages > 255)) code = cli_usage(&page, "expected warps up to 64 and stages up to 255");
+  if (code == -1 && t.words.count != 1)
+    code = cli_usage(&page, "expected one source, found %zu", t.words.count);
+  if (code == -1 && (t.warps < 0 || t.warps > 64 || t.stages < 0 || t.stages > 255))
+    code = cli_usage(&page, "expected warps up to 64 and stages up to 255");
   if (code == -1) {
     kiln_status status = run(&t, &p, &err);
     code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

@@ -16,9 +16,9 @@ typedef struct crew {
   const work_options *options;
   kiln_buffer encoded; // options for the worker
   pthread_mutex_t lock;
-  size_t next, done;   // under lock
-  uint32_t lanes;      // under lock
-  work_sums sums;      // under lock
+  size_t next, done; // under lock
+  uint32_t lanes;    // under lock
+  work_sums sums;    // under lock
 } crew;
 
 static void keep(plan_job *job, const void *info, size_t info_size, const void *code, size_t code_size) {
@@ -55,7 +55,8 @@ bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums) {
   return all;
 }
 
-static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker_reply *reply, kiln_error *err) {
+static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker_reply *reply,
+                           kiln_error *err) {
   char target[KILN_TARGET_NAME];
   const kiln_interface *interface = plan_interface(c->p, job);
   kiln_target_name(&c->p->targets[job->target], target);
@@ -67,7 +68,8 @@ static void store(crew *c, const plan_job *job) {
   kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
                                 .payload = {job->code.bytes, job->code.size},
                                 .cost_ns = job->ns};
-  (void)kiln_cache_put(c->options->cache, &job->key, &content, NULL); // a cache never fails a build; its counters have the reason
+  (void)kiln_cache_put(c->options->cache, &job->key, &content,
+                       NULL); // a cache never fails a build; its counters have the reason
   kiln_cache_count(c->options->cache, KILN_OUTCOME_COMPILED, &job->key.digest, job->code.size, job->ns);
 }
 
@@ -103,8 +105,10 @@ static void make_or_wait(crew *c, worker_client *worker, plan_job *job) {
 static void verify(crew *c, worker_client *worker, plan_job *job) {
   worker_reply reply;
   kiln_status status = compile(c, worker, job, &reply, &job->error);
-  if (status == KILN_OK && (reply.code_size != job->code.size || memcmp(reply.code, job->code.bytes, job->code.size)))
-    status = kiln_fail(&job->error, KILN_STATUS_MISMATCH, "the cached artifact (%zu bytes) differs from a new compile (%zu bytes)",
+  if (status == KILN_OK &&
+      (reply.code_size != job->code.size || memcmp(reply.code, job->code.bytes, job->code.size)))
+    status = kiln_fail(&job->error, KILN_STATUS_MISMATCH,
+                       "the cached artifact (%zu bytes) differs from a new compile (%zu bytes)",
                        job->code.size, reply.code_size);
   if (status != KILN_OK) {
     job->error.status = status;
@@ -116,13 +120,17 @@ static void verify(crew *c, worker_client *worker, plan_job *job) {
 static void refuse_miss(crew *c, plan_job *job) {
   kiln_buffer why = {0};
   kiln_cache_explain(c->options->cache, &job->key, 0, ir_difference, &why);
-  kiln_fail(&job->error, KILN_STATUS_MUST_HIT, "%.*s", (int)(why.size > 900 ? 900 : why.size), why.bytes ? (char *)why.bytes : "");
+  kiln_fail(&job->error, KILN_STATUS_MUST_HIT, "%.*s", (int)(why.size > 900 ? 900 : why.size),
+            why.bytes ? (char *)why.bytes : "");
   job->state = JOB_FAILED;
   kiln_buffer_deinit(&why);
 }
 
-// Which hits are compiled again is decided by the key, so a sample is the same for everyone and another one after any change.
-static bool sampled(const plan_job *job, unsigned percent) { return job->key.digest.bytes[0] * 100u / 256u < percent; }
+// Which hits are compiled again is decided by the key, so a sample is the same for everyone and another one
+// after any change.
+static bool sampled(const plan_job *job, unsigned percent) {
+  return job->key.digest.bytes[0] * 100u / 256u < percent;
+}
 
 static void run_job(crew *c, worker_client *worker, plan_job *job) {
   if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
@@ -138,7 +146,8 @@ static void run_job(crew *c, worker_client *worker, plan_job *job) {
 static void show(crew *c, const plan_job *job) {
   char title[200];
   if (!c->options->progress) return;
-  fprintf(stderr, "\r\033[K[%zu/%zu] %.100s", c->done, c->p->job_count, plan_job_title(c->p, job, title, sizeof title));
+  fprintf(stderr, "\r\033[K[%zu/%zu] %.100s", c->done, c->p->job_count,
+          plan_job_title(c->p, job, title, sizeof title));
 }
 
 static void *work(void *context) {
@@ -189,16 +198,19 @@ static int by_content(const void *a, const void *b) {
   return order ? order : x->job < y->job ? -1 : x->job > y->job;
 }
 
-/// Counts compiles whose code another key had already: many of them say that keys hold something that does not matter.
+/// Counts compiles whose code another key had already: many of them say that keys hold something that does
+/// not matter.
 static void count_duplicates(const plan *p, kiln_cache *cache) {
   output *all = cache ? calloc(p->job_count, sizeof *all) : NULL;
   size_t count = 0;
   for (size_t i = 0; all && i < p->job_count; i++)
-    if (p->jobs[i].code.size) all[count++] = (output){kiln_digest_of(p->jobs[i].code.bytes, p->jobs[i].code.size), &p->jobs[i]};
+    if (p->jobs[i].code.size)
+      all[count++] = (output){kiln_digest_of(p->jobs[i].code.bytes, p->jobs[i].code.size), &p->jobs[i]};
   if (count) qsort(all, count, sizeof *all, by_content);
   for (size_t i = 1; i < count; i++) {
     const plan_job *job = all[i].job, *before = all[i - 1].job;
-    if (job->state == JOB_COMPILED && !memcmp(all[i].digest.bytes, all[i - 1].digest.bytes, sizeof all[i].digest.bytes) &&
+    if (job->state == JOB_COMPILED &&
+        !memcmp(all[i].digest.bytes, all[i - 1].digest.bytes, sizeof all[i].digest.bytes) &&
         memcmp(job->key.digest.bytes, before->key.digest.bytes, sizeof job->key.digest.bytes))
       kiln_cache_count(cache, KILN_OUTCOME_DUPLICATE, &job->key.digest, job->code.size, job->ns);
   }

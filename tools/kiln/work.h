@@ -6,11 +6,11 @@
 #include "tools/kiln/plan.h"
 
 typedef struct work_options {
-  unsigned threads;    ///< workers at the same time
-  bool progress;       ///< a line on the terminal that is rewritten
-  bool must_hit;       ///< a miss is an error that names the differing fields
-  unsigned verify;     ///< compile hits again and compare: percent of them; 0: none
-  kiln_cache *cache;   ///< NULL: none
+  unsigned threads;  ///< workers at the same time
+  bool progress;     ///< a line on the terminal that is rewritten
+  bool must_hit;     ///< a miss is an error that names the differing fields
+  unsigned verify;   ///< compile hits again and compare: percent of them; 0: none
+  kiln_cache *cache; ///< NULL: none
 } work_options;
 
 typedef struct work_sums {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln-remote: the network end of the cache, one process a build. `kiln` starts it at its first miss and speaks with it over a socket; people need
-// not call it.
+// kiln-remote: the network end of the cache, one process a build. `kiln` starts it at its first miss and
+// speaks with it over a socket; people need not call it.
 //
-//   kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N] [--max-bytes N] [--write]
+//   kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N]
+//   [--max-bytes N] [--write]
 //
-// Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns at once.
+// Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
+// at once.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +17,18 @@
 
 enum { LIFE = 0, LISTENING = 3 };
 
-static const char usage[] = "usage: kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N] [--max-bytes N] [--write]\n"
+static const char usage[] = "usage: kiln-remote serve --url URLS --store ROOT --domain D --space S "
+                            "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--write]\n"
                             "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
 
 static bool parse(int argc, char **argv, kiln_remote_server_config *config) {
   const char *deadline = "2000", *lease = "0", *limit = "268435456";
-  const struct { const char *name; const char **to; } options[] = {{"--url", &config->urls},       {"--store", &config->root},
-                                                                   {"--domain", &config->domain},  {"--space", &config->space},
-                                                                   {"--deadline-ms", &deadline},   {"--max-bytes", &limit},
-                                                                   {"--lease-ms", &lease}};
+  const struct {
+    const char *name;
+    const char **to;
+  } options[] = {{"--url", &config->urls},    {"--store", &config->root},   {"--domain", &config->domain},
+                 {"--space", &config->space}, {"--deadline-ms", &deadline}, {"--max-bytes", &limit},
+                 {"--lease-ms", &lease}};
   if (argc < 2 || strcmp(argv[1], "serve")) return false;
   for (int i = 2; i < argc; i++) {
     unsigned o = 0;
@@ -38,7 +43,8 @@ static bool parse(int argc, char **argv, kiln_remote_server_config *config) {
   config->deadline_ms = (uint32_t)strtoul(deadline, NULL, 10);
   config->lease_ms = (uint32_t)strtoul(lease, NULL, 10);
   config->max_bytes = strtoull(limit, NULL, 10);
-  return config->urls && config->root && config->domain && config->space && config->deadline_ms && config->max_bytes;
+  return config->urls && config->root && config->domain && config->space && config->deadline_ms &&
+         config->max_bytes;
 }
 
 int main(int argc, char **argv) {

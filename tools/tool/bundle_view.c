@@ -12,7 +12,8 @@ static kiln_status read_code(bundle_view *v, uint32_t number, view_code *out, ki
   out->info_bytes = out->target ? kiln_bundle_record(v->bundle, out->entry.info, &out->info_size, err) : NULL;
   if (!out->info_bytes) return KILN_STATUS_CORRUPT;
   if (kiln_code_info_decode(out->info_bytes, out->info_size, &out->info)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of code %u is damaged", v->bundle->name, number);
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of code %u is damaged", v->bundle->name,
+                   number);
 }
 
 static kiln_status read_kernel(bundle_view *v, uint32_t number, view_kernel *out, kiln_error *err) {
@@ -22,7 +23,8 @@ static kiln_status read_kernel(bundle_view *v, uint32_t number, view_kernel *out
   out->record = out->name ? kiln_bundle_record(v->bundle, entry.interface, &out->record_size, err) : NULL;
   if (!out->record) return KILN_STATUS_CORRUPT;
   if (!kiln_interface_decode(v->arena, out->record, out->record_size, &out->interface))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%s' is damaged", v->bundle->name, out->name);
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%s' is damaged", v->bundle->name,
+                     out->name);
   kiln_layout_params(&out->interface);
   out->codes = KILN_NEW_ARRAY(v->arena, view_code, entry.code_count);
   out->code_count = entry.code_count;
@@ -30,8 +32,9 @@ static kiln_status read_kernel(bundle_view *v, uint32_t number, view_kernel *out
     KILN_TRY(read_code(v, entry.code + i, &out->codes[i], err));
     const kiln_code_entry *c = &out->codes[i].entry;
     if (c->config >= out->interface.config_count || c->variant >= out->interface.variant_count)
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u", v->bundle->name, out->name, c->config,
-                       out->interface.config_count, c->variant, out->interface.variant_count);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u",
+                       v->bundle->name, out->name, c->config, out->interface.config_count, c->variant,
+                       out->interface.variant_count);
   }
   return KILN_OK;
 }
@@ -84,15 +87,22 @@ void bundle_view_close(bundle_view *v) {
   memset(v, 0, sizeof *v);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- copying
+// ----------------------------------------------------------------------------------------- copying
 
-static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32_t kernel, kiln_bundle_writer *w, kiln_error *err) {
+static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32_t kernel,
+                             kiln_bundle_writer *w, kiln_error *err) {
   char family[KILN_TOOL_FAMILY];
   kiln_bytes bytes;
-  kiln_bundle_code code = {.kernel = kernel, .config = from->entry.config, .variant = from->entry.variant, .target = from->target,
-                           .family = family, .info = from->info_bytes, .info_size = from->info_size};
+  kiln_bundle_code code = {.kernel = kernel,
+                           .config = from->entry.config,
+                           .variant = from->entry.variant,
+                           .target = from->target,
+                           .family = family,
+                           .info = from->info_bytes,
+                           .info_size = from->info_size};
   KILN_TRY(kiln_tool_family(from->target, from->info.format, family, &code.flags, err));
-  if (from->entry.maps != KILN_BUNDLE_NONE && !(code.maps = kiln_bundle_record(v->bundle, from->entry.maps, &code.maps_size, err)))
+  if (from->entry.maps != KILN_BUNDLE_NONE &&
+      !(code.maps = kiln_bundle_record(v->bundle, from->entry.maps, &code.maps_size, err)))
     return KILN_STATUS_CORRUPT;
   KILN_TRY(kiln_bundle_load(v->bundle, from->entry.blob, &bytes, err));
   code.code = bytes.bytes;
@@ -102,12 +112,14 @@ static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32
   return status;
 }
 
-static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w, bundle_filter *filter, void *context,
-                               bool first_wins, kiln_error *err) {
+static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w,
+                               bundle_filter *filter, void *context, bool first_wins, kiln_error *err) {
   uint32_t number = KILN_BUNDLE_NONE;
   for (uint32_t i = 0; i < k->code_count; i++) {
     if (filter && !filter(context, k, &k->codes[i])) continue;
-    kiln_status status = number == KILN_BUNDLE_NONE ? kiln_bundle_writer_kernel(w, k->name, k->record, k->record_size, &number, err) : KILN_OK;
+    kiln_status status = number == KILN_BUNDLE_NONE
+                             ? kiln_bundle_writer_kernel(w, k->name, k->record, k->record_size, &number, err)
+                             : KILN_OK;
     // Another interface of the same name: the codes of the two cannot stand together.
     if (status == KILN_STATUS_EXISTS && first_wins) return KILN_OK;
     if (status == KILN_OK) status = copy_code(v, &k->codes[i], number, w, err);
@@ -116,9 +128,10 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
   return KILN_OK;
 }
 
-kiln_status bundle_view_copy(const bundle_view *v, kiln_bundle_writer *w, bundle_filter *filter, void *context, bool first_wins,
-                             kiln_error *err) {
-  for (uint32_t i = 0; i < v->kernel_count; i++) KILN_TRY(copy_kernel(v, &v->kernels[i], w, filter, context, first_wins, err));
+kiln_status bundle_view_copy(const bundle_view *v, kiln_bundle_writer *w, bundle_filter *filter,
+                             void *context, bool first_wins, kiln_error *err) {
+  for (uint32_t i = 0; i < v->kernel_count; i++)
+    KILN_TRY(copy_kernel(v, &v->kernels[i], w, filter, context, first_wins, err));
   for (uint32_t i = 0; i < v->note_count; i++) {
     kiln_status status = kiln_bundle_writer_note(w, v->notes[i].key, v->notes[i].value, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;

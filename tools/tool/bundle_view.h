@@ -31,9 +31,9 @@ typedef struct view_note {
 } view_note;
 
 typedef struct bundle_view {
-  kiln_arena *arena;   ///< owned: arrays
-  kiln_bundle *bundle; ///< owned
-  view_kernel *kernels;///< sorted by name
+  kiln_arena *arena;    ///< owned: arrays
+  kiln_bundle *bundle;  ///< owned
+  view_kernel *kernels; ///< sorted by name
   uint32_t kernel_count;
   view_note *notes;
   uint32_t note_count;
@@ -46,9 +46,9 @@ void bundle_view_close(bundle_view *view);
 
 /// Which codes of a view go into another bundle; NULL takes all.
 typedef bool bundle_filter(void *context, const view_kernel *kernel, const view_code *code);
-/// Adds kernels, the codes that pass the filter, and notes to a writer. Kernels without code are left out. A conflict with what the writer has is
-/// EXISTS, except that `first_wins` skips it.
-kiln_status bundle_view_copy(const bundle_view *view, kiln_bundle_writer *writer, bundle_filter *filter, void *context, bool first_wins,
-                             kiln_error *err);
+/// Adds kernels, the codes that pass the filter, and notes to a writer. Kernels without code are left out. A
+/// conflict with what the writer has is EXISTS, except that `first_wins` skips it.
+kiln_status bundle_view_copy(const bundle_view *view, kiln_bundle_writer *writer, bundle_filter *filter,
+                             void *context, bool first_wins, kiln_error *err);
 
 #endif

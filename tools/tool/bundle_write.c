@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln-tool bundle-write: reads the manifest stream that a build makes (cache/bundle/manifest.h) and writes the bundle.
+// kiln-tool bundle-write: reads the manifest stream that a build makes (cache/bundle/manifest.h) and writes
+// the bundle.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static char *take_text(kiln_reader *r) {
 }
 
 static kiln_status damaged(kiln_error *err, const kiln_buffer *stream, const kiln_reader *r) {
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "manifest is damaged near byte %zu of %zu", stream->size - r->left, stream->size);
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "manifest is damaged near byte %zu of %zu",
+                   stream->size - r->left, stream->size);
 }
 
 static kiln_status take_kernel(kiln_bundle_writer *w, kiln_reader *r, kiln_error *err, bool *out_damaged) {
@@ -40,12 +42,14 @@ static kiln_status take_kernel(kiln_bundle_writer *w, kiln_reader *r, kiln_error
   char *name = take_text(r);
   const uint8_t *record = kiln_read_block(r, &size);
   *out_damaged = !name || !record;
-  kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_bundle_writer_kernel(w, name, record, size, &number, err);
+  kiln_status status =
+      *out_damaged ? KILN_STATUS_CORRUPT : kiln_bundle_writer_kernel(w, name, record, size, &number, err);
   free(name);
   return status;
 }
 
-static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_maps, kiln_error *err, bool *out_damaged) {
+static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_maps, kiln_error *err,
+                               bool *out_damaged) {
   kiln_bundle_code code = {0};
   kiln_code_info info;
   char family[KILN_TOOL_FAMILY];
@@ -57,8 +61,10 @@ static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_m
   code.info = kiln_read_block(r, &code.info_size);
   code.code = kiln_read_block(r, &code.code_size);
   if (has_maps) code.maps = kiln_read_block(r, &code.maps_size);
-  *out_damaged = !target || !code.info || !code.code || (has_maps && !code.maps) || !kiln_code_info_decode(code.info, code.info_size, &info);
-  kiln_status status = *out_damaged ? KILN_STATUS_CORRUPT : kiln_tool_family(target, info.format, family, &code.flags, err);
+  *out_damaged = !target || !code.info || !code.code || (has_maps && !code.maps) ||
+                 !kiln_code_info_decode(code.info, code.info_size, &info);
+  kiln_status status =
+      *out_damaged ? KILN_STATUS_CORRUPT : kiln_tool_family(target, info.format, family, &code.flags, err);
   code.family = family;
   if (status == KILN_OK) status = kiln_bundle_writer_code(w, &code, err);
   free(target);
@@ -82,9 +88,11 @@ static kiln_status take_note(kiln_bundle_writer *w, kiln_reader *r, kiln_error *
 }
 
 static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *stream, kiln_error *err) {
-  static kiln_status (*const takers[])(kiln_bundle_writer *, kiln_reader *, kiln_error *, bool *) = {
-      [KILN_MANIFEST_KERNEL] = take_kernel, [KILN_MANIFEST_CODE] = take_code, [KILN_MANIFEST_NOTE] = take_note,
-      [KILN_MANIFEST_MAPPED] = take_mapped};
+  static kiln_status (*const takers[])(kiln_bundle_writer *, kiln_reader *, kiln_error *,
+                                       bool *) = {[KILN_MANIFEST_KERNEL] = take_kernel,
+                                                  [KILN_MANIFEST_CODE] = take_code,
+                                                  [KILN_MANIFEST_NOTE] = take_note,
+                                                  [KILN_MANIFEST_MAPPED] = take_mapped};
   kiln_reader r = kiln_reader_of(stream->bytes, stream->size);
   const uint8_t *magic = kiln_read_bytes(&r, 8);
   if (!magic || memcmp(magic, KILN_MANIFEST_MAGIC, 8))
@@ -103,8 +111,10 @@ static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *strea
 // -1 to go on, else the exit code.
 static int check_settings(const cli_page *page, settings *s, const cli_list *words) {
   if (!s->out) return cli_usage(page, "--out is missing");
-  if (s->level < 1 || s->level > 19) return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
-  if (s->threads < 1 || s->threads > 1024) return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
+  if (s->level < 1 || s->level > 19)
+    return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
+  if (s->threads < 1 || s->threads > 1024)
+    return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
   if (!kiln_tool_dictionary(s->dictionary, &s->options.dictionary))
     return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (words->count > 1) return cli_usage(page, "expected at most one manifest, found %zu", words->count);
@@ -131,8 +141,8 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   if (status == KILN_OK) status = read_manifest(w, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
   if (status == KILN_OK && sums->file > (uint64_t)s->max_size)
-    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out, (unsigned long long)sums->file,
-                       (unsigned long long)s->max_size);
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out,
+                       (unsigned long long)sums->file, (unsigned long long)s->max_size);
   if (status == KILN_OK) status = cli_write_file(s->out, bundle.bytes, bundle.size, err);
   if (status == KILN_OK) kiln_output_clean(s->out);
   kiln_bundle_writer_destroy(w);
@@ -143,7 +153,8 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
 
 int kiln_command_bundle_write(int argc, char **argv) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  settings s = {.dictionary = "auto", .level = 3, .threads = processors > 0 ? processors : 1, .max_size = INT64_MAX};
+  settings s = {
+      .dictionary = "auto", .level = 3, .threads = processors > 0 ? processors : 1, .max_size = INT64_MAX};
   const cli_option options[] = {
       {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle"},
       {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
@@ -155,7 +166,8 @@ int kiln_command_bundle_write(int argc, char **argv) {
       {"quiet", 'q', CLI_FLAG, &s.quiet, NULL, "no line of sums"},
   };
   const cli_page page = {.usage = "kiln bundle-write -o FILE [options] [MANIFEST]",
-                         .summary = "Writes a bundle from a manifest stream (standard input without MANIFEST).",
+                         .summary =
+                             "Writes a bundle from a manifest stream (standard input without MANIFEST).",
                          .options = options,
                          .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
@@ -168,9 +180,12 @@ int kiln_command_bundle_write(int argc, char **argv) {
   kiln_status status = build(&s, &sums, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!s.quiet)
-    fprintf(stderr, "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, index %llu, container %llu)\n",
-            s.out, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw, (unsigned long long)sums.file,
-            (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
+    fprintf(stderr,
+            "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, "
+            "index %llu, container %llu)\n",
+            s.out, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw,
+            (unsigned long long)sums.file, (unsigned long long)sums.payload,
+            (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
             (unsigned long long)sums.container);
   return CLI_OK;
 }

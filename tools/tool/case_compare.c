@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Comparing memory with a recording. Integers and unknown elements must be equal; floats may differ by a share of their own size or of the
-// buffer's usual size, whichever is larger, because sums are made in another order. NaN meets NaN only, infinity itself only.
+// Comparing memory with a recording. Integers and unknown elements must be equal; floats may differ by a
+// share of their own size or of the buffer's usual size, whichever is larger, because sums are made in
+// another order. NaN meets NaN only, infinity itself only.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +16,9 @@ typedef struct tolerance {
 } tolerance;
 
 static const tolerance tolerances[CASE_ELEMENTS] = {
-    [CASE_BYTES] = {"byte", 1, KILN_I8, 0},        [CASE_F64] = {"f64", 8, KILN_F64, 1e-9},
-    [CASE_F32] = {"f32", 4, KILN_F32, 1e-3},       [CASE_F16] = {"f16", 2, KILN_F16, 5e-3},
-    [CASE_BF16] = {"bf16", 2, KILN_BF16, 3e-2},    [CASE_E4M3] = {"e4m3", 1, KILN_E4M3, 0.13},
+    [CASE_BYTES] = {"byte", 1, KILN_I8, 0},     [CASE_F64] = {"f64", 8, KILN_F64, 1e-9},
+    [CASE_F32] = {"f32", 4, KILN_F32, 1e-3},    [CASE_F16] = {"f16", 2, KILN_F16, 5e-3},
+    [CASE_BF16] = {"bf16", 2, KILN_BF16, 3e-2}, [CASE_E4M3] = {"e4m3", 1, KILN_E4M3, 0.13},
     [CASE_E5M2] = {"e5m2", 1, KILN_E5M2, 0.26},
 };
 
@@ -28,8 +29,10 @@ static const double coarse_share = 1e-2;
 static const double widened_share = 1e-5;
 
 const char *case_tolerances(void) {
-  return "floats may differ by a share of the larger of the value and the mean size of the buffer's values: f64 1e-9 (1e-5 when all that was\n"
-         "recorded are numbers of f32), f32 1e-3 (1e-2 when the kernel multiplies matrices in less than f32), f16 5e-3, bf16 3e-2, e4m3 0.13,\n"
+  return "floats may differ by a share of the larger of the value and the mean size of the buffer's values: "
+         "f64 1e-9 (1e-5 when all that was\n"
+         "recorded are numbers of f32), f32 1e-3 (1e-2 when the kernel multiplies matrices in less than "
+         "f32), f16 5e-3, bf16 3e-2, e4m3 0.13,\n"
          "e5m2 0.26. All else must be equal.\n";
 }
 
@@ -70,7 +73,8 @@ static bool close_enough(double share, double got, double want, double usual) {
   return fabs(got - want) <= share * fmax(fabs(want), usual);
 }
 
-kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got, kiln_error *err) {
+kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got,
+                              kiln_error *err) {
   const case_buffer *b = &c->buffers[index];
   const uint8_t *want = b->changed ? b->after.bytes : b->before.bytes;
   if (b->size == 0 || memcmp(got, want, b->size) == 0) return KILN_OK;
@@ -88,7 +92,10 @@ kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, c
     wrong++;
   }
   if (wrong == 0) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u (%s) %s%s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", index,
-                   b->name, b->changed ? "" : "was not to change: ", t->name, (unsigned long long)first, (unsigned long long)count,
-                   element_at(t, want, first), element_at(t, got, first), (unsigned long long)wrong, largest);
+  return kiln_fail(
+      err, KILN_STATUS_MISMATCH,
+      "buffer %u (%s) %s%s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", index,
+      b->name, b->changed ? "" : "was not to change: ", t->name, (unsigned long long)first,
+      (unsigned long long)count, element_at(t, want, first), element_at(t, got, first),
+      (unsigned long long)wrong, largest);
 }

@@ -19,9 +19,18 @@ typedef struct dtype {
 
 // Names as PyTorch and Triton signatures spell them; what is not listed is compared byte by byte.
 static const dtype dtypes[] = {
-    {"torch.float64", CASE_F64},  {"torch.float32", CASE_F32},       {"torch.float16", CASE_F16},     {"torch.bfloat16", CASE_BF16},
-    {"torch.float8_e4m3fn", CASE_E4M3}, {"torch.float8_e5m2", CASE_E5M2}, {"*fp64", CASE_F64},         {"*fp32", CASE_F32},
-    {"*fp16", CASE_F16},          {"*bf16", CASE_BF16},              {"*fp8e4nv", CASE_E4M3},         {"*fp8e5", CASE_E5M2},
+    {"torch.float64", CASE_F64},
+    {"torch.float32", CASE_F32},
+    {"torch.float16", CASE_F16},
+    {"torch.bfloat16", CASE_BF16},
+    {"torch.float8_e4m3fn", CASE_E4M3},
+    {"torch.float8_e5m2", CASE_E5M2},
+    {"*fp64", CASE_F64},
+    {"*fp32", CASE_F32},
+    {"*fp16", CASE_F16},
+    {"*bf16", CASE_BF16},
+    {"*fp8e4nv", CASE_E4M3},
+    {"*fp8e5", CASE_E5M2},
 };
 
 static case_element element_of(const char *name) {
@@ -30,10 +39,13 @@ static case_element element_of(const char *name) {
   return CASE_BYTES;
 }
 
-static const char *path_of(const case_file *c, const char *name) { return kiln_arena_format(c->arena, "%s/%s", c->folder, name); }
+static const char *path_of(const case_file *c, const char *name) {
+  return kiln_arena_format(c->arena, "%s/%s", c->folder, name);
+}
 
 static kiln_status wrong(const case_file *c, kiln_error *err, const char *what, const char *name) {
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s/case.json: expected %s%s%s", c->folder, what, name ? " of argument " : "", name ? name : "");
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s/case.json: expected %s%s%s", c->folder, what,
+                   name ? " of argument " : "", name ? name : "");
 }
 
 static bool read_integers(const kiln_json *list, int64_t *out, uint32_t *out_count) {
@@ -58,7 +70,8 @@ static kiln_status read_grid(case_file *c, const kiln_json *root, kiln_error *er
 
 static kiln_status read_buffers(case_file *c, const kiln_json *root, kiln_error *err) {
   const kiln_json *list = kiln_json_find(root, "buffers");
-  if (!list || list->kind != KILN_JSON_ARRAY || list->count > CASE_MAX_BUFFERS) return wrong(c, err, "at most 256 buffers", NULL);
+  if (!list || list->kind != KILN_JSON_ARRAY || list->count > CASE_MAX_BUFFERS)
+    return wrong(c, err, "at most 256 buffers", NULL);
   c->buffers = KILN_NEW_ARRAY(c->arena, case_buffer, list->count);
   for (const kiln_json *item = list->first; item; item = item->next) {
     case_buffer *b = &c->buffers[c->buffer_count];
@@ -91,7 +104,9 @@ static kiln_status read_tensor(case_file *c, const kiln_json *item, case_arg *ar
   arg->buffer = (uint32_t)buffer;
   arg->offset = (uint64_t)offset;
   bool shaped = read_integers(kiln_json_find(item, "shape"), arg->shape, &arg->rank);
-  if (!shaped || !read_integers(kiln_json_find(item, "stride"), arg->stride, &strides) || strides != arg->rank) arg->rank = 0;
+  if (!shaped || !read_integers(kiln_json_find(item, "stride"), arg->stride, &strides) ||
+      strides != arg->rank)
+    arg->rank = 0;
   case_buffer *b = &c->buffers[buffer];
   if (!*b->name) {
     const char *type = kiln_json_text(item, "dtype", kiln_json_text(item, "sig", ""));
@@ -102,7 +117,8 @@ static kiln_status read_tensor(case_file *c, const kiln_json *item, case_arg *ar
   return KILN_OK;
 }
 
-static kiln_status read_number(const case_file *c, const char *kind, const char *text, case_arg *arg, kiln_error *err) {
+static kiln_status read_number(const case_file *c, const char *kind, const char *text, case_arg *arg,
+                               kiln_error *err) {
   char *end;
   if (!strcmp(kind, "bool")) {
     arg->kind = CASE_INTEGER;
@@ -131,17 +147,20 @@ static kiln_status read_arg(case_file *c, const kiln_json *item, kiln_error *err
 
 static kiln_status read_args(case_file *c, const kiln_json *root, kiln_error *err) {
   const kiln_json *list = kiln_json_find(root, "args");
-  if (!list || list->kind != KILN_JSON_ARRAY || list->count > CASE_MAX_ARGS) return wrong(c, err, "at most 1024 args", NULL);
+  if (!list || list->kind != KILN_JSON_ARRAY || list->count > CASE_MAX_ARGS)
+    return wrong(c, err, "at most 1024 args", NULL);
   c->args = KILN_NEW_ARRAY(c->arena, case_arg, list->count);
   for (const kiln_json *item = list->first; item; item = item->next) KILN_TRY(read_arg(c, item, err));
   return KILN_OK;
 }
 
-static kiln_status read_memory(case_file *c, const char *prefix, uint32_t index, kiln_buffer *out, kiln_error *err) {
+static kiln_status read_memory(case_file *c, const char *prefix, uint32_t index, kiln_buffer *out,
+                               kiln_error *err) {
   const char *path = path_of(c, kiln_arena_format(c->arena, "%s%u.bin", prefix, index));
   KILN_TRY(cli_read_file(path, most_buffer, out, err));
   if (out->size == c->buffers[index].size) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected %llu bytes, found %zu", path, (unsigned long long)c->buffers[index].size, out->size);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected %llu bytes, found %zu", path,
+                   (unsigned long long)c->buffers[index].size, out->size);
 }
 
 static kiln_status read_memories(case_file *c, kiln_error *err) {
@@ -174,7 +193,7 @@ kiln_status case_file_read(kiln_arena *arena, const char *folder, case_file *c, 
   return c->golden ? read_memories(c, err) : KILN_OK;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- addresses
+// --------------------------------------------------------------------------------------- addresses
 
 enum { ADDRESS_ROOM = 64 << 20 };
 static const uint64_t lowest_address = 1ull << 32, highest_address = 1ull << 47, address_step = 2 << 20;
@@ -229,7 +248,7 @@ void case_file_deinit(case_file *c) {
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- packing
+// ----------------------------------------------------------------------------------------- packing
 
 static void put(kiln_buffer *out, uint64_t bits, unsigned bytes) {
   for (unsigned i = 0; i < bytes; i++) kiln_buffer_u8(out, (uint8_t)(bits >> 8 * i));
@@ -241,7 +260,8 @@ static void pad_to(kiln_buffer *out, uint32_t offset) {
 
 static uint64_t number_bits(const case_arg *arg, kiln_scalar scalar) {
   bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-  if (is_float) return ir_float_to_bits(scalar, arg->kind == CASE_FLOAT ? arg->number : (double)arg->integer, true);
+  if (is_float)
+    return ir_float_to_bits(scalar, arg->kind == CASE_FLOAT ? arg->number : (double)arg->integer, true);
   return arg->kind == CASE_FLOAT ? (uint64_t)(int64_t)arg->number : (uint64_t)arg->integer;
 }
 
@@ -253,9 +273,10 @@ static kiln_status misfit(const case_file *c, const char *param, const char *wha
   return kiln_fail(err, KILN_STATUS_ABI, "%s: parameter %s: expected %s", c->name, param, what);
 }
 
-static kiln_status put_view(const case_file *c, const kiln_param_record *param, const case_arg *arg, const uint64_t *addresses,
-                            kiln_buffer *out, kiln_error *err) {
-  if (arg->kind != CASE_TENSOR || arg->rank != param->view_rank) return misfit(c, param->name, "a tensor of the view's rank", err);
+static kiln_status put_view(const case_file *c, const kiln_param_record *param, const case_arg *arg,
+                            const uint64_t *addresses, kiln_buffer *out, kiln_error *err) {
+  if (arg->kind != CASE_TENSOR || arg->rank != param->view_rank)
+    return misfit(c, param->name, "a tensor of the view's rank", err);
   put(out, address_of(arg, addresses), 8);
   for (uint32_t i = 0; i < arg->rank; i++) put(out, (uint64_t)arg->shape[i], 8);
   for (uint32_t i = 0; i < arg->rank; i++) put(out, (uint64_t)arg->stride[i], 8);
@@ -267,8 +288,8 @@ static uint64_t descriptor_number(const case_arg *arg, uint32_t at) {
   return (uint64_t)(at < arg->rank ? arg->shape[at] : arg->stride[at - arg->rank]);
 }
 
-kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, const uint64_t *addresses, kiln_buffer *out,
-                           kiln_error *err) {
+kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, const uint64_t *addresses,
+                           kiln_buffer *out, kiln_error *err) {
   const case_arg *descriptor = NULL;
   uint32_t at = 0, following = 0;
   kiln_buffer_clear(out);
@@ -281,7 +302,8 @@ kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, 
     }
     descriptor = NULL;
     if (at >= c->arg_count)
-      return kiln_fail(err, KILN_STATUS_ABI, "%s: the kernel has %u parameters, the case has %u arguments", c->name, interface->param_count, c->arg_count);
+      return kiln_fail(err, KILN_STATUS_ABI, "%s: the kernel has %u parameters, the case has %u arguments",
+                       c->name, interface->param_count, c->arg_count);
     const case_arg *arg = &c->args[at++];
     if (param->view_rank) {
       KILN_TRY(put_view(c, param, arg, addresses, out, err));
@@ -297,6 +319,8 @@ kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, 
   }
   pad_to(out, interface->block_bytes);
   if (at != c->arg_count)
-    return kiln_fail(err, KILN_STATUS_ABI, "%s: the kernel takes %u arguments, the case has %u", c->name, at, c->arg_count);
-  return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", c->name) : KILN_OK;
+    return kiln_fail(err, KILN_STATUS_ABI, "%s: the kernel takes %u arguments, the case has %u", c->name, at,
+                     c->arg_count);
+  return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", c->name)
+                     : KILN_OK;
 }

@@ -25,15 +25,15 @@ typedef struct running {
   case_file file;
   kiln_arena *arena;
   kiln_unit *unit;
-  const kiln_interface *interface;   ///< borrowed from the unit
+  const kiln_interface *interface; ///< borrowed from the unit
   ir_kernel *kernel;
   kiln_buffer args;
-  uint8_t *host[CASE_MAX_BUFFERS];   ///< GUARD, the buffer, GUARD
+  uint8_t *host[CASE_MAX_BUFFERS]; ///< GUARD, the buffer, GUARD
   void *device_memory[CASE_MAX_BUFFERS];
   uint64_t addresses[CASE_MAX_BUFFERS];
-  case_span pointed;                 ///< what addresses in the buffers point into; on the device all zeros
+  case_span pointed; ///< what addresses in the buffers point into; on the device all zeros
   void *pointed_host, *pointed_device;
-  bool coarse, follows, waits;       ///< facts of the kernel: see look_at
+  bool coarse, follows, waits; ///< facts of the kernel: see look_at
   worker_reply reply;
   kiln_buffer bundle;
   kiln_library *library;
@@ -45,14 +45,19 @@ static uint64_t guard_of(const running *c) { return c->runner->exact ? 0 : GUARD
 
 static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
 
-// The name code is made for on a device of that capability: sm_90 has instructions that only sm_90a code may use.
-static const char *code_target(const char *device_target) { return !strcmp(device_target, "sm_90") ? "sm_90a" : device_target; }
+// The name code is made for on a device of that capability: sm_90 has instructions that only sm_90a code may
+// use.
+static const char *code_target(const char *device_target) {
+  return !strcmp(device_target, "sm_90") ? "sm_90a" : device_target;
+}
 
-// ------------------------------------------------------------------------------------------------------------------ kernel
+// ------------------------------------------------------------------------------------------ kernel
 
 static kiln_status first_error(const kiln_diagnostics *d, kiln_error *err) {
   for (uint32_t i = 0; i < d->count; i++)
-    if (d->items[i].severity == KILN_ERROR) return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "kernel.ttir:%u: %s", d->items[i].line, d->items[i].text);
+    if (d->items[i].severity == KILN_ERROR)
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "kernel.ttir:%u: %s", d->items[i].line,
+                       d->items[i].text);
   return kiln_fail(err, KILN_STATUS_INTERNAL, "the front end failed without a message");
 }
 
@@ -67,14 +72,17 @@ static void look_at(ir_op *op, void *context) {
   if (op->code == IR_DOT && ir_type_class(op->operands[0]->type) != KILN_CLASS_INT)
     c->coarse |= ir_type_bits(op->operands[0]->type) < 32 || op->attrs.precision == IR_PREC_TF32;
   if (op->code == IR_BITCAST) c->follows |= op->results[0].type.pointer && !op->operands[0]->type.pointer;
-  for (uint32_t i = 0; op->code == IR_WHILE && i < op->region_count; i++) ir_walk(op->regions[i], find_signal, &c->waits);
+  for (uint32_t i = 0; op->code == IR_WHILE && i < op->region_count; i++)
+    ir_walk(op->regions[i], find_signal, &c->waits);
 }
 
 static kiln_status lower(running *c, const kiln_target *target, kiln_error *err) {
   kiln_diagnostics d = {.arena = c->arena};
-  kiln_front_options options = {.metadata = (const char *)c->file.metadata.bytes, .metadata_size = c->file.metadata.size};
+  kiln_front_options options = {.metadata = (const char *)c->file.metadata.bytes,
+                                .metadata_size = c->file.metadata.size};
   uint64_t begin = cli_now_ns();
-  c->unit = kiln_unit_open(c->arena, "kernel.ttir", (const char *)c->file.text.bytes, c->file.text.size, &options, &d);
+  c->unit = kiln_unit_open(c->arena, "kernel.ttir", (const char *)c->file.text.bytes, c->file.text.size,
+                           &options, &d);
   if (!c->unit) return first_error(&d, err);
   c->interface = kiln_unit_interface(c->unit, 0);
   c->kernel = kiln_unit_lower(c->unit, c->arena, 0, 0, 0, target, &d);
@@ -83,18 +91,22 @@ static kiln_status lower(running *c, const kiln_target *target, kiln_error *err)
   ir_walk(c->kernel->body, look_at, c);
   if (c->follows && c->file.golden) c->pointed = case_file_addresses(&c->file);
   if (c->pointed.size > most_pointed)
-    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "the recorded memory holds addresses %llu bytes apart; at most %llu are mapped",
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                     "the recorded memory holds addresses %llu bytes apart; at most %llu are mapped",
                      (unsigned long long)c->pointed.size, (unsigned long long)most_pointed);
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ memory
+// ------------------------------------------------------------------------------------------ memory
 
 // Zeros where the recorded addresses point to, in this process; the buffers then hold addresses of ours.
 static kiln_status map_pointed(running *c, kiln_error *err) {
   if (!c->pointed.size) return KILN_OK;
-  void *memory = mmap(NULL, c->pointed.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)c->pointed.size);
+  void *memory =
+      mmap(NULL, c->pointed.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for %llu bytes",
+                     (unsigned long long)c->pointed.size);
   c->pointed_host = memory;
   case_file_relocate(&c->file, c->pointed, (uint64_t)(uintptr_t)memory);
   return KILN_OK;
@@ -114,7 +126,9 @@ static kiln_status make_host_memory(running *c, kiln_error *err) {
     const case_buffer *b = &c->file.buffers[i];
     uint64_t guard = guard_of(c), whole = (guard + b->size + guard + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     c->host[i] = aligned_alloc(ALIGNMENT, whole);
-    if (!c->host[i]) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "buffer %u: no memory for %llu bytes", i, (unsigned long long)whole);
+    if (!c->host[i])
+      return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "buffer %u: no memory for %llu bytes", i,
+                       (unsigned long long)whole);
     memset(c->host[i], GUARD_BYTE, whole);
     if (b->size) memcpy(c->host[i] + guard, b->before.bytes, b->size);
     c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + guard);
@@ -127,9 +141,11 @@ static kiln_status check_guards(const running *c, uint32_t index, kiln_error *er
   uint64_t size = c->file.buffers[index].size, guard = guard_of(c);
   for (uint64_t i = 0; i < guard; i++) {
     if (memory[guard - 1 - i] != GUARD_BYTE)
-      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes before its begin", index, (unsigned long long)i + 1);
+      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes before its begin", index,
+                       (unsigned long long)i + 1);
     if (memory[guard + size + i] != GUARD_BYTE)
-      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes behind its end", index, (unsigned long long)i);
+      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes behind its end", index,
+                       (unsigned long long)i);
   }
   return KILN_OK;
 }
@@ -142,7 +158,7 @@ static kiln_status compare(const running *c, kiln_error *err) {
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------- interpreter
+// ------------------------------------------------------------------------------------- interpreter
 
 static kiln_status interpret(running *c, kiln_error *err) {
   kiln_target target;
@@ -153,16 +169,18 @@ static kiln_status interpret(running *c, kiln_error *err) {
   KILN_TRY(map_pointed(c, err));
   KILN_TRY(make_host_memory(c, err));
   KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
-  for (uint32_t i = 0; i < c->file.buffer_count; i++) ranges[i] = (kiln_memory_range){c->host[i] + guard_of(c), c->file.buffers[i].size};
+  for (uint32_t i = 0; i < c->file.buffer_count; i++)
+    ranges[i] = (kiln_memory_range){c->host[i] + guard_of(c), c->file.buffers[i].size};
   ranges[c->file.buffer_count] = (kiln_memory_range){c->pointed_host, c->pointed.size};
-  kiln_interpret_options options = {.ranges = ranges, .range_count = c->file.buffer_count + 1, .max_steps = c->runner->max_steps};
+  kiln_interpret_options options = {
+      .ranges = ranges, .range_count = c->file.buffer_count + 1, .max_steps = c->runner->max_steps};
   uint64_t begin = cli_now_ns();
   kiln_status status = kiln_interpret(c->kernel, c->args.bytes, c->file.grid, &options, err);
   c->out->run_ns = cli_now_ns() - begin;
   return status == KILN_OK ? compare(c, err) : status;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ device
+// ------------------------------------------------------------------------------------------ device
 
 static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
   case_runner *runner = c->runner;
@@ -171,7 +189,8 @@ static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
     KILN_TRY(kiln_open(&options, &runner->probe_library, err));
   }
   if (!runner->probe) KILN_TRY(kiln_device_open(runner->probe_library, runner->device, &runner->probe, err));
-  return kiln_target_parse(runner->target ? runner->target : code_target(kiln_device_target_name(runner->probe)), out, err);
+  return kiln_target_parse(
+      runner->target ? runner->target : code_target(kiln_device_target_name(runner->probe)), out, err);
 }
 
 static kiln_status compile(running *c, const kiln_target *target, kiln_error *err) {
@@ -180,20 +199,27 @@ static kiln_status compile(running *c, const kiln_target *target, kiln_error *er
   kiln_codegen_options_encode(&c->runner->options, &options);
   kiln_canonical_encode(c->kernel, &canonical);
   uint64_t begin = cli_now_ns();
-  kiln_status status = worker_compile(&c->runner->worker, kiln_target_name(target, name), c->interface->symbol, &options, &canonical, &c->reply, err);
+  kiln_status status = worker_compile(&c->runner->worker, kiln_target_name(target, name),
+                                      c->interface->symbol, &options, &canonical, &c->reply, err);
   c->out->compile_ns = cli_now_ns() - begin;
   kiln_buffer_deinit(&options);
   kiln_buffer_deinit(&canonical);
   return status;
 }
 
-static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bundle_writer *writer, kiln_error *err) {
+static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bundle_writer *writer,
+                                kiln_error *err) {
   char name[KILN_TARGET_NAME];
   kiln_buffer record = {0};
-  kiln_bundle_code code = {.target = kiln_target_name(target, name), .family = "case", .info = c->reply.info, .info_size = c->reply.info_size,
-                           .code = c->reply.code, .code_size = c->reply.code_size};
+  kiln_bundle_code code = {.target = kiln_target_name(target, name),
+                           .family = "case",
+                           .info = c->reply.info,
+                           .info_size = c->reply.info_size,
+                           .code = c->reply.code,
+                           .code_size = c->reply.code_size};
   kiln_interface_encode(c->interface, &record);
-  kiln_status status = kiln_bundle_writer_kernel(writer, c->interface->name, record.bytes, record.size, &code.kernel, err);
+  kiln_status status =
+      kiln_bundle_writer_kernel(writer, c->interface->name, record.bytes, record.size, &code.kernel, err);
   if (status == KILN_OK) status = kiln_bundle_writer_code(writer, &code, err);
   kiln_bundle_options options = {.level = 1, .dictionary = KILN_BUNDLE_DICTIONARY_NONE};
   if (status == KILN_OK) status = kiln_bundle_writer_build(writer, &options, &c->bundle, NULL, err);
@@ -201,11 +227,13 @@ static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bund
   return status;
 }
 
-// The host promises progress to started instances only; a barrier across the grid needs all of them started, so a thread each.
+// The host promises progress to started instances only; a barrier across the grid needs all of them started,
+// so a thread each.
 static const char *device_name(const running *c, char out[32]) {
   const uint32_t *g = c->file.grid;
   uint64_t programs = (uint64_t)g[0] * g[1] * g[2];
-  if (!c->waits || strcmp(c->runner->device, "host") || programs < 2 || programs > MOST_WAITING) return c->runner->device;
+  if (!c->waits || strcmp(c->runner->device, "host") || programs < 2 || programs > MOST_WAITING)
+    return c->runner->device;
   snprintf(out, 32, "host:%u", (unsigned)programs);
   return out;
 }
@@ -234,7 +262,8 @@ static kiln_status copy_in(running *c, kiln_error *err) {
 
 static kiln_status copy_out(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++)
-    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i], guard_of(c) + c->file.buffers[i].size + guard_of(c), err));
+    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i],
+                           guard_of(c) + c->file.buffers[i].size + guard_of(c), err));
   return KILN_OK;
 }
 
@@ -263,7 +292,7 @@ static kiln_status run_on_device(running *c, kiln_error *err) {
   return launch(c, err);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- verdict
+// ----------------------------------------------------------------------------------------- verdict
 
 static void release(running *c) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
@@ -285,10 +314,12 @@ static void judge(const running *c, kiln_status status, const kiln_error *err, c
   if (status == KILN_OK) {
     out->verdict = c->file.golden ? CASE_PASS : CASE_SKIP;
     if (!c->file.golden) snprintf(out->text, sizeof out->text, "no memory was recorded; it compiles");
-    else if (c->pointed.size) snprintf(out->text, sizeof out->text, "what it points to was not recorded: run on zeros");
+    else if (c->pointed.size)
+      snprintf(out->text, sizeof out->text, "what it points to was not recorded: run on zeros");
     return;
   }
-  bool refused = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT || status == KILN_STATUS_NO_VARIANT;
+  bool refused =
+      status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT || status == KILN_STATUS_NO_VARIANT;
   out->verdict = refused ? CASE_UNSUPPORTED : CASE_FAIL;
   out->spoiled = status == KILN_STATUS_DRIVER;
   snprintf(out->text, sizeof out->text, "%s", err->text);

@@ -20,13 +20,14 @@ typedef struct case_outcome {
 
 /// What all cases of a run share.
 typedef struct case_runner {
-  const char *device;     ///< "interpreter", "host", "cuda:0", ...
-  const char *target;     ///< target name; NULL: the device's own
-  uint64_t max_steps;     ///< interpreter: 0 is no limit
-  bool exact;             ///< no guards around buffers, so that memory checkers of drivers see every access beside them
+  const char *device; ///< "interpreter", "host", "cuda:0", ...
+  const char *target; ///< target name; NULL: the device's own
+  uint64_t max_steps; ///< interpreter: 0 is no limit
+  bool exact; ///< no guards around buffers, so that memory checkers of drivers see every access beside them
   kiln_codegen_options options;
-  worker_client worker;   ///< started by the first compile
-  // An empty library with the device open: says the target, and keeps the driver's context alive between cases.
+  worker_client worker; ///< started by the first compile
+  // An empty library with the device open: says the target, and keeps the driver's context alive between
+  // cases.
   kiln_library *probe_library;
   kiln_device *probe;
 } case_runner;

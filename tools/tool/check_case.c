@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `kiln check-case`: recorded cases run again and compared.
 //
-// Cases run in child processes, so that a kernel that crashes fails its own case only. On the host and in the interpreter each case has a
-// child of its own. On a GPU a child runs one case after another, because setting up a context is dear; when it dies, the case it was at
-// has failed and the next child goes on behind it.
+// Cases run in child processes, so that a kernel that crashes fails its own case only. On the host and in the
+// interpreter each case has a child of its own. On a GPU a child runs one case after another, because setting
+// up a context is dear; when it dies, the case it was at has failed and the next child goes on behind it.
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ typedef struct lane {
   size_t at, step;
 } lane;
 
-// ------------------------------------------------------------------------------------------------------------------ folders
+// ----------------------------------------------------------------------------------------- folders
 
 static bool is_case(const char *folder) {
   char path[4096];
@@ -67,7 +67,8 @@ static int by_text(const void *a, const void *b) { return strcmp(*(char *const *
 
 // A case, or a folder of cases.
 static kiln_status find_cases(check_case *c, const char *folder, kiln_error *err) {
-  if (is_case(folder)) return add_folder(c, folder) ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  if (is_case(folder))
+    return add_folder(c, folder) ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   DIR *listing = opendir(folder);
   if (!listing) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
   size_t begin = c->folder_count;
@@ -75,15 +76,19 @@ static kiln_status find_cases(check_case *c, const char *folder, kiln_error *err
   for (struct dirent *entry; ok && (entry = readdir(listing));) {
     char path[4096];
     if (entry->d_name[0] == '.') continue;
-    if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path && is_case(path)) ok = add_folder(c, path);
+    if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path && is_case(path))
+      ok = add_folder(c, path);
   }
   closedir(listing);
   if (!ok) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  if (c->folder_count > begin) qsort(c->folders + begin, c->folder_count - begin, sizeof *c->folders, by_text);
-  return c->folder_count > begin ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: expected a case.json in it or in its folders", folder);
+  if (c->folder_count > begin)
+    qsort(c->folders + begin, c->folder_count - begin, sizeof *c->folders, by_text);
+  return c->folder_count > begin ? KILN_OK
+                                 : kiln_fail(err, KILN_STATUS_NOT_FOUND,
+                                             "%s: expected a case.json in it or in its folders", folder);
 }
 
-// ----------------------------------------------------------------------------------------------------------------- children
+// ---------------------------------------------------------------------------------------- children
 
 static void child(check_case *c, const lane *l, int to) {
   kiln_error err = {0};
@@ -126,14 +131,17 @@ static void reap(lane *l, int *out_how) {
 // The child ended before it said how its case went.
 static void died(const check_case *c, int how, case_outcome *out) {
   *out = (case_outcome){.verdict = CASE_FAIL};
-  if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) snprintf(out->text, sizeof out->text, "not done after %lld s", (long long)c->timeout);
-  else if (WIFSIGNALED(how)) snprintf(out->text, sizeof out->text, "died of signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
+  if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
+    snprintf(out->text, sizeof out->text, "not done after %lld s", (long long)c->timeout);
+  else if (WIFSIGNALED(how))
+    snprintf(out->text, sizeof out->text, "died of signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
   else snprintf(out->text, sizeof out->text, "ended with status %d before a verdict", WEXITSTATUS(how));
 }
 
-// ----------------------------------------------------------------------------------------------------------------- printing
+// ---------------------------------------------------------------------------------------- printing
 
-static const char *const words[] = {[CASE_PASS] = "pass", [CASE_FAIL] = "fail", [CASE_UNSUPPORTED] = "unsupported", [CASE_SKIP] = "skip"};
+static const char *const words[] = {
+    [CASE_PASS] = "pass", [CASE_FAIL] = "fail", [CASE_UNSUPPORTED] = "unsupported", [CASE_SKIP] = "skip"};
 
 static const char *name_of(const char *folder) {
   const char *slash = strrchr(folder, '/');
@@ -144,8 +152,10 @@ static void print_json(const char *folder, const case_outcome *out) {
   kiln_buffer line = {0};
   kiln_buffer_format(&line, "{\"case\": ");
   cli_json_text(&line, name_of(folder));
-  kiln_buffer_format(&line, ", \"verdict\": \"%s\", \"front_ns\": %llu, \"compile_ns\": %llu, \"run_ns\": %llu, \"text\": ", words[out->verdict],
-                     (unsigned long long)out->front_ns, (unsigned long long)out->compile_ns, (unsigned long long)out->run_ns);
+  kiln_buffer_format(
+      &line, ", \"verdict\": \"%s\", \"front_ns\": %llu, \"compile_ns\": %llu, \"run_ns\": %llu, \"text\": ",
+      words[out->verdict], (unsigned long long)out->front_ns, (unsigned long long)out->compile_ns,
+      (unsigned long long)out->run_ns);
   cli_json_text(&line, out->text);
   kiln_buffer_format(&line, "}\n");
   fwrite(line.bytes, 1, line.size, stdout);
@@ -165,7 +175,7 @@ static void print_ready(check_case *c) {
   fflush(stdout);
 }
 
-// ------------------------------------------------------------------------------------------------------------------- lanes
+// ------------------------------------------------------------------------------------------- lanes
 
 static void take_verdict(check_case *c, lane *l) {
   case_outcome out;
@@ -202,7 +212,7 @@ static kiln_status run_lanes(check_case *c, kiln_error *err) {
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------- command
+// ----------------------------------------------------------------------------------------- command
 
 static bool codegen_option(void *context, const char *text, kiln_error *err) {
   check_case *c = context;
@@ -231,31 +241,43 @@ int kiln_command_check_case(int argc, char **argv) {
   kiln_error err = {0};
   kiln_codegen_options_init(&c.runner.options);
   const cli_option options[] = {
-      {"device", 'd', CLI_TEXT, &c.runner.device, "NAME", "host (default), cuda:N, hip:N, or interpreter: the reference interpreter"},
-      {"target", 't', CLI_TEXT, &c.runner.target, "NAME", "compile for this processor instead of the device's own"},
+      {"device", 'd', CLI_TEXT, &c.runner.device, "NAME",
+       "host (default), cuda:N, hip:N, or interpreter: the reference interpreter"},
+      {"target", 't', CLI_TEXT, &c.runner.target, "NAME",
+       "compile for this processor instead of the device's own"},
       {"jobs", 'j', CLI_NUMBER, &c.jobs, "N", "cases at the same time (1)"},
       {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)"},
-      {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N", "interpreter: operations before a case has failed (0: no limit)"},
-      {"exact", 0, CLI_FLAG, &c.runner.exact, NULL, "no guards around buffers: for memory checkers such as compute-sanitizer"},
+      {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N",
+       "interpreter: operations before a case has failed (0: no limit)"},
+      {"exact", 0, CLI_FLAG, &c.runner.exact, NULL,
+       "no guards around buffers: for memory checkers such as compute-sanitizer"},
       {"json", 0, CLI_FLAG, &c.json, NULL, "one JSON object a case"},
       {"quiet", 'q', CLI_FLAG, &c.quiet, NULL, "print only what did not pass"},
   };
-  const cli_page page = {"kiln check-case [options] DIR...",
-                         "Runs recorded cases (or folders of them) again and compares all memory with the recording.",
-                         options, sizeof options / sizeof *options, case_tolerances(), codegen_option, &c};
+  const cli_page page = {
+      "kiln check-case [options] DIR...",
+      "Runs recorded cases (or folders of them) again and compares all memory with the recording.",
+      options,
+      sizeof options / sizeof *options,
+      case_tolerances(),
+      codegen_option,
+      &c};
   int code = cli_parse(&page, argc, argv, &c.words);
   if (code == -1 && c.words.count == 0) code = cli_usage(&page, "expected the folder of a case");
-  if (code == -1 && (c.jobs < 1 || c.jobs > MAX_LANES)) code = cli_usage(&page, "expected 1 to %d jobs, found %lld", MAX_LANES, (long long)c.jobs);
-  if (code == -1 && (c.timeout < 0 || c.max_steps < 0)) code = cli_usage(&page, "expected limits of at least 0");
+  if (code == -1 && (c.jobs < 1 || c.jobs > MAX_LANES))
+    code = cli_usage(&page, "expected 1 to %d jobs, found %lld", MAX_LANES, (long long)c.jobs);
+  if (code == -1 && (c.timeout < 0 || c.max_steps < 0))
+    code = cli_usage(&page, "expected limits of at least 0");
   if (code == -1) {
     c.runner.max_steps = (uint64_t)c.max_steps;
     kiln_status status = check(&c, &err);
     code = status != KILN_OK ? cli_report(status, &err) : c.sums[CASE_FAIL] ? CLI_FAILED : CLI_OK;
     if (status == KILN_OK && c.json)
-      printf("{\"passed\": %zu, \"failed\": %zu, \"unsupported\": %zu, \"skipped\": %zu}\n", c.sums[CASE_PASS], c.sums[CASE_FAIL],
-             c.sums[CASE_UNSUPPORTED], c.sums[CASE_SKIP]);
+      printf("{\"passed\": %zu, \"failed\": %zu, \"unsupported\": %zu, \"skipped\": %zu}\n",
+             c.sums[CASE_PASS], c.sums[CASE_FAIL], c.sums[CASE_UNSUPPORTED], c.sums[CASE_SKIP]);
     else if (status == KILN_OK)
-      printf("%zu passed, %zu failed, %zu skipped\n", c.sums[CASE_PASS], c.sums[CASE_FAIL], c.sums[CASE_SKIP] + c.sums[CASE_UNSUPPORTED]);
+      printf("%zu passed, %zu failed, %zu skipped\n", c.sums[CASE_PASS], c.sums[CASE_FAIL],
+             c.sums[CASE_SKIP] + c.sums[CASE_UNSUPPORTED]);
   }
   release(&c);
   return code;

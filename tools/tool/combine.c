@@ -18,11 +18,12 @@ typedef struct combine_settings {
 } combine_settings;
 
 /// The rows of the options that all three have, for a page.
-#define COMBINE_OPTIONS(s)                                                                                    \
-  {"out", 'o', CLI_TEXT, &(s)->out, "FILE", "the bundle to write"},                                           \
-      {"level", 0, CLI_NUMBER, &(s)->level, "N", "zstd level, 1 to 19 (3)"},                                  \
-      {"dictionary", 0, CLI_TEXT, &(s)->dictionary, "WHICH", "auto, none, small or large (auto)"},            \
-      {"json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"}
+#define COMBINE_OPTIONS(s)                                                                           \
+  {"out", 'o', CLI_TEXT, &(s)->out, "FILE", "the bundle to write"},                                  \
+      {"level", 0, CLI_NUMBER, &(s)->level, "N", "zstd level, 1 to 19 (3)"},                         \
+      {"dictionary", 0, CLI_TEXT, &(s)->dictionary, "WHICH", "auto, none, small or large (auto)"}, { \
+    "json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"                                  \
+  }
 
 static bool is_listed(const cli_list *list, size_t count, const char *text) {
   for (size_t i = 0; i < count; i++)
@@ -49,8 +50,8 @@ static bool drop_listed(void *context, const view_kernel *k, const view_code *c)
 }
 
 // Builds one bundle of all the words; `*out` is the caller's.
-static kiln_status combine(const combine_settings *s, bundle_filter *filter, filter_context *context, kiln_buffer *out,
-                           kiln_bundle_sums *sums, kiln_error *err) {
+static kiln_status combine(const combine_settings *s, bundle_filter *filter, filter_context *context,
+                           kiln_buffer *out, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_bundle_options options = {.level = (int)s->level, .dictionary = s->which, .threads = 4};
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
@@ -76,7 +77,9 @@ static kiln_status need_targets(const combine_settings *s, const kiln_buffer *by
       const char *name = kiln_bundle_target_at(v.bundle, t, err);
       found = name && !strcmp(name, s->targets.items[i]);
     }
-    if (!found) status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)", s->words.items[0], s->targets.items[i]);
+    if (!found)
+      status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)",
+                         s->words.items[0], s->targets.items[i]);
   }
   bundle_view_close(&v);
   return status;
@@ -85,14 +88,15 @@ static kiln_status need_targets(const combine_settings *s, const kiln_buffer *by
 /// `dropped`: how many of the listed targets prune left out.
 static void print_sums(const combine_settings *s, const kiln_bundle_sums *sums, size_t dropped) {
   if (!s->json) {
-    printf("%s: %u kernels, %u codes, %llu bytes%s\n", s->out, sums->kernels, sums->codes, (unsigned long long)sums->file,
-           dropped && s->max_size ? ", listed targets dropped to fit" : "");
+    printf("%s: %u kernels, %u codes, %llu bytes%s\n", s->out, sums->kernels, sums->codes,
+           (unsigned long long)sums->file, dropped && s->max_size ? ", listed targets dropped to fit" : "");
     return;
   }
   kiln_buffer out = {0};
   kiln_buffer_format(&out, "{");
   json_member(&out, true, "bundle", s->out);
-  kiln_buffer_format(&out, ", \"kernels\": %u, \"codes\": %u, \"bytes\": %llu", sums->kernels, sums->codes, (unsigned long long)sums->file);
+  kiln_buffer_format(&out, ", \"kernels\": %u, \"codes\": %u, \"bytes\": %llu", sums->kernels, sums->codes,
+                     (unsigned long long)sums->file);
   if (s->max_size) {
     kiln_buffer_format(&out, ", \"dropped_targets\": [");
     for (size_t i = 0; i < dropped; i++) {
@@ -111,13 +115,15 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
   // Without a size every listed target goes; with one, no more than needed.
   filter_context context = {s, s->max_size ? 0 : s->targets.count};
   kiln_status status = combine(s, filter, &context, &bytes, &sums, err);
-  while (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size && context.dropped_targets < s->targets.count) {
+  while (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size &&
+         context.dropped_targets < s->targets.count) {
     context.dropped_targets++;
     status = combine(s, filter, &context, &bytes, &sums, err);
   }
   if (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size)
-    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld", s->out,
-                       (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
+    status = kiln_fail(err, KILN_STATUS_LIMIT,
+                       "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld",
+                       s->out, (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
   if (status == KILN_OK && s->all_targets) status = need_targets(s, &bytes, err);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
   if (status == KILN_OK) print_sums(s, &sums, s->max_size ? context.dropped_targets : s->targets.count);
@@ -125,14 +131,18 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
   return status;
 }
 
-static int finish(const cli_page *page, int exit_code, combine_settings *s, size_t most_words, bundle_filter *filter) {
+static int finish(const cli_page *page, int exit_code, combine_settings *s, size_t most_words,
+                  bundle_filter *filter) {
   kiln_error err;
   if (exit_code == -1 && !s->out) exit_code = cli_usage(page, "--out is missing");
   if (exit_code == -1 && (!s->words.count || s->words.count > most_words))
-    exit_code = cli_usage(page, "expected %s, found %zu words", most_words == 1 ? "one bundle" : "bundles", s->words.count);
-  if (exit_code == -1 && (s->level < 1 || s->level > 19)) exit_code = cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
+    exit_code = cli_usage(page, "expected %s, found %zu words", most_words == 1 ? "one bundle" : "bundles",
+                          s->words.count);
+  if (exit_code == -1 && (s->level < 1 || s->level > 19))
+    exit_code = cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
   if (exit_code == -1 && s->dictionary && !kiln_tool_dictionary(s->dictionary, &s->which))
-    exit_code = cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
+    exit_code =
+        cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (exit_code == -1) {
     kiln_status status = write_combined(s, filter, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
@@ -147,17 +157,24 @@ int kiln_command_merge(int argc, char **argv) {
   combine_settings s = {.level = 3};
   const cli_option options[] = {COMBINE_OPTIONS(&s)};
   const cli_page page = {.usage = "kiln merge -o FILE BUNDLE...",
-                         .summary = "Puts bundles into one. Where two have the same kernel, config, variant and target, the earlier one wins.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+                         .summary = "Puts bundles into one. Where two have the same kernel, config, variant "
+                                    "and target, the earlier one wins.",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);
 }
 
 int kiln_command_split(int argc, char **argv) {
   combine_settings s = {.level = 3, .all_targets = true};
-  const cli_option options[] = {COMBINE_OPTIONS(&s),
-                                {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"}};
-  const cli_page page = {.usage = "kiln split --arch=TARGET... -o FILE BUNDLE", .summary = "Takes the codes for some targets out of a bundle. A target that it has no code for is an error.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_option options[] = {
+      COMBINE_OPTIONS(&s),
+      {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"}};
+  const cli_page page = {
+      .usage = "kiln split --arch=TARGET... -o FILE BUNDLE",
+      .summary =
+          "Takes the codes for some targets out of a bundle. A target that it has no code for is an error.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && !s.targets.count) exit_code = cli_usage(&page, "--arch is missing");
   return finish(&page, exit_code, &s, 1, keep_listed);
@@ -165,11 +182,17 @@ int kiln_command_split(int argc, char **argv) {
 
 int kiln_command_prune(int argc, char **argv) {
   combine_settings s = {.level = 3};
-  const cli_option options[] = {COMBINE_OPTIONS(&s),
-                                {"drop-target", 0, CLI_LIST, &s.targets, "TARGET", "drop codes for this target; may be repeated"},
-                                {"drop-kernel", 0, CLI_LIST, &s.kernels, "NAME", "drop this kernel; may be repeated"},
-                                {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "drop targets in the order given, only until the file fits"}};
-  const cli_page page = {.usage = "kiln prune [--drop-target=TARGET...] [--drop-kernel=NAME...] [--max-size=BYTES] -o FILE BUNDLE",
-                         .summary = "Makes a bundle smaller.", .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_option options[] = {
+      COMBINE_OPTIONS(&s),
+      {"drop-target", 0, CLI_LIST, &s.targets, "TARGET", "drop codes for this target; may be repeated"},
+      {"drop-kernel", 0, CLI_LIST, &s.kernels, "NAME", "drop this kernel; may be repeated"},
+      {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES",
+       "drop targets in the order given, only until the file fits"}};
+  const cli_page page = {
+      .usage =
+          "kiln prune [--drop-target=TARGET...] [--drop-kernel=NAME...] [--max-size=BYTES] -o FILE BUNDLE",
+      .summary = "Makes a bundle smaller.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options};
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, 1, drop_listed);
 }

@@ -25,7 +25,8 @@ static int compare_codes(const view_code *a, const view_code *b) {
   if (a->entry.config != b->entry.config) return a->entry.config < b->entry.config ? -1 : 1;
   if (a->entry.variant != b->entry.variant) return a->entry.variant < b->entry.variant ? -1 : 1;
   int order = strcmp(a->target, b->target);
-  return order ? order : (int)(a->entry.flags & KILN_BUNDLE_CODE_PTX) - (int)(b->entry.flags & KILN_BUNDLE_CODE_PTX);
+  return order ? order
+               : (int)(a->entry.flags & KILN_BUNDLE_CODE_PTX) - (int)(b->entry.flags & KILN_BUNDLE_CODE_PTX);
 }
 
 static void print_code(diff_sums *sums, const char *sign, const view_kernel *k, const view_code *c) {
@@ -33,7 +34,9 @@ static void print_code(diff_sums *sums, const char *sign, const view_kernel *k, 
   kiln_buffer_format(&sums->out, ", \"code\": ");
   json_code(&sums->out, c);
   kiln_buffer_format(&sums->out, "}");
-  if (!sums->json) printf("%s %s  %s config %u variant %u (%u bytes)\n", sign, k->name, c->target, c->entry.config, c->entry.variant, c->blob.raw);
+  if (!sums->json)
+    printf("%s %s  %s config %u variant %u (%u bytes)\n", sign, k->name, c->target, c->entry.config,
+           c->entry.variant, c->blob.raw);
 }
 
 static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *sums) {
@@ -57,9 +60,12 @@ static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *su
       kiln_buffer_format(&sums->out, ", \"second\": ");
       json_code(&sums->out, y);
       kiln_buffer_format(&sums->out, "}");
-      if (!sums->json) printf("! %s  %s config %u variant %u: %u -> %u bytes, %u -> %u registers, %u -> %u spilled, %u -> %u shared\n", a->name, x->target,
-             x->entry.config, x->entry.variant, x->blob.raw, y->blob.raw, x->info.registers, y->info.registers, x->info.spill_bytes,
-             y->info.spill_bytes, x->info.shared_bytes, y->info.shared_bytes);
+      if (!sums->json)
+        printf("! %s  %s config %u variant %u: %u -> %u bytes, %u -> %u registers, %u -> %u spilled, %u -> "
+               "%u shared\n",
+               a->name, x->target, x->entry.config, x->entry.variant, x->blob.raw, y->blob.raw,
+               x->info.registers, y->info.registers, x->info.spill_bytes, y->info.spill_bytes,
+               x->info.shared_bytes, y->info.shared_bytes);
     }
   }
 }
@@ -67,15 +73,20 @@ static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *su
 static void diff_kernels(const bundle_view *a, const bundle_view *b, diff_sums *sums) {
   static const view_kernel none;
   for (uint32_t i = 0, j = 0; i < a->kernel_count || j < b->kernel_count;) {
-    int order = i >= a->kernel_count ? 1 : j >= b->kernel_count ? -1 : strcmp(a->kernels[i].name, b->kernels[j].name);
+    int order = i >= a->kernel_count   ? 1
+                : j >= b->kernel_count ? -1
+                                       : strcmp(a->kernels[i].name, b->kernels[j].name);
     const view_kernel *x = order <= 0 ? &a->kernels[i++] : &none, *y = order >= 0 ? &b->kernels[j++] : &none;
     if (!order && (x->record_size != y->record_size || memcmp(x->record, y->record, x->record_size))) {
       sums->changed++;
       begin(sums, "interface", "changed", x->name);
-      kiln_buffer_format(&sums->out, ", \"first\": \"%016llx\", \"second\": \"%016llx\"}", (unsigned long long)kiln_interface_abi(&x->interface),
+      kiln_buffer_format(&sums->out, ", \"first\": \"%016llx\", \"second\": \"%016llx\"}",
+                         (unsigned long long)kiln_interface_abi(&x->interface),
                          (unsigned long long)kiln_interface_abi(&y->interface));
-      if (!sums->json) printf("! %s: interface, abi %016llx -> %016llx\n", x->name, (unsigned long long)kiln_interface_abi(&x->interface),
-             (unsigned long long)kiln_interface_abi(&y->interface));
+      if (!sums->json)
+        printf("! %s: interface, abi %016llx -> %016llx\n", x->name,
+               (unsigned long long)kiln_interface_abi(&x->interface),
+               (unsigned long long)kiln_interface_abi(&y->interface));
     }
     diff_codes(x, y, sums);
   }
@@ -84,7 +95,8 @@ static void diff_kernels(const bundle_view *a, const bundle_view *b, diff_sums *
 static void diff_notes(const bundle_view *a, const bundle_view *b, diff_sums *sums) {
   for (uint32_t i = 0, j = 0; i < a->note_count || j < b->note_count;) {
     int order = i >= a->note_count ? 1 : j >= b->note_count ? -1 : strcmp(a->notes[i].key, b->notes[j].key);
-    const char *left = order <= 0 ? a->notes[i].value : "(none)", *right = order >= 0 ? b->notes[j].value : "(none)";
+    const char *left = order <= 0 ? a->notes[i].value : "(none)",
+               *right = order >= 0 ? b->notes[j].value : "(none)";
     const char *key = order <= 0 ? a->notes[i].key : b->notes[j].key;
     if (order || strcmp(left, right)) {
       sums->changed++;
@@ -104,8 +116,9 @@ static int diff_json(diff_sums *sums, const bundle_view *a, const bundle_view *b
   kiln_buffer_format(&out, "{");
   json_member(&out, true, "first", a->bundle->name);
   json_member(&out, false, "second", b->bundle->name);
-  kiln_buffer_format(&out, ", \"same\": %u, \"changed\": %u, \"only_first\": %u, \"only_second\": %u,\n \"differences\": [", sums->same, sums->changed,
-                     sums->only_left, sums->only_right);
+  kiln_buffer_format(
+      &out, ", \"same\": %u, \"changed\": %u, \"only_first\": %u, \"only_second\": %u,\n \"differences\": [",
+      sums->same, sums->changed, sums->only_left, sums->only_right);
   kiln_buffer_bytes(&out, sums->out.bytes, sums->out.size);
   kiln_buffer_format(&out, "]}");
   out.failed |= sums->out.failed;
@@ -115,18 +128,23 @@ static int diff_json(diff_sums *sums, const bundle_view *a, const bundle_view *b
 int kiln_command_diff(int argc, char **argv) {
   diff_sums sums = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &sums.json, NULL, "print JSON"}};
-  const cli_page page = {.usage = "kiln diff [--json] BUNDLE BUNDLE",
-                         .summary = "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
-                                    "Exit code 1 when something differs.",
-                         .options = options, .option_count = 1};
+  const cli_page page = {
+      .usage = "kiln diff [--json] BUNDLE BUNDLE",
+      .summary =
+          "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
+          "Exit code 1 when something differs.",
+      .options = options,
+      .option_count = 1};
   cli_list words = {0};
   bundle_view a, b;
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 2) exit_code = cli_usage(&page, "expected two bundles, found %zu words", words.count);
+  if (exit_code == -1 && words.count != 2)
+    exit_code = cli_usage(&page, "expected two bundles, found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &a, &err);
-    if (status == KILN_OK && (status = bundle_view_open(words.items[1], &b, &err)) != KILN_OK) bundle_view_close(&a);
+    if (status == KILN_OK && (status = bundle_view_open(words.items[1], &b, &err)) != KILN_OK)
+      bundle_view_close(&a);
     exit_code = status == KILN_OK ? -1 : cli_report(status, &err);
   }
   cli_list_deinit(&words);
@@ -135,7 +153,9 @@ int kiln_command_diff(int argc, char **argv) {
   diff_kernels(&a, &b, &sums);
   bool differs = sums.changed || sums.only_left || sums.only_right;
   if (sums.json) exit_code = diff_json(&sums, &a, &b);
-  else printf("%u same, %u changed, %u only in the first, %u only in the second\n", sums.same, sums.changed, sums.only_left, sums.only_right);
+  else
+    printf("%u same, %u changed, %u only in the first, %u only in the second\n", sums.same, sums.changed,
+           sums.only_left, sums.only_right);
   bundle_view_close(&a);
   bundle_view_close(&b);
   kiln_buffer_deinit(&sums.out);

@@ -12,7 +12,8 @@ static bool is_symbol(const char *text) {
   return true;
 }
 
-// The assembler's strings: quotes and backslashes are escaped, bytes outside of ASCII and control characters are octal.
+// The assembler's strings: quotes and backslashes are escaped, bytes outside of ASCII and control characters
+// are octal.
 static void put_path(kiln_buffer *out, const char *path) {
   for (; *path; path++) {
     unsigned char c = (unsigned char)*path;
@@ -23,12 +24,18 @@ static void put_path(kiln_buffer *out, const char *path) {
 }
 
 static void put_source(kiln_buffer *out, const char *path, const char *symbol) {
-  kiln_buffer_format(out, "# Made by `kiln embed`: extern const unsigned char %s[], %s_end[];\n\t.section .rodata.%s,\"a\",%%progbits\n\t.balign 64\n", symbol,
-                     symbol, symbol);
-  kiln_buffer_format(out, "\t.globl %s\n\t.globl %s_end\n\t.hidden %s\n\t.hidden %s_end\n\t.type %s,%%object\n%s:\n\t.incbin \"", symbol, symbol, symbol,
+  kiln_buffer_format(out,
+                     "# Made by `kiln embed`: extern const unsigned char %s[], %s_end[];\n\t.section "
+                     ".rodata.%s,\"a\",%%progbits\n\t.balign 64\n",
                      symbol, symbol, symbol);
+  kiln_buffer_format(
+      out,
+      "\t.globl %s\n\t.globl %s_end\n\t.hidden %s\n\t.hidden %s_end\n\t.type %s,%%object\n%s:\n\t.incbin \"",
+      symbol, symbol, symbol, symbol, symbol, symbol);
   put_path(out, path);
-  kiln_buffer_format(out, "\"\n%s_end:\n\t.size %s, . - %s\n\t.byte 0\n\t.section .note.GNU-stack,\"\",%%progbits\n", symbol, symbol, symbol);
+  kiln_buffer_format(
+      out, "\"\n%s_end:\n\t.size %s, . - %s\n\t.byte 0\n\t.section .note.GNU-stack,\"\",%%progbits\n", symbol,
+      symbol, symbol);
 }
 
 static int embed(const char *bundle, const char *path, const char *symbol) {
@@ -39,7 +46,8 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
   if (status == KILN_OK) {
     bundle_view_close(&v);
     put_source(&out, bundle, symbol);
-    status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted") : cli_write_file(path, out.bytes, out.size, &err);
+    status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
+                        : cli_write_file(path, out.bytes, out.size, &err);
   }
   kiln_buffer_deinit(&out);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
@@ -47,15 +55,20 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
 
 int kiln_command_embed(int argc, char **argv) {
   const char *path = "-", *symbol = "kiln_bundle";
-  const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the assembler file (standard output)"},
-                                {"symbol", 0, CLI_TEXT, &symbol, "NAME", "name of the bytes; NAME_end follows them (kiln_bundle)"}};
+  const cli_option options[] = {
+      {"out", 'o', CLI_TEXT, &path, "FILE", "the assembler file (standard output)"},
+      {"symbol", 0, CLI_TEXT, &symbol, "NAME", "name of the bytes; NAME_end follows them (kiln_bundle)"}};
   const cli_page page = {.usage = "kiln embed [-o FILE.S] [--symbol NAME] BUNDLE",
-                         .summary = "Writes an assembler file that includes a bundle by the path given, for kiln_open_memory(NAME, NAME_end - NAME, ...).",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+                         .summary = "Writes an assembler file that includes a bundle by the path given, for "
+                                    "kiln_open_memory(NAME, NAME_end - NAME, ...).",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
   int code = cli_parse(&page, argc, argv, &words);
-  if (code == -1 && words.count != 1) code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
-  if (code == -1 && !is_symbol(symbol)) code = cli_usage(&page, "expected a C name as symbol, found '%s'", symbol);
+  if (code == -1 && words.count != 1)
+    code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  if (code == -1 && !is_symbol(symbol))
+    code = cli_usage(&page, "expected a C name as symbol, found '%s'", symbol);
   if (code == -1) code = embed(words.items[0], path, symbol);
   cli_list_deinit(&words);
   return code;

@@ -14,7 +14,8 @@
 #include "tools/tool/view_json.h"
 
 static const char *rank_text(unsigned rank) {
-  static const char *const texts[] = {"exact, modes too", "exact", "generic", "same major", "family", "PTX, compiled by the driver"};
+  static const char *const texts[] = {"exact, modes too", "exact",  "generic",
+                                      "same major",       "family", "PTX, compiled by the driver"};
   return rank < sizeof texts / sizeof *texts ? texts[rank] : "refused";
 }
 
@@ -24,7 +25,8 @@ static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, ki
   KILN_TRY(kiln_explain(d, name, &report, err));
   printf("%s\n", kiln_report_text(report));
   for (size_t i = 0; all && kiln_report_at(report, i, &c) == KILN_OK; i++)
-    printf("  %-24s %-30s '%s'  %s%s%s\n", c.target, c.config, c.variant, rank_text(c.rank), *c.rule ? ": " : "", c.rule);
+    printf("  %-24s %-30s '%s'  %s%s%s\n", c.target, c.config, c.variant, rank_text(c.rank),
+           *c.rule ? ": " : "", c.rule);
   kiln_report_free(report);
   return KILN_OK;
 }
@@ -52,7 +54,8 @@ static kiln_status explain_kernel_json(kiln_device *d, const char *name, kiln_er
   }
   kiln_buffer_format(&out, "]}");
   kiln_report_free(report);
-  return json_print(&out) == CLI_OK ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  return json_print(&out) == CLI_OK ? KILN_OK
+                                    : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
 }
 
 static kiln_status explain_preflight(kiln_device *d, bool json, kiln_error *err) {
@@ -62,40 +65,49 @@ static kiln_status explain_preflight(kiln_device *d, bool json, kiln_error *err)
     kiln_buffer out = {0};
     kiln_buffer_format(&out, "{");
     json_member(&out, true, "device", kiln_device_target_name(d));
-    kiln_buffer_format(&out, ", \"kernels\": %zu, \"exact\": %zu, \"generic\": %zu, \"jit\": %zu, \"missing\": %zu, \"first_missing\": ", p.kernels, p.exact,
-                       p.generic, p.jit, p.missing);
+    kiln_buffer_format(&out,
+                       ", \"kernels\": %zu, \"exact\": %zu, \"generic\": %zu, \"jit\": %zu, \"missing\": "
+                       "%zu, \"first_missing\": ",
+                       p.kernels, p.exact, p.generic, p.jit, p.missing);
     if (p.first_missing) cli_json_text(&out, p.first_missing);
     else kiln_buffer_format(&out, "null");
     kiln_buffer_format(&out, "}");
-    return json_print(&out) == CLI_OK ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+    return json_print(&out) == CLI_OK ? KILN_OK
+                                      : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   }
-  printf("%zu kernels: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n", p.kernels, p.exact, p.generic,
-         p.jit, p.missing);
+  printf(
+      "%zu kernels: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n",
+      p.kernels, p.exact, p.generic, p.jit, p.missing);
   return p.missing ? explain_kernel(d, p.first_missing, false, err) : KILN_OK;
 }
 
 int kiln_command_explain(int argc, char **argv) {
   const char *device_name = "host";
   bool all = false, json = false;
-  const cli_option options[] = {{"device", 'd', CLI_TEXT, &device_name, "NAME", "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
+  const cli_option options[] = {{"device", 'd', CLI_TEXT, &device_name, "NAME",
+                                 "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
                                 {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"},
                                 {"json", 0, CLI_FLAG, &json, NULL, "print JSON, with every code"}};
-  const cli_page page = {.usage = "kiln explain [options] BUNDLE [KERNEL]",
-                         .summary = "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_page page = {
+      .usage = "kiln explain [options] BUNDLE [KERNEL]",
+      .summary =
+          "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
   kiln_library *library = NULL;
   kiln_device *device = NULL;
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && (!words.count || words.count > 2)) exit_code = cli_usage(&page, "expected BUNDLE [KERNEL], found %zu words", words.count);
+  if (exit_code == -1 && (!words.count || words.count > 2))
+    exit_code = cli_usage(&page, "expected BUNDLE [KERNEL], found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = kiln_open_file(words.items[0], &library, &err);
     if (status == KILN_OK) status = kiln_device_open(library, device_name, &device, &err);
     if (status == KILN_OK)
       status = words.count < 2 ? explain_preflight(device, json, &err)
-               : json        ? explain_kernel_json(device, words.items[1], &err)
-                             : explain_kernel(device, words.items[1], all, &err);
+               : json          ? explain_kernel_json(device, words.items[1], &err)
+                               : explain_kernel(device, words.items[1], all, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   kiln_device_close(device);
@@ -104,14 +116,15 @@ int kiln_command_explain(int argc, char **argv) {
   return exit_code;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- disasm
+// ------------------------------------------------------------------------------------------ disasm
 
 // Runs the first of `programs` that exists over the bytes; its output is ours.
 static kiln_status run_over(char *const *const programs[], const kiln_bytes *bytes, kiln_error *err) {
   char path[64];
   int fd = memfd_create("code", 0), wait_status = 0;
   if (fd < 0 || write(fd, bytes->bytes, bytes->size) != (ssize_t)bytes->size)
-    return kiln_fail(err, kiln_status_of_errno(errno), "a memory file of %zu bytes: %s", bytes->size, strerror(errno));
+    return kiln_fail(err, kiln_status_of_errno(errno), "a memory file of %zu bytes: %s", bytes->size,
+                     strerror(errno));
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   fflush(stdout);
   pid_t child = fork();
@@ -134,9 +147,11 @@ static kiln_status run_over(char *const *const programs[], const kiln_bytes *byt
 }
 
 static kiln_status print_code(const bundle_view *v, const view_code *c, kiln_error *err) {
-  static char *const objdump_19[] = {"llvm-objdump-19", "-d", "--no-show-raw-insn", NULL}, *const objdump[] = {"llvm-objdump", "-d", "--no-show-raw-insn", NULL};
+  static char *const objdump_19[] = {"llvm-objdump-19", "-d", "--no-show-raw-insn", NULL},
+                     *const objdump[] = {"llvm-objdump", "-d", "--no-show-raw-insn", NULL};
   static char *const nvdisasm[] = {"nvdisasm", NULL}, *const cuobjdump[] = {"cuobjdump", "-sass", NULL};
-  static char *const *const llvm[] = {objdump_19, objdump, NULL}, *const *const nvidia[] = {nvdisasm, cuobjdump, NULL};
+  static char *const *const llvm[] = {objdump_19, objdump, NULL}, *const *const nvidia[] = {nvdisasm,
+                                                                                            cuobjdump, NULL};
   kiln_bytes bytes;
   KILN_TRY(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, err));
   printf("// %s config %u variant %u\n", c->target, c->entry.config, c->entry.variant);
@@ -158,20 +173,25 @@ static kiln_status print_kernel(const bundle_view *v, const char *name, const ch
       printed++;
     }
   }
-  return printed ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name, target ? " for " : "", target ? target : "");
+  return printed ? KILN_OK
+                 : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name,
+                             target ? " for " : "", target ? target : "");
 }
 
 int kiln_command_disasm(int argc, char **argv) {
   const char *target = NULL;
   const cli_option options[] = {{"target", 't', CLI_TEXT, &target, "NAME", "only the codes for this target"}};
-  const cli_page page = {.usage = "kiln disasm [--target=NAME] BUNDLE KERNEL",
-                         .summary = "Prints the PTX of a kernel, or disassembles its code with llvm-objdump or nvdisasm.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_page page = {
+      .usage = "kiln disasm [--target=NAME] BUNDLE KERNEL",
+      .summary = "Prints the PTX of a kernel, or disassembles its code with llvm-objdump or nvdisasm.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
   bundle_view v;
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 2) exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", words.count);
+  if (exit_code == -1 && words.count != 2)
+    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln fix-index: makes a bundle again of an archive that someone unpacked and packed with another tool. The members' contents are as they were,
-// but lie elsewhere, perhaps compressed, so the index no longer fits the file. Everything is checked before it is written anew.
+// kiln fix-index: makes a bundle again of an archive that someone unpacked and packed with another tool. The
+// members' contents are as they were, but lie elsewhere, perhaps compressed, so the index no longer fits the
+// file. Everything is checked before it is written anew.
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdio.h>
@@ -37,18 +38,22 @@ static kiln_status failed(struct archive *a, const char *path, kiln_error *err) 
   return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %s", path, text ? text : "not an archive");
 }
 
-static kiln_status add_member(archive_image *im, struct archive *a, const char *name, const char *path, kiln_error *err) {
+static kiln_status add_member(archive_image *im, struct archive *a, const char *name, const char *path,
+                              kiln_error *err) {
   if (im->count == im->capacity) {
     im->capacity = im->capacity ? im->capacity * 2 : 16;
     member *bigger = realloc(im->members, im->capacity * sizeof *bigger);
-    if (!bigger || im->count >= MOST_MEMBERS) return kiln_fail(err, KILN_STATUS_LIMIT, "%s: more than %zu members", path, im->count);
+    if (!bigger || im->count >= MOST_MEMBERS)
+      return kiln_fail(err, KILN_STATUS_LIMIT, "%s: more than %zu members", path, im->count);
     im->members = bigger;
   }
   member *m = &im->members[im->count++];
   *m = (member){strdup(name), im->bytes.size, 0};
   for (;;) {
-    if (!m->name || !kiln_buffer_reserve(&im->bytes, 1 << 16)) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path);
-    la_ssize_t n = archive_read_data(a, im->bytes.bytes + im->bytes.size, im->bytes.capacity - im->bytes.size);
+    if (!m->name || !kiln_buffer_reserve(&im->bytes, 1 << 16))
+      return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path);
+    la_ssize_t n =
+        archive_read_data(a, im->bytes.bytes + im->bytes.size, im->bytes.capacity - im->bytes.size);
     if (n < 0) return failed(a, path, err);
     if (!n) return KILN_OK;
     im->bytes.size += (size_t)n;
@@ -62,13 +67,15 @@ static kiln_status read_members(archive_image *im, const char *path, bool invers
   struct archive_entry *entry;
   archive_read_support_format_all(a);
   archive_read_support_filter_all(a);
-  kiln_status status = archive_read_open_filename(a, path, 1 << 16) == ARCHIVE_OK ? KILN_OK : failed(a, path, err);
+  kiln_status status =
+      archive_read_open_filename(a, path, 1 << 16) == ARCHIVE_OK ? KILN_OK : failed(a, path, err);
   while (status == KILN_OK) {
     int r = archive_read_next_header(a, &entry);
     if (r == ARCHIVE_EOF) break;
     if (r < ARCHIVE_WARN) status = failed(a, path, err);
     const char *name = archive_entry_pathname(entry);
-    if (status == KILN_OK && name && archive_entry_filetype(entry) == AE_IFREG && (strcmp(name, KILN_BUNDLE_INDEX_NAME) != 0) == inverse)
+    if (status == KILN_OK && name && archive_entry_filetype(entry) == AE_IFREG &&
+        (strcmp(name, KILN_BUNDLE_INDEX_NAME) != 0) == inverse)
       status = add_member(im, a, name, path, err);
   }
   archive_read_free(a);
@@ -94,14 +101,16 @@ static size_t part_size(uint64_t total, uint32_t page) {
 static kiln_status open_index(archive_image *im, index_parts *p, const char *path, kiln_error *err) {
   const member *m = &im->members[0];
   uint8_t *h = p->header = im->bytes.bytes + m->offset;
-  if (m->size < KILN_BUNDLE_TOP || memcmp(h, KILN_BUNDLE_MAGIC, 8) || !check_fits(h + KILN_BH_CHECK, h, KILN_BH_CHECK))
+  if (m->size < KILN_BUNDLE_TOP || memcmp(h, KILN_BUNDLE_MAGIC, 8) ||
+      !check_fits(h + KILN_BH_CHECK, h, KILN_BH_CHECK))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index is damaged", path);
   uint64_t region = kiln_le64(h + KILN_BH_REGION);
   p->region_size = kiln_le64(h + KILN_BH_REGION_SIZE);
   p->page_count = kiln_le32(h + KILN_BH_PAGE_COUNT);
   p->top_count = kiln_le32(h + KILN_BH_TOP_COUNT);
   uint64_t checks = KILN_BUNDLE_TOP + (uint64_t)p->top_count * KILN_BUNDLE_CHECK;
-  if (region > m->size || p->region_size > m->size - region || checks + (uint64_t)p->page_count * KILN_BUNDLE_CHECK > region ||
+  if (region > m->size || p->region_size > m->size - region ||
+      checks + (uint64_t)p->page_count * KILN_BUNDLE_CHECK > region ||
       (p->region_size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE != p->page_count)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the parts of the index do not fit each other", path);
   p->top = h + KILN_BUNDLE_TOP;
@@ -116,33 +125,44 @@ static kiln_status open_index(archive_image *im, index_parts *p, const char *pat
 static void seal(index_parts *p) {
   for (uint32_t i = 0; i < p->page_count; i++)
     memcpy(p->checks + (size_t)i * KILN_BUNDLE_CHECK,
-           kiln_check_of(p->region + (size_t)i * KILN_BUNDLE_PAGE, part_size(p->region_size, i)).bytes, KILN_BUNDLE_CHECK);
+           kiln_check_of(p->region + (size_t)i * KILN_BUNDLE_PAGE, part_size(p->region_size, i)).bytes,
+           KILN_BUNDLE_CHECK);
   for (uint32_t i = 0; i < p->top_count; i++)
     memcpy(p->top + (size_t)i * KILN_BUNDLE_CHECK,
-           kiln_check_of(p->checks + (size_t)i * KILN_BUNDLE_PAGE, part_size((uint64_t)p->page_count * KILN_BUNDLE_CHECK, i)).bytes,
+           kiln_check_of(p->checks + (size_t)i * KILN_BUNDLE_PAGE,
+                         part_size((uint64_t)p->page_count * KILN_BUNDLE_CHECK, i))
+               .bytes,
            KILN_BUNDLE_CHECK);
-  memcpy(p->header + KILN_BH_TOP_CHECK, kiln_check_of(p->top, (size_t)p->top_count * KILN_BUNDLE_CHECK).bytes, KILN_BUNDLE_CHECK);
+  memcpy(p->header + KILN_BH_TOP_CHECK, kiln_check_of(p->top, (size_t)p->top_count * KILN_BUNDLE_CHECK).bytes,
+         KILN_BUNDLE_CHECK);
   memcpy(p->header + KILN_BH_CHECK, kiln_check_of(p->header, KILN_BH_CHECK).bytes, KILN_BUNDLE_CHECK);
 }
 
 // Points the member table to where the contents lie in the image.
 static kiln_status place_members(archive_image *im, index_parts *p, const char *path, kiln_error *err) {
   const uint8_t *section = p->header + KILN_BH_SECTIONS;
-  uint64_t at = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS), count = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS + 8);
-  uint64_t records = kiln_le64(section + 16 * KILN_BUNDLE_RECORDS), records_size = kiln_le64(section + 16 * KILN_BUNDLE_RECORDS + 8);
-  if (at > p->region_size || count > (p->region_size - at) / KILN_BM_SIZE || records > p->region_size || records_size > p->region_size - records)
+  uint64_t at = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS),
+           count = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS + 8);
+  uint64_t records = kiln_le64(section + 16 * KILN_BUNDLE_RECORDS),
+           records_size = kiln_le64(section + 16 * KILN_BUNDLE_RECORDS + 8);
+  if (at > p->region_size || count > (p->region_size - at) / KILN_BM_SIZE || records > p->region_size ||
+      records_size > p->region_size - records)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the member table is outside the index", path);
   for (uint64_t i = 0; i < count; i++) {
     uint8_t *entry = p->region + at + i * KILN_BM_SIZE;
     uint64_t name = kiln_le32(entry + KILN_BM_NAME);
     if (name + 5 > records_size || kiln_le32(p->region + records + name) > records_size - name - 5)
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the name of member %llu is outside the index", path, (unsigned long long)i);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the name of member %llu is outside the index", path,
+                       (unsigned long long)i);
     const char *text = (const char *)p->region + records + name + 4;
     size_t length = kiln_le32(p->region + records + name), found = 0;
-    while (found < im->count && (strlen(im->members[found].name) != length || memcmp(im->members[found].name, text, length))) found++;
+    while (found < im->count &&
+           (strlen(im->members[found].name) != length || memcmp(im->members[found].name, text, length)))
+      found++;
     if (found == im->count || (found && im->members[found].size != kiln_le64(entry + KILN_BM_BYTES)))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the member '%.*s' of %llu bytes is missing or has another size", path, (int)length, text,
-                       (unsigned long long)kiln_le64(entry + KILN_BM_BYTES));
+      return kiln_fail(err, KILN_STATUS_CORRUPT,
+                       "%s: the member '%.*s' of %llu bytes is missing or has another size", path,
+                       (int)length, text, (unsigned long long)kiln_le64(entry + KILN_BM_BYTES));
     kiln_put64(entry + KILN_BM_OFFSET, im->members[found].offset);
   }
   return KILN_OK;
@@ -157,7 +177,9 @@ static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err)
   kiln_buffer_bytes(&im->bytes, local, sizeof local);
   kiln_buffer_bytes(&im->bytes, KILN_BUNDLE_INDEX_NAME, sizeof KILN_BUNDLE_INDEX_NAME - 1);
   KILN_TRY(read_members(im, path, false, err));
-  if (im->count != 1) return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %zu members are called %s", path, im->count, KILN_BUNDLE_INDEX_NAME);
+  if (im->count != 1)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %zu members are called %s", path, im->count,
+                     KILN_BUNDLE_INDEX_NAME);
   KILN_TRY(read_members(im, path, true, err));
   KILN_TRY(open_index(im, &p, path, err));
   KILN_TRY(place_members(im, &p, path, err));
@@ -171,7 +193,8 @@ static kiln_status fix(const char *path, const char *out, kiln_error *err) {
   archive_image im = {0};
   bundle_view v = {0};
   kiln_bundle_writer *w = kiln_bundle_writer_create();
-  kiln_status status = w ? rebuild(path, &im, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status =
+      w ? rebuild(path, &im, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = bundle_view_open_bytes(im.bytes.bytes, im.bytes.size, &v, err);
   if (status == KILN_OK) status = kiln_bundle_check_all(v.bundle, err);
   if (status == KILN_OK) status = bundle_view_copy(&v, w, NULL, NULL, false, err);
@@ -186,14 +209,19 @@ static kiln_status fix(const char *path, const char *out, kiln_error *err) {
 
 int kiln_command_fix_index(int argc, char **argv) {
   const char *out = NULL;
-  const cli_option options[] = {{"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"}};
-  const cli_page page = {.usage = "kiln fix-index [-o FILE] ARCHIVE",
-                         .summary = "Makes a bundle again of an archive that was repacked with another tool. A signature is lost.",
-                         .options = options, .option_count = 1};
+  const cli_option options[] = {
+      {"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"}};
+  const cli_page page = {
+      .usage = "kiln fix-index [-o FILE] ARCHIVE",
+      .summary =
+          "Makes a bundle again of an archive that was repacked with another tool. A signature is lost.",
+      .options = options,
+      .option_count = 1};
   cli_list words = {0};
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 1) exit_code = cli_usage(&page, "expected one archive, found %zu words", words.count);
+  if (exit_code == -1 && words.count != 1)
+    exit_code = cli_usage(&page, "expected one archive, found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = fix(words.items[0], out ? out : words.items[0], &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln header: a C header with one typed function a kernel, so that a changed parameter list fails to compile, or at look-up, never at launch.
+// kiln header: a C header with one typed function a kernel, so that a changed parameter list fails to
+// compile, or at look-up, never at launch.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 
 // What a parameter is in C: i1 is a byte, halves and fp8 are their bits.
 static const char *const c_types[KILN_SCALAR_COUNT] = {
-    [KILN_I1] = "uint8_t",  [KILN_I8] = "int8_t",    [KILN_I16] = "int16_t", [KILN_I32] = "int32_t", [KILN_I64] = "int64_t", [KILN_F16] = "uint16_t",
-    [KILN_BF16] = "uint16_t", [KILN_F32] = "float", [KILN_F64] = "double",  [KILN_E4M3] = "uint8_t", [KILN_E5M2] = "uint8_t",
+    [KILN_I1] = "uint8_t",  [KILN_I8] = "int8_t",    [KILN_I16] = "int16_t",   [KILN_I32] = "int32_t",
+    [KILN_I64] = "int64_t", [KILN_F16] = "uint16_t", [KILN_BF16] = "uint16_t", [KILN_F32] = "float",
+    [KILN_F64] = "double",  [KILN_E4M3] = "uint8_t", [KILN_E5M2] = "uint8_t",
 };
 
 // A name of the kernel language is a C identifier; the struct's field keeps clear of keywords by its prefix.
@@ -21,12 +23,14 @@ static void put_identifier(kiln_buffer *out, const char *text) {
 
 static void put_param_text(kiln_buffer *out, const kiln_param_record *p) {
   static const char *const stars[] = {"", "*", "**"};
-  kiln_buffer_format(out, "%s: %s%s", p->name, p->view_rank ? "view " : stars[p->pointer], kiln_scalars[p->scalar].spelling);
+  kiln_buffer_format(out, "%s: %s%s", p->name, p->view_rank ? "view " : stars[p->pointer],
+                     kiln_scalars[p->scalar].spelling);
 }
 
 static void put_field(kiln_buffer *out, const kiln_param_record *p) {
   if (p->view_rank) {
-    kiln_buffer_format(out, "  struct { uint64_t base; int64_t extents[%u], strides[%u]; } ", p->view_rank, p->view_rank);
+    kiln_buffer_format(out, "  struct { uint64_t base; int64_t extents[%u], strides[%u]; } ", p->view_rank,
+                       p->view_rank);
   } else {
     kiln_buffer_format(out, "  %s ", p->pointer ? "uint64_t" : c_types[p->scalar]);
   }
@@ -34,7 +38,8 @@ static void put_field(kiln_buffer *out, const kiln_param_record *p) {
   kiln_buffer_format(out, "_;\n");
 }
 
-// Parameters of the function: pointers as void *, so that device memory of any framework fits; views as base, extents, strides.
+// Parameters of the function: pointers as void *, so that device memory of any framework fits; views as base,
+// extents, strides.
 static void put_argument(kiln_buffer *out, const kiln_param_record *p) {
   const char *constant = p->access == 1 ? "const " : "";
   kiln_buffer_format(out, ", ");
@@ -57,10 +62,14 @@ static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
   const char *n = name.failed ? "" : (const char *)name.bytes;
   if (p->view_rank) {
     kiln_buffer_format(out, "  packed.args.%s_.base = (uint64_t)(uintptr_t)%s_;\n", n, n);
-    kiln_buffer_format(out, "  for (unsigned i = 0; i < %u; i++) packed.args.%s_.extents[i] = %s_extents_[i], packed.args.%s_.strides[i] = %s_strides_[i];\n",
+    kiln_buffer_format(out,
+                       "  for (unsigned i = 0; i < %u; i++) packed.args.%s_.extents[i] = %s_extents_[i], "
+                       "packed.args.%s_.strides[i] = %s_strides_[i];\n",
                        p->view_rank, n, n, n, n);
   } else {
-    kiln_buffer_format(out, p->pointer ? "  packed.args.%s_ = (uint64_t)(uintptr_t)%s_;\n" : "  packed.args.%s_ = %s_;\n", n, n);
+    kiln_buffer_format(
+        out, p->pointer ? "  packed.args.%s_ = (uint64_t)(uintptr_t)%s_;\n" : "  packed.args.%s_ = %s_;\n", n,
+        n);
   }
   kiln_buffer_deinit(&name);
 }
@@ -77,29 +86,41 @@ static void put_kernel(kiln_buffer *out, const view_kernel *k) {
     put_identifier(out, last->name);
     kiln_buffer_format(out, "_, %u, %u)\n", last->offset, in->block_bytes);
   }
-  kiln_buffer_format(out, "static inline kiln_status %s_get(kiln_device *device, kiln_kernel **out, kiln_error *err) {\n", in->symbol);
-  kiln_buffer_format(out, "  static const kiln_signature signature = {UINT64_C(0x%016llx), \"", (unsigned long long)kiln_interface_abi(in));
+  kiln_buffer_format(
+      out, "static inline kiln_status %s_get(kiln_device *device, kiln_kernel **out, kiln_error *err) {\n",
+      in->symbol);
+  kiln_buffer_format(out, "  static const kiln_signature signature = {UINT64_C(0x%016llx), \"",
+                     (unsigned long long)kiln_interface_abi(in));
   for (uint32_t i = 0; i < in->param_count; i++) {
     if (i) kiln_buffer_format(out, ", ");
     put_param_text(out, &in->params[i]);
   }
-  kiln_buffer_format(out, "\"};\n  return kiln_kernel_get(device, \"%s\", &signature, out, err);\n}\n", in->name);
+  kiln_buffer_format(out, "\"};\n  return kiln_kernel_get(device, \"%s\", &signature, out, err);\n}\n",
+                     in->name);
   kiln_buffer_format(out, "static inline kiln_status %s(kiln_kernel *kernel, kiln_stream stream", in->symbol);
   for (uint32_t i = 0; i < in->param_count; i++) put_argument(out, &in->params[i]);
-  kiln_buffer_format(out, ", kiln_error *err) {\n  union { %s_args args; uint8_t block[%u]; } packed;\n"
-                          "  memset(&packed, 0, sizeof packed);\n", in->symbol, in->block_bytes ? in->block_bytes : 8);
+  kiln_buffer_format(out,
+                     ", kiln_error *err) {\n  union { %s_args args; uint8_t block[%u]; } packed;\n"
+                     "  memset(&packed, 0, sizeof packed);\n",
+                     in->symbol, in->block_bytes ? in->block_bytes : 8);
   for (uint32_t i = 0; i < in->param_count; i++) put_assignment(out, &in->params[i]);
-  kiln_buffer_format(out, "  return kiln_launch_packed(kernel, stream, &packed, %u, err);\n}\n", in->block_bytes);
+  kiln_buffer_format(out, "  return kiln_launch_packed(kernel, stream, &packed, %u, err);\n}\n",
+                     in->block_bytes);
 }
 
 static void put_header(kiln_buffer *out, const bundle_view *v) {
-  kiln_buffer_format(out, "// Made by `kiln header`. One function a kernel: NAME_get looks it up and compares the parameter lists, NAME launches it.\n"
+  kiln_buffer_format(out, "// Made by `kiln header`. One function a kernel: NAME_get looks it up and "
+                          "compares the parameter lists, NAME launches it.\n"
                           "#pragma once\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
-                          "#if __has_include(<kiln/kiln.h>)\n#include <kiln/kiln.h>\n#else\n#include \"runtime/kiln.h\"\n#endif\n\n"
-                          "// The block has the size and the places that the bundle was built with; the struct is rounded up to 8 bytes.\n"
-                          "#ifdef __cplusplus\n#define KILN_HEADER_ASSERT static_assert\n#else\n#define KILN_HEADER_ASSERT _Static_assert\n#endif\n"
+                          "#if __has_include(<kiln/kiln.h>)\n#include <kiln/kiln.h>\n#else\n#include "
+                          "\"runtime/kiln.h\"\n#endif\n\n"
+                          "// The block has the size and the places that the bundle was built with; the "
+                          "struct is rounded up to 8 bytes.\n"
+                          "#ifdef __cplusplus\n#define KILN_HEADER_ASSERT static_assert\n#else\n#define "
+                          "KILN_HEADER_ASSERT _Static_assert\n#endif\n"
                           "#define KILN_HEADER_CHECK(type, last, offset, size) \\\n"
-                          "  KILN_HEADER_ASSERT(offsetof(type, last) == offset && (sizeof(type) + 7) / 8 * 8 == size, \"layout of \" #type);\n");
+                          "  KILN_HEADER_ASSERT(offsetof(type, last) == offset && (sizeof(type) + 7) / 8 * 8 "
+                          "== size, \"layout of \" #type);\n");
   for (uint32_t i = 0; i < v->kernel_count; i++) put_kernel(out, &v->kernels[i]);
   kiln_buffer_format(out, "\n#undef KILN_HEADER_CHECK\n#undef KILN_HEADER_ASSERT\n");
 }
@@ -107,19 +128,23 @@ static void put_header(kiln_buffer *out, const bundle_view *v) {
 int kiln_command_header(int argc, char **argv) {
   const char *path = "-";
   const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"}};
-  const cli_page page = {.usage = "kiln header [-o FILE] BUNDLE", .summary = "Writes a typed C header, usable from C++, for the kernels of a bundle.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_page page = {.usage = "kiln header [-o FILE] BUNDLE",
+                         .summary = "Writes a typed C header, usable from C++, for the kernels of a bundle.",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
   bundle_view v;
   kiln_error err;
   kiln_buffer out = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 1) exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  if (exit_code == -1 && words.count != 1)
+    exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
       put_header(&out, &v);
-      status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted") : cli_write_file(path, out.bytes, out.size, &err);
+      status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
+                          : cli_write_file(path, out.bytes, out.size, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

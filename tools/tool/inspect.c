@@ -22,7 +22,7 @@ static int with_view(const char *path, int (*show)(const bundle_view *v, void *c
   return exit_code;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- inspect
+// ----------------------------------------------------------------------------------------- inspect
 
 typedef struct inspect_settings {
   const char *kernel, *target;
@@ -33,7 +33,12 @@ typedef struct inspect_settings {
 static void print_param(const kiln_param_record *p) {
   static const char *const accesses[] = {"", " in", " out", " inout", " accum"};
   const char *scalar = kiln_scalars[p->scalar].spelling;
-  printf("    %s: %s%s%s", p->name, p->view_rank ? "view " : p->pointer == 2 ? "**" : p->pointer ? "*" : "", scalar, accesses[p->access]);
+  printf("    %s: %s%s%s", p->name,
+         p->view_rank      ? "view "
+         : p->pointer == 2 ? "**"
+         : p->pointer      ? "*"
+                           : "",
+         scalar, accesses[p->access]);
   if (p->view_rank) printf(" of rank %u", p->view_rank);
   if (p->align > 1) printf(" @align(%u)", p->align);
   if (p->div > 1) printf(" @div(%lld)", (long long)p->div);
@@ -45,7 +50,8 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
   const char **names = KILN_NEW_ARRAY(v->arena, const char *, in->param_count + 1);
   char text[400];
   for (uint32_t i = 0; i < in->param_count; i++) names[i] = in->params[i].name;
-  printf("  symbol %s, abi %016llx, block of %u bytes\n", in->symbol, (ull)kiln_interface_abi(in), in->block_bytes);
+  printf("  symbol %s, abi %016llx, block of %u bytes\n", in->symbol, (ull)kiln_interface_abi(in),
+         in->block_bytes);
   for (uint32_t i = 0; i < in->param_count; i++) print_param(&in->params[i]);
   for (uint32_t c = 0; c < in->config_count; c++) {
     const kiln_config_record *config = &in->configs[c];
@@ -57,16 +63,22 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
     for (unsigned axis = 0; axis < 3; axis++) {
       const kiln_span *g = &config->grid[axis];
       bool valid = kiln_expr_verify(g->bytes, g->size, in->param_count);
-      printf("%s%s", axis ? ", " : "(", !g->size ? "1" : valid ? kiln_expr_text(g->bytes, g->size, names, in->param_count, text, sizeof text) : "?");
+      printf("%s%s", axis ? ", " : "(",
+             !g->size ? "1"
+             : valid  ? kiln_expr_text(g->bytes, g->size, names, in->param_count, text, sizeof text)
+                      : "?");
     }
     printf(")\n");
   }
-  for (uint32_t i = 0; i < in->variant_count; i++) printf("  variant %u: %s\n", i, *in->variants[i].text ? in->variants[i].text : "generic");
+  for (uint32_t i = 0; i < in->variant_count; i++)
+    printf("  variant %u: %s\n", i, *in->variants[i].text ? in->variants[i].text : "generic");
 }
 
 static void print_code(const view_code *c) {
-  printf("  %-24s %-5s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared  %s\n", c->target, kiln_format_name(c->info.format), c->entry.config,
-         c->entry.variant, c->blob.raw, c->blob.stored, c->info.block_threads, c->info.registers, c->info.spill_bytes, c->info.shared_bytes,
+  printf("  %-24s %-5s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared "
+         " %s\n",
+         c->target, kiln_format_name(c->info.format), c->entry.config, c->entry.variant, c->blob.raw,
+         c->blob.stored, c->info.block_threads, c->info.registers, c->info.spill_bytes, c->info.shared_bytes,
          c->info.producer);
 }
 
@@ -99,10 +111,12 @@ static int inspect_json(const bundle_view *v, const inspect_settings *s) {
 static int show_inspect(const bundle_view *v, void *context) {
   const inspect_settings *s = context;
   if (s->json) return inspect_json(v, s);
-  printf("%s: %u kernels, %llu codes, %llu targets, %zu bytes, format %u.%u\n", v->bundle->name, v->kernel_count,
-         (ull)v->bundle->section_count[KILN_BUNDLE_CODES], (ull)v->bundle->section_count[KILN_BUNDLE_TARGETS], v->bundle->size,
+  printf("%s: %u kernels, %llu codes, %llu targets, %zu bytes, format %u.%u\n", v->bundle->name,
+         v->kernel_count, (ull)v->bundle->section_count[KILN_BUNDLE_CODES],
+         (ull)v->bundle->section_count[KILN_BUNDLE_TARGETS], v->bundle->size,
          kiln_le16(v->bundle->header + KILN_BH_MAJOR), kiln_le16(v->bundle->header + KILN_BH_MINOR));
-  printf("signature: %s\n", kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
+  printf("signature: %s\n",
+         kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
   for (uint32_t i = 0; i < v->note_count; i++) printf("note %s: %s\n", v->notes[i].key, v->notes[i].value);
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
@@ -124,16 +138,19 @@ int kiln_command_inspect(int argc, char **argv) {
       {"codes", 'c', CLI_FLAG, &s.codes, NULL, "parameters, configs, variants and codes of every kernel"},
       {"json", 0, CLI_FLAG, &s.json, NULL, "print all of it as JSON"},
   };
-  const cli_page page = {.usage = "kiln inspect [options] BUNDLE", .summary = "Lists what is in a bundle.", .options = options,
+  const cli_page page = {.usage = "kiln inspect [options] BUNDLE",
+                         .summary = "Lists what is in a bundle.",
+                         .options = options,
                          .option_count = sizeof options / sizeof *options};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
-  if (exit_code == -1 && s.words.count != 1) exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  if (exit_code == -1 && s.words.count != 1)
+    exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_inspect, &s);
   cli_list_deinit(&s.words);
   return exit_code;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- stat
+// -------------------------------------------------------------------------------------------- stat
 
 typedef struct stat_row {
   const char *name; // borrowed
@@ -146,7 +163,9 @@ typedef struct stat_settings {
   cli_list words;
 } stat_settings;
 
-static int by_name(const void *a, const void *b) { return strcmp(((const stat_row *)a)->name, ((const stat_row *)b)->name); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const stat_row *)a)->name, ((const stat_row *)b)->name);
+}
 
 // Rows of one name become one; returns how many are left.
 static size_t sum_rows(stat_row *rows, size_t count) {
@@ -167,10 +186,12 @@ static void print_rows(const stat_row *rows, size_t count) {
   uint64_t raw = 0, stored = 0;
   printf("%-40s %8s %12s %12s %7s\n", "", "codes", "raw", "stored", "ratio");
   for (const stat_row *r = rows; r < rows + count; r++) {
-    printf("%-40s %8llu %12llu %12llu %6.1fx\n", r->name, (ull)r->codes, (ull)r->raw, (ull)r->stored, r->stored ? (double)r->raw / (double)r->stored : 0.0);
+    printf("%-40s %8llu %12llu %12llu %6.1fx\n", r->name, (ull)r->codes, (ull)r->raw, (ull)r->stored,
+           r->stored ? (double)r->raw / (double)r->stored : 0.0);
     raw += r->raw, stored += r->stored;
   }
-  printf("%-40s %8s %12llu %12llu %6.1fx\n", "sum", "", (ull)raw, (ull)stored, stored ? (double)raw / (double)stored : 0.0);
+  printf("%-40s %8s %12llu %12llu %6.1fx\n", "sum", "", (ull)raw, (ull)stored,
+         stored ? (double)raw / (double)stored : 0.0);
 }
 
 // A code that several entries share is counted in each by its part.
@@ -180,34 +201,42 @@ static size_t code_rows(const bundle_view *v, stat_row *rows, bool by_target) {
     for (uint32_t c = 0; c < v->kernels[i].code_count; c++) {
       const view_code *code = &v->kernels[i].codes[c];
       uint32_t shares = code->blob.references ? code->blob.references : 1;
-      rows[count++] = (stat_row){by_target ? code->target : v->kernels[i].name, 1, code->blob.raw / shares, code->blob.stored / shares};
+      rows[count++] = (stat_row){by_target ? code->target : v->kernels[i].name, 1, code->blob.raw / shares,
+                                 code->blob.stored / shares};
     }
   return count;
 }
 
-static const char *const section_names[KILN_BUNDLE_SECTIONS] = {"kernels", "names", "codes", "blobs", "targets", "members", "notes", "records"};
+static const char *const section_names[KILN_BUNDLE_SECTIONS] = {"kernels", "names",   "codes", "blobs",
+                                                                "targets", "members", "notes", "records"};
 
 static size_t section_rows(const bundle_view *v, stat_row *rows) {
   size_t count = 0;
   const kiln_bundle *b = v->bundle;
   for (unsigned i = 0; i < KILN_BUNDLE_SECTIONS; i++) {
     uint64_t end = i + 1 < KILN_BUNDLE_SECTIONS ? b->section_at[i + 1] : b->region_size;
-    rows[count++] = (stat_row){section_names[i], b->section_count[i], end - b->section_at[i], end - b->section_at[i]};
+    rows[count++] =
+        (stat_row){section_names[i], b->section_count[i], end - b->section_at[i], end - b->section_at[i]};
   }
   return count;
 }
 
-static int stat_json(const stat_row *rows, size_t count, const bundle_view *v, const char *by, uint64_t payload, uint64_t dictionaries) {
+static int stat_json(const stat_row *rows, size_t count, const bundle_view *v, const char *by,
+                     uint64_t payload, uint64_t dictionaries) {
   kiln_buffer out = {0};
   kiln_buffer_format(&out, "{");
   json_member(&out, true, "bundle", v->bundle->name);
   json_member(&out, false, "by", by);
-  kiln_buffer_format(&out, ", \"file\": %zu, \"codes\": %llu, \"dictionaries\": %llu, \"index_and_container\": %llu,\n \"rows\": [", v->bundle->size, (ull)payload,
-                     (ull)dictionaries, (ull)(v->bundle->size - payload - dictionaries));
+  kiln_buffer_format(&out,
+                     ", \"file\": %zu, \"codes\": %llu, \"dictionaries\": %llu, \"index_and_container\": "
+                     "%llu,\n \"rows\": [",
+                     v->bundle->size, (ull)payload, (ull)dictionaries,
+                     (ull)(v->bundle->size - payload - dictionaries));
   for (size_t i = 0; i < count; i++) {
     kiln_buffer_format(&out, "%s\n  {", i ? "," : "");
     json_member(&out, true, "name", rows[i].name);
-    kiln_buffer_format(&out, ", \"count\": %llu, \"raw\": %llu, \"stored\": %llu}", (ull)rows[i].codes, (ull)rows[i].raw, (ull)rows[i].stored);
+    kiln_buffer_format(&out, ", \"count\": %llu, \"raw\": %llu, \"stored\": %llu}", (ull)rows[i].codes,
+                       (ull)rows[i].raw, (ull)rows[i].stored);
   }
   kiln_buffer_format(&out, "]}");
   return json_print(&out);
@@ -222,17 +251,19 @@ static int show_stat(const bundle_view *v, void *context) {
     kiln_blob_entry e;
     kiln_error err;
     if (kiln_bundle_blob_at(v->bundle, i, &e, &err) != KILN_OK) return cli_report(err.status, &err);
-    const uint8_t *m = kiln_bundle_in(v->bundle, KILN_BUNDLE_MEMBERS, (uint64_t)e.member * KILN_BM_SIZE, KILN_BM_SIZE, &err);
+    const uint8_t *m =
+        kiln_bundle_in(v->bundle, KILN_BUNDLE_MEMBERS, (uint64_t)e.member * KILN_BM_SIZE, KILN_BM_SIZE, &err);
     const char *member = m ? kiln_bundle_text(v->bundle, kiln_le32(m + KILN_BM_NAME), &err) : NULL;
     if (!member) return cli_report(err.status, &err);
     *(strncmp(member, "dictionary/", 11) ? &payload : &dictionaries) += e.stored;
   }
-  size_t count = !strcmp(s->by, "section") ? section_rows(v, rows) : code_rows(v, rows, !strcmp(s->by, "arch"));
+  size_t count =
+      !strcmp(s->by, "section") ? section_rows(v, rows) : code_rows(v, rows, !strcmp(s->by, "arch"));
   count = sum_rows(rows, count);
   if (s->json) return stat_json(rows, count, v, s->by, payload, dictionaries);
   print_rows(rows, count);
-  printf("file %zu, codes %llu, dictionaries %llu, index and container %llu bytes\n", v->bundle->size, (ull)payload, (ull)dictionaries,
-         (ull)(v->bundle->size - payload - dictionaries));
+  printf("file %zu, codes %llu, dictionaries %llu, index and container %llu bytes\n", v->bundle->size,
+         (ull)payload, (ull)dictionaries, (ull)(v->bundle->size - payload - dictionaries));
   return CLI_OK;
 }
 
@@ -240,10 +271,14 @@ int kiln_command_stat(int argc, char **argv) {
   stat_settings s = {.by = "arch"};
   const cli_option options[] = {{"by", 0, CLI_TEXT, &s.by, "WHAT", "arch, kernel or section (arch)"},
                                 {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
-  const cli_page page = {.usage = "kiln stat [--by=arch|kernel|section] BUNDLE", .summary = "Prints sums of sizes. A code that several kernels share counts in each by its part.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+  const cli_page page = {
+      .usage = "kiln stat [--by=arch|kernel|section] BUNDLE",
+      .summary = "Prints sums of sizes. A code that several kernels share counts in each by its part.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
-  if (exit_code == -1 && s.words.count != 1) exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  if (exit_code == -1 && s.words.count != 1)
+    exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
   if (exit_code == -1 && strcmp(s.by, "arch") && strcmp(s.by, "kernel") && strcmp(s.by, "section"))
     exit_code = cli_usage(&page, "--by: expected arch, kernel or section, found '%s'", s.by);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_stat, &s);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln-tool: everything that needs the runtime or the bundle writer. The user types `kiln`, which starts this program.
+// kiln-tool: everything that needs the runtime or the bundle writer. The user types `kiln`, which starts this
+// program.
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ static const command commands[] = {
 
 static void print_help(FILE *out) {
   fprintf(out, "usage: kiln COMMAND [options] ...\n\n");
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].help);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].help);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln report: one HTML page about a bundle. It has its style and its charts inside, asks for nothing from outside and runs no script. The same
-// bundle gives the same bytes.
+// kiln report: one HTML page about a bundle. It has its style and its charts inside, asks for nothing from
+// outside and runs no script. The same bundle gives the same bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,18 @@
 
 typedef unsigned long long ull;
 
-enum { MOST_BARS = 40, LABEL_LENGTH = 40, CHART_WIDTH = 960, BAR_LEFT = 320, BAR_WIDTH = 500, BAR_HEIGHT = 14, CHART_TOP = 8 };
+enum {
+  MOST_BARS = 40,
+  LABEL_LENGTH = 40,
+  CHART_WIDTH = 960,
+  BAR_LEFT = 320,
+  BAR_WIDTH = 500,
+  BAR_HEIGHT = 14,
+  CHART_TOP = 8
+};
 
-/// Codes of one kernel for one target, of one kernel, or of one target. Bytes are sums, the others the greatest.
+/// Codes of one kernel for one target, of one kernel, or of one target. Bytes are sums, the others the
+/// greatest.
 typedef struct report_row {
   const char *kernel, *target; // borrowed
   uint64_t codes, raw, stored;
@@ -24,19 +33,21 @@ typedef struct bar {
   uint64_t values[2];
 } bar;
 
-// ------------------------------------------------------------------------------------------------------------------- text
+// -------------------------------------------------------------------------------------------- text
 
 // Bytes of the UTF-8 character at `s`; 0 when it is none or a control character, which HTML does not allow.
 static unsigned character_size(const char *s) {
   uint32_t code;
   unsigned size = cli_utf8(s, &code);
-  bool is_text = code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef);
+  bool is_text = code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code & 0xfffe) != 0xfffe &&
+                 (code < 0xfdd0 || code > 0xfdef);
   return size && is_text ? size : 0;
 }
 
 /// Text for an element or an attribute, cut after `most` characters.
 static void put_text(kiln_buffer *out, const char *text, size_t most) {
-  static const char *const entities[128] = {['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
+  static const char *const entities[128] = {
+      ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
   for (size_t count = 0; *text; count++) {
     if (count == most) {
       kiln_buffer_format(out, "\xe2\x80\xa6");
@@ -55,7 +66,8 @@ static void put_text(kiln_buffer *out, const char *text, size_t most) {
 static void put_number(kiln_buffer *out, uint64_t n) {
   char digits[24];
   int length = snprintf(digits, sizeof digits, "%llu", (ull)n);
-  for (int i = 0; i < length; i++) kiln_buffer_format(out, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
+  for (int i = 0; i < length; i++)
+    kiln_buffer_format(out, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
 }
 
 static void put_ratio(kiln_buffer *out, uint64_t raw, uint64_t stored) {
@@ -63,7 +75,7 @@ static void put_ratio(kiln_buffer *out, uint64_t raw, uint64_t stored) {
   else kiln_buffer_format(out, "\xe2\x80\x93");
 }
 
-// ------------------------------------------------------------------------------------------------------------------- rows
+// -------------------------------------------------------------------------------------------- rows
 
 static void take_row(report_row *sum, const report_row *r) {
   sum->codes += r->codes, sum->raw += r->raw, sum->stored += r->stored;
@@ -78,8 +90,12 @@ static int by_kernel_and_target(const void *a, const void *b) {
   int kernels = strcmp(x->kernel, y->kernel);
   return kernels ? kernels : strcmp(x->target, y->target);
 }
-static int by_target(const void *a, const void *b) { return strcmp(((const report_row *)a)->target, ((const report_row *)b)->target); }
-static int by_kernel(const void *a, const void *b) { return strcmp(((const report_row *)a)->kernel, ((const report_row *)b)->kernel); }
+static int by_target(const void *a, const void *b) {
+  return strcmp(((const report_row *)a)->target, ((const report_row *)b)->target);
+}
+static int by_kernel(const void *a, const void *b) {
+  return strcmp(((const report_row *)a)->kernel, ((const report_row *)b)->kernel);
+}
 
 /// Sorts the rows and sums those that `compare` finds equal, into the front; the count that is left.
 static size_t sum_rows(report_row *rows, size_t count, int (*compare)(const void *, const void *)) {
@@ -92,7 +108,8 @@ static size_t sum_rows(report_row *rows, size_t count, int (*compare)(const void
   return kept;
 }
 
-/// One row a kernel and target, in that order. A code that several entries share is counted in each by its part.
+/// One row a kernel and target, in that order. A code that several entries share is counted in each by its
+/// part.
 static report_row *read_rows(const bundle_view *v, size_t *out_count) {
   size_t count = 0, capacity = 0;
   for (uint32_t i = 0; i < v->kernel_count; i++) capacity += v->kernels[i].code_count;
@@ -101,14 +118,21 @@ static report_row *read_rows(const bundle_view *v, size_t *out_count) {
     for (uint32_t c = 0; c < v->kernels[i].code_count; c++) {
       const view_code *code = &v->kernels[i].codes[c];
       uint32_t shares = code->blob.references ? code->blob.references : 1;
-      rows[count++] = (report_row){v->kernels[i].name, code->target, 1, code->blob.raw / shares, code->blob.stored / shares,
-                                   code->info.registers, code->info.spill_bytes, code->info.shared_bytes, code->info.block_threads};
+      rows[count++] = (report_row){v->kernels[i].name,
+                                   code->target,
+                                   1,
+                                   code->blob.raw / shares,
+                                   code->blob.stored / shares,
+                                   code->info.registers,
+                                   code->info.spill_bytes,
+                                   code->info.shared_bytes,
+                                   code->info.block_threads};
     }
   *out_count = sum_rows(rows, count, by_kernel_and_target);
   return rows;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- charts
+// ------------------------------------------------------------------------------------------ charts
 
 static int by_greatest(const void *a, const void *b) {
   const bar *x = a, *y = b;
@@ -119,14 +143,17 @@ static int by_greatest(const void *a, const void *b) {
 static void put_bar(kiln_buffer *out, const bar *b, unsigned series, uint64_t greatest, unsigned y) {
   unsigned width = (unsigned)((double)BAR_WIDTH * (double)b->values[series] / (double)greatest + 0.5);
   if (!width && b->values[series]) width = 1;
-  kiln_buffer_format(out, "<rect class=\"s%u\" x=\"%d\" y=\"%u\" width=\"%u\" height=\"%d\"/>\n<text class=\"v\" x=\"%u\" y=\"%u\">", series, BAR_LEFT, y, width,
-                     BAR_HEIGHT, BAR_LEFT + width + 6, y + BAR_HEIGHT - 3);
+  kiln_buffer_format(out,
+                     "<rect class=\"s%u\" x=\"%d\" y=\"%u\" width=\"%u\" height=\"%d\"/>\n<text class=\"v\" "
+                     "x=\"%u\" y=\"%u\">",
+                     series, BAR_LEFT, y, width, BAR_HEIGHT, BAR_LEFT + width + 6, y + BAR_HEIGHT - 3);
   put_number(out, b->values[series]);
   kiln_buffer_format(out, "</text>\n");
 }
 
 /// Horizontal bars, the greatest first. `legends` names the series; `empty` is said when there is no bar.
-static void put_chart(kiln_buffer *out, const char *title, const char *const *legends, unsigned series, bar *bars, size_t count, const char *empty) {
+static void put_chart(kiln_buffer *out, const char *title, const char *const *legends, unsigned series,
+                      bar *bars, size_t count, const char *empty) {
   uint64_t greatest = 1;
   kiln_buffer_format(out, "<section>\n<h2>%s</h2>\n", title);
   if (!count) {
@@ -140,14 +167,17 @@ static void put_chart(kiln_buffer *out, const char *title, const char *const *le
     for (unsigned s = 0; s < series; s++)
       if (bars[i].values[s] > greatest) greatest = bars[i].values[s];
   kiln_buffer_format(out, "<p>");
-  for (unsigned s = 0; s < series; s++) kiln_buffer_format(out, "<span class=\"key k%u\"></span>%s ", s, legends[s]);
+  for (unsigned s = 0; s < series; s++)
+    kiln_buffer_format(out, "<span class=\"key k%u\"></span>%s ", s, legends[s]);
   if (shown < count) kiln_buffer_format(out, "(the %zu greatest of %zu; the table has all)", shown, count);
-  kiln_buffer_format(out, "</p>\n<svg viewBox=\"0 0 %d %zu\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH, 2 * CHART_TOP + shown * step, title);
+  kiln_buffer_format(out, "</p>\n<svg viewBox=\"0 0 %d %zu\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH,
+                     2 * CHART_TOP + shown * step, title);
   for (size_t i = 0; i < shown; i++) {
     unsigned y = CHART_TOP + (unsigned)i * step;
     kiln_buffer_format(out, "<g><title>");
     put_text(out, bars[i].name, SIZE_MAX);
-    kiln_buffer_format(out, "</title><text class=\"l\" x=\"%d\" y=\"%u\">", BAR_LEFT - 8, y + (step - 8) / 2 + 4);
+    kiln_buffer_format(out, "</title><text class=\"l\" x=\"%d\" y=\"%u\">", BAR_LEFT - 8,
+                       y + (step - 8) / 2 + 4);
     put_text(out, bars[i].name, LABEL_LENGTH);
     kiln_buffer_format(out, "</text>\n");
     for (unsigned s = 0; s < series; s++) put_bar(out, &bars[i], s, greatest, y + s * (BAR_HEIGHT + 2));
@@ -157,7 +187,8 @@ static void put_chart(kiln_buffer *out, const char *title, const char *const *le
 }
 
 static void put_charts(kiln_buffer *out, const bundle_view *v, const report_row *rows, size_t count) {
-  static const char *const bytes[] = {"raw bytes", "stored bytes"}, *const registers[] = {"registers a thread, greatest of a kernel's codes"},
+  static const char *const bytes[] = {"raw bytes", "stored bytes"},
+                           *const registers[] = {"registers a thread, greatest of a kernel's codes"},
                            *const spills[] = {"spilled bytes a thread, greatest of a kernel's codes"};
   report_row *sums = KILN_NEW_ARRAY(v->arena, report_row, count + 1);
   bar *bars = KILN_NEW_ARRAY(v->arena, bar, count + 1);
@@ -176,7 +207,7 @@ static void put_charts(kiln_buffer *out, const bundle_view *v, const report_row 
   put_chart(out, "Spills by kernel", spills, 1, bars, n, "No code states a spill.");
 }
 
-// ----------------------------------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------ tables
 
 static void put_cell(kiln_buffer *out, uint64_t n, bool zero_is_unknown) {
   kiln_buffer_format(out, "<td>");
@@ -201,8 +232,11 @@ static void put_row(kiln_buffer *out, const report_row *r) {
 
 static void put_table(kiln_buffer *out, const report_row *rows, size_t count) {
   report_row sum = {0};
-  kiln_buffer_format(out, "<section>\n<h2>Kernels and targets</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>Kernel</th><th>Target</th><th>Codes</th><th>Raw</th>"
-                          "<th>Stored</th><th>Ratio</th><th>Registers</th><th>Spilled</th><th>Shared</th><th>Threads</th></tr></thead>\n<tbody>\n");
+  kiln_buffer_format(
+      out, "<section>\n<h2>Kernels and targets</h2>\n<div "
+           "class=\"wide\"><table>\n<thead><tr><th>Kernel</th><th>Target</th><th>Codes</th><th>Raw</th>"
+           "<th>Stored</th><th>Ratio</th><th>Registers</th><th>Spilled</th><th>Shared</th><th>Threads</th></"
+           "tr></thead>\n<tbody>\n");
   for (size_t i = 0, end = 0; i < count; i++) {
     kiln_buffer_format(out, "<tr>");
     if (i == end) {
@@ -219,9 +253,12 @@ static void put_table(kiln_buffer *out, const report_row *rows, size_t count) {
   }
   kiln_buffer_format(out, "</tbody>\n<tfoot><tr><th colspan=\"2\">Sum; greatest</th>");
   put_row(out, &sum);
-  kiln_buffer_format(out, "</tfoot>\n</table></div>\n<p>Bytes are sums over a kernel's configs and variants, and a code that several entries share is counted in each by its "
-                          "part, rounded down; dictionaries are apart. Registers a thread (VGPRs on AMD; \xe2\x80\x93 where the code does not say), spilled bytes a thread, bytes of shared "
-                          "memory and threads a block are the greatest.</p>\n</section>\n");
+  kiln_buffer_format(out,
+                     "</tfoot>\n</table></div>\n<p>Bytes are sums over a kernel's configs and variants, and "
+                     "a code that several entries share is counted in each by its "
+                     "part, rounded down; dictionaries are apart. Registers a thread (VGPRs on AMD; "
+                     "\xe2\x80\x93 where the code does not say), spilled bytes a thread, bytes of shared "
+                     "memory and threads a block are the greatest.</p>\n</section>\n");
 }
 
 static void put_notes(kiln_buffer *out, const bundle_view *v) {
@@ -238,7 +275,7 @@ static void put_notes(kiln_buffer *out, const bundle_view *v) {
   kiln_buffer_format(out, "%s</section>\n", v->note_count ? "</table></div>\n" : "");
 }
 
-// ------------------------------------------------------------------------------------------------------------------- page
+// -------------------------------------------------------------------------------------------- page
 
 static void put_total(kiln_buffer *out, const char *name, uint64_t n) {
   kiln_buffer_format(out, "<div><dt>%s</dt><dd>", name);
@@ -251,7 +288,8 @@ static kiln_status put_totals(kiln_buffer *out, const bundle_view *v, kiln_error
   for (uint32_t i = 0; i < v->bundle->section_count[KILN_BUNDLE_BLOBS]; i++) {
     kiln_blob_entry e;
     KILN_TRY(kiln_bundle_blob_at(v->bundle, i, &e, err));
-    const uint8_t *m = kiln_bundle_in(v->bundle, KILN_BUNDLE_MEMBERS, (uint64_t)e.member * KILN_BM_SIZE, KILN_BM_SIZE, err);
+    const uint8_t *m =
+        kiln_bundle_in(v->bundle, KILN_BUNDLE_MEMBERS, (uint64_t)e.member * KILN_BM_SIZE, KILN_BM_SIZE, err);
     const char *member = m ? kiln_bundle_text(v->bundle, kiln_le32(m + KILN_BM_NAME), err) : NULL;
     if (!member) return KILN_STATUS_CORRUPT;
     if (!strncmp(member, "dictionary/", 11)) dictionaries += e.stored;
@@ -268,30 +306,40 @@ static kiln_status put_totals(kiln_buffer *out, const bundle_view *v, kiln_error
   kiln_buffer_format(out, "<div><dt>Raw to stored</dt><dd>");
   put_ratio(out, raw, stored + dictionaries);
   kiln_buffer_format(out, "</dd></div>\n<div><dt>Signature</dt><dd>%s</dd></div>\n</dl>\n",
-                     kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (not checked here)" : "none");
+                     kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (not checked here)"
+                                                                                : "none");
   return KILN_OK;
 }
 
 static const char style[] =
     ":root{--ink:#1a1c20;--soft:#5b616b;--paper:#fff;--line:#d9dce1;--a:#9dbfe8;--b:#1f5fae}\n"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#a2a8b3;--paper:#16181c;--line:#383c44;--a:#37557c;--b:#78b0f2}}\n"
-    "body{margin:2rem auto;max-width:64rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}\n"
-    "h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);margin:.3rem 0}\n"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#a2a8b3;--paper:#16181c;--line:#383c44;--a:"
+    "#37557c;--b:#78b0f2}}\n"
+    "body{margin:2rem auto;max-width:64rem;padding:0 1rem;font:15px/1.5 "
+    "system-ui,sans-serif;color:var(--ink);background:var(--paper)}\n"
+    "h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2rem 0 "
+    ".5rem}p{color:var(--soft);margin:.3rem 0}\n"
     "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(11rem,1fr));gap:.6rem;margin:0}\n"
-    "dl div{border:1px solid var(--line);border-radius:6px;padding:.5rem .7rem}dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.15rem}\n"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}\n"
+    "dl div{border:1px solid var(--line);border-radius:6px;padding:.5rem "
+    ".7rem}dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.15rem}\n"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:"
+    "tabular-nums}\n"
     "th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}\n"
-    "tbody th,.notes th,.notes td,tfoot th,thead th:nth-child(-n+2){text-align:left}tbody th,.notes th{font-weight:normal}tbody th[rowspan]{font-weight:600;overflow-wrap:anywhere}\n"
+    "tbody th,.notes th,.notes td,tfoot th,thead th:nth-child(-n+2){text-align:left}tbody th,.notes "
+    "th{font-weight:normal}tbody th[rowspan]{font-weight:600;overflow-wrap:anywhere}\n"
     "thead th,tfoot{font-weight:600}.notes td{overflow-wrap:anywhere}\n"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}svg .l{text-anchor:end}svg .v{fill:var(--soft)}\n"
-    "svg .s0{fill:var(--a)}svg .s1{fill:var(--b)}.key{display:inline-block;width:.8rem;height:.8rem;margin:0 .3rem 0 .6rem}.k0{background:var(--a)}.k1{background:var(--b)}\n";
+    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}svg "
+    ".l{text-anchor:end}svg .v{fill:var(--soft)}\n"
+    "svg .s0{fill:var(--a)}svg .s1{fill:var(--b)}.key{display:inline-block;width:.8rem;height:.8rem;margin:0 "
+    ".3rem 0 .6rem}.k0{background:var(--a)}.k1{background:var(--b)}\n";
 
 static kiln_status put_page(kiln_buffer *out, const bundle_view *v, kiln_error *err) {
   size_t count;
   const char *slash = strrchr(v->bundle->name, '/'), *name = slash ? slash + 1 : v->bundle->name;
   report_row *rows = read_rows(v, &count);
   kiln_buffer_format(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src &#39;none&#39;; style-src &#39;unsafe-inline&#39;\"/>\n"
+                          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+                          "&#39;none&#39;; style-src &#39;unsafe-inline&#39;\"/>\n"
                           "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
   put_text(out, name, SIZE_MAX);
   kiln_buffer_format(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
@@ -309,14 +357,17 @@ int kiln_command_report(int argc, char **argv) {
   const char *path = "-";
   const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the page (standard output)"}};
   const cli_page page = {.usage = "kiln report [-o FILE.html] BUNDLE",
-                         .summary = "Writes one HTML page about a bundle: sizes, registers, spills, provenance. It needs no other file.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+                         .summary = "Writes one HTML page about a bundle: sizes, registers, spills, "
+                                    "provenance. It needs no other file.",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
   cli_list words = {0};
   bundle_view v;
   kiln_error err;
   kiln_buffer out = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 1) exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  if (exit_code == -1 && words.count != 1)
+    exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or compares what it wrote.
+// kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or
+// compares what it wrote.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,24 @@ typedef struct run_state {
   kiln_library *library;
   kiln_device *device;
   kiln_kernel *kernel;
-  run_value *values;    // owned
+  run_value *values; // owned
   size_t count;
   const uint32_t *grid; // the caller's; NULL: the kernel's own
 } run_state;
 
 static run_value *find_value(run_state *r, const char *text, size_t length) {
   for (size_t i = 0; i < r->count; i++)
-    if (strlen(r->values[i].param.name) == length && !memcmp(r->values[i].param.name, text, length)) return &r->values[i];
+    if (strlen(r->values[i].param.name) == length && !memcmp(r->values[i].param.name, text, length))
+      return &r->values[i];
   return NULL;
 }
 
 static kiln_status no_argument(const run_state *r, const char *text, kiln_error *err) {
   kiln_buffer names = {0};
-  for (size_t i = 0; i < r->count; i++) kiln_buffer_format(&names, "%s%s: %s", i ? ", " : "", r->values[i].param.name, r->values[i].param.type);
-  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME=VALUE with one of (%.*s)", text, (int)names.size, (const char *)names.bytes);
+  for (size_t i = 0; i < r->count; i++)
+    kiln_buffer_format(&names, "%s%s: %s", i ? ", " : "", r->values[i].param.name, r->values[i].param.type);
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME=VALUE with one of (%.*s)", text,
+            (int)names.size, (const char *)names.bytes);
   kiln_buffer_deinit(&names);
   return KILN_STATUS_INVALID_ARGUMENT;
 }
@@ -41,7 +45,8 @@ static kiln_status no_argument(const run_state *r, const char *text, kiln_error 
 static kiln_status open_all(run_state *r, const run_settings *s, kiln_error *err) {
   kiln_source source = {.path = s->words.items[0]};
   kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1};
-  options.policy = (s->exact ? KILN_EXACT_ONLY : 0) | (s->no_jit ? KILN_NO_JIT : 0) | (s->check ? KILN_CHECK_ALL : 0);
+  options.policy =
+      (s->exact ? KILN_EXACT_ONLY : 0) | (s->no_jit ? KILN_NO_JIT : 0) | (s->check ? KILN_CHECK_ALL : 0);
   KILN_TRY(kiln_open(&options, &r->library, err));
   KILN_TRY(kiln_device_open(r->library, s->device, &r->device, err));
   return kiln_kernel_get(r->device, s->words.items[1], NULL, &r->kernel, err);
@@ -63,14 +68,16 @@ static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *e
   }
   for (size_t i = 0; i < r->count; i++)
     if (!r->values[i].is_set)
-      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' (%s) is missing", r->values[i].param.name, r->values[i].param.type);
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' (%s) is missing",
+                       r->values[i].param.name, r->values[i].param.type);
   return KILN_OK;
 }
 
 static void print_choice(const kiln_choice *c) {
-  printf("config %s, variant '%s', target %s (rank %u), grid %u x %u x %u, %u threads, %u bytes shared, %u registers, %u bytes spilled\n",
-         c->config, c->variant, c->target, c->rank, c->grid[0], c->grid[1], c->grid[2], c->block_threads, c->shared_bytes, c->registers,
-         c->spill_bytes);
+  printf("config %s, variant '%s', target %s (rank %u), grid %u x %u x %u, %u threads, %u bytes shared, %u "
+         "registers, %u bytes spilled\n",
+         c->config, c->variant, c->target, c->rank, c->grid[0], c->grid[1], c->grid[2], c->block_threads,
+         c->shared_bytes, c->registers, c->spill_bytes);
 }
 
 static int by_time(const void *a, const void *b) {
@@ -79,12 +86,15 @@ static int by_time(const void *a, const void *b) {
 }
 
 static kiln_status launch(run_state *r, const uint8_t *block, size_t size, kiln_error *err) {
-  KILN_TRY(r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err) : kiln_launch_packed(r->kernel, NULL, block, size, err));
+  KILN_TRY(r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err)
+                   : kiln_launch_packed(r->kernel, NULL, block, size, err));
   return kiln_sync(r->device, NULL, err);
 }
 
-// The first launch is the one whose results count; repetitions come before the buffers are set again, so that in-place kernels stay right.
-static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size, int64_t repeat, kiln_error *err) {
+// The first launch is the one whose results count; repetitions come before the buffers are set again, so that
+// in-place kernels stay right.
+static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size, int64_t repeat,
+                                 kiln_error *err) {
   uint64_t *times = malloc((size_t)repeat * sizeof *times);
   if (!times) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = launch(r, block, size, err);
@@ -95,12 +105,13 @@ static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size
   }
   if (status == KILN_OK) {
     qsort(times, (size_t)repeat, sizeof *times, by_time);
-    printf("launch and wait, %lld times: least %.1f us, median %.1f us\n", (long long)repeat, (double)times[0] / 1e3,
-           (double)times[repeat / 2] / 1e3);
+    printf("launch and wait, %lld times: least %.1f us, median %.1f us\n", (long long)repeat,
+           (double)times[0] / 1e3, (double)times[repeat / 2] / 1e3);
   }
   free(times);
   for (size_t i = 0; i < r->count && status == KILN_OK; i++)
-    if (r->values[i].device) status = kiln_copy_in(r->device, r->values[i].device, r->values[i].bytes, r->values[i].size, err);
+    if (r->values[i].device)
+      status = kiln_copy_in(r->device, r->values[i].device, r->values[i].bytes, r->values[i].size, err);
   return status;
 }
 
@@ -109,18 +120,20 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
   uint8_t *block = calloc(1, size + 1);
   kiln_choice choice;
   if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  for (size_t i = 0; i < r->count; i++) memcpy(block + r->values[i].param.offset, r->values[i].packed, r->values[i].param.size);
+  for (size_t i = 0; i < r->count; i++)
+    memcpy(block + r->values[i].param.offset, r->values[i].packed, r->values[i].param.size);
   kiln_status status = kiln_choose(r->kernel, block, size, &choice, err);
   if (status == KILN_OK && r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
   if (status == KILN_OK && s->explain) print_choice(&choice);
   if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
   if (status == KILN_OK) status = launch(r, block, size, err);
-  for (size_t i = 0; i < r->count && status == KILN_OK; i++) status = run_value_fetch(&r->values[i], r->device, err);
+  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
+    status = run_value_fetch(&r->values[i], r->device, err);
   free(block);
   return status;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- results
+// ----------------------------------------------------------------------------------------- results
 
 static kiln_status print_value(run_state *r, const char *text, kiln_error *err) {
   size_t length = strcspn(text, ":");
@@ -154,7 +167,8 @@ static kiln_status compare_value(run_state *r, const char *text, double toleranc
 static kiln_status show_results(run_state *r, const run_settings *s, kiln_error *err) {
   for (size_t i = 0; i < s->print.count; i++) KILN_TRY(print_value(r, s->print.items[i], err));
   for (size_t i = 0; i < s->save.count; i++) KILN_TRY(save_value(r, s->save.items[i], err));
-  for (size_t i = 0; i < s->compare.count; i++) KILN_TRY(compare_value(r, s->compare.items[i], strtod(s->tolerance, NULL), err));
+  for (size_t i = 0; i < s->compare.count; i++)
+    KILN_TRY(compare_value(r, s->compare.items[i], strtod(s->tolerance, NULL), err));
   return KILN_OK;
 }
 
@@ -191,7 +205,8 @@ int kiln_command_run(int argc, char **argv) {
   const cli_option options[] = {
       {"device", 'd', CLI_TEXT, &s.device, "NAME", "host, host:THREADS, cuda:N, hip:N (host)"},
       {"arg", 'a', CLI_LIST, &s.args, "NAME=VALUE", "an argument; see below"},
-      {"grid", 'g', CLI_TEXT, &s.grid_text, "X[,Y[,Z]]", "program instances; for kernels that state no grid (Triton IR)"},
+      {"grid", 'g', CLI_TEXT, &s.grid_text, "X[,Y[,Z]]",
+       "program instances; for kernels that state no grid (Triton IR)"},
       {"print", 'p', CLI_LIST, &s.print, "NAME[:COUNT]", "print the first elements of a buffer (16)"},
       {"save", 0, CLI_LIST, &s.save, "NAME=FILE", "write a buffer to a file"},
       {"compare", 0, CLI_LIST, &s.compare, "NAME=FILE", "compare a buffer with a file"},
@@ -207,12 +222,15 @@ int kiln_command_run(int argc, char **argv) {
       .summary = "Launches a kernel once.",
       .options = options,
       .option_count = sizeof options / sizeof *options,
-      .more = "Scalars are numbers. Buffers: zeros:COUNT, ones:COUNT, iota:COUNT, fill:COUNT:VALUE, random:COUNT[:SEED], @FILE, null.\n"
-              "A view is a buffer and its shape: random:4096[64,64], or with strides random:4096[64,32;64,1].",
+      .more =
+          "Scalars are numbers. Buffers: zeros:COUNT, ones:COUNT, iota:COUNT, fill:COUNT:VALUE, "
+          "random:COUNT[:SEED], @FILE, null.\n"
+          "A view is a buffer and its shape: random:4096[64,64], or with strides random:4096[64,32;64,1].",
   };
   kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
-  if (exit_code == -1 && s.words.count != 2) exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
+  if (exit_code == -1 && s.words.count != 2)
+    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
   if (exit_code == -1 && s.grid_text && !parse_grid(s.grid_text, s.grid))
     exit_code = cli_usage(&page, "--grid: expected X, X,Y or X,Y,Z of 32 bits each, found '%s'", s.grid_text);
   if (exit_code == -1) {

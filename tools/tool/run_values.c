@@ -13,9 +13,11 @@
 
 enum { MOST_BYTES_LOG2 = 36 };
 
-static bool is_float(kiln_scalar scalar) { return kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8); }
+static bool is_float(kiln_scalar scalar) {
+  return kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+}
 
-// ---------------------------------------------------------------------------------------------------------------- elements
+// ---------------------------------------------------------------------------------------- elements
 
 static uint64_t load_bits(const uint8_t *at, unsigned bytes) {
   uint64_t bits = 0;
@@ -39,7 +41,7 @@ double run_value_at(const run_value *v, size_t index) {
 
 size_t run_value_count(const run_value *v) { return v->size / kiln_scalars[v->scalar].bytes; }
 
-// -------------------------------------------------------------------------------------------------------------- generators
+// -------------------------------------------------------------------------------------- generators
 
 static uint64_t next_random(uint64_t *state) { // splitmix64
   uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -50,9 +52,15 @@ static uint64_t next_random(uint64_t *state) { // splitmix64
 
 /// What a generator is given: the element's number, its extra word, its state.
 typedef double generate(size_t index, double word, uint64_t *state, kiln_scalar scalar);
-static double zeros(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)w, (void)s, (void)t, 0; }
-static double ones(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)w, (void)s, (void)t, 1; }
-static double iota(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)w, (void)s, (void)t, (double)i; }
+static double zeros(size_t i, double w, uint64_t *s, kiln_scalar t) {
+  return (void)i, (void)w, (void)s, (void)t, 0;
+}
+static double ones(size_t i, double w, uint64_t *s, kiln_scalar t) {
+  return (void)i, (void)w, (void)s, (void)t, 1;
+}
+static double iota(size_t i, double w, uint64_t *s, kiln_scalar t) {
+  return (void)w, (void)s, (void)t, (double)i;
+}
 static double same(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)s, (void)t, w; }
 // Floats in [-1, 1), integers in 0..99.
 static double random_element(size_t i, double w, uint64_t *s, kiln_scalar t) {
@@ -64,31 +72,36 @@ static double random_element(size_t i, double w, uint64_t *s, kiln_scalar t) {
 static const struct {
   const char *name;
   generate *make;
-} generators[] = {{"zeros", zeros}, {"ones", ones}, {"iota", iota}, {"fill", same}, {"random", random_element}};
+} generators[] = {
+    {"zeros", zeros}, {"ones", ones}, {"iota", iota}, {"fill", same}, {"random", random_element}};
 
 static kiln_status bad(const run_value *v, const char *text, kiln_error *err) {
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                   "argument '%s' (%s): '%s' is not zeros:N, ones:N, iota:N, fill:N:VALUE, random:N[:SEED], @FILE or null", v->param.name,
-                   v->param.type, text);
+  return kiln_fail(
+      err, KILN_STATUS_INVALID_ARGUMENT,
+      "argument '%s' (%s): '%s' is not zeros:N, ones:N, iota:N, fill:N:VALUE, random:N[:SEED], @FILE or null",
+      v->param.name, v->param.type, text);
 }
 
 static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *err) {
   size_t length = strcspn(text, ":"), known = sizeof generators / sizeof *generators, g = 0;
   while (g < known && (strlen(generators[g].name) != length || memcmp(generators[g].name, text, length))) g++;
-  if (g == known || text[length] != ':' || !isdigit((unsigned char)text[length + 1])) return bad(v, text, err);
+  if (g == known || text[length] != ':' || !isdigit((unsigned char)text[length + 1]))
+    return bad(v, text, err);
   char *end;
   uint64_t count = strtoull(text + length + 1, &end, 0);
   double word = *end == ':' ? strtod(end + 1, &end) : 0;
   if (*end) return bad(v, text, err);
   unsigned bytes = kiln_scalars[v->scalar].bytes;
   if (count > ((uint64_t)1 << MOST_BYTES_LOG2) / bytes)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "argument '%s': %llu elements; the limit is 2^%d bytes", v->param.name,
-                     (unsigned long long)count, MOST_BYTES_LOG2);
+    return kiln_fail(err, KILN_STATUS_LIMIT, "argument '%s': %llu elements; the limit is 2^%d bytes",
+                     v->param.name, (unsigned long long)count, MOST_BYTES_LOG2);
   v->size = (size_t)count * bytes;
   v->bytes = malloc(v->size + 1);
-  if (!v->bytes) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", v->param.name, v->size);
+  if (!v->bytes)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", v->param.name, v->size);
   uint64_t state = (uint64_t)word;
-  for (size_t i = 0; i < count; i++) store(v->scalar, generators[g].make(i, word, &state, v->scalar), v->bytes + i * bytes);
+  for (size_t i = 0; i < count; i++)
+    store(v->scalar, generators[g].make(i, word, &state, v->scalar), v->bytes + i * bytes);
   return KILN_OK;
 }
 
@@ -104,7 +117,7 @@ static kiln_status read_buffer(run_value *v, const char *path, kiln_error *err) 
   return KILN_OK;
 }
 
-// ------------------------------------------------------------------------------------------------------------------- views
+// ------------------------------------------------------------------------------------------- views
 
 static bool read_list(const char **at, int64_t *out, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
@@ -130,7 +143,8 @@ static kiln_status read_shape(run_value *v, const char *text, kiln_error *err) {
     for (unsigned i = rank - 1; i > 0; i--) strides[i - 1] = strides[i] * extents[i];
   }
   if (!ok || strcmp(at, "]"))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a shape of %u extents, such as [4,8] or [4,8;8,1]",
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "argument '%s': '%s' is not a shape of %u extents, such as [4,8] or [4,8;8,1]",
                      v->param.name, text, rank);
   for (unsigned i = 0; i < rank; i++) {
     kiln_put64(v->packed + 8 + 8 * i, (uint64_t)extents[i]);
@@ -165,25 +179,30 @@ static kiln_status set_scalar(run_value *v, const char *text, kiln_error *err) {
     kiln_put64(v->packed, (uint64_t)number);
   }
   if (*end || end == text || (errno == ERANGE && !is_float(v->scalar)))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a value of type %s", v->param.name, text, v->param.type);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a value of type %s",
+                     v->param.name, text, v->param.type);
   return KILN_OK;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- public
+// ------------------------------------------------------------------------------------------ public
 
 kiln_status run_value_begin(run_value *v, const kiln_param *param, kiln_error *err) {
   memset(v, 0, sizeof *v);
   v->param = *param;
   if (param->pointer > 1)
-    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "argument '%s' is an array of pointers, which the command line cannot make", param->name);
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                     "argument '%s' is an array of pointers, which the command line cannot make",
+                     param->name);
   const char *name = param->rank ? param->type + strlen("view ") : param->type + param->pointer;
   for (unsigned i = 0; i < KILN_SCALAR_COUNT; i++)
     if (!strcmp(kiln_scalars[i].spelling, name)) return v->scalar = (kiln_scalar)i, KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INTERNAL, "argument '%s' has the unknown type %s", param->name, param->type);
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "argument '%s' has the unknown type %s", param->name,
+                   param->type);
 }
 
 kiln_status run_value_set(run_value *v, const char *text, kiln_device *device, kiln_error *err) {
-  if (v->is_set) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' is given twice", v->param.name);
+  if (v->is_set)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' is given twice", v->param.name);
   v->is_set = true;
   return v->param.pointer || v->param.rank ? set_buffer(v, text, device, err) : set_scalar(v, text, err);
 }
@@ -198,9 +217,11 @@ void run_value_deinit(run_value *v, kiln_device *device) {
   memset(v, 0, sizeof *v);
 }
 
-kiln_status run_value_compare(const run_value *v, const uint8_t *bytes, size_t size, double tolerance, kiln_error *err) {
+kiln_status run_value_compare(const run_value *v, const uint8_t *bytes, size_t size, double tolerance,
+                              kiln_error *err) {
   if (size != v->size)
-    return kiln_fail(err, KILN_STATUS_MISMATCH, "'%s' has %zu bytes, expected %zu", v->param.name, v->size, size);
+    return kiln_fail(err, KILN_STATUS_MISMATCH, "'%s' has %zu bytes, expected %zu", v->param.name, v->size,
+                     size);
   run_value expected = {.scalar = v->scalar, .bytes = (uint8_t *)bytes, .size = size};
   size_t count = run_value_count(v), wrong = 0, first = 0;
   double worst = 0;
@@ -211,6 +232,8 @@ kiln_status run_value_compare(const run_value *v, const uint8_t *bytes, size_t s
     if (away > worst) worst = away;
   }
   if (!wrong) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_MISMATCH, "'%s': %zu of %zu elements differ; element %zu is %.9g, expected %.9g; the largest difference is %g",
-                   v->param.name, wrong, count, first, run_value_at(v, first), run_value_at(&expected, first), worst);
+  return kiln_fail(
+      err, KILN_STATUS_MISMATCH,
+      "'%s': %zu of %zu elements differ; element %zu is %.9g, expected %.9g; the largest difference is %g",
+      v->param.name, wrong, count, first, run_value_at(v, first), run_value_at(&expected, first), worst);
 }

@@ -3,7 +3,8 @@
 //
 //   scalar    12, -1.5, 0x10
 //   buffer    zeros:COUNT  ones:COUNT  iota:COUNT  fill:COUNT:VALUE  random:COUNT[:SEED]  @FILE  null
-//   view      a buffer followed by [extent,...] or [extent,...;stride,...]; strides are row-major when left out
+//   view      a buffer followed by [extent,...] or [extent,...;stride,...]; strides are row-major when left
+//   out
 #ifndef KILN_TOOLS_TOOL_RUN_VALUES_H
 #define KILN_TOOLS_TOOL_RUN_VALUES_H
 
@@ -14,11 +15,11 @@
 
 typedef struct run_value {
   kiln_param param;
-  kiln_scalar scalar;   ///< element
+  kiln_scalar scalar; ///< element
   bool is_set;
-  uint8_t *bytes;       ///< owned: contents of a buffer before the launch, after it what came back
+  uint8_t *bytes; ///< owned: contents of a buffer before the launch, after it what came back
   size_t size;
-  void *device;         ///< owned by the device: the buffer there
+  void *device;                ///< owned by the device: the buffer there
   uint8_t packed[8 + 16 * 12]; ///< what goes into the block
 } run_value;
 
@@ -33,7 +34,9 @@ void run_value_deinit(run_value *value, kiln_device *device);
 /// Element `index` of the buffer as a double.
 double run_value_at(const run_value *value, size_t index);
 size_t run_value_count(const run_value *value);
-/// Compares with the bytes of another buffer: every element within tolerance x (1 + |expected|); NaN equals NaN. MISMATCH names the first difference.
-kiln_status run_value_compare(const run_value *value, const uint8_t *bytes, size_t size, double tolerance, kiln_error *err);
+/// Compares with the bytes of another buffer: every element within tolerance x (1 + |expected|); NaN equals
+/// NaN. MISMATCH names the first difference.
+kiln_status run_value_compare(const run_value *value, const uint8_t *bytes, size_t size, double tolerance,
+                              kiln_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the subcommands of kiln-tool share. A subcommand is `int kiln_command_<function>(int argc, char **argv)`, argv[0] its name; it returns an exit
-// code of tools/common/cli.h.
+// What the subcommands of kiln-tool share. A subcommand is `int kiln_command_<function>(int argc, char
+// **argv)`, argv[0] its name; it returns an exit code of tools/common/cli.h.
 #ifndef KILN_TOOLS_TOOL_TOOL_H
 #define KILN_TOOLS_TOOL_TOOL_H
 

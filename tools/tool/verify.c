@@ -21,10 +21,12 @@ typedef struct verify_settings {
 static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
   const uint8_t *slot = b->header + KILN_BH_SIZE;
   bool is_signed = kiln_le32(slot + KILN_BG_KIND) == 1;
-  if (!is_signed) return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
+  if (!is_signed)
+    return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
   if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
-  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE, slot + KILN_BG_KEY))
+  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE,
+                                          slot + KILN_BG_KEY))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the signature does not fit the header", b->name);
   return KILN_OK;
 }
@@ -38,7 +40,8 @@ static kiln_status check_blobs(kiln_bundle *b, kiln_error *err) {
     kiln_digest digest = kiln_digest_of(bytes.bytes, bytes.size);
     kiln_bytes_deinit(&bytes);
     if (memcmp(digest.bytes, e.digest, KILN_DIGEST_SIZE))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: blob %u does not have the digest of the index", b->name, i);
+      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: blob %u does not have the digest of the index", b->name,
+                       i);
   }
   return KILN_OK;
 }
@@ -48,7 +51,8 @@ static kiln_status check(const bundle_view *v, const uint8_t *key, kiln_error *e
   KILN_TRY(check_blobs(v->bundle, err));
   kiln_digest digest = kiln_digest_of(v->bundle->region, (size_t)v->bundle->region_size);
   if (memcmp(digest.bytes, v->bundle->header + KILN_BH_DIGEST, KILN_DIGEST_SIZE))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header", v->bundle->name);
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header",
+                     v->bundle->name);
   return check_signature(v->bundle, key, err);
 }
 
@@ -60,7 +64,8 @@ static void print_good(const bundle_view *v, bool trusted) {
     for (unsigned i = 0; i < KEY_FILE_PUBLIC; i++) printf("%02x", slot[KILN_BG_KEY + i]);
     printf("%s\n", trusted ? "" : " (give --key to say whom you trust)");
   }
-  printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count, (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
+  printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count,
+         (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
 }
 
 // One bundle; its JSON object goes to `out`.
@@ -102,15 +107,19 @@ static int verify_all(const verify_settings *s) {
 
 int kiln_command_verify(int argc, char **argv) {
   verify_settings s = {0};
-  const cli_option options[] = {{"key", 'k', CLI_TEXT, &s.key_path, "FILE", "public key (of `kiln cache keygen`) that must have signed the bundles"},
+  const cli_option options[] = {{"key", 'k', CLI_TEXT, &s.key_path, "FILE",
+                                 "public key (of `kiln cache keygen`) that must have signed the bundles"},
                                 {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
   const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
-                         .summary = "Checks every page, code, digest and the signature of bundles. Exit code 1 when one is not as written.",
-                         .options = options, .option_count = sizeof options / sizeof *options};
+                         .summary = "Checks every page, code, digest and the signature of bundles. Exit code "
+                                    "1 when one is not as written.",
+                         .options = options,
+                         .option_count = sizeof options / sizeof *options};
   kiln_error err = {0};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "expected a bundle");
-  if (code == -1 && s.key_path && key_file_public(s.key_path, s.key, &err) != KILN_OK) code = cli_report(err.status, &err);
+  if (code == -1 && s.key_path && key_file_public(s.key_path, s.key, &err) != KILN_OK)
+    code = cli_report(err.status, &err);
   if (code == -1) code = verify_all(&s);
   cli_list_deinit(&s.words);
   return code;
