@@ -36,8 +36,8 @@ Q := $(if $(V),,@)
 sources = $(sort $(wildcard $(addsuffix /*.c,$(1))))
 BASE     := $(call sources,base)
 TARGETS  := $(call sources,targets)
-COMPILER := $(call sources,compiler compiler/front compiler/ttir compiler/middle)
-CODEGEN  := $(call sources,compiler/codegen) $(sort $(wildcard compiler/codegen/*.cpp))
+COMPILER := $(call sources,compiler $(addprefix compiler/,ir layout analysis simplify interpreter front ttir middle))
+CODEGEN  := $(call sources,compiler/codegen $(addprefix compiler/codegen/,llvm gpu nvptx amdgpu host finish)) $(sort $(wildcard compiler/codegen/finish/*.cpp))
 CACHE    := $(call sources,cache)
 REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
@@ -210,6 +210,15 @@ check-sanitizers: ## the tests of readers, cache and compiler under address and 
 	tests/run.sh build/tsan cache/test_memory cache/test_together
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
 	KILN_TEST_BLESS=1 tests/run.sh $(B)
+
+.PHONY: format lint
+FORMAT ?= clang-format-14
+C_FILES = $(shell git ls-files '*.c' '*.h' '*.cpp')
+format: ## apply .clang-format to every C file
+	$(FORMAT) -i $(C_FILES)
+lint: ## check the format of every C file and the order of the folders
+	$(FORMAT) --dry-run -Werror $(C_FILES)
+	tools/lint-folders.sh
 
 .PHONY: demo install-packages
 install-packages: ## install what the build needs (Debian 12)

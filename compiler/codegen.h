@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/record.h"
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "targets/targets.h"
 
 typedef enum kiln_assembler {

@@ -10,7 +10,9 @@
 
 #include "base/buffer.h"
 #include "base/record.h"
-#include "compiler/ir.h"
+#include "compiler/ir/canonical.h"
+#include "compiler/ir/ir.h"
+#include "compiler/simplify/simplify.h"
 #include "targets/targets.h"
 
 typedef enum kiln_severity { KILN_NOTE, KILN_WARNING, KILN_ERROR } kiln_severity;
@@ -77,20 +79,6 @@ const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN
 /// Where operation `number` of a canonical kernel that kiln_unit_lower made stands in the source; line 0: it
 /// has no place.
 ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number);
-
-// ---------------------------------------------------------------------------------- canonical form
-
-/// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code.
-/// Idempotent.
-void kiln_canonicalise(ir_kernel *kernel);
-/// The stable bytes of a canonical kernel: independent of names, places, comments and addresses. What keys
-/// hash and workers read.
-void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out);
-/// The kernel back from its bytes; every size is checked. Its parameters are named p0, p1, ...
-kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name,
-                                  ir_kernel **out, kiln_error *err);
-/// Version of the canonical encoding, a key field.
-enum { KILN_CANONICAL_VERSION = 1 };
 
 /// The kernel as text in the kernel language, one operation a `let`; reading it back gives the same canonical
 /// bytes.

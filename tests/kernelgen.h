@@ -8,7 +8,7 @@
 #ifndef KILN_TESTS_KERNELGEN_H
 #define KILN_TESTS_KERNELGEN_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 
 enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "compiler/codegen/finish.h"
-#include "compiler/codegen/llvm_module.h"
-#include "compiler/codegen/llvm_target.h"
+#include "compiler/codegen/finish/finish.h"
+#include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/codegen/lower.h"
 #include "compiler/front.h"
 #include "compiler/middle/pipeline.h"

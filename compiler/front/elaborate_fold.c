@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "compiler/front/operations.h"
-#include "compiler/middle/scalar.h"
+#include "compiler/ir/scalar.h"
 
 static const uint8_t opcodes[KILN_TOKEN_COUNT] = {
     [KILN_TOKEN_PLUS] = IR_ADD,       [KILN_TOKEN_MINUS] = IR_SUB,     [KILN_TOKEN_STAR] = IR_MUL,

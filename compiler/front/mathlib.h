@@ -3,7 +3,7 @@
 #ifndef KILN_COMPILER_FRONT_MATHLIB_H
 #define KILN_COMPILER_FRONT_MATHLIB_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 
 /// Emits function `name` of the library at the builder's place, inlined, for `count` arguments: tiles or
 /// scalars of f32 or f64 (f16 and bf16 go through f32). Returns the one result, in the type of the first

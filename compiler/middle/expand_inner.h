@@ -3,7 +3,7 @@
 #ifndef KILN_COMPILER_MIDDLE_EXPAND_INNER_H
 #define KILN_COMPILER_MIDDLE_EXPAND_INNER_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "targets/targets.h"
 
 typedef struct expanding {

@@ -7,7 +7,7 @@
 // inside. Clears fp_flush: what follows keeps denormals.
 #include "compiler/middle/expand_inner.h"
 #include "compiler/middle/passes.h"
-#include "compiler/middle/scalar.h"
+#include "compiler/ir/scalar.h"
 
 static const double least_normal = 0x1p-126;
 

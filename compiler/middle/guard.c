@@ -4,7 +4,7 @@
 // wraps the other; hardware and LLVM do worse.
 //
 // Needs no views; runs once. Uses ranges, so that most divisions stay as they are.
-#include "compiler/middle/facts.h"
+#include "compiler/analysis/facts.h"
 #include "compiler/middle/passes.h"
 
 typedef struct guarding {

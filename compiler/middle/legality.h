@@ -5,7 +5,7 @@
 #ifndef KILN_COMPILER_MIDDLE_LEGALITY_H
 #define KILN_COMPILER_MIDDLE_LEGALITY_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "targets/targets.h"
 
 typedef enum kiln_legal {

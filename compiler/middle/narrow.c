@@ -4,7 +4,7 @@
 //
 // Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
 // DCE.
-#include "compiler/middle/facts.h"
+#include "compiler/analysis/facts.h"
 #include "compiler/middle/passes.h"
 
 typedef struct narrowing {

@@ -5,19 +5,9 @@
 #ifndef KILN_COMPILER_MIDDLE_PASSES_H
 #define KILN_COMPILER_MIDDLE_PASSES_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
+#include "compiler/simplify/simplify.h"
 #include "targets/targets.h"
-
-// What canonicalisation is made of.
-bool kiln_fold(ir_kernel *kernel);     ///< constants, identities that are exact, splats moved outwards
-bool kiln_contract(ir_kernel *kernel); ///< multiply and add of floats become fma; nothing when fp_strict
-bool kiln_control(
-    ir_kernel *kernel); ///< constant branches, loops of zero or one trip, values that loops only pass on
-bool kiln_cse(ir_kernel *kernel); ///< equal pure operations become one
-bool kiln_dce(ir_kernel *kernel); ///< what nobody needs goes, also results and carried values
-
-/// fold, control, CSE and DCE until nothing changes, a bounded number of times.
-void kiln_simplify(ir_kernel *kernel);
 
 // What targets need.
 bool kiln_licm(ir_kernel *kernel);   ///< scalars and dear tiles leave loops that do not change them

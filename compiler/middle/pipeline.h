@@ -6,7 +6,7 @@
 #ifndef KILN_COMPILER_MIDDLE_PIPELINE_H
 #define KILN_COMPILER_MIDDLE_PIPELINE_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "targets/targets.h"
 
 typedef struct kiln_middle_options {

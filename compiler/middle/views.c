@@ -12,7 +12,7 @@
 // so that all tile arithmetic is i32 and what is uniform is scalar. Dropped axes give scalar conditions.
 //
 // Needs nothing. Afterwards no view is left. Uses facts of the kernel as it was before.
-#include "compiler/middle/facts.h"
+#include "compiler/analysis/facts.h"
 #include "compiler/middle/passes.h"
 
 #include <string.h>

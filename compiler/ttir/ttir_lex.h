@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 
 typedef enum ttir_kind {
   TTIR_END,

@@ -6,7 +6,7 @@
 #ifndef KILN_TESTS_CODEGEN_GPU_SIM_H
 #define KILN_TESTS_CODEGEN_GPU_SIM_H
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "targets/targets.h"
 
 typedef struct sim_options {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "compiler/codegen.h"
-#include "compiler/codegen/amdgpu.h"
-#include "compiler/codegen/finish.h"
+#include "compiler/codegen/amdgpu/amdgpu.h"
+#include "compiler/codegen/finish/finish.h"
 #include "compiler/front.h"
 #include "tests/harness.h"
 

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/codegen/finish.h"
-#include "compiler/codegen/gpu_lower.h"
-#include "compiler/codegen/llvm_module.h"
-#include "compiler/codegen/llvm_target.h"
+#include "compiler/codegen/finish/finish.h"
+#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/codegen/llvm/llvm_target.h"
 #include "tests/harness.h"
 
 enum { KERNEL_CONVENTION = 91, MAX_ARGUMENTS = 8 };
@@ -26,7 +26,7 @@ static const struct {
   const char *name, *signature;
 } functions[KL_COUNT] = {
 #define PRELUDE(name, signature, pure) {#name, signature},
-#include "compiler/codegen/prelude.def"
+#include "compiler/codegen/gpu/prelude.def"
 #undef PRELUDE
 };
 

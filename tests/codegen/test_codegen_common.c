@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "compiler/codegen.h"
-#include "compiler/codegen/finish.h"
-#include "compiler/codegen/llvm_module.h"
-#include "compiler/codegen/llvm_target.h"
+#include "compiler/codegen/finish/finish.h"
+#include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/codegen/lower.h"
 #include "tests/harness.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "tests/codegen/host_mapping.h"
 
 enum { N = 64 };

@@ -2,7 +2,7 @@
 // The GPU lowering against the reference interpreter: kernels in the language are lowered for a simulated
 // GPU, run there thread by thread, and every byte of their memory is compared. Both thread orders are run.
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/pipeline.h"
 #include "tests/codegen/gpu_sim.inc"
 

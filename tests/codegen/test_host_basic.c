@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "tests/codegen/host_mapping.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/pipeline.h"
 #include "tests/codegen/host_mapping.h"
 

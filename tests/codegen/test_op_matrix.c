@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/pipeline.h"
 #include "tests/codegen/hip_mapping.h"
 #include "tests/codegen/host_mapping.h"
@@ -269,13 +269,14 @@ static void print(FILE *out, matrix *m) {
           m->native, m->expanded, m->refused, m->compared);
 }
 
-static const char heading[] = "# Operations\n\n"
-                              "Every operation of `compiler/ops.def` on every element type, for four kinds "
-                              "of machine. `tests/codegen/test_op_matrix.c` makes a kernel for each\n"
-                              "cell, compiles it, runs it on the host against the reference interpreter, and "
-                              "holds this page to what it found; `make check-full` does so for\n"
-                              "ten more processors. `make bless` writes the page anew.\n\n"
-                              "```\n";
+static const char heading[] =
+    "# Operations\n\n"
+    "Every operation of `compiler/ir/ops.def` on every element type, for four kinds "
+    "of machine. `tests/codegen/test_op_matrix.c` makes a kernel for each\n"
+    "cell, compiles it, runs it on the host against the reference interpreter, and "
+    "holds this page to what it found; `make check-full` does so for\n"
+    "ten more processors. `make bless` writes the page anew.\n\n"
+    "```\n";
 
 static void check_page(matrix *m) {
   static const char path[] = "../../docs/ops.md";

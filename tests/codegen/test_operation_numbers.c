@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "tests/codegen/host_mapping.h"
 
 // Views, bf16 arithmetic and a sine before the asserts, so that the middle has much to insert. The second

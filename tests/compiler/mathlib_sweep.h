@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "tests/harness.h"
 
 typedef long double reference(long double x);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "tests/harness.h"
 
 enum { OUT = 64 };

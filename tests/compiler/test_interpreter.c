@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The interpreter's own promises: what it refuses and how it says so, the argument block, atomics, combiners,
 // scans from the end.
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "tests/harness.h"
 
 #include <string.h>

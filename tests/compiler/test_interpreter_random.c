@@ -2,10 +2,10 @@
 // Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact
 // may say too much.
 #include "compiler/front.h"
-#include "compiler/middle/facts.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/analysis/facts.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/passes.h"
-#include "compiler/middle/scalar.h"
+#include "compiler/ir/scalar.h"
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
 
@@ -90,7 +90,7 @@ TEST(random_kernels, canonical_form_is_a_fixed_point) {
     kernelgen_case c;
     kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
     kiln_canonicalise(c.kernel);
-    bool changed = kiln_fold(c.kernel) || kiln_control(c.kernel) || kiln_cse(c.kernel) ||
+    bool changed = kiln_fold(c.kernel) || kiln_simplify_control(c.kernel) || kiln_cse(c.kernel) ||
                    kiln_dce(c.kernel) || kiln_contract(c.kernel);
     if (changed) FAIL("seed %llu: a pass still finds something", (unsigned long long)seed);
     kiln_arena_destroy(arena);

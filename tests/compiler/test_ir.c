@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 
 typedef struct fixture {
   kiln_arena *arena;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Layouts on a software model of registers, lanes, warps and shared memory: random maps, every element
 // followed.
-#include "compiler/middle/layout.h"
+#include "compiler/layout/layout.h"
 
 #include <string.h>
 

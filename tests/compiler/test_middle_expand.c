@@ -2,7 +2,7 @@
 // Expansions against the meaning of the operation: every pattern of 8 and 16 bits, and many of 32 and 64,
 // through the interpreter before and after. And the table of legality itself: what is left after the middle
 // is native.
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/legality.h"
 #include "compiler/middle/passes.h"
 #include "compiler/middle/pipeline.h"

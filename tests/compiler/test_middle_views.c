@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do
 // the same to memory.
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/passes.h"
 #include "tests/harness.h"
 

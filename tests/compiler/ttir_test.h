@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/ttir/ttir.h"
 #include "tests/harness.h"
 

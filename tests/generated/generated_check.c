@@ -14,7 +14,7 @@
 #include "base/bundle_format.h"
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/pipeline.h"
 #include "compiler/options.h"
 #include "runtime/kiln.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 
 static void fail(run *r, const char *what, const char *text) {
   if (!r->text[0]) snprintf(r->text, sizeof r->text, "%s: %.500s", what, text);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "tools/tool/case_file.h"
 
 typedef struct tolerance {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
 
 enum { MOST_TEXT = 64 << 20 };

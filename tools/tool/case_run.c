@@ -9,7 +9,7 @@
 
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
-#include "compiler/middle/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/options.h"
 #include "runtime/kiln.h"
 #include "tools/common/cli.h"

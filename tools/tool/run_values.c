@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bundle_format.h"
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
 
 enum { MOST_BYTES_LOG2 = 36 };

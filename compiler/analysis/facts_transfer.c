@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One transfer function an operation: facts of the result from facts of the operands.
+#include "compiler/analysis/facts_inner.h"
+
+#include <string.h>
+
+typedef const kiln_fact *const facts3[3];
+typedef void transfer(const ir_op *op, facts3 x, kiln_fact *f);
+
+static uint8_t least(unsigned a, unsigned b) { return (uint8_t)(a < b ? a : b); }
+static uint8_t most(unsigned a, unsigned b) { return (uint8_t)(a > b ? a : b); }
+
+uint8_t fact_log2(int64_t n) {
+  return n ? least((unsigned)__builtin_ctzll((uint64_t)n), KILN_FACT_MAX_DIVISIBILITY)
+           : KILN_FACT_MAX_DIVISIBILITY;
+}
+
+void fact_type_bounds(ir_type type, kiln_fact *f) {
+  unsigned class = ir_type_class(type), bits = ir_type_bits(type);
+  f->lo = INT64_MIN;
+  f->hi = INT64_MAX;
+  if (type.is_view || !(class & (KILN_CLASS_INT | KILN_CLASS_BOOL)) || bits == 64) return;
+  f->lo = bits == 1 ? 0 : -((int64_t)1 << (bits - 1));
+  f->hi = bits == 1 ? 1 : ((int64_t)1 << (bits - 1)) - 1;
+}
+
+/// Axes to look at: a scalar has its facts at index 0.
+static unsigned axes(ir_type type) { return type.rank ? type.rank : 1; }
+
+unsigned fact_pointee_log2(ir_type type) {
+  return type.pointer > 1 ? 3 : fact_log2(kiln_scalars[type.scalar].bytes);
+}
+
+/// log2 of the bytes by which a pointer grows per element; 0 for integers.
+static unsigned scale(ir_type type) { return type.pointer ? fact_pointee_log2(type) : 0; }
+
+/// Divisibility of the elements whose coordinate along `axis` is a multiple of 2^run.
+static uint8_t at_start(const kiln_fact *f, ir_type type, unsigned axis, unsigned run) {
+  return run >= f->contiguity[axis] ? f->divisibility[axis] : least(f->divisibility[axis], run + scale(type));
+}
+
+/// Divisibility of all elements.
+static uint8_t of_all(const kiln_fact *f, ir_type type) {
+  uint8_t best = 0;
+  for (unsigned i = 0; i < axes(type); i++) best = most(best, at_start(f, type, i, 0));
+  return best;
+}
+
+static void all_divisible(kiln_fact *f, unsigned divisibility) {
+  memset(f->divisibility, (int)least(divisibility, KILN_FACT_MAX_DIVISIBILITY), IR_MAX_RANK);
+}
+
+void fact_join(kiln_fact *f, const kiln_fact *other) {
+  for (unsigned i = 0; i < IR_MAX_RANK; i++) {
+    unsigned run = least(f->contiguity[i], other->contiguity[i]);
+    uint8_t a = run < f->contiguity[i] ? least(f->divisibility[i], run) : f->divisibility[i];
+    uint8_t b = run < other->contiguity[i] ? least(other->divisibility[i], run) : other->divisibility[i];
+    f->contiguity[i] = (uint8_t)run;
+    f->divisibility[i] = least(a, b);
+    f->constancy[i] = least(f->constancy[i], other->constancy[i]);
+  }
+  if (other->lo < f->lo) f->lo = other->lo;
+  if (other->hi > f->hi) f->hi = other->hi;
+}
+
+void fact_clip(kiln_fact *f, ir_predicate predicate, int64_t n) {
+  int64_t lo = INT64_MIN, hi = INT64_MAX;
+  switch (predicate) {
+  case IR_EQ: lo = hi = n; break;
+  case IR_NE: break;
+  case IR_LT: hi = n == INT64_MIN ? n : n - 1; break;
+  case IR_LE: hi = n; break;
+  case IR_GT: lo = n == INT64_MAX ? n : n + 1; break;
+  case IR_GE: lo = n; break;
+  }
+  if (lo > f->lo) f->lo = lo;
+  if (hi < f->hi) f->hi = hi;
+}
+
+/// Bounds that fit the type; a result that may wrap keeps what the type says.
+static void bounds(const ir_op *op, kiln_fact *f, __int128 lo, __int128 hi) {
+  kiln_fact type;
+  fact_type_bounds(op->results[0].type, &type);
+  if (lo < type.lo || hi > type.hi || lo > hi) return;
+  f->lo = (int64_t)lo;
+  f->hi = (int64_t)hi;
+}
+
+static __int128 low(__int128 a, __int128 b) { return a < b ? a : b; }
+static __int128 high(__int128 a, __int128 b) { return a > b ? a : b; }
+
+static ir_type type_of(const ir_op *op, unsigned i) { return op->operands[i]->type; }
+
+static void constancy_of_operands(const ir_op *op, facts3 x, kiln_fact *f) {
+  for (unsigned i = 0; i < op->results[0].type.rank; i++) {
+    f->constancy[i] = op->results[0].type.log2[i];
+    for (uint32_t k = 0; k < op->operand_count && k < 3; k++)
+      if (type_of(op, k).rank) f->constancy[i] = least(f->constancy[i], x[k]->constancy[i]);
+  }
+}
+
+// -------------------------------------------------------------------------------------- arithmetic
+
+static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, unsigned offset_scale, bool both_ways) {
+  for (unsigned i = 0; i < axes(op->results[0].type); i++) {
+    unsigned run = least(x[0]->contiguity[i], x[1]->constancy[i]);
+    if (both_ways) run = most(run, least(x[0]->constancy[i], x[1]->contiguity[i]));
+    f->contiguity[i] = (uint8_t)run;
+    f->constancy[i] = least(x[0]->constancy[i], x[1]->constancy[i]);
+    f->divisibility[i] =
+        least(at_start(x[0], type_of(op, 0), i, run), at_start(x[1], type_of(op, 1), i, run) + offset_scale);
+    if (run) f->constancy[i] = 0;
+  }
+}
+
+static void transfer_add(const ir_op *op, facts3 x, kiln_fact *f) {
+  sum_axes(op, x, f, 0, true);
+  bounds(op, f, (__int128)x[0]->lo + x[1]->lo, (__int128)x[0]->hi + x[1]->hi);
+}
+
+static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
+  sum_axes(op, x, f, 0, false);
+  bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
+}
+
+static void transfer_ptradd(const ir_op *op, facts3 x, kiln_fact *f) {
+  sum_axes(op, x, f, scale(type_of(op, 0)), true);
+}
+
+static void transfer_mul(const ir_op *op, facts3 x, kiln_fact *f) {
+  int64_t n;
+  constancy_of_operands(op, x, f);
+  all_divisible(f, (unsigned)of_all(x[0], type_of(op, 0)) + of_all(x[1], type_of(op, 1)));
+  if (ir_constant_int(op->operands[1], &n) && n == 1) memcpy(f, x[0], sizeof *f);
+  __int128 corner[4] = {(__int128)x[0]->lo * x[1]->lo, (__int128)x[0]->lo * x[1]->hi,
+                        (__int128)x[0]->hi * x[1]->lo, (__int128)x[0]->hi * x[1]->hi};
+  bounds(op, f, low(low(corner[0], corner[1]), low(corner[2], corner[3])),
+         high(high(corner[0], corner[1]), high(corner[2], corner[3])));
+}
+
+/// Quotient by 2^s of values whose division floors.
+static void floor_quotient(const ir_op *op, facts3 x, kiln_fact *f, unsigned s) {
+  ir_type type = op->results[0].type;
+  for (unsigned i = 0; i < axes(type); i++) {
+    uint8_t runs = x[0]->contiguity[i] && x[0]->divisibility[i] >= least(s, x[0]->contiguity[i])
+                       ? least(s, x[0]->contiguity[i])
+                       : 0;
+    f->constancy[i] = most(x[0]->constancy[i], runs);
+    f->contiguity[i] = 0;
+  }
+  uint8_t all = of_all(x[0], type_of(op, 0));
+  all_divisible(f, all > s ? (all == KILN_FACT_MAX_DIVISIBILITY ? all : all - s) : 0);
+  bounds(op, f, x[0]->lo >> s, x[0]->hi >> s);
+}
+
+/// Rest by 2^s of values that are not negative.
+static void low_bits(const ir_op *op, facts3 x, kiln_fact *f, unsigned s) {
+  for (unsigned i = 0; i < axes(op->results[0].type); i++) {
+    unsigned run = least(x[0]->contiguity[i], s);
+    if (x[0]->divisibility[i] < run) run = x[0]->divisibility[i];
+    f->contiguity[i] = (uint8_t)run;
+    f->constancy[i] = run ? 0 : x[0]->constancy[i];
+    f->divisibility[i] = at_start(x[0], type_of(op, 0), i, run);
+  }
+  int64_t top = (int64_t)(((uint64_t)1 << s) - 1);
+  bounds(op, f, x[0]->lo >= 0 && x[0]->hi <= top ? x[0]->lo : 0, x[0]->lo >= 0 ? low(x[0]->hi, top) : top);
+}
+
+static int power_of_two(const ir_value *v) {
+  int64_t n;
+  return ir_constant_int(v, &n) && n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1;
+}
+
+/// The largest magnitude in a range; 0 says that it is not known to be below 2^63.
+static int64_t magnitude(const kiln_fact *f) {
+  if (f->lo == INT64_MIN) return 0;
+  return f->hi > -f->lo ? f->hi : -f->lo;
+}
+
+static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
+  int s = power_of_two(op->operands[1]);
+  constancy_of_operands(op, x, f);
+  bool exact = s >= 0 && of_all(x[0], type_of(op, 0)) >= s;
+  if (s >= 0 && (x[0]->lo >= 0 || (exact && !(op->attrs.flags & IR_UNSIGNED)))) {
+    floor_quotient(op, x, f, (unsigned)s);
+    return;
+  }
+  int64_t most_left = magnitude(x[0]);
+  if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, x[0]->lo / x[1]->hi, x[0]->hi / x[1]->lo);
+  else if (most_left && !(op->attrs.flags & IR_UNSIGNED)) bounds(op, f, -most_left, most_left);
+}
+
+static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
+  int s = power_of_two(op->operands[1]);
+  constancy_of_operands(op, x, f);
+  if (s >= 0 && s < 63 && x[0]->lo >= 0) {
+    low_bits(op, x, f, (unsigned)s);
+    return;
+  }
+  all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  int64_t most_right = magnitude(x[1]);
+  if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi - 1));
+  else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's
+    bounds(op, f, x[0]->lo >= 0 ? 0 : 1 - most_right, x[0]->hi <= 0 ? 0 : most_right - 1);
+}
+
+static void transfer_and(const ir_op *op, facts3 x, kiln_fact *f) {
+  int64_t n;
+  constancy_of_operands(op, x, f);
+  if (ir_constant_int(op->operands[1], &n) && n > 0 && (((uint64_t)n + 1) & (uint64_t)n) == 0 &&
+      ir_type_bits(type_of(op, 0)) > 1) {
+    low_bits(op, x, f, (unsigned)__builtin_popcountll((uint64_t)n));
+    return;
+  }
+  all_divisible(f, most(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  if (x[0]->lo >= 0 && x[1]->lo >= 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi));
+  else if (x[0]->lo >= 0 || x[1]->lo >= 0) bounds(op, f, 0, x[0]->lo >= 0 ? x[0]->hi : x[1]->hi);
+}
+
+/// or, xor: bits below the lower of both divisibilities stay zero; bits above the higher bound too.
+static void transfer_or(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  if (x[0]->lo < 0 || x[1]->lo < 0) return;
+  uint64_t top = (uint64_t)x[0]->hi | (uint64_t)x[1]->hi;
+  bounds(op, f, 0, top ? (__int128)(UINT64_MAX >> __builtin_clzll(top)) : 0);
+}
+
+static void transfer_shl(const ir_op *op, facts3 x, kiln_fact *f) {
+  int64_t n;
+  constancy_of_operands(op, x, f);
+  if (!ir_constant_int(op->operands[1], &n)) return;
+  unsigned s = (unsigned)n & (ir_type_bits(type_of(op, 0)) - 1);
+  all_divisible(f, of_all(x[0], type_of(op, 0)) + s);
+  if (s < 63) bounds(op, f, (__int128)x[0]->lo * ((int64_t)1 << s), (__int128)x[0]->hi * ((int64_t)1 << s));
+}
+
+static void transfer_shr(const ir_op *op, facts3 x, kiln_fact *f) {
+  int64_t n;
+  constancy_of_operands(op, x, f);
+  if (!ir_constant_int(op->operands[1], &n) || ((op->attrs.flags & IR_UNSIGNED) && x[0]->lo < 0)) return;
+  floor_quotient(op, x, f, (unsigned)n & (ir_type_bits(type_of(op, 0)) - 1));
+}
+
+static bool orders_as_signed(const ir_op *op, facts3 x) {
+  return !(op->attrs.flags & IR_UNSIGNED) || (x[0]->lo >= 0 && x[1]->lo >= 0);
+}
+
+static void transfer_min(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  if (orders_as_signed(op, x)) bounds(op, f, low(x[0]->lo, x[1]->lo), low(x[0]->hi, x[1]->hi));
+}
+
+static void transfer_max(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  if (orders_as_signed(op, x)) bounds(op, f, high(x[0]->lo, x[1]->lo), high(x[0]->hi, x[1]->hi));
+}
+
+static void transfer_abs(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  if (x[0]->lo >= 0) bounds(op, f, x[0]->lo, x[0]->hi);
+  else bounds(op, f, 0, high(-(__int128)x[0]->lo, x[0]->hi));
+  all_divisible(f, of_all(x[0], type_of(op, 0)));
+}
+
+/// Along an axis a comparison is uniform in runs where both sides are constant; and where one side runs from
+/// a multiple of 2^m, the other is a constant multiple of 2^m, and the predicate is one that cannot turn
+/// inside the run.
+static void transfer_cmp(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  for (unsigned side = 0; side < 2; side++) {
+    bool steady = op->attrs.kind == (side ? IR_GT : IR_LT) || op->attrs.kind == (side ? IR_LE : IR_GE);
+    if (!steady || ir_type_class(type_of(op, 0)) != KILN_CLASS_INT) continue;
+    const kiln_fact *moving = x[side], *fixed = x[1 - side];
+    for (unsigned i = 0; i < op->results[0].type.rank; i++) {
+      unsigned run = least(least(moving->contiguity[i], fixed->constancy[i]),
+                           least(moving->divisibility[i], fixed->divisibility[i]));
+      f->constancy[i] = most(f->constancy[i], run);
+    }
+  }
+}
+
+static void transfer_select(const ir_op *op, facts3 x, kiln_fact *f) {
+  kiln_fact both = *x[1];
+  ir_type type = op->results[0].type;
+  fact_join(&both, x[2]);
+  for (unsigned i = 0; i < axes(type); i++) {
+    unsigned limit = type_of(op, 0).rank ? x[0]->constancy[i] : IR_MAX_LOG2_ELEMENTS,
+             run = least(both.contiguity[i], limit);
+    both.divisibility[i] = least(at_start(x[1], type, i, run), at_start(x[2], type, i, run));
+    both.contiguity[i] = (uint8_t)run;
+    both.constancy[i] = least(both.constancy[i], limit);
+  }
+  *f = both;
+}
+
+// ------------------------------------------------------------------------------------- conversions
+
+static void transfer_cast(const ir_op *op, facts3 x, kiln_fact *f) {
+  enum { INTEGRAL = KILN_CLASS_INT | KILN_CLASS_BOOL };
+  ir_type from = type_of(op, 0), to = op->results[0].type;
+  constancy_of_operands(op, x, f);
+  if (!(ir_type_class(from) & INTEGRAL) || ir_type_class(to) != KILN_CLASS_INT) return;
+  for (unsigned i = 0; i < axes(to); i++) {
+    f->contiguity[i] = x[0]->contiguity[i];
+    f->divisibility[i] = x[0]->divisibility[i];
+  }
+  unsigned narrow = ir_type_bits(from);
+  bool zero_extends = (op->attrs.flags & IR_UNSIGNED) && x[0]->lo < 0 && ir_type_bits(to) > narrow;
+  if (zero_extends) bounds(op, f, 0, ((__int128)1 << narrow) - 1);
+  else bounds(op, f, x[0]->lo, x[0]->hi);
+}
+
+static void transfer_bitcast(const ir_op *op, facts3 x, kiln_fact *f) {
+  constancy_of_operands(op, x, f);
+  unsigned kept = KILN_CLASS_INT | KILN_CLASS_POINTER;
+  if ((ir_type_class(type_of(op, 0)) & kept) && (ir_type_class(op->results[0].type) & kept))
+    all_divisible(f, of_all(x[0], type_of(op, 0)));
+  if (ir_type_equal(type_of(op, 0), op->results[0].type)) *f = *x[0];
+}
+
+static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
+  ir_type type = op->results[0].type;
+  *f = *x[0];
+  unsigned last = axes(type) - 1, run = op->attrs.contiguous > 1 ? fact_log2(op->attrs.contiguous) : 0;
+  if (type.rank && run > f->contiguity[last]) {
+    f->contiguity[last] = least(run, type.log2[last]);
+    f->constancy[last] = 0;
+  }
+  if (op->attrs.divisible > 1)
+    for (unsigned i = 0; i <= last; i++)
+      if (i == last || !f->contiguity[last])
+        f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
+}
+
+// ------------------------------------------------------------------------------------------ shapes
+
+static void keep_bounds(facts3 x, kiln_fact *f) {
+  f->lo = x[0]->lo;
+  f->hi = x[0]->hi;
+}
+
+static void transfer_const(const ir_op *op, facts3 x, kiln_fact *f) {
+  int64_t n;
+  (void)x;
+  if (ir_constant_int(&op->results[0], &n)) f->lo = f->hi = n;
+}
+
+static void transfer_iota(const ir_op *op, facts3 x, kiln_fact *f) {
+  (void)x;
+  f->lo = 0;
+  f->hi = ((int64_t)1 << op->results[0].type.log2[0]) - 1;
+  f->contiguity[0] = op->results[0].type.log2[0];
+  f->divisibility[0] = KILN_FACT_MAX_DIVISIBILITY;
+}
+
+static void transfer_splat(const ir_op *op, facts3 x, kiln_fact *f) {
+  keep_bounds(x, f);
+  for (unsigned i = 0; i < op->results[0].type.rank; i++) {
+    f->constancy[i] = op->results[0].type.log2[i];
+    f->divisibility[i] = x[0]->divisibility[0];
+  }
+}
+
+static void copy_axis(kiln_fact *f, unsigned to, const kiln_fact *from, unsigned axis) {
+  f->divisibility[to] = from->divisibility[axis];
+  f->contiguity[to] = from->contiguity[axis];
+  f->constancy[to] = from->constancy[axis];
+}
+
+static void plain_axis(kiln_fact *f, unsigned axis, unsigned divisibility) {
+  f->divisibility[axis] = (uint8_t)divisibility;
+  f->contiguity[axis] = f->constancy[axis] = 0;
+}
+
+static void transfer_expand(const ir_op *op, facts3 x, kiln_fact *f) {
+  unsigned rank = op->results[0].type.rank, axis = op->attrs.axis;
+  keep_bounds(x, f);
+  for (unsigned i = 0; i < rank; i++)
+    if (i != axis) copy_axis(f, i, x[0], i - (i > axis));
+  plain_axis(f, axis, of_all(x[0], type_of(op, 0)));
+}
+
+static void transfer_broadcast(const ir_op *op, facts3 x, kiln_fact *f) {
+  ir_type from = type_of(op, 0), to = op->results[0].type;
+  keep_bounds(x, f);
+  for (unsigned i = 0; i < to.rank; i++) {
+    copy_axis(f, i, x[0], i);
+    if (from.log2[i] != to.log2[i]) f->constancy[i] = to.log2[i];
+  }
+}
+
+/// Runs along the last axis survive as far as both last axes are long; nothing is said of the others.
+static void transfer_reshape(const ir_op *op, facts3 x, kiln_fact *f) {
+  ir_type from = type_of(op, 0), to = op->results[0].type;
+  keep_bounds(x, f);
+  all_divisible(f, of_all(x[0], from));
+  if (!from.rank || !to.rank) return;
+  unsigned old = from.rank - 1u, last = to.rank - 1u;
+  f->contiguity[last] = least(x[0]->contiguity[old], to.log2[last]);
+  f->constancy[last] = least(x[0]->constancy[old], to.log2[last]);
+  f->divisibility[last] = at_start(x[0], from, old, f->contiguity[last]);
+}
+
+static void transfer_trans(const ir_op *op, facts3 x, kiln_fact *f) {
+  keep_bounds(x, f);
+  for (unsigned i = 0; i < op->results[0].type.rank; i++) copy_axis(f, i, x[0], op->attrs.perm[i]);
+}
+
+static void transfer_join(const ir_op *op, facts3 x, kiln_fact *f) {
+  unsigned last = op->results[0].type.rank - 1u;
+  *f = *x[0];
+  fact_join(f, x[1]);
+  plain_axis(f, last, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+}
+
+static void transfer_split(const ir_op *op, facts3 x, kiln_fact *f) {
+  unsigned rank = op->results[0].type.rank;
+  keep_bounds(x, f);
+  for (unsigned i = 0; i < rank; i++) copy_axis(f, i, x[0], i);
+  if (!rank) plain_axis(f, 0, of_all(x[0], type_of(op, 0)));
+}
+
+/// A least or greatest element is one of the elements.
+static void transfer_lanes(const ir_op *op, facts3 x, kiln_fact *f) {
+  bool chooses = op->attrs.kind == IR_COMBINE_MAX || op->attrs.kind == IR_COMBINE_MIN;
+  if (!chooses) return;
+  keep_bounds(x, f);
+  all_divisible(f, of_all(x[0], type_of(op, 0)));
+}
+
+static transfer *const transfers[IR_OPCODE_COUNT] = {
+    [IR_CONST] = transfer_const,     [IR_IOTA] = transfer_iota,
+    [IR_SPLAT] = transfer_splat,     [IR_ADD] = transfer_add,
+    [IR_SUB] = transfer_sub,         [IR_MUL] = transfer_mul,
+    [IR_DIV] = transfer_div,         [IR_REM] = transfer_rem,
+    [IR_MIN] = transfer_min,         [IR_MAX] = transfer_max,
+    [IR_AND] = transfer_and,         [IR_OR] = transfer_or,
+    [IR_XOR] = transfer_or,          [IR_SHL] = transfer_shl,
+    [IR_SHR] = transfer_shr,         [IR_CMP] = transfer_cmp,
+    [IR_SELECT] = transfer_select,   [IR_ABS] = transfer_abs,
+    [IR_CAST] = transfer_cast,       [IR_BITCAST] = transfer_bitcast,
+    [IR_EXPAND] = transfer_expand,   [IR_BROADCAST] = transfer_broadcast,
+    [IR_RESHAPE] = transfer_reshape, [IR_TRANS] = transfer_trans,
+    [IR_JOIN] = transfer_join,       [IR_SPLIT] = transfer_split,
+    [IR_REDUCE] = transfer_lanes,    [IR_SCAN] = transfer_lanes,
+    [IR_PTRADD] = transfer_ptradd,   [IR_HINT] = transfer_hint,
+};
+
+/// Arithmetic that says something of integers only.
+static bool needs_integers(ir_opcode code) { return code >= IR_ADD && code <= IR_SHR; }
+
+/// Sums and products that do not wrap lie in the mathematical bounds as far as these are inside the type.
+static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
+  __int128 lo = f->lo, hi = f->hi;
+  int64_t n;
+  if (op->code == IR_ADD) lo = (__int128)x[0]->lo + x[1]->lo, hi = (__int128)x[0]->hi + x[1]->hi;
+  else if (op->code == IR_SUB) lo = (__int128)x[0]->lo - x[1]->hi, hi = (__int128)x[0]->hi - x[1]->lo;
+  else if (op->code == IR_MUL && x[0]->lo >= 0 && x[1]->lo >= 0)
+    lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
+  else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31)
+    lo = x[0]->lo * ((__int128)1 << n);
+  if (lo > f->lo && lo <= f->hi) f->lo = (int64_t)lo;
+  if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
+}
+
+static bool is_elementwise(const ir_op *op) {
+  unsigned rule = ir_ops[op->code].rule;
+  return ir_ops[op->code].effect == IR_PURE && (rule == IR_RULE_SAME || rule == IR_RULE_BOOL);
+}
+
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
+                   kiln_fact *f) {
+  transfer *t = transfers[op->code];
+  bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
+  unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;
+  if (needs_integers(op->code) && !(class & (KILN_CLASS_INT | KILN_CLASS_BOOL))) t = NULL;
+  if (t && !region && (result == 0 || op->code == IR_SPLIT)) t(op, operands, f);
+  else if (is_elementwise(op)) constancy_of_operands(op, operands, f);
+  if (exact && class == KILN_CLASS_INT) clip_exact(op, operands, f);
+}
+
+void fact_settle(ir_type type, kiln_fact *f) {
+  kiln_fact whole;
+  if (type.is_view) return;
+  fact_type_bounds(type, &whole);
+  if (f->lo > f->hi || f->lo < whole.lo || f->hi > whole.hi) f->lo = whole.lo, f->hi = whole.hi;
+  bool known = f->lo == f->hi && (ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL));
+  if (known) all_divisible(f, fact_log2(f->lo));
+  for (unsigned i = 0; i < IR_MAX_RANK; i++) {
+    unsigned extent = i < type.rank ? type.log2[i] : 0;
+    if (known) f->contiguity[i] = 0;
+    f->constancy[i] = known ? (uint8_t)extent : least(f->constancy[i], extent);
+    f->contiguity[i] = least(f->contiguity[i], extent);
+    if (i >= axes(type)) f->divisibility[i] = 0;
+  }
+}

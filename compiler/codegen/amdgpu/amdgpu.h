@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Inside of the AMDGPU machine.
+#ifndef KILN_COMPILER_CODEGEN_AMDGPU_H
+#define KILN_COMPILER_CODEGEN_AMDGPU_H
+
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+/// Matrix forms of MFMA and WMMA (amdgpu_matrix.c), for all processors; gpu_matrix_form.units and lanes
+/// choose.
+extern const gpu_matrix_form amdgpu_forms[];
+extern const size_t amdgpu_form_count;
+
+/// Hooks of gpu_machine (amdgpu_atomic.c, amdgpu_shuffle.c).
+LLVMValueRef amdgpu_atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                           LLVMValueRef value);
+LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                        LLVMValueRef expected, LLVMValueRef desired);
+LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
+
+/// `value` of vector registers, made where this stands: LLVM 19 does not know of every instruction that what
+/// it computes depends on which lanes run, and sinks v_permlane and v_wmma, with what they read, into the
+/// branch of their only user.
+LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value);
+
+/// A call of an intrinsic; `overload` is NULL when the intrinsic has none.
+LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
+                              unsigned count);
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// AMDGPU as a gpu_machine: prelude bodies, attributes of the kernel, and the hooks of the sibling files.
+//
+// Kernel ABI 1 needs nothing here: LLVM lays kernel arguments out at their natural alignment. No hidden
+// argument is asked for; the grid's extent comes from the dispatch packet.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/codegen/amdgpu/amdgpu.h"
+
+enum { AMDGPU_KERNEL_CONVENTION = 91, AMDGPU_WAVE64 = 0x8000, MAX_BLOCK_THREADS = 1024 };
+
+#define LIST(...) __VA_ARGS__
+static const kl_body bodies[] = {
+#define BODY(name, least, uses, text) {KL_##name, least, text, {LIST uses}},
+#include "compiler/codegen/amdgpu/prelude_amdgpu.def"
+#undef BODY
+};
+
+LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
+                              unsigned count) {
+  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+  LLVMTypeRef types[1] = {overload};
+  size_t type_count = overload ? 1 : 0;
+  if (!id) {
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+    return LLVMGetUndef(overload ? overload : g->i32);
+  }
+  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, types, type_count);
+  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, type_count), function,
+                        (LLVMValueRef *)arguments, count, "");
+}
+
+// ------------------------------------------------------------------------------------------ kernel
+
+static void attribute(gpu *g, LLVMValueRef function, const char *name, const char *value) {
+  LLVMAttributeRef a =
+      LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
+  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+}
+
+// What the kernel does without; LLVM then reserves no registers for it and the loader passes nothing.
+static const char *const unneeded[] = {
+    "amdgpu-no-completion-action", "amdgpu-no-default-queue",      "amdgpu-no-dispatch-id",
+    "amdgpu-no-heap-ptr",          "amdgpu-no-hostcall-ptr",       "amdgpu-no-implicitarg-ptr",
+    "amdgpu-no-lds-kernel-id",     "amdgpu-no-multigrid-sync-arg", "amdgpu-no-queue-ptr",
+    "amdgpu-no-workitem-id-y",     "amdgpu-no-workitem-id-z",
+};
+
+static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
+  static const char name[] = "reqd_work_group_size";
+  LLVMMetadataRef sizes[3];
+  for (int i = 0; i < 3; i++) sizes[i] = LLVMValueAsMetadata(gpu_i32(g, i ? 1 : threads));
+  LLVMMetadataRef node = LLVMMDNodeInContext2(g->context, sizes, 3);
+  LLVMGlobalSetMetadata(function, LLVMGetMDKindIDInContext(g->context, name, sizeof name - 1), node);
+}
+
+static void finish_kernel(gpu *g, LLVMValueRef function) {
+  char text[32];
+  unsigned threads = 1u << (g->lanes + g->warps);
+  LLVMSetFunctionCallConv(function, AMDGPU_KERNEL_CONVENTION);
+  snprintf(text, sizeof text, "%u,%u", threads, threads);
+  attribute(g, function, "amdgpu-flat-work-group-size", text);
+  attribute(g, function, "uniform-work-group-size", "true");
+  attribute(g, function, "amdgpu-ieee",
+            "false"); // signalling NaN is not a thing here: no quieting before min and max
+  attribute(g, function, "amdgpu-unsafe-fp-atomics",
+            "true"); // memory of the device, as every allocator of device memory gives
+  attribute(g, function, "denormal-fp-math-f32",
+            g->kernel->fp_flush ? "preserve-sign,preserve-sign" : "ieee,ieee");
+  for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++) attribute(g, function, unneeded[i], "");
+  if (g->kernel->max_registers) {
+    snprintf(text, sizeof text, "%u", g->kernel->max_registers);
+    attribute(g, function, "amdgpu-num-vgpr", text);
+  }
+  set_block_shape(g, function, threads);
+}
+
+// ----------------------------------------------------------------------------------------- machine
+
+const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage) {
+  const kiln_processor *p = target->processor;
+  bool is_wide_rdna = p->major >= 10 && target->wave == 64;
+  *storage = (gpu_machine){
+      .name = "amdgpu",
+      .lanes = target->wave == 64 ? 6 : 5,
+      .processor = p->number | (is_wide_rdna ? AMDGPU_WAVE64 : 0u),
+      .max_shared = p->shared_bytes,
+      .static_shared = p->shared_bytes,
+      .max_warps = MAX_BLOCK_THREADS / target->wave,
+      .bodies = bodies,
+      .body_count = sizeof bodies / sizeof *bodies,
+      .forms = amdgpu_forms,
+      .form_count = amdgpu_form_count,
+      .matrix = p->matrix,
+      .finish_kernel = finish_kernel,
+      .atomic = amdgpu_atomic,
+      .cas = amdgpu_cas,
+      .least_register = 32,
+      .shuffle_xor = amdgpu_shuffle_xor,
+  };
+  return storage;
+}

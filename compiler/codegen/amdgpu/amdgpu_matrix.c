@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The matrix instructions of AMDGPU as linear maps: MFMA of gfx9 (waves of 64) and WMMA of gfx11 and gfx12
+// (waves of 32).
+//
+// A fragment says, for each bit of register and lane number, which bit of row, column or reduced index it is.
+// Left and right operand permute the reduced index alike, which is all that a product asks for. Sources: the
+// instruction set guides of CDNA 1 to 3 and RDNA 3 and 4.
+#include "compiler/codegen/amdgpu/amdgpu.h"
+
+enum { NO = GPU_NO_BIT, END = GPU_END };
+#define M(i) GPU_M(i)
+#define N(i) GPU_N(i)
+#define K(i) GPU_K(i)
+
+#define UNIT(name) (1u << KILN_MATRIX_##name)
+#define MFMA_ALL (UNIT(MFMA_908) | UNIT(MFMA_90A) | UNIT(MFMA_942))
+#define MFMA_90 (UNIT(MFMA_90A) | UNIT(MFMA_942))
+#define MFMA_OLD (UNIT(MFMA_908) | UNIT(MFMA_90A))
+
+// ---------------------------------------------------------------------------------------- emission
+
+// The elements of an operand as what the intrinsic takes: a vector of themselves, or for bytes words of
+// `word` bits.
+static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar,
+                           LLVMTypeRef word) {
+  LLVMTypeRef element = gpu_scalar_type(g, scalar);
+  if (count == 1) return elements[0];
+  LLVMValueRef v = LLVMGetUndef(LLVMVectorType(element, count));
+  for (unsigned i = 0; i < count; i++)
+    v = LLVMBuildInsertElement(g->builder, v, elements[i], gpu_i32(g, i), "");
+  return kiln_scalars[scalar].bytes == 1 ? LLVMBuildBitCast(g->builder, v, word, "") : v;
+}
+
+static void scatter(gpu *g, LLVMValueRef vector, LLVMValueRef *elements, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    elements[i] = LLVMBuildExtractElement(g->builder, vector, gpu_i32(g, i), "");
+}
+
+static unsigned register_count(const gpu_fragment *f) {
+  unsigned bits = 0;
+  while (f->registers[bits] != END) bits++;
+  return 1u << bits;
+}
+
+static LLVMValueRef intrinsic2(gpu *g, const char *name, LLVMTypeRef *overloads, unsigned overload_count,
+                               LLVMValueRef *arguments, unsigned count) {
+  unsigned id = LLVMLookupIntrinsicID(name, __builtin_strlen(name));
+  if (!id) {
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+    return arguments[count > 5 && overload_count ? 4 : 2];
+  }
+  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, overloads, overload_count);
+  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, overloads, overload_count), function,
+                        arguments, count, "");
+}
+
+// llvm.amdgcn.mfma.*(left, right, accumulator, cbsz, abid, blgp); bytes are one integer.
+static void emit_mfma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                      const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = LLVMIntTypeInContext(g->context, 8 * count);
+  LLVMValueRef zero = gpu_i32(g, 0);
+  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
+                              gather(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              zero,
+                              zero,
+                              zero};
+  scatter(g, intrinsic2(g, form->name, NULL, 0, arguments, 6), accumulator, sums);
+}
+
+static LLVMTypeRef words_of(gpu *g, unsigned bytes) { return LLVMVectorType(g->i32, bytes / 4); }
+
+// llvm.amdgcn.wmma.*(left, right, accumulator), overloaded by accumulator and operand; bytes are a vector of
+// words.
+static void emit_wmma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                      const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
+                              gather(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL)};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[2]), LLVMTypeOf(arguments[0])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 3), accumulator, sums);
+}
+
+// The integer form says for each operand that it is signed, and at the end whether sums saturate.
+static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                              const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef arguments[] = {gpu_i1(g, true),
+                              gather(g, left, count, form->left, word),
+                              gpu_i1(g, true),
+                              gather(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              gpu_i1(g, false)};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[4]), LLVMTypeOf(arguments[1])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
+}
+
+static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator) {
+  unsigned sums = register_count(&form->accumulator_fragment);
+  scatter(g, amdgpu_pin(g, gather(g, accumulator, sums, form->accumulator, NULL)), accumulator, sums);
+}
+
+// ------------------------------------------------------------------------------------------ shapes
+
+// MFMA: lanes count rows (columns), then what is left of the reduced index; accumulators of 32 rows
+// interleave by 4 between the halves.
+#define OPERANDS_32(registers, ...)                                                  \
+  .left_fragment = {{registers}, {M(0), M(1), M(2), M(3), M(4), __VA_ARGS__, END}},  \
+  .right_fragment = {{registers}, {N(0), N(1), N(2), N(3), N(4), __VA_ARGS__, END}}, \
+  .accumulator_fragment = {{M(0), M(1), M(3), M(4), END}, {N(0), N(1), N(2), N(3), N(4), M(2), END}}
+#define OPERANDS_16(registers, ...)                                           \
+  .left_fragment = {{registers}, {M(0), M(1), M(2), M(3), __VA_ARGS__, END}}, \
+  .right_fragment = {{registers}, {N(0), N(1), N(2), N(3), __VA_ARGS__, END}}
+#define SUMS_16 .accumulator_fragment = {{M(0), M(1), END}, {N(0), N(1), N(2), N(3), M(2), M(3), END}}
+#define LIST(...) __VA_ARGS__
+
+#define PAIR(l, r, c) \
+  .left = KILN_##l, .right = KILN_##r, .from_left = KILN_##l, .from_right = KILN_##r, .accumulator = KILN_##c
+#define TYPES(t, c) PAIR(t, t, c)
+#define MFMA(n, u, ...) \
+  { .name = "llvm.amdgcn.mfma." n, .units = u, .lanes = 64, .emit = emit_mfma, __VA_ARGS__ }
+#define MKN(a, b, c) .m = a, .n = b, .k = c
+
+// Both sizes of f32.
+#define MFMA_F32(u, p)                                                                                    \
+  MFMA("f32.32x32x2f32", u, TYPES(F32, F32), .precision = p, MKN(5, 5, 1), OPERANDS_32(LIST(END), K(0))), \
+      MFMA("f32.16x16x4f32", u, TYPES(F32, F32), .precision = p, MKN(4, 4, 2),                            \
+           OPERANDS_16(LIST(END), K(0), K(1)), SUMS_16)
+
+// WMMA of gfx11: each lane has 16 elements of a row, the upper half-wave the same again. Accumulators: rows
+// alternate between the halves.
+#define WMMA_11(n, e, types)                                                                              \
+  {                                                                                                       \
+    .name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_11), .lanes = 32, .emit = e, .finish = stay, types, \
+    MKN(4, 4, 4), .left_fragment = {{K(0), K(1), K(2), K(3), END}, {M(0), M(1), M(2), M(3), NO, END}},    \
+    .right_fragment = {{K(0), K(1), K(2), K(3), END}, {N(0), N(1), N(2), N(3), NO, END}},                 \
+    .accumulator_fragment = {                                                                             \
+      {M(1), M(2), M(3), END},                                                                            \
+      {N(0), N(1), N(2), N(3), M(0), END}                                                                 \
+    }                                                                                                     \
+  }
+// WMMA of gfx12: the halves share the reduced index, and each has eight rows that follow one another.
+#define WMMA_12(n, e, types)                                                                              \
+  {                                                                                                       \
+    .name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_12), .lanes = 32, .emit = e, .finish = stay, types, \
+    MKN(4, 4, 4), .left_fragment = {{K(0), K(1), K(2), END}, {M(0), M(1), M(2), M(3), K(3), END}},        \
+    .right_fragment = {{K(0), K(1), K(2), END}, {N(0), N(1), N(2), N(3), K(3), END}},                     \
+    .accumulator_fragment = {                                                                             \
+      {M(0), M(1), M(2), END},                                                                            \
+      {N(0), N(1), N(2), N(3), M(3), END}                                                                 \
+    }                                                                                                     \
+  }
+
+const gpu_matrix_form amdgpu_forms[] = {
+    MFMA("f32.32x32x8f16", MFMA_ALL, TYPES(F16, F32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("f32.16x16x16f16", MFMA_ALL, TYPES(F16, F32), MKN(4, 4, 4),
+         OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    MFMA("f32.32x32x8bf16.1k", MFMA_90, TYPES(BF16, F32), MKN(5, 5, 3),
+         OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("f32.16x16x16bf16.1k", MFMA_90, TYPES(BF16, F32), MKN(4, 4, 4),
+         OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    MFMA("f32.32x32x4bf16", UNIT(MFMA_908), TYPES(BF16, F32), MKN(5, 5, 2),
+         OPERANDS_32(LIST(K(0), END), K(1))),
+    MFMA("f32.16x16x8bf16", UNIT(MFMA_908), TYPES(BF16, F32), MKN(4, 4, 3),
+         OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
+    MFMA("i32.32x32x16.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(5, 5, 4),
+         OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),
+    MFMA("i32.16x16x32.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(4, 4, 5),
+         OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16),
+    MFMA("i32.32x32x8i8", MFMA_OLD, TYPES(I8, I32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
+    MFMA("i32.16x16x16i8", MFMA_OLD, TYPES(I8, I32), MKN(4, 4, 4),
+         OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
+    // tf32 is what xf32 is called here; where there is none, and for three-fold tf32, f32 itself is exact
+    // enough.
+    MFMA("f32.32x32x4.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(5, 5, 2),
+         OPERANDS_32(LIST(K(0), END), K(1))),
+    MFMA("f32.16x16x8.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(4, 4, 3),
+         OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
+    MFMA_F32(MFMA_ALL, IR_PREC_IEEE),
+    MFMA_F32(MFMA_OLD, IR_PREC_TF32),
+    MFMA_F32(MFMA_ALL, IR_PREC_TF32X3),
+    // Accumulators of f64 have their rows the other way round: lanes first.
+    MFMA("f64.16x16x4f64", MFMA_90, TYPES(F64, F64), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)),
+         .accumulator_fragment = {{M(2), M(3), END}, {N(0), N(1), N(2), N(3), M(0), M(1), END}}),
+
+    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
+    WMMA_11("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),
+    WMMA_11("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I32))),
+
+    WMMA_12("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
+    WMMA_12("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),
+    WMMA_12("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I32))),
+    WMMA_12("f32.16x16x16.fp8.fp8", emit_wmma, LIST(PAIR(E4M3, E4M3, F32))),
+    WMMA_12("f32.16x16x16.fp8.bf8", emit_wmma, LIST(PAIR(E4M3, E5M2, F32))),
+    WMMA_12("f32.16x16x16.bf8.fp8", emit_wmma, LIST(PAIR(E5M2, E4M3, F32))),
+    WMMA_12("f32.16x16x16.bf8.bf8", emit_wmma, LIST(PAIR(E5M2, E5M2, F32))),
+};
+const size_t amdgpu_form_count = sizeof amdgpu_forms / sizeof *amdgpu_forms;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// PTX to cubin: picks the assembler, reads its report on registers and spills.
+#include "compiler/codegen/finish/finish_cubin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/codegen/finish/finish.h"
+
+typedef kiln_status assemble(const char *path, const char *arch, unsigned optimise, bool debug,
+                             const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err);
+
+static const struct {
+  const char *name;
+  assemble *run;
+} assemblers[] = {
+    [KILN_ASSEMBLER_NONE] = {"none", NULL},
+    [KILN_ASSEMBLER_NVJITLINK] = {"libnvJitLink", kiln_assemble_nvjitlink},
+    [KILN_ASSEMBLER_PTXAS] = {"ptxas", kiln_assemble_ptxas},
+};
+
+kiln_status kiln_assemble_refused(const char *tool, const kiln_buffer *log, kiln_error *err) {
+  char text[700];
+  snprintf(text, sizeof text, "%.*s", (int)(log->size < sizeof text ? log->size : sizeof text - 1),
+           log->size ? (const char *)log->bytes : "");
+  for (char *p = text; *p; p++)
+    if (*p == '\n') *p = p[1] ? ';' : 0;
+  return kiln_fail(err, KILN_STATUS_TOOL, "%s refuses the PTX: %s", tool,
+                   text[0] ? text : "without a message");
+}
+
+// The number in front of `words` where they first stand in `log`; 0 when they do not.
+static uint32_t number_before(const char *log, const char *words) {
+  const char *at = strstr(log, words);
+  if (!at) return 0;
+  while (at > log && at[-1] == ' ') at--;
+  while (at > log && at[-1] >= '0' && at[-1] <= '9') at--;
+  return (uint32_t)strtoul(at, NULL, 10);
+}
+
+// "ptxas info : Used 32 registers, ..." and "0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads".
+static void read_report(kiln_buffer *log, kiln_code_info *info) {
+  kiln_buffer_u8(log, 0);
+  if (log->failed) return;
+  const char *text = (const char *)log->bytes, *used = strstr(text, "Used ");
+  if (used) info->registers = (uint32_t)strtoul(used + 5, NULL, 10);
+  info->spill_bytes = number_before(text, "bytes spill stores");
+}
+
+kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx,
+                              kiln_buffer *out, kiln_code_info *info, kiln_buffer *producer,
+                              kiln_error *err) {
+  const char *arch = target->processor->name, *path = options->assembler_path;
+  unsigned kind = options->assembler;
+  if (kind >= sizeof assemblers / sizeof *assemblers || !assemblers[kind].run)
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "a cubin for %s needs an assembler (--ptx-assembler=nvjitlink or ptxas); PTX needs none",
+                     arch);
+  if (!path || !path[0])
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "a cubin for %s: the file of %s is not given (--assembler-path); PTX needs none", arch,
+                     assemblers[kind].name);
+  kiln_buffer log = {0};
+  kiln_status status =
+      assemblers[kind].run(path, arch, options->optimise, options->debug, ptx, out, &log, err);
+  if (status == KILN_OK) {
+    read_report(&log, info);
+    kiln_buffer_format(producer, ", %s", assemblers[kind].name);
+  }
+  kiln_buffer_deinit(&log);
+  return status;
+}

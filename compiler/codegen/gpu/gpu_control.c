@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loops and branches. Conditions and bounds are scalars, the same in all threads, so barriers inside are met
+// by all. A carried tile is one phi a register.
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+/// The values of one variable: one for a scalar, else one a register.
+typedef struct bundle {
+  kiln_layout layout;
+  LLVMValueRef *values;
+  uint32_t count;
+} bundle;
+
+static bundle new_bundle(gpu *g, ir_value *like) {
+  bundle b = {.count = 1};
+  if (like->type.rank) {
+    b.layout = gpu_value_of(g, like)->home;
+    b.count = 1u << b.layout.registers;
+  }
+  b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);
+  return b;
+}
+
+static void fill(gpu *g, bundle *b, ir_value *from) {
+  if (from->type.rank) b->values = gpu_tile_in(g, from, &b->layout).regs;
+  else b->values[0] = gpu_scalar(g, from);
+}
+
+static void define(gpu *g, ir_value *value, const bundle *b) {
+  if (value->type.rank) gpu_set_home(g, value, (gpu_tile){.layout = b->layout, .regs = b->values});
+  else gpu_set_scalar(g, value, b->values[0]);
+}
+
+/// Phis for `arg`, to be completed by add_incoming.
+static bundle make_phis(gpu *g, ir_value *arg) {
+  bundle b = new_bundle(g, arg);
+  for (uint32_t i = 0; i < b.count; i++)
+    b.values[i] = LLVMBuildPhi(g->builder, gpu_type(g, ir_element(arg->type)), "");
+  define(g, arg, &b);
+  return b;
+}
+
+static void add_incoming(const bundle *phis, const bundle *from, LLVMBasicBlockRef block) {
+  for (uint32_t i = 0; i < phis->count; i++) LLVMAddIncoming(phis->values[i], &from->values[i], &block, 1);
+}
+
+/// The values of `sources` in the layouts of `likes`.
+static bundle *gather(gpu *g, ir_value *const *sources, ir_value *const *likes, uint32_t count) {
+  bundle *out = KILN_NEW_ARRAY(g->arena, bundle, count);
+  for (uint32_t i = 0; i < count; i++) {
+    out[i] = new_bundle(g, likes[i]);
+    fill(g, &out[i], sources[i]);
+  }
+  return out;
+}
+
+static ir_value **results_of(gpu *g, ir_op *op) {
+  ir_value **out = KILN_NEW_ARRAY(g->arena, ir_value *, op->result_count);
+  for (uint32_t i = 0; i < op->result_count; i++) out[i] = &op->results[i];
+  return out;
+}
+
+/// Two blocks that end the code so far: the last one before the loop, and its empty successor that enters it.
+static gpu_region *open_loop(gpu *g, const ir_block *block) {
+  gpu_region *r = KILN_NEW(g->arena, gpu_region);
+  *r = (gpu_region){.parent = g->region,
+                    .block = block,
+                    .preheader = LLVMGetInsertBlock(g->builder),
+                    .enter = gpu_block(g, "enter")};
+  LLVMBuildBr(g->builder, r->enter);
+  LLVMPositionBuilderAtEnd(g->builder, r->enter);
+  g->region = r;
+  g->shared_dirty = true;
+  return r;
+}
+
+static void close_region(gpu *g, const gpu_region *region) {
+  g->region = region->parent;
+  g->shared_dirty = true;
+}
+
+/// Bottom-tested, so that the index never passes the upper bound: `again` is (hi - iv) > step without sign.
+void gpu_lower_for(gpu *g, ir_op *op) {
+  ir_block *body = op->regions[0];
+  LLVMBuilderRef b = g->builder;
+  uint32_t count = op->result_count;
+  LLVMValueRef lo = gpu_scalar(g, op->operands[0]), hi = gpu_scalar(g, op->operands[1]),
+               step = gpu_scalar(g, op->operands[2]);
+  bundle *initial = gather(g, op->operands + 3, body->args + 1, count);
+  gpu_region *region = open_loop(g, body);
+  LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, after);
+  LLVMPositionBuilderAtEnd(b, header);
+  LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
+  gpu_set_scalar(g, body->args[0], iv);
+  bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
+  for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, body->args[1 + i]);
+  gpu_async_wait(g, body);
+  gpu_lower_block(g, body);
+  bundle *next = gather(g, ir_terminator(body)->operands, body->args + 1, count);
+  LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
+  LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, hi, iv, ""), step, ""), header, after);
+  LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){region->enter, end}, 2);
+  close_region(g, region);
+  LLVMPositionBuilderAtEnd(b, after);
+  for (uint32_t i = 0; i < count; i++) {
+    add_incoming(&phis[i], &initial[i], region->enter);
+    add_incoming(&phis[i], &next[i], end);
+    bundle out = make_phis(g, &op->results[i]);
+    add_incoming(&out, &initial[i], region->enter);
+    add_incoming(&out, &next[i], end);
+  }
+  gpu_async_close(g, body);
+}
+
+void gpu_lower_while(gpu *g, ir_op *op) {
+  ir_block *before = op->regions[0], *body = op->regions[1];
+  LLVMBuilderRef b = g->builder;
+  bundle *initial = gather(g, op->operands, before->args, op->operand_count);
+  gpu_region *region = open_loop(g, before);
+  LLVMBasicBlockRef header = gpu_block(g, "while"), inside = gpu_block(g, "body"),
+                    after = gpu_block(g, "next");
+  LLVMBuildBr(b, header);
+  LLVMPositionBuilderAtEnd(b, header);
+  bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++) phis[i] = make_phis(g, before->args[i]);
+  gpu_lower_block(g, before);
+  ir_op *test = ir_terminator(before);
+  ir_value **results = results_of(g, op);
+  bundle *passed = gather(g, test->operands + 1, results, op->result_count);
+  LLVMBuildCondBr(b, gpu_scalar(g, test->operands[0]), inside, after);
+  LLVMPositionBuilderAtEnd(b, inside);
+  for (uint32_t i = 0; i < op->result_count; i++) define(g, body->args[i], &passed[i]);
+  gpu_region inner = {.parent = region, .block = body};
+  gpu_region *nested = KILN_NEW(g->arena, gpu_region);
+  *nested = inner;
+  g->region = nested;
+  gpu_lower_block(g, body);
+  bundle *next = gather(g, ir_terminator(body)->operands, before->args, op->operand_count);
+  LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, header);
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    add_incoming(&phis[i], &initial[i], region->enter);
+    add_incoming(&phis[i], &next[i], end);
+  }
+  close_region(g, region);
+  LLVMPositionBuilderAtEnd(b, after);
+  for (uint32_t i = 0; i < op->result_count; i++) define(g, &op->results[i], &passed[i]);
+}
+
+/// Lowers one side of a branch; what it yields.
+static bundle *lower_side(gpu *g, ir_op *op, ir_block *block, ir_value **results, LLVMBasicBlockRef start,
+                          LLVMBasicBlockRef *out_end) {
+  gpu_region *region = KILN_NEW(g->arena, gpu_region);
+  *region = (gpu_region){.parent = g->region, .block = block};
+  g->region = region;
+  LLVMPositionBuilderAtEnd(g->builder, start);
+  gpu_lower_block(g, block);
+  bundle *out = gather(g, ir_terminator(block)->operands, results, op->result_count);
+  *out_end = LLVMGetInsertBlock(g->builder);
+  g->region = region->parent;
+  return out;
+}
+
+void gpu_lower_if(gpu *g, ir_op *op) {
+  LLVMBuilderRef b = g->builder;
+  LLVMBasicBlockRef starts[2] = {gpu_block(g, "then"), gpu_block(g, "else")}, ends[2], after;
+  ir_value **results = results_of(g, op);
+  bundle *sides[2];
+  bool dirty = g->shared_dirty, dirty_after = false;
+  LLVMBuildCondBr(b, gpu_scalar(g, op->operands[0]), starts[0], starts[1]);
+  for (unsigned i = 0; i < 2; i++) {
+    g->shared_dirty = dirty;
+    sides[i] = lower_side(g, op, op->regions[i], results, starts[i], &ends[i]);
+    dirty_after |= g->shared_dirty;
+  }
+  g->shared_dirty = dirty_after;
+  after = gpu_block(g, "joined");
+  for (unsigned i = 0; i < 2; i++) {
+    LLVMPositionBuilderAtEnd(b, ends[i]);
+    LLVMBuildBr(b, after);
+  }
+  LLVMPositionBuilderAtEnd(b, after);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    bundle out = make_phis(g, results[i]);
+    for (unsigned s = 0; s < 2; s++) add_incoming(&out, &sides[s][i], ends[s]);
+  }
+}

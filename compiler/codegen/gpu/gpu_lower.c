@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// GPU lowering: the kernel function, its parameters, and one walk over the operations.
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+#include <string.h>
+
+// -------------------------------------------------------------------------------------- operations
+
+static void lower_const(gpu *g, ir_op *op) {
+  ir_type type = op->results[0].type;
+  LLVMTypeRef llvm = gpu_type(g, type);
+  LLVMValueRef bits =
+      LLVMConstInt(LLVMIntTypeInContext(g->context, type.pointer ? 64 : kiln_scalars[type.scalar].bits),
+                   op->attrs.bits, false);
+  if (type.pointer) bits = LLVMConstIntToPtr(bits, llvm);
+  else if (LLVMTypeOf(bits) != llvm) bits = LLVMConstBitCast(bits, llvm);
+  gpu_set_scalar(g, &op->results[0], bits);
+}
+
+static void lower_pid(gpu *g, ir_op *op) {
+  static const kl_function functions[2][3] = {{KL_kl_pid_0, KL_kl_pid_1, KL_kl_pid_2},
+                                              {KL_kl_npid_0, KL_kl_npid_1, KL_kl_npid_2}};
+  unsigned axis = op->attrs.axis < 3 ? op->attrs.axis : 2;
+  gpu_set_scalar(g, &op->results[0],
+                 kl_call(&g->prelude, g->builder, functions[op->code == IR_NPID][axis], NULL, 0));
+}
+
+static void lower_barrier(gpu *g, ir_op *op) {
+  (void)op;
+  gpu_barrier(g);
+}
+
+static void lower_nothing(gpu *g, ir_op *op) {
+  (void)g;
+  (void)op;
+}
+
+/// A failing thread says which operation it was, where the machine has a way, and stops the kernel.
+static void lower_assert(gpu *g, ir_op *op) {
+  ir_value *condition = op->operands[0];
+  LLVMValueRef holds = NULL;
+  if (condition->type.rank) {
+    kiln_layout layout;
+    if (!gpu_suggestion(g, condition, &layout)) layout = gpu_default_layout(g, condition->type);
+    gpu_tile tile = gpu_tile_in(g, condition, &layout);
+    for (uint32_t r = 0; r < 1u << layout.registers; r++)
+      holds = holds ? LLVMBuildAnd(g->builder, holds, tile.regs[r], "") : tile.regs[r];
+  } else {
+    holds = gpu_scalar(g, condition);
+  }
+  LLVMBasicBlockRef stop = gpu_block(g, "stop"), after = gpu_block(g, "held");
+  LLVMBuildCondBr(g->builder, holds, after, stop);
+  LLVMPositionBuilderAtEnd(g->builder, stop);
+  if (g->machine->report_assert) g->machine->report_assert(g, op);
+  kl_call(&g->prelude, g->builder, KL_kl_trap, NULL, 0);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+/// Scalars are computed where they stand; tiles with a home too; others when someone asks.
+static void lower_elementwise(gpu *g, ir_op *op) {
+  ir_value *result = &op->results[0];
+  gpu_value *v = gpu_value_of(g, result);
+  LLVMValueRef operands[3];
+  if (result->type.rank) {
+    if (v->has_home) gpu_set_home(g, result, gpu_compute(g, result, &v->home));
+    return;
+  }
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
+  gpu_set_scalar(g, result, gpu_element(g, op, operands));
+}
+
+/// Shape operations that yield a scalar (a tile of one element becomes rank 0).
+static void lower_shape(gpu *g, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    if (op->results[i].type.rank) continue;
+    if (!op->operands[0]->type.rank) {
+      gpu_set_scalar(g, &op->results[i], gpu_scalar(g, op->operands[0]));
+      continue;
+    }
+    kiln_layout whole = layout_whole(ir_log2_elements(op->operands[0]->type), g->lanes, g->warps);
+    gpu_set_scalar(g, &op->results[i], gpu_tile_in(g, op->operands[0], &whole).regs[i]);
+  }
+}
+
+static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
+    [IR_PID] = lower_pid,           [IR_NPID] = lower_pid,        [IR_CONST] = lower_const,
+    [IR_LOAD] = gpu_lower_load,     [IR_STORE] = gpu_lower_store, [IR_ATOMIC] = gpu_lower_atomic,
+    [IR_CAS] = gpu_lower_atomic,    [IR_BARRIER] = lower_barrier, [IR_DOT] = gpu_lower_dot,
+    [IR_REDUCE] = gpu_lower_reduce, [IR_SCAN] = gpu_lower_scan,   [IR_ASM] = gpu_lower_asm,
+    [IR_ASSERT] = lower_assert,     [IR_ASSUME] = lower_nothing,  [IR_FOR] = gpu_lower_for,
+    [IR_WHILE] = gpu_lower_while,   [IR_IF] = gpu_lower_if,       [IR_IOTA] = lower_nothing,
+    [IR_SPLAT] = lower_nothing,     [IR_EXPAND] = lower_shape,    [IR_BROADCAST] = lower_shape,
+    [IR_RESHAPE] = lower_shape,     [IR_TRANS] = lower_shape,     [IR_JOIN] = lower_shape,
+    [IR_SPLIT] = lower_shape,
+};
+
+void gpu_lower_op(gpu *g, ir_op *op) {
+  if (g->status != KILN_OK) return;
+  if (lowerings[op->code]) lowerings[op->code](g, op);
+  else if (gpu_is_elementwise(op)) lower_elementwise(g, op);
+  else
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
+             ir_ops[op->code].text, g->machine->name);
+}
+
+void gpu_lower_block(gpu *g, ir_block *block) {
+  const ir_op *end = ir_terminator(block);
+  for (ir_op *op = block->first; op && op != end; op = op->next) gpu_lower_op(g, op);
+}
+
+// --------------------------------------------------------------------------------- kernel function
+
+static LLVMTypeRef param_type(gpu *g, ir_type type) {
+  return !type.pointer && type.scalar == KILN_I1 ? g->i8 : gpu_type(g, type);
+}
+
+static void add_attribute(gpu *g, LLVMAttributeIndex index, const char *name, uint64_t value) {
+  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+  LLVMAddAttributeAtIndex(g->function, index, LLVMCreateEnumAttribute(g->context, kind, value));
+}
+
+static void describe_params(gpu *g) {
+  for (uint32_t i = 0; i < g->kernel->param_count; i++) {
+    const ir_param *p = &g->kernel->params[i];
+    if (!p->type.pointer) continue;
+    uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
+    add_attribute(g, i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
+    if (p->noalias) add_attribute(g, i + 1, "noalias", 0);
+  }
+}
+
+static void make_function(gpu *g) {
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, g->kernel->param_count);
+  for (uint32_t i = 0; i < g->kernel->param_count; i++) types[i] = param_type(g, g->kernel->params[i].type);
+  LLVMTypeRef type =
+      LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, g->kernel->param_count, false);
+  g->function = LLVMAddFunction(g->module, g->kernel->name, type);
+  add_attribute(g, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
+  describe_params(g);
+  if (g->kernel->fp_flush) {
+    static const char name[] = "denormal-fp-math-f32", value[] = "preserve-sign,preserve-sign";
+    LLVMAddAttributeAtIndex(
+        g->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(g->context, name, sizeof name - 1, value, sizeof value - 1));
+  }
+  g->machine->finish_kernel(g, g->function);
+  LLVMPositionBuilderAtEnd(g->builder, gpu_block(g, "entry"));
+  for (uint32_t i = 0; i < g->kernel->param_count; i++) {
+    LLVMValueRef value = LLVMGetParam(g->function, i);
+    ir_type param = g->kernel->params[i].type;
+    if (!param.pointer && param.scalar == KILN_I1)
+      value = LLVMBuildICmp(g->builder, LLVMIntNE, value, LLVMConstInt(g->i8, 0, false), "");
+    gpu_set_scalar(g, g->kernel->body->args[i], value);
+  }
+}
+
+/// Shared memory is one array whose size is known at the end: within the module when the launch need not ask
+/// for it, else external.
+static void place_shared(gpu *g, kiln_code_info *info) {
+  uint32_t size = (g->shared_bytes + 15) & ~15u;
+  bool is_dynamic = size > g->machine->static_shared;
+  info->shared_bytes = size;
+  info->dynamic_shared = is_dynamic ? size : 0;
+  if (size && !is_dynamic) {
+    LLVMTypeRef type = LLVMArrayType2(g->i8, size);
+    LLVMValueRef array = LLVMAddGlobalInAddressSpace(g->module, type, "kiln_shared_static", 3);
+    LLVMSetInitializer(array, LLVMGetUndef(type));
+    LLVMSetLinkage(array, LLVMInternalLinkage);
+    LLVMSetAlignment(array, 128);
+    LLVMReplaceAllUsesWith(g->shared, array);
+  }
+  if (!is_dynamic && !LLVMGetFirstUse(g->shared)) LLVMDeleteGlobal(g->shared);
+}
+
+// ------------------------------------------------------------------------------------------- entry
+
+static void init_types(gpu *g) {
+  LLVMContextRef c = g->context;
+  g->i1 = LLVMInt1TypeInContext(c);
+  g->i8 = LLVMInt8TypeInContext(c);
+  g->i16 = LLVMInt16TypeInContext(c);
+  g->i32 = LLVMInt32TypeInContext(c);
+  g->i64 = LLVMInt64TypeInContext(c);
+  g->half = LLVMHalfTypeInContext(c);
+  g->f32 = LLVMFloatTypeInContext(c);
+  g->f64 = LLVMDoubleTypeInContext(c);
+  g->global_pointer = LLVMPointerTypeInContext(c, 1);
+  g->shared_pointer = LLVMPointerTypeInContext(c, 3);
+}
+
+static void lower_body(gpu *g) {
+  gpu_region *top = KILN_NEW(g->arena, gpu_region);
+  *top = (gpu_region){.block = g->kernel->body};
+  g->region = top;
+  make_function(g);
+  g->thread = kl_call(&g->prelude, g->builder, KL_kl_thread, NULL, 0);
+  g->shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i8, 0), "kiln_shared", 3);
+  LLVMSetAlignment(g->shared, 128);
+  gpu_lower_block(g, g->kernel->body);
+  LLVMBuildRetVoid(g->builder);
+}
+
+// The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what
+// fits a block of wider waves.
+static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, kiln_error *err) {
+  unsigned warps = kernel->warps;
+  if (!warps || warps & (warps - 1))
+    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps on %s, found %u",
+                     machine->name, warps);
+  if (warps > machine->max_warps) kernel->warps = (uint16_t)machine->max_warps;
+  return KILN_OK;
+}
+
+kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
+                             const kiln_codegen_options *options, LLVMContextRef context,
+                             LLVMModuleRef module, kiln_code_info *info, kiln_error *err) {
+  KILN_TRY(settle_warps(kernel, machine, err));
+  kiln_arena *arena = kiln_arena_create();
+  if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
+  gpu g = {.machine = machine,
+           .target = target,
+           .options = options,
+           .arena = arena,
+           .kernel = kernel,
+           .error = err,
+           .context = context,
+           .module = module};
+  g.lanes = machine->lanes;
+  g.warps = (unsigned)__builtin_ctz(kernel->warps);
+  g.prelude = (kl_prelude){.context = context,
+                           .module = module,
+                           .bodies = machine->bodies,
+                           .body_count = machine->body_count,
+                           .processor = machine->processor,
+                           .flush = kernel->fp_flush};
+  init_types(&g);
+  g.builder = LLVMCreateBuilderInContext(context);
+  g.facts = kiln_facts_compute(arena, kernel);
+  gpu_prefetch(&g);
+  g.facts = kiln_facts_compute(arena, kernel);
+  ir_count_uses(kernel);
+  gpu_collect_accesses(&g);
+  gpu_assign(&g);
+  lower_body(&g);
+  LLVMDisposeBuilder(g.builder);
+  place_shared(&g, info);
+  info->block_threads = (uint32_t)kernel->warps << machine->lanes;
+  info->wave = 1u << machine->lanes;
+  kiln_status status = g.status;
+  if (status == KILN_OK && g.shared_bytes > machine->max_shared)
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "expected at most %u bytes of shared memory on %s, found %u",
+                       machine->max_shared, machine->name, g.shared_bytes);
+  if (status == KILN_OK) status = kl_link(&g.prelude, err);
+  kiln_arena_destroy(arena);
+  return status;
+}
+
+kiln_status kiln_lower_gpu(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                           LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
+                           kiln_arena *texts, kiln_error *err) {
+  gpu_machine storage;
+  (void)texts;
+  bool is_nvidia = target->processor->family == KILN_FAMILY_NVPTX;
+  const gpu_machine *machine =
+      is_nvidia ? gpu_machine_nvptx(target, &storage) : gpu_machine_amdgpu(target, &storage);
+  return gpu_lower_kernel(kernel, machine, target, options, context, module, info, err);
+}

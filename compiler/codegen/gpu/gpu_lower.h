@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Inside of the GPU lowering, shared by NVPTX and AMDGPU. A target is a gpu_machine: prelude bodies, matrix
+// forms and a few hooks.
+//
+// Code is made for one thread. A scalar of the kernel is one LLVM value, the same in all threads; a tile is a
+// layout and one LLVM value a register place. Element types: i1 as i1, integers as themselves, f16 half, bf16
+// as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
+//
+// Values have a home or are lazy. A home (loads, reductions, dots, loop-carried values, and elementwise
+// operations on them) is computed once where it stands, in the layout that gpu_assign chose. A lazy value
+// (iota, splat, shape operations, elementwise operations on those) is computed in whatever layout a user asks
+// for. gpu_tile_in() gives any value in any layout: from the cache, by recomputing, or by conversion.
+#ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
+#define KILN_COMPILER_CODEGEN_GPU_LOWER_H
+
+#include "compiler/codegen/lower.h"
+#include "compiler/codegen/gpu/prelude.h"
+#include "compiler/analysis/facts.h"
+#include "compiler/layout/layout.h"
+
+typedef struct gpu gpu;
+typedef struct gpu_ring gpu_ring;
+typedef struct gpu_machine gpu_machine;
+typedef struct gpu_matrix_form gpu_matrix_form;
+
+enum {
+  GPU_MAX_REGISTERS = 1024, ///< 32-bit registers a thread that one tile may take
+  GPU_MAX_VECTOR_BYTES = 16,
+};
+
+/// What a memory access is besides pointer and data.
+typedef struct gpu_access {
+  uint32_t bytes;       ///< of this access: 1, 2, 4, 8 or 16
+  uint8_t cache, evict; ///< ir_cache, ir_evict
+  bool is_volatile;
+  bool is_invariant; ///< nothing in the kernel writes what this reads
+} gpu_access;
+
+/// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
+#define GPU_M(i) (i)
+#define GPU_N(i) (32 + (i))
+#define GPU_K(i) (64 + (i))
+enum { GPU_NO_BIT = 0xff, GPU_FRAGMENT_REGISTERS = 8, GPU_FRAGMENT_LANES = 6 };
+
+/// Which element a (register, lane) place of one instruction's operand holds. Lists end with GPU_END;
+/// GPU_NO_BIT: a replicated bit.
+enum { GPU_END = 0xfe };
+typedef struct gpu_fragment {
+  uint8_t registers[GPU_FRAGMENT_REGISTERS + 1], lanes[GPU_FRAGMENT_LANES + 1];
+} gpu_fragment;
+
+/// One matrix instruction. The first row that fits is taken, so wide forms stand first.
+struct gpu_matrix_form {
+  const char *name;
+  uint32_t units; ///< set of 1 << kiln_matrix that have it
+  uint8_t lanes;  ///< wave size it is for
+  uint8_t left, right,
+      accumulator; ///< kiln_scalar that the instruction takes; operands are cast to it when that is exact
+  uint8_t from_left, from_right; ///< kiln_scalar that the operation has
+  uint8_t precision;             ///< ir_precision that it satisfies (for f32)
+  uint8_t m, n, k;               ///< logarithms
+  gpu_fragment left_fragment, right_fragment, accumulator_fragment;
+  /// accumulator[] += left[] * right[], arrays of elements in register order of the fragments.
+  void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right,
+               LLVMValueRef *accumulator);
+  /// Called once for each accumulator of a dot, behind its last instruction; may be NULL.
+  void (*finish)(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator);
+};
+
+/// A GPU target. Static data; hooks may be NULL where said.
+struct gpu_machine {
+  const char *name;
+  unsigned lanes;         ///< log2 of the warp
+  unsigned processor;     ///< picks prelude bodies
+  unsigned max_shared;    ///< bytes a block may have
+  unsigned static_shared; ///< bytes that need no opt-in at launch; more is dynamic
+  unsigned max_warps;     ///< a block
+  const kl_body *bodies;
+  size_t body_count;
+  const gpu_matrix_form *forms;
+  size_t form_count;
+  kiln_matrix matrix;
+  /// Calling convention and attributes of the kernel.
+  void (*finish_kernel)(gpu *g, LLVMValueRef function);
+  /// A load of an integer or integer vector `type` (i8, i16, i32, <2 x i32>, <4 x i32>); where `mask` (NULL:
+  /// always) is false the result is `other` (never NULL then). NULL: branches and plain loads.
+  LLVMValueRef (*load)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
+                       LLVMValueRef other, LLVMTypeRef type);
+  void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
+                LLVMValueRef value);
+  /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in
+  /// their LLVM type, bf16 as i16.
+  LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                         LLVMValueRef value);
+  LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                      LLVMValueRef expected, LLVMValueRef desired);
+  /// What a thread does whose assert fails, besides stopping; NULL: nothing.
+  void (*report_assert)(gpu *g, const ir_op *op);
+  unsigned least_register; ///< bits; narrower operands of inline assembly are widened
+  /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
+  LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
+};
+
+const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage);
+const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage); ///< amdgpu_machine.c
+
+/// A tile in registers.
+typedef struct gpu_tile {
+  kiln_layout layout;
+  LLVMValueRef *regs; ///< 1 << layout.registers, arena
+} gpu_tile;
+
+/// A block of the kernel that is open. Regions nest; `entry` of a loop is where what does not depend on it is
+/// put.
+typedef struct gpu_region {
+  struct gpu_region *parent;
+  const ir_block *block;
+  LLVMBasicBlockRef
+      preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
+  LLVMBasicBlockRef
+      enter; ///< of a loop: empty, branches to its header, so that the header's phis know it for good
+} gpu_region;
+
+/// A version of a value in some layout, usable while `region` is open.
+typedef struct gpu_version {
+  struct gpu_version *next;
+  gpu_region *region;
+  gpu_tile tile;
+} gpu_version;
+
+/// In ir_value.slot while the lowering runs.
+typedef struct gpu_value {
+  bool has_home; ///< computed where it stands, in `home`
+  bool is_ready; ///< `home_tile` or `scalar` is set
+  kiln_layout home;
+  gpu_tile home_tile;
+  LLVMValueRef scalar; ///< rank 0
+  gpu_version *versions;
+  gpu_ring *ring;     ///< the tile lies in shared memory
+  kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
+  bool is_wanted;
+} gpu_value;
+
+/// A ring of slots in shared memory that holds one matrix operand of several iterations.
+struct gpu_ring {
+  struct gpu_ring *next;
+  const ir_op *read; ///< the load that the ring stands for
+  const ir_op *dot;  ///< its user, as operand `operand`
+  unsigned operand, stages;
+  const ir_block *body; ///< of the loop
+  ir_value *read_slot;  ///< i32
+  bool is_open;         ///< what follows is set
+  kiln_layout writer;
+  layout_memory memory;
+  uint32_t start, bytes; ///< of the first slot; of one slot
+};
+
+/// A load that fills a slot.
+typedef struct gpu_copy {
+  struct gpu_copy *next;
+  const ir_op *load;
+  gpu_ring *ring;
+  unsigned slot;        ///< when write_slot is NULL
+  ir_value *write_slot; ///< i32
+  bool commits;         ///< the last of its iteration
+} gpu_copy;
+
+/// Tiles of one shape that are loaded or stored along one axis.
+typedef struct gpu_shape {
+  struct gpu_shape *next;
+  ir_type type;
+  unsigned axis, vector;
+  unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
+} gpu_shape;
+
+struct gpu {
+  const gpu_machine *machine;
+  const kiln_target *target;
+  const kiln_codegen_options *options;
+  kiln_arena *arena; ///< of the lowering
+  ir_kernel *kernel;
+  kiln_facts *facts;
+  kiln_error *error;
+  kiln_status status; ///< the first failure; emission goes on harmlessly
+  LLVMContextRef context;
+  LLVMModuleRef module;
+  LLVMBuilderRef builder;
+  LLVMValueRef function;
+  kl_prelude prelude;
+  LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
+  unsigned lanes, warps; ///< logarithms
+  LLVMValueRef thread;   ///< number in the block
+  LLVMValueRef shared;   ///< the block's shared memory, ptr addrspace(3)
+  uint32_t shared_bytes; ///< largest use so far
+  bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
+  bool has_writes;       ///< the kernel writes memory
+  unsigned depth;        ///< of gpu_tile_in
+  gpu_region *region;
+  gpu_shape *shapes;
+  gpu_ring *rings;
+  gpu_copy *copies;
+  uint32_t scratch_base; ///< rings that are open lie below
+};
+
+/// Keeps the first failure.
+KILN_PRINTF(3, 4) void gpu_fail(gpu *g, kiln_status status, const char *format, ...);
+
+// gpu_value.c
+LLVMTypeRef gpu_type(gpu *g, ir_type element);
+LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar);
+LLVMValueRef gpu_i32(gpu *g, uint32_t value);
+LLVMValueRef gpu_i1(gpu *g, bool value);
+/// XOR over the set bits of the thread number of basis[bit]; lanes and warps of a layout or derived from one.
+LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count);
+/// i1: this thread is the one that owns its elements among replicas; NULL when all do.
+LLVMValueRef gpu_is_owner(gpu *g, const kiln_layout *layout);
+gpu_value *gpu_value_of(gpu *g, ir_value *value);
+LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
+/// The value in that layout.
+gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
+/// The value's own tile (or ring; then the tile has no registers) when it is (up to renaming shape
+/// operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
+/// false when the value is recomputed, cached already, or better converted before the loop.
+bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
+                   gpu_ring **out_ring, kiln_layout *out_layout);
+/// Computes a value that has a home, there and then.
+gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
+gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
+void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
+void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
+LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
+
+// gpu_assign.c
+/// Chooses homes; sets the slots of all values.
+void gpu_assign(gpu *g);
+/// The layout in which the value comes cheapest; false when it does not matter.
+bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
+kiln_layout gpu_default_layout(gpu *g, ir_type type);
+
+// gpu_convert.c
+gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+/// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared
+/// memory is not needed. Order: gpu_stage, gpu_scratch_begin for all that are staged together,
+/// gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
+typedef struct gpu_staged gpu_staged;
+gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+uint32_t gpu_staged_bytes(const gpu_staged *s);
+void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
+/// The same for a tile that a ring holds: nothing to write.
+gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to);
+/// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
+                                unsigned log2_bytes);
+/// Where the piece of register `r` lies in a slot of a ring, for a thread that holds `writer`; `pieces` are
+/// the register bits of a piece, in order.
+LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r);
+/// Registers [first, first + count) of the result.
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
+/// Every replica gets what the owner has: through shared memory.
+void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
+/// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
+                    uint32_t start);
+void gpu_barrier(gpu *g);
+/// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
+void gpu_scratch_begin(gpu *g, uint64_t bytes);
+LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
+// gpu_words.c
+/// Bytes of an element in memory.
+unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
+/// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
+LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count);
+void gpu_unpack(gpu *g, LLVMValueRef packed, LLVMTypeRef type, LLVMValueRef *elements, unsigned count);
+LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes);
+LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
+LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
+
+// gpu_arith.c
+/// One element of an elementwise operation.
+LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
+LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round,
+                      LLVMValueRef value);
+LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
+LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
+bool gpu_is_elementwise(const ir_op *op);
+
+// gpu_memory.c, gpu_reduce.c, gpu_dot.c, gpu_control.c: one function an operation
+void gpu_lower_load(gpu *g, ir_op *op);
+void gpu_lower_store(gpu *g, ir_op *op);
+void gpu_lower_atomic(gpu *g, ir_op *op);
+void gpu_lower_reduce(gpu *g, ir_op *op);
+void gpu_lower_scan(gpu *g, ir_op *op);
+void gpu_lower_dot(gpu *g, ir_op *op);
+void gpu_lower_asm(gpu *g, ir_op *op);
+void gpu_lower_for(gpu *g, ir_op *op);
+void gpu_lower_while(gpu *g, ir_op *op);
+void gpu_lower_if(gpu *g, ir_op *op);
+/// Lowers the operations of a block up to its terminator, in a region of its own (set up by the caller).
+void gpu_lower_block(gpu *g, ir_block *block);
+void gpu_lower_op(gpu *g, ir_op *op);
+/// Register bits that one access of a load or store can cover, in order; how many.
+unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
+/// Looks at all accesses of the kernel; before gpu_assign.
+void gpu_collect_accesses(gpu *g);
+/// The layout of a memory operation's tiles, and the operand's element pointee.
+kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
+/// Layout of operand 0 or 1 of a dot that a matrix form computes.
+kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand);
+bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);
+/// The layout of the result of a dot (and of its accumulator).
+kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
+
+/// gpu_prefetch.c: loads of matrix operands ahead of their use. Needs g->facts; changes the kernel, so that
+/// facts must be computed again.
+void gpu_prefetch(gpu *g);
+
+// gpu_async.c: rings in shared memory that copies fill ahead of the dots that read them
+/// Lowers a load that is a copy into a ring, or the read of one; false for other loads.
+bool gpu_async_load(gpu *g, ir_op *op);
+/// At the start of a loop's body: the oldest copies have landed and the slot before is free.
+void gpu_async_wait(gpu *g, const ir_block *body);
+/// After the loop: nothing is in flight and the memory is free again.
+void gpu_async_close(gpu *g, const ir_block *body);
+
+/// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
+kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
+                             const kiln_codegen_options *options, LLVMContextRef context,
+                             LLVMModuleRef module, kiln_code_info *info, kiln_error *err);
+
+#endif

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads, stores and atomics: vectors of up to 16 bytes as layout and facts allow, masked, and once an element
+// where a layout replicates it.
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+// ----------------------------------------------------------------------------------------- layouts
+
+/// Axis along which addresses grow, and log2 of the elements one access may take there.
+typedef struct direction {
+  unsigned axis, vector, whole, contiguity; ///< vector: with the mask; whole: where all lanes are live
+} direction;
+
+static const ir_value *mask_of(const ir_op *op) {
+  if (op->code == IR_LOAD) return op->operand_count > 1 ? op->operands[1] : NULL;
+  if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
+  return NULL;
+}
+
+static unsigned element_bytes(ir_type pointer) {
+  ir_type pointee = ir_pointee(ir_element(pointer));
+  return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
+}
+
+static direction direction_of(gpu *g, const ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  const kiln_fact *fact = kiln_fact_of(g->facts, op->operands[0]);
+  direction best = {.axis = type.rank - 1u, .contiguity = fact->contiguity[type.rank - 1]};
+  for (unsigned a = 0; a < type.rank; a++)
+    if (fact->contiguity[a] > best.contiguity)
+      best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
+  best.vector = kiln_fact_vector(g->facts, op->operands[0], mask_of(op), best.axis, 4);
+  best.whole = kiln_fact_vector(g->facts, op->operands[0], NULL, best.axis, 4);
+  return best;
+}
+
+static bool is_plain_access(const ir_op *op) { return op->code == IR_LOAD || op->code == IR_STORE; }
+
+/// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
+/// widest vector that any of them can use, in elements.
+static void collect(ir_op *op, void *context) {
+  gpu *g = context;
+  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
+  direction d = direction_of(g, op);
+  for (gpu_shape *s = g->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
+      if (d.whole > s->vector) s->vector = d.whole;
+      return;
+    }
+  gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
+  *s = (gpu_shape){.next = g->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
+  g->shapes = s;
+}
+
+static void collect_reduced(ir_op *op, void *context) {
+  gpu *g = context;
+  if (op->code != IR_REDUCE) return;
+  for (gpu_shape *s = g->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
+}
+
+static void note_writes(ir_op *op, void *context) {
+  gpu *g = context;
+  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
+      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
+    g->has_writes = true;
+}
+
+void gpu_collect_accesses(gpu *g) {
+  ir_walk(g->kernel->body, collect, g);
+  ir_walk(g->kernel->body, collect_reduced, g);
+  ir_walk(g->kernel->body, note_writes, g);
+}
+
+static kiln_layout blocked(gpu *g, ir_type type, direction d) {
+  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps, reduced = 0;
+  for (gpu_shape *s = g->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, type) && s->axis == d.axis) {
+      vector = s->vector;
+      reduced = s->reduced;
+    }
+  if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
+  if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
+  return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
+}
+
+/// Register bits of the layout that are the low bits of an axis, in order: what one access can cover.
+static unsigned run_of(const kiln_layout *l, unsigned shift, unsigned limit, uint8_t out[8]) {
+  unsigned count = 0;
+  for (bool found = true; found && count < limit && count < 8;) {
+    found = false;
+    for (unsigned r = 0; r < l->registers && !found; r++)
+      if (l->basis[r] == 1u << (shift + count)) {
+        out[count++] = (uint8_t)r;
+        found = true;
+      }
+  }
+  return count;
+}
+
+/// Bytes in a row that a warp touches with one access: the run of a thread and the lanes that go on from it.
+static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, unsigned bytes) {
+  unsigned count = run;
+  for (bool found = true; found;) {
+    found = false;
+    for (unsigned i = 0; i < l->lanes && !found; i++)
+      if (l->basis[l->registers + i] == 1u << (shift + count)) {
+        count++;
+        found = true;
+      }
+  }
+  return bytes << count;
+}
+
+/// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
+/// bytes or as good as the best. Atomics are the dearer the fewer threads share them.
+static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best,
+                        direction d) {
+  uint8_t registers[8];
+  unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
+           bytes = element_bytes(op->operands[0]->type);
+  if (op->code == IR_ATOMIC && offered->registers > best->registers)
+    return false; // replicas: few lanes would issue all of them
+  if (!d.contiguity) return true;
+  unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
+  unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
+  (void)g;
+  return segment >= 32 || segment >= ideal;
+}
+
+kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  direction d = direction_of(g, op);
+  kiln_layout best = blocked(g, type, d), offered;
+  bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
+  if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
+    return offered;
+  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered)) return offered;
+  return best;
+}
+
+// ---------------------------------------------------------------------------------------- accesses
+
+static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
+  return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, "");
+}
+
+static gpu_access access_of(const ir_op *op, unsigned bytes) {
+  return (gpu_access){.bytes = bytes,
+                      .cache = op->attrs.cache,
+                      .evict = op->attrs.evict,
+                      .is_volatile = (op->attrs.flags & IR_VOLATILE) != 0};
+}
+
+/// The parameter that an address comes from, or NULL.
+static const ir_value *root_of(const ir_value *v) {
+  for (unsigned i = 0; i < 256 && v->def; i++) {
+    ir_opcode c = v->def->code;
+    bool passes = c == IR_PTRADD || c == IR_SPLAT || c == IR_HINT || c == IR_EXPAND || c == IR_BROADCAST ||
+                  c == IR_RESHAPE || c == IR_TRANS;
+    if (!passes) return NULL;
+    v = v->def->operands[0];
+  }
+  return v->def ? NULL : v;
+}
+
+/// Nothing that the kernel writes can be read here: it writes nothing, or the parameter promises it.
+static bool is_invariant(gpu *g, const ir_op *op) {
+  const ir_value *root = root_of(op->operands[0]);
+  if (op->attrs.flags & IR_VOLATILE) return false;
+  if (!g->has_writes) return true;
+  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count) return false;
+  const ir_param *param = &g->kernel->params[root->index];
+  return param->noalias && param->access == IR_ACCESS_IN;
+}
+
+static void set_invariant(gpu *g, LLVMValueRef load) {
+  unsigned kind = LLVMGetMDKindIDInContext(g->context, "invariant.load", 14);
+  LLVMSetMetadata(load, kind, LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, NULL, 0)));
+}
+
+static LLVMValueRef plain_load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMTypeRef type) {
+  LLVMValueRef load = LLVMBuildLoad2(g->builder, type, pointer, "");
+  LLVMSetAlignment(load, a->bytes);
+  LLVMSetVolatile(load, a->is_volatile);
+  if (a->is_invariant) set_invariant(g, load);
+  return load;
+}
+
+static LLVMValueRef branched_load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                                  LLVMValueRef other, LLVMTypeRef type) {
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "load"),
+                    after = gpu_block(g, "loaded");
+  LLVMBuildCondBr(g->builder, mask, body, after);
+  LLVMPositionBuilderAtEnd(g->builder, body);
+  LLVMValueRef values[2] = {other, plain_load(g, a, pointer, type)};
+  LLVMBasicBlockRef blocks[2] = {from, body};
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+  LLVMValueRef phi = LLVMBuildPhi(g->builder, type, "");
+  LLVMAddIncoming(phi, values, blocks, 2);
+  return phi;
+}
+
+static LLVMValueRef load_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                             LLVMValueRef other, LLVMTypeRef type) {
+  bool is_plain = !mask && !a->cache && !a->evict;
+  if (is_plain) return plain_load(g, a, pointer, type);
+  if (g->machine->load) return g->machine->load(g, a, pointer, mask, other, type);
+  return mask ? branched_load(g, a, pointer, mask, other, type) : plain_load(g, a, pointer, type);
+}
+
+static void plain_store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef value) {
+  LLVMValueRef store = LLVMBuildStore(g->builder, value, pointer);
+  LLVMSetAlignment(store, a->bytes);
+  LLVMSetVolatile(store, a->is_volatile);
+}
+
+static void store_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                      LLVMValueRef value) {
+  bool is_plain = !mask && !a->cache && !a->evict;
+  if (!is_plain && g->machine->store) {
+    g->machine->store(g, a, pointer, mask, value);
+    return;
+  }
+  if (!mask) {
+    plain_store(g, a, pointer, value);
+    return;
+  }
+  LLVMBasicBlockRef body = gpu_block(g, "store"), after = gpu_block(g, "stored");
+  LLVMBuildCondBr(g->builder, mask, body, after);
+  LLVMPositionBuilderAtEnd(g->builder, body);
+  plain_store(g, a, pointer, value);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+/// A tile access cut into pieces of consecutive elements.
+typedef struct pieces {
+  unsigned vector;
+  uint8_t bits[8];
+  uint32_t mask; ///< of those register bits
+} pieces;
+
+/// With `whole`, as if all lanes were live.
+static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole) {
+  pieces p = {0};
+  direction d = direction_of(g, op);
+  p.vector =
+      run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
+  for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
+  return p;
+}
+
+unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
+  pieces p = pieces_of(g, op, layout, false);
+  for (unsigned i = 0; i < p.vector; i++) out[i] = p.bits[i];
+  return p.vector;
+}
+
+static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
+  for (unsigned j = 0; j < p->vector; j++)
+    if (i >> j & 1) r |= 1u << p->bits[j];
+  return r;
+}
+
+// -------------------------------------------------------------------------------------------- load
+
+/// True in one thread of the block.
+static LLVMValueRef first_thread(gpu *g) {
+  return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
+}
+
+/// What the first thread has, in all threads.
+static LLVMValueRef from_first(gpu *g, LLVMValueRef value, ir_type element) {
+  gpu_tile tile = {.layout = layout_whole(0, g->lanes, g->warps), .regs = &value};
+  gpu_share_owned(g, &tile, element);
+  return tile.regs[0];
+}
+
+/// All threads read the same address. Memory that changes meanwhile (volatile) is read by one of them, since
+/// a scalar must be the same in all.
+static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access) {
+  LLVMValueRef mask = op->operand_count > 1 ? gpu_scalar(g, op->operands[1]) : NULL;
+  LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
+  bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
+  if (is_shared) mask = both(g, first_thread(g), mask);
+  LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1),
+                                 gpu_packed_type(g, access->bytes));
+  gpu_unpack(g, loaded, type, &out, 1);
+  return is_shared ? from_first(g, out, op->results[0].type) : out;
+}
+
+/// A masked tile access. Where the mask would cut vectors (`wide` covers more than `narrow`), threads whose
+/// lanes are all live take whole vectors without a mask, the others go piece by piece.
+typedef struct tile_access {
+  const gpu_access *element; ///< bytes of one element
+  LLVMTypeRef type;
+  gpu_tile pointer, mask,
+      data; ///< mask, data: registers may be NULL; data: what masked-off lanes read, or what is stored
+  LLVMValueRef owner; ///< of a store: NULL when every thread owns its elements
+  pieces wide, narrow;
+} tile_access;
+
+static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
+                               const kiln_layout *layout, unsigned mask_at, unsigned data_at) {
+  tile_access x = {.element = element, .type = type, .pointer = gpu_tile_in(g, op->operands[0], layout)};
+  if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
+  if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
+  x.wide = pieces_of(g, op, layout, true);
+  x.narrow = x.mask.regs ? pieces_of(g, op, layout, false) : x.wide;
+  return x;
+}
+
+static gpu_access access_to(const tile_access *x, const pieces *p) {
+  gpu_access a = *x->element;
+  a.bytes <<= p->vector;
+  return a;
+}
+
+/// All lanes of the thread are live.
+static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t count) {
+  LLVMValueRef all = x->mask.regs[0];
+  for (uint32_t r = 1; r < count; r++)
+    if (x->mask.regs[r] != x->mask.regs[r - 1]) all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
+  return all;
+}
+
+/// One piece of `p` that starts at element `first` of the wide piece at register `r`.
+static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r, unsigned first,
+                       LLVMValueRef mask, LLVMValueRef *elements) {
+  gpu_access a = access_to(x, p);
+  unsigned count = 1u << p->vector;
+  for (unsigned i = 0; i < count; i++)
+    elements[i] =
+        x->data.regs ? x->data.regs[piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
+  LLVMValueRef pointer = x->pointer.regs[piece_register(&x->wide, r, first)];
+  LLVMValueRef loaded =
+      load_one(g, &a, pointer, mask, mask ? gpu_pack(g, elements, count) : NULL, gpu_packed_type(g, a.bytes));
+  gpu_unpack(g, loaded, x->type, elements, count);
+}
+
+/// The wide piece at register `r`, packed, in pieces of `p`.
+static LLVMValueRef load_wide(gpu *g, const tile_access *x, const pieces *p, uint32_t r, bool masked) {
+  LLVMValueRef elements[16];
+  for (unsigned first = 0; first < 1u << x->wide.vector; first += 1u << p->vector) {
+    LLVMValueRef mask = masked ? x->mask.regs[piece_register(&x->wide, r, first)] : NULL;
+    load_piece(g, x, p, r, first, mask, elements + first);
+  }
+  return gpu_pack(g, elements, 1u << x->wide.vector);
+}
+
+typedef LLVMValueRef load_way(gpu *g, const tile_access *x, uint32_t r);
+static LLVMValueRef load_live(gpu *g, const tile_access *x, uint32_t r) {
+  return load_wide(g, x, &x->wide, r, false);
+}
+static LLVMValueRef load_masked(gpu *g, const tile_access *x, uint32_t r) {
+  return load_wide(g, x, &x->narrow, r, x->mask.regs != NULL);
+}
+
+/// All wide pieces in one way, into `packed` by register.
+static LLVMBasicBlockRef load_all(gpu *g, const tile_access *x, uint32_t count, load_way *way,
+                                  LLVMValueRef *packed) {
+  for (uint32_t r = 0; r < count; r++)
+    if (!(r & x->wide.mask)) packed[r] = way(g, x, r);
+  return LLVMGetInsertBlock(g->builder);
+}
+
+static void load_either(gpu *g, const tile_access *x, uint32_t count, LLVMValueRef *packed) {
+  LLVMBasicBlockRef blocks[2] = {gpu_block(g, "live"), gpu_block(g, "masked")},
+                    after = gpu_block(g, "loaded");
+  LLVMValueRef *sides[2] = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, count),
+                            KILN_NEW_ARRAY(g->arena, LLVMValueRef, count)};
+  LLVMBuildCondBr(g->builder, all_live(g, x, count), blocks[0], blocks[1]);
+  for (unsigned side = 0; side < 2; side++) {
+    LLVMPositionBuilderAtEnd(g->builder, blocks[side]);
+    blocks[side] = load_all(g, x, count, side ? load_masked : load_live, sides[side]);
+    LLVMBuildBr(g->builder, after);
+  }
+  LLVMPositionBuilderAtEnd(g->builder, after);
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x->wide.mask) continue;
+    LLVMValueRef values[2] = {sides[0][r], sides[1][r]};
+    packed[r] = LLVMBuildPhi(g->builder, LLVMTypeOf(values[0]), "");
+    LLVMAddIncoming(packed[r], values, blocks, 2);
+  }
+}
+
+static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access,
+                          const kiln_layout *layout) {
+  gpu_tile out = gpu_tile_new(g, layout);
+  tile_access x = open_access(g, op, access, type, layout, 1, 2);
+  uint32_t count = 1u << layout->registers;
+  LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
+  if (x.wide.vector > x.narrow.vector) load_either(g, &x, count, packed);
+  else load_all(g, &x, count, load_masked, packed);
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x.wide.mask) continue;
+    gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
+    for (unsigned i = 0; i < 1u << x.wide.vector; i++) out.regs[piece_register(&x.wide, r, i)] = elements[i];
+  }
+  return out;
+}
+
+void gpu_lower_load(gpu *g, ir_op *op) {
+  if (gpu_async_load(g, op)) return;
+  ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
+  LLVMTypeRef type = gpu_type(g, pointee);
+  gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
+  access.is_invariant = is_invariant(g, op);
+  if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
+  else
+    gpu_set_home(g, &op->results[0],
+                 tile_load(g, op, type, &access, &gpu_value_of(g, &op->results[0])->home));
+}
+
+// ------------------------------------------------------------------------------------------- store
+
+static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
+  LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
+               value = gpu_scalar(g, op->operands[1]);
+  store_one(g, access, gpu_scalar(g, op->operands[0]), both(g, first_thread(g), mask),
+            gpu_pack(g, &value, 1));
+}
+
+static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t count, bool masked) {
+  gpu_access a = access_to(x, p);
+  LLVMValueRef elements[16];
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & p->mask) continue;
+    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[piece_register(p, r, i)];
+    LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
+    store_one(g, &a, x->pointer.regs[r], both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
+  }
+}
+
+void gpu_lower_store(gpu *g, ir_op *op) {
+  gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
+  if (!op->operands[0]->type.rank) {
+    scalar_store(g, op, &access);
+    return;
+  }
+  kiln_layout layout = gpu_memory_layout(g, op);
+  uint32_t count = 1u << layout.registers;
+  tile_access x = open_access(g, op, &access, NULL, &layout, 2, 1);
+  x.owner = gpu_is_owner(g, &layout);
+  if (x.wide.vector <= x.narrow.vector) {
+    store_all(g, &x, &x.narrow, count, x.mask.regs != NULL);
+    return;
+  }
+  LLVMBasicBlockRef live = gpu_block(g, "live"), masked = gpu_block(g, "masked"),
+                    after = gpu_block(g, "stored");
+  LLVMBuildCondBr(g->builder, all_live(g, &x, count), live, masked);
+  LLVMPositionBuilderAtEnd(g->builder, live);
+  store_all(g, &x, &x.wide, count, false);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, masked);
+  store_all(g, &x, &x.narrow, count, true);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+// ----------------------------------------------------------------------------------------- atomics
+
+static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
+                               LLVMValueRef desired) {
+  ir_type type = op->operands[1]->type;
+  if (op->code != IR_CAS) return g->machine->atomic(g, op, type.scalar, pointer, value);
+  if (!type.pointer) return g->machine->cas(g, op, type.scalar, pointer, value, desired);
+  // Addresses are swapped as numbers: the scalar is what they lead to.
+  LLVMValueRef old =
+      g->machine->cas(g, op, KILN_I64, pointer, LLVMBuildPtrToInt(g->builder, value, g->i64, ""),
+                      LLVMBuildPtrToInt(g->builder, desired, g->i64, ""));
+  return LLVMBuildIntToPtr(g->builder, old, LLVMTypeOf(value), "");
+}
+
+/// Under `mask` (NULL: always); elsewhere the result is zero.
+static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
+                                  LLVMValueRef desired, LLVMValueRef mask) {
+  if (!mask) return atomic_one(g, op, pointer, value, desired);
+  LLVMTypeRef type = LLVMTypeOf(value);
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "atomic"),
+                    after = gpu_block(g, "done");
+  LLVMBuildCondBr(g->builder, mask, body, after);
+  LLVMPositionBuilderAtEnd(g->builder, body);
+  LLVMValueRef values[2] = {LLVMConstNull(type), atomic_one(g, op, pointer, value, desired)};
+  LLVMBasicBlockRef blocks[2] = {from, LLVMGetInsertBlock(g->builder)};
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+  LLVMValueRef phi = LLVMBuildPhi(g->builder, type, "");
+  LLVMAddIncoming(phi, values, blocks, 2);
+  return phi;
+}
+
+static bool has_order(const ir_op *op, ir_order order) {
+  return op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL;
+}
+
+/// Orders the other threads of the program around an atomic that releases or acquires.
+static void fence(gpu *g, const ir_op *op, ir_order order) {
+  if (has_order(op, order)) gpu_barrier(g);
+}
+
+/// Orders this thread's atomics of a tile: one fence instead of one an element.
+static void fence_thread(gpu *g, const ir_op *op, ir_order order) {
+  static const kl_function fences[] = {[IR_SCOPE_GPU] = KL_kl_fence_gpu,
+                                       [IR_SCOPE_CTA] = KL_kl_fence_cta,
+                                       [IR_SCOPE_SYSTEM] = KL_kl_fence_system};
+  if (has_order(op, order)) kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
+}
+
+static void scalar_atomic(gpu *g, ir_op *op) {
+  LLVMValueRef mask = op->code == IR_ATOMIC && op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL;
+  LLVMValueRef desired = op->code == IR_CAS ? gpu_scalar(g, op->operands[2]) : NULL;
+  LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]),
+                                   desired, both(g, first_thread(g), mask));
+  if (op->results[0].uses) old = from_first(g, old, ir_element(op->results[0].type));
+  gpu_set_scalar(g, &op->results[0], old);
+}
+
+static void tile_atomic(gpu *g, ir_op *op) {
+  kiln_layout layout = gpu_value_of(g, &op->results[0])->home;
+  gpu_tile out = gpu_tile_new(g, &layout), third = {0};
+  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
+           value = gpu_tile_in(g, op->operands[1], &layout);
+  if (op->operand_count > 2) third = gpu_tile_in(g, op->operands[2], &layout);
+  bool is_cas = op->code == IR_CAS;
+  LLVMValueRef owner = gpu_is_owner(g, &layout);
+  ir_op each = *op; // relaxed between two fences, where there are several
+  if (layout.registers) {
+    each.attrs.order = IR_ORDER_RELAXED;
+    fence_thread(g, op, IR_ORDER_RELEASE);
+  }
+  for (uint32_t r = 0; r < 1u << layout.registers; r++) {
+    LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
+    out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
+                                both(g, owner, mask));
+  }
+  if (layout.registers) fence_thread(g, op, IR_ORDER_ACQUIRE);
+  if (owner && op->results[0].uses) gpu_share_owned(g, &out, ir_element(op->results[0].type));
+  gpu_set_home(g, &op->results[0], out);
+}
+
+void gpu_lower_atomic(gpu *g, ir_op *op) {
+  if (!(op->code == IR_CAS ? (void *)g->machine->cas : (void *)g->machine->atomic)) {
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s", ir_operation(op),
+             g->machine->name);
+    return;
+  }
+  fence(g, op, IR_ORDER_RELEASE);
+  if (op->operands[0]->type.rank) tile_atomic(g, op);
+  else scalar_atomic(g, op);
+  fence(g, op, IR_ORDER_ACQUIRE);
+}

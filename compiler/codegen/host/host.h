@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Inside of the host lowering: what its files share.
+//
+// A tile is never one vector. Tile operations are *lazy*: nothing is emitted where they stand. What must
+// happen (stores, reductions, kept tiles,
+// ...) are *roots*; roots of one iteration space are gathered in a *group*, and a group becomes one loop nest
+// over chunks of a few vectors. Inside the loop each root *pulls* the elements of its operands at the current
+// *point*, and that pulls theirs.
+//
+// All extents are powers of two, so an element of a tile is named by the bits of its row-major index, and
+// every shape operation is a *map* of bits: where each bit of the operand's index comes from. Bits
+// 0..lanes_log2-1 of a root's index are lanes of the vectors, the others are digits that loops count.
+//
+// Elements are held as: i1 to i64, f32, f64 and pointers as themselves; f16, bf16, e4m3, e5m2 as their bit
+// patterns in integers. In memory an i1 is a byte.
+#ifndef KILN_COMPILER_CODEGEN_HOST_H
+#define KILN_COMPILER_CODEGEN_HOST_H
+
+#include <llvm-c/Core.h>
+
+#include "compiler/codegen/lower.h"
+#include "compiler/ir/ir.h"
+#include "compiler/analysis/facts.h"
+
+/// Scratch memory that one program instance may ask for.
+enum { HOST_SCRATCH_LIMIT = 1 << 28, HOST_MAX_DIGITS = 24, HOST_MAX_ROOTS = 64 };
+/// What may be computed again instead of kept, in units of an integer operation.
+enum { HOST_COST_CHEAP = 12 };
+
+// ---------------------------------------------------------------------------------------- elements
+
+typedef enum host_form {
+  HOST_UNIFORM, ///< one scalar for all lanes
+  HOST_AFFINE,  ///< lane l is value + l * stride; integers wrap, strides of pointers are bytes
+  HOST_VECTOR,
+} host_form;
+
+/// The elements of a value at a point.
+typedef struct host_lanes {
+  LLVMValueRef value;
+  int64_t stride;
+  host_form form;
+} host_lanes;
+
+/// Where each bit of a tile's index comes from: a bit of the root's index, or a constant.
+enum { HOST_BIT_ZERO = 0xfe, HOST_BIT_ONE = 0xff };
+typedef struct host_map {
+  uint8_t count;
+  uint8_t from[IR_MAX_LOG2_ELEMENTS + 1];
+} host_map;
+
+/// A counter that yields bits [first, first + count) of the root's index.
+typedef struct host_digit {
+  LLVMValueRef counter; ///< i64
+  uint8_t first, count;
+} host_digit;
+
+typedef struct host_point {
+  uint32_t id; ///< distinguishes what was pulled at one point from other points
+  uint8_t lanes_log2;
+  uint8_t digit_count;
+  bool live; ///< all masks of the group are known to hold here
+  host_digit digits[HOST_MAX_DIGITS];
+} host_point;
+
+typedef struct host_memo {
+  struct host_memo *next;
+  uint32_t point;
+  bool wide;
+  host_map map;
+  host_lanes lanes;
+} host_memo;
+
+/// A tile kept in scratch memory, row-major.
+typedef struct host_buffer {
+  LLVMValueRef pointer; ///< constant offset from the scratch argument, in the entry block
+  kiln_scalar scalar;
+  bool is_pointer;
+} host_buffer;
+
+// ------------------------------------------------------------------------------------------ values
+
+/// A carried tile that grows by the same amount each turn: init + turns * step, in elements for pointers.
+typedef struct host_induction {
+  ir_value *init;
+  LLVMValueRef turns, step; ///< i64
+} host_induction;
+
+/// What is known of an IR value; in its slot.
+typedef struct host_value {
+  host_lanes lanes; ///< of a scalar, and of values inside a combiner: what it is
+  bool has_lanes;
+  bool keep;                 ///< lazy, but kept in a buffer where it is defined
+  bool has_load;             ///< pulling it reads user memory
+  bool swapped;              ///< its columns are contiguous in memory, not its rows
+  bool mark_moved;           ///< with `mark`: the walk came under another index
+  uint32_t mark;             ///< last walk that saw it
+  bool last_in_place;        ///< every path to the last root keeps the index
+  host_buffer *buffer;       ///< non-NULL: kept
+  host_induction *induction; ///< non-NULL: an argument or result of a loop that is computed, not carried
+  uint32_t cost;             ///< of pulling one element
+  uint32_t last;             ///< number of the last root that pulls it
+  uint32_t first_group, last_group; ///< of the groups that pull it, in the plan
+  bool moved;                       ///< some user pulls it under a map that repeats elements
+  uint32_t ready;                   ///< group that must be over before it can be pulled
+  uint32_t ready_moved;             ///< the same for pulling under a map that is not the identity
+  host_memo *memo;
+  struct ir_op **users; ///< arena
+  uint32_t user_count, user_capacity;
+} host_value;
+
+// ------------------------------------------------------------------------------------------- roots
+
+typedef enum host_root_kind {
+  HOST_ROOT_STORE,
+  HOST_ROOT_KEEP,
+  HOST_ROOT_REDUCE,
+  HOST_ROOT_ASSERT
+} host_root_kind;
+
+/// One thing that a group's loop does for every element of its space.
+typedef struct host_root {
+  host_root_kind kind;
+  ir_op *op;           ///< store, reduce, assert
+  ir_value *value;     ///< keep: what is kept
+  host_buffer *buffer; ///< keep: where
+  bool binds;          ///< keep: afterwards the buffer stands for the value
+  bool carries;        ///< keep: overwrites a buffer that others of the group may read at the same index
+  LLVMValueRef *state; ///< reduce: accumulators (stack slots), one an operand
+  LLVMValueRef
+      begun; ///< reduce: stack slot of i1, whether an accumulator holds something; NULL with an identity
+} host_root;
+
+typedef struct host_group {
+  uint32_t id;
+  uint8_t bits;     ///< log2 of the elements of the space
+  uint32_t reduced; ///< bits of the index that reductions run over; 0: no reduction inside
+  uint8_t row_bits; ///< log2 of the innermost extent
+  uint32_t root_count;
+  host_root roots[HOST_MAX_ROOTS];
+} host_group;
+
+typedef struct host {
+  kiln_arena *arena;
+  ir_kernel *kernel;
+  const kiln_target *target;
+  kiln_error *err;
+  kiln_status status; ///< first failure; after it code is still built but thrown away
+  LLVMContextRef context;
+  LLVMModuleRef module;
+  LLVMBuilderRef builder;
+  LLVMBuilderRef entry; ///< before the end of the entry block: stack slots, buffer addresses
+  LLVMValueRef function, args, program_id, grid, scratch;
+  LLVMBasicBlockRef fail;               ///< returns the number in fail_number
+  LLVMTypeRef types[KILN_SCALAR_COUNT]; ///< element as held
+  LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
+  unsigned vector_bytes;
+  bool has_half, has_fma; ///< the processor converts f16, multiplies and adds in one
+  uint64_t scratch_at, scratch_bytes;
+  uint32_t point_count, group_count, walk_count;
+  host_point *point; ///< where pulls happen
+  host_group *open;  ///< group that gathers roots
+  const kiln_facts *facts;
+} host;
+
+host_value *host_info(const ir_value *v);
+/// Makes `x` the value of a scalar.
+void host_set_scalar(ir_value *v, LLVMValueRef x);
+/// Keeps the first failure.
+void host_fail(host *h, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
+
+// ---------------------------------------------------------------------- host_build.c: LLVM helpers
+
+/// The type of `element` in as many lanes as `like` has.
+LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like);
+unsigned host_width(LLVMValueRef v); ///< lanes; 0 for a scalar
+LLVMTypeRef host_element_type(const host *h, ir_type type);
+LLVMTypeRef host_memory_type(const host *h, ir_type type);
+unsigned host_memory_bytes(ir_type type);
+/// Constants in the lanes of `like`.
+LLVMValueRef host_int(LLVMTypeRef element, LLVMValueRef like, uint64_t value);
+LLVMValueRef host_real(LLVMTypeRef element, LLVMValueRef like, double value);
+LLVMValueRef host_splat(host *h, LLVMValueRef scalar, unsigned lanes);
+/// Calls an overloaded intrinsic.
+LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsigned type_count,
+                            LLVMValueRef *args, unsigned arg_count);
+LLVMValueRef host_shuffle(host *h, LLVMValueRef a, LLVMValueRef b, const uint32_t *lanes, unsigned count);
+LLVMValueRef host_i64(const host *h, int64_t value);
+LLVMValueRef host_stack(host *h, LLVMTypeRef type);
+host_buffer *host_buffer_create(host *h, ir_type type);
+LLVMBasicBlockRef host_block(host *h, const char *name);
+/// A constant of an IR type.
+LLVMValueRef host_constant(host *h, ir_type type, uint64_t bits);
+
+/// `for counter in 0 .. count step`; the body is built between the two calls. With count == step nothing
+/// loops.
+typedef struct host_loop {
+  LLVMBasicBlockRef head, body, done;
+  LLVMValueRef counter;
+  uint64_t count, step;
+} host_loop;
+void host_loop_begin(host *h, host_loop *loop, uint64_t count, uint64_t step);
+void host_loop_end(host *h, host_loop *loop);
+
+// ------------------------------------------------------------ host_float.c: narrow and wide floats
+
+/// f16 or bf16 bits to f32; f32 as it is.
+LLVMValueRef host_widen(host *h, kiln_scalar scalar, LLVMValueRef bits);
+/// f32 to the bits of f16 or bf16, nearest even; f32 as it is.
+LLVMValueRef host_narrow(host *h, kiln_scalar scalar, LLVMValueRef value);
+/// Conversions among f16, f32 and f64, but for f64 to f16.
+LLVMValueRef host_float_cast(host *h, kiln_scalar from, kiln_scalar to, ir_round round, LLVMValueRef x);
+
+// ------------------------------------------------------------------- host_element.c: one operation
+
+/// True when each element of the result depends on the operands' elements at the same place only.
+bool host_is_elementwise(ir_opcode code);
+/// The operation on scalars or vectors of equal width.
+LLVMValueRef host_element(host *h, const ir_op *op, LLVMValueRef *x);
+/// Two values by a named combiner.
+LLVMValueRef host_combine(host *h, ir_combine kind, ir_type type, uint32_t flags, LLVMValueRef a,
+                          LLVMValueRef b);
+
+// ----------------------------------------------------------------- host_pull.c: elements on demand
+
+host_map host_identity(unsigned bits);
+void host_point_init(host *h, host_point *point, unsigned lanes_log2);
+void host_point_digit(host_point *point, LLVMValueRef counter, unsigned first, unsigned count);
+/// Elements of `v` at the current point under `map`.
+host_lanes host_pull(host *h, ir_value *v, const host_map *map);
+/// The same of an i32 or i64 offset as exact i64.
+host_lanes host_pull_wide(host *h, ir_value *v, const host_map *map);
+/// The lanes as one vector (a scalar at a point of one lane).
+LLVMValueRef host_vector(host *h, host_lanes x);
+LLVMValueRef host_pull_vector(host *h, ir_value *v, const host_map *map);
+/// The one element of a tile with one element, or a scalar.
+LLVMValueRef host_pull_scalar(host *h, ir_value *v);
+/// Index of the element under `map`, as i64.
+host_lanes host_index(host *h, const host_map *map);
+/// Operation on lanes; keeps uniform and affine forms where it can.
+host_lanes host_lanes_of(host *h, const ir_op *op, const host_lanes *operands);
+/// Where the operand's index bits come from when those of result `index` come from `map`.
+host_map host_operand_map(const ir_op *op, uint32_t operand, uint32_t result, const host_map *map);
+/// i1: all lanes of mask `v` hold at the current point.
+LLVMValueRef host_all_true(host *h, ir_value *v, const host_map *map);
+
+// ------------------------------------------------------------- host_memory.c: user memory, buffers
+
+host_lanes host_load(host *h, const ir_op *op, const host_map *map);
+void host_store(host *h, const ir_op *op, const host_map *map);
+host_lanes host_buffer_load(host *h, const host_buffer *buffer, const host_map *map);
+/// Writes lanes at a buffer's elements named by `map`.
+void host_buffer_store(host *h, const host_buffer *buffer, const host_map *map, host_lanes x);
+/// Scalar forms, also of whole tiles element by element: atomic, cas.
+void host_atomic(host *h, ir_op *op);
+void host_barrier(host *h);
+
+// ----------------------------------------------------------------- host_group.c: loops over chunks
+
+/// Adds a root to the open group, or to a new one when it does not fit.
+void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduced);
+/// Emits the open group.
+void host_flush(host *h);
+/// Keeps `v` in a new buffer (at once).
+host_buffer *host_keep_now(host *h, ir_value *v);
+/// True when pulling `op`'s operands needs results of the open group.
+bool host_waits(const host *h, const ir_op *op);
+
+// ---------------------------------------------------------------------------- the other operations
+
+void host_reduce_begin(host *h, host_root *root);
+void host_reduce_chunk(host *h, host_root *root, const host_map *map);
+void host_reduce_end(host *h, host_root *root, const host_group *group);
+uint32_t host_axis_bits(ir_type type, unsigned axis, unsigned *out_first);
+void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b,
+                        LLVMValueRef *out);
+void host_scan(host *h, ir_op *op);
+void host_dot(host *h, ir_op *op);
+/// True when pulling an element of `v` may read the buffer at another index.
+bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer);
+void host_for(host *h, ir_op *op);
+void host_while(host *h, ir_op *op);
+void host_if(host *h, ir_op *op);
+void host_block_emit(host *h, ir_block *block);
+
+// ----------------------------------------------------------------------- host_plan.c: what is kept
+
+/// Numbers the kernel, gives every value its host_value, and decides which lazy values are kept.
+void host_plan(host *h);
+/// True when a tile operation emits nothing where it stands.
+bool host_is_lazy(const ir_op *op);
+/// True when the elements of a lazy operation are those of its operands at the same index.
+bool host_keeps_index(const ir_op *op);
+/// Sets when the results of a lazy operation can be pulled.
+void host_set_ready(const ir_op *op);
+/// The parameter that a pointer is made from, or -1.
+int host_base(const ir_value *pointer);
+/// True when load and write may touch the same memory in an order that matters. `in_place`: both happen for
+/// one element in one chunk, so that only accesses through one parameter at different addresses matter.
+bool host_conflict(const host *h, const ir_op *load, const ir_op *write, bool in_place);
+
+#endif

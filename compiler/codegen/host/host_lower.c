@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host back end: one kernel becomes one function of type kiln_host_kernel. host.h has the idea; here are
+// the frame of the function and the walk over a block.
+#include "compiler/codegen/host/host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define B h->builder
+
+host_value *host_info(const ir_value *v) { return v->slot; }
+
+void host_fail(host *h, kiln_status status, const char *format, ...) {
+  char text[KILN_ERROR_TEXT];
+  va_list list;
+  if (h->status != KILN_OK) return;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  h->status = kiln_fail(h->err, status, "%s", text);
+}
+
+void host_set_scalar(ir_value *v, LLVMValueRef x) {
+  host_info(v)->lanes = (host_lanes){x, 0, HOST_UNIFORM};
+  host_info(v)->has_lanes = true;
+}
+
+// ----------------------------------------------------------------------------------------- scalars
+
+static LLVMValueRef load_id(host *h, LLVMValueRef array, unsigned axis) {
+  LLVMValueRef index = host_i64(h, axis);
+  LLVMValueRef p = LLVMBuildInBoundsGEP2(B, h->i32, array, &index, 1, "");
+  LLVMValueRef load = LLVMBuildLoad2(B, h->i32, p, "");
+  LLVMSetMetadata(load, LLVMGetMDKindIDInContext(h->context, "invariant.load", 14),
+                  LLVMMDNodeInContext(h->context, NULL, 0));
+  return load;
+}
+
+static LLVMValueRef emit_scalar(host *h, ir_op *op) {
+  switch (op->code) {
+  case IR_PID: return load_id(h, h->program_id, op->attrs.axis);
+  case IR_NPID: return load_id(h, h->grid, op->attrs.axis);
+  case IR_CONST: return host_constant(h, op->results[0].type, op->attrs.bits);
+  default: return NULL;
+  }
+}
+
+// Stores of the open loop that a scalar load comes after must have happened.
+static bool load_waits(const host *h, const ir_op *op) {
+  for (uint32_t i = 0; h->open && op->code == IR_LOAD && i < h->open->root_count; i++)
+    if (h->open->roots[i].kind == HOST_ROOT_STORE && host_conflict(h, op, h->open->roots[i].op, false))
+      return true;
+  return false;
+}
+
+static void scalar_op(host *h, ir_op *op) {
+  if (host_waits(h, op) || load_waits(h, op)) host_flush(h);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i]->type.rank && h->open && host_info(op->operands[i])->ready_moved == h->open->id)
+      host_flush(h);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    LLVMValueRef x = emit_scalar(h, op);
+    host_set_scalar(&op->results[i], x ? x : host_pull_scalar(h, &op->results[i]));
+  }
+}
+
+static void scalar_store(host *h, ir_op *op) {
+  host_point point;
+  host_map map = host_identity(0);
+  host_flush(h);
+  host_point_init(h, &point, 0);
+  h->point = &point;
+  host_store(h, op, &map);
+  h->point = NULL;
+}
+
+// ------------------------------------------------------------------------------------------- tiles
+
+static void lazy_op(host *h, ir_op *op) {
+  host_set_ready(op);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    ir_value *v = &op->results[i];
+    if (!host_info(v)->keep) continue;
+    if (h->open && host_info(v)->ready == h->open->id) host_flush(h);
+    host_root root = {
+        .kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type), .binds = true};
+    host_add_root(h, &root, v->type, 0);
+    host_info(v)->ready_moved = h->open->id;
+  }
+}
+
+static void tile_store(host *h, ir_op *op) {
+  if (!op->operands[0]->type.rank) {
+    scalar_store(h, op);
+    return;
+  }
+  if (host_waits(h, op)) host_flush(h);
+  host_root root = {.kind = HOST_ROOT_STORE, .op = op};
+  host_add_root(h, &root, op->operands[0]->type, 0);
+}
+
+static void tile_reduce(host *h, ir_op *op) {
+  unsigned first;
+  uint32_t reduced = host_axis_bits(op->operands[0]->type, op->attrs.axis, &first);
+  if (host_waits(h, op)) host_flush(h);
+  for (uint32_t i = 0; i < op->result_count; i++)
+    if (op->results[i].type.rank)
+      host_info(&op->results[i])->buffer = host_buffer_create(h, op->results[i].type);
+  host_root root = {.kind = HOST_ROOT_REDUCE, .op = op};
+  host_add_root(h, &root, op->operands[0]->type, reduced);
+  for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->ready = h->open->id;
+}
+
+// The check stands where the assert stands: what follows it must not happen when it fails.
+static void emit_assert(host *h, ir_op *op) {
+  host_flush(h);
+  host_root root = {.kind = HOST_ROOT_ASSERT, .op = op};
+  host_add_root(h, &root, op->operands[0]->type, 0);
+  host_flush(h);
+}
+
+static void refuse(host *h, ir_op *op) {
+  host_fail(h, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation",
+            ir_ops[op->code].text, ir_operation(op));
+}
+
+static void nothing(host *h, ir_op *op) { (void)h, (void)op; }
+
+static void barrier(host *h, ir_op *op) {
+  (void)op;
+  host_flush(h);
+  host_barrier(h);
+}
+
+typedef void op_function(host *h, ir_op *op);
+static op_function *const functions[IR_OPCODE_COUNT] = {
+    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,     [IR_DOT] = host_dot,
+    [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,
+    [IR_ASSERT] = emit_assert, [IR_ASM] = refuse,         [IR_FOR] = host_for,       [IR_WHILE] = host_while,
+    [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,       [IR_VIEW] = refuse,
+    [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,  [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
+};
+
+void host_block_emit(host *h, ir_block *block) {
+  for (ir_op *op = block->first; op && h->status == KILN_OK; op = op->next) {
+    if (functions[op->code]) functions[op->code](h, op);
+    else if (host_is_lazy(op)) lazy_op(h, op);
+    else scalar_op(h, op);
+  }
+}
+
+// --------------------------------------------------------------------------------------- the frame
+
+static void init_types(host *h) {
+  LLVMContextRef c = h->context;
+  h->i1 = LLVMInt1TypeInContext(c);
+  h->i8 = LLVMInt8TypeInContext(c);
+  h->i16 = LLVMInt16TypeInContext(c);
+  h->i32 = LLVMInt32TypeInContext(c);
+  h->i64 = LLVMInt64TypeInContext(c);
+  h->f16 = LLVMHalfTypeInContext(c);
+  h->f32 = LLVMFloatTypeInContext(c);
+  h->f64 = LLVMDoubleTypeInContext(c);
+  h->pointer = LLVMPointerTypeInContext(c, 0);
+  LLVMTypeRef types[KILN_SCALAR_COUNT] = {
+      [KILN_I1] = h->i1,   [KILN_I8] = h->i8,   [KILN_I16] = h->i16,  [KILN_I32] = h->i32,
+      [KILN_I64] = h->i64, [KILN_F16] = h->i16, [KILN_BF16] = h->i16, [KILN_F32] = h->f32,
+      [KILN_F64] = h->f64, [KILN_E4M3] = h->i8, [KILN_E5M2] = h->i8};
+  memcpy(h->types, types, sizeof types);
+}
+
+static bool has_feature(const kiln_target *t, const char *name) {
+  return strstr(t->native_features, name) != NULL;
+}
+
+static void init_machine(host *h) {
+  const kiln_processor *p = h->target->processor;
+  bool arm = !strcmp(p->arch, "aarch64") || (!p->arch[0] && has_feature(h->target, "+neon"));
+  h->has_half = arm || p->level >= 3 || has_feature(h->target, "+f16c");
+  h->has_fma = arm || p->level >= 3 || has_feature(h->target, "+fma");
+  h->vector_bytes = p->vector_bytes;
+  if (!h->vector_bytes)
+    h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
+}
+
+static void add_attribute(host *h, unsigned index, const char *name) {
+  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+  LLVMAddAttributeAtIndex(h->function, index, LLVMCreateEnumAttribute(h->context, kind, 0));
+}
+
+static void begin_function(host *h) {
+  LLVMTypeRef params[4] = {h->pointer, h->pointer, h->pointer, h->pointer};
+  h->function = LLVMAddFunction(h->module, h->kernel->name, LLVMFunctionType(h->i32, params, 4, false));
+  add_attribute(h, (unsigned)LLVMAttributeFunctionIndex, "nounwind");
+  for (unsigned i = 1; i <= 3; i++) add_attribute(h, i, "readonly");
+  for (unsigned i = 1; i <= 4; i++) add_attribute(h, i, "noalias");
+  h->args = LLVMGetParam(h->function, 0);
+  h->program_id = LLVMGetParam(h->function, 1);
+  h->grid = LLVMGetParam(h->function, 2);
+  h->scratch = LLVMGetParam(h->function, 3);
+  LLVMBasicBlockRef entry = host_block(h, "entry"), body = host_block(h, "body");
+  LLVMPositionBuilderAtEnd(h->entry, entry);
+  LLVMPositionBuilderBefore(h->entry, LLVMBuildBr(h->entry, body));
+  h->fail = host_block(h, "fail");
+  LLVMPositionBuilderAtEnd(B, h->fail);
+  LLVMBuildRet(B, LLVMBuildPhi(B, h->i32, ""));
+  LLVMPositionBuilderAtEnd(B, body);
+}
+
+static LLVMValueRef load_param(host *h, ir_type type, uint64_t offset) {
+  LLVMTypeRef memory = type.pointer ? h->pointer : type.scalar == KILN_I1 ? h->i8 : h->types[type.scalar];
+  LLVMValueRef index = host_i64(h, (int64_t)offset);
+  LLVMValueRef x = LLVMBuildLoad2(B, memory, LLVMBuildInBoundsGEP2(B, h->i8, h->args, &index, 1, ""), "");
+  LLVMSetAlignment(x, host_memory_bytes(type));
+  return memory == h->i8 && type.scalar == KILN_I1 && !type.pointer
+             ? LLVMBuildICmp(B, LLVMIntNE, x, LLVMConstInt(h->i8, 0, false), "")
+             : x;
+}
+
+static void load_params(host *h) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < h->kernel->param_count; i++) {
+    ir_type type = h->kernel->params[i].type;
+    unsigned size = host_memory_bytes(type);
+    at = (at + size - 1) & ~(uint64_t)(size - 1);
+    host_set_scalar(h->kernel->body->args[i], load_param(h, type, at));
+    at += size;
+  }
+}
+
+static void end_function(host *h) {
+  host_flush(h);
+  LLVMBuildRet(B, LLVMConstInt(h->i32, 0, false));
+  LLVMValueRef phi = LLVMGetFirstInstruction(h->fail);
+  if (LLVMCountIncoming(phi)) return;
+  LLVMReplaceAllUsesWith(phi, LLVMConstInt(h->i32, 0, false));
+  LLVMDeleteBasicBlock(h->fail);
+}
+
+kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
+                            kiln_arena *texts, kiln_error *err) {
+  kiln_error local = {0};
+  host state = {.arena = kernel->arena,
+                .kernel = kernel,
+                .target = target,
+                .err = err ? err : &local,
+                .context = context,
+                .module = module};
+  host *h = &state;
+  (void)options, (void)texts;
+  h->builder = LLVMCreateBuilderInContext(context);
+  h->entry = LLVMCreateBuilderInContext(context);
+  init_types(h);
+  init_machine(h);
+  host_plan(h);
+  begin_function(h);
+  load_params(h);
+  host_block_emit(h, kernel->body);
+  end_function(h);
+  LLVMDisposeBuilder(h->builder);
+  LLVMDisposeBuilder(h->entry);
+  info->block_threads = 1;
+  info->wave = 1;
+  info->scratch_bytes = (uint32_t)h->scratch_bytes;
+  return h->status;
+}

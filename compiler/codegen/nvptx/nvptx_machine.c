@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// NVPTX as a GPU target: kernel marking, predicated and hinted memory accesses, atomics with order and scope,
+// inline assembly.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/codegen/nvptx/nvptx_matrix.h"
+
+enum { STATIC_SHARED = 48 * 1024, MAX_WARPS = 32, PTX_KERNEL = 71, PTX_EVICT = 74 };
+
+#define UNPACK(...) __VA_ARGS__
+static const kl_body bodies[] = {
+#define BODY(name, least, uses, text) {KL_##name, least, text, {UNPACK uses}},
+#include "compiler/codegen/nvptx/prelude_nvptx.def"
+#undef BODY
+};
+
+// ------------------------------------------------------------------------------------------ kernel
+
+static void annotate(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
+  LLVMMetadataRef parts[3] = {LLVMValueAsMetadata(function),
+                              LLVMMDStringInContext2(g->context, name, strlen(name)),
+                              LLVMValueAsMetadata(gpu_i32(g, value))};
+  LLVMAddNamedMetadataOperand(g->module, "nvvm.annotations",
+                              LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, parts, 3)));
+}
+
+static void finish_kernel(gpu *g, LLVMValueRef function) {
+  LLVMSetFunctionCallConv(function, PTX_KERNEL);
+  annotate(g, function, "maxntidx", 1u << (g->lanes + g->warps));
+  if (g->kernel->max_registers) annotate(g, function, "maxnreg", g->kernel->max_registers);
+}
+
+// ---------------------------------------------------------------------------------------- assembly
+
+/// An assembly text in the making.
+typedef struct text {
+  char bytes[512];
+  size_t size;
+} text;
+
+KILN_PRINTF(2, 3) static void append(text *t, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(t->bytes + t->size, sizeof t->bytes - t->size, format, arguments);
+  va_end(arguments);
+  if (n > 0) t->size += (size_t)n < sizeof t->bytes - t->size ? (size_t)n : sizeof t->bytes - t->size - 1;
+}
+
+static LLVMValueRef call_asm(gpu *g, const text *code, const text *constraints, LLVMTypeRef result,
+                             LLVMValueRef *arguments, unsigned count, bool effects) {
+  LLVMTypeRef types[16];
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)code->bytes, code->size, (char *)constraints->bytes,
+                                           constraints->size, effects, false, LLVMInlineAsmDialectATT, false);
+  return LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
+}
+
+static const char *evict_text(const gpu *g, unsigned evict) {
+  static const char *const texts[] = {
+      [IR_EVICT_NORMAL] = "", [IR_EVICT_FIRST] = ".L1::evict_first", [IR_EVICT_LAST] = ".L1::evict_last"};
+  return g->target->processor->ptx >= PTX_EVICT ? texts[evict] : "";
+}
+
+static const char *cache_text(unsigned cache) {
+  static const char *const texts[] = {
+      [IR_CACHE_DEFAULT] = "", [IR_CACHE_CA] = ".ca", [IR_CACHE_CG] = ".cg", [IR_CACHE_CV] = ".cv",
+      [IR_CACHE_WB] = ".wb",   [IR_CACHE_CS] = ".cs", [IR_CACHE_WT] = ".wt"};
+  return texts[cache];
+}
+
+/// "v4.b32" for 16 bytes, and so on.
+static const char *shape_text(unsigned bytes) {
+  return bytes == 1 ? "b8" : bytes == 2 ? "b16" : bytes == 4 ? "b32" : bytes == 8 ? "v2.b32" : "v4.b32";
+}
+
+/// Registers of a piece: 16-bit ones for one or two bytes, words else.
+typedef struct words {
+  LLVMValueRef values[4];
+  unsigned count;
+  char letter;
+} words;
+
+static words words_of(gpu *g, LLVMValueRef packed, unsigned bytes) {
+  words w = {.count = bytes > 4 ? bytes / 4 : 1, .letter = bytes <= 2 ? 'h' : 'r'};
+  if (bytes == 1) w.values[0] = LLVMBuildZExt(g->builder, packed, g->i16, "");
+  else if (bytes <= 4) w.values[0] = packed;
+  else
+    for (unsigned i = 0; i < w.count; i++)
+      w.values[i] = LLVMBuildExtractElement(g->builder, packed, gpu_i32(g, i), "");
+  return w;
+}
+
+static void append_operands(text *t, unsigned first, unsigned count) {
+  append(t, count > 1 ? "{" : "");
+  for (unsigned i = 0; i < count; i++) append(t, "%s$%u", i ? "," : "", first + i);
+  append(t, count > 1 ? "}" : "");
+}
+
+static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask,
+                         LLVMValueRef other, LLVMTypeRef type) {
+  text code = {.size = 0}, constraints = {.size = 0};
+  words w = words_of(g, mask ? other : LLVMGetUndef(type), a->bytes);
+  LLVMValueRef arguments[8];
+  LLVMTypeRef results[4];
+  unsigned count = 0;
+  const char *evict = evict_text(g, a->evict),
+             *cache = a->is_volatile || evict[0] || (a->is_invariant && a->cache == IR_CACHE_CV)
+                          ? ""
+                          : cache_text(a->cache);
+  for (unsigned i = 0; i < w.count; i++)
+    append(&constraints, "%s=%c", i ? "," : "", w.letter), results[i] = w.letter == 'h' ? g->i16 : g->i32;
+  append(&constraints, ",l");
+  arguments[count++] = pointer;
+  if (mask) append(&constraints, ",b"), arguments[count++] = mask;
+  for (unsigned i = 0; mask && i < w.count; i++)
+    append(&constraints, ",%u", i), arguments[count++] = w.values[i];
+  if (mask) append(&code, "@$%u ", w.count + 1);
+  append(&code, "ld%s.global%s%s%s.%s ", a->is_volatile ? ".volatile" : "", cache,
+         a->is_invariant && !a->is_volatile && !cache[0] ? ".nc" : "", a->is_volatile ? "" : evict,
+         shape_text(a->bytes));
+  append_operands(&code, 0, w.count);
+  append(&code, ", [$%u];", w.count);
+  bool effects = !a->is_invariant || a->is_volatile;
+  if (effects) append(&constraints, ",~{memory}");
+  LLVMTypeRef result =
+      w.count == 1 ? results[0] : LLVMStructTypeInContext(g->context, results, w.count, false);
+  LLVMValueRef loaded = call_asm(g, &code, &constraints, result, arguments, count, effects);
+  if (w.count == 1) return a->bytes == 1 ? LLVMBuildTrunc(g->builder, loaded, g->i8, "") : loaded;
+  LLVMValueRef vector = LLVMGetPoison(type);
+  for (unsigned i = 0; i < w.count; i++)
+    vector = LLVMBuildInsertElement(g->builder, vector, LLVMBuildExtractValue(g->builder, loaded, i, ""),
+                                    gpu_i32(g, i), "");
+  return vector;
+}
+
+static void store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef value) {
+  text code = {.size = 0}, constraints = {.size = 0};
+  words w = words_of(g, value, a->bytes);
+  LLVMValueRef arguments[8];
+  unsigned count = 0;
+  const char *evict = evict_text(g, a->evict),
+             *cache = a->is_volatile || evict[0] ? "" : cache_text(a->cache);
+  append(&constraints, "l");
+  arguments[count++] = pointer;
+  for (unsigned i = 0; i < w.count; i++)
+    append(&constraints, ",%c", w.letter), arguments[count++] = w.values[i];
+  if (mask) append(&constraints, ",b"), arguments[count++] = mask, append(&code, "@$%u ", w.count + 1);
+  append(&code, "st%s.global%s%s.%s [$0], ", a->is_volatile ? ".volatile" : "", cache,
+         a->is_volatile ? "" : evict, shape_text(a->bytes));
+  append_operands(&code, 1, w.count);
+  append(&code, ";");
+  append(&constraints, ",~{memory}");
+  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
+}
+
+// ----------------------------------------------------------------------------------------- atomics
+
+static const char *order_text(unsigned order) {
+  static const char *const texts[] = {[IR_ORDER_RELAXED] = "relaxed",
+                                      [IR_ORDER_ACQUIRE] = "acquire",
+                                      [IR_ORDER_RELEASE] = "release",
+                                      [IR_ORDER_ACQ_REL] = "acq_rel"};
+  return texts[order];
+}
+
+static const char *scope_text(unsigned scope) {
+  static const char *const texts[] = {
+      [IR_SCOPE_GPU] = "gpu", [IR_SCOPE_CTA] = "cta", [IR_SCOPE_SYSTEM] = "sys"};
+  return texts[scope];
+}
+
+static LLVMValueRef as_bits(gpu *g, LLVMValueRef value) {
+  LLVMTypeRef type = LLVMTypeOf(value);
+  if (type == g->half) return LLVMBuildBitCast(g->builder, value, g->i16, "");
+  if (type == g->f32) return LLVMBuildBitCast(g->builder, value, g->i32, "");
+  return type == g->f64 ? LLVMBuildBitCast(g->builder, value, g->i64, "") : value;
+}
+
+static char letter_of(gpu *g, LLVMTypeRef type) { return type == g->i16 ? 'h' : type == g->i64 ? 'l' : 'r'; }
+
+/// One atom instruction on bits; `instruction` is its end: "add.f32". Without users of the result and without
+/// acquiring it is the reduction, which waits for no answer.
+static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMValueRef pointer,
+                         LLVMValueRef first, LLVMValueRef second) {
+  text code = {.size = 0}, constraints = {.size = 0};
+  LLVMTypeRef type = LLVMTypeOf(first);
+  LLVMValueRef arguments[3] = {pointer, first, second};
+  char letter = letter_of(g, type);
+  const char *order = order_text(op->attrs.order), *scope = scope_text(op->attrs.scope);
+  bool is_reduction = !second && !op->results[0].uses && op->attrs.order == IR_ORDER_RELAXED &&
+                      op->attrs.kind != IR_COMBINE_XCHG;
+  if (is_reduction) {
+    append(&code, "red.%s.%s.global.%s [$0], $1;", order, scope, instruction);
+    append(&constraints, "l,%c,~{memory}", letter);
+    call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 2, true);
+    return LLVMConstNull(type);
+  }
+  append(&code, "atom.%s.%s.global.%s $0, [$1], $2%s;", order, scope, instruction, second ? ", $3" : "");
+  append(&constraints, "=%c,l,%c%s,~{memory}", letter, letter,
+         second ? (letter == 'l'   ? ",l"
+                   : letter == 'h' ? ",h"
+                                   : ",r")
+                : "");
+  return call_asm(g, &code, &constraints, type, arguments, second ? 3 : 2, true);
+}
+
+/// The end of the instruction when there is one for the type, else NULL.
+static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
+  const unsigned number = g->target->processor->number, ptx = g->target->processor->ptx;
+  const bool wide = kiln_scalars[s].bits == 64, is_unsigned = op->attrs.flags & IR_UNSIGNED,
+             is_float = kiln_scalars[s].type_class == KILN_CLASS_FLOAT;
+  switch ((ir_combine)op->attrs.kind) {
+  case IR_COMBINE_ADD:
+    if (s == KILN_F16) return ptx >= 63 ? "add.noftz.f16" : NULL;
+    if (s == KILN_BF16) return number >= 90 && ptx >= 78 ? "add.noftz.bf16" : NULL;
+    return s == KILN_F32 ? "add.f32" : s == KILN_F64 ? "add.f64" : wide ? "add.u64" : "add.u32";
+  case IR_COMBINE_MAX:
+    return is_float ? NULL : is_unsigned ? (wide ? "max.u64" : "max.u32") : wide ? "max.s64" : "max.s32";
+  case IR_COMBINE_MIN:
+    return is_float ? NULL : is_unsigned ? (wide ? "min.u64" : "min.u32") : wide ? "min.s64" : "min.s32";
+  case IR_COMBINE_AND: return wide ? "and.b64" : "and.b32";
+  case IR_COMBINE_OR: return wide ? "or.b64" : "or.b32";
+  case IR_COMBINE_XOR: return wide ? "xor.b64" : "xor.b32";
+  case IR_COMBINE_XCHG: return kiln_scalars[s].bits < 32 ? NULL : wide ? "exch.b64" : "exch.b32";
+  case IR_COMBINE_REGION:
+  case IR_COMBINE_MUL: break;
+  }
+  return NULL;
+}
+
+/// What the element becomes; halves are computed in f32, and exchanged as they are.
+static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value) {
+  if (op->attrs.kind == IR_COMBINE_XCHG) return value;
+  if (kiln_scalars[s].bits != 16) return gpu_combine(g, op, s, old, value);
+  return gpu_from_f32(g, s, gpu_combine(g, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
+}
+
+/// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them.
+static LLVMValueRef atomic_loop(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef pointer,
+                                LLVMValueRef value) {
+  LLVMBuilderRef b = g->builder;
+  bool is_half = kiln_scalars[s].bits == 16;
+  LLVMTypeRef type = LLVMTypeOf(value), word = kiln_scalars[s].bits == 64 ? g->i64 : g->i32;
+  LLVMValueRef shift = NULL, address = pointer;
+  if (is_half) {
+    LLVMValueRef number = LLVMBuildPtrToInt(b, pointer, g->i64, "");
+    LLVMValueRef odd = LLVMBuildAnd(b, number, LLVMConstInt(g->i64, 2, false), "");
+    shift = LLVMBuildTrunc(b, LLVMBuildShl(b, odd, LLVMConstInt(g->i64, 3, false), ""), g->i32, "");
+    address = LLVMBuildIntToPtr(b, LLVMBuildSub(b, number, odd, ""), g->global_pointer, "");
+  }
+  LLVMValueRef start = LLVMBuildLoad2(b, word, address, "");
+  LLVMSetVolatile(start, true);
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(b), loop = gpu_block(g, "again"),
+                    after = gpu_block(g, "swapped");
+  LLVMBuildBr(b, loop);
+  LLVMPositionBuilderAtEnd(b, loop);
+  LLVMValueRef seen = LLVMBuildPhi(b, word, "");
+  LLVMValueRef bits = is_half ? LLVMBuildTrunc(b, LLVMBuildLShr(b, seen, shift, ""), g->i16, "") : seen;
+  LLVMValueRef old = LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(b, bits, type, "");
+  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value));
+  if (is_half) {
+    LLVMValueRef hole = LLVMBuildNot(b, LLVMBuildShl(b, gpu_i32(g, 0xffff), shift, ""), "");
+    next = LLVMBuildOr(b, LLVMBuildAnd(b, seen, hole, ""),
+                       LLVMBuildShl(b, LLVMBuildZExt(b, next, g->i32, ""), shift, ""), "");
+  }
+  LLVMValueRef found = atom(g, op, word == g->i64 ? "cas.b64" : "cas.b32", address, seen, next);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, found, seen, ""), after, loop);
+  LLVMAddIncoming(seen, (LLVMValueRef[2]){start, found}, (LLVMBasicBlockRef[2]){from, loop}, 2);
+  LLVMPositionBuilderAtEnd(b, after);
+  return old;
+}
+
+static LLVMValueRef from_bits(gpu *g, LLVMValueRef bits, LLVMTypeRef type) {
+  return LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(g->builder, bits, type, "");
+}
+
+static LLVMValueRef atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                           LLVMValueRef value) {
+  const char *instruction = native_atomic(g, op, scalar);
+  if (!instruction) return atomic_loop(g, op, scalar, pointer, value);
+  return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, value), NULL), LLVMTypeOf(value));
+}
+
+static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                        LLVMValueRef expected, LLVMValueRef desired) {
+  const char *instruction = kiln_scalars[scalar].bits == 64 ? "cas.b64" : "cas.b32";
+  return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, expected), as_bits(g, desired)),
+                   LLVMTypeOf(expected));
+}
+
+// ----------------------------------------------------------------------------------------- asserts
+
+/// A text in global memory as a generic pointer.
+static LLVMValueRef constant_text(gpu *g, const char *message) {
+  unsigned size = (unsigned)strlen(message);
+  LLVMValueRef bytes = LLVMConstStringInContext(g->context, message, size, false);
+  LLVMValueRef array = LLVMAddGlobalInAddressSpace(g->module, LLVMTypeOf(bytes), "kiln_text", 1);
+  LLVMSetInitializer(array, bytes);
+  LLVMSetGlobalConstant(array, true);
+  LLVMSetLinkage(array, LLVMInternalLinkage);
+  return LLVMConstAddrSpaceCast(array, LLVMPointerTypeInContext(g->context, 0));
+}
+
+/// The driver's own function behind assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..]
+/// Assertion `MESSAGE` failed." and ends the kernel with an error of its own. FILE is the kernel, LINE the
+/// number of the operation.
+static void report_assert(gpu *g, const ir_op *op) {
+  LLVMTypeRef pointer = LLVMPointerTypeInContext(g->context, 0);
+  LLVMTypeRef types[5] = {pointer, pointer, g->i32, pointer, g->i64};
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 5, false);
+  LLVMValueRef callee = LLVMGetNamedFunction(g->module, "__assertfail");
+  if (!callee) callee = LLVMAddFunction(g->module, "__assertfail", type);
+  LLVMValueRef arguments[5] = {constant_text(g, op->attrs.text ? op->attrs.text : ""),
+                               constant_text(g, g->kernel->name), gpu_i32(g, ir_operation(op)),
+                               constant_text(g, "operation"), LLVMConstInt(g->i64, 1, false)};
+  LLVMBuildCall2(g->builder, type, callee, arguments, 5, "");
+}
+
+const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage) {
+  const kiln_processor *p = target->processor;
+  *storage = (gpu_machine){.name = p->name,
+                           .lanes = 5,
+                           .processor = p->number,
+                           .max_shared = p->shared_bytes,
+                           .static_shared = STATIC_SHARED,
+                           .max_warps = MAX_WARPS,
+                           .bodies = bodies,
+                           .body_count = sizeof bodies / sizeof *bodies,
+                           .forms = nvptx_forms,
+                           .form_count = nvptx_form_count,
+                           .matrix = p->matrix,
+                           .finish_kernel = finish_kernel,
+                           .load = load,
+                           .store = store,
+                           .atomic = atomic,
+                           .cas = cas,
+                           .report_assert = report_assert};
+  return storage;
+}

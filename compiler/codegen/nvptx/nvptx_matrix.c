@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// mma.sync forms. Fragments as the PTX ISA's figures have them: a lane is group = lane / 4 and member = lane
+// % 4; a 32-bit register of an operand holds neighbours along the reduced index.
+#include "compiler/codegen/nvptx/nvptx_matrix.h"
+
+static LLVMValueRef words(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned each) {
+  LLVMValueRef vector = NULL;
+  if (count == each) return LLVMBuildBitCast(g->builder, gpu_pack(g, elements, each), g->i32, "");
+  for (unsigned i = 0; i < count / each; i++) {
+    LLVMValueRef word =
+        LLVMBuildBitCast(g->builder, gpu_pack(g, elements + (size_t)i * each, each), g->i32, "");
+    vector = LLVMBuildInsertElement(g->builder,
+                                    vector ? vector : LLVMGetPoison(LLVMVectorType(g->i32, count / each)),
+                                    word, gpu_i32(g, i), "");
+  }
+  return vector;
+}
+
+static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count) {
+  LLVMValueRef vector = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(elements[0]), count));
+  for (unsigned i = 0; i < count; i++)
+    vector = LLVMBuildInsertElement(g->builder, vector, elements[i], gpu_i32(g, i), "");
+  return vector;
+}
+
+static void emit(gpu *g, kl_function function, unsigned left_count, unsigned each, const LLVMValueRef *left,
+                 const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  LLVMValueRef arguments[3] = {words(g, left, left_count, each), words(g, right, left_count / 2, each),
+                               gather(g, accumulator, 4)};
+  LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, 3);
+  for (unsigned i = 0; i < 4; i++)
+    accumulator[i] = LLVMBuildExtractElement(g->builder, sum, gpu_i32(g, i), "");
+}
+
+#define EMIT(name, function, left_count, each)                                                               \
+  static void name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, \
+                   LLVMValueRef *accumulator) {                                                              \
+    (void)form;                                                                                              \
+    emit(g, KL_##function, left_count, each, left, right, accumulator);                                      \
+  }
+EMIT(emit_f16, kl_mma_m16n8k16_f16, 8, 2)
+EMIT(emit_bf16, kl_mma_m16n8k16_bf16, 8, 2)
+EMIT(emit_f16_k8, kl_mma_m16n8k8_f16, 4, 2)
+EMIT(emit_s8, kl_mma_m16n8k32_s8, 16, 4)
+
+/// The matrix unit keeps fewer bits of a sum of fp8 products than f32 has, so that each instruction sums its
+/// 32 products alone and the accumulator grows by additions in f32.
+static void emit_fp8(gpu *g, kl_function function, const LLVMValueRef *left, const LLVMValueRef *right,
+                     LLVMValueRef *accumulator) {
+  LLVMValueRef zero = LLVMConstNull(g->f32), products[4] = {zero, zero, zero, zero};
+  emit(g, function, 16, 4, left, right, products);
+  for (unsigned i = 0; i < 4; i++)
+    accumulator[i] = LLVMBuildFAdd(g->builder, accumulator[i], products[i], "");
+}
+
+#define EMIT_FP8(name, function)                                                                             \
+  static void name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, \
+                   LLVMValueRef *accumulator) {                                                              \
+    (void)form;                                                                                              \
+    emit_fp8(g, KL_##function, left, right, accumulator);                                                    \
+  }
+EMIT_FP8(emit_e4m3_e4m3, kl_mma_m16n8k32_e4m3_e4m3)
+EMIT_FP8(emit_e4m3_e5m2, kl_mma_m16n8k32_e4m3_e5m2)
+EMIT_FP8(emit_e5m2_e4m3, kl_mma_m16n8k32_e5m2_e4m3)
+EMIT_FP8(emit_e5m2_e5m2, kl_mma_m16n8k32_e5m2_e5m2)
+
+/// Operands are rounded to tf32 first.
+static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                      const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  LLVMValueRef a[4], b[2];
+  (void)form;
+  for (unsigned i = 0; i < 4; i++) a[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &left[i], 1);
+  for (unsigned i = 0; i < 2; i++) b[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &right[i], 1);
+  emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
+}
+
+#define UNIT(x) (1u << KILN_MATRIX_##x)
+#define FROM_89 (UNIT(MMA_89) | UNIT(WGMMA))
+#define FROM_80 (UNIT(MMA_80) | UNIT(MMA_89) | UNIT(WGMMA))
+#define FROM_75 (UNIT(MMA_75) | FROM_80)
+
+#define ACCUMULATOR                                                                              \
+  {                                                                                              \
+    {GPU_N(0), GPU_M(3), GPU_END}, { GPU_N(1), GPU_N(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
+  }
+// Operands of 16, 32 and 8 bits: how many low bits of the reduced index a register holds decides the rest.
+#define LEFT_16                                                                                            \
+  {                                                                                                        \
+    {GPU_K(0), GPU_M(3), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
+  }
+#define RIGHT_16                                                                                 \
+  {                                                                                              \
+    {GPU_K(0), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
+  }
+#define LEFT_16_K8                                                                               \
+  {                                                                                              \
+    {GPU_K(0), GPU_M(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
+  }
+#define RIGHT_16_K8                                                                    \
+  {                                                                                    \
+    {GPU_K(0), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
+  }
+#define LEFT_32                                                                                  \
+  {                                                                                              \
+    {GPU_M(3), GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
+  }
+#define RIGHT_32                                                                       \
+  {                                                                                    \
+    {GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
+  }
+#define LEFT_8                                                  \
+  {                                                             \
+    {GPU_K(0), GPU_K(1), GPU_M(3), GPU_K(4), GPU_END}, {        \
+      GPU_K(2), GPU_K(3), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END \
+    }                                                           \
+  }
+#define RIGHT_8                                                                                            \
+  {                                                                                                        \
+    {GPU_K(0), GPU_K(1), GPU_K(4), GPU_END}, { GPU_K(2), GPU_K(3), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
+  }
+
+#define FORM(units, type, sum, precision, k, left, right, emit)                                           \
+  {                                                                                                       \
+#type, units, 32, KILN_##type, KILN_##type, KILN_##sum, KILN_##type, KILN_##type, precision, 4, 3, k, \
+        left, right, ACCUMULATOR, emit                                                                    \
+  }
+#define FP8(l, r, emit)                                                                               \
+  {                                                                                                   \
+#l, FROM_89, 32, KILN_##l, KILN_##r, KILN_F32, KILN_##l, KILN_##r, IR_PREC_IEEE, 4, 3, 5, LEFT_8, \
+        RIGHT_8, ACCUMULATOR, emit                                                                    \
+  }
+
+const gpu_matrix_form nvptx_forms[] = {
+    FORM(FROM_80, F16, F32, IR_PREC_IEEE, 4, LEFT_16, RIGHT_16, emit_f16),
+    FORM(FROM_80, BF16, F32, IR_PREC_IEEE, 4, LEFT_16, RIGHT_16, emit_bf16),
+    FORM(FROM_75, F16, F32, IR_PREC_IEEE, 3, LEFT_16_K8, RIGHT_16_K8, emit_f16_k8),
+    FORM(FROM_80, F32, F32, IR_PREC_TF32, 3, LEFT_32, RIGHT_32, emit_tf32),
+    FORM(FROM_80, I8, I32, IR_PREC_IEEE, 5, LEFT_8, RIGHT_8, emit_s8),
+    FP8(E4M3, E4M3, emit_e4m3_e4m3),
+    FP8(E4M3, E5M2, emit_e4m3_e5m2),
+    FP8(E5M2, E4M3, emit_e5m2_e4m3),
+    FP8(E5M2, E5M2, emit_e5m2_e5m2),
+};
+const size_t nvptx_form_count = sizeof nvptx_forms / sizeof *nvptx_forms;

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The stable bytes of a canonical kernel.
+//
+//   kernel   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit
+//   x 3; params; block params   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint
+//   align, svarint div, lo, hi type     u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank block
+//   varint argument count, types (a kernel's body: none); varint operation count, operations op       varint
+//   code; varint mask of the attributes that are not zero, those attributes; varint operand count, operands;
+//   varint region
+//            count, blocks; the type of the result when operands do not give it
+//   operand  varint distance back from the newest value: 0 is the newest. Values are numbered as they appear:
+//   parameters, arguments of a
+//            block when it begins, results when their operation ends
+//
+// Names, places and addresses are nowhere in it. Decoding builds with ir_emit, which types every operation,
+// and ends with ir_verify.
+#include <string.h>
+
+#include "compiler/ir/canonical.h"
+
+enum { DEEPEST = 256, MOST_PARAMS = 4096, MOST_OPS = 1 << 22, MOST_OPERANDS = 4096 };
+
+static bool needs_type(ir_opcode code) {
+  switch ((ir_rule)ir_ops[code].rule) {
+  case IR_RULE_GIVEN:
+  case IR_RULE_IOTA:
+  case IR_RULE_SPLAT:
+  case IR_RULE_CAST:
+  case IR_RULE_BITCAST:
+  case IR_RULE_BROADCAST:
+  case IR_RULE_RESHAPE:
+  case IR_RULE_VIEW: return true;
+  default: return false;
+  }
+}
+
+// ------------------------------------------------------------------------------------------ encode
+
+typedef struct encoder {
+  kiln_buffer *out;
+  uint32_t next; // number of the next value
+} encoder;
+
+static void put_type(kiln_buffer *out, ir_type t) {
+  kiln_buffer_u8(out, t.scalar);
+  kiln_buffer_u8(out, (uint8_t)(t.pointer | t.is_view << 2 | t.rank << 4));
+  kiln_buffer_bytes(out, t.log2, t.rank);
+}
+
+// The attributes that a mask bit stands for, in order of the bits.
+enum {
+  HAS_BITS = 1,
+  HAS_DIVISIBLE = 2,
+  HAS_CONTIGUOUS = 4,
+  HAS_TEXT = 8,
+  HAS_CONSTRAINTS = 16,
+  HAS_FLAGS = 32,
+  HAS_PERM = 64,
+  FIRST_BYTE = 128,
+};
+static const struct {
+  size_t offset;
+  uint8_t most;
+} byte_fields[] = {
+    {offsetof(ir_attrs, kind), IR_COMBINE_XCHG},
+    {offsetof(ir_attrs, axis), IR_MAX_RANK},
+    {offsetof(ir_attrs, round), IR_ROUND_ZERO},
+    {offsetof(ir_attrs, cache), IR_CACHE_WT},
+    {offsetof(ir_attrs, evict), IR_EVICT_LAST},
+    {offsetof(ir_attrs, order), IR_ORDER_ACQ_REL},
+    {offsetof(ir_attrs, scope), IR_SCOPE_SYSTEM},
+    {offsetof(ir_attrs, precision), IR_PREC_TF32X3},
+    {offsetof(ir_attrs, pack), 16},
+    {offsetof(ir_attrs, stages), 255},
+    {offsetof(ir_attrs, unroll), 255},
+};
+enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_FLATTEN * 2 - 1 };
+
+static unsigned perm_length(const ir_attrs *a) {
+  unsigned length = IR_MAX_RANK;
+  while (length && !a->perm[length - 1]) length--;
+  return length;
+}
+
+static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
+  unsigned perm = perm_length(a);
+  uint32_t mask = (a->bits ? HAS_BITS : 0) | (a->divisible ? HAS_DIVISIBLE : 0) |
+                  (a->contiguous ? HAS_CONTIGUOUS : 0) | (a->text ? HAS_TEXT : 0) |
+                  (a->constraints ? HAS_CONSTRAINTS : 0) | (a->flags ? HAS_FLAGS : 0) | (perm ? HAS_PERM : 0);
+  for (unsigned i = 0; i < BYTE_FIELDS; i++)
+    if (((const uint8_t *)a)[byte_fields[i].offset]) mask |= (uint32_t)FIRST_BYTE << i;
+  kiln_buffer_varint(out, mask);
+  if (mask & HAS_BITS) kiln_buffer_varint(out, a->bits);
+  if (mask & HAS_DIVISIBLE) kiln_buffer_svarint(out, a->divisible);
+  if (mask & HAS_CONTIGUOUS) kiln_buffer_svarint(out, a->contiguous);
+  if (mask & HAS_TEXT) kiln_buffer_text(out, a->text);
+  if (mask & HAS_CONSTRAINTS) kiln_buffer_text(out, a->constraints);
+  if (mask & HAS_FLAGS) kiln_buffer_varint(out, a->flags);
+  if (mask & HAS_PERM) kiln_buffer_block(out, a->perm, perm);
+  for (unsigned i = 0; i < BYTE_FIELDS; i++)
+    if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(out, ((const uint8_t *)a)[byte_fields[i].offset]);
+}
+
+static void put_block(encoder *e, const ir_block *block, bool with_args);
+
+static void put_op(encoder *e, ir_op *op) {
+  kiln_buffer_varint(e->out, op->code);
+  put_attrs(e->out, &op->attrs);
+  kiln_buffer_varint(e->out, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
+  kiln_buffer_varint(e->out, op->region_count);
+  for (uint32_t i = 0; i < op->region_count; i++) put_block(e, op->regions[i], true);
+  if (needs_type(op->code)) put_type(e->out, op->results[0].type);
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = e->next++;
+}
+
+static void put_block(encoder *e, const ir_block *block, bool with_args) {
+  uint64_t count = 0;
+  if (with_args) {
+    kiln_buffer_varint(e->out, block->arg_count);
+    for (uint32_t i = 0; i < block->arg_count; i++) put_type(e->out, block->args[i]->type);
+  }
+  for (uint32_t i = 0; i < block->arg_count; i++) block->args[i]->id = e->next++;
+  for (const ir_op *op = block->first; op; op = op->next) count++;
+  kiln_buffer_varint(e->out, count);
+  for (ir_op *op = block->first; op; op = op->next) put_op(e, op);
+}
+
+void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
+  kiln_buffer_u8(out, KILN_CANONICAL_VERSION);
+  kiln_buffer_varint(out, kernel->warps);
+  kiln_buffer_varint(out, kernel->stages);
+  kiln_buffer_varint(out, kernel->max_registers);
+  kiln_buffer_u8(out, (uint8_t)(kernel->fp_strict | kernel->fp_flush << 1));
+  for (unsigned i = 0; i < 3; i++) kiln_buffer_varint(out, (uint64_t)kernel->grid_limit[i]);
+  kiln_buffer_varint(out, kernel->param_count);
+  for (uint32_t i = 0; i < kernel->param_count; i++) {
+    const ir_param *p = &kernel->params[i];
+    put_type(out, p->type);
+    kiln_buffer_u8(out, p->access);
+    kiln_buffer_u8(out, (uint8_t)(p->noalias | p->has_range << 1));
+    kiln_buffer_varint(out, p->align);
+    kiln_buffer_svarint(out, p->div);
+    kiln_buffer_svarint(out, p->lo);
+    kiln_buffer_svarint(out, p->hi);
+  }
+  encoder e = {out, 0};
+  put_block(&e, kernel->body, false);
+}
+
+// ------------------------------------------------------------------------------------------ decode
+
+typedef struct decoder {
+  kiln_reader r;
+  kiln_arena *arena;
+  ir_builder b;
+  ir_value **values; // arena
+  uint32_t count, capacity;
+  uint64_t ops_left;
+  kiln_error *err;
+} decoder;
+
+static void define(decoder *d, ir_value *v) {
+  KILN_GROW(d->arena, d->values, d->count, d->capacity);
+  d->values[d->count++] = v;
+}
+
+static bool get_type(decoder *d, ir_type *t) {
+  uint8_t scalar = kiln_read_u8(&d->r), packed = kiln_read_u8(&d->r);
+  *t = (ir_type){.scalar = scalar, .pointer = packed & 3, .is_view = packed >> 2 & 1, .rank = packed >> 4};
+  if (scalar >= KILN_SCALAR_COUNT || t->pointer > 2 || packed & 8 || t->rank > IR_MAX_RANK ||
+      (t->is_view && (t->pointer || !t->rank)))
+    return false;
+  const uint8_t *log2 = kiln_read_bytes(&d->r, t->rank);
+  unsigned sum = 0;
+  for (unsigned i = 0; log2 && i < t->rank; i++) {
+    t->log2[i] = log2[i];
+    if (log2[i] == IR_DROPPED && t->is_view) continue;
+    if (log2[i] > IR_MAX_LOG2_ELEMENTS || (sum += log2[i]) > IR_MAX_LOG2_ELEMENTS) return false;
+  }
+  return !d->r.failed;
+}
+
+static const char *get_text(decoder *d) {
+  size_t size;
+  const uint8_t *bytes = kiln_read_block(&d->r, &size);
+  if (!bytes || (size && memchr(bytes, 0, size))) return d->r.failed = true, d->r.left = 0, "";
+  return kiln_arena_text(d->arena, (const char *)bytes, size);
+}
+
+static bool get_attrs(decoder *d, ir_attrs *a) {
+  size_t perm;
+  *a = (ir_attrs){0};
+  uint32_t mask = (uint32_t)kiln_read_count(&d->r, ((uint64_t)FIRST_BYTE << BYTE_FIELDS) - 1);
+  if (mask & HAS_BITS) a->bits = kiln_read_varint(&d->r);
+  if (mask & HAS_DIVISIBLE) a->divisible = kiln_read_svarint(&d->r);
+  if (mask & HAS_CONTIGUOUS) a->contiguous = kiln_read_svarint(&d->r);
+  if (mask & HAS_TEXT) a->text = get_text(d);
+  if (mask & HAS_CONSTRAINTS) a->constraints = get_text(d);
+  if (mask & HAS_FLAGS) a->flags = (uint32_t)kiln_read_count(&d->r, ALL_FLAGS);
+  if (mask & HAS_PERM) {
+    const uint8_t *bytes = kiln_read_block(&d->r, &perm);
+    if (!bytes || perm > IR_MAX_RANK) return false;
+    memcpy(a->perm, bytes, perm);
+  }
+  for (unsigned i = 0; i < BYTE_FIELDS; i++) {
+    if (!(mask & (uint32_t)FIRST_BYTE << i)) continue;
+    uint8_t v = kiln_read_u8(&d->r);
+    if (v > byte_fields[i].most) return false;
+    ((uint8_t *)a)[byte_fields[i].offset] = v;
+  }
+  return !d->r.failed;
+}
+
+static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned depth);
+
+static bool get_regions(decoder *d, ir_block **regions, uint32_t count, unsigned depth) {
+  ir_block *outer = d->b.block;
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < count; i++) {
+    regions[i] = d->b.block = ir_block_create(d->arena);
+    ok = get_block(d, regions[i], true, depth + 1);
+  }
+  d->b.block = outer;
+  return ok;
+}
+
+static bool get_op(decoder *d, unsigned depth) {
+  ir_attrs attrs;
+  ir_type type = {0};
+  ir_block *regions[2];
+  if (!d->ops_left--) return false;
+  uint64_t code = kiln_read_varint(&d->r);
+  if (d->r.failed || code >= IR_OPCODE_COUNT || !get_attrs(d, &attrs)) return false;
+  uint32_t count = (uint32_t)kiln_read_count(&d->r, MOST_OPERANDS < d->r.left ? MOST_OPERANDS : d->r.left);
+  ir_value **operands = KILN_NEW_ARRAY(d->arena, ir_value *, count);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t back = kiln_read_varint(&d->r);
+    if (d->r.failed || back >= d->count) return false;
+    operands[i] = d->values[d->count - 1 - back];
+  }
+  uint32_t region_count = (uint32_t)kiln_read_count(&d->r, 2);
+  if (d->r.failed || !get_regions(d, regions, region_count, depth)) return false;
+  bool typed = needs_type((ir_opcode)code);
+  if (typed && !get_type(d, &type)) return false;
+  const ir_op_info *info = &ir_ops[code];
+  bool arity = (int64_t)count >= info->least && (info->most < 0 || (int64_t)count <= info->most);
+  ir_op *op = arity ? ir_emit(&d->b, (ir_opcode)code, &attrs, operands, count, typed ? &type : NULL, regions,
+                              region_count)
+                    : NULL;
+  for (uint32_t i = 0; op && i < op->result_count; i++) define(d, &op->results[i]);
+  return op != NULL;
+}
+
+static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned depth) {
+  ir_type type;
+  if (depth > DEEPEST) return false;
+  uint64_t args = with_args ? kiln_read_count(&d->r, d->r.left) : 0;
+  for (uint64_t i = 0; i < args; i++) {
+    if (!get_type(d, &type)) return false;
+    ir_block_arg(d->arena, block, type);
+  }
+  for (uint32_t i = 0; i < block->arg_count; i++) define(d, block->args[i]);
+  uint64_t count = kiln_read_count(&d->r, d->r.left);
+  for (uint64_t i = 0; i < count; i++)
+    if (!get_op(d, depth)) return false;
+  return !d->r.failed;
+}
+
+static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
+  ir_param p = {.name = kiln_arena_format(d->arena, "p%u", index)};
+  if (!get_type(d, &p.type)) return false;
+  p.access = kiln_read_u8(&d->r);
+  uint8_t flags = kiln_read_u8(&d->r);
+  p.noalias = flags & 1;
+  p.has_range = flags >> 1 & 1;
+  p.align = (uint32_t)kiln_read_count(&d->r, 1 << 20);
+  p.div = kiln_read_svarint(&d->r);
+  p.lo = kiln_read_svarint(&d->r);
+  p.hi = kiln_read_svarint(&d->r);
+  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 3 || p.align & (p.align - 1) || p.div < 0 ||
+      (p.type.rank && !p.type.is_view))
+    return false;
+  ir_add_param(kernel, &p);
+  return true;
+}
+
+static bool get_kernel(decoder *d, ir_kernel *kernel) {
+  enum { MOST_WARPS = 64 };
+  kernel->warps = (uint16_t)kiln_read_count(&d->r, MOST_WARPS);
+  kernel->stages = (uint16_t)kiln_read_count(&d->r, UINT16_MAX);
+  kernel->max_registers = (uint16_t)kiln_read_count(&d->r, UINT16_MAX);
+  uint8_t flags = kiln_read_u8(&d->r);
+  kernel->fp_strict = flags & 1;
+  kernel->fp_flush = flags >> 1 & 1;
+  for (unsigned i = 0; i < 3; i++) kernel->grid_limit[i] = (int64_t)kiln_read_count(&d->r, INT64_MAX);
+  uint32_t params = (uint32_t)kiln_read_count(&d->r, MOST_PARAMS);
+  if (d->r.failed || flags > 3 || !kernel->warps || kernel->warps & (kernel->warps - 1)) return false;
+  for (uint32_t i = 0; i < params; i++)
+    if (!get_param(d, kernel, i)) return false;
+  d->b.block = kernel->body;
+  return get_block(d, kernel->body, false, 0) && kiln_read_done(&d->r);
+}
+
+kiln_status kiln_canonical_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, const char *name,
+                                  ir_kernel **out, kiln_error *err) {
+  decoder d = {.r = kiln_reader_of(bytes, size),
+               .arena = arena,
+               .b = {.arena = arena},
+               .ops_left = MOST_OPS,
+               .err = err};
+  *out = NULL;
+  uint8_t version = kiln_read_u8(&d.r);
+  if (version != KILN_CANONICAL_VERSION)
+    return kiln_fail(err, KILN_STATUS_VERSION, "canonical form: expected version %d, found %u",
+                     KILN_CANONICAL_VERSION, version);
+  ir_kernel *kernel = ir_kernel_create(arena, name);
+  if (!get_kernel(&d, kernel))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "canonical form: damaged near byte %zu of %zu%s%s",
+                     size - d.r.left, size, d.b.error.status != KILN_OK ? ": " : "",
+                     d.b.error.status != KILN_OK ? d.b.error.text : "");
+  KILN_TRY(ir_verify(kernel, "decode", err));
+  *out = kernel;
+  return KILN_OK;
+}

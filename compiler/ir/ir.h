@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernel IR: typed SSA values over tiles, structured control flow, one kernel at a time.
+//
+// Both front ends build it, the canonical form encodes it, every pass and back end reads it. Nothing in it
+// names a source, a position is a remark only. All of a kernel lives in one arena; nothing is freed singly.
+//
+// Shape of a kernel: `body` is a block whose arguments are the parameters in order. A block is a list of
+// operations. An operation with regions holds one block a region; values of outer blocks are visible in inner
+// ones. There is no return: the body just ends.
+//
+//   for     operands lo, hi, step, initial...   region 0 (iv, carried...) ends in yield(carried...) results:
+//   carried while   operands initial...                 region 0 (carried...) ends in cond(c, passed...)
+//   results: passed
+//                                               region 1 (passed...) ends in yield(carried...)
+//   if      operand c                           regions 0 then, 1 else, both end in yield(values...) results:
+//   values reduce, scan with kind KILN_COMBINE_REGION  region 0 (a0..an-1, b0..bn-1, scalars) ends in
+//   yield(n)   a: earlier elements, b: later
+#ifndef KILN_COMPILER_IR_H
+#define KILN_COMPILER_IR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/types.h"
+
+// ------------------------------------------------------------------------------------------- types
+
+enum {
+  IR_MAX_RANK = 12,
+  IR_MAX_LOG2_ELEMENTS = 20,
+  IR_DROPPED =
+      0xff, ///< log2 of an axis of a view's tile that is written `_`: extent 1 and absent from loaded tiles
+};
+
+/// A type is a value; unused bytes are zero, so memcmp compares. Extents are powers of two and are kept as
+/// logarithms.
+typedef struct ir_type {
+  uint8_t scalar;  ///< kiln_scalar
+  uint8_t pointer; ///< 0: the scalar itself, 1: *T, 2: **T
+  uint8_t is_view; ///< a view: rank and log2 describe the tile that one load takes
+  uint8_t rank;    ///< 0: not a tile
+  uint8_t log2[IR_MAX_RANK];
+} ir_type;
+
+ir_type ir_scalar_type(kiln_scalar scalar);
+ir_type ir_pointer_type(kiln_scalar scalar);
+/// `shape_of` with another element (scalar and pointer depth taken from `element`).
+ir_type ir_with_element(ir_type shape_of, ir_type element);
+/// The element of a tile, with rank 0.
+ir_type ir_element(ir_type type);
+/// What a pointer (or each pointer of a tile) points to.
+ir_type ir_pointee(ir_type type);
+/// The tile that a load through a view yields: dropped axes left out.
+ir_type ir_view_tile(ir_type view);
+bool ir_type_equal(ir_type a, ir_type b);
+bool ir_same_shape(ir_type a, ir_type b);
+/// log2 of the number of elements.
+unsigned ir_log2_elements(ir_type type);
+/// KILN_CLASS_ bit of the element; POINTER for pointers.
+unsigned ir_type_class(ir_type type);
+/// Bits of one element; 64 for pointers.
+unsigned ir_type_bits(ir_type type);
+/// "f32[128, 64]", "*f16", "view bf16[64, _]". Returns `out`.
+enum { IR_TYPE_TEXT = 160 };
+const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]);
+
+// -------------------------------------------------------------------------------------- operations
+
+typedef enum ir_opcode {
+#define OP(code, text, least, most, results, effect, classes, rule) IR_##code,
+#include "compiler/ir/ops.def"
+#undef OP
+  IR_OPCODE_COUNT
+} ir_opcode;
+
+typedef enum ir_effect { IR_PURE, IR_READ, IR_WRITE, IR_SYNC, IR_FACT, IR_CONTROL } ir_effect;
+
+typedef enum ir_rule {
+  IR_RULE_NONE,
+  IR_RULE_I32SCALAR,
+  IR_RULE_I64SCALAR,
+  IR_RULE_GIVEN,
+  IR_RULE_IOTA,
+  IR_RULE_SPLAT,
+  IR_RULE_SAME,
+  IR_RULE_BOOL,
+  IR_RULE_SELECT,
+  IR_RULE_CAST,
+  IR_RULE_BITCAST,
+  IR_RULE_EXPAND,
+  IR_RULE_BROADCAST,
+  IR_RULE_RESHAPE,
+  IR_RULE_TRANS,
+  IR_RULE_JOIN,
+  IR_RULE_SPLIT,
+  IR_RULE_REDUCE,
+  IR_RULE_SCAN,
+  IR_RULE_PTRADD,
+  IR_RULE_LOAD,
+  IR_RULE_STORE,
+  IR_RULE_ATOMIC,
+  IR_RULE_CAS,
+  IR_RULE_VIEW,
+  IR_RULE_VIEWLOAD,
+  IR_RULE_VIEWSTORE,
+  IR_RULE_DOT,
+  IR_RULE_FOR,
+  IR_RULE_WHILE,
+  IR_RULE_IF,
+} ir_rule;
+
+typedef struct ir_op_info {
+  const char *text;
+  int8_t least, most, results;
+  uint8_t effect, classes, rule;
+} ir_op_info;
+
+/// One row an operation, indexed by ir_opcode.
+extern const ir_op_info ir_ops[IR_OPCODE_COUNT];
+
+typedef enum ir_predicate {
+  IR_EQ,
+  IR_NE,
+  IR_LT,
+  IR_LE,
+  IR_GT,
+  IR_GE
+} ir_predicate; // floats: ordered, NE is unordered
+
+/// Kinds of reduce, scan and atomic. Numbers are part of the canonical form.
+typedef enum ir_combine {
+  IR_COMBINE_REGION,
+  IR_COMBINE_ADD,
+  IR_COMBINE_MUL,
+  IR_COMBINE_MAX,
+  IR_COMBINE_MIN,
+  IR_COMBINE_AND,
+  IR_COMBINE_OR,
+  IR_COMBINE_XOR,
+  IR_COMBINE_XCHG,
+} ir_combine;
+
+/// Bits of ir_attrs.flags.
+enum {
+  IR_UNSIGNED = 1 << 0,
+  IR_PRECISE = 1 << 1,
+  IR_NAN = 1 << 2,     ///< min, max: a NaN operand gives NaN
+  IR_REVERSE = 1 << 3, ///< scan from the end
+  IR_VOLATILE = 1 << 4,
+  IR_SATURATE_OFF = 1 << 5, ///< cast to fp8 gives NaN (e4m3) or infinity (e5m2) instead of the largest value
+  IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
+  IR_ASM_PURE = 1 << 7,
+  IR_FLATTEN = 1 << 8,
+};
+
+typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
+typedef enum ir_cache {
+  IR_CACHE_DEFAULT,
+  IR_CACHE_CA,
+  IR_CACHE_CG,
+  IR_CACHE_CV,
+  IR_CACHE_WB,
+  IR_CACHE_CS,
+  IR_CACHE_WT
+} ir_cache;
+typedef enum ir_evict { IR_EVICT_NORMAL, IR_EVICT_FIRST, IR_EVICT_LAST } ir_evict;
+typedef enum ir_order { IR_ORDER_RELAXED, IR_ORDER_ACQUIRE, IR_ORDER_RELEASE, IR_ORDER_ACQ_REL } ir_order;
+typedef enum ir_scope { IR_SCOPE_GPU, IR_SCOPE_CTA, IR_SCOPE_SYSTEM } ir_scope;
+typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3 } ir_precision;
+
+/// What an operation carries besides operands. Unused fields are zero; two operations with equal attributes
+/// compare equal by ir_attrs_equal. `text` and `constraints` are arena texts or NULL.
+typedef struct ir_attrs {
+  uint64_t bits;      ///< const: bit pattern, zero-extended
+  int64_t divisible;  ///< hint, for: 0 unknown
+  int64_t contiguous; ///< hint
+  const char *text;   ///< asm template, assert message
+  const char *constraints;
+  uint32_t flags;
+  uint8_t kind; ///< ir_predicate, ir_combine
+  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim
+  uint8_t round, cache, evict, order, scope, precision;
+  uint8_t pack;           ///< asm: elements an instance
+  uint8_t stages, unroll; ///< for, while; 0: not said
+  uint8_t perm[IR_MAX_RANK];
+} ir_attrs;
+
+typedef struct ir_value ir_value;
+typedef struct ir_op ir_op;
+typedef struct ir_block ir_block;
+
+/// Where an operation comes from, for messages only. Line 0: unknown. `operation`: 1 + its number in the
+/// canonical form, which is how messages of every stage name it; 0: the operation is of the canonical form
+/// itself.
+typedef struct ir_place {
+  uint32_t line, column, operation;
+} ir_place;
+
+struct ir_value {
+  ir_type type;
+  ir_op *def;        ///< NULL for a block argument
+  ir_block *block;   ///< of a block argument, else NULL
+  uint32_t index;    ///< which result or argument
+  uint32_t id;       ///< set by ir_number: dense, in order of the text
+  uint32_t uses;     ///< set by ir_count_uses
+  ir_value *forward; ///< non-NULL: replaced by that value; see ir_apply_forwards
+  void *slot;        ///< free for the stage that runs; ir_number clears it
+};
+
+struct ir_op {
+  ir_opcode code;
+  uint32_t operand_count, result_count, region_count;
+  ir_value **operands; ///< arena
+  ir_value *results;   ///< arena, array
+  ir_block **regions;  ///< arena
+  ir_op *prev, *next;
+  ir_block *block;
+  ir_place place;
+  uint32_t number; ///< set by ir_number: position in the text
+  ir_attrs attrs;
+};
+
+/// What messages call an operation: its number in the canonical form. Where that is not known, the number
+/// that ir_number gave it.
+static inline uint32_t ir_operation(const ir_op *op) {
+  return op->place.operation ? op->place.operation - 1 : op->number;
+}
+
+struct ir_block {
+  ir_op *first, *last;
+  ir_value **args; ///< arena
+  uint32_t arg_count, arg_capacity;
+  ir_op *parent; ///< NULL for a kernel's body
+};
+
+// ------------------------------------------------------------------------------------------ kernel
+
+typedef enum ir_access {
+  IR_ACCESS_NONE,
+  IR_ACCESS_IN,
+  IR_ACCESS_OUT,
+  IR_ACCESS_INOUT,
+  IR_ACCESS_ACCUM
+} ir_access;
+
+/// A parameter with the facts that callers promise or a variant has tested. They are part of the canonical
+/// form.
+typedef struct ir_param {
+  const char *name; ///< not part of the canonical form
+  ir_type type;
+  uint8_t access; ///< ir_access; NONE for scalars
+  bool noalias;
+  bool has_range;
+  uint32_t align; ///< pointer alignment in bytes, a power of two; 0: that of the element
+  int64_t div;    ///< integer is a multiple of this; 0 or 1: unknown
+  int64_t lo, hi; ///< with has_range: inclusive bounds; lo == hi is a known value
+} ir_param;
+
+enum { IR_GRID_UNKNOWN = 0 };
+
+typedef struct ir_kernel {
+  kiln_arena *arena; ///< borrowed; everything below lives in it
+  const char *name;  ///< symbol in the object; not part of the canonical bytes, a field of its own in the key
+  ir_param *params;
+  uint32_t param_count;
+  ir_block *body;         ///< its arguments are the parameters
+  uint16_t warps;         ///< warps (or waves) a program instance; at least 1, a power of two
+  uint16_t stages;        ///< pipeline depth asked for; 0: the target's default
+  uint16_t max_registers; ///< 0: no limit
+  bool fp_strict;         ///< no contraction
+  bool fp_flush;          ///< denormals are flushed
+  int64_t grid_limit[3];  ///< largest grid extent an axis can have, when the launch expressions show one; 0:
+                          ///< unknown
+} ir_kernel;
+
+// ---------------------------------------------------------------------------------------- building
+
+/// Appends operations to `block`, or before `before` when that is set. The first failure is kept in `error`;
+/// after it every builder call returns NULL and does nothing, so callers may test once a statement.
+typedef struct ir_builder {
+  kiln_arena *arena; ///< borrowed
+  ir_block *block;
+  ir_op *before;    ///< NULL: at the end
+  ir_place place;   ///< given to new operations
+  kiln_error error; ///< status KILN_OK until something failed
+} ir_builder;
+
+ir_kernel *ir_kernel_create(kiln_arena *arena, const char *name);
+/// Adds a parameter and its block argument; returns the argument.
+ir_value *ir_add_param(ir_kernel *kernel, const ir_param *param);
+
+ir_block *ir_block_create(kiln_arena *arena);
+ir_value *ir_block_arg(kiln_arena *arena, ir_block *block, ir_type type);
+
+/// The one way to make an operation: checks operands and attributes, infers result types (ir_infer), appends.
+/// `given` is the result type for rules that need one, else NULL. Regions (created by the caller, complete
+/// with terminators) may be NULL when region_count is 0. Returns NULL with b->error set when the types do not
+/// fit; the message says expected and found.
+ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
+               size_t operand_count, const ir_type *given, ir_block *const *regions, size_t region_count);
+
+// Short forms; each returns the single result.
+ir_value *ir_const_bits(ir_builder *b, ir_type scalar_type, uint64_t bits);
+ir_value *ir_const_int(ir_builder *b, kiln_scalar scalar, int64_t value);
+ir_value *ir_const_float(ir_builder *b, kiln_scalar scalar, double value);
+/// A constant in the type of `like`, splatted when that is a tile. `value` is converted (floats: nearest
+/// even).
+ir_value *ir_const_like(ir_builder *b, ir_type like, double value);
+ir_value *ir_unary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *a);
+ir_value *ir_binary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *left, ir_value *right);
+ir_value *ir_ternary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *x, ir_value *y, ir_value *z);
+ir_value *ir_compare(ir_builder *b, ir_predicate predicate, uint32_t flags, ir_value *left, ir_value *right);
+ir_value *ir_cast(ir_builder *b, ir_value *a, kiln_scalar to, uint32_t flags, ir_round round);
+ir_value *ir_bitcast(ir_builder *b, ir_value *a, ir_type element);
+ir_value *ir_splat(ir_builder *b, ir_value *scalar, ir_type tile_type);
+ir_value *ir_expand(ir_builder *b, ir_value *a, unsigned axis);
+ir_value *ir_broadcast(ir_builder *b, ir_value *a, ir_type type);
+ir_value *ir_reshape(ir_builder *b, ir_value *a, ir_type type);
+ir_value *ir_iota(ir_builder *b, unsigned log2);
+void ir_yield(ir_builder *b, ir_value *const *values, size_t count);
+
+/// Computes and checks the result types of `op` from its operands, attributes and regions. `out_types` has
+/// room for result_count types (at most IR_MAX_RESULTS); `out_count` is set. One place for the typing rules:
+/// builder and verifier both call it.
+enum { IR_MAX_RESULTS = 256 };
+kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, uint32_t *out_count,
+                     kiln_error *err);
+
+// -------------------------------------------------------------------------------- walking, editing
+
+/// Calls `visit` for every operation in order of the text, outer before inner. `visit` may remove or replace
+/// the operation it is given.
+void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *context);
+/// Numbers operations and values densely in order of the text (parameters first), clears slots; returns the
+/// number of values.
+uint32_t ir_number(ir_kernel *kernel);
+/// Sets `uses` of every value.
+void ir_count_uses(ir_kernel *kernel);
+/// Follows forward links: the value that now stands for `v`.
+ir_value *ir_resolve(ir_value *v);
+/// Rewrites every operand through its forward link.
+void ir_apply_forwards(ir_kernel *kernel);
+/// Takes `op` out of its block. Its results must be unused or forwarded.
+void ir_remove(ir_op *op);
+/// Takes `op` out of its block and inserts it before `position` (of any block), or at the end of `block` when
+/// position is NULL.
+void ir_move(ir_op *op, ir_block *block, ir_op *position);
+/// A deep copy of `op` at the builder's place, with operands mapped: any value whose slot is non-NULL is
+/// replaced by (ir_value *)slot. Sets the slots of copied results and block arguments to their copies.
+ir_op *ir_clone(ir_builder *b, const ir_op *op);
+/// The terminator of a block, or NULL.
+ir_op *ir_terminator(const ir_block *block);
+/// True when operation and everything inside is free of effects.
+bool ir_is_pure(const ir_op *op);
+bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b);
+
+/// True when `v` is a constant or a splat of one (also through expand, broadcast, reshape); its bits in
+/// `out_bits`.
+bool ir_constant_bits(const ir_value *v, uint64_t *out_bits);
+/// The same as a sign-extended integer; false for other classes.
+bool ir_constant_int(const ir_value *v, int64_t *out_value);
+/// The same as a double; false for integers.
+bool ir_constant_float(const ir_value *v, double *out_value);
+
+/// Conversions between a double and a bit pattern of a float type (nearest even; fp8: OCP e4m3fn and e5m2,
+/// saturating when asked).
+uint64_t ir_float_to_bits(kiln_scalar scalar, double value, bool saturate);
+double ir_bits_to_float(kiln_scalar scalar, uint64_t bits);
+
+/// Checks the whole kernel: types by ir_infer, dominance, terminators, region shapes. The message names
+/// operation number and stage.
+kiln_status ir_verify(ir_kernel *kernel, const char *stage, kiln_error *err);
+
+#endif

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Walking, numbering and rewriting kernels.
+#include "compiler/ir/ir.h"
+
+#include <string.h>
+
+void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *context) {
+  for (ir_op *op = block->first, *next; op; op = next) {
+    next = op->next;
+    ir_block **regions = op->regions;
+    uint32_t count = op->region_count;
+    visit(op, context);
+    if (!op->block) continue; // removed, and its regions with it
+    for (uint32_t i = 0; i < count; i++) ir_walk(regions[i], visit, context);
+  }
+}
+
+static void number_value(ir_value *v, uint32_t *next) {
+  v->id = (*next)++;
+  v->slot = NULL;
+}
+
+static void number_block(ir_block *block, uint32_t *values, uint32_t *ops) {
+  for (uint32_t i = 0; i < block->arg_count; i++) number_value(block->args[i], values);
+  for (ir_op *op = block->first; op; op = op->next) {
+    op->number = (*ops)++;
+    for (uint32_t i = 0; i < op->region_count; i++) number_block(op->regions[i], values, ops);
+    for (uint32_t i = 0; i < op->result_count; i++) number_value(&op->results[i], values);
+  }
+}
+
+uint32_t ir_number(ir_kernel *kernel) {
+  uint32_t values = 0, ops = 0;
+  number_block(kernel->body, &values, &ops);
+  return values;
+}
+
+static void clear_uses(ir_block *block) {
+  for (uint32_t i = 0; i < block->arg_count; i++) block->args[i]->uses = 0;
+  for (ir_op *op = block->first; op; op = op->next) {
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].uses = 0;
+    for (uint32_t i = 0; i < op->region_count; i++) clear_uses(op->regions[i]);
+  }
+}
+
+static void count_op(ir_op *op, void *context) {
+  (void)context;
+  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i]->uses++;
+}
+
+void ir_count_uses(ir_kernel *kernel) {
+  clear_uses(kernel->body);
+  ir_walk(kernel->body, count_op, NULL);
+}
+
+ir_value *ir_resolve(ir_value *v) {
+  ir_value *end = v;
+  while (end->forward) end = end->forward;
+  while (v->forward) { // shorten the path for the next one who asks
+    ir_value *next = v->forward;
+    v->forward = end;
+    v = next;
+  }
+  return end;
+}
+
+static void resolve_op(ir_op *op, void *context) {
+  (void)context;
+  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+}
+
+void ir_apply_forwards(ir_kernel *kernel) { ir_walk(kernel->body, resolve_op, NULL); }
+
+static bool inner_pure(const ir_op *op);
+
+static bool block_pure(const ir_block *block) {
+  for (const ir_op *op = block->first; op; op = op->next)
+    if (!inner_pure(op)) return false;
+  return true;
+}
+
+static bool inner_pure(const ir_op *op) {
+  switch (op->code) {
+  case IR_YIELD:
+  case IR_COND: return true;
+  case IR_ASM: return op->attrs.flags & IR_ASM_PURE;
+  case IR_WHILE: return false; // might not end
+  default: break;
+  }
+  if (ir_ops[op->code].effect != IR_PURE && ir_ops[op->code].effect != IR_CONTROL) return false;
+  for (uint32_t i = 0; i < op->region_count; i++)
+    if (!block_pure(op->regions[i])) return false;
+  return true;
+}
+
+bool ir_is_pure(const ir_op *op) { return op->code != IR_YIELD && op->code != IR_COND && inner_pure(op); }
+
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
+  return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous &&
+         same_text(a->text, b->text) && same_text(a->constraints, b->constraints) && a->flags == b->flags &&
+         a->kind == b->kind && a->axis == b->axis && a->round == b->round && a->cache == b->cache &&
+         a->evict == b->evict && a->order == b->order && a->scope == b->scope &&
+         a->precision == b->precision && a->pack == b->pack && a->stages == b->stages &&
+         a->unroll == b->unroll && !memcmp(a->perm, b->perm, sizeof a->perm);
+}
+
+bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {
+  for (; v->def; v = v->def->operands[0]) {
+    switch (v->def->code) {
+    case IR_CONST: *out_bits = v->def->attrs.bits; return true;
+    case IR_SPLAT:
+    case IR_EXPAND:
+    case IR_BROADCAST:
+    case IR_RESHAPE:
+    case IR_TRANS: break;
+    default: return false;
+    }
+  }
+  return false;
+}
+
+bool ir_constant_int(const ir_value *v, int64_t *out_value) {
+  uint64_t bits;
+  unsigned width = ir_type_bits(v->type);
+  if (!(ir_type_class(v->type) & (KILN_CLASS_INT | KILN_CLASS_BOOL)) || !ir_constant_bits(v, &bits))
+    return false;
+  if (width == 1) *out_value = (int64_t)(bits & 1);
+  else *out_value = (int64_t)(bits << (64 - width)) >> (64 - width);
+  return true;
+}
+
+bool ir_constant_float(const ir_value *v, double *out_value) {
+  uint64_t bits;
+  if (!(ir_type_class(v->type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) || !ir_constant_bits(v, &bits))
+    return false;
+  *out_value = ir_bits_to_float(v->type.scalar, bits);
+  return true;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bit patterns of the float types (IEEE 754 binary16/32/64, bfloat16, OCP 8-bit floating point E4M3 and E5M2)
+// and doubles.
+#include "compiler/ir/ir.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct format {
+  uint8_t exponent, mantissa; // bits
+  bool infinity;              // e4m3 has none: its largest pattern is NaN
+} format;
+
+static format format_of(kiln_scalar scalar) {
+  switch (scalar) {
+  case KILN_F16: return (format){5, 10, true};
+  case KILN_BF16: return (format){8, 7, true};
+  case KILN_E4M3: return (format){4, 3, false};
+  case KILN_E5M2: return (format){5, 2, true};
+  default: return (format){8, 23, true};
+  }
+}
+
+static uint64_t nan_bits(format f) {
+  uint64_t exponent = ((1u << f.exponent) - 1u) << f.mantissa;
+  return f.infinity ? exponent | 1u << (f.mantissa - 1) : exponent | ((1u << f.mantissa) - 1u);
+}
+
+/// The largest finite pattern.
+static uint64_t largest(format f) {
+  return f.infinity ? (((1u << f.exponent) - 1u) << f.mantissa) - 1u : nan_bits(f) - 1u;
+}
+
+// One rounding from the exact double: scale the magnitude to units of the last place, round to even, and let
+// a carry run into the exponent.
+static uint64_t encode(format f, double value, bool saturate) {
+  uint64_t sign = signbit(value) ? 1ull << (f.exponent + f.mantissa) : 0;
+  int bias = (1 << (f.exponent - 1)) - 1, e;
+  if (isnan(value)) return nan_bits(f);
+  double magnitude = fabs(value);
+  if (isinf(value)) return sign | (saturate ? largest(f) : f.infinity ? largest(f) + 1 : nan_bits(f));
+  if (magnitude == 0) return sign;
+  frexp(magnitude, &e); // magnitude in [2^(e-1), 2^e)
+  int exponent = e - 1 < 1 - bias ? 1 - bias : e - 1;
+  double units = nearbyint(ldexp(magnitude, f.mantissa - exponent));
+  uint64_t bits = (uint64_t)units;
+  if (bits >> f.mantissa) bits += (uint64_t)(exponent + bias - 1) << f.mantissa;
+  if (bits > largest(f)) bits = saturate ? largest(f) : f.infinity ? largest(f) + 1 : nan_bits(f);
+  return sign | bits;
+}
+
+uint64_t ir_float_to_bits(kiln_scalar scalar, double value, bool saturate) {
+  if (scalar == KILN_F64) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+  }
+  if (scalar == KILN_F32) {
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    return bits;
+  }
+  bool fp8 = kiln_scalars[scalar].type_class == KILN_CLASS_FP8;
+  return encode(format_of(scalar), value, fp8 && saturate);
+}
+
+static double decode(format f, uint64_t bits) {
+  uint64_t mantissa = bits & ((1u << f.mantissa) - 1u),
+           exponent = bits >> f.mantissa & ((1u << f.exponent) - 1u);
+  double sign = bits >> (f.exponent + f.mantissa) & 1 ? -1 : 1;
+  int bias = (1 << (f.exponent - 1)) - 1;
+  bool top = exponent == (1u << f.exponent) - 1u;
+  if (top && f.infinity) return mantissa ? NAN : sign * INFINITY;
+  if (top && mantissa == (1u << f.mantissa) - 1u) return NAN;
+  if (exponent) mantissa |= 1u << f.mantissa;
+  else exponent = 1;
+  return sign * ldexp((double)mantissa, (int)exponent - bias - f.mantissa);
+}
+
+double ir_bits_to_float(kiln_scalar scalar, uint64_t bits) {
+  if (scalar == KILN_F64) {
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+  }
+  if (scalar == KILN_F32) {
+    uint32_t narrow = (uint32_t)bits;
+    float v;
+    memcpy(&v, &narrow, sizeof v);
+    return v;
+  }
+  return decode(format_of(scalar), bits);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Types of the IR as values: construction, comparison, text. The table of operations lives here too.
+#include "compiler/ir/ir.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define B KILN_CLASS_BOOL
+#define I KILN_CLASS_INT
+#define F KILN_CLASS_FLOAT
+#define Q KILN_CLASS_FP8
+#define P KILN_CLASS_POINTER
+const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
+#define OP(code, text, least, most, results, effect, classes, rule) \
+  [IR_##code] = {text, least, most, results, IR_##effect, classes, IR_RULE_##rule},
+#include "compiler/ir/ops.def"
+#undef OP
+};
+#undef B
+#undef I
+#undef F
+#undef Q
+#undef P
+
+ir_type ir_scalar_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar}; }
+
+ir_type ir_pointer_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar, .pointer = 1}; }
+
+ir_type ir_with_element(ir_type shape_of, ir_type element) {
+  shape_of.scalar = element.scalar;
+  shape_of.pointer = element.pointer;
+  return shape_of;
+}
+
+ir_type ir_element(ir_type type) { return (ir_type){.scalar = type.scalar, .pointer = type.pointer}; }
+
+ir_type ir_pointee(ir_type type) {
+  if (type.pointer) type.pointer--;
+  return type;
+}
+
+ir_type ir_view_tile(ir_type view) {
+  ir_type tile = {.scalar = view.scalar, .pointer = view.pointer};
+  for (unsigned i = 0; i < view.rank; i++)
+    if (view.log2[i] != IR_DROPPED) tile.log2[tile.rank++] = view.log2[i];
+  return tile;
+}
+
+bool ir_type_equal(ir_type a, ir_type b) { return !memcmp(&a, &b, sizeof a); }
+
+bool ir_same_shape(ir_type a, ir_type b) {
+  return a.rank == b.rank && a.is_view == b.is_view && !memcmp(a.log2, b.log2, sizeof a.log2);
+}
+
+unsigned ir_log2_elements(ir_type type) {
+  unsigned sum = 0;
+  for (unsigned i = 0; i < type.rank; i++)
+    if (type.log2[i] != IR_DROPPED) sum += type.log2[i];
+  return sum;
+}
+
+unsigned ir_type_class(ir_type type) {
+  return type.pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[type.scalar].type_class;
+}
+
+unsigned ir_type_bits(ir_type type) { return type.pointer ? 64 : kiln_scalars[type.scalar].bits; }
+
+const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]) {
+  int at = snprintf(out, IR_TYPE_TEXT, "%s%.*s%s", type.is_view ? "view " : "",
+                    type.pointer > 8 ? 8 : type.pointer, "********",
+                    type.scalar < KILN_SCALAR_COUNT ? kiln_scalars[type.scalar].spelling : "?");
+  for (unsigned i = 0; i < type.rank && i < IR_MAX_RANK && at < IR_TYPE_TEXT - 16; i++) {
+    at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "%s", i ? ", " : "[");
+    if (type.log2[i] == IR_DROPPED) at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "_");
+    else at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "%llu", 1ull << (type.log2[i] & 63));
+  }
+  if (type.rank) snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "]");
+  return out;
+}

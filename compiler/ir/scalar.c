@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Elementwise operations on bit patterns; see the header for the rules.
+#include "compiler/ir/scalar.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t kiln_scalar_signed(uint64_t bits, unsigned width) {
+  if (width >= 64) return (int64_t)bits;
+  uint64_t sign = (uint64_t)1 << (width - 1);
+  bits = kiln_scalar_mask(bits, width);
+  return (int64_t)((bits ^ sign) - sign);
+}
+
+uint64_t kiln_scalar_mask(uint64_t bits, unsigned width) {
+  return width >= 64 ? bits : bits & (((uint64_t)1 << width) - 1);
+}
+
+// ---------------------------------------------------------------------------------------- integers
+
+/// An integer operation sees both readings of its operands; the result is cut to the width.
+typedef struct integers {
+  uint64_t a, b;  // zero-extended
+  int64_t sa, sb; // sign-extended
+  unsigned width;
+  bool is_unsigned;
+} integers;
+
+static uint64_t int_add(const integers *x) { return x->a + x->b; }
+static uint64_t int_sub(const integers *x) { return x->a - x->b; }
+static uint64_t int_mul(const integers *x) { return x->a * x->b; }
+static uint64_t int_and(const integers *x) { return x->a & x->b; }
+static uint64_t int_or(const integers *x) { return x->a | x->b; }
+static uint64_t int_xor(const integers *x) { return x->a ^ x->b; }
+static uint64_t int_shl(const integers *x) { return x->a << (x->b & (x->width - 1)); }
+
+static uint64_t int_shr(const integers *x) {
+  unsigned count = (unsigned)(x->b & (x->width - 1));
+  return x->is_unsigned ? x->a >> count : (uint64_t)(x->sa >> count);
+}
+
+static uint64_t int_div(const integers *x) {
+  if (x->b == 0) return 0;
+  if (x->is_unsigned) return x->a / x->b;
+  return x->sb == -1 ? 0 - x->a : (uint64_t)(x->sa / x->sb);
+}
+
+static uint64_t int_rem(const integers *x) {
+  if (x->b == 0) return 0;
+  if (x->is_unsigned) return x->a % x->b;
+  return x->sb == -1 ? 0 : (uint64_t)(x->sa % x->sb);
+}
+
+static uint64_t int_min(const integers *x) {
+  bool less = x->is_unsigned ? x->a < x->b : x->sa < x->sb;
+  return less ? x->a : x->b;
+}
+
+static uint64_t int_max(const integers *x) {
+  bool less = x->is_unsigned ? x->a < x->b : x->sa < x->sb;
+  return less ? x->b : x->a;
+}
+
+static uint64_t int_mulhi(const integers *x) {
+  if (x->is_unsigned) return (uint64_t)(((unsigned __int128)x->a * x->b) >> x->width);
+  return (uint64_t)(((__int128)x->sa * x->sb) >> x->width);
+}
+
+static uint64_t int_abs(const integers *x) { return x->sa < 0 ? 0 - x->a : x->a; }
+
+static uint64_t (*const int_operations[IR_OPCODE_COUNT])(const integers *) = {
+    [IR_ADD] = int_add, [IR_SUB] = int_sub, [IR_MUL] = int_mul, [IR_DIV] = int_div,     [IR_REM] = int_rem,
+    [IR_MIN] = int_min, [IR_MAX] = int_max, [IR_AND] = int_and, [IR_OR] = int_or,       [IR_XOR] = int_xor,
+    [IR_SHL] = int_shl, [IR_SHR] = int_shr, [IR_ABS] = int_abs, [IR_MULHI] = int_mulhi,
+};
+
+static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uint64_t a, uint64_t b) {
+  integers x = {.a = kiln_scalar_mask(a, width),
+                .b = kiln_scalar_mask(b, width),
+                .sa = kiln_scalar_signed(a, width),
+                .sb = kiln_scalar_signed(b, width),
+                .width = width,
+                .is_unsigned = (flags & IR_UNSIGNED) != 0 || width == 1};
+  return kiln_scalar_mask(int_operations[code](&x), width);
+}
+
+// ------------------------------------------------------------------------------------------ floats
+
+static float float_of(kiln_scalar scalar, uint64_t bits) {
+  if (scalar != KILN_F32) return (float)ir_bits_to_float(scalar, bits);
+  uint32_t low = (uint32_t)bits;
+  float f;
+  memcpy(&f, &low, sizeof f);
+  return f;
+}
+
+static double double_of(kiln_scalar scalar, uint64_t bits) {
+  if (scalar != KILN_F64) return float_of(scalar, bits);
+  double d;
+  memcpy(&d, &bits, sizeof d);
+  return d;
+}
+
+static uint64_t bits_of_float(kiln_scalar scalar, float value) {
+  if (isnan(value)) value = NAN; // one pattern, whatever the machine that folds makes of it
+  if (scalar != KILN_F32) return ir_float_to_bits(scalar, value, false);
+  uint32_t low;
+  memcpy(&low, &value, sizeof low);
+  return low;
+}
+
+/// The bits of an exact double after the roundings of the type: f16 and bf16 pass through f32. Computing + -
+/// * / and sqrt in double and rounding to f32 gives the f32 result: 53 >= 2 * 24 + 2.
+static uint64_t bits_of(kiln_scalar scalar, double value) {
+  if (scalar != KILN_F64) return bits_of_float(scalar, (float)value);
+  if (isnan(value)) value = NAN;
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static double real_add(double a, double b) { return a + b; }
+static double real_sub(double a, double b) { return a - b; }
+static double real_mul(double a, double b) { return a * b; }
+static double real_div(double a, double b) { return a / b; }
+static double real_min(double a, double b) {
+  if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
+  if (a == b) return signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+static double real_max(double a, double b) {
+  if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
+  if (a == b) return signbit(a) ? b : a;
+  return a < b ? b : a;
+}
+static double real_rsqrt(double a) { return 1.0 / sqrt(a); }
+
+static double (*const real_unary[IR_OPCODE_COUNT])(double) = {
+    [IR_FLOOR] = floor,      [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = sqrt,
+    [IR_RSQRT] = real_rsqrt, [IR_EXP2] = exp2, [IR_LOG2] = log2,       [IR_SIN] = sin,
+    [IR_COS] = cos,          [IR_TANH] = tanh, [IR_ERF] = erf,
+};
+static double (*const real_binary[IR_OPCODE_COUNT])(double, double) = {
+    [IR_ADD] = real_add, [IR_SUB] = real_sub, [IR_MUL] = real_mul, [IR_DIV] = real_div,
+    [IR_REM] = fmod,     [IR_MIN] = real_min, [IR_MAX] = real_max,
+};
+
+static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t left,
+                             uint64_t right) {
+  double a = double_of(scalar, left), b = double_of(scalar, right);
+  bool is_choice = code == IR_MIN || code == IR_MAX;
+  if (is_choice && (flags & IR_NAN) && (isnan(a) || isnan(b))) return bits_of(scalar, NAN);
+  return bits_of(scalar, real_binary[code](a, b));
+}
+
+static uint64_t fma_float(kiln_scalar scalar, const uint64_t *bits) {
+  if (scalar == KILN_F64)
+    return bits_of(scalar,
+                   fma(double_of(scalar, bits[0]), double_of(scalar, bits[1]), double_of(scalar, bits[2])));
+  return bits_of_float(scalar,
+                       fmaf(float_of(scalar, bits[0]), float_of(scalar, bits[1]), float_of(scalar, bits[2])));
+}
+
+static uint64_t binary(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t a, uint64_t b) {
+  if (kiln_scalars[scalar].type_class & KILN_CLASS_FLOAT) return binary_float(code, scalar, flags, a, b);
+  return integer_eval(code, kiln_scalars[scalar].bits, flags, a, b);
+}
+
+// ------------------------------------------------------------------------------------- comparisons
+
+enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
+static const uint8_t predicate_holds[] = {
+    [IR_EQ] = EQUAL,   [IR_NE] = LESS | GREATER | UNORDERED,
+    [IR_LT] = LESS,    [IR_LE] = LESS | EQUAL,
+    [IR_GT] = GREATER, [IR_GE] = GREATER | EQUAL,
+};
+
+static unsigned relation_float(double a, double b) {
+  if (isnan(a) || isnan(b)) return UNORDERED;
+  return a < b ? LESS : a > b ? GREATER : EQUAL;
+}
+static unsigned relation_unsigned(uint64_t a, uint64_t b) { return a < b ? LESS : a > b ? GREATER : EQUAL; }
+static unsigned relation_signed(int64_t a, int64_t b) { return a < b ? LESS : a > b ? GREATER : EQUAL; }
+
+static uint64_t compare(const ir_op *op, const uint64_t *bits) {
+  ir_type type = op->operands[0]->type;
+  unsigned width = ir_type_bits(type), class = ir_type_class(type), relation;
+  if (class == KILN_CLASS_FLOAT)
+    relation = relation_float(double_of(type.scalar, bits[0]), double_of(type.scalar, bits[1]));
+  else if ((op->attrs.flags & IR_UNSIGNED) || class != KILN_CLASS_INT)
+    relation = relation_unsigned(kiln_scalar_mask(bits[0], width), kiln_scalar_mask(bits[1], width));
+  else relation = relation_signed(kiln_scalar_signed(bits[0], width), kiln_scalar_signed(bits[1], width));
+  return (predicate_holds[op->attrs.kind] & relation) != 0;
+}
+
+// ------------------------------------------------------------------------------------------- casts
+
+/// `value` rounded to the float type; toward zero: nearest, then one step back when that went past.
+static uint64_t round_to(kiln_scalar to, double value, uint32_t flags, ir_round round) {
+  bool saturate = (kiln_scalars[to].type_class & KILN_CLASS_FP8) && !(flags & IR_SATURATE_OFF);
+  uint64_t bits = ir_float_to_bits(to, isnan(value) ? (double)NAN : value, saturate);
+  if (round == IR_ROUND_ZERO && isfinite(value) && fabs(ir_bits_to_float(to, bits)) > fabs(value)) bits--;
+  return bits;
+}
+
+static uint64_t float_to_int(double value, unsigned width, bool is_unsigned) {
+  if (isnan(value)) return 0;
+  double top = ldexp(1.0, (int)(is_unsigned ? width : width - 1)), bottom = is_unsigned ? 0 : -top;
+  if (value >= top) return kiln_scalar_mask(is_unsigned ? UINT64_MAX : (UINT64_MAX >> (65 - width)), width);
+  if (value <= bottom) return is_unsigned ? 0 : (uint64_t)1 << (width - 1);
+  return kiln_scalar_mask(is_unsigned ? (uint64_t)value : (uint64_t)(int64_t)value, width);
+}
+
+/// Integers become f64 or f32 in one rounding; narrower floats are reached through f32.
+static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, ir_round round) {
+  if (to == KILN_F64) {
+    double d = (double)magnitude;
+    if (round == IR_ROUND_ZERO && (d >= 0x1p64 || (uint64_t)d > magnitude)) d = nextafter(d, 0);
+    return bits_of(to, negative ? -d : d);
+  }
+  float f = (float)magnitude;
+  if (round == IR_ROUND_ZERO && (f >= 0x1p64f || (uint64_t)f > magnitude)) f = nextafterf(f, 0);
+  return to == KILN_F32 ? bits_of_float(to, negative ? -f : f) : round_to(to, negative ? -f : f, 0, round);
+}
+
+uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round, uint64_t bits) {
+  enum { INTEGRAL = KILN_CLASS_BOOL | KILN_CLASS_INT };
+  const kiln_scalar_info *source = &kiln_scalars[from], *target = &kiln_scalars[to];
+  bool is_unsigned = (flags & IR_UNSIGNED) || source->type_class == KILN_CLASS_BOOL;
+  if (!(source->type_class & INTEGRAL)) {
+    double value = double_of(from, bits);
+    if (target->type_class == KILN_CLASS_BOOL) return value != 0;
+    if (target->type_class == KILN_CLASS_INT)
+      return float_to_int(value, target->bits, (flags & IR_UNSIGNED) != 0);
+    return from == to ? bits : round_to(to, value, flags, round);
+  }
+  int64_t wide =
+      is_unsigned ? (int64_t)kiln_scalar_mask(bits, source->bits) : kiln_scalar_signed(bits, source->bits);
+  if (target->type_class == KILN_CLASS_BOOL) return kiln_scalar_mask(bits, source->bits) != 0;
+  if (target->type_class == KILN_CLASS_INT) return kiln_scalar_mask((uint64_t)wide, target->bits);
+  bool negative = !is_unsigned && wide < 0;
+  uint64_t magnitude = negative ? 0 - (uint64_t)wide : (uint64_t)wide;
+  if (!(target->type_class & KILN_CLASS_FP8)) return int_to_float(to, negative, magnitude, round);
+  return round_to(to, float_of(KILN_F32, int_to_float(KILN_F32, negative, magnitude, round)), flags, round);
+}
+
+// --------------------------------------------------------------------------------------- the whole
+
+bool kiln_scalar_is_inexact(ir_opcode code) { return code >= IR_RSQRT && code <= IR_ERF; }
+
+static uint64_t absolute(ir_type type, uint64_t bits) {
+  unsigned width = ir_type_bits(type);
+  if (ir_type_class(type) != KILN_CLASS_FLOAT) return integer_eval(IR_ABS, width, 0, bits, 0);
+  return bits & ~((uint64_t)1 << (width - 1));
+}
+
+static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
+  return fma_float(op->operands[0]->type.scalar, bits);
+}
+static uint64_t eval_select(const ir_op *op, const uint64_t *bits) {
+  return (void)op, bits[0] & 1 ? bits[1] : bits[2];
+}
+static uint64_t eval_copy(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0]; }
+static uint64_t eval_abs(const ir_op *op, const uint64_t *bits) {
+  return absolute(op->operands[0]->type, bits[0]);
+}
+static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
+  return kiln_scalar_cast(op->operands[0]->type.scalar, op->results[0].type.scalar, op->attrs.flags,
+                          op->attrs.round, bits[0]);
+}
+
+/// Operations that are neither integer nor float arithmetic on one or two operands.
+static uint64_t (*const special[IR_OPCODE_COUNT])(const ir_op *op, const uint64_t *bits) = {
+    [IR_FMA] = eval_fma, [IR_CMP] = compare,       [IR_SELECT] = eval_select, [IR_CAST] = eval_cast,
+    [IR_ABS] = eval_abs, [IR_BITCAST] = eval_copy, [IR_HINT] = eval_copy,
+};
+
+bool kiln_scalar_knows(ir_opcode code) {
+  return special[code] != NULL || int_operations[code] != NULL || real_unary[code] != NULL ||
+         real_binary[code] != NULL;
+}
+
+uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
+  if (special[op->code]) return special[op->code](op, bits);
+  kiln_scalar scalar = op->operands[0]->type.scalar;
+  if (real_unary[op->code]) return bits_of(scalar, real_unary[op->code](double_of(scalar, bits[0])));
+  return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
+}
+
+uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left,
+                             uint64_t right) {
+  static const ir_opcode operation[] = {
+      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
+      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
+      [IR_COMBINE_XOR] = IR_XOR,
+  };
+  return kind == IR_COMBINE_XCHG ? right : binary(operation[kind], scalar, flags, left, right);
+}
+
+// ------------------------------------------------------------------------------- without denormals
+
+static bool is_flushed_type(ir_type type) {
+  return !type.pointer && !type.is_view && (type.scalar == KILN_F32 || type.scalar == KILN_BF16);
+}
+
+static bool flushes_cast(const ir_op *op) {
+  kiln_scalar from = op->operands[0]->type.scalar, to = op->results[0].type.scalar;
+  return (from == KILN_F32 && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32);
+}
+
+bool kiln_scalar_flushes(const ir_op *op) {
+  if (!op->operand_count || op->region_count) return false;
+  if (op->code == IR_CAST) return flushes_cast(op);
+  bool arithmetic = real_unary[op->code] || real_binary[op->code] || op->code == IR_FMA || op->code == IR_CMP;
+  return (arithmetic || op->code == IR_REDUCE || op->code == IR_SCAN) &&
+         is_flushed_type(op->operands[0]->type);
+}
+
+uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits) {
+  if (scalar == KILN_F32) return bits & 0x7f800000 ? bits : bits & 0x80000000;
+  if (scalar == KILN_BF16) return bits & 0x7f80 ? bits : bits & 0x8000;
+  return bits;
+}
+
+/// bf16 arithmetic is f32 arithmetic, flushed before it is rounded.
+static uint64_t eval_half_flushed(const ir_op *op, const uint64_t *bits) {
+  ir_value operands[3], *places[3], result = op->results[0];
+  uint64_t wide[3];
+  ir_op single = *op;
+  single.operands = places;
+  single.results = &result;
+  result.type.scalar = KILN_F32;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    operands[i] = *op->operands[i];
+    operands[i].type.scalar = KILN_F32;
+    places[i] = &operands[i];
+    wide[i] = bits[i] << 16;
+  }
+  float f = float_of(KILN_F32, kiln_scalar_flush(KILN_F32, kiln_scalar_eval(&single, wide)));
+  return bits_of_float(KILN_BF16, f);
+}
+
+uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits) {
+  uint64_t flushed[3];
+  if (!kiln_scalar_flushes(op)) return kiln_scalar_eval(op, bits);
+  kiln_scalar to = op->results[0].type.scalar;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    flushed[i] = kiln_scalar_flush(op->operands[i]->type.scalar, bits[i]);
+  return to == KILN_BF16 ? eval_half_flushed(op, flushed)
+                         : kiln_scalar_flush(to, kiln_scalar_eval(op, flushed));
+}

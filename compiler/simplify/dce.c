@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Dead code: marks what effects need, then removes the rest, down to single results of branches and single
+// carried values of loops.
+//
+// Needs nothing. Keeps the order of what stays. A loop whose values nobody needs and that has no effect goes
+// whole.
+#include "compiler/simplify/simplify.h"
+
+typedef struct sweeping {
+  kiln_arena *arena; // the kernel's
+  kiln_arena *scratch;
+  uint8_t *live;    // by value id
+  uint8_t *live_op; // by operation number
+  ir_value **work;  // live values whose origin is still to be looked at
+  uint32_t count, capacity;
+  bool changed;
+} sweeping;
+
+static void need(sweeping *s, ir_value *v) {
+  if (s->live[v->id]) return;
+  s->live[v->id] = 1;
+  KILN_GROW(s->scratch, s->work, s->count, s->capacity);
+  s->work[s->count++] = v;
+}
+
+static bool is_terminator(const ir_op *op) { return op->code == IR_YIELD || op->code == IR_COND; }
+
+/// Operands that an operation needs whatever of its results is needed.
+static uint32_t fixed_operands(const ir_op *op) {
+  if (op->code == IR_FOR) return 3;
+  if (op->code == IR_WHILE) return 0;
+  return op->code == IR_IF ? 1 : op->operand_count;
+}
+
+static void need_op(sweeping *s, ir_op *op) {
+  for (; op && !s->live_op[op->number]; op = op->block->parent) {
+    s->live_op[op->number] = 1;
+    for (uint32_t i = 0; i < fixed_operands(op); i++) need(s, op->operands[i]);
+    if (op->code == IR_WHILE) need(s, ir_terminator(op->regions[0])->operands[0]);
+    bool combiner = op->code == IR_REDUCE || op->code == IR_SCAN;
+    ir_op *end = combiner && op->region_count ? ir_terminator(op->regions[0]) : NULL;
+    for (uint32_t i = 0; end && i < end->operand_count; i++) need(s, end->operands[i]);
+  }
+}
+
+static void need_result(sweeping *s, ir_op *op, uint32_t i) {
+  need_op(s, op);
+  if (op->code == IR_FOR) {
+    need(s, op->operands[3 + i]);
+    need(s, op->regions[0]->args[1 + i]);
+    need(s, ir_terminator(op->regions[0])->operands[i]);
+  } else if (op->code == IR_WHILE) {
+    need(s, ir_terminator(op->regions[0])->operands[1 + i]);
+    need(s, op->regions[1]->args[i]);
+  } else if (op->code == IR_IF) {
+    for (uint32_t r = 0; r < 2; r++) need(s, ir_terminator(op->regions[r])->operands[i]);
+  }
+}
+
+static void need_argument(sweeping *s, const ir_block *block, uint32_t i) {
+  ir_op *op = block->parent;
+  if (!op) return;
+  need_op(s, op);
+  if (op->code == IR_FOR && i > 0) need(s, &op->results[i - 1]);
+  if (op->code == IR_WHILE && block == op->regions[0]) {
+    need(s, op->operands[i]);
+    need(s, ir_terminator(op->regions[1])->operands[i]);
+  }
+  if (op->code == IR_WHILE && block == op->regions[1]) need(s, &op->results[i]);
+}
+
+static bool has_effect(const ir_op *op) {
+  if (is_terminator(op) || op->code == IR_FOR || op->code == IR_IF) return false;
+  if (op->code == IR_WHILE) return true; // might not end
+  if (ir_ops[op->code].effect == IR_READ) return op->attrs.flags & IR_VOLATILE;
+  return !ir_is_pure(op);
+}
+
+static void mark(ir_op *op, void *context) {
+  sweeping *s = context;
+  if (has_effect(op)) need_op(s, op);
+}
+
+static void drain(sweeping *s) {
+  while (s->count) {
+    ir_value *v = s->work[--s->count];
+    if (v->def) need_result(s, v->def, v->index);
+    else need_argument(s, v->block, v->index);
+  }
+}
+
+// ---------------------------------------------------------------------------------------- removing
+
+/// Keeps operand `from + i` where keep[i], for i < count.
+static void keep_operands(ir_op *op, uint32_t from, const uint8_t *keep, uint32_t count) {
+  uint32_t to = from;
+  for (uint32_t i = 0; i < count; i++)
+    if (keep[i]) op->operands[to++] = op->operands[from + i];
+  op->operand_count = to;
+}
+
+static void keep_args(ir_block *block, uint32_t from, const uint8_t *keep, uint32_t count) {
+  uint32_t to = from;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!keep[i]) continue;
+    block->args[to] = block->args[from + i];
+    block->args[to]->index = to;
+    to++;
+  }
+  block->arg_count = to;
+}
+
+/// Results lie in an array inside the operation, so those that stay move to a new one and the old ones
+/// forward to it.
+static void keep_results(sweeping *s, ir_op *op, const uint8_t *keep) {
+  ir_value *results = KILN_NEW_ARRAY(s->arena, ir_value, op->result_count);
+  uint32_t to = 0;
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    if (!keep[i]) continue;
+    results[to] = op->results[i];
+    results[to].index = to;
+    op->results[i].forward = &results[to];
+    to++;
+  }
+  op->results = results;
+  op->result_count = to;
+}
+
+static uint32_t kept(const uint8_t *keep, uint32_t count) {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < count; i++) sum += keep[i];
+  return sum;
+}
+
+static void trim_results(sweeping *s, ir_op *op) {
+  uint8_t keep[IR_MAX_RESULTS];
+  uint32_t n = op->result_count;
+  for (uint32_t i = 0; i < n; i++) keep[i] = s->live[op->results[i].id];
+  if (kept(keep, n) == n) return;
+  s->changed = true;
+  if (op->code == IR_FOR) {
+    keep_operands(op, 3, keep, n);
+    keep_args(op->regions[0], 1, keep, n);
+    keep_operands(ir_terminator(op->regions[0]), 0, keep, n);
+  } else if (op->code == IR_WHILE) {
+    keep_operands(ir_terminator(op->regions[0]), 1, keep, n);
+    keep_args(op->regions[1], 0, keep, n);
+  } else {
+    for (uint32_t r = 0; r < 2; r++) keep_operands(ir_terminator(op->regions[r]), 0, keep, n);
+  }
+  keep_results(s, op, keep);
+}
+
+/// Values that a while loop carries into its test and that nothing reads.
+static void trim_carried(sweeping *s, ir_op *op) {
+  uint8_t keep[IR_MAX_RESULTS];
+  uint32_t n = op->operand_count;
+  for (uint32_t i = 0; i < n; i++) keep[i] = s->live[op->regions[0]->args[i]->id];
+  if (kept(keep, n) == n) return;
+  s->changed = true;
+  keep_operands(op, 0, keep, n);
+  keep_args(op->regions[0], 0, keep, n);
+  keep_operands(ir_terminator(op->regions[1]), 0, keep, n);
+}
+
+static void sweep(ir_op *op, void *context) {
+  sweeping *s = context;
+  if (is_terminator(op)) return;
+  if (!s->live_op[op->number]) {
+    ir_remove(op);
+    s->changed = true;
+    return;
+  }
+  if (op->code == IR_FOR || op->code == IR_WHILE || op->code == IR_IF) trim_results(s, op);
+  if (op->code == IR_WHILE) trim_carried(s, op);
+}
+
+static uint32_t count_operations(ir_block *block) {
+  uint32_t count = 0;
+  for (const ir_op *op = block->first; op; op = op->next) {
+    count++;
+    for (uint32_t i = 0; i < op->region_count; i++) count += count_operations(op->regions[i]);
+  }
+  return count;
+}
+
+bool kiln_dce(ir_kernel *kernel) {
+  sweeping s = {.arena = kernel->arena, .scratch = kiln_arena_create()};
+  if (!s.scratch) return false;
+  s.live = KILN_NEW_ARRAY(s.scratch, uint8_t, ir_number(kernel) + 1u);
+  s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, count_operations(kernel->body) + 1u);
+  ir_walk(kernel->body, mark, &s);
+  drain(&s);
+  ir_walk(kernel->body, sweep, &s);
+  ir_apply_forwards(kernel);
+  kiln_arena_destroy(s.scratch);
+  return s.changed;
+}

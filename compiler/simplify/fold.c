@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Folding: operations on constants, identities that hold bit for bit, splats moved outwards so that uniform
+// work is done once.
+//
+// Needs nothing. Keeps order and effects. Leaves unused operations to DCE. Mathematical functions of
+// constants are left alone: their bits would be those of the building machine's libm.
+#include "compiler/simplify/simplify.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "compiler/ir/scalar.h"
+
+typedef struct folding {
+  ir_kernel *kernel;
+  ir_builder b; // stands before the operation that is looked at
+  bool changed;
+} folding;
+
+/// Looks at one operation; returns what replaces its only result, or NULL.
+typedef ir_value *simplifier(folding *f, ir_op *op);
+
+// -------------------------------------------------------------------------------------------- help
+
+static ir_value *constant(folding *f, ir_type type, uint64_t bits) {
+  ir_value *v = ir_const_bits(&f->b, ir_element(type), bits);
+  return type.rank ? ir_splat(&f->b, v, type) : v;
+}
+
+static ir_value *integer(folding *f, ir_type type, int64_t value) {
+  return constant(f, type, (uint64_t)value);
+}
+
+static ir_op *producer(const ir_value *v, ir_opcode code) {
+  return v->def && v->def->code == code ? v->def : NULL;
+}
+
+static ir_value *splat_source(const ir_value *v) {
+  ir_op *op = producer(v, IR_SPLAT);
+  return op ? op->operands[0] : NULL;
+}
+
+static bool is_integral(ir_type type) { return ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL); }
+
+/// An integer constant; a true i1 reads as -1, all ones.
+static bool integral_constant(const ir_value *v, int64_t *out) {
+  if (!ir_constant_int(v, out)) return false;
+  if (ir_type_bits(v->type) == 1) *out = -*out;
+  return true;
+}
+
+static bool is_constant(const ir_value *v) {
+  uint64_t bits;
+  return ir_constant_bits(v, &bits);
+}
+
+/// Under `@fp(ftz)` an operation that changes nothing else still takes denormals away.
+static bool takes_denormals(const folding *f, const ir_op *op) {
+  return f->kernel->fp_flush && kiln_scalar_flushes(op);
+}
+
+static ir_op *emit_like(folding *f, const ir_op *op, ir_value *const *operands, size_t count,
+                        ir_type result) {
+  return ir_emit(&f->b, op->code, &op->attrs, operands, count, &result, NULL, 0);
+}
+
+// --------------------------------------------------------------------------------------- constants
+
+static ir_value *fold_constants(folding *f, ir_op *op) {
+  uint64_t bits[3];
+  ir_type type = op->results[0].type;
+  if (!kiln_scalar_knows(op->code) || kiln_scalar_is_inexact(op->code) || type.pointer) return NULL;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (!ir_constant_bits(op->operands[i], &bits[i])) return NULL;
+  return constant(f, type,
+                  f->kernel->fp_flush ? kiln_scalar_eval_flushed(op, bits) : kiln_scalar_eval(op, bits));
+}
+
+/// op(splat a, splat b) is splat(op(a, b)).
+static ir_value *fold_splats(folding *f, ir_op *op) {
+  ir_value *scalars[3];
+  ir_type type = op->results[0].type;
+  if (!type.rank || !(kiln_scalar_knows(op->code) || op->code == IR_PTRADD)) return NULL;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    scalars[i] = op->operands[i]->type.rank ? splat_source(op->operands[i]) : op->operands[i];
+    if (!scalars[i]) return NULL;
+  }
+  ir_op *scalar = emit_like(f, op, scalars, op->operand_count, ir_element(type));
+  return scalar ? ir_splat(&f->b, &scalar->results[0], type) : NULL;
+}
+
+// -------------------------------------------------------------------------------------- identities
+
+typedef enum result_kind { LEFT, RIGHT, ZERO } result_kind;
+
+/// x op constant, for integers.
+static const struct {
+  ir_opcode code;
+  int64_t right;
+  result_kind gives;
+} integer_rows[] = {
+    {IR_ADD, 0, LEFT}, {IR_SUB, 0, LEFT}, {IR_MUL, 1, LEFT},  {IR_MUL, 0, ZERO},   {IR_DIV, 1, LEFT},
+    {IR_REM, 1, ZERO}, {IR_AND, 0, ZERO}, {IR_AND, -1, LEFT}, {IR_OR, 0, LEFT},    {IR_OR, -1, RIGHT},
+    {IR_XOR, 0, LEFT}, {IR_SHL, 0, LEFT}, {IR_SHR, 0, LEFT},  {IR_MULHI, 0, ZERO},
+};
+
+/// x op constant, for floats; signs of zero count.
+static const struct {
+  ir_opcode code;
+  double right;
+} float_rows[] = {
+    {IR_MUL, 1.0},
+    {IR_DIV, 1.0},
+    {IR_SUB, 0.0},
+    {IR_ADD, -0.0},
+};
+
+/// x op x.
+static const struct {
+  ir_opcode code;
+  unsigned classes;
+  result_kind gives;
+} same_rows[] = {
+    {IR_SUB, KILN_CLASS_INT, ZERO},
+    {IR_XOR, KILN_CLASS_INT | KILN_CLASS_BOOL, ZERO},
+    {IR_AND, KILN_CLASS_INT | KILN_CLASS_BOOL, LEFT},
+    {IR_OR, KILN_CLASS_INT | KILN_CLASS_BOOL, LEFT},
+    {IR_MIN, KILN_CLASS_INT | KILN_CLASS_FLOAT, LEFT},
+    {IR_MAX, KILN_CLASS_INT | KILN_CLASS_FLOAT, LEFT},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static ir_value *outcome_of(folding *f, const ir_op *op, result_kind gives) {
+  if (gives == ZERO) return integer(f, op->results[0].type, 0);
+  return op->operands[gives == RIGHT];
+}
+
+static ir_value *identity(folding *f, ir_op *op) {
+  ir_value *left = op->operands[0], *right = op->operands[1];
+  unsigned class = ir_type_class(left->type);
+  int64_t n;
+  double d;
+  if (takes_denormals(f, op)) return NULL;
+  if (left == right)
+    for (size_t i = 0; i < COUNT(same_rows); i++)
+      if (same_rows[i].code == op->code && (same_rows[i].classes & class))
+        return outcome_of(f, op, same_rows[i].gives);
+  if (integral_constant(right, &n))
+    for (size_t i = 0; i < COUNT(integer_rows); i++)
+      if (integer_rows[i].code == op->code && integer_rows[i].right == n)
+        return outcome_of(f, op, integer_rows[i].gives);
+  if (class == KILN_CLASS_FLOAT && ir_constant_float(right, &d))
+    for (size_t i = 0; i < COUNT(float_rows); i++)
+      if (float_rows[i].code == op->code && float_rows[i].right == d &&
+          !signbit(float_rows[i].right) == !signbit(d))
+        return left;
+  return NULL;
+}
+
+static bool is_associative(ir_opcode code) {
+  return code == IR_ADD || code == IR_MUL || code == IR_AND || code == IR_OR || code == IR_XOR;
+}
+
+/// (x op c) op d is x op (c op d) for integers.
+static ir_value *reassociate(folding *f, ir_op *op) {
+  ir_op *inner = producer(op->operands[0], op->code);
+  if (!is_associative(op->code) || !is_integral(op->operands[0]->type) || !inner) return NULL;
+  if (!is_constant(op->operands[1]) || !is_constant(inner->operands[1])) return NULL;
+  ir_value *both = ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[1], op->operands[1]);
+  return ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[0], both);
+}
+
+static int log2_exact(int64_t n) { return n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1; }
+
+/// Cheaper forms: subtraction of a constant, unsigned division by a power of two, division of floats by one.
+static ir_value *strength(folding *f, ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  int64_t n;
+  double d;
+  int e;
+  if (ir_constant_int(op->operands[1], &n) && is_integral(type)) {
+    bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
+    ir_value *x = op->operands[0];
+    if (op->code == IR_SUB)
+      return ir_binary(&f->b, IR_ADD, 0, x, integer(f, type, (int64_t)(0 - (uint64_t)n)));
+    if (op->code == IR_DIV && is_unsigned && log2_exact(n) > 0)
+      return ir_binary(&f->b, IR_SHR, IR_UNSIGNED, x, integer(f, type, log2_exact(n)));
+    if (op->code == IR_REM && is_unsigned && log2_exact(n) > 0)
+      return ir_binary(&f->b, IR_AND, 0, x, integer(f, type, n - 1));
+  }
+  if (op->code == IR_DIV && ir_constant_float(op->operands[1], &d) && isfinite(d) &&
+      fabs(frexp(d, &e)) == 0.5 && abs(e) < 12)
+    return ir_binary(&f->b, IR_MUL, 0, op->operands[0], ir_const_like(&f->b, type, 1 / d));
+  return NULL;
+}
+
+/// Operations whose first two operands may trade places; a comparison changes its predicate then.
+static const bool commutes[IR_OPCODE_COUNT] = {
+    [IR_ADD] = true, [IR_MUL] = true, [IR_AND] = true,   [IR_OR] = true,  [IR_XOR] = true,
+    [IR_MIN] = true, [IR_MAX] = true, [IR_MULHI] = true, [IR_FMA] = true, [IR_CMP] = true,
+};
+
+/// Constants go to the right.
+static void commute(folding *f, ir_op *op) {
+  if (!commutes[op->code]) return;
+  if (!is_constant(op->operands[0]) || is_constant(op->operands[1])) return;
+  static const uint8_t swapped[] = {
+      [IR_EQ] = IR_EQ, [IR_NE] = IR_NE, [IR_LT] = IR_GT, [IR_LE] = IR_GE, [IR_GT] = IR_LT, [IR_GE] = IR_LE};
+  ir_value *left = op->operands[0];
+  op->operands[0] = op->operands[1];
+  op->operands[1] = left;
+  if (op->code == IR_CMP) op->attrs.kind = swapped[op->attrs.kind];
+  f->changed = true;
+}
+
+static ir_value *fold_arithmetic(folding *f, ir_op *op) {
+  ir_value *v = identity(f, op);
+  if (!v) v = reassociate(f, op);
+  return v ? v : strength(f, op);
+}
+
+/// not(a < b) is a >= b, for integers; and for == and != of floats.
+static ir_value *fold_xor(folding *f, ir_op *op) {
+  static const uint8_t inverse[] = {
+      [IR_EQ] = IR_NE, [IR_NE] = IR_EQ, [IR_LT] = IR_GE, [IR_LE] = IR_GT, [IR_GT] = IR_LE, [IR_GE] = IR_LT};
+  int64_t n;
+  ir_op *test = producer(op->operands[0], IR_CMP);
+  if (test && ir_type_bits(op->operands[0]->type) == 1 && ir_constant_int(op->operands[1], &n) && n == 1) {
+    bool is_float = ir_type_class(test->operands[0]->type) == KILN_CLASS_FLOAT;
+    if (!is_float || test->attrs.kind <= IR_NE)
+      return ir_compare(&f->b, inverse[test->attrs.kind], test->attrs.flags, test->operands[0],
+                        test->operands[1]);
+  }
+  return fold_arithmetic(f, op);
+}
+
+static ir_value *fold_compare(folding *f, ir_op *op) {
+  if (op->operands[0] != op->operands[1] || ir_type_class(op->operands[0]->type) == KILN_CLASS_FLOAT)
+    return NULL;
+  bool holds = op->attrs.kind == IR_EQ || op->attrs.kind == IR_LE || op->attrs.kind == IR_GE;
+  return integer(f, op->results[0].type, holds);
+}
+
+static ir_value *fold_select(folding *f, ir_op *op) {
+  ir_value *c = op->operands[0], *a = op->operands[1], *b = op->operands[2];
+  int64_t n, x, y;
+  if (ir_constant_int(c, &n)) return n ? a : b;
+  if (a == b) return a;
+  ir_op *inverted = producer(c, IR_XOR);
+  if (inverted && ir_constant_int(inverted->operands[1], &n) && n)
+    return ir_ternary(&f->b, IR_SELECT, 0, inverted->operands[0], b, a);
+  if (splat_source(c)) return ir_ternary(&f->b, IR_SELECT, 0, splat_source(c), a, b);
+  if (!ir_type_equal(c->type, a->type) || !ir_constant_int(a, &x) || !ir_constant_int(b, &y)) return NULL;
+  return x ? c : ir_binary(&f->b, IR_XOR, 0, c, integer(f, c->type, 1));
+}
+
+static ir_value *fold_fma(folding *f, ir_op *op) {
+  double d;
+  if (ir_constant_float(op->operands[1], &d) && d == 1.0)
+    return ir_binary(&f->b, IR_ADD, 0, op->operands[0], op->operands[2]);
+  return NULL;
+}
+
+/// A hint that says nothing.
+static ir_value *fold_hint(folding *f, ir_op *op) {
+  (void)f;
+  return op->attrs.divisible <= 1 && op->attrs.contiguous <= 1 ? op->operands[0] : NULL;
+}
+
+// ------------------------------------------------------------------------------------------- casts
+
+/// A chain of integer conversions from A through B to C is one from A to C when B is no narrower than A.
+static ir_value *fold_integer_chain(folding *f, ir_op *op, ir_op *inner) {
+  ir_type from = inner->operands[0]->type, through = inner->results[0].type, to = op->results[0].type;
+  if (ir_type_class(through) != KILN_CLASS_INT || ir_type_class(to) != KILN_CLASS_INT || !is_integral(from))
+    return NULL;
+  unsigned a = ir_type_bits(from), b = ir_type_bits(through), c = ir_type_bits(to);
+  bool inner_unsigned = (inner->attrs.flags & IR_UNSIGNED) || a == 1,
+       outer_unsigned = op->attrs.flags & IR_UNSIGNED;
+  if (b < a) return c <= b ? ir_cast(&f->b, inner->operands[0], to.scalar, 0, 0) : NULL;
+  if (c > b && b > a && outer_unsigned && !inner_unsigned) return NULL;
+  if (c > b && b == a) return NULL;
+  return ir_cast(&f->b, inner->operands[0], to.scalar, c > a && inner_unsigned && a > 1 ? IR_UNSIGNED : 0, 0);
+}
+
+static ir_value *fold_cast(folding *f, ir_op *op) {
+  ir_value *x = op->operands[0];
+  if (ir_type_equal(x->type, op->results[0].type)) return x;
+  ir_op *inner = producer(x, IR_CAST);
+  if (!inner || takes_denormals(f, op)) return NULL;
+  ir_value *v = fold_integer_chain(f, op, inner);
+  if (v) return v;
+  ir_type from = inner->operands[0]->type, through = x->type;
+  bool there_and_back =
+      ir_type_equal(from, op->results[0].type) && ir_type_class(from) == KILN_CLASS_FLOAT &&
+      ((through.scalar == KILN_F32 && ir_type_bits(from) == 16) || through.scalar == KILN_F64);
+  return there_and_back ? inner->operands[0] : NULL;
+}
+
+static ir_value *fold_bitcast(folding *f, ir_op *op) {
+  ir_value *x = op->operands[0];
+  if (ir_type_equal(x->type, op->results[0].type)) return x;
+  ir_op *inner = producer(x, IR_BITCAST);
+  return inner ? ir_bitcast(&f->b, inner->operands[0], ir_element(op->results[0].type)) : NULL;
+}
+
+// ------------------------------------------------------------------------------------------ shapes
+
+/// The shape operation of a splat is a splat; of a scalar too.
+static ir_value *reshaped_splat(folding *f, ir_op *op) {
+  ir_value *x = op->operands[0], *s = x->type.rank ? splat_source(x) : x;
+  ir_type type = op->results[0].type;
+  if (!s) return NULL;
+  return type.rank ? ir_splat(&f->b, s, type) : s;
+}
+
+static ir_value *fold_shape(folding *f, ir_op *op) {
+  ir_value *x = op->operands[0];
+  ir_op *inner = producer(x, op->code);
+  if (op->code != IR_EXPAND && ir_type_equal(x->type, op->results[0].type)) return x;
+  if (inner && op->code == IR_RESHAPE) return ir_reshape(&f->b, inner->operands[0], op->results[0].type);
+  if (inner && op->code == IR_BROADCAST) return ir_broadcast(&f->b, inner->operands[0], op->results[0].type);
+  return reshaped_splat(f, op);
+}
+
+static ir_value *fold_trans(folding *f, ir_op *op) {
+  ir_op *inner = producer(op->operands[0], IR_TRANS);
+  unsigned rank = op->results[0].type.rank, fixed = 0;
+  for (unsigned i = 0; i < rank; i++) fixed += op->attrs.perm[i] == i;
+  if (fixed == rank) return op->operands[0];
+  if (inner) {
+    ir_attrs attrs = op->attrs;
+    for (unsigned i = 0; i < rank; i++) attrs.perm[i] = inner->attrs.perm[op->attrs.perm[i]];
+    ir_op *one = ir_emit(&f->b, IR_TRANS, &attrs, inner->operands, 1, NULL, NULL, 0);
+    return one ? &one->results[0] : NULL;
+  }
+  return reshaped_splat(f, op);
+}
+
+static ir_value *fold_join(folding *f, ir_op *op) {
+  ir_value *s = splat_source(op->operands[0]);
+  if (op->operands[0]->type.rank == 0 && op->operands[0] == op->operands[1]) s = op->operands[0];
+  bool same = op->operands[0] == op->operands[1] || (s && s == splat_source(op->operands[1]));
+  if (s && same) return ir_splat(&f->b, s, op->results[0].type);
+  if (op->operands[0]->type.rank) return NULL;
+  // Two scalars: lane 0 takes the left one. Back ends then see no scalar where they look for a tile.
+  ir_value *lane = ir_iota(&f->b, 1),
+           *first = ir_compare(&f->b, IR_EQ, 0, lane, ir_const_like(&f->b, lane->type, 0));
+  ir_type type = op->results[0].type;
+  return ir_ternary(&f->b, IR_SELECT, 0, first, ir_splat(&f->b, op->operands[0], type),
+                    ir_splat(&f->b, op->operands[1], type));
+}
+
+/// Moves the uniform part of an offset to the pointer: splat(p) + (splat(s) + t) is splat(p + s) + t. Offsets
+/// are exact integers, so the sum may be taken apart.
+static ir_value *fold_pointer(folding *f, ir_op *op) {
+  ir_value *p = op->operands[0], *offset = op->operands[1], *base = splat_source(p), *uniform;
+  int64_t n;
+  if (ir_constant_int(offset, &n) && n == 0) return p;
+  ir_op *sum = producer(offset, IR_ADD), *inner = producer(p, IR_PTRADD);
+  if (!base && inner && (uniform = splat_source(offset)) && (base = splat_source(inner->operands[0])))
+    return ir_binary(&f->b, IR_PTRADD, 0,
+                     ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
+                     inner->operands[1]);
+  if (!base || !sum) return NULL;
+  for (unsigned i = 0; i < 2; i++)
+    if ((uniform = splat_source(sum->operands[i])))
+      return ir_binary(&f->b, IR_PTRADD, 0,
+                       ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
+                       sum->operands[1 - i]);
+  return NULL;
+}
+
+// ---------------------------------------------------------------- reductions, memory, many results
+
+static void forward(folding *f, ir_op *op, uint32_t result, ir_value *v) {
+  op->results[result].forward = v;
+  f->changed = true;
+}
+
+/// Along an axis of extent 1 there is nothing to combine; max, min, and, or of equal elements is the element.
+static bool fold_lanes(folding *f, ir_op *op) {
+  bool idempotent = op->attrs.kind >= IR_COMBINE_MAX && op->attrs.kind <= IR_COMBINE_OR;
+  bool single = op->operands[0]->type.log2[op->attrs.axis] == 0;
+  if (takes_denormals(f, op) || (!single && !(idempotent && splat_source(op->operands[0])))) return false;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    ir_type type = op->results[i].type;
+    ir_value *x = op->operands[i], *s = splat_source(x);
+    if (op->code == IR_REDUCE) x = !s ? ir_reshape(&f->b, x, type) : type.rank ? ir_splat(&f->b, s, type) : s;
+    if (!x) return false;
+    forward(f, op, i, x);
+  }
+  return true;
+}
+
+static bool fold_split(folding *f, ir_op *op) {
+  ir_op *join = producer(op->operands[0], IR_JOIN);
+  ir_value *s = splat_source(op->operands[0]);
+  if (!join && !s) return false;
+  for (uint32_t i = 0; i < 2; i++)
+    forward(f, op, i,
+            join                       ? join->operands[i]
+            : op->results[i].type.rank ? ir_splat(&f->b, s, op->results[i].type)
+                                       : s);
+  return true;
+}
+
+/// Accesses under a constant mask: without it, or not at all.
+static bool fold_masked(folding *f, ir_op *op) {
+  uint32_t at = op->code == IR_LOAD ? 1 : 2;
+  int64_t on;
+  if (op->operand_count <= at || !ir_constant_int(op->operands[at], &on)) return false;
+  if (!on && op->result_count) {
+    ir_type type = op->results[0].type;
+    bool has_other = op->code == IR_LOAD && op->operand_count > 2;
+    if (type.pointer && !has_other) return false;
+    forward(f, op, 0, has_other ? op->operands[2] : constant(f, type, 0));
+  }
+  if (on) {
+    ir_op *plain = ir_emit(&f->b, op->code, &op->attrs, op->operands, at, NULL, NULL, 0);
+    if (!plain) return false;
+    if (op->result_count) forward(f, op, 0, &plain->results[0]);
+  }
+  f->changed = true;
+  return true;
+}
+
+/// assume(true), assert(true).
+static bool fold_claim(folding *f, ir_op *op) {
+  int64_t n;
+  if (!ir_constant_int(op->operands[0], &n) || !n) return false;
+  f->changed = true;
+  return true;
+}
+
+static simplifier *const one_result[IR_OPCODE_COUNT] = {
+    [IR_ADD] = fold_arithmetic, [IR_SUB] = fold_arithmetic,   [IR_MUL] = fold_arithmetic,
+    [IR_DIV] = fold_arithmetic, [IR_REM] = fold_arithmetic,   [IR_MIN] = fold_arithmetic,
+    [IR_MAX] = fold_arithmetic, [IR_MULHI] = fold_arithmetic, [IR_AND] = fold_arithmetic,
+    [IR_OR] = fold_arithmetic,  [IR_XOR] = fold_xor,          [IR_SHL] = fold_arithmetic,
+    [IR_SHR] = fold_arithmetic, [IR_CMP] = fold_compare,      [IR_SELECT] = fold_select,
+    [IR_FMA] = fold_fma,        [IR_CAST] = fold_cast,        [IR_BITCAST] = fold_bitcast,
+    [IR_EXPAND] = fold_shape,   [IR_BROADCAST] = fold_shape,  [IR_RESHAPE] = fold_shape,
+    [IR_TRANS] = fold_trans,    [IR_JOIN] = fold_join,        [IR_PTRADD] = fold_pointer,
+    [IR_HINT] = fold_hint,
+};
+
+/// True: the operation goes; its results are forwarded.
+static bool (*const whole[IR_OPCODE_COUNT])(folding *f, ir_op *op) = {
+    [IR_REDUCE] = fold_lanes, [IR_SCAN] = fold_lanes,    [IR_SPLIT] = fold_split,  [IR_LOAD] = fold_masked,
+    [IR_STORE] = fold_masked, [IR_ATOMIC] = fold_masked, [IR_ASSUME] = fold_claim, [IR_ASSERT] = fold_claim,
+};
+
+static bool fold_one(folding *f, ir_op *op) {
+  commute(f, op);
+  ir_value *v = fold_constants(f, op);
+  if (!v && one_result[op->code]) v = one_result[op->code](f, op);
+  if (!v) v = fold_splats(f, op);
+  if (v) forward(f, op, 0, v);
+  return v != NULL;
+}
+
+static void visit(ir_op *op, void *context) {
+  folding *f = context;
+  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+  f->b.block = op->block;
+  f->b.before = op;
+  f->b.place = op->place;
+  bool gone = whole[op->code]
+                  ? whole[op->code](f, op)
+                  : op->result_count == 1 && !op->region_count && op->operand_count && fold_one(f, op);
+  if (gone) ir_remove(op);
+}
+
+bool kiln_fold(ir_kernel *kernel) {
+  folding f = {.kernel = kernel, .b = {.arena = kernel->arena}};
+  ir_walk(kernel->body, visit, &f);
+  ir_apply_forwards(kernel);
+  return f.changed;
+}
