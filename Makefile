@@ -7,7 +7,7 @@ CONFIG  ?= release
 B       ?= build/$(CONFIG)
 PREFIX  ?= /usr/local
 DESTDIR ?=
-LLVM_CONFIG ?= llvm-config-19
+LLVM_CONFIG ?= llvm-config-22
 CC      := gcc
 CXX     := g++
 AR      := ar
@@ -87,11 +87,18 @@ $(FLAGS): ask
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
-$(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c $(FLAGS)
+# Another LLVM, other objects of those that include it.
+LLVM := $(B)/llvm
+$(LLVM): export TEXT = $(shell $(LLVM_CONFIG) --version --includedir --libdir)
+$(LLVM): ask
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
+
+$(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
-$(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c $(FLAGS)
+$(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
@@ -99,7 +106,7 @@ $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -c $< -o $@
-$(B)/obj/%.cpp.o: %.cpp $(FLAGS)
+$(B)/obj/%.cpp.o: %.cpp $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
@@ -108,7 +115,9 @@ $(B)/obj/%.cpp.o: %.cpp $(FLAGS)
 # What each may link is the table of docs/architecture.md.
 SODIUM  := -l:libsodium.a
 ZSTD    := -l:libzstd.a
-LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
+# LLVM 22 has distributed ThinLTO, which lld asks for, as a component of its own.
+LLVM_PARTS = nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf $(filter dtlto,$(shell $(LLVM_CONFIG) --components))
+LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs $(LLVM_PARTS)) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check

@@ -13,7 +13,7 @@ AMD = re.compile(r'gfx')
 
 def tool(*names):
     for name in names:
-        found = shutil.which(name) or shutil.which(name, path='/usr/local/cuda/bin:/usr/lib/llvm-19/bin')
+        found = shutil.which(name) or shutil.which(name, path='/usr/local/cuda/bin:/usr/lib/llvm-22/bin')
         if found:
             return found
     return None
@@ -88,7 +88,7 @@ def xz_sizes(families):
 
 
 def vendor_sizes(families):
-    bundler, fatbinary = tool('clang-offload-bundler-19', 'clang-offload-bundler'), tool('fatbinary')
+    bundler, fatbinary = tool('clang-offload-bundler-22', 'clang-offload-bundler'), tool('fatbinary')
     amd = [o for family, objects in families.items() if AMD.match(family) for o in objects]
     if amd and bundler:
         pack_each('offload bundle, compressed (clang)', amd, lambda path, out: offload_bundle(bundler, path, out))

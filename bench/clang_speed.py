@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compile time of five kernels beside clang-19 compiling the same kernels written in OpenCL C.
+"""Compile time of five kernels beside clang-22 compiling the same kernels written in OpenCL C.
 
 bench/clang_speed.py [BUILD] [--repeat 15]
 
-Whole processes on both sides, in turn: `kiln compile` without a cache (it starts its code generator) and `clang-19 -O2 -c`; to a linked code
+Whole processes on both sides, in turn: `kiln compile` without a cache (it starts its code generator) and `clang-22 -O2 -c`; to a linked code
 object for gfx942 (clang links with lld) and to PTX for sm_90.
 """
 import argparse
@@ -19,7 +19,7 @@ KERNELS = {"add": ("elementwise", "add[T=f32]"), "gelu": ("elementwise", "gelu[T
 
 def clang(name, target, out):
     machine = ["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-nogpulib"] if target == "gfx942" else ["-target", "nvptx64-nvidia-cuda", "-march=sm_90", "-S"]
-    return ["clang-19", "-x", "cl", "-cl-std=CL2.0", "-Xclang", "-finclude-default-header", "-O2", *machine, "-Ibench/opencl", f"bench/opencl/{name}.cl", "-o", out]
+    return ["clang-22", "-x", "cl", "-cl-std=CL2.0", "-Xclang", "-finclude-default-header", "-O2", *machine, "-Ibench/opencl", f"bench/opencl/{name}.cl", "-o", out]
 
 
 def kiln(build, name, target, out):

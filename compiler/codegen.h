@@ -49,7 +49,7 @@ void kiln_artifact_deinit(kiln_artifact *artifact);
 kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
                          kiln_artifact *out, kiln_error *err);
 
-/// What this code generator is: "llvm=19.1.7 build-id=<hex>", static text. Two that differ may yield
+/// What this code generator is: "llvm=22.1.8 build-id=<hex>", static text. Two that differ may yield
 /// different bytes.
 const char *kiln_codegen_fingerprint(void);
 /// LLVM gives up on some mistakes by ending the process. `handler` is called before that with LLVM's words

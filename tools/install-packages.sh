@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need on Debian 12; does nothing when all of it is there.
 set -eu
-packages="gcc g++ make bc pkg-config llvm-19-dev libpolly-19-dev liblld-19-dev lld-19 clang-19 llvm-19 zlib1g-dev libtinfo-dev libzstd-dev zstd libarchive-dev libarchive-tools
+packages="gcc g++ make bc pkg-config llvm-22-dev libpolly-22-dev liblld-22-dev lld-22 clang-22 llvm-22 zlib1g-dev libtinfo-dev libzstd-dev zstd libarchive-dev libarchive-tools
 libsodium-dev nettle-dev libxxhash-dev libcriterion-dev libcurl4-openssl-dev libhiredis-dev python3 python3-numpy man-db groff-base strace ninja-build cmake
 ccache unzip nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 missing=""

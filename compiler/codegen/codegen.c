@@ -4,6 +4,7 @@
 #include "compiler/codegen.h"
 
 #include <llvm-c/Core.h>
+#include <llvm/Config/llvm-config.h>
 #include <string.h>
 #include <time.h>
 
@@ -98,8 +99,16 @@ static bool has_wide_registers(const kiln_target *target) {
          target->processor->matrix == KILN_MATRIX_MFMA_942;
 }
 
+#if LLVM_VERSION_MAJOR < 21
+#define NO_UPPER_HALF \
+  { "amdgpu-no-agpr", "" }
+#else
+#define NO_UPPER_HALF \
+  { "amdgpu-agpr-alloc", "0" }
+#endif
+
 static void keep_accumulators_near(compile *c) {
-  static const char *const attributes[][2] = {{"amdgpu-no-agpr", ""}, {"amdgpu-waves-per-eu", "2"}};
+  static const char *const attributes[][2] = {NO_UPPER_HALF, {"amdgpu-waves-per-eu", "2"}};
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   for (size_t i = 0; function && i < sizeof attributes / sizeof *attributes; i++) {
     const char *name = attributes[i][0], *value = attributes[i][1];

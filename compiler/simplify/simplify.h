@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The canonical form of a kernel and what it is made of: passes that know no target, one file each. A pass returns
-// whether it changed anything. All keep a verified kernel verified and are deterministic.
+// The canonical form of a kernel and what it is made of: passes that know no target, one file each. A pass
+// returns whether it changed anything. All keep a verified kernel verified and are deterministic.
 #ifndef KILN_COMPILER_SIMPLIFY_SIMPLIFY_H
 #define KILN_COMPILER_SIMPLIFY_SIMPLIFY_H
 
 #include "compiler/ir/ir.h"
 
-/// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code. Idempotent.
+/// Brings a kernel into canonical form in place: fold, contract (unless fp_strict), CSE, dead code.
+/// Idempotent.
 void kiln_canonicalise(ir_kernel *kernel);
 
 bool kiln_fold(ir_kernel *kernel);     ///< constants, identities that are exact, splats moved outwards

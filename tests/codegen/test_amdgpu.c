@@ -175,17 +175,17 @@ TEST(amdgpu, same_input_same_bytes) {
 // Disassemblers and readers of the LLVM tools take the object.
 TEST(amdgpu, llvm_tools_accept_the_objects) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx11-generic"};
-  if (kiln_test_run(NULL, "command -v llvm-readelf-19 llvm-objdump-19 >/dev/null") != 0)
-    SKIP("llvm-readelf-19 and llvm-objdump-19 are not here");
+  if (kiln_test_run(NULL, "command -v llvm-readelf-22 llvm-objdump-22 >/dev/null") != 0)
+    SKIP("llvm-readelf-22 and llvm-objdump-22 are not here");
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     compiled c = compile("gemm", "gemm[T=f16,ACT=0]", targets[i]);
     char path[300], *out = NULL;
     snprintf(path, sizeof path, "%s/kernel.hsaco", kiln_test_folder());
     kiln_test_write(path, c.artifact.code.bytes, c.artifact.code.size);
-    CHECK_INT(kiln_test_run(&out, "llvm-readelf-19 --all %s", path), 0);
+    CHECK_INT(kiln_test_run(&out, "llvm-readelf-22 --all %s", path), 0);
     CHECK(strstr(out, ".kd") && strstr(out, "amdhsa.kernels") && !strstr(out, "warning"));
     free(out);
-    CHECK_INT(kiln_test_run(&out, "llvm-objdump-19 -d %s", path), 0);
+    CHECK_INT(kiln_test_run(&out, "llvm-objdump-22 -d %s", path), 0);
     CHECK(strstr(out, "s_endpgm"));
     CHECK(strstr(out, "<unknown>") == NULL);
     free(out);

@@ -268,7 +268,7 @@ static void on_fatal(const char *reason) {
 static void provoke_fatal(void) {
   kiln_target t = parse("gfx11-generic");
   kiln_buffer object = {0};
-  t.code_object = 0; // no flag in the module
+  t.code_object = 5;
   kiln_codegen_on_fatal(on_fatal);
   emit_text(&t, amd_kernel, LLVMObjectFile, &object);
   _exit(1);

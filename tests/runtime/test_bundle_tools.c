@@ -62,7 +62,7 @@ TEST(bundle_tools, what_is_in_it) {
 // Code for the host goes through llvm-objdump: add_one's own instructions are there.
 TEST(bundle_tools, disasm_of_machine_code) {
   write_bundle("a.kb");
-  if (kiln_test_run(NULL, "command -v llvm-objdump-19 || command -v llvm-objdump"))
+  if (kiln_test_run(NULL, "command -v llvm-objdump-22 || command -v llvm-objdump"))
     SKIP("llvm-objdump is not installed");
   expect(0, "disasm -t x86-64-v2 a.kb add_one", "// x86-64-v2 config 0 variant 0");
   expect(0, "disasm -t x86-64-v2 a.kb add_one", "<add_one>:");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code objects before readers of others: LLVM 19's llvm-readobj, and as code object version 4 AMD's
+// Code objects before readers of others: LLVM's llvm-readobj, and as code object version 4 AMD's
 // libamd-comgr as Debian ships it (5.2, which knows versions up to 4). A reader that is not installed is a
 // skip.
 #include <dlfcn.h>
@@ -70,12 +70,12 @@ TEST(vendor, readobj_takes_every_version) {
   static const char *const targets[][2] = {
       {"gfx906:v4", "2"}, {"gfx90a:v4", "2"}, {"gfx942", "3"}, {"gfx1100", "3"}, {"gfx11-generic", "4"}};
   char *out, want[40];
-  if (kiln_test_run(&out, "command -v llvm-readobj-19")) SKIP("llvm-readobj-19 is not installed");
+  if (kiln_test_run(&out, "command -v llvm-readobj-22")) SKIP("llvm-readobj-22 is not installed");
   free(out);
   for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
     for (unsigned i = 0; i < KERNELS; i++) {
       const char *path = compile(i, targets[t][0]);
-      if (kiln_test_run(&out, "llvm-readobj-19 --file-header --notes --symbols --dynamic-table %s", path))
+      if (kiln_test_run(&out, "llvm-readobj-22 --file-header --notes --symbols --dynamic-table %s", path))
         FAIL("%s: %s", targets[t][0], out);
       snprintf(want, sizeof want, "ABIVersion: %s", targets[t][1]);
       if (!strstr(out, want) || !strstr(out, ".kernarg_segment_size") || strstr(out, "warning:"))

@@ -147,10 +147,10 @@ static kiln_status run_over(char *const *const programs[], const kiln_bytes *byt
 }
 
 static kiln_status print_code(const bundle_view *v, const view_code *c, kiln_error *err) {
-  static char *const objdump_19[] = {"llvm-objdump-19", "-d", "--no-show-raw-insn", NULL},
+  static char *const objdump_22[] = {"llvm-objdump-22", "-d", "--no-show-raw-insn", NULL},
                      *const objdump[] = {"llvm-objdump", "-d", "--no-show-raw-insn", NULL};
   static char *const nvdisasm[] = {"nvdisasm", NULL}, *const cuobjdump[] = {"cuobjdump", "-sass", NULL};
-  static char *const *const llvm[] = {objdump_19, objdump, NULL}, *const *const nvidia[] = {nvdisasm,
+  static char *const *const llvm[] = {objdump_22, objdump, NULL}, *const *const nvidia[] = {nvdisasm,
                                                                                             cuobjdump, NULL};
   kiln_bytes bytes;
   KILN_TRY(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, err));

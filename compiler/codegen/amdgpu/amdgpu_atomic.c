@@ -45,6 +45,14 @@ static const char *carried(kiln_scalar s) {
   return names[s];
 }
 
+/// Atomics among threads of a device are on memory of the device, as every allocator of device memory gives;
+/// without these words LLVM 22 makes loops of what memory across a bus may lack. Those of the whole system
+/// promise nothing. (LLVM 19 reads "amdgpu-unsafe-fp-atomics" of the kernel.)
+#define DEVICE_MEMORY \
+  ", !amdgpu.no.fine.grained.memory !{}, !amdgpu.no.remote.memory !{}, !amdgpu.ignore.denormal.mode !{}"
+static const char *const promises[] = {
+    [IR_SCOPE_GPU] = DEVICE_MEMORY, [IR_SCOPE_CTA] = DEVICE_MEMORY, [IR_SCOPE_SYSTEM] = ""};
+
 // Calls function `name`, linking `text` first when the module does not have it.
 static LLVMValueRef call_text(gpu *g, const char *name, const char *text, LLVMTypeRef result,
                               const LLVMValueRef *arguments, unsigned count) {
@@ -80,11 +88,11 @@ LLVMValueRef amdgpu_atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValu
   snprintf(text, sizeof text,
            "define %s @%s(ptr addrspace(1) %%p, %s %%v) alwaysinline nounwind {\n"
            "%%w = bitcast %s %%v to %s\n"
-           "%%o = atomicrmw %s ptr addrspace(1) %%p, %s %%w %s%s, align %u\n"
+           "%%o = atomicrmw %s ptr addrspace(1) %%p, %s %%w %s%s, align %u%s\n"
            "%%r = bitcast %s %%o to %s\n"
            "ret %s %%r\n}\n",
            type, name, type, type, seen, what, seen, scopes[a->scope], orders[a->order],
-           kiln_scalars[scalar].bytes, seen, type, type);
+           kiln_scalars[scalar].bytes, promises[a->scope], seen, type, type);
   LLVMValueRef arguments[] = {pointer, value};
   return call_text(g, name, text, gpu_scalar_type(g, scalar), arguments, 2);
 }

@@ -3,6 +3,9 @@
 //
 // Lanes that are neighbours in memory become one vector access; others are gathered. In memory an i1 is a
 // byte.
+#include <llvm/Config/llvm-config.h>
+#include <string.h>
+
 #include "compiler/codegen/host/host.h"
 
 #define B h->builder
@@ -87,6 +90,28 @@ static LLVMValueRef joined(host *h, LLVMValueRef low, LLVMValueRef high) {
   return host_shuffle(h, low, high, lanes, count);
 }
 
+/// llvm.masked.*, whose address (or vector of addresses) is argument `at` of three; `type` is what goes
+/// between memory and registers. Addresses are aligned for one element: up to LLVM 21 an argument behind them
+/// says so, from 22 on an attribute of theirs.
+static LLVMValueRef masked(host *h, const access *a, const char *name, LLVMTypeRef type, unsigned at,
+                           const LLVMValueRef arguments[3]) {
+  LLVMTypeRef types[2] = {type, LLVMTypeOf(arguments[at])};
+#if LLVM_VERSION_MAJOR < 22
+  LLVMValueRef all[4];
+  memcpy(all, arguments, (at + 1) * sizeof *all);
+  all[at + 1] = LLVMConstInt(h->i32, a->bytes, false);
+  memcpy(all + at + 2, arguments + at + 1, (2 - at) * sizeof *all);
+  return host_intrinsic(h, name, types, 2, all, 4);
+#else
+  LLVMValueRef all[3];
+  memcpy(all, arguments, sizeof all);
+  LLVMValueRef call = host_intrinsic(h, name, types, 2, all, 3);
+  unsigned kind = LLVMGetEnumAttributeKindForName("align", 5);
+  LLVMAddCallSiteAttribute(call, at + 1, LLVMCreateEnumAttribute(h->context, kind, a->bytes));
+  return call;
+#endif
+}
+
 static LLVMValueRef bytes_after(host *h, LLVMValueRef pointer, uint64_t bytes) {
   LLVMValueRef offset = host_i64(h, (int64_t)bytes);
   return LLVMBuildGEP2(B, h->i8, pointer, &offset, 1, "");
@@ -107,9 +132,7 @@ static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVM
   }
   if (is_false(mask)) return other;
   if (is_true(mask)) return plain_load(h, a, type, pointer);
-  LLVMTypeRef types[2] = {type, h->pointer};
-  LLVMValueRef args[4] = {pointer, LLVMConstInt(h->i32, a->bytes, false), mask, other};
-  return host_intrinsic(h, "llvm.masked.load", types, 2, args, 4);
+  return masked(h, a, "llvm.masked.load", type, 0, (LLVMValueRef[3]){pointer, mask, other});
 }
 
 // A scalar load under a condition: branches would end the block that pulls share, so a vector of one is asked
@@ -126,11 +149,10 @@ static LLVMValueRef conditional_load(host *h, const access *a, LLVMValueRef poin
 
 static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVMValueRef mask,
                            LLVMValueRef other) {
-  LLVMTypeRef type = LLVMVectorType(a->memory, lane_count(h)), types[2] = {type, LLVMTypeOf(pointers)};
-  LLVMValueRef args[4] = {pointers, LLVMConstInt(h->i32, a->bytes, false),
-                          mask ? mask : LLVMConstAllOnes(host_like(h->i1, pointers)),
-                          other ? other : LLVMGetPoison(type)};
-  return host_intrinsic(h, "llvm.masked.gather", types, 2, args, 4);
+  LLVMTypeRef type = LLVMVectorType(a->memory, lane_count(h));
+  LLVMValueRef all = LLVMConstAllOnes(host_like(h->i1, pointers));
+  LLVMValueRef arguments[3] = {pointers, mask ? mask : all, other ? other : LLVMGetPoison(type)};
+  return masked(h, a, "llvm.masked.gather", type, 0, arguments);
 }
 
 /// `mask` and `other` may be absent (value NULL); a masked load without other gives zeros.
@@ -180,16 +202,13 @@ static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValue
     return;
   }
   if (is_false(mask)) return;
-  LLVMTypeRef types[2] = {LLVMTypeOf(value), h->pointer};
-  LLVMValueRef args[4] = {value, pointer, LLVMConstInt(h->i32, a->bytes, false), mask};
-  host_intrinsic(h, "llvm.masked.store", types, 2, args, 4);
+  masked(h, a, "llvm.masked.store", LLVMTypeOf(value), 1, (LLVMValueRef[3]){value, pointer, mask});
 }
 
 static void scatter(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointers, LLVMValueRef mask) {
-  LLVMTypeRef types[2] = {LLVMTypeOf(value), LLVMTypeOf(pointers)};
   LLVMValueRef all = LLVMConstAllOnes(host_like(h->i1, pointers));
-  LLVMValueRef args[4] = {value, pointers, LLVMConstInt(h->i32, a->bytes, false), mask ? mask : all};
-  host_intrinsic(h, "llvm.masked.scatter", types, 2, args, 4);
+  LLVMValueRef arguments[3] = {value, pointers, mask ? mask : all};
+  masked(h, a, "llvm.masked.scatter", LLVMTypeOf(value), 1, arguments);
 }
 
 static void store_one(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // NVPTX as a GPU target: kernel marking, predicated and hinted memory accesses, atomics with order and scope,
 // inline assembly.
+#include <llvm/Config/llvm-config.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,18 +19,34 @@ static const kl_body bodies[] = {
 
 // ------------------------------------------------------------------------------------------ kernel
 
-static void annotate(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
+/// What the assembler is told of a kernel. LLVM ignores silently what another version of it would read: up to
+/// 20 a list of metadata, from 21 on attributes. tests/codegen/test_nvptx_bounds.c reads the PTX.
+#if LLVM_VERSION_MAJOR < 21
+static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
   LLVMMetadataRef parts[3] = {LLVMValueAsMetadata(function),
                               LLVMMDStringInContext2(g->context, name, strlen(name)),
                               LLVMValueAsMetadata(gpu_i32(g, value))};
   LLVMAddNamedMetadataOperand(g->module, "nvvm.annotations",
                               LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, parts, 3)));
 }
+#define BOUND_THREADS "maxntidx"
+#define BOUND_REGISTERS "maxnreg"
+#else
+static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
+  char text[16];
+  int length = snprintf(text, sizeof text, "%u", value);
+  LLVMAddAttributeAtIndex(
+      function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+      LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), text, (unsigned)length));
+}
+#define BOUND_THREADS "nvvm.maxntid"
+#define BOUND_REGISTERS "nvvm.maxnreg"
+#endif
 
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
-  annotate(g, function, "maxntidx", 1u << (g->lanes + g->warps));
-  if (g->kernel->max_registers) annotate(g, function, "maxnreg", g->kernel->max_registers);
+  set_bound(g, function, BOUND_THREADS, 1u << (g->lanes + g->warps));
+  if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }
 
 // ---------------------------------------------------------------------------------------- assembly

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the assembler is told of a kernel, read back from the PTX: bounds of the launch and of registers,
+// alignments of parameters and shared memory, and every other mark that the LLVM form of the kernel has. LLVM
+// drops without a word what another version of it spelled differently.
+#include <glob.h>
+#include <llvm/Config/llvm-config.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/codegen.h"
+#include "compiler/front.h"
+#include "tests/harness.h"
+
+// ---------------------------------------------------------------------------------------- compiling
+
+/// What the IR says before code generation changes it.
+typedef struct wanted {
+  char entry[256]; // symbol
+  unsigned threads, registers, param_count;
+  uint32_t align[64]; // of a pointer; 0: not one
+  bool is_pointer[64];
+} wanted;
+
+static wanted want_of(const ir_kernel *kernel) {
+  wanted w = {.threads = 32u * kernel->warps,
+              .registers = kernel->max_registers,
+              .param_count = kernel->param_count};
+  CHECK(kernel->param_count <= 64);
+  snprintf(w.entry, sizeof w.entry, "%s", kernel->name);
+  for (uint32_t i = 0; i < kernel->param_count; i++) {
+    const ir_param *p = &kernel->params[i];
+    w.is_pointer[i] = p->type.pointer != 0;
+    w.align[i] = p->align ? p->align : p->type.pointer > 1 ? 8 : (uint32_t)kiln_scalars[p->type.scalar].bytes;
+  }
+  return w;
+}
+
+static char *text_of(ir_kernel *kernel, const kiln_target *target, kiln_format format) {
+  kiln_codegen_options options;
+  kiln_artifact artifact;
+  kiln_error err = {0};
+  kiln_codegen_options_init(&options);
+  options.output = (uint8_t)format;
+  CHECK_OK(kiln_codegen(kernel, target, &options, &artifact, &err), err);
+  kiln_buffer_u8(&artifact.code, 0);
+  CHECK(!artifact.code.failed);
+  char *text = strdup((const char *)artifact.code.bytes);
+  kiln_artifact_deinit(&artifact);
+  return text;
+}
+
+// ------------------------------------------------------------------------------------- the PTX's head
+
+typedef struct found {
+  unsigned maxntid, maxnreg, minnctapersm, maxclusterrank, reqntid;
+  unsigned directives; // all that stand between the parameters and the body
+  unsigned param_count;
+  uint32_t align[64]; // 0: the parameter does not say
+} found;
+
+static unsigned number_behind(const char *line, const char *word) {
+  const char *at = strstr(line, word);
+  return at ? (unsigned)strtoul(at + strlen(word), NULL, 10) : 0;
+}
+
+/// Reads the head of the entry called `name`; the file has one.
+static found read_head(const char *ptx, const char *name) {
+  char opening[300];
+  found f = {0};
+  snprintf(opening, sizeof opening, ".visible .entry %s(", name);
+  const char *at = strstr(ptx, opening);
+  if (!at) FAIL("no %s in\n%.2000s", opening, ptx);
+  bool in_params = true;
+  for (at = strchr(at, '(') + 1; *at && *at != '{'; at++) {
+    char line[300];
+    size_t length = strcspn(at, "\n");
+    snprintf(line, sizeof line, "%.*s", (int)length, at);
+    at += length;
+    if (strchr(line, ')')) in_params = false;
+    if (in_params && strstr(line, ".param")) {
+      CHECK(f.param_count < 64);
+      f.align[f.param_count++] = number_behind(line, ".align ");
+    }
+    if (in_params || !strchr(line, '.')) continue;
+    f.directives++;
+    f.maxntid += number_behind(line, ".maxntid "), f.maxnreg += number_behind(line, ".maxnreg ");
+    f.minnctapersm += number_behind(line, ".minnctapersm "), f.reqntid += number_behind(line, ".reqntid ");
+    f.maxclusterrank += number_behind(line, ".maxclusterrank ");
+  }
+  return f;
+}
+
+static void check_head(const char *ptx, const wanted *w) {
+  found f = read_head(ptx, w->entry);
+  CHECK_INT(f.maxntid, w->threads);
+  CHECK_INT(f.maxnreg, w->registers);
+  CHECK_INT(f.directives, w->registers ? 2 : 1);
+  CHECK_INT(f.param_count, w->param_count);
+  for (unsigned i = 0; i < w->param_count; i++) {
+    bool says = LLVM_VERSION_MAJOR >= 20 || f.align[i]; // LLVM 19 writes no alignment of pointers
+    if (w->is_pointer[i] && says && f.align[i] != w->align[i])
+      FAIL("parameter %u of %s: .align %u, expected %u", i, w->entry, f.align[i], w->align[i]);
+  }
+  for (const char *at = ptx; (at = strstr(at, ".shared .align ")); at++)
+    CHECK_INT(number_behind(at, ".shared .align "), 128);
+}
+
+// -------------------------------------------------------------------------------------- marks of LLVM
+
+/// Attributes of functions whose number the PTX repeats behind `word`.
+static const struct {
+  const char *attribute, *word;
+} marks[] = {{"nvvm.maxntid", ".maxntid "},
+             {"nvvm.reqntid", ".reqntid "},
+             {"nvvm.maxnreg", ".maxnreg "},
+             {"nvvm.minctasm", ".minnctapersm "},
+             {"nvvm.maxclusterrank", ".maxclusterrank "}};
+
+static void check_number(const char *at, const char *ptx, const char *name, size_t length) {
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+    if (strlen(marks[i].attribute) != length || memcmp(marks[i].attribute, name, length) != 0) continue;
+    CHECK_INT(number_behind(ptx, marks[i].word), number_behind(at, "\"=\""));
+    return;
+  }
+  FAIL("%.*s: this test does not know what the PTX should say of it", (int)length, name);
+}
+
+/// A grid constant is read where the driver put it: its parameter is bytes, and nothing is copied to the stack.
+static void check_grid_constants(const char *llvm, const char *ptx) {
+  unsigned marked = 0, bytes = 0;
+  const char *define = strstr(llvm, "define ptx_kernel");
+  if (!define) FAIL("no kernel in the LLVM form");
+  const char *end = define + strcspn(define, "\n");
+  for (const char *at = define; (at = strstr(at, "\"nvvm.grid_constant\"")) && at < end; at++) marked++;
+  for (const char *at = ptx; (at = strstr(at, ".param .align 64 .b8 ")); at++) bytes++;
+  CHECK_INT(bytes, marked);
+  if (marked) CHECK(strstr(ptx, "__local_depot") == NULL);
+}
+
+static void check_marks(const char *llvm, const char *ptx) {
+  static const char start[] = "\"nvvm.";
+  check_grid_constants(llvm, ptx);
+  for (const char *at = strstr(llvm, "\nattributes #"); at && (at = strstr(at, start)); at++) {
+    size_t length = strcspn(at + 1, "\"");
+    if (length == strlen("nvvm.grid_constant") && !memcmp(at + 1, "nvvm.grid_constant", length)) continue;
+    check_number(at, ptx, at + 1, length);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------- tests
+
+/// Every instance, config and variant of a source for a processor; how many.
+static unsigned check_source(const char *file, const char *source, size_t size, const char *target_name) {
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_target target;
+  kiln_error err = {0};
+  unsigned checked = 0;
+  CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
+  kiln_unit *unit = kiln_unit_open(arena, file, source, size, NULL, &d);
+  if (!unit) FAIL("%s is not taken", file);
+  for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
+    const kiln_interface *f = kiln_unit_interface(unit, i);
+    uint32_t last = f->variant_count - 1;
+    ir_kernel *kernel = kiln_unit_lower(unit, arena, i, 0, last, &target, &d);
+    ir_kernel *again = kiln_unit_lower(unit, arena, i, 0, last, &target, &d);
+    CHECK(kernel && again);
+    wanted w = want_of(kernel);
+    char *ptx = text_of(kernel, &target, KILN_FORMAT_PTX), *llvm = text_of(again, &target, KILN_FORMAT_LLVM);
+    check_head(ptx, &w);
+    check_marks(llvm, ptx);
+    free(ptx), free(llvm);
+    checked++;
+  }
+  kiln_arena_destroy(arena);
+  return checked;
+}
+
+TEST(nvptx_bounds, library_on_processors) {
+  unsigned checked = 0;
+  glob_t files;
+  CHECK_INT(glob("kernels/*.kiln", 0, NULL, &files), 0);
+  for (size_t t = 0; t < kiln_processor_count(); t++) {
+    const kiln_processor *p = kiln_processor_at(t);
+    if (p->family != KILN_FAMILY_NVPTX || (!kiln_test_full() && strcmp(p->name, "sm_90a") != 0)) continue;
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+      size_t size;
+      char *source = kiln_test_read(files.gl_pathv[i], &size);
+      CHECK(source != NULL);
+      checked += check_source(files.gl_pathv[i], source, size, p->name);
+      free(source);
+    }
+  }
+  globfree(&files);
+  CHECK(checked > 90);
+}
+
+static const char limited[] = "kiln 1\n"
+                              "kernel limited(x: in *f32 @align(32), y: out *bf16, n: i32 @div(16)) @grid(1)\n"
+                              "  @config(warps = 8) @regs(96) {\n"
+                              "  let i = iota(1024)\n"
+                              "  store(y + i, (load(x + i, i < n) * 2.0) as bf16, i < n)\n"
+                              "}\n"
+                              "kernel alone(x: inout *i64 @align(4096)) @grid(1) @config(warps = 1) {\n"
+                              "  store(x, load(x) + 1)\n"
+                              "}\n";
+
+TEST(nvptx_bounds, limits_of_registers_and_alignments) {
+  for (size_t t = 0; t < kiln_processor_count(); t++)
+    if (kiln_processor_at(t)->family == KILN_FAMILY_NVPTX)
+      CHECK_INT(check_source("limited.kiln", limited, sizeof limited - 1, kiln_processor_at(t)->name), 2);
+}
+
+/// The assembler took the bounds: a kernel held to 32 registers has no more, and one for 1024 threads fits.
+TEST(nvptx_bounds, the_assembler_keeps_them) {
+  static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
+  char source[400], *out;
+  if (access(ptxas, X_OK)) SKIP("ptxas is not installed");
+  static const char text[] = "kiln 1\n"
+                             "kernel tight(x: inout *f32 @align(16)) @grid(1) @config(warps = 4) @regs(32) {\n"
+                             "  let i = iota(8192)\n"
+                             "  let v = load(x + i)\n"
+                             "  store(x + i, v / reduce.add(v, 0))\n"
+                             "}\n";
+  snprintf(source, sizeof source, "%s/tight.kiln", kiln_test_folder());
+  kiln_test_write(source, text, sizeof text - 1);
+  int code = kiln_test_run(&out,
+                           "%s/bin/kiln compile %s -t sm_80 --no-cache --ptx-assembler=none --emit=ptx -o "
+                           "%s/tight.ptx && %s -v -arch=sm_80 -o /dev/null %s/tight.ptx",
+                           kiln_test_build(), source, kiln_test_folder(), ptxas, kiln_test_folder());
+  if (code) FAIL("%s", out);
+  const char *used = strstr(out, "Used ");
+  if (!used) FAIL("%s", out);
+  CHECK(strtoul(used + 5, NULL, 10) <= 32);
+  free(out);
+}
