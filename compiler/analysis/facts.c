@@ -126,8 +126,9 @@ static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsi
 }
 
 static void set_induction(analysis *a, const ir_op *op) {
-  const kiln_fact *lo = at(a, op->operands[0]), *hi = at(a, op->operands[1]), *step = at(a, op->operands[2]);
-  kiln_fact *iv = at(a, op->regions[0]->args[0]);
+  const kiln_fact *lo = at(a, ir_for_lower(op)), *hi = at(a, ir_for_upper(op)),
+                  *step = at(a, ir_for_step(op));
+  kiln_fact *iv = at(a, ir_for_counter(op));
   *iv = says_nothing;
   iv->lo = lo->lo;
   iv->hi = hi->hi > INT64_MIN ? hi->hi - 1 : hi->hi;
@@ -137,41 +138,40 @@ static void set_induction(analysis *a, const ir_op *op) {
 }
 
 static void run_for(analysis *a, const ir_op *op) {
-  const ir_block *body = op->regions[0];
-  const ir_op *end = ir_terminator(body);
+  ir_value **args = ir_loop_args(op), **initials = ir_loop_initials(op), **next = ir_loop_next(op)->operands;
   set_induction(a, op);
-  for (uint32_t i = 0; i < op->result_count; i++) *at(a, body->args[1 + i]) = *at(a, op->operands[3 + i]);
+  for (uint32_t i = 0; i < op->result_count; i++) *at(a, args[i]) = *at(a, initials[i]);
   bool changed = true;
   for (unsigned round = 0; changed; round++) {
     changed = false;
-    run_block(a, body);
+    run_block(a, ir_loop_body(op));
     for (uint32_t i = 0; i < op->result_count; i++)
-      changed |= join_into(at(a, body->args[1 + i]), at(a, end->operands[i]), op->results[i].type, round);
+      changed |= join_into(at(a, args[i]), at(a, next[i]), op->results[i].type, round);
   }
-  for (uint32_t i = 0; i < op->result_count; i++) *at(a, &op->results[i]) = *at(a, body->args[1 + i]);
+  for (uint32_t i = 0; i < op->result_count; i++) *at(a, &op->results[i]) = *at(a, args[i]);
 }
 
 static void run_while(analysis *a, const ir_op *op) {
-  const ir_block *test = op->regions[0], *body = op->regions[1];
-  const ir_op *cond = ir_terminator(test), *end = ir_terminator(body);
+  const ir_block *test = op->regions[0], *body = ir_loop_body(op);
+  ir_value **passed = ir_cond_passed(ir_while_test(op)), **next = ir_loop_next(op)->operands;
   for (uint32_t i = 0; i < op->operand_count; i++) *at(a, test->args[i]) = *at(a, op->operands[i]);
   bool changed = true;
   for (unsigned round = 0; changed; round++) {
     changed = false;
     run_block(a, test);
-    for (uint32_t i = 0; i < op->result_count; i++) *at(a, body->args[i]) = *at(a, cond->operands[1 + i]);
+    for (uint32_t i = 0; i < op->result_count; i++) *at(a, body->args[i]) = *at(a, passed[i]);
     run_block(a, body);
     for (uint32_t i = 0; i < op->operand_count; i++)
-      changed |= join_into(at(a, test->args[i]), at(a, end->operands[i]), op->operands[i]->type, round);
+      changed |= join_into(at(a, test->args[i]), at(a, next[i]), op->operands[i]->type, round);
   }
-  for (uint32_t i = 0; i < op->result_count; i++) *at(a, &op->results[i]) = *at(a, cond->operands[1 + i]);
+  for (uint32_t i = 0; i < op->result_count; i++) *at(a, &op->results[i]) = *at(a, passed[i]);
 }
 
 static void run_if(analysis *a, const ir_op *op) {
   for (uint32_t r = 0; r < 2; r++) run_block(a, op->regions[r]);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    *at(a, &op->results[i]) = *at(a, ir_terminator(op->regions[0])->operands[i]);
-    fact_join(at(a, &op->results[i]), at(a, ir_terminator(op->regions[1])->operands[i]));
+    *at(a, &op->results[i]) = *at(a, ir_if_end(op, 0)->operands[i]);
+    fact_join(at(a, &op->results[i]), at(a, ir_if_end(op, 1)->operands[i]));
   }
 }
 

@@ -431,26 +431,31 @@ static void transfer_lanes(const ir_op *op, facts3 x, kiln_fact *f) {
   all_divisible(f, of_all(x[0], type_of(op, 0)));
 }
 
-static transfer *const transfers[IR_OPCODE_COUNT] = {
-    [IR_CONST] = transfer_const,     [IR_IOTA] = transfer_iota,
-    [IR_SPLAT] = transfer_splat,     [IR_ADD] = transfer_add,
-    [IR_SUB] = transfer_sub,         [IR_MUL] = transfer_mul,
-    [IR_DIV] = transfer_div,         [IR_REM] = transfer_rem,
-    [IR_MIN] = transfer_min,         [IR_MAX] = transfer_max,
-    [IR_AND] = transfer_and,         [IR_OR] = transfer_or,
-    [IR_XOR] = transfer_or,          [IR_SHL] = transfer_shl,
-    [IR_SHR] = transfer_shr,         [IR_CMP] = transfer_cmp,
-    [IR_SELECT] = transfer_select,   [IR_ABS] = transfer_abs,
-    [IR_CAST] = transfer_cast,       [IR_BITCAST] = transfer_bitcast,
-    [IR_EXPAND] = transfer_expand,   [IR_BROADCAST] = transfer_broadcast,
-    [IR_RESHAPE] = transfer_reshape, [IR_TRANS] = transfer_trans,
-    [IR_JOIN] = transfer_join,       [IR_SPLIT] = transfer_split,
-    [IR_REDUCE] = transfer_lanes,    [IR_SCAN] = transfer_lanes,
-    [IR_PTRADD] = transfer_ptradd,   [IR_HINT] = transfer_hint,
+/// What each operation says, and the classes of operand 0 that it says it of.
+static const struct {
+  transfer *function;
+  unsigned classes;
+} transfers[IR_OPCODE_COUNT] = {
+#define ANY ~0u
+#define INTEGERS (KILN_CLASS_INT | KILN_CLASS_BOOL)
+    [IR_CONST] = {transfer_const, ANY},     [IR_IOTA] = {transfer_iota, ANY},
+    [IR_SPLAT] = {transfer_splat, ANY},     [IR_ADD] = {transfer_add, INTEGERS},
+    [IR_SUB] = {transfer_sub, INTEGERS},    [IR_MUL] = {transfer_mul, INTEGERS},
+    [IR_DIV] = {transfer_div, INTEGERS},    [IR_REM] = {transfer_rem, INTEGERS},
+    [IR_MIN] = {transfer_min, INTEGERS},    [IR_MAX] = {transfer_max, INTEGERS},
+    [IR_AND] = {transfer_and, ANY},         [IR_OR] = {transfer_or, ANY},
+    [IR_XOR] = {transfer_or, ANY},          [IR_SHL] = {transfer_shl, ANY},
+    [IR_SHR] = {transfer_shr, ANY},         [IR_CMP] = {transfer_cmp, ANY},
+    [IR_SELECT] = {transfer_select, ANY},   [IR_ABS] = {transfer_abs, ANY},
+    [IR_CAST] = {transfer_cast, ANY},       [IR_BITCAST] = {transfer_bitcast, ANY},
+    [IR_EXPAND] = {transfer_expand, ANY},   [IR_BROADCAST] = {transfer_broadcast, ANY},
+    [IR_RESHAPE] = {transfer_reshape, ANY}, [IR_TRANS] = {transfer_trans, ANY},
+    [IR_JOIN] = {transfer_join, ANY},       [IR_SPLIT] = {transfer_split, ANY},
+    [IR_REDUCE] = {transfer_lanes, ANY},    [IR_SCAN] = {transfer_lanes, ANY},
+    [IR_PTRADD] = {transfer_ptradd, ANY},   [IR_HINT] = {transfer_hint, ANY},
+#undef ANY
+#undef INTEGERS
 };
-
-/// Arithmetic that says something of integers only.
-static bool needs_integers(ir_opcode code) { return code >= IR_ADD && code <= IR_SHR; }
 
 /// Sums and products that do not wrap lie in the mathematical bounds as far as these are inside the type.
 static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
@@ -466,19 +471,14 @@ static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
   if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
 }
 
-static bool is_elementwise(const ir_op *op) {
-  unsigned rule = ir_ops[op->code].rule;
-  return ir_ops[op->code].effect == IR_PURE && (rule == IR_RULE_SAME || rule == IR_RULE_BOOL);
-}
-
 void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
                    kiln_fact *f) {
-  transfer *t = transfers[op->code];
+  transfer *t = transfers[op->code].function;
   bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
   unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;
-  if (needs_integers(op->code) && !(class & (KILN_CLASS_INT | KILN_CLASS_BOOL))) t = NULL;
+  if (op->operand_count && !(transfers[op->code].classes & class)) t = NULL;
   if (t && !region && (result == 0 || op->code == IR_SPLIT)) t(op, operands, f);
-  else if (is_elementwise(op)) constancy_of_operands(op, operands, f);
+  else if (ir_has(op->code, IR_EACH)) constancy_of_operands(op, operands, f);
   if (exact && class == KILN_CLASS_INT) clip_exact(op, operands, f);
 }
 

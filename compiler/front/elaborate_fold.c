@@ -170,8 +170,8 @@ bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t 
   ir_type type = folding_type(values, count);
   bool real_needed = !typed && type.scalar == KILN_I64 && !(ir_ops[code].classes & KILN_CLASS_INT);
   if (real_needed) type = ir_scalar_type(KILN_F64);
-  if (!kiln_scalar_knows(code) || kiln_scalar_is_inexact(code) ||
-      !(ir_ops[code].classes & ir_type_class(type)) || (!typed && flags & IR_UNSIGNED))
+  if (!kiln_scalar_knows(code) || ir_has(code, IR_INEXACT) || !(ir_ops[code].classes & ir_type_class(type)) ||
+      (!typed && flags & IR_UNSIGNED))
     return false;
   for (uint32_t i = 0; i < count; i++) {
     kiln_value v = kiln_elab_as_element(e, place, values[i], type, "operand");

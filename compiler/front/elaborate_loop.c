@@ -135,10 +135,10 @@ static void zero_bounds(kiln_elab *e, ir_value **out) {
 
 static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range,
                      const carried *items, uint32_t count, ir_block *body) {
-  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, 3 + count);
-  for (unsigned i = 0; i < 3; i++) operands[i] = range[i];
-  for (uint32_t i = 0; i < count; i++) operands[3 + i] = items[i].initial;
-  ir_op *op = ir_emit(&e->b, IR_FOR, attrs, operands, 3 + count, NULL, &body, 1);
+  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, IR_FOR_BOUNDS + count);
+  for (unsigned i = 0; i < IR_FOR_BOUNDS; i++) operands[i] = range[i];
+  for (uint32_t i = 0; i < count; i++) operands[IR_FOR_BOUNDS + i] = items[i].initial;
+  ir_op *op = ir_emit(&e->b, IR_FOR, attrs, operands, IR_FOR_BOUNDS + count, NULL, &body, 1);
   if (!op) kiln_elab_result(e, n->place, NULL);
   for (uint32_t i = 0; op && i < count; i++)
     kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));

@@ -434,33 +434,34 @@ static void close_block(printer *p) {
 
 // Carried values are variables: outside they are the results.
 static void put_for(printer *p, ir_op *op) {
-  ir_block *body = op->regions[0];
+  ir_block *body = ir_loop_body(op);
+  ir_value **args = ir_loop_args(op);
   for (uint32_t i = 0; i < body->arg_count; i++) number(p, body->args[i]);
-  for (uint32_t i = 1; i < body->arg_count; i++) {
+  for (uint32_t i = 0; i < ir_carried_count(op); i++) {
     new_line(p);
-    kiln_buffer_format(p->out, "var v%u = ", body->args[i]->id);
-    put_value(p, op->operands[2 + i]);
+    kiln_buffer_format(p->out, "var v%u = ", args[i]->id);
+    put_value(p, ir_loop_initials(op)[i]);
     kiln_buffer_u8(p->out, '\n');
   }
   new_line(p);
-  kiln_buffer_format(p->out, "for v%u in ", body->args[0]->id);
-  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, "for v%u in ", ir_for_counter(op)->id);
+  put_value(p, ir_for_lower(op));
   kiln_buffer_format(p->out, " .. ");
-  put_value(p, op->operands[1]);
+  put_value(p, ir_for_upper(op));
   kiln_buffer_format(p->out, " step ");
-  put_value(p, op->operands[2]);
+  put_value(p, ir_for_step(op));
   put_loop_attributes(p->out, &op->attrs);
   kiln_buffer_format(p->out, " {\n");
   p->indent++;
   put_statements(p, body);
-  put_next(p, body->args + 1, ir_terminator(body));
+  put_next(p, args, ir_loop_next(op));
   close_block(p);
-  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = body->args[1 + i]->id;
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = args[i]->id;
 }
 
 static void put_while(printer *p, ir_op *op) {
-  ir_block *first = op->regions[0], *second = op->regions[1];
-  const ir_op *test = ir_terminator(first);
+  ir_block *first = op->regions[0], *second = ir_loop_body(op);
+  const ir_op *test = ir_while_test(op);
   for (uint32_t i = 0; i < first->arg_count; i++) number(p, first->args[i]);
   new_line(p);
   kiln_buffer_format(p->out, "loop%s", first->arg_count ? " " : "");
@@ -476,12 +477,12 @@ static void put_while(printer *p, ir_op *op) {
   kiln_buffer_format(p->out, "break ");
   put_args(p, second->args, second->arg_count);
   if (second->arg_count) kiln_buffer_format(p->out, " = ");
-  put_values(p, test->operands + 1, test->operand_count - 1);
+  put_values(p, ir_cond_passed(test), ir_cond_passed_count(test));
   kiln_buffer_format(p->out, "%sif ~", second->arg_count ? " " : "");
-  put_value(p, test->operands[0]);
+  put_value(p, ir_cond_condition(test));
   kiln_buffer_u8(p->out, '\n');
   put_statements(p, second);
-  put_next(p, first->args, ir_terminator(second));
+  put_next(p, first->args, ir_loop_next(op));
   close_block(p);
   for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = second->args[i]->id;
 }
@@ -506,7 +507,7 @@ static void put_if(printer *p, ir_op *op) {
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, " {\n");
   for (unsigned side = 0; side < 2; side++) {
-    const ir_op *yield = ir_terminator(op->regions[side]);
+    const ir_op *yield = ir_if_end(op, side);
     if (side && op->regions[1]->first == yield && !yield->operand_count) break;
     if (side) {
       p->indent--;
@@ -524,7 +525,7 @@ static void put_statement(printer *p, ir_op *op) {
   if (op->code == IR_FOR) put_for(p, op);
   else if (op->code == IR_WHILE) put_while(p, op);
   else if (op->code == IR_IF) put_if(p, op);
-  else if (op->code != IR_YIELD && op->code != IR_COND) {
+  else if (!ir_is_terminator(op)) {
     for (uint32_t i = 0; i < op->result_count; i++) number(p, &op->results[i]);
     new_line(p);
     if (op->result_count) {

@@ -40,7 +40,7 @@ static void check_step(ir_op *op, void *context) {
   step_check *c = context;
   int64_t width;
   char origin[KILN_PLACE_TEXT];
-  if (op->code != IR_FOR || !ir_constant_int(op->operands[2], &width) || width > 0) return;
+  if (op->code != IR_FOR || !ir_constant_int(ir_for_step(op), &width) || width > 0) return;
   kiln_unit_origin(c->unit, op->place.line, origin);
   kiln_diagnose(c->d, KILN_ERROR, c->unit->file, op->place,
                 "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,

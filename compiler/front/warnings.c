@@ -92,7 +92,7 @@ static bool too_deep(const ir_block *block, unsigned depth) {
   if (depth > DEEPEST) return true;
   for (const ir_op *op = block->first; op; op = op->next)
     for (uint32_t i = 0; i < op->region_count; i++)
-      if (too_deep(op->regions[i], depth + (op->code == IR_FOR || op->code == IR_WHILE))) return true;
+      if (too_deep(op->regions[i], depth + ir_is_loop(op))) return true;
   return false;
 }
 

@@ -31,50 +31,50 @@ static void result_list(const ir_op *op, ir_value **out) {
   for (uint32_t i = 0; i < op->result_count; i++) out[i] = &op->results[i];
 }
 
-static int64_t integer_operand(machine *m, const ir_op *op, uint32_t i) {
-  return kiln_scalar_signed(operand_place(m, op, i)[0], ir_type_bits(op->operands[i]->type));
+static int64_t integer(machine *m, const ir_value *v) {
+  return kiln_scalar_signed(machine_place(m, v)[0], ir_type_bits(v->type));
 }
 
 static kiln_status run_for(machine *m, const ir_op *op) {
-  const ir_block *body = op->regions[0];
-  const ir_op *end = ir_terminator(body);
-  int64_t lo = integer_operand(m, op, 0), hi = integer_operand(m, op, 1), step = integer_operand(m, op, 2);
+  ir_value *counter = ir_for_counter(op), **args = ir_loop_args(op), **next = ir_loop_next(op)->operands;
+  int64_t lo = integer(m, ir_for_lower(op)), hi = integer(m, ir_for_upper(op)),
+          step = integer(m, ir_for_step(op));
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
   if (step <= 0)
     return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld",
                      ir_operation(op), (long long)step);
-  machine_copy(m, op->operands + 3, body->args + 1, op->result_count);
+  machine_copy(m, ir_loop_initials(op), args, op->result_count);
   bool more = lo < hi;
   for (int64_t i = lo; more;) {
-    machine_place(m, body->args[0])[0] = kiln_scalar_mask((uint64_t)i, ir_type_bits(body->args[0]->type));
-    KILN_TRY(machine_run(m, body));
-    machine_copy(m, end->operands, body->args + 1, op->result_count);
+    machine_place(m, counter)[0] = kiln_scalar_mask((uint64_t)i, ir_type_bits(counter->type));
+    KILN_TRY(machine_run(m, ir_loop_body(op)));
+    machine_copy(m, next, args, op->result_count);
     more = !__builtin_add_overflow(i, step, &i) && i < hi;
   }
-  machine_copy(m, body->args + 1, results, op->result_count);
+  machine_copy(m, args, results, op->result_count);
   return KILN_OK;
 }
 
 static kiln_status run_while(machine *m, const ir_op *op) {
-  const ir_block *test = op->regions[0], *body = op->regions[1];
-  const ir_op *cond = ir_terminator(test), *end = ir_terminator(body);
+  const ir_block *test = op->regions[0], *body = ir_loop_body(op);
+  const ir_op *cond = ir_while_test(op);
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
-  machine_copy(m, op->operands, test->args, op->operand_count);
+  machine_copy(m, ir_loop_initials(op), ir_loop_args(op), ir_carried_count(op));
   for (;;) {
     KILN_TRY(machine_run(m, test));
-    if (!(machine_place(m, cond->operands[0])[0] & 1)) break;
-    machine_copy(m, cond->operands + 1, body->args, op->result_count);
+    if (!(machine_place(m, ir_cond_condition(cond))[0] & 1)) break;
+    machine_copy(m, ir_cond_passed(cond), body->args, op->result_count);
     KILN_TRY(machine_run(m, body));
-    machine_copy(m, end->operands, test->args, op->operand_count);
+    machine_copy(m, ir_loop_next(op)->operands, ir_loop_args(op), ir_carried_count(op));
   }
-  machine_copy(m, cond->operands + 1, results, op->result_count);
+  machine_copy(m, ir_cond_passed(cond), results, op->result_count);
   return KILN_OK;
 }
 
 static kiln_status run_if(machine *m, const ir_op *op) {
-  const ir_block *block = op->regions[operand_place(m, op, 0)[0] & 1 ? 0 : 1];
+  const ir_block *block = op->regions[machine_place(m, ir_if_condition(op))[0] & 1 ? 0 : 1];
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
   KILN_TRY(machine_run(m, block));

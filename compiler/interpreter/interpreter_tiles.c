@@ -108,7 +108,7 @@ static kiln_status combine(machine *m, const ir_op *op, uint64_t *const *operand
     machine_place(m, region->args[n + i])[0] = operands[i][from];
   }
   KILN_TRY(machine_run(m, region));
-  for (uint32_t i = 0; i < n; i++) total[i] = machine_place(m, ir_terminator(region)->operands[i])[0];
+  for (uint32_t i = 0; i < n; i++) total[i] = machine_place(m, ir_combiner_end(op)->operands[i])[0];
   return KILN_OK;
 }
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The stable bytes of a canonical kernel.
 //
-//   kernel   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit
-//   x 3; params; block params   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint
-//   align, svarint div, lo, hi type     u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank block
-//   varint argument count, types (a kernel's body: none); varint operation count, operations op       varint
-//   code; varint mask of the attributes that are not zero, those attributes; varint operand count, operands;
-//   varint region
-//            count, blocks; the type of the result when operands do not give it
-//   operand  varint distance back from the newest value: 0 is the newest. Values are numbered as they appear:
-//   parameters, arguments of a
-//            block when it begins, results when their operation ends
+// kernel:
+//   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit x 3;
+//   params; block
+// params:
+//   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint align, svarint div, lo, hi
+// type:
+//   u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank
+// block:
+//   varint argument count, types (a kernel's body: none); varint operation count, operations
+// op:
+//   varint number, of the tile stage; varint mask of the attributes that are not zero, those attributes;
+//   varint operand count, operands; varint region count, blocks; the type of the result when operands do not
+//   give it
+// operand:
+//   varint distance back from the newest value: 0 is the newest. Values are numbered as they appear:
+//   parameters, arguments of a block when it begins, results when their operation ends
 //
 // Names, places and addresses are nowhere in it. Decoding builds with ir_emit, which types every operation,
 // and ends with ir_verify.
@@ -38,7 +44,8 @@ static bool needs_type(ir_opcode code) {
 
 typedef struct encoder {
   kiln_buffer *out;
-  uint32_t next; // number of the next value
+  uint32_t next;   // number of the next value
+  bool tiles_only; // no operation of machines so far
 } encoder;
 
 static void put_type(kiln_buffer *out, ir_type t) {
@@ -104,7 +111,8 @@ static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
 static void put_block(encoder *e, const ir_block *block, bool with_args);
 
 static void put_op(encoder *e, ir_op *op) {
-  kiln_buffer_varint(e->out, op->code);
+  e->tiles_only &= op->code < IR_TILE_COUNT;
+  kiln_buffer_varint(e->out, ir_number_of_code(op->code));
   put_attrs(e->out, &op->attrs);
   kiln_buffer_varint(e->out, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++)
@@ -127,7 +135,7 @@ static void put_block(encoder *e, const ir_block *block, bool with_args) {
   for (ir_op *op = block->first; op; op = op->next) put_op(e, op);
 }
 
-void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
+bool kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
   kiln_buffer_u8(out, KILN_CANONICAL_VERSION);
   kiln_buffer_varint(out, kernel->warps);
   kiln_buffer_varint(out, kernel->stages);
@@ -145,8 +153,9 @@ void kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
     kiln_buffer_svarint(out, p->lo);
     kiln_buffer_svarint(out, p->hi);
   }
-  encoder e = {out, 0};
+  encoder e = {.out = out, .tiles_only = true};
   put_block(&e, kernel->body, false);
+  return e.tiles_only;
 }
 
 // ------------------------------------------------------------------------------------------ decode
@@ -226,13 +235,24 @@ static bool get_regions(decoder *d, ir_block **regions, uint32_t count, unsigned
   return ok;
 }
 
+static bool get_code(decoder *d, ir_opcode *code) {
+  uint64_t number = kiln_read_varint(&d->r);
+  if (d->r.failed) return false;
+  if (ir_code_of_number(number, code) && *code < IR_TILE_COUNT) return true;
+  kiln_fail(&d->b.error, KILN_STATUS_CORRUPT,
+            "expected the number of an operation of tiles, below %d, found %llu%s", IR_TILE_COUNT,
+            (unsigned long long)number,
+            number >= IR_MACHINE_NUMBER ? " (operations of machines are not canonical)" : "");
+  return false;
+}
+
 static bool get_op(decoder *d, unsigned depth) {
   ir_attrs attrs;
   ir_type type = {0};
   ir_block *regions[2];
   if (!d->ops_left--) return false;
-  uint64_t code = kiln_read_varint(&d->r);
-  if (d->r.failed || code >= IR_OPCODE_COUNT || !get_attrs(d, &attrs)) return false;
+  ir_opcode code;
+  if (!get_code(d, &code) || !get_attrs(d, &attrs)) return false;
   uint32_t count = (uint32_t)kiln_read_count(&d->r, MOST_OPERANDS < d->r.left ? MOST_OPERANDS : d->r.left);
   ir_value **operands = KILN_NEW_ARRAY(d->arena, ir_value *, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -242,13 +262,13 @@ static bool get_op(decoder *d, unsigned depth) {
   }
   uint32_t region_count = (uint32_t)kiln_read_count(&d->r, 2);
   if (d->r.failed || !get_regions(d, regions, region_count, depth)) return false;
-  bool typed = needs_type((ir_opcode)code);
+  bool typed = needs_type(code);
   if (typed && !get_type(d, &type)) return false;
   const ir_op_info *info = &ir_ops[code];
   bool arity = (int64_t)count >= info->least && (info->most < 0 || (int64_t)count <= info->most);
-  ir_op *op = arity ? ir_emit(&d->b, (ir_opcode)code, &attrs, operands, count, typed ? &type : NULL, regions,
-                              region_count)
-                    : NULL;
+  ir_op *op = arity
+                  ? ir_emit(&d->b, code, &attrs, operands, count, typed ? &type : NULL, regions, region_count)
+                  : NULL;
   for (uint32_t i = 0; op && i < op->result_count; i++) define(d, &op->results[i]);
   return op != NULL;
 }

@@ -69,11 +69,19 @@ const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]);
 
 // -------------------------------------------------------------------------------------- operations
 
+typedef enum ir_stage { IR_STAGE_TILE, IR_STAGE_MACHINE } ir_stage;
+
 typedef enum ir_opcode {
-#define OP(code, text, least, most, results, effect, classes, rule) IR_##code,
+#define OP(code, text, least, most, results, effect, classes, rule, stage, properties) IR_##code,
 #include "compiler/ir/ops.def"
 #undef OP
-  IR_OPCODE_COUNT
+  IR_OPCODE_COUNT,
+  /// Rows of the tile stage come first in ops.def and are as many as this.
+  IR_TILE_COUNT = 0
+#define OP(code, text, least, most, results, effect, classes, rule, stage, properties) \
+  +(IR_STAGE_##stage == IR_STAGE_TILE)
+#include "compiler/ir/ops.def"
+#undef OP
 } ir_opcode;
 
 typedef enum ir_effect { IR_PURE, IR_READ, IR_WRITE, IR_SYNC, IR_FACT, IR_CONTROL } ir_effect;
@@ -112,14 +120,44 @@ typedef enum ir_rule {
   IR_RULE_IF,
 } ir_rule;
 
+/// Bits of the last column of ops.def, where each is explained.
+typedef enum ir_property {
+  IR_EACH = 1 << 0,
+  IR_COMMUTES = 1 << 1,
+  IR_DEAR = 1 << 2,
+  IR_INEXACT = 1 << 3,
+  IR_RENAMES = 1 << 4,
+  IR_PASSES = 1 << 5,
+} ir_property;
+
 typedef struct ir_op_info {
   const char *text;
   int8_t least, most, results;
-  uint8_t effect, classes, rule;
+  uint8_t effect, classes, rule, stage, properties;
 } ir_op_info;
 
-/// One row an operation, indexed by ir_opcode.
+/// One row per operation, indexed by ir_opcode.
 extern const ir_op_info ir_ops[IR_OPCODE_COUNT];
+
+/// Numbers of machine operations, in whatever is written to be read back; numbers of the tile stage stay
+/// below.
+enum { IR_MACHINE_NUMBER = 4096 };
+
+static inline bool ir_has(ir_opcode code, ir_property property) {
+  return (ir_ops[code].properties & property) != 0;
+}
+
+static inline uint32_t ir_number_of_code(ir_opcode code) {
+  return code < IR_TILE_COUNT ? code : IR_MACHINE_NUMBER + code - IR_TILE_COUNT;
+}
+
+/// False when no operation has that number.
+static inline bool ir_code_of_number(uint64_t number, ir_opcode *out_code) {
+  uint64_t code = number < IR_MACHINE_NUMBER ? number : number - IR_MACHINE_NUMBER + IR_TILE_COUNT;
+  if (number < IR_MACHINE_NUMBER ? code >= IR_TILE_COUNT : code >= IR_OPCODE_COUNT) return false;
+  *out_code = (ir_opcode)code;
+  return true;
+}
 
 typedef enum ir_predicate {
   IR_EQ,
@@ -236,6 +274,55 @@ struct ir_block {
   ir_op *parent; ///< NULL for a kernel's body
 };
 
+/// Expand, broadcast, reshape, trans, splat: one result, which is operand 0 with its elements at other
+/// places.
+static inline bool ir_is_renaming(const ir_op *op) {
+  return ir_has(op->code, IR_RENAMES) && op->operand_count == 1 && op->result_count == 1;
+}
+
+// -------------------------------------------------------------------- parts of control operations
+
+// What stands where in loops and branches, so that no one else counts operands. A loop carries `i` below
+// ir_carried_count: it begins as ir_loop_initials()[i], is ir_loop_args()[i] inside, and
+// ir_loop_next(op)->operands[i] goes into the next turn.
+
+enum { IR_FOR_BOUNDS = 3 }; ///< operands of a `for` before the carried values
+
+static inline bool ir_is_loop(const ir_op *op) { return op->code == IR_FOR || op->code == IR_WHILE; }
+static inline bool ir_is_terminator(const ir_op *op) { return op->code == IR_YIELD || op->code == IR_COND; }
+
+static inline ir_value *ir_for_lower(const ir_op *op) { return op->operands[0]; }
+static inline ir_value *ir_for_upper(const ir_op *op) { return op->operands[1]; }
+static inline ir_value *ir_for_step(const ir_op *op) { return op->operands[2]; }
+static inline ir_value *ir_for_counter(const ir_op *op) { return op->regions[0]->args[0]; }
+
+/// Operands of a loop, and arguments of its first region, before the carried values.
+static inline uint32_t ir_loop_bounds(const ir_op *op) { return op->code == IR_FOR ? IR_FOR_BOUNDS : 0; }
+static inline uint32_t ir_loop_counters(const ir_op *op) { return op->code == IR_FOR; }
+static inline uint32_t ir_carried_count(const ir_op *op) { return op->operand_count - ir_loop_bounds(op); }
+static inline ir_value **ir_loop_initials(const ir_op *op) { return op->operands + ir_loop_bounds(op); }
+/// Carried values as a turn begins: of a `while`, as its test begins.
+static inline ir_value **ir_loop_args(const ir_op *op) { return op->regions[0]->args + ir_loop_counters(op); }
+/// The region whose end goes into the next turn.
+static inline ir_block *ir_loop_body(const ir_op *op) { return op->regions[op->code == IR_WHILE]; }
+/// The terminator that hands carried values on to the next turn.
+static inline ir_op *ir_loop_next(const ir_op *op) { return ir_loop_body(op)->last; }
+
+/// The test of a `while`: its terminator, the condition and what goes to the second region and the results.
+static inline ir_op *ir_while_test(const ir_op *op) { return op->regions[0]->last; }
+static inline ir_value *ir_cond_condition(const ir_op *test) { return test->operands[0]; }
+static inline uint32_t ir_cond_passed_count(const ir_op *test) { return test->operand_count - 1; }
+static inline ir_value **ir_cond_passed(const ir_op *test) { return test->operands + 1; }
+
+static inline ir_value *ir_if_condition(const ir_op *op) { return op->operands[0]; }
+/// The terminator of a branch: which 0 `then`, 1 `else`. Its operands are the results.
+static inline ir_op *ir_if_end(const ir_op *op, unsigned which) { return op->regions[which]->last; }
+
+/// The terminator of a combiner (reduce, scan), or NULL where the combination is named.
+static inline ir_op *ir_combiner_end(const ir_op *op) {
+  return op->region_count ? op->regions[0]->last : NULL;
+}
+
 // ------------------------------------------------------------------------------------------ kernel
 
 typedef enum ir_access {
@@ -285,6 +372,7 @@ typedef struct ir_builder {
   ir_block *block;
   ir_op *before;    ///< NULL: at the end
   ir_place place;   ///< given to new operations
+  bool machine;     ///< may emit operations of the machine stage: passes for GPUs alone say so
   kiln_error error; ///< status KILN_OK until something failed
 } ir_builder;
 

@@ -47,6 +47,11 @@ ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *c
   ir_type types[IR_MAX_RESULTS];
   uint32_t result_count;
   if (b->error.status != KILN_OK) return NULL;
+  if (code >= IR_TILE_COUNT && code < IR_OPCODE_COUNT && !b->machine) {
+    kiln_fail(&b->error, KILN_STATUS_INTERNAL, "%s: expected an operation of tiles, found one of machines",
+              ir_ops[code].text);
+    return NULL;
+  }
   ir_op *op = KILN_NEW(b->arena, ir_op);
   op->code = code;
   if (attrs) op->attrs = *attrs;
@@ -163,7 +168,7 @@ void ir_yield(ir_builder *b, ir_value *const *values, size_t count) {
 
 ir_op *ir_terminator(const ir_block *block) {
   ir_op *op = block->last;
-  return op && (op->code == IR_YIELD || op->code == IR_COND) ? op : NULL;
+  return op && ir_is_terminator(op) ? op : NULL;
 }
 
 void ir_remove(ir_op *op) {

@@ -80,20 +80,16 @@ static bool block_pure(const ir_block *block) {
 }
 
 static bool inner_pure(const ir_op *op) {
-  switch (op->code) {
-  case IR_YIELD:
-  case IR_COND: return true;
-  case IR_ASM: return op->attrs.flags & IR_ASM_PURE;
-  case IR_WHILE: return false; // might not end
-  default: break;
-  }
+  if (ir_is_terminator(op)) return true;
+  if (op->code == IR_ASM) return op->attrs.flags & IR_ASM_PURE;
+  if (op->code == IR_WHILE) return false; // might not end
   if (ir_ops[op->code].effect != IR_PURE && ir_ops[op->code].effect != IR_CONTROL) return false;
   for (uint32_t i = 0; i < op->region_count; i++)
     if (!block_pure(op->regions[i])) return false;
   return true;
 }
 
-bool ir_is_pure(const ir_op *op) { return op->code != IR_YIELD && op->code != IR_COND && inner_pure(op); }
+bool ir_is_pure(const ir_op *op) { return !ir_is_terminator(op) && inner_pure(op); }
 
 static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
@@ -107,18 +103,10 @@ bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
 }
 
 bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {
-  for (; v->def; v = v->def->operands[0]) {
-    switch (v->def->code) {
-    case IR_CONST: *out_bits = v->def->attrs.bits; return true;
-    case IR_SPLAT:
-    case IR_EXPAND:
-    case IR_BROADCAST:
-    case IR_RESHAPE:
-    case IR_TRANS: break;
-    default: return false;
-    }
-  }
-  return false;
+  while (v->def && ir_is_renaming(v->def)) v = v->def->operands[0];
+  if (!v->def || v->def->code != IR_CONST) return false;
+  *out_bits = v->def->attrs.bits;
+  return true;
 }
 
 bool ir_constant_int(const ir_value *v, int64_t *out_value) {

@@ -413,14 +413,14 @@ static kiln_status rule_dot(typing *t) {
 }
 
 static kiln_status rule_for(typing *t) {
-  uint32_t n = t->op->operand_count - 3;
+  uint32_t n = ir_carried_count(t->op);
   ir_type want[IR_MAX_RESULTS + 1], iv = operand(t, 0);
   if (iv.rank || !is_index(iv)) return refuse(t, "scalar bounds of i32 or i64", iv);
-  for (uint32_t i = 1; i < 3; i++) KILN_TRY(expect_type(t, "bounds", iv, operand(t, i)));
+  for (uint32_t i = 1; i < IR_FOR_BOUNDS; i++) KILN_TRY(expect_type(t, "bounds", iv, operand(t, i)));
   want[0] = iv;
   for (uint32_t i = 0; i < n; i++) {
-    KILN_TRY(yield_type(t, operand(t, 3 + i)));
-    want[1 + i] = operand(t, 3 + i);
+    want[1 + i] = ir_loop_initials(t->op)[i]->type;
+    KILN_TRY(yield_type(t, want[1 + i]));
   }
   KILN_TRY(check_regions(t, 1));
   return check_region(t, t->op->regions[0], want, n + 1, IR_YIELD, 0, want + 1, n);
@@ -435,9 +435,9 @@ static kiln_status rule_while(typing *t) {
   for (uint32_t i = 0; i < n; i++) carried[i] = operand(t, i);
   KILN_TRY(check_regions(t, 2));
   KILN_TRY(check_region(t, t->op->regions[0], carried, n, IR_COND, 1, NULL, 0));
-  const ir_op *test = ir_terminator(t->op->regions[0]);
-  passed_count = test->operand_count - 1;
-  for (uint32_t i = 0; i < passed_count; i++) KILN_TRY(yield_type(t, test->operands[1 + i]->type));
+  const ir_op *test = ir_while_test(t->op);
+  passed_count = ir_cond_passed_count(test);
+  for (uint32_t i = 0; i < passed_count; i++) KILN_TRY(yield_type(t, ir_cond_passed(test)[i]->type));
   return check_region(t, t->op->regions[1], t->types, passed_count, IR_YIELD, 0, carried, n);
 }
 
@@ -445,7 +445,7 @@ static kiln_status rule_if(typing *t) {
   if (!is_scalar(operand(t, 0), KILN_I1)) return refuse(t, "a scalar i1 condition", operand(t, 0));
   KILN_TRY(check_regions(t, 2));
   KILN_TRY(check_region(t, t->op->regions[0], NULL, 0, IR_YIELD, 0, NULL, 0));
-  const ir_op *end = ir_terminator(t->op->regions[0]);
+  const ir_op *end = ir_if_end(t->op, 0);
   for (uint32_t i = 0; i < end->operand_count; i++) KILN_TRY(yield_type(t, end->operands[i]->type));
   return check_region(t, t->op->regions[1], NULL, 0, IR_YIELD, 0, t->types, t->count);
 }

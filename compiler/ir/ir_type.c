@@ -10,17 +10,37 @@
 #define F KILN_CLASS_FLOAT
 #define Q KILN_CLASS_FP8
 #define P KILN_CLASS_POINTER
+#define EACH IR_EACH
+#define COMMUTES IR_COMMUTES
+#define DEAR IR_DEAR
+#define INEXACT IR_INEXACT
+#define RENAMES IR_RENAMES
+#define PASSES IR_PASSES
 const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
-#define OP(code, text, least, most, results, effect, classes, rule) \
-  [IR_##code] = {text, least, most, results, IR_##effect, classes, IR_RULE_##rule},
+#define OP(code, text, least, most, results, effect, classes, rule, stage, properties)                    \
+  [IR_##code] = {text,      least, most, results, IR_##effect, classes, IR_RULE_##rule, IR_STAGE_##stage, \
+                 properties},
 #include "compiler/ir/ops.def"
 #undef OP
 };
+#undef EACH
+#undef COMMUTES
+#undef DEAR
+#undef INEXACT
+#undef RENAMES
+#undef PASSES
 #undef B
 #undef I
 #undef F
 #undef Q
 #undef P
+
+#define OP(code, text, least, most, results, effect, classes, rule, stage, properties) \
+  _Static_assert((IR_##code < IR_TILE_COUNT) == (IR_STAGE_##stage == IR_STAGE_TILE),   \
+                 "rows of the machine stage come last: " text);
+#include "compiler/ir/ops.def"
+#undef OP
+_Static_assert((int)IR_TILE_COUNT < (int)IR_MACHINE_NUMBER, "the stages share no number");
 
 ir_type ir_scalar_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar}; }
 

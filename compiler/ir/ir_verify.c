@@ -59,7 +59,7 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
   const ir_op *previous = NULL;
   for (uint32_t i = 0; i < block->arg_count; i++) show(v, block->args[i], true);
   for (const ir_op *op = block->first; op; previous = op, op = op->next) {
-    bool ends = op->code == IR_YIELD || op->code == IR_COND;
+    bool ends = ir_is_terminator(op);
     if (op->block != block || op->prev != previous) return fault(v, op, "its links are broken");
     if (ends != (needs_end && !op->next))
       return fault(v, op, ends ? "a terminator stands in the middle" : "the region has no terminator");

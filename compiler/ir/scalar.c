@@ -246,8 +246,6 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
 
 // --------------------------------------------------------------------------------------- the whole
 
-bool kiln_scalar_is_inexact(ir_opcode code) { return code >= IR_RSQRT && code <= IR_ERF; }
-
 static uint64_t absolute(ir_type type, uint64_t bits) {
   unsigned width = ir_type_bits(type);
   if (ir_type_class(type) != KILN_CLASS_FLOAT) return integer_eval(IR_ABS, width, 0, bits, 0);

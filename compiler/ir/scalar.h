@@ -14,9 +14,6 @@
 /// True when kiln_scalar_eval knows the operation: each result element depends on the operands' elements at
 /// the same place only.
 bool kiln_scalar_knows(ir_opcode code);
-/// True when libm computes it: exact results differ from machine to machine, so the folder leaves it alone
-/// unless asked.
-bool kiln_scalar_is_inexact(ir_opcode code);
 /// One element of `op`; `bits[i]` is the element of operand i. Element types are those of the operation.
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits);
 /// Whether `@fp(ftz)` is about the operation: f32 and bf16 arithmetic, min, max, comparisons, floor to erf,

@@ -14,7 +14,8 @@ enum {
 typedef enum place { ALL, HOST, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
 
 typedef struct op_row {
-  ir_opcode first, last;
+  const ir_opcode *operations;
+  size_t count;
   uint16_t types;
   uint8_t place;
   uint32_t flags;
@@ -41,15 +42,17 @@ typedef struct cast_row {
 #define NARROW (T_I1 | T_I8 | T_I16 | T_F16 | T_BF16 | T_E4M3 | T_E5M2)
 #define ANY T_ANY
 static const op_row op_rows[] = {
-#define LEGAL(first, last, types, place, flags, outcome, how) \
-  {IR_##first, IR_##last, types, place, flags, {KILN_LEGAL_##outcome, how}},
+#define OPS(...) (const ir_opcode[]){__VA_ARGS__}, sizeof(const ir_opcode[]){__VA_ARGS__} / sizeof(ir_opcode)
+#define LEGAL(operations, types, place, flags, outcome, how) \
+  {operations, types, place, flags, {KILN_LEGAL_##outcome, how}},
 #define CAST(from, to, place, outcome, how)
 #include "compiler/middle/legality.def"
+#undef OPS
 #undef LEGAL
 #undef CAST
 };
 static const cast_row cast_rows[] = {
-#define LEGAL(first, last, types, place, flags, outcome, how)
+#define LEGAL(operations, types, place, flags, outcome, how)
 #define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how}},
 #include "compiler/middle/legality.def"
 #undef LEGAL
@@ -99,6 +102,12 @@ kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_ta
   return native;
 }
 
+static bool is_of(const op_row *row, ir_opcode code) {
+  for (size_t i = 0; i < row->count; i++)
+    if (row->operations[i] == code) return true;
+  return false;
+}
+
 kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags,
                                const kiln_target *target) {
   unsigned class = pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[scalar].type_class;
@@ -107,8 +116,8 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
     return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type"};
   for (size_t i = 0; !pointer && i < sizeof op_rows / sizeof *op_rows; i++) {
     const op_row *row = &op_rows[i];
-    if (code >= row->first && code <= row->last && (row->types >> scalar & 1) &&
-        (flags & row->flags) == row->flags && holds(row->place, target))
+    if (is_of(row, code) && (row->types >> scalar & 1) && (flags & row->flags) == row->flags &&
+        holds(row->place, target))
       return row->legality;
   }
   return native;

@@ -11,11 +11,6 @@ typedef struct hoisting {
   bool changed;
 } hoisting;
 
-static bool is_dear(ir_opcode code) {
-  return code == IR_DIV || code == IR_REM || (code >= IR_SQRT && code <= IR_ERF) || code == IR_REDUCE ||
-         code == IR_SCAN || code == IR_DOT;
-}
-
 static void mark_block(hoisting *h, const ir_block *block) {
   for (uint32_t i = 0; i < block->arg_count; i++) h->inside[block->args[i]->id] = 1;
   for (const ir_op *op = block->first; op; op = op->next) {
@@ -48,7 +43,8 @@ static void hoist_block(hoisting *h, ir_block *block, ir_op *loop) {
     next = op->next;
     bool invariant = op->result_count && !h->inside[op->results[0].id] &&
                      ir_ops[op->code].effect == IR_PURE && !op->region_count;
-    if (invariant && (op->results[0].type.rank == 0 || is_dear(op->code))) move_out(h, op, block, loop);
+    if (invariant && (op->results[0].type.rank == 0 || ir_has(op->code, IR_DEAR)))
+      move_out(h, op, block, loop);
   }
 }
 
@@ -56,7 +52,7 @@ static void hoist_block(hoisting *h, ir_block *block, ir_op *loop) {
 static void hoist(hoisting *h, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     for (uint32_t i = 0; i < op->region_count; i++) hoist(h, op->regions[i]);
-    if (op->code != IR_FOR && op->code != IR_WHILE) continue;
+    if (!ir_is_loop(op)) continue;
     for (uint32_t i = 0; i < op->region_count; i++) mark_block(h, op->regions[i]);
     for (uint32_t i = 0; i < op->region_count; i++) hoist_block(h, op->regions[i], op);
   }

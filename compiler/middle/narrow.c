@@ -25,11 +25,6 @@ static bool is_modular(ir_opcode code) {
          code == IR_XOR;
 }
 
-static bool is_shape(ir_opcode code) {
-  return code == IR_SPLAT || code == IR_EXPAND || code == IR_BROADCAST || code == IR_RESHAPE ||
-         code == IR_TRANS;
-}
-
 /// The low half of an i64 value, made beside its definition and remembered in its slot.
 static ir_value *low_half(narrowing *n, ir_value *v);
 
@@ -38,7 +33,7 @@ static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {
   ir_type type = ir_with_element(v->type, ir_scalar_type(KILN_I32));
   // Only what fits itself is computed narrow: a partial sum that wraps would not be the exact value that
   // facts take offsets for.
-  bool same = op && fits_i32(n, v) && (is_modular(op->code) || is_shape(op->code));
+  bool same = op && fits_i32(n, v) && (is_modular(op->code) || ir_is_renaming(op));
   if (op && op->code == IR_CAST && op->operands[0]->type.scalar == KILN_I32) return op->operands[0];
   for (uint32_t i = 0; same && i < op->operand_count; i++) halves[i] = low_half(n, op->operands[i]);
   ir_builder *b = &n->b;

@@ -89,7 +89,7 @@ static bool counts_up_to_extent(const viewing *v, const axis *a) {
   const ir_value *index = without_casts(a->index), *extent = without_casts(a->extent);
   if (index->def || !index->block || index->index != 0) return false;
   const ir_op *loop = index->block->parent;
-  if (!loop || loop->code != IR_FOR || without_casts(loop->operands[1]) != extent) return false;
+  if (!loop || loop->code != IR_FOR || without_casts(ir_for_upper(loop)) != extent) return false;
   return fact(v, index)->divisibility[0] >= a->log2 && fact(v, extent)->divisibility[0] >= a->log2;
 }
 

@@ -20,9 +20,7 @@ static ir_type part_type(ir_type view, uint32_t part) {
   return part ? ir_scalar_type(KILN_I64) : ir_pointer_type(view.scalar);
 }
 
-static bool is_control(const ir_op *op) {
-  return op->code == IR_FOR || op->code == IR_WHILE || op->code == IR_IF;
-}
+static bool is_control(const ir_op *op) { return ir_is_loop(op) || op->code == IR_IF; }
 
 /// The view of `parts`, at the builder's place.
 static ir_value *joined(splitting *s, ir_type type, ir_value *const *parts) {
@@ -106,9 +104,7 @@ static void split_control(ir_op *op, void *context) {
 static void split_operands(ir_op *op, void *context) {
   splitting *s = context;
   uint32_t count = 0, to = 0;
-  if ((!is_control(op) && op->code != IR_YIELD && op->code != IR_COND) ||
-      !has_view(op->operands, op->operand_count))
-    return;
+  if ((!is_control(op) && !ir_is_terminator(op)) || !has_view(op->operands, op->operand_count)) return;
   for (uint32_t i = 0; i < op->operand_count; i++) count += part_count(op->operands[i]->type);
   ir_value **operands = KILN_NEW_ARRAY(s->b.arena, ir_value *, count);
   for (uint32_t i = 0; i < op->operand_count; i++) {

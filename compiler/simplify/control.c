@@ -26,7 +26,7 @@ static void forward_results(ir_op *op, ir_value *const *values) {
 
 static bool constant_if(ir_op *op) {
   int64_t taken;
-  if (!ir_constant_int(op->operands[0], &taken)) return false;
+  if (!ir_constant_int(ir_if_condition(op), &taken)) return false;
   ir_op *end = inline_block(op->regions[taken ? 0 : 1], op);
   forward_results(op, end->operands);
   ir_remove(op);
@@ -36,7 +36,7 @@ static bool constant_if(ir_op *op) {
 /// A result that both branches take from outside, from the same value.
 static bool common_results(ir_op *op) {
   bool changed = false;
-  ir_op *ends[2] = {ir_terminator(op->regions[0]), ir_terminator(op->regions[1])};
+  const ir_op *ends[2] = {ir_if_end(op, 0), ir_if_end(op, 1)};
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *v = ir_resolve(ends[0]->operands[i]);
     if (op->results[i].forward || v != ir_resolve(ends[1]->operands[i])) continue;
@@ -48,18 +48,18 @@ static bool common_results(ir_op *op) {
 
 static bool known_trips(ir_op *op) {
   int64_t lo, hi, step;
-  if (!ir_constant_int(op->operands[0], &lo) || !ir_constant_int(op->operands[1], &hi)) return false;
-  ir_block *body = op->regions[0];
+  if (!ir_constant_int(ir_for_lower(op), &lo) || !ir_constant_int(ir_for_upper(op), &hi)) return false;
   if (lo >= hi) {
-    forward_results(op, op->operands + 3);
+    forward_results(op, ir_loop_initials(op));
     ir_remove(op);
     return true;
   }
-  if (!ir_constant_int(op->operands[2], &step) || step <= 0 || (uint64_t)hi - (uint64_t)lo > (uint64_t)step)
+  if (!ir_constant_int(ir_for_step(op), &step) || step <= 0 || (uint64_t)hi - (uint64_t)lo > (uint64_t)step)
     return false;
-  for (uint32_t i = 0; i < body->arg_count; i++)
-    body->args[i]->forward = ir_resolve(op->operands[i ? 2 + i : 0]);
-  ir_op *end = inline_block(body, op);
+  ir_for_counter(op)->forward = ir_resolve(ir_for_lower(op));
+  for (uint32_t i = 0; i < ir_carried_count(op); i++)
+    ir_loop_args(op)[i]->forward = ir_resolve(ir_loop_initials(op)[i]);
+  ir_op *end = inline_block(ir_loop_body(op), op);
   forward_results(op, end->operands);
   ir_remove(op);
   return true;
@@ -68,11 +68,10 @@ static bool known_trips(ir_op *op) {
 /// A carried value that no trip changes is the initial one.
 static bool unchanged_carried(ir_op *op) {
   bool changed = false;
-  ir_block *body = op->regions[0];
-  ir_op *end = ir_terminator(body);
+  ir_op *end = ir_loop_next(op);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    ir_value *initial = ir_resolve(op->operands[3 + i]), *next = ir_resolve(end->operands[i]),
-             *arg = body->args[1 + i];
+    ir_value *initial = ir_resolve(ir_loop_initials(op)[i]), *next = ir_resolve(end->operands[i]),
+             *arg = ir_loop_args(op)[i];
     if (arg->forward || (next != arg && next != initial)) continue;
     arg->forward = op->results[i].forward = initial;
     end->operands[i] = initial;

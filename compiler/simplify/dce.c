@@ -23,12 +23,9 @@ static void need(sweeping *s, ir_value *v) {
   s->work[s->count++] = v;
 }
 
-static bool is_terminator(const ir_op *op) { return op->code == IR_YIELD || op->code == IR_COND; }
-
 /// Operands that an operation needs whatever of its results is needed.
 static uint32_t fixed_operands(const ir_op *op) {
-  if (op->code == IR_FOR) return 3;
-  if (op->code == IR_WHILE) return 0;
+  if (ir_is_loop(op)) return ir_loop_bounds(op);
   return op->code == IR_IF ? 1 : op->operand_count;
 }
 
@@ -36,9 +33,9 @@ static void need_op(sweeping *s, ir_op *op) {
   for (; op && !s->live_op[op->number]; op = op->block->parent) {
     s->live_op[op->number] = 1;
     for (uint32_t i = 0; i < fixed_operands(op); i++) need(s, op->operands[i]);
-    if (op->code == IR_WHILE) need(s, ir_terminator(op->regions[0])->operands[0]);
+    if (op->code == IR_WHILE) need(s, ir_cond_condition(ir_while_test(op)));
     bool combiner = op->code == IR_REDUCE || op->code == IR_SCAN;
-    ir_op *end = combiner && op->region_count ? ir_terminator(op->regions[0]) : NULL;
+    ir_op *end = combiner ? ir_combiner_end(op) : NULL;
     for (uint32_t i = 0; end && i < end->operand_count; i++) need(s, end->operands[i]);
   }
 }
@@ -46,14 +43,14 @@ static void need_op(sweeping *s, ir_op *op) {
 static void need_result(sweeping *s, ir_op *op, uint32_t i) {
   need_op(s, op);
   if (op->code == IR_FOR) {
-    need(s, op->operands[3 + i]);
-    need(s, op->regions[0]->args[1 + i]);
-    need(s, ir_terminator(op->regions[0])->operands[i]);
+    need(s, ir_loop_initials(op)[i]);
+    need(s, ir_loop_args(op)[i]);
+    need(s, ir_loop_next(op)->operands[i]);
   } else if (op->code == IR_WHILE) {
-    need(s, ir_terminator(op->regions[0])->operands[1 + i]);
-    need(s, op->regions[1]->args[i]);
+    need(s, ir_cond_passed(ir_while_test(op))[i]);
+    need(s, ir_loop_body(op)->args[i]);
   } else if (op->code == IR_IF) {
-    for (uint32_t r = 0; r < 2; r++) need(s, ir_terminator(op->regions[r])->operands[i]);
+    for (uint32_t r = 0; r < 2; r++) need(s, ir_if_end(op, r)->operands[i]);
   }
 }
 
@@ -61,16 +58,16 @@ static void need_argument(sweeping *s, const ir_block *block, uint32_t i) {
   ir_op *op = block->parent;
   if (!op) return;
   need_op(s, op);
-  if (op->code == IR_FOR && i > 0) need(s, &op->results[i - 1]);
+  if (op->code == IR_FOR && i >= ir_loop_counters(op)) need(s, &op->results[i - ir_loop_counters(op)]);
   if (op->code == IR_WHILE && block == op->regions[0]) {
-    need(s, op->operands[i]);
-    need(s, ir_terminator(op->regions[1])->operands[i]);
+    need(s, ir_loop_initials(op)[i]);
+    need(s, ir_loop_next(op)->operands[i]);
   }
-  if (op->code == IR_WHILE && block == op->regions[1]) need(s, &op->results[i]);
+  if (op->code == IR_WHILE && block == ir_loop_body(op)) need(s, &op->results[i]);
 }
 
 static bool has_effect(const ir_op *op) {
-  if (is_terminator(op) || op->code == IR_FOR || op->code == IR_IF) return false;
+  if (ir_is_terminator(op) || op->code == IR_FOR || op->code == IR_IF) return false;
   if (op->code == IR_WHILE) return true; // might not end
   if (ir_ops[op->code].effect == IR_READ) return op->attrs.flags & IR_VOLATILE;
   return !ir_is_pure(op);
@@ -139,14 +136,14 @@ static void trim_results(sweeping *s, ir_op *op) {
   if (kept(keep, n) == n) return;
   s->changed = true;
   if (op->code == IR_FOR) {
-    keep_operands(op, 3, keep, n);
-    keep_args(op->regions[0], 1, keep, n);
-    keep_operands(ir_terminator(op->regions[0]), 0, keep, n);
+    keep_operands(op, ir_loop_bounds(op), keep, n);
+    keep_args(ir_loop_body(op), ir_loop_counters(op), keep, n);
+    keep_operands(ir_loop_next(op), 0, keep, n);
   } else if (op->code == IR_WHILE) {
-    keep_operands(ir_terminator(op->regions[0]), 1, keep, n);
-    keep_args(op->regions[1], 0, keep, n);
+    keep_operands(ir_while_test(op), 1, keep, n);
+    keep_args(ir_loop_body(op), 0, keep, n);
   } else {
-    for (uint32_t r = 0; r < 2; r++) keep_operands(ir_terminator(op->regions[r]), 0, keep, n);
+    for (uint32_t r = 0; r < 2; r++) keep_operands(ir_if_end(op, r), 0, keep, n);
   }
   keep_results(s, op, keep);
 }
@@ -154,24 +151,24 @@ static void trim_results(sweeping *s, ir_op *op) {
 /// Values that a while loop carries into its test and that nothing reads.
 static void trim_carried(sweeping *s, ir_op *op) {
   uint8_t keep[IR_MAX_RESULTS];
-  uint32_t n = op->operand_count;
-  for (uint32_t i = 0; i < n; i++) keep[i] = s->live[op->regions[0]->args[i]->id];
+  uint32_t n = ir_carried_count(op);
+  for (uint32_t i = 0; i < n; i++) keep[i] = s->live[ir_loop_args(op)[i]->id];
   if (kept(keep, n) == n) return;
   s->changed = true;
-  keep_operands(op, 0, keep, n);
-  keep_args(op->regions[0], 0, keep, n);
-  keep_operands(ir_terminator(op->regions[1]), 0, keep, n);
+  keep_operands(op, ir_loop_bounds(op), keep, n);
+  keep_args(op->regions[0], ir_loop_counters(op), keep, n);
+  keep_operands(ir_loop_next(op), 0, keep, n);
 }
 
 static void sweep(ir_op *op, void *context) {
   sweeping *s = context;
-  if (is_terminator(op)) return;
+  if (ir_is_terminator(op)) return;
   if (!s->live_op[op->number]) {
     ir_remove(op);
     s->changed = true;
     return;
   }
-  if (op->code == IR_FOR || op->code == IR_WHILE || op->code == IR_IF) trim_results(s, op);
+  if (ir_is_loop(op) || op->code == IR_IF) trim_results(s, op);
   if (op->code == IR_WHILE) trim_carried(s, op);
 }
 

@@ -69,7 +69,7 @@ static ir_op *emit_like(folding *f, const ir_op *op, ir_value *const *operands, 
 static ir_value *fold_constants(folding *f, ir_op *op) {
   uint64_t bits[3];
   ir_type type = op->results[0].type;
-  if (!kiln_scalar_knows(op->code) || kiln_scalar_is_inexact(op->code) || type.pointer) return NULL;
+  if (!kiln_scalar_knows(op->code) || ir_has(op->code, IR_INEXACT) || type.pointer) return NULL;
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (!ir_constant_bits(op->operands[i], &bits[i])) return NULL;
   return constant(f, type,
@@ -195,15 +195,9 @@ static ir_value *strength(folding *f, ir_op *op) {
   return NULL;
 }
 
-/// Operations whose first two operands may trade places; a comparison changes its predicate then.
-static const bool commutes[IR_OPCODE_COUNT] = {
-    [IR_ADD] = true, [IR_MUL] = true, [IR_AND] = true,   [IR_OR] = true,  [IR_XOR] = true,
-    [IR_MIN] = true, [IR_MAX] = true, [IR_MULHI] = true, [IR_FMA] = true, [IR_CMP] = true,
-};
-
-/// Constants go to the right.
+/// Constants go to the right; a comparison changes its predicate then.
 static void commute(folding *f, ir_op *op) {
-  if (!commutes[op->code]) return;
+  if (!ir_has(op->code, IR_COMMUTES) && op->code != IR_CMP) return;
   if (!is_constant(op->operands[0]) || is_constant(op->operands[1])) return;
   static const uint8_t swapped[] = {
       [IR_EQ] = IR_EQ, [IR_NE] = IR_NE, [IR_LT] = IR_GT, [IR_LE] = IR_GE, [IR_GT] = IR_LT, [IR_GE] = IR_LE};

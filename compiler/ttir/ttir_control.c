@@ -93,7 +93,7 @@ static uint32_t read_carried(ttir_reader *r, ttir_token *names, ir_value **value
 // %i = %lo to %hi step %st iter_args(%a = %x) -> (T)  : i32 { .. } {tt.num_stages = 3 : i32}
 void ttir_form_for(ttir_reader *r, const ttir_row *row) {
   ttir_token *names = KILN_NEW_ARRAY(r->arena, ttir_token, TTIR_MAX_VALUES);
-  ir_value *operands[TTIR_MAX_VALUES + 3];
+  ir_value *operands[TTIR_MAX_VALUES + IR_FOR_BOUNDS], **initials = operands + IR_FOR_BOUNDS;
   uint32_t count = 0;
   if (ttir_peek_word(r, "unsigned")) ttir_error(r, "scf.for with unsigned bounds is not supported");
   ttir_token iv = ttir_take(r, TTIR_VALUE, "the loop's variable");
@@ -103,14 +103,14 @@ void ttir_form_for(ttir_reader *r, const ttir_row *row) {
   operands[1] = ttir_value(r);
   ttir_expect_word(r, "step");
   operands[2] = ttir_value(r);
-  if (ttir_accept_word(r, "iter_args")) count = read_carried(r, names, operands + 3, TTIR_MAX_VALUES);
+  if (ttir_accept_word(r, "iter_args")) count = read_carried(r, names, initials, TTIR_MAX_VALUES);
   skip_arrow_types(r);
   if (ttir_peek(r, ':')) ttir_check_type(r, operands[0], ttir_colon_type(r).type);
   ttir_expect(r, '{');
   if (r->failed) return;
   ttir_region region = ttir_open_region(r);
   define_argument(r, region.block, iv, operands[0]->type);
-  for (uint32_t i = 0; i < count; i++) define_argument(r, region.block, names[i], operands[3 + i]->type);
+  for (uint32_t i = 0; i < count; i++) define_argument(r, region.block, names[i], initials[i]->type);
   read_braces(r, &region);
   ttir_close_region(r, &region);
   ttir_read_dictionary(r, &r->dictionary);
@@ -119,7 +119,7 @@ void ttir_form_for(ttir_reader *r, const ttir_row *row) {
                     .flags = ttir_entry_int(&r->dictionary, "tt.flatten", 0) ? IR_FLATTEN : 0};
   r->dictionary.count = 0;
   r->row = row;
-  give_results(r, ttir_emit_regions(r, IR_FOR, &attrs, operands, count + 3, &region.block, 1));
+  give_results(r, ttir_emit_regions(r, IR_FOR, &attrs, operands, count + IR_FOR_BOUNDS, &region.block, 1));
 }
 
 // %c -> (T) { .. } else { .. }

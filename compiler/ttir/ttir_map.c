@@ -102,14 +102,16 @@ static void lift_if(lifting *l, ir_op *op, ir_value *active) {
 // A loop whose bounds are the same for all elements stays one; what it carries are tiles.
 static void lift_uniform_for(lifting *l, ir_op *op, ir_value *active) {
   ttir_reader *r = l->r;
-  ir_value *operands[TTIR_MAX_VALUES + 3], *values[TTIR_MAX_VALUES];
+  ir_value *operands[TTIR_MAX_VALUES + IR_FOR_BOUNDS], **initials = operands + IR_FOR_BOUNDS,
+                                                       *values[TTIR_MAX_VALUES];
   ir_block *body = op->regions[0];
   uint32_t count;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = i < 3 ? mapped(op->operands[i]) : spread(l, mapped(op->operands[i]));
+    operands[i] = i < IR_FOR_BOUNDS ? mapped(op->operands[i]) : spread(l, mapped(op->operands[i]));
   ttir_region region = ttir_open_region(r);
-  for (uint32_t i = 0; i < body->arg_count && !r->failed; i++)
-    body->args[i]->slot = ir_block_arg(r->arena, region.block, i ? operands[2 + i]->type : operands[0]->type);
+  ir_for_counter(op)->slot = ir_block_arg(r->arena, region.block, operands[0]->type);
+  for (uint32_t i = 0; i < ir_carried_count(op) && !r->failed; i++)
+    ir_loop_args(op)[i]->slot = ir_block_arg(r->arena, region.block, initials[i]->type);
   lift_block(l, body, active, values, &count);
   for (uint32_t i = 0; i < count && !r->failed; i++) values[i] = spread(l, values[i]);
   ttir_emit(r, IR_YIELD, NULL, values, count, NULL);

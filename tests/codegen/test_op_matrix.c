@@ -111,7 +111,7 @@ static void drop(const cell *c, world *w) {
 
 /// How much a device may round an operation otherwise, in units of the type's last place.
 static double slack_of(const cell *c) {
-  bool is_close = (c->code >= IR_RSQRT && c->code <= IR_ERF) || c->code == IR_SQRT || c->code == IR_DIV;
+  bool is_close = ir_has(c->code, IR_INEXACT) || c->code == IR_SQRT || c->code == IR_DIV;
   return is_close && c->target->processor->family != KILN_FAMILY_HOST ? 4 : 0;
 }
 

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/canonical.h"
+#include "compiler/ir/scalar.h"
 
 typedef struct fixture {
   kiln_arena *arena;
@@ -64,6 +65,111 @@ TEST(ir, only_control_and_combiners_have_regions) {
   CHECK_TEXT(f.b.error.text, "add: expected 0 regions, found 1");
   kiln_arena_destroy(f.arena);
 }
+
+// ------------------------------------------------------------------------- the columns of ops.def
+
+TEST(ops, numbers_of_the_stages_are_apart_and_come_back) {
+  ir_opcode back;
+  for (unsigned code = 0; code < IR_OPCODE_COUNT; code++) {
+    uint32_t number = ir_number_of_code((ir_opcode)code);
+    CHECK_INT(number >= 4096, ir_ops[code].stage == IR_STAGE_MACHINE);
+    CHECK(ir_code_of_number(number, &back));
+    CHECK_INT(back, code);
+  }
+  uint64_t first_free = 4096 + IR_OPCODE_COUNT - IR_TILE_COUNT;
+  const uint64_t free_numbers[] = {IR_TILE_COUNT, 4095, first_free, UINT64_MAX};
+  for (size_t i = 0; i < sizeof free_numbers / sizeof *free_numbers; i++)
+    CHECK(!ir_code_of_number(free_numbers[i], &back));
+}
+
+/// Numbers that keys of existing caches hash.
+TEST(ops, numbers_of_tile_operations_never_change) {
+  static const struct {
+    ir_opcode code;
+    uint32_t number;
+  } pinned[] = {{IR_PID, 0},   {IR_ADD, 5},     {IR_CMP, 19},  {IR_ABS, 21},  {IR_ERF, 32},
+                {IR_CAST, 33}, {IR_REDUCE, 41}, {IR_LOAD, 44}, {IR_VIEW, 48}, {IR_BARRIER, 52},
+                {IR_DOT, 53},  {IR_ASM, 56},    {IR_FOR, 58},  {IR_IF, 60},   {IR_DIM, 63}};
+  for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++)
+    CHECK_INT(ir_number_of_code(pinned[i].code), pinned[i].number);
+}
+
+/// A kernel of one `barrier`, whose number in the bytes is then replaced.
+TEST(ops, the_canonical_form_refuses_machine_operations) {
+  kiln_arena *arena = kiln_arena_create();
+  ir_kernel *kernel = ir_kernel_create(arena, "k"), *back;
+  ir_builder b = {.arena = arena, .block = kernel->body};
+  kiln_buffer bytes = {0}, changed = {0};
+  kiln_error err = {0};
+  ir_emit(&b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+  CHECK(kiln_canonical_encode(kernel, &bytes));
+  CHECK_OK(kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &back, &err), err);
+  enum { AFTER = 3 }; // mask, operands, regions: one byte each, all 0
+  size_t at = bytes.size - AFTER - 1;
+  CHECK_INT(bytes.bytes[at], IR_BARRIER);
+  kiln_buffer_bytes(&changed, bytes.bytes, at);
+  kiln_buffer_varint(&changed, IR_MACHINE_NUMBER);
+  kiln_buffer_bytes(&changed, bytes.bytes + at + 1, AFTER);
+  CHECK_INT(kiln_canonical_decode(arena, changed.bytes, changed.size, "k", &back, &err), KILN_STATUS_CORRUPT);
+  CHECK(strstr(err.text, "found 4096 (operations of machines are not canonical)"));
+  kiln_buffer_deinit(&bytes);
+  kiln_buffer_deinit(&changed);
+  kiln_arena_destroy(arena);
+}
+
+TEST(ops, only_passes_for_gpus_emit_machine_operations) {
+  for (unsigned code = IR_TILE_COUNT; code < IR_OPCODE_COUNT; code++) {
+    fixture f = make();
+    CHECK(!ir_emit(&f.b, (ir_opcode)code, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(strstr(f.b.error.text, "expected an operation of tiles, found one of machines"));
+    kiln_arena_destroy(f.arena);
+  }
+}
+
+static uint64_t random_bits(uint64_t *state) {
+  *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+  return *state;
+}
+
+/// Whether `code` of two random elements of `scalar` is ever another value for traded operands.
+static bool trades_differ(ir_opcode code, kiln_scalar scalar) {
+  uint64_t state = 88172645463325252u;
+  ir_value values[3] = {0}, result = {0};
+  ir_value *operands[3] = {&values[0], &values[1], &values[2]};
+  for (unsigned i = 0; i < 3; i++) values[i].type = ir_scalar_type(scalar);
+  result.type = values[0].type;
+  ir_op op = {
+      .code = code, .operand_count = (uint32_t)ir_ops[code].least, .operands = operands, .results = &result};
+  op.attrs.kind = IR_LT;
+  for (unsigned n = 0; n < 200; n++) {
+    double x = (double)(random_bits(&state) % 2001) - 1000, y = (double)(random_bits(&state) % 2001) - 1000;
+    bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
+    uint64_t a = is_float ? ir_float_to_bits(scalar, x, false) : kiln_scalar_mask((uint64_t)(int64_t)x, 32);
+    uint64_t b = is_float ? ir_float_to_bits(scalar, y, false) : kiln_scalar_mask((uint64_t)(int64_t)y, 32);
+    if (kiln_scalar_eval(&op, (uint64_t[]){a, b, a}) != kiln_scalar_eval(&op, (uint64_t[]){b, a, a}))
+      return true;
+  }
+  return false;
+}
+
+/// The interpreter's arithmetic is the judge of the columns.
+TEST(ops, elementwise_and_commuting_are_what_the_arithmetic_does) {
+  for (unsigned code = 0; code < IR_TILE_COUNT; code++) {
+    const ir_op_info *info = &ir_ops[code];
+    bool is_each = ir_has((ir_opcode)code, IR_EACH);
+    CHECK_INT(is_each, kiln_scalar_knows((ir_opcode)code) || code == IR_PTRADD);
+    if (!is_each || info->least < 2 || code == IR_PTRADD || code == IR_SELECT) {
+      CHECK(!ir_has((ir_opcode)code, IR_COMMUTES));
+      continue;
+    }
+    kiln_scalar scalar = info->classes & KILN_CLASS_INT ? KILN_I32 : KILN_F32;
+    if (trades_differ((ir_opcode)code, scalar) == ir_has((ir_opcode)code, IR_COMMUTES))
+      FAIL("%s: traded operands %s", info->text,
+           ir_has((ir_opcode)code, IR_COMMUTES) ? "differ" : "never differ");
+  }
+}
+
+// ---------------------------------------------------------------------------------------- verifier
 
 TEST(ir, verifier_sees_use_before_definition) {
   fixture f = make();

@@ -250,9 +250,7 @@ TEST(expand, half_arithmetic_is_single_and_rounded) {
       check_probe(&(probe){.code = codes[i],
                            .from = s,
                            .to = s,
-                           .operands = codes[i] == IR_FMA  ? 3
-                                       : codes[i] < IR_ABS ? 2
-                                                           : 1,
+                           .operands = (unsigned)ir_ops[codes[i]].least,
                            .flags = IR_PRECISE},
                   &target);
 }

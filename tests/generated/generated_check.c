@@ -76,7 +76,7 @@ static void find_approximation(ir_op *op, void *context) {
   seed_run *r = context;
   bool rounded = op->code == IR_SQRT || op->code == IR_DIV;
   if (!op->operand_count || ir_type_class(op->operands[0]->type) != KILN_CLASS_FLOAT) return;
-  if ((op->code >= IR_RSQRT && op->code <= IR_ERF) || (rounded && !(op->attrs.flags & IR_PRECISE)))
+  if (ir_has(op->code, IR_INEXACT) || (rounded && !(op->attrs.flags & IR_PRECISE)))
     r->approximated = ir_ops[op->code].text;
 }
 

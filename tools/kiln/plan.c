@@ -142,8 +142,10 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
                                       &p->targets[job->target], &d);
   print_diagnostics(&d, source);
-  if (kernel) {
-    kiln_canonical_encode(kernel, &job->canonical);
+  if (kernel && !kiln_canonical_encode(kernel, &job->canonical)) {
+    status = kiln_fail(err, KILN_STATUS_INTERNAL, "%s: the front end made an operation of machines",
+                       interface->name);
+  } else if (kernel) {
     compile_inputs in = {&job->canonical,          interface->symbol, interface,
                          &p->targets[job->target], &p->options,       &p->who};
     status = compile_key(&in, &job->key, err);

@@ -197,10 +197,12 @@ static kiln_status compile(running *c, const kiln_target *target, kiln_error *er
   char name[KILN_TARGET_NAME];
   kiln_buffer options = {0}, canonical = {0};
   kiln_codegen_options_encode(&c->runner->options, &options);
-  kiln_canonical_encode(c->kernel, &canonical);
   uint64_t begin = cli_now_ns();
-  kiln_status status = worker_compile(&c->runner->worker, kiln_target_name(target, name),
-                                      c->interface->symbol, &options, &canonical, &c->reply, err);
+  kiln_status status =
+      kiln_canonical_encode(c->kernel, &canonical)
+          ? worker_compile(&c->runner->worker, kiln_target_name(target, name), c->interface->symbol, &options,
+                           &canonical, &c->reply, err)
+          : kiln_fail(err, KILN_STATUS_INTERNAL, "the front end made an operation of machines");
   c->out->compile_ns = cli_now_ns() - begin;
   kiln_buffer_deinit(&options);
   kiln_buffer_deinit(&canonical);

@@ -348,10 +348,6 @@ LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands) 
   return result ? result : unsupported(g, op);
 }
 
-bool gpu_is_elementwise(const ir_op *op) {
-  return (op->code >= IR_ADD && op->code <= IR_BITCAST) || op->code == IR_PTRADD || op->code == IR_HINT;
-}
-
 LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b) {
   static const ir_opcode operation[] = {
       [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,

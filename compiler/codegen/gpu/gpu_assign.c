@@ -50,13 +50,12 @@ bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out) {
 static void want(gpu *g, ir_value *value, const kiln_layout *layout, unsigned depth) {
   gpu_value *v = gpu_value_of(g, value);
   if (!value->type.rank || v->has_home || depth > 32) return;
-  if (!value->def || value->def->code == IR_FOR || value->def->code == IR_WHILE ||
-      value->def->code == IR_IF) {
+  if (!value->def || ir_is_loop(value->def) || value->def->code == IR_IF) {
     if (!v->is_wanted) v->wanted = *layout;
     v->is_wanted = true;
     return;
   }
-  if (!gpu_is_elementwise(value->def)) return;
+  if (!ir_has(value->def->code, IR_EACH)) return;
   for (uint32_t i = 0; i < value->def->operand_count; i++)
     want(g, value->def->operands[i], layout, depth + 1);
 }
@@ -151,32 +150,31 @@ static bool needs_layout(gpu *g, const ir_block *block) {
 }
 
 static void assign_for(gpu *g, ir_op *op) {
-  ir_block *body = op->regions[0];
+  ir_block *body = ir_loop_body(op);
   bool again = is_open(g, op);
   assign_block(g, body);
   if (!again) return;
-  ir_op *end = ir_terminator(body);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    joined j = {{body->args[1 + i], &op->results[i]}, {end->operands[i], op->operands[3 + i]}};
+    joined j = {{ir_loop_args(op)[i], &op->results[i]},
+                {ir_loop_next(op)->operands[i], ir_loop_initials(op)[i]}};
     decide(g, &j);
   }
   assign_block(g, body);
 }
 
 static void assign_while(gpu *g, ir_op *op) {
-  ir_block *before = op->regions[0], *after = op->regions[1];
+  ir_block *before = op->regions[0], *after = ir_loop_body(op);
   bool again = is_open(g, op) || needs_layout(g, before);
   assign_block(g, before);
   assign_block(g, after);
   if (!again) return;
-  ir_op *test = ir_terminator(before), *end = ir_terminator(after);
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    joined j = {{before->args[i]}, {end->operands[i], op->operands[i]}};
+    joined j = {{before->args[i]}, {ir_loop_next(op)->operands[i], ir_loop_initials(op)[i]}};
     decide(g, &j);
   }
   assign_block(g, before);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    joined j = {{after->args[i], &op->results[i]}, {test->operands[1 + i], NULL}};
+    joined j = {{after->args[i], &op->results[i]}, {ir_cond_passed(ir_while_test(op))[i], NULL}};
     decide(g, &j);
   }
   assign_block(g, after);
@@ -186,8 +184,7 @@ static void assign_if(gpu *g, ir_op *op) {
   for (uint32_t r = 0; r < op->region_count; r++) assign_block(g, op->regions[r]);
   for (uint32_t i = 0; i < op->result_count; i++) {
     joined j = {{&op->results[i]}, {NULL}};
-    for (uint32_t r = 0; r < op->region_count && r < 2; r++)
-      j.sources[r] = ir_terminator(op->regions[r])->operands[i];
+    for (uint32_t r = 0; r < op->region_count && r < 2; r++) j.sources[r] = ir_if_end(op, r)->operands[i];
     decide(g, &j);
   }
 }
@@ -200,7 +197,7 @@ static void assign_op(gpu *g, ir_op *op) {
       [IR_WHILE] = assign_while, [IR_IF] = assign_if,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
-  else if (gpu_is_elementwise(op)) assign_elementwise(g, op);
+  else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);
 }
 
 static void assign_block(gpu *g, ir_block *block) {

@@ -80,23 +80,24 @@ static void close_region(gpu *g, const gpu_region *region) {
 
 /// Bottom-tested, so that the index never passes the upper bound: `again` is (hi - iv) > step without sign.
 void gpu_lower_for(gpu *g, ir_op *op) {
-  ir_block *body = op->regions[0];
+  ir_block *body = ir_loop_body(op);
+  ir_value **args = ir_loop_args(op);
   LLVMBuilderRef b = g->builder;
   uint32_t count = op->result_count;
-  LLVMValueRef lo = gpu_scalar(g, op->operands[0]), hi = gpu_scalar(g, op->operands[1]),
-               step = gpu_scalar(g, op->operands[2]);
-  bundle *initial = gather(g, op->operands + 3, body->args + 1, count);
+  LLVMValueRef lo = gpu_scalar(g, ir_for_lower(op)), hi = gpu_scalar(g, ir_for_upper(op)),
+               step = gpu_scalar(g, ir_for_step(op));
+  bundle *initial = gather(g, ir_loop_initials(op), args, count);
   gpu_region *region = open_loop(g, body);
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, after);
   LLVMPositionBuilderAtEnd(b, header);
   LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
-  gpu_set_scalar(g, body->args[0], iv);
+  gpu_set_scalar(g, ir_for_counter(op), iv);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
-  for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, body->args[1 + i]);
+  for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, args[i]);
   gpu_async_wait(g, body);
   gpu_lower_block(g, body);
-  bundle *next = gather(g, ir_terminator(body)->operands, body->args + 1, count);
+  bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, hi, iv, ""), step, ""), header, after);
@@ -114,7 +115,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
 }
 
 void gpu_lower_while(gpu *g, ir_op *op) {
-  ir_block *before = op->regions[0], *body = op->regions[1];
+  ir_block *before = op->regions[0], *body = ir_loop_body(op);
   LLVMBuilderRef b = g->builder;
   bundle *initial = gather(g, op->operands, before->args, op->operand_count);
   gpu_region *region = open_loop(g, before);
@@ -125,10 +126,10 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) phis[i] = make_phis(g, before->args[i]);
   gpu_lower_block(g, before);
-  ir_op *test = ir_terminator(before);
+  const ir_op *test = ir_while_test(op);
   ir_value **results = results_of(g, op);
-  bundle *passed = gather(g, test->operands + 1, results, op->result_count);
-  LLVMBuildCondBr(b, gpu_scalar(g, test->operands[0]), inside, after);
+  bundle *passed = gather(g, ir_cond_passed(test), results, op->result_count);
+  LLVMBuildCondBr(b, gpu_scalar(g, ir_cond_condition(test)), inside, after);
   LLVMPositionBuilderAtEnd(b, inside);
   for (uint32_t i = 0; i < op->result_count; i++) define(g, body->args[i], &passed[i]);
   gpu_region inner = {.parent = region, .block = body};
@@ -136,7 +137,7 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   *nested = inner;
   g->region = nested;
   gpu_lower_block(g, body);
-  bundle *next = gather(g, ir_terminator(body)->operands, before->args, op->operand_count);
+  bundle *next = gather(g, ir_loop_next(op)->operands, before->args, op->operand_count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, header);
   for (uint32_t i = 0; i < op->operand_count; i++) {
@@ -168,7 +169,7 @@ void gpu_lower_if(gpu *g, ir_op *op) {
   ir_value **results = results_of(g, op);
   bundle *sides[2];
   bool dirty = g->shared_dirty, dirty_after = false;
-  LLVMBuildCondBr(b, gpu_scalar(g, op->operands[0]), starts[0], starts[1]);
+  LLVMBuildCondBr(b, gpu_scalar(g, ir_if_condition(op)), starts[0], starts[1]);
   for (unsigned i = 0; i < 2; i++) {
     g->shared_dirty = dirty;
     sides[i] = lower_side(g, op, op->regions[i], results, starts[i], &ends[i]);

@@ -98,7 +98,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
 void gpu_lower_op(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   if (lowerings[op->code]) lowerings[op->code](g, op);
-  else if (gpu_is_elementwise(op)) lower_elementwise(g, op);
+  else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
   else
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
              ir_ops[op->code].text, g->machine->name);

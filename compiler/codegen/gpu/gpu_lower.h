@@ -283,7 +283,6 @@ LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, 
 LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
-bool gpu_is_elementwise(const ir_op *op);
 
 // gpu_memory.c, gpu_reduce.c, gpu_dot.c, gpu_control.c: one function an operation
 void gpu_lower_load(gpu *g, ir_op *op);

@@ -251,7 +251,7 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   if (v->ring) return read_ring(g, v->ring, value, layout);
   if (v->has_home && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
-  if (!op || (v->has_home && !gpu_is_elementwise(op))) {
+  if (!op || (v->has_home && !ir_has(op->code, IR_EACH))) {
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
     return poison_tile(g, value->type, layout);
   }

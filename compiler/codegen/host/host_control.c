@@ -151,7 +151,7 @@ void host_if(host *h, ir_op *op) {
   host_flush(h);
   prepare(h, &c, op->results, op->result_count);
   LLVMBasicBlockRef yes = host_block(h, "then"), no = host_block(h, "else"), done = host_block(h, "endif");
-  LLVMBuildCondBr(B, scalar_of(op->operands[0]), yes, no);
+  LLVMBuildCondBr(B, scalar_of(ir_if_condition(op)), yes, no);
   for (unsigned side = 0; side < 2; side++) {
     LLVMPositionBuilderAtEnd(B, side ? no : yes);
     region(h, op->regions[side], &c, 0);
@@ -191,12 +191,10 @@ static LLVMValueRef step_of(host *h, const ir_value *arg, const ir_value *yielde
 }
 
 static void find_steps(host *h, carried *c, const ir_op *op) {
-  const ir_block *body = op->regions[0];
-  const ir_op *end = ir_terminator(body);
   c->steps = KILN_NEW_ARRAY(h->arena, LLVMValueRef, op->result_count + 1);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    ir_value *init = op->operands[3 + i];
-    c->steps[i] = step_of(h, body->args[1 + i], end->operands[i]);
+    ir_value *init = ir_loop_initials(op)[i];
+    c->steps[i] = step_of(h, ir_loop_args(op)[i], ir_loop_next(op)->operands[i]);
     if (c->steps[i] && (host_info(init)->has_load || host_info(init)->cost > HOST_COST_CHEAP))
       host_keep_now(h, init);
   }
@@ -209,21 +207,20 @@ static void bind_all(host *h, const carried *c, const ir_op *op, ir_value **valu
       continue;
     }
     host_induction *x = KILN_NEW(h->arena, host_induction);
-    *x = (host_induction){op->operands[3 + i], turns, c->steps[i]};
+    *x = (host_induction){ir_loop_initials(op)[i], turns, c->steps[i]};
     host_info(values[i])->induction = x;
   }
 }
 
 void host_for(host *h, ir_op *op) {
-  ir_block *body = op->regions[0];
   carried c = {0};
   host_flush(h);
   find_steps(h, &c, op);
   prepare(h, &c, op->results, op->result_count);
-  assign(h, &c, op->operands + 3);
-  LLVMValueRef lo = scalar_of(op->operands[0]), step = scalar_of(op->operands[2]);
+  assign(h, &c, ir_loop_initials(op));
+  LLVMValueRef lo = scalar_of(ir_for_lower(op)), step = scalar_of(ir_for_step(op));
   LLVMTypeRef type = LLVMTypeOf(lo);
-  LLVMValueRef count = turn_count(h, lo, scalar_of(op->operands[1]), step),
+  LLVMValueRef count = turn_count(h, lo, scalar_of(ir_for_upper(op)), step),
                zero = LLVMConstInt(type, 0, false);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(B), loop = host_block(h, "for"),
                     done = host_block(h, "endfor");
@@ -232,9 +229,9 @@ void host_for(host *h, ir_op *op) {
   LLVMPositionBuilderAtEnd(B, loop);
   LLVMValueRef turn = LLVMBuildPhi(B, type, "");
   LLVMAddIncoming(turn, &zero, &before, 1);
-  host_set_scalar(body->args[0], LLVMBuildAdd(B, lo, LLVMBuildMul(B, turn, step, ""), ""));
-  bind_all(h, &c, op, body->args + 1, LLVMBuildZExtOrBitCast(B, turn, h->i64, ""));
-  region(h, body, &c, 0);
+  host_set_scalar(ir_for_counter(op), LLVMBuildAdd(B, lo, LLVMBuildMul(B, turn, step, ""), ""));
+  bind_all(h, &c, op, ir_loop_args(op), LLVMBuildZExtOrBitCast(B, turn, h->i64, ""));
+  region(h, ir_loop_body(op), &c, 0);
   LLVMValueRef next = LLVMBuildAdd(B, turn, LLVMConstInt(type, 1, false), "");
   LLVMBasicBlockRef latch = LLVMGetInsertBlock(B);
   LLVMAddIncoming(turn, &next, &latch, 1);
@@ -247,7 +244,7 @@ void host_for(host *h, ir_op *op) {
 
 // Carried values enter region 0; what it passes on are the arguments of region 1 and the results.
 void host_while(host *h, ir_op *op) {
-  ir_block *before = op->regions[0], *after = op->regions[1];
+  ir_block *before = op->regions[0], *after = ir_loop_body(op);
   carried in = {0}, passed = {0};
   host_flush(h);
   prepare(h, &passed, op->results, op->result_count);
@@ -261,7 +258,7 @@ void host_while(host *h, ir_op *op) {
   LLVMPositionBuilderAtEnd(B, head);
   for (uint32_t i = 0; i < in.count; i++) bind(h, &in, before->args[i], i);
   region(h, before, &passed, 1);
-  LLVMValueRef more = scalar_of(ir_terminator(before)->operands[0]);
+  LLVMValueRef more = scalar_of(ir_cond_condition(ir_while_test(op)));
   LLVMBuildCondBr(B, more ? more : LLVMConstInt(h->i1, 0, false), body, done);
   LLVMPositionBuilderAtEnd(B, body);
   for (uint32_t i = 0; i < passed.count; i++) bind(h, &passed, after->args[i], i);
