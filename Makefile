@@ -7,7 +7,9 @@ CONFIG  ?= release
 B       ?= build/$(CONFIG)
 PREFIX  ?= /usr/local
 DESTDIR ?=
-LLVM_CONFIG ?= llvm-config-22
+# The one place that names the version of LLVM; tools/install-packages.sh reads it.
+LLVM_VERSION ?= 22
+LLVM_CONFIG ?= llvm-config-$(LLVM_VERSION)
 CC      := gcc
 CXX     := g++
 AR      := ar
@@ -29,6 +31,9 @@ comma := ,
 # `make V=1` prints the commands.
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 Q := $(if $(V),,@)
+PACKAGES = LLVM_VERSION=$(LLVM_VERSION) tools/install-packages.sh
+# `make demo` and `make check` use all processors unless -j says otherwise; to be expanded in recipes only.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -121,7 +126,9 @@ LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LL
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
-LIBRARIES := $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
+# Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
+INCLUDE := $(B)/include
+LIBRARIES := $(INCLUDE)/kiln/kiln.h $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
@@ -158,6 +165,10 @@ $(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
+
+$(INCLUDE)/kiln/kiln.h: runtime/kiln.h
+	@mkdir -p $(@D)
+	ln -sfn $(abspath $<) $@
 
 # libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
@@ -206,12 +217,19 @@ $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
 endef
 $(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
 
-.PHONY: tests check check-full check-sanitizers bless
+.PHONY: tests check check-full check-memory check-sanitizers bless
 tests: $(TESTS) $(CHECKERS) $(EMULATED)
-check: all tests ## run all tests (under ten minutes on two cores); ends with the line of sums
+check: ## install what the tests need, build, run all of them (under ten minutes on two cores); ends with the line of sums
+	$(PACKAGES) build test
+	$(MAKE) $(JOBS) all tests
 	tests/run.sh $(B)
 check-full: all tests ## the long matrix: everything of `check`, all processors, all generated kernels, whole sweeps
 	KILN_TEST_FULL=1 tests/run.sh $(B)
+# What a run of CI has time for: readers of what comes from outside.
+MEMORY_CHECKED := base/ targets/ bundle/ cache/test_store cache/test_damage cache/test_memory
+check-memory: ## the quick part of check-sanitizers
+	$(MAKE) CONFIG=asan $(JOBS) $(patsubst %,build/asan/tests/%,$(filter $(addsuffix %,$(MEMORY_CHECKED)),$(patsubst tests/%.c,%,$(TEST_SOURCES))))
+	tests/run.sh build/asan $(MEMORY_CHECKED)
 check-sanitizers: ## the tests of readers, cache and compiler under address and undefined-behaviour sanitizers, those of threads under the thread sanitizer
 	$(MAKE) CONFIG=asan all tests
 	tests/run.sh build/asan base/ cache/ compiler/ targets/ bundle/
@@ -220,21 +238,30 @@ check-sanitizers: ## the tests of readers, cache and compiler under address and 
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
 	KILN_TEST_BLESS=1 tests/run.sh $(B)
 
-.PHONY: format lint
+.PHONY: debug compile_commands.json
+debug: ## build programs, libraries and tests without optimisation, with debug information, in build/debug
+	$(MAKE) CONFIG=debug all tests
+compile_commands.json: ## for editors and analysers: how each file is compiled
+	@$(MAKE) -s -n -B V=1 all tests | tools/compile-commands.sh > $@.new && mv $@.new $@
+
+.PHONY: format lint lint-quick
 FORMAT ?= clang-format-14
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cpp')
 format: ## apply .clang-format to every C file
 	$(FORMAT) -i $(C_FILES)
-lint: ## check the format of every C file and the order of the folders
-	$(FORMAT) --dry-run -Werror $(C_FILES)
+lint-quick: ## check the format of every C file, the order of the folders, the numbers that tests cite
+	@$(FORMAT) --dry-run -Werror $(C_FILES)
 	tools/lint-folders.sh
+	tools/lint-numbers.py
+lint: lint-quick $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc ## lint-quick, then clang-tidy, cppcheck and gcc -fanalyzer (minutes)
+	tools/lint-analysers.sh $(B) $(shell $(LLVM_CONFIG) --includedir)
 
 .PHONY: demo install-packages
-install-packages: ## install what the build needs (Debian 12)
-	tools/install-packages.sh
-demo: ## build all, compile kernels/ into a bundle, run the example application on the host
-	tools/install-packages.sh
-	$(MAKE) all
+install-packages: ## install what build and tests need (Debian 12)
+	$(PACKAGES) build test
+demo: ## install what it needs, build, compile kernels/ into a bundle, run the example application on the host
+	$(PACKAGES) build
+	$(MAKE) $(JOBS) all
 	examples/demo.sh $(B)
 
 help: ## this text
@@ -249,31 +276,42 @@ clean: ## remove build/
 # ----------------------------------------------------------------------------------------------------------------- install
 # Where this prefix's interpreters look: Debian's packages are for every version, what is in /usr/local for one.
 PYTHON_FOLDER ?= $(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))
-PYTHON_PACKAGES = $(DESTDIR)$(PREFIX)/lib/$(PYTHON_FOLDER)/dist-packages
+INTO     = $(DESTDIR)$(PREFIX)
+PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln
+DISTINFO = lib/$(PYTHON_FOLDER)/dist-packages/kiln_runtime-$(VERSION).dist-info
+DOC      = share/doc/kiln
+EXAMPLES = cmake embedded make ninja python saxpy transformer
+# Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
+MADE     = share/kiln/folders
+INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE) $(DISTINFO) share/kiln/kernels $(addprefix $(DOC)/examples/,$(EXAMPLES))
 .PHONY: install uninstall dist
-install: all ## install programs, library, headers, pages under PREFIX (DESTDIR is honoured)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln/base $(foreach n,1 3 5,$(DESTDIR)$(PREFIX)/share/man/man$n) $(PYTHON_PACKAGES)/kiln $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info $(DESTDIR)$(PREFIX)/share/kiln/kernels $(DESTDIR)$(PREFIX)/share/doc/kiln
-	install -m 755 $(B)/bin/kiln $(DESTDIR)$(PREFIX)/bin
-	install -m 755 -s $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(DESTDIR)$(PREFIX)/libexec/kiln
-	install -m 755 -s $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-verify.so.0 $(DESTDIR)$(PREFIX)/lib
-	ln -sf libkiln.so.0 $(DESTDIR)$(PREFIX)/lib/libkiln.so
-	ln -sf libkiln-verify.so.0 $(DESTDIR)$(PREFIX)/lib/libkiln-verify.so
-	install -m 644 $(B)/lib/libkiln.a $(A_VERIFY) $(DESTDIR)$(PREFIX)/lib
-	install -m 644 runtime/kiln.h $(DESTDIR)$(PREFIX)/include/kiln
-	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(DESTDIR)$(PREFIX)/include/kiln/kiln_verify.h
-	install -m 644 base/status.def $(DESTDIR)$(PREFIX)/include/kiln/base
-	sed -e 's|"base/status.def"|"status.def"|' base/status.h > $(DESTDIR)$(PREFIX)/include/kiln/base/status.h
-	install -m 644 kernels/*.kiln $(DESTDIR)$(PREFIX)/share/kiln/kernels
-	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n || exit 1; done
-	install -m 644 python/kiln/*.py $(PYTHON_PACKAGES)/kiln
-	sed -e 's|@VERSION@|$(VERSION)|' python/METADATA.in > $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info/METADATA
-	install -m 644 LICENSE NOTICE README.md docs/*.md $(DESTDIR)$(PREFIX)/share/doc/kiln
-	install -m 644 tools/cmake/kilnConfig.cmake $(DESTDIR)$(PREFIX)/lib/cmake/kiln
-	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(DESTDIR)$(PREFIX)/lib/cmake/kiln/kilnConfigVersion.cmake
-	for n in kiln kiln-verify; do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/$$n.pc || exit 1; done
-uninstall: ## remove what install put there
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/kiln $(DESTDIR)$(PREFIX)/lib/cmake/kiln $(DESTDIR)$(PREFIX)/include/kiln $(DESTDIR)$(PREFIX)/share/kiln $(DESTDIR)$(PREFIX)/share/doc/kiln $(PYTHON_PACKAGES)/kiln $(PYTHON_PACKAGES)/kiln_runtime-$(VERSION).dist-info
-	cd $(DESTDIR)$(PREFIX) && rm -f bin/kiln lib/libkiln.so* lib/libkiln-verify.so* lib/libkiln.a lib/libkiln-verify.a lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
+install: all ## install programs, library, headers, pages, examples under PREFIX (DESTDIR is honoured)
+	tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE) $(INSTALLED_FOLDERS)
+	install -m 755 $(B)/bin/kiln $(INTO)/bin
+	install -m 755 -s $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(INTO)/libexec/kiln
+	install -m 755 -s $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-verify.so.0 $(INTO)/lib
+	ln -sf libkiln.so.0 $(INTO)/lib/libkiln.so
+	ln -sf libkiln-verify.so.0 $(INTO)/lib/libkiln-verify.so
+	install -m 644 $(B)/lib/libkiln.a $(A_VERIFY) $(INTO)/lib
+	install -m 644 runtime/kiln.h $(INTO)/include/kiln
+	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(INTO)/include/kiln/kiln_verify.h
+	install -m 644 base/status.def $(INTO)/include/kiln/base
+	sed -e 's|"base/status.def"|"status.def"|' base/status.h > $(INTO)/include/kiln/base/status.h
+	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
+	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
+	install -m 644 python/kiln/*.py $(INTO)/$(PYTHON_PACKAGE)
+	sed -e 's|@VERSION@|$(VERSION)|' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
+	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
+	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
+	install -m 644 tools/cmake/kilnConfig.cmake $(INTO)/lib/cmake/kiln
+	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(INTO)/lib/cmake/kiln/kilnConfigVersion.cmake
+	for n in kiln kiln-verify; do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/lib/pkgconfig/$$n.pc || exit 1; done
+	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib")
+uninstall: ## remove what install put there, and the folders that it made
+	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
+	  $(addprefix bin/,kiln) libexec/kiln lib/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(DISTINFO) 'lib/libkiln.so*' 'lib/libkiln-verify.so*' lib/libkiln.a lib/libkiln-verify.a \
+	  lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
+	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib" quiet)
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
 	git archive --prefix=kiln-$(VERSION)/ HEAD | xz -9 > $(B)/kiln-$(VERSION).tar.xz

@@ -14,5 +14,5 @@ echo "== the same again: every artifact comes from the cache"
 "$build/bin/kiln" build kernels/*.kiln --target "$targets" -o "$demo/kernels.kbundle" --must-hit
 
 echo "== the application: a small transformer that links libkiln only"
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I. examples/transformer/*.c -o "$demo/transformer" "$build/lib/libkiln.so" -Wl,-rpath,"$PWD/$build/lib" -lm
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I"$build/include" -I. examples/transformer/*.c -o "$demo/transformer" "$build/lib/libkiln.so" -Wl,-rpath,"$PWD/$build/lib" -lm
 "$demo/transformer" "$demo/kernels.kbundle" --weights "$demo/transformer.weights"

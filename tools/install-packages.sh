@@ -1,17 +1,44 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need on Debian 12; does nothing when all of it is there.
+# Installs Debian 12 packages: tools/install-packages.sh [list...]. Lists are `build` (what programs, libraries and the demo need),
+# `test` (what `make check` needs besides) and `lint`; without a name, build and test. Does nothing when all of it is there, and
+# wants root or sudo only when something is missing.
 set -eu
-packages="gcc g++ make bc pkg-config llvm-22-dev libpolly-22-dev liblld-22-dev lld-22 clang-22 llvm-22 zlib1g-dev libtinfo-dev libzstd-dev zstd libarchive-dev libarchive-tools
-libsodium-dev nettle-dev libxxhash-dev libcriterion-dev libcurl4-openssl-dev libhiredis-dev python3 python3-numpy man-db groff-base strace ninja-build cmake
-ccache unzip nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+cd "$(dirname "$0")/.."
+llvm=${LLVM_VERSION:-$(sed -n 's/^LLVM_VERSION ?= //p' Makefile)}
+
+build="gcc g++ make bc pkg-config llvm-$llvm-dev libpolly-$llvm-dev liblld-$llvm-dev zlib1g-dev libtinfo-dev libzstd-dev
+libarchive-dev libsodium-dev nettle-dev libxxhash-dev libcurl4-openssl-dev libhiredis-dev"
+test="libcriterion-dev clang-$llvm lld-$llvm llvm-$llvm git zstd libarchive-tools python3 python3-numpy man-db groff-base strace
+ninja-build cmake ccache unzip nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu
+libc6-dev-arm64-cross"
+lint="git clang-format-14 clang-tidy-14 cppcheck python3"
+
+[ $# -gt 0 ] || set -- build test
+wanted=""
+for list; do
+  case "$list" in
+  build) wanted="$wanted $build" ;;
+  test) wanted="$wanted $test" ;;
+  lint) wanted="$wanted $lint" ;;
+  *) echo "tools/install-packages.sh: expected 'build', 'test' or 'lint', found '$list'" >&2; exit 2 ;;
+  esac
+done
+if ! command -v dpkg-query >/dev/null; then
+  echo "this is no Debian: nothing is installed; what is needed is called there:" $wanted >&2
+  exit 0
+fi
 missing=""
-for p in $packages; do
+for p in $wanted; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ]; then as_root=""
+elif command -v sudo >/dev/null; then as_root=sudo
+else
+  echo "packages are missing, this is not root and there is no sudo. As root:" >&2
+  echo "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
+  exit 1
+fi
 echo "installing:$missing"
-as_root=""
-[ "$(id -u)" = 0 ] || as_root=sudo
-export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -q
-$as_root apt-get install -y -q --no-install-recommends $missing
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=600 $missing

@@ -3,14 +3,14 @@
 // EMBEDDED_KERNELS, whose codes then go first. It is this program that allows it; the library reads no
 // environment.
 //
-//   kiln build kernels/elementwise.kiln -k 'add[T=f32]' -t host -o app.kbundle
+//   kiln build PREFIX/share/kiln/kernels/elementwise.kiln -k 'add[T=f32]' -t host -o app.kbundle
 //   kiln embed app.kbundle -o bundle.S
-//   cc main.c bundle.S -lkiln -o embedded
+//   cc main.c bundle.S $(pkg-config --cflags --libs kiln) -o embedded
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/kiln.h"
+#include <kiln/kiln.h>
 
 extern const unsigned char kiln_bundle[], kiln_bundle_end[];
 

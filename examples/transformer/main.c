@@ -2,6 +2,8 @@
 // Inference of a small transformer with kernels from a bundle: an application as a user of Kiln writes it. It
 // links libkiln only.
 //
+//   kiln build PREFIX/share/kiln/kernels/*.kiln -t host -o kernels.kbundle
+//   cc -D_GNU_SOURCE -O2 *.c $(pkg-config --cflags --libs kiln) -lm -o transformer
 //   transformer BUNDLE [--device host|cuda:0|hip:0] [--weights FILE] [--tokens N] [--no-check]
 //
 // The weight file is generated when it is missing, then loaded like any other. Every step's logits are
@@ -13,7 +15,7 @@
 #include <time.h>
 
 #include "model.h"
-#include "runtime/kiln.h"
+#include <kiln/kiln.h>
 
 enum { PAGE = 16, PROMPT = 12 };
 

@@ -12,10 +12,11 @@ TEST(demo, transformer_agrees_with_plain_c_on_the_host) {
                     "%s/made/k.kbundle && mv %s/made/k.kbundle %s/moved/app && rmdir %s/made",
                     folder, folder, build, folder, folder, folder, folder))
     FAIL("the build failed:\n%s", out);
-  if (kiln_test_run(&out,
-                    "gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I. examples/transformer/*.c -o "
-                    "%s/transformer %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib) -lm",
-                    folder, build, build))
+  if (kiln_test_run(
+          &out,
+          "gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I%s/include -I. examples/transformer/*.c -o "
+          "%s/transformer %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib) -lm",
+          build, folder, build, build))
     FAIL("the application does not compile:\n%s", out);
   if (kiln_test_run(&out, "cd %s && ./transformer moved/app --weights weights --tokens 14", folder))
     FAIL("%s", out);
@@ -32,10 +33,11 @@ TEST(demo, a_program_carries_its_bundle) {
                     "%s/app.kbundle && %s/bin/kiln embed %s/app.kbundle -o %s/bundle.S",
                     build, folder, build, folder, folder))
     FAIL("%s", out);
-  if (kiln_test_run(&out,
-                    "gcc -std=c11 -Wall -Wextra -Werror -I. examples/embedded/main.c %s/bundle.S -o "
-                    "%s/embedded %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib)",
-                    folder, folder, build, build))
+  if (kiln_test_run(
+          &out,
+          "gcc -std=c11 -Wall -Wextra -Werror -I%s/include -I. examples/embedded/main.c %s/bundle.S "
+          "-o %s/embedded %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib)",
+          build, folder, folder, build, build))
     FAIL("%s", out);
   if (kiln_test_run(&out, "rm %s/app.kbundle && cd / && %s/embedded", folder, folder)) FAIL("%s", out);
   CHECK_TEXT(out, "3000 sums, 0 wrong, by bundle in memory\n");
