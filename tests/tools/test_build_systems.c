@@ -45,7 +45,7 @@ static void prepare(const build_system *b) {
                     build, folder))
     FAIL("make install:\n%s", out);
   free(out);
-  if (kiln_test_run(&out, "cp -r examples %s/", folder)) FAIL("%s", out);
+  if (kiln_test_run(&out, "cp -r %s/prefix/share/doc/kiln/examples %s/", folder, folder)) FAIL("%s", out);
   free(out);
 }
 
@@ -97,6 +97,73 @@ TEST(build_systems, cmake_with_make) {
   static const build_system b = {"cmake", "cmake --version && make --version", CMAKE "'Unix Makefiles'",
                                  "cmake --build out", "! make -C out -n | grep -E 'kiln build|-c .*main.c'"};
   builds(&b);
+}
+
+static const char carried_lists[] =
+    "cmake_minimum_required(VERSION 3.21)\nproject(carried C ASM)\nset(CMAKE_C_STANDARD 11)\n"
+    "find_package(kiln REQUIRED)\n"
+    "kiln_add_bundle(kernels SOURCES elementwise.kiln TARGETS host HEADER kernels.h EMBED kernels.S OPTIONS "
+    "-k add[T=f32])\n"
+    "add_executable(carried main.c typed.c ${CMAKE_CURRENT_BINARY_DIR}/kernels.S)\n"
+    "target_include_directories(carried PRIVATE ${CMAKE_CURRENT_BINARY_DIR})\n"
+    "target_link_libraries(carried PRIVATE kiln::kiln)\nadd_dependencies(carried kernels)\n";
+
+// A header and an assembler file made beside the bundle: a build with nothing new runs none of the three
+// steps, also after a touch that changed nothing; a changed kernel is in the next program.
+static void carries(const char *generator, const char *idle) {
+  static const build_system b = {"embedded", "cmake --version && ninja --version", "", "", ""};
+  char *out, path[512], configure[256];
+  prepare(&b);
+  snprintf(path, sizeof path, "%s/examples/embedded/CMakeLists.txt", kiln_test_folder());
+  kiln_test_write(path, carried_lists, sizeof carried_lists - 1);
+  must(&b,
+       "cp ../../prefix/share/kiln/kernels/elementwise.kiln . && echo '#include \"kernels.h\"' > typed.c");
+  snprintf(configure, sizeof configure, CMAKE "%s", generator);
+  must(&b, configure);
+  must(&b, "cmake --build out");
+  if (run_there(&b, "out/carried", &out)) FAIL("%s", out);
+  CHECK_TEXT(out, "3000 sums, 0 wrong, by bundle in memory\n");
+  must(&b, idle);
+  must(&b, "sleep 0.05 && touch elementwise.kiln && cmake --build out");
+  must(&b, idle);
+  must(&b, "sleep 0.05 && sed -i 's/as f32 + load(y/as f32 - load(y/' elementwise.kiln && cmake --build out");
+  CHECK_INT(run_there(&b, "out/carried", &out), 1);
+  CHECK_TEXT(out, "3000 sums, 3000 wrong, by bundle in memory\n");
+  must(&b, idle);
+}
+
+TEST(build_systems, cmake_derives_with_ninja) { carries("Ninja", "ninja -C out -n | grep 'no work to do'"); }
+
+TEST(build_systems, cmake_derives_with_make) {
+  carries("'Unix Makefiles'", "! make -C out -n | grep -E 'kiln (build|header|embed)|-c .*[.][cS]$'");
+}
+
+// Applications with a line of their own to the compiler: what their comments say is true of an installation.
+TEST(build_systems, by_hand) {
+  static const build_system b = {"embedded", "cc --version", "", "", ""};
+  char *out;
+  prepare(&b);
+  must(&b, "kiln build ../../prefix/share/kiln/kernels/elementwise.kiln -q -k 'add[T=f32]' -t host -o "
+           "app.kbundle && "
+           "kiln embed app.kbundle -o bundle.S && cc -std=c11 -Wall -Wextra -Werror main.c bundle.S "
+           "$(pkg-config --cflags --libs kiln) -o embedded");
+  if (run_there(&b, "rm app.kbundle && ./embedded", &out)) FAIL("%s", out);
+  CHECK_TEXT(out, "3000 sums, 0 wrong, by bundle in memory\n");
+  must(&b, "cd ../transformer && cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror *.c $(pkg-config --cflags "
+           "--libs kiln) "
+           "-lm -o transformer");
+}
+
+// README.md's own first example, from its text to its numbers.
+TEST(build_systems, the_first_example_of_the_readme) {
+  static const build_system b = {"saxpy", "cc --version && bash --version", "", "", ""};
+  char command[4200], where[4096], *out;
+  prepare(&b);
+  CHECK(realpath("tests/first_example.sh", where));
+  snprintf(command, sizeof command, "PYTHONPATH=$(echo $PWD/../../prefix/lib/python3*/dist-packages) %s",
+           where);
+  int code = run_there(&b, command, &out);
+  if (code || !strstr(out, " passed, 0 failed, ")) FAIL("exit code %d:\n%s", code, out);
 }
 
 // What is wrong in a call is said when CMake configures, with what was expected.
