@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Single flight over machines: caches that share nothing but a Redis server. One makes an entry, the others
-// wait; whatever happens to the holder or to the server, everybody gets on. (store property 8)
+// wait; whatever happens to the holder or to the server, everybody gets on.
 #include "tests/cache/servers.h"
 
 enum { LEASE_MS = 8000, MACHINES = 8 };
