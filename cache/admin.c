@@ -47,9 +47,11 @@ kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_
     if (!file) return KILN_OUTCOME_MISS_ABSENT;
   }
   kiln_outcome outcome = kiln_store_accept(store, kiln_blob_retain(file), key, NULL, 0, out, NULL, err);
-  if (outcome == KILN_OUTCOME_HIT_LOCAL &&
-      !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, out_view, err))
-    return outcome;
+  if (outcome == KILN_OUTCOME_HIT_LOCAL) {
+    if (!kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, out_view, err)) return outcome;
+    kiln_cache_entry_deinit(out);
+    outcome = KILN_OUTCOME_MISS_CORRUPT;
+  }
   kiln_blob_release(file);
   *out_file = NULL;
   return outcome;

@@ -298,7 +298,7 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
   put_checks(checks, region->bytes, region->size);
   put_checks(top, checks, checks_size);
 
-  memcpy(header + KILN_BH_MAGIC, KILN_BUNDLE_MAGIC, 8);
+  memcpy(header + KILN_BH_MAGIC, KILN_BUNDLE_MAGIC, 8); // NOLINT(bugprone-not-null-terminated-result): bytes
   kiln_put16(header + KILN_BH_MAJOR, KILN_BUNDLE_MAJOR);
   kiln_put16(header + KILN_BH_MINOR, KILN_BUNDLE_MINOR);
   kiln_put16(header + KILN_BH_ABI, KILN_KERNEL_ABI);

@@ -107,6 +107,13 @@ static void seed_program(analysis *a, const ir_op *op, kiln_fact *f) {
 
 static void run_block(analysis *a, const ir_block *block);
 
+static bool same(const kiln_fact *a, const kiln_fact *b) {
+  return a->lo == b->lo && a->hi == b->hi &&
+         !memcmp(a->divisibility, b->divisibility, sizeof a->divisibility) &&
+         !memcmp(a->contiguity, b->contiguity, sizeof a->contiguity) &&
+         !memcmp(a->constancy, b->constancy, sizeof a->constancy);
+}
+
 /// Joins `next` into `slot`; true when that changed it. After a few rounds a bound that still moves goes to
 /// the end of its type.
 static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsigned round) {
@@ -120,7 +127,7 @@ static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsi
     for (unsigned i = 0; i < IR_MAX_RANK; i++)
       if (joined.divisibility[i] != slot->divisibility[i]) joined.divisibility[i] = 0;
   }
-  if (!memcmp(&joined, slot, sizeof joined)) return false;
+  if (same(&joined, slot)) return false;
   *slot = joined;
   return true;
 }

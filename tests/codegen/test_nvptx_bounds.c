@@ -24,9 +24,8 @@ typedef struct wanted {
 } wanted;
 
 static wanted want_of(const ir_kernel *kernel) {
-  wanted w = {.threads = 32u * kernel->warps,
-              .registers = kernel->max_registers,
-              .param_count = kernel->param_count};
+  wanted w = {
+      .threads = 32u * kernel->warps, .registers = kernel->max_registers, .param_count = kernel->param_count};
   CHECK(kernel->param_count <= 64);
   snprintf(w.entry, sizeof w.entry, "%s", kernel->name);
   for (uint32_t i = 0; i < kernel->param_count; i++) {
@@ -127,7 +126,8 @@ static void check_number(const char *at, const char *ptx, const char *name, size
   FAIL("%.*s: this test does not know what the PTX should say of it", (int)length, name);
 }
 
-/// A grid constant is read where the driver put it: its parameter is bytes, and nothing is copied to the stack.
+/// A grid constant is read where the driver put it: its parameter is bytes, and nothing is copied to the
+/// stack.
 static void check_grid_constants(const char *llvm, const char *ptx) {
   unsigned marked = 0, bytes = 0;
   const char *define = strstr(llvm, "define ptx_kernel");
@@ -197,15 +197,16 @@ TEST(nvptx_bounds, library_on_processors) {
   CHECK(checked > 90);
 }
 
-static const char limited[] = "kiln 1\n"
-                              "kernel limited(x: in *f32 @align(32), y: out *bf16, n: i32 @div(16)) @grid(1)\n"
-                              "  @config(warps = 8) @regs(96) {\n"
-                              "  let i = iota(1024)\n"
-                              "  store(y + i, (load(x + i, i < n) * 2.0) as bf16, i < n)\n"
-                              "}\n"
-                              "kernel alone(x: inout *i64 @align(4096)) @grid(1) @config(warps = 1) {\n"
-                              "  store(x, load(x) + 1)\n"
-                              "}\n";
+static const char limited[] =
+    "kiln 1\n"
+    "kernel limited(x: in *f32 @align(32), y: out *bf16, n: i32 @div(16)) @grid(1)\n"
+    "  @config(warps = 8) @regs(96) {\n"
+    "  let i = iota(1024)\n"
+    "  store(y + i, (load(x + i, i < n) * 2.0) as bf16, i < n)\n"
+    "}\n"
+    "kernel alone(x: inout *i64 @align(4096)) @grid(1) @config(warps = 1) {\n"
+    "  store(x, load(x) + 1)\n"
+    "}\n";
 
 TEST(nvptx_bounds, limits_of_registers_and_alignments) {
   for (size_t t = 0; t < kiln_processor_count(); t++)
@@ -218,12 +219,13 @@ TEST(nvptx_bounds, the_assembler_keeps_them) {
   static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
   char source[400], *out;
   if (access(ptxas, X_OK)) SKIP("ptxas is not installed");
-  static const char text[] = "kiln 1\n"
-                             "kernel tight(x: inout *f32 @align(16)) @grid(1) @config(warps = 4) @regs(32) {\n"
-                             "  let i = iota(8192)\n"
-                             "  let v = load(x + i)\n"
-                             "  store(x + i, v / reduce.add(v, 0))\n"
-                             "}\n";
+  static const char text[] =
+      "kiln 1\n"
+      "kernel tight(x: inout *f32 @align(16)) @grid(1) @config(warps = 4) @regs(32) {\n"
+      "  let i = iota(8192)\n"
+      "  let v = load(x + i)\n"
+      "  store(x + i, v / reduce.add(v, 0))\n"
+      "}\n";
   snprintf(source, sizeof source, "%s/tight.kiln", kiln_test_folder());
   kiln_test_write(source, text, sizeof text - 1);
   int code = kiln_test_run(&out,
