@@ -11,6 +11,8 @@
 enum {
   INTERFACE_VERSION = 1,
   CODE_INFO_VERSION = 65,
+  CODE_INFO_WHY_PTX =
+      66, // the same and `why_ptx`; written only where that is set, so that others read the rest
   MOST_PARAMS = 4096,
   MOST_CONFIGS = 65536,
   MOST_VARIANTS = 256,
@@ -190,7 +192,7 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
 
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
-  kiln_buffer_u8(out, CODE_INFO_VERSION);
+  kiln_buffer_u8(out, info->why_ptx ? CODE_INFO_WHY_PTX : CODE_INFO_VERSION);
   kiln_buffer_u8(out, info->format);
   put_text(out, info->target);
   put_text(out, info->symbol);
@@ -198,12 +200,14 @@ void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
   CODE_NUMBERS(X)
 #undef X
   put_text(out, info->producer);
+  if (info->why_ptx) put_text(out, info->why_ptx);
 }
 
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out) {
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
-  if (kiln_read_u8(&r) != CODE_INFO_VERSION) return false;
+  uint8_t version = kiln_read_u8(&r);
+  if (version != CODE_INFO_VERSION && version != CODE_INFO_WHY_PTX) return false;
   out->format = kiln_read_u8(&r);
   out->target = get_text(&r);
   out->symbol = get_text(&r);
@@ -211,6 +215,7 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
   CODE_NUMBERS(X)
 #undef X
   out->producer = get_text(&r);
+  if (version == CODE_INFO_WHY_PTX) out->why_ptx = get_text(&r);
   return kiln_read_done(&r);
 }
 

@@ -106,6 +106,7 @@ typedef struct kiln_code_info {
   uint32_t spill_bytes;
   uint32_t wave;        ///< lanes; 32, 64; 1 on the host
   const char *producer; ///< compiler and finishing tool, for people
+  const char *why_ptx;  ///< why it is PTX though a cubin was wanted; NULL: it is not so
 } kiln_code_info;
 
 /// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing

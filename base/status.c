@@ -24,14 +24,26 @@ static const struct row *find(kiln_status status) {
   return &unknown;
 }
 
+static void set(kiln_error *err, kiln_status status, uint32_t operation, const char *format, va_list args) {
+  if (!err) return;
+  err->status = status;
+  err->operation = operation;
+  vsnprintf(err->text, sizeof err->text, format, args);
+}
+
 kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) {
-  if (err) {
-    va_list args;
-    err->status = status;
-    va_start(args, format);
-    vsnprintf(err->text, sizeof err->text, format, args);
-    va_end(args);
-  }
+  va_list args;
+  va_start(args, format);
+  set(err, status, 0, format, args);
+  va_end(args);
+  return status;
+}
+
+kiln_status kiln_fail_at(kiln_error *err, kiln_status status, uint32_t number, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  set(err, status, number + 1, format, args);
+  va_end(args);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #define KILN_BASE_STATUS_H
 
 #include <stdarg.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,18 +26,24 @@ typedef enum kiln_status {
 #define KILN_PRINTF(a, b)
 #endif
 
-enum { KILN_ERROR_TEXT = 1000 };
+enum { KILN_ERROR_TEXT = 996 };
 
 /// Detail of a failure, in storage of the caller's. `text` is one line: what was expected, what was there,
 /// the numbers.
 typedef struct kiln_error {
   kiln_status status;
   char text[KILN_ERROR_TEXT];
+  uint32_t operation; ///< 1 + the number of the operation of a kernel that it is about; 0: of none. Behind
+                      ///< the text, so that the size and the fields of the first release stay
 } kiln_error;
 
 /// Writes status and text to `err` (which may be NULL) and returns `status`, so that `return kiln_fail(...)`
 /// reads well.
 kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
+
+/// The same about the operation of a kernel that has this number in its canonical form.
+kiln_status kiln_fail_at(kiln_error *err, kiln_status status, uint32_t number, const char *format, ...)
+    KILN_PRINTF(4, 5);
 
 /// Puts "context: " before the text that `err` holds already. Returns `status` unchanged. `err` may be NULL.
 kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);

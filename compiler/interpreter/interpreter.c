@@ -42,8 +42,9 @@ static kiln_status run_for(machine *m, const ir_op *op) {
   ir_value *results[IR_MAX_RESULTS];
   result_list(op, results);
   if (step <= 0)
-    return kiln_fail(m->err, KILN_STATUS_LAUNCH, "operation %u (for): expected a step above 0, found %lld",
-                     ir_operation(op), (long long)step);
+    return kiln_fail_at(m->err, KILN_STATUS_LAUNCH, ir_operation(op),
+                        "operation %u (for): expected a step above 0, found %lld", ir_operation(op),
+                        (long long)step);
   machine_copy(m, ir_loop_initials(op), args, op->result_count);
   bool more = lo < hi;
   for (int64_t i = lo; more;) {
@@ -116,8 +117,8 @@ static kiln_status run_claim(machine *m, const ir_op *op) {
   const uint64_t *claim = operand_place(m, op, 0);
   for (size_t i = 0; i < element_count(op->operands[0]->type); i++)
     if (!(claim[i] & 1))
-      return kiln_fail(
-          m->err, KILN_STATUS_ASSERT,
+      return kiln_fail_at(
+          m->err, KILN_STATUS_ASSERT, ir_operation(op),
           "operation %u (%s): expected true, found false at element %zu in program (%u, %u, %u)%s%s",
           ir_operation(op), ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2],
           op->attrs.text ? ": " : "", op->attrs.text ? op->attrs.text : "");
@@ -125,8 +126,8 @@ static kiln_status run_claim(machine *m, const ir_op *op) {
 }
 
 static kiln_status run_asm(machine *m, const ir_op *op) {
-  return kiln_fail(m->err, KILN_STATUS_UNSUPPORTED, "operation %u (asm): the interpreter has no assembler",
-                   ir_operation(op));
+  return kiln_fail_at(m->err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
+                      "operation %u (asm): the interpreter has no assembler", ir_operation(op));
 }
 
 static kiln_status run_elementwise(machine *m, const ir_op *op) {

@@ -16,8 +16,8 @@ static kiln_status check_access(machine *m, const ir_op *op, uint64_t address, s
     uint64_t begin = (uintptr_t)range->begin;
     if (address >= begin && size <= range->size && address - begin <= range->size - size) return KILN_OK;
   }
-  return kiln_fail(
-      m->err, KILN_STATUS_LAUNCH,
+  return kiln_fail_at(
+      m->err, KILN_STATUS_LAUNCH, ir_operation(op),
       "operation %u (%s): access of %zu bytes at 0x%llx is outside all buffers, in program (%u, %u, %u)",
       ir_operation(op), ir_ops[op->code].text, size, (unsigned long long)address, m->program[0],
       m->program[1], m->program[2]);

@@ -3,18 +3,23 @@
 // every region ends well.
 #include "compiler/ir/ir.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct verifying {
   const char *stage;
   kiln_error *err;
+  ir_fault *fault;
   const ir_value **visible; // by id: the value itself while it is defined and in scope
   uint32_t count;
 } verifying;
 
 static kiln_status fault(const verifying *v, const ir_op *op, const char *text) {
-  return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: operation %u (%s): %s", v->stage, op->number,
-                   ir_ops[op->code].text, text);
+  v->fault->op = op;
+  snprintf(v->fault->text, sizeof v->fault->text, "%s", text);
+  if (!op) return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: %s", v->stage, text);
+  return kiln_fail_at(v->err, KILN_STATUS_INTERNAL, ir_operation(op), "after %s: operation %u (%s): %s",
+                      v->stage, ir_operation(op), ir_ops[op->code].text, text);
 }
 
 static kiln_status check_types(const verifying *v, const ir_op *op) {
@@ -66,9 +71,7 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
     KILN_TRY(check_op(v, op));
     for (uint32_t i = 0; i < op->result_count; i++) show(v, &op->results[i], true);
   }
-  if (previous != block->last)
-    return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: a block does not know its last operation",
-                     v->stage);
+  if (previous != block->last) return fault(v, block->parent, "a block does not know its last operation");
   for (uint32_t i = 0; i < block->arg_count; i++) show(v, block->args[i], false);
   for (const ir_op *op = block->first; op; op = op->next)
     for (uint32_t i = 0; i < op->result_count; i++) show(v, &op->results[i], false);
@@ -76,23 +79,32 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
 }
 
 static kiln_status check_params(const verifying *v, const ir_kernel *kernel) {
-  if (kernel->body->arg_count != kernel->param_count)
-    return kiln_fail(v->err, KILN_STATUS_INTERNAL, "after %s: %u parameters but %u arguments", v->stage,
-                     kernel->param_count, kernel->body->arg_count);
-  for (uint32_t i = 0; i < kernel->param_count; i++)
-    if (!ir_type_equal(kernel->params[i].type, kernel->body->args[i]->type))
-      return kiln_fail(v->err, KILN_STATUS_INTERNAL,
-                       "after %s: parameter %u has another type than its argument", v->stage, i);
+  char text[80];
+  if (kernel->body->arg_count != kernel->param_count) {
+    snprintf(text, sizeof text, "%u parameters but %u arguments", kernel->param_count,
+             kernel->body->arg_count);
+    return fault(v, NULL, text);
+  }
+  for (uint32_t i = 0; i < kernel->param_count; i++) {
+    if (ir_type_equal(kernel->params[i].type, kernel->body->args[i]->type)) continue;
+    snprintf(text, sizeof text, "parameter %u has another type than its argument", i);
+    return fault(v, NULL, text);
+  }
   return KILN_OK;
 }
 
-kiln_status ir_verify(ir_kernel *kernel, const char *stage, kiln_error *err) {
+kiln_status ir_verify_fault(ir_kernel *kernel, const char *stage, ir_fault *out_fault, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to verify");
-  verifying v = {stage, err, NULL, ir_number(kernel)};
+  verifying v = {stage, err, out_fault, NULL, ir_number(kernel)};
   v.visible = KILN_NEW_ARRAY(scratch, const ir_value *, v.count + 1u);
   kiln_status status = check_params(&v, kernel);
   if (status == KILN_OK) status = check_block(&v, kernel->body, false);
   kiln_arena_destroy(scratch);
   return status;
+}
+
+kiln_status ir_verify(ir_kernel *kernel, const char *stage, kiln_error *err) {
+  ir_fault ignored;
+  return ir_verify_fault(kernel, stage, &ignored, err);
 }

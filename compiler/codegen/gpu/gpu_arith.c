@@ -318,11 +318,12 @@ static LLVMValueRef int_abs(gpu *g, kiln_scalar s, LLVMValueRef a) {
 
 static LLVMValueRef unsupported(gpu *g, const ir_op *op) {
   char text[IR_TYPE_TEXT];
-  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s on %s is not supported on %s", ir_operation(op),
-           ir_ops[op->code].text,
-           ir_type_text(
-               op->operand_count ? ir_element(op->operands[0]->type) : ir_element(op->results[0].type), text),
-           g->machine->name);
+  gpu_fail_at(
+      g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s on %s is not supported on %s", ir_operation(op),
+      ir_ops[op->code].text,
+      ir_type_text(op->operand_count ? ir_element(op->operands[0]->type) : ir_element(op->results[0].type),
+                   text),
+      g->machine->name);
   return LLVMGetPoison(gpu_type(g, ir_element(op->results[0].type)));
 }
 

@@ -80,9 +80,9 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
   ir_value *result = &op->results[0];
   LLVMValueRef one[1];
   if (pack > 16 || pack & (pack - 1) || pack * (op->operand_count + 1) > MAX_OPERANDS) {
-    gpu_fail(g, KILN_STATUS_LIMIT,
-             "operation %u: asm takes at most %d registers an instance, found %u operands of %u elements",
-             ir_operation(op), MAX_OPERANDS, op->operand_count, pack);
+    gpu_fail_at(g, op, KILN_STATUS_LIMIT,
+                "operation %u: asm takes at most %d registers an instance, found %u operands of %u elements",
+                ir_operation(op), MAX_OPERANDS, op->operand_count, pack);
     return;
   }
   if (!result->type.rank) {

@@ -100,8 +100,8 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
   else
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
-             ir_ops[op->code].text, g->machine->name);
+    gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
+                ir_ops[op->code].text, g->machine->name);
 }
 
 void gpu_lower_block(gpu *g, ir_block *block) {

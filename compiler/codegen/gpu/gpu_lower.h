@@ -204,6 +204,9 @@ struct gpu {
 
 /// Keeps the first failure.
 KILN_PRINTF(3, 4) void gpu_fail(gpu *g, kiln_status status, const char *format, ...);
+/// The same about one operation, whose place the message then has.
+KILN_PRINTF(4, 5)
+void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...);
 
 // gpu_value.c
 LLVMTypeRef gpu_type(gpu *g, ir_type element);

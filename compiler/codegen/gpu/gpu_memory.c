@@ -542,8 +542,8 @@ static void tile_atomic(gpu *g, ir_op *op) {
 
 void gpu_lower_atomic(gpu *g, ir_op *op) {
   if (!(op->code == IR_CAS ? (void *)g->machine->cas : (void *)g->machine->atomic)) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s", ir_operation(op),
-             g->machine->name);
+    gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s",
+                ir_operation(op), g->machine->name);
     return;
   }
   fence(g, op, IR_ORDER_RELEASE);

@@ -17,6 +17,16 @@ void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
   g->status = kiln_fail(g->error, status, "%s", text);
 }
 
+void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...) {
+  if (g->status != KILN_OK) return;
+  char text[KILN_ERROR_TEXT];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g->status = kiln_fail_at(g->error, status, ir_operation(op), "%s", text);
+}
+
 // ------------------------------------------------------------------------------------------- types
 
 LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar) {
@@ -281,11 +291,12 @@ static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
   char text[IR_TYPE_TEXT];
   uint64_t warps = 1u << g->warps, enough = warps;
   while (words * warps > most * enough) enough *= 2;
-  gpu_fail(
-      g, KILN_STATUS_LIMIT,
+  const ir_op *op = value->def ? value->def : value->block->parent;
+  gpu_fail_at(
+      g, op, KILN_STATUS_LIMIT,
       "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
-      value->def ? value->def->number : 0, ir_type_text(value->type, text), (unsigned long long)words,
-      (unsigned long long)warps, (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
+      ir_operation(op), ir_type_text(value->type, text), (unsigned long long)words, (unsigned long long)warps,
+      (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
       enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
       enough <= g->machine->max_warps ? " warps have room" : "");
   return false;

@@ -168,6 +168,8 @@ host_value *host_info(const ir_value *v);
 void host_set_scalar(ir_value *v, LLVMValueRef x);
 /// Keeps the first failure.
 void host_fail(host *h, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
+/// The same about one operation, whose place the message then has.
+void host_fail_at(host *h, const ir_op *op, kiln_status status, const char *format, ...) KILN_PRINTF(4, 5);
 
 // ---------------------------------------------------------------------- host_build.c: LLVM helpers
 

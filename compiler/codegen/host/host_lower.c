@@ -21,6 +21,16 @@ void host_fail(host *h, kiln_status status, const char *format, ...) {
   h->status = kiln_fail(h->err, status, "%s", text);
 }
 
+void host_fail_at(host *h, const ir_op *op, kiln_status status, const char *format, ...) {
+  char text[KILN_ERROR_TEXT];
+  va_list list;
+  if (h->status != KILN_OK) return;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  h->status = kiln_fail_at(h->err, status, ir_operation(op), "%s", text);
+}
+
 void host_set_scalar(ir_value *v, LLVMValueRef x) {
   host_info(v)->lanes = (host_lanes){x, 0, HOST_UNIFORM};
   host_info(v)->has_lanes = true;
@@ -121,8 +131,8 @@ static void emit_assert(host *h, ir_op *op) {
 }
 
 static void refuse(host *h, ir_op *op) {
-  host_fail(h, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation",
-            ir_ops[op->code].text, ir_operation(op));
+  host_fail_at(h, op, KILN_STATUS_UNSUPPORTED, "%s (operation %u): the host target has no such operation",
+               ir_ops[op->code].text, ir_operation(op));
 }
 
 static void nothing(host *h, ir_op *op) { (void)h, (void)op; }

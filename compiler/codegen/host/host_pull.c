@@ -309,8 +309,8 @@ static host_lanes pull_op(host *h, const ir_value *v, const host_map *map) {
   default: break;
   }
   if (host_is_elementwise(op->code)) return pull_elementwise(h, op, map);
-  host_fail(h, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull", ir_ops[op->code].text,
-            ir_operation(op));
+  host_fail_at(h, op, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull",
+               ir_ops[op->code].text, ir_operation(op));
   return uniform(LLVMGetPoison(host_element_type(h, v->type)));
 }
 
