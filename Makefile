@@ -19,11 +19,13 @@ OPT_release := -O2
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -Wno-clobbered
 OPT_tsan    := -O1 -g -fsanitize=thread
+# The compiler checks its own invariants and every pass, whatever that costs (base/check.h, compiler/ir/pass.h).
+CHECKED := $(if $(filter release,$(CONFIG)),,-DKILN_CHECKED)
 # A sanitizer brings its own loader.
 STATIC := $(if $(filter asan tsan,$(CONFIG)),,-static)
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Werror
-CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
+CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(CHECKED) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
 LDFLAGS := $(OPT_$(CONFIG)) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
 
 .DEFAULT_GOAL := all

@@ -24,6 +24,8 @@ typedef struct kiln_codegen_options {
                      ///< PTX; HSACO; host object)
   bool debug;        ///< line information
   const char *assembler_path; ///< of ptxas or libnvJitLink
+  bool verify_passes;         ///< check the kernel after every pass
+  const char *print_after;    ///< name of a pass, or "all": see kiln_artifact.printed; NULL: none
 } kiln_codegen_options;
 
 void kiln_codegen_options_init(kiln_codegen_options *options);
@@ -37,6 +39,7 @@ typedef struct kiln_codegen_times {
 typedef struct kiln_artifact {
   kiln_code_info info; ///< texts live in `texts`
   kiln_buffer code;    ///< the object, or text
+  kiln_buffer printed; ///< what options.print_after asked for; a kernel that does not verify. Also on errors
   kiln_arena *texts;   ///< owned
   kiln_codegen_times times;
 } kiln_artifact;
@@ -45,7 +48,7 @@ void kiln_artifact_deinit(kiln_artifact *artifact);
 
 /// Compiles `kernel` (consumed: passes change it in place) for `target`. Errors: LIMIT (registers, shared
 /// memory, tile size; with the numbers), UNSUPPORTED (operation and type on this target), TOOL (assembler's
-/// output), INTERNAL (verifier).
+/// output), INTERNAL (verifier), INVALID_ARGUMENT (no pass is called print_after).
 kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
                          kiln_artifact *out, kiln_error *err);
 

@@ -5,6 +5,7 @@
 
 #include <llvm-c/Core.h>
 #include <llvm/Config/llvm-config.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,6 +33,7 @@ typedef struct compile {
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
   kiln_buffer_deinit(&artifact->code);
+  kiln_buffer_deinit(&artifact->printed);
   kiln_arena_destroy(artifact->texts);
   memset(artifact, 0, sizeof *artifact);
 }
@@ -83,7 +85,22 @@ static kiln_status resolve_format(compile *c, kiln_error *err) {
 
 // ------------------------------------------------------------------------------------------- steps
 
-static kiln_status run_middle(compile *c, kiln_error *err) { return kiln_middle(c->kernel, c->target, err); }
+static kiln_status check_pass_name(const char *name, kiln_error *err) {
+  if (!name || !strcmp(name, "all") || ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, name))
+    return KILN_OK;
+  char list[400] = "all";
+  for (size_t i = 0; i < kiln_middle_pass_count; i++)
+    snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", kiln_middle_passes[i].name);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of %s", name,
+                   list);
+}
+
+static kiln_status run_middle(compile *c, kiln_error *err) {
+  const ir_pass_options options = {.print_after = c->options->print_after,
+                                   .verify = c->options->verify_passes,
+                                   .printed = &c->artifact->printed};
+  return kiln_middle_with(c->kernel, c->target, &options, err);
+}
 
 // An error that LLVM reported while a step ran counts more than what the step returned.
 static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err) {
@@ -156,9 +173,9 @@ static void take_object(compile *c) {
   c->object = (kiln_buffer){0};
 }
 
-/// The assembler does not know the processor: who asked for no form gets the PTX, and the producer says why.
+/// The assembler does not know the processor: who asked for no form gets the PTX, and why.
 static kiln_status keep_ptx(compile *c, kiln_error *err) {
-  kiln_buffer_format(&c->producer, ", PTX because %s", err->text);
+  c->artifact->info.why_ptx = kiln_arena_text(c->artifact->texts, err->text, strlen(err->text));
   err->status = KILN_OK;
   c->object.size--; // the NUL
   c->artifact->info.format = KILN_FORMAT_PTX;
@@ -280,6 +297,7 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   begin_producer(&c);
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);
+  if (status == KILN_OK) status = check_pass_name(options->print_after, err);
   if (status == KILN_OK) status = run_steps(&c, err);
   if (status == KILN_OK)
     out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);

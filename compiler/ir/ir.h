@@ -23,6 +23,8 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "base/types.h"
 
@@ -291,32 +293,56 @@ enum { IR_FOR_BOUNDS = 3 }; ///< operands of a `for` before the carried values
 static inline bool ir_is_loop(const ir_op *op) { return op->code == IR_FOR || op->code == IR_WHILE; }
 static inline bool ir_is_terminator(const ir_op *op) { return op->code == IR_YIELD || op->code == IR_COND; }
 
-static inline ir_value *ir_for_lower(const ir_op *op) { return op->operands[0]; }
-static inline ir_value *ir_for_upper(const ir_op *op) { return op->operands[1]; }
-static inline ir_value *ir_for_step(const ir_op *op) { return op->operands[2]; }
-static inline ir_value *ir_for_counter(const ir_op *op) { return op->regions[0]->args[0]; }
+static inline ir_value *ir_for_lower(const ir_op *op) {
+  KILN_ASSERT_DEEP(op->code == IR_FOR);
+  return op->operands[0];
+}
+static inline ir_value *ir_for_upper(const ir_op *op) {
+  KILN_ASSERT_DEEP(op->code == IR_FOR);
+  return op->operands[1];
+}
+static inline ir_value *ir_for_step(const ir_op *op) {
+  KILN_ASSERT_DEEP(op->code == IR_FOR);
+  return op->operands[2];
+}
+static inline ir_value *ir_for_counter(const ir_op *op) {
+  KILN_ASSERT_DEEP(op->code == IR_FOR);
+  return op->regions[0]->args[0];
+}
 
 /// Operands of a loop, and arguments of its first region, before the carried values.
-static inline uint32_t ir_loop_bounds(const ir_op *op) { return op->code == IR_FOR ? IR_FOR_BOUNDS : 0; }
+static inline uint32_t ir_loop_bounds(const ir_op *op) {
+  KILN_ASSERT_DEEP(ir_is_loop(op));
+  return op->code == IR_FOR ? IR_FOR_BOUNDS : 0;
+}
 static inline uint32_t ir_loop_counters(const ir_op *op) { return op->code == IR_FOR; }
 static inline uint32_t ir_carried_count(const ir_op *op) { return op->operand_count - ir_loop_bounds(op); }
 static inline ir_value **ir_loop_initials(const ir_op *op) { return op->operands + ir_loop_bounds(op); }
 /// Carried values as a turn begins: of a `while`, as its test begins.
 static inline ir_value **ir_loop_args(const ir_op *op) { return op->regions[0]->args + ir_loop_counters(op); }
 /// The region whose end goes into the next turn.
-static inline ir_block *ir_loop_body(const ir_op *op) { return op->regions[op->code == IR_WHILE]; }
+static inline ir_block *ir_loop_body(const ir_op *op) {
+  KILN_ASSERT_DEEP(ir_is_loop(op));
+  return op->regions[op->code == IR_WHILE];
+}
 /// The terminator that hands carried values on to the next turn.
 static inline ir_op *ir_loop_next(const ir_op *op) { return ir_loop_body(op)->last; }
 
 /// The test of a `while`: its terminator, the condition and what goes to the second region and the results.
-static inline ir_op *ir_while_test(const ir_op *op) { return op->regions[0]->last; }
+static inline ir_op *ir_while_test(const ir_op *op) {
+  KILN_ASSERT_DEEP(op->code == IR_WHILE && op->regions[0]->last->code == IR_COND);
+  return op->regions[0]->last;
+}
 static inline ir_value *ir_cond_condition(const ir_op *test) { return test->operands[0]; }
 static inline uint32_t ir_cond_passed_count(const ir_op *test) { return test->operand_count - 1; }
 static inline ir_value **ir_cond_passed(const ir_op *test) { return test->operands + 1; }
 
 static inline ir_value *ir_if_condition(const ir_op *op) { return op->operands[0]; }
 /// The terminator of a branch: which 0 `then`, 1 `else`. Its operands are the results.
-static inline ir_op *ir_if_end(const ir_op *op, unsigned which) { return op->regions[which]->last; }
+static inline ir_op *ir_if_end(const ir_op *op, unsigned which) {
+  KILN_ASSERT_DEEP(op->code == IR_IF && which < 2);
+  return op->regions[which]->last;
+}
 
 /// The terminator of a combiner (reduce, scan), or NULL where the combination is named.
 static inline ir_op *ir_combiner_end(const ir_op *op) {
@@ -429,6 +455,8 @@ uint32_t ir_number(ir_kernel *kernel);
 void ir_count_uses(ir_kernel *kernel);
 /// Follows forward links: the value that now stands for `v`.
 ir_value *ir_resolve(ir_value *v);
+/// Makes `to` stand for `from`, which has the same type.
+void ir_forward(ir_value *from, ir_value *to);
 /// Rewrites every operand through its forward link.
 void ir_apply_forwards(ir_kernel *kernel);
 /// Takes `op` out of its block. Its results must be unused or forwarded.
@@ -461,5 +489,18 @@ double ir_bits_to_float(kiln_scalar scalar, uint64_t bits);
 /// Checks the whole kernel: types by ir_infer, dominance, terminators, region shapes. The message names
 /// operation number and stage.
 kiln_status ir_verify(ir_kernel *kernel, const char *stage, kiln_error *err);
+
+/// What a kernel is at fault in.
+typedef struct ir_fault {
+  const ir_op *op; ///< NULL: the kernel as a whole
+  char text[KILN_ERROR_TEXT];
+} ir_fault;
+
+/// The same, and which operation it is. `out_fault` is set where the kernel does not verify.
+kiln_status ir_verify_fault(ir_kernel *kernel, const char *stage, ir_fault *out_fault, kiln_error *err);
+
+/// Appends the kernel as text, one form for every operation, with `fault` (NULL: none) beside its operation.
+/// For people and tests; kiln_print_ir prints what the front end reads again. Numbers the kernel.
+void ir_print(ir_kernel *kernel, const ir_fault *fault, kiln_buffer *out);
 
 #endif

@@ -35,6 +35,7 @@ ir_value *ir_block_arg(kiln_arena *arena, ir_block *block, ir_type type) {
 }
 
 static void insert(ir_op *op, ir_block *block, ir_op *before) {
+  KILN_ASSERT(!before || before->block == block);
   op->block = block;
   op->next = before;
   op->prev = before ? before->prev : block->last;
@@ -172,6 +173,7 @@ ir_op *ir_terminator(const ir_block *block) {
 }
 
 void ir_remove(ir_op *op) {
+  KILN_ASSERT(op->block); // it is removed once
   *(op->prev ? &op->prev->next : &op->block->first) = op->next;
   *(op->next ? &op->next->prev : &op->block->last) = op->prev;
   op->prev = op->next = NULL;

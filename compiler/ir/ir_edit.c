@@ -53,6 +53,12 @@ void ir_count_uses(ir_kernel *kernel) {
   ir_walk(kernel->body, count_op, NULL);
 }
 
+void ir_forward(ir_value *from, ir_value *to) {
+  KILN_ASSERT(to && from != to && ir_type_equal(from->type, to->type));
+  KILN_ASSERT_DEEP(ir_resolve(to) != from); // no cycle
+  from->forward = to;
+}
+
 ir_value *ir_resolve(ir_value *v) {
   ir_value *end = v;
   while (end->forward) end = end->forward;

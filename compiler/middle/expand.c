@@ -84,10 +84,11 @@ static kiln_status refuse(const expand_context *c, const ir_op *op, const char *
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
   bool is_asm = op->code == IR_ASM && op->attrs.text;
-  return kiln_fail(c->err, KILN_STATUS_UNSUPPORTED, "operation %u (%s%s%.60s%s) on %s for %s: %s",
-                   ir_operation(op), ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.text : "",
-                   is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
-                   kiln_target_name(c->x.target, name), reason);
+  return kiln_fail_at(c->err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
+                      "operation %u (%s%s%.60s%s) on %s for %s: %s", ir_operation(op), ir_ops[op->code].text,
+                      is_asm ? " \"" : "", is_asm ? op->attrs.text : "", is_asm ? "\"" : "",
+                      typed ? ir_type_text(typed->type, type) : "nothing",
+                      kiln_target_name(c->x.target, name), reason);
 }
 
 static void visit(ir_op *op, void *context) {
@@ -105,7 +106,7 @@ static void visit(ir_op *op, void *context) {
   c->x.b.place = op->place;
   ir_value *v = how(&c->x, op);
   if (!v) return;
-  op->results[0].forward = v;
+  ir_forward(&op->results[0], v);
   ir_remove(op);
   c->x.changed = true;
 }

@@ -59,7 +59,7 @@ static void visit(ir_op *op, void *context) {
   x->b.place = op->place;
   ir_value *v = rewritten(x, op);
   if (!v) return;
-  op->results[0].forward = v;
+  ir_forward(&op->results[0], v);
   ir_remove(op);
 }
 

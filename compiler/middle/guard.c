@@ -58,7 +58,7 @@ static void visit(ir_op *op, void *context) {
   for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
   ir_value *v = divides ? guard_division(g, op) : guard_shift(g, op);
   if (!v) return;
-  op->results[0].forward = v;
+  ir_forward(&op->results[0], v);
   ir_remove(op);
   g->changed = true;
 }

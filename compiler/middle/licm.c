@@ -29,6 +29,7 @@ static bool may_move(const hoisting *h, const ir_op *op) {
 /// Takes `op` and what it needs of this block before the loop.
 static void move_out(hoisting *h, ir_op *op, const ir_block *block, ir_op *loop) {
   if (op->block != block) return;
+  KILN_ASSERT(ir_ops[op->code].effect == IR_PURE && !op->region_count);
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (op->operands[i]->def) move_out(h, op->operands[i]->def, block, loop);
   ir_move(op, loop->block, loop);

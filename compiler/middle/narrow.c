@@ -52,6 +52,7 @@ static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {
 }
 
 static ir_value *low_half(narrowing *n, ir_value *v) {
+  KILN_ASSERT(v->type.scalar == KILN_I64 && !v->type.pointer);
   if (!v->slot) v->slot = low_half_made(n, v->def, v);
   return v->slot;
 }
@@ -84,7 +85,7 @@ static void narrow_compare(narrowing *n, ir_op *op) {
   if (known >= 0) {
     n->b.block = op->block;
     n->b.before = op;
-    op->results[0].forward = ir_const_like(&n->b, op->results[0].type, known);
+    ir_forward(&op->results[0], ir_const_like(&n->b, op->results[0].type, known));
     ir_remove(op);
     n->changed = true;
   } else if (fits_i32(n, left) && fits_i32(n, right)) {
@@ -105,7 +106,7 @@ static void divide_in_32_bits(narrowing *n, ir_op *op) {
   n->b.before = op;
   n->b.place = op->place;
   ir_value *narrow = ir_binary(&n->b, op->code, op->attrs.flags, left, right);
-  op->results[0].forward = ir_cast(&n->b, narrow, KILN_I64, 0, 0);
+  ir_forward(&op->results[0], ir_cast(&n->b, narrow, KILN_I64, 0, 0));
   ir_remove(op);
   n->changed = true;
 }

@@ -6,18 +6,17 @@
 #ifndef KILN_COMPILER_MIDDLE_PIPELINE_H
 #define KILN_COMPILER_MIDDLE_PIPELINE_H
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/pass.h"
 #include "targets/targets.h"
 
-typedef struct kiln_middle_options {
-  bool verify;            ///< run the verifier after every pass, not only at the end
-  const char *stop_after; ///< name of the last pass to run; NULL: all
-} kiln_middle_options;
+/// The list, in order. `canonical` changes nothing: it is the kernel as the front end gave it.
+extern const ir_pass kiln_middle_passes[];
+extern const size_t kiln_middle_pass_count;
 
 /// Changes `kernel` in place. Errors: UNSUPPORTED (operation and type on this target), INTERNAL (verifier,
 /// names the pass).
 kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
-kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const kiln_middle_options *options,
+kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err);
 
 #endif

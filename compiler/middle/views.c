@@ -242,7 +242,7 @@ static void visit(ir_op *op, void *context) {
   v->b.place = op->place;
   ir_op *plain = lower_access(v, op, view);
   if (!plain) return;
-  if (op->result_count) op->results[0].forward = &plain->results[0];
+  if (op->result_count) ir_forward(&op->results[0], &plain->results[0]);
   ir_remove(op);
 }
 
@@ -255,7 +255,8 @@ static void resolve_dims(ir_op *op, void *context) {
   (void)context;
   ir_op *view = op->code == IR_DIM ? op->operands[0]->def : NULL;
   if (!view) return;
-  op->results[0].forward = view->operands[1 + op->attrs.axis];
+  KILN_ASSERT(op->attrs.axis < view->results[0].type.rank);
+  ir_forward(&op->results[0], view->operands[1 + op->attrs.axis]);
   ir_remove(op);
 }
 

@@ -46,7 +46,7 @@ static void visit(ir_op *op, void *context) {
   ir_value *fused = contracted(&c->b, op);
   if (!fused) return;
   fused->uses = op->results[0].uses;
-  op->results[0].forward = fused;
+  ir_forward(&op->results[0], fused);
   ir_remove(op);
   c->changed = true;
 }

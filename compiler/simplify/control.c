@@ -21,7 +21,7 @@ static ir_op *inline_block(ir_block *block, ir_op *op) {
 }
 
 static void forward_results(ir_op *op, ir_value *const *values) {
-  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].forward = ir_resolve(values[i]);
+  for (uint32_t i = 0; i < op->result_count; i++) ir_forward(&op->results[i], ir_resolve(values[i]));
 }
 
 static bool constant_if(ir_op *op) {
@@ -40,7 +40,7 @@ static bool common_results(ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *v = ir_resolve(ends[0]->operands[i]);
     if (op->results[i].forward || v != ir_resolve(ends[1]->operands[i])) continue;
-    op->results[i].forward = v;
+    ir_forward(&op->results[i], v);
     changed = true;
   }
   return changed;
@@ -56,9 +56,9 @@ static bool known_trips(ir_op *op) {
   }
   if (!ir_constant_int(ir_for_step(op), &step) || step <= 0 || (uint64_t)hi - (uint64_t)lo > (uint64_t)step)
     return false;
-  ir_for_counter(op)->forward = ir_resolve(ir_for_lower(op));
+  ir_forward(ir_for_counter(op), ir_resolve(ir_for_lower(op)));
   for (uint32_t i = 0; i < ir_carried_count(op); i++)
-    ir_loop_args(op)[i]->forward = ir_resolve(ir_loop_initials(op)[i]);
+    ir_forward(ir_loop_args(op)[i], ir_resolve(ir_loop_initials(op)[i]));
   ir_op *end = inline_block(ir_loop_body(op), op);
   forward_results(op, end->operands);
   ir_remove(op);
@@ -73,7 +73,8 @@ static bool unchanged_carried(ir_op *op) {
     ir_value *initial = ir_resolve(ir_loop_initials(op)[i]), *next = ir_resolve(end->operands[i]),
              *arg = ir_loop_args(op)[i];
     if (arg->forward || (next != arg && next != initial)) continue;
-    arg->forward = op->results[i].forward = initial;
+    ir_forward(arg, initial);
+    ir_forward(&op->results[i], initial);
     end->operands[i] = initial;
     changed = true;
   }

@@ -80,7 +80,7 @@ static void merge_block(merging *m, ir_block *block) {
     if (ir_ops[op->code].effect != IR_PURE || op->region_count || !op->result_count) continue;
     ir_op *same = find_or_add(m, op);
     if (!same) continue;
-    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].forward = &same->results[i];
+    for (uint32_t i = 0; i < op->result_count; i++) ir_forward(&op->results[i], &same->results[i]);
     ir_remove(op);
     m->changed = true;
   }

@@ -116,7 +116,7 @@ static void keep_results(sweeping *s, ir_op *op, const uint8_t *keep) {
     if (!keep[i]) continue;
     results[to] = op->results[i];
     results[to].index = to;
-    op->results[i].forward = &results[to];
+    ir_forward(&op->results[i], &results[to]);
     to++;
   }
   op->results = results;
@@ -132,6 +132,7 @@ static uint32_t kept(const uint8_t *keep, uint32_t count) {
 static void trim_results(sweeping *s, ir_op *op) {
   uint8_t keep[IR_MAX_RESULTS];
   uint32_t n = op->result_count;
+  KILN_ASSERT(n <= IR_MAX_RESULTS);
   for (uint32_t i = 0; i < n; i++) keep[i] = s->live[op->results[i].id];
   if (kept(keep, n) == n) return;
   s->changed = true;
@@ -152,6 +153,7 @@ static void trim_results(sweeping *s, ir_op *op) {
 static void trim_carried(sweeping *s, ir_op *op) {
   uint8_t keep[IR_MAX_RESULTS];
   uint32_t n = ir_carried_count(op);
+  KILN_ASSERT(n <= IR_MAX_RESULTS);
   for (uint32_t i = 0; i < n; i++) keep[i] = s->live[ir_loop_args(op)[i]->id];
   if (kept(keep, n) == n) return;
   s->changed = true;

@@ -369,7 +369,7 @@ static ir_value *fold_pointer(folding *f, ir_op *op) {
 // ---------------------------------------------------------------- reductions, memory, many results
 
 static void forward(folding *f, ir_op *op, uint32_t result, ir_value *v) {
-  op->results[result].forward = v;
+  ir_forward(&op->results[result], v);
   f->changed = true;
 }
 

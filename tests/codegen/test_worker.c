@@ -24,6 +24,7 @@ typedef struct reply {
   kiln_buffer body;
   uint8_t status;
   char text[1200];     // of an error
+  uint32_t operation;  // of an error
   kiln_code_info info; // of an artifact
   kiln_span code;
 } reply;
@@ -85,11 +86,13 @@ static reply receive(worker *w) {
   r.body.size = size;
   kiln_reader at = kiln_reader_of(r.body.bytes, size);
   r.status = kiln_read_u8(&at);
-  size_t length;
-  const uint8_t *first = kiln_read_block(&at, &length);
+  size_t length, printed_size;
+  const uint8_t *printed = kiln_read_block(&at, &printed_size), *first = kiln_read_block(&at, &length);
+  CHECK(printed);
   CHECK(first);
   if (r.status != KILN_OK) {
     snprintf(r.text, sizeof r.text, "%.*s", (int)length, (const char *)first);
+    r.operation = kiln_read_u32(&at);
   } else {
     CHECK(kiln_code_info_decode(first, length, &r.info));
     r.code.bytes = kiln_read_block(&at, &r.code.size);

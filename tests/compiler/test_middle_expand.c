@@ -265,7 +265,7 @@ TEST(middle, generated_kernels_become_native_everywhere) {
       kernelgen_case c;
       kiln_error err = {0};
       kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
-      if (kiln_middle_with(c.kernel, &target, &(kiln_middle_options){.verify = true}, &err) != KILN_OK)
+      if (kiln_middle_with(c.kernel, &target, &(ir_pass_options){.verify = true}, &err) != KILN_OK)
         FAIL("seed %llu for %s: %s", (unsigned long long)seed, target_names[t], err.text);
       ir_walk(c.kernel->body, check_native, &target);
       kiln_arena_destroy(arena);

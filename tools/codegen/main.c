@@ -26,7 +26,7 @@ static bool send_reply(const kiln_buffer *body) {
 
 static bool send_error(const kiln_error *err) {
   kiln_buffer body = {0};
-  kiln_request_refuse(&body, err);
+  kiln_request_refuse(&body, err, NULL);
   bool ok = send_reply(&body);
   kiln_buffer_deinit(&body);
   return ok;

@@ -69,6 +69,7 @@ static void write_artifact(const kiln_artifact *artifact, kiln_buffer *reply) {
   kiln_buffer info = {0};
   kiln_code_info_encode(&artifact->info, &info);
   kiln_buffer_u8(reply, KILN_OK);
+  kiln_buffer_block(reply, artifact->printed.bytes, artifact->printed.size);
   kiln_buffer_block(reply, info.bytes, info.size);
   kiln_buffer_block(reply, artifact->code.bytes, artifact->code.size);
   const kiln_codegen_times *t = &artifact->times;
@@ -78,9 +79,11 @@ static void write_artifact(const kiln_artifact *artifact, kiln_buffer *reply) {
   kiln_buffer_deinit(&info);
 }
 
-void kiln_request_refuse(kiln_buffer *reply, const kiln_error *err) {
+void kiln_request_refuse(kiln_buffer *reply, const kiln_error *err, const kiln_buffer *printed) {
   kiln_buffer_u8(reply, (uint8_t)err->status);
+  kiln_buffer_block(reply, printed ? printed->bytes : NULL, printed ? printed->size : 0);
   kiln_buffer_text(reply, err->text);
+  kiln_buffer_u32(reply, err->operation);
 }
 
 void kiln_request_answer(const uint8_t *bytes, size_t size, kiln_buffer *reply) {
@@ -91,7 +94,7 @@ void kiln_request_answer(const uint8_t *bytes, size_t size, kiln_buffer *reply) 
   kiln_status status = arena ? compile(arena, &r, &artifact, &err)
                              : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
   if (status == KILN_OK) write_artifact(&artifact, reply);
-  else kiln_request_refuse(reply, &err);
+  else kiln_request_refuse(reply, &err, &artifact.printed);
   kiln_artifact_deinit(&artifact);
   kiln_arena_destroy(arena);
 }

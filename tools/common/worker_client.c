@@ -93,10 +93,13 @@ static void encode(kiln_buffer *out, const char *target, const char *symbol, con
 static kiln_status decode(worker_reply *out, kiln_error *err) {
   kiln_reader r = kiln_reader_of(out->bytes.bytes, out->bytes.size);
   uint8_t status = kiln_read_u8(&r);
+  out->printed = (const char *)kiln_read_block(&r, &out->printed_size);
   if (status != KILN_OK) {
     size_t size;
     const uint8_t *text = kiln_read_block(&r, &size);
-    return kiln_fail(err, (kiln_status)status, "%.*s", text ? (int)size : 0, text ? (const char *)text : "");
+    kiln_fail(err, (kiln_status)status, "%.*s", text ? (int)size : 0, text ? (const char *)text : "");
+    err->operation = kiln_read_u32(&r);
+    return (kiln_status)status;
   }
   out->info = kiln_read_block(&r, &out->info_size);
   out->code = kiln_read_block(&r, &out->code_size);

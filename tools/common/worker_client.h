@@ -18,7 +18,10 @@ typedef struct worker_client {
 
 /// What a compile gave. Spans are borrowed from `bytes`.
 typedef struct worker_reply {
-  kiln_buffer bytes;   ///< owned
+  kiln_buffer bytes; ///< owned
+  const char
+      *printed; ///< what passes printed (--print-after, or a kernel that does not verify), also of errors
+  size_t printed_size;
   const uint8_t *info; ///< encoded code info
   size_t info_size;
   const uint8_t *code;

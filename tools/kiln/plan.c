@@ -22,6 +22,7 @@ static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->canonical);
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
+  kiln_buffer_deinit(&job->printed);
   kiln_key_deinit(&job->key);
 }
 

@@ -31,6 +31,7 @@ typedef struct plan_job {
   kiln_digest interface_digest;
   job_state state;
   kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
+  kiln_buffer printed;         ///< owned; what passes printed, also when FAILED
   uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
   uint64_t start_ns, ns;       ///< of the look-up that hit, or of the compile
   uint32_t lane;               ///< 0 the command's thread, n worker n

@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include "compiler/options.h"
+#include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_session.h"
 
 void session_init(session *s) {
   memset(s, 0, sizeof *s);
   plan_init(&s->plan);
+  s->plan.options.verify_passes = environment_flag(ENV_KILN_VERIFY_PASSES, false);
 }
 
 void session_deinit(session *s) {
@@ -55,7 +57,7 @@ static bool has_family(const plan *p, kiln_family family) {
 }
 
 static kiln_status open_cache(session *s, kiln_error *err) {
-  if (s->no_cache) return KILN_OK;
+  if (s->no_cache || s->plan.options.print_after) return KILN_OK; // a hit would have nothing to print
   cache_session_options options = {.folder = s->cache_folder, .force = s->force};
   kiln_status status = cache_session_open(&options, &s->cache, err);
   if (status == KILN_OK || s->must_hit) return status;
@@ -90,15 +92,18 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
 }
 
-// Messages of the code generator name an operation by its number: the source shows which that is.
+// Errors of the code generator carry the number of an operation: the source shows which that is.
 static void print_place(const plan *p, const plan_job *job) {
-  static const char word[] = "operation ";
-  const char *at = strstr(job->error.text, word);
-  char *end, text[80];
-  unsigned long number = at ? strtoul(at + sizeof word - 1, &end, 10) : 0;
-  if (!at || end == at + sizeof word - 1) return;
-  snprintf(text, sizeof text, "operation %lu is here", number);
-  plan_print_place(p, job, (uint32_t)number, text);
+  char text[80];
+  if (!job->error.operation) return;
+  snprintf(text, sizeof text, "operation %u is here", job->error.operation - 1);
+  plan_print_place(p, job, job->error.operation - 1, text);
+}
+
+/// What --print-after asked for, job by job whatever order they were made in.
+static void print_passes(const plan *p) {
+  for (size_t i = 0; i < p->job_count; i++)
+    fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
 }
 
 static void print_failures(const plan *p) {
@@ -113,7 +118,6 @@ static void print_failures(const plan *p) {
 
 /// Why a code stayed PTX where a cubin would be better; NULL when it did not. `text` holds the answer.
 static const char *reason_for_ptx(const session *s, const plan_job *job, char *text, size_t capacity) {
-  static const char mark[] = "PTX because ";
   const plan *p = &s->plan;
   kiln_code_info info;
   if (p->targets[job->target].processor->family != KILN_FAMILY_NVPTX || p->options.output) return NULL;
@@ -122,8 +126,7 @@ static const char *reason_for_ptx(const session *s, const plan_job *job, char *t
     return NULL;
   if (p->options.assembler == KILN_ASSEMBLER_NONE)
     return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";
-  const char *at = info.producer ? strstr(info.producer, mark) : NULL;
-  snprintf(text, capacity, "%s", at ? at + strlen(mark) : "the assembler does not know it");
+  snprintf(text, capacity, "%s", info.why_ptx ? info.why_ptx : "the assembler does not know it");
   return text;
 }
 
@@ -156,6 +159,7 @@ int session_make(session *s, work_sums *sums) {
                             .cache = s->cache};
     work_run(&s->plan, &options, sums);
   }
+  print_passes(&s->plan);
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
   return sums->failed ? CLI_FAILED : CLI_OK;

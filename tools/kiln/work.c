@@ -78,6 +78,7 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
   job->start_ns = cli_now_ns();
   kiln_status status = compile(c, worker, job, &reply, &job->error);
   job->ns = cli_now_ns() - job->start_ns;
+  kiln_buffer_bytes(&job->printed, reply.printed, reply.printed_size);
   if (status == KILN_OK) {
     keep(job, reply.info, reply.info_size, reply.code, reply.code_size);
     memcpy(job->times, reply.times, sizeof job->times);

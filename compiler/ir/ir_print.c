@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A kernel as text for people who look at passes: every operation in one form, with the types of its results.
+// Unlike a kernel printed in its own language it shows whatever is there, also what does not verify and
+// operations of the machine stage. Nothing reads it back.
+//
+//   %7: f32[128] = load %5, %6 cache=cg
+//   %9: i32 = for %0, %1, %2, %3 stages=3 (%10: i32, %11: i32) {
+//     ...
+//   }
+#include <inttypes.h>
+#include <string.h>
+
+#include "compiler/ir/ir.h"
+
+static void put_value(kiln_buffer *out, const ir_value *v) {
+  if (v) kiln_buffer_format(out, "%%%u", v->id);
+  else kiln_buffer_format(out, "%%none");
+}
+
+static void put_typed(kiln_buffer *out, const ir_value *v) {
+  char text[IR_TYPE_TEXT];
+  kiln_buffer_format(out, "%%%u: %s", v->id, ir_type_text(v->type, text));
+}
+
+// -------------------------------------------------------------------------------------- attributes
+
+static const char *const predicates[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+static const char *const combines[] = {"region", "add", "mul", "max", "min", "and", "or", "xor", "xchg"};
+static const char *const rounds[] = {"nearest", "zero"};
+static const char *const caches[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt"};
+static const char *const evicts[] = {"normal", "first", "last"};
+static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
+static const char *const scopes[] = {"gpu", "cta", "system"};
+static const char *const precisions[] = {"ieee", "tf32", "tf32x3"};
+
+/// Other attributes of one byte: printed where they are not 0, by their words where they have some.
+#define WORDS(list) list, sizeof list / sizeof *list
+static const struct {
+  const char *name;
+  size_t offset;
+  const char *const *words;
+  size_t count;
+} byte_fields[] = {
+    {"round", offsetof(ir_attrs, round), WORDS(rounds)},
+    {"cache", offsetof(ir_attrs, cache), WORDS(caches)},
+    {"evict", offsetof(ir_attrs, evict), WORDS(evicts)},
+    {"order", offsetof(ir_attrs, order), WORDS(orders)},
+    {"scope", offsetof(ir_attrs, scope), WORDS(scopes)},
+    {"precision", offsetof(ir_attrs, precision), WORDS(precisions)},
+    {"pack", offsetof(ir_attrs, pack), NULL, 0},
+    {"stages", offsetof(ir_attrs, stages), NULL, 0},
+    {"unroll", offsetof(ir_attrs, unroll), NULL, 0},
+};
+
+static const char *const flags[] = {"unsigned",     "precise", "nan",  "reverse", "volatile",
+                                    "saturate_off", "other",   "pure", "flatten"};
+
+static void put_text(kiln_buffer *out, const char *name, const char *text) {
+  if (!text) return;
+  kiln_buffer_format(out, " %s=\"", name);
+  for (; *text; text++) {
+    if (*text == '\n') kiln_buffer_format(out, "\\n");
+    else kiln_buffer_u8(out, (uint8_t)*text);
+  }
+  kiln_buffer_u8(out, '"');
+}
+
+static bool has_axis(ir_opcode code) {
+  return code == IR_PID || code == IR_NPID || code == IR_EXPAND || code == IR_REDUCE || code == IR_SCAN ||
+         code == IR_DIM;
+}
+
+static void put_attributes(kiln_buffer *out, const ir_op *op) {
+  const ir_attrs *a = &op->attrs;
+  if (has_axis(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
+  for (size_t i = 0; i < sizeof byte_fields / sizeof *byte_fields; i++) {
+    uint8_t n = ((const uint8_t *)a)[byte_fields[i].offset];
+    if (!n) continue;
+    kiln_buffer_format(out, " %s=", byte_fields[i].name);
+    if (n < byte_fields[i].count) kiln_buffer_format(out, "%s", byte_fields[i].words[n]);
+    else kiln_buffer_format(out, "%u", n);
+  }
+  if (a->divisible) kiln_buffer_format(out, " div=%" PRId64, a->divisible);
+  if (a->contiguous) kiln_buffer_format(out, " contig=%" PRId64, a->contiguous);
+  for (unsigned i = 0; op->code == IR_TRANS && i < op->operands[0]->type.rank; i++)
+    kiln_buffer_format(out, "%s%u%s", i ? ", " : " [", a->perm[i],
+                       i + 1 == op->operands[0]->type.rank ? "]" : "");
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (a->flags >> i & 1) kiln_buffer_format(out, " %s", flags[i]);
+  put_text(out, "text", a->text);
+  put_text(out, "constraints", a->constraints);
+}
+
+static void put_constant(kiln_buffer *out, const ir_op *op) {
+  ir_type type = op->results[0].type;
+  unsigned width = ir_type_bits(type);
+  uint64_t bits = op->attrs.bits;
+  if (ir_type_class(type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8))
+    kiln_buffer_format(out, " %.17g (0x%" PRIx64 ")", ir_bits_to_float(type.scalar, bits), bits);
+  else
+    kiln_buffer_format(out, " %" PRId64,
+                       width == 1 ? (int64_t)(bits & 1) : (int64_t)(bits << (64 - width)) >> (64 - width));
+}
+
+/// The kind of comparisons and combinations belongs to the name: cmp.lt, reduce.add.
+static const char *kind_of(const ir_op *op) {
+  switch (op->code) {
+  case IR_CMP: return op->attrs.kind < 6 ? predicates[op->attrs.kind] : "?";
+  case IR_REDUCE:
+  case IR_SCAN:
+  case IR_ATOMIC:
+  case IR_VIEW_ATOMIC: return op->attrs.kind <= IR_COMBINE_XCHG ? combines[op->attrs.kind] : "?";
+  default: return NULL;
+  }
+}
+
+// -------------------------------------------------------------------------------------- operations
+
+typedef struct printing {
+  kiln_buffer *out;
+  const ir_fault *fault; // NULL: none
+} printing;
+
+static void put_block(printing *p, const ir_block *block, unsigned depth);
+
+static void put_regions(printing *p, const ir_op *op, unsigned depth) {
+  for (uint32_t i = 0; i < op->region_count; i++) {
+    const ir_block *block = op->regions[i];
+    kiln_buffer_format(p->out, i ? "%*s} (" : " (", i ? (int)(2 * depth) : 0, "");
+    for (uint32_t k = 0; k < block->arg_count; k++) {
+      if (k) kiln_buffer_format(p->out, ", ");
+      put_typed(p->out, block->args[k]);
+    }
+    kiln_buffer_format(p->out, ") {\n");
+    put_block(p, block, depth + 1);
+  }
+  if (op->region_count) kiln_buffer_format(p->out, "%*s}", (int)(2 * depth), "");
+}
+
+static void put_op(printing *p, const ir_op *op, unsigned depth) {
+  const char *kind = kind_of(op);
+  kiln_buffer_format(p->out, "%*s", (int)(2 * depth), "");
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    if (i) kiln_buffer_format(p->out, ", ");
+    put_typed(p->out, &op->results[i]);
+  }
+  kiln_buffer_format(p->out, "%s%s%s%s", op->result_count ? " = " : "", ir_ops[op->code].text,
+                     kind ? "." : "", kind ? kind : "");
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    kiln_buffer_format(p->out, i ? ", " : " ");
+    put_value(p->out, op->operands[i]);
+  }
+  if (op->code == IR_CONST && op->result_count) put_constant(p->out, op);
+  put_attributes(p->out, op);
+  put_regions(p, op, depth);
+  kiln_buffer_u8(p->out, '\n');
+  if (p->fault && p->fault->op == op)
+    kiln_buffer_format(p->out, "%*s^ %s\n", (int)(2 * depth), "", p->fault->text);
+}
+
+static void put_block(printing *p, const ir_block *block, unsigned depth) {
+  for (const ir_op *op = block->first; op; op = op->next) put_op(p, op, depth);
+}
+
+// ------------------------------------------------------------------------------------------ kernel
+
+static void put_param(kiln_buffer *out, const ir_param *p, const ir_value *v) {
+  static const char *const modes[] = {"", "in ", "out ", "inout ", "accum "};
+  char text[IR_TYPE_TEXT];
+  kiln_buffer_format(out, "  %%%u %s: %s%s", v->id, p->name ? p->name : "", modes[p->access],
+                     ir_type_text(v->type, text));
+  if (p->noalias) kiln_buffer_format(out, " noalias");
+  if (p->align) kiln_buffer_format(out, " align=%u", p->align);
+  if (p->div > 1) kiln_buffer_format(out, " div=%" PRId64, p->div);
+  if (p->has_range) kiln_buffer_format(out, " range=%" PRId64 "..%" PRId64, p->lo, p->hi);
+  kiln_buffer_u8(out, '\n');
+}
+
+void ir_print(ir_kernel *kernel, const ir_fault *fault, kiln_buffer *out) {
+  printing p = {out, fault};
+  ir_number(kernel);
+  kiln_buffer_format(out, "kernel %s warps=%u stages=%u%s%s\n", kernel->name, kernel->warps, kernel->stages,
+                     kernel->fp_strict ? " strict" : "", kernel->fp_flush ? " flush" : "");
+  for (uint32_t i = 0; i < kernel->param_count && i < kernel->body->arg_count; i++)
+    put_param(out, &kernel->params[i], kernel->body->args[i]);
+  kiln_buffer_format(out, "{\n");
+  put_block(&p, kernel->body, 1);
+  kiln_buffer_format(out, "}\n");
+  if (fault && !fault->op) kiln_buffer_format(out, "^ %s\n", fault->text);
+}
