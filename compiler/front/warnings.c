@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/analysis/provenance.h"
 #include "compiler/front/native.h"
 
 enum { WARNED = UINT32_MAX };
@@ -18,18 +19,6 @@ typedef struct tracker {
   const ir_kernel *kernel;
   const ir_op **stores; ///< by parameter: the last store since a barrier, or NULL
 } tracker;
-
-// The parameter that a pointer or view comes from; -1 when that is not plain.
-static int root_of(const tracker *t, const ir_value *v) {
-  while (v->def) {
-    ir_opcode code = v->def->code;
-    bool passes = code == IR_PTRADD || code == IR_SPLAT || code == IR_BROADCAST || code == IR_EXPAND ||
-                  code == IR_RESHAPE || code == IR_TRANS || code == IR_HINT || code == IR_VIEW;
-    if (!passes) return -1;
-    v = v->def->operands[0];
-  }
-  return v->block == t->kernel->body ? (int)v->index : -1;
-}
 
 static void warn(tracker *t, ir_op *load, const ir_op *store, int param) {
   char text[300];
@@ -61,7 +50,7 @@ static void visit_sides(tracker *t, const ir_op *op) {
 }
 
 static void visit(tracker *t, ir_op *op) {
-  int param = op->operand_count ? root_of(t, op->operands[0]) : -1;
+  int param = op->operand_count ? kiln_param_behind(op->operands[0]) : -1;
   switch (op->code) {
   case IR_BARRIER: memset(t->stores, 0, t->kernel->param_count * sizeof *t->stores); break;
   case IR_STORE:

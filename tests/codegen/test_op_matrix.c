@@ -234,7 +234,7 @@ static void check_machine(matrix *m, unsigned machine) {
   kiln_error err = {0};
   const char *only = getenv("KILN_OPS");
   CHECK_OK(kiln_target_parse(machines[machine].name, &target, &err), err);
-  for (unsigned code = 0; code < IR_OPCODE_COUNT; code++)
+  for (unsigned code = 0; code < IR_TILE_COUNT; code++)
     for (unsigned column = 0; column < COLUMNS; column++)
       if (op_matrix_exists((ir_opcode)code, column) && (!only || !strcmp(only, ir_ops[code].text)))
         check_cell(m, (ir_opcode)code, column, machine, &target);
@@ -246,7 +246,7 @@ static void print_machine(FILE *out, const matrix *m, unsigned machine) {
   fprintf(out, "\n%-12s", machines[machine].name);
   for (unsigned column = 0; column < COLUMNS; column++) fprintf(out, " %4s", op_matrix_column_name(column));
   fprintf(out, "\n");
-  for (unsigned code = 0; code < IR_OPCODE_COUNT; code++) {
+  for (unsigned code = 0; code < IR_TILE_COUNT; code++) {
     fprintf(out, "%-12s", ir_ops[code].text);
     for (unsigned column = 0; column < COLUMNS; column++)
       fprintf(out, " %4c", m->marks[code][column][machine] ? m->marks[code][column][machine] : '.');

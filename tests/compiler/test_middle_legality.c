@@ -93,7 +93,7 @@ static void check_cell(ir_opcode code, kiln_scalar scalar, uint32_t flags, const
 TEST(legality, the_table_is_what_builder_and_expansion_do) {
   for (size_t t = 0; t < TARGETS; t++) {
     kiln_target target = target_of(target_names[t]);
-    for (unsigned code = 0; code < IR_OPCODE_COUNT; code++)
+    for (unsigned code = 0; code < IR_TILE_COUNT; code++)
       for (unsigned scalar = 0; is_listed((ir_opcode)code) && scalar < KILN_SCALAR_COUNT; scalar++)
         for (uint32_t flags = 0; flags <= IR_PRECISE; flags += IR_PRECISE)
           check_cell((ir_opcode)code, (kiln_scalar)scalar, flags, &target);
@@ -129,7 +129,7 @@ TEST(legality, the_table_is_written) {
   fprintf(out, "n native, e expanded, - not defined for the type\n%-8s %-5s", "", "");
   for (size_t t = 0; t < TARGETS; t++) fprintf(out, " %s", target_names[t]);
   fprintf(out, "\n");
-  for (unsigned code = 0; code < IR_OPCODE_COUNT; code++)
+  for (unsigned code = 0; code < IR_TILE_COUNT; code++)
     for (unsigned scalar = 0; is_listed((ir_opcode)code) && scalar < KILN_SCALAR_COUNT; scalar++)
       print_row(out, ir_ops[code].text, kiln_scalars[scalar].spelling, op_cell, (unsigned[]){code, scalar});
   for (unsigned from = 0; from < KILN_SCALAR_COUNT; from++)

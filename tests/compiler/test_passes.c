@@ -15,9 +15,7 @@ enum { MOST = 200 };
 static const char folder[] = "tests/passes";
 
 /// Where a case needs another machine than this one.
-static const struct {
-  const char *name, *target;
-} targets[] = {{"flush", "x86-64-v3"}};
+static const struct { const char *name, *target; } targets[] = {{"flush", "x86-64-v3"}};
 static const char usual_target[] = "sm_90a";
 
 static int wanted(const struct dirent *entry) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads, stores and atomics: vectors of up to 16 bytes as layout and facts allow, masked, and once an element
 // where a layout replicates it.
+#include "compiler/analysis/provenance.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 // ----------------------------------------------------------------------------------------- layouts
@@ -151,25 +152,13 @@ static gpu_access access_of(const ir_op *op, unsigned bytes) {
                       .is_volatile = (op->attrs.flags & IR_VOLATILE) != 0};
 }
 
-/// The parameter that an address comes from, or NULL.
-static const ir_value *root_of(const ir_value *v) {
-  for (unsigned i = 0; i < 256 && v->def; i++) {
-    ir_opcode c = v->def->code;
-    bool passes = c == IR_PTRADD || c == IR_SPLAT || c == IR_HINT || c == IR_EXPAND || c == IR_BROADCAST ||
-                  c == IR_RESHAPE || c == IR_TRANS;
-    if (!passes) return NULL;
-    v = v->def->operands[0];
-  }
-  return v->def ? NULL : v;
-}
-
 /// Nothing that the kernel writes can be read here: it writes nothing, or the parameter promises it.
 static bool is_invariant(gpu *g, const ir_op *op) {
-  const ir_value *root = root_of(op->operands[0]);
+  int root = kiln_param_behind(op->operands[0]);
   if (op->attrs.flags & IR_VOLATILE) return false;
   if (!g->has_writes) return true;
-  if (!root || root->block != g->kernel->body || root->index >= g->kernel->param_count) return false;
-  const ir_param *param = &g->kernel->params[root->index];
+  if (root < 0) return false;
+  const ir_param *param = &g->kernel->params[root];
   return param->noalias && param->access == IR_ACCESS_IN;
 }
 

@@ -295,8 +295,6 @@ bool host_is_lazy(const ir_op *op);
 bool host_keeps_index(const ir_op *op);
 /// Sets when the results of a lazy operation can be pulled.
 void host_set_ready(const ir_op *op);
-/// The parameter that a pointer is made from, or -1.
-int host_base(const ir_value *pointer);
 /// True when load and write may touch the same memory in an order that matters. `in_place`: both happen for
 /// one element in one chunk, so that only accesses through one parameter at different addresses matter.
 bool host_conflict(const host *h, const ir_op *load, const ir_op *write, bool in_place);

@@ -4,6 +4,7 @@
 //
 // Kept: loads that a later write could change before the last pull; what regions use, unless it is cheap;
 // what costs more than reading it back and is pulled by several loops, or again and again by one.
+#include "compiler/analysis/provenance.h"
 #include "compiler/codegen/host/host.h"
 
 #include <string.h>
@@ -65,28 +66,13 @@ void host_set_ready(const ir_op *op) {
   }
 }
 
-int host_base(const ir_value *p) {
-  while (p->def) {
-    switch (p->def->code) {
-    case IR_PTRADD:
-    case IR_SPLAT:
-    case IR_EXPAND:
-    case IR_BROADCAST:
-    case IR_RESHAPE:
-    case IR_TRANS:
-    case IR_HINT: p = p->def->operands[0]; break;
-    default: return -1;
-    }
-  }
-  return p->block && !p->block->parent ? (int)p->index : -1;
-}
-
 static bool has_address(const ir_op *op) {
   return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_ATOMIC || op->code == IR_CAS;
 }
 
 bool host_conflict(const host *h, const ir_op *load, const ir_op *write, bool in_place) {
-  int from = host_base(load->operands[0]), to = has_address(write) ? host_base(write->operands[0]) : -1;
+  int from = kiln_param_behind(load->operands[0]),
+      to = has_address(write) ? kiln_param_behind(write->operands[0]) : -1;
   if (from >= 0 && from != to && h->kernel->params[from].noalias) return false;
   if (!in_place || write->code != IR_STORE || from < 0 || to < 0) return true;
   return from == to && load->operands[0] != write->operands[0];

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/analysis/provenance.h"
+
+static bool points(const ir_value *v) { return v->type.pointer || v->type.is_view; }
+
+/// The only operand that `op` passes on; NULL where there is none or more than one.
+static const ir_value *passed(const ir_op *op) {
+  const ir_value *only = NULL;
+  if (!ir_has(op->code, IR_PASSES)) return NULL;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    if (!points(op->operands[i])) continue;
+    if (only) return NULL;
+    only = op->operands[i];
+  }
+  return only;
+}
+
+int kiln_param_behind(const ir_value *v) {
+  while (v && v->def) v = passed(v->def);
+  return v && !v->block->parent ? (int)v->index : -1;
+}
+
+// ------------------------------------------------------------------------------------- all sources
+
+kiln_sources kiln_sources_of(kiln_arena *arena, ir_kernel *kernel) {
+  return (kiln_sources){.arena = arena, .seen = KILN_NEW_ARRAY(arena, uint32_t, ir_number(kernel) + 1u)};
+}
+
+static void meet(kiln_sources *s, const ir_value *v) {
+  if (!points(v) || s->seen[v->id] == s->search) return;
+  s->seen[v->id] = s->search;
+  KILN_GROW(s->arena, s->found, s->count, s->capacity);
+  s->found[s->count++] = v;
+}
+
+static void meet_carried(kiln_sources *s, const ir_op *loop, uint32_t i) {
+  meet(s, ir_loop_initials(loop)[i]);
+  meet(s, ir_loop_next(loop)->operands[i]);
+}
+
+static void meet_sources_of_result(kiln_sources *s, const ir_op *op, uint32_t i) {
+  for (uint32_t k = 0; ir_has(op->code, IR_PASSES) && k < op->operand_count; k++) meet(s, op->operands[k]);
+  switch (op->code) {
+  case IR_IF:
+    for (unsigned which = 0; which < 2; which++) meet(s, ir_if_end(op, which)->operands[i]);
+    break;
+  case IR_FOR: meet_carried(s, op, i); break;
+  case IR_WHILE: meet(s, ir_cond_passed(ir_while_test(op))[i]); break;
+  default: break;
+  }
+}
+
+static void meet_sources_of_argument(kiln_sources *s, const ir_value *v) {
+  const ir_op *op = v->block->parent;
+  if (!op || !ir_is_loop(op)) return;
+  if (v->block == op->regions[0]) meet_carried(s, op, v->index - ir_loop_counters(op));
+  else meet(s, ir_cond_passed(ir_while_test(op))[v->index]);
+}
+
+void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *visit, void *context) {
+  s->search++;
+  s->count = 0;
+  meet(s, v);
+  for (uint32_t i = 0; i < s->count; i++) {
+    v = s->found[i];
+    if (v->def) meet_sources_of_result(s, v->def, v->index);
+    else meet_sources_of_argument(s, v);
+    visit(v, context);
+  }
+}
