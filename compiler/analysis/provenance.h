@@ -7,8 +7,9 @@
 
 #include "compiler/ir/ir.h"
 
-/// The number of the parameter that `v` is made of by operations of one pointer each, so that it surely points
-/// into what the parameter points to; -1 where loops, branches or selections come between, or another source.
+/// The number of the parameter that `v` is made of by operations of one pointer each, so that it surely
+/// points into what the parameter points to; -1 where loops, branches or selections come between, or another
+/// source.
 int kiln_param_behind(const ir_value *v);
 
 /// Called for each value that a pointer may be, in no order that means anything.

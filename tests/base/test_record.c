@@ -164,3 +164,21 @@ TEST(record, code_info_round_trip) {
   for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_code_info_decode(b.bytes, cut, &out));
   kiln_buffer_deinit(&b);
 }
+
+/// A reason is a version of its own: without one the bytes are those of the first release.
+TEST(record, code_info_says_why_it_is_ptx) {
+  kiln_code_info in = {.format = KILN_FORMAT_PTX, .target = "sm_90a", .symbol = "k", .producer = "kiln"}, out;
+  kiln_buffer plain = {0}, with = {0};
+  kiln_code_info_encode(&in, &plain);
+  CHECK(kiln_code_info_decode(plain.bytes, plain.size, &out));
+  CHECK(!out.why_ptx);
+  CHECK_INT(plain.bytes[0], 65);
+  in.why_ptx = "ptxas does not know sm_90a";
+  kiln_code_info_encode(&in, &with);
+  CHECK_INT(with.bytes[0], 66);
+  CHECK(kiln_code_info_decode(with.bytes, with.size, &out));
+  CHECK_TEXT(out.why_ptx, "ptxas does not know sm_90a");
+  for (size_t cut = 0; cut < with.size; cut++) CHECK(!kiln_code_info_decode(with.bytes, cut, &out));
+  kiln_buffer_deinit(&plain);
+  kiln_buffer_deinit(&with);
+}
