@@ -42,8 +42,49 @@ static bool make_ranks(kiln_device *d) {
   return d->ranks != NULL;
 }
 
+// In the child of a fork: nothing is loaded there any more, the lock may be held by a thread that is not.
+static void after_fork(kiln_fork_node *node) {
+  kiln_device *d = (kiln_device *)((char *)node - offsetof(kiln_device, fork));
+  pthread_mutex_init(&d->lock, NULL);
+  if (d->kind->in_child) {
+    d->kind->in_child(d);
+  } else {
+    d->was = d->kind;
+    d->kind = &kiln_device_forked;
+  }
+}
+
+// Gives back what the device holds; the struct stays, and its kernels'.
+static void end_device(kiln_device *d) {
+  kiln_fork_forget(&d->fork);
+  for (kiln_module *m = d->modules, *next; m; m = next) {
+    next = m->next;
+    d->kind->unload(d, m);
+    free(m->symbol);
+    free(m);
+  }
+  for (uint32_t i = 0; i < d->kernel_slots; i++)
+    if (d->kernels[i]) kiln_kernel_end(d->kernels[i]);
+  if (d->state) d->kind->close(d);
+  for (size_t i = 0; d->ranks && i < d->library->bundle_count; i++) free(d->ranks[i]);
+  free(d->ranks);
+  pthread_mutex_destroy(&d->lock);
+  kiln_library_drop(d->library);
+}
+
+void kiln_device_drop(kiln_device *d) {
+  if (atomic_fetch_sub(&d->references, 1) > 1) return;
+  for (uint32_t i = 0; i < d->kernel_slots; i++) free(d->kernels[i]);
+  free(d->kernels);
+  free(d);
+}
+
+static void drop_closed(void *device) { kiln_device_drop(device); }
+
 kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out, kiln_error *err) {
   *out = NULL;
+  if (atomic_load(&library->is_closed))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%.60s': the library is closed", name);
   size_t length = strcspn(name, ":");
   const kiln_device_kind *kind = find_kind(name, length);
   if (!kind || strlen(name) >= sizeof(*out)->name)
@@ -53,6 +94,8 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
   if (!d) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   d->kind = kind;
   d->library = library;
+  d->references = 1;
+  atomic_fetch_add(&library->references, 1);
   pthread_mutex_init(&d->lock, NULL);
   snprintf(d->name, sizeof d->name, "%s", name);
   for (unsigned i = 0; i < 3; i++) d->grid_limit[i] = UINT32_MAX;
@@ -60,30 +103,22 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
       make_ranks(d) ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = kind->open(d, name[length] ? name + length + 1 : "", err);
   if (status == KILN_OK) status = check_policy(d, err);
-  if (status == KILN_OK) *out = d;
-  else kiln_device_close(d);
-  return status;
+  if (status != KILN_OK) {
+    end_device(d);
+    kiln_device_drop(d);
+    return status;
+  }
+  kiln_fork_watch(&d->fork, after_fork);
+  *out = d;
+  return KILN_OK;
 }
 
 void kiln_device_close(kiln_device *d) {
-  if (!d) return;
-  for (kiln_module *m = d->modules, *next; m; m = next) {
-    next = m->next;
-    d->kind->unload(d, m);
-    free(m->symbol);
-    free(m);
-  }
-  for (uint32_t i = 0; i < d->kernel_slots; i++) {
-    if (!d->kernels[i]) continue;
-    kiln_arena_destroy(d->kernels[i]->arena);
-    free(d->kernels[i]);
-  }
-  free(d->kernels);
-  if (d->state) d->kind->close(d);
-  for (size_t i = 0; d->ranks && i < d->library->bundle_count; i++) free(d->ranks[i]);
-  free(d->ranks);
-  pthread_mutex_destroy(&d->lock);
-  free(d);
+  if (!d || d->kind == &kiln_device_closed) return;
+  end_device(d);
+  if (!d->kind->is_gone) d->was = d->kind;
+  d->kind = &kiln_device_closed;
+  kiln_closed_keep(d, sizeof *d + d->kernel_count * sizeof(kiln_kernel), drop_closed);
 }
 
 const char *kiln_device_target_name(const kiln_device *d) { return d->target.name; }

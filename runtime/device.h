@@ -10,11 +10,15 @@
 #include "base/arena.h"
 #include "base/record.h"
 #include "runtime/bundle_reader.h"
+#include "runtime/handles.h"
 #include "runtime/kiln.h"
 #include "targets/targets.h"
 
 struct kiln_library {
-  kiln_bundle **bundles; // owned
+  kiln_fork_node fork;
+  _Atomic(uint32_t) references; // the application's until kiln_close, one of each open device
+  atomic_bool is_closed;        // by the application
+  kiln_bundle **bundles;        // owned
   size_t bundle_count;
   uint32_t policy;
   kiln_log_callback *log; // may be NULL
@@ -60,6 +64,10 @@ typedef struct kiln_launch_call {
 
 typedef struct kiln_device_kind {
   const char *name; // "cuda"
+  bool is_gone;     // closed, or forked away from: every call is a status
+  bool outlives;    // the host's memory: `release` works after the device has gone
+  /// In the child of a fork, where only the calling thread is left. NULL: the device stays with the parent.
+  void (*in_child)(kiln_device *device);
   /// `rest` is what follows "cuda:"; "" without a colon. Fills target, description, grid_limit, state.
   kiln_status (*open)(kiln_device *device, const char *rest, kiln_error *err);
   void (*close)(kiln_device *device);
@@ -83,10 +91,14 @@ typedef struct kiln_device_kind {
 } kiln_device_kind;
 
 extern const kiln_device_kind kiln_device_host, kiln_device_null, kiln_device_cuda, kiln_device_hip;
+extern const kiln_device_kind kiln_device_closed, kiln_device_forked;
 
 struct kiln_device {
   const kiln_device_kind *kind;
-  kiln_library *library; // borrowed
+  const kiln_device_kind *was; // before it was gone
+  kiln_fork_node fork;
+  _Atomic(uint32_t) references; // to the memory of this struct and its kernels: the handle's, one a prepared
+  kiln_library *library;        // counted until the device is closed
   char name[32], description[128];
   kiln_device_target target;
   bool accepts_all; // null: code of every target
@@ -190,6 +202,16 @@ struct kiln_kernel {
   uint32_t integers_of_4, integers_to_8, integer_count;
 };
 
+/// A status where the device was closed, or stays with the parent of a fork. device_closed.c
+kiln_status kiln_device_check(const kiln_device *device, kiln_error *err);
+/// Gives up one of `references`.
+void kiln_device_drop(kiln_device *device);
+
+/// Counted: a library lives until it is closed and all its devices are.
+void kiln_library_drop(kiln_library *library);
+
+/// Frees all but the struct, which then has no parameters and no code: what is launched is refused. kernel.c
+void kiln_kernel_end(kiln_kernel *kernel);
 /// OUT_OF_MEMORY, naming the kernel. kernel.c
 kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
 

@@ -60,8 +60,12 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
                    call->code->info.symbol, failed - 1);
 }
 
+static void in_child(kiln_device *d) { kiln_host_pool_in_child(d->state); }
+
 const kiln_device_kind kiln_device_host = {
     .name = "host",
+    .outlives = true,
+    .in_child = in_child,
     .open = open_host,
     .close = close_host,
     .load = load,

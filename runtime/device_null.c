@@ -57,8 +57,12 @@ static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *er
   return KILN_OK;
 }
 
+static void in_child(kiln_device *d) { (void)d; }
+
 const kiln_device_kind kiln_device_null = {
     .name = "null",
+    .outlives = true,
+    .in_child = in_child,
     .open = open_null,
     .close = close_null,
     .load = load,

@@ -60,6 +60,16 @@ kiln_host_pool *kiln_host_pool_create(unsigned threads) {
   return p;
 }
 
+// Scratch on the list may be half linked; it is left alone.
+void kiln_host_pool_in_child(kiln_host_pool *p) {
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->work, NULL);
+  pthread_cond_init(&p->done, NULL);
+  p->jobs = NULL;
+  p->free_scratch = NULL;
+  p->started = 0;
+}
+
 unsigned kiln_host_pool_threads(const kiln_host_pool *p) { return p->thread_count; }
 
 void kiln_host_pool_destroy(kiln_host_pool *p) {

@@ -15,6 +15,9 @@ typedef struct kiln_host_pool kiln_host_pool;
 kiln_host_pool *kiln_host_pool_create(unsigned threads);
 /// No launch may be running.
 void kiln_host_pool_destroy(kiln_host_pool *pool);
+/// In the child of a fork, whose only thread is the calling one: threads start anew with the next launch.
+/// What was running is the parent's.
+void kiln_host_pool_in_child(kiln_host_pool *pool);
 unsigned kiln_host_pool_threads(const kiln_host_pool *pool);
 
 /// Runs the whole grid (no extent is zero) and returns when it has ended. `out_failed` is 0, or what the

@@ -132,9 +132,9 @@ static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const 
   return take_codes(k, &found->entry, err);
 }
 
-static void kernel_destroy(kiln_kernel *k) {
+void kiln_kernel_end(kiln_kernel *k) {
   kiln_arena_destroy(k->arena);
-  free(k);
+  *k = (kiln_kernel){.device = k->device, .interface.name = ""};
 }
 
 static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const char *name,
@@ -150,8 +150,12 @@ static kiln_status make_kernel(kiln_device *d, const found_kernel *found, const 
   k->bundle = d->library->bundles[found->bundle];
   k->hash = *hash;
   kiln_status status = fill_kernel(k, found, name, err);
-  if (status == KILN_OK) *out = k;
-  else kernel_destroy(k);
+  if (status == KILN_OK) {
+    *out = k;
+  } else {
+    kiln_kernel_end(k);
+    free(k);
+  }
   return status;
 }
 
@@ -172,6 +176,7 @@ static bool grow_table(kiln_device *d) {
   kiln_kernel **table = calloc(slots, sizeof *table);
   if (!table) return false;
   d->kernels = table;
+  atomic_signal_fence(memory_order_seq_cst); // the child of a fork finds slots that the table has
   d->kernel_slots = slots;
   for (uint32_t i = 0; i < old_slots; i++)
     if (old[i]) *slot_of(d, &old[i]->hash, old[i]->interface.name) = old[i];
@@ -237,6 +242,7 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
   kiln_error mine;
   if (!err) err = &mine;
   kiln_kernel *found = NULL;
+  KILN_TRY(kiln_device_check(d, err));
   pthread_mutex_lock(&d->lock);
   kiln_status status = look_up(d, name, &found, err);
   pthread_mutex_unlock(&d->lock);

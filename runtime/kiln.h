@@ -10,8 +10,18 @@
 //
 // The library never prints, never ends the process, reads no environment and has no constructors. `err` may
 // be NULL everywhere. All functions may be called from any thread; an object may be closed only when no other
-// thread uses it. Opening an unsigned bundle that holds host objects means to run what is in it: treat such a
-// file as a program.
+// thread uses it.
+//
+// Objects are counted: a device keeps its library, so they may be closed in any order. What is used after
+// kiln_device_close is INVALID_ARGUMENT ("device 'host' is closed"): closed handles stay allocated until 64
+// others, or others of 1 MiB, have been closed after them. Closing again does nothing.
+//
+// In the child of a fork `host` and `null` devices, their kernels and prepared launches work on, whatever
+// other threads were doing. GPU drivers do not follow a fork: there every call on `cuda` and `hip` devices of
+// the parent is DRIVER, and closing them frees memory of this process only.
+//
+// Opening an unsigned bundle that holds host objects means to run what is in it: treat such a file as a
+// program.
 #ifndef KILN_RUNTIME_KILN_H
 #define KILN_RUNTIME_KILN_H
 
@@ -32,7 +42,7 @@ extern "C" {
 
 typedef struct kiln_library kiln_library; ///< open bundles, in order
 typedef struct kiln_device kiln_device;   ///< one device, seen through one library
-typedef struct kiln_kernel kiln_kernel;   ///< one kernel on one device; lives as long as the device
+typedef struct kiln_kernel kiln_kernel;   ///< one kernel on one device; ends with the device
 typedef void
     *kiln_stream; ///< CUstream, hipStream_t; NULL is the default stream. Ignored by `host` and `null`
 
@@ -41,8 +51,8 @@ KILN_API const char *kiln_version(void);
 
 // ----------------------------------------------------------------------------------------- opening
 
-/// One bundle: a path, bytes in memory (borrowed until kiln_close), or a file descriptor (not closed; may be
-/// closed after the call).
+/// One bundle: a path, bytes in memory (borrowed until the library and its devices are closed), or a file
+/// descriptor (not closed; may be closed after the call).
 typedef struct kiln_source {
   const char *path;
   const void *bytes;
@@ -93,7 +103,8 @@ typedef struct kiln_open_options {
 KILN_API kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln_error *err);
 KILN_API kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err);
 KILN_API kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err);
-/// Closes the bundles. Devices must be closed before.
+/// Closes the library: it opens no further device and names no kernels. The bundles (bytes in memory, the
+/// callbacks and their user pointers too) are in use until the last of its devices is closed as well.
 KILN_API void kiln_close(kiln_library *library);
 
 /// Names of kernels, in order of name within each bundle; NULL past the end. Borrowed from the library.
@@ -107,7 +118,8 @@ KILN_API const char *kiln_kernel_name(const kiln_library *library, size_t index)
 /// NO_DEVICE (driver or device absent, with what was tried), NO_VARIANT (a policy cannot be kept).
 KILN_API kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out,
                                       kiln_error *err);
-/// Unloads what was loaded. Nothing of it may still run.
+/// Unloads what was loaded and ends the device's kernels. Nothing of it may still run. Memory of a GPU is to
+/// be freed before; that of the host may be freed later. NULL is fine.
 KILN_API void kiln_device_close(kiln_device *device);
 /// "sm_90", "gfx942:sramecc+:xnack-", "x86-64-v3", "null"
 KILN_API const char *kiln_device_target_name(const kiln_device *device);
@@ -184,7 +196,7 @@ KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, c
 /// freed.
 typedef struct kiln_prepared kiln_prepared;
 /// `args` as for kiln_launch; `grid` NULL: the kernel's own. Errors are those of kiln_launch. Free with
-/// kiln_prepared_free before the device is closed.
+/// kiln_prepared_free, before or after the device is closed; launched after, it is INVALID_ARGUMENT.
 KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, size_t arg_count,
                                   const uint32_t *grid, kiln_prepared **out, kiln_error *err);
 /// Changes argument `index`. One on which nothing depends is stored, after its alignment is tested; any other

@@ -92,6 +92,7 @@ static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t
 
 // No config with code allows these arguments: say for each which requirement failed.
 static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err)); // that of a closed device has none
   char all[800] = "", text[300];
   size_t used = 0;
   for (uint32_t c = 0; c < k->interface.config_count && used + 1 < sizeof all; c++) {
@@ -278,13 +279,18 @@ static inline void pack(const kiln_kernel *k, const void *const *args, uint8_t *
   for (; i < k->interface.param_count; i++) memcpy(block + s[i].offset, args[s[i].param], s[i].size);
 }
 
+static __attribute__((noinline)) kiln_status refuse_count(const kiln_kernel *k, size_t count,
+                                                          kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err));
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
+                   k->interface.name, k->interface.param_count, count);
+}
+
 kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count,
                         kiln_error *err) {
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
   const kiln_interface *in = &k->interface;
-  if (UNLIKELY(arg_count != in->param_count))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given", in->name,
-                     in->param_count, arg_count);
+  if (UNLIKELY(arg_count != in->param_count)) return refuse_count(k, arg_count, err);
   pack(k, args, block);
   return launch_block(k, stream, NULL, block, err);
 }
@@ -292,7 +298,7 @@ kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *a
 // ---------------------------------------------------------------------------------------- prepared
 
 struct kiln_prepared {
-  kiln_kernel *kernel; // borrowed
+  kiln_kernel *kernel; // its device is counted
   uint32_t given_grid[3];
   bool has_given_grid, is_empty;
   kiln_launch_call call; // `block` is the one below; the stream is the launch's
@@ -330,9 +336,7 @@ static uint32_t most_maps(const kiln_kernel *k) {
 kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid,
                          kiln_prepared **out, kiln_error *err) {
   *out = NULL;
-  if (arg_count != k->interface.param_count)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
-                     k->interface.name, k->interface.param_count, arg_count);
+  if (arg_count != k->interface.param_count) return refuse_count(k, arg_count, err);
   size_t block =
       kiln_maps_at(k->interface.block_bytes + 8) + KILN_MAP_ALIGNMENT + (size_t)most_maps(k) * KILN_MAP_BYTES;
   size_t head = kiln_maps_at(sizeof(kiln_prepared));
@@ -345,9 +349,13 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
   p->has_given_grid = grid != NULL;
   pack(k, args, p->block);
   kiln_status status = settle(p, err);
-  if (status == KILN_OK) *out = p;
-  else free(p);
-  return status;
+  if (status != KILN_OK) {
+    free(p);
+    return status;
+  }
+  atomic_fetch_add(&k->device->references, 1);
+  *out = p;
+  return KILN_OK;
 }
 
 // What else changes with a parameter.
@@ -365,11 +373,16 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
   return status;
 }
 
+static __attribute__((noinline)) kiln_status refuse_index(const kiln_kernel *k, size_t index,
+                                                          kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err));
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set",
+                   k->interface.name, k->interface.param_count, index);
+}
+
 kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value, kiln_error *err) {
   const kiln_kernel *k = p->kernel;
-  if (UNLIKELY(index >= k->interface.param_count))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set",
-                     k->interface.name, k->interface.param_count, index);
+  if (UNLIKELY(index >= k->interface.param_count)) return refuse_index(k, index, err);
   const kiln_param_record *param = &k->interface.params[index];
   uint64_t address = 0;
   if (param->pointer || param->view_rank) memcpy(&address, value, sizeof address);
@@ -392,12 +405,17 @@ const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
   return p->block;
 }
 
-void kiln_prepared_free(kiln_prepared *p) { free(p); }
+void kiln_prepared_free(kiln_prepared *p) {
+  if (!p) return;
+  kiln_device_drop(p->kernel->device);
+  free(p);
+}
 
 // ------------------------------------------------------------------------------------------ packed
 
 static kiln_status check_size(const kiln_kernel *k, size_t size, kiln_error *err) {
   if (size == k->interface.block_bytes) return KILN_OK;
+  KILN_TRY(kiln_device_check(k->device, err));
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given",
                    k->interface.name, k->interface.block_bytes, size);
 }

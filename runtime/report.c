@@ -137,6 +137,8 @@ kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out
 }
 
 kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+  *out = NULL;
+  KILN_TRY(kiln_device_check(d, err));
   return kiln_report_make(d, name, out, err);
 }
 
@@ -178,6 +180,7 @@ static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_
 
 kiln_status kiln_device_preflight(kiln_device *d, kiln_preflight *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
+  KILN_TRY(kiln_device_check(d, err));
   for (size_t i = 0; i < d->library->bundle_count; i++) {
     kiln_bundle *b = d->library->bundles[i];
     for (uint32_t n = 0; n < b->section_count[KILN_BUNDLE_KERNELS]; n++) {

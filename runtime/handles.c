@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "runtime/handles.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kiln_fork_node *watched;
+
+// -------------------------------------------------------------------------------------------- fork
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void in_parent(void) { pthread_mutex_unlock(&lock); }
+static void in_child(void) {
+  for (kiln_fork_node *node = watched; node; node = node->next) node->in_child(node);
+  pthread_mutex_unlock(&lock);
+}
+
+// Memory for handlers may be missing: then a child is as it would be without them.
+static void add_handlers(void) { (void)pthread_atfork(before_fork, in_parent, in_child); }
+
+void kiln_fork_watch(kiln_fork_node *node, void (*child)(kiln_fork_node *node)) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, add_handlers);
+  node->in_child = child;
+  pthread_mutex_lock(&lock);
+  node->next = watched;
+  node->link = &watched;
+  if (watched) watched->link = &node->next;
+  watched = node;
+  pthread_mutex_unlock(&lock);
+}
+
+void kiln_fork_forget(kiln_fork_node *node) {
+  pthread_mutex_lock(&lock);
+  if (node->link) *node->link = node->next;
+  if (node->link && node->next) node->next->link = node->link;
+  *node = (kiln_fork_node){0};
+  pthread_mutex_unlock(&lock);
+}
+
+// ------------------------------------------------------------------------------------------ closed
+
+typedef struct closed_object {
+  void *object; // owned
+  size_t size;
+  void (*release)(void *object);
+} closed_object;
+
+static closed_object closed[KILN_CLOSED_COUNT]; // a ring
+static size_t closed_first, closed_count, closed_bytes;
+
+// Called with the lock held.
+static closed_object take_oldest(void) {
+  closed_object oldest = closed[closed_first];
+  closed_first = (closed_first + 1) % KILN_CLOSED_COUNT;
+  closed_count--;
+  closed_bytes -= oldest.size;
+  return oldest;
+}
+
+// Releases the oldest ones until `size` more bytes find room; returns with the lock held.
+static void lock_with_room(size_t size) {
+  pthread_mutex_lock(&lock);
+  while (closed_count && (closed_count == KILN_CLOSED_COUNT || closed_bytes + size > KILN_CLOSED_BYTES)) {
+    closed_object oldest = take_oldest();
+    pthread_mutex_unlock(&lock);
+    oldest.release(oldest.object);
+    pthread_mutex_lock(&lock);
+  }
+}
+
+void kiln_closed_keep(void *object, size_t size, void (*release)(void *object)) {
+  lock_with_room(size);
+  closed[(closed_first + closed_count++) % KILN_CLOSED_COUNT] = (closed_object){object, size, release};
+  closed_bytes += size;
+  pthread_mutex_unlock(&lock);
+}
+
+void kiln_closed_forget(void) {
+  lock_with_room(KILN_CLOSED_BYTES + 1);
+  pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the process knows of its handles: those that are open, since the child of a fork has to put them
+// right, and those closed last, which stay allocated so that a use after close finds a closed handle and gets
+// a status. One lock guards both; nothing is called under it that could take another.
+#ifndef KILN_RUNTIME_HANDLES_H
+#define KILN_RUNTIME_HANDLES_H
+
+#include <stddef.h>
+
+/// Inside an object that a fork concerns.
+typedef struct kiln_fork_node {
+  struct kiln_fork_node *next, **link; // guarded by the lock
+  void (*in_child)(struct kiln_fork_node *node);
+} kiln_fork_node;
+
+/// From now on `in_child` runs in the child of every fork, on its only thread. What other threads were doing
+/// with the object stays half done: locks are to be made anew, and what they guard is to be readable at any
+/// moment.
+void kiln_fork_watch(kiln_fork_node *node, void (*in_child)(kiln_fork_node *node));
+/// Nothing happens for a node that is not watched.
+void kiln_fork_forget(kiln_fork_node *node);
+
+enum { KILN_CLOSED_COUNT = 64, KILN_CLOSED_BYTES = 1 << 20 };
+
+/// Keeps a closed object of `size` bytes; it is released when KILN_CLOSED_COUNT others, or others of
+/// KILN_CLOSED_BYTES together, have been closed after it.
+void kiln_closed_keep(void *object, size_t size, void (*release)(void *object));
+/// Releases all that are kept, for tests that count memory.
+void kiln_closed_forget(void);
+
+#endif
