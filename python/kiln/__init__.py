@@ -10,6 +10,7 @@ Pure Python over the C functions of libkiln (CPython 3.8 or newer); it needs no 
 """
 import collections
 import ctypes
+import functools
 import os
 import weakref
 
@@ -17,7 +18,7 @@ from . import _abi, _arguments
 from ._abi import Error, LaunchRefused, NoDevice, NotFound, NoVariant, Untrusted
 
 __all__ = ["CHECK_ALL", "EXACT_ONLY", "NO_JIT", "Candidate", "Choice", "Device", "Error", "Kernel", "LaunchRefused", "Library", "Memory", "NoDevice",
-           "NotFound", "NoVariant", "Param", "Preflight", "Stream", "Untrusted", "version"]
+           "NotFound", "NoVariant", "Param", "Preflight", "Stream", "Untrusted", "strided", "version"]
 
 EXACT_ONLY, NO_JIT, CHECK_ALL, _NEED_SIGNATURE = 1, 2, 4, 8
 
@@ -32,6 +33,12 @@ def version(library=None):
     return _abi.load(library).kiln_version().decode()
 
 
+def strided(array):
+    """An array of any strides for a pointer parameter of a kernel that is told the strides by other arguments; without this only contiguous arrays are
+    taken, since the pointer itself says nothing of strides. The pointer is that of the first element."""
+    return _arguments.Strided(array)
+
+
 def _plain(value):
     return value.decode(errors="replace") if isinstance(value, bytes) else tuple(value) if isinstance(value, ctypes.Array) else value
 
@@ -41,7 +48,8 @@ def _tuple(kind, structure):
 
 
 class _Handle:
-    """Something of the C library that is closed once: by close(), by the end of `with`, or when nothing refers to it any more."""
+    """Something of the C library that is closed once: by close(), by the end of `with`, or when nothing refers to it any more. close() ends what
+    depends on it; the collector, which ends the objects of a cycle in any order, only gives up what this one holds (_drop)."""
 
     _handle = None
 
@@ -61,8 +69,37 @@ class _Handle:
     def __exit__(self, *_):
         self.close()
 
+    def _drop(self, handle):
+        self._close(handle)
+
     def __del__(self):
-        self.close()
+        handle, self._handle = self._handle, None
+        if handle:
+            self._drop(handle)
+
+    def __reduce__(self):
+        raise TypeError("a %s belongs to its process: open the bundle in the other one" % type(self).__name__.lower())
+
+
+class _Claims:
+    """Counts who needs something of the C library; the last one to leave ends it. References cannot do that: the collector finalises the objects of a
+    cycle in any order. Lists, because their append and pop are whole."""
+
+    def __init__(self, end):
+        self._left, self._ends = [None], [end]
+
+    def take(self):
+        self._left.append(None)
+
+    def drop(self):
+        if self._left:
+            self._left.pop()
+        if not self._left:
+            self.end()
+
+    def end(self):
+        if self._ends:
+            self._ends.pop()()
 
 
 class _Trust:
@@ -125,6 +162,9 @@ class Library(_Handle):
             device.close()
         self._c.kiln_close(handle)
 
+    def _drop(self, handle):
+        self._c.kiln_close(handle)  # devices that are left keep it, in C
+
     @property
     def kernels(self):
         """The names of all kernels, in order."""
@@ -145,12 +185,17 @@ class Device(_Handle):
         out = ctypes.c_void_p()
         _abi.call(self._c.kiln_device_open, library._open(), name.encode(), ctypes.byref(out))
         self._handle = out.value
+        self._claims = _Claims(functools.partial(self._c.kiln_device_close, self._handle))  # this object's, and one of each child
         library._devices.add(self)
 
     def _close(self, handle):
         for child in list(self._children):
             child._end(handle)
-        self._c.kiln_device_close(handle)
+        self._claims.end()
+
+    def _drop(self, handle):
+        self._handle = handle  # what is left of its children frees memory by it
+        self._claims.drop()
 
     @property
     def target(self):
@@ -233,6 +278,7 @@ class Stream(_Handle):
         self.device = device
         _abi.call(device._c.kiln_stream_create, device._open(), ctypes.byref(out))
         self.handle, self._handle = out.value, True
+        device._claims.take()
         device._children.add(self)
 
     def sync(self):
@@ -247,6 +293,7 @@ class Stream(_Handle):
     def _close(self, _):
         if self.device._handle:
             self.device._c.kiln_stream_destroy(self.device._handle, self.handle)
+            self.device._claims.drop()
 
 
 class Memory(_Handle):
@@ -265,6 +312,7 @@ class Memory(_Handle):
         out = ctypes.c_void_p()
         _abi.call(device._c.kiln_alloc, device._open(), max(self.size, 1), ctypes.byref(out))
         self._handle = out.value
+        device._claims.take()
         device._children.add(self)
 
     @property
@@ -279,6 +327,7 @@ class Memory(_Handle):
     def _close(self, handle):
         if self.device._handle:
             self.device._c.kiln_free(self.device._handle, handle)
+            self.device._claims.drop()
 
     def _kind(self):
         return self.device.name.partition(":")[0]
@@ -310,11 +359,11 @@ class Memory(_Handle):
         elif found.place not in ("host", "null"):
             raise TypeError("expected an array of the host, found memory of %s" % found.place)
         if writes and found.read_only:
-            raise ValueError("the array is read-only")
+            raise ValueError("the array %s" % found.read_only)
         size = found.bits // 8
         for extent in found.shape:
             size *= extent
-        if size != self.size or (found.strides is not None and size and not _is_contiguous(found)):
+        if size != self.size or not found.is_contiguous():
             raise ValueError("expected a contiguous array of %d bytes, found %d bytes%s" % (self.size, size, "" if size != self.size else " with gaps"))
         return found
 
@@ -344,15 +393,6 @@ class Memory(_Handle):
         return out
 
 
-def _is_contiguous(array):
-    step = array.bits // 8
-    for extent, stride in zip(reversed(array.shape), reversed(array.strides)):
-        if extent != 1 and stride != step:
-            return False
-        step *= extent
-    return True
-
-
 def _buffer(value, writes):
     try:
         view = memoryview(value).cast("B")
@@ -360,9 +400,9 @@ def _buffer(value, writes):
         raise TypeError("expected a contiguous host array, bytes or bytearray, found %s" % _typename(value)) from None
     if view.readonly and not writes:
         copy = ctypes.create_string_buffer(bytes(view), max(len(view), 1))
-        return _arguments.Array(ctypes.addressof(copy), "i", 8, (len(view),), None, "host", None, True, copy)
+        return _arguments.Array(ctypes.addressof(copy), "i", 8, (len(view),), None, "host", None, "is read-only", copy)
     if view.readonly or not len(view):
-        return _arguments.Array(0, "i", 8, (len(view),), None, "host", None, view.readonly, view)
+        return _arguments.Array(0, "i", 8, (len(view),), None, "host", None, "is read-only" if view.readonly else False, view)
     bytes_of = (ctypes.c_char * len(view)).from_buffer(view)
     return _arguments.Array(ctypes.addressof(bytes_of), "i", 8, (len(view),), None, "host", None, False, bytes_of)
 
@@ -378,6 +418,9 @@ class Kernel:
         self.params = tuple(self._param(i) for i in range(self._c.kiln_param_count(self._kernel)))
         self._packers = tuple(_arguments.pack_view if p.rank else _arguments.pack_pointer if p.depth else _arguments.pack_scalar for p in self.params)
         self._size = self._c.kiln_block_size(self._kernel)
+
+    def __reduce__(self):
+        raise TypeError("a kernel belongs to its process: open the bundle in the other one")
 
     def _param(self, index):
         p = _abi.Param()

@@ -2,7 +2,6 @@
 """The C interface of libkiln (runtime/kiln.h) as ctypes sees it: structures, prototypes, errors. A test compares it with the header."""
 import ctypes
 import os
-import threading
 
 SONAME = "libkiln.so.0"
 Handle = ctypes.c_void_p
@@ -143,16 +142,12 @@ def candidates(soname, explicit=None):
     return [path for path in [os.path.join(prefix_lib, soname)] if os.path.exists(path)] + [soname]
 
 
-_loaded = {}
-_lock = threading.Lock()
+_loaded = {}  # without a lock, which the child of a fork could find locked for ever
 
 
 def load(path=None):
     """libkiln with its prototypes; loaded once a path. OSError names what was tried."""
-    with _lock:
-        if path not in _loaded:
-            _loaded[path] = _prototypes(open_library(SONAME, path))
-        return _loaded[path]
+    return _loaded.get(path) or _loaded.setdefault(path, _prototypes(open_library(SONAME, path)))
 
 
 def open_library(soname, path=None):

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How handles of the Python package end: cycles, the interpreter's exit, fork, multiprocessing, threads. Each program runs in an interpreter of its own, with freed
+memory overwritten (MALLOC_PERTURB_), and under the address sanitizer where the build has it."""
+import gc
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import unittest
+
+import support
+from support import LIBRARY
+
+import kiln  # noqa: E402
+
+START = """
+import gc, os, sys, threading
+sys.path[:0] = [%r, %r]
+sys.dont_write_bytecode = True
+import kiln
+class Box: pass
+def open_all(name="host:3"):
+    library = kiln.Library(sys.argv[1], library=sys.argv[2])
+    device = library.device(name)
+    return library, device, device.kernel("gridless")
+def run(device, kernel, count=40):
+    memory = device.memory(count, "i32")
+    kernel(memory, grid=count)
+    data = bytes(memory)
+    assert [int.from_bytes(data[4 * i:4 * i + 4], "little") for i in range(count)] == list(range(10, 10 + count)), "wrong numbers"
+    return memory
+"""
+
+
+def run_program(text, *environment, expected=0):
+    """Runs a program after START; its output where its exit code is not the expected one."""
+    program = START % (os.path.join(support.ROOT, "python"), support.ROOT) + text
+    for perturb in ("165", "0"):
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", program, BUNDLE, LIBRARY], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=dict(os.environ, MALLOC_PERTURB_=perturb, PYTHONMALLOC="malloc"), timeout=300)
+        if done.returncode != expected or (expected == 0 and b"Exception ignored" in done.stdout):
+            raise AssertionError("exit %d\n%s\n%s" % (done.returncode, text, done.stdout.decode(errors="replace")))
+
+
+# What a program keeps in one cycle, by all orders in which it may have been made.
+CYCLES = {
+    "library and device": "library.device_of_mine = device",
+    "device and kernel": "device.kernels = [kernel]; library.all = device",
+    "memory and device": "memory = run(device, kernel); device.memories = [memory]; library.them = device",
+    "memory, stream, kernel, all": "box = Box(); box.all = [run(device, kernel), device.stream(), kernel, library, device]; library.box = device.box = kernel.box = box",
+    "two devices of one library": "other = library.device('null'); library.other, other.first, device.other = device, device, other; memory = device.copy(bytearray_of(64))",
+    "a callback": "logged = kiln.Library(sys.argv[1], library=sys.argv[2], log=lambda *_: box_of(device)); device.logged = logged; library.d = logged.e = device",
+    "bytes": "data = open(sys.argv[1], 'rb').read(); library = kiln.Library(data, library=sys.argv[2]); device = library.device('host:2'); kernel = device.kernel('gridless');"
+             " run(device, kernel); library.d = device; device.k = kernel",
+}
+HELPERS = """
+def box_of(x): return x
+def bytearray_of(n):
+    import ctypes
+    class Array:
+        def __init__(self):
+            self.kept = ctypes.create_string_buffer(n)
+            self.__array_interface__ = {"shape": (n,), "typestr": "|i1", "data": (ctypes.addressof(self.kept), False), "strides": None, "version": 3}
+    return Array()
+"""
+
+
+class Ends(unittest.TestCase):
+    def test_cycles_are_collected_in_any_order(self):
+        for name, cycle in CYCLES.items():
+            for names in ("library, device, kernel", "kernel, device, library"):
+                with self.subTest(name):
+                    run_program(HELPERS + "for _ in range(30):\n    library, device, kernel = open_all()\n    run(device, kernel)\n    %s\n    %s = None, None, None\n"
+                                "    memory = box = other = logged = None\n    gc.collect()\n" % (cycle, names))
+
+    def test_cycles_at_exit(self):
+        for name, cycle in CYCLES.items():
+            for collects in ("", "gc.disable()\n"):
+                with self.subTest(name):
+                    run_program(HELPERS + collects + "library, device, kernel = open_all()\nrun(device, kernel)\n%s\nsys.modules['kept'] = library\n" % cycle)
+
+    def test_everything_global_at_exit(self):
+        for order in ("library, device, kernel", "kernel, device, library", "device, library, kernel"):
+            run_program("library, device, kernel = open_all()\nmemory, stream = run(device, kernel), device.stream()\nz, y, x = %s\na = stream, memory\n" % order)
+
+    def test_use_after_the_collector_is_no_crash(self):
+        run_program("""
+class Late:
+    def __del__(self):
+        try:
+            self.kernel(self.memory, grid=4)
+            self.memory.fill(1)
+        except (ValueError, kiln.Error):
+            pass
+for _ in range(30):
+    late = Late()
+    library, device, late.kernel = open_all()
+    late.memory = run(device, late.kernel)
+    library.late, device.library_too, late.device = late, library, device
+    del library, device, late
+    gc.collect()
+""")
+
+    def test_memory_of_collected_devices_is_freed(self):
+        run_program("""
+library, device, kernel = open_all()
+freed = []
+real = library._c.kiln_free
+class Counting:
+    def __getattr__(self, name):
+        if name == "kiln_free":
+            return lambda *arguments: (freed.append(1), real(*arguments))
+        return getattr(library_c, name)
+library_c = library._c
+for _ in range(20):
+    device = library.device("host:2")
+    device._c = Counting()
+    memory = device.memory(1 << 16)
+    device.memory_of_mine = memory
+    device.again = device
+    del device, memory
+    gc.collect()
+assert len(freed) == 20, freed
+""")
+
+    def test_threads_that_open_and_close(self):
+        run_program("""
+failures = []
+shared = open_all()
+def work():
+    try:
+        for _ in range(25):
+            library, device, kernel = open_all("host:2")
+            run(device, kernel)
+            run(shared[1], shared[2])
+            library.device_of_mine = device
+            del library, device, kernel
+    except BaseException as failure:
+        failures.append(failure)
+threads = [threading.Thread(target=work) for _ in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not failures, failures
+""")
+
+    def test_handles_are_not_pickled(self):
+        library = kiln.Library(BUNDLE, library=LIBRARY)
+        device = library.device("host")
+        for handle in (library, device, device.kernel("gridless"), device.memory(4), device.stream()):
+            self.assertRaisesRegex(TypeError, "belongs to its process", pickle.dumps, handle)
+
+
+def launch(kernel, device, count):
+    memory = device.memory(count, "i32")
+    kernel(memory, grid=count)
+    return bytes(memory)[4 * count - 4]
+
+
+SHARED = None
+
+
+def in_child(count):
+    library, device, kernel = SHARED
+    return launch(kernel, device, count)
+
+
+def in_spawned(bundle, library, count):
+    with kiln.Library(bundle, library=library) as opened:
+        device = opened.device("host:2")
+        return launch(device.kernel("gridless"), device, count)
+
+
+class Forks(unittest.TestCase):
+    def setUp(self):
+        global SHARED
+        library = kiln.Library(BUNDLE, library=LIBRARY)
+        device = library.device("host:3")
+        SHARED = library, device, device.kernel("gridless")
+        launch(SHARED[2], device, 50)
+
+    def tearDown(self):
+        global SHARED
+        SHARED[0].close()
+        SHARED = None
+
+    def test_a_child_that_ends_the_interpreter(self):
+        for close in ("", "device.close()\n", "library.close()\n", "library.d = device\ndel library, device, kernel\ngc.collect()\n"):
+            run_program("library, device, kernel = open_all()\nrun(device, kernel)\npid = os.fork()\nif not pid:\n    import signal\n    signal.alarm(60)\nrun(device, kernel)\n"
+                        + close + "if pid:\n    assert os.waitpid(pid, 0)[1] == 0\n")
+
+    def test_a_pool_by_fork(self):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            self.assertEqual(pool.map_async(in_child, range(1, 40)).get(120), [10 + n - 1 for n in range(1, 40)])
+        self.assertEqual(in_child(7), 16)
+
+    def test_a_pool_by_spawn(self):
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            found = pool.starmap_async(in_spawned, [(BUNDLE, LIBRARY, n) for n in range(1, 9)]).get(240)
+        self.assertEqual(found, [10 + n - 1 for n in range(1, 9)])
+
+    def test_forks_while_threads_launch(self):
+        library, device, kernel = SHARED
+        stop, failures = threading.Event(), []
+
+        def work():
+            while not stop.is_set():
+                if launch(kernel, device, 60) != 69:
+                    failures.append("wrong")
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(20):
+                child = multiprocessing.get_context("fork").Process(target=self.child)
+                child.start()
+                child.join(60)
+                self.assertEqual(child.exitcode, 0)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(failures, [])
+
+    @staticmethod
+    def child():
+        library, device, kernel = SHARED
+        if launch(kernel, device, 60) != 69:
+            sys.exit(3)
+        library.close()
+        del library, device, kernel
+        gc.collect()
+
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
