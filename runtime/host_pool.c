@@ -164,11 +164,14 @@ static void *worker(void *context) {
   return NULL;
 }
 
-// Signals go to the application's threads. A thread that cannot be started is done without.
+// Signals go to the application's threads, apart from those that a kernel raises by what it does: an
+// application's handler of faults sees them. A thread that cannot be started is done without.
 static void start_threads(kiln_host_pool *p) {
+  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
   sigset_t all, old;
   if (p->started + 1 >= p->thread_count) return;
   sigfillset(&all);
+  for (unsigned i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   while (p->started + 1 < p->thread_count && !pthread_create(&p->threads[p->started], NULL, worker, p))
     p->started++;

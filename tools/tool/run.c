@@ -22,6 +22,7 @@ typedef struct run_state {
   kiln_kernel *kernel;
   run_value *values; // owned
   size_t count;
+  bool is_host;
   const uint32_t *grid; // the caller's; NULL: the kernel's own
 } run_state;
 
@@ -64,7 +65,7 @@ static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *e
     const char *text = s->args.items[i], *equals = strchr(text, '=');
     run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
     if (!v) return no_argument(r, text, err);
-    KILN_TRY(run_value_set(v, equals + 1, r->device, err));
+    KILN_TRY(run_value_set(v, equals + 1, err));
   }
   for (size_t i = 0; i < r->count; i++)
     if (!r->values[i].is_set)
@@ -86,9 +87,12 @@ static int by_time(const void *a, const void *b) {
 }
 
 static kiln_status launch(run_state *r, const uint8_t *block, size_t size, kiln_error *err) {
-  KILN_TRY(r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err)
-                   : kiln_launch_packed(r->kernel, NULL, block, size, err));
-  return kiln_sync(r->device, NULL, err);
+  run_memory_watch(r->is_host);
+  kiln_status status = r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err)
+                               : kiln_launch_packed(r->kernel, NULL, block, size, err);
+  if (status == KILN_OK) status = kiln_sync(r->device, NULL, err);
+  if (r->is_host) run_memory_watch(false);
+  return status;
 }
 
 // The first launch is the one whose results count; repetitions come before the buffers are set again, so that
@@ -110,9 +114,27 @@ static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size
   }
   free(times);
   for (size_t i = 0; i < r->count && status == KILN_OK; i++)
-    if (r->values[i].device)
-      status = kiln_copy_in(r->device, r->values[i].device, r->values[i].bytes, r->values[i].size, err);
+    if (r->values[i].bytes)
+      status = kiln_copy_in(r->device, r->values[i].memory.at, r->values[i].bytes, r->values[i].size, err);
   return status;
+}
+
+static kiln_status place_and_choose(run_state *r, size_t alignment, uint8_t *block, size_t size,
+                                    kiln_choice *out, kiln_error *err) {
+  for (size_t i = 0; i < r->count; i++) {
+    run_value *v = &r->values[i];
+    KILN_TRY(run_value_place(v, r->device, r->is_host, alignment, err));
+    memcpy(block + v->param.offset, v->packed, v->param.size);
+  }
+  return kiln_choose(r->kernel, block, size, out, err);
+}
+
+// On the host buffers end as near to the guard as most kernels allow, or else are aligned as kiln_alloc does.
+static kiln_status choose(run_state *r, uint8_t *block, size_t size, kiln_choice *out, kiln_error *err) {
+  enum { NEAR = 16, FAR = 256 };
+  kiln_status status = place_and_choose(r, r->is_host ? NEAR : FAR, block, size, out, err);
+  bool is_refused = status == KILN_STATUS_LAUNCH || status == KILN_STATUS_NO_VARIANT;
+  return r->is_host && is_refused ? place_and_choose(r, FAR, block, size, out, err) : status;
 }
 
 static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *err) {
@@ -120,13 +142,14 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
   uint8_t *block = calloc(1, size + 1);
   kiln_choice choice;
   if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  for (size_t i = 0; i < r->count; i++)
-    memcpy(block + r->values[i].param.offset, r->values[i].packed, r->values[i].param.size);
-  kiln_status status = kiln_choose(r->kernel, block, size, &choice, err);
+  kiln_status status = choose(r, block, size, &choice, err);
   if (status == KILN_OK && r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
   if (status == KILN_OK && s->explain) print_choice(&choice);
+  fflush(stdout); // a fault ends the process
   if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
   if (status == KILN_OK) status = launch(r, block, size, err);
+  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
+    status = run_memory_check(&r->values[i].memory, err);
   for (size_t i = 0; i < r->count && status == KILN_OK; i++)
     status = run_value_fetch(&r->values[i], r->device, err);
   free(block);
@@ -174,11 +197,12 @@ static kiln_status show_results(run_state *r, const run_settings *s, kiln_error 
 
 static kiln_status run_all(const run_settings *s, kiln_error *err) {
   run_state r = {.grid = s->grid_text ? s->grid : NULL};
+  r.is_host = strcspn(s->device, ":") == 4 && !strncmp(s->device, "host", 4);
   kiln_status status = open_all(&r, s, err);
   if (status == KILN_OK) status = set_values(&r, s, err);
   if (status == KILN_OK) status = run_kernel(&r, s, err);
   if (status == KILN_OK) status = show_results(&r, s, err);
-  for (size_t i = 0; i < r.count; i++) run_value_deinit(&r.values[i], r.device);
+  for (size_t i = 0; i < r.count; i++) run_value_deinit(&r.values[i]);
   free(r.values);
   kiln_device_close(r.device);
   kiln_close(r.library);

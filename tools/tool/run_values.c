@@ -153,15 +153,12 @@ static kiln_status read_shape(run_value *v, const char *text, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status set_buffer(run_value *v, const char *text, kiln_device *device, kiln_error *err) {
+static kiln_status set_buffer(run_value *v, const char *text, kiln_error *err) {
   char *source = strndup(text, v->param.rank ? strcspn(text, "[") : strlen(text));
   if (!source) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = KILN_OK;
   bool is_null = !strcmp(source, "null");
   if (!is_null) status = *source == '@' ? read_buffer(v, source + 1, err) : generate_buffer(v, source, err);
-  if (status == KILN_OK && !is_null) status = kiln_alloc(device, v->size, &v->device, err);
-  if (status == KILN_OK) status = kiln_copy_in(device, v->device, v->bytes, v->size, err);
-  kiln_put64(v->packed, (uint64_t)(uintptr_t)v->device);
   if (status == KILN_OK && v->param.rank) status = read_shape(v, text + strlen(source), err);
   free(source);
   return status;
@@ -200,19 +197,29 @@ kiln_status run_value_begin(run_value *v, const kiln_param *param, kiln_error *e
                    param->type);
 }
 
-kiln_status run_value_set(run_value *v, const char *text, kiln_device *device, kiln_error *err) {
+kiln_status run_value_set(run_value *v, const char *text, kiln_error *err) {
   if (v->is_set)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s' is given twice", v->param.name);
   v->is_set = true;
-  return v->param.pointer || v->param.rank ? set_buffer(v, text, device, err) : set_scalar(v, text, err);
+  return v->param.pointer || v->param.rank ? set_buffer(v, text, err) : set_scalar(v, text, err);
+}
+
+kiln_status run_value_place(run_value *v, kiln_device *device, bool is_host, size_t alignment,
+                            kiln_error *err) {
+  if (!v->bytes) return KILN_OK;
+  run_memory_destroy(&v->memory);
+  KILN_TRY(run_memory_create(&v->memory, device, is_host, &v->param, v->bytes, v->size,
+                             kiln_scalars[v->scalar].bytes, alignment, err));
+  kiln_put64(v->packed, (uint64_t)(uintptr_t)v->memory.at);
+  return KILN_OK;
 }
 
 kiln_status run_value_fetch(run_value *v, kiln_device *device, kiln_error *err) {
-  return v->device ? kiln_copy_out(device, v->bytes, v->device, v->size, err) : KILN_OK;
+  return v->bytes ? kiln_copy_out(device, v->bytes, v->memory.at, v->size, err) : KILN_OK;
 }
 
-void run_value_deinit(run_value *v, kiln_device *device) {
-  kiln_free(device, v->device);
+void run_value_deinit(run_value *v) {
+  run_memory_destroy(&v->memory);
   free(v->bytes);
   memset(v, 0, sizeof *v);
 }

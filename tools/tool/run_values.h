@@ -12,6 +12,7 @@
 
 #include "base/types.h"
 #include "runtime/kiln.h"
+#include "tools/tool/run_memory.h"
 
 typedef struct run_value {
   kiln_param param;
@@ -19,17 +20,20 @@ typedef struct run_value {
   bool is_set;
   uint8_t *bytes; ///< owned: contents of a buffer before the launch, after it what came back
   size_t size;
-  void *device;                ///< owned by the device: the buffer there
+  run_memory memory;           ///< owned: the buffer on the device
   uint8_t packed[8 + 16 * 12]; ///< what goes into the block
 } run_value;
 
 /// Reads the type of the parameter. UNSUPPORTED for pointers to pointers.
 kiln_status run_value_begin(run_value *value, const kiln_param *param, kiln_error *err);
-/// Reads `text`, makes the buffer and copies it to the device.
-kiln_status run_value_set(run_value *value, const char *text, kiln_device *device, kiln_error *err);
+/// Reads `text`: the value, or the contents of a buffer.
+kiln_status run_value_set(run_value *value, const char *text, kiln_error *err);
+/// Makes the buffer on the device, aligned to `alignment`, anew where there is one. Nothing for scalars.
+kiln_status run_value_place(run_value *value, kiln_device *device, bool is_host, size_t alignment,
+                            kiln_error *err);
 /// Copies the buffer back.
 kiln_status run_value_fetch(run_value *value, kiln_device *device, kiln_error *err);
-void run_value_deinit(run_value *value, kiln_device *device);
+void run_value_deinit(run_value *value);
 
 /// Element `index` of the buffer as a double.
 double run_value_at(const run_value *value, size_t index);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Buffers of `kiln run` whose surroundings are watched: on the host each ends at memory that cannot be
+// touched, and what does touch it is reported with the argument; on other devices it lies between zones of a
+// known content, which are compared after the launch.
+#ifndef KILN_TOOLS_TOOL_RUN_MEMORY_H
+#define KILN_TOOLS_TOOL_RUN_MEMORY_H
+
+#include <stdbool.h>
+
+#include "runtime/kiln.h"
+
+typedef struct run_memory {
+  struct run_memory *next; ///< list of those alive, for the handler of faults
+  const kiln_param *param; ///< borrowed
+  kiln_device *device;     ///< borrowed
+  bool is_host;
+  uint8_t *begin;       ///< owned: first byte of the mapping, or of the device's allocation
+  size_t mapped;        ///< host: bytes of the mapping
+  uint8_t *at;          ///< the buffer
+  size_t size, element; ///< bytes
+  size_t before, after; ///< bytes of the zones around it
+} run_memory;
+
+/// A new buffer with the contents of `bytes`, aligned to `alignment` (a power of two up to 256).
+kiln_status run_memory_create(run_memory *memory, kiln_device *device, bool is_host, const kiln_param *param,
+                              const uint8_t *bytes, size_t size, size_t element, size_t alignment,
+                              kiln_error *err);
+void run_memory_destroy(run_memory *memory);
+/// Whether the zones are as they were made. INVALID_ARGUMENT names the argument and the first byte written.
+kiln_status run_memory_check(const run_memory *memory, kiln_error *err);
+
+/// From now on, until it is called with false, a fault of this process is an access of the kernel outside its
+/// buffers: it is reported, and the process ends with CLI_FAILED.
+void run_memory_watch(bool is_watching);
+
+#endif
