@@ -30,6 +30,11 @@ enum { KILN_KERNEL_ABI = 1 };
 typedef int32_t kiln_host_kernel(const void *args, const uint32_t program_id[3], const uint32_t grid[3],
                                  void *scratch);
 
+/// Appended to the kernel's symbol: the symbol of a table in the object that says what failed. An entry is
+/// the returned number (u32), the line of the source (u32, 0: unknown) and the message, which ends in a NUL;
+/// the number 0 ends the table. Objects without asserts have none.
+#define KILN_HOST_ASSERTS "_asserts"
+
 typedef struct kiln_span {
   const uint8_t *bytes; ///< borrowed or arena
   size_t size;

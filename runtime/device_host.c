@@ -49,15 +49,35 @@ static void unload(kiln_device *d, kiln_module *module) {
   free(module->module);
 }
 
+// What the object says of its assertion; else the number of the operation.
+static kiln_status assert_failed(kiln_device *d, const kiln_launch_call *call, int32_t failed,
+                                 uint64_t instance, kiln_error *err) {
+  const char *text = "";
+  uint32_t line = 0, x = call->grid[0], y = call->grid[1];
+  bool is_known = false;
+  pthread_mutex_lock(&d->lock);
+  for (const kiln_module *m = d->modules; m && !is_known; m = m->next)
+    is_known =
+        m->function == call->function && kiln_host_object_assert(m->module, (uint32_t)failed, &text, &line);
+  pthread_mutex_unlock(&d->lock);
+  char what[600];
+  if (!is_known) snprintf(what, sizeof what, "assertion");
+  else if (!line) snprintf(what, sizeof what, "assertion '%.500s'", text);
+  else snprintf(what, sizeof what, "line %u: assertion '%.500s'", line, text);
+  return kiln_fail(err, KILN_STATUS_ASSERT,
+                   "'%s': %s at operation %d does not hold in program (%u, %u, %u) of %u x %u x %u",
+                   call->code->info.symbol, what, failed - 1, (uint32_t)(instance % x),
+                   (uint32_t)(instance / x % y), (uint32_t)(instance / x / y), x, y, call->grid[2]);
+}
+
 static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
   int32_t failed;
+  uint64_t instance;
   kiln_host_kernel *kernel;
   memcpy(&kernel, &call->function, sizeof kernel);
   KILN_TRY(kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes,
-                              &failed, err));
-  if (!failed) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_ASSERT, "'%s': assertion at operation %d does not hold",
-                   call->code->info.symbol, failed - 1);
+                              &failed, &instance, err));
+  return failed ? assert_failed(d, call, failed, instance, err) : KILN_OK;
 }
 
 static void in_child(kiln_device *d) { kiln_host_pool_in_child(d->state); }

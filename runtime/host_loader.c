@@ -3,10 +3,14 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/record.h"
 
 #if defined(__x86_64__)
 enum { MACHINE = EM_X86_64, RELATIVE = R_X86_64_RELATIVE };
@@ -194,7 +198,7 @@ static kiln_status find_symbol(const image *im, const dynamic *d, const char *na
       !inside(im, d->strings, d->strings_size))
     return bad(err, "the symbol table is outside");
   *out = NULL;
-  for (uint64_t i = 1; i < count; i++) {
+  for (uint64_t i = 1; i < count; i++) { // every one is looked at: none may be undefined
     Elf64_Sym s;
     memcpy(&s, im->base + d->symbols + i * sizeof s, sizeof s);
     bool is_named = s.st_name < d->strings_size && length <= d->strings_size - s.st_name &&
@@ -205,6 +209,17 @@ static kiln_status find_symbol(const image *im, const dynamic *d, const char *na
     if (is_named && inside(im, s.st_value, 1)) *out = im->base + s.st_value;
   }
   return *out ? KILN_OK : bad(err, "no symbol '%s' among %llu", name, (ull)count);
+}
+
+static kiln_status find_asserts(const image *im, const dynamic *d, const char *symbol, void **out,
+                                kiln_error *err) {
+  size_t size = strlen(symbol) + sizeof KILN_HOST_ASSERTS;
+  char *name = malloc(size);
+  if (!name) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  snprintf(name, size, "%s" KILN_HOST_ASSERTS, symbol);
+  if (find_symbol(im, d, name, out, NULL) != KILN_OK) *out = NULL;
+  free(name);
+  return KILN_OK;
 }
 
 static bool is_executable(const image *im, const void *at) {
@@ -251,10 +266,28 @@ kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *
   if (status == KILN_OK) status = find_symbol(&im, &d, symbol, out_function, err);
   if (status == KILN_OK && !is_executable(&im, *out_function))
     status = bad(err, "'%s' is not in an executable segment", symbol);
+  void *asserts = NULL;
+  if (status == KILN_OK) status = find_asserts(&im, &d, symbol, &asserts, err);
   if (status == KILN_OK) status = protect(&im, page, err);
-  *out = (kiln_host_object){im.base, im.span};
+  *out = (kiln_host_object){im.base, im.span, asserts};
   if (status != KILN_OK) kiln_host_object_unmap(out);
   return status;
+}
+
+bool kiln_host_object_assert(const kiln_host_object *object, uint32_t number, const char **out_text,
+                             uint32_t *out_line) {
+  if (!object->asserts) return false;
+  const uint8_t *end = (const uint8_t *)object->base + object->size;
+  kiln_reader r = kiln_reader_of(object->asserts, (size_t)(end - object->asserts));
+  for (uint32_t found; (found = kiln_read_u32(&r)) && !r.failed;) {
+    *out_line = kiln_read_u32(&r);
+    *out_text = (const char *)end - r.left;
+    const uint8_t *text_end = memchr(*out_text, 0, r.left);
+    if (!text_end) return false;
+    if (found == number) return true;
+    kiln_read_bytes(&r, (size_t)(text_end + 1 - (const uint8_t *)*out_text));
+  }
+  return false;
 }
 
 void kiln_host_object_unmap(kiln_host_object *object) {

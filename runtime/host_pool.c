@@ -18,8 +18,9 @@ typedef struct job {
   size_t scratch_bytes;
   _Atomic(uint64_t) taken; // instances given out
   _Atomic(int32_t) failed;
-  atomic_bool exhausted; // no memory for scratch
-  unsigned active;       // workers on it; guarded by the pool's lock
+  uint64_t failed_instance; // written by who set `failed`
+  atomic_bool exhausted;    // no memory for scratch
+  unsigned active;          // workers on it; guarded by the pool's lock
 } job;
 
 typedef struct scratch {
@@ -120,7 +121,7 @@ static void run_instances(job *j, void *scratch_bytes) {
     int32_t result = j->kernel(j->args, id, j->grid, scratch_bytes);
     if (!result) continue;
     int32_t none = 0;
-    atomic_compare_exchange_strong(&j->failed, &none, result);
+    if (atomic_compare_exchange_strong(&j->failed, &none, result)) j->failed_instance = i;
     atomic_store(&j->taken, j->total);
   }
 }
@@ -180,7 +181,7 @@ static void start_threads(kiln_host_pool *p) {
 
 kiln_status kiln_host_pool_run(kiln_host_pool *p, kiln_host_kernel *kernel, const void *args,
                                const uint32_t grid[3], size_t scratch_bytes, int32_t *out_failed,
-                               kiln_error *err) {
+                               uint64_t *out_instance, kiln_error *err) {
   job j = {
       .kernel = kernel, .args = args, .grid = {grid[0], grid[1], grid[2]}, .scratch_bytes = scratch_bytes};
   *out_failed = 0;
@@ -205,5 +206,6 @@ kiln_status kiln_host_pool_run(kiln_host_pool *p, kiln_host_kernel *kernel, cons
   if (atomic_load(&j.exhausted) && atomic_load(&j.taken) < j.total)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%zu bytes of scratch for a host kernel", scratch_bytes);
   *out_failed = atomic_load(&j.failed);
+  *out_instance = j.failed_instance;
   return KILN_OK;
 }

@@ -21,9 +21,9 @@ void kiln_host_pool_in_child(kiln_host_pool *pool);
 unsigned kiln_host_pool_threads(const kiln_host_pool *pool);
 
 /// Runs the whole grid (no extent is zero) and returns when it has ended. `out_failed` is 0, or what the
-/// first failing instance returned; after one failed, no further instance starts.
+/// first failing instance returned, whose number is `out_instance`; after one failed, no further one starts.
 kiln_status kiln_host_pool_run(kiln_host_pool *pool, kiln_host_kernel *kernel, const void *args,
                                const uint32_t grid[3], size_t scratch_bytes, int32_t *out_failed,
-                               kiln_error *err);
+                               uint64_t *out_instance, kiln_error *err);
 
 #endif

@@ -197,10 +197,21 @@ kiln_values kiln_operation_assume(kiln_elab *e, const kiln_call *c, kiln_value *
   return (kiln_values){one, 0};
 }
 
+// What the canonical form says of the source; a source of its own says nothing.
+static uint64_t assert_line(kiln_elab *e, const kiln_node *node) {
+  kiln_value line = kiln_elab_eval(e, node);
+  if (line.kind == KILN_VALUE_INT && line.integer >= 0 && line.integer <= UINT32_MAX)
+    return (uint64_t)line.integer;
+  if (line.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, node->place, "line of 'assert': expected a number of a line");
+  return 0;
+}
+
 kiln_values kiln_operation_assert(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_value *v = bool_argument(e, c);
   kiln_value text = kiln_elab_eval(e, c->args[1]);
-  ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : ""};
+  ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : "", .bits = c->place.line};
+  if (c->count == 3) attrs.bits = assert_line(e, c->args[2]);
   if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR)
     kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
   else if (v) emit(e, c, IR_ASSERT, &attrs, &v, 1, NULL);

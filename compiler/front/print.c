@@ -379,7 +379,7 @@ static void put_expression(printer *p, const ir_op *op) {
     put_value(p, op->operands[0]);
     kiln_buffer_format(p->out, ", ");
     put_string(p->out, a->text);
-    kiln_buffer_u8(p->out, ')');
+    kiln_buffer_format(p->out, ", %llu)", (unsigned long long)a->bits);
     break;
   case IR_DIM:
     kiln_buffer_format(p->out, "dim(");

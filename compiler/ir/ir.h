@@ -214,7 +214,7 @@ typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3 } ir_prec
 /// What an operation carries besides operands. Unused fields are zero; two operations with equal attributes
 /// compare equal by ir_attrs_equal. `text` and `constraints` are arena texts or NULL.
 typedef struct ir_attrs {
-  uint64_t bits;      ///< const: bit pattern, zero-extended
+  uint64_t bits;      ///< const: bit pattern, zero-extended; assert: line of the source, 0 unknown
   int64_t divisible;  ///< hint, for: 0 unknown
   int64_t contiguous; ///< hint
   const char *text;   ///< asm template, assert message

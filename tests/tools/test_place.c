@@ -26,15 +26,48 @@ TEST(place, of_a_failed_assert) {
     FAIL("%s", out);
   free(out);
   CHECK(kiln_test_run(&out, "%s/bin/kiln run %s/p.kbundle k -a x=zeros:16 -a n=16", build, folder) != 0);
-  const char *at = strstr(out, "assertion at operation ");
-  if (!at) FAIL("%s", out);
-  unsigned long number = strtoul(at + 23, NULL, 10);
+  expect(out, "'kiln_k': line 5: assertion 'small' at operation ");
+  expect(out, " does not hold in program (0, 0, 0) of 1 x 1 x 1");
+  unsigned long number = strtoul(strstr(out, " at operation ") + 14, NULL, 10);
   free(out);
   CHECK_INT(kiln_test_run(&out, "%s/bin/kiln compile %s -t host --no-cache --place=%lu", build, path, number),
             0);
   expect(out, "place.kiln:5:3: note: operation ");
   expect(out, "  assert(n < 8, \"small\")\n");
   free(out);
+}
+
+// Message, line and program of one of several asserts, also from Triton IR and from the canonical form's
+// text.
+TEST(place, of_asserts_of_many_programs) {
+  static const char text[] = "kiln 1\n"
+                             "kernel k(y: out *i32, n: i32) @grid(n, 3) @config(warps = 1) {\n"
+                             "  assert(n > 0, \"never\")\n"
+                             "\n"
+                             "  assert(pid(0) + 10 * pid(1) != 24, \"not 'that' one\")\n"
+                             "  store(y + pid(0), 1)\n"
+                             "}\n";
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out, path[400];
+  snprintf(path, sizeof path, "%s/many.kiln", folder);
+  kiln_test_write(path, text, sizeof text - 1);
+  for (int again = 0; again < 2; again++) {
+    if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/m.kbundle", build, path,
+                      folder))
+      FAIL("%s", out);
+    free(out);
+    const char *name = again ? "kiln_k" : "k", *grid = again ? "--grid 7,3" : "";
+    CHECK(kiln_test_run(&out, "%s/bin/kiln run %s/m.kbundle %s %s -a %s=zeros:7 -a %s=7", build, folder, name,
+                        grid, again ? "p0" : "y", again ? "p1" : "n") == 1);
+    expect(out, "line 5: assertion 'not 'that' one' at operation ");
+    expect(out, " in program (4, 2, 0) of 7 x 3 x 1 ");
+    free(out);
+    snprintf(path, sizeof path, "%s/canonical.kiln", folder);
+    CHECK_INT(
+        kiln_test_run(&out, "%s/bin/kiln compile %s/many.kiln -t host --emit=ir -o %s", build, folder, path),
+        0);
+    free(out);
+  }
 }
 
 TEST(place, of_a_failed_compile) {

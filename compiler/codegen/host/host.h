@@ -152,6 +152,7 @@ typedef struct host {
   LLVMBuilderRef entry; ///< before the end of the entry block: stack slots, buffer addresses
   LLVMValueRef function, args, program_id, grid, scratch;
   LLVMBasicBlockRef fail;               ///< returns the number in fail_number
+  kiln_buffer asserts;                  ///< owned: what stands in KILN_HOST_ASSERTS of the object
   LLVMTypeRef types[KILN_SCALAR_COUNT]; ///< element as held
   LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
   unsigned vector_bytes;

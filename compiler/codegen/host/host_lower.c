@@ -239,6 +239,19 @@ static void load_params(host *h) {
   }
 }
 
+// The table of assertions, for the message of one that fails (base/record.h).
+static void put_asserts(host *h) {
+  char name[512];
+  if (!h->asserts.size) return;
+  kiln_buffer_u32(&h->asserts, 0);
+  snprintf(name, sizeof name, "%s" KILN_HOST_ASSERTS, h->kernel->name);
+  LLVMValueRef bytes =
+      LLVMConstStringInContext(h->context, (const char *)h->asserts.bytes, (unsigned)h->asserts.size, true);
+  LLVMValueRef table = LLVMAddGlobal(h->module, LLVMTypeOf(bytes), name);
+  LLVMSetInitializer(table, bytes);
+  LLVMSetGlobalConstant(table, true);
+}
+
 static void end_function(host *h) {
   host_flush(h);
   LLVMBuildRet(B, LLVMConstInt(h->i32, 0, false));
@@ -269,6 +282,8 @@ kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const 
   load_params(h);
   host_block_emit(h, kernel->body);
   end_function(h);
+  put_asserts(h);
+  kiln_buffer_deinit(&h->asserts);
   LLVMDisposeBuilder(h->builder);
   LLVMDisposeBuilder(h->entry);
   info->block_threads = 1;
