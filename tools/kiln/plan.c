@@ -70,7 +70,7 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
 static void print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
   kiln_buffer out = {0};
   kiln_diagnostics_print(d, (const char *)source->text.bytes, source->text.size, &out);
-  fwrite(out.bytes, 1, out.size, stderr);
+  if (out.size) fwrite(out.bytes, 1, out.size, stderr);
   kiln_buffer_deinit(&out);
 }
 
