@@ -234,7 +234,7 @@ check-memory: ## the quick part of check-sanitizers
 	tests/run.sh build/asan $(MEMORY_CHECKED)
 check-sanitizers: ## the tests of readers, cache and compiler under address and undefined-behaviour sanitizers, those of threads under the thread sanitizer
 	$(MAKE) CONFIG=asan all tests
-	tests/run.sh build/asan base/ cache/ compiler/ targets/ bundle/
+	tests/run.sh build/asan base/ cache/ compiler/ targets/ bundle/ runtime/test_lifetime python/
 	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS build/tsan/tests/cache/test_memory build/tsan/tests/cache/test_together
 	tests/run.sh build/tsan cache/test_memory cache/test_together
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
