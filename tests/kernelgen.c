@@ -176,6 +176,22 @@ static void state_load(generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+/// `view` or one with a column less, by a condition that is not known.
+static ir_value *other_view(generator *g, ir_value *view, unsigned rank) {
+  ir_value *parts[5];
+  parts[0] = &ir_emit(&g->b, IR_VIEW_BASE, NULL, &view, 1, NULL, NULL, 0)->results[0];
+  for (unsigned i = 0; i < 2 * rank; i++) {
+    ir_attrs axis = {.axis = (uint8_t)(i % rank)};
+    ir_opcode part = i < rank ? IR_DIM : IR_VIEW_STRIDE;
+    parts[1 + i] = &ir_emit(&g->b, part, &axis, &view, 1, NULL, NULL, 0)->results[0];
+  }
+  parts[rank] = binary(g, IR_SUB, parts[rank], ir_const_int(&g->b, KILN_I64, 1));
+  ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, parts, 1 + 2 * rank, &view->type, NULL, 0);
+  ir_value *test = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->small,
+                              ir_const_int(&g->b, KILN_I32, 1 + below(g, 4)));
+  return ir_ternary(&g->b, IR_SELECT, 0, test, view, &made->results[0]);
+}
+
 static void state_view_load(generator *g) {
   ir_value *base = g->inputs[below(g, g->input_count)], *operands[8];
   unsigned rank = 1 + below(g, 2);
@@ -190,6 +206,7 @@ static void state_view_load(generator *g) {
   ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, operands, count, &view, NULL, 0);
   keep(g, made ? &made->results[0] : NULL);
   operands[0] = g->pool[--g->pool_count];
+  if (chance(g, 40)) operands[0] = other_view(g, operands[0], rank);
   count = 1;
   for (unsigned i = 0; i < rank; i++)
     operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);

@@ -24,6 +24,7 @@ static bool passes_pointer(ir_opcode code) {
   case IR_RESHAPE:
   case IR_TRANS:
   case IR_HINT:
+  case IR_VIEW_BASE:
   case IR_VIEW: return true;
   default: return false;
   }

@@ -64,6 +64,7 @@ HANDLER(atomic);
 HANDLER(cas);
 HANDLER(view);
 HANDLER(dim);
+HANDLER(view_base);
 
 // What handlers share (elaborate_call.c).
 kiln_values kiln_call_one(kiln_value v, kiln_value *one);

@@ -163,9 +163,14 @@ kiln_values kiln_operation_view(kiln_elab *e, const kiln_call *c, kiln_value *on
 kiln_values kiln_operation_dim(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   int64_t axis;
   ir_value *v = kiln_call_value(e, c, 0);
-  if (!v || !kiln_elab_integer(e, c->args[1], 0, IR_MAX_RANK - 1, "axis of 'dim'", &axis)) return fail(one);
+  if (!v || !kiln_elab_integer(e, c->args[1], 0, IR_MAX_RANK - 1, "axis of a view", &axis)) return fail(one);
   ir_attrs attrs = {.axis = (uint8_t)axis};
-  return emit(e, c, IR_DIM, &attrs, &v, 1, one);
+  return emit(e, c, (ir_opcode)c->operation->code, &attrs, &v, 1, one);
+}
+
+kiln_values kiln_operation_view_base(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  ir_value *v = kiln_call_value(e, c, 0);
+  return v ? emit(e, c, IR_VIEW_BASE, NULL, &v, 1, one) : fail(one);
 }
 
 // ---------------------------------------------------------------------------------- load and store

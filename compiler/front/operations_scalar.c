@@ -69,6 +69,8 @@ kiln_values kiln_operation_compare(kiln_elab *e, const kiln_call *c, kiln_value 
       one);
 }
 
+static bool is_view(kiln_value v) { return v.kind == KILN_VALUE_RUNTIME && v.ir->type.is_view; }
+
 static kiln_value select_value(kiln_elab *e, const kiln_call *c) {
   kiln_value condition = kiln_elab_eval(e, c->args[0]), a = kiln_elab_eval(e, c->args[1]),
              b = kiln_elab_eval(e, c->args[2]);
@@ -78,11 +80,18 @@ static kiln_value select_value(kiln_elab *e, const kiln_call *c) {
   if (condition.kind == KILN_VALUE_CONST && kiln_value_is_known(a) && kiln_value_is_known(b) &&
       ir_type_class(condition.type) == KILN_CLASS_BOOL)
     return condition.bits ? a : b;
-  if (!kiln_elab_unify(e, c->place, pair, 2, "values of 'select'")) return (kiln_value){0};
+  bool views = is_view(a) || is_view(b);
+  if (views && !(is_view(a) && is_view(b) && ir_type_equal(a.ir->type, b.ir->type)))
+    return kiln_elab_error(e, c->place, "values of 'select': expected two views of one type");
+  if (!views && !kiln_elab_unify(e, c->place, pair, 2, "values of 'select'")) return (kiln_value){0};
   ir_value *all[] = {kiln_elab_runtime(e, c->args[0]->place, condition), a.ir, b.ir};
   if (!all[0]) return (kiln_value){0};
   if (ir_type_class(all[0]->type) != KILN_CLASS_BOOL || all[0]->type.is_view)
     return kiln_elab_error(e, c->args[0]->place, "condition of 'select': expected i1, found %s",
+                           ir_type_text(all[0]->type, text));
+  if (views && all[0]->type.rank)
+    return kiln_elab_error(e, c->args[0]->place,
+                           "condition of 'select' between views: expected a scalar i1, found %s",
                            ir_type_text(all[0]->type, text));
   if (all[0]->type.rank && !kiln_elab_unify_shapes(e, c->place, all, 3, "condition and values of 'select'"))
     return (kiln_value){0};

@@ -381,8 +381,14 @@ static void put_expression(printer *p, const ir_op *op) {
     put_string(p->out, a->text);
     kiln_buffer_format(p->out, ", %llu)", (unsigned long long)a->bits);
     break;
+  case IR_VIEW_BASE:
+    kiln_buffer_format(p->out, "view_base(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_u8(p->out, ')');
+    break;
   case IR_DIM:
-    kiln_buffer_format(p->out, "dim(");
+  case IR_VIEW_STRIDE:
+    kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
     put_value(p, op->operands[0]);
     kiln_buffer_format(p->out, ", %u)", a->axis);
     break;

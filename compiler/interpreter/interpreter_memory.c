@@ -115,8 +115,9 @@ static kiln_status run_view(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-static kiln_status run_dim(machine *m, const ir_op *op) {
-  result_place(m, op, 0)[0] = operand_place(m, op, 0)[1 + op->attrs.axis];
+/// One of base, extents and strides.
+static kiln_status run_view_part(machine *m, const ir_op *op) {
+  result_place(m, op, 0)[0] = operand_place(m, op, 0)[ir_view_part(op)];
   return KILN_OK;
 }
 
@@ -167,7 +168,9 @@ execute *interpreter_memory_operation(ir_opcode code) {
       [IR_ATOMIC] = run_atomic,
       [IR_CAS] = run_cas,
       [IR_VIEW] = run_view,
-      [IR_DIM] = run_dim,
+      [IR_DIM] = run_view_part,
+      [IR_VIEW_BASE] = run_view_part,
+      [IR_VIEW_STRIDE] = run_view_part,
       [IR_VIEW_LOAD] = run_view_load,
       [IR_VIEW_STORE] = run_view_write,
       [IR_VIEW_ATOMIC] = run_view_write,

@@ -114,6 +114,7 @@ typedef enum ir_rule {
   IR_RULE_ATOMIC,
   IR_RULE_CAS,
   IR_RULE_VIEW,
+  IR_RULE_BASE,
   IR_RULE_VIEWLOAD,
   IR_RULE_VIEWSTORE,
   IR_RULE_DOT,
@@ -468,6 +469,8 @@ void ir_move(ir_op *op, ir_block *block, ir_op *position);
 /// replaced by (ir_value *)slot. Sets the slots of copied results and block arguments to their copies.
 ir_op *ir_clone(ir_builder *b, const ir_op *op);
 /// The terminator of a block, or NULL.
+/// Which operand of the `view` that made its operand a `view_base`, `dim` or `view_stride` is.
+uint32_t ir_view_part(const ir_op *op);
 ir_op *ir_terminator(const ir_block *block);
 /// True when operation and everything inside is free of effects.
 bool ir_is_pure(const ir_op *op);

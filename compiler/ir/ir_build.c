@@ -167,6 +167,11 @@ void ir_yield(ir_builder *b, ir_value *const *values, size_t count) {
   ir_emit(b, IR_YIELD, NULL, values, count, NULL, NULL, 0);
 }
 
+uint32_t ir_view_part(const ir_op *op) {
+  if (op->code == IR_VIEW_BASE) return 0;
+  return 1u + op->attrs.axis + (op->code == IR_VIEW_STRIDE ? op->operands[0]->type.rank : 0);
+}
+
 ir_op *ir_terminator(const ir_block *block) {
   ir_op *op = block->last;
   return op && ir_is_terminator(op) ? op : NULL;

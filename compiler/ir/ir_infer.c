@@ -87,6 +87,11 @@ static kiln_status rule_i64scalar(typing *t) {
   return yield_type(t, ir_scalar_type(KILN_I64));
 }
 
+static kiln_status rule_base(typing *t) {
+  ir_type view = operand(t, 0);
+  return view.is_view ? yield_type(t, ir_pointer_type(view.scalar)) : refuse(t, "a view", view);
+}
+
 static kiln_status rule_given(typing *t) {
   KILN_TRY(need_given(t));
   if (t->op->code == IR_CONST && (t->given->rank || t->given->pointer || t->given->is_view))
@@ -141,6 +146,10 @@ static kiln_status rule_bitcast(typing *t) {
   KILN_TRY(expect_shape(t, operand(t, 0), *t->given));
   if (ir_type_bits(operand(t, 0)) != ir_type_bits(*t->given))
     return wrong(t, "widths differ", operand(t, 0), *t->given);
+  ir_type from = operand(t, 0), to = *t->given;
+  bool is_address = from.pointer || to.pointer;
+  if (is_address && !((from.pointer || from.scalar == KILN_I64) && (to.pointer || to.scalar == KILN_I64)))
+    return wrong(t, "a pointer becomes i64 or another pointer", from, to);
   return yield_type(t, *t->given);
 }
 
@@ -477,6 +486,7 @@ static rule_function *const rules[] = {
     [IR_RULE_ATOMIC] = rule_atomic,
     [IR_RULE_CAS] = rule_cas,
     [IR_RULE_VIEW] = rule_view,
+    [IR_RULE_BASE] = rule_base,
     [IR_RULE_VIEWLOAD] = rule_viewload,
     [IR_RULE_VIEWSTORE] = rule_viewstore,
     [IR_RULE_DOT] = rule_dot,

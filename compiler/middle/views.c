@@ -251,12 +251,10 @@ static void remove_view(ir_op *op, void *context) {
   if (op->code == IR_VIEW) ir_remove(op);
 }
 
-static void resolve_dims(ir_op *op, void *context) {
+static void resolve_parts(ir_op *op, void *context) {
   (void)context;
-  ir_op *view = op->code == IR_DIM ? op->operands[0]->def : NULL;
-  if (!view) return;
-  KILN_ASSERT(op->attrs.axis < view->results[0].type.rank);
-  ir_forward(&op->results[0], view->operands[1 + op->attrs.axis]);
+  if (op->code != IR_VIEW_BASE && op->code != IR_DIM && op->code != IR_VIEW_STRIDE) return;
+  ir_forward(&op->results[0], op->operands[0]->def->operands[ir_view_part(op)]);
   ir_remove(op);
 }
 
@@ -269,7 +267,7 @@ kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err) {
     kiln_arena_destroy(scratch);
     return status;
   }
-  ir_walk(kernel->body, resolve_dims, NULL); // first, so that facts see extents through them
+  ir_walk(kernel->body, resolve_parts, NULL); // first, so that facts see extents through them
   ir_apply_forwards(kernel);
   viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};
   v.facts = kiln_facts_compute(scratch, kernel);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views that loops carry and branches yield are taken apart: base, extents and strides are carried one by
-// one, and a view is put together again where the loop's body begins and behind the operation. Afterwards
-// every view is the result of a `view` operation.
+// Views that loops carry, branches yield and selects choose are taken apart: base, extents and strides are
+// carried one by one, and a view is put together again where the loop's body begins and behind the operation.
+// Afterwards every view is the result of a `view` operation.
 //
 // Needs view parameters taken apart. What a loop does not change, the clean-up that follows takes out of it
 // again.
@@ -101,16 +101,33 @@ static void split_control(ir_op *op, void *context) {
 // ---------------------------------------------------------------------------------------- operands
 
 /// Every view is the result of a view operation now, whose operands are its parts.
+static ir_value *const *parts_of(ir_value *v) { return ir_resolve(v)->def->operands; }
+
+/// A view that is selected is a view of selected parts.
+static void split_select(splitting *s, ir_op *op) {
+  ir_value *const *yes = parts_of(op->operands[1]), *const *no = parts_of(op->operands[2]);
+  ir_value *parts[1 + 2 * IR_MAX_RANK];
+  ir_type type = op->results[0].type;
+  s->b.block = op->block;
+  s->b.before = op;
+  s->b.place = op->place;
+  for (uint32_t i = 0; i < part_count(type); i++)
+    parts[i] = yes[i] == no[i] ? yes[i] : ir_ternary(&s->b, IR_SELECT, 0, op->operands[0], yes[i], no[i]);
+  op->results[0].forward = joined(s, type, parts);
+  ir_remove(op);
+}
+
 static void split_operands(ir_op *op, void *context) {
   splitting *s = context;
   uint32_t count = 0, to = 0;
+  if (op->code == IR_SELECT && op->results[0].type.is_view) split_select(s, op);
   if ((!is_control(op) && !ir_is_terminator(op)) || !has_view(op->operands, op->operand_count)) return;
   for (uint32_t i = 0; i < op->operand_count; i++) count += part_count(op->operands[i]->type);
   ir_value **operands = KILN_NEW_ARRAY(s->b.arena, ir_value *, count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_value *v = op->operands[i];
     uint32_t parts = part_count(v->type);
-    if (v->type.is_view) memcpy(operands + to, v->def->operands, parts * sizeof *operands);
+    if (v->type.is_view) memcpy(operands + to, parts_of(v), parts * sizeof *operands);
     else operands[to] = v;
     to += parts;
   }
@@ -130,5 +147,8 @@ kiln_status kiln_split_views(ir_kernel *kernel, kiln_error *err) {
     return kiln_fail(err, KILN_STATUS_INTERNAL, "carried views: %s", s.b.error.text);
   ir_apply_forwards(kernel);
   ir_walk(kernel->body, split_operands, &s);
+  if (s.b.error.status != KILN_OK)
+    return kiln_fail(err, KILN_STATUS_INTERNAL, "selected views: %s", s.b.error.text);
+  ir_apply_forwards(kernel);
   return KILN_OK;
 }

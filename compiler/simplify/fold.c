@@ -299,6 +299,13 @@ static ir_value *fold_bitcast(folding *f, ir_op *op) {
   return inner ? ir_bitcast(&f->b, inner->operands[0], ir_element(op->results[0].type)) : NULL;
 }
 
+/// Base, extent or stride of a view that stands here.
+static ir_value *fold_view_part(folding *f, ir_op *op) {
+  (void)f;
+  ir_op *view = producer(op->operands[0], IR_VIEW);
+  return view ? view->operands[ir_view_part(op)] : NULL;
+}
+
 // ------------------------------------------------------------------------------------------ shapes
 
 /// The shape operation of a splat is a splat; of a scalar too.
@@ -429,15 +436,20 @@ static bool fold_claim(folding *f, ir_op *op) {
 }
 
 static simplifier *const one_result[IR_OPCODE_COUNT] = {
-    [IR_ADD] = fold_arithmetic, [IR_SUB] = fold_arithmetic,   [IR_MUL] = fold_arithmetic,
-    [IR_DIV] = fold_arithmetic, [IR_REM] = fold_arithmetic,   [IR_MIN] = fold_arithmetic,
-    [IR_MAX] = fold_arithmetic, [IR_MULHI] = fold_arithmetic, [IR_AND] = fold_arithmetic,
-    [IR_OR] = fold_arithmetic,  [IR_XOR] = fold_xor,          [IR_SHL] = fold_arithmetic,
-    [IR_SHR] = fold_arithmetic, [IR_CMP] = fold_compare,      [IR_SELECT] = fold_select,
-    [IR_FMA] = fold_fma,        [IR_CAST] = fold_cast,        [IR_BITCAST] = fold_bitcast,
-    [IR_EXPAND] = fold_shape,   [IR_BROADCAST] = fold_shape,  [IR_RESHAPE] = fold_shape,
-    [IR_TRANS] = fold_trans,    [IR_JOIN] = fold_join,        [IR_PTRADD] = fold_pointer,
-    [IR_HINT] = fold_hint,
+    [IR_ADD] = fold_arithmetic, [IR_SUB] = fold_arithmetic,
+    [IR_MUL] = fold_arithmetic, [IR_DIV] = fold_arithmetic,
+    [IR_REM] = fold_arithmetic, [IR_MIN] = fold_arithmetic,
+    [IR_MAX] = fold_arithmetic, [IR_MULHI] = fold_arithmetic,
+    [IR_AND] = fold_arithmetic, [IR_OR] = fold_arithmetic,
+    [IR_XOR] = fold_xor,        [IR_SHL] = fold_arithmetic,
+    [IR_SHR] = fold_arithmetic, [IR_CMP] = fold_compare,
+    [IR_SELECT] = fold_select,  [IR_FMA] = fold_fma,
+    [IR_CAST] = fold_cast,      [IR_BITCAST] = fold_bitcast,
+    [IR_EXPAND] = fold_shape,   [IR_BROADCAST] = fold_shape,
+    [IR_RESHAPE] = fold_shape,  [IR_TRANS] = fold_trans,
+    [IR_JOIN] = fold_join,      [IR_PTRADD] = fold_pointer,
+    [IR_HINT] = fold_hint,      [IR_VIEW_BASE] = fold_view_part,
+    [IR_DIM] = fold_view_part,  [IR_VIEW_STRIDE] = fold_view_part,
 };
 
 /// True: the operation goes; its results are forwarded.

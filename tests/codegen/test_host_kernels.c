@@ -343,6 +343,22 @@ TEST(host_kernels, branches) {
         0, 5);
 }
 
+// A view that is selected, of parts of another one.
+TEST(host_kernels, selected_views) {
+  check("kiln 1\n"
+        "kernel k(x: in *f32, y: in *f32, z: out *f32, n: i32) @grid(1) {\n"
+        "  let X = view(x, [12, 16], [16, 1], [8, 8])\n"
+        "  let Y = view(y, [16, 12], [1, 20], [8, 8])\n"
+        "  let V = select(pid(0) % 2 == 0, X, Y)\n"
+        "  let part = view(view_base(V) + view_stride(V, 0), [dim(V, 0) - 1, dim(V, 1)],\n"
+        "                  [view_stride(V, 0), view_stride(V, 1)], [8, 8])\n"
+        "  let W = select(pid(0) < n, part, V)\n"
+        "  let Z = view(z, [32, 16], [16, 1], [8, 8])\n"
+        "  store(Z, [8 * pid(0), 0], load(W, [4, 4], 9.0))\n"
+        "}\n",
+        2, 4);
+}
+
 // A view is what a loop carries (chosen in it, or with extents that change), and what a branch yields.
 TEST(host_kernels, carried_views) {
   static const char text[] =

@@ -150,6 +150,7 @@ static op_function *const functions[IR_OPCODE_COUNT] = {
     [IR_ASSERT] = emit_assert, [IR_ASM] = refuse,         [IR_FOR] = host_for,       [IR_WHILE] = host_while,
     [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,       [IR_VIEW] = refuse,
     [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,  [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
+    [IR_VIEW_BASE] = refuse,   [IR_VIEW_STRIDE] = refuse,
 };
 
 void host_block_emit(host *h, ir_block *block) {
