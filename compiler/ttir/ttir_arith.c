@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Elementwise operations, constants and casts.
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"
+
+enum { MAX_LISTED = 1024 }; // elements of a constant: a tile is made of one select each
 
 static bool is_bool(const ir_value *v) { return ir_type_class(v->type) == KILN_CLASS_BOOL; }
 
@@ -42,34 +45,124 @@ static literal read_literal(ttir_reader *r) {
   return l;
 }
 
+// An integer of `bits` bits, signed or not; anything else is refused.
+static uint64_t integer_bits(ttir_reader *r, const char *text, unsigned bits) {
+  char *end;
+  bool is_negative = *text == '-';
+  errno = 0;
+  uint64_t magnitude = strtoull(text + is_negative, &end, 0);
+  uint64_t most = is_negative ? 1ull << (bits - 1) : UINT64_MAX >> (64 - bits);
+  if (*end) ttir_error(r, "expected an integer, found '%s'", text);
+  else if (errno || magnitude > most) ttir_error(r, "expected a number of %u bits, found '%s'", bits, text);
+  return is_negative ? 0 - magnitude : magnitude;
+}
+
 // Hexadecimal digits are the bits themselves; decimal ones a value in the type.
-static uint64_t literal_bits(const literal *l, ir_type type) {
-  char text[64];
-  uint32_t length = l->token.length < sizeof text ? l->token.length : sizeof text - 1;
-  if (l->is_word) return l->is_true;
-  memcpy(text, l->token.at, length);
-  text[length] = 0;
-  bool is_hex = length > 2 && text[0] == '0' && text[1] == 'x';
+static uint64_t literal_bits(ttir_reader *r, const literal *l, ir_type type) {
+  char text[512];
+  if (r->failed) return 0;
+  unsigned bits = ir_type_bits(type);
+  if (l->is_word) {
+    if (ir_type_class(type) != KILN_CLASS_BOOL) ttir_error(r, "expected a number, found true or false");
+    return l->is_true;
+  }
+  if (l->token.length >= sizeof text) {
+    ttir_error(r, "expected a number of at most %zu digits, found %u", sizeof text - 1, l->token.length);
+    return 0;
+  }
+  memcpy(text, l->token.at, l->token.length);
+  text[l->token.length] = 0;
+  bool is_hex = text[0] == '0' && text[1] == 'x';
   bool is_float = ir_type_class(type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
   if (is_float && !is_hex) return ir_float_to_bits((kiln_scalar)type.scalar, strtod(text, NULL), false);
-  return text[0] == '-' ? (uint64_t)strtoll(text, NULL, 0) : strtoull(text, NULL, 0);
+  return integer_bits(r, text, bits);
+}
+
+// `dense<[[1, 2], [3, 4]]>`: the elements in order of the text. Brackets are counted; how deep they lie
+// follows from the type, which stands behind.
+static uint32_t read_list(ttir_reader *r, literal *out) {
+  uint32_t count = 0, depth = 0;
+  do {
+    while (ttir_accept(r, '[')) depth++;
+    if (count == MAX_LISTED)
+      ttir_error(r, "expected a constant of at most %d different elements, found more", MAX_LISTED);
+    else out[count++] = read_literal(r);
+    while (depth && ttir_accept(r, ']')) depth--;
+  } while (!r->failed && ttir_accept(r, ','));
+  if (depth) ttir_expect(r, ']');
+  return count;
+}
+
+// `dense<"0x0100000002000000">`: the bytes of all elements, least significant first.
+static uint32_t listed_bytes(ttir_reader *r, ttir_token text, ir_type type, uint64_t *out) {
+  uint32_t bytes = kiln_scalars[type.scalar].bytes, digits = text.length - 2, count = digits / 2 / bytes;
+  if (text.length < 2 || memcmp(text.at, "0x", 2) || digits % (2 * bytes) || count > MAX_LISTED) {
+    ttir_error(r, "expected 0x and the bytes of at most %d elements, found %u digits", MAX_LISTED, digits);
+    return 0;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    out[i] = 0;
+    for (uint32_t k = 0; k < bytes; k++) {
+      char pair[3] = {text.at[2 + 2 * (i * bytes + k)], text.at[3 + 2 * (i * bytes + k)], 0}, *end;
+      out[i] |= (uint64_t)strtoul(pair, &end, 16) << 8 * k;
+      if (*end) ttir_error(r, "expected hexadecimal digits, found '%s'", pair);
+    }
+  }
+  return count;
+}
+
+// A tile of listed elements: the first everywhere, each other one where its index is.
+static ir_value *listed_tile(ttir_reader *r, const uint64_t *bits, uint32_t count, ir_type type) {
+  unsigned log2 = ir_log2_elements(type);
+  if (count == 1) return ttir_splat_bits(r, type, bits[0]);
+  if (!type.rank || count != 1u << log2) {
+    ttir_error(r, "expected %u elements, found %u", 1u << log2, count);
+    return NULL;
+  }
+  ir_value *index = ir_iota(&r->b, log2);
+  ir_type flat = ir_with_element(index->type, ir_element(type));
+  ir_value *tile = ttir_splat_bits(r, flat, bits[0]);
+  for (uint32_t i = 1; i < count && !r->failed; i++) {
+    if (bits[i] == bits[0]) continue;
+    ir_value *here = ir_compare(&r->b, IR_EQ, 0, index, ttir_splat_bits(r, index->type, i));
+    tile = ir_ternary(&r->b, IR_SELECT, 0, here, ttir_splat_bits(r, flat, bits[i]), tile);
+    ttir_builder_error(r);
+  }
+  return r->failed || type.rank == 1 ? tile : ir_reshape(&r->b, tile, type);
+}
+
+// dense<...> : T
+static void give_dense(ttir_reader *r) {
+  literal *listed = KILN_NEW_ARRAY(r->arena, literal, MAX_LISTED);
+  uint64_t *bits = KILN_NEW_ARRAY(r->arena, uint64_t, MAX_LISTED);
+  ttir_token bytes = r->lex.token;
+  ttir_expect(r, '<');
+  bool is_bytes = r->lex.token.kind == TTIR_STRING;
+  if (is_bytes) bytes = ttir_take(r, TTIR_STRING, "");
+  uint32_t count = is_bytes ? 0 : read_list(r, listed);
+  ttir_expect(r, '>');
+  ir_type type = ttir_colon_type(r).type;
+  if (!r->failed && (type.pointer || type.is_view))
+    ttir_error(r, "a constant is a number, found one of a pointer type");
+  if (r->failed) return;
+  if (is_bytes) count = listed_bytes(r, bytes, type, bits);
+  else
+    for (uint32_t i = 0; i < count; i++) bits[i] = literal_bits(r, &listed[i], ir_element(type));
+  if (!r->failed) ttir_give(r, listed_tile(r, bits, count, type));
 }
 
 void ttir_form_constant(ttir_reader *r, const ttir_row *row) {
   (void)row;
   ttir_read_dictionary(r, &r->dictionary);
-  bool dense = ttir_accept_word(r, "dense");
-  if (dense) {
-    ttir_expect(r, '<');
-    if (ttir_peek(r, '['))
-      ttir_error(r, "constants of several different elements are not supported; expected dense<VALUE>");
+  if (ttir_accept_word(r, "dense")) {
+    give_dense(r);
+    return;
   }
   literal l = read_literal(r);
-  if (dense) ttir_expect(r, '>');
-  bool typed = dense || !l.is_word || ttir_peek(r, ':');
+  bool typed = !l.is_word || ttir_peek(r, ':');
   ir_type type = typed ? ttir_colon_type(r).type : ir_scalar_type(KILN_I1);
   if (type.pointer || type.is_view) ttir_error(r, "a constant is a number, found one of a pointer type");
-  ttir_give(r, ttir_splat_bits(r, type, literal_bits(&l, type)));
+  ttir_give(r, ttir_splat_bits(r, type, literal_bits(r, &l, type)));
 }
 
 // ub.poison : T. Any value will do; zero is one.
@@ -111,6 +204,34 @@ static void elementwise(ttir_reader *r, const ttir_row *row, uint32_t count) {
 void ttir_form_unary(ttir_reader *r, const ttir_row *row) { elementwise(r, row, 1); }
 void ttir_form_binary(ttir_reader *r, const ttir_row *row) { elementwise(r, row, 2); }
 void ttir_form_ternary(ttir_reader *r, const ttir_row *row) { elementwise(r, row, 3); }
+
+// arith.ceildivsi, ceildivui, floordivsi: the truncated quotient, and one more or less where a rest is left
+// on that side. The rest has the sign of the dividend, so the exact quotient is above the truncated one where
+// the signs of rest and divisor agree.
+void ttir_form_quotient(ttir_reader *r, const ttir_row *row) {
+  ir_value *v[2];
+  bool is_ceil = row->code == IR_XOR;
+  uint32_t is_unsigned = row->flags & IR_UNSIGNED;
+  if (!ttir_operands(r, v, 2)) return;
+  skip_modifiers(r);
+  ir_type type = ttir_colon_type(r).type;
+  ttir_check_type(r, v[0], type);
+  ttir_check_type(r, v[1], type);
+  if (!r->failed && ir_type_class(type) != KILN_CLASS_INT) ttir_error(r, "%s: expected integers", row->name);
+  if (r->failed) return;
+  ir_builder *b = &r->b;
+  ir_value *zero = ttir_splat_bits(r, type, 0), *one = ttir_splat_bits(r, type, 1);
+  ir_value *quotient = ir_binary(b, IR_DIV, is_unsigned, v[0], v[1]);
+  ir_value *rest = ir_binary(b, IR_REM, is_unsigned, v[0], v[1]);
+  ir_value *moves = ir_compare(b, IR_NE, 0, rest, zero);
+  if (!is_unsigned) {
+    ir_value *signs = ir_binary(b, IR_XOR, 0, rest, v[1]);
+    ir_value *side = ir_compare(b, is_ceil ? IR_GE : IR_LT, 0, signs, zero);
+    moves = ir_binary(b, IR_AND, 0, moves, side);
+  }
+  ir_value *moved = ir_binary(b, is_ceil ? IR_ADD : IR_SUB, 0, quotient, one);
+  ttir_give(r, ir_ternary(b, IR_SELECT, 0, moves, moved, quotient));
+}
 
 // -0.0 - x keeps the sign of zeros right.
 void ttir_form_negate(ttir_reader *r, const ttir_row *row) {
@@ -285,12 +406,40 @@ static ir_value *from_signed_bool(ttir_reader *r, ir_value *v, ir_type to) {
 
 // The lowest bit of an integer.
 static ir_value *to_bool(ttir_reader *r, ir_value *v) {
-  if (ir_type_class(v->type) == KILN_CLASS_FLOAT) v = ir_cast(&r->b, v, KILN_I32, 0, IR_ROUND_ZERO);
+  if (ir_type_class(v->type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8))
+    v = ir_cast(&r->b, v, KILN_I32, 0, IR_ROUND_ZERO);
   ttir_builder_error(r);
   if (r->failed) return NULL;
   ir_value *bit = ir_binary(&r->b, IR_AND, 0, v, ttir_splat_bits(r, v->type, 1));
   ttir_builder_error(r);
   return r->failed ? NULL : ir_compare(&r->b, IR_NE, 0, bit, ttir_splat_bits(r, v->type, 0));
+}
+
+// Operand and result are of the classes that the row names.
+static void check_classes(ttir_reader *r, const ttir_row *row, ir_type from, ir_type to) {
+  static const struct {
+    uint32_t operand, result;
+    unsigned classes;
+    const char *text;
+  } all[] = {{TTIR_INT, TTIR_TO_INT, KILN_CLASS_INT | KILN_CLASS_BOOL, "integers"},
+             {TTIR_FLOAT, TTIR_TO_FLOAT, KILN_CLASS_FLOAT | KILN_CLASS_FP8, "floats"},
+             {TTIR_POINTER, TTIR_TO_POINTER, KILN_CLASS_POINTER, "pointers"}};
+  char text[IR_TYPE_TEXT];
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    if (row->flags & all[i].operand && (from.is_view || !(ir_type_class(from) & all[i].classes)))
+      ttir_error(r, "%s: expected %s, found %s", row->name, all[i].text, ir_type_text(from, text));
+    if (row->flags & all[i].result && (to.is_view || !(ir_type_class(to) & all[i].classes)))
+      ttir_error(r, "%s: expected %s as result, found %s", row->name, all[i].text, ir_type_text(to, text));
+  }
+}
+
+// An extension gives more bits, a truncation fewer.
+static void check_widths(ttir_reader *r, const ttir_row *row, ir_type from, ir_type to) {
+  unsigned before = ir_type_bits(from), after = ir_type_bits(to);
+  if (row->flags & TTIR_WIDENS && after <= before)
+    ttir_error(r, "%s: expected more than %u bits as result, found %u", row->name, before, after);
+  if (row->flags & TTIR_NARROWS && after >= before)
+    ttir_error(r, "%s: expected fewer than %u bits as result, found %u", row->name, before, after);
 }
 
 void ttir_form_cast(ttir_reader *r, const ttir_row *row) {
@@ -299,10 +448,11 @@ void ttir_form_cast(ttir_reader *r, const ttir_row *row) {
   if (r->failed) return;
   ir_type to = cast_types(r, v, &round);
   if (r->failed) return;
-  if (!ir_same_shape(v->type, to)) {
+  check_classes(r, row, v->type, to);
+  check_widths(r, row, v->type, to);
+  if (!r->failed && !ir_same_shape(v->type, to))
     ttir_error(r, "%s: operand and result have different shapes", row->name);
-    return;
-  }
+  if (r->failed) return;
   if (ir_type_equal(v->type, to)) ttir_give(r, v);
   else if (is_bool(v) && row->flags & TTIR_SIGNED) ttir_give(r, from_signed_bool(r, v, to));
   else if (ir_type_class(to) == KILN_CLASS_BOOL) ttir_give(r, to_bool(r, v));
@@ -316,10 +466,11 @@ void ttir_form_bitcast(ttir_reader *r, const ttir_row *row) {
   if (r->failed) return;
   ir_type to = cast_types(r, v, &round);
   if (r->failed) return;
-  if (!ir_same_shape(v->type, to)) {
+  check_classes(r, row, v->type, to);
+  check_widths(r, row, v->type, to);
+  if (!r->failed && !ir_same_shape(v->type, to))
     ttir_error(r, "%s: operand and result have different shapes", row->name);
-    return;
-  }
+  if (r->failed) return;
   if (ir_type_equal(v->type, to)) {
     ttir_give(r, v);
     return;

@@ -22,17 +22,14 @@ static bool read_picked(ttir_reader *r, picked *p) {
   p->column = ttir_value(r);
   ttir_expect(r, ']');
   if (r->failed) return false;
-  const ir_op *made = view->def;
-  if (!made || made->code != IR_VIEW || made->operand_count != 5) {
-    ttir_error(
-        r,
-        "%s: expected a descriptor of two axes that the kernel makes itself, in the same block or around it",
-        r->row->name);
+  ir_type tile;
+  if (!view->type.is_view || view->type.rank != 2 || ttir_block_tile(view->type, &tile)) {
+    ttir_error(r, "%s: expected a descriptor of two axes", r->row->name);
     return false;
   }
   for (uint32_t i = 0; i < r->view_count; i++)
     if (r->views[i].view == view) p->pads_nan = r->views[i].pads_nan;
-  for (uint32_t i = 0; i < 5; i++) p->parts[i] = made->operands[i];
+  if (!ttir_view_parts(r, view, p->parts)) return false;
   if (p->rows->type.rank == 1 && p->rows->type.scalar == KILN_I32 && p->column->type.scalar == KILN_I32 &&
       !p->column->type.rank)
     return true;

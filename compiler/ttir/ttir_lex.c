@@ -170,13 +170,13 @@ typedef struct spelling {
 } spelling;
 
 static const spelling spellings[] = {
-    {"i1", KILN_I1, false},         {"i8", KILN_I8, false},       {"i16", KILN_I16, false},
-    {"i32", KILN_I32, false},       {"i64", KILN_I64, false},     {"f16", KILN_F16, false},
-    {"bf16", KILN_BF16, false},     {"f32", KILN_F32, false},     {"f64", KILN_F64, false},
-    {"si8", KILN_I8, false},        {"si16", KILN_I16, false},    {"si32", KILN_I32, false},
-    {"si64", KILN_I64, false},      {"ui8", KILN_I8, true},       {"ui16", KILN_I16, true},
-    {"ui32", KILN_I32, true},       {"ui64", KILN_I64, true},     {"ui1", KILN_I1, true},
-    {"f8E4M3FN", KILN_E4M3, false}, {"f8E5M2", KILN_E5M2, false},
+    {"i1", KILN_I1, false},     {"i8", KILN_I8, false},         {"i16", KILN_I16, false},
+    {"i32", KILN_I32, false},   {"i64", KILN_I64, false},       {"f16", KILN_F16, false},
+    {"bf16", KILN_BF16, false}, {"f32", KILN_F32, false},       {"f64", KILN_F64, false},
+    {"si8", KILN_I8, false},    {"si16", KILN_I16, false},      {"si32", KILN_I32, false},
+    {"si64", KILN_I64, false},  {"ui8", KILN_I8, true},         {"ui16", KILN_I16, true},
+    {"ui32", KILN_I32, true},   {"ui64", KILN_I64, true},       {"ui1", KILN_I1, true},
+    {"index", KILN_I64, false}, {"f8E4M3FN", KILN_E4M3, false}, {"f8E5M2", KILN_E5M2, false},
 };
 
 static ir_type read_scalar(cursor *c) {
@@ -200,9 +200,46 @@ static ir_type read_scalar(cursor *c) {
   return ir_scalar_type(KILN_I32);
 }
 
+bool ttir_block_pointer(ir_type tile, ir_type *out) {
+  if (!tile.rank || 2 * tile.rank > IR_MAX_RANK) return false;
+  *out = tile;
+  out->is_view = 1;
+  out->rank *= 2;
+  for (unsigned i = tile.rank; i < out->rank; i++) out->log2[i] = IR_DROPPED;
+  return true;
+}
+
+bool ttir_block_tile(ir_type type, ir_type *out_tile) {
+  if (!type.is_view || type.rank % 2 || type.log2[type.rank - 1] != IR_DROPPED) return false;
+  *out_tile = type;
+  out_tile->is_view = 0;
+  out_tile->rank /= 2;
+  memset(out_tile->log2 + out_tile->rank, 0, out_tile->rank);
+  return true;
+}
+
+static ir_type read_tensor(cursor *c);
+
+// The address space: 1 is global memory, others do not reach kernels.
+static void skip_space_number(cursor *c) {
+  if (take(c, ", "))
+    while (c->at < c->end && is_digit(*c->at)) c->at++;
+}
+
+// Behind `!tt.ptr<tensor<`
+static ir_type read_block_pointer(cursor *c) {
+  ir_type tile = read_tensor(c), type = tile;
+  skip_space_number(c);
+  want(c, ">", "expected '>' after the type a pointer points to");
+  if (tile.pointer || !ttir_block_pointer(tile, &type))
+    complain(c, "a block pointer points to a tensor of numbers with 1 to 6 axes");
+  return type;
+}
+
 // Behind `!tt.ptr<`: scalar or one more pointer, an optional address space, `>`.
 static ir_type read_pointer(cursor *c) {
   ir_type type;
+  if (take(c, "tensor<")) return read_block_pointer(c);
   if (take(c, "!tt.ptr<")) {
     type = ir_pointer_type((kiln_scalar)read_scalar(c).scalar);
     want(c, ">", "expected '>' after the type a pointer points to");
@@ -210,8 +247,7 @@ static ir_type read_pointer(cursor *c) {
     type = read_scalar(c);
   }
   type.pointer++;
-  if (take(c, ", ")) // address space: 1 is global memory, others do not reach kernels
-    while (c->at < c->end && is_digit(*c->at)) c->at++;
+  skip_space_number(c);
   want(c, ">", "expected '>' after the type a pointer points to");
   return type;
 }
@@ -256,6 +292,7 @@ static ir_type read_descriptor(cursor *c) {
   ir_type type;
   if (take(c, "tensor<")) {
     type = read_tensor(c);
+    skip_space_number(c); // of an elided block pointer
     want(c, ">", "expected '>' after the tile of a descriptor");
   } else {
     type = read_tensor(c);

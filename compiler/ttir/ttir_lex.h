@@ -55,6 +55,13 @@ typedef struct ttir_type {
   bool is_unsigned; ///< ui8 and the like, which occur in descriptors
 } ttir_type;
 
+/// A block pointer (`!tt.ptr<tensor<..>>`) to tiles like `tile`. It is a view of twice the axes: base,
+/// extents and strides of the tensor, then an axis that no tile has for each, whose stride is the offset of
+/// the block. So it is carried, selected and passed like any view. False when `tile` has too many axes.
+bool ttir_block_pointer(ir_type tile, ir_type *out);
+/// The type of the tiles that a block pointer points to; false when `type` is none.
+bool ttir_block_tile(ir_type type, ir_type *out_tile);
+
 /// Reads the type at the look-ahead and steps behind it. NULL, or what is wrong with it in one sentence.
 /// `elided` accepts `<f16>` for a pointer and `<tensor<..>>` for a descriptor. `old_e4m3` takes f8E4M3FNUZ as
 /// f8E4M3FN.

@@ -29,12 +29,21 @@ static void read_hints(ttir_reader *r, ir_attrs *attrs) {
   }
   ttir_read_dictionary(r, &r->dictionary);
   if (ttir_entry_int(&r->dictionary, "isVolatile", 0)) attrs->flags |= IR_VOLATILE;
-  if (ttir_entry_find(&r->dictionary, "boundaryCheck") && !r->failed) {
-    int64_t list[1];
-    if (ttir_entry_list(&r->dictionary, "boundaryCheck", list, 1))
-      ttir_error(r, "%s: block pointers are not supported; Triton rewrites them before it writes TTIR",
-                 r->row->name);
+}
+
+// True when an access goes through a block pointer: then it has been emitted, or refused.
+static bool through_block(ttir_reader *r, ir_value *const *v, uint32_t count, uint32_t most,
+                          const ir_attrs *attrs) {
+  ir_type tile;
+  int64_t axis;
+  if (r->failed || !ttir_block_tile(v[0]->type, &tile)) {
+    bool checks = !r->failed && ttir_entry_list(&r->dictionary, "boundaryCheck", &axis, 1);
+    if (checks) ttir_error(r, "%s: boundaryCheck belongs to block pointers", r->row->name);
+    return false;
   }
+  if (count != most) ttir_error(r, "%s: a block pointer has no mask", r->row->name);
+  else ttir_block_access(r, v[0], most == 2 ? v[1] : NULL, attrs);
+  return true;
 }
 
 // tt.addptr %p, %i : PTR, INT
@@ -59,7 +68,7 @@ void ttir_form_load(ttir_reader *r, const ttir_row *row) {
   uint32_t count = ttir_values(r, v, 3);
   read_hints(r, &attrs);
   ttir_check_type(r, v[0], ttir_colon_type(r).type);
-  if (r->failed) return;
+  if (through_block(r, v, count, 1, &attrs) || r->failed) return;
   ttir_spread_all(r, v, 1, count);
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, &attrs, v, count, NULL);
   if (op) ttir_give(r, &op->results[0]);
@@ -73,8 +82,8 @@ void ttir_form_store(ttir_reader *r, const ttir_row *row) {
   read_hints(r, &attrs);
   ttir_check_type(r, v[0], ttir_colon_type(r).type);
   if (!r->failed && count < 2) ttir_error(r, "%s: expected a pointer and a value", row->name);
-  if (r->failed) return;
   attrs.flags = 0;
+  if (through_block(r, v, count, 2, &attrs) || r->failed) return;
   ttir_spread_all(r, v, 1, count);
   ttir_emit(r, (ir_opcode)row->code, &attrs, v, count, NULL);
 }

@@ -12,8 +12,21 @@ static uint32_t hash_of(const char *text, uint32_t length) {
   return hash;
 }
 
+static const ttir_name *find_name(const ttir_reader *r, const char *text, uint32_t length) {
+  uint32_t hash = hash_of(text, length);
+  for (uint32_t at = r->slots[hash % TTIR_SLOTS]; at > r->name_floor; at = r->names[at - 1].shadowed) {
+    const ttir_name *name = &r->names[at - 1];
+    if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) return name;
+  }
+  return NULL;
+}
+
 void ttir_define(ttir_reader *r, ttir_token token, ir_value *const *values, uint32_t count) {
   if (r->failed) return;
+  if (find_name(r, token.at, token.length)) {
+    ttir_error(r, "%%%.*s is defined twice", (int)token.length, token.at);
+    return;
+  }
   ttir_name name = {
       .text = token.at, .length = token.length, .hash = hash_of(token.at, token.length), .count = count};
   if (count == 1) name.values.one = values[0];
@@ -32,15 +45,6 @@ void ttir_leave(ttir_reader *r, uint32_t scope) {
     const ttir_name *name = &r->names[--r->name_count];
     r->slots[name->hash % TTIR_SLOTS] = name->shadowed;
   }
-}
-
-static const ttir_name *find_name(const ttir_reader *r, const char *text, uint32_t length) {
-  uint32_t hash = hash_of(text, length);
-  for (uint32_t at = r->slots[hash % TTIR_SLOTS]; at > r->name_floor; at = r->names[at - 1].shadowed) {
-    const ttir_name *name = &r->names[at - 1];
-    if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) return name;
-  }
-  return NULL;
 }
 
 ir_value *ttir_value(ttir_reader *r) {

@@ -107,7 +107,7 @@ struct ttir_row {
   ttir_handler *handler;
   uint8_t code;      ///< ir_opcode, where the form asks for one
   uint8_t bool_code; ///< the same operation on i1
-  uint16_t flags;    ///< flags of the operation, or what the form says
+  uint32_t flags;    ///< flags of the operation, or what the form says
 };
 
 /// The row of an operation's name, or NULL.
@@ -157,6 +157,13 @@ uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, in
                          uint32_t capacity);
 
 // ---------------------------------------------------------------------------------- reader: values
+
+/// `[%a, %b]`: the values as i64. Returns their count.
+uint32_t ttir_indices(ttir_reader *r, ir_value **out, uint32_t capacity);
+/// Base, extents and strides of a view as values: 1 + 2 * rank of them. False when they could not be made.
+bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out);
+/// Load and store through a block pointer, behind the operands and attributes: `value` is NULL for a load.
+void ttir_block_access(ttir_reader *r, ir_value *pointer, ir_value *value, const ir_attrs *attrs);
 
 /// `%name` or `%name#1`.
 ir_value *ttir_value(ttir_reader *r);

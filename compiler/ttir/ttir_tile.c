@@ -185,6 +185,21 @@ static ir_precision read_precision(ttir_reader *r) {
   return IR_PREC_IEEE;
 }
 
+// Elements of two types meet in one that holds both, so that products stay exact: f32 for f16 and bf16, whose
+// significands fit tf32 as well.
+static void meet(ttir_reader *r, ir_value **v, ir_precision *precision) {
+  unsigned classes = ir_type_class(v[0]->type) | ir_type_class(v[1]->type);
+  bool is_float = !(classes & ~(unsigned)(KILN_CLASS_FLOAT | KILN_CLASS_FP8));
+  if (v[0]->type.scalar == v[1]->type.scalar || !is_float || classes == KILN_CLASS_FP8) return;
+  bool is_f64 = v[0]->type.scalar == KILN_F64 || v[1]->type.scalar == KILN_F64;
+  bool is_f32 = v[0]->type.scalar == KILN_F32 || v[1]->type.scalar == KILN_F32;
+  if (!is_f32) *precision = IR_PREC_TF32;
+  for (int i = 0; i < 2; i++) {
+    v[i] = ir_cast(&r->b, v[i], is_f64 ? KILN_F64 : KILN_F32, 0, IR_ROUND_NEAREST);
+    ttir_builder_error(r);
+  }
+}
+
 // %a, %b, %c, inputPrecision = tf32 {..} : A * B -> D. A half accumulator is widened around the product.
 void ttir_form_dot(ttir_reader *r, const ttir_row *row) {
   ir_value *v[3];
@@ -198,6 +213,7 @@ void ttir_form_dot(ttir_reader *r, const ttir_row *row) {
   else if (!r->failed) ttir_error(r, "%s: expected '->' and the result type", row->name);
   ir_type to = ttir_read_type(r, false).type;
   ttir_check_type(r, v[2], to);
+  if (!r->failed) meet(r, v, &precision);
   if (r->failed) return;
   // the precision speaks of f32 operands only; elsewhere Triton prints its default
   ir_attrs attrs = {.precision = v[0]->type.scalar == KILN_F32 ? (uint8_t)precision : IR_PREC_IEEE};

@@ -11,8 +11,7 @@ static const ttir_view_fact *fact_of(const ttir_reader *r, const ir_value *view)
   return NULL;
 }
 
-// `[%a, %b]`: appends the values as i64.
-static uint32_t read_list(ttir_reader *r, ir_value **out, uint32_t capacity) {
+uint32_t ttir_indices(ttir_reader *r, ir_value **out, uint32_t capacity) {
   ttir_expect(r, '[');
   uint32_t count = r->failed ? 0 : ttir_values(r, out, capacity);
   ttir_expect(r, ']');
@@ -23,14 +22,26 @@ static uint32_t read_list(ttir_reader *r, ir_value **out, uint32_t capacity) {
   return r->failed ? 0 : count;
 }
 
+bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out) {
+  unsigned rank = view->type.rank;
+  for (unsigned i = 0; i < 1 + 2 * rank; i++) {
+    ir_attrs attrs = {.axis = (uint8_t)(i ? (i - 1) % rank : 0)};
+    ir_opcode part = i == 0 ? IR_VIEW_BASE : i <= rank ? IR_DIM : IR_VIEW_STRIDE;
+    ir_op *op = ttir_emit(r, part, &attrs, &view, 1, NULL);
+    if (!op) return false;
+    out[i] = &op->results[0];
+  }
+  return true;
+}
+
 // tt.make_tensor_descriptor %p, [%M, %K], [%s, %one] {padding = ..} : <f16>, <tensor<64x32xf16>>
 void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
   ir_value *v[1 + 2 * IR_MAX_RANK];
   v[0] = ttir_value(r);
   ttir_expect(r, ',');
-  uint32_t extents = read_list(r, v + 1, IR_MAX_RANK);
+  uint32_t extents = ttir_indices(r, v + 1, IR_MAX_RANK);
   ttir_expect(r, ',');
-  uint32_t strides = read_list(r, v + 1 + extents, IR_MAX_RANK);
+  uint32_t strides = ttir_indices(r, v + 1 + extents, IR_MAX_RANK);
   ttir_read_dictionary(r, &r->dictionary);
   ttir_expect(r, ':');
   ttir_check_type(r, v[0], ttir_read_type(r, true).type);
@@ -68,9 +79,11 @@ void ttir_form_opaque(ttir_reader *r, const ttir_row *row) {
 // `%d[%i, %j]`: the view and its indices into `v`. Returns their count.
 static uint32_t read_place(ttir_reader *r, ir_value **v) {
   v[0] = ttir_value(r);
-  uint32_t count = 1 + read_list(r, v + 1, IR_MAX_RANK);
+  uint32_t count = 1 + ttir_indices(r, v + 1, IR_MAX_RANK);
+  ir_type tile;
   if (!r->failed && v[0]->type.pointer) refuse_opaque(r);
-  if (!r->failed && (!v[0]->type.is_view || count != 1u + v[0]->type.rank))
+  if (!r->failed &&
+      (!v[0]->type.is_view || ttir_block_tile(v[0]->type, &tile) || count != 1u + v[0]->type.rank))
     ttir_error(r, "%s: expected a descriptor with %u indices", r->row->name, v[0]->type.rank);
   return count;
 }

@@ -70,7 +70,36 @@ TEST(ttir_errors, statements) {
       {"    %0 = arith.addf %x, %x : i32", 3, "arith.addf"},
       {"    %0 = arith.cmpi xyz, %x, %x : i32", 3, "unknown predicate 'xyz'"},
       {"    %0:2 = arith.addi %x, %x : i32", 3, "expected 1 names for its results, found 2"},
-      {"    %0 = arith.constant dense<[1, 2]> : tensor<2xi32>", 3, "constants of several different elements"},
+      {"    %0 = arith.constant dense<[1, 2]> : tensor<4xi32>", 3, "expected 4 elements, found 2"},
+      {"    %0 = arith.constant dense<\"0x01\"> : tensor<4xi32>", 3, "found 2 digits"},
+      {"    %0 = arith.constant 9223372036854775808 : i32", 3,
+       "expected a number of 32 bits, found '9223372036854775808'"},
+      {"    %0 = arith.constant 4294967296 : i32", 3, "expected a number of 32 bits"},
+      {"    %0 = arith.constant -2147483649 : i32", 3, "expected a number of 32 bits"},
+      {"    %0 = arith.constant 18446744073709551616 : i64", 3, "expected a number of 64 bits"},
+      {"    %0 = arith.constant dense<[1, 256]> : tensor<2xi8>", 3,
+       "expected a number of 8 bits, found '256'"},
+      {"    %0 = arith.constant 2 : i1", 3, "expected a number of 1 bits"},
+      {"    %0 = arith.constant 1.5 : i32", 3, "expected an integer, found '1.5'"},
+      {"    %0 = arith.constant 0x1FFFF : f16", 3, "expected a number of 16 bits"},
+      {"    %0 = arith.constant true : i32", 3, "expected a number, found true or false"},
+      {"    %0 = arith.addi %x, %x : i32\n    %0 = arith.addi %x, %x : i32", 4, "%0 is defined twice"},
+      {"    %x = arith.addi %x, %x : i32", 3, "%x is defined twice"},
+      {"    scf.for %i = %x to %x step %x : i32 {\n      %i = arith.addi %x, %x : i32\n    }", 4,
+       "%i is defined twice"},
+      {"    %v = tt.load %p {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", 3, "belongs to block pointers"},
+      {"    %v = tt.advance %p, [%x] : <tensor<8xi32>>", 3, "the text says"},
+      {"    %l = arith.constant 1 : i64\n    %q = tt.make_tensor_ptr %p, [%l, %l], [%l], [%x] {order = "
+       "array<i32: 0>} : <tensor<8xi32>>",
+       4, "expected 1 extents, strides and offsets, found 2, 1 and 1"},
+      {"    %l = arith.constant 1 : i64\n    %q = tt.make_tensor_ptr %p, [%l], [%l], [%x] {order = "
+       "array<i32: 0>} : <tensor<8xi32>>\n    %v = tt.load %q {boundaryCheck = array<i32: 1>} : "
+       "!tt.ptr<tensor<8xi32>>",
+       5, "expected axes below 1, found 1"},
+      {"    %l = arith.constant 1 : i64\n    %t = arith.constant true\n    %q = tt.make_tensor_ptr %p, [%l], "
+       "[%l], [%x] {order = array<i32: 0>} : <tensor<8xi32>>\n    %v = tt.load %q, %t : "
+       "!tt.ptr<tensor<8xi32>>",
+       6, "a block pointer has no mask"},
       {"    %0 = arith.constant dense<1> : tensor<3xi32>", 3, "powers of two"},
       {"    %0 = arith.constant dense<1> : tensor<1048576x2xi32>", 3, "2^20"},
       {"    %0 = arith.constant dense<1> : tensor<1x1x1x1x1x1x1x1x1x1x1x1x1xi32>", 3, "12 axes"},
@@ -108,7 +137,6 @@ TEST(ttir_errors, statements) {
        "the descriptor lies in memory"},
       {"    %0 = tt.reinterpret_tensor_descriptor %p : !tt.ptr<i8> to !tt.tensordesc<tensor<8x8xf32>>", 3,
        "the descriptor lies in memory"},
-      {"    %v = tt.load %p, %x {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", 3, "block pointers"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char text[2048];
@@ -118,6 +146,64 @@ TEST(ttir_errors, statements) {
              "#loc2 = loc(callsite(#loc3 at #loc1))\n#loc3 = loc(\"soft max.py\":12:8)\n",
              rows[i].body);
     check_refused(text, rows[i].line, rows[i].text);
+  }
+}
+
+// Every cast from every type to every type: it is read where MLIR's own rules for it hold, else refused.
+TEST(ttir_errors, casts_between_all_types) {
+  enum { I = 1, F = 2, P = 4 };
+  static const struct {
+    const char *name;
+    int class, bits;
+  } types[] = {{"i1", I, 1},    {"i8", I, 8},       {"i16", I, 16},   {"i32", I, 32},
+               {"i64", I, 64},  {"f16", F, 16},     {"bf16", F, 16},  {"f32", F, 32},
+               {"f64", F, 64},  {"f8E4M3FN", F, 8}, {"f8E5M2", F, 8}, {"!tt.ptr<f32>", P, 64},
+               {"index", I, 64}};
+  static const struct {
+    const char *name;
+    int from, to, widens; // -1: the result is narrower
+  } casts[] = {{"arith.extf", F, F, 1},       {"arith.truncf", F, F, -1},     {"arith.extsi", I, I, 1},
+               {"arith.extui", I, I, 1},      {"arith.trunci", I, I, -1},     {"arith.sitofp", I, F, 0},
+               {"arith.uitofp", I, F, 0},     {"arith.fptosi", F, I, 0},      {"arith.fptoui", F, I, 0},
+               {"tt.int_to_ptr", I, P, 0},    {"tt.ptr_to_int", P, I, 0},     {"tt.fp_to_fp", F, F, 0},
+               {"arith.index_cast", I, I, 0}, {"arith.index_castui", I, I, 0}};
+  enum { TYPES = sizeof types / sizeof *types };
+  unsigned taken = 0;
+  for (size_t c = 0; c < sizeof casts / sizeof *casts; c++)
+    for (size_t k = 0; k < TYPES * TYPES; k++) {
+      size_t from = k / TYPES, to = k % TYPES;
+      char text[512];
+      snprintf(
+          text, sizeof text,
+          "module {\n  tt.func public @k(%%p: !tt.ptr<i32>, %%x: %s) {\n    %%0 = %s %%x : %s to %s\n    "
+          "tt.return\n  }\n}\n",
+          types[from].name, casts[c].name, types[from].name, types[to].name);
+      bool wider = types[to].bits > types[from].bits, narrower = types[to].bits < types[from].bits;
+      bool valid = types[from].class == casts[c].from && types[to].class == casts[c].to &&
+                   (casts[c].widens <= 0 || wider) && (casts[c].widens >= 0 || narrower);
+      ttir_read t = ttir_read_text(text);
+      if (valid != (t.kernel != NULL))
+        FAIL("%s from %s to %s is %s: %s", casts[c].name, types[from].name, types[to].name,
+             valid ? "refused" : "taken", ttir_first_error(&t));
+      if (!valid) CHECK_INT(t.d.errors, 1);
+      if (!valid) CHECK_INT(t.d.items[0].line, 3);
+      taken += valid;
+      ttir_read_end(&t);
+    }
+  CHECK(taken > 200);
+}
+
+// A pointer becomes i64 or another pointer; a float of 64 bits is no address.
+TEST(ttir_errors, bitcasts_of_addresses) {
+  static const char *const bodies[] = {"    %0 = tt.bitcast %d : f64 -> !tt.ptr<f32>",
+                                       "    %0 = tt.bitcast %p : !tt.ptr<f32> -> f64",
+                                       "    %0 = tt.int_to_ptr %d : f64 -> !tt.ptr<f32>"};
+  for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "module {\n  tt.func public @k(%%p: !tt.ptr<f32>, %%d: f64) {\n%s\n    tt.return\n  }\n}\n",
+             bodies[i]);
+    check_refused(text, 3, i == 2 ? "expected integers, found f64" : "a pointer becomes i64");
   }
 }
 

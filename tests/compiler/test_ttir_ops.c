@@ -15,7 +15,7 @@ typedef struct row {
 static unsigned bytes_of(const char *type) {
   if (!strcmp(type, "i1") || !strcmp(type, "i8") || !strncmp(type, "f8", 2)) return 1;
   if (!strcmp(type, "f16") || !strcmp(type, "bf16") || !strcmp(type, "i16")) return 2;
-  return strstr(type, "64") ? 8 : 4;
+  return strstr(type, "64") || !strcmp(type, "index") ? 8 : 4;
 }
 
 // Writes `text` with @T and @U replaced.
@@ -83,6 +83,24 @@ TEST(ttir_ops, integers) {
       {"arith.divui %x, %y : @T", "i32", "i32", 0xfffffff9, 2, 0, 0x7ffffffc},
       {"arith.remsi %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, (uint64_t)-1},
       {"arith.remui %x, %y : @T", "i32", "i32", 0xfffffff9, 4, 0, 1},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", 7, 2, 0, 4},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", 6, 2, 0, 3},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, (uint64_t)-3},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", 7, (uint64_t)-2, 0, (uint64_t)-3},
+      {"arith.ceildivsi %x, %y : @T", "i64", "i64", (uint64_t)-7, (uint64_t)-2, 0, 4},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", 0x7fffffff, 2, 0, 0x40000000},
+      {"arith.ceildivsi %x, %y : @T", "i32", "i32", 0, 5, 0, 0},
+      {"arith.ceildivui %x, %y : @T", "i32", "i32", 0xffffffff, 2, 0, 0x80000000},
+      {"arith.ceildivui %x, %y : @T", "i32", "i32", 8, 4, 0, 2},
+      {"arith.ceildivui %x, %y : @T", "i8", "i8", 1, 255, 0, 1},
+      {"arith.floordivsi %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, (uint64_t)-4},
+      {"arith.floordivsi %x, %y : @T", "i32", "i32", 7, (uint64_t)-2, 0, (uint64_t)-4},
+      {"arith.floordivsi %x, %y : @T", "i32", "i32", (uint64_t)-7, (uint64_t)-2, 0, 3},
+      {"arith.floordivsi %x, %y : @T", "i32", "i32", (uint64_t)-8, 2, 0, (uint64_t)-4},
+      {"arith.addi %x, %y : @T", "index", "index", 1ull << 40, 7, 0, (1ull << 40) + 7},
+      {"arith.index_cast %x : @T to @U", "i32", "index", (uint64_t)-7 & 0xffffffff, 0, 0, (uint64_t)-7},
+      {"arith.index_castui %x : @T to @U", "i32", "index", 0xfffffff9, 0, 0, 0xfffffff9},
+      {"arith.index_cast %x : @T to @U", "index", "i16", 0x12345, 0, 0, 0x2345},
       {"arith.minsi %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, (uint64_t)-7},
       {"arith.maxsi %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, 2},
       {"arith.minui %x, %y : @T", "i32", "i32", (uint64_t)-7, 2, 0, 2},
