@@ -107,30 +107,80 @@ TEST(operation_numbers, of_asserts) {
   kiln_arena_destroy(arena);
 }
 
-// A refusal of the code generator, after views were lowered.
-TEST(operation_numbers, of_refusals) {
-  static const char text[] = "kiln 1\n"
-                             "kernel k(x: inout *f32) @grid(1) @config(warps = 1) {\n"
-                             "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
-                             "  store(V, [16, 0], load(V, [0, 0]) * 2.0)\n"
-                             "  let v = load(x + iota(32))\n"
-                             "  store(x + iota(32), asm(\"fancy.f32 $0, $1;\", \"=f,f\", [v], f32))\n"
-                             "}\n";
+/// The text does not compile for the target; the message says `part`, and its operation stands on `line`.
+static void check_refusal(const char *text, const char *target_name, kiln_status status, const char *part,
+                          uint32_t line) {
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_error err = {0};
-  kiln_target target = target_of("x86-64-v3");
+  kiln_target target = target_of(target_name);
   kiln_codegen_options options;
   kiln_artifact artifact = {0};
   kiln_codegen_options_init(&options);
-  kiln_unit *unit = kiln_unit_open(arena, "refused.kiln", text, sizeof text - 1, NULL, &d);
+  options.assembler = KILN_ASSEMBLER_NONE;
+  kiln_unit *unit = kiln_unit_open(arena, "refused.kiln", text, strlen(text), NULL, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  CHECK(kernel != NULL);
-  CHECK_INT(kiln_codegen(kernel, &target, &options, &artifact, &err), KILN_STATUS_UNSUPPORTED);
+  if (!kernel) FAIL("%s", d.items[0].text);
+  kiln_status got = kiln_codegen(kernel, &target, &options, &artifact, &err);
+  if (got != status || !strstr(err.text, part))
+    FAIL("%s: status %d, expected %d with '%s': %s", target_name, got, status, part, err.text);
   if (!err.operation) FAIL("no operation: '%s'", err.text);
   ir_place place =
       kiln_operation_place(kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d), err.operation - 1);
-  CHECK_INT(place.line, 6);
+  if (place.line != line) FAIL("%s: line %u, expected %u: %s", target_name, place.line, line, err.text);
   kiln_artifact_deinit(&artifact);
   kiln_arena_destroy(arena);
+}
+
+// A refusal of the code generator, after views were lowered.
+TEST(operation_numbers, of_refusals) {
+  check_refusal("kiln 1\n"
+                "kernel k(x: inout *f32) @grid(1) @config(warps = 1) {\n"
+                "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+                "  store(V, [16, 0], load(V, [0, 0]) * 2.0)\n"
+                "  let v = load(x + iota(32))\n"
+                "  store(x + iota(32), asm(\"fancy.f32 $0, $1;\", \"=f,f\", [v], f32))\n"
+                "}\n",
+                "x86-64-v3", KILN_STATUS_UNSUPPORTED, "of another machine", 6);
+}
+
+// What a thread may hold, what threads exchange, and assembly that LLVM gives up on, each behind views and
+// arithmetic that the middle makes more operations of.
+TEST(operation_numbers, of_limits_on_gpus) {
+  static const char registers[] = "kiln 1\n"
+                                  "kernel k(x: inout *bf16, y: inout *f32) @grid(1) @config(warps = 1) {\n"
+                                  "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+                                  "  let t = load(V, [0, 0])\n"
+                                  "  store(V, [16, 0], sin(t) * 0.5 + t)\n"
+                                  "  let p = y + iota(65536)\n"
+                                  "  let v =\n"
+                                  "    load(p)\n"
+                                  "  store(p, v + reduce.add(v, 0))\n"
+                                  "}\n";
+  static const char exchange[] =
+      "kiln 1\n"
+      "kernel k(x: inout *bf16, y: inout *f32, z: out *f32) @grid(1) @config(warps = 8) {\n"
+      "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+      "  let t = load(V, [0, 0])\n"
+      "  store(V, [16, 0], sin(t) * 0.5 + t)\n"
+      "  let W = view(y, [256, 256], [256, 1], [256, 128])\n"
+      "  let a = load(W, [0, 0])\n"
+      "  let b = load(W, [0, 128])\n"
+      "  let c = dot(\n"
+      "    a, trans(b), zeros(f32[256, 256]))\n"
+      "  store(view(z, [256, 256], [256, 1], [256, 256]), [0, 0], c)\n"
+      "}\n";
+  static const char assembly[] =
+      "kiln 1\n"
+      "kernel k(x: inout *bf16, y: inout *f32) @grid(1) @config(warps = 1) {\n"
+      "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
+      "  let t = load(V, [0, 0])\n"
+      "  store(V, [16, 0], sin(t) * 0.5 + t)\n"
+      "  let v = load(y + iota(32))\n"
+      "  store(y + iota(32), asm(\"v_mov_b32 $0, $1\", \"={v1000},v\", [v], f32))\n"
+      "}\n";
+  check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 6);
+  check_refusal(registers, "gfx942", KILN_STATUS_LIMIT, "registers a thread", 6);
+  check_refusal(exchange, "gfx1100", KILN_STATUS_LIMIT, "bytes of shared memory", 9);
+  check_refusal(assembly, "gfx942", KILN_STATUS_INTERNAL, "LLVM", 7);
 }

@@ -46,6 +46,14 @@ static void unpack_result(gpu *g, LLVMValueRef result, ir_type element, unsigned
   }
 }
 
+/// LLVM's messages on assembly end in the number that stands here: kiln_llvm_catch turns it back.
+static void name_operation(gpu *g, const ir_op *op, LLVMValueRef call) {
+  LLVMMetadataRef number = LLVMValueAsMetadata(LLVMConstInt(g->i64, ir_operation(op) + 1u, false));
+  LLVMMetadataRef node = LLVMMDNodeInContext2(g->context, &number, 1);
+  unsigned kind = LLVMGetMDKindIDInContext(g->context, "srcloc", 6);
+  LLVMSetMetadata(call, kind, LLVMMetadataAsValue(g->context, node));
+}
+
 /// The call of an instance. The text and its constraints are the target's own.
 static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count,
                              LLVMTypeRef result) {
@@ -57,7 +65,9 @@ static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, un
   LLVMValueRef value =
       LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
                        !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
-  return LLVMBuildCall2(g->builder, type, value, operands, count, "");
+  LLVMValueRef call = LLVMBuildCall2(g->builder, type, value, operands, count, "");
+  name_operation(g, op, call);
+  return call;
 }
 
 static void instance(gpu *g, ir_op *op, const gpu_tile *tiles, uint32_t first, unsigned count,

@@ -96,12 +96,15 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
 };
 
 void gpu_lower_op(gpu *g, ir_op *op) {
+  const ir_op *outer = g->current;
   if (g->status != KILN_OK) return;
+  g->current = op;
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
   else
     gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
                 ir_ops[op->code].text, g->machine->name);
+  g->current = outer;
 }
 
 void gpu_lower_block(gpu *g, ir_block *block) {

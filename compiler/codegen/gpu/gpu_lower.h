@@ -181,7 +181,8 @@ struct gpu {
   ir_kernel *kernel;
   kiln_facts *facts;
   kiln_error *error;
-  kiln_status status; ///< the first failure; emission goes on harmlessly
+  kiln_status status;   ///< the first failure; emission goes on harmlessly
+  const ir_op *current; ///< being lowered, for messages; NULL outside of the body
   LLVMContextRef context;
   LLVMModuleRef module;
   LLVMBuilderRef builder;

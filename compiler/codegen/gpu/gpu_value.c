@@ -14,7 +14,9 @@ void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  g->status = kiln_fail(g->error, status, "%s", text);
+  bool is_placed = !g->current || !strncmp(text, "operation ", strlen("operation "));
+  g->status = is_placed ? kiln_fail(g->error, status, "%s", text)
+                        : kiln_fail(g->error, status, "operation %u: %s", ir_operation(g->current), text);
 }
 
 void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...) {
@@ -291,7 +293,7 @@ static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
   char text[IR_TYPE_TEXT];
   uint64_t warps = 1u << g->warps, enough = warps;
   while (words * warps > most * enough) enough *= 2;
-  const ir_op *op = value->def ? value->def : value->block->parent;
+  const ir_op *op = value->def ? value->def : g->current ? g->current : value->block->parent;
   gpu_fail_at(
       g, op, KILN_STATUS_LIMIT,
       "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",

@@ -6,6 +6,8 @@
 #include <llvm-c/IRReader.h>
 #include <llvm-c/Linker.h>
 #include <llvm-c/Transforms/PassBuilder.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/codegen/lower.h"
@@ -32,11 +34,25 @@ static kiln_status status_of_message(const char *message) {
   return KILN_STATUS_INTERNAL;
 }
 
+// A message on assembly ends in " at line N", where N is 1 + the operation that the call's metadata names:
+// cuts it off. 0: it does not.
+static unsigned long cut_operation(char *message) {
+  static const char mark[] = " at line ";
+  char *at = strstr(message, mark), *end;
+  for (char *next; at && (next = strstr(at + 1, mark));) at = next;
+  unsigned long number = at ? strtoul(at + sizeof mark - 1, &end, 10) : 0;
+  if (number) *at = 0;
+  return number;
+}
+
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
   kiln_error *err = p;
+  char what[48] = "LLVM";
   if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || err->status != KILN_OK) return;
   char *message = LLVMGetDiagInfoDescription(info);
-  fail_with(err, status_of_message(message), "LLVM", message);
+  unsigned long number = cut_operation(message);
+  if (number) snprintf(what, sizeof what, "operation %lu: LLVM", number - 1);
+  fail_with(err, status_of_message(message), what, message);
 }
 
 void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) {
