@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/output.h"
 #include "base/stream.h"
 
@@ -76,10 +77,12 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
   case CLI_TEXT: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
+  case CLI_COUNT:
     errno = 0;
     *(int64_t *)o->to = strtoll(value, &end, 10);
-    if (errno || *end || end == value)
-      return cli_usage(page, "--%s: expected a number, found '%s'", o->name, value);
+    if (errno || *end || end == value || *(int64_t *)o->to < (o->kind == CLI_COUNT))
+      return cli_usage(page, "--%s: expected a number of at least %d, found '%s'", o->name,
+                       o->kind == CLI_COUNT, value);
     break;
   }
   return -1;
@@ -98,15 +101,49 @@ static int set_with_value(const cli_page *page, const cli_option *o, const char 
   return set(page, o, attached ? attached : c->argv[++c->at]);
 }
 
-static int long_option(const cli_page *page, const char *text, cursor *c) {
+/// "unknown option --X", with the name that was probably meant.
+static int unknown_option(const cli_page *page, const char *text, size_t length) {
+  char name[64];
+  bool needs_value;
+  snprintf(name, sizeof name, "%.*s", (int)length, text);
+  kiln_nearest n = kiln_nearest_to(name);
+  for (size_t i = 0; i < page->option_count; i++) kiln_nearest_consider(&n, page->options[i].name);
+  for (size_t i = 0; page->other_name && page->other_name(i, &needs_value); i++)
+    kiln_nearest_consider(&n, page->other_name(i, &needs_value));
+  if (n.best) return cli_usage(page, "unknown option --%s; did you mean --%s?", name, n.best);
+  return cli_usage(page, "unknown option --%s (--help lists them)", name);
+}
+
+/// Whether `other` takes an option of that name which a value has to follow.
+static bool other_needs_value(const cli_page *page, const char *text, size_t length) {
+  bool needs_value = false;
+  const char *name;
+  for (size_t i = 0; page->other_name && (name = page->other_name(i, &needs_value)); i++)
+    if (strlen(name) == length && !memcmp(name, text, length)) return needs_value;
+  return false;
+}
+
+/// An option that the page's table lacks.
+static int other_option(const cli_page *page, const char *text, size_t length, cursor *c) {
+  char joined[PATH_MAX + 64];
   kiln_error err = {0};
+  if (!text[length] && other_needs_value(page, text, length)) {
+    if (c->at + 1 >= c->argc) return cli_usage(page, "--%s needs a value", text);
+    if (snprintf(joined, sizeof joined, "%s=%s", text, c->argv[++c->at]) >= (int)sizeof joined)
+      return cli_usage(page, "--%.*s: expected a value of at most %d characters", (int)length, text,
+                       PATH_MAX);
+    text = joined;
+  }
+  if (page->other && page->other(page->context, text, &err)) return -1;
+  if (err.status != KILN_OK) return cli_usage(page, "%s", err.text);
+  return unknown_option(page, text, length);
+}
+
+static int long_option(const cli_page *page, const char *text, cursor *c) {
   const char *equals = strchr(text, '=');
   size_t length = equals ? (size_t)(equals - text) : strlen(text);
   const cli_option *o = find(page, text, length);
-  if (o) return set_with_value(page, o, equals ? equals + 1 : NULL, c);
-  if (page->other && page->other(page->context, text, &err)) return -1;
-  if (err.status != KILN_OK) return cli_usage(page, "--%s: %s", text, err.text);
-  return cli_usage(page, "unknown option --%.*s (--help lists them)", (int)length, text);
+  return o ? set_with_value(page, o, equals ? equals + 1 : NULL, c) : other_option(page, text, length, c);
 }
 
 static int short_options(const cli_page *page, const char *text, cursor *c) {

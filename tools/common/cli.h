@@ -19,7 +19,8 @@ enum {
   CLI_INTERNAL = 3, ///< Kiln is at fault
 };
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_LIST } cli_kind;
+/// NUMBER: 0 or more; COUNT: 1 or more.
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_COUNT, CLI_LIST } cli_kind;
 
 /// Texts of an option that may be given several times. Borrowed from the command line.
 typedef struct cli_list {
@@ -27,7 +28,7 @@ typedef struct cli_list {
   size_t count, capacity;
 } cli_list;
 
-/// One option. `to` is a bool, const char *, int64_t or cli_list by kind.
+/// One option. `to` is a bool, const char *, int64_t (of both numbers) or cli_list by kind.
 typedef struct cli_option {
   const char *name; ///< without the dashes
   char letter;      ///< 0: none
@@ -47,6 +48,9 @@ typedef struct cli_page {
   /// be NULL.
   bool (*other)(void *context, const char *text, kiln_error *err);
   void *context;
+  /// The options that `other` takes, by index, NULL past the last; whether a value has to follow. May be
+  /// NULL.
+  const char *(*other_name)(size_t index, bool *out_needs_value);
 } cli_page;
 
 /// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to

@@ -111,9 +111,10 @@ static kiln_status decode(worker_reply *out, kiln_error *err) {
 static kiln_status died(worker_client *client, kiln_error *err) {
   int how;
   stop(client, &how);
-  if (WIFSIGNALED(how))
-    return kiln_fail(err, KILN_STATUS_TOOL, "the code generator died of signal %d (%s)", WTERMSIG(how),
-                     strsignal(WTERMSIG(how)));
+  bool is_killed = WIFSIGNALED(how) && (WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM);
+  if (WIFSIGNALED(how)) // killed from outside, or by its own fault
+    return kiln_fail(err, is_killed ? KILN_STATUS_TOOL : KILN_STATUS_INTERNAL,
+                     "the code generator died of signal %d (%s)", WTERMSIG(how), strsignal(WTERMSIG(how)));
   return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
 }
 

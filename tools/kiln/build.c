@@ -214,7 +214,8 @@ int kiln_command_build(int argc, char **argv) {
       sizeof options / sizeof *options,
       session_codegen_help(),
       session_codegen_option,
-      &b.s};
+      &b.s,
+      session_codegen_name};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) {
     if (!b.bundle.output) b.bundle.output = "kernels.kbundle";

@@ -41,7 +41,7 @@ int cache_command_verify(int argc, char **argv) {
   int64_t jobs = sysconf(_SC_NPROCESSORS_ONLN);
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
-                                {"jobs", 'j', CLI_NUMBER, &jobs, "N", "threads (default: processors)"}};
+                                {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: processors)"}};
   const cli_page page = {"kiln cache verify [--repair] [--json] [-j N]",
                          "Reads and checks every entry. Exit code 1 when one is damaged.",
                          options,

@@ -108,7 +108,8 @@ int kiln_command_compile(int argc, char **argv) {
       sizeof options / sizeof *options,
       session_codegen_help(),
       session_codegen_option,
-      &c.s};
+      &c.s,
+      session_codegen_name};
   int code = cli_parse(&page, argc, argv, &c.s.words);
   if (code == -1 && c.s.words.count != 1)
     code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);

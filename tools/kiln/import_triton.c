@@ -230,11 +230,11 @@ static int run(import *m) {
   if (status == KILN_OK) status = plan_lower(&m->s.plan, &m->s.only, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   m->s.quiet = true;
-  session_make(&m->s, &sums); // what fails is in the report
+  int made = session_make(&m->s, &sums); // what fails is in the report
   report(m);
   status = session_write_bundle(&m->s, &m->bundle, &err);
   if (status != KILN_OK) return cli_report(status, &err);
-  return m->refused ? CLI_FAILED : CLI_OK;
+  return made == CLI_INTERNAL ? made : m->refused ? CLI_FAILED : CLI_OK;
 }
 
 int kiln_command_import_triton(int argc, char **argv) {
@@ -255,7 +255,8 @@ import m = {.bundle.output = "triton.kbundle" };
                          sizeof options / sizeof *options,
                          session_codegen_help(),
                          session_codegen_option,
-                         &m.s};
+                         &m.s,
+                         session_codegen_name};
   int code = cli_parse(&page, argc, argv, &m.s.words);
   if (code == -1 && m.s.words.count == 0) code = cli_usage(&page, "expected the folder of a Triton cache");
   if (code == -1) code = run(&m);

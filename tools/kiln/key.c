@@ -61,7 +61,8 @@ int kiln_command_key(int argc, char **argv) {
                          sizeof options / sizeof *options,
                          session_codegen_help(),
                          session_codegen_option,
-                         &s};
+                         &s,
+                         session_codegen_name};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "no source was named");
   if (code == -1) {

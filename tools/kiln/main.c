@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
 
@@ -32,13 +33,36 @@ static void print_help(void) {
          "3 fault of Kiln.\n");
 }
 
-static int hand_over(int argc, char **argv) {
+/// What kiln-tool does: its own table, and the list of it.
+static const char *const tool_commands[] = {
+#define COMMAND(name, function, text) name,
+#include "tools/tool/subcommands.def"
+#undef COMMAND
+    "tool-help",
+};
+
+static int unknown_command(const char *name) {
+  kiln_nearest n = kiln_nearest_to(name);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) kiln_nearest_consider(&n, commands[i].name);
+  for (size_t i = 0; i < sizeof tool_commands / sizeof *tool_commands; i++)
+    kiln_nearest_consider(&n, tool_commands[i]);
+  fprintf(stderr, "kiln: error: '%s' is not a command", name);
+  if (n.best) fprintf(stderr, "; did you mean '%s'?", n.best);
+  fputs("\n\ncommands:", stderr);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) fprintf(stderr, " %s", commands[i].name);
+  for (size_t i = 0; i < sizeof tool_commands / sizeof *tool_commands; i++)
+    fprintf(stderr, " %s", tool_commands[i]);
+  fputs("\n`kiln --help` and `kiln tool-help` say what each one does.\n", stderr);
+  return CLI_USAGE;
+}
+
+static int hand_over(char **argv) {
   char path[PATH_MAX];
-  (void)argc;
+  size_t i = 0;
+  while (i < sizeof tool_commands / sizeof *tool_commands && strcmp(argv[1], tool_commands[i])) i++;
+  if (i == sizeof tool_commands / sizeof *tool_commands) return unknown_command(argv[1]);
   if (!cli_find_program("kiln-tool", path, sizeof path)) {
-    fprintf(stderr,
-            "kiln: error: '%s' is not a command of kiln, and kiln-tool, which has more, is not installed\n",
-            argv[1]);
+    fprintf(stderr, "kiln: error: '%s' is a command of kiln-tool, which is not installed\n", argv[1]);
     return CLI_USAGE;
   }
   execv(path, argv);
@@ -55,5 +79,5 @@ int main(int argc, char **argv) {
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
-  return hand_over(argc, argv);
+  return hand_over(argv);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "compiler/options.h"
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
@@ -234,6 +235,40 @@ static kiln_status check_names(const plan *p, kiln_error *err) {
   return status;
 }
 
+/// "no kernel is called 'typo'", with the one that was probably meant, and all of them.
+static kiln_status refuse_selection(const plan *p, const char *text, kiln_error *err) {
+  kiln_nearest n = kiln_nearest_to(text);
+  kiln_buffer all = {0};
+  char plain[128], best[128] = "";
+  for (uint32_t s = 0; s < p->source_count; s++)
+    for (size_t k = 0; p->sources[s].unit && k < kiln_unit_instance_count(p->sources[s].unit); k++) {
+      const char *name = kiln_unit_interface(p->sources[s].unit, k)->name;
+      snprintf(plain, sizeof plain, "%.*s", (int)(strchr(text, '[') ? strlen(name) : strcspn(name, "[")),
+               name);
+      kiln_nearest_consider(&n, plain);
+      if (n.best) snprintf(best, sizeof best, "%s", n.best), n.best = NULL;
+      if (all.size < 400) kiln_buffer_format(&all, "%s%s", all.size ? ", " : "", name);
+    }
+  kiln_status status =
+      kiln_fail(err, KILN_STATUS_NOT_FOUND, "no kernel is called '%s'%s%s%s; there are %.*s%s", text,
+                *best ? "; did you mean '" : "", best, *best ? "'?" : "", (int)all.size,
+                all.bytes ? (const char *)all.bytes : "", all.size < 400 ? "" : " and more");
+  kiln_buffer_deinit(&all);
+  return status;
+}
+
+/// Every name of --kernel chose something.
+static kiln_status check_selection(const plan *p, const cli_list *only, kiln_error *err) {
+  for (size_t i = 0; i < only->count; i++) {
+    const cli_list one = {.items = only->items + i, .count = 1};
+    bool found = false;
+    for (size_t k = 0; k < p->job_count && !found; k++)
+      found = wanted(&one, plan_interface(p, &p->jobs[k])->name);
+    if (!found) return refuse_selection(p, only->items[i], err);
+  }
+  return p->job_count ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "the sources have no kernel");
+}
+
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
   uint64_t start = cli_now_ns();
   kiln_status worst = KILN_OK;
@@ -248,6 +283,6 @@ kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
   }
   p->front_ns += cli_now_ns() - start;
   if (worst != KILN_OK) return worst;
-  if (!p->job_count) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no kernel was selected");
+  KILN_TRY(check_selection(p, only, err));
   return check_names(p, err);
 }

@@ -34,6 +34,12 @@ bool session_codegen_option(void *context, const char *text, kiln_error *err) {
   return true;
 }
 
+const char *session_codegen_name(size_t index, bool *out_needs_value) {
+  if (index >= kiln_option_count()) return NULL;
+  *out_needs_value = kiln_option_at(index)->kind != KILN_OPTION_FLAG;
+  return kiln_option_at(index)->name;
+}
+
 const char *session_codegen_help(void) {
   static char text[4096];
   int at = snprintf(text, sizeof text, "options of code generation:");
@@ -92,12 +98,14 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
 }
 
-// Errors of the code generator carry the number of an operation: the source shows which that is.
+// Errors of the code generator carry the number of an operation: the source shows which that is, or at least which
+// kernel.
 static void print_place(const plan *p, const plan_job *job) {
   char text[80];
-  if (!job->error.operation) return;
-  snprintf(text, sizeof text, "operation %u is here", job->error.operation - 1);
-  plan_print_place(p, job, job->error.operation - 1, text);
+  uint32_t number = job->error.operation ? job->error.operation - 1 : 0;
+  if (job->error.operation) snprintf(text, sizeof text, "operation %u is here", number);
+  plan_print_place(p, job, number,
+                   job->error.operation ? text : "the first operation of the kernel is here");
 }
 
 /// What --print-after asked for, job by job whatever order they were made in.
@@ -147,6 +155,14 @@ static void print_notes(const session *s) {
   }
 }
 
+// A fault of Kiln counts more than a kernel that does not compile.
+static int worst_code(const plan *p, const work_sums *sums) {
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state == JOB_FAILED && p->jobs[i].error.status == KILN_STATUS_INTERNAL)
+      return CLI_INTERNAL;
+  return sums->failed ? CLI_FAILED : CLI_OK;
+}
+
 int session_make(session *s, work_sums *sums) {
   unsigned percent = s->verify ? (unsigned)strtoul(s->verify, NULL, 10) : 0;
   memset(sums, 0, sizeof *sums);
@@ -162,5 +178,5 @@ int session_make(session *s, work_sums *sums) {
   print_passes(&s->plan);
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
-  return sums->failed ? CLI_FAILED : CLI_OK;
+  return worst_code(&s->plan, sums);
 }

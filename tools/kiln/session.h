@@ -26,21 +26,23 @@ void session_deinit(session *s);
       {"instance", 'i', CLI_LIST, &(s)->instances, "K[P=V]", "one more instance of a kernel"},                \
       {"kernel", 'k', CLI_LIST, &(s)->only, "NAME", "only this kernel, or this instance of it"},              \
       {"configs-all", 0, CLI_FLAG, &(s)->all_configs, NULL, "every config, also those no launch rule reaches"}, \
-      {"warps", 0, CLI_NUMBER, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)"},   \
-      {"stages", 0, CLI_NUMBER, &(s)->stages, "N", "pipeline stages of Triton IR sources"},                   \
-      {"jobs", 'j', CLI_NUMBER, &(s)->jobs, "N", "workers at the same time (default: processors)"},           \
+      {"warps", 0, CLI_COUNT, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)"},   \
+      {"stages", 0, CLI_COUNT, &(s)->stages, "N", "pipeline stages of Triton IR sources"},                   \
+      {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: processors)"},           \
       {"cache-dir", 0, CLI_TEXT, &(s)->cache_folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, \
       {"no-cache", 0, CLI_FLAG, &(s)->no_cache, NULL, "neither read nor write the cache"},                    \
       {"force", 0, CLI_FLAG, &(s)->force, NULL, "compile everything again and store it"},                     \
       {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail, naming the fields that differ, where something misses"}, \
       {"verify-cache", 0, CLI_TEXT, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes"}, \
-      {"max-objects", 0, CLI_NUMBER, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
+      {"max-objects", 0, CLI_COUNT, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
       {"quiet", 'q', CLI_FLAG, &(s)->quiet, NULL, "print errors only"}
 // clang-format on
 
 /// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm,
 /// ...). `context` is the session.
 bool session_codegen_option(void *context, const char *text, kiln_error *err);
+/// For cli_page.other_name: those options.
+const char *session_codegen_name(size_t index, bool *out_needs_value);
 /// Text for cli_page.more: the options of code generation. Static.
 const char *session_codegen_help(void);
 

@@ -78,8 +78,8 @@ int kiln_command_translate(int argc, char **argv) {
       {"output", 'o', CLI_TEXT, &t.output, "FILE", "where the text goes (standard output)"},
       {"kernel", 'k', CLI_LIST, &t.only, "NAME", "only this kernel"},
       {"target", 't', CLI_TEXT, &t.target, "NAME", "for sources that ask for their target (host)"},
-      {"warps", 0, CLI_NUMBER, &t.warps, "N", "warps of the kernel (default: metadata, then 4)"},
-      {"stages", 0, CLI_NUMBER, &t.stages, "N", "pipeline stages (default: metadata, then 3)"},
+      {"warps", 0, CLI_COUNT, &t.warps, "N", "warps of the kernel (default: metadata, then 4)"},
+      {"stages", 0, CLI_COUNT, &t.stages, "N", "pipeline stages (default: metadata, then 3)"},
   };
   const cli_page page = {
       "kiln translate [options] FILE.ttir",

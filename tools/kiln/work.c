@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "compiler/options.h"
@@ -16,9 +17,10 @@ typedef struct crew {
   const work_options *options;
   kiln_buffer encoded; // options for the worker
   pthread_mutex_t lock;
-  size_t next, done; // under lock
-  uint32_t lanes;    // under lock
-  work_sums sums;    // under lock
+  pthread_cond_t changed; // all is done
+  size_t next, done;      // under lock
+  uint32_t lanes;         // under lock
+  work_sums sums;         // under lock
 } crew;
 
 static void keep(plan_job *job, const void *info, size_t info_size, const void *code, size_t code_size) {
@@ -144,11 +146,37 @@ static void run_job(crew *c, worker_client *worker, plan_job *job) {
   }
 }
 
-static void show(crew *c, const plan_job *job) {
+/// One line of a terminal: how much is done, and what has been compiled for the longest time.
+static void show(crew *c) {
   char title[200];
-  if (!c->options->progress) return;
-  fprintf(stderr, "\r\033[K[%zu/%zu] %.100s", c->done, c->p->job_count,
-          plan_job_title(c->p, job, title, sizeof title));
+  const plan_job *oldest = NULL;
+  uint64_t now = cli_now_ns();
+  for (size_t i = 0; i < c->p->job_count; i++) {
+    const plan_job *job = &c->p->jobs[i];
+    if (job->since_ns && (!oldest || job->since_ns < oldest->since_ns)) oldest = job;
+  }
+  fprintf(stderr, "\r\033[K[%zu/%zu]", c->done, c->p->job_count);
+  if (oldest)
+    fprintf(stderr, " %.60s (%.0f s)", plan_job_title(c->p, oldest, title, sizeof title),
+            (double)(now - oldest->since_ns) / 1e9);
+  fflush(stderr);
+}
+
+/// Draws the line twice a second until the crew is done.
+static void *watch(void *context) {
+  crew *c = context;
+  pthread_mutex_lock(&c->lock);
+  while (c->done < c->p->job_count) {
+    struct timespec until;
+    show(c);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 500000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    pthread_cond_timedwait(&c->changed, &c->lock, &until);
+  }
+  pthread_mutex_unlock(&c->lock);
+  fputs("\r\033[K", stderr);
+  return NULL;
 }
 
 static void *work(void *context) {
@@ -166,7 +194,10 @@ static void *work(void *context) {
     if (at >= c->p->job_count) break;
     plan_job *job = &c->p->jobs[at];
     bool was_pending = job->state == JOB_PENDING;
+    pthread_mutex_lock(&c->lock);
+    job->since_ns = was_pending ? cli_now_ns() : 0;
     if (was_pending) job->lane = lane;
+    pthread_mutex_unlock(&c->lock);
     if (was_pending && !ready) {
       job->error = err;
       job->state = JOB_FAILED;
@@ -178,7 +209,8 @@ static void *work(void *context) {
     c->sums.hits += was_pending && job->state == JOB_HIT;
     c->sums.compiled += job->state == JOB_COMPILED;
     c->sums.failed += job->state == JOB_FAILED;
-    show(c, job);
+    job->since_ns = 0;
+    if (c->done == c->p->job_count) pthread_cond_signal(&c->changed);
     pthread_mutex_unlock(&c->lock);
   }
   worker_client_deinit(&worker);
@@ -224,12 +256,16 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   pthread_t *threads = calloc(count, sizeof *threads);
   kiln_codegen_options_encode(&p->options, &c.encoded);
   pthread_mutex_init(&c.lock, NULL);
+  pthread_cond_init(&c.changed, NULL);
+  pthread_t watcher;
+  bool is_watched = options->progress && !pthread_create(&watcher, NULL, watch, &c);
   unsigned started = 0;
   for (; threads && started + 1 < count && started + 1 < p->job_count; started++)
     if (pthread_create(&threads[started], NULL, work, &c)) break;
   work(&c); // this thread is one of the crew, and all of it where no thread can be had
   for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
-  if (options->progress) fprintf(stderr, "\r\033[K");
+  if (is_watched) pthread_join(watcher, NULL);
+  pthread_cond_destroy(&c.changed);
   pthread_mutex_destroy(&c.lock);
   kiln_buffer_deinit(&c.encoded);
   free(threads);

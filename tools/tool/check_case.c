@@ -245,7 +245,7 @@ int kiln_command_check_case(int argc, char **argv) {
        "host (default), cuda:N, hip:N, or interpreter: the reference interpreter"},
       {"target", 't', CLI_TEXT, &c.runner.target, "NAME",
        "compile for this processor instead of the device's own"},
-      {"jobs", 'j', CLI_NUMBER, &c.jobs, "N", "cases at the same time (1)"},
+      {"jobs", 'j', CLI_COUNT, &c.jobs, "N", "cases at the same time (1)"},
       {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)"},
       {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N",
        "interpreter: operations before a case has failed (0: no limit)"},

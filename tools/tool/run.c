@@ -235,7 +235,7 @@ int kiln_command_run(int argc, char **argv) {
       {"save", 0, CLI_LIST, &s.save, "NAME=FILE", "write a buffer to a file"},
       {"compare", 0, CLI_LIST, &s.compare, "NAME=FILE", "compare a buffer with a file"},
       {"tolerance", 0, CLI_TEXT, &s.tolerance, "T", "differences up to T x (1 + |expected|) are equal (0)"},
-      {"time", 0, CLI_NUMBER, &s.repeat, "N", "time N launches"},
+      {"time", 0, CLI_COUNT, &s.repeat, "N", "time N launches"},
       {"explain", 0, CLI_FLAG, &s.explain, NULL, "say which code was chosen"},
       {"exact", 0, CLI_FLAG, &s.exact, NULL, "refuse code that is not for exactly this processor"},
       {"no-jit", 0, CLI_FLAG, &s.no_jit, NULL, "refuse PTX"},

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the tools say to a slip: the name that was probably meant, what was expected and found, and an exit
+// code that tells a fault of Kiln from one of the kernel.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/harness.h"
+
+static void check(int want, const char *arguments, const char *part) {
+  char *out;
+  int code = kiln_test_run(&out, "%s/bin/kiln %s", kiln_test_build(), arguments);
+  if (code != want) FAIL("kiln %s: exit status %d, expected %d:\n%s", arguments, code, want, out);
+  if (!strstr(out, part)) FAIL("kiln %s: expected '%s' in\n%s", arguments, part, out);
+  free(out);
+}
+
+TEST(words, names_that_were_probably_meant) {
+  check(2, "biuld kernels", "'biuld' is not a command; did you mean 'build'?");
+  check(2, "buildd", "did you mean 'build'?");
+  check(2, "inspcet x", "did you mean 'inspect'?");
+  check(2, "qqqqqqqq", "commands: build compile");
+  check(2, "build --traget=host x.kiln", "unknown option --traget; did you mean --target?");
+  check(2, "build --optimize=2 x.kiln", "did you mean --optimise?");
+  check(2, "inspect --jsno x", "did you mean --json?");
+  check(2, "build --qqqqqqqq x.kiln", "unknown option --qqqqqqqq (--help lists them)");
+  check(1, "compile tests/ttir/add.ttir --no-cache -t sm90a",
+        "no target is called 'sm90a'; did you mean 'sm_90a'?");
+  check(1, "compile tests/ttir/add.ttir --no-cache -t hots", "did you mean 'host'?");
+  check(1, "compile tests/ttir/add.ttir --no-cache -t qqqqqqqqq", "there are host, ");
+  check(1, "compile tests/ttir/add.ttir --no-cache -k add_kernl",
+        "no kernel is called 'add_kernl'; did you mean 'add_kernel'?");
+  check(1, "build tests/ttir/add.ttir --no-cache -k add_kernel -k zzz -o /dev/null",
+        "no kernel is called 'zzz'; there are add_kernel");
+}
+
+TEST(words, numbers) {
+  check(2, "compile tests/ttir/add.ttir --no-cache --optimise 9",
+        "--optimise: expected a number from 0 to 3, found '9'");
+  check(2, "compile tests/ttir/add.ttir --no-cache --optimise=",
+        "--optimise: expected a number from 0 to 3, found ''");
+  check(2, "compile tests/ttir/add.ttir --no-cache --optimise", "--optimise needs a value");
+  check(0, "compile tests/ttir/add.ttir --no-cache --optimise 1", "");
+  check(2, "build tests/ttir/add.ttir -j -1", "--jobs: expected a number of at least 1, found '-1'");
+  check(2, "build tests/ttir/add.ttir -j 0", "--jobs: expected a number of at least 1, found '0'");
+  check(2, "build tests/ttir/add.ttir --warps=-4", "--warps: expected a number of at least 1");
+  check(2, "compile tests/ttir/add.ttir --config=-1",
+        "--config: expected a number of at least 0, found '-1'");
+  check(2, "build tests/ttir/add.ttir -j 99999999999999999999", "found '99999999999999999999'");
+}
+
+// A code generator that dies is a fault of Kiln; killed from outside it is not.
+TEST(words, faults_of_kiln_have_their_own_exit_code) {
+  const char *folder = kiln_test_folder(), *build = kiln_test_build();
+  char path[4096], *out, *where = realpath(build, NULL);
+  CHECK(where != NULL);
+  if (kiln_test_run(&out, "cp %s/bin/kiln %s/kiln", where, folder)) FAIL("%s", out);
+  free(out);
+  static const struct {
+    const char *worker;
+    int code;
+    const char *text;
+  } rows[] = {{"#!/bin/sh\nkill -SEGV $$\n", 3, "died of signal 11"},
+              {"#!/bin/sh\nkill -ABRT $$\n", 3, "died of signal 6"},
+              {"#!/bin/sh\nkill -KILL $$\n", 1, "died of signal 9"}};
+  snprintf(path, sizeof path, "%s/kiln-codegen", folder);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kiln_test_write(path, rows[i].worker, strlen(rows[i].worker));
+    CHECK_INT(chmod(path, 0755), 0);
+    int code = kiln_test_run(&out, "%s/kiln compile tests/ttir/add.ttir -t host --no-cache", folder);
+    if (code != rows[i].code || !strstr(out, rows[i].text))
+      FAIL("exit status %d, expected %d with '%s':\n%s", code, rows[i].code, rows[i].text, out);
+    free(out);
+  }
+  free(where);
+}
+
+// On a terminal a long compile is shown while it runs, with its age; elsewhere nothing is drawn.
+TEST(words, progress_on_a_terminal) {
+  const char *folder = kiln_test_folder();
+  char path[4096], *out, *where = realpath(kiln_test_build(), NULL);
+  static const char worker[] = "#!/bin/sh\nsleep 1.3\nkill -KILL $$\n";
+  CHECK(where != NULL);
+  if (kiln_test_run(&out, "command -v script")) SKIP("script, which makes a terminal, is not installed");
+  free(out);
+  if (kiln_test_run(&out, "cp %s/bin/kiln %s/kiln", where, folder)) FAIL("%s", out);
+  free(out);
+  snprintf(path, sizeof path, "%s/kiln-codegen", folder);
+  kiln_test_write(path, worker, strlen(worker));
+  CHECK_INT(chmod(path, 0755), 0);
+  kiln_test_run(&out, "script -qec '%s/kiln compile tests/ttir/add.ttir -t host --no-cache' /dev/null",
+                folder);
+  if (!strstr(out, "[0/1] add_kernel") || !strstr(out, "(1 s)")) FAIL("no progress in\n%s", out);
+  free(out);
+  kiln_test_run(&out, "%s/kiln compile tests/ttir/add.ttir -t host --no-cache", folder);
+  CHECK(!strstr(out, "[0/1]"));
+  free(out);
+  free(where);
+}
