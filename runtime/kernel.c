@@ -194,8 +194,23 @@ static kiln_status miss(kiln_device *d, const char *name, kiln_status status, ki
   return status;
 }
 
+// What a device got of a kernel, at its first look-up. Code that a driver has to compile is a warning: the
+// first launch waits for it.
+static void tell(const kiln_kernel *k) {
+  char text[600];
+  uint32_t count = 0, ptx = 0;
+  for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++) {
+    count += k->codes[i].is_present;
+    ptx += k->codes[i].is_present && k->codes[i].is_ptx;
+  }
+  snprintf(text, sizeof text, "kernel '%.200s' on %s (%s): %u codes of %.200s, %u of them PTX",
+           k->interface.name, k->device->name, k->device->target.name, count, k->bundle->name, ptx);
+  kiln_log(k->device->library, ptx ? KILN_LOG_WARNING : KILN_LOG_INFO, text);
+}
+
 // NOT_FOUND and NO_VARIANT come without a message: the caller writes the report when the lock is free again.
-static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, kiln_error *err) {
+static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, bool *out_made,
+                           kiln_error *err) {
   kiln_check hash = kiln_check_of(name, strlen(name));
   found_kernel found = {0};
   if (!grow_table(d)) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
@@ -205,6 +220,7 @@ static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, 
     if (found.rank == KILN_RANK_REFUSED) return KILN_STATUS_NO_VARIANT;
     KILN_TRY(make_kernel(d, &found, name, &hash, slot, err));
     d->kernel_count++;
+    *out_made = true;
   }
   *out = *slot;
   return KILN_OK;
@@ -242,11 +258,13 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
   kiln_error mine;
   if (!err) err = &mine;
   kiln_kernel *found = NULL;
+  bool made = false;
   KILN_TRY(kiln_device_check(d, err));
   pthread_mutex_lock(&d->lock);
-  kiln_status status = look_up(d, name, &found, err);
+  kiln_status status = look_up(d, name, &found, &made, err);
   pthread_mutex_unlock(&d->lock);
   if (status == KILN_STATUS_NOT_FOUND || status == KILN_STATUS_NO_VARIANT) return miss(d, name, status, err);
+  if (made) tell(found);
   if (status == KILN_OK) status = check_signature(found, signature, err);
   if (status == KILN_OK) *out = found;
   return status;

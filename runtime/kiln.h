@@ -68,6 +68,8 @@ enum {
   KILN_NEED_SIGNATURE = 8, ///< a bundle that `verify` does not accept does not open
 };
 
+/// ERROR: why a kernel has no code. WARNING: a kernel whose code the driver has to compile, at its first
+/// look-up. INFO: any other kernel, at its first look-up.
 enum { KILN_LOG_ERROR = 0, KILN_LOG_WARNING = 1, KILN_LOG_INFO = 2 };
 /// Called with one paragraph of text; may be called from any thread.
 typedef void kiln_log_callback(void *user, int level, const char *text);

@@ -113,7 +113,9 @@ static void write_text(kiln_device *d, const char *name, bool exists, kiln_repor
   else
     r->text = kiln_arena_format(
         r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`", name, device,
-        bundles, list, d->target.family == KILN_FAMILY_HOST ? "host" : d->target.name);
+        bundles, list,
+        d->target.family == KILN_FAMILY_HOST && !(d->library->policy & KILN_EXACT_ONLY) ? "host"
+                                                                                        : d->target.name);
 }
 
 kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {

@@ -143,6 +143,42 @@ TEST(devices, hip) {
   kiln_close(l);
 }
 
+typedef struct heard {
+  int level, count;
+  char text[300];
+} heard;
+
+static void hear(void *user, int level, const char *text) {
+  heard *h = user;
+  h->level = level;
+  h->count++;
+  snprintf(h->text, sizeof h->text, "%s", text);
+}
+
+// Every level of the log is heard: a kernel at its first look-up, one without code each time.
+TEST(devices, log_levels) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_error err;
+  heard h = {.level = -1};
+  kiln_source source = {.path = fixture_path("a.kbundle")};
+  kiln_open_options options = {
+      .size = sizeof options, .sources = &source, .source_count = 1, .log = hear, .log_user = &h};
+  write_bundle(ptx);
+  CHECK_OK(kiln_open(&options, &l, &err), err);
+  CHECK_OK(kiln_device_open(l, "host:1", &d, &err), err);
+  CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
+  CHECK_INT(h.level, KILN_LOG_INFO);
+  CHECK(strstr(h.text, "'add_one' on host") != NULL);
+  CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
+  CHECK_INT(h.count, 1);
+  CHECK(kiln_kernel_get(d, "add_two", NULL, &k, &err) != KILN_OK);
+  CHECK_INT(h.level, KILN_LOG_ERROR);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
 // 51: two views of one device, and two devices, load for themselves; the handles stay apart.
 TEST(devices, several_cuda_devices) {
   opened a = open_all("cuda:0");

@@ -98,3 +98,54 @@ TEST(words, progress_on_a_terminal) {
   free(out);
   free(where);
 }
+
+// Advice says what to do; the message is above it anyway.
+TEST(words, advice_advises) {
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/kiln explain-error", kiln_test_build())) FAIL("%s", out);
+  static const char *const empty[] = {"\nthe message ", "\nsee ", "\nthe report ", "\ncheck the call"};
+  for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
+    if (strstr(out, empty[i])) FAIL("found%s in\n%s", empty[i], out);
+  CHECK(strstr(out, "`kiln targets` lists") != NULL);
+  free(out);
+}
+
+// A reader that has seen enough is no failure of the disassembler.
+TEST(words, disassembly_into_head) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out;
+  if (kiln_test_run(
+          &out,
+          "%s/bin/kiln build tests/ttir/matmul.ttir -t x86-64-v2,x86-64-v3 --no-cache -q -o %s/d.kbundle",
+          build, folder))
+    FAIL("%s", out);
+  free(out);
+  kiln_test_run(&out,
+                "bash -c 'set -o pipefail; %s/bin/kiln disasm %s/d.kbundle matmul 2>&1 | head -n 1; "
+                "echo ${PIPESTATUS[0]}'",
+                build, folder);
+  if (strstr(out, "error") || (!strstr(out, "\n0\n") && !strstr(out, "\n141\n"))) FAIL("%s", out);
+  free(out);
+}
+
+// What `--exact` advises is taken when it is done.
+TEST(words, advice_of_exact_holds) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out, target[64];
+  static const char run[] = "%s/bin/kiln run --exact %s/e.kbundle add_kernel -a x=zeros:16 -a y=zeros:16 -a "
+                            "out=zeros:16 -a n=16 --grid 1";
+  if (kiln_test_run(&out, "%s/bin/kiln build tests/ttir/add.ttir -t x86-64-v2 --no-cache -q -o %s/e.kbundle",
+                    build, folder))
+    FAIL("%s", out);
+  free(out);
+  if (!kiln_test_run(&out, run, build, folder)) SKIP("this processor is of the first level");
+  const char *at = strstr(out, "--target ");
+  if (!at || sscanf(at, "--target %63[^` ]", target) != 1) FAIL("no advice in\n%s", out);
+  free(out);
+  if (kiln_test_run(&out, "%s/bin/kiln build tests/ttir/add.ttir -t %s --no-cache -q -o %s/e.kbundle", build,
+                    target, folder))
+    FAIL("%s", out);
+  free(out);
+  if (kiln_test_run(&out, run, build, folder)) FAIL("built with --target %s:\n%s", target, out);
+  free(out);
+}

@@ -2,6 +2,7 @@
 // kiln explain: why a device gets this code of a kernel, or none. kiln disasm: the code itself.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,8 +119,15 @@ int kiln_command_explain(int argc, char **argv) {
 
 // ------------------------------------------------------------------------------------------ disasm
 
+// Standard output is a pipe whose reader has ended, such as `head`: there is nothing left to do.
+static bool nobody_reads(void) {
+  struct pollfd out = {.fd = 1};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+}
+
 // Runs the first of `programs` that exists over the bytes; its output is ours.
 static kiln_status run_over(char *const *const programs[], const kiln_bytes *bytes, kiln_error *err) {
+  char *const *const *first = programs;
   char path[64];
   int fd = memfd_create("code", 0), wait_status = 0;
   if (fd < 0 || write(fd, bytes->bytes, bytes->size) != (ssize_t)bytes->size)
@@ -142,8 +150,13 @@ static kiln_status run_over(char *const *const programs[], const kiln_bytes *byt
   if (child > 0) waitpid(child, &wait_status, 0);
   close(fd);
   if (child > 0 && WIFEXITED(wait_status) && !WEXITSTATUS(wait_status)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_TOOL, "no disassembler ran: tried %s (exit status %d)", programs[0][0],
-                   WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
+  if (nobody_reads()) return KILN_OK;
+  if (child > 0 && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127)
+    return kiln_fail(err, KILN_STATUS_TOOL, "no disassembler is installed: tried %s and %s", first[0][0],
+                     first[1][0]);
+  return kiln_fail(err, KILN_STATUS_TOOL, "the disassembler failed (%s %d)",
+                   WIFEXITED(wait_status) ? "exit status" : "signal",
+                   WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status));
 }
 
 static kiln_status print_code(const bundle_view *v, const view_code *c, kiln_error *err) {
@@ -167,15 +180,16 @@ static kiln_status print_kernel(const bundle_view *v, const char *name, const ch
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
     if (strcmp(k->name, name)) continue;
-    for (uint32_t c = 0; c < k->code_count; c++) {
+    for (uint32_t c = 0; c < k->code_count && !nobody_reads(); c++) {
       if (target && strcmp(k->codes[c].target, target)) continue;
       KILN_TRY(print_code(v, &k->codes[c], err));
       printed++;
     }
   }
-  return printed ? KILN_OK
-                 : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name,
-                             target ? " for " : "", target ? target : "");
+  return printed || nobody_reads()
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name,
+                         target ? " for " : "", target ? target : "");
 }
 
 int kiln_command_disasm(int argc, char **argv) {
