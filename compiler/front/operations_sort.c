@@ -78,11 +78,21 @@ static ir_value *sorted(ir_builder *b, ir_value *v, bool descending) {
   return v;
 }
 
+enum { MOST_LOG2 = 6 }; // of the elements that are sorted
+
 static ir_value *argument(kiln_elab *e, const kiln_call *c) {
   char text[IR_TYPE_TEXT];
   ir_value *v = kiln_call_value(e, c, 0);
   unsigned class = v ? ir_type_class(v->type) : 0;
-  if (!v || (v->type.rank && !v->type.is_view && (class & (KILN_CLASS_INT | KILN_CLASS_FLOAT)))) return v;
+  bool is_tile = v && v->type.rank && !v->type.is_view && (class & (KILN_CLASS_INT | KILN_CLASS_FLOAT));
+  if (is_tile && v->type.log2[v->type.rank - 1] > MOST_LOG2) {
+    kiln_elab_error(e, c->args[0]->place,
+                    "'%s': expected at most %u elements along the last axis, found %u: every thread of a GPU "
+                    "would sort a whole row, and code for longer ones takes minutes to compile",
+                    c->operation->name, 1u << MOST_LOG2, 1u << v->type.log2[v->type.rank - 1]);
+    return NULL;
+  }
+  if (!v || is_tile) return v;
   kiln_elab_error(e, c->args[0]->place, "'%s': expected a tile of integers or floats, found %s",
                   c->operation->name, ir_type_text(v->type, text));
   return NULL;

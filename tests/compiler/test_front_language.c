@@ -491,3 +491,32 @@ TEST(language, an_error_inside_a_combiner) {
   CHECK(strstr(o.d.items[0].text, "nothing"));
   kiln_arena_destroy(o.arena);
 }
+
+// Longer rows than 64 would be sorted whole by every thread, and compile for minutes.
+TEST(front_language, long_rows_are_not_sorted) {
+  static const struct {
+    const char *call, *found;
+  } rows[] = {{"sort(i)", "128"},
+              {"topk(i, 4)", "128"},
+              {"reshape(sort(reshape(i, [1, 128])), [128])", "128"},
+              {"reshape(sort(reshape(i, [2, 64])), [128])", NULL}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    char text[300];
+    kiln_arena *arena = kiln_arena_create();
+    kiln_diagnostics d = {.arena = arena};
+    kiln_target target;
+    kiln_error err;
+    CHECK_OK(kiln_target_parse("host", &target, &err), err);
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k(o: out *i32) @grid(1) {\n  let i = iota(128)\n  let s = %s\n  store(o, "
+             "reduce.add(s, 0))\n}\n",
+             rows[r].call);
+    kiln_unit *unit = kiln_unit_open(arena, "k.kiln", text, strlen(text), NULL, &d);
+    bool taken = unit && kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d);
+    CHECK_INT(taken, !rows[r].found);
+    if (!taken && (!strstr(d.items[0].text, "at most 64 elements along the last axis, found 128") ||
+                   d.items[0].line != 4))
+      FAIL("line %u: %s", d.items[0].line, d.items[0].text);
+    kiln_arena_destroy(arena);
+  }
+}
