@@ -73,6 +73,18 @@ static void expect_in(const char *text, const char *part) {
   if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
 }
 
+// One wrong element near zero, where others are large: the mean size of the values does not hide it.
+TEST(check_case, a_wrong_element_near_zero_is_found) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  m.after[0] = 0.1f; // 0 is right; the mean size is 227, a thousandth of which is more
+  write_case(folder, "near_zero", NULL, &m, COUNT, true);
+  char *out = check(1, "-d host", folder);
+  expect_in(out, "fail        near_zero: buffer 2 (out) f32 0 of 304: expected 0.1");
+  expect_in(out, "1 differ");
+  free(out);
+}
+
 static void run_on(const char *device) {
   const char *folder = kiln_test_folder();
   char options[64];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Comparing memory with a recording. Integers and unknown elements must be equal; floats may differ by a
-// share of their own size or of the buffer's usual size, whichever is larger, because sums are made in
-// another order. NaN meets NaN only, infinity itself only.
+// share of their own size, because sums are made in another order. Where a value is near zero the share is of
+// the buffer's usual size, as far as other elements differ as much: an error that stands alone is one. NaN
+// meets NaN only, infinity itself only.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +30,13 @@ static const double coarse_share = 1e-2;
 static const double widened_share = 1e-5;
 
 const char *case_tolerances(void) {
-  return "floats may differ by a share of the larger of the value and the mean size of the buffer's values: "
-         "f64 1e-9 (1e-5 when all that was\n"
-         "recorded are numbers of f32), f32 1e-3 (1e-2 when the kernel multiplies matrices in less than "
-         "f32), f16 5e-3, bf16 3e-2, e4m3 0.13,\n"
-         "e5m2 0.26. All else must be equal.\n";
+  return "floats may differ by a share of the value, and near zero of the mean size of the buffer's values, "
+         "as far "
+         "as others differ\n"
+         "as much: f64 1e-9 (1e-5 when all that was recorded are numbers of f32), f32 1e-3 (1e-2 when the "
+         "kernel "
+         "multiplies\n"
+         "matrices in less than f32), f16 5e-3, bf16 3e-2, e4m3 0.13, e5m2 0.26. All else must be equal.\n";
 }
 
 static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t index) {
@@ -67,10 +70,32 @@ static bool is_widened(const tolerance *t, const uint8_t *bytes, uint64_t count)
   return fractions;
 }
 
-static bool close_enough(double share, double got, double want, double usual) {
+// What all but a hundredth of the elements, and at least one, stay within, rounded up to a power of two.
+static double common_error(const tolerance *t, const uint8_t *got, const uint8_t *want, uint64_t count) {
+  enum { LEAST = -1100, BUCKETS = 2200 };
+  uint64_t buckets[BUCKETS] = {0}, left = count / 100 ? count / 100 : 1;
+  for (uint64_t i = 0; i < count; i++) {
+    double away = fabs(element_at(t, got, i) - element_at(t, want, i));
+    int exponent = 0;
+    if (!(away > 0) || !isfinite(away)) continue;
+    frexp(away, &exponent);
+    buckets[exponent - LEAST]++;
+  }
+  for (int i = BUCKETS; i-- > 0; left -= buckets[i])
+    if (buckets[i] > left) return ldexp(1, i + LEAST);
+  return 0;
+}
+
+// Near zero an element may be away by as much as the common error allows, but by no more than the share of
+// the usual size and no less than a thirty-second of that.
+static double least_allowed(double share, double usual, double common) {
+  return fmin(share * usual, fmax(share * usual / 32, 16 * common));
+}
+
+static bool close_enough(double share, double got, double want, double least) {
   if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
   if (!isfinite(want) || !isfinite(got)) return got == want;
-  return fabs(got - want) <= share * fmax(fabs(want), usual);
+  return fabs(got - want) <= fmax(share * fabs(want), least);
 }
 
 kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got,
@@ -83,11 +108,13 @@ kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, c
   double share = coarse && b->element == CASE_F32 ? coarse_share : t->share;
   uint64_t count = b->size / t->bytes, first = count, wrong = 0;
   if (b->element == CASE_F64 && is_widened(t, want, count)) share = widened_share;
-  double usual = t->share > 0 ? usual_size(t, want, count) : 0, largest = 0;
+  double least = 0, largest = 0;
+  if (t->share > 0)
+    least = least_allowed(share, usual_size(t, want, count), common_error(t, got, want, count));
   for (uint64_t i = 0; i < count; i++) {
     double x = element_at(t, got, i), y = element_at(t, want, i);
     if (fabs(x - y) > largest) largest = fabs(x - y);
-    if (close_enough(share, x, y, usual)) continue;
+    if (close_enough(share, x, y, least)) continue;
     if (first == count) first = i;
     wrong++;
   }
