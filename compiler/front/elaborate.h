@@ -168,8 +168,8 @@ kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type el
 /// Compile-time arithmetic; false: not foldable, emit it.
 bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right,
                       kiln_value *out);
-bool kiln_fold_compare(kiln_elab *e, ir_predicate predicate, bool is_unsigned, kiln_value left,
-                       kiln_value right, kiln_value *out);
+bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate predicate, bool is_unsigned,
+                       kiln_value left, kiln_value right, kiln_value *out);
 kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned);
 
 // elaborate_call.c

@@ -92,7 +92,7 @@ kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicat
   kiln_value *pair[] = {&left, &right};
   if (left.kind == KILN_VALUE_ERROR || right.kind == KILN_VALUE_ERROR) return (kiln_value){0};
   if (compare_meta(e, place, predicate, left, right, &v) ||
-      kiln_fold_compare(e, predicate, flags & IR_UNSIGNED, left, right, &v))
+      kiln_fold_compare(e, place, predicate, flags & IR_UNSIGNED, left, right, &v))
     return v;
   if (!kiln_elab_unify(e, place, pair, 2, "operands of a comparison")) return (kiln_value){0};
   return kiln_elab_result(e, place, ir_compare(&e->b, predicate, flags, left.ir, right.ir));

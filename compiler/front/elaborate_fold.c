@@ -50,14 +50,19 @@ static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, in
 static double real_of(kiln_value v) { return v.kind == KILN_VALUE_INT ? (double)v.integer : v.real; }
 
 static kiln_value fold_reals(kiln_elab *e, ir_place place, kiln_token_kind op, double a, double b) {
+  double r;
   switch (opcodes[op]) {
-  case IR_ADD: return kiln_value_real(a + b);
-  case IR_SUB: return kiln_value_real(a - b);
-  case IR_MUL: return kiln_value_real(a * b);
-  case IR_DIV: return kiln_value_real(a / b);
-  case IR_REM: return kiln_value_real(fmod(a, b));
+  case IR_ADD: r = a + b; break;
+  case IR_SUB: r = a - b; break;
+  case IR_MUL: r = a * b; break;
+  case IR_DIV: r = a / b; break;
+  case IR_REM: r = fmod(a, b); break;
   default: return kiln_elab_error(e, place, "%s needs integers, found a float literal", kiln_token_text(op));
   }
+  if (isinf(r) && isfinite(a) && isfinite(b) && (opcodes[op] != IR_DIV || b != 0))
+    return kiln_elab_error(e, place, "a compile-time float overflows f64: %g %.1s %g", a,
+                           kiln_token_text(op) + 1, b);
+  return kiln_value_real(r);
 }
 
 // Runs one operation of the IR on constants of one type.
@@ -113,11 +118,11 @@ static bool holds(ir_predicate p, bool less, bool equal) {
   return false;
 }
 
-bool kiln_fold_compare(kiln_elab *e, ir_predicate p, bool is_unsigned, kiln_value a, kiln_value b,
-                       kiln_value *out) {
+bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate p, bool is_unsigned, kiln_value a,
+                       kiln_value b, kiln_value *out) {
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_CONST || b.kind == KILN_VALUE_CONST) {
-    if (!bring_together(e, (ir_place){0}, &a, &b)) return *out = (kiln_value){0}, true;
+    if (!bring_together(e, place, &a, &b)) return *out = (kiln_value){0}, true;
     *out = kiln_value_bool(run(IR_CMP, (uint8_t)p, is_unsigned ? IR_UNSIGNED : 0, a.type, a.bits, b.bits));
   } else if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
     *out = kiln_value_bool(

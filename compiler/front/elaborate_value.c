@@ -65,9 +65,20 @@ static kiln_value int_as(kiln_elab *e, ir_place place, kiln_value v, ir_type ele
   return kiln_value_const(element, (uint64_t)v.integer);
 }
 
-static kiln_value float_as(kiln_value v, ir_type element) {
+// What is written as a number is one in the type: no literal overflows to infinity or NaN in silence.
+static kiln_value float_as(kiln_elab *e, ir_place place, kiln_value v, ir_type element) {
+  kiln_scalar scalar = (kiln_scalar)element.scalar;
   double real = v.kind == KILN_VALUE_INT ? (double)v.integer : v.real;
-  return kiln_value_const(element, ir_float_to_bits((kiln_scalar)element.scalar, real, false));
+  uint64_t bits = ir_float_to_bits(scalar, real, false);
+  double got = ir_bits_to_float(scalar, bits),
+         largest = ir_bits_to_float(scalar, ir_float_to_bits(scalar, INFINITY, true));
+  if (isfinite(real) && !isfinite(got))
+    return kiln_elab_error(e, place, "%g does not fit %s, whose largest number is %g", real,
+                           kiln_scalars[scalar].spelling, largest);
+  if (isinf(real) && !isinf(got))
+    return kiln_elab_error(e, place, "%s has no infinity; its largest number is %g",
+                           kiln_scalars[scalar].spelling, largest);
+  return kiln_value_const(element, bits);
 }
 
 static kiln_value mismatch(kiln_elab *e, ir_place place, const char *what, ir_type want, kiln_value v) {
@@ -87,10 +98,10 @@ kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_t
   case KILN_VALUE_ERROR: return v;
   case KILN_VALUE_INT:
     if (class == KILN_CLASS_INT) return int_as(e, place, v, element);
-    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(v, element);
+    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(e, place, v, element);
     return mismatch(e, place, what, element, v);
   case KILN_VALUE_REAL:
-    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(v, element);
+    if (class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) return float_as(e, place, v, element);
     return mismatch(e, place, what, element, v);
   case KILN_VALUE_CONST:
   case KILN_VALUE_RUNTIME:
@@ -105,7 +116,7 @@ kiln_value kiln_elab_as_element(kiln_elab *e, ir_place place, kiln_value v, ir_t
 
 static kiln_value default_literal(kiln_elab *e, ir_place place, kiln_value v) {
   if (v.kind == KILN_VALUE_INT) return int_as(e, place, v, ir_scalar_type(KILN_I32));
-  if (v.kind == KILN_VALUE_REAL) return float_as(v, ir_scalar_type(KILN_F32));
+  if (v.kind == KILN_VALUE_REAL) return float_as(e, place, v, ir_scalar_type(KILN_F32));
   return v;
 }
 

@@ -3,6 +3,7 @@
 // and recovery.
 #include "compiler/front/lex.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,9 @@ static void set_real(lexer *l, kiln_token *t) {
   memcpy(text, t->start, t->length);
   text[t->length] = 0;
   t->real = strtod(text, NULL);
+  if (isinf(t->real))
+    kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "number %.*s does not fit f64",
+                  (int)(t->length > 80 ? 80 : t->length), t->start);
 }
 
 static void lex_number(lexer *l) {
