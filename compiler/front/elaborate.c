@@ -135,25 +135,24 @@ kiln_item *kiln_elab_item(kiln_elab *e, const kiln_atom *atom) {
 typedef struct context {
   kiln_module *module;
   uint32_t frame;
-  bool in_kernel, did_return, has_builder;
-  kiln_values *returns, *yields;
+  bool in_kernel, ended, has_builder;
+  kiln_values *returns;
   kiln_control *base;
   const char *library_call;
   ir_place library_place;
 } context;
 
 static context leave_for(kiln_elab *e, const kiln_item *item, ir_place place) {
-  context c = {e->module,  e->frame,  e->in_kernel, e->did_return,   e->has_builder,
-               e->returns, e->yields, e->base,      e->library_call, e->library_place};
+  context c = {e->module,  e->frame, e->in_kernel,    e->ended,        e->has_builder,
+               e->returns, e->base,  e->library_call, e->library_place};
   if (item->module->is_library && !e->module->is_library) {
     e->library_call = item->atom->text;
     e->library_place = place;
   }
   e->module = item->module;
   e->frame = ++e->frames;
-  e->in_kernel = e->did_return = false;
+  e->in_kernel = e->ended = false;
   e->base = e->control;
-  e->yields = NULL;
   return c;
 }
 
@@ -161,11 +160,10 @@ static void come_back(kiln_elab *e, const context *c) {
   e->module = c->module;
   e->frame = c->frame;
   e->in_kernel = c->in_kernel;
-  e->did_return = c->did_return;
+  e->ended = c->ended;
   e->has_builder = c->has_builder;
   e->returns = c->returns;
   e->base = c->base;
-  e->yields = c->yields;
   e->library_call = c->library_call;
   e->library_place = c->library_place;
 }
@@ -260,7 +258,7 @@ kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *ar
   e->returns = &results;
   for (uint32_t i = 0; i < count; i++)
     kiln_elab_bind(e, item->params.items[i]->atom, place, check_param(e, item->params.items[i], args[i]));
-  kiln_elab_statements(e, item->body->list, 0);
+  kiln_elab_statements(e, item->body->list);
   e->calls--;
   item->evaluating = false;
   kiln_elab_close_scope(e, top, scope);

@@ -57,6 +57,13 @@ typedef struct kiln_touch {
   kiln_value before;
 } kiln_touch;
 
+/// What a side of an `if` with values yields.
+typedef struct kiln_yields {
+  kiln_values values;      ///< in the IR once the side has ended
+  const kiln_values *like; ///< of the sides before it, whose types these take; NULL in the first
+  ir_place place;          ///< of what gave the values
+} kiln_yields;
+
 /// A branch or loop being elaborated: which outer variables it has assigned, and for loops what passes the
 /// break.
 struct kiln_control {
@@ -65,6 +72,7 @@ struct kiln_control {
   uint32_t touched_count, touched_capacity;
   bool is_loop, has_break;
   struct kiln_loop *loop; ///< of a loop that takes a break
+  kiln_yields *yields;    ///< of a side of an `if` with values, else NULL
 };
 
 typedef struct kiln_elab {
@@ -87,8 +95,7 @@ typedef struct kiln_elab {
   bool in_kernel;         ///< not inside a function
   kiln_binding *returned; ///< hidden flag of a kernel that returns early, or NULL
   kiln_values *returns;   ///< where a function's `return` puts values; NULL in a kernel
-  bool did_return;
-  kiln_values *yields; ///< where `yield` puts values; NULL outside of an if that yields
+  bool ended;             ///< a `return` or `yield` has been met: nothing more of this block is reached
 } kiln_elab;
 
 enum { KILN_ELAB_DEPTH = 1000, KILN_ELAB_CALLS = 64, KILN_ELAB_STEPS = 2000000, KILN_ELAB_VALUES = 256 };
@@ -182,7 +189,8 @@ ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, 
 
 // elaborate_statement.c, elaborate_loop.c
 void kiln_elab_block(kiln_elab *e, const kiln_node *block);
-void kiln_elab_statements(kiln_elab *e, kiln_list list, uint32_t from);
+/// The statements of a function, of a loop that takes a break: no scope is opened.
+void kiln_elab_statements(kiln_elab *e, kiln_list list);
 void kiln_elab_loop(kiln_elab *e, const kiln_node *n);
 void kiln_elab_for(kiln_elab *e, const kiln_node *n);
 void kiln_elab_break(kiln_elab *e, const kiln_node *n);

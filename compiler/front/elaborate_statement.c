@@ -8,6 +8,14 @@
 
 #include "compiler/front/elaborate.h"
 
+enum { STATEMENT_DEPTH = 4 }; ///< frames of a statement are larger than those of an expression
+
+typedef struct rest rest;
+
+// The statements of `list` from `from` on. True when an 'if' among them that may return was elaborated with
+// all that follows it, `outer` included.
+static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *outer);
+
 // ---------------------------------------------------------------------------------------- bindings
 
 // Values of a list of expressions, calls flattened.
@@ -31,11 +39,13 @@ static bool any_error(kiln_values values) {
   return false;
 }
 
-static kiln_values if_values(kiln_elab *e, const kiln_node *n);
+static kiln_values one_error(kiln_elab *e) { return (kiln_values){KILN_NEW(e->arena, kiln_value), 1}; }
+
+static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like);
 
 // Values for the names of a statement; on a mismatch all are errors.
 static kiln_values values_for(kiln_elab *e, const kiln_node *n) {
-  kiln_values values = n->a ? if_values(e, n->a) : eval_list(e, n->list);
+  kiln_values values = n->a ? if_values(e, n->a, NULL) : eval_list(e, n->list);
   if (values.count == n->names.count) return values;
   if (!any_error(values))
     kiln_elab_error(e, n->place, "expected %u value%s for %u name%s, found %u", n->names.count,
@@ -127,50 +137,58 @@ typedef struct side {
   ir_block *block;
   kiln_touch *touched; ///< `before` holds the value at the end
   uint32_t count;
-  bool returned;
   kiln_values yields; ///< in the IR
 } side;
 
-typedef struct rest {
+// What follows a statement in its block and, when that is the block of a 'when', in the blocks around it.
+struct rest {
   kiln_list list;
   uint32_t from;
-} rest;
+  const rest *outer;
+};
 
-// The values of `yield` in the IR, in the types of `like` when that is there.
-static void settle_yields(kiln_elab *e, ir_place place, kiln_values *yields, const kiln_values *like) {
-  for (uint32_t i = 0; i < yields->count; i++) {
-    kiln_value *v = &yields->items[i];
-    bool fit = like && i < like->count && like->items[i].kind != KILN_VALUE_ERROR;
+static bool is_last(const rest *after) {
+  for (; after; after = after->outer)
+    if (after->from < after->list.count) return false;
+  return true;
+}
+
+static void run_rest(kiln_elab *e, const rest *r) {
+  for (bool all = false; r && !all && !e->ended; r = r->outer)
+    all = statements(e, r->list, r->from, r->outer);
+}
+
+// The values of `yield` in the IR, in the types of those before them.
+static void settle_yields(kiln_elab *e, kiln_yields *y) {
+  for (uint32_t i = 0; i < y->values.count; i++) {
+    kiln_value *v = &y->values.items[i];
+    bool fit = y->like && i < y->like->count && y->like->items[i].kind != KILN_VALUE_ERROR;
     ir_value *ir = v->kind == KILN_VALUE_ERROR ? NULL
-                   : fit ? kiln_elab_fit(e, place, *v, like->items[i].type, "value of 'yield'")
-                         : kiln_elab_runtime(e, place, *v);
+                   : fit ? kiln_elab_fit(e, y->place, *v, y->like->items[i].type, "value of 'yield'")
+                         : kiln_elab_runtime(e, y->place, *v);
     *v = ir ? kiln_value_runtime(ir) : (kiln_value){0};
   }
 }
 
-static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, const kiln_values *like,
-                           bool yields) {
+// `then`: what follows the if, for a side that goes on with it. `yields`: NULL, or where the side's values
+// go.
+static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, kiln_yields *yields) {
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
   side s = {.block = ir_block_create(e->b.arena)};
   kiln_elab_open_control(e, &c, false);
-  uint32_t scope = kiln_elab_open_scope(e, &top);
+  c.yields = yields;
   e->b.block = s.block;
-  kiln_values *outer_yields = e->yields;
-  if (yields) e->yields = &s.yields;
-  if (body) kiln_elab_statements(e, body->list, 0);
-  if (yields) settle_yields(e, body ? body->place : (ir_place){0}, &s.yields, like);
-  e->yields = outer_yields;
-  s.returned = e->did_return;
-  e->did_return = false;
-  kiln_elab_close_scope(e, top, scope);
-  scope = kiln_elab_open_scope(e, &top);
-  if (then && !s.returned) {
-    kiln_elab_statements(e, then->list, then->from);
-    e->did_return = false;
+  if (body) kiln_elab_block(e, body);
+  top = e->top;
+  run_rest(e, then);
+  kiln_elab_close_scope(e, top, e->scope); // the rest is in the scope of the block that holds the if
+  e->ended = false;
+  if (yields) {
+    settle_yields(e, yields);
+    s.yields = yields->values;
   }
-  kiln_elab_close_scope(e, top, scope);
   kiln_elab_close_control(e);
   e->b.block = block;
   s.touched = c.touched;
@@ -233,15 +251,17 @@ static ir_value *emit_if(kiln_elab *e, ir_place place, ir_value *condition, cons
   return op->results + count;
 }
 
-static kiln_values if_values(kiln_elab *e, const kiln_node *n) {
+// The values of an 'if'. `like`: those that it stands beside in a chain, whose types it takes, or NULL.
+static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like) {
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
-  side yes = elaborate_side(e, n->body, NULL, NULL, true),
-       no = elaborate_side(e, n->c, NULL, &yes.yields, true);
+  kiln_yields first = {.like = like}, second = {.like = like ? like : &first.values};
+  side yes = elaborate_side(e, n->body, NULL, &first), no = elaborate_side(e, n->c, NULL, &second);
   kiln_values out = {KILN_NEW_ARRAY(e->arena, kiln_value, yes.yields.count), yes.yields.count};
   if (yes.yields.count != no.yields.count) {
-    kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u",
-                    yes.yields.count, no.yields.count);
-    return out;
+    if (!any_error(yes.yields) && !any_error(no.yields))
+      kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u",
+                      yes.yields.count, no.yields.count);
+    return out.count ? out : one_error(e);
   }
   if (condition.kind == KILN_VALUE_ERROR || any_error(yes.yields) || any_error(no.yields)) return out;
   ir_value *results = emit_if(e, n->place, condition.ir, &yes, &no);
@@ -249,9 +269,39 @@ static kiln_values if_values(kiln_elab *e, const kiln_node *n) {
   return out;
 }
 
+// True inside a side of an `if` with values, also in loops and other branches in it.
+static bool is_in_yielding(const kiln_elab *e) {
+  for (const kiln_control *c = e->control; c != e->base; c = c->outer)
+    if (c->yields) return true;
+  return false;
+}
+
 static void yield_statement(kiln_elab *e, const kiln_node *n) {
-  if (e->yields) *e->yields = eval_list(e, n->list);
-  else kiln_elab_error(e, n->place, "'yield' outside of 'let ... = if ...'");
+  const kiln_control *c = e->control;
+  if (!is_in_yielding(e)) kiln_elab_error(e, n->place, "'yield' outside of 'let ... = if ...'");
+  else if (c->is_loop)
+    kiln_elab_error(e, n->place,
+                    "'yield' inside a loop: expected it directly in a block of the 'if' with values");
+  else if (!c->yields)
+    kiln_elab_error(
+        e, n->place,
+        "'yield' in an 'if' with statements after it: expected it last in a block of the 'if' with "
+        "values, or in an 'if' that is last there");
+  else {
+    c->yields->values = eval_list(e, n->list);
+    c->yields->place = n->list.count ? n->list.items[0]->place : n->place;
+    e->ended = true;
+  }
+}
+
+static bool may_yield(const kiln_node *block) {
+  for (uint32_t i = 0; block && i < block->list.count; i++) {
+    const kiln_node *n = block->list.items[i];
+    if (n->kind == KILN_NODE_YIELD) return true;
+    if ((n->kind == KILN_NODE_IF || n->kind == KILN_NODE_WHEN) && (may_yield(n->body) || may_yield(n->c)))
+      return true;
+  }
+  return false;
 }
 
 // ----------------------------------------------------------------------------------- early returns
@@ -276,13 +326,17 @@ static bool must_return(const kiln_node *block) {
   return last->kind == KILN_NODE_IF && must_return(last->body) && must_return(last->c);
 }
 
-// The hidden variable that tells whether the kernel has returned; made in the block that is open when it is
-// first needed.
+// The hidden variable that tells whether the kernel has returned.
 static kiln_binding *returned_flag(kiln_elab *e) {
-  kiln_atom *atom = kiln_atoms_get(&e->module->atoms, "return ", 7);
   kiln_value no = kiln_elab_emit_const(e, kiln_value_bool(false));
-  kiln_binding *flag = kiln_elab_bind(e, atom, (ir_place){0}, kiln_value_runtime(no.ir));
-  flag->is_var = true;
+  kiln_binding *flag = KILN_NEW(e->arena, kiln_binding);
+  *flag = (kiln_binding){.atom = kiln_atoms_get(&e->module->atoms, "return ", 7),
+                         .value = kiln_value_runtime(no.ir),
+                         .frame = e->frame,
+                         .scope = e->scope,
+                         .order = e->order++,
+                         .is_var = true,
+                         .control = e->control};
   return flag;
 }
 
@@ -291,47 +345,48 @@ static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
   ir_value *truth = ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
   ir_value *live = kiln_elab_result(e, n->place, ir_binary(&e->b, IR_XOR, 0, flag, truth)).ir;
   if (!live) return;
-  side yes = elaborate_side(e, NULL, after, NULL, false), no = elaborate_side(e, NULL, NULL, NULL, false);
+  side yes = elaborate_side(e, NULL, after, NULL), no = elaborate_side(e, NULL, NULL, NULL);
   emit_if(e, n->place, live, &yes, &no);
 }
 
 // An if that may return, with the statements after it.
 static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, const rest *after) {
   bool yes_returns = must_return(n->body), no_returns = must_return(n->c);
-  bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) ||
-               after->from >= after->list.count;
+  bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) || is_last(after);
   kiln_binding *outer = e->returned;
-  kiln_binding *top;
-  uint32_t scope = 0;
-  if (!plain) {
-    scope = kiln_elab_open_scope(e, &top);
-    e->returned = returned_flag(e);
-  }
-  side yes = elaborate_side(e, n->body, plain && !yes_returns ? after : NULL, NULL, false);
-  side no = elaborate_side(e, n->c, plain && !no_returns ? after : NULL, NULL, false);
+  if (!plain) e->returned = returned_flag(e);
+  side yes = elaborate_side(e, n->body, plain && !yes_returns ? after : NULL, NULL);
+  side no = elaborate_side(e, n->c, plain && !no_returns ? after : NULL, NULL);
   emit_if(e, n->place, condition, &yes, &no);
   if (plain) return;
   kiln_binding *flag = e->returned;
   guarded_rest(e, n, after);
   e->returned = outer;
   if (outer) kiln_elab_assign(e, outer, n->place, kiln_elab_read(e, flag));
-  kiln_elab_close_scope(e, top, scope);
-}
-
-// True when the rest of the block has been elaborated with it.
-static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
-  kiln_value condition = kiln_elab_condition(e, n->a, "if");
-  if (condition.kind == KILN_VALUE_ERROR)
-    condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
-  if (e->in_kernel && statement_may_return(n)) return returning_if(e, n, condition.ir, after), true;
-  side yes = elaborate_side(e, n->body, NULL, NULL, false), no = elaborate_side(e, n->c, NULL, NULL, false);
-  emit_if(e, n->place, condition.ir, &yes, &no);
-  return false;
 }
 
 static bool inside_loop(const kiln_control *c) {
   for (; c; c = c->outer)
     if (c->is_loop) return true;
+  return false;
+}
+
+// True when the rest of the block has been elaborated with it.
+static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+  kiln_yields *yields = e->control != e->base ? e->control->yields : NULL;
+  if (yields && is_last(after) && (may_yield(n->body) || may_yield(n->c))) {
+    yields->values = if_values(e, n, yields->like);
+    yields->place = n->place;
+    e->ended = true;
+    return false;
+  }
+  kiln_value condition = kiln_elab_condition(e, n->a, "if");
+  if (condition.kind == KILN_VALUE_ERROR)
+    condition = kiln_value_runtime(ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1));
+  if (e->in_kernel && !inside_loop(e->control) && !is_in_yielding(e) && statement_may_return(n))
+    return returning_if(e, n, condition.ir, after), true;
+  side yes = elaborate_side(e, n->body, NULL, NULL), no = elaborate_side(e, n->c, NULL, NULL);
+  emit_if(e, n->place, condition.ir, &yes, &no);
   return false;
 }
 
@@ -344,20 +399,24 @@ static void return_statement(kiln_elab *e, const kiln_node *n) {
     if (n->list.count)
       kiln_elab_error(e, n->place, "a kernel returns nothing, found %u value%s", n->list.count,
                       n->list.count == 1 ? "" : "s");
-    if (inside_loop(e->control)) {
-      kiln_elab_error(e, n->place, "'return' inside a loop; end the loop with 'break if'");
+    if (inside_loop(e->control) || is_in_yielding(e)) {
+      kiln_elab_error(e, n->place,
+                      inside_loop(e->control)
+                          ? "'return' inside a loop; end the loop with 'break if'"
+                          : "'return' inside an 'if' with values, whose blocks end with 'yield'");
       return;
     }
     if (e->returned) kiln_elab_assign(e, e->returned, n->place, kiln_value_bool(true));
   }
-  e->did_return = true;
+  e->ended = true;
 }
 
-static void when_statement(kiln_elab *e, const kiln_node *n) {
+// It opens no scope: what it holds is as if it stood in the block around it.
+static bool when_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   bool taken;
-  if (!kiln_elab_known_bool(e, n->a, "when", &taken)) return;
-  if (taken) kiln_elab_statements(e, n->body->list, 0);
-  else if (n->c) kiln_elab_statements(e, n->c->list, 0);
+  if (!kiln_elab_known_bool(e, n->a, "when", &taken)) return false;
+  const kiln_node *block = taken ? n->body : n->c;
+  return block && statements(e, block->list, 0, after);
 }
 
 // -------------------------------------------------------------------------------------- statements
@@ -374,7 +433,7 @@ static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   case KILN_NODE_LOOP: kiln_elab_loop(e, n); break;
   case KILN_NODE_BREAK: kiln_elab_break(e, n); break;
   case KILN_NODE_IF: return if_statement(e, n, after);
-  case KILN_NODE_WHEN: when_statement(e, n); break;
+  case KILN_NODE_WHEN: return when_statement(e, n, after);
   case KILN_NODE_RETURN: return_statement(e, n); break;
   case KILN_NODE_YIELD: yield_statement(e, n); break;
   case KILN_NODE_CALL_STATEMENT: kiln_elab_eval_all(e, n->a, &one); break;
@@ -383,19 +442,28 @@ static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   return false;
 }
 
-void kiln_elab_statements(kiln_elab *e, kiln_list list, uint32_t from) {
-  if (e->depth >= KILN_ELAB_DEPTH) return;
-  e->depth += 4; // frames of a statement are larger than those of an expression
-  for (uint32_t i = from; i < list.count && !e->did_return; i++) {
-    rest after = {list, i + 1};
-    if (statement(e, list.items[i], &after)) break;
+static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *outer) {
+  bool all = false;
+  if (from < list.count && e->depth >= KILN_ELAB_DEPTH) {
+    kiln_elab_error(e, list.items[from]->place,
+                    "statements are nested deeper than the limit of %d; each 'return' in an 'if' is a level",
+                    KILN_ELAB_DEPTH / STATEMENT_DEPTH);
+    return true;
   }
-  e->depth -= 4;
+  e->depth += STATEMENT_DEPTH;
+  for (uint32_t i = from; i < list.count && !e->ended && !all; i++) {
+    rest after = {list, i + 1, outer};
+    all = statement(e, list.items[i], &after);
+  }
+  e->depth -= STATEMENT_DEPTH;
+  return all;
 }
+
+void kiln_elab_statements(kiln_elab *e, kiln_list list) { statements(e, list, 0, NULL); }
 
 void kiln_elab_block(kiln_elab *e, const kiln_node *block) {
   kiln_binding *top;
   uint32_t scope = kiln_elab_open_scope(e, &top);
-  kiln_elab_statements(e, block->list, 0);
+  kiln_elab_statements(e, block->list);
   kiln_elab_close_scope(e, top, scope);
 }

@@ -107,6 +107,57 @@ TEST(meaning, branches) {
   CHECK_INT(first("", "let x = 1 if n > 0 { let x = 2 store(o + 1, x) } store(o, x)", 1), 1);
 }
 
+// A chain took the last block for every condition but the first; a variable assigned in an `if` with values
+// was lost at each trip of a loop.
+TEST(meaning, branches_with_values) {
+  const char *chain =
+      "let t = if n > 3 { yield 10 } else if n > 1 { yield 20 } else { yield 30 } store(o, t)";
+  CHECK_INT(first("", chain, 4), 10);
+  CHECK_INT(first("", chain, 2), 20);
+  CHECK_INT(first("", chain, 0), 30);
+  const char *nested =
+      "let a, b = if n > 3 { var c = n if n > 5 { c = c * 2 } if n > 7 { yield c, 1 } else { "
+      "yield c, 2 } } else { when true { yield 0, 3 } } store(o, a * 10 + b)";
+  CHECK_INT(first("", nested, 8), 161);
+  CHECK_INT(first("", nested, 6), 122);
+  CHECK_INT(first("", nested, 4), 42);
+  CHECK_INT(first("", nested, 3), 3);
+  const char *wide =
+      "let x = n as i64 let t = if n > 3 { yield x } else if n > 1 { yield 20 } else { yield 30 } "
+      "store(o, t as i32)";
+  CHECK_INT(first("", wide, 9), 9);
+  CHECK_INT(first("", wide, 2), 20);
+  int32_t o[OUT];
+  run("",
+      "var v = 7 for i in 0 .. n { let t = if i >= 0 { store(o + i, v) v = v + 1 yield i } else { yield 0 } "
+      "store(o + 16 + i, t) } store(o + 32, v) var w = 0 loop { var u = if w > 2 { w = w + 5 yield 1 } else "
+      "{ w "
+      "= w + 1 yield 2 } break if w > 6 w = w + u } store(o + 33, w)",
+      4, o);
+  for (int i = 0; i < 4; i++) CHECK_INT(o[i], 7 + i);
+  for (int i = 0; i < 4; i++) CHECK_INT(o[16 + i], i);
+  CHECK_INT(o[32], 11);
+  CHECK_INT(o[33], 8);
+}
+
+// What stands in a `when` is as if it stood around it: a return in it was ignored.
+TEST(meaning, returns_in_when) {
+  const char *body = "store(o, 1) when true { if n == 1 { return } store(o, 2) } store(o, 3)";
+  CHECK_INT(first("", body, 1), 1);
+  CHECK_INT(first("", body, 0), 3);
+  const char *inner =
+      "store(o, 1) when true { when false { } else { if n > 5 { if n > 7 { return } store(o, n) } "
+      "else { when true { if n == 2 { return } } } } } if n == 3 { return } store(o, 3)";
+  CHECK_INT(first("", inner, 8), 1);
+  CHECK_INT(first("", inner, 6), 3);
+  CHECK_INT(first("", inner, 2), 1);
+  CHECK_INT(first("", inner, 3), 1);
+  CHECK_INT(first("", inner, 4), 3);
+  CHECK_INT(first("", "store(o, 1) when true { return } store(o, 2)", 0), 1);
+  CHECK_INT(first("", "store(o, 1) if n > 0 { when true { return } store(o, 4) } store(o, 2)", 1), 1);
+  CHECK_INT(first("", "store(o, 1) if n > 0 { when true { return } store(o, 4) } store(o, 2)", 0), 2);
+}
+
 TEST(meaning, functions_and_constants) {
   const char *items =
       "const A = 6\nconst B: i32 = A * 7\nfn swap(a, b) { return b, a }\nfn sum(a, b) { let c = a + b return "
