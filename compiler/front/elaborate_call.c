@@ -115,6 +115,28 @@ static bool is_word_of(const char *word, const char *list) {
   return false;
 }
 
+// Which argument of the operation's form has the name, from 0; UINT32_MAX: none.
+static uint32_t position_of(const kiln_operation *op, const char *name) {
+  const char *at = strchr(op->form, '(');
+  size_t length = strlen(name);
+  for (uint32_t i = 0; at; i++, at = strchr(at + 1, ',')) {
+    const char *word = at + 1 + strspn(at + 1, " ");
+    if (!strncmp(word, name, length) && (word[length] == ',' || word[length] == ')')) return i;
+  }
+  return UINT32_MAX;
+}
+
+static bool given_twice(kiln_elab *e, const kiln_call *c) {
+  for (uint32_t i = 0; i < c->node->list.count; i++) {
+    const kiln_node *arg = c->node->list.items[i];
+    if (arg->kind != KILN_NODE_NAMED || position_of(c->operation, arg->atom->text) >= c->count) continue;
+    kiln_elab_error(e, arg->place, "argument '%s' is given twice, by position and by name: %s",
+                    arg->atom->text, c->operation->form);
+    return true;
+  }
+  return false;
+}
+
 // Sorts arguments; false after an error.
 static bool sort_arguments(kiln_elab *e, kiln_call *c) {
   const kiln_operation *op = c->operation;
@@ -135,7 +157,7 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
     }
   }
   c->count = positional;
-  if (positional >= op->least && positional <= op->most) return true;
+  if (positional >= op->least && positional <= op->most) return !given_twice(e, c);
   char many[32];
   if (op->least == op->most) snprintf(many, sizeof many, "%u", op->least);
   else snprintf(many, sizeof many, "%u to %u", op->least, op->most);
