@@ -3,8 +3,10 @@
 // parameter nothing is written, through an `out` parameter nothing is read. A view with a stride of 0 puts
 // many elements of a tile on one place: it can be loaded, not stored to.
 //
-// Needs a built kernel with places; changes nothing. Pointers that come from memory or that branches choose
-// are not followed.
+// Addresses are followed to all that they may be made of: through offsets, views, selects, branches, loops,
+// and integers that `bitcast` made of them. Addresses that come from memory have no mode.
+//
+// Needs a built kernel with places; numbers it, and changes nothing else.
 #include <string.h>
 
 #include "compiler/front/native.h"
@@ -13,10 +15,18 @@ typedef struct checking {
   const ir_kernel *kernel;
   const char *file;
   kiln_diagnostics *d;
+  const ir_value **todo; ///< values whose sources are looked for
+  uint32_t todo_count, todo_capacity;
+  uint8_t *seen; ///< by the number of a value: the last search that met it
+  uint8_t search;
+  uint32_t value_count;
 } checking;
 
-static bool passes_pointer(ir_opcode code) {
-  switch (code) {
+// The operands that may hold the address an operation yields: all of them where integers are made of
+// addresses (bitcast) and turned back.
+static uint32_t address_operands(const ir_op *op, uint32_t *first) {
+  *first = op->code == IR_SELECT;
+  switch (op->code) {
   case IR_PTRADD:
   case IR_SPLAT:
   case IR_BROADCAST:
@@ -24,59 +34,92 @@ static bool passes_pointer(ir_opcode code) {
   case IR_RESHAPE:
   case IR_TRANS:
   case IR_HINT:
+  case IR_BITCAST:
+  case IR_SPLIT:
   case IR_VIEW_BASE:
-  case IR_VIEW: return true;
-  default: return false;
+  case IR_VIEW: return 1;
+  case IR_ADD:
+  case IR_SUB:
+  case IR_AND:
+  case IR_OR:
+  case IR_JOIN: return 2;
+  case IR_SELECT: return 3;
+  default: return 0;
   }
 }
 
-/// What a loop's argument is before the first trip; NULL for other blocks.
-static const ir_value *initial(const ir_value *v) {
-  const ir_op *loop = v->block ? v->block->parent : NULL;
-  if (!loop) return NULL;
-  if (loop->code == IR_FOR) return v->index ? loop->operands[2 + v->index] : NULL;
-  if (loop->code != IR_WHILE) return NULL;
-  return v->block == loop->regions[0] ? loop->operands[v->index]
-                                      : ir_terminator(loop->regions[0])->operands[1 + v->index];
+static void look_at(checking *c, const ir_value *v) {
+  if (c->seen[v->id] == c->search) return;
+  c->seen[v->id] = c->search;
+  KILN_GROW(c->d->arena, c->todo, c->todo_count, c->todo_capacity);
+  c->todo[c->todo_count++] = v;
 }
 
-static const ir_param *param_of(const checking *c, const ir_value *v) {
-  while (v) {
-    if (v->def && !passes_pointer(v->def->code)) return NULL;
-    if (!v->def && v->block == c->kernel->body) return &c->kernel->params[v->index];
-    v = v->def ? v->def->operands[0] : initial(v);
+// Operand `i` of the terminator of a region.
+static void look_at_end(checking *c, const ir_op *op, uint32_t region, uint32_t i) {
+  look_at(c, ir_terminator(op->regions[region])->operands[i]);
+}
+
+static void look_at_result(checking *c, const ir_op *op, uint32_t index) {
+  uint32_t first, end = address_operands(op, &first);
+  for (uint32_t i = first; i < end; i++) look_at(c, op->operands[i]);
+  switch (op->code) {
+  case IR_IF: look_at_end(c, op, 0, index), look_at_end(c, op, 1, index); break;
+  case IR_FOR: look_at(c, op->operands[3 + index]), look_at_end(c, op, 0, index); break;
+  case IR_WHILE: look_at_end(c, op, 0, 1 + index); break;
+  default: break;
   }
-  return NULL;
+}
+
+static void look_at_argument(checking *c, const ir_op *loop, const ir_value *v) {
+  if (loop->code == IR_FOR && v->index) {
+    look_at(c, loop->operands[2 + v->index]);
+    look_at_end(c, loop, 0, v->index - 1);
+  } else if (loop->code == IR_WHILE && v->block == loop->regions[0]) {
+    look_at(c, loop->operands[v->index]);
+    look_at_end(c, loop, 1, v->index);
+  } else if (loop->code == IR_WHILE) {
+    look_at_end(c, loop, 0, 1 + v->index);
+  }
+}
+
+// Everything that the address `v` may have been made of, in `todo`.
+static void find_sources(checking *c, const ir_value *v) {
+  if (!++c->search) memset(c->seen, 0, c->value_count), c->search = 1;
+  c->todo_count = 0;
+  look_at(c, v);
+  for (uint32_t i = 0; i < c->todo_count; i++) {
+    v = c->todo[i];
+    if (v->def) look_at_result(c, v->def, v->index);
+    else if (v->block->parent) look_at_argument(c, v->block->parent, v);
+  }
 }
 
 static void complain(const checking *c, const ir_op *op, const char *text) {
   kiln_diagnose(c->d, KILN_ERROR, c->file, op->place, "%s", text);
 }
 
-static void check_mode(const checking *c, const ir_op *op, bool reads, bool writes) {
-  const ir_param *p = param_of(c, op->operands[0]);
-  if (!p) return;
-  const char *name = p->name ? p->name : "";
+static void refuse_mode(const checking *c, const ir_op *op, const ir_param *p, bool reads, bool writes) {
+  const char *name = p->name ? p->name : "", *found = ir_ops[op->code].text;
   if (p->access == IR_ACCESS_IN && writes)
     complain(c, op,
              kiln_arena_format(c->d->arena,
                                "'%.80s' is 'in', through which nothing is written: expected 'out', 'inout' "
                                "or 'accum', found '%s'",
-                               name, ir_ops[op->code].text));
+                               name, found));
   if (p->access == IR_ACCESS_OUT && reads)
     complain(
         c, op,
         kiln_arena_format(
             c->d->arena,
             "'%.80s' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found '%s'",
-            name, ir_ops[op->code].text));
+            name, found));
 }
 
-static void check_strides(const checking *c, const ir_op *op) {
-  const ir_op *view = op->operands[0]->def;
-  ir_type type = op->operands[0]->type;
+static void refuse_strides(const checking *c, const ir_op *op, const ir_op *view) {
+  ir_type type = view->results[0].type;
   int64_t stride;
-  for (uint32_t i = 0; view && view->code == IR_VIEW && i < type.rank; i++)
+  for (uint32_t i = 0; i < type.rank; i++)
     if (type.log2[i] != IR_DROPPED && type.log2[i] &&
         ir_constant_int(view->operands[1 + type.rank + i], &stride) && stride == 0)
       complain(c, op,
@@ -86,21 +129,31 @@ static void check_strides(const checking *c, const ir_op *op) {
                    i, ir_ops[op->code].text));
 }
 
+static void check_access(checking *c, const ir_op *op, bool reads, bool writes) {
+  find_sources(c, op->operands[0]);
+  for (uint32_t i = 0; i < c->todo_count; i++) {
+    const ir_value *v = c->todo[i];
+    if (!v->def && v->block == c->kernel->body)
+      refuse_mode(c, op, &c->kernel->params[v->index], reads, writes);
+    else if (v->def && v->def->code == IR_VIEW && writes) refuse_strides(c, op, v->def);
+  }
+}
+
 static void visit(ir_op *op, void *context) {
-  const checking *c = context;
   switch (op->code) {
   case IR_LOAD:
-  case IR_VIEW_LOAD: check_mode(c, op, true, false); break;
-  case IR_STORE: check_mode(c, op, false, true); break;
+  case IR_VIEW_LOAD: check_access(context, op, true, false); break;
+  case IR_STORE:
+  case IR_VIEW_STORE: check_access(context, op, false, true); break;
   case IR_ATOMIC:
-  case IR_CAS: check_mode(c, op, true, true); break;
-  case IR_VIEW_STORE: check_mode(c, op, false, true), check_strides(c, op); break;
-  case IR_VIEW_ATOMIC: check_mode(c, op, true, true), check_strides(c, op); break;
+  case IR_CAS:
+  case IR_VIEW_ATOMIC: check_access(context, op, true, true); break;
   default: break;
   }
 }
 
 void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d) {
-  checking c = {kernel, file, d};
+  checking c = {.kernel = kernel, .file = file, .d = d, .value_count = ir_number(kernel)};
+  c.seen = KILN_NEW_ARRAY(d->arena, uint8_t, c.value_count);
   ir_walk(kernel->body, visit, &c);
 }

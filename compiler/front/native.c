@@ -139,10 +139,8 @@ static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
 
 kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
                                  const kiln_front_options *options, kiln_diagnostics *d) {
-  static const kiln_unit_methods methods = {.instance_count = instance_count,
-                                            .interface = interface,
-                                            .build = build,
-                                            .check = kiln_native_check_access};
+  static const kiln_unit_methods methods = {
+      .instance_count = instance_count, .interface = interface, .build = build};
   uint32_t errors = d->errors, first = d->count;
   kiln_native_unit *u = KILN_NEW(arena, kiln_native_unit);
   u->module = kiln_parse(arena, file, text, size, d);
