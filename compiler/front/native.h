@@ -49,6 +49,8 @@ void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *v
 
 /// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
 void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
+/// Asserts that steps of loops are above zero, where the text does not show it.
+void kiln_native_guard_steps(ir_kernel *kernel);
 /// Warns about loads that may miss what another lane has stored.
 void kiln_native_warn(const ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 
