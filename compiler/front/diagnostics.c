@@ -55,13 +55,57 @@ static const char *find_line(line_finder *f, uint32_t number, size_t *out_length
   return f->at;
 }
 
+// Bytes of the UTF-8 character at `at`, or 0: none that a terminal should be given (a control character, one
+// that turns the direction of writing, bytes that are no UTF-8).
+static size_t printable(const unsigned char *at, size_t left) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (*at < 0x80) return *at == '\t' || (*at >= 0x20 && *at < 0x7f);
+  size_t length = *at >= 0xf0 && *at < 0xf8 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 0;
+  if (!length || length > left || *at >= 0xf8) return 0;
+  uint32_t code = *at & (0x7fu >> length);
+  for (size_t i = 1; i < length; i++) {
+    if ((at[i] & 0xc0) != 0x80) return 0;
+    code = code << 6 | (at[i] & 0x3f);
+  }
+  bool turns = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0x200e ||
+               code == 0x200f;
+  bool valid = code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+  return valid && code >= 0xa0 && !turns ? length : 0;
+}
+
+// What is not printable stands as '?', a byte each.
+static void put_line(kiln_buffer *out, const char *text, size_t length) {
+  for (size_t i = 0; i < length;) {
+    size_t taken = printable((const unsigned char *)text + i, length - i);
+    kiln_buffer_bytes(out, taken ? text + i : "?", taken ? taken : 1);
+    i += taken ? taken : 1;
+  }
+}
+
+static void put_message(kiln_buffer *out, const char *text) {
+  size_t length = strlen(text);
+  for (size_t i = 0; i < length;) {
+    size_t taken = printable((const unsigned char *)text + i, length - i);
+    if (taken) kiln_buffer_bytes(out, text + i, taken);
+    else kiln_buffer_format(out, "\\x%02x", (unsigned char)text[i]);
+    i += taken ? taken : 1;
+  }
+}
+
 static void print_caret(const kiln_diagnostic *item, const char *line, size_t length, kiln_buffer *out) {
   enum { WIDEST = 200 };
+  static const char mark[] = "\xef\xbb\xbf"; // columns count from behind it
+  if (item->line == 1 && length >= 3 && !memcmp(line, mark, 3)) line += 3, length -= 3;
   if (length && line[length - 1] == '\r') length--;
   if (!item->column || item->column > WIDEST) return;
-  kiln_buffer_format(out, "  %.*s\n  ", (int)(length > WIDEST ? WIDEST : length), line);
-  for (uint32_t i = 0; i + 1 < item->column; i++)
+  kiln_buffer_format(out, "  ");
+  put_line(out, line, length > WIDEST ? WIDEST : length);
+  kiln_buffer_format(out, "\n  ");
+  for (size_t i = 0; i + 1 < item->column;) {
+    size_t taken = i < length ? printable((const unsigned char *)line + i, length - i) : 0;
     kiln_buffer_u8(out, i < length && line[i] == '\t' ? '\t' : ' ');
+    i += taken ? taken : 1;
+  }
   kiln_buffer_bytes(out, "^\n", 2);
 }
 
@@ -71,9 +115,10 @@ void kiln_diagnostics_print(const kiln_diagnostics *d, const char *source, size_
   for (uint32_t i = 0; i < d->count; i++) {
     const kiln_diagnostic *item = &d->items[i];
     if (item->line)
-      kiln_buffer_format(out, "%s:%u:%u: %s: %s\n", item->file, item->line, item->column,
-                         words[item->severity], item->text);
-    else kiln_buffer_format(out, "%s: %s: %s\n", item->file, words[item->severity], item->text);
+      kiln_buffer_format(out, "%s:%u:%u: %s: ", item->file, item->line, item->column, words[item->severity]);
+    else kiln_buffer_format(out, "%s: %s: ", item->file, words[item->severity]);
+    put_message(out, item->text);
+    kiln_buffer_u8(out, '\n');
     size_t length;
     const char *line = source && item->line ? find_line(&finder, item->line, &length) : NULL;
     if (line) print_caret(item, line, length, out);
