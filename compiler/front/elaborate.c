@@ -71,43 +71,22 @@ kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln
 
 // ------------------------------------------------------------------------------------------- names
 
-static unsigned distance(const char *a, const char *b, unsigned limit) {
-  enum { LONGEST = 32 };
-  size_t n = strlen(a), m = strlen(b);
-  if (n > LONGEST || m > LONGEST || (n > m ? n - m : m - n) > limit) return limit + 1;
-  unsigned row[LONGEST + 1];
-  for (size_t j = 0; j <= m; j++) row[j] = (unsigned)j;
-  for (size_t i = 1; i <= n; i++) {
-    unsigned diagonal = row[0];
-    row[0] = (unsigned)i;
-    for (size_t j = 1; j <= m; j++) {
-      unsigned change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      unsigned insert = row[j - 1] + 1, drop = row[j] + 1;
-      row[j] = change < insert ? (change < drop ? change : drop) : (insert < drop ? insert : drop);
-    }
-  }
-  return row[m];
-}
-
-typedef struct nearest {
-  const char *want, *best;
-  unsigned score;
-} nearest;
-
-static void consider(nearest *n, const char *name) {
-  unsigned d = distance(n->want, name, n->score - 1);
-  if (d < n->score && d < strlen(n->want)) n->score = d, n->best = name;
+void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n) {
+  enum { FARTHEST = 1000 };
+  unsigned left = e->d->suppressed ? 0 : FARTHEST;
+  const char *name;
+  for (kiln_binding *b = e->top; b && left && b->frame == e->frame; b = b->below, left--)
+    kiln_nearest_consider(n, b->atom->text);
+  for (uint32_t i = 0; left && i < e->module->item_count; i++, left--)
+    kiln_nearest_consider(n, e->module->items[i]->atom->text);
+  for (size_t i = 0; (name = kiln_elab_operation_name(i)); i++) kiln_nearest_consider(n, name);
+  for (size_t i = 0; (name = kiln_library_name(i)); i++) kiln_nearest_consider(n, name);
+  for (size_t i = 0; i < KILN_SCALAR_COUNT; i++) kiln_nearest_consider(n, kiln_scalars[i].spelling);
 }
 
 static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
-  enum { FARTHEST = 1000 };
-  nearest n = {atom->text, NULL, 3};
-  unsigned left = e->d->suppressed ? 0 : FARTHEST;
-  for (kiln_binding *b = e->top; b && left && b->frame == e->frame; b = b->below, left--)
-    consider(&n, b->atom->text);
-  for (uint32_t i = 0; left && i < e->module->item_count; i++, left--)
-    consider(&n, e->module->items[i]->atom->text);
+  kiln_nearest n = kiln_nearest_to(atom->text);
+  kiln_elab_suggest(e, &n);
   if (n.best) return kiln_elab_error(e, place, "unknown name '%s'; did you mean '%s'?", atom->text, n.best);
   return kiln_elab_error(e, place, "unknown name '%s'", atom->text);
 }

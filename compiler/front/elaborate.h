@@ -7,6 +7,7 @@
 #ifndef KILN_COMPILER_FRONT_ELABORATE_H
 #define KILN_COMPILER_FRONT_ELABORATE_H
 
+#include "base/nearest.h"
 #include "compiler/front/ast.h"
 
 typedef enum kiln_value_kind {
@@ -98,6 +99,7 @@ typedef struct kiln_elab {
   bool ended;             ///< a `return` or `yield` has been met: nothing more of this block is reached
 } kiln_elab;
 
+enum { KILN_MOST_STAGES = 8 }; ///< of a pipeline, as @stages and configs may ask for
 enum { KILN_ELAB_DEPTH = 1000, KILN_ELAB_CALLS = 64, KILN_ELAB_STEPS = 2000000, KILN_ELAB_VALUES = 256 };
 
 // elaborate.c
@@ -111,6 +113,8 @@ void kiln_elab_close_scope(kiln_elab *e, kiln_binding *top, uint32_t scope);
 kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln_value value);
 kiln_binding *kiln_elab_find(const kiln_elab *e, const kiln_atom *atom);
 kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n);
+/// Considers every name that could stand where the elaborator is.
+void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n);
 /// The definition of a name in this module, or in the library.
 kiln_item *kiln_elab_item(kiln_elab *e, const kiln_atom *atom);
 /// Inlines a function.
@@ -148,6 +152,10 @@ bool kiln_elab_unify(kiln_elab *e, ir_place place, kiln_value *const *values, ui
 /// The same for shapes only.
 bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count,
                             const char *what);
+/// Refuses what types allow and nobody means: integers divided by a zero that is known, unsigned forms of
+/// floats. `name` is how the text has it.
+bool kiln_elab_is_sensible(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags, const char *name,
+                           kiln_value left, kiln_value right);
 /// A typed constant is emitted at once, so that printed kernels read back operation by operation.
 kiln_value kiln_elab_emit_const(kiln_elab *e, kiln_value v);
 
@@ -182,6 +190,8 @@ kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned);
 // elaborate_call.c
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one);
 bool kiln_elab_is_operation(const char *name);
+/// In order of name; NULL beyond the last.
+const char *kiln_elab_operation_name(size_t index);
 /// Inlines `fn` as the combiner of a reduction over `types`: a block that yields as many values as there are
 /// types.
 ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count,
@@ -206,6 +216,8 @@ kiln_value kiln_elab_read(kiln_elab *e, kiln_binding *binding);
 // library.c
 /// A module whose items are read from mathlib.kiln when they are asked for.
 kiln_module *kiln_library_open(kiln_arena *arena);
+/// In order of name; NULL beyond the last.
+const char *kiln_library_name(size_t index);
 kiln_item *kiln_library_item(kiln_module *library, const char *name, size_t length, kiln_diagnostics *d);
 
 #endif

@@ -23,6 +23,10 @@ static const kiln_operation *find(const char *name) {
 
 bool kiln_elab_is_operation(const char *name) { return find(name) != NULL; }
 
+const char *kiln_elab_operation_name(size_t index) {
+  return index < sizeof operations / sizeof *operations ? operations[index].name : NULL;
+}
+
 // -------------------------------------------------------------------------------- for the handlers
 
 kiln_values kiln_call_one(kiln_value v, kiln_value *one) {
@@ -104,6 +108,12 @@ bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint
   kiln_elab_error(e, c->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
                   c->operation->name, c->node->member->text, c->operation->code == IR_ATOMIC ? " xchg" : "");
   return false;
+}
+
+bool kiln_call_takes_unsigned(kiln_elab *e, const kiln_call *c, uint32_t flags, ir_type element) {
+  const kiln_value v = {.kind = KILN_VALUE_RUNTIME, .type = element};
+  const char *name = kiln_arena_format(e->arena, "'%s.%s'", c->operation->name, c->node->member->text);
+  return kiln_elab_is_sensible(e, c->place, IR_CMP, flags & IR_UNSIGNED, name, v, v);
 }
 
 // ---------------------------------------------------------------------------------------- dispatch
@@ -204,14 +214,13 @@ static kiln_values call_function(kiln_elab *e, kiln_item *item, const kiln_node 
 }
 
 static kiln_value unknown(kiln_elab *e, const kiln_node *n) {
-  // The nearest operation, when one is near; else whatever the names in scope suggest.
-  for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
-    if (!strncmp(operations[i].name, n->atom->text, 3) && strlen(operations[i].name) >= 3)
-      return kiln_elab_error(e, n->place, "unknown function '%s'; did you mean '%s'?", n->atom->text,
-                             operations[i].name);
   kiln_binding *local = kiln_elab_find(e, n->atom);
   if (local) return kiln_elab_error(e, n->place, "'%s' is a value, not a function", n->atom->text);
-  return kiln_elab_name(e, n);
+  kiln_nearest near = kiln_nearest_to(n->atom->text);
+  kiln_elab_suggest(e, &near);
+  return kiln_elab_error(e, n->place,
+                         near.best ? "unknown function '%s'; did you mean '%s'?" : "unknown function '%s'",
+                         n->atom->text, near.best);
 }
 
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one) {

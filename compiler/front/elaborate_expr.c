@@ -57,13 +57,21 @@ static kiln_value pointer_add(kiln_elab *e, ir_place place, kiln_token_kind op, 
   return kiln_elab_result(e, place, ir_binary(&e->b, IR_PTRADD, 0, pair[0], pair[1]));
 }
 
-static bool same_text(kiln_elab *e, kiln_value a, kiln_value b, bool *out) {
-  if (a.kind == KILN_VALUE_TEXT && b.kind == KILN_VALUE_TARGET) return same_text(e, b, a, out);
+static bool same_text(kiln_elab *e, ir_place place, kiln_value a, kiln_value b, bool *out) {
+  if (a.kind == KILN_VALUE_TEXT && b.kind == KILN_VALUE_TARGET) return same_text(e, place, b, a, out);
   if (b.kind != KILN_VALUE_TEXT || (a.kind != KILN_VALUE_TEXT && a.kind != KILN_VALUE_TARGET)) return false;
   if (a.kind == KILN_VALUE_TEXT) return *out = !strcmp(a.text, b.text), true;
   static const char *const families[] = {
       [KILN_FAMILY_HOST] = "host", [KILN_FAMILY_NVPTX] = "nvptx", [KILN_FAMILY_AMDGPU] = "amdgpu"};
   const kiln_processor *p = e->target->processor;
+  bool known = kiln_processor_find(b.text, strlen(b.text)) != NULL;
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    known |= families[i] && !strcmp(families[i], b.text);
+  if (!known)
+    return kiln_elab_error(e, place,
+                           "'%.80s' is neither a processor (see `kiln targets`) nor host, nvptx or amdgpu",
+                           b.text),
+           false;
   *out = !strcmp(p->name, b.text) || !strcmp(families[p->family], b.text) ||
          (p->generic && *p->generic && !strcmp(p->generic, b.text));
   return true;
@@ -77,7 +85,9 @@ static bool compare_meta(kiln_elab *e, ir_place place, ir_predicate predicate, k
               a.kind == KILN_VALUE_TARGET || b.kind == KILN_VALUE_TARGET;
   char x[IR_TYPE_TEXT], y[IR_TYPE_TEXT];
   if (!meta) return false;
-  bool comparable = types ? a.kind == b.kind : same_text(e, a, b, &equal);
+  uint32_t errors = e->d->errors + e->d->suppressed;
+  bool comparable = types ? a.kind == b.kind : same_text(e, place, a, b, &equal);
+  if (e->d->errors + e->d->suppressed != errors) return *out = (kiln_value){0}, true;
   if (types && comparable) equal = ir_type_equal(a.type, b.type);
   if (!comparable || predicate > IR_NE)
     *out = kiln_elab_error(e, place, "cannot compare %s with %s this way", kiln_value_text(a, x),
@@ -105,6 +115,8 @@ kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, ki
   if (left.kind == KILN_VALUE_ERROR || right.kind == KILN_VALUE_ERROR) return (kiln_value){0};
   if (row->is_compare) return kiln_elab_compare(e, place, (ir_predicate)row->predicate, 0, left, right);
   if (is_pointer(left) || is_pointer(right)) return pointer_add(e, place, op, left, right);
+  if (!kiln_elab_is_sensible(e, place, (ir_opcode)row->code, 0, kiln_token_text(op), left, right))
+    return (kiln_value){0};
   if (kiln_fold_binary(e, place, op, left, right, &v)) return v;
   if (!kiln_elab_unify(e, place, pair, 2, kiln_arena_format(e->arena, "operands of %s", kiln_token_text(op))))
     return (kiln_value){0};

@@ -99,7 +99,7 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *att
     }
     if (flatten) attrs->flags |= IR_FLATTEN;
     else if (div) kiln_elab_integer(e, a->list.items[0], 1, INT64_MAX, "div", &attrs->divisible);
-    else if (kiln_elab_integer(e, a->list.items[0], 1, 255, a->atom->text, &v))
+    else if (kiln_elab_integer(e, a->list.items[0], 1, stages ? KILN_MOST_STAGES : 255, a->atom->text, &v))
       *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
   }
 }

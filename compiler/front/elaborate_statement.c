@@ -66,6 +66,10 @@ static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
     kiln_value v = is_var ? variable_value(e, name->place, values.items[i]) : values.items[i];
+    if (v.kind == KILN_VALUE_TEXT)
+      v = kiln_elab_error(e, name->place,
+                          "expected a value for '%s', found a string; strings are for 'const'",
+                          name->atom->text);
     kiln_elab_bind(e, name->atom, name->place, v)->is_var |= is_var;
   }
 }
@@ -97,10 +101,20 @@ void kiln_elab_assign(kiln_elab *e, kiln_binding *binding, ir_place place, kiln_
   binding->value = kiln_value_runtime(ir);
 }
 
+static bool is_assigned_before(const kiln_node *n, uint32_t i) {
+  for (uint32_t j = 0; j < i; j++)
+    if (n->names.items[j]->atom == n->names.items[i]->atom) return true;
+  return false;
+}
+
 static void assign_statement(kiln_elab *e, const kiln_node *n) {
   kiln_values values = values_for(e, n);
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
+    if (is_assigned_before(n, i)) {
+      kiln_elab_error(e, name->place, "'%s' is assigned twice in one statement", name->atom->text);
+      continue;
+    }
     kiln_binding *b = kiln_elab_find(e, name->atom);
     if (!b)
       kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'",
@@ -253,12 +267,13 @@ static ir_value *emit_if(kiln_elab *e, ir_place place, ir_value *condition, cons
 
 // The values of an 'if'. `like`: those that it stands beside in a chain, whose types it takes, or NULL.
 static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like) {
+  uint32_t errors = e->d->errors + e->d->suppressed;
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
   kiln_yields first = {.like = like}, second = {.like = like ? like : &first.values};
   side yes = elaborate_side(e, n->body, NULL, &first), no = elaborate_side(e, n->c, NULL, &second);
   kiln_values out = {KILN_NEW_ARRAY(e->arena, kiln_value, yes.yields.count), yes.yields.count};
   if (yes.yields.count != no.yields.count) {
-    if (!any_error(yes.yields) && !any_error(no.yields))
+    if (e->d->errors + e->d->suppressed == errors)
       kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u",
                       yes.yields.count, no.yields.count);
     return out.count ? out : one_error(e);

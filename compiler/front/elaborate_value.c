@@ -70,8 +70,9 @@ static kiln_value float_as(kiln_elab *e, ir_place place, kiln_value v, ir_type e
   kiln_scalar scalar = (kiln_scalar)element.scalar;
   double real = v.kind == KILN_VALUE_INT ? (double)v.integer : v.real;
   uint64_t bits = ir_float_to_bits(scalar, real, false);
-  double got = ir_bits_to_float(scalar, bits),
-         largest = ir_bits_to_float(scalar, ir_float_to_bits(scalar, INFINITY, true));
+  uint64_t top = ir_float_to_bits(scalar, INFINITY, true);
+  double got = ir_bits_to_float(scalar, bits), largest = ir_bits_to_float(scalar, top);
+  if (isinf(largest)) largest = ir_bits_to_float(scalar, top - 1);
   if (isfinite(real) && !isfinite(got))
     return kiln_elab_error(e, place, "%g does not fit %s, whose largest number is %g", real,
                            kiln_scalars[scalar].spelling, largest);
@@ -148,6 +149,29 @@ bool kiln_elab_type_of(kiln_elab *e, ir_place place, kiln_value v, ir_type *out)
 }
 
 // ------------------------------------------------------------------------------------------ shapes
+
+bool kiln_elab_is_sensible(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags, const char *name,
+                           kiln_value left, kiln_value right) {
+  char text[IR_TYPE_TEXT];
+  bool typed = left.kind == KILN_VALUE_CONST || left.kind == KILN_VALUE_RUNTIME;
+  ir_type type = typed ? left.type : right.type;
+  typed |= right.kind == KILN_VALUE_CONST || right.kind == KILN_VALUE_RUNTIME;
+  unsigned class = typed ? ir_type_class(type) : 0;
+  bool real = class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8) || left.kind == KILN_VALUE_REAL;
+  if (flags & IR_UNSIGNED && real) {
+    kiln_elab_error(
+        e, place, "%s is for integers: expected an integer type, found %s", name,
+        kiln_value_text(typed ? (kiln_value){.kind = KILN_VALUE_RUNTIME, .type = type} : left, text));
+    return false;
+  }
+  bool zero =
+      (right.kind == KILN_VALUE_INT && !right.integer) || (right.kind == KILN_VALUE_CONST && !right.bits);
+  if ((code == IR_DIV || code == IR_REM) && zero && class == KILN_CLASS_INT) {
+    kiln_elab_error(e, place, "%s: a division by zero, which has no value", name);
+    return false;
+  }
+  return true;
+}
 
 static ir_value *reshape_to(kiln_elab *e, ir_place place, ir_value *v, ir_type shape) {
   if (!v || ir_same_shape(v->type, shape)) return v;

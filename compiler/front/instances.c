@@ -13,6 +13,7 @@ typedef struct maker {
   kiln_elab e;
   const kiln_item *kernel;
   kiln_native_instance *instance;
+  kiln_atoms symbols; ///< of the instances so far; `mark`: 1 + which instance has it
 } maker;
 
 static kiln_arena *arena_of(maker *m) { return m->unit->unit.arena; }
@@ -121,6 +122,7 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   } known[] = {{"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}};
   size_t which = 0;
   int64_t v[2] = {0};
+  char text[IR_TYPE_TEXT];
   bool pointer = p->type.pointer || p->type.is_view,
        integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
   while (which < 4 && strcmp(known[which].name, a->atom->text)) which++;
@@ -150,6 +152,16 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   if (which == 2 && v[0] > v[1])
     kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0],
                     (long long)v[1]);
+  unsigned width = integer ? ir_type_bits(p->type) : 64;
+  int64_t most = width < 64 ? (INT64_C(1) << (width - 1)) - 1 : INT64_MAX;
+  if (which == 1 && v[0] > most)
+    kiln_elab_error(&m->e, a->list.items[0]->place, "'@div': no %s but 0 is a multiple of %lld",
+                    ir_type_text(p->type, text), (long long)v[0]);
+  if (which == 2 && (v[0] < -most - 1 || v[1] > most))
+    kiln_elab_error(&m->e, a->list.items[v[0] >= -most - 1]->place,
+                    "'@range': expected numbers of %s, from %lld to %lld, found %lld",
+                    ir_type_text(p->type, text), (long long)(-most - 1), (long long)most,
+                    (long long)v[v[0] >= -most - 1]);
   if (which == 0) p->align = (uint32_t)v[0];
   if (which == 1) p->div = v[0];
   if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
@@ -320,8 +332,17 @@ static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t lea
 // Grid and requirements of the config, whose values are bound.
 static void launch_expressions(maker *m, kiln_native_config *c) {
   const kiln_node *grid = find_attribute(m, "grid");
-  for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++)
-    c->grid[i] = kiln_launch_build(&m->e, m->kernel, m->instance->params, grid->list.items[i], "@grid");
+  for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++) {
+    const ir_param *params = m->instance->params;
+    ir_place place = grid->list.items[i]->place;
+    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, grid->list.items[i], "@grid");
+    int64_t lo, hi;
+    if (x && kiln_launch_has_pointer(x, params))
+      kiln_elab_error(&m->e, place, "@grid: expected integers, found a pointer");
+    else if (x && kiln_launch_range(x, params, &lo, &hi) && hi < 1)
+      kiln_elab_error(&m->e, place, "@grid: expected at least 1, found at most %lld", (long long)hi);
+    c->grid[i] = x;
+  }
   uint32_t capacity = 0;
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -369,7 +390,7 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
   kiln_native_bind(&m->e, m->kernel, c->values, true);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
-  geometry(m, a, "stages", 0, 255, &c->stages);
+  geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
   launch_expressions(m, c);
   kiln_elab_close_scope(&m->e, top, scope);
   return m->e.d->errors == errors && !never_holds(c);
@@ -490,6 +511,9 @@ static void make_variants(maker *m) {
         kiln_elab_error(&m->e, v->place,
                         "this variant is never reached: the one at line %u fits whenever it does",
                         in->variants[j].place.line);
+    if (v->count == m->kernel->attributes.items[i]->list.count &&
+        !kiln_launch_can_hold(arena_of(m), v->conditions, v->count, in->params, f->param_count))
+      kiln_elab_error(&m->e, v->place, "this variant is never reached: no call fulfils its conditions");
     kiln_span *spans = encode_all(m, v->conditions, v->count);
     f->variants[count++] = (kiln_variant_record){
         .text = variant_text(m, v, spans), .conditions = spans, .condition_count = v->count};
@@ -529,17 +553,18 @@ static void make_instance(maker *m, kiln_list args, ir_place place, bool may_rep
   in.values = KILN_NEW_ARRAY(arena_of(m), kiln_value, m->kernel->cparams.count);
   if (!compile_time_values(m, args, NULL, in.values)) return;
   name_instance(m);
-  for (uint32_t i = 0; i < u->count; i++) {
-    const kiln_interface *other = &u->instances[i].interface;
+  kiln_atom *symbol = kiln_atoms_get(&m->symbols, in.interface.symbol, strlen(in.interface.symbol));
+  if (symbol->mark) {
+    const kiln_interface *other = &u->instances[symbol->mark - 1].interface;
     bool same = !strcmp(other->name, in.interface.name);
     if (same && may_repeat) return;
     if (same) kiln_elab_error(&m->e, place, "instance %s is there already", in.interface.name);
-    else if (!strcmp(other->symbol, in.interface.symbol))
+    else
       kiln_elab_error(&m->e, place, "instances %s and %s have one C name, %s", other->name, in.interface.name,
                       in.interface.symbol);
-    else continue;
     return;
   }
+  symbol->mark = u->count + 1;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
   kiln_native_bind(&m->e, m->kernel, in.values, false);
   make_params(m);
@@ -564,15 +589,24 @@ static void kernel_instances(maker *m) {
 }
 
 static void option_instance(maker *m, const char *text, kiln_diagnostics *d) {
+  uint32_t errors = d->errors;
   kiln_node *n = kiln_parse_instance(m->unit->module, text, strlen(text), d);
-  if (!n) return;
-  const kiln_item *item = n->atom->item;
-  if (!item || item->kind != KILN_ITEM_KERNEL) {
-    kiln_elab_error(&m->e, (ir_place){0}, "instance '%s': there is no kernel '%s'", text, n->atom->text);
-    return;
+  const kiln_item *item = n ? n->atom->item : NULL;
+  if (n && (!item || item->kind != KILN_ITEM_KERNEL)) {
+    kiln_nearest near = kiln_nearest_to(n->atom->text);
+    for (uint32_t i = 0; i < m->unit->module->item_count; i++)
+      if (m->unit->module->items[i]->kind == KILN_ITEM_KERNEL)
+        kiln_nearest_consider(&near, m->unit->module->items[i]->atom->text);
+    kiln_elab_error(&m->e, (ir_place){0},
+                    near.best ? "there is no kernel '%s'; did you mean '%s'?" : "there is no kernel '%s'",
+                    n->atom->text, near.best);
+  } else if (n && !item->broken) {
+    m->kernel = item;
+    make_instance(m, n->list, (ir_place){0}, true);
   }
-  m->kernel = item;
-  if (!item->broken) make_instance(m, n->list, (ir_place){0}, true);
+  if (d->errors != errors)
+    kiln_diagnose(d, KILN_NOTE, m->unit->unit.file, (ir_place){0},
+                  "in the instance '%.200s' that was asked for", text);
 }
 
 // Constants that nothing uses yet have their errors reported too.
@@ -589,6 +623,7 @@ static void check_constants(maker *m) {
 
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d) {
   maker m = {.unit = unit};
+  kiln_atoms_init(&m.symbols, unit->unit.arena);
   kiln_elab_init(&m.e, unit->unit.arena, unit->module, d, NULL);
   m.e.library = unit->library;
   check_constants(&m);

@@ -345,6 +345,49 @@ static bool same(tree *x, tree *y) {
          same(x->b, y->b);
 }
 
+bool kiln_launch_has_pointer(tree *x, const ir_param *params) {
+  if (!x) return false;
+  if (x->op == KILN_EXPR_PARAM) return params[x->param].type.pointer != 0;
+  return kiln_launch_has_pointer(x->a, params) || kiln_launch_has_pointer(x->b, params);
+}
+
+// Nothing within the range of `p` is a multiple of what it must be one of.
+static bool is_empty(const ir_param *p) {
+  int64_t lo, hi;
+  if (p->type.pointer || ir_type_class(p->type) != KILN_CLASS_INT || p->div <= 1) return false;
+  param_range(p, &lo, &hi);
+  int64_t rest = hi % p->div; // the largest multiple is hi - rest, or one step below
+  if (rest < 0) rest += p->div;
+  return hi < INT64_MIN + rest || hi - rest < lo;
+}
+
+// x and y: the same comparison, one the opposite of the other.
+static bool are_opposite(tree *x, tree *y) {
+  static const uint8_t opposites[KILN_EXPR_COUNT] = {
+      [KILN_EXPR_EQ] = KILN_EXPR_NE, [KILN_EXPR_NE] = KILN_EXPR_EQ, [KILN_EXPR_LT] = KILN_EXPR_GE,
+      [KILN_EXPR_GE] = KILN_EXPR_LT, [KILN_EXPR_GT] = KILN_EXPR_LE, [KILN_EXPR_LE] = KILN_EXPR_GT};
+  return opposites[x->op] && opposites[x->op] == y->op && same(x->a, y->a) && same(x->b, y->b);
+}
+
+bool kiln_launch_can_hold(kiln_arena *arena, tree *const *conditions, uint32_t count, const ir_param *params,
+                          uint32_t param_count) {
+  ir_param *known = kiln_arena_copy(arena, params, param_count * sizeof *params);
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t param;
+    int64_t lo, hi, least, most;
+    for (uint32_t j = 0; j < i; j++)
+      if (are_opposite(conditions[i], conditions[j])) return false;
+    if (is_bound(conditions[i], &param, &lo, &hi) && !known[param].type.pointer) {
+      param_range(&known[param], &least, &most);
+      if (lo > most || hi < least) return false;
+    }
+    kiln_launch_fact(conditions[i], known);
+  }
+  for (uint32_t i = 0; i < param_count; i++)
+    if (is_empty(&known[i])) return false;
+  return true;
+}
+
 bool kiln_launch_implies(tree *x, tree *y) {
   uint32_t px, py;
   int64_t cx, cy, lox, hix, loy, hiy;

@@ -25,6 +25,11 @@ const kiln_launch_expr *kiln_launch_build(kiln_elab *e, const kiln_item *kernel,
 kiln_span kiln_launch_encode(kiln_arena *arena, const kiln_launch_expr *x);
 /// Bounds of its value for parameters within their types and ranges; false when none are known.
 bool kiln_launch_range(const kiln_launch_expr *x, const ir_param *params, int64_t *lo, int64_t *hi);
+/// True when a parameter that is a pointer is part of it.
+bool kiln_launch_has_pointer(const kiln_launch_expr *x, const ir_param *params);
+/// False when no call can fulfil the conditions together, as far as can be seen.
+bool kiln_launch_can_hold(kiln_arena *arena, const kiln_launch_expr *const *conditions, uint32_t count,
+                          const ir_param *params, uint32_t param_count);
 /// Adds what the condition `x` says to `params`; false when it is no plain fact on one parameter (nothing is
 /// added then).
 bool kiln_launch_fact(const kiln_launch_expr *x, ir_param *params);

@@ -214,6 +214,7 @@ static void lex_sign(lexer *l) {
 
 kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size,
                      uint32_t line, kiln_diagnostics *d) {
+  static const char mark[] = "\xef\xbb\xbf"; // the byte order mark that some editors put first
   lexer l = {.arena = arena,
              .atoms = atoms,
              .d = d,
@@ -224,6 +225,8 @@ kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, con
              .line = line};
   l.capacity = (uint32_t)(size / 6 + 16);
   l.items = KILN_NEW_ARRAY(arena, kiln_token, l.capacity);
+  if (line == 1 && size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1))
+    l.at = l.line_start = text + sizeof mark - 1;
   for (skip_blanks(&l); l.at < l.end; skip_blanks(&l)) {
     if (is_letter(*l.at)) lex_word(&l);
     else if (is_digit(*l.at)) lex_number(&l);

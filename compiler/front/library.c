@@ -34,6 +34,10 @@ static const struct row {
 #undef ITEM
 };
 
+const char *kiln_library_name(size_t index) {
+  return index < sizeof rows / sizeof *rows ? rows[index].name : NULL;
+}
+
 static int compare_name(const void *key, const void *row) {
   return strcmp(key, ((const struct row *)row)->name);
 }

@@ -79,6 +79,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   kiln_native_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_warn(kernel, unit->file, d);
+  kiln_native_warn_of_stages(kernel, unit->file, in->kernel->place, d);
   kiln_native_guard_steps(kernel);
   return kernel;
 }
@@ -149,6 +150,7 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   u->all_configs = options->all_configs;
   check_names(u->module, d);
   kiln_native_instances(u, options, d);
+  kiln_native_check_unused(u, d);
   if (d->errors == errors) return &u->unit;
   look_further(u, d);
   sort_diagnostics(d, first);

@@ -47,8 +47,14 @@ void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *opt
 /// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.
 void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned);
 
+/// Errors for unknown names in functions that no kernel calls.
+void kiln_native_check_unused(kiln_native_unit *unit, kiln_diagnostics *d);
+
 /// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
 void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
+/// Warns about stages, of a loop or of the kernel at `place`, that have no effect.
+void kiln_native_warn_of_stages(const ir_kernel *kernel, const char *file, ir_place place,
+                                kiln_diagnostics *d);
 /// Asserts that steps of loops are above zero, where the text does not show it.
 void kiln_native_guard_steps(ir_kernel *kernel);
 /// Warns about loads that may miss what another lane has stored.

@@ -82,6 +82,8 @@ ir_value *kiln_call_value(kiln_elab *e, const kiln_call *c, uint32_t i);
 bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *what, kiln_list *out);
 /// reduce, scan, atomic: kind and flags of the member ("add", "umax").
 bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint32_t *flags);
+/// False after an error: the unsigned form of an operation on `element`, which is no integer.
+bool kiln_call_takes_unsigned(kiln_elab *e, const kiln_call *c, uint32_t flags, ir_type element);
 bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags,
                          const kiln_value *values, uint32_t count, kiln_value *out);
 

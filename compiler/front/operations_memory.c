@@ -217,6 +217,8 @@ kiln_values kiln_operation_atomic(kiln_elab *e, const kiln_call *c, kiln_value *
   ir_value *p = address(e, c);
   if (!p || !order_attributes(e, c, &attrs) || !kiln_call_combine(e, c, &attrs.kind, &attrs.flags))
     return fail(one);
+  ir_type element = p->type.is_view ? ir_element(ir_view_tile(p->type)) : ir_element(ir_pointee(p->type));
+  if (!kiln_call_takes_unsigned(e, c, attrs.flags, element)) return fail(one);
   return p->type.is_view ? view_write(e, c, IR_VIEW_ATOMIC, p, &attrs, one)
                          : pointer_write(e, c, p, &attrs, one);
 }

@@ -18,6 +18,10 @@ static kiln_value elementwise(kiln_elab *e, const kiln_call *c, uint32_t flags) 
   for (uint32_t i = 0; i < c->count; i++) values[i] = kiln_elab_eval(e, c->args[i]);
   for (uint32_t i = 0; i < c->count; i++)
     if (values[i].kind == KILN_VALUE_ERROR) return values[i];
+  const char *name = kiln_arena_format(e->arena, "'%s'", c->operation->name);
+  if (c->count == 2 &&
+      !kiln_elab_is_sensible(e, c->place, (ir_opcode)c->operation->code, flags, name, values[0], values[1]))
+    return (kiln_value){0};
   if (kiln_fold_operation(e, c->place, (ir_opcode)c->operation->code, flags, values, c->count, &folded))
     return folded;
   bool integral = values[0].kind == KILN_VALUE_INT && !(ir_ops[c->operation->code].classes & KILN_CLASS_INT);
@@ -64,6 +68,9 @@ kiln_values kiln_operation_poly(kiln_elab *e, const kiln_call *c, kiln_value *on
 
 kiln_values kiln_operation_compare(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   kiln_value left = kiln_elab_eval(e, c->args[0]), right = kiln_elab_eval(e, c->args[1]);
+  const char *name = kiln_arena_format(e->arena, "'%s'", c->operation->name);
+  if (!kiln_elab_is_sensible(e, c->place, IR_CMP, c->operation->flags, name, left, right))
+    return kiln_call_one((kiln_value){0}, one);
   return kiln_call_one(
       kiln_elab_compare(e, c->place, (ir_predicate)c->operation->code, c->operation->flags, left, right),
       one);
@@ -221,8 +228,11 @@ kiln_values kiln_operation_assert(kiln_elab *e, const kiln_call *c, kiln_value *
   kiln_value text = kiln_elab_eval(e, c->args[1]);
   ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : "", .bits = c->place.line};
   if (c->count == 3) attrs.bits = assert_line(e, c->args[2]);
+  uint64_t bits;
   if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR)
     kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
+  else if (v && !e->control && ir_constant_bits(v, &bits) && !bits) // every program would come here
+    kiln_elab_error(e, c->place, "this 'assert' never holds: %.200s", attrs.text);
   else if (v) emit(e, c, IR_ASSERT, &attrs, &v, 1, NULL);
   return (kiln_values){one, 0};
 }

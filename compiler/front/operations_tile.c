@@ -162,6 +162,7 @@ static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
     if (!(values[i] = tile(e, c, first + i))) return fail(one);
   if (!kiln_elab_unify_shapes(e, c->place, values, count, c->operation->name)) return fail(one);
   for (uint32_t i = 0; i < count; i++) types[i] = ir_element(values[i]->type);
+  if (named && !kiln_call_takes_unsigned(e, c, attrs.flags, types[0])) return fail(one);
   if (!axis_of(e, c, named ? kiln_call_arg(c, 1, "axis") : c->args[1], values, &attrs)) return fail(one);
   if (fn && !(region = kiln_elab_combiner(e, fn, types, count, c->place))) return fail(one);
   return all_results(

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/nearest.h"
+
 // ------------------------------------------------------------------------------------------ cursor
 
 kiln_token_kind kiln_parser_kind(const kiln_parser *p) {
@@ -23,7 +25,7 @@ bool kiln_parser_accept(kiln_parser *p, kiln_token_kind kind) {
 }
 
 void kiln_parser_fail(kiln_parser *p, const char *expected) {
-  if (p->panic) return;
+  if (p->panic || p->stopped) return;
   const kiln_token *t = &p->tokens[p->at];
   p->panic = true;
   if (t->kind == KILN_TOKEN_END)
@@ -54,9 +56,20 @@ bool kiln_parser_enter(kiln_parser *p) {
   if (!p->panic)
     kiln_diagnose(p->d, KILN_ERROR, p->module->file, p->tokens[p->at].place,
                   "nesting is deeper than the limit of %d", KILN_NESTING_LIMIT);
-  p->panic = true;
-  p->at = p->count - 1; // nothing sensible follows
+  p->panic = p->stopped = true;
+  p->at = p->count - 1;
   return false;
+}
+
+const char *kiln_parser_near_keyword(const kiln_parser *p) {
+  if (kiln_parser_kind(p) != KILN_TOKEN_NAME) return NULL;
+  kiln_nearest n = kiln_nearest_to(p->tokens[p->at].atom->text);
+#define TOKEN(name, text)
+#define KEYWORD(name, text) kiln_nearest_consider(&n, text);
+#include "compiler/front/token.def"
+#undef TOKEN
+#undef KEYWORD
+  return n.best;
 }
 
 kiln_node *kiln_parser_node(kiln_parser *p, kiln_node_kind kind) {
@@ -230,7 +243,10 @@ static void parse_item(kiln_parser *p) {
   item->module = p->module;
   while (which < 3 && kinds[which].token != kiln_parser_kind(p)) which++;
   if (which == 3) {
-    kiln_parser_fail(p, "'const', 'fn' or 'kernel'");
+    const char *word = kiln_parser_near_keyword(p);
+    kiln_parser_fail(
+        p, word ? kiln_arena_format(p->arena, "'const', 'fn' or 'kernel' (did you mean '%s'?)", word)
+                : "'const', 'fn' or 'kernel'");
     recover_head(p, item, start);
     return;
   }
@@ -284,7 +300,7 @@ void kiln_parse_items(kiln_module *module, const char *text, size_t size, uint32
 }
 
 kiln_node *kiln_parse_instance(kiln_module *module, const char *text, size_t size, kiln_diagnostics *d) {
-  kiln_parser p = kiln_parser_of(module, text, size, 1, d);
+  kiln_parser p = kiln_parser_of(module, text, size, 0, d); // line 0: it has no place in the source
   kiln_node *n = kiln_parser_node(&p, KILN_NODE_CALL);
   n->atom = kiln_parser_name(&p, "of a kernel");
   uint32_t from = p.stack_count;

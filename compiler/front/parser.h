@@ -17,6 +17,7 @@ typedef struct kiln_parser {
   uint32_t at, count;
   uint32_t depth;
   bool panic;
+  bool stopped;      ///< nothing sensible follows, and nothing more is reported
   kiln_node **stack; ///< lists under construction
   uint32_t stack_count, stack_capacity;
 } kiln_parser;
@@ -32,6 +33,8 @@ void kiln_parser_fail(kiln_parser *p, const char *expected);
 /// Takes a name; reserved words get a message of their own.
 kiln_atom *kiln_parser_name(kiln_parser *p, const char *where);
 bool kiln_parser_enter(kiln_parser *p);
+/// The reserved word that the name at hand is nearest to, or NULL.
+const char *kiln_parser_near_keyword(const kiln_parser *p);
 
 kiln_node *kiln_parser_node(kiln_parser *p, kiln_node_kind kind);
 /// Lists: note the stack, push, then take what was pushed since.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Warns about a load through a parameter after a store through the same one with no barrier() between: an
-// element that another lane stored may not be seen yet. A load at the very pointer of the store is a lane's
-// own element and is left alone.
+// Warns about stages of a pipeline that no loop of the kernel can be, and about a load through a parameter
+// after a store through the same one with no barrier() between: an element that another lane stored may not
+// be seen yet. A load at the very pointer of the store is a lane's own element and is left alone.
 //
 // Needs a built kernel with places; changes nothing but the numbers of loads it has warned about.
 #include <stdio.h>
@@ -20,6 +20,14 @@ typedef struct tracker {
   const ir_op **stores; ///< by parameter: the last store since a barrier, or NULL
 } tracker;
 
+static bool is_said(const kiln_diagnostics *d, ir_place place, const char *text) {
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i].line == place.line && d->items[i].column == place.column &&
+        !strcmp(d->items[i].text, text))
+      return true;
+  return false;
+}
+
 static void warn(tracker *t, ir_op *load, const ir_op *store, int param) {
   char text[300];
   if (load->number == WARNED) return;
@@ -28,10 +36,7 @@ static void warn(tracker *t, ir_op *load, const ir_op *store, int param) {
            "load through '%.80s' after the store through it at line %u without barrier() between: what "
            "another lane stored may not be seen",
            t->kernel->params[param].name, store->place.line);
-  for (uint32_t i = 0; i < t->d->count; i++) // another config of the same source has said so
-    if (t->d->items[i].line == load->place.line && t->d->items[i].column == load->place.column &&
-        !strcmp(t->d->items[i].text, text))
-      return;
+  if (is_said(t->d, load->place, text)) return; // by another config of the same source
   kiln_diagnose(t->d, KILN_WARNING, t->file, load->place, "%s", text);
 }
 
@@ -75,6 +80,53 @@ static void visit(tracker *t, ir_op *op) {
 static void visit_block(tracker *t, const ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) visit(t, op);
 }
+
+// -------------------------------------------------------------------------------------- pipelines
+
+typedef struct loop_content {
+  bool loads, multiplies, writes;
+} loop_content;
+
+static void note_content(ir_op *op, void *context) {
+  loop_content *c = context;
+  c->loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
+  c->multiplies |= op->code == IR_DOT;
+  c->writes |= op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT);
+}
+
+typedef struct pipelines {
+  kiln_diagnostics *d;
+  const char *file;
+  bool any; ///< a loop that can be one
+} pipelines;
+
+static const char no_effect[] =
+    "stages = %u has no effect: only a 'for' that loads operands of a 'dot' and writes "
+    "nothing becomes a pipeline";
+
+static void warn_of_stages(const pipelines *p, ir_place place, unsigned stages) {
+  const char *text = kiln_arena_format(p->d->arena, no_effect, stages);
+  if (!is_said(p->d, place, text)) kiln_diagnose(p->d, KILN_WARNING, p->file, place, "%s", text);
+}
+
+static void look_at_loop(ir_op *op, void *context) {
+  pipelines *p = context;
+  loop_content c = {0};
+  if (op->code != IR_FOR && op->code != IR_WHILE) return;
+  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], note_content, &c);
+  bool fits = op->code == IR_FOR && c.loads && c.multiplies && !c.writes;
+  p->any |= fits;
+  if (op->attrs.stages > 1 && !fits) warn_of_stages(p, op->place, op->attrs.stages);
+}
+
+void kiln_native_warn_of_stages(const ir_kernel *kernel, const char *file, ir_place place,
+                                kiln_diagnostics *d) {
+  pipelines p = {.d = d, .file = file};
+  ir_walk(kernel->body, look_at_loop, &p);
+  if (kernel->stages > 1 && !p.any) warn_of_stages(&p, place, kernel->stages);
+}
+
+// ------------------------------------------------------------------------------------------- barrier
 
 static bool too_deep(const ir_block *block, unsigned depth) {
   enum { DEEPEST = 6 };

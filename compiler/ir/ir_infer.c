@@ -414,9 +414,14 @@ static kiln_status rule_dot(typing *t) {
   if (ir_type_class(a) == KILN_CLASS_INT && a.scalar != KILN_I8) return refuse(t, "i8 or a float type", a);
   bool fp8 = ir_type_class(a) == KILN_CLASS_FP8 && ir_type_class(b) == KILN_CLASS_FP8;
   if (a.scalar != b.scalar && !fp8) return wrong(t, "element types differ", ir_element(a), ir_element(b));
-  if (a.log2[r - 1] != b.log2[r - 2] || a.log2[r - 2] != c.log2[r - 2] || b.log2[r - 1] != c.log2[r - 1] ||
-      (r == 3 && (a.log2[0] != b.log2[0] || a.log2[0] != c.log2[0])))
-    return wrong(t, "extents do not fit M x K, K x N, M x N", a, b);
+  ir_type right = a, sum = c;
+  right.scalar = b.scalar;
+  right.log2[r - 2] = a.log2[r - 1];
+  right.log2[r - 1] = b.log2[r - 1];
+  memcpy(sum.log2, a.log2, r);
+  sum.log2[r - 1] = b.log2[r - 1];
+  if (!ir_same_shape(right, b)) return wrong(t, "second operand (M x K times K x N)", right, b);
+  if (!ir_same_shape(sum, c)) return wrong(t, "accumulator (M x N)", sum, c);
   KILN_TRY(expect_type(t, "accumulator element", ir_scalar_type(accumulator_of(a)), ir_element(c)));
   return yield_type(t, c);
 }

@@ -536,3 +536,262 @@ TEST(front_language, long_rows_are_not_sorted) {
     kiln_arena_destroy(arena);
   }
 }
+
+// The first error of a source in which '`' stands before the place at fault, as "" or a text; FAILs when the
+// place is another.
+static void check_refused(const char *items, const char *want) {
+  char text[1000], got[1000] = "";
+  size_t size = (size_t)snprintf(text, sizeof text, "kiln 1\n%s\n", items);
+  char *mark = strchr(text, '`');
+  uint32_t line = 1, column = 1;
+  CHECK(mark && size < sizeof text);
+  for (const char *c = text; c < mark; c++) *c == '\n' ? line++, column = 1 : column++;
+  memmove(mark, mark + 1, strlen(mark));
+  opened o = open_text("k.kiln", text, size - 1, NULL);
+  kiln_target target = target_of("x86-64-v3");
+  if (o.unit) kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d);
+  const kiln_diagnostic *first = NULL;
+  for (uint32_t i = 0; i < o.d.count && !first; i++)
+    if (o.d.items[i].severity == KILN_ERROR) first = &o.d.items[i];
+  if (first) snprintf(got, sizeof got, "%u:%u: %s", first->line, first->column, first->text);
+  char place[50];
+  snprintf(place, sizeof place, "%u:%u: ", line, column);
+  if (strncmp(got, place, strlen(place)) || !strstr(got, want))
+    FAIL("%s\ngives  '%s'\nwanted '%s%s'", text, got, place, want);
+  if (o.d.errors != 1) FAIL("%s\ngives %u errors", text, o.d.errors);
+  kiln_arena_destroy(o.arena);
+}
+
+static void check_body_refused(const char *body, const char *want) {
+  char text[800];
+  snprintf(text, sizeof text,
+           "kernel k(p: inout *i32, q: inout *f32, h: inout *e4m3, n: i32) @grid(1) {\n %s\n}", body);
+  check_refused(text, want);
+}
+
+TEST(language, yield_and_return_have_their_places) {
+  static const char *const cases[][2] = {
+      {"let t = `if n > 3 { yield 10 }", "must yield as many: found 1 and 0"},
+      {"let t = if n > 3 { yield 10 } else `if n > 1 { yield 20 }", "must yield as many: found 1 and 0"},
+      {"let t = if n > 3 { yield 1 } else `if n > 1 { yield 1, 2 } else { yield 3 }", "found 2 and 1"},
+      {"let t = if n > 3 { if n > 4 { `yield 1 } yield 2 } else { yield 3 }",
+       "'yield' in an 'if' with statements after"},
+      {"let t = if n > 3 { for i in 0 .. n { `yield 1 } yield 2 } else { yield 3 }", "'yield' inside a loop"},
+      {"let t = if n > 3 { `return } else { yield 3 }", "'return' inside an 'if' with values"},
+      {"let t = if n > 3 { if n > 5 { `return } yield 2 } else { yield 3 }",
+       "'return' inside an 'if' with values"},
+      {"let t = if n > 3 { yield 1.0 } else { yield `n }", "value of 'yield': expected f32, found i32"},
+      {"let t = if n > 3 { yield n } else if n > 2 { yield `1.0 } else { yield 2 }",
+       "expected i32, found a float"},
+      {"`yield 1", "'yield' outside of"},
+      {"when true { `yield 1 }", "'yield' outside of"},
+      {"if n > 1 { `yield 1 }", "'yield' outside of"},
+      {"when true { for i in 0 .. n { `return } }", "'return' inside a loop"},
+      {"let a = 1 if n > 0 { return } let `a = 2", "'a' is bound already in this block"},
+      {"let t = if n > 3 { yield picks(n) } else { yield 3 } }\nfn picks(n) { if n > 1 { `yield 1 } return 2",
+       "'yield' outside of"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_body_refused(cases[i][0], cases[i][1]);
+}
+
+TEST(language, nonsense_in_bodies_is_refused) {
+  static const char *const cases[][2] = {
+      {"let t = load(p + iota(8), iota(8) < n, `mask = iota(8) < 3)",
+       "argument 'mask' is given twice, by position and by name"},
+      {"store(p + iota(8), 1, iota(8) < n, `mask = iota(8) < 3)", "argument 'mask' is given twice"},
+      {"let t = load(p + iota(8), iota(8) < n, 1, `other = 2)", "argument 'other' is given twice"},
+      {"let t = reduce.add(iota(8), 0, `axis = 0)", "argument 'axis' is given twice"},
+      {"let t = atomic.add(p, 1, n > 0, `mask = n > 1)", "argument 'mask' is given twice"},
+      {"store(h, `1000.0)", "1000 does not fit e4m3, whose largest number is 448"},
+      {"store(h, `inf)", "e4m3 has no infinity"},
+      {"store(h, `500)", "500 does not fit e4m3"},
+      {"store(q, `1.0e39)", "1e+39 does not fit f32"},
+      {"store(q, `1.0e999)", "number 1.0e999 does not fit f64"},
+      {"store(q, 1.0e300 `* 1.0e300)", "overflows f64: 1e+300 * 1e+300"},
+      {"var x = 1 as f16 x = x `+ 70000", "70000 does not fit f16, whose largest number is 65504"},
+      {"var a = 1 a, `a = 2, 3", "'a' is assigned twice"},
+      {"let t = `umin(load(q), 2.0)", "'umin' is for integers: expected an integer type, found f32"},
+      {"let t = `udiv(2.0, 3.0)", "'udiv' is for integers"},
+      {"let t = `ult(load(q), 2.0)", "'ult' is for integers"},
+      {"let t = `reduce.umax(load(q + iota(8)), 0)", "'reduce.umax' is for integers"},
+      {"let t = `atomic.umin(q, 1.0)", "'atomic.umin' is for integers"},
+      {"let t = n `% 0", "'%': a division by zero"},
+      {"let t = iota(8) `/ 0", "'/': a division by zero"},
+      {"let t = `urem(n, 0)", "'urem': a division by zero"},
+      {"let `s = \"abc\"", "expected a value for 's', found a string"},
+      {"when TARGET `== \"sm90\" { }", "'sm90' is neither a processor"},
+      {"`assert(1 > 2, \"too small\")", "this 'assert' never holds: too small"},
+      {"for i in 0 .. n @stages(`255) { }", "stages: expected a number from 1 to 8, found 255"},
+      {"let t = `lod(p)", "unknown function 'lod'; did you mean 'load'?"},
+      {"let t = n as `f23", "unknown name 'f23'; did you mean 'f32'?"},
+      {"let t = `sigmiod(load(q))", "unknown function 'sigmiod'; did you mean 'sigmoid'?"},
+      {"`whlie n > 3 { }", "expected a statement (did you mean 'while'?), found 'whlie'"},
+      {"let t = `dot(zeros(f32[16, 32]), zeros(f32[16, 32]))",
+       "second operand (M x K times K x N): expected f32[32, 32], found f32[16, 32]"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_body_refused(cases[i][0], cases[i][1]);
+}
+
+TEST(language, nonsense_in_heads_is_refused) {
+  static const char *const cases[][2] = {
+      {"kernel k(p: in *f32) @grid(`p) {}", "@grid: expected integers, found a pointer"},
+      {"kernel k(n: i32) @grid(`-1) {}", "@grid: expected at least 1, found at most -1"},
+      {"kernel k(n: i32 @range(-9, 0)) @grid(2, `n) {}", "@grid: expected at least 1, found at most 0"},
+      {"kernel k(n: i32) @stages(`255) {}", "stages: expected a number from 0 to 8, found 255"},
+      {"kernel k(n: i32) @`variant(n < 5, n > 7) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n < m, n >= m) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n == 5, n % 4 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32 @div(16)) @`variant(n > 0, n < 16) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32 @range(0, 9)) @`variant(n == 10) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i8) @`variant(n > 200) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i8 @range(0, `128)) {}", "'@range': expected numbers of i8, from -128 to 127, found 128"},
+      {"kernel k(n: i32 @range(`-3000000000, 5)) {}", "'@range': expected numbers of i32"},
+      {"kernel k(n: i32 @div(`1099511627776)) {}", "'@div': no i32 but 0 is a multiple of 1099511627776"},
+      {"kernel k(n: i32) {}\nfn f(x) { let y = x return y + `z }", "unknown name 'z'"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `g(x) }", "unknown name 'g'"},
+      {"kernel k(n: i32) {}\n`kernl j(n: i32) {}", "(did you mean 'kernel'?), found 'kernl'"},
+      {"kernel k(x: `f23) {}", "unknown name 'f23'; did you mean 'f32'?"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
+}
+
+// What looks like the cases above and means something.
+TEST(language, sense_is_taken) {
+  static const char *const cases[] = {
+      "kernel k(n: i32 @range(0, 127), m: i8 @range(-128, 127), o: i64 @div(1099511627776)) @grid(n, 2) "
+      "@variant(n % 4 == 0, n > 4) @variant(n > 100, n < 104) {}",
+      "kernel k(q: inout *f32, h: inout *e4m3, g: inout *e5m2) {\n store(h, 448.0) store(g, inf) store(q, "
+      "1.0e38) "
+      "store(q, -inf) store(q, 1.0 / 0.0) store(h, 1000.0 as e4m3) }",
+      "kernel k(n: i32, p: inout *i32) {\n if n > 3 { assert(false, \"never\") } let s = if n > 1 { when "
+      "WARP > 0 { "
+      "yield 1 } else { yield 2 } } else { yield 3 } store(p, s) }",
+      "fn spare(a, b) { when typeof(a) == f32 { let c = a } else { let c = b } loop i = 0 { break last = i "
+      "if i > "
+      "a i = i + 1 } for j in 0 .. b { let k = load(c, j < last, cache = cg) } let d, e = if a > b { yield "
+      "1, 2 } else { "
+      "yield 3, 4 } return reduce(other, 0, iota(8)) + d + e + gelu(c) }\nfn other(a, b) { return a + b "
+      "}\nkernel k() {}",
+      "\nconst ARCH = \"sm_90a\"\nkernel k(p: inout *i32) {\n when TARGET == ARCH { store(p, 1) } when "
+      "TARGET == "
+      "\"amdgpu\" { store(p, 2) } when TARGET == \"gfx942\" { store(p, 2) } }",
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[1000];
+    size_t size = (size_t)snprintf(text, sizeof text, "\xef\xbb\xbfkiln 1\n%s\n", cases[i]);
+    check_text("sense.kiln", text, size);
+  }
+}
+
+TEST(language, one_error_for_deep_nesting) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\nkernel k(n: i32) {\n  let a = ");
+  for (int i = 0; i < 300; i++) kiln_buffer_u8(&text, '(');
+  kiln_buffer_format(&text, "1\n}\nkernel j(n: i32) {}\n");
+  opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+  CHECK_INT(o.d.errors, 1);
+  CHECK(strstr(o.d.items[0].text, "nesting is deeper than the limit"));
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&text);
+}
+
+// Statements beyond the limit were dropped without a word.
+TEST(language, many_early_returns) {
+  for (unsigned count = 200; count <= 400; count += 200) {
+    kiln_buffer text = {0};
+    kiln_buffer_format(&text, "kiln 1\nkernel k(p: inout *i32, n: i32) {\n");
+    for (unsigned i = 0; i < count; i++) kiln_buffer_format(&text, "  if n == %u { return }\n", i);
+    kiln_buffer_format(&text, "  store(p, 1)\n}\n");
+    opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+    kiln_target target = target_of("x86-64-v3");
+    ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+    if (kernel) CHECK_INT(count_ops(kernel->body, IR_STORE), 1);
+    else CHECK(count > 200 && strstr(o.d.items[0].text, "nested deeper"));
+    kiln_arena_destroy(o.arena);
+    kiln_buffer_deinit(&text);
+  }
+}
+
+// A message never hands bytes on that a terminal acts upon, and the caret stands under its character.
+TEST(language, messages_are_printable) {
+  static const char text[] = "\xef\xbb\xbfkiln 1 // \x1b[31m \xff \xc3\xa4\nkernel k(n: i32) {\n  "
+                             "/*\xc3\xa4\x1b\xe2\x80\xae*/ let a = "
+                             "\x01 b\n}\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  kiln_buffer b = {0};
+  CHECK(o.d.errors > 0);
+  kiln_diagnostics_print(&o.d, text, sizeof text - 1, &b);
+  for (size_t i = 0; i < b.size; i++) CHECK(b.bytes[i] == '\n' || (b.bytes[i] >= 0x20 && b.bytes[i] != 0x7f));
+  kiln_buffer_u8(&b, 0);
+  CHECK(!strstr((const char *)b.bytes, "\xe2\x80\xae"));
+  CHECK(strstr((const char *)b.bytes, "  /*\xc3\xa4????*/ let"));
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&b);
+}
+
+// What an option asks for has no place in the source.
+TEST(language, instances_of_options_have_no_place) {
+  static const char text[] = "kiln 1\nkernel kern[Q = 1](n: i32) {}\n";
+  static const char *const cases[][2] = {{"kern[R=64]", "no compile-time parameter 'R'"},
+                                         {"kren", "there is no kernel 'kren'; did you mean 'kern'?"},
+                                         {"kern[Q=]", "expected an expression"},
+                                         {"kern[Q=1.0.0]", "expected"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *instance = cases[i][0];
+    kiln_front_options options = {.instances = &instance, .instance_count = 1};
+    opened o = open_text("k.kiln", text, sizeof text - 1, &options);
+    CHECK(!o.unit && o.d.count >= 2);
+    CHECK(strstr(o.d.items[0].text, cases[i][1]));
+    for (uint32_t j = 0; j < o.d.count; j++) CHECK_INT(o.d.items[j].line, 0);
+    CHECK(strstr(o.d.items[o.d.count - 1].text, instance));
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+TEST(language, steps_of_loops_are_asserted) {
+  static const struct {
+    const char *head, *step;
+    unsigned asserts;
+  } cases[] = {{"n: i32", "4", 0},
+               {"n: i32", "npid(0)", 0},
+               {"n: i32 @range(1, 9)", "n", 0},
+               {"n: i32 @range(0, 9)", "n", 1},
+               {"n: i32", "max(n, 1)", 0},
+               {"n: i32", "n", 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[300];
+    size_t size = (size_t)snprintf(
+        text, sizeof text,
+        "kiln 1\nkernel k(p: inout *i32, %s) @grid(n) {\n for i in 0 .. 100 step %s { store(p + i, i) }\n}\n",
+        cases[i].head, cases[i].step);
+    check_text("steps.kiln", text, size);
+    opened o = open_text("k.kiln", text, size, NULL);
+    kiln_target target = target_of("x86-64-v3");
+    ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d);
+    CHECK_INT(count_ops(kernel->body, IR_ASSERT), cases[i].asserts);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+static uint32_t stage_warnings(const char *text) {
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  kiln_target target = target_of("sm_90a");
+  if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d)) fail_with(&o, text, strlen(text));
+  uint32_t count = o.d.count;
+  kiln_arena_destroy(o.arena);
+  return count;
+}
+
+TEST(language, warns_of_stages_without_effect) {
+  static const char head[] = "kiln 1\nkernel k(x: in *f16, y: inout *f32, n: i32)",
+                    dot[] = "var c = zeros(f32[16, 16]) for i in 0 .. n { let t = load(x + iota(16)[:, _] * "
+                            "16 + iota(16)[_, :] + i) c = dot(t, t, c) } "
+                            "store(y + iota(16)[:, _] * 16 + iota(16)[_, :], c) }";
+  char text[600];
+  snprintf(text, sizeof text, "%s @config(stages = 3) {\n store(y, 1.0) }\n", head);
+  CHECK_INT(stage_warnings(text), 1);
+  snprintf(text, sizeof text, "%s {\n for i in 0 .. n @stages(3) { store(y, load(y)) } }\n", head);
+  CHECK(stage_warnings(text) >= 1);
+  snprintf(text, sizeof text, "%s @config(stages = 3) {\n%s\n", head, dot);
+  CHECK_INT(stage_warnings(text), 0);
+}
