@@ -246,6 +246,7 @@ static ir_value *fold_select(folding *f, ir_op *op) {
     return ir_ternary(&f->b, IR_SELECT, 0, inverted->operands[0], b, a);
   if (splat_source(c)) return ir_ternary(&f->b, IR_SELECT, 0, splat_source(c), a, b);
   if (!ir_type_equal(c->type, a->type) || !ir_constant_int(a, &x) || !ir_constant_int(b, &y)) return NULL;
+  if (!x == !y) return a;
   return x ? c : ir_binary(&f->b, IR_XOR, 0, c, integer(f, c->type, 1));
 }
 

@@ -105,6 +105,9 @@ TEST(meaning, branches) {
                   1),
             34);
   CHECK_INT(first("", "let x = 1 if n > 0 { let x = 2 store(o + 1, x) } store(o, x)", 1), 1);
+  // Two equal constants became the condition, or its opposite.
+  CHECK_INT(first("", "store(o, select(n > 5, true, true) as i32)", 1), 1);
+  CHECK_INT(first("", "store(o, select(n > 5, false, false) as i32)", 9), 0);
 }
 
 // A chain took the last block for every condition but the first; a variable assigned in an `if` with values
