@@ -78,6 +78,20 @@ kiln_values kiln_operation_compare(kiln_elab *e, const kiln_call *c, kiln_value 
 
 static bool is_view(kiln_value v) { return v.kind == KILN_VALUE_RUNTIME && v.ir->type.is_view; }
 
+// Of two values known now; the type of a select does not depend on which.
+static kiln_value chosen(kiln_elab *e, const kiln_call *c, bool first, kiln_value a, kiln_value b) {
+  kiln_value *pair[] = {&a, &b};
+  for (unsigned i = 0; i < 2; i++) {
+    kiln_value other = *pair[!i];
+    if (other.kind == KILN_VALUE_CONST)
+      *pair[i] = kiln_elab_as_element(e, c->place, *pair[i], other.type, "values of 'select'");
+    else if (other.kind == KILN_VALUE_REAL && pair[i]->kind == KILN_VALUE_INT)
+      *pair[i] = kiln_value_real((double)pair[i]->integer);
+    if (pair[i]->kind == KILN_VALUE_ERROR) return *pair[i];
+  }
+  return first ? a : b;
+}
+
 static kiln_value select_value(kiln_elab *e, const kiln_call *c) {
   kiln_value condition = kiln_elab_eval(e, c->args[0]), a = kiln_elab_eval(e, c->args[1]),
              b = kiln_elab_eval(e, c->args[2]);
@@ -86,7 +100,7 @@ static kiln_value select_value(kiln_elab *e, const kiln_call *c) {
   if (condition.kind == KILN_VALUE_ERROR) return condition;
   if (condition.kind == KILN_VALUE_CONST && kiln_value_is_known(a) && kiln_value_is_known(b) &&
       ir_type_class(condition.type) == KILN_CLASS_BOOL)
-    return condition.bits ? a : b;
+    return chosen(e, c, condition.bits, a, b);
   bool views = is_view(a) || is_view(b);
   if (views && !(is_view(a) && is_view(b) && ir_type_equal(a.ir->type, b.ir->type)))
     return kiln_elab_error(e, c->place, "values of 'select': expected two views of one type");

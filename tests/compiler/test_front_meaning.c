@@ -105,6 +105,9 @@ TEST(meaning, branches) {
                   1),
             34);
   CHECK_INT(first("", "let x = 1 if n > 0 { let x = 2 store(o + 1, x) } store(o, x)", 1), 1);
+  // The type of a select that is known now depended on which value was taken.
+  CHECK_INT(first("", "store(o, (select(false, 7 as i8, 25) * 13) as i32)", 0), 69);
+  CHECK_INT(first("", "store(o, ((select(true, 3, 4.5) * 0.5) * 2.0) as i32)", 0), 3);
   // Two equal constants became the condition, or its opposite.
   CHECK_INT(first("", "store(o, select(n > 5, true, true) as i32)", 1), 1);
   CHECK_INT(first("", "store(o, select(n > 5, false, false) as i32)", 9), 0);

@@ -974,6 +974,10 @@ class Run:
         given, _ = self.positional(args, 3, 3)
         c, a, b = (self.one(x) for x in given)
         if c.kind == "i1" and c.known and a.known and b.known:
+            if a.is_literal and b.is_literal and "real" in (a.kind, b.kind):
+                a, b = (Value("real", float(v.data), True) for v in (a, b))
+            elif not (a.is_literal and b.is_literal):
+                a, b = unified(a, b)
             return [a if c.data else b]
         a, b = unified(a, b)
         if c.kind != "i1":
