@@ -22,29 +22,19 @@ typedef struct checking {
   uint32_t value_count;
 } checking;
 
-// The operands that may hold the address an operation yields: all of them where integers are made of
-// addresses (bitcast) and turned back.
-static uint32_t address_operands(const ir_op *op, uint32_t *first) {
-  *first = op->code == IR_SELECT;
+// True when the address that an operation yields may be made of that of the operand: also where integers are
+// made of addresses (bitcast) and turned back.
+static bool passes(const ir_op *op, const ir_value *operand) {
+  bool yields_address = op->results[0].type.pointer || op->results[0].type.is_view;
+  if (operand->type.pointer || operand->type.is_view) return ir_has(op->code, IR_PASSES);
+  if (operand->type.scalar != KILN_I64) return false;
   switch (op->code) {
-  case IR_PTRADD:
-  case IR_SPLAT:
-  case IR_BROADCAST:
-  case IR_EXPAND:
-  case IR_RESHAPE:
-  case IR_TRANS:
-  case IR_HINT:
   case IR_BITCAST:
-  case IR_SPLIT:
-  case IR_VIEW_BASE:
-  case IR_VIEW: return 1;
   case IR_ADD:
   case IR_SUB:
   case IR_AND:
-  case IR_OR:
-  case IR_JOIN: return 2;
-  case IR_SELECT: return 3;
-  default: return 0;
+  case IR_OR: return true;
+  default: return !yields_address && ir_has(op->code, IR_PASSES);
   }
 }
 
@@ -55,31 +45,27 @@ static void look_at(checking *c, const ir_value *v) {
   c->todo[c->todo_count++] = v;
 }
 
-// Operand `i` of the terminator of a region.
-static void look_at_end(checking *c, const ir_op *op, uint32_t region, uint32_t i) {
-  look_at(c, ir_terminator(op->regions[region])->operands[i]);
-}
-
 static void look_at_result(checking *c, const ir_op *op, uint32_t index) {
-  uint32_t first, end = address_operands(op, &first);
-  for (uint32_t i = first; i < end; i++) look_at(c, op->operands[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (passes(op, op->operands[i])) look_at(c, op->operands[i]);
   switch (op->code) {
-  case IR_IF: look_at_end(c, op, 0, index), look_at_end(c, op, 1, index); break;
-  case IR_FOR: look_at(c, op->operands[3 + index]), look_at_end(c, op, 0, index); break;
-  case IR_WHILE: look_at_end(c, op, 0, 1 + index); break;
+  case IR_IF:
+    for (unsigned which = 0; which < 2; which++) look_at(c, ir_if_end(op, which)->operands[index]);
+    break;
+  case IR_FOR: look_at(c, ir_loop_args(op)[index]); break;
+  case IR_WHILE: look_at(c, ir_cond_passed(ir_while_test(op))[index]); break;
   default: break;
   }
 }
 
 static void look_at_argument(checking *c, const ir_op *loop, const ir_value *v) {
-  if (loop->code == IR_FOR && v->index) {
-    look_at(c, loop->operands[2 + v->index]);
-    look_at_end(c, loop, 0, v->index - 1);
-  } else if (loop->code == IR_WHILE && v->block == loop->regions[0]) {
-    look_at(c, loop->operands[v->index]);
-    look_at_end(c, loop, 1, v->index);
-  } else if (loop->code == IR_WHILE) {
-    look_at_end(c, loop, 0, 1 + v->index);
+  if (!ir_is_loop(loop)) return;
+  if (v->block != loop->regions[0]) {
+    look_at(c, ir_cond_passed(ir_while_test(loop))[v->index]);
+  } else if (v->index >= ir_loop_counters(loop)) {
+    uint32_t i = v->index - ir_loop_counters(loop);
+    look_at(c, ir_loop_initials(loop)[i]);
+    look_at(c, ir_loop_next(loop)->operands[i]);
   }
 }
 

@@ -16,7 +16,7 @@ typedef struct finder {
 static void find_loop(ir_op *op, void *context) {
   finder *f = context;
   int64_t step;
-  if (op->code != IR_FOR || ir_constant_int(op->operands[2], &step)) return;
+  if (op->code != IR_FOR || ir_constant_int(ir_for_step(op), &step)) return;
   KILN_GROW(f->arena, f->loops, f->count, f->capacity);
   f->loops[f->count++] = op;
 }
@@ -36,13 +36,13 @@ static bool says_positive(const ir_value *claim, const ir_value *step) {
 
 static bool is_asserted(const ir_op *loop) {
   for (const ir_op *op = loop->prev; op; op = op->prev)
-    if (op->code == IR_ASSERT && says_positive(op->operands[0], loop->operands[2])) return true;
+    if (op->code == IR_ASSERT && says_positive(op->operands[0], ir_for_step(loop))) return true;
   return false;
 }
 
 static void add_assert(ir_kernel *kernel, ir_op *loop) {
   ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
-  ir_value *step = loop->operands[2];
+  ir_value *step = ir_for_step(loop);
   ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));
   ir_attrs attrs = {.text = "step of a 'for': expected at least 1"};
   ir_emit(&b, IR_ASSERT, &attrs, &positive, 1, NULL, NULL, 0);
@@ -54,6 +54,6 @@ void kiln_native_guard_steps(ir_kernel *kernel) {
   if (!f.count) return;
   kiln_facts *facts = kiln_facts_compute(kernel->arena, kernel);
   for (uint32_t i = 0; i < f.count; i++)
-    if (kiln_fact_of(facts, f.loops[i]->operands[2])->lo < 1 && !is_asserted(f.loops[i]))
+    if (kiln_fact_of(facts, ir_for_step(f.loops[i]))->lo < 1 && !is_asserted(f.loops[i]))
       add_assert(kernel, f.loops[i]);
 }

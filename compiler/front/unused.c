@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names in functions that no kernel calls. What a kernel calls is elaborated and checked there; the rest would
-// pass with any name in it, so its names are looked up here.
+// Names in functions that no kernel calls. What a kernel calls is elaborated and checked there; the rest
+// would pass with any name in it, so its names are looked up here.
 //
 // Needs a parsed module; changes the marks of its atoms only.
 #include <string.h>
