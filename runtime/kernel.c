@@ -46,7 +46,8 @@ static kiln_status find_best(kiln_device *d, const char *name, const kiln_check 
   return exists ? KILN_OK : KILN_STATUS_NOT_FOUND;
 }
 
-// Of equal ranks the code for the newer processor wins, then the later name (sm_90a after sm_90).
+// Of equal ranks the code for the newer processor wins, then what it is made for alone or with its family,
+// then the later name.
 static bool is_better(kiln_bundle *b, const kiln_code_entry *entry, unsigned rank, const kiln_code *old) {
   kiln_target now, before;
   if (!old->is_present || rank != old->rank) return !old->is_present || rank < old->rank;
@@ -57,6 +58,7 @@ static bool is_better(kiln_bundle *b, const kiln_code_entry *entry, unsigned ran
     return false;
   if (now.processor->number != before.processor->number)
     return now.processor->number > before.processor->number;
+  if (now.processor->reach != before.processor->reach) return now.processor->reach > before.processor->reach;
   return strcmp(name, old_name) > 0;
 }
 

@@ -7,37 +7,39 @@
 enum { S = 1, X = 2 }; // modes column
 
 static const kiln_processor processors[] = {
-#define NVPTX(n, capability, only, isa, shared, unit) \
-  {.name = n,                                         \
-   .family = KILN_FAMILY_NVPTX,                       \
-   .matrix = KILN_MATRIX_##unit,                      \
-   .shared_bytes = shared,                            \
-   .number = capability,                              \
-   .arch_only = only,                                 \
-   .ptx = isa,                                        \
-   .wave = 32,                                        \
-   .waves = 1,                                        \
-   .generic = "",                                     \
-   .arch = "",                                        \
-   .cpu = "",                                         \
+#define NVPTX(n, capability, runs, isa, shared, unit, version) \
+  {.name = n,                                                  \
+   .family = KILN_FAMILY_NVPTX,                                \
+   .matrix = KILN_MATRIX_##unit,                               \
+   .shared_bytes = shared,                                     \
+   .number = capability,                                       \
+   .reach = KILN_REACH_##runs,                                 \
+   .llvm = version,                                            \
+   .ptx = isa,                                                 \
+   .wave = 32,                                                 \
+   .waves = 1,                                                 \
+   .generic = "",                                              \
+   .arch = "",                                                 \
+   .cpu = "",                                                  \
    .features = ""},
-#define AMDGPU(n, ma, mi, st, w, ws, gen, version, modes, shared, unit) \
-  {.name = n,                                                           \
-   .family = KILN_FAMILY_AMDGPU,                                        \
-   .matrix = KILN_MATRIX_##unit,                                        \
-   .shared_bytes = shared,                                              \
-   .number = (ma) << 8 | (mi) << 4 | (st),                              \
-   .major = ma,                                                         \
-   .minor = mi,                                                         \
-   .step = st,                                                          \
-   .wave = w,                                                           \
-   .waves = ws,                                                         \
-   .generic_version = version,                                          \
-   .has_xnack = ((modes)&X) != 0,                                       \
-   .has_sramecc = ((modes)&S) != 0,                                     \
-   .generic = gen,                                                      \
-   .arch = "",                                                          \
-   .cpu = "",                                                           \
+#define AMDGPU(n, ma, mi, st, w, ws, gen, gen_version, modes, shared, unit, version) \
+  {.name = n,                                                                        \
+   .family = KILN_FAMILY_AMDGPU,                                                     \
+   .matrix = KILN_MATRIX_##unit,                                                     \
+   .shared_bytes = shared,                                                           \
+   .number = (ma) << 8 | (mi) << 4 | (st),                                           \
+   .major = ma,                                                                      \
+   .minor = mi,                                                                      \
+   .step = st,                                                                       \
+   .wave = w,                                                                        \
+   .waves = ws,                                                                      \
+   .generic_version = gen_version,                                                   \
+   .llvm = version,                                                                  \
+   .has_xnack = ((modes)&X) != 0,                                                    \
+   .has_sramecc = ((modes)&S) != 0,                                                  \
+   .generic = gen,                                                                   \
+   .arch = "",                                                                       \
+   .cpu = "",                                                                        \
    .features = ""},
 #define HOST(n, a, c, f, vector, l) \
   {.name = n,                       \

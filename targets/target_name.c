@@ -33,7 +33,7 @@ static bool same_digits(const char *a, const char *b) {
 }
 
 static kiln_status refuse_processor(const char *name, size_t length, kiln_error *err) {
-  char list[600] = "", wanted[64];
+  char list[900] = "", wanted[64];
   snprintf(wanted, sizeof wanted, "%.*s", (int)length, name);
   kiln_nearest n = kiln_nearest_to(wanted);
   if (same_digits(wanted, "host")) kiln_nearest_consider(&n, "host");

@@ -19,7 +19,8 @@ static kiln_status refuse_device(const char *text, kiln_error *err) {
 static kiln_status read_sm(const char *text, kiln_device_target *out, kiln_error *err) {
   char *end;
   unsigned long number = isdigit((unsigned char)text[3]) ? strtoul(text + 3, &end, 10) : 0;
-  if (!number || number > 999 || (end[0] == 'a' ? end[1] : end[0]) != 0) return refuse_device(text, err);
+  if (!number || number > 999 || (end[0] == 'a' || end[0] == 'f' ? end[1] : end[0]) != 0)
+    return refuse_device(text, err);
   out->family = KILN_FAMILY_NVPTX;
   out->number = (uint16_t)number;
   return KILN_OK;
@@ -112,17 +113,35 @@ static const char *family_name(kiln_family family) {
 
 // Modules for embedded use: machine code moves neither to nor from them (CUDA compatibility guide).
 static bool is_embedded(unsigned number) {
-  static const uint16_t numbers[] = {53, 62, 72, 87, 101, 110};
+  static const uint16_t numbers[] = {53, 62, 72, 87, 88, 101, 110};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i] == number) return true;
   return false;
 }
 
+// The family of a capability is its major version from there on; embedded modules are families of their own.
+static bool is_in_family(const kiln_processor *p, unsigned number) {
+  if (p->number == number) return true;
+  return p->number / 10 == number / 10 && p->number < number && !is_embedded(p->number) &&
+         !is_embedded(number);
+}
+
+// Writes the rule when code of that reach does not run there, whatever its form.
+static bool is_reached(const kiln_processor *p, const kiln_device_target *d, const char *form,
+                       char out_rule[KILN_RULE_TEXT]) {
+  if (p->reach == KILN_REACH_ALONE && p->number != d->number)
+    refuse(out_rule, "%s%s runs on capability %u only, the device has %u", form, p->name, p->number,
+           d->number);
+  else if (p->reach == KILN_REACH_FAMILY && !is_in_family(p, d->number))
+    refuse(out_rule, "%s%s runs in its family only, from capability %u on, the device has %u", form, p->name,
+           p->number, d->number);
+  else return true;
+  return false;
+}
+
 static unsigned rank_ptx(const kiln_processor *p, const kiln_device_target *d,
                          char out_rule[KILN_RULE_TEXT]) {
-  if (p->arch_only && p->number != d->number)
-    return refuse(out_rule, "PTX for %s runs on capability %u only, the device has %u", p->name, p->number,
-                  d->number);
+  if (!is_reached(p, d, "PTX for ", out_rule)) return KILN_RANK_REFUSED;
   if (p->number > d->number)
     return refuse(out_rule, "PTX for %s needs capability %u, the device has %u", p->name, p->number,
                   d->number);
@@ -145,10 +164,9 @@ static bool has_nearer(const kiln_processor *p, const kiln_device_target *d) {
 
 static unsigned rank_cubin(const kiln_processor *p, const kiln_device_target *d,
                            char out_rule[KILN_RULE_TEXT]) {
-  if (p->number == d->number) return p->arch_only ? KILN_RANK_EXACT_MODES : KILN_RANK_EXACT;
-  if (p->arch_only)
-    return refuse(out_rule, "%s runs on capability %u only, the device has %u", p->name, p->number,
-                  d->number);
+  if (!is_reached(p, d, "", out_rule)) return KILN_RANK_REFUSED;
+  if (p->number == d->number) return p->reach == KILN_REACH_ALONE ? KILN_RANK_EXACT_MODES : KILN_RANK_EXACT;
+  if (p->reach == KILN_REACH_FAMILY) return KILN_RANK_GENERIC;
   if (p->number / 10 != d->number / 10)
     return refuse(out_rule, "capability differs in the major number: code %u, device %u", p->number,
                   d->number);

@@ -28,7 +28,17 @@ typedef enum kiln_matrix {
   KILN_MATRIX_MFMA_942,
   KILN_MATRIX_WMMA_11,
   KILN_MATRIX_WMMA_12,
+  KILN_MATRIX_MFMA_950,
+  KILN_MATRIX_MFMA_9_4, ///< what 942 and 950 have alike
+  KILN_MATRIX_WMMA_1250,
 } kiln_matrix;
+
+/// NVPTX: where code of a capability runs besides on itself.
+typedef enum kiln_reach {
+  KILN_REACH_ONWARD, ///< later capabilities: machine code in the major version, PTX in all
+  KILN_REACH_FAMILY, ///< later capabilities of the family, which is the major version
+  KILN_REACH_ALONE,  ///< nowhere
+} kiln_reach;
 
 /// A feature that code may need on, need off, or not care about (AMDGPU target ids).
 typedef enum kiln_mode { KILN_MODE_ANY, KILN_MODE_ON, KILN_MODE_OFF } kiln_mode;
@@ -40,10 +50,11 @@ typedef struct kiln_processor {
   kiln_matrix matrix;
   uint32_t shared_bytes;      ///< shared memory (LDS) a block may use
   uint16_t number;            ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
-  uint8_t arch_only;          ///< NVPTX: code runs on this capability alone
+  uint8_t reach;              ///< NVPTX: kiln_reach
   uint8_t ptx;                ///< NVPTX: PTX ISA version x 10
   uint8_t major, minor, step; ///< AMDGPU
   uint8_t wave, waves;        ///< AMDGPU
+  uint8_t llvm;               ///< first version of LLVM that makes code for it; 0: any
   uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
   bool has_xnack, has_sramecc;
   const char *generic;               ///< AMDGPU: the generic target whose code runs here, or ""

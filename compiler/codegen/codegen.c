@@ -112,8 +112,11 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
 // all of it, LLVM 19 moves every accumulator in and out of the upper half around each matrix instruction;
 // held to 256 it does not. Kernels that spill then are compiled again with all.
 static bool has_wide_registers(const kiln_target *target) {
-  return target->processor->matrix == KILN_MATRIX_MFMA_90A ||
-         target->processor->matrix == KILN_MATRIX_MFMA_942;
+  static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
+                                      KILN_MATRIX_MFMA_9_4};
+  bool found = false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) found |= target->processor->matrix == units[i];
+  return found;
 }
 
 #if LLVM_VERSION_MAJOR < 21

@@ -75,7 +75,8 @@ static bool lacks_bf16_matrix(const kiln_target *target) {
 
 static bool has_fp8_matrix(const kiln_target *target) {
   kiln_matrix m = target->processor->matrix;
-  return m == KILN_MATRIX_WMMA_12 || m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA;
+  return m == KILN_MATRIX_WMMA_12 || m == KILN_MATRIX_WMMA_1250 || m == KILN_MATRIX_MFMA_950 ||
+         m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA;
 }
 
 static bool holds(place where, const kiln_target *target) {

@@ -271,11 +271,10 @@ static ir_kernel *product(kiln_arena *arena, const gpu_matrix_form *f, unsigned 
 static const struct {
   kiln_matrix unit;
   const char *target;
-} matrix_processors[] = {{KILN_MATRIX_MFMA_908, "gfx908"},
-                         {KILN_MATRIX_MFMA_90A, "gfx90a"},
-                         {KILN_MATRIX_MFMA_942, "gfx942"},
-                         {KILN_MATRIX_WMMA_11, "gfx1100"},
-                         {KILN_MATRIX_WMMA_12, "gfx1200"}};
+} matrix_processors[] = {{KILN_MATRIX_MFMA_908, "gfx908"},         {KILN_MATRIX_MFMA_90A, "gfx90a"},
+                         {KILN_MATRIX_MFMA_942, "gfx942"},         {KILN_MATRIX_WMMA_11, "gfx1100"},
+                         {KILN_MATRIX_WMMA_12, "gfx1200"},         {KILN_MATRIX_MFMA_950, "gfx950"},
+                         {KILN_MATRIX_MFMA_9_4, "gfx9-4-generic"}, {KILN_MATRIX_WMMA_1250, "gfx1250"}};
 
 typedef void check_product(const gpu_matrix_form *f, const char *target, const char *assembly);
 

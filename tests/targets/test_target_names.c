@@ -53,14 +53,15 @@ TEST(target_names, refusals_say_what_was_expected) {
   static const struct {
     const char *text, *part;
   } cases[] = {
-      {"sm_100", "no target is called 'sm_100'; there are host, sm_70,"},
-      {"gfx950", "no target is called 'gfx950'"},
+      {"sm_101", "no target is called 'sm_101'; there are host, sm_70,"},
+      {"gfx951", "no target is called 'gfx951'"},
       {"", "no target is called ''"},
       {"gfx1100:xnack+", "gfx1100: expected no xnack setting (it has none), found 'xnack+'"},
       {"gfx1100:sramecc-", "gfx1100: expected no sramecc setting (it has none), found 'sramecc-'"},
       {"gfx1030:wave64", "gfx1030: expected wave32 (code is made for no other), found 'wave64'"},
       {"gfx90a:wave32", "gfx90a: expected wave64 (its only wave size), found 'wave32'"},
       {"gfx11-generic:v5", "gfx11-generic: expected v6 (generic targets need code object 6), found 'v5'"},
+      {"sm_9", "x86-64-v4, aarch64, native"}, // the whole list
       {"gfx942:xnack+:xnack-", "gfx942: expected each setting once, found 'xnack-'"},
       {"gfx942:fast",
        "gfx942: expected xnack+, xnack-, sramecc+, sramecc-, wave32, wave64, v4, v5 or v6, found 'fast'"},

@@ -63,6 +63,32 @@ TEST(target_rank, nvidia) {
       {"sm_90", true, "sm_89", KILN_RANK_REFUSED, "PTX for sm_90 needs capability 90, the device has 89"},
       {"sm_90a", true, "sm_100", KILN_RANK_REFUSED,
        "PTX for sm_90a runs on capability 90 only, the device has 100"},
+      // CUDA's rules of family-specific and architecture-specific code.
+      {"sm_100a", false, "sm_100", KILN_RANK_EXACT_MODES, ""},
+      {"sm_100f", false, "sm_100", KILN_RANK_EXACT, ""},
+      {"sm_100", false, "sm_100", KILN_RANK_EXACT, ""},
+      {"sm_100f", false, "sm_103", KILN_RANK_GENERIC, ""},
+      {"sm_100", false, "sm_103", KILN_RANK_SAME_MAJOR, ""},
+      {"sm_103f", false, "sm_103", KILN_RANK_EXACT, ""},
+      {"sm_120f", false, "sm_121", KILN_RANK_GENERIC, ""},
+      {"sm_120", false, "sm_121", KILN_RANK_SAME_MAJOR, ""},
+      {"sm_110f", false, "sm_110", KILN_RANK_EXACT, ""},
+      {"sm_100a", false, "sm_103", KILN_RANK_REFUSED,
+       "sm_100a runs on capability 100 only, the device has 103"},
+      {"sm_103f", false, "sm_100", KILN_RANK_REFUSED,
+       "sm_103f runs in its family only, from capability 103 on, the device has 100"},
+      {"sm_100f", false, "sm_110", KILN_RANK_REFUSED,
+       "sm_100f runs in its family only, from capability 100 on, the device has 110"},
+      {"sm_100f", false, "sm_120", KILN_RANK_REFUSED, "runs in its family only"},
+      {"sm_121f", false, "sm_120", KILN_RANK_REFUSED, "from capability 121 on"},
+      {"sm_103", false, "sm_100", KILN_RANK_REFUSED, "code needs capability 103, the device has 100"},
+      {"sm_100", false, "sm_120", KILN_RANK_REFUSED, "capability differs in the major number"},
+      {"sm_100", false, "sm_101", KILN_RANK_REFUSED, "embedded modules need their own code"},
+      {"sm_100f", true, "sm_103", KILN_RANK_PTX, ""},
+      {"sm_100f", true, "sm_120", KILN_RANK_REFUSED, "PTX for sm_100f runs in its family only"},
+      {"sm_120a", true, "sm_121", KILN_RANK_REFUSED, "PTX for sm_120a runs on capability 120 only"},
+      {"sm_100", true, "sm_120", KILN_RANK_PTX, ""},
+      {"sm_88", false, "sm_89", KILN_RANK_REFUSED, "embedded modules need their own code"},
       {"sm_90", false, "gfx1100", KILN_RANK_REFUSED, "code is for NVIDIA, the device is AMD"},
   };
   check_cases(cases, sizeof cases / sizeof *cases);
@@ -97,6 +123,13 @@ TEST(target_rank, amd) {
       {"gfx9-generic", false, "gfx906:sramecc-:xnack-", KILN_RANK_GENERIC, ""},
       {"gfx9-generic:xnack+", false, "gfx906:sramecc-:xnack-", KILN_RANK_REFUSED,
        "xnack differs: code on, device off"},
+      {"gfx9-4-generic", false, "gfx942:sramecc+:xnack-", KILN_RANK_GENERIC, ""},
+      {"gfx9-4-generic", false, "gfx950:sramecc+:xnack-", KILN_RANK_GENERIC, ""},
+      {"gfx9-4-generic", false, "gfx90a:sramecc+:xnack-", KILN_RANK_REFUSED, "whose generic target is none"},
+      {"gfx942", false, "gfx950:sramecc+:xnack-", KILN_RANK_REFUSED, "processor differs"},
+      {"gfx10-1-generic:xnack-", false, "gfx1012:xnack-", KILN_RANK_GENERIC, ""},
+      {"gfx12-generic", false, "gfx1250", KILN_RANK_REFUSED, "whose generic target is none"},
+      {"gfx11-generic", false, "gfx1153", KILN_RANK_GENERIC, ""},
       {"gfx11-generic", false, "gfx1199", KILN_RANK_REFUSED, "gfx1199 is not in the table of processors"},
       {"gfx1100", false, "x86-64-v3", KILN_RANK_REFUSED, "code is for AMD, the device is the host"},
   };
@@ -154,6 +187,15 @@ TEST(target_rank, damaged_device_names_are_refused) {
   }
 }
 
+// Of what runs on a device the closest is taken: what is made for it alone, then with its family, then plain.
+TEST(target_rank, order_of_suffixes) {
+  static const char *const best_first[] = {"sm_103a", "sm_103f", "sm_100f", "sm_100"};
+  kiln_device_target d = device_of("sm_103");
+  char rule[KILN_RULE_TEXT];
+  for (size_t i = 1; i < sizeof best_first / sizeof *best_first; i++)
+    CHECK(rank_of(best_first[i - 1], false, &d, rule) < rank_of(best_first[i], false, &d, rule));
+}
+
 // Rules as laws over the whole table, not as examples.
 TEST(target_rank, laws_over_the_table) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
@@ -165,7 +207,7 @@ TEST(target_rank, laws_over_the_table) {
     char device_name[64];
     size_t length = strlen(p->name);
     memcpy(device_name, p->name, length + 1);
-    if (p->arch_only) device_name[length - 1] = 0;
+    if (p->reach != KILN_REACH_ONWARD) device_name[length - 1] = 0;
     kiln_device_target own = device_of(device_name);
     CHECK(kiln_target_rank(&t, false, &own, rule) <= KILN_RANK_EXACT); // code runs on what it was made for
     for (size_t j = 0; j < kiln_processor_count(); j++) {

@@ -19,9 +19,12 @@ static const char *family_name(kiln_family family) {
 }
 
 static void describe(const kiln_processor *p, char *out, size_t capacity) {
+  static const char *const reaches[] = {[KILN_REACH_ONWARD] = "",
+                                        [KILN_REACH_FAMILY] = ", runs in its family",
+                                        [KILN_REACH_ALONE] = ", runs on this processor only"};
   if (p->family == KILN_FAMILY_NVPTX)
     snprintf(out, capacity, "PTX %d.%d, %u KiB shared memory a block%s", p->ptx / 10, p->ptx % 10,
-             p->shared_bytes >> 10, p->arch_only ? ", runs on this processor only" : "");
+             p->shared_bytes >> 10, reaches[p->reach]);
   else if (p->family == KILN_FAMILY_AMDGPU)
     snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "",
              p->has_xnack ? ", xnack" : "", p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10,

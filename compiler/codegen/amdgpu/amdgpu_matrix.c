@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The matrix instructions of AMDGPU as linear maps: MFMA of gfx9 (waves of 64) and WMMA of gfx11 and gfx12
-// (waves of 32).
+// The matrix instructions of AMDGPU as linear maps: MFMA of gfx9 (waves of 64) and WMMA of gfx11, gfx12 and
+// gfx1250 (waves of 32).
 //
 // A fragment says, for each bit of register and lane number, which bit of row, column or reduced index it is.
 // Left and right operand permute the reduced index alike, which is all that a product asks for. Sources: the
-// instruction set guides of CDNA 1 to 3 and RDNA 3 and 4.
+// instruction set guides of CDNA 1 to 4 and RDNA 3 and 4; for gfx1250 the operands' symmetry is all that is
+// used.
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
 enum { NO = GPU_NO_BIT, END = GPU_END };
@@ -13,8 +14,10 @@ enum { NO = GPU_NO_BIT, END = GPU_END };
 #define K(i) GPU_K(i)
 
 #define UNIT(name) (1u << KILN_MATRIX_##name)
-#define MFMA_ALL (UNIT(MFMA_908) | UNIT(MFMA_90A) | UNIT(MFMA_942))
-#define MFMA_90 (UNIT(MFMA_90A) | UNIT(MFMA_942))
+#define MFMA_94 (UNIT(MFMA_942) | UNIT(MFMA_950) | UNIT(MFMA_9_4))
+#define MFMA_90 (UNIT(MFMA_90A) | MFMA_94)
+#define MFMA_ALL (UNIT(MFMA_908) | MFMA_90)
+#define NO_XF32 (UNIT(MFMA_908) | UNIT(MFMA_90A) | UNIT(MFMA_950) | UNIT(MFMA_9_4))
 #define MFMA_OLD (UNIT(MFMA_908) | UNIT(MFMA_90A))
 
 // ---------------------------------------------------------------------------------------- emission
@@ -54,6 +57,15 @@ static LLVMValueRef intrinsic2(gpu *g, const char *name, LLVMTypeRef *overloads,
                         arguments, count, "");
 }
 
+/// The same for instructions that name bf16: a vector of bfloat instead of 16-bit integers.
+static LLVMValueRef gather_bfloat(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar,
+                                  LLVMTypeRef word) {
+  LLVMValueRef v = gather(g, elements, count, scalar, word);
+  if (scalar != KILN_BF16) return v;
+  LLVMTypeRef type = LLVMVectorType(LLVMBFloatTypeInContext(g->context), count);
+  return LLVMBuildBitCast(g->builder, v, type, "");
+}
+
 // llvm.amdgcn.mfma.*(left, right, accumulator, cbsz, abid, blgp); bytes are one integer.
 static void emit_mfma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
                       const LLVMValueRef *right, LLVMValueRef *accumulator) {
@@ -70,6 +82,41 @@ static void emit_mfma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
 }
 
 static LLVMTypeRef words_of(gpu *g, unsigned bytes) { return LLVMVectorType(g->i32, bytes / 4); }
+
+// The wider instructions of gfx950: more than 8 bytes are a vector of words, bf16 is called so.
+static void emit_mfma_950(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                          const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef zero = gpu_i32(g, 0);
+  LLVMValueRef arguments[] = {gather_bfloat(g, left, count, form->left, word),
+                              gather_bfloat(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              zero,
+                              zero,
+                              zero};
+  scatter(g, intrinsic2(g, form->name, NULL, 0, arguments, 6), accumulator, sums);
+}
+
+// llvm.amdgcn.mfma.scale.*.f8f6f4(left, right, accumulator, formats, selections and scales). Constant zeros
+// for both scales mean the instruction without scales. Formats: 0 e4m3, 1 e5m2.
+static void emit_mfma_fp8(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                          const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef zero = gpu_i32(g, 0);
+  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
+                              gather(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              gpu_i32(g, form->left == KILN_E5M2),
+                              gpu_i32(g, form->right == KILN_E5M2),
+                              zero,
+                              zero,
+                              zero,
+                              zero};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[0]), LLVMTypeOf(arguments[1])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 9), accumulator, sums);
+}
 
 // llvm.amdgcn.wmma.*(left, right, accumulator), overloaded by accumulator and operand; bytes are a vector of
 // words.
@@ -99,6 +146,58 @@ static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMVal
   scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
 }
 
+// gfx1250: floats of 16 and 32 bits have sign changes of both operands and of the accumulator, and two hints
+// that an operand is the last instruction's.
+static void emit_wmma_1250(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                           const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMValueRef no = gpu_i1(g, false);
+  LLVMValueRef arguments[] = {no,
+                              gather_bfloat(g, left, count, form->left, NULL),
+                              no,
+                              gather_bfloat(g, right, count, form->right, NULL),
+                              LLVMConstInt(g->i16, 0, false),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              no,
+                              no};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[5]), LLVMTypeOf(arguments[1])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 8), accumulator, sums);
+}
+
+// fp8 has the accumulator's sign change only.
+static void emit_wmma_1250_fp8(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                               const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef no = gpu_i1(g, false);
+  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
+                              gather(g, right, count, form->right, word),
+                              LLVMConstInt(g->i16, 0, false),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              no,
+                              no};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[3]), LLVMTypeOf(arguments[0])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
+}
+
+// Integers say of each operand that it is signed.
+static void emit_wmma_1250_integer(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+                                   const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
+  LLVMTypeRef word = words_of(g, count);
+  LLVMValueRef no = gpu_i1(g, false), yes = gpu_i1(g, true);
+  LLVMValueRef arguments[] = {yes,
+                              gather(g, left, count, form->left, word),
+                              yes,
+                              gather(g, right, count, form->right, word),
+                              gather(g, accumulator, sums, form->accumulator, NULL),
+                              no,
+                              no,
+                              no};
+  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[4]), LLVMTypeOf(arguments[1])};
+  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 8), accumulator, sums);
+}
+
 static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator) {
   unsigned sums = register_count(&form->accumulator_fragment);
   scatter(g, amdgpu_pin(g, gather(g, accumulator, sums, form->accumulator, NULL)), accumulator, sums);
@@ -123,7 +222,29 @@ static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator)
 #define TYPES(t, c) PAIR(t, t, c)
 #define MFMA(n, u, ...) \
   { .name = "llvm.amdgcn.mfma." n, .units = u, .lanes = 64, .emit = emit_mfma, __VA_ARGS__ }
+#define MFMA_950(n, ...) \
+  { .name = "llvm.amdgcn.mfma." n, .units = UNIT(MFMA_950), .lanes = 64, .emit = emit_mfma_950, __VA_ARGS__ }
 #define MKN(a, b, c) .m = a, .n = b, .k = c
+
+// Both sizes of 16 bits and of fp8, on gfx950.
+#define MFMA_950_16(t, type)                                      \
+  MFMA_950("f32.32x32x16." t, TYPES(type, F32), MKN(5, 5, 4),     \
+           OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),       \
+      MFMA_950("f32.16x16x32." t, TYPES(type, F32), MKN(4, 4, 5), \
+               OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16)
+#define MFMA_950_WIDE(n, l, r, ...)                                                          \
+  {                                                                                          \
+    .name = "llvm.amdgcn.mfma.scale.f32." n ".f8f6f4", .units = UNIT(MFMA_950), .lanes = 64, \
+    .emit = emit_mfma_fp8, PAIR(l, r, F32), __VA_ARGS__                                      \
+  }
+#define MFMA_950_8(t, l, r)                                                                                  \
+  MFMA_950_WIDE("32x32x64", l, r, MKN(5, 5, 6), OPERANDS_32(LIST(K(0), K(1), K(2), K(3), K(4), END), K(5))), \
+      MFMA_950_WIDE("16x16x128", l, r, MKN(4, 4, 7),                                                         \
+                    OPERANDS_16(LIST(K(0), K(1), K(2), K(3), K(4), END), K(5), K(6)), SUMS_16),              \
+      MFMA("f32.32x32x16." t, UNIT(MFMA_950), PAIR(l, r, F32), MKN(5, 5, 4),                                 \
+           OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),                                                  \
+      MFMA("f32.16x16x32." t, UNIT(MFMA_950), PAIR(l, r, F32), MKN(4, 4, 5),                                 \
+           OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16)
 
 // Both sizes of f32.
 #define MFMA_F32(u, p)                                                                                    \
@@ -155,7 +276,38 @@ static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator)
     }                                                                                                     \
   }
 
+// WMMA of gfx1250: accumulators as on gfx12; of the reduced index the halves share the bit `half`, whichever
+// it is.
+#define WMMA_1250(n, e, types, k_bits, half, ...)                                                          \
+  {                                                                                                        \
+    .name = "llvm.amdgcn.wmma." n, .units = UNIT(WMMA_1250), .lanes = 32, .emit = e, types,                \
+    MKN(4, 4, k_bits), .left_fragment = {{__VA_ARGS__, END}, {M(0), M(1), M(2), M(3), half, END}},         \
+    .right_fragment = {{__VA_ARGS__, END}, {N(0), N(1), N(2), N(3), half, END}}, .accumulator_fragment = { \
+      {M(0), M(1), M(2), END},                                                                             \
+      {N(0), N(1), N(2), N(3), M(3), END}                                                                  \
+    }                                                                                                      \
+  }
+#define WMMA_1250_F32(p) \
+  WMMA_1250("f32.16x16x4.f32", emit_wmma_1250, LIST(TYPES(F32, F32), .precision = p), 2, K(1), K(0))
+#define WMMA_1250_16(t, type) \
+  WMMA_1250("f32.16x16x32." t, emit_wmma_1250, LIST(TYPES(type, F32)), 5, K(3), K(0), K(1), K(2), K(4))
+#define WMMA_1250_8(t, l, r)                                                                                \
+  WMMA_1250("f32.16x16x128." t, emit_wmma_1250_fp8, LIST(PAIR(l, r, F32)), 7, K(4), K(0), K(1), K(2), K(3), \
+            K(5), K(6)),                                                                                    \
+      WMMA_1250("f32.16x16x64." t, emit_wmma_1250_fp8, LIST(PAIR(l, r, F32)), 6, K(4), K(0), K(1), K(2),    \
+                K(3), K(5))
+
 const gpu_matrix_form amdgpu_forms[] = {
+    MFMA_950_16("f16", F16),
+    MFMA_950_16("bf16", BF16),
+    MFMA_950("i32.32x32x32.i8", TYPES(I8, I32), MKN(5, 5, 5),
+             OPERANDS_32(LIST(K(0), K(1), K(2), K(3), END), K(4))),
+    MFMA_950("i32.16x16x64.i8", TYPES(I8, I32), MKN(4, 4, 6),
+             OPERANDS_16(LIST(K(0), K(1), K(2), K(3), END), K(4), K(5)), SUMS_16),
+    MFMA_950_8("fp8.fp8", E4M3, E4M3),
+    MFMA_950_8("fp8.bf8", E4M3, E5M2),
+    MFMA_950_8("bf8.fp8", E5M2, E4M3),
+    MFMA_950_8("bf8.bf8", E5M2, E5M2),
     MFMA("f32.32x32x8f16", MFMA_ALL, TYPES(F16, F32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
     MFMA("f32.16x16x16f16", MFMA_ALL, TYPES(F16, F32), MKN(4, 4, 4),
          OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
@@ -167,9 +319,9 @@ const gpu_matrix_form amdgpu_forms[] = {
          OPERANDS_32(LIST(K(0), END), K(1))),
     MFMA("f32.16x16x8bf16", UNIT(MFMA_908), TYPES(BF16, F32), MKN(4, 4, 3),
          OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
-    MFMA("i32.32x32x16.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(5, 5, 4),
+    MFMA("i32.32x32x16.i8", MFMA_94, TYPES(I8, I32), MKN(5, 5, 4),
          OPERANDS_32(LIST(K(0), K(1), K(2), END), K(3))),
-    MFMA("i32.16x16x32.i8", UNIT(MFMA_942), TYPES(I8, I32), MKN(4, 4, 5),
+    MFMA("i32.16x16x32.i8", MFMA_94, TYPES(I8, I32), MKN(4, 4, 5),
          OPERANDS_16(LIST(K(0), K(1), K(2), END), K(3), K(4)), SUMS_16),
     MFMA("i32.32x32x8i8", MFMA_OLD, TYPES(I8, I32), MKN(5, 5, 3), OPERANDS_32(LIST(K(0), K(1), END), K(2))),
     MFMA("i32.16x16x16i8", MFMA_OLD, TYPES(I8, I32), MKN(4, 4, 4),
@@ -181,7 +333,7 @@ const gpu_matrix_form amdgpu_forms[] = {
     MFMA("f32.16x16x8.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(4, 4, 3),
          OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
     MFMA_F32(MFMA_ALL, IR_PREC_IEEE),
-    MFMA_F32(MFMA_OLD, IR_PREC_TF32),
+    MFMA_F32(NO_XF32, IR_PREC_TF32),
     MFMA_F32(MFMA_ALL, IR_PREC_TF32X3),
     // Accumulators of f64 have their rows the other way round: lanes first.
     MFMA("f64.16x16x4f64", MFMA_90, TYPES(F64, F64), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)),
@@ -198,5 +350,17 @@ const gpu_matrix_form amdgpu_forms[] = {
     WMMA_12("f32.16x16x16.fp8.bf8", emit_wmma, LIST(PAIR(E4M3, E5M2, F32))),
     WMMA_12("f32.16x16x16.bf8.fp8", emit_wmma, LIST(PAIR(E5M2, E4M3, F32))),
     WMMA_12("f32.16x16x16.bf8.bf8", emit_wmma, LIST(PAIR(E5M2, E5M2, F32))),
+
+    WMMA_1250_16("f16", F16),
+    WMMA_1250_16("bf16", BF16),
+    WMMA_1250("i32.16x16x64.iu8", emit_wmma_1250_integer, LIST(TYPES(I8, I32)), 6, K(4), K(0), K(1), K(2),
+              K(3), K(5)),
+    WMMA_1250_8("fp8.fp8", E4M3, E4M3),
+    WMMA_1250_8("fp8.bf8", E4M3, E5M2),
+    WMMA_1250_8("bf8.fp8", E5M2, E4M3),
+    WMMA_1250_8("bf8.bf8", E5M2, E5M2),
+    WMMA_1250_F32(IR_PREC_IEEE),
+    WMMA_1250_F32(IR_PREC_TF32),
+    WMMA_1250_F32(IR_PREC_TF32X3),
 };
 const size_t amdgpu_form_count = sizeof amdgpu_forms / sizeof *amdgpu_forms;

@@ -78,6 +78,13 @@ static LLVMTargetMachineRef make_machine(const kiln_target *target, const char *
                                                LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
   const char *triple = kiln_target_triple(target);
   char *message = NULL;
+  unsigned version;
+  LLVMGetVersion(&version, NULL, NULL);
+  if (version < target->processor->llvm) { // LLVM itself would take another processor and say so on stderr
+    kiln_fail(err, KILN_STATUS_TARGET, "%s needs LLVM %u, this code generator has LLVM %u",
+              target->processor->name, target->processor->llvm, version);
+    return NULL;
+  }
   LLVMTargetRef back_end = NULL;
   if (LLVMGetTargetFromTriple(triple, &back_end, &message)) {
     kiln_fail(err, KILN_STATUS_TARGET, "LLVM has no back end for %s: %s", triple, message ? message : "");
