@@ -18,10 +18,11 @@
 static const struct {
   const char *name;
   bool quick;
-} machines[] = {{"x86-64-v3", true},  {"sm_90a", true},  {"gfx942", true},  {"gfx1100", true},
-                {"x86-64-v2", false}, {"sm_70", false},  {"sm_75", false},  {"sm_80", false},
-                {"sm_89", false},     {"gfx906", false}, {"gfx908", false}, {"gfx90a", false},
-                {"gfx1030", false},   {"gfx1201", false}};
+} machines[] = {{"x86-64-v3", true},  {"sm_90a", true},   {"gfx942", true},   {"gfx1100", true},
+                {"x86-64-v2", false}, {"sm_70", false},   {"sm_75", false},   {"sm_80", false},
+                {"sm_89", false},     {"gfx906", false},  {"gfx908", false},  {"gfx90a", false},
+                {"gfx1030", false},   {"gfx1201", false}, {"sm_100a", false}, {"gfx950", false},
+                {"gfx1010", false},   {"gfx1250", false}};
 enum { MACHINES = sizeof machines / sizeof *machines, REASONS = 200, REASON = 240 };
 
 /// What a back end refuses, though no table of the middle does. A refusal that is not here fails, and so does
@@ -275,7 +276,7 @@ static const char heading[] =
     "of machine. `tests/codegen/test_op_matrix.c` makes a kernel for each\n"
     "cell, compiles it, runs it on the host against the reference interpreter, and "
     "holds this page to what it found; `make check-full` does so for\n"
-    "ten more processors. `make bless` writes the page anew.\n\n"
+    "fourteen more processors. `make bless` writes the page anew.\n\n"
     "```\n";
 
 static void check_page(matrix *m) {

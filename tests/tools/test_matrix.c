@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const short_rows[] = {"sm_80",   "sm_90a",  "gfx90a",    "gfx942",
-                                         "gfx1100", "gfx1201", "x86-64-v2", "aarch64"};
+static const char *const short_rows[] = {"sm_80",  "sm_90a",  "sm_100a", "sm_120f", "gfx90a",    "gfx942",
+                                         "gfx950", "gfx1100", "gfx1201", "gfx1250", "x86-64-v2", "aarch64"};
 
-static const char *const modes[] = {"gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+", "gfx942:xnack+",
-                                    "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",    "gfx1100:wave64",
-                                    "gfx1201:wave64",         "gfx11-generic:wave64"};
+static const char *const modes[] = {
+    "gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+",        "gfx942:xnack+",
+    "gfx942:sramecc-:xnack-", "gfx9-generic:xnack+",           "gfx1100:wave64",
+    "gfx1201:wave64",         "gfx11-generic:wave64",          "gfx950:xnack+:sramecc-",
+    "gfx1010:xnack+",         "gfx9-4-generic:sramecc+:xnack-"};
 
 static long number_after(const char *text, const char *key) {
   const char *at = strstr(text, key);

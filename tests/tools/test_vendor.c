@@ -67,8 +67,9 @@ TEST(vendor, comgr_takes_gfx90a) { check_comgr("gfx90a"); }
 
 // The versions in the header: ABI version 2 is code object 4, 3 is 5, 4 is 6.
 TEST(vendor, readobj_takes_every_version) {
-  static const char *const targets[][2] = {
-      {"gfx906:v4", "2"}, {"gfx90a:v4", "2"}, {"gfx942", "3"}, {"gfx1100", "3"}, {"gfx11-generic", "4"}};
+  static const char *const targets[][2] = {{"gfx906:v4", "2"}, {"gfx90a:v4", "2"},     {"gfx942", "3"},
+                                           {"gfx1100", "3"},   {"gfx11-generic", "4"}, {"gfx950", "3"},
+                                           {"gfx1250", "3"},   {"gfx9-4-generic", "4"}};
   char *out, want[40];
   if (kiln_test_run(&out, "command -v llvm-readobj-22")) SKIP("llvm-readobj-22 is not installed");
   free(out);
