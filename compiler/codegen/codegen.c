@@ -109,7 +109,7 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
 }
 
 // From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have
-// all of it, LLVM 19 moves every accumulator in and out of the upper half around each matrix instruction;
+// all of it, LLVM (19 and 22) moves accumulators in and out of the upper half around matrix instructions;
 // held to 256 it does not. Kernels that spill then are compiled again with all.
 static bool has_wide_registers(const kiln_target *target) {
   static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,

@@ -124,9 +124,9 @@ TEST(host_random, unoptimised_code_agrees) { agree("x86-64-v3", 0, 60); }
 TEST(host_random, optimised_code_agrees) { agree("x86-64-v3", 3, 60); }
 TEST(host_random, code_without_fma_and_half_instructions_agrees) { agree("x86-64-v2", 2, 25); }
 
-// Seeds 261, 477 and 790, by hand. LLVM 19 turns a masked load of two native vectors into an unmasked load of
-// the half whose mask is the constant false, when the mask is and(splat(c), constants): memory outside is
-// read and `other` is lost. Loads of one native vector are right.
+// Seeds 261, 477 and 790, by hand. LLVM (19 and 22) turns a masked load of two native vectors into an
+// unmasked load of the half whose mask is the constant false, when the mask is and(splat(c), constants):
+// memory outside is read and `other` is lost. Loads of one native vector are right.
 TEST(host_random, a_half_masked_off_by_constants_keeps_other) {
   enum { SIDE = 16, COUNT = SIDE * SIDE };
   kiln_arena *arena = kiln_arena_create();

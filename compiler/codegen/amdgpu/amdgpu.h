@@ -17,9 +17,9 @@ LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
                         LLVMValueRef expected, LLVMValueRef desired);
 LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 
-/// `value` of vector registers, made where this stands: LLVM 19 does not know of every instruction that what
-/// it computes depends on which lanes run, and sinks v_permlane and v_wmma, with what they read, into the
-/// branch of their only user.
+/// `value` of vector registers, made where this stands: LLVM (19 and 22) does not know of every instruction
+/// that what it computes depends on which lanes run, and sinks v_permlane and v_wmma, with what they read,
+/// into the branch of their only user.
 LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value);
 
 /// A call of an intrinsic; `overload` is NULL when the intrinsic has none.

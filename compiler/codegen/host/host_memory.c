@@ -117,8 +117,8 @@ static LLVMValueRef bytes_after(host *h, LLVMValueRef pointer, uint64_t bytes) {
   return LLVMBuildGEP2(B, h->i8, pointer, &offset, 1, "");
 }
 
-// Masked accesses are cut to one native vector here: LLVM 19, cutting them itself, reads the half whose mask
-// is the constant false and loses what was to stand there.
+// Masked accesses are cut to one native vector here: LLVM (19 and 22), cutting them itself, reads the half
+// whose mask is the constant false and loses what was to stand there.
 static LLVMValueRef masked_load(host *h, const access *a, LLVMTypeRef type, LLVMValueRef pointer,
                                 LLVMValueRef mask, LLVMValueRef other) {
   unsigned half = LLVMGetVectorSize(type) / 2;
