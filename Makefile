@@ -179,7 +179,7 @@ $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
-	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o && $(AR) rcsD ../libkiln.a *.o
+	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
@@ -209,7 +209,7 @@ L_bundle   = $(A_BUNDLE) $(A_BASE)
 L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
 L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 X_codegen  = $(LLVM_LIBS)
-X_bundle   = -larchive
+X_bundle   = -larchive -l:libz.a
 # The second group makes order inside the group irrelevant.
 define test_rule
 $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
@@ -298,7 +298,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	install -m 644 runtime/kiln.h $(INTO)/include/kiln
 	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(INTO)/include/kiln/kiln_verify.h
 	install -m 644 base/status.def $(INTO)/include/kiln/base
-	sed -e 's|"base/status.def"|"status.def"|' base/status.h > $(INTO)/include/kiln/base/status.h
+	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
 	install -m 644 python/kiln/*.py $(INTO)/$(PYTHON_PACKAGE)

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The outcome of an operation, the same in every module, every tool and the public library.
+// What makes and tells of an outcome (base/status_code.h).
 #ifndef KILN_BASE_STATUS_H
 #define KILN_BASE_STATUS_H
 
 #include <stdarg.h>
-#include <stdint.h>
+
+#include "base/status_code.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/// Stable codes; `status.def` has a row for each. KILN_OK is zero.
-typedef enum kiln_status {
-#define STATUS(name, number, text, advice) KILN_STATUS_##name = number,
-#include "base/status.def"
-#undef STATUS
-} kiln_status;
-#define KILN_OK KILN_STATUS_OK
 
 #if defined(__GNUC__)
 #define KILN_MUST_USE __attribute__((warn_unused_result))
@@ -25,17 +18,6 @@ typedef enum kiln_status {
 #define KILN_MUST_USE
 #define KILN_PRINTF(a, b)
 #endif
-
-enum { KILN_ERROR_TEXT = 996 };
-
-/// Detail of a failure, in storage of the caller's. `text` is one line: what was expected, what was there,
-/// the numbers.
-typedef struct kiln_error {
-  kiln_status status;
-  char text[KILN_ERROR_TEXT];
-  uint32_t operation; ///< 1 + the number of the operation of a kernel that it is about; 0: of none. Behind
-                      ///< the text, so that the size and the fields of the first release stay
-} kiln_error;
 
 /// Writes status and text to `err` (which may be NULL) and returns `status`, so that `return kiln_fail(...)`
 /// reads well.

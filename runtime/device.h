@@ -11,6 +11,7 @@
 #include "base/record.h"
 #include "runtime/bundle_reader.h"
 #include "runtime/handles.h"
+#include "base/status.h"
 #include "runtime/kiln.h"
 #include "targets/targets.h"
 

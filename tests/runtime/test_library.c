@@ -40,6 +40,50 @@ TEST(library, the_map_is_the_header) {
   free(header);
 }
 
+// What an application sees declared, it can link: every function declared by the header and by what it
+// includes is in the library.
+static void check_declared(const char *header, const char *library, const char *besides) {
+  char *missing;
+  if (kiln_test_run(&missing, "test -e %s/lib/%s", kiln_test_build(), library))
+    SKIP("%s is not built", library);
+  free(missing);
+  if (kiln_test_run(
+          &missing,
+          "nm -D --defined-only %s/lib/%s | sed 's/.* //; s/@.*//' >%s/exported; "
+          "gcc -E -P -I. -x c %s | tr '\\n' ' ' | awk 'BEGIN {RS = \";\"} !/typedef/' | "
+          "grep -o '\\bkiln_[a-z0-9_]* *(' | tr -d ' (' | grep -vwF -e '%s' | sort -u >%s/declared; "
+          "test -s %s/declared && grep -vxFf %s/exported %s/declared || true",
+          kiln_test_build(), library, kiln_test_folder(), header, besides, kiln_test_folder(),
+          kiln_test_folder(), kiln_test_folder(), kiln_test_folder()))
+    FAIL("%s", missing);
+  CHECK_TEXT(missing, "");
+  free(missing);
+}
+
+TEST(library, what_is_declared_is_exported) { check_declared("runtime/kiln.h", "libkiln.so.0", "no such"); }
+// kiln_verify.h includes kiln.h, whose functions the other library has.
+TEST(library, what_the_verifier_declares_is_exported) {
+  char *shared, words[4000];
+  CHECK_INT(kiln_test_run(&shared, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map"), 0);
+  snprintf(words, sizeof words, "%s", shared);
+  words[strlen(words) - 1] = 0; // grep takes one word a line
+  check_declared("runtime/kiln_verify.h", "libkiln-verify.so.0", words);
+  free(shared);
+}
+
+// zstd's decoders of old formats are an application's own matter: the archive brings no second ones.
+TEST(library, the_archive_defines_nothing_of_zstd) {
+  char *out;
+  if (kiln_test_run(&out, "test -e %s/lib/libkiln.a", kiln_test_build())) SKIP("libkiln.a is not built");
+  free(out);
+  CHECK_INT(kiln_test_run(
+                &out, "nm --defined-only %s/lib/libkiln.a 2>/dev/null | grep -E ' [A-Z] Z(STD|BUFF)' || true",
+                kiln_test_build()),
+            0);
+  CHECK_TEXT(out, "");
+  free(out);
+}
+
 TEST(library, needs_libc_only) {
   char *needed = shell("readelf -d %1$s | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'");
   CHECK_TEXT(needed, "libc.so.6\n");

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "runtime/handles.h"
+#include "base/status.h"
 #include "tests/runtime/fixture.h"
 
 extern void *__libc_malloc(size_t size);
