@@ -10,7 +10,8 @@
 // XXH3-128 in canonical order. Each page has one in the page checks; each 4 KiB of page checks has one in the
 // top checks; the header has one over the top checks and one over itself. Opening checks header and top
 // checks; the rest is checked at its first use. Integers are little-endian; nothing is aligned for the
-// reader's sake.
+// reader's sake. The signature covers the header, which has the digest of the index region; the region has
+// the digest of each code, and in its statement that of the archive around the index.
 #ifndef KILN_BASE_BUNDLE_FORMAT_H
 #define KILN_BASE_BUNDLE_FORMAT_H
 
@@ -22,7 +23,8 @@
 
 enum {
   KILN_BUNDLE_MAJOR = 1,
-  KILN_BUNDLE_MINOR = 0,
+  KILN_BUNDLE_MINOR = 1,
+  KILN_BUNDLE_MINIMUM = 0, // what the writer states as the least minor number of a reader
   KILN_BUNDLE_PAGE = 4096,
   KILN_BUNDLE_CHECK = 8,
   KILN_BUNDLE_NONE = 0xffffffff,
@@ -30,13 +32,20 @@ enum {
 
 // Caps; a file that exceeds one is refused before anything is allocated.
 enum {
-  KILN_BUNDLE_MAX_BLOB = 1 << 30,        // raw bytes of a code
-  KILN_BUNDLE_MAX_DICTIONARY = 16 << 20, // raw bytes of a dictionary
+  KILN_BUNDLE_MAX_BLOB = 1 << 30,           // raw bytes of a code
+  KILN_BUNDLE_MAX_DICTIONARY = 16 << 20,    // raw bytes of a dictionary
+  KILN_BUNDLE_MAX_DICTIONARIES = 128 << 20, // raw bytes of all dictionaries
   KILN_BUNDLE_MAX_RECORD = 1 << 20,
+  KILN_BUNDLE_MAX_INFO = 1 << 16,   // a code info, tensor maps
+  KILN_BUNDLE_MAX_NOTES = 16 << 20, // bytes of all notes
   KILN_BUNDLE_MAX_NAME = 4096,
   KILN_BUNDLE_MAX_TARGETS = 1 << 12,
   KILN_BUNDLE_MAX_MEMBERS = 1 << 24,
 };
+
+// A compressed blob has at most this many raw bytes: no code is so empty, and a small file cannot ask for
+// much memory or time. The writer stores what would shrink further as it is.
+#define KILN_BUNDLE_MAX_EXPANSION(stored) (((uint64_t)1 << 16) + ((uint64_t)(stored) << 12))
 
 // ZIP local file header: where the first member's content begins.
 enum {
@@ -87,13 +96,23 @@ enum {
   KILN_BH_LEVEL = 76,        // u32: zstd level, for people
   KILN_BH_SECTIONS = 80,     // KILN_BUNDLE_SECTIONS x 16 bytes
   KILN_BH_DIGEST = 208,      // 32 bytes: BLAKE2b-256 of the index region
-  KILN_BH_ZERO = 240,        // 8 bytes: zero
+  KILN_BH_STATEMENT = 240,   // u64: begin of the statement in the index region; 0 without (minor number 0)
   KILN_BH_CHECK = 248,       // check of bytes 0..247
   KILN_BH_SIZE = 256,
 };
 
-// Signature slot, right after the header. The signature covers the header; the header's digest covers the
-// index, which has each blob's digest.
+// Statement, in the index region: what the signer says of the bundle as a whole. Of fixed size, so that
+// signing moves nothing.
+enum {
+  KILN_BS_VERSION = 0,    // u64: of the bundle's content, counted by whoever releases it; 0: none stated
+  KILN_BS_NAME = 8,       // text, NULs up to its end; empty: none stated
+  KILN_BS_NAME_SIZE = 64, // with at least one NUL
+  KILN_BS_CONTAINER = 72, // 32 bytes: BLAKE2b-256 of the file without the content of KILN-INDEX and without
+                          // its CRC-32 in the data descriptor and in the central directory
+  KILN_BS_SIZE = 104,
+};
+
+// Signature slot, right after the header. The signature covers the header.
 enum {
   KILN_BG_KIND = 0,       // u32: 0 empty, 1 Ed25519
   KILN_BG_ZERO = 4,       // u32

@@ -2,16 +2,17 @@
 // Decoding of blobs. A dictionary is decoded once a bundle and kept; the decoder's state is kept for the next
 // load, since allocating it costs more than decoding a small code.
 #define ZSTD_STATIC_LINKING_ONLY
-#include "runtime/bundle_blob.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
+#include "runtime/bundle_parts.h"
+
 struct kiln_dictionary {
   kiln_dictionary *next; // owned
   uint32_t blob;
-  uint8_t *bytes;       // owned; NULL when they lie in the file
+  uint8_t *bytes;       // owned; NULL when they lie in the application's memory
+  size_t size;          // raw
   ZSTD_DDict *prepared; // owned; refers to the bytes
 };
 
@@ -56,9 +57,25 @@ static void give_decoder(kiln_bundle *b, ZSTD_DCtx *decoder) {
   ZSTD_freeDCtx(surplus);
 }
 
+// What is stored. Private, when it comes from a file or is to be verified: nobody changes it between the
+// check and the use.
+kiln_status kiln_bundle_read(const kiln_bundle *b, uint64_t at, size_t size, kiln_bytes *out,
+                             kiln_error *err) {
+  *out = (kiln_bytes){.size = size};
+  if (b->memory && !b->verify) {
+    out->bytes = b->memory + at;
+    return KILN_OK;
+  }
+  out->bytes = out->owned = malloc(size ? size : 1);
+  if (!out->owned) return kiln_bundle_no_memory(err, b);
+  kiln_status status = kiln_bundle_copy(b, at, size, out->owned, err);
+  if (status != KILN_OK) kiln_bytes_deinit(out);
+  return status;
+}
+
 static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,
-                                const ZSTD_DDict *dictionary, kiln_bytes *out, kiln_error *err) {
-  const uint8_t *stored = b->file + e->offset;
+                                const uint8_t *stored, const ZSTD_DDict *dictionary, kiln_bytes *out,
+                                kiln_error *err) {
   // The first four bytes: zstd would also take formats of before 2016.
   if (e->stored < 4 || kiln_le32(stored) != ZSTD_MAGICNUMBER)
     return damaged(err, b, number, "not a zstd frame");
@@ -83,15 +100,18 @@ static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob
 
 static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,
                           const ZSTD_DDict *dictionary, kiln_bytes *out, kiln_error *err) {
+  kiln_bytes stored;
+  if (e->codec == KILN_BUNDLE_CODEC_NONE && e->stored != e->raw)
+    return damaged(err, b, number, "stored and raw sizes differ without compression");
+  KILN_TRY(kiln_bundle_read(b, e->offset, e->stored, &stored, err));
   if (e->codec == KILN_BUNDLE_CODEC_NONE) {
-    if (e->stored != e->raw)
-      return damaged(err, b, number, "stored and raw sizes differ without compression");
-    out->bytes = b->file + e->offset;
-    out->size = e->raw;
+    *out = stored;
   } else {
-    KILN_TRY(decode_frame(b, number, e, dictionary, out, err));
+    kiln_status status = decode_frame(b, number, e, stored.bytes, dictionary, out, err);
+    kiln_bytes_deinit(&stored);
+    if (status != KILN_OK) return status;
   }
-  if (memcmp(kiln_check_of(out->bytes, out->size).bytes, e->check, KILN_BUNDLE_CHECK))
+  if (!kiln_bundle_check_fits(e->check, out->bytes, out->size))
     return damaged(err, b, number, "its bytes do not have the check of the index");
   return KILN_OK;
 }
@@ -104,6 +124,7 @@ static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_diction
   KILN_TRY(kiln_bundle_blob_at(b, number, &e, err));
   if (e.raw > KILN_BUNDLE_MAX_DICTIONARY || e.dictionary != KILN_BUNDLE_NO_DICTIONARY)
     return damaged(err, b, number, "not a dictionary within the limits");
+  d->size = e.raw;
   kiln_status status = decode(b, number, &e, NULL, &bytes, err);
   if (status == KILN_OK) {
     ZSTD_dictContentType_e type = e.form == KILN_BUNDLE_FORM_TABLES ? ZSTD_dct_fullDict : ZSTD_dct_rawContent;
@@ -119,26 +140,32 @@ static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_diction
 }
 
 static kiln_dictionary *listed(kiln_bundle *b, uint32_t number) {
-  pthread_mutex_lock(&b->lock);
   kiln_dictionary *d = b->dictionaries;
   while (d && d->blob != number) d = d->next;
-  pthread_mutex_unlock(&b->lock);
   return d;
+}
+
+// Adds a dictionary to the list, which then owns it; false when the list would be larger than any bundle's.
+static bool keep(kiln_bundle *b, kiln_dictionary *d) {
+  if (d->size > KILN_BUNDLE_MAX_DICTIONARIES - b->dictionary_bytes) return false;
+  b->dictionary_bytes += d->size;
+  d->next = b->dictionaries;
+  b->dictionaries = d;
+  return true;
 }
 
 // Two threads may decode the same dictionary at once; the second one drops its copy.
 static kiln_status get_dictionary(kiln_bundle *b, uint32_t number, const ZSTD_DDict **out, kiln_error *err) {
+  pthread_mutex_lock(&b->lock);
   kiln_dictionary *found = listed(b, number);
+  pthread_mutex_unlock(&b->lock);
   if (!found) {
     kiln_dictionary *mine = calloc(1, sizeof *mine);
     if (!mine) return no_memory(err, b, number);
     kiln_status status = load_dictionary(b, number, mine, err);
     pthread_mutex_lock(&b->lock);
-    for (found = b->dictionaries; found && found->blob != number;) found = found->next;
-    if (!found && status == KILN_OK) {
-      mine->next = b->dictionaries;
-      found = b->dictionaries = mine;
-    }
+    found = listed(b, number);
+    if (!found && status == KILN_OK && keep(b, mine)) found = mine;
     pthread_mutex_unlock(&b->lock);
     if (found != mine) {
       ZSTD_freeDDict(mine->prepared);
@@ -146,6 +173,8 @@ static kiln_status get_dictionary(kiln_bundle *b, uint32_t number, const ZSTD_DD
       free(mine);
     }
     if (status != KILN_OK) return status;
+    if (!found)
+      return kiln_bundle_damaged(err, b, "dictionaries of more than %d bytes", KILN_BUNDLE_MAX_DICTIONARIES);
   }
   *out = found->prepared;
   return KILN_OK;
@@ -169,7 +198,7 @@ kiln_status kiln_bundle_load(kiln_bundle *b, uint32_t number, kiln_bytes *out, k
   memset(out, 0, sizeof *out);
   KILN_TRY(kiln_bundle_blob_at(b, number, &e, err));
   if (e.codec != KILN_BUNDLE_CODEC_NONE && e.dictionary != KILN_BUNDLE_NO_DICTIONARY) {
-    if (e.dictionary == number) return damaged(err, b, number, "it is its own dictionary");
+    if (e.dictionary >= number) return damaged(err, b, number, "its dictionary does not come before it");
     KILN_TRY(get_dictionary(b, e.dictionary, &dictionary, err));
   }
   kiln_status status = decode(b, number, &e, dictionary, out, err);

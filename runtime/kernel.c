@@ -22,7 +22,7 @@ static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_ent
   *out = KILN_RANK_REFUSED;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry code;
-    KILN_TRY(kiln_bundle_code_at(d->library->bundles[index], kernel->code + i, &code, err));
+    KILN_TRY(kiln_bundle_code_at(d->library->bundles[index], kernel, i, &code, err));
     unsigned rank = kiln_device_rank(d, index, code.target, code.flags & KILN_BUNDLE_CODE_PTX, NULL);
     if (rank < *out) *out = rank;
   }
@@ -67,7 +67,7 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry entry;
     size_t size;
-    KILN_TRY(kiln_bundle_code_at(k->bundle, kernel->code + i, &entry, err));
+    KILN_TRY(kiln_bundle_code_at(k->bundle, kernel, i, &entry, err));
     if (entry.config >= in->config_count || entry.variant >= in->variant_count)
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: '%s' has code for config %u of %u, variant %u of %u",
                        k->bundle->name, in->name, entry.config, in->config_count, entry.variant,
@@ -76,7 +76,7 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     bool is_ptx = entry.flags & KILN_BUNDLE_CODE_PTX;
     unsigned rank = kiln_device_rank(k->device, k->bundle_index, entry.target, is_ptx, NULL);
     if (rank == KILN_RANK_REFUSED || !is_better(k->bundle, &entry, rank, code)) continue;
-    const uint8_t *info = kiln_bundle_record(k->bundle, entry.info, &size, err);
+    const uint8_t *info = kiln_bundle_info(k->bundle, entry.info, &size, err);
     if (!info) return KILN_STATUS_CORRUPT;
     if (!kiln_code_info_decode(info, size, &code->info))
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name,

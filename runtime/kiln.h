@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/status_code.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,12 +52,14 @@ KILN_API const char *kiln_version(void);
 // ----------------------------------------------------------------------------------------- opening
 
 /// One bundle: a path, bytes in memory (borrowed until the library and its devices are closed), or a file
-/// descriptor (not closed; may be closed after the call).
+/// descriptor (not closed; may be closed after the call). A file is read as its bytes are needed, through a
+/// descriptor of the library's own; changing or cutting it afterwards is an error of whoever needs what was
+/// changed.
 typedef struct kiln_source {
   const char *path;
   const void *bytes;
   size_t size; ///< of `bytes`
-  int fd;      ///< used when path and bytes are NULL
+  int fd;      ///< used when path and bytes are NULL; above 0 (`dup` standard input to give it)
 } kiln_source;
 
 enum {
@@ -65,7 +67,8 @@ enum {
                        ///< for every kernel does not open
   KILN_NO_JIT = 2,     ///< never hand PTX to a driver's compiler: a device that would need it does not open
   KILN_CHECK_ALL = 4,  ///< check every index page and every blob at open, instead of each at its first use
-  KILN_NEED_SIGNATURE = 8, ///< a bundle that `verify` does not accept does not open
+  KILN_NEED_SIGNATURE = 8, ///< a bundle is opened with `verify` only
+  KILN_POLICIES = 15,      ///< all of them; any other bit is an error
 };
 
 /// ERROR: why a kernel has no code. WARNING: a kernel whose code the driver has to compile, at its first
@@ -74,7 +77,8 @@ enum { KILN_LOG_ERROR = 0, KILN_LOG_WARNING = 1, KILN_LOG_INFO = 2 };
 /// Called with one paragraph of text; may be called from any thread.
 typedef void kiln_log_callback(void *user, int level, const char *text);
 
-/// What is to be verified. At open: `signed_bytes` is the header, `index` what its digest covers, with kind,
+/// What is to be verified, in private memory: what is accepted is what is used, whatever happens to the file.
+/// At open: `signed_bytes` is the header, `index` what its digest covers, with kind,
 /// key and signature from the slot. Later, once for each code loaded: `index` is the code and `digest` its
 /// BLAKE2b-256 as the verified index states it; signature is NULL.
 typedef struct kiln_verify_request {
@@ -97,8 +101,12 @@ typedef struct kiln_open_options {
   uint32_t policy;        ///< KILN_EXACT_ONLY | ...
   kiln_log_callback *log; ///< may be NULL
   void *log_user;
-  kiln_verify_callback *verify; ///< may be NULL
+  kiln_verify_callback *verify; ///< may be NULL: nothing is verified; a bundle that it refuses does not open
   void *verify_user;
+  // What a bundle states of itself (`kiln sign --name --version`), for each source. Another one is UNTRUSTED.
+  // Without `verify` anybody can state anything.
+  uint64_t min_version; ///< the least version that opens; 0: any
+  const char *name;     ///< the only name that opens; NULL: any
 } kiln_open_options;
 
 /// A library without sources is allowed: devices can be opened and memory used, there are no kernels.

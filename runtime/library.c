@@ -14,7 +14,10 @@ void kiln_log(const kiln_library *library, int level, const char *text) {
 // In the child of a fork: a lock may be held by a thread that is not there.
 static void after_fork(kiln_fork_node *node) {
   kiln_library *l = (kiln_library *)((char *)node - offsetof(kiln_library, fork));
-  for (size_t i = 0; i < l->bundle_count; i++) pthread_mutex_init(&l->bundles[i]->lock, NULL);
+  for (size_t i = 0; i < l->bundle_count; i++) {
+    pthread_mutex_init(&l->bundles[i]->pages, NULL);
+    pthread_mutex_init(&l->bundles[i]->lock, NULL);
+  }
 }
 
 void kiln_library_drop(kiln_library *l) {
@@ -28,11 +31,44 @@ void kiln_library_drop(kiln_library *l) {
   else free(l);
 }
 
-kiln_status kiln_open(const kiln_open_options *options, kiln_library **out, kiln_error *err) {
-  *out = NULL;
-  if (!options || options->size < sizeof *options || (options->source_count && !options->sources))
+// An application compiled with an older header has a shorter struct: the fields that it lacks are zero. One
+// compiled with a newer header may have set what this library does not know.
+static kiln_status take_options(const kiln_open_options *given, kiln_open_options *out, kiln_error *err) {
+  enum { OLDEST = offsetof(kiln_open_options, min_version) };
+  memset(out, 0, sizeof *out);
+  if (!given || given->size < OLDEST)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "kiln_open needs options with their size set, and as many sources as it counts");
+                     "kiln_open needs options with their size set: %zu bytes, found %zu", sizeof *out,
+                     given ? given->size : 0);
+  for (size_t i = sizeof *out; i < given->size; i++)
+    if (((const uint8_t *)given)[i])
+      return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                       "byte %zu of the options of kiln_open is set; this library knows %zu bytes", i,
+                       sizeof *out);
+  memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+  if (out->policy & ~(uint32_t)KILN_POLICIES)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "policy 0x%x has bits that this library does not know (it knows 0x%x)", out->policy,
+                     KILN_POLICIES);
+  if (out->source_count && !out->sources)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%zu sources are counted, none is given",
+                     out->source_count);
+  return KILN_OK;
+}
+
+// Zero is no descriptor here: it is what a field has that nobody set.
+static kiln_status check_source(const kiln_source *s, size_t number, kiln_error *err) {
+  if (s->path || s->bytes || s->fd > 0) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "source %zu has no path, no bytes and no descriptor above 0 (%zu bytes, descriptor %d)",
+                   number, s->size, s->fd);
+}
+
+kiln_status kiln_open(const kiln_open_options *given, kiln_library **out, kiln_error *err) {
+  kiln_open_options taken, *options = &taken;
+  *out = NULL;
+  KILN_TRY(take_options(given, options, err));
+  for (size_t i = 0; i < options->source_count; i++) KILN_TRY(check_source(&options->sources[i], i, err));
   kiln_library *l = calloc(1, sizeof *l);
   if (l) l->bundles = calloc(options->source_count + 1, sizeof *l->bundles);
   if (!l || !l->bundles) {
@@ -64,10 +100,16 @@ static kiln_status open_one(kiln_source source, kiln_library **out, kiln_error *
 }
 
 kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err) {
+  *out = NULL;
+  if (!path) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "kiln_open_file needs a path, found NULL");
   return open_one((kiln_source){.path = path}, out, err);
 }
 
 kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err) {
+  *out = NULL;
+  if (!bytes)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "kiln_open_memory needs bytes, found NULL with a size of %zu", size);
   return open_one((kiln_source){.bytes = bytes, .size = size}, out, err);
 }
 
@@ -91,8 +133,7 @@ const char *kiln_kernel_name(const kiln_library *l, size_t index) {
       continue;
     }
     kiln_kernel_entry kernel;
-    const uint8_t *number = kiln_bundle_in(b, KILN_BUNDLE_NAMES, (uint64_t)index * 4, 4, NULL);
-    if (!number || kiln_bundle_kernel_at(b, kiln_le32(number), &kernel, NULL) != KILN_OK) return NULL;
+    if (kiln_bundle_named_at(b, (uint32_t)index, &kernel, NULL) != KILN_OK) return NULL;
     return kiln_bundle_text(b, kernel.name, NULL);
   }
   return NULL;

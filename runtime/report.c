@@ -52,7 +52,7 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", b->name, name);
   for (uint32_t i = 0; i < kernel.code_count && !kiln_arena_failed(r->arena); i++) {
     kiln_code_entry code;
-    KILN_TRY(kiln_bundle_code_at(b, kernel.code + i, &code, err));
+    KILN_TRY(kiln_bundle_code_at(b, &kernel, i, &code, err));
     KILN_TRY(add_candidate(d, index, &in, &code, r, err));
   }
   return KILN_OK;
@@ -168,7 +168,7 @@ static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_
   unsigned best = KILN_RANK_REFUSED;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry code;
-    KILN_TRY(kiln_bundle_code_at(b, kernel->code + i, &code, err));
+    KILN_TRY(kiln_bundle_code_at(b, kernel, i, &code, err));
     unsigned rank = kiln_device_rank(d, index, code.target, code.flags & KILN_BUNDLE_CODE_PTX, NULL);
     if (rank < best) best = rank;
   }

@@ -53,7 +53,7 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
 
 kiln_status kiln_tensor_maps_decode(kiln_kernel *k, uint32_t record, kiln_code *code, kiln_error *err) {
   size_t size;
-  const uint8_t *bytes = kiln_bundle_record(k->bundle, record, &size, err);
+  const uint8_t *bytes = kiln_bundle_info(k->bundle, record, &size, err);
   if (!bytes) return KILN_STATUS_CORRUPT;
   kiln_reader r = kiln_reader_of(bytes, size);
   uint32_t count = kiln_read_u8(&r);

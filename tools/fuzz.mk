@@ -20,4 +20,4 @@ fuzz: ## fuzz one reader for SECONDS: FUZZ=parser, checker, canonical, ttir or b
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/fuzz_%.c.o $(A_RUNTIME) $(A_BUNDLE) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)clang -fsanitize=fuzzer,address,undefined $< -Wl,--start-group $(A_RUNTIME) $(A_BUNDLE) $(A_COMPILER) $(A_TARGETS) $(A_BASE) -Wl,--end-group -larchive $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+	$(Q)clang -fsanitize=fuzzer,address,undefined $< -Wl,--start-group $(A_RUNTIME) $(A_BUNDLE) $(A_COMPILER) $(A_TARGETS) $(A_BASE) -Wl,--end-group -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@

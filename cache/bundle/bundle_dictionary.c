@@ -202,9 +202,9 @@ typedef struct work {
   atomic_bool exhausted;
 } work;
 
-// A code that does not lose three per cent stays as it is.
+// A code that does not lose three per cent stays as it is, and so does one that loses more than readers take.
 static bool keep(kiln_pack_blob *b, const uint8_t *bytes, size_t size) {
-  if (size >= b->size - b->size / 32) {
+  if (size >= b->size - b->size / 32 || b->size > KILN_BUNDLE_MAX_EXPANSION(size)) {
     b->codec = KILN_BUNDLE_CODEC_NONE;
     b->stored_size = b->size;
     return true;
@@ -284,10 +284,14 @@ kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *b, int level, kiln_err
     ZSTD_CCtx_setParameter(context, ZSTD_c_enableLongDistanceMatching, 1);
     size_t size = ZSTD_compress2(context, bytes, capacity, b->bytes, b->size);
     if (ZSTD_isError(size)) status = failed(size, err);
-    b->stored = bytes;
-    b->stored_size = size;
-    b->codec = KILN_BUNDLE_CODEC_ZSTD;
-    bytes = NULL;
+    b->codec = KILN_BUNDLE_CODEC_NONE;
+    b->stored_size = b->size;
+    if (status == KILN_OK && b->size <= KILN_BUNDLE_MAX_EXPANSION(size)) {
+      b->stored = bytes;
+      b->stored_size = size;
+      b->codec = KILN_BUNDLE_CODEC_ZSTD;
+      bytes = NULL;
+    }
   }
   free(bytes);
   ZSTD_freeCCtx(context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodes the content of KILN-INDEX: header, signature slot, checks, index region. Its size does not depend
-// on where members lie, so that the layout can be computed with it.
-#include <sodium/crypto_sign_ed25519.h>
+// Encodes the content of KILN-INDEX: header, empty signature slot, index region with an empty statement; the
+// checks are left to sealing. Its size does not depend on where members lie, so that the layout can be
+// computed with it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,27 +226,8 @@ static void encode_notes(encoder *e) {
 
 // ----------------------------------------------------------------------------------------- content
 
-static void put_check(uint8_t *at, const void *bytes, size_t size) {
-  memcpy(at, kiln_check_of(bytes, size).bytes, KILN_BUNDLE_CHECK);
-}
-
-// One check for each page of `bytes`.
-static void put_checks(uint8_t *out, const uint8_t *bytes, size_t size) {
-  for (size_t at = 0; at < size; at += KILN_BUNDLE_PAGE, out += KILN_BUNDLE_CHECK)
-    put_check(out, bytes + at, size - at < KILN_BUNDLE_PAGE ? size - at : KILN_BUNDLE_PAGE);
-}
-
 static uint32_t pages_of(uint64_t size) {
   return (uint32_t)((size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE);
-}
-
-static void sign(uint8_t *header, const uint8_t *secret_key) {
-  uint8_t *slot = header + KILN_BH_SIZE;
-  kiln_put32(slot + KILN_BG_KIND, 1);
-  memcpy(slot + KILN_BG_KEY,
-         secret_key + crypto_sign_ed25519_SECRETKEYBYTES - crypto_sign_ed25519_PUBLICKEYBYTES,
-         crypto_sign_ed25519_PUBLICKEYBYTES);
-  crypto_sign_ed25519_detached(slot + KILN_BG_SIGNATURE, NULL, header, KILN_BH_SIZE, secret_key);
 }
 
 static uint32_t window_log(const kiln_packed *p) {
@@ -280,6 +261,8 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
     kiln_buffer_align(region, 8);
     e->failed |= e->sections[i].failed;
   }
+  uint64_t statement = region->size;
+  kiln_buffer_bytes(region, (const uint8_t[KILN_BS_SIZE]){0}, KILN_BS_SIZE);
   if (e->failed || region->failed) return no_memory(err);
   uint32_t page_count = pages_of(region->size), checks_size = page_count * KILN_BUNDLE_CHECK,
            top_count = pages_of(checks_size);
@@ -294,13 +277,11 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
   memset(out->bytes, 0, at + region->size + after);
   out->size = at + region->size + after;
   memcpy(out->bytes + at, region->bytes, region->size);
-  uint8_t *top = out->bytes + KILN_BUNDLE_TOP, *checks = top + (size_t)top_count * KILN_BUNDLE_CHECK;
-  put_checks(checks, region->bytes, region->size);
-  put_checks(top, checks, checks_size);
 
   memcpy(header + KILN_BH_MAGIC, KILN_BUNDLE_MAGIC, 8); // NOLINT(bugprone-not-null-terminated-result): bytes
   kiln_put16(header + KILN_BH_MAJOR, KILN_BUNDLE_MAJOR);
   kiln_put16(header + KILN_BH_MINOR, KILN_BUNDLE_MINOR);
+  kiln_put16(header + KILN_BH_MINIMUM, KILN_BUNDLE_MINIMUM);
   kiln_put16(header + KILN_BH_ABI, KILN_KERNEL_ABI);
   kiln_put32(header + KILN_BH_MUST, features_of(e->packed));
   kiln_put64(header + KILN_BH_FILE_SIZE, file_size);
@@ -309,13 +290,9 @@ static kiln_status put_content(encoder *e, const kiln_bundle_options *options, u
   kiln_put64(header + KILN_BH_REGION_SIZE, region->size);
   kiln_put32(header + KILN_BH_PAGE_COUNT, page_count);
   kiln_put32(header + KILN_BH_TOP_COUNT, top_count);
-  put_check(header + KILN_BH_TOP_CHECK, top, (size_t)top_count * KILN_BUNDLE_CHECK);
   kiln_put32(header + KILN_BH_WINDOW_LOG, window_log(e->packed));
   kiln_put32(header + KILN_BH_LEVEL, (uint32_t)(options->level ? options->level : 3));
-  kiln_digest digest = kiln_digest_of(region->bytes, region->size);
-  memcpy(header + KILN_BH_DIGEST, digest.bytes, KILN_DIGEST_SIZE);
-  put_check(header + KILN_BH_CHECK, header, KILN_BH_CHECK);
-  if (options->secret_key) sign(header, options->secret_key);
+  kiln_put64(header + KILN_BH_STATEMENT, statement);
   memcpy(out->bytes, header, sizeof header);
   return KILN_OK;
 }

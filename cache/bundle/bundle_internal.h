@@ -55,6 +55,7 @@ struct kiln_bundle_writer {
   kiln_pack_note *notes;
   uint32_t kernel_count, kernel_capacity, code_count, code_capacity, blob_count, blob_capacity, note_count,
       note_capacity;
+  size_t note_bytes;
   kiln_pack_map kernel_map, code_map, blob_map;
 };
 
@@ -74,6 +75,7 @@ typedef struct kiln_packed {
   uint32_t *codes;       // owned: code numbers in file order
   kiln_pack_blob *blobs; // owned: dictionaries, then codes by family and name
   uint32_t blob_count, dictionary_count;
+  size_t dictionary_bytes;   // raw
   uint32_t *blob_numbers;    // owned: writer's blob -> number in `blobs`
   kiln_pack_member *members; // owned; member 0 is the index
   uint32_t member_count, member_capacity;
@@ -100,7 +102,8 @@ kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln
 /// `codec` are set; `dictionary` is left to the caller.
 kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln_bundle_options *options,
                                       kiln_buffer *out_dictionary, uint8_t *out_form, kiln_error *err);
-/// Compresses a dictionary as one frame with a window over all of it.
+/// Compresses a dictionary as one frame with a window over all of it; leaves one as it is that shrinks more
+/// than readers take.
 kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *blob, int level, kiln_error *err);
 
 /// Content of KILN-INDEX for a member whose content begins at `begin` of a file of `file_size` bytes; the
@@ -108,7 +111,8 @@ kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *blob, int level, kiln_
 kiln_status kiln_pack_index(kiln_packed *packed, const kiln_bundle_options *options, uint64_t begin,
                             uint64_t file_size, kiln_buffer *out, kiln_error *err);
 
-/// Appends the archive to `out`. Computes the layout, builds the index, writes. bundle_zip.c
+/// Writes the archive to `out`, which is empty: computes the layout, builds the index, writes, seals.
+/// bundle_zip.c
 kiln_status kiln_pack_zip(kiln_packed *packed, const kiln_bundle_options *options, kiln_buffer *out,
                           kiln_error *err);
 

@@ -144,8 +144,10 @@ static kiln_status make_members(kiln_packed *p, const kiln_bundle_options *optio
   for (uint32_t f = 0; ok && f < family_count; f++) {
     uint32_t first = p->dictionary_count + families[f].first, end = first + families[f].count;
     if (families[f].dictionary != KILN_BUNDLE_NO_DICTIONARY) {
-      kiln_pack_member *m = add_member(p, "dictionary/", families[f].name, ".zst");
-      ok = m && member_take(p, m, families[f].dictionary);
+      const kiln_pack_blob *d = &p->blobs[families[f].dictionary];
+      kiln_pack_member *m = add_member(p, "dictionary/", families[f].name, codec_suffix(d));
+      ok = m && (m->aligned = d->codec == KILN_BUNDLE_CODEC_NONE, true) &&
+           member_take(p, m, families[f].dictionary);
     }
     if (!options->member_per_kernel) ok = ok && member_shared(p, families[f].name, first, end);
     for (uint32_t i = first; options->member_per_kernel && ok && i < end; i++)
@@ -163,8 +165,11 @@ static kiln_status pack_family(kiln_packed *p, const kiln_bundle_options *option
   kiln_pack_blob **blobs = malloc(family->count * sizeof *blobs);
   kiln_status status = blobs ? KILN_OK : no_memory(err);
   for (uint32_t i = 0; blobs && i < family->count; i++) blobs[i] = &codes[family->first + i];
+  kiln_bundle_options own = *options;
+  if (p->dictionary_bytes > KILN_BUNDLE_MAX_DICTIONARIES - KILN_BUNDLE_MAX_DICTIONARY)
+    own.dictionary = KILN_BUNDLE_DICTIONARY_NONE;
   if (status == KILN_OK)
-    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, options, &raw,
+    status = kiln_pack_family_compress(&(kiln_pack_family){blobs, family->count, family->name}, &own, &raw,
                                        &form, err);
   family->dictionary = KILN_BUNDLE_NO_DICTIONARY;
   if (status == KILN_OK && raw.size) {
@@ -174,6 +179,7 @@ static kiln_status pack_family(kiln_packed *p, const kiln_bundle_options *option
                           .size = raw.size,
                           .form = form,
                           .dictionary = KILN_BUNDLE_NO_DICTIONARY};
+    p->dictionary_bytes += raw.size;
     status = kiln_pack_dictionary_compress(d, options->level, err);
   }
   for (uint32_t i = 0; status == KILN_OK && i < family->count; i++) {

@@ -144,15 +144,15 @@ static kiln_status check_code(const kiln_bundle_writer *w, const kiln_bundle_cod
   if (c->config > UINT16_MAX || c->variant > UINT16_MAX)
     return kiln_fail(err, KILN_STATUS_LIMIT, "'%s': config %u or variant %u is above %d",
                      w->kernels[c->kernel].name, c->config, c->variant, UINT16_MAX);
-  if (!c->code_size || c->code_size > KILN_BUNDLE_MAX_BLOB)
+  if (c->code && (!c->code_size || c->code_size > KILN_BUNDLE_MAX_BLOB))
     return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code of %zu bytes; 1 to %d are allowed",
                      w->kernels[c->kernel].name, c->target, c->code_size, KILN_BUNDLE_MAX_BLOB);
-  if (c->info_size > KILN_BUNDLE_MAX_RECORD)
+  if (c->info_size > KILN_BUNDLE_MAX_INFO)
     return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: code info of %zu bytes; the limit is %d",
-                     w->kernels[c->kernel].name, c->target, c->info_size, KILN_BUNDLE_MAX_RECORD);
-  if (c->maps_size > KILN_BUNDLE_MAX_RECORD)
+                     w->kernels[c->kernel].name, c->target, c->info_size, KILN_BUNDLE_MAX_INFO);
+  if (c->maps_size > KILN_BUNDLE_MAX_INFO)
     return kiln_fail(err, KILN_STATUS_LIMIT, "'%s' for %s: tensor maps of %zu bytes; the limit is %d",
-                     w->kernels[c->kernel].name, c->target, c->maps_size, KILN_BUNDLE_MAX_RECORD);
+                     w->kernels[c->kernel].name, c->target, c->maps_size, KILN_BUNDLE_MAX_INFO);
   if (!is_family_name(c->family))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "family '%s' is not 1 to 64 letters, digits, '_' or '-'", c->family);
@@ -163,6 +163,7 @@ static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, co
                             uint32_t *out, kiln_error *err) {
   *out = map_find(w, &w->blob_map, first8(digest->bytes), blob_matches, digest->bytes);
   if (*out != KILN_BUNDLE_NONE) return KILN_OK;
+  if (!bytes) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "bundle writer: no code of that digest was added");
   if (!map_grow(w, &w->blob_map, blob_hash)) return no_memory(err);
   KILN_GROW(w->arena, w->blobs, w->blob_count, w->blob_capacity);
   *out = w->blob_count;
@@ -174,7 +175,9 @@ static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, co
 
 kiln_status kiln_bundle_writer_code(kiln_bundle_writer *w, const kiln_bundle_code *c, kiln_error *err) {
   KILN_TRY(check_code(w, c, err));
-  kiln_digest digest = kiln_digest_of(c->code, c->code_size);
+  kiln_digest digest;
+  if (c->code) digest = kiln_digest_of(c->code, c->code_size);
+  else memcpy(digest.bytes, c->digest, sizeof digest.bytes);
   kiln_pack_code code = {c->kernel, c->config, c->variant,   c->flags, 0,           c->target,
                          c->family, c->info,   c->info_size, c->maps,  c->maps_size};
   uint64_t hash = code_key(&code);
@@ -212,6 +215,10 @@ kiln_status kiln_bundle_writer_note(kiln_bundle_writer *w, const char *key, cons
     return kiln_fail(err, KILN_STATUS_EXISTS, "note '%s' is set to '%s' and to '%s'", key, w->notes[i].value,
                      value);
   }
+  w->note_bytes += strlen(key) + strlen(value);
+  if (w->note_bytes > KILN_BUNDLE_MAX_NOTES)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "notes of %zu bytes; the limit is %d", w->note_bytes,
+                     KILN_BUNDLE_MAX_NOTES);
   KILN_GROW(w->arena, w->notes, w->note_count, w->note_capacity);
   w->notes[w->note_count++] = (kiln_pack_note){kiln_arena_text(w->arena, key, strlen(key)),
                                                kiln_arena_text(w->arena, value, strlen(value))};

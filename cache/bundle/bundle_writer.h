@@ -46,9 +46,10 @@ typedef struct kiln_bundle_code {
   uint32_t flags;   ///< KILN_BUNDLE_CODE_ bits of base/bundle_format.h
   const void *info; ///< code info record
   size_t info_size;
-  const void *code;
+  const void *code; ///< NULL: the bytes that `digest` names were added before
   size_t code_size;
-  const void *maps; ///< tensor map record (docs/bundle.md); NULL when there is none
+  const uint8_t *digest; ///< BLAKE2b-256 of what was added; read when `code` is NULL
+  const void *maps;      ///< tensor map record (docs/bundle.md); NULL when there is none
   size_t maps_size;
 } kiln_bundle_code;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/bundle_seal.h"
 
 typedef struct sink {
   kiln_buffer *out; // borrowed; NULL only counts
@@ -155,6 +156,7 @@ kiln_status kiln_pack_zip(kiln_packed *p, const kiln_bundle_options *options, ki
   if (status == KILN_OK) status = lay_out(p, &file_size, err);
   if (status == KILN_OK) status = kiln_pack_index(p, options, p->members[0].begin, file_size, &index, err);
   if (status == KILN_OK) status = write_members(p, &index, file_size, out, err);
+  if (status == KILN_OK) status = kiln_bundle_seal(out->bytes, out->size, options->secret_key, err);
   kiln_buffer_deinit(&index);
   return status;
 }

@@ -87,7 +87,7 @@ TEST(bundle, every_code_comes_back) {
       CHECK_OK(kiln_bundle_kernel_find(b, name, &hash, &kernel, &err), err);
       CHECK_INT(kernel.code_count, 2);
       for (uint32_t c = 0; c < 2; c++) {
-        CHECK_OK(kiln_bundle_code_at(b, kernel.code + c, &code, &err), err);
+        CHECK_OK(kiln_bundle_code_at(b, &kernel, c, &code, &err), err);
         bool is_ptx = code.flags & KILN_BUNDLE_CODE_PTX;
         CHECK_TEXT(kiln_bundle_target_at(b, code.target, &err), is_ptx ? "sm_90" : "gfx942");
         CHECK_OK(kiln_bundle_load(b, code.blob, &bytes, &err), err);

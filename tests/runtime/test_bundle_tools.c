@@ -147,7 +147,7 @@ TEST(bundle_tools, json_says_what_the_text_says) {
   write_bundle("a.kb");
   free(tool(0, "split --arch=gfx942 -o g.kb a.kb"));
   expect_json(0, "inspect --json a.kb",
-              "d['format'] == '1.0' and d['signed_by'] is None and d['notes'] == {'compiler': 'kiln 0.1'}");
+              "d['format'] == '1.1' and d['signed_by'] is None and d['notes'] == {'compiler': 'kiln 0.1'}");
   expect_json(0, "inspect --json a.kb",
               "d['targets'] == ['gfx942', 'sm_80', 'x86-64-v2'] and [len(k['codes']) for k in d['kernels']] "
               "== [3, 1]");
@@ -311,9 +311,10 @@ TEST(bundle_tools, header_compiles_and_launches) {
       "#include <stdio.h>\n#include \"a.h\"\n"
       "int main(void) {\n  kiln_library *l; kiln_device *d; kiln_kernel *k; kiln_error err;\n"
       "  float x[100], y[100];\n  for (int i = 0; i < 100; i++) x[i] = (float)i, y[i] = 0;\n"
-      "  if (kiln_open_file(\"a.kb\", &l, &err) || kiln_device_open(l, \"host\", &d, &err) || add_one_get(d, "
+      "  if (kiln_open_file(\"a.kb\", &l, &err) || kiln_device_open(l, \"host\", &d, &err) || "
+      "a_add_one_get(d, "
       "&k, &err) ||\n"
-      "      add_one(k, NULL, x, y, 100, &err)) return printf(\"%s\\n\", err.text), 1;\n"
+      "      a_add_one(k, NULL, x, y, 100, &err)) return printf(\"%s\\n\", err.text), 1;\n"
       "  printf(\"%g %g\\n\", (double)y[0], (double)y[99]);\n  kiln_device_close(d);\n  kiln_close(l);\n  "
       "return 0;\n}\n";
   char *out, *root = realpath(".", NULL);

@@ -140,7 +140,7 @@ TEST(damage, newer_formats_are_named) {
     uint16_t value;
     kiln_status want;
   } cases[] = {{KILN_BH_MAJOR, 2, KILN_STATUS_VERSION},
-               {KILN_BH_MINIMUM, 1, KILN_STATUS_VERSION},
+               {KILN_BH_MINIMUM, 2, KILN_STATUS_VERSION},
                {KILN_BH_MUST, 2, KILN_STATUS_VERSION},
                {KILN_BH_ABI, 2, KILN_STATUS_ABI},
                {KILN_BH_MINOR, 7, KILN_OK},

@@ -37,11 +37,13 @@ typedef struct bundle_view {
   uint32_t kernel_count;
   view_note *notes;
   uint32_t note_count;
+  kiln_statement statement;
 } bundle_view;
 
 kiln_status bundle_view_open(const char *path, bundle_view *out, kiln_error *err);
-/// The bytes must outlive the view.
-kiln_status bundle_view_open_bytes(const void *bytes, size_t size, bundle_view *out, kiln_error *err);
+/// The bytes must outlive the view; messages say `name`.
+kiln_status bundle_view_open_bytes(const char *name, const void *bytes, size_t size, bundle_view *out,
+                                   kiln_error *err);
 void bundle_view_close(bundle_view *view);
 
 /// Which codes of a view go into another bundle; NULL takes all.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln merge, split, prune: bundles made of bundles.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/tool/bundle_view.h"
@@ -13,7 +14,8 @@ typedef struct combine_settings {
   kiln_bundle_dictionary which;
   int64_t level, max_size;
   cli_list words, targets, kernels;
-  bool all_targets; ///< a listed target that nothing is for is an error
+  bool *met_targets, *met_kernels; ///< owned: for each listed one, some bundle has it
+  char (*names)[KILN_TARGET_NAME]; ///< owned: of the targets, as bundles have them
   bool json;
 } combine_settings;
 
@@ -25,9 +27,10 @@ typedef struct combine_settings {
     "json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"                                  \
   }
 
-static bool is_listed(const cli_list *list, size_t count, const char *text) {
-  for (size_t i = 0; i < count; i++)
-    if (!strcmp(list->items[i], text)) return true;
+/// Whether `text` is among the first `count` listed; notes that it was met.
+static bool is_listed(const cli_list *list, bool *met, size_t count, const char *text) {
+  for (size_t i = 0; i < list->count; i++)
+    if (!strcmp(list->items[i], text)) return met[i] = true, i < count;
   return false;
 }
 
@@ -40,13 +43,15 @@ typedef struct filter_context {
 static bool keep_listed(void *context, const view_kernel *k, const view_code *c) {
   const filter_context *f = context;
   (void)k;
-  return is_listed(&f->settings->targets, f->settings->targets.count, c->target);
+  return is_listed(&f->settings->targets, f->settings->met_targets, SIZE_MAX, c->target);
 }
 
 static bool drop_listed(void *context, const view_kernel *k, const view_code *c) {
   const filter_context *f = context;
-  return !is_listed(&f->settings->kernels, f->settings->kernels.count, k->name) &&
-         !is_listed(&f->settings->targets, f->dropped_targets, c->target);
+  const combine_settings *s = f->settings;
+  bool drop_kernel = is_listed(&s->kernels, s->met_kernels, SIZE_MAX, k->name),
+       drop_target = is_listed(&s->targets, s->met_targets, f->dropped_targets, c->target);
+  return !drop_kernel && !drop_target;
 }
 
 // Builds one bundle of all the words; `*out` is the caller's.
@@ -67,22 +72,18 @@ static kiln_status combine(const combine_settings *s, bundle_filter *filter, fil
   return status;
 }
 
-static kiln_status need_targets(const combine_settings *s, const kiln_buffer *bytes, kiln_error *err) {
-  bundle_view v;
-  KILN_TRY(bundle_view_open_bytes(bytes->bytes, bytes->size, &v, err));
-  kiln_status status = KILN_OK;
-  for (size_t i = 0; i < s->targets.count && status == KILN_OK; i++) {
-    bool found = false;
-    for (uint32_t t = 0; !found && t < v.bundle->section_count[KILN_BUNDLE_TARGETS]; t++) {
-      const char *name = kiln_bundle_target_at(v.bundle, t, err);
-      found = name && !strcmp(name, s->targets.items[i]);
-    }
-    if (!found)
-      status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)",
-                         s->words.items[0], s->targets.items[i]);
-  }
-  bundle_view_close(&v);
-  return status;
+// What was listed and is nowhere is a slip of the pen.
+static kiln_status need_listed(const combine_settings *s, kiln_error *err) {
+  for (size_t i = 0; i < s->targets.count; i++)
+    if (!s->met_targets[i])
+      return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)",
+                       s->words.items[0], s->targets.items[i]);
+  for (size_t i = 0; i < s->kernels.count; i++)
+    if (!s->met_kernels[i])
+      return kiln_fail(err, KILN_STATUS_NOT_FOUND,
+                       "%s has no code of a kernel '%s' (`kiln inspect` lists its kernels)",
+                       s->words.items[0], s->kernels.items[i]);
+  return KILN_OK;
 }
 
 /// `dropped`: how many of the listed targets prune left out.
@@ -115,6 +116,7 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
   // Without a size every listed target goes; with one, no more than needed.
   filter_context context = {s, s->max_size ? 0 : s->targets.count};
   kiln_status status = combine(s, filter, &context, &bytes, &sums, err);
+  if (status == KILN_OK) status = need_listed(s, err);
   while (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size &&
          context.dropped_targets < s->targets.count) {
     context.dropped_targets++;
@@ -124,11 +126,24 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
     status = kiln_fail(err, KILN_STATUS_LIMIT,
                        "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld",
                        s->out, (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
-  if (status == KILN_OK && s->all_targets) status = need_targets(s, &bytes, err);
+  if (status == KILN_OK && !sums.codes)
+    status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s would have no code", s->out);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
   if (status == KILN_OK) print_sums(s, &sums, s->max_size ? context.dropped_targets : s->targets.count);
   kiln_buffer_deinit(&bytes);
   return status;
+}
+
+// Room for what is noted of the listed, and targets by the names that bundles have.
+static kiln_status prepare(combine_settings *s, kiln_error *err) {
+  s->met_targets = calloc(s->targets.count + 1, 1);
+  s->met_kernels = calloc(s->kernels.count + 1, 1);
+  s->names = calloc(s->targets.count + 1, sizeof *s->names);
+  if (!s->met_targets || !s->met_kernels || !s->names)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < s->targets.count; i++)
+    s->targets.items[i] = kiln_tool_target(s->targets.items[i], s->names[i]);
+  return KILN_OK;
 }
 
 static int finish(const cli_page *page, int exit_code, combine_settings *s, size_t most_words,
@@ -144,7 +159,11 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
     exit_code =
         cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (exit_code == -1) {
-    kiln_status status = write_combined(s, filter, &err);
+    kiln_status status = prepare(s, &err);
+    if (status == KILN_OK) status = write_combined(s, filter, &err);
+    free(s->met_targets);
+    free(s->met_kernels);
+    free(s->names);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   cli_list_deinit(&s->words);
@@ -165,7 +184,7 @@ int kiln_command_merge(int argc, char **argv) {
 }
 
 int kiln_command_split(int argc, char **argv) {
-  combine_settings s = {.level = 3, .all_targets = true};
+  combine_settings s = {.level = 3};
   const cli_option options[] = {
       COMBINE_OPTIONS(&s),
       {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"}};

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
 
@@ -209,7 +210,8 @@ int kiln_command_disasm(int argc, char **argv) {
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
-      status = print_kernel(&v, words.items[1], target, &err);
+      char name[KILN_TARGET_NAME];
+      status = print_kernel(&v, words.items[1], target ? kiln_tool_target(target, name) : NULL, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

@@ -4,15 +4,20 @@
 // file. Everything is checked before it is written anew.
 #include <archive.h>
 #include <archive_entry.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/digest.h"
+#include "cache/bundle/bundle_seal.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
 
 enum { MOST_MEMBERS = 1 << 20 };
+// What unpacking may make of an archive: codes are compressed already, an index shrinks a few times.
+enum { MOST_SMALL = 16 << 20, MOST_GROWTH = 64 };
 
 typedef struct member {
   char *name;      // owned
@@ -25,6 +30,7 @@ typedef struct archive_image {
   kiln_buffer bytes; // owned
   member *members;   // owned; index first
   size_t count, capacity;
+  size_t limit; // of `bytes`
 } archive_image;
 
 static void image_deinit(archive_image *im) {
@@ -58,6 +64,10 @@ static kiln_status add_member(archive_image *im, struct archive *a, const char *
     if (!n) return KILN_OK;
     im->bytes.size += (size_t)n;
     m->size += (uint64_t)n;
+    if (im->bytes.size > im->limit)
+      return kiln_fail(err, KILN_STATUS_LIMIT,
+                       "%s: unpacks to more than %zu bytes (%d times its size and %d bytes); no bundle does",
+                       path, im->limit, MOST_GROWTH, MOST_SMALL);
   }
 }
 
@@ -92,11 +102,6 @@ typedef struct index_parts {
   uint32_t page_count, top_count;
 } index_parts;
 
-static size_t part_size(uint64_t total, uint32_t page) {
-  uint64_t left = total - (uint64_t)page * KILN_BUNDLE_PAGE;
-  return left < KILN_BUNDLE_PAGE ? (size_t)left : KILN_BUNDLE_PAGE;
-}
-
 // Checks the old index against its own header: what is damaged is not made to look whole.
 static kiln_status open_index(archive_image *im, index_parts *p, const char *path, kiln_error *err) {
   const member *m = &im->members[0];
@@ -111,7 +116,8 @@ static kiln_status open_index(archive_image *im, index_parts *p, const char *pat
   uint64_t checks = KILN_BUNDLE_TOP + (uint64_t)p->top_count * KILN_BUNDLE_CHECK;
   if (region > m->size || p->region_size > m->size - region ||
       checks + (uint64_t)p->page_count * KILN_BUNDLE_CHECK > region ||
-      (p->region_size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE != p->page_count)
+      (p->region_size + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE != p->page_count ||
+      ((uint64_t)p->page_count * KILN_BUNDLE_CHECK + KILN_BUNDLE_PAGE - 1) / KILN_BUNDLE_PAGE != p->top_count)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the parts of the index do not fit each other", path);
   p->top = h + KILN_BUNDLE_TOP;
   p->checks = h + checks;
@@ -122,24 +128,21 @@ static kiln_status open_index(archive_image *im, index_parts *p, const char *pat
   return KILN_OK;
 }
 
-static void seal(index_parts *p) {
-  for (uint32_t i = 0; i < p->page_count; i++)
-    memcpy(p->checks + (size_t)i * KILN_BUNDLE_CHECK,
-           kiln_check_of(p->region + (size_t)i * KILN_BUNDLE_PAGE, part_size(p->region_size, i)).bytes,
-           KILN_BUNDLE_CHECK);
-  for (uint32_t i = 0; i < p->top_count; i++)
-    memcpy(p->top + (size_t)i * KILN_BUNDLE_CHECK,
-           kiln_check_of(p->checks + (size_t)i * KILN_BUNDLE_PAGE,
-                         part_size((uint64_t)p->page_count * KILN_BUNDLE_CHECK, i))
-               .bytes,
-           KILN_BUNDLE_CHECK);
-  memcpy(p->header + KILN_BH_TOP_CHECK, kiln_check_of(p->top, (size_t)p->top_count * KILN_BUNDLE_CHECK).bytes,
-         KILN_BUNDLE_CHECK);
-  memcpy(p->header + KILN_BH_CHECK, kiln_check_of(p->header, KILN_BH_CHECK).bytes, KILN_BUNDLE_CHECK);
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(const member *const *)a)->name, (*(const member *const *)b)->name);
+}
+
+/// The members in order of name; the caller frees.
+static const member **sorted_members(const archive_image *im) {
+  const member **sorted = malloc((im->count + 1) * sizeof *sorted);
+  for (size_t i = 0; sorted && i < im->count; i++) sorted[i] = &im->members[i];
+  if (sorted) qsort(sorted, im->count, sizeof *sorted, by_name);
+  return sorted;
 }
 
 // Points the member table to where the contents lie in the image.
-static kiln_status place_members(archive_image *im, index_parts *p, const char *path, kiln_error *err) {
+static kiln_status place_members(const archive_image *im, const member **sorted, index_parts *p,
+                                 const char *path, kiln_error *err) {
   const uint8_t *section = p->header + KILN_BH_SECTIONS;
   uint64_t at = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS),
            count = kiln_le64(section + 16 * KILN_BUNDLE_MEMBERS + 8);
@@ -154,21 +157,22 @@ static kiln_status place_members(archive_image *im, index_parts *p, const char *
     if (name + 5 > records_size || kiln_le32(p->region + records + name) > records_size - name - 5)
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the name of member %llu is outside the index", path,
                        (unsigned long long)i);
-    const char *text = (const char *)p->region + records + name + 4;
-    size_t length = kiln_le32(p->region + records + name), found = 0;
-    while (found < im->count &&
-           (strlen(im->members[found].name) != length || memcmp(im->members[found].name, text, length)))
-      found++;
-    if (found == im->count || (found && im->members[found].size != kiln_le64(entry + KILN_BM_BYTES)))
+    const uint8_t *record = p->region + records + name;
+    member wanted = {.name = (char *)record + 4};
+    const member *key = &wanted, **found = NULL;
+    if (!record[4 + kiln_le32(record)]) found = bsearch(&key, sorted, im->count, sizeof *sorted, by_name);
+    if (!found || (*found != im->members && (*found)->size != kiln_le64(entry + KILN_BM_BYTES)))
       return kiln_fail(err, KILN_STATUS_CORRUPT,
                        "%s: the member '%.*s' of %llu bytes is missing or has another size", path,
-                       (int)length, text, (unsigned long long)kiln_le64(entry + KILN_BM_BYTES));
-    kiln_put64(entry + KILN_BM_OFFSET, im->members[found].offset);
+                       (int)strnlen(wanted.name, kiln_le32(record)), wanted.name,
+                       (unsigned long long)kiln_le64(entry + KILN_BM_BYTES));
+    kiln_put64(entry + KILN_BM_OFFSET, (*found)->offset);
   }
   return KILN_OK;
 }
 
-// The image becomes a bundle in memory that the ordinary reader takes.
+// The image becomes a bundle in memory that the ordinary reader takes. The digest that its statement has of
+// the archive is of the archive as it was: who writes the bundle anew makes another.
 static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err) {
   uint8_t local[KILN_ZIP_LOCAL_SIZE] = {0};
   index_parts p = {0};
@@ -182,20 +186,28 @@ static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err)
                      KILN_BUNDLE_INDEX_NAME);
   KILN_TRY(read_members(im, path, true, err));
   KILN_TRY(open_index(im, &p, path, err));
-  KILN_TRY(place_members(im, &p, path, err));
+  const member **sorted = sorted_members(im);
+  kiln_status status = sorted ? place_members(im, sorted, &p, path, err)
+                              : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path);
+  free(sorted);
+  if (status != KILN_OK) return status;
   kiln_put64(p.header + KILN_BH_FILE_SIZE, im->bytes.size);
   memset(p.header + KILN_BH_SIZE, 0, KILN_BG_SIZE);
-  seal(&p);
+  kiln_bundle_seal_index(p.header);
   return KILN_OK;
 }
 
 static kiln_status fix(const char *path, const char *out, kiln_error *err) {
   archive_image im = {0};
   bundle_view v = {0};
+  struct stat st;
+  if (stat(path, &st) < 0)
+    return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
+  im.limit = MOST_SMALL + MOST_GROWTH * (size_t)st.st_size;
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_status status =
       w ? rebuild(path, &im, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  if (status == KILN_OK) status = bundle_view_open_bytes(im.bytes.bytes, im.bytes.size, &v, err);
+  if (status == KILN_OK) status = bundle_view_open_bytes(path, im.bytes.bytes, im.bytes.size, &v, err);
   if (status == KILN_OK) status = kiln_bundle_check_all(v.bundle, err);
   if (status == KILN_OK) status = bundle_view_copy(&v, w, NULL, NULL, false, err);
   kiln_bundle_options options = {.threads = 4};

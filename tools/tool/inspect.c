@@ -6,6 +6,7 @@
 
 #include "base/expr.h"
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
 
@@ -117,6 +118,8 @@ static int show_inspect(const bundle_view *v, void *context) {
          kiln_le16(v->bundle->header + KILN_BH_MAJOR), kiln_le16(v->bundle->header + KILN_BH_MINOR));
   printf("signature: %s\n",
          kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
+  if (*v->statement.name || v->statement.version)
+    printf("stated: name '%s', version %llu\n", v->statement.name, (ull)v->statement.version);
   for (uint32_t i = 0; i < v->note_count; i++) printf("note %s: %s\n", v->notes[i].key, v->notes[i].value);
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
@@ -145,6 +148,8 @@ int kiln_command_inspect(int argc, char **argv) {
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 1)
     exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  char target[KILN_TARGET_NAME];
+  if (s.target) s.target = kiln_tool_target(s.target, target);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_inspect, &s);
   cli_list_deinit(&s.words);
   return exit_code;

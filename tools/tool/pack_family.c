@@ -5,7 +5,6 @@
 
 #include "base/bundle_format.h"
 #include "base/record.h"
-#include "targets/targets.h"
 
 typedef struct format_row {
   kiln_family family;
@@ -39,6 +38,13 @@ kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_T
   if (row->family == KILN_FAMILY_HOST)
     snprintf(out, KILN_TOOL_FAMILY, "host-%s", *parsed.processor->arch ? parsed.processor->arch : "native");
   return KILN_OK;
+}
+
+const char *kiln_tool_target(const char *text, char out[KILN_TARGET_NAME]) {
+  kiln_target target;
+  if (kiln_target_parse(text, &target, NULL) == KILN_OK) return kiln_target_name(&target, out);
+  snprintf(out, KILN_TARGET_NAME, "%s", text);
+  return out;
 }
 
 bool kiln_tool_dictionary(const char *text, kiln_bundle_dictionary *out) {

@@ -5,24 +5,29 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "cache/bundle/bundle_seal.h"
 #include "tools/common/key_file.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
 
 typedef struct verify_settings {
-  const char *key_path;
+  const char *key_path, *name;
   uint8_t key[KEY_FILE_PUBLIC];
+  int64_t min_version;
   bool json;
   cli_list words;
 } verify_settings;
 
 // The signature of the header, by the key in the slot; `key` (32 bytes) must be that key when it is not NULL.
 static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
+  static const uint8_t empty[KILN_BG_SIZE];
   const uint8_t *slot = b->header + KILN_BH_SIZE;
-  bool is_signed = kiln_le32(slot + KILN_BG_KIND) == 1;
-  if (!is_signed)
-    return key ? kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name) : KILN_OK;
+  uint32_t kind = kiln_le32(slot + KILN_BG_KIND);
+  if (!kind && key) return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name);
+  if (kind > 1 || kiln_le32(slot + KILN_BG_ZERO) || (!kind && memcmp(slot, empty, sizeof empty)))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the signature slot is damaged", b->name);
+  if (!kind) return KILN_OK;
   if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
   if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE,
@@ -46,14 +51,54 @@ static kiln_status check_blobs(kiln_bundle *b, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status check(const bundle_view *v, const uint8_t *key, kiln_error *err) {
-  KILN_TRY(kiln_bundle_check_all(v->bundle, err));
+static bool all_zero(const uint8_t *from, const uint8_t *to) {
+  while (from < to && !*from) from++;
+  return from >= to;
+}
+
+// Every byte of the file is in the header, the slot, the checks, the region, the zeros around it, or what the
+// statement has the digest of.
+static kiln_status check_container(const bundle_view *v, const kiln_buffer *file, kiln_error *err) {
+  const kiln_bundle *b = v->bundle;
+  kiln_digest digest;
+  if (!v->statement.container)
+    return kiln_fail(err, KILN_STATUS_VERSION,
+                     "%s: format 1.%u does not cover the archive around the index; `kiln merge -o FILE` "
+                     "writes the bundle in format 1.%d",
+                     b->name, kiln_le16(b->header + KILN_BH_MINOR), KILN_BUNDLE_MINOR);
+  const uint8_t *checks_end = b->checks + (size_t)b->page_count * KILN_BUNDLE_CHECK,
+                *end = file->bytes + b->header_at + kiln_le64(b->header + KILN_BH_CONTENT_SIZE);
+  if (!all_zero(checks_end, b->region) || !all_zero(b->region + b->region_size, end))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the zeros around the index are damaged", b->name);
+  kiln_status status = kiln_bundle_container(file->bytes, file->size, &digest, err);
+  if (status != KILN_OK) return kiln_context(err, status, "%s", b->name);
+  if (memcmp(digest.bytes, v->statement.container, KILN_DIGEST_SIZE))
+    return kiln_fail(err, KILN_STATUS_CORRUPT,
+                     "%s: the archive around the index does not have the digest of the index", b->name);
+  return KILN_OK;
+}
+
+static kiln_status check_statement(const verify_settings *s, const bundle_view *v, kiln_error *err) {
+  if (s->name && strcmp(v->statement.name, s->name))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's name is '%s', '%s' is wanted",
+                     v->bundle->name, v->statement.name, s->name);
+  if (v->statement.version < (uint64_t)s->min_version)
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's version is %llu, at least %lld is wanted",
+                     v->bundle->name, (unsigned long long)v->statement.version, (long long)s->min_version);
+  return KILN_OK;
+}
+
+static kiln_status check(const verify_settings *s, const bundle_view *v, const kiln_buffer *file,
+                         kiln_error *err) {
+  KILN_TRY(kiln_bundle_check_index(v->bundle, err));
+  KILN_TRY(check_container(v, file, err));
   KILN_TRY(check_blobs(v->bundle, err));
   kiln_digest digest = kiln_digest_of(v->bundle->region, (size_t)v->bundle->region_size);
   if (memcmp(digest.bytes, v->bundle->header + KILN_BH_DIGEST, KILN_DIGEST_SIZE))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header",
                      v->bundle->name);
-  return check_signature(v->bundle, key, err);
+  KILN_TRY(check_signature(v->bundle, s->key_path ? s->key : NULL, err));
+  return check_statement(s, v, err);
 }
 
 static void print_good(const bundle_view *v, bool trusted) {
@@ -64,6 +109,9 @@ static void print_good(const bundle_view *v, bool trusted) {
     for (unsigned i = 0; i < KEY_FILE_PUBLIC; i++) printf("%02x", slot[KILN_BG_KEY + i]);
     printf("%s\n", trusted ? "" : " (give --key to say whom you trust)");
   }
+  if (v->statement.version || *v->statement.name)
+    printf("%s: name '%s', version %llu\n", b->name, v->statement.name,
+           (unsigned long long)v->statement.version);
   printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count,
          (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
 }
@@ -71,9 +119,11 @@ static void print_good(const bundle_view *v, bool trusted) {
 // One bundle; its JSON object goes to `out`.
 static kiln_status verify_one(const verify_settings *s, const char *path, kiln_buffer *out, kiln_error *err) {
   bundle_view v;
-  kiln_status status = bundle_view_open(path, &v, err);
+  kiln_buffer file = {0};
+  kiln_status status = cli_read_file(path, (size_t)1 << 40, &file, err);
+  if (status == KILN_OK) status = bundle_view_open_bytes(path, file.bytes, file.size, &v, err);
   bool is_open = status == KILN_OK;
-  if (is_open) status = check(&v, s->key_path ? s->key : NULL, err);
+  if (is_open) status = check(s, &v, &file, err);
   kiln_buffer_format(out, "%s\n {", out->size > 1 ? "," : "");
   if (status == KILN_OK) status = json_bundle(out, &v, err);
   if (status == KILN_OK && !s->json) print_good(&v, s->key_path);
@@ -84,6 +134,7 @@ static kiln_status verify_one(const verify_settings *s, const char *path, kiln_b
   }
   kiln_buffer_format(out, ", \"good\": %s}", status == KILN_OK ? "true" : "false");
   if (is_open) bundle_view_close(&v);
+  kiln_buffer_deinit(&file);
   return status;
 }
 
@@ -107,17 +158,23 @@ static int verify_all(const verify_settings *s) {
 
 int kiln_command_verify(int argc, char **argv) {
   verify_settings s = {0};
-  const cli_option options[] = {{"key", 'k', CLI_TEXT, &s.key_path, "FILE",
-                                 "public key (of `kiln cache keygen`) that must have signed the bundles"},
-                                {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
-  const cli_page page = {.usage = "kiln verify [--key=FILE] BUNDLE...",
-                         .summary = "Checks every page, code, digest and the signature of bundles. Exit code "
-                                    "1 when one is not as written.",
+  const cli_option options[] = {
+      {"key", 'k', CLI_TEXT, &s.key_path, "FILE",
+       "public key (of `kiln cache keygen`) that must have signed the bundles"},
+      {"min-version", 0, CLI_NUMBER, &s.min_version, "N", "the least version that the bundles must state"},
+      {"name", 0, CLI_TEXT, &s.name, "NAME", "the name that the bundles must state"},
+      {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
+  const cli_page page = {.usage = "kiln verify [--key=FILE] [--min-version=N] [--name=NAME] BUNDLE...",
+                         .summary =
+                             "Checks every byte of bundles: index, codes, the archive around them and the "
+                             "signature. Exit code 1 when one is not as\nwritten.",
                          .options = options,
                          .option_count = sizeof options / sizeof *options};
   kiln_error err = {0};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "expected a bundle");
+  if (code == -1 && s.min_version < 0)
+    code = cli_usage(&page, "--min-version: expected 0 or more, found %lld", (long long)s.min_version);
   if (code == -1 && s.key_path && key_file_public(s.key_path, s.key, &err) != KILN_OK)
     code = cli_report(err.status, &err);
   if (code == -1) code = verify_all(&s);

@@ -116,6 +116,8 @@ kiln_status json_bundle(kiln_buffer *out, const bundle_view *v, kiln_error *err)
   if (kiln_le32(slot + KILN_BG_KIND) == 1)
     cli_json_text(out, sodium_bin2hex(key, sizeof key, slot + KILN_BG_KEY, 32));
   else kiln_buffer_format(out, "null");
+  kiln_buffer_format(out, ", \"version\": %llu", (unsigned long long)v->statement.version);
+  json_member(out, false, "name", v->statement.name);
   kiln_buffer_format(out, ",\n \"notes\": {");
   for (uint32_t i = 0; i < v->note_count; i++) {
     kiln_buffer_format(out, "%s", separator(!i));

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the files of the bundle reader share.
+#ifndef KILN_RUNTIME_BUNDLE_PARTS_H
+#define KILN_RUNTIME_BUNDLE_PARTS_H
+
+#include "runtime/bundle_reader.h"
+
+/// CORRUPT, with the bundle's name before the text.
+kiln_status kiln_bundle_damaged(kiln_error *err, const kiln_bundle *bundle, const char *format, ...)
+    KILN_PRINTF(3, 4);
+kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *bundle);
+
+/// Copies bytes of the file, inside it, to `out`. bundle_open.c
+kiln_status kiln_bundle_copy(const kiln_bundle *bundle, uint64_t at, size_t size, void *out, kiln_error *err);
+
+/// Bytes of an entry, by section.
+extern const uint32_t kiln_bundle_entry_sizes[KILN_BUNDLE_SECTIONS];
+
+static inline bool kiln_bundle_check_fits(const uint8_t *check, const uint8_t *bytes, size_t size) {
+  return !memcmp(kiln_check_of(bytes, size).bytes, check, KILN_BUNDLE_CHECK);
+}
+
+/// Frees decoder and dictionaries of a bundle that is being closed. bundle_blob.c
+void kiln_bundle_forget_decoders(kiln_bundle *bundle);
+
+#endif
