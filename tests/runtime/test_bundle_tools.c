@@ -282,6 +282,66 @@ TEST(bundle_tools, prune_keeps_to_the_size) {
       "d['kernels'] == 2 and d['codes'] == 4 and d['dropped_targets'] == [] and d['bundle'] == 'p.kb'");
 }
 
+// What is named and is nowhere is a slip of the pen, and nothing is written.
+TEST(bundle_tools, what_is_not_there_is_not_dropped) {
+  write_bundle("a.kb");
+  expect(1, "prune --drop-target=typo -o p.kb a.kb", "a.kb has no code for typo");
+  expect(1, "prune --drop-target=gfx942 --drop-target=sm_75 -o p.kb a.kb", "a.kb has no code for sm_75");
+  expect(1, "prune --drop-target=typo --max-size=1000000 -o p.kb a.kb", "a.kb has no code for typo");
+  expect(1, "prune --drop-kernel=add_won -o p.kb a.kb", "a.kb has no code of a kernel 'add_won'");
+  expect(1, "prune --drop-kernel=add_one --drop-kernel='scale[T=f32]' -o p.kb a.kb",
+         "p.kb would have no code");
+  expect(1, "prune --drop-target=gfx942 --drop-target=sm_80 --drop-target=x86-64-v2 -o p.kb a.kb",
+         "p.kb would have no code");
+  fixture f;
+  fixture_begin(&f);
+  fixture_write(&f, fixture_path("empty.kb"), "");
+  expect(1, "merge -o p.kb empty.kb empty.kb", "p.kb would have no code");
+  CHECK_INT(kiln_test_run(NULL, "test -e %s", fixture_path("p.kb")), 1);
+  expect(0, "merge -o p.kb empty.kb a.kb", "2 kernels, 4 codes");
+}
+
+// `host` is a name of x86-64-v3, as for `kiln build`.
+TEST(bundle_tools, targets_by_the_names_that_builds_take) {
+  fixture f;
+  size_t size;
+  uint8_t *object = fixture_object(add_one_source, &size);
+  fixture_begin(&f);
+  fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v3",
+               "add_one", object, size);
+  fixture_code(&f, 0, 0, 0, KILN_FORMAT_PTX, "sm_80", "add_one", "// PTX", 6);
+  fixture_write(&f, fixture_path("a.kb"), "");
+  free(object);
+  expect(0, "split --arch=host -o s.kb a.kb", "s.kb: 1 kernels, 1 codes");
+  expect(0, "prune --drop-target=host -o s.kb a.kb", "s.kb: 1 kernels, 1 codes");
+  expect(0, "inspect -c -t host a.kb", "  x86-64-v3 ");
+  expect_json(0, "inspect --json -t host a.kb",
+              "[c['target'] for c in d['kernels'][0]['codes']] == ['x86-64-v3']");
+  expect(0, "disasm -t host a.kb add_one", "// x86-64-v3 config 0 variant 0");
+  expect(1, "disasm -t typo a.kb add_one", "no code of 'add_one' for typo");
+}
+
+// Names with anything in them stay inside the header's strings and comments.
+TEST(bundle_tools, header_of_names_with_anything) {
+  static const char *const names[] = {"a\"b\\c?\?/", "x\n#error no\n", "y\\", "*/ int z; /*"};
+  fixture f;
+  char *out, *root = realpath(".", NULL);
+  fixture_begin(&f);
+  for (uint32_t i = 0; i < 4; i++)
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(names[i])), 0, 0, KILN_FORMAT_HSACO, "gfx942", "k",
+                 names[i], strlen(names[i]));
+  fixture_write(&f, fixture_path("a.kb"), "");
+  free(tool(0, "header -o a.h a.kb"));
+  if (kiln_test_run(
+          &out,
+          "cd %s && echo '#include \"a.h\"' >u.c && gcc -std=c11 -Wall -Wextra -pedantic -Werror -I%s "
+          "-fsyntax-only u.c",
+          kiln_test_folder(), root))
+    FAIL("%s", out);
+  free(out);
+  free(root);
+}
+
 TEST(bundle_tools, fix_index_after_repacking) {
   char *out;
   const char *f = kiln_test_folder();

@@ -26,10 +26,10 @@ static const char program[] =
     "  const int64_t extents[2] = {20, 30}, strides[2] = {30, 1}, turned[2] = {1, 20};\n"
     "  for (int i = 0; i < 600; i++) x[i] = (float)i, y[i] = -1.0f;\n"
     "  if (kiln_open_file(argc > 1 ? argv[1] : \"\", &library, &err) || kiln_device_open(library, \"host\", "
-    "&device, &err) || kiln_twice_get(device, &k, &err) ||\n"
-    "      kiln_twice(k, NULL, x, extents, strides, y, extents, turned, 20, 30, &err) || "
-    "kiln_all_get(device, &all, &err) ||\n"
-    "      kiln_all(all, NULL, 1, -2, 300, INT64_C(4000000000), 0x3c00, 0x3f80, 0.5, 0.25f, &sum, &err)) "
+    "&device, &err) || k_twice_get(device, &k, &err) ||\n"
+    "      k_twice(k, NULL, x, extents, strides, y, extents, turned, 20, 30, &err) || "
+    "k_all_get(device, &all, &err) ||\n"
+    "      k_all(all, NULL, 1, -2, 300, INT64_C(4000000000), 0x3c00, 0x3f80, 0.5, 0.25f, &sum, &err)) "
     "return puts(err.text), 1;\n"
     "  for (int i = 0; i < 20; i++) for (int j = 0; j < 30; j++)\n"
     "    if (y[j * 20 + i] < 2.0f * x[i * 30 + j] || y[j * 20 + i] > 2.0f * x[i * 30 + j]) return "
@@ -57,7 +57,7 @@ TEST(header, the_kernel_library_in_c_and_cpp) {
        "$f/k.h $f/k.kbundle");
   must("gcc -std=c11 " STRICT " -fsyntax-only $f/use.c && g++ -std=c++17 " STRICT
        " -x c++ -fsyntax-only $f/use.c");
-  must("test $(grep -c '^static inline kiln_status kiln_.*_get(' $f/k.h) = $($b/bin/kiln inspect "
+  must("test $(grep -c '^static inline kiln_status k_.*_get(' $f/k.h) = $($b/bin/kiln inspect "
        "$f/k.kbundle | sed -n '1s/.*: \\([0-9]*\\) kernels.*/\\1/p')");
 }
 
@@ -77,4 +77,41 @@ TEST(header, every_kind_of_parameter_arrives) {
        "host --no-cache -q -o $f/k.kbundle");
   must("if $f/c $f/k.kbundle >$f/out; then exit 1; fi; grep -q 'rows: i32, cols: i32' $f/out && grep -q "
        "'rows: i64, cols: i64' $f/out");
+}
+
+// Names that the library has itself, functions of one kernel that are called like another, names of C.
+TEST(header, kernels_may_be_called_as_they_like) {
+  put("k.kiln", "kiln 1\n"
+                "kernel fill(x: out *f32, n: i32) @grid(1) @config(warps = 1)\n{\n  store(x, n as f32)\n}\n"
+                "kernel free(x: out *f32, kernel_n: i32) @grid(1) @config(warps = 1)\n{\n  store(x, kernel_n "
+                "as f32)\n}\n"
+                "kernel launch(err: out *f32) @grid(1) @config(warps = 1)\n{\n  store(err, 1.0)\n}\n"
+                "kernel open_file(packed: out *f32) @grid(1) @config(warps = 1)\n{\n  store(packed, 2.0)\n}\n"
+                "kernel status(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 2.0)\n}\n"
+                "kernel add(x: out *f32, x_extents: i32) @grid(1) @config(warps = 1)\n{\n  store(x, 3.0)\n}\n"
+                "kernel add_get(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 4.0)\n}\n"
+                "kernel add_args(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 5.0)\n}\n"
+                "kernel add_get_get(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 6.0)\n}\n"
+                "kernel int(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 7.0)\n}\n"
+                "kernel printf(x: out *f32) @grid(1) @config(warps = 1)\n{\n  store(x, 8.0)\n}\n");
+  must("$b/bin/kiln build $f/k.kiln -t host --no-cache -q -o $f/k.kbundle && cp $f/k.kbundle "
+       "$f/other.kbundle && "
+       "cp $f/k.kbundle $f/kiln.kbundle && cp $f/k.kbundle $f/7-of_9.x.kbundle && cp $f/k.kbundle "
+       "$f/_.kbundle");
+  // Five headers with the same kernels in one program, three of them under prefixes made of the file's name.
+  must("cd $f && b=$OLDPWD/$b && for n in k other kiln 7-of_9.x _; do $b/bin/kiln header -o h_$n.h "
+       "$n.kbundle || exit 1; "
+       "done && $b/bin/kiln header --prefix=my -o h_my.h k.kbundle && grep -q 'kiln_status k_fill(' h_k.h && "
+       "grep -q 'kiln_status other_fill(' h_other.h && grep -q 'kiln_status bundle_kiln_fill(' h_kiln.h && "
+       "grep -q 'kiln_status bundle_7_of_9_fill(' h_7-of_9.x.h && grep -q 'kiln_status myfill(' h_my.h && "
+       "test $(grep -c '^static inline' h_k.h) = 22");
+  put("use.c",
+      "#include <stdio.h>\n#include <stdlib.h>\n#include \"h_k.h\"\n#include \"h_other.h\"\n#include "
+      "\"h_kiln.h\"\n"
+      "#include \"h_7-of_9.x.h\"\n#include \"h__.h\"\n#include \"h_my.h\"\nint main(void) { return 0; }\n");
+  must("gcc -std=c11 " STRICT " -fsyntax-only $f/use.c && g++ -std=c++17 " STRICT
+       " -x c++ -fsyntax-only $f/use.c");
+  must("for p in kiln_ kiln_x 9 '' a-b _a 'a b'; do $b/bin/kiln header --prefix=\"$p\" $f/k.kbundle >$f/out "
+       "2>&1; "
+       "test $? = 2 || exit 1; grep -q -e '--prefix: expected letters' $f/out || exit 1; done");
 }

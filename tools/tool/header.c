@@ -2,6 +2,7 @@
 // kiln header: a C header with one typed function a kernel, so that a changed parameter list fails to
 // compile, or at look-up, never at launch.
 #include <ctype.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,32 @@ static const char *const c_types[KILN_SCALAR_COUNT] = {
     [KILN_F64] = "double",  [KILN_E4M3] = "uint8_t", [KILN_E5M2] = "uint8_t",
 };
 
-// A name of the kernel language is a C identifier; the struct's field keeps clear of keywords by its prefix.
+// What a parameter is called ends in an underscore, which keeps it clear of keywords; what belongs to one
+// does not, which keeps it clear of other parameters.
 static void put_identifier(kiln_buffer *out, const char *text) {
   for (; *text; text++) kiln_buffer_u8(out, (uint8_t)(isalnum((unsigned char)*text) ? *text : '_'));
 }
 
+// A bundle may have any bytes in a name: they stay inside the string literal.
+static void put_literal(kiln_buffer *out, const char *text) {
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c < 0x20 || c > 0x7e || strchr("\"\\?", c)) kiln_buffer_format(out, "\\%03o", c);
+    else kiln_buffer_u8(out, c);
+  }
+}
+
+static void put_comment(kiln_buffer *out, const char *text) {
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    kiln_buffer_u8(out, c < 0x20 || c == 0x7f || strchr("\\?", c) ? '.' : c); // '?': trigraphs
+  }
+}
+
 static void put_param_text(kiln_buffer *out, const kiln_param_record *p) {
   static const char *const stars[] = {"", "*", "**"};
-  kiln_buffer_format(out, "%s: %s%s", p->name, p->view_rank ? "view " : stars[p->pointer],
+  put_literal(out, p->name);
+  kiln_buffer_format(out, ": %s%s", p->view_rank ? "view " : stars[p->pointer],
                      kiln_scalars[p->scalar].spelling);
 }
 
@@ -50,9 +69,9 @@ static void put_argument(kiln_buffer *out, const kiln_param_record *p) {
   if (!p->view_rank) return;
   kiln_buffer_format(out, ", const int64_t ");
   put_identifier(out, p->name);
-  kiln_buffer_format(out, "_extents_[%u], const int64_t ", p->view_rank);
+  kiln_buffer_format(out, "_extents[%u], const int64_t ", p->view_rank);
   put_identifier(out, p->name);
-  kiln_buffer_format(out, "_strides_[%u]", p->view_rank);
+  kiln_buffer_format(out, "_strides[%u]", p->view_rank);
 }
 
 static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
@@ -63,8 +82,8 @@ static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
   if (p->view_rank) {
     kiln_buffer_format(out, "  packed.args.%s_.base = (uint64_t)(uintptr_t)%s_;\n", n, n);
     kiln_buffer_format(out,
-                       "  for (unsigned i = 0; i < %u; i++) packed.args.%s_.extents[i] = %s_extents_[i], "
-                       "packed.args.%s_.strides[i] = %s_strides_[i];\n",
+                       "  for (unsigned i = 0; i < %u; i++) packed.args.%s_.extents[i] = %s_extents[i], "
+                       "packed.args.%s_.strides[i] = %s_strides[i];\n",
                        p->view_rank, n, n, n, n);
   } else {
     kiln_buffer_format(
@@ -74,41 +93,95 @@ static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
   kiln_buffer_deinit(&name);
 }
 
-static void put_kernel(kiln_buffer *out, const view_kernel *k) {
+static void put_kernel(kiln_buffer *out, const view_kernel *k, const char *name) {
   const kiln_interface *in = &k->interface;
-  kiln_buffer_format(out, "\n// %s\ntypedef struct %s_args {\n", in->name, in->symbol);
+  kiln_buffer_format(out, "\n// ");
+  put_comment(out, in->name);
+  kiln_buffer_format(out, "\ntypedef struct %s_args {\n", name);
   for (uint32_t i = 0; i < in->param_count; i++) put_field(out, &in->params[i]);
   if (!in->param_count) kiln_buffer_format(out, "  uint64_t none_;\n");
-  kiln_buffer_format(out, "} %s_args;\n", in->symbol);
+  kiln_buffer_format(out, "} %s_args;\n", name);
   if (in->param_count) {
     const kiln_param_record *last = &in->params[in->param_count - 1];
-    kiln_buffer_format(out, "KILN_HEADER_CHECK(%s_args, ", in->symbol);
+    kiln_buffer_format(out, "KILN_HEADER_CHECK(%s_args, ", name);
     put_identifier(out, last->name);
     kiln_buffer_format(out, "_, %u, %u)\n", last->offset, in->block_bytes);
   }
   kiln_buffer_format(
       out, "static inline kiln_status %s_get(kiln_device *device, kiln_kernel **out, kiln_error *err) {\n",
-      in->symbol);
+      name);
   kiln_buffer_format(out, "  static const kiln_signature signature = {UINT64_C(0x%016llx), \"",
                      (unsigned long long)kiln_interface_abi(in));
   for (uint32_t i = 0; i < in->param_count; i++) {
     if (i) kiln_buffer_format(out, ", ");
     put_param_text(out, &in->params[i]);
   }
-  kiln_buffer_format(out, "\"};\n  return kiln_kernel_get(device, \"%s\", &signature, out, err);\n}\n",
-                     in->name);
-  kiln_buffer_format(out, "static inline kiln_status %s(kiln_kernel *kernel, kiln_stream stream", in->symbol);
+  kiln_buffer_format(out, "\"};\n  return kiln_kernel_get(device, \"");
+  put_literal(out, in->name);
+  kiln_buffer_format(out, "\", &signature, out, err);\n}\n");
+  kiln_buffer_format(out, "static inline kiln_status %s(kiln_kernel *kernel, kiln_stream stream", name);
   for (uint32_t i = 0; i < in->param_count; i++) put_argument(out, &in->params[i]);
   kiln_buffer_format(out,
                      ", kiln_error *err) {\n  union { %s_args args; uint8_t block[%u]; } packed;\n"
                      "  memset(&packed, 0, sizeof packed);\n",
-                     in->symbol, in->block_bytes ? in->block_bytes : 8);
+                     name, in->block_bytes ? in->block_bytes : 8);
   for (uint32_t i = 0; i < in->param_count; i++) put_assignment(out, &in->params[i]);
   kiln_buffer_format(out, "  return kiln_launch_packed(kernel, stream, &packed, %u, err);\n}\n",
                      in->block_bytes);
 }
 
-static void put_header(kiln_buffer *out, const bundle_view *v) {
+// ------------------------------------------------------------------------------------------- names
+
+static void keep_text(void *text) { (void)text; } // the arena's
+
+static int by_text(const void *a, const void *b) { return strcmp(a, b); }
+
+// A kernel `add_get` beside a kernel `add` would define the same function.
+static bool is_taken(void *const *taken, const char *name, kiln_arena *arena) {
+  static const char *const suffixes[] = {"", "_get", "_args"};
+  for (unsigned i = 0; i < 3; i++)
+    if (tfind(kiln_arena_format(arena, "%s%s", name, suffixes[i]), taken, by_text)) return true;
+  return false;
+}
+
+static void take(void **taken, const char *name, kiln_arena *arena) {
+  tsearch(name, taken, by_text);
+  tsearch(kiln_arena_format(arena, "%s_get", name), taken, by_text);
+  tsearch(kiln_arena_format(arena, "%s_args", name), taken, by_text);
+}
+
+// The prefix and what is the kernel's own in its symbol; a number where that is taken.
+static const char *function_name(void **taken, const view_kernel *k, const char *prefix, kiln_arena *arena) {
+  const char *symbol = k->interface.symbol;
+  kiln_buffer own = {0};
+  put_identifier(&own, strncmp(symbol, "kiln_", 5) ? symbol : symbol + 5);
+  kiln_buffer_u8(&own, 0);
+  const char *base = own.failed ? "" : (const char *)own.bytes;
+  const char *name = kiln_arena_format(arena, "%s%s", prefix, base);
+  for (unsigned n = 2; is_taken(taken, name, arena); n++)
+    name = kiln_arena_format(arena, "%s%s_%u", prefix, base, n);
+  take(taken, name, arena);
+  kiln_buffer_deinit(&own);
+  return name;
+}
+
+static bool is_prefix(const char *text) {
+  for (const char *c = text; *c; c++)
+    if (!isalnum((unsigned char)*c) && *c != '_') return false;
+  return isalpha((unsigned char)*text) && strncmp(text, "kiln_", 5);
+}
+
+// "app_" for path/to/app.kbundle: headers of two bundles go together.
+static const char *default_prefix(const char *path, kiln_arena *arena) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  char *prefix = (char *)kiln_arena_format(arena, "%.*s_", (int)strcspn(name, "."), name);
+  for (char *c = prefix; *c; c++)
+    if (!isalnum((unsigned char)*c)) *c = '_';
+  return is_prefix(prefix) ? prefix : kiln_arena_format(arena, "bundle_%s", prefix);
+}
+
+static void put_header(kiln_buffer *out, const bundle_view *v, const char *prefix) {
+  void *taken = NULL;
   kiln_buffer_format(out, "// Made by `kiln header`. One function a kernel: NAME_get looks it up and "
                           "compares the parameter lists, NAME launches it.\n"
                           "#pragma once\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
@@ -121,14 +194,18 @@ static void put_header(kiln_buffer *out, const bundle_view *v) {
                           "#define KILN_HEADER_CHECK(type, last, offset, size) \\\n"
                           "  KILN_HEADER_ASSERT(offsetof(type, last) == offset && (sizeof(type) + 7) / 8 * 8 "
                           "== size, \"layout of \" #type);\n");
-  for (uint32_t i = 0; i < v->kernel_count; i++) put_kernel(out, &v->kernels[i]);
+  for (uint32_t i = 0; i < v->kernel_count; i++)
+    put_kernel(out, &v->kernels[i], function_name(&taken, &v->kernels[i], prefix, v->arena));
   kiln_buffer_format(out, "\n#undef KILN_HEADER_CHECK\n#undef KILN_HEADER_ASSERT\n");
+  tdestroy(taken, keep_text);
 }
 
 int kiln_command_header(int argc, char **argv) {
-  const char *path = "-";
-  const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"}};
-  const cli_page page = {.usage = "kiln header [-o FILE] BUNDLE",
+  const char *path = "-", *prefix = NULL;
+  const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"},
+                                {"prefix", 0, CLI_TEXT, &prefix, "TEXT",
+                                 "what names begin with (that of the bundle: app_ for app.kbundle)"}};
+  const cli_page page = {.usage = "kiln header [-o FILE] [--prefix=TEXT] BUNDLE",
                          .summary = "Writes a typed C header, usable from C++, for the kernels of a bundle.",
                          .options = options,
                          .option_count = sizeof options / sizeof *options};
@@ -139,10 +216,16 @@ int kiln_command_header(int argc, char **argv) {
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && words.count != 1)
     exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  if (exit_code == -1 && prefix && !is_prefix(prefix))
+    exit_code =
+        cli_usage(&page,
+                  "--prefix: expected letters, digits and '_', a letter first, not kiln_ (that is the "
+                  "library's), found '%s'",
+                  prefix);
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
-      put_header(&out, &v);
+      put_header(&out, &v, prefix ? prefix : default_prefix(words.items[0], v.arena));
       status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
                           : cli_write_file(path, out.bytes, out.size, &err);
       bundle_view_close(&v);
