@@ -67,7 +67,7 @@ TEST(bundle_tools, disasm_of_machine_code) {
   expect(0, "disasm -t x86-64-v2 a.kb add_one", "// x86-64-v2 config 0 variant 0");
   expect(0, "disasm -t x86-64-v2 a.kb add_one", "<add_one>:");
   expect(0, "disasm -t x86-64-v2 a.kb add_one", "addss");
-  expect(1, "disasm -t gfx942 a.kb add_one", "no disassembler ran");
+  expect(1, "disasm -t gfx942 a.kb add_one", "the disassembler failed");
   expect(2, "disasm a.kb", "expected BUNDLE and KERNEL, found 1 words");
 }
 

@@ -98,14 +98,13 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
 }
 
-// Errors of the code generator carry the number of an operation: the source shows which that is, or at least which
-// kernel.
+// Errors of the code generator carry the number of an operation: the source shows which that is, or at least
+// which kernel.
 static void print_place(const plan *p, const plan_job *job) {
   char text[80];
   uint32_t number = job->error.operation ? job->error.operation - 1 : 0;
   if (job->error.operation) snprintf(text, sizeof text, "operation %u is here", number);
-  plan_print_place(p, job, number,
-                   job->error.operation ? text : "the first operation of the kernel is here");
+  plan_print_place(p, job, number, job->error.operation ? text : "the first operation of the kernel is here");
 }
 
 /// What --print-after asked for, job by job whatever order they were made in.

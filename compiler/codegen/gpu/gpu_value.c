@@ -14,9 +14,10 @@ void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  bool is_placed = !g->current || !strncmp(text, "operation ", strlen("operation "));
-  g->status = is_placed ? kiln_fail(g->error, status, "%s", text)
-                        : kiln_fail(g->error, status, "operation %u: %s", ir_operation(g->current), text);
+  if (!g->current) g->status = kiln_fail(g->error, status, "%s", text);
+  else
+    g->status = kiln_fail_at(g->error, status, ir_operation(g->current), "operation %u: %s",
+                             ir_operation(g->current), text);
 }
 
 void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...) {
