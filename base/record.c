@@ -13,6 +13,7 @@ enum {
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
+  CODE_INFO_WITH_MAPS = 67, // the same, then blocks and maps; written where one of them is set
   MOST_PARAMS = 4096,
   MOST_CONFIGS = 65536,
   MOST_VARIANTS = 256,
@@ -192,7 +193,8 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
 
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
-  kiln_buffer_u8(out, info->why_ptx ? CODE_INFO_WHY_PTX : CODE_INFO_VERSION);
+  bool has_more = info->blocks || info->maps.size;
+  kiln_buffer_u8(out, has_more ? CODE_INFO_WITH_MAPS : info->why_ptx ? CODE_INFO_WHY_PTX : CODE_INFO_VERSION);
   kiln_buffer_u8(out, info->format);
   put_text(out, info->target);
   put_text(out, info->symbol);
@@ -200,14 +202,17 @@ void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
   CODE_NUMBERS(X)
 #undef X
   put_text(out, info->producer);
-  if (info->why_ptx) put_text(out, info->why_ptx);
+  if (info->why_ptx || has_more) put_text(out, info->why_ptx);
+  if (!has_more) return;
+  kiln_buffer_varint(out, info->blocks);
+  kiln_buffer_block(out, info->maps.bytes, info->maps.size);
 }
 
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out) {
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version != CODE_INFO_VERSION && version != CODE_INFO_WHY_PTX) return false;
+  if (version < CODE_INFO_VERSION || version > CODE_INFO_WITH_MAPS) return false;
   out->format = kiln_read_u8(&r);
   out->target = get_text(&r);
   out->symbol = get_text(&r);
@@ -215,7 +220,12 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
   CODE_NUMBERS(X)
 #undef X
   out->producer = get_text(&r);
-  if (version == CODE_INFO_WHY_PTX) out->why_ptx = get_text(&r);
+  if (version >= CODE_INFO_WHY_PTX) out->why_ptx = get_text(&r);
+  if (version == CODE_INFO_WITH_MAPS) {
+    if (out->why_ptx && !out->why_ptx[0]) out->why_ptx = NULL;
+    out->blocks = (uint32_t)kiln_read_count(&r, UINT32_MAX);
+    out->maps.bytes = kiln_read_block(&r, &out->maps.size);
+  }
   return kiln_read_done(&r);
 }
 

@@ -65,6 +65,7 @@ static void end_device(kiln_device *d) {
   }
   for (uint32_t i = 0; i < d->kernel_slots; i++)
     if (d->kernels[i]) kiln_kernel_end(d->kernels[i]);
+  if (d->nowhere) d->kind->release(d, d->nowhere);
   if (d->state) d->kind->close(d);
   for (size_t i = 0; d->ranks && i < d->library->bundle_count; i++) free(d->ranks[i]);
   free(d->ranks);

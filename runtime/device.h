@@ -48,6 +48,7 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
+  uint32_t grid_at; // with info.blocks: where the logical grid lies in the block
   uint32_t maps_at; // where they lie in the block: a multiple of 64, or what the device says before
                     // `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
@@ -104,6 +105,8 @@ struct kiln_device {
   kiln_device_target target;
   bool accepts_all; // null: code of every target
   int64_t grid_limit[3];
+  uint32_t processors;   // of the device, for kernels whose blocks compute several programs; 0: unknown
+  void *nowhere;         // owned, made when wanted: KILN_NOWHERE_BYTES, see runtime/tensor_map.c
   void *state;           // owned by the kind
   pthread_mutex_t lock;  // guards kernels, modules, ranks
   kiln_kernel **kernels; // owned: open addressing by name hash
@@ -227,5 +230,11 @@ kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err
 kiln_status kiln_report_make(kiln_device *device, const char *name, kiln_report **out, kiln_error *err);
 
 void kiln_log(const kiln_library *library, int level, const char *text);
+
+/// Where what follows the parameters of a code begins: its tensor maps, behind the logical grid if it has
+/// one.
+static inline uint32_t kiln_code_extras_at(const struct kiln_kernel *k, const kiln_code *code) {
+  return code->info.blocks ? code->grid_at + 3 * (uint32_t)sizeof(uint32_t) : k->used_bytes;
+}
 
 #endif

@@ -36,6 +36,7 @@ typedef struct cuda_state {
 // Numbers of the driver API's enumerations.
 enum {
   ATTRIBUTE_GRID_X = 5,
+  ATTRIBUTE_PROCESSORS = 16,
   ATTRIBUTE_GRID_Y = 6,
   ATTRIBUTE_GRID_Z = 7,
   ATTRIBUTE_MAJOR = 75,
@@ -76,7 +77,7 @@ static uint16_t ptx_of(int version) {
 }
 
 static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
-  int major, minor, version, limits[3];
+  int major, minor, version, processors, limits[3];
   char text[32];
   CUDA_TRY(&s->api, device_attribute(&major, ATTRIBUTE_MAJOR, s->device));
   CUDA_TRY(&s->api, device_attribute(&minor, ATTRIBUTE_MINOR, s->device));
@@ -87,6 +88,8 @@ static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
     CUDA_TRY(&s->api, device_attribute(&limits[axis], ATTRIBUTE_GRID_X + axis, s->device));
     d->grid_limit[axis] = limits[axis];
   }
+  CUDA_TRY(&s->api, device_attribute(&processors, ATTRIBUTE_PROCESSORS, s->device));
+  d->processors = (uint32_t)processors;
   snprintf(text, sizeof text, "sm_%d", major * 10 + minor);
   KILN_TRY(kiln_device_target_parse(text, &d->target, err));
   d->target.driver_ptx = ptx_of(version);

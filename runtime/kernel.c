@@ -62,6 +62,15 @@ static bool is_better(kiln_bundle *b, const kiln_code_entry *entry, unsigned ran
   return strcmp(name, old_name) > 0;
 }
 
+/// The code info has the record; older bundles have it apart.
+static kiln_status take_maps(kiln_kernel *k, const kiln_code_entry *entry, kiln_code *code, kiln_error *err) {
+  size_t size = code->info.maps.size;
+  const uint8_t *record = code->info.maps.bytes;
+  if (!size && entry->maps == KILN_BUNDLE_NONE) return KILN_OK;
+  if (!size && !(record = kiln_bundle_info(k->bundle, entry->maps, &size, err))) return KILN_STATUS_CORRUPT;
+  return kiln_tensor_maps_decode(k, record, size, code, err);
+}
+
 static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, kiln_error *err) {
   const kiln_interface *in = &k->interface;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
@@ -82,7 +91,8 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name,
                        in->name);
     code->map_count = 0;
-    if (entry.maps != KILN_BUNDLE_NONE) KILN_TRY(kiln_tensor_maps_decode(k, entry.maps, code, err));
+    code->grid_at = (k->used_bytes + 3) & ~3u;
+    KILN_TRY(take_maps(k, &entry, code, err));
     code->blob = entry.blob;
     code->target = entry.target;
     code->rank = (uint8_t)rank;

@@ -242,14 +242,35 @@ static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32
                    k->interface.name);
 }
 
-// A code with tensor maps, which are encoded anew: a prepared launch keeps them.
-static __attribute__((noinline)) kiln_status launch_with_maps(kiln_kernel *k, kiln_launch_call *call,
-                                                              kiln_error *err) {
+// What lies behind the parameters in `block`: the logical grid, then tensor maps. A grid of more programs
+// than blocks that the device has room for becomes that many blocks.
+static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_t *block, kiln_error *err) {
+  const kiln_code *code = call->code;
+  call->block = block;
+  call->size = code->map_count ? kiln_maps_end(code->maps_at, code->map_count) : kiln_code_extras_at(k, code);
+  if (code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, code, block, err));
+  if (!code->info.blocks) return KILN_OK;
+  uint64_t programs = (uint64_t)call->grid[0] * call->grid[1], room = k->device->processors;
+  programs = programs > INT32_MAX ? programs : programs * call->grid[2];
+  if (programs > INT32_MAX)
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': a grid of %u x %u x %u programs; at most %d are allowed",
+                     k->interface.name, call->grid[0], call->grid[1], call->grid[2], INT32_MAX);
+  memset(block + k->used_bytes, 0, code->grid_at - k->used_bytes);
+  for (unsigned axis = 0; axis < 3; axis++) kiln_put32(block + code->grid_at + 4 * axis, call->grid[axis]);
+  room = room ? room * code->info.blocks : programs;
+  call->grid[0] = (uint32_t)(programs < room ? programs : room);
+  call->grid[1] = call->grid[2] = 1;
+  return KILN_OK;
+}
+
+static inline bool has_extras(const kiln_code *code) { return code->map_count || code->info.blocks; }
+
+// A prepared launch keeps what is encoded here anew.
+static __attribute__((noinline)) kiln_status launch_with_extras(kiln_kernel *k, kiln_launch_call *call,
+                                                                kiln_error *err) {
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[KILN_MOST_BLOCK];
   memcpy(block, call->block, k->used_bytes);
-  KILN_TRY(kiln_tensor_maps_encode(k, call->code, block, err));
-  call->block = block;
-  call->size = kiln_maps_end(call->code->maps_at, call->code->map_count);
+  KILN_TRY(complete(k, call, block, err));
   return k->device->kind->launch(k->device, call, err);
 }
 
@@ -264,7 +285,7 @@ static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32
     function = atomic_load_explicit(&d.code->function, memory_order_acquire);
   }
   kiln_launch_call call = {function, d.code, {d.grid[0], d.grid[1], d.grid[2]}, stream, block, k->used_bytes};
-  if (UNLIKELY(d.code->map_count)) return launch_with_maps(k, &call, err);
+  if (UNLIKELY(has_extras(d.code))) return launch_with_extras(k, &call, err);
   return k->device->kind->launch(k->device, &call, err);
 }
 
@@ -314,15 +335,16 @@ static kiln_status settle(kiln_prepared *p, kiln_error *err) {
   if (d.is_empty) KILN_TRY(end_empty(k, d.config, grid, err));
   if (!atomic_load_explicit(&d.code->function, memory_order_acquire))
     KILN_TRY(kiln_code_load(k, (kiln_code *)d.code, err));
-  if (d.code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, d.code, p->block, err));
-  p->is_empty = d.is_empty;
-  p->call = (kiln_launch_call){
+  kiln_launch_call call = {
       .function = atomic_load_explicit(&d.code->function, memory_order_acquire),
       .code = d.code,
       .grid = {d.grid[0], d.grid[1], d.grid[2]},
       .block = p->block,
-      .size = d.code->map_count ? kiln_maps_end(d.code->maps_at, d.code->map_count) : k->used_bytes,
+      .size = k->used_bytes,
   };
+  if (has_extras(d.code) && !d.is_empty) KILN_TRY(complete(k, &call, p->block, err));
+  p->is_empty = d.is_empty;
+  p->call = call;
   return KILN_OK;
 }
 
@@ -337,8 +359,8 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
                          kiln_prepared **out, kiln_error *err) {
   *out = NULL;
   if (arg_count != k->interface.param_count) return refuse_count(k, arg_count, err);
-  size_t block =
-      kiln_maps_at(k->interface.block_bytes + 8) + KILN_MAP_ALIGNMENT + (size_t)most_maps(k) * KILN_MAP_BYTES;
+  size_t block = kiln_maps_at(k->interface.block_bytes + 8 + 16) + KILN_MAP_ALIGNMENT +
+                 (size_t)most_maps(k) * KILN_MAP_BYTES;
   size_t head = kiln_maps_at(sizeof(kiln_prepared));
   kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
   if (!p) return kiln_kernel_no_memory(k, err);
@@ -360,7 +382,7 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
 
 // What else changes with a parameter.
 static inline bool decides(const kiln_prepared *p, size_t param) {
-  return p->kernel->is_read[param] || p->call.code->map_count;
+  return p->kernel->is_read[param] || has_extras(p->call.code);
 }
 
 static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, const kiln_param_record *param,

@@ -51,14 +51,11 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   return take_expression(in, r, &m->offset);
 }
 
-kiln_status kiln_tensor_maps_decode(kiln_kernel *k, uint32_t record, kiln_code *code, kiln_error *err) {
-  size_t size;
-  const uint8_t *bytes = kiln_bundle_info(k->bundle, record, &size, err);
-  if (!bytes) return KILN_STATUS_CORRUPT;
-  kiln_reader r = kiln_reader_of(bytes, size);
-  uint32_t count = kiln_read_u8(&r);
-  bool is_whole =
-      count <= KILN_MOST_MAPS && kiln_maps_end(kiln_maps_at(k->used_bytes), count) <= KILN_MOST_BLOCK;
+kiln_status kiln_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
+                                    kiln_error *err) {
+  kiln_reader r = kiln_reader_of(record, size);
+  uint32_t count = kiln_read_u8(&r), start = kiln_maps_at(kiln_code_extras_at(k, code));
+  bool is_whole = count <= KILN_MOST_MAPS && kiln_maps_end(start, count) <= KILN_MOST_BLOCK;
   kiln_tensor_map *maps = KILN_NEW_ARRAY(k->arena, kiln_tensor_map, is_whole ? count : 0);
   if (!maps) return kiln_kernel_no_memory(k, err);
   for (uint32_t i = 0; is_whole && i < count; i++) is_whole = take_map(&k->interface, &r, &maps[i]);
@@ -67,7 +64,7 @@ kiln_status kiln_tensor_maps_decode(kiln_kernel *k, uint32_t record, kiln_code *
                      k->interface.name);
   code->maps = maps;
   code->map_count = count;
-  code->maps_at = kiln_maps_at(k->used_bytes);
+  code->maps_at = start;
   return KILN_OK;
 }
 
@@ -84,21 +81,38 @@ static kiln_status evaluate(const kiln_kernel *k, kiln_span code, const int64_t 
   return KILN_OK;
 }
 
+static bool has_elements(const kiln_tensor_map_values *v) {
+  for (unsigned i = 0; i < v->map->rank; i++)
+    if ((int64_t)v->extents[i] <= 0) return false;
+  return true;
+}
+
+/// The engine finds zeros where a program loads from a tensor without elements, and what it stores goes
+/// nowhere.
+static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
+  enum { STRIDE = 16, ACCESS_IN = 1 };
+  bool is_read = k->interface.params[v->map->param].access == ACCESS_IN;
+  v->address = (uint64_t)(uintptr_t)k->device->nowhere + (is_read ? 0 : KILN_NOWHERE_BYTES / 2);
+  for (unsigned i = 0; i < v->map->rank; i++) v->extents[i] = 1;
+  for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
+}
+
 static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsigned number,
                               const int64_t *values, uint8_t *out, kiln_error *err) {
   const kiln_tensor_map *m = &code->maps[number];
   kiln_tensor_map_values v = {.map = m};
   for (unsigned i = 0; i < m->rank; i++) {
     KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v.extents[i], err));
-    if (v.extents[i] - 1 >= (uint64_t)1 << 32)
+    if ((int64_t)v.extents[i] > (int64_t)1 << 32)
       return kiln_fail(err, KILN_STATUS_LAUNCH,
-                       "'%s': extent %u of tensor map %u is %lld; 1 to 4294967296 are allowed",
+                       "'%s': extent %u of tensor map %u is %lld; at most 4294967296 are allowed",
                        k->interface.name, i, number, (long long)v.extents[i]);
   }
   for (unsigned i = 0; i + 1 < m->rank; i++)
     KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v.strides[i], err));
   KILN_TRY(evaluate(k, m->offset, values, number, "the base offset", &v.address, err));
   v.address += (uint64_t)values[m->param];
+  if (!has_elements(&v)) stand_in(k, &v);
   kiln_status status = k->device->kind->encode_map(k->device, &v, out, err);
   return status == KILN_OK ? status
                            : kiln_context(err, status, "'%s': tensor map %u", k->interface.name, number);
@@ -117,7 +131,8 @@ kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
       values[i] =
           kiln_read_integer(block + p->offset, is_address(p) ? 8 : (uint8_t)p->size, p->scalar != KILN_I1);
   }
-  memset(block + k->used_bytes, 0, code->maps_at - k->used_bytes);
+  uint32_t from = kiln_code_extras_at(k, code);
+  memset(block + from, 0, code->maps_at - from);
   for (unsigned i = 0; i < code->map_count; i++) {
     KILN_TRY(encode_one(k, code, i, values, map, err));
     memcpy(block + kiln_maps_end(code->maps_at, i), map, sizeof map);

@@ -40,9 +40,12 @@ static inline uint32_t kiln_maps_at(uint32_t used_bytes) {
 }
 static inline uint32_t kiln_maps_end(uint32_t at, uint32_t count) { return at + count * KILN_MAP_BYTES; }
 
-/// Reads the record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
-kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, uint32_t record, struct kiln_code *code,
-                                    kiln_error *err);
+/// Reads a record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
+kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, const uint8_t *record, size_t size,
+                                    struct kiln_code *code, kiln_error *err);
+/// What stands in for a tensor without elements, which no driver describes: a place of its own on the device,
+/// zeros to read and room to write. Made when a code with maps is loaded.
+enum { KILN_NOWHERE_BYTES = 1024 };
 /// Encodes the maps of a code into `block`, which has the parameters packed and room to
 /// kiln_maps_end(code->maps_at). LAUNCH when an expression fails, UNSUPPORTED when the device has no encoder,
 /// DRIVER.

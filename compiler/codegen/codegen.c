@@ -14,6 +14,7 @@
 #include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/codegen/lower.h"
 #include "compiler/front.h"
+#include "compiler/gpu/gpu.h"
 #include "compiler/middle/pipeline.h"
 
 // One compile while it runs.
@@ -28,6 +29,7 @@ typedef struct compile {
   kiln_buffer object;                  // owned: what LLVM emitted
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
+  ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
   bool is_wide;                        // the kernel may use all registers: see keep_accumulators_near
 } compile;
 
@@ -86,20 +88,25 @@ static kiln_status resolve_format(compile *c, kiln_error *err) {
 // ------------------------------------------------------------------------------------------- steps
 
 static kiln_status check_pass_name(const char *name, kiln_error *err) {
-  if (!name || !strcmp(name, "all") || ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, name))
+  if (!name || !strcmp(name, "all") || ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, name) ||
+      ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, name))
     return KILN_OK;
   char list[400] = "all";
   for (size_t i = 0; i < kiln_middle_pass_count; i++)
     snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", kiln_middle_passes[i].name);
+  for (size_t i = 0; i < kiln_gpu_pass_count; i++)
+    snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", kiln_gpu_passes[i].name);
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of %s", name,
                    list);
 }
 
+// Kernels with products in loops take the GPU form where the target has one.
 static kiln_status run_middle(compile *c, kiln_error *err) {
   const ir_pass_options options = {.print_after = c->options->print_after,
                                    .verify = c->options->verify_passes,
                                    .printed = &c->artifact->printed};
-  return kiln_middle_with(c->kernel, c->target, &options, err);
+  KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? kiln_gpu_promote : NULL, &options, err));
+  return kiln_gpu_has_mapped(c->kernel) ? kiln_gpu_form(c->kernel, c->target, &options, err) : KILN_OK;
 }
 
 // An error that LLVM reported while a step ran counts more than what the step returned.
@@ -262,6 +269,18 @@ static bool start_again(compile *c) {
   return true;
 }
 
+// True when the kernel does not fit the target in the GPU form; it is then compiled as any other.
+static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
+  bool does_not_fit = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT;
+  if (!c->plain || !does_not_fit || !kiln_gpu_has_form(c->kernel)) return false;
+  c->kernel = c->plain;
+  c->plain = NULL;
+  err->status = KILN_OK;
+  c->caught = (kiln_error){0};
+  dispose_module(c);
+  return true;
+}
+
 enum { STEP_MIDDLE = 0, STEP_COUNT = sizeof steps / sizeof *steps };
 
 static kiln_status run_steps(compile *c, kiln_error *err) {
@@ -269,7 +288,11 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
     uint64_t start = now();
     kiln_status status = steps[i].run(c, err);
     *(uint64_t *)(void *)((char *)&c->artifact->times + steps[i].time) += now() - start;
-    if (status != KILN_OK) return status;
+    if (status != KILN_OK && !start_plain(c, status, err)) return status;
+    if (status != KILN_OK) {
+      i = (size_t)-1; // the first step again
+      continue;
+    }
     if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_MIDDLE;
     if (i == STEP_MIDDLE && c->artifact->info.format == KILN_FORMAT_IR) {
       kiln_print_ir(c->kernel, &c->artifact->code);
@@ -301,6 +324,7 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);
   if (status == KILN_OK) status = check_pass_name(options->print_after, err);
+  if (kiln_matrix_machine_of(target) && out->info.format != KILN_FORMAT_IR) c.plain = ir_kernel_copy(kernel);
   if (status == KILN_OK) status = run_steps(&c, err);
   if (status == KILN_OK)
     out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);

@@ -392,9 +392,20 @@ static void put_expression(printer *p, const ir_op *op) {
     put_value(p, op->operands[0]);
     kiln_buffer_format(p->out, ", %u)", a->axis);
     break;
+  case IR_ALLOC:
+  case IR_BLOCK:
+  case IR_COPY:
+  case IR_BAR_EXPECT:
+  case IR_BAR_WAIT:
+  case IR_BAR_ARRIVE:
+  case IR_MMA:
+  case IR_MMA_WAIT:
+  case IR_STAGE:
+  case IR_STAGE_WAIT: // not of the language
   case IR_FOR:
   case IR_WHILE:
   case IR_IF:
+  case IR_ROLES:
   case IR_YIELD:
   case IR_COND:
   case IR_OPCODE_COUNT: break;

@@ -45,6 +45,8 @@ typedef struct ir_type {
   uint8_t is_view; ///< a view: rank and log2 describe the tile that one load takes
   uint8_t rank;    ///< 0: not a tile
   uint8_t log2[IR_MAX_RANK];
+  uint8_t slots; ///< shared memory of that many tiles (or of barriers, whose scalar is i64); 0: a value or
+                 ///< view. Only machine operations make and take such types
 } ir_type;
 
 ir_type ir_scalar_type(kiln_scalar scalar);
@@ -59,6 +61,9 @@ ir_type ir_pointee(ir_type type);
 ir_type ir_view_tile(ir_type view);
 bool ir_type_equal(ir_type a, ir_type b);
 bool ir_same_shape(ir_type a, ir_type b);
+/// Shared memory of `slots` tiles like `tile`, and of `slots` barriers.
+ir_type ir_memory_type(ir_type tile, unsigned slots);
+ir_type ir_barrier_type(unsigned slots);
 /// log2 of the number of elements.
 unsigned ir_log2_elements(ir_type type);
 /// KILN_CLASS_ bit of the element; POINTER for pointers.
@@ -121,6 +126,11 @@ typedef enum ir_rule {
   IR_RULE_FOR,
   IR_RULE_WHILE,
   IR_RULE_IF,
+  IR_RULE_COPY,
+  IR_RULE_BARRIER,
+  IR_RULE_MMA,
+  IR_RULE_WAIT,
+  IR_RULE_ROLES,
 } ir_rule;
 
 /// Bits of the last column of ops.def, where each is explained.
@@ -195,6 +205,11 @@ enum {
   IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
   IR_ASM_PURE = 1 << 7,
   IR_FLATTEN = 1 << 8,
+  IR_MAPPED =
+      1 << 9, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
+  IR_A_MN = 1 << 10,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
+  IR_ASYNC = 1 << 12, ///< mma: goes on while what follows runs; only mma_wait may take its result
+  IR_B_MN = 1 << 11,  ///< mma: operand b lies with columns contiguous
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -468,6 +483,8 @@ void ir_move(ir_op *op, ir_block *block, ir_op *position);
 /// A deep copy of `op` at the builder's place, with operands mapped: any value whose slot is non-NULL is
 /// replaced by (ir_value *)slot. Sets the slots of copied results and block arguments to their copies.
 ir_op *ir_clone(ir_builder *b, const ir_op *op);
+/// A deep copy in the same arena; names and places are shared. Numbers the kernel, which clears slots.
+ir_kernel *ir_kernel_copy(ir_kernel *kernel);
 /// The terminator of a block, or NULL.
 /// Which operand of the `view` that made its operand a `view_base`, `dim` or `view_stride` is.
 uint32_t ir_view_part(const ir_op *op);

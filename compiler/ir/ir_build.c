@@ -223,3 +223,12 @@ ir_op *ir_clone(ir_builder *b, const ir_op *op) {
   insert(copy, b->block, b->before);
   return copy;
 }
+
+ir_kernel *ir_kernel_copy(ir_kernel *kernel) {
+  ir_kernel *copy = kiln_arena_copy(kernel->arena, kernel, sizeof *kernel);
+  copy->params = kiln_arena_copy(kernel->arena, kernel->params, kernel->param_count * sizeof *kernel->params);
+  ir_number(kernel);
+  ir_builder b = {.arena = kernel->arena};
+  copy->body = clone_block(&b, kernel->body);
+  return copy;
+}

@@ -58,7 +58,7 @@ static kiln_status need_given(const typing *t) {
 }
 
 static bool is_scalar(ir_type type, kiln_scalar scalar) {
-  return !type.rank && !type.pointer && !type.is_view && type.scalar == scalar;
+  return !type.rank && !type.pointer && !type.is_view && !type.slots && type.scalar == scalar;
 }
 
 static bool is_index(ir_type type) {
@@ -464,6 +464,68 @@ static kiln_status rule_if(typing *t) {
   return check_region(t, t->op->regions[1], NULL, 0, IR_YIELD, 0, t->types, t->count);
 }
 
+// --------------------------------------------------------------------------------- machine operations
+
+static bool is_i32(ir_type type) { return is_scalar(type, KILN_I32); }
+
+static bool is_barriers(ir_type type) { return type.slots && !type.rank && type.scalar == KILN_I64; }
+
+/// view, one index an axis, then for COPY memory, slot, barriers; for STAGE memory, value.
+static kiln_status rule_copy(typing *t) {
+  ir_type view = operand(t, 0);
+  bool loads = t->op->code == IR_COPY;
+  if (!view.is_view) return refuse(t, "a view", view);
+  uint32_t rest = 1u + view.rank;
+  if (t->op->operand_count != rest + (loads ? 3u : 2u))
+    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "%s: expected %u operands, found %u",
+                     ir_ops[t->op->code].text, rest + (loads ? 3u : 2u), t->op->operand_count);
+  for (uint32_t i = 1; i < rest; i++)
+    if (!is_scalar(operand(t, i), KILN_I64)) return refuse(t, "indices of i64", operand(t, i));
+  ir_type memory = operand(t, rest), tile = ir_view_tile(view);
+  if (!memory.slots || memory.scalar != tile.scalar)
+    return refuse(t, "shared memory of that element", memory);
+  if (!loads) return expect_type(t, "value", tile, operand(t, rest + 1));
+  KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
+  if (!is_i32(operand(t, rest + 1))) return refuse(t, "a slot of i32", operand(t, rest + 1));
+  return is_barriers(operand(t, rest + 2)) ? KILN_OK : refuse(t, "barriers", operand(t, rest + 2));
+}
+
+static kiln_status rule_barrier(typing *t) {
+  if (!is_barriers(operand(t, 0))) return refuse(t, "barriers", operand(t, 0));
+  for (uint32_t i = 1; i < t->op->operand_count; i++)
+    if (!is_i32(operand(t, i))) return refuse(t, "i32", operand(t, i));
+  return KILN_OK;
+}
+
+static kiln_status rule_mma(typing *t) {
+  ir_type acc = operand(t, 0), a = operand(t, 2), b;
+  uint32_t at = 3;
+  if (!is_scalar(operand(t, 1), KILN_I1)) return refuse(t, "keep as a scalar i1", operand(t, 1));
+  if (a.slots && !is_i32(operand(t, at++))) return refuse(t, "a slot of i32", operand(t, 3));
+  if (t->op->operand_count != at + 2)
+    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "mma: expected %u operands, found %u", at + 2,
+                     t->op->operand_count);
+  b = operand(t, at);
+  if (!b.slots || !is_i32(operand(t, at + 1))) return refuse(t, "b in shared memory, and its slot", b);
+  if (acc.rank != 2 || a.rank != 2 || b.rank != 2) return refuse(t, "operands of rank 2", acc);
+  unsigned a_mn = t->op->attrs.flags & IR_A_MN ? 1 : 0, b_mn = t->op->attrs.flags & IR_B_MN ? 1 : 0;
+  if (a.log2[a_mn] != acc.log2[0] || b.log2[b_mn] != acc.log2[1] || a.log2[1 - a_mn] != b.log2[1 - b_mn])
+    return wrong(t, "extents do not fit", a, b);
+  return yield_type(t, acc);
+}
+
+static kiln_status rule_wait(typing *t) {
+  for (uint32_t i = 0; i < t->op->operand_count; i++) KILN_TRY(yield_type(t, operand(t, i)));
+  return KILN_OK;
+}
+
+static kiln_status rule_roles(typing *t) {
+  KILN_TRY(check_regions(t, 2));
+  for (uint32_t i = 0; i < 2; i++)
+    KILN_TRY(check_region(t, t->op->regions[i], NULL, 0, IR_YIELD, 0, t->types, 0));
+  return KILN_OK;
+}
+
 typedef kiln_status rule_function(typing *t);
 static rule_function *const rules[] = {
     [IR_RULE_NONE] = rule_none,
@@ -498,6 +560,11 @@ static rule_function *const rules[] = {
     [IR_RULE_FOR] = rule_for,
     [IR_RULE_WHILE] = rule_while,
     [IR_RULE_IF] = rule_if,
+    [IR_RULE_COPY] = rule_copy,
+    [IR_RULE_BARRIER] = rule_barrier,
+    [IR_RULE_MMA] = rule_mma,
+    [IR_RULE_WAIT] = rule_wait,
+    [IR_RULE_ROLES] = rule_roles,
 };
 
 static kiln_status check_limits(const typing *t) {
@@ -513,7 +580,7 @@ static kiln_status check_limits(const typing *t) {
 /// Their rules count the regions themselves.
 static bool takes_regions(unsigned rule) {
   return rule == IR_RULE_REDUCE || rule == IR_RULE_SCAN || rule == IR_RULE_FOR || rule == IR_RULE_WHILE ||
-         rule == IR_RULE_IF;
+         rule == IR_RULE_IF || rule == IR_RULE_ROLES;
 }
 
 kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, uint32_t *out_count,
@@ -532,7 +599,7 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
       return kiln_fail(err, KILN_STATUS_INTERNAL, "%s: operand %u is missing", info->text, i);
   if (info->classes && op->operand_count && !(info->classes & ir_type_class(operand(&t, 0))))
     return refuse(&t, "an element type that the operation takes", operand(&t, 0));
-  if (info->classes && op->operand_count && operand(&t, 0).is_view)
+  if (info->classes && op->operand_count && (operand(&t, 0).is_view || operand(&t, 0).slots))
     return refuse(&t, "a tile or a scalar", operand(&t, 0));
   if (!takes_regions(info->rule)) KILN_TRY(check_regions(&t, 0));
   KILN_TRY(rules[info->rule](&t));

@@ -66,6 +66,13 @@ ir_type ir_view_tile(ir_type view) {
   return tile;
 }
 
+ir_type ir_memory_type(ir_type tile, unsigned slots) {
+  tile.slots = (uint8_t)slots;
+  return tile;
+}
+
+ir_type ir_barrier_type(unsigned slots) { return ir_memory_type(ir_scalar_type(KILN_I64), slots); }
+
 bool ir_type_equal(ir_type a, ir_type b) { return !memcmp(&a, &b, sizeof a); }
 
 bool ir_same_shape(ir_type a, ir_type b) {
@@ -86,7 +93,10 @@ unsigned ir_type_class(ir_type type) {
 unsigned ir_type_bits(ir_type type) { return type.pointer ? 64 : kiln_scalars[type.scalar].bits; }
 
 const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]) {
-  int at = snprintf(out, IR_TYPE_TEXT, "%s%.*s%s", type.is_view ? "view " : "",
+  int at = snprintf(out, IR_TYPE_TEXT, "%s%.*s%s",
+                    type.is_view ? "view "
+                    : type.slots ? "shared "
+                                 : "",
                     type.pointer > 8 ? 8 : type.pointer, "********",
                     type.scalar < KILN_SCALAR_COUNT ? kiln_scalars[type.scalar].spelling : "?");
   for (unsigned i = 0; i < type.rank && i < IR_MAX_RANK && at < IR_TYPE_TEXT - 16; i++) {
@@ -94,6 +104,7 @@ const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]) {
     if (type.log2[i] == IR_DROPPED) at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "_");
     else at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "%llu", 1ull << (type.log2[i] & 63));
   }
-  if (type.rank) snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "]");
+  if (type.rank) at += snprintf(out + at, IR_TYPE_TEXT - (size_t)at, "]");
+  if (type.slots) snprintf(out + at, IR_TYPE_TEXT - (size_t)at, " x %u", type.slots);
   return out;
 }

@@ -10,43 +10,62 @@ static void name_operation(ir_op *op, void *context) {
 }
 
 /// Later operations move, split and go; their places keep what they were in the canonical form.
-static kiln_status name_operations(ir_kernel *kernel, const void *target, kiln_error *err) {
-  (void)target, (void)err;
+static kiln_status name_operations(ir_kernel *kernel, const void *context, kiln_error *err) {
+  (void)context, (void)err;
   ir_number(kernel);
   ir_walk(kernel->body, name_operation, NULL);
   return KILN_OK;
 }
 
-static kiln_status views(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, kiln_lower_views(kernel, err);
+/// What the passes know besides the kernel.
+typedef struct knowledge {
+  const kiln_target *target;
+  kiln_promotion *promote; ///< NULL: all views are lowered
+} knowledge;
+
+static kiln_status open_views(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_open_views(kernel, err);
 }
 
-static kiln_status simplify(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, (void)err, kiln_simplify(kernel), KILN_OK;
+static kiln_status promote_views(ir_kernel *kernel, const void *context, kiln_error *err) {
+  const knowledge *k = context;
+  (void)err;
+  if (k->promote) k->promote(kernel, k->target);
+  return KILN_OK;
 }
 
-static kiln_status flush(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return kiln_flush(kernel, target, err);
+static kiln_status views(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_lower_views(kernel, err);
 }
 
-static kiln_status expand(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return kiln_expand(kernel, target, err);
+static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
 
-static kiln_status licm(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, (void)err, kiln_licm(kernel), KILN_OK;
+static kiln_status flush(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return kiln_flush(kernel, ((const knowledge *)context)->target, err);
 }
 
-static kiln_status narrow(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, (void)err, kiln_narrow(kernel), KILN_OK;
+static kiln_status expand(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return kiln_expand(kernel, ((const knowledge *)context)->target, err);
 }
 
-static kiln_status guard(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, (void)err, kiln_guard(kernel), KILN_OK;
+static kiln_status licm(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, (void)err, kiln_licm(kernel), KILN_OK;
+}
+
+static kiln_status narrow(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, (void)err, kiln_narrow(kernel), KILN_OK;
+}
+
+static kiln_status guard(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, (void)err, kiln_guard(kernel), KILN_OK;
 }
 
 const ir_pass kiln_middle_passes[] = {
     {"canonical", name_operations}, // what the front end gave
+    {"open-views", open_views},
+    {"promote", promote_views},
     {"views", views},
     {"simplify", simplify},
     {"flush", flush},
@@ -59,9 +78,15 @@ const ir_pass kiln_middle_passes[] = {
 };
 const size_t kiln_middle_pass_count = sizeof kiln_middle_passes / sizeof *kiln_middle_passes;
 
+kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion *promote,
+                                  const ir_pass_options *options, kiln_error *err) {
+  const knowledge context = {target, promote};
+  return ir_run_passes(kiln_middle_passes, kiln_middle_pass_count, kernel, &context, options, err);
+}
+
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err) {
-  return ir_run_passes(kiln_middle_passes, kiln_middle_pass_count, kernel, target, options, err);
+  return kiln_middle_promoting(kernel, target, NULL, options, err);
 }
 
 kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {

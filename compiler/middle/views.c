@@ -11,7 +11,8 @@
 //
 // so that all tile arithmetic is i32 and what is uniform is scalar. Dropped axes give scalar conditions.
 //
-// Needs nothing. Afterwards no view is left. Uses facts of the kernel as it was before.
+// Needs views as operations (kiln_open_views). Afterwards only the views of mapped accesses are left. Uses
+// facts of the kernel as it was before.
 #include "compiler/analysis/facts.h"
 #include "compiler/middle/passes.h"
 
@@ -236,6 +237,7 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
 static void visit(ir_op *op, void *context) {
   viewing *v = context;
   if (op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE && op->code != IR_VIEW_ATOMIC) return;
+  if (op->attrs.flags & IR_MAPPED) return;
   const ir_op *view = op->operands[0]->def;
   v->b.block = op->block;
   v->b.before = op;
@@ -248,7 +250,7 @@ static void visit(ir_op *op, void *context) {
 
 static void remove_view(ir_op *op, void *context) {
   (void)context;
-  if (op->code == IR_VIEW) ir_remove(op);
+  if (op->code == IR_VIEW && !op->results[0].uses) ir_remove(op);
 }
 
 static void resolve_parts(ir_op *op, void *context) {
@@ -258,23 +260,24 @@ static void resolve_parts(ir_op *op, void *context) {
   ir_remove(op);
 }
 
+kiln_status kiln_open_views(ir_kernel *kernel, kiln_error *err) {
+  split_params(kernel);
+  KILN_TRY(kiln_split_views(kernel, err));
+  ir_walk(kernel->body, resolve_parts, NULL); // first, so that facts see extents through them
+  ir_apply_forwards(kernel);
+  return KILN_OK;
+}
+
 kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
-  split_params(kernel);
-  kiln_status status = kiln_split_views(kernel, err);
-  if (status != KILN_OK) {
-    kiln_arena_destroy(scratch);
-    return status;
-  }
-  ir_walk(kernel->body, resolve_parts, NULL); // first, so that facts see extents through them
-  ir_apply_forwards(kernel);
   viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};
   v.facts = kiln_facts_compute(scratch, kernel);
   ir_walk(kernel->body, visit, &v);
   kiln_arena_destroy(scratch);
   if (v.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
   ir_apply_forwards(kernel);
+  ir_count_uses(kernel);
   ir_walk(kernel->body, remove_view, NULL);
   return KILN_OK;
 }

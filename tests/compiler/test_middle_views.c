@@ -76,7 +76,7 @@ static void run(const shape *s, bool lowered, int32_t *source, int32_t *target) 
   uint8_t args[256];
   size_t size = 0;
   if (lowered) {
-    if (kiln_lower_views(k, &err) != KILN_OK) FAIL("%s", err.text);
+    if (kiln_open_views(k, &err) != KILN_OK || kiln_lower_views(k, &err) != KILN_OK) FAIL("%s", err.text);
     kiln_simplify(k);
     if (ir_verify(k, "views", &err) != KILN_OK) FAIL("%s", err.text);
     ir_walk(k->body, count_views, &views);
@@ -146,7 +146,7 @@ TEST(views, a_tile_that_surely_fits_has_no_mask) {
   shape s = {.rank = 1, .extents = {1000}, .strides = {1}, .index = {0}, .log2 = {5}};
   ir_kernel *k = copy_kernel(arena, &s);
   k->grid_limit[0] = 100;
-  CHECK(kiln_lower_views(k, &err) == KILN_OK);
+  CHECK(kiln_open_views(k, &err) == KILN_OK && kiln_lower_views(k, &err) == KILN_OK);
   kiln_simplify(k);
   for (const ir_op *op = k->body->first; op; op = op->next) CHECK(op->code != IR_CMP);
   kiln_arena_destroy(arena);
@@ -162,7 +162,7 @@ TEST(views, small_strides_give_32_bit_offsets) {
                .index = {0, 0},
                .log2 = {4, 4}};
     ir_kernel *k = copy_kernel(arena, &s);
-    CHECK(kiln_lower_views(k, &err) == KILN_OK);
+    CHECK(kiln_open_views(k, &err) == KILN_OK && kiln_lower_views(k, &err) == KILN_OK);
     kiln_simplify(k);
     int tiles = 0;
     for (const ir_op *op = k->body->first; op; op = op->next) {

@@ -97,6 +97,15 @@ static void assign_scan(gpu *g, ir_op *op) {
 
 static void assign_dot(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_dot_layout(g, op)); }
 
+static void assign_mma(gpu *g, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++)
+    set_home(g, &op->results[i], g->machine->accumulator(g, op->results[i].type));
+}
+
+static void assign_roles(gpu *g, ir_op *op) {
+  for (uint32_t r = 0; r < op->region_count; r++) assign_block(g, op->regions[r]);
+}
+
 static void assign_asm(gpu *g, ir_op *op) {
   if (!op->result_count || !op->results[0].type.rank) return;
   kiln_layout layout = gpu_default_layout(g, op->results[0].type);
@@ -191,10 +200,11 @@ static void assign_if(gpu *g, ir_op *op) {
 
 static void assign_op(gpu *g, ir_op *op) {
   static void (*const assigners[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
-      [IR_LOAD] = assign_memory, [IR_STORE] = assign_memory,  [IR_ATOMIC] = assign_memory,
-      [IR_CAS] = assign_memory,  [IR_REDUCE] = assign_reduce, [IR_SCAN] = assign_scan,
-      [IR_DOT] = assign_dot,     [IR_ASM] = assign_asm,       [IR_FOR] = assign_for,
-      [IR_WHILE] = assign_while, [IR_IF] = assign_if,
+      [IR_LOAD] = assign_memory,  [IR_STORE] = assign_memory,  [IR_ATOMIC] = assign_memory,
+      [IR_CAS] = assign_memory,   [IR_REDUCE] = assign_reduce, [IR_SCAN] = assign_scan,
+      [IR_DOT] = assign_dot,      [IR_ASM] = assign_asm,       [IR_FOR] = assign_for,
+      [IR_WHILE] = assign_while,  [IR_IF] = assign_if,         [IR_MMA] = assign_mma,
+      [IR_MMA_WAIT] = assign_mma, [IR_ROLES] = assign_roles,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);

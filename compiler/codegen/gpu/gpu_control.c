@@ -3,39 +3,59 @@
 // by all. A carried tile is one phi a register.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-/// The values of one variable: one for a scalar, else one a register.
+/// The values of one variable: one for a scalar, else one per register. Neighbours of 16 bits are one word,
+/// so that a register carries both.
 typedef struct bundle {
   kiln_layout layout;
   LLVMValueRef *values;
   uint32_t count;
+  LLVMTypeRef type; ///< of each
+  bool is_paired;
 } bundle;
 
 static bundle new_bundle(gpu *g, ir_value *like) {
-  bundle b = {.count = 1};
+  bundle b = {.count = 1, .type = gpu_type(g, ir_element(like->type))};
   if (like->type.rank) {
     b.layout = gpu_value_of(g, like)->home;
     b.count = 1u << b.layout.registers;
+    b.is_paired = g->has_roles && ir_type_bits(like->type) == 16 && b.count > 1;
   }
+  if (b.is_paired) b.count /= 2, b.type = g->i32;
   b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);
   return b;
 }
 
 static void fill(gpu *g, bundle *b, ir_value *from) {
-  if (from->type.rank) b->values = gpu_tile_in(g, from, &b->layout).regs;
-  else b->values[0] = gpu_scalar(g, from);
+  if (!from->type.rank) {
+    b->values[0] = gpu_scalar(g, from);
+    return;
+  }
+  LLVMValueRef *regs = gpu_tile_in(g, from, &b->layout).regs;
+  if (!b->is_paired) b->values = regs;
+  else
+    for (uint32_t i = 0; i < b->count; i++)
+      b->values[i] = LLVMBuildBitCast(g->builder, gpu_pack(g, regs + 2 * i, 2), g->i32, "");
 }
 
+/// The builder stands behind the phis of its block.
 static void define(gpu *g, ir_value *value, const bundle *b) {
-  if (value->type.rank) gpu_set_home(g, value, (gpu_tile){.layout = b->layout, .regs = b->values});
-  else gpu_set_scalar(g, value, b->values[0]);
+  if (!value->type.rank) {
+    gpu_set_scalar(g, value, b->values[0]);
+    return;
+  }
+  gpu_tile tile = {.layout = b->layout, .regs = b->values};
+  if (b->is_paired) {
+    LLVMTypeRef element = gpu_type(g, ir_element(value->type));
+    tile = gpu_tile_new(g, &b->layout);
+    for (uint32_t i = 0; i < b->count; i++) gpu_unpack(g, b->values[i], element, tile.regs + 2 * i, 2);
+  }
+  gpu_set_home(g, value, tile);
 }
 
-/// Phis for `arg`, to be completed by add_incoming.
+/// Phis for `arg`, to be completed by add_incoming, and defined behind all phis.
 static bundle make_phis(gpu *g, ir_value *arg) {
   bundle b = new_bundle(g, arg);
-  for (uint32_t i = 0; i < b.count; i++)
-    b.values[i] = LLVMBuildPhi(g->builder, gpu_type(g, ir_element(arg->type)), "");
-  define(g, arg, &b);
+  for (uint32_t i = 0; i < b.count; i++) b.values[i] = LLVMBuildPhi(g->builder, b.type, "");
   return b;
 }
 
@@ -78,6 +98,21 @@ static void close_region(gpu *g, const gpu_region *region) {
   g->shared_dirty = true;
 }
 
+/// The first product of the loop does not read this variable (attrs.pack of mma), so it needs no start.
+static bool starts_anywhere(const ir_op *loop, uint32_t i) {
+  const ir_value *arg = loop->regions[0]->args[1 + i];
+  for (const ir_op *op = loop->regions[0]->first; op; op = op->next)
+    if (op->code == IR_MMA && op->operands[0] == arg) return op->attrs.pack;
+  return false;
+}
+
+static bundle undefined(gpu *g, const bundle *like) {
+  bundle b = *like;
+  b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);
+  for (uint32_t i = 0; i < b.count; i++) b.values[i] = LLVMGetUndef(like->type);
+  return b;
+}
+
 /// Bottom-tested, so that the index never passes the upper bound: `again` is (hi - iv) > step without sign.
 void gpu_lower_for(gpu *g, ir_op *op) {
   ir_block *body = ir_loop_body(op);
@@ -95,6 +130,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   gpu_set_scalar(g, ir_for_counter(op), iv);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, args[i]);
+  for (uint32_t i = 0; i < count; i++) define(g, args[i], &phis[i]);
   gpu_async_wait(g, body);
   gpu_lower_block(g, body);
   bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
@@ -104,13 +140,16 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){region->enter, end}, 2);
   close_region(g, region);
   LLVMPositionBuilderAtEnd(b, after);
+  bundle *out = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) {
-    add_incoming(&phis[i], &initial[i], region->enter);
+    bundle start = starts_anywhere(op, i) ? undefined(g, &initial[i]) : initial[i];
+    add_incoming(&phis[i], &start, region->enter);
     add_incoming(&phis[i], &next[i], end);
-    bundle out = make_phis(g, &op->results[i]);
-    add_incoming(&out, &initial[i], region->enter);
-    add_incoming(&out, &next[i], end);
+    out[i] = make_phis(g, &op->results[i]);
+    add_incoming(&out[i], &initial[i], region->enter);
+    add_incoming(&out[i], &next[i], end);
   }
+  for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);
   gpu_async_close(g, body);
 }
 
@@ -125,6 +164,7 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(b, header);
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) phis[i] = make_phis(g, before->args[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++) define(g, before->args[i], &phis[i]);
   gpu_lower_block(g, before);
   const ir_op *test = ir_while_test(op);
   ir_value **results = results_of(g, op);
@@ -182,8 +222,10 @@ void gpu_lower_if(gpu *g, ir_op *op) {
     LLVMBuildBr(b, after);
   }
   LLVMPositionBuilderAtEnd(b, after);
+  bundle *out = KILN_NEW_ARRAY(g->arena, bundle, op->result_count);
   for (uint32_t i = 0; i < op->result_count; i++) {
-    bundle out = make_phis(g, results[i]);
-    for (unsigned s = 0; s < 2; s++) add_incoming(&out, &sides[s][i], ends[s]);
+    out[i] = make_phis(g, results[i]);
+    for (unsigned s = 0; s < 2; s++) add_incoming(&out[i], &sides[s][i], ends[s]);
   }
+  for (uint32_t i = 0; i < op->result_count; i++) define(g, results[i], &out[i]);
 }

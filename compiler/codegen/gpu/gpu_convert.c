@@ -106,7 +106,11 @@ static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves 
 // ----------------------------------------------------------------------------------- shared memory
 
 void gpu_barrier(gpu *g) {
-  kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
+  LLVMValueRef arguments[2];
+  if (g->barrier_threads)
+    arguments[0] = gpu_i32(g, g->barrier), arguments[1] = gpu_i32(g, g->barrier_threads);
+  if (g->barrier_threads) kl_call(&g->prelude, g->builder, KL_kl_named_barrier, arguments, 2);
+  else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;
 }
 

@@ -21,6 +21,10 @@ static void lower_pid(gpu *g, ir_op *op) {
   static const kl_function functions[2][3] = {{KL_kl_pid_0, KL_kl_pid_1, KL_kl_pid_2},
                                               {KL_kl_npid_0, KL_kl_npid_1, KL_kl_npid_2}};
   unsigned axis = op->attrs.axis < 3 ? op->attrs.axis : 2;
+  if (op->code == IR_NPID && g->grid[axis]) {
+    gpu_set_scalar(g, &op->results[0], g->grid[axis]);
+    return;
+  }
   gpu_set_scalar(g, &op->results[0],
                  kl_call(&g->prelude, g->builder, functions[op->code == IR_NPID][axis], NULL, 0));
 }
@@ -101,6 +105,8 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   g->current = op;
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
+  else if (op->code == IR_VIEW || op->code == IR_ALLOC) return; // their users look at them
+  else if (op->code >= IR_TILE_COUNT && g->machine->lower_machine) g->machine->lower_machine(g, op);
   else
     gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
                 ir_ops[op->code].text, g->machine->name);
@@ -133,14 +139,25 @@ static void describe_params(gpu *g) {
   }
 }
 
+/// Behind the parameters: the logical grid of a kernel whose blocks compute several programs, then the maps.
+static void find_extras(gpu *g, LLVMValueRef function) {
+  uint32_t at = g->kernel->param_count;
+  for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(function, at++);
+  for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(function, at + i);
+  if (g->map_count) g->machine->mark_maps(g, function, at);
+}
+
 static void make_function(gpu *g) {
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, g->kernel->param_count);
-  for (uint32_t i = 0; i < g->kernel->param_count; i++) types[i] = param_type(g, g->kernel->params[i].type);
-  LLVMTypeRef type =
-      LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, g->kernel->param_count, false);
+  uint32_t count = g->kernel->param_count, extras = (g->has_roles ? 3 : 0) + g->map_count;
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + extras);
+  for (uint32_t i = 0; i < count; i++) types[i] = param_type(g, g->kernel->params[i].type);
+  for (unsigned i = 0; i < extras; i++)
+    types[count + i] = g->has_roles && i < 3 ? g->i32 : LLVMPointerTypeInContext(g->context, 0);
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, count + extras, false);
   g->function = LLVMAddFunction(g->module, g->kernel->name, type);
   add_attribute(g, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
   describe_params(g);
+  find_extras(g, g->function);
   if (g->kernel->fp_flush) {
     static const char name[] = "denormal-fp-math-f32", value[] = "preserve-sign,preserve-sign";
     LLVMAddAttributeAtIndex(
@@ -199,9 +216,15 @@ static void lower_body(gpu *g) {
   make_function(g);
   g->thread = kl_call(&g->prelude, g->builder, KL_kl_thread, NULL, 0);
   g->shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i8, 0), "kiln_shared", 3);
-  LLVMSetAlignment(g->shared, 128);
+  LLVMSetAlignment(g->shared, g->has_roles ? 1024 : 128);
+  if (g->has_roles) g->shared_address = LLVMBuildPtrToInt(g->builder, g->shared, g->i32, "");
   gpu_lower_block(g, g->kernel->body);
   LLVMBuildRetVoid(g->builder);
+}
+
+/// A producer's group stands behind the warps that the tiles know.
+uint32_t gpu_block_threads(const gpu *g) {
+  return (((uint32_t)g->kernel->warps + (g->has_roles ? 4 : 0))) << g->lanes;
 }
 
 // The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what
@@ -217,7 +240,7 @@ static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, k
 
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
                              const kiln_codegen_options *options, LLVMContextRef context,
-                             LLVMModuleRef module, kiln_code_info *info, kiln_error *err) {
+                             LLVMModuleRef module, kiln_code_info *info, kiln_arena *texts, kiln_error *err) {
   KILN_TRY(settle_warps(kernel, machine, err));
   kiln_arena *arena = kiln_arena_create();
   if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
@@ -240,7 +263,9 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(context);
   g.facts = kiln_facts_compute(arena, kernel);
-  gpu_prefetch(&g);
+  g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
+  if (g.has_roles) gpu_collect_maps(&g);
+  else gpu_prefetch(&g);
   g.facts = kiln_facts_compute(arena, kernel);
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);
@@ -248,7 +273,9 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
-  info->block_threads = (uint32_t)kernel->warps << machine->lanes;
+  info->block_threads = gpu_block_threads(&g);
+  info->blocks = g.has_roles;
+  info->maps = g.map_count ? gpu_map_record(&g, texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;
   kiln_status status = g.status;
   if (status == KILN_OK && g.shared_bytes > machine->max_shared)
@@ -263,9 +290,8 @@ kiln_status kiln_lower_gpu(ir_kernel *kernel, const kiln_target *target, const k
                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
                            kiln_arena *texts, kiln_error *err) {
   gpu_machine storage;
-  (void)texts;
   bool is_nvidia = target->processor->family == KILN_FAMILY_NVPTX;
   const gpu_machine *machine =
       is_nvidia ? gpu_machine_nvptx(target, &storage) : gpu_machine_amdgpu(target, &storage);
-  return gpu_lower_kernel(kernel, machine, target, options, context, module, info, err);
+  return gpu_lower_kernel(kernel, machine, target, options, context, module, info, texts, err);
 }

@@ -67,6 +67,14 @@ struct gpu_matrix_form {
   void (*finish)(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator);
 };
 
+/// A tensor map that the kernel gets behind its parameters.
+typedef struct gpu_map {
+  const uint8_t *bytes; ///< its part of the record (docs/bundle.md); arena
+  size_t size;
+  LLVMValueRef param; ///< ptr
+} gpu_map;
+enum { GPU_MOST_MAPS = 16 };
+
 /// A GPU target. Static data; hooks may be NULL where said.
 struct gpu_machine {
   const char *name;
@@ -99,6 +107,12 @@ struct gpu_machine {
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
+  /// Machine operations (ops.def); NULL: it has none.
+  void (*lower_machine)(gpu *g, ir_op *op);
+  /// The layout of an accumulator of `mma`.
+  kiln_layout (*accumulator)(const gpu *g, ir_type type);
+  /// Marks the parameters from `first` (from 0) on as tensor maps that stay where the launch put them.
+  void (*mark_maps)(gpu *g, LLVMValueRef function, unsigned first);
 };
 
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage);
@@ -201,6 +215,14 @@ struct gpu {
   gpu_ring *rings;
   gpu_copy *copies;
   uint32_t scratch_base; ///< rings that are open lie below
+  // Kernels in the GPU form (compiler/gpu/gpu.h).
+  bool has_roles;
+  gpu_map maps[GPU_MOST_MAPS];
+  unsigned map_count;
+  LLVMValueRef grid[3];              ///< the logical grid, i32
+  LLVMValueRef group;                ///< number of this thread's group of four warps, the same in its lanes
+  LLVMValueRef shared_address;       ///< of `shared` in its window, i32
+  unsigned barrier, barrier_threads; ///< of the consumers; 0: the block's
 };
 
 /// Keeps the first failure.
@@ -233,6 +255,12 @@ gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
+
+// gpu_maps.c
+/// Finds the tensor maps of the kernel's operations.
+void gpu_collect_maps(gpu *g);
+/// The record of all, in `arena`; empty without maps.
+kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 
 // gpu_assign.c
 /// Chooses homes; sets the slots of all values.
@@ -329,6 +357,8 @@ void gpu_async_close(gpu *g, const ir_block *body);
 /// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
 kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
                              const kiln_codegen_options *options, LLVMContextRef context,
-                             LLVMModuleRef module, kiln_code_info *info, kiln_error *err);
+                             LLVMModuleRef module, kiln_code_info *info, kiln_arena *texts, kiln_error *err);
+/// Threads of a block of the kernel.
+uint32_t gpu_block_threads(const gpu *g);
 
 #endif

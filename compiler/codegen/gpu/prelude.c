@@ -34,7 +34,8 @@ static const struct {
                {'f', "float"},
                {'d', "double"},
                {'p', "ptr addrspace(1)"},
-               {'q', "ptr addrspace(3)"}};
+               {'q', "ptr addrspace(3)"},
+               {'g', "ptr"}};
 
 static const char *letter_text(char letter) {
   for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
@@ -54,6 +55,7 @@ static LLVMTypeRef letter_type(LLVMContextRef c, char letter) {
   case 'd': return LLVMDoubleTypeInContext(c);
   case 'p': return LLVMPointerTypeInContext(c, 1);
   case 'q': return LLVMPointerTypeInContext(c, 3);
+  case 'g': return LLVMPointerTypeInContext(c, 0);
   default: return LLVMVoidTypeInContext(c);
   }
 }

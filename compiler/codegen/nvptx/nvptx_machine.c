@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/codegen/nvptx/nvptx_async.h"
 #include "compiler/codegen/nvptx/nvptx_matrix.h"
 
 enum { STATIC_SHARED = 48 * 1024, MAX_WARPS = 32, PTX_KERNEL = 71, PTX_EVICT = 74 };
@@ -30,7 +31,19 @@ static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned 
                               LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, parts, 3)));
 }
 #define BOUND_THREADS "maxntidx"
+#define BOUND_BLOCKS "minctasm"
 #define BOUND_REGISTERS "maxnreg"
+
+/// One list names all parameters.
+static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned count) {
+  LLVMMetadataRef numbers[GPU_MOST_MAPS];
+  for (unsigned i = 0; i < count; i++) numbers[i] = LLVMValueAsMetadata(gpu_i32(g, first + i + 1));
+  LLVMMetadataRef parts[3] = {LLVMValueAsMetadata(function),
+                              LLVMMDStringInContext2(g->context, "grid_constant", 13),
+                              LLVMMDNodeInContext2(g->context, numbers, count)};
+  LLVMAddNamedMetadataOperand(g->module, "nvvm.annotations",
+                              LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, parts, 3)));
+}
 #else
 static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
   char text[16];
@@ -40,16 +53,50 @@ static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned 
       LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), text, (unsigned)length));
 }
 #define BOUND_THREADS "nvvm.maxntid"
+#define BOUND_BLOCKS "nvvm.minctasm"
 #define BOUND_REGISTERS "nvvm.maxnreg"
+
+static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned count) {
+  static const char name[] = "nvvm.grid_constant";
+  for (unsigned i = 0; i < count; i++)
+    LLVMAddAttributeAtIndex(function, first + i + 1,
+                            LLVMCreateStringAttribute(g->context, name, sizeof name - 1, "", 0));
+}
 #endif
+
+static void mark_maps(gpu *g, LLVMValueRef function, unsigned first) {
+  LLVMTypeRef bytes = LLVMArrayType2(g->i8, 128);
+  unsigned byval = LLVMGetEnumAttributeKindForName("byval", 5);
+  unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
+  for (unsigned i = 0; i < g->map_count; i++) {
+    LLVMAddAttributeAtIndex(function, first + i + 1, LLVMCreateTypeAttribute(g->context, byval, bytes));
+    LLVMAddAttributeAtIndex(function, first + i + 1, LLVMCreateEnumAttribute(g->context, align, 64));
+  }
+  set_constant(g, function, first, g->map_count);
+}
 
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
-  set_bound(g, function, BOUND_THREADS, 1u << (g->lanes + g->warps));
+  set_bound(g, function, BOUND_THREADS, gpu_block_threads(g));
+  if (g->has_roles) set_bound(g, function, BOUND_BLOCKS, 1);
   if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }
 
 // ---------------------------------------------------------------------------------------- assembly
+
+LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
+                       LLVMValueRef *arguments, unsigned count) {
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
+                                           true, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
+  unsigned convergent = LLVMGetEnumAttributeKindForName("convergent", 10);
+  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                           LLVMCreateEnumAttribute(g->context, convergent, 0));
+  return made;
+}
 
 /// An assembly text in the making.
 typedef struct text {
@@ -354,6 +401,9 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .store = store,
                            .atomic = atomic,
                            .cas = cas,
-                           .report_assert = report_assert};
+                           .report_assert = report_assert,
+                           .lower_machine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_lower_machine : NULL,
+                           .accumulator = nvptx_accumulator,
+                           .mark_maps = mark_maps};
   return storage;
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensor maps of a kernel: the record that the runtime encodes them by (docs/bundle.md), and the kernel's
+// parameters that bring them. Operations with equal maps share one; attrs.pack of copy and stage is its
+// number.
+#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/gpu/gpu.h"
+
+#include <string.h>
+
+enum { STAGE_BOX_ROWS = 64 };
+
+static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
+  kiln_buffer_block(out, code->bytes, code->size);
+}
+
+/// Swizzles by row width: 0 none, 1 32, 2 64, 3 128 bytes.
+static unsigned swizzle_of(unsigned row) { return row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0; }
+
+/// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
+static void put_box(kiln_buffer *out, const ir_op *op, ir_type view, unsigned row_bytes) {
+  unsigned bytes = kiln_scalars[view.scalar].bytes, row = kiln_memory_row(ir_view_tile(view), row_bytes);
+  for (unsigned i = view.rank; i-- > 0;) {
+    uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
+    if (i + 1 == view.rank) extent = row / bytes;
+    else if (op->code == IR_STAGE && extent > STAGE_BOX_ROWS) extent = STAGE_BOX_ROWS;
+    uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
+    kiln_buffer_bytes(out, word, 4);
+  }
+}
+
+static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *view) {
+  ir_type type = view->results[0].type;
+  unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
+  bool is_good = true;
+  for (unsigned i = 0; i < 2 * rank; i++) {
+    bool is_extent = i < rank;
+    unsigned axis = rank - 1 - i % rank;
+    if (!is_extent && axis == rank - 1) continue; // the innermost stride is 1
+    kiln_buffer code = {0};
+    is_good &= kiln_launch_expression(g->kernel, view->operands[1 + (is_extent ? 0 : rank) + axis],
+                                      is_extent ? 1 : bytes, &code);
+    put_expression(out, &code);
+    kiln_buffer_deinit(&code);
+  }
+  kiln_buffer zero = {0};
+  kiln_buffer_u8(&zero, 2); // CONST
+  kiln_buffer_svarint(&zero, 0);
+  put_expression(out, &zero);
+  kiln_buffer_deinit(&zero);
+  return is_good;
+}
+
+static void add_map(ir_op *op, void *context) {
+  gpu *g = context;
+  if (op->code != IR_COPY && op->code != IR_STAGE) return;
+  const ir_op *view = op->operands[0]->def;
+  ir_type type = view->results[0].type;
+  unsigned row_bytes = kiln_matrix_machine_of(g->target)->row_bytes;
+  kiln_buffer map = {0};
+  kiln_buffer_u8(&map, type.scalar);
+  kiln_buffer_u8(&map, type.rank);
+  kiln_buffer_u8(&map, (uint8_t)swizzle_of(kiln_memory_row(ir_view_tile(type), row_bytes)));
+  kiln_buffer_u8(&map, 0); // not interleaved
+  kiln_buffer_u8(&map, 0); // zeros outside
+  kiln_buffer_u8(&map, (uint8_t)view->operands[0]->index);
+  put_box(&map, op, type, row_bytes);
+  if (!put_expressions(g, &map, view))
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",
+             ir_operation(op));
+  unsigned number = 0;
+  while (number < g->map_count &&
+         (g->maps[number].size != map.size || memcmp(g->maps[number].bytes, map.bytes, map.size)))
+    number++;
+  if (number == GPU_MOST_MAPS) {
+    gpu_fail(g, KILN_STATUS_LIMIT, "expected at most %d tensor maps, found more", GPU_MOST_MAPS);
+  } else if (number == g->map_count) {
+    g->maps[number] = (gpu_map){.bytes = kiln_arena_copy(g->arena, map.bytes, map.size), .size = map.size};
+    g->map_count++;
+  }
+  op->attrs.pack = (uint8_t)number;
+  kiln_buffer_deinit(&map);
+}
+
+void gpu_collect_maps(gpu *g) { ir_walk(g->kernel->body, add_map, g); }
+
+kiln_span gpu_map_record(gpu *g, kiln_arena *arena) {
+  if (!g->map_count) return (kiln_span){0};
+  kiln_buffer record = {0};
+  kiln_buffer_u8(&record, (uint8_t)g->map_count);
+  for (unsigned i = 0; i < g->map_count; i++) kiln_buffer_bytes(&record, g->maps[i].bytes, g->maps[i].size);
+  kiln_span out = {kiln_arena_copy(arena, record.bytes, record.size), record.size};
+  kiln_buffer_deinit(&record);
+  return out;
+}

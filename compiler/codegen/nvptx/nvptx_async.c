@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Machine operations on Hopper: roles, barriers in shared memory, copies by tensor maps, staged stores.
+// Products are in nvptx_wgmma.c. Sources: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg",
+// "stmatrix".
+#include "compiler/codegen/nvptx/nvptx_async.h"
+#include "compiler/gpu/gpu.h"
+
+enum { GROUP_THREADS = 128, BLOCK_BARRIER = 1, GROUP_BARRIER = 2, BARRIER_BYTES = 8 };
+
+// --------------------------------------------------------------------------------------- addresses
+
+static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, unsigned count) {
+  return kl_call(&g->prelude, g->builder, f, arguments, count);
+}
+
+static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
+static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
+  return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
+}
+
+static uint32_t bytes_of(ir_type tile) {
+  return (uint32_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
+}
+
+LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
+  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)memory->def->attrs.bits));
+  return slot ? add(g, start, scale(g, gpu_scalar(g, slot), bytes_of(memory->type))) : start;
+}
+
+/// Number of the thread in its group of warps, and whether it acts for the group.
+static LLVMValueRef is_leader(gpu *g) {
+  LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
+  return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
+}
+
+// ------------------------------------------------------------------------------------------- roles
+
+static void init_barriers(ir_op *op, void *context) {
+  gpu *g = context;
+  if (op->code != IR_ALLOC || op->results[0].type.rank) return;
+  for (unsigned i = 0; i < op->results[0].type.slots; i++) {
+    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, (uint32_t)op->attrs.bits + i * BARRIER_BYTES)),
+                                 gpu_i32(g, op->attrs.pack)};
+    call(g, KL_kl_mbar_init, arguments, 2);
+  }
+}
+
+static void find_top(ir_op *op, void *context) {
+  gpu *g = context;
+  if (op->code != IR_ALLOC) return;
+  ir_type type = op->results[0].type;
+  uint32_t end = (uint32_t)op->attrs.bits + type.slots * (type.rank ? bytes_of(type) : BARRIER_BYTES);
+  if (end > g->scratch_base) g->scratch_base = end;
+}
+
+static void open_barriers(gpu *g) {
+  LLVMBasicBlockRef init = gpu_block(g, "init"), ready = gpu_block(g, "ready");
+  LLVMValueRef first = LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
+  LLVMBuildCondBr(g->builder, first, init, ready);
+  LLVMPositionBuilderAtEnd(g->builder, init);
+  ir_walk(g->kernel->body, init_barriers, g);
+  call(g, KL_kl_mbar_fence, NULL, 0);
+  LLVMBuildBr(g->builder, ready);
+  LLVMPositionBuilderAtEnd(g->builder, ready);
+  call(g, KL_kl_barrier, NULL, 0);
+}
+
+/// The same number in all lanes, so that the compiler knows it as uniform.
+static LLVMValueRef uniform(gpu *g, LLVMValueRef v) {
+  return call(g, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){v, gpu_i32(g, 0)}, 2);
+}
+
+static void branch_unless(gpu *g, LLVMValueRef condition, LLVMBasicBlockRef otherwise, const char *name) {
+  LLVMBasicBlockRef then = gpu_block(g, name);
+  LLVMBuildCondBr(g->builder, condition, then, otherwise);
+  LLVMPositionBuilderAtEnd(g->builder, then);
+}
+
+static void set_registers(gpu *g, unsigned count, bool more) {
+  char text[64];
+  int n = snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", more ? "inc" : "dec", count);
+  nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
+}
+
+static void lower_region(gpu *g, ir_block *block) {
+  gpu_region *region = KILN_NEW(g->arena, gpu_region);
+  *region = (gpu_region){.parent = g->region, .block = block};
+  g->region = region;
+  gpu_lower_block(g, block);
+  g->region = region->parent;
+}
+
+/// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,
+/// and one thread of it copies.
+static void lower_roles(gpu *g, ir_op *op) {
+  unsigned groups = g->kernel->warps / 4;
+  LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer");
+  ir_walk(g->kernel->body, find_top, g);
+  if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
+  open_barriers(g);
+  LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
+  g->group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
+  LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
+  branch_unless(g, is_producer, consumer, "producer");
+  set_registers(g, (uint32_t)op->attrs.bits, false);
+  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), end, "warp");
+  LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
+  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
+  lower_region(g, op->regions[0]);
+  LLVMBuildBr(g->builder, end);
+  LLVMPositionBuilderAtEnd(g->builder, consumer);
+  set_registers(g, (uint32_t)(op->attrs.bits >> 32), true);
+  g->barrier = BLOCK_BARRIER;
+  g->barrier_threads = groups * GROUP_THREADS;
+  g->shared_dirty = false;
+  lower_region(g, op->regions[1]);
+  LLVMBuildBr(g->builder, end);
+  LLVMPositionBuilderAtEnd(g->builder, end);
+}
+
+static void lower_block_number(gpu *g, ir_op *op) {
+  kl_function f = op->attrs.axis ? KL_kl_npid_0 : KL_kl_pid_0;
+  gpu_set_scalar(g, &op->results[0], call(g, f, NULL, 0));
+}
+
+// ---------------------------------------------------------------------------------------- barriers
+
+static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) {
+  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)barriers->def->attrs.bits));
+  return add(g, start, scale(g, gpu_scalar(g, slot), BARRIER_BYTES));
+}
+
+static void lower_expect(gpu *g, ir_op *op) {
+  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
+                               gpu_i32(g, (uint32_t)op->attrs.bits)};
+  call(g, KL_kl_mbar_expect, arguments, 2);
+}
+
+static void lower_wait(gpu *g, ir_op *op) {
+  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
+                               gpu_scalar(g, op->operands[2])};
+  call(g, KL_kl_mbar_wait, arguments, 2);
+}
+
+static void lower_arrive(gpu *g, ir_op *op) {
+  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
+                               LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
+  call(g, KL_kl_mbar_arrive_if, arguments, 2);
+}
+
+// ------------------------------------------------------------------------------------------ copies
+
+/// Coordinates innermost first, the innermost at `column` elements from the index, the next at `row`.
+static unsigned coordinates(gpu *g, const ir_op *op, ir_type view, LLVMValueRef column, LLVMValueRef row,
+                            LLVMValueRef *out) {
+  unsigned rank = view.rank, row_axis = rank - 1;
+  while (row_axis-- > 0 && view.log2[row_axis] == IR_DROPPED) {
+  }
+  for (unsigned i = 0; i < rank; i++) {
+    unsigned axis = rank - 1 - i;
+    out[i] = LLVMBuildTrunc(g->builder, gpu_scalar(g, op->operands[1 + axis]), g->i32, "");
+    if (!i) out[i] = add(g, out[i], column);
+    else if (axis == row_axis) out[i] = add(g, out[i], row);
+  }
+  return rank;
+}
+
+static const kl_function loads[] = {KL_kl_tensor_load_2, KL_kl_tensor_load_3, KL_kl_tensor_load_4,
+                                    KL_kl_tensor_load_5};
+static const kl_function stores[] = {KL_kl_tensor_store_2, KL_kl_tensor_store_3, KL_kl_tensor_store_4,
+                                     KL_kl_tensor_store_5};
+
+/// One box per column of `row_bytes`; each is as long as the tile has rows.
+static void lower_copy(gpu *g, ir_op *op) {
+  ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
+  uint32_t at = 1u + view.rank;
+  unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
+  unsigned boxes = (bytes << tile.log2[1]) / row;
+  LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
+  LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
+  for (unsigned i = 0; i < boxes; i++) {
+    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * (row << tile.log2[0]))),
+                                 g->maps[op->attrs.pack].param, barrier};
+    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), gpu_i32(g, 0), arguments + 3);
+    call(g, loads[rank - 2], arguments, 3 + rank);
+  }
+}
+
+// ----------------------------------------------------------------------------------- staged stores
+
+static void group_barrier(gpu *g) {
+  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, GROUP_BARRIER)), gpu_i32(g, GROUP_THREADS)};
+  call(g, KL_kl_named_barrier, arguments, 2);
+}
+
+typedef struct staging {
+  gpu_tile tile;
+  ir_type value;       ///< of the whole tile
+  unsigned columns;    ///< log2 of the columns staged at a time
+  unsigned row;        ///< bytes of a row in shared memory
+  LLVMValueRef memory; ///< the group's part
+} staging;
+
+/// Writes 64 rows and `columns` columns from (`block`, `part`) on in the interleaved form that the map reads:
+/// 16-byte pieces of a row are exchanged by the low bits of the row. Each lane of a warp gives the address of
+/// one row of 16 bytes: rows l % 16, columns 8 (l / 16).
+static void write_part(gpu *g, const staging *s, uint32_t first) {
+  LLVMBuilderRef b = g->builder;
+  unsigned pieces = s->row / 16;
+  LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
+  LLVMValueRef warp = LLVMBuildAnd(b, LLVMBuildLShr(b, g->thread, gpu_i32(g, 5), ""), gpu_i32(g, 3), "");
+  LLVMValueRef row = add(g, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp, 16));
+  LLVMValueRef right = LLVMBuildLShr(b, lane, gpu_i32(g, 4), "");
+  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row));
+  // 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3; 32: piece ^= (row / 4) & 1
+  unsigned shift = s->row == 128 ? 0 : s->row == 64 ? 1 : 2;
+  LLVMValueRef turn =
+      LLVMBuildAnd(b, LLVMBuildLShr(b, row, gpu_i32(g, shift), ""), gpu_i32(g, pieces - 1), "");
+  for (unsigned c = 0; c < 1u << (s->columns - 4); c++) {
+    LLVMValueRef arguments[5];
+    unsigned column = 2 * c % pieces, box = 2 * c / pieces;
+    LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
+    arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * 64 * s->row));
+    for (unsigned w = 0; w < 4; w++)
+      arguments[1 + w] =
+          LLVMBuildBitCast(b, gpu_pack(g, s->tile.regs + first + 8 * c + 2 * w, 2), g->i32, "");
+    call(g, KL_kl_stmatrix_x4, arguments, 5);
+  }
+}
+
+static void send_part(gpu *g, const ir_op *op, const staging *s, LLVMValueRef row, LLVMValueRef column) {
+  unsigned boxes = (2u << s->columns) / s->row;
+  for (unsigned i = 0; i < boxes; i++) {
+    LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
+                                 add(g, s->memory, gpu_i32(g, i * 64 * s->row))};
+    unsigned rank = coordinates(g, op, op->operands[0]->type, add(g, column, gpu_i32(g, i * s->row / 2)), row,
+                                arguments + 2);
+    call(g, stores[rank - 2], arguments, 2 + rank);
+  }
+  call(g, KL_kl_bulk_commit, NULL, 0);
+}
+
+/// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
+static void lower_stage(gpu *g, ir_op *op) {
+  ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
+  kiln_layout layout = nvptx_accumulator(g, value->type);
+  nvptx_split split = nvptx_split_of(g, value->type);
+  staging s = {.tile = gpu_tile_in(g, value, &layout), .value = value->type};
+  s.columns = memory->type.log2[1] < split.columns ? memory->type.log2[1] : split.columns;
+  s.row = (2u << s.columns) < NVPTX_ROW ? 2u << s.columns : NVPTX_ROW;
+  s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * (2u << s.columns)));
+  if (g->status != KILN_OK) return;
+  LLVMValueRef leader = is_leader(g);
+  for (unsigned block = 0; block < 1u << split.blocks; block++)
+    for (unsigned part = 0; part < 1u << (split.columns - s.columns); part++) {
+      uint32_t first = (block << (split.columns - 1)) + (part << (s.columns - 1));
+      LLVMBasicBlockRef wait = gpu_block(g, "drain"), write = gpu_block(g, "stage");
+      LLVMBuildCondBr(g->builder, leader, wait, write);
+      LLVMPositionBuilderAtEnd(g->builder, wait);
+      call(g, KL_kl_bulk_wait_read, NULL, 0);
+      LLVMBuildBr(g->builder, write);
+      LLVMPositionBuilderAtEnd(g->builder, write);
+      group_barrier(g);
+      write_part(g, &s, first);
+      call(g, KL_kl_proxy_fence, NULL, 0);
+      group_barrier(g);
+      LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
+      LLVMBuildCondBr(g->builder, leader, send, after);
+      LLVMPositionBuilderAtEnd(g->builder, send);
+      LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
+      LLVMValueRef column = add(g, nvptx_group_column(g, &split), gpu_i32(g, part << s.columns));
+      send_part(g, op, &s, row, column);
+      LLVMBuildBr(g->builder, after);
+      LLVMPositionBuilderAtEnd(g->builder, after);
+    }
+}
+
+static void lower_stage_wait(gpu *g, ir_op *op) {
+  (void)op;
+  LLVMBasicBlockRef wait = gpu_block(g, "drain"), after = gpu_block(g, "drained");
+  LLVMBuildCondBr(g->builder, is_leader(g), wait, after);
+  LLVMPositionBuilderAtEnd(g->builder, wait);
+  call(g, KL_kl_bulk_wait, NULL, 0);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+void nvptx_lower_machine(gpu *g, ir_op *op) {
+  static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
+      [IR_ROLES] = lower_roles,       [IR_BLOCK] = lower_block_number,
+      [IR_BAR_EXPECT] = lower_expect, [IR_BAR_WAIT] = lower_wait,
+      [IR_BAR_ARRIVE] = lower_arrive, [IR_COPY] = lower_copy,
+      [IR_STAGE] = lower_stage,       [IR_STAGE_WAIT] = lower_stage_wait,
+      [IR_MMA] = nvptx_lower_mma,     [IR_MMA_WAIT] = nvptx_lower_mma_wait,
+  };
+  if (lowerings[op->code]) lowerings[op->code](g, op);
+}

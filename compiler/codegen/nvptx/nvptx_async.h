@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Machine operations on NVIDIA GPUs that have tensor maps and products from shared memory (sm_90a).
+#ifndef KILN_COMPILER_CODEGEN_NVPTX_NVPTX_ASYNC_H
+#define KILN_COMPILER_CODEGEN_NVPTX_NVPTX_ASYNC_H
+
+#include <stdio.h>
+
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+enum { NVPTX_ROW = 128 }; ///< bytes of the widest row in shared memory
+
+/// How an accumulator is spread over groups of four warps. Logarithms.
+typedef struct nvptx_split {
+  unsigned groups_m, groups_n; ///< groups over rows and columns
+  unsigned blocks;             ///< pieces of 64 rows that a group has, one below the other
+  unsigned columns;            ///< of a group
+} nvptx_split;
+
+nvptx_split nvptx_split_of(const gpu *g, ir_type accumulator);
+/// The layout of an accumulator: a group has 64 << blocks rows in a row; of each 64 a warp has 16.
+kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator);
+/// First row and column of this thread's group, i32.
+LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *split);
+LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split);
+/// Shared window address of a slot; `slot` NULL: of the first.
+LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
+/// A call of assembly with effects that all threads of a warp make together.
+LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
+                       LLVMValueRef *arguments, unsigned count);
+
+void nvptx_lower_mma(gpu *g, ir_op *op);
+void nvptx_lower_mma_wait(gpu *g, ir_op *op);
+/// All machine operations.
+void nvptx_lower_machine(gpu *g, ir_op *op);
+
+#endif

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products of a group of four warps from shared memory (PTX ISA, "wgmma.mma_async"). B is described by a
+// 64-bit descriptor, A too or comes in registers; the accumulator is in registers.
+//
+// All products of one `mma` and the wait for them are one assembly text whose accumulators are tied operands:
+// the assembler sees a plain sequence and adds no waits of its own.
+#include <string.h>
+
+#include "compiler/codegen/nvptx/nvptx_async.h"
+#include "compiler/gpu/gpu.h"
+
+enum { STEP = 32, ROWS = 6, MAX_STEPS = 16 };
+
+// ------------------------------------------------------------------------------------------ layout
+
+nvptx_split nvptx_split_of(const gpu *g, ir_type accumulator) {
+  unsigned groups = g->warps - 2, down = accumulator.log2[0] - ROWS;
+  nvptx_split s = {.groups_m = down < groups ? down : groups};
+  s.groups_n = groups - s.groups_m;
+  s.blocks = down - s.groups_m;
+  s.columns = accumulator.log2[1] - s.groups_n;
+  return s;
+}
+
+/// Bits of an accumulator: registers N0, M3, N3 and up, then the blocks; lanes N1, N2, M0 to M2; warps M4,
+/// M5, the group's columns, the group's rows.
+kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator) {
+  nvptx_split s = nvptx_split_of(g, accumulator);
+  unsigned n = accumulator.log2[1], at = 0;
+  kiln_layout l = {.bits = (uint8_t)(n + accumulator.log2[0]), .lanes = 5, .warps = (uint8_t)g->warps};
+#define N(i) (1u << (i))
+#define M(i) (1u << (n + (i)))
+  l.basis[at++] = N(0);
+  l.basis[at++] = M(3);
+  for (unsigned i = 3; i < s.columns; i++) l.basis[at++] = N(i);
+  for (unsigned i = 0; i < s.blocks; i++) l.basis[at++] = M(ROWS + i);
+  l.registers = (uint8_t)at;
+  static const uint8_t columns[] = {1, 2}, rows[] = {0, 1, 2, 4, 5};
+  for (unsigned i = 0; i < 2; i++) l.basis[at++] = N(columns[i]);
+  for (unsigned i = 0; i < 5; i++) l.basis[at++] = M(rows[i]);
+  for (unsigned i = 0; i < s.groups_n; i++) l.basis[at++] = N(s.columns + i);
+  for (unsigned i = 0; i < s.groups_m; i++) l.basis[at++] = M(ROWS + s.blocks + i);
+  return l;
+}
+
+/// A in registers, 16-bit elements: registers K0 (inside the word), M3, K3, then further steps, then the
+/// blocks; lanes K1, K2, M0 to M2; warps as the accumulator has them, the same for all groups of columns.
+static kiln_layout operand_layout(const gpu *g, ir_type a, const nvptx_split *s) {
+  unsigned n = a.log2[1], at = 0;
+  kiln_layout l = {.bits = (uint8_t)(n + a.log2[0]), .lanes = 5, .warps = (uint8_t)g->warps};
+  l.basis[at++] = N(0);
+  l.basis[at++] = M(3);
+  for (unsigned i = 3; i < n; i++) l.basis[at++] = N(i);
+  for (unsigned i = 0; i < s->blocks; i++) l.basis[at++] = M(ROWS + i);
+  l.registers = (uint8_t)at;
+  static const uint8_t columns[] = {1, 2}, rows[] = {0, 1, 2, 4, 5};
+  for (unsigned i = 0; i < 2; i++) l.basis[at++] = N(columns[i]);
+  for (unsigned i = 0; i < 5; i++) l.basis[at++] = M(rows[i]);
+  at += s->groups_n;
+  for (unsigned i = 0; i < s->groups_m; i++) l.basis[at++] = M(ROWS + s->blocks + i);
+  return l;
+}
+#undef N
+#undef M
+
+static LLVMValueRef group_part(gpu *g, unsigned from, unsigned count, uint32_t factor) {
+  LLVMValueRef v = LLVMBuildLShr(g->builder, g->group, gpu_i32(g, from), "");
+  v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << count) - 1), "");
+  return LLVMBuildMul(g->builder, v, gpu_i32(g, factor), "");
+}
+
+LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *s) {
+  return group_part(g, s->groups_n, s->groups_m, 64u << s->blocks);
+}
+
+LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s) {
+  return group_part(g, 0, s->groups_n, 1u << s->columns);
+}
+
+// ------------------------------------------------------------------------------------- descriptors
+
+/// An operand in shared memory: columns of `row` bytes, one after another, each with a row of the tile after
+/// the other, 16-byte pieces exchanged within 8 rows.
+typedef struct operand {
+  LLVMValueRef address; ///< of what the group reads first
+  uint32_t step;        ///< bytes from one step of the reduced index to the next, inside a column
+  uint32_t column;      ///< bytes from one column to the next
+  unsigned row;
+  unsigned per_column; ///< steps that a column has; 0: all
+  uint64_t high;
+} operand;
+
+static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row == 64 ? 2 : 3) << 62; }
+
+/// `free`: the offset in rows or columns of the product, i32, a multiple of 64 or of the group's columns.
+static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
+  ir_type tile = memory->type;
+  unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
+  uint32_t column = row << tile.log2[0], lead = is_mn ? column : 16;
+  operand o = {
+      .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
+  LLVMValueRef offset;
+  if (is_mn) {
+    unsigned shift = (unsigned)__builtin_ctz(row / bytes);
+    LLVMValueRef columns = LLVMBuildLShr(g->builder, free, gpu_i32(g, shift), "");
+    LLVMValueRef inside = LLVMBuildAnd(g->builder, free, gpu_i32(g, row / bytes - 1), "");
+    offset = LLVMBuildAdd(g->builder, LLVMBuildMul(g->builder, columns, gpu_i32(g, column), ""),
+                          LLVMBuildMul(g->builder, inside, gpu_i32(g, bytes), ""), "");
+  } else {
+    offset = LLVMBuildMul(g->builder, free, gpu_i32(g, row), "");
+  }
+  o.address = LLVMBuildAdd(g->builder, nvptx_slot_address(g, memory, slot), offset, "");
+  o.high = pattern(row) | (uint64_t)(8 * row / 16) << 32 | (uint64_t)(lead / 16) << 16;
+  return o;
+}
+
+static LLVMValueRef descriptor(gpu *g, const operand *o, unsigned step) {
+  uint32_t more =
+      o->per_column ? step / o->per_column * o->column + step % o->per_column * o->step : step * o->step;
+  LLVMValueRef v = LLVMBuildLShr(g->builder, o->address, gpu_i32(g, 4), "");
+  v = LLVMBuildZExt(g->builder, LLVMBuildAnd(g->builder, v, gpu_i32(g, 0x3fff), ""), g->i64, "");
+  return LLVMBuildAdd(g->builder, v, LLVMConstInt(g->i64, o->high + more / 16, false), "");
+}
+
+// ------------------------------------------------------------------------------------------ asm
+
+static const char *type_text(const ir_type *t) {
+  static const char *const texts[KILN_SCALAR_COUNT] = {
+      [KILN_F16] = "f16",   [KILN_BF16] = "bf16", [KILN_F32] = "tf32",
+      [KILN_E4M3] = "e4m3", [KILN_E5M2] = "e5m2", [KILN_I8] = "s8"};
+  return texts[t->scalar];
+}
+
+/// One `mma` of one block of 64 rows while its text is written.
+typedef struct product {
+  const ir_op *op;
+  ir_type a, b, c;
+  unsigned sums, steps; ///< accumulators a thread, steps of the reduced index
+  LLVMValueRef *arguments;
+  unsigned count;
+  kiln_buffer text, constraints;
+} product;
+
+static unsigned pass(product *p, const char *constraint, LLVMValueRef value) {
+  kiln_buffer_format(&p->constraints, ",%s", constraint);
+  p->arguments[p->count] = value;
+  return p->sums + p->count++;
+}
+
+static void put_sums(product *p) {
+  for (unsigned i = 0; i < p->sums; i++) kiln_buffer_format(&p->text, "%s$%u", i ? "," : "{", i);
+  kiln_buffer_format(&p->text, "}");
+}
+
+/// Scale and major immediates: floats negate by -1; 16-bit types say which operands lie the other way.
+static void put_immediates(product *p, bool a_in_registers) {
+  bool is_float = p->c.scalar == KILN_F32, has_major = kiln_scalars[p->a.scalar].bytes == 2;
+  if (is_float) kiln_buffer_format(&p->text, ", 1, 1");
+  if (has_major && !a_in_registers)
+    kiln_buffer_format(&p->text, ", %d", p->op->attrs.flags & IR_A_MN ? 1 : 0);
+  if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.flags & IR_B_MN ? 1 : 0);
+}
+
+static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const operand *left,
+                     const LLVMValueRef *registers, const operand *right, const char *scale) {
+  kiln_buffer_format(&p->text, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s ", 1u << columns,
+                     STEP / kiln_scalars[p->a.scalar].bytes, p->c.scalar == KILN_F32 ? "f32" : "s32",
+                     type_text(&p->a), type_text(&p->b));
+  put_sums(p);
+  if (registers) {
+    for (unsigned i = 0; i < 4; i++) {
+      LLVMValueRef word =
+          LLVMBuildBitCast(g->builder, gpu_pack(g, registers + 8 * step + 2 * i, 2), g->i32, "");
+      kiln_buffer_format(&p->text, "%s$%u", i ? "," : ", {", pass(p, "r", word));
+    }
+    kiln_buffer_format(&p->text, "}");
+  } else {
+    kiln_buffer_format(&p->text, ", $%u", pass(p, "l", descriptor(g, left, step)));
+  }
+  kiln_buffer_format(&p->text, ", $%u, %s", pass(p, "l", descriptor(g, right, step)), scale);
+  put_immediates(p, registers != NULL);
+  kiln_buffer_format(&p->text, "; ");
+}
+
+/// The results of a product of `sums` accumulators: one or a structure.
+static LLVMTypeRef result_type(gpu *g, const product *p) {
+  LLVMTypeRef element = p->c.scalar == KILN_F32 ? g->f32 : g->i32;
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, p->sums);
+  for (unsigned i = 0; i < p->sums; i++) types[i] = element;
+  return LLVMStructTypeInContext(g->context, types, p->sums, false);
+}
+
+static void issue(gpu *g, product *p, LLVMValueRef *sums) {
+  LLVMTypeRef result = result_type(g, p);
+  for (unsigned i = 0; i < p->sums; i++) {
+    kiln_buffer_format(&p->constraints, ",%u", i);
+    p->arguments[p->count++] = sums[i];
+  }
+  kiln_buffer_format(&p->constraints, ",~{memory}");
+  kiln_buffer_u8(&p->constraints, 0);
+  LLVMValueRef made = nvptx_asm(g, (const char *)p->text.bytes, p->text.size,
+                                (const char *)p->constraints.bytes, result, p->arguments, p->count);
+  for (unsigned i = 0; i < p->sums; i++) sums[i] = LLVMBuildExtractValue(g->builder, made, i, "");
+}
+
+void nvptx_lower_mma(gpu *g, ir_op *op) {
+  ir_value *acc = op->operands[0], *a = op->operands[2], *b;
+  bool in_memory = a->type.slots;
+  b = op->operands[in_memory ? 4 : 3];
+  nvptx_split s = nvptx_split_of(g, acc->type);
+  kiln_layout layout = nvptx_accumulator(g, acc->type), left_layout;
+  gpu_tile initial = gpu_tile_in(g, acc, &layout), out = gpu_tile_new(g, &layout), left = {.regs = NULL};
+  if (!in_memory) {
+    left_layout = operand_layout(g, a->type, &s);
+    left = gpu_tile_in(g, a, &left_layout);
+  }
+  if (g->status != KILN_OK) return;
+  unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1;
+  product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type, .sums = 1u << (s.columns - 1)};
+  p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
+  p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums + 8u * p.steps + 8u);
+  operand right =
+      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, nvptx_group_column(g, &s));
+  LLVMValueRef keep = LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
+  for (unsigned block = 0; block < 1u << s.blocks; block++) {
+    LLVMValueRef *sums = out.regs + (size_t)block * p.sums;
+    operand from = {0};
+    p.count = 0;
+    kiln_buffer_clear(&p.text);
+    kiln_buffer_clear(&p.constraints);
+    for (unsigned i = 0; i < p.sums; i++) {
+      sums[i] = initial.regs[(size_t)block * p.sums + i];
+      kiln_buffer_format(&p.constraints, "%s%s", i ? "," : "", p.c.scalar == KILN_F32 ? "=f" : "=r");
+    }
+    if (in_memory) {
+      LLVMValueRef row = LLVMBuildAdd(g->builder, nvptx_group_row(g, &s), gpu_i32(g, 64 * block), "");
+      from = describe(g, a, op->operands[3], op->attrs.flags & IR_A_MN, row);
+    }
+    kiln_buffer_format(&p.text, "{ .reg .pred p; setp.ne.b32 p, $%u, 0; wgmma.fence.sync.aligned; ",
+                       pass(&p, "r", keep));
+    const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
+    for (unsigned step = 0; step < p.steps; step++)
+      put_step(g, &p, step, s.columns, &from, registers, &right, step ? "1" : "p");
+    kiln_buffer_format(&p.text, "wgmma.commit_group.sync.aligned; %s}",
+                       op->attrs.flags & IR_ASYNC ? "" : "wgmma.wait_group.sync.aligned 0; ");
+    issue(g, &p, sums);
+  }
+  kiln_buffer_deinit(&p.text);
+  kiln_buffer_deinit(&p.constraints);
+  gpu_set_home(g, &op->results[0], out);
+}
+
+/// The accumulators pass through the text of the wait, so that nothing that reads them comes before it.
+void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
+  product p = {.c = op->results[0].type};
+  gpu_tile *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->result_count);
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    kiln_layout layout = nvptx_accumulator(g, op->operands[i]->type);
+    tiles[i] = gpu_tile_in(g, op->operands[i], &layout);
+    p.sums += 1u << layout.registers;
+  }
+  p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums + 1u);
+  LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums);
+  unsigned at = 0;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    for (uint32_t r = 0; r < 1u << tiles[i].layout.registers; r++) {
+      kiln_buffer_format(&p.constraints, "%s%s", at ? "," : "", p.c.scalar == KILN_F32 ? "=f" : "=r");
+      sums[at++] = tiles[i].regs[r];
+    }
+  kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", (unsigned)op->attrs.bits);
+  issue(g, &p, sums);
+  kiln_buffer_deinit(&p.text);
+  kiln_buffer_deinit(&p.constraints);
+  at = 0;
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    gpu_tile out = gpu_tile_new(g, &tiles[i].layout);
+    for (uint32_t r = 0; r < 1u << out.layout.registers; r++) out.regs[r] = sums[at++];
+    gpu_set_home(g, &op->results[i], out);
+  }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The GPU form of the IR: passes that rewrite a kernel with matrix products in loops into machine operations
+// (ops.def, behind the line "Machine operations"). No LLVM here; what code generation does afterwards is
+// emission.
+//
+//   promote   before views are lowered: which accesses go through the copy engine and tensor maps
+//   persist   a block computes one program after another
+//   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
+//   order     of two chained products the second runs while the values for the next iteration are computed
+//
+// A kernel that does not fit is left as it was, and the reason is kept for the report.
+#ifndef KILN_COMPILER_GPU_GPU_H
+#define KILN_COMPILER_GPU_GPU_H
+
+#include "base/buffer.h"
+#include "compiler/ir/pass.h"
+#include "targets/targets.h"
+
+/// What a processor has for products from shared memory.
+typedef struct kiln_matrix_machine {
+  kiln_matrix matrix;
+  uint8_t group_warps;     ///< warps that issue one product together
+  uint8_t log2_rows;       ///< rows of one product of a group
+  uint8_t least_n, most_n; ///< logarithms of its columns
+  uint8_t step_bytes;      ///< of the reduced index in one product
+  uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
+  uint16_t most_registers; ///< accumulators a thread may hold, of all products together
+  uint32_t threads;        ///< most a block may have
+  uint32_t registers;      ///< of a processor
+} kiln_matrix_machine;
+
+/// NULL: the target has none.
+const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
+
+/// How one product is done.
+typedef struct kiln_product {
+  ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers
+  bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
+} kiln_product;
+
+/// Whether the product `dot` can be issued from shared memory when its operands are mapped loads.
+bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
+                     kiln_product *out);
+
+/// Marks view_load and view_store operations with IR_MAPPED. Wants views split into operations and
+/// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow.
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target);
+
+/// Whether an access of the kernel is marked; whether it is, or the kernel has machine operations already.
+bool kiln_gpu_has_mapped(ir_kernel *kernel);
+bool kiln_gpu_has_form(ir_kernel *kernel);
+
+/// Rewrites a kernel with mapped accesses. UNSUPPORTED says why it does not fit; the kernel is then spoilt.
+kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
+                          kiln_error *err);
+/// The list, in order.
+extern const ir_pass kiln_gpu_passes[];
+extern const size_t kiln_gpu_pass_count;
+
+// One file each.
+kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
+kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
+
+/// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
+/// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.
+bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int64_t scale, kiln_buffer *out);
+
+/// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
+/// several such columns one after another.
+unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The list of passes that give a kernel its GPU form, behind those of the middle.
+#include "compiler/gpu/gpu.h"
+#include "compiler/simplify/simplify.h"
+
+static kiln_status persist(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)target, kiln_gpu_persist(kernel, err);
+}
+
+static kiln_status roles(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return kiln_gpu_roles(kernel, target, err);
+}
+
+static kiln_status order(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)target, kiln_gpu_order_products(kernel, err);
+}
+
+static kiln_status simplify(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)target, (void)err, kiln_simplify(kernel), KILN_OK;
+}
+
+const ir_pass kiln_gpu_passes[] = {
+    {"persist", persist},
+    {"roles", roles},
+    {"order", order},
+    {"simplify-order", simplify},
+};
+const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
+
+kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
+                          kiln_error *err) {
+  return ir_run_passes(kiln_gpu_passes, kiln_gpu_pass_count, kernel, target, options, err);
+}

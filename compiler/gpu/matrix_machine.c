@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What processors have for products from shared memory, and which products of a kernel they can do.
+#include "compiler/gpu/gpu.h"
+
+// wgmma: 64 rows a warp group, 8 to 256 columns, 32 bytes of the reduced index (PTX ISA, "wgmma.mma_async").
+static const kiln_matrix_machine machines[] = {
+    {.matrix = KILN_MATRIX_WGMMA,
+     .group_warps = 4,
+     .log2_rows = 6,
+     .least_n = 4,
+     .most_n = 8,
+     .step_bytes = 32,
+     .row_bytes = 128,
+     .most_registers = 192,
+     .threads = 1024,
+     .registers = 65536},
+};
+
+const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target) {
+  for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+    if (machines[i].matrix == target->processor->matrix) return &machines[i];
+  return NULL;
+}
+
+unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
+  unsigned bytes = kiln_scalars[tile.scalar].bytes << tile.log2[tile.rank - 1];
+  return bytes < row_bytes ? bytes : row_bytes;
+}
+
+typedef struct usage {
+  const ir_value *value;
+  uint32_t products; ///< that stand deeper than the load
+} usage;
+
+static void count_product(ir_op *op, void *context) {
+  usage *u = context;
+  if (op->code == IR_DOT && op->block != u->value->def->block)
+    u->products += (op->operands[0] == u->value) + (op->operands[1] == u->value);
+}
+
+/// One use, or several products in loops behind the load.
+static bool is_for_products(const ir_kernel *kernel, const ir_value *load) {
+  usage u = {.value = load};
+  if (load->uses == 1) return true;
+  ir_walk(kernel->body, count_product, &u);
+  return u.products == load->uses;
+}
+
+/// The load behind an operand, through at most one transposition; NULL: it comes from elsewhere, or is used
+/// elsewhere too. `out_is_transposed`: the tile in memory has the operand's axes the other way round.
+static ir_op *load_behind(const ir_kernel *kernel, const ir_value *value, bool *out_is_transposed) {
+  *out_is_transposed = false;
+  for (; value->def; value = value->def->operands[0]) {
+    if (value->def->code == IR_VIEW_LOAD) return is_for_products(kernel, value) ? value->def : NULL;
+    if (value->def->code != IR_TRANS || value->type.rank != 2 || value->uses != 1) return NULL;
+    *out_is_transposed = !*out_is_transposed;
+  }
+  return NULL;
+}
+
+static bool has_type(const ir_op *dot) {
+  kiln_scalar a = dot->operands[0]->type.scalar, c = dot->operands[2]->type.scalar;
+  switch (a) {
+  case KILN_F16:
+  case KILN_BF16: return c == KILN_F32;
+  case KILN_E4M3:
+  case KILN_E5M2: return c == KILN_F32;
+  case KILN_I8: return c == KILN_I32;
+  case KILN_F32: return dot->attrs.precision == IR_PREC_TF32;
+  default: return false;
+  }
+}
+
+bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                     kiln_product *out) {
+  *out = (kiln_product){0};
+  if (dot->code != IR_DOT || dot->operands[2]->type.rank != 2 || !has_type(dot)) return false;
+  ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
+  unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
+           bytes = kiln_scalars[a.scalar].bytes;
+  if (c.log2[0] < m->log2_rows) return false;
+  unsigned down = c.log2[0] - m->log2_rows, groups_m = down < groups ? down : groups;
+  unsigned n = c.log2[1] - (groups - groups_m);
+  if (groups - groups_m > c.log2[1] || n < m->least_n || n > m->most_n) return false;
+  if (bytes << a.log2[1] < m->step_bytes) return false;
+  bool transposed;
+  out->left = load_behind(kernel, dot->operands[0], &transposed);
+  out->left_mn = transposed;
+  out->right = load_behind(kernel, dot->operands[1], &transposed);
+  out->right_mn = !transposed;
+  if (!out->right || (bytes != 2 && (out->right_mn || out->left_mn))) return false;
+  return out->left || bytes == 2;
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which accesses of views go through the copy engine: the operands of products in loops, and the stores of
+// what such products gave.
+//
+// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes, its extents and
+// strides are launch expressions, the innermost stride is 1, the others are multiples of 16 bytes. It fills
+// with zeros outside, so a load with another value there stays as it is. Indices are i32 in the instruction.
+//
+// The engine runs ahead of the program: it may fetch what later iterations want. So nothing that comes before
+// the load, or in a loop around it, may write memory.
+//
+// Needs views as operations (kiln_split_views) and ir_count_uses. Changes flags only.
+#include "compiler/analysis/facts.h"
+#include "compiler/gpu/gpu.h"
+
+enum { MAP_RANK = 5, MAP_ALIGN = 16, LEAST_SLOTS = 2 };
+
+typedef struct promoting {
+  ir_kernel *kernel;
+  const kiln_matrix_machine *machine;
+  kiln_facts *facts;
+  const kiln_target *target;
+  unsigned loads;        ///< marked
+  unsigned registers;    ///< accumulators a thread, most in one block
+  const ir_block *block; ///< whose products `block_registers` sums
+  unsigned block_registers;
+  const ir_op *seen[16]; ///< loads whose memory is counted
+  unsigned seen_count;
+  uint64_t loop_bytes;     ///< shared memory of one slot of each load in a loop
+  uint64_t fixed_bytes;    ///< of loads outside
+  ir_type accumulators[8]; ///< of the products, for stores
+  unsigned accumulator_count;
+  bool refused;
+} promoting;
+
+// --------------------------------------------------------------------------------------- conditions
+
+static void forbid(ir_op *op, void *context) {
+  promoting *p = context;
+  bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+  bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
+  if (op->code == IR_WHILE || op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT)
+    p->refused = true;
+  if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
+      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
+    p->refused = true;
+}
+
+typedef struct order {
+  const ir_op *load;
+  bool is_written, is_seen;
+} order;
+
+static void note_write(ir_op *op, void *context) {
+  order *o = context;
+  if (op == o->load) o->is_seen = true;
+  if (!o->is_seen && ir_ops[op->code].effect == IR_WRITE) o->is_written = true;
+}
+
+static void note_inner_write(ir_op *op, void *context) {
+  if (ir_ops[op->code].effect == IR_WRITE) *(bool *)context = true;
+}
+
+/// Something may be written before this load runs, in the text or by an earlier iteration.
+static bool follows_write(const promoting *p, const ir_op *load) {
+  order o = {.load = load};
+  ir_walk(p->kernel->body, note_write, &o);
+  for (const ir_op *loop = load->block->parent; loop && !o.is_written; loop = loop->block->parent)
+    if (loop->code == IR_FOR) ir_walk(loop->regions[0], note_inner_write, &o.is_written);
+  return o.is_written;
+}
+
+static bool is_multiple(const promoting *p, const ir_value *v, unsigned bytes) {
+  unsigned have = kiln_fact_of(p->facts, v)->divisibility[0];
+  return (uint64_t)bytes << (have > 16 ? 16 : have) >= MAP_ALIGN;
+}
+
+static bool is_expression(const promoting *p, const ir_value *v) {
+  kiln_buffer ignored = {0};
+  bool is = kiln_launch_expression(p->kernel, v, 16, &ignored);
+  kiln_buffer_deinit(&ignored);
+  return is;
+}
+
+/// A tensor map can describe the view, and a tile of at most 256 places each way.
+static bool has_map(const promoting *p, const ir_op *view) {
+  ir_type type = view->results[0].type;
+  const ir_value *base = view->operands[0];
+  unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
+  int64_t inner;
+  if (type.pointer || rank < 2 || rank > MAP_RANK || base->def || base->block != p->kernel->body)
+    return false;
+  if (p->kernel->params[base->index].align < MAP_ALIGN) return false;
+  if (!ir_constant_int(view->operands[2 * rank], &inner) || inner != 1) return false;
+  if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN) return false;
+  for (unsigned i = 0; i < rank; i++) {
+    const ir_value *extent = view->operands[1 + i], *stride = view->operands[1 + rank + i];
+    if (type.log2[i] != IR_DROPPED && type.log2[i] > 8 && i + 1 < rank) return false;
+    if (!is_expression(p, extent)) return false;
+    if (i + 1 < rank && (!is_expression(p, stride) || !is_multiple(p, stride, bytes))) return false;
+  }
+  return true;
+}
+
+static bool can_map(const promoting *p, const ir_op *op) {
+  const ir_op *view = op->operands[0]->def;
+  unsigned rank = op->operands[0]->type.rank;
+  if (!view || view->code != IR_VIEW || op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return false;
+  if (ir_view_tile(view->results[0].type).rank != 2) return false;
+  for (unsigned i = 0; i < rank; i++)
+    if (!kiln_fact_within(kiln_fact_of(p->facts, op->operands[1 + i]), INT32_MIN, INT32_MAX)) return false;
+  return has_map(p, view);
+}
+
+static bool is_in_loop(const ir_op *op) {
+  for (const ir_op *o = op->block->parent; o; o = o->block->parent)
+    if (o->code == IR_FOR) return true;
+  return false;
+}
+
+// ------------------------------------------------------------------------------------------ marking
+
+/// Loads in loops of the same tile of the same view take turns in one ring (roles.c).
+static bool is_counted(promoting *p, const ir_op *load) {
+  for (unsigned i = 0; i < p->seen_count; i++)
+    if (p->seen[i]->operands[0] == load->operands[0] && p->seen[i]->block != load->block) return true;
+  if (p->seen_count < 16) p->seen[p->seen_count++] = load;
+  return false;
+}
+
+static void mark(promoting *p, ir_op *load) {
+  if (!load || load->attrs.flags & IR_MAPPED) return;
+  ir_type tile = load->results[0].type;
+  uint64_t bytes = (uint64_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
+  load->attrs.flags |= IR_MAPPED;
+  p->loads++;
+  if (!is_in_loop(load)) p->fixed_bytes += bytes;
+  else if (!is_counted(p, load)) p->loop_bytes += bytes;
+}
+
+static void visit_dot(ir_op *op, void *context) {
+  promoting *p = context;
+  kiln_product product;
+  if (!kiln_product_of(p->machine, p->kernel, op, &product)) return;
+  if (!can_map(p, product.right) || follows_write(p, product.right)) return;
+  if (product.left && (!can_map(p, product.left) || follows_write(p, product.left))) {
+    if (kiln_scalars[product.left->results[0].type.scalar].bytes != 2) return;
+    product.left = NULL;
+  }
+  ir_type c = op->results[0].type;
+  mark(p, product.left);
+  mark(p, product.right);
+  if (p->block != op->block) p->block_registers = 0;
+  p->block = op->block;
+  p->block_registers += 1u << (ir_log2_elements(c) - 5 - (unsigned)__builtin_ctz(p->kernel->warps));
+  if (p->block_registers > p->registers) p->registers = p->block_registers;
+  if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
+}
+
+static void visit_store(ir_op *op, void *context) {
+  promoting *p = context;
+  if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
+  ir_type value = op->operands[op->operand_count - 1]->type;
+  if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
+  for (unsigned i = 0; i < p->accumulator_count; i++)
+    if (ir_same_shape(value, p->accumulators[i])) {
+      op->attrs.flags |= IR_MAPPED;
+      return;
+    }
+}
+
+static void unmark(ir_op *op, void *context) {
+  (void)context;
+  op->attrs.flags &= ~(uint32_t)IR_MAPPED;
+}
+
+/// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
+enum { SPARE = 40 * 1024 };
+
+static bool fits(const promoting *p) {
+  uint64_t room = p->target->processor->shared_bytes;
+  return p->loads && p->loop_bytes && p->registers <= p->machine->most_registers &&
+         p->fixed_bytes + LEAST_SLOTS * p->loop_bytes + SPARE <= room;
+}
+
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
+  if (!machine || kernel->warps < machine->group_warps || kernel->max_registers) return 0;
+  if (kernel->warps * 32u + machine->group_warps * 32u > machine->threads) return 0;
+  for (uint32_t i = 0; i < kernel->param_count; i++)
+    if (kernel->params[i].type.is_view) return 0;
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return 0;
+  promoting p = {.kernel = kernel, .machine = machine, .target = target};
+  p.facts = kiln_facts_compute(scratch, kernel);
+  ir_count_uses(kernel);
+  ir_walk(kernel->body, forbid, &p);
+  if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
+  if (fits(&p)) {
+    ir_walk(kernel->body, visit_store, &p);
+  } else {
+    ir_walk(kernel->body, unmark, NULL);
+    p.loads = 0;
+  }
+  kiln_arena_destroy(scratch);
+  return p.loads;
+}
+
+static void note_mapped(ir_op *op, void *context) {
+  if (op->attrs.flags & IR_MAPPED) *(bool *)context = true;
+}
+
+bool kiln_gpu_has_mapped(ir_kernel *kernel) {
+  bool has = false;
+  ir_walk(kernel->body, note_mapped, &has);
+  return has;
+}
+
+static void note_machine(ir_op *op, void *context) {
+  if (op->code >= IR_TILE_COUNT) *(bool *)context = true;
+}
+
+bool kiln_gpu_has_form(ir_kernel *kernel) {
+  bool has = kiln_gpu_has_mapped(kernel);
+  ir_walk(kernel->body, note_machine, &has);
+  return has;
+}

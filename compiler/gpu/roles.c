@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One warp group copies, the others compute.
+//
+// Loads that arrive together and feed one product are a site. A site has a ring: slots in shared memory and
+// two arrays of barriers, `full` and `empty`. The body is there twice. The producer keeps copies and what
+// their indices need:
+//
+//   bar_wait empty[slot], phase;  bar_expect full[slot], bytes;  copy ... full[slot];  advance
+//
+// The consumers keep everything else, their products read the slot:
+//
+//   bar_wait full[slot], phase;  mma ...;  bar_arrive empty[slot];  advance
+//
+// The position in a ring is a pair (slot, phase), carried through loops and branches like any value. Both
+// sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
+// never drained: sites that read the same view with the same tile share one, also in different loops.
+//
+// Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
+#include <string.h>
+
+#include "compiler/gpu/gpu.h"
+#include "compiler/simplify/simplify.h"
+
+enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32, DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024 };
+enum { STAGE_ROWS = 6, STAGE_COLUMNS = 7 }; // logarithms of what a group stages at a time
+enum { BARRIER_BYTES = 8, EXCHANGE_BYTES = 2048 };
+
+typedef struct ring {
+  const ir_value *views[MAX_LOADS];
+  ir_type tiles[MAX_LOADS];
+  ir_value *memory[MAX_LOADS], *full, *empty;
+  unsigned count, slots;
+  uint32_t bytes; ///< of a slot
+  bool is_in_loop;
+} ring;
+
+typedef struct site {
+  unsigned ring, count;
+  ir_op *loads[MAX_LOADS]; ///< in order of the text
+  ir_op *dot;     ///< the last that reads them, when loads that stand before loops are read by several
+  ir_value *slot; ///< consumer: held, for a product inside a loop that the loads stand before
+} site;
+
+typedef struct position {
+  ir_value *slot, *phase;
+} position;
+
+typedef struct splitting {
+  ir_kernel *kernel;
+  const kiln_matrix_machine *machine;
+  ring rings[MAX_RINGS];
+  site sites[MAX_SITES];
+  struct {
+    ir_op *dot;
+    kiln_product how;
+  } products[MAX_SITES];
+  unsigned ring_count, site_count, product_count, groups;
+  uint32_t top; ///< shared memory claimed
+  ir_value *staging;
+  position at[MAX_RINGS];
+  ir_builder b;
+  bool is_producer;
+  const char *reason; ///< why it does not fit
+} splitting;
+
+// -------------------------------------------------------------------------------------------- sites
+
+static uint32_t bytes_of(ir_type tile) {
+  return (uint32_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
+}
+
+static bool is_in_loop(const ir_op *op) {
+  const ir_op *loop = op->block->parent;
+  while (loop && loop->code != IR_FOR) loop = loop->block->parent;
+  return loop && loop->block->parent; // the outermost loop is that of kiln_gpu_persist
+}
+
+/// A ring is shared by sites of different blocks only: within one the order of products could differ from
+/// that of loads.
+static bool can_share(const splitting *s, const ring *r, unsigned number, const site *from) {
+  if (r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
+  for (unsigned i = 0; i < r->count; i++)
+    if (r->views[i] != from->loads[i]->operands[0] ||
+        !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type))
+      return false;
+  for (unsigned i = 0; i < s->site_count; i++)
+    if (s->sites[i].ring == number && s->sites[i].loads[0]->block == from->loads[0]->block) return false;
+  return true;
+}
+
+static void add_ring(splitting *s, site *from) {
+  for (unsigned i = 0; i < s->ring_count; i++)
+    if (can_share(s, &s->rings[i], i, from)) {
+      from->ring = i;
+      return;
+    }
+  if (s->ring_count == MAX_RINGS) {
+    s->reason = "it has too many products";
+    return;
+  }
+  ring *r = &s->rings[from->ring = s->ring_count++];
+  r->count = from->count;
+  r->is_in_loop = is_in_loop(from->loads[0]);
+  for (unsigned i = 0; i < r->count; i++) {
+    r->views[i] = from->loads[i]->operands[0];
+    r->tiles[i] = from->loads[i]->results[0].type;
+    r->bytes += bytes_of(r->tiles[i]);
+  }
+}
+
+static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->number; }
+
+static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
+  if (x && !y && x->attrs.pack) {
+    s->sites[x->attrs.pack - 1].dot = dot;
+    return;
+  }
+  if (s->site_count == MAX_SITES) {
+    s->reason = "it has too many products";
+    return;
+  }
+  site *made = &s->sites[s->site_count];
+  *made = (site){.dot = dot};
+  if (x && y && comes_first(y, x)) {
+    ir_op *swap = x;
+    x = y, y = swap;
+  }
+  if (x) made->loads[made->count++] = x;
+  if (y) made->loads[made->count++] = y;
+  add_ring(s, made);
+  s->site_count++;
+  for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.pack = (uint8_t)s->site_count;
+}
+
+static ir_op *if_mapped(ir_op *load) { return load && load->attrs.flags & IR_MAPPED ? load : NULL; }
+
+static void find_sites(ir_op *op, void *context) {
+  splitting *s = context;
+  kiln_product p;
+  if (!kiln_product_of(s->machine, s->kernel, op, &p)) return;
+  ir_op *left = if_mapped(p.left), *right = if_mapped(p.right);
+  if (!right || s->product_count == MAX_SITES) return;
+  s->products[s->product_count].dot = op;
+  s->products[s->product_count++].how = p;
+  if (left && left->block != right->block) {
+    add_site(s, op, left, NULL);
+    left = NULL;
+  }
+  add_site(s, op, left, right);
+}
+
+// ----------------------------------------------------------------------------------- shared memory
+
+static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t align, unsigned arrivals) {
+  s->top = (s->top + align - 1) & ~(align - 1);
+  ir_attrs attrs = {.bits = s->top, .pack = (uint8_t)arrivals};
+  s->top += bytes;
+  ir_op *op = ir_emit(&s->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
+  return op ? &op->results[0] : NULL;
+}
+
+/// Staged stores share one piece of memory: `groups` times 64 rows of at most 128 columns.
+static void alloc_staging(ir_op *op, void *context) {
+  splitting *s = context;
+  if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED) || s->staging) return;
+  ir_type type = op->operands[op->operand_count - 1]->type;
+  type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups));
+  if (type.log2[1] > STAGE_COLUMNS) type.log2[1] = STAGE_COLUMNS;
+  s->staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
+}
+
+/// As many slots as are wanted and fit, the same for all rings of loops.
+static bool choose_slots(splitting *s, const kiln_target *target) {
+  uint64_t fixed = s->top + EXCHANGE_BYTES, loop = 0;
+  unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
+  for (unsigned i = 0; i < s->ring_count; i++)
+    *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].bytes;
+  if (wanted > MAX_SLOTS) wanted = MAX_SLOTS;
+  if (wanted < 2) wanted = 2;
+  while (wanted > 1 && fixed + wanted * loop > target->processor->shared_bytes) wanted--;
+  for (unsigned i = 0; i < s->ring_count; i++) s->rings[i].slots = s->rings[i].is_in_loop ? wanted : 1;
+  return wanted > 1;
+}
+
+static void alloc_rings(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    for (unsigned k = 0; k < r->count; k++)
+      r->memory[k] =
+          alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes_of(r->tiles[k]), ALIGN, 0);
+  }
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    uint32_t bytes = r->slots * BARRIER_BYTES;
+    r->full = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, 1);
+    r->empty = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, s->groups);
+  }
+}
+
+// ---------------------------------------------------------------------------------------- positions
+
+static ir_value *i32(splitting *s, int64_t value) { return ir_const_int(&s->b, KILN_I32, value); }
+
+static void start_positions(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++)
+    s->at[i] = (position){.slot = i32(s, 0), .phase = i32(s, s->is_producer ? 1 : 0)};
+}
+
+static void advance(splitting *s, unsigned number) {
+  position *p = &s->at[number];
+  unsigned slots = s->rings[number].slots;
+  ir_value *flipped = ir_binary(&s->b, IR_XOR, 0, p->phase, i32(s, 1));
+  if (slots == 1) {
+    p->phase = flipped;
+    return;
+  }
+  ir_value *next = ir_binary(&s->b, IR_ADD, 0, p->slot, i32(s, 1));
+  ir_value *wraps = ir_compare(&s->b, IR_EQ, 0, next, i32(s, slots));
+  p->slot = ir_ternary(&s->b, IR_SELECT, 0, wraps, i32(s, 0), next);
+  p->phase = ir_ternary(&s->b, IR_SELECT, 0, wraps, flipped, p->phase);
+}
+
+static void note_ring(ir_op *op, void *context) {
+  splitting *s = context;
+  if (op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED)
+    s->rings[s->sites[op->attrs.pack - 1].ring].count |= 0x80; // a mark, taken off at once
+}
+
+/// The rings that a block's text moves on, as a set.
+static unsigned rings_within(splitting *s, ir_block *block) {
+  unsigned set = 0;
+  ir_walk(block, note_ring, s);
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    set |= (s->rings[i].count >> 7 & 1) << i;
+    s->rings[i].count &= 0x7f;
+  }
+  return set;
+}
+
+/// The parts of the positions of a set of rings, in order; those of single slots have no slot number.
+static unsigned parts_of(splitting *s, unsigned set, ir_value **out[2 * MAX_RINGS]) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    if (!(set >> i & 1)) continue;
+    if (s->rings[i].slots > 1) out[count++] = &s->at[i].slot;
+    out[count++] = &s->at[i].phase;
+  }
+  return count;
+}
+
+static ir_value **joined(splitting *s, ir_value **from, uint32_t count, ir_value **const *more, unsigned n) {
+  ir_value **out = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, count + n);
+  if (count) memcpy(out, from, count * sizeof *out);
+  for (unsigned i = 0; i < n; i++) out[count + i] = *more[i];
+  return out;
+}
+
+static void extend_end(splitting *s, ir_block *block, ir_value **const *parts, unsigned n) {
+  ir_op *end = ir_terminator(block);
+  end->operands = joined(s, end->operands, end->operand_count, parts, n);
+  end->operand_count += n;
+}
+
+/// `op` made anew with `operands` and more results; the regions move over.
+static void remake(splitting *s, ir_op *op, ir_value **operands, uint32_t count, ir_value **const *parts,
+                   unsigned n) {
+  s->b.block = op->block, s->b.before = op, s->b.place = op->place;
+  uint32_t regions = op->region_count;
+  ir_op *made = ir_emit(&s->b, op->code, &op->attrs, operands, count, NULL, op->regions, regions);
+  if (!made) return;
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].forward = &made->results[i];
+  for (unsigned i = 0; i < n; i++) *parts[i] = &made->results[op->result_count + i];
+  op->region_count = 0;
+  ir_remove(op);
+}
+
+static void rewrite_block(splitting *s, ir_block *block);
+
+static void rewrite_for(splitting *s, ir_op *op) {
+  ir_value **parts[2 * MAX_RINGS];
+  unsigned n = parts_of(s, rings_within(s, op->regions[0]), parts);
+  ir_value **operands = joined(s, op->operands, op->operand_count, parts, n);
+  for (unsigned i = 0; i < n; i++)
+    *parts[i] = ir_block_arg(s->kernel->arena, op->regions[0], ir_scalar_type(KILN_I32));
+  rewrite_block(s, op->regions[0]);
+  if (!n) return;
+  extend_end(s, op->regions[0], parts, n);
+  remake(s, op, operands, op->operand_count + n, parts, n);
+}
+
+static void rewrite_if(splitting *s, ir_op *op) {
+  ir_value **parts[2 * MAX_RINGS];
+  position before[MAX_RINGS];
+  unsigned n = parts_of(s, rings_within(s, op->regions[0]) | rings_within(s, op->regions[1]), parts);
+  memcpy(before, s->at, sizeof before);
+  for (unsigned r = 0; r < 2; r++) {
+    memcpy(s->at, before, sizeof before);
+    rewrite_block(s, op->regions[r]);
+    extend_end(s, op->regions[r], parts, n);
+  }
+  if (n) remake(s, op, op->operands, op->operand_count, parts, n);
+}
+
+// ----------------------------------------------------------------------------------------- producer
+
+static void before(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op, s->b.place = op->place;
+}
+
+static void behind(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
+}
+
+static void emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
+                         uint64_t bytes) {
+  ir_value *operands[3] = {barriers, slot, phase};
+  ir_emit(&s->b, code, &(ir_attrs){.bits = bytes}, operands, phase ? 3 : 2, NULL, NULL, 0);
+}
+
+/// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
+static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
+  ring *r = &s->rings[x->ring];
+  position *p = &s->at[x->ring];
+  behind(s, where);
+  emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase, 0);
+  emit_barrier(s, IR_BAR_EXPECT, r->full, p->slot, NULL, r->bytes);
+  for (unsigned i = 0; i < x->count; i++) {
+    ir_value *operands[IR_MAX_RANK + 4];
+    uint32_t count = loads[i]->operand_count;
+    memcpy(operands, loads[i]->operands, count * sizeof *operands);
+    operands[count++] = r->memory[i];
+    operands[count++] = p->slot;
+    operands[count++] = r->full;
+    ir_emit(&s->b, IR_COPY, NULL, operands, count, NULL, NULL, 0);
+  }
+  advance(s, x->ring);
+}
+
+static void produce(splitting *s, ir_op *op, ir_op **seen) {
+  site *x = &s->sites[op->attrs.pack - 1];
+  unsigned have = 0;
+  while (have < x->count && seen[(op->attrs.pack - 1) * MAX_LOADS + have]) have++;
+  seen[(op->attrs.pack - 1) * MAX_LOADS + have] = op;
+  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.pack - 1) * MAX_LOADS], op);
+}
+
+// ----------------------------------------------------------------------------------------- consumer
+
+static ir_value *wait_for(splitting *s, const site *x) {
+  position *p = &s->at[x->ring];
+  ir_value *slot = p->slot;
+  emit_barrier(s, IR_BAR_WAIT, s->rings[x->ring].full, p->slot, p->phase, 0);
+  advance(s, x->ring);
+  return slot;
+}
+
+static void release(splitting *s, const site *x, ir_value *slot) {
+  emit_barrier(s, IR_BAR_ARRIVE, s->rings[x->ring].empty, slot, NULL, 0);
+}
+
+/// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;
+/// constant where the accumulator is zero each time.
+static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
+  const ir_value *acc = ir_resolve(dot->operands[2]);
+  uint64_t bits;
+  *out_starts = false;
+  if (ir_constant_bits(acc, &bits) && !bits) return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0);
+  const ir_op *loop = acc->def ? NULL : acc->block->parent;
+  if (!loop || loop->code != IR_FOR || acc->block != dot->block || acc->index == 0 || acc->uses != 1 ||
+      !ir_constant_bits(loop->operands[2 + acc->index], &bits) || bits)
+    return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1);
+  *out_starts = true;
+  return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
+}
+
+static site *site_of(splitting *s, const ir_op *load) {
+  return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.pack - 1] : NULL;
+}
+
+static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
+  return s->rings[x->ring].memory[x->loads[0] == load ? 0 : 1];
+}
+
+/// The slot that a product reads; waits for it when the loads stand in the product's block.
+static ir_value *slot_for(splitting *s, site *x, const ir_op *dot) {
+  if (x->loads[0]->block != dot->block) return x->slot;
+  return x->slot = wait_for(s, x);
+}
+
+static void consume(splitting *s, ir_op *dot) {
+  unsigned number = 0;
+  while (number < s->product_count && s->products[number].dot != dot) number++;
+  if (number == s->product_count) return;
+  kiln_product p = s->products[number].how;
+  site *left = site_of(s, p.left), *right = site_of(s, p.right);
+  ir_value *operands[6];
+  uint32_t count = 0;
+  ir_attrs attrs = {.precision = dot->attrs.precision};
+  bool starts;
+  before(s, dot);
+  ir_value *right_slot = slot_for(s, right, dot);
+  ir_value *left_slot = !left ? NULL : left == right ? right_slot : slot_for(s, left, dot);
+  operands[count++] = dot->operands[2];
+  operands[count++] = keep_of(s, dot, &starts);
+  operands[count++] = left ? memory_of(s, left, p.left) : dot->operands[0];
+  if (left) operands[count++] = left_slot;
+  operands[count++] = memory_of(s, right, p.right);
+  operands[count++] = right_slot;
+  if (left && p.left_mn) attrs.flags |= IR_A_MN;
+  if (p.right_mn) attrs.flags |= IR_B_MN;
+  attrs.pack = starts;
+  ir_op *made = ir_emit(&s->b, IR_MMA, &attrs, operands, count, NULL, NULL, 0);
+  if (!made) return;
+  if (right->loads[0]->block == dot->block) release(s, right, right_slot);
+  if (left && left != right && left->loads[0]->block == dot->block) release(s, left, left_slot);
+  dot->results[0].forward = &made->results[0];
+  ir_remove(dot);
+}
+
+/// Loads whose product stands deeper are waited for where they stand ...
+static void hold(splitting *s, ir_op *load) {
+  site *x = &s->sites[load->attrs.pack - 1];
+  if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
+  behind(s, load);
+  x->slot = wait_for(s, x);
+}
+
+static bool is_within(const ir_op *op, const ir_op *outer) {
+  for (; op; op = op->block->parent)
+    if (op == outer) return true;
+  return false;
+}
+
+static void stage(splitting *s, ir_op *op) {
+  ir_value *operands[IR_MAX_RANK + 4];
+  uint32_t count = op->operand_count - 1;
+  memcpy(operands, op->operands, count * sizeof *operands);
+  operands[count++] = s->staging;
+  operands[count++] = op->operands[op->operand_count - 1];
+  before(s, op);
+  ir_emit(&s->b, IR_STAGE, NULL, operands, count, NULL, NULL, 0);
+  ir_remove(op);
+}
+
+// --------------------------------------------------------------------------------------------- walk
+
+static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
+  bool is_mapped = op->attrs.flags & IR_MAPPED;
+  if (op->code == IR_FOR) rewrite_for(s, op);
+  else if (op->code == IR_IF) rewrite_if(s, op);
+  else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) produce(s, op, seen);
+  else if (op->code == IR_VIEW_LOAD && is_mapped) hold(s, op);
+  else if (op->code == IR_DOT && !s->is_producer) consume(s, op);
+  else if (op->code == IR_VIEW_STORE && is_mapped && !s->is_producer) stage(s, op);
+}
+
+static void rewrite_block(splitting *s, ir_block *block) {
+  ir_op *seen[MAX_SITES * MAX_LOADS] = {NULL};
+  for (ir_op *op = block->first, *next; op; op = next) {
+    next = op->next;
+    bool ends[MAX_SITES] = {false};
+    for (unsigned i = 0; !s->is_producer && i < s->site_count; i++) {
+      const site *x = &s->sites[i];
+      ends[i] = op->region_count && x->loads[0]->block == block && x->dot->block && x->dot->block != block &&
+                is_within(x->dot, op);
+    }
+    rewrite_op(s, op, seen);
+    // ... and released behind the loop that has the product.
+    for (unsigned i = 0; i < s->site_count; i++) {
+      if (!ends[i]) continue;
+      s->b.block = block, s->b.before = next;
+      release(s, &s->sites[i], s->sites[i].slot);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------------- split
+
+static void strip_effect(ir_op *op, void *context) {
+  (void)context;
+  bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT;
+  bool has_effect = ir_ops[op->code].effect == IR_WRITE || ir_ops[op->code].effect == IR_FACT;
+  if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
+}
+
+static void refuse_tile(ir_op *op, void *context) {
+  splitting *s = context;
+  bool is_kept = op->code == IR_COPY || op->code == IR_ALLOC || op->code == IR_VIEW;
+  for (uint32_t i = 0; !is_kept && i < op->result_count; i++)
+    if (op->results[i].type.rank) s->reason = "an index of its loads is computed from tiles";
+}
+
+static ir_block *copy_body(splitting *s) {
+  ir_block *to = ir_block_create(s->kernel->arena);
+  ir_builder b = {.arena = s->kernel->arena, .block = to};
+  for (const ir_op *op = s->kernel->body->first; op; op = op->next) ir_clone(&b, op);
+  return to;
+}
+
+static void end_role(splitting *s, ir_block *block) {
+  s->b.block = block, s->b.before = NULL;
+  if (!s->is_producer && s->staging) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+  ir_yield(&s->b, NULL, 0);
+}
+
+static void write_role(splitting *s, ir_block *block, bool is_producer) {
+  s->is_producer = is_producer;
+  s->b.block = block, s->b.before = block->first;
+  start_positions(s);
+  rewrite_block(s, block);
+  end_role(s, block);
+}
+
+/// Registers of a thread: what the producer gives up goes to the consumers, in steps of 8.
+static uint64_t registers_of(const splitting *s) {
+  enum { PRODUCER = 24, MOST = 240, STEP = 8 };
+  unsigned group = s->machine->group_warps * 32u;
+  unsigned left = (s->machine->registers - PRODUCER * group) / (s->groups * group) / STEP * STEP;
+  return (uint64_t)PRODUCER | (uint64_t)(left > MOST ? MOST : left) << 32;
+}
+
+static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {
+  ir_kernel *kernel = s->kernel;
+  ir_number(kernel);
+  ir_count_uses(kernel);
+  ir_walk(kernel->body, find_sites, s);
+  if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
+  ir_number(kernel); // clears the slots that ir_clone maps by
+  ir_block *producer = copy_body(s), *consumer = ir_block_create(kernel->arena);
+  for (ir_op *op = kernel->body->first, *next; op; op = next) {
+    next = op->next;
+    ir_move(op, consumer, NULL);
+  }
+  s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
+  ir_walk(consumer, alloc_staging, s);
+  if (!choose_slots(s, target)) {
+    s->reason = "shared memory has no room for two slots";
+    return KILN_STATUS_UNSUPPORTED;
+  }
+  alloc_rings(s);
+  write_role(s, producer, true);
+  write_role(s, consumer, false);
+  s->b.block = kernel->body, s->b.before = NULL;
+  ir_block *regions[2] = {producer, consumer};
+  ir_emit(&s->b, IR_ROLES, &(ir_attrs){.bits = registers_of(s)}, NULL, 0, NULL, regions, 2);
+  if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
+  ir_apply_forwards(kernel);
+  ir_walk(producer, strip_effect, NULL);
+  kiln_simplify(kernel);
+  ir_walk(kernel->body->last->regions[0], refuse_tile, s);
+  return s->reason ? KILN_STATUS_UNSUPPORTED : KILN_OK;
+}
+
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+  splitting *s = KILN_NEW(kernel->arena, splitting);
+  *s = (splitting){.kernel = kernel, .machine = kiln_matrix_machine_of(target)};
+  s->groups = kernel->warps / s->machine->group_warps;
+  kiln_status status = split(s, target, err);
+  if (!s->reason) return status;
+  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: %s", kernel->name, s->reason);
+}
