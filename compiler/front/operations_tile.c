@@ -189,7 +189,7 @@ static ir_type product_type(ir_type a, ir_type b) {
 }
 
 kiln_values kiln_operation_dot(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  static const char *const precisions[] = {"ieee", "tf32", "tf32x3", NULL};
+  static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "fast", NULL};
   ir_attrs attrs = {0};
   ir_value *operands[3] = {tile(e, c, 0), tile(e, c, 1)};
   char text[IR_TYPE_TEXT];

@@ -270,7 +270,7 @@ static void put_view_access(printer *p, const ir_op *op, const char *name) {
 }
 
 static void put_dot(printer *p, const ir_op *op) {
-  static const char *const precisions[] = {"ieee", "tf32", "tf32x3"};
+  static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "fast"};
   kiln_buffer_format(p->out, "dot(");
   put_values(p, op->operands, 3);
   put_word(p->out, "prec", precisions, op->attrs.precision);

@@ -24,6 +24,7 @@ typedef struct kiln_matrix_machine {
   uint8_t least_n, most_n; ///< logarithms of its columns
   uint8_t step_bytes;      ///< of the reduced index in one product
   uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
+  uint16_t most_partial;   ///< products of fp8 that the unit may sum before they are added in f32
   uint16_t most_registers; ///< accumulators a thread may hold, of all products together
   uint32_t threads;        ///< most a block may have
   uint32_t registers;      ///< of a processor
@@ -36,6 +37,7 @@ const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
 typedef struct kiln_product {
   ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers
   bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
+  bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
 } kiln_product;
 
 /// Whether the product `dot` can be issued from shared memory when its operands are mapped loads.

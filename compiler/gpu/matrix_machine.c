@@ -11,6 +11,7 @@ static const kiln_matrix_machine machines[] = {
      .most_n = 8,
      .step_bytes = 32,
      .row_bytes = 128,
+     .most_partial = 128,
      .most_registers = 192,
      .threads = 1024,
      .registers = 65536},
@@ -83,7 +84,9 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   unsigned n = c.log2[1] - (groups - groups_m);
   if (groups - groups_m > c.log2[1] || n < m->least_n || n > m->most_n) return false;
   if (bytes << a.log2[1] < m->step_bytes) return false;
-  bool transposed;
+  bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2, transposed;
+  out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
+  if (out->is_partial && 1u << a.log2[1] > m->most_partial) return false;
   out->left = load_behind(kernel, dot->operands[0], &transposed);
   out->left_mn = transposed;
   out->right = load_behind(kernel, dot->operands[1], &transposed);

@@ -152,7 +152,8 @@ static void visit_dot(ir_op *op, void *context) {
   mark(p, product.right);
   if (p->block != op->block) p->block_registers = 0;
   p->block = op->block;
-  p->block_registers += 1u << (ir_log2_elements(c) - 5 - (unsigned)__builtin_ctz(p->kernel->warps));
+  unsigned sums = 1u << (ir_log2_elements(c) - 5 - (unsigned)__builtin_ctz(p->kernel->warps));
+  p->block_registers += product.is_partial ? 2 * sums : sums;
   if (p->block_registers > p->registers) p->registers = p->block_registers;
   if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
 }

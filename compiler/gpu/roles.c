@@ -373,6 +373,10 @@ static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
   return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
 }
 
+static ir_value *zeros(splitting *s, ir_type type) {
+  return ir_splat(&s->b, ir_const_bits(&s->b, ir_element(type), 0), type);
+}
+
 static site *site_of(splitting *s, const ir_op *load) {
   return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.pack - 1] : NULL;
 }
@@ -396,12 +400,13 @@ static void consume(splitting *s, ir_op *dot) {
   ir_value *operands[6];
   uint32_t count = 0;
   ir_attrs attrs = {.precision = dot->attrs.precision};
-  bool starts;
+  bool starts = false;
   before(s, dot);
   ir_value *right_slot = slot_for(s, right, dot);
   ir_value *left_slot = !left ? NULL : left == right ? right_slot : slot_for(s, left, dot);
-  operands[count++] = dot->operands[2];
-  operands[count++] = keep_of(s, dot, &starts);
+  operands[count++] = p.is_partial ? zeros(s, dot->operands[2]->type) : dot->operands[2];
+  operands[count++] =
+      p.is_partial ? ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0) : keep_of(s, dot, &starts);
   operands[count++] = left ? memory_of(s, left, p.left) : dot->operands[0];
   if (left) operands[count++] = left_slot;
   operands[count++] = memory_of(s, right, p.right);
@@ -413,7 +418,9 @@ static void consume(splitting *s, ir_op *dot) {
   if (!made) return;
   if (right->loads[0]->block == dot->block) release(s, right, right_slot);
   if (left && left != right && left->loads[0]->block == dot->block) release(s, left, left_slot);
-  dot->results[0].forward = &made->results[0];
+  ir_value *sum = &made->results[0];
+  if (p.is_partial) sum = ir_binary(&s->b, IR_ADD, 0, dot->operands[2], sum);
+  dot->results[0].forward = sum;
   ir_remove(dot);
 }
 

@@ -76,7 +76,7 @@ static const struct {
     {offsetof(ir_attrs, evict), IR_EVICT_LAST},
     {offsetof(ir_attrs, order), IR_ORDER_ACQ_REL},
     {offsetof(ir_attrs, scope), IR_SCOPE_SYSTEM},
-    {offsetof(ir_attrs, precision), IR_PREC_TF32X3},
+    {offsetof(ir_attrs, precision), IR_PREC_FAST},
     {offsetof(ir_attrs, pack), 16},
     {offsetof(ir_attrs, stages), 255},
     {offsetof(ir_attrs, unroll), 255},

@@ -225,7 +225,9 @@ typedef enum ir_cache {
 typedef enum ir_evict { IR_EVICT_NORMAL, IR_EVICT_FIRST, IR_EVICT_LAST } ir_evict;
 typedef enum ir_order { IR_ORDER_RELAXED, IR_ORDER_ACQUIRE, IR_ORDER_RELEASE, IR_ORDER_ACQ_REL } ir_order;
 typedef enum ir_scope { IR_SCOPE_GPU, IR_SCOPE_CTA, IR_SCOPE_SYSTEM } ir_scope;
-typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3 } ir_precision;
+/// FAST: products of fp8 may be summed by the matrix unit with fewer bits than f32 has, however many there
+/// are.
+typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3, IR_PREC_FAST } ir_precision;
 
 /// What an operation carries besides operands. Unused fields are zero; two operations with equal attributes
 /// compare equal by ir_attrs_equal. `text` and `constraints` are arena texts or NULL.

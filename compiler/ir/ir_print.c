@@ -31,7 +31,7 @@ static const char *const caches[] = {"default", "ca", "cg", "cv", "wb", "cs", "w
 static const char *const evicts[] = {"normal", "first", "last"};
 static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
 static const char *const scopes[] = {"gpu", "cta", "system"};
-static const char *const precisions[] = {"ieee", "tf32", "tf32x3"};
+static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "fast"};
 
 /// Other attributes of one byte: printed where they are not 0, by their words where they have some.
 #define WORDS(list) list, sizeof list / sizeof *list
@@ -53,7 +53,8 @@ static const struct {
 };
 
 static const char *const flags[] = {"unsigned",     "precise", "nan",  "reverse", "volatile",
-                                    "saturate_off", "other",   "pure", "flatten"};
+                                    "saturate_off", "other",   "pure", "flatten", "mapped",
+                                    "a_mn",         "b_mn",    "async"};
 
 static void put_text(kiln_buffer *out, const char *name, const char *text) {
   if (!text) return;
@@ -67,12 +68,17 @@ static void put_text(kiln_buffer *out, const char *name, const char *text) {
 
 static bool has_axis(ir_opcode code) {
   return code == IR_PID || code == IR_NPID || code == IR_EXPAND || code == IR_REDUCE || code == IR_SCAN ||
-         code == IR_DIM;
+         code == IR_DIM || code == IR_BLOCK;
 }
 
 static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   if (has_axis(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
+  if (op->code == IR_ALLOC) kiln_buffer_format(out, " at=%" PRIu64, a->bits);
+  if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%" PRIu64, a->bits);
+  if (op->code == IR_MMA_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);
+  if (op->code == IR_ROLES)
+    kiln_buffer_format(out, " registers=%u,%u", (unsigned)(a->bits & 0xffff), (unsigned)(a->bits >> 32));
   for (size_t i = 0; i < sizeof byte_fields / sizeof *byte_fields; i++) {
     uint8_t n = ((const uint8_t *)a)[byte_fields[i].offset];
     if (!n) continue;

@@ -19,6 +19,8 @@
 typedef struct wanted {
   char entry[256]; // symbol
   unsigned threads, registers, param_count;
+  unsigned extras; // parameters behind those of the source: grid and tensor maps of the GPU form
+  bool has_form;
   uint32_t align[64]; // of a pointer; 0: not one
   bool is_pointer[64];
 } wanted;
@@ -36,7 +38,17 @@ static wanted want_of(const ir_kernel *kernel) {
   return w;
 }
 
-static char *text_of(ir_kernel *kernel, const kiln_target *target, kiln_format format) {
+/// The GPU form adds a group of four warps that copies, and parameters.
+static void note_form(wanted *w, const kiln_code_info *info) {
+  w->has_form = info->blocks != 0;
+  if (!w->has_form) return;
+  CHECK_INT(info->blocks, 1);
+  CHECK(info->maps.size > 0);
+  w->threads += 128;
+  w->extras = 3 + info->maps.bytes[0];
+}
+
+static char *text_of(ir_kernel *kernel, const kiln_target *target, kiln_format format, wanted *w) {
   kiln_codegen_options options;
   kiln_artifact artifact;
   kiln_error err = {0};
@@ -46,6 +58,10 @@ static char *text_of(ir_kernel *kernel, const kiln_target *target, kiln_format f
   kiln_buffer_u8(&artifact.code, 0);
   CHECK(!artifact.code.failed);
   char *text = strdup((const char *)artifact.code.bytes);
+  if (w) {
+    note_form(w, &artifact.info);
+    CHECK_INT(artifact.info.block_threads, w->threads);
+  }
   kiln_artifact_deinit(&artifact);
   return text;
 }
@@ -95,15 +111,16 @@ static void check_head(const char *ptx, const wanted *w) {
   found f = read_head(ptx, w->entry);
   CHECK_INT(f.maxntid, w->threads);
   CHECK_INT(f.maxnreg, w->registers);
-  CHECK_INT(f.directives, w->registers ? 2 : 1);
-  CHECK_INT(f.param_count, w->param_count);
+  CHECK_INT(f.minnctapersm, w->has_form);
+  CHECK_INT(f.directives, 1 + (w->registers != 0) + w->has_form);
+  CHECK_INT(f.param_count, w->param_count + w->extras);
   for (unsigned i = 0; i < w->param_count; i++) {
     bool says = LLVM_VERSION_MAJOR >= 20 || f.align[i]; // LLVM 19 writes no alignment of pointers
     if (w->is_pointer[i] && says && f.align[i] != w->align[i])
       FAIL("parameter %u of %s: .align %u, expected %u", i, w->entry, f.align[i], w->align[i]);
   }
   for (const char *at = ptx; (at = strstr(at, ".shared .align ")); at++)
-    CHECK_INT(number_behind(at, ".shared .align "), 128);
+    CHECK_INT(number_behind(at, ".shared .align "), w->has_form ? 1024 : 128);
 }
 
 // -------------------------------------------------------------------------------------- marks of LLVM
@@ -168,7 +185,8 @@ static unsigned check_source(const char *file, const char *source, size_t size, 
     ir_kernel *again = kiln_unit_lower(unit, arena, i, 0, last, &target, &d);
     CHECK(kernel && again);
     wanted w = want_of(kernel);
-    char *ptx = text_of(kernel, &target, KILN_FORMAT_PTX), *llvm = text_of(again, &target, KILN_FORMAT_LLVM);
+    char *ptx = text_of(kernel, &target, KILN_FORMAT_PTX, &w),
+         *llvm = text_of(again, &target, KILN_FORMAT_LLVM, NULL);
     check_head(ptx, &w);
     check_marks(llvm, ptx);
     free(ptx), free(llvm);

@@ -322,6 +322,47 @@ TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
 }
 
 // Both types fit f16 and bf16, which older matrix units have; so do tiles smaller than one fp8 instruction.
+// On sm_90a groups of four warps multiply from shared memory. Each sum of at most 128 products is added in
+// f32, unless the source asks for the fast form.
+TEST(nvptx_source, products_from_shared_memory) {
+  static const struct {
+    const char *type, *sum, *more, *form;
+    unsigned k, count, adds;
+  } rows[] = {{"bf16", "f32", "", "m64n128k16.f32.bf16.bf16", 64, 4, 0},
+              {"f16", "f32", "", "m64n128k16.f32.f16.f16", 64, 4, 0},
+              {"e4m3", "f32", "", "m64n128k32.f32.e4m3.e4m3", 128, 4, 64},
+              {"e5m2", "f32", ", prec = fast", "m64n128k32.f32.e5m2.e5m2", 128, 4, 0},
+              {"e4m3", "f32", ", prec = fast", "m64n128k32.f32.e4m3.e4m3", 256, 8, 0},
+              {"i8", "i32", "", "m64n128k32.s32.s8.s8", 128, 4, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char source[1000], form[100];
+    kiln_code_info info;
+    snprintf(source, sizeof source,
+             "kiln 1\n"
+             "kernel k(a: in *%s @align(16), b: in *%s @align(16), c: out *%s @align(16), K: i32 @div(16)) "
+             "@grid(1) @warps(8) {\n"
+             "  let A = view(a, [128, K], [K, 1], [128, %u])\n"
+             "  let B = view(b, [128, K], [K, 1], [128, %u])\n"
+             "  let C = view(c, [128, 128], [128, 1], [128, 128])\n"
+             "  var s = zeros(%s[128, 128])\n"
+             "  for k in 0 .. K step %u { s = dot(load(A, [0, k]), trans(load(B, [0, k])), s%s) }\n"
+             "  store(C, [0, 0], s)\n"
+             "}\n",
+             rows[i].type, rows[i].type, rows[i].sum, rows[i].k, rows[i].k, rows[i].sum, rows[i].k,
+             rows[i].more);
+    char *text = ptx(source, "sm_90a", &info);
+    snprintf(form, sizeof form, "wgmma.mma_async.sync.aligned.%s", rows[i].form);
+    CHECK_INT(count(text, form), rows[i].count);
+    CHECK_INT(count(text, "wgmma.mma_async"), rows[i].count);
+    CHECK_INT(count(text, "add.rn.f32"), rows[i].adds);
+    CHECK_INT(count(text, "mma.sync"), 0);
+    CHECK_INT(info.block_threads, 8 * 32 + 128);
+    assemble(text, "sm_90a");
+    free(text);
+  }
+  end_assembled();
+}
+
 TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
   char *text = ptx(FP8_GEMM("e4m3", "e4m3", 128, 128, 64), "sm_80", NULL);
   CHECK_INT(count(text, "m16n8k32"), 0);

@@ -177,8 +177,9 @@ TEST(prepared, holds_encoded_tensor_maps) {
   CHECK_OK(kiln_prepared_set(p, 1, &more, &err), err);
   memcpy(&map, block + 64, sizeof map);
   CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100 && map.strides[0] == 400);
-  CHECK_INT(kiln_prepared_set(p, 1, &zero, &err), KILN_STATUS_LAUNCH);
-  CHECK(strstr(err.text, "extent 0 of tensor map 0 is 0"));
+  CHECK_OK(kiln_prepared_set(p, 1, &zero, &err),
+           err); // a tensor without elements, and no program that reads it
+  CHECK_OK(kiln_prepared_set(p, 1, &more, &err), err);
   memcpy(&map, block + 64, sizeof map);
   CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100);
   CHECK_OK(kiln_launch(o.kernel, NULL, (const void *const[]){&address, &n, &free_value}, 3, &err),

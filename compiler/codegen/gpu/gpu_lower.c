@@ -187,7 +187,7 @@ static void place_shared(gpu *g, kiln_code_info *info) {
     LLVMValueRef array = LLVMAddGlobalInAddressSpace(g->module, type, "kiln_shared_static", 3);
     LLVMSetInitializer(array, LLVMGetUndef(type));
     LLVMSetLinkage(array, LLVMInternalLinkage);
-    LLVMSetAlignment(array, 128);
+    LLVMSetAlignment(array, LLVMGetAlignment(g->shared));
     LLVMReplaceAllUsesWith(g->shared, array);
   }
   if (!is_dynamic && !LLVMGetFirstUse(g->shared)) LLVMDeleteGlobal(g->shared);
