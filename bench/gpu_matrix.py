@@ -8,6 +8,7 @@ Each job is launched in turn with the peers', L2 flushed before it; medians of d
 against the peer's in higher precision first. --check runs odd shapes instead and times nothing. Needs PyTorch.
 """
 import argparse
+import time
 import ctypes as C
 import math
 import statistics
@@ -107,6 +108,31 @@ def gemm(kiln, dtype, M, N, K, reps):
         report(title, 2 * M * N * K, measure({"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps))
 
 
+def fp8(kiln, n, kernel, fast, reps):
+    a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    one, ones, c = torch.ones((), device="cuda"), torch.ones(n, device="cuda"), torch.full((n, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    call = kiln.kernel(kernel)
+    ours = lambda: call(a, b, ones, ones, c, I32(n), I32(n), I32(n), I64(n), I64(n), I64(n))
+    library = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast)
+    ours(), torch.cuda.synchronize()
+    wanted = a.float() @ b.float().t()
+    title = "gemm fp8 %s %d" % ("fast" if fast else "exact", n)
+    check(title, c, wanted, 3e-2 if fast else 3e-3)
+    print("  %s: error %.2g, cuBLASLt's %.2g" % (title, error_of(c, wanted), error_of(library(), wanted)))
+    report(title, 2 * n**3, measure({"cublaslt": library, "kiln": ours}, reps))
+
+
+def int8(kiln, n, reps):
+    a, b = (torch.randint(-128, 128, (n, n), device="cuda", dtype=torch.int8) for _ in range(2))
+    ones, c = torch.ones(n, device="cuda"), torch.full((n, n), float("nan"), device="cuda")
+    call = kiln.kernel("gemm_i8")
+    ours = lambda: call(a, b, ones, ones, c, I32(n), I32(n), I32(n))
+    library = lambda: torch._int_mm(a, b.t())
+    ours(), torch.cuda.synchronize()
+    check("gemm int8 %d" % n, c, library(), 1e-6)
+    report("gemm int8 %d" % n, 2 * n**3, measure({"torch._int_mm": library, "kiln": ours}, reps))
+
+
 def attention(kiln, dtype, heads, S, D, causal, reps):
     q, k, v = (torch.randn(1, heads, S, D, device="cuda", dtype=dtype) for _ in range(3))
     o, lse = torch.full_like(q, float("nan")), torch.empty(heads, S, device="cuda")
@@ -141,9 +167,10 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     o = parser.parse_args()
+    begun = time.time()
     torch.manual_seed(o.seed)
     kiln = Kiln(o.libkiln, o.bundle)
-    print(torch.cuda.get_device_name(0), "PyTorch", torch.__version__, flush=True)
+    print(torch.cuda.get_device_name(0), "PyTorch", torch.__version__, "started in %.0f s" % (time.time() - begun), flush=True)
     only = o.only.split(",")
     if o.check:
         for dtype in (torch.bfloat16, torch.float16):
@@ -159,6 +186,13 @@ def main():
         for dtype in (torch.bfloat16, torch.float16):
             for n in (2048, 4096, 8192):
                 gemm(kiln, dtype, n, n, n, o.reps)
+    if "fp8" in only:
+        for n in (4096, 8192):
+            fp8(kiln, n, "gemm_fp8[S=e4m3,T=e4m3]", False, o.reps)
+            fp8(kiln, n, "gemm_fp8_fast[S=e4m3,T=e4m3]", True, o.reps)
+    if "int8" in only:
+        for n in (4096, 8192):
+            int8(kiln, n, o.reps)
     if "attention" in only:
         for D in (128, 64):
             for causal in (False, True):

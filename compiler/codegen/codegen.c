@@ -112,7 +112,9 @@ static kiln_status run_middle(compile *c, kiln_error *err) {
 // An error that LLVM reported while a step ran counts more than what the step returned.
 static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err) {
   if (c->caught.status == KILN_OK) return status;
-  return kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
+  kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
+  err->operation = c->caught.operation;
+  return c->caught.status;
 }
 
 // From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have

@@ -24,14 +24,18 @@ typedef struct kiln_matrix_machine {
   uint8_t least_n, most_n; ///< logarithms of its columns
   uint8_t step_bytes;      ///< of the reduced index in one product
   uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
-  uint16_t most_partial;   ///< products of fp8 that the unit may sum before they are added in f32
-  uint16_t most_registers; ///< accumulators a thread may hold, of all products together
-  uint32_t threads;        ///< most a block may have
-  uint32_t registers;      ///< of a processor
+  uint16_t most_partial;       ///< products of fp8 that the unit may sum before they are added in f32
+  uint32_t threads;            ///< most a block may have
+  uint32_t registers;          ///< of a processor
+  uint16_t producer_registers; ///< of a thread that copies
+  uint16_t most_thread_registers;
 } kiln_matrix_machine;
 
 /// NULL: the target has none.
 const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
+
+/// Registers of a thread that computes, with `groups` groups of them and one that copies.
+unsigned kiln_consumer_registers(const kiln_matrix_machine *machine, unsigned groups);
 
 /// How one product is done.
 typedef struct kiln_product {

@@ -12,15 +12,23 @@ static const kiln_matrix_machine machines[] = {
      .step_bytes = 32,
      .row_bytes = 128,
      .most_partial = 128,
-     .most_registers = 192,
      .threads = 1024,
-     .registers = 65536},
+     .registers = 65536,
+     .producer_registers = 24,
+     .most_thread_registers = 240},
 };
 
 const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target) {
   for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
     if (machines[i].matrix == target->processor->matrix) return &machines[i];
   return NULL;
+}
+
+unsigned kiln_consumer_registers(const kiln_matrix_machine *m, unsigned groups) {
+  enum { STEP = 8 }; // of setmaxnreg
+  unsigned threads = m->group_warps * 32u;
+  unsigned left = (m->registers - m->producer_registers * threads) / (groups * threads) / STEP * STEP;
+  return left < m->most_thread_registers ? left : m->most_thread_registers;
 }
 
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {

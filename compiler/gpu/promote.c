@@ -177,10 +177,12 @@ static void unmark(ir_op *op, void *context) {
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 40 * 1024 };
+enum { SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
 static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
-  return p->loads && p->loop_bytes && p->registers <= p->machine->most_registers &&
+  unsigned registers = kiln_consumer_registers(p->machine, p->kernel->warps / p->machine->group_warps);
+  return p->loads && p->loop_bytes && p->registers + SPARE_REGISTERS <= registers &&
          p->fixed_bytes + LEAST_SLOTS * p->loop_bytes + SPARE <= room;
 }
 

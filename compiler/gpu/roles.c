@@ -518,12 +518,11 @@ static void write_role(splitting *s, ir_block *block, bool is_producer) {
   end_role(s, block);
 }
 
-/// Registers of a thread: what the producer gives up goes to the consumers, in steps of 8.
+/// Registers of a thread: what the producer gives up goes to the consumers, in steps of 8. One group of
+/// consumers has enough as it is: 0.
 static uint64_t registers_of(const splitting *s) {
-  enum { PRODUCER = 24, MOST = 240, STEP = 8 };
-  unsigned group = s->machine->group_warps * 32u;
-  unsigned left = (s->machine->registers - PRODUCER * group) / (s->groups * group) / STEP * STEP;
-  return (uint64_t)PRODUCER | (uint64_t)(left > MOST ? MOST : left) << 32;
+  unsigned consumers = kiln_consumer_registers(s->machine, s->groups);
+  return s->groups == 1 ? 0 : (uint64_t)s->machine->producer_registers | (uint64_t)consumers << 32;
 }
 
 static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {

@@ -22,7 +22,8 @@ LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, Text)
 
 class OpenOptions(ctypes.Structure):
     _fields_ = [("size", Size), ("sources", ctypes.POINTER(Source)), ("source_count", Size), ("policy", ctypes.c_uint32), ("log", LogCallback),
-                ("log_user", ctypes.c_void_p), ("verify", ctypes.c_void_p), ("verify_user", ctypes.c_void_p)]
+                ("log_user", ctypes.c_void_p), ("verify", ctypes.c_void_p), ("verify_user", ctypes.c_void_p),
+                ("min_version", ctypes.c_uint64), ("name", Text)]
 
 
 class Param(ctypes.Structure):

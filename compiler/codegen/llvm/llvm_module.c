@@ -53,6 +53,7 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
   unsigned long number = cut_operation(message);
   if (number) snprintf(what, sizeof what, "operation %lu: LLVM", number - 1);
   fail_with(err, status_of_message(message), what, message);
+  err->operation = (uint32_t)number;
 }
 
 void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) {

@@ -77,6 +77,7 @@ static void branch_unless(gpu *g, LLVMValueRef condition, LLVMBasicBlockRef othe
 }
 
 static void set_registers(gpu *g, unsigned count, bool more) {
+  if (!count) return;
   char text[64];
   int n = snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", more ? "inc" : "dec", count);
   nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
@@ -106,6 +107,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), end, "warp");
   LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
+  for (unsigned i = 0; i < g->map_count; i++) call(g, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
   lower_region(g, op->regions[0]);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, consumer);
