@@ -65,9 +65,16 @@ size_t kiln_unit_instance_count(const kiln_unit *unit);
 /// How to call instance `index` and how its codes are chosen. Borrowed from the unit.
 const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index);
 
+/// True when instance `index` has config `config` for `target` (NULL: any): it is for the processor and the
+/// launch rule can reach it, or all configs were asked for. Other configs are neither compiled nor launched
+/// there.
+bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target);
+/// The first such config; the count of configs when there is none.
+uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target);
+
 /// The canonical kernel of instance x config x variant for a target: bound, inlined, checked, canonicalised.
 /// Depends on the target only when the source asks for TARGET, WARP or SMEM. The kernel lives in `arena`.
-/// NULL when there were errors; they are in `d`.
+/// NULL when there were errors, such as a config that the target does not have; they are in `d`.
 ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config,
                            uint32_t variant, const kiln_target *target, kiln_diagnostics *d);
 

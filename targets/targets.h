@@ -92,6 +92,13 @@ const char *kiln_target_triple(const kiln_target *target);
 const char *kiln_target_cpu(const kiln_target *target);
 const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET_FEATURES + 64]);
 
+/// A list of processors: names, prefixes that end in '*', and "host", which is every processor of the host,
+/// native too. Reads "sm_90a, gfx94*" and writes the canonical "sm_90a|gfx94*". Error: TARGET.
+enum { KILN_TARGET_LIST = 256 };
+kiln_status kiln_target_list_parse(const char *text, char out[KILN_TARGET_LIST], kiln_error *err);
+/// `list` is canonical.
+bool kiln_target_list_has(const char *list, const kiln_processor *processor);
+
 // --------------------------------------------------------------------------- which code runs where
 
 /// A device as a driver describes it: "sm_90" (capability), "gfx942:sramecc+:xnack-" (HIP's gcnArchName), or

@@ -302,7 +302,9 @@ static void plain_attributes(maker *m) {
 static bool check_config_arg(maker *m, const kiln_node *arg) {
   if (arg->kind != KILN_NODE_NAMED)
     return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
-  if (!strcmp(arg->atom->text, "warps") || !strcmp(arg->atom->text, "stages")) return true;
+  if (!strcmp(arg->atom->text, "warps") || !strcmp(arg->atom->text, "stages") ||
+      !strcmp(arg->atom->text, "targets"))
+    return true;
   int at = cparam_index(m->kernel, arg->atom);
   if (at < 0)
     kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter", arg->atom->text);
@@ -327,6 +329,22 @@ static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t lea
                     (long long)v);
   *out = (uint16_t)v;
   return ok;
+}
+
+// The processors that a config is for.
+static void config_targets(maker *m, const kiln_node *a, kiln_native_config *c) {
+  for (uint32_t i = 0; a && i < a->list.count; i++) {
+    const kiln_node *arg = a->list.items[i];
+    char list[KILN_TARGET_LIST];
+    kiln_error err;
+    if (arg->kind != KILN_NODE_NAMED || !is_attribute(arg, "targets")) continue;
+    if (c->targets) kiln_elab_error(&m->e, arg->place, "'@config': 'targets' is there already");
+    else if (arg->a->kind != KILN_NODE_STRING)
+      kiln_elab_error(&m->e, arg->a->place, "'targets': expected a text such as \"sm_90a, gfx94*\"");
+    else if (kiln_target_list_parse(arg->a->text, list, &err) != KILN_OK)
+      kiln_elab_error(&m->e, arg->a->place, "'targets': %s", err.text);
+    else c->targets = kiln_arena_text(arena_of(m), list, strlen(list));
+  }
 }
 
 // Grid and requirements of the config, whose values are bound.
@@ -372,6 +390,7 @@ static const char *config_text(maker *m, const kiln_native_config *c) {
                          value_text(arena_of(m), c->values[i]));
   kiln_buffer_format(&b, "warps=%u", c->warps);
   if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
+  if (c->targets) kiln_buffer_format(&b, ",targets=%s", c->targets);
   const char *text = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
   kiln_buffer_deinit(&b);
   return text;
@@ -391,6 +410,7 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   kiln_native_bind(&m->e, m->kernel, c->values, true);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
   geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
+  config_targets(m, a, c);
   launch_expressions(m, c);
   kiln_elab_close_scope(&m->e, top, scope);
   return m->e.d->errors == errors && !never_holds(c);
@@ -429,19 +449,44 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
   if (!c->grid[0]) r->grid[0] = kiln_launch_encode(arena_of(m), &one);
 }
 
-// At launch the first config that holds is taken, so none after one that always holds is reached.
+static bool is_for(const kiln_native_config *c, const kiln_processor *processor) {
+  return !c->targets || kiln_target_list_has(c->targets, processor);
+}
+
+// At launch the first config that holds is taken, so none after one that always holds is reached: of those
+// for the processor.
+static bool is_reached(const kiln_native_instance *in, uint32_t before, const kiln_native_config *c,
+                       const kiln_processor *processor) {
+  for (uint32_t i = 0; i < before; i++)
+    if (!in->configs[i].require_count && is_for(&in->configs[i], processor)) return false;
+  return is_for(c, processor);
+}
+
+bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
+                            const kiln_processor *processor) {
+  return unit->all_configs ? is_for(&in->configs[config], processor)
+                           : is_reached(in, config, &in->configs[config], processor);
+}
+
+/// Some processor reaches a config behind those that are there. The one that this program runs on is not
+/// asked for: the interface says the same on all machines.
+static bool is_reached_anywhere(const kiln_native_instance *in, const kiln_native_config *c) {
+  static const kiln_processor native = {.name = "native", .family = KILN_FAMILY_HOST};
+  for (size_t i = 0; i < kiln_processor_count(); i++)
+    if (is_reached(in, in->interface.config_count, c, kiln_processor_at(i))) return true;
+  return is_reached(in, in->interface.config_count, c, &native);
+}
+
 static void make_configs(maker *m) {
   uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
-  bool closed = false;
   kiln_native_config c;
   for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS;
        i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
     if (!is_attribute(a, "config")) continue;
     written++;
-    if (!make_config(m, a, &c) || (closed && !m->unit->all_configs)) continue;
+    if (!make_config(m, a, &c) || !(m->unit->all_configs || is_reached_anywhere(m->instance, &c))) continue;
     add_config(m, a, &c, &capacity);
-    closed |= !c.require_count;
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
   if (!m->instance->interface.config_count && m->e.d->errors == errors)

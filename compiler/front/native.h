@@ -7,7 +7,8 @@
 #include "compiler/front/unit.h"
 
 typedef struct kiln_native_config {
-  kiln_value *values; ///< one a compile-time parameter
+  kiln_value *values;  ///< one a compile-time parameter
+  const char *targets; ///< canonical list of the processors it is for; NULL: all
   uint16_t warps, stages;
   const kiln_launch_expr *grid[3];
   const kiln_launch_expr **require;
@@ -44,6 +45,10 @@ typedef struct kiln_native_unit {
 
 /// Finds all instances of the module's kernels and completes their interfaces. Errors go to `d`.
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d);
+/// Config `config` is one of `processor`'s, and (unless all are asked for) none of those before it that
+/// always holds.
+bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
+                            const kiln_processor *processor);
 /// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.
 void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned);
 

@@ -29,6 +29,20 @@ const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index) {
   return index < kiln_unit_instance_count(unit) ? unit->methods->interface(unit, index) : NULL;
 }
 
+bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target) {
+  const kiln_interface *interface = kiln_unit_interface(unit, index);
+  if (!interface || config >= interface->config_count) return false;
+  return !target || !unit->methods->has_config || unit->methods->has_config(unit, index, config, target);
+}
+
+uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target) {
+  const kiln_interface *interface = kiln_unit_interface(unit, index);
+  uint32_t config = 0;
+  while (interface && config < interface->config_count && !kiln_unit_has_config(unit, index, config, target))
+    config++;
+  return config;
+}
+
 typedef struct step_check {
   const kiln_unit *unit;
   kiln_diagnostics *d;
@@ -60,6 +74,12 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
   if (!interface || config >= interface->config_count || variant >= interface->variant_count) {
     kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "no instance %zu with config %u and variant %u",
                   index, config, variant);
+    return NULL;
+  }
+  if (!kiln_unit_has_config(unit, index, config, target)) {
+    char name[KILN_TARGET_NAME];
+    kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s has no config %s for %s", interface->name,
+                  interface->configs[config].text, kiln_target_name(target, name));
     return NULL;
   }
   ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);

@@ -11,6 +11,9 @@ typedef struct kiln_unit_methods {
   size_t (*instance_count)(const kiln_unit *unit);
   /// Interface of instance `index` (below instance_count); lives as long as the unit.
   const kiln_interface *(*interface)(kiln_unit *unit, size_t index);
+  /// The launch rule of `target` can reach config `config` of instance `index` (both in range). NULL: it
+  /// reaches all.
+  bool (*has_config)(const kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target);
   /// Builds the kernel of instance x config x variant (all in range, unit.c checks them) in `arena`: typed
   /// and complete, but not yet canonical. unit.c then canonicalises and verifies it. NULL with diagnostics in
   /// `d` when there were errors.

@@ -86,7 +86,8 @@ static void compare(const char *what, const kiln_interface *interface, const wor
 
 static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, const kiln_target *target,
                         kiln_diagnostics *d, const char *text) {
-  ir_kernel *kernel = kiln_unit_lower(unit, arena, index, 0, 0, target, d);
+  ir_kernel *kernel =
+      kiln_unit_lower(unit, arena, index, kiln_unit_first_config(unit, index, target), 0, target, d);
   if (kernel) return kernel;
   kiln_buffer out = {0};
   kiln_diagnostics_print(d, text, strlen(text), &out);

@@ -180,9 +180,9 @@ static unsigned check_source(const char *file, const char *source, size_t size, 
   if (!unit) FAIL("%s is not taken", file);
   for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
     const kiln_interface *f = kiln_unit_interface(unit, i);
-    uint32_t last = f->variant_count - 1;
-    ir_kernel *kernel = kiln_unit_lower(unit, arena, i, 0, last, &target, &d);
-    ir_kernel *again = kiln_unit_lower(unit, arena, i, 0, last, &target, &d);
+    uint32_t last = f->variant_count - 1, first = kiln_unit_first_config(unit, i, &target);
+    ir_kernel *kernel = kiln_unit_lower(unit, arena, i, first, last, &target, &d);
+    ir_kernel *again = kiln_unit_lower(unit, arena, i, first, last, &target, &d);
     CHECK(kernel && again);
     wanted w = want_of(kernel);
     char *ptx = text_of(kernel, &target, KILN_FORMAT_PTX, &w),

@@ -42,6 +42,48 @@ TEST(build_command, quiet_prints_nothing) {
   expect(0, "-t host,sm_80", "2 objects, 2 from the cache, 0 compiled, 0 failed");
 }
 
+// A config is made for the targets that it names. Where none is for a target, that is said.
+TEST(build_command, configs_of_some_targets) {
+  static const char text[] =
+      "kiln 1\nkernel twice[B: tune = 1](x: inout *f32, n: i32) @grid(cdiv(n, B)) @require(n > 64 | B < "
+      "128)\n"
+      "  @config(B = 128, warps = 4, targets = \"sm_80\") @config(B = 64, warps = 1%s) {\n"
+      "  let i = pid(0) * B + iota(B)\n  store(x + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+  static const struct {
+    const char *clause, *command, *found;
+    int code;
+  } rows[] = {
+      {"", "build some.kiln -o s.kb -t host,sm_80", "3 objects", 0},
+      {"", "inspect -c s.kb", "config 0: B=128,warps=4,targets=sm_80", 0},
+      {"", "explain --all -d null:sm_80 s.kb twice", "B=128,warps=4,targets=sm_80", 0},
+      {"", "run s.kb twice --explain -d host --arg x=zeros:256 --arg n=256", "config B=64,warps=1", 0},
+      {"", "compile some.kiln -t gfx942 --emit=ir -o -", "@warps(1)", 0},
+      {"", "compile some.kiln -t sm_80 --emit=ir -o -", "@warps(4)", 0},
+      {"", "compile some.kiln -t sm_80 --config 1 --emit=ir -o -", "@warps(1)", 0},
+      {"", "compile some.kiln -t host --config 0",
+       "twice has no config 0 (B=128,warps=4,targets=sm_80) for x86-64-v3", 1},
+      {"", "compile some.kiln -t host --config 2",
+       "has 2 configs and 1 variants; config 2, variant 0 does not exist", 1},
+      {", targets = \"gfx*\"", "build some.kiln -o t.kb -t host,sm_80",
+       "some.kiln: twice has no config for x86-64-v3; there are B=128,warps=4,targets=sm_80; "
+       "B=64,warps=1,targets=gfx*",
+       1},
+  };
+  const char *folder = kiln_test_folder();
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char path[512], source_text[600], *out;
+    snprintf(path, sizeof path, "%s/some.kiln", folder);
+    snprintf(source_text, sizeof source_text, text, rows[i].clause);
+    kiln_test_write(path, source_text, strlen(source_text));
+    int code = kiln_test_run(&out, "root=$PWD; cd %s && KILN_CACHE_DIR=%s/cache $root/%s/bin/kiln %s", folder,
+                             folder, kiln_test_build(), rows[i].command);
+    if (code != rows[i].code || !strstr(out, rows[i].found))
+      FAIL("kiln %s: exit code %d, expected %d and \"%s\", found:\n%s", rows[i].command, code, rows[i].code,
+           rows[i].found, out);
+    free(out);
+  }
+}
+
 TEST(build_command, a_bundle_above_its_budget_is_not_written) {
   char path[512];
   snprintf(path, sizeof path, "%s/k.kb", kiln_test_folder());

@@ -188,6 +188,8 @@ TEST(key_matrix, what_must_not_matter) {
   expect(true, "B4 another process, an empty environment", source, "-i", "a", NORMAL);
   expect(true, "B4 locale and clock zone", source, "LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo", "a", NORMAL);
   expect(true, "B5 another folder", source, "", "somewhere/else", NORMAL);
+  expect(true, "B6 a config for this processor alone",
+         changed("warps = 4)", "warps = 4, targets = \"sm_90\")"), "", "a", NORMAL);
   expect(true, "B6 order of options", source, "", "a", "--ptx-assembler=none -t sm_90");
   expect(true, "B6 an option given twice, the default last", source, "", "a",
          NORMAL " --optimise=3 --optimise=2");

@@ -35,9 +35,10 @@ static kiln_status print_ir(compile_command *c, kiln_error *err) {
 static kiln_status choose(compile_command *c, kiln_error *err) {
   plan *p = &c->s.plan;
   const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
-  uint32_t config = (uint32_t)c->config,
+  uint32_t config = c->config < 0 ? p->jobs[0].config : (uint32_t)c->config,
            variant = c->variant < 0 ? interface->variant_count - 1 : (uint32_t)c->variant;
   size_t chosen = p->job_count;
+  char target[KILN_TARGET_NAME];
   for (size_t i = 0; i < p->job_count; i++) {
     if (p->jobs[i].instance != p->jobs[0].instance || p->jobs[i].source != p->jobs[0].source ||
         p->jobs[i].target != 0)
@@ -46,6 +47,9 @@ static kiln_status choose(compile_command *c, kiln_error *err) {
                        interface->name);
     if (p->jobs[i].config == config && p->jobs[i].variant == variant) chosen = i;
   }
+  if (chosen == p->job_count && config < interface->config_count && variant < interface->variant_count)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no config %u (%s) for %s", interface->name,
+                     config, interface->configs[config].text, kiln_target_name(&p->targets[0], target));
   if (chosen == p->job_count)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "%s has %u configs and %u variants; config %u, variant %u does not exist",
@@ -87,13 +91,14 @@ static int make(compile_command *c) {
 }
 
 int kiln_command_compile(int argc, char **argv) {
-  compile_command c = {.variant = -1, .place = -1};
+  compile_command c = {.config = -1, .variant = -1, .place = -1};
   kiln_error err = {0};
   session_init(&c.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &c.output, "FILE",
        "where the result goes; - is standard output (default: nowhere, only check)"},
-      {"config", 0, CLI_NUMBER, &c.config, "N", "which config, in order of the text (0)"},
+      {"config", 0, CLI_NUMBER, &c.config, "N",
+       "which config, from 0 in order of the text (the first of the target)"},
       {"variant", 0, CLI_NUMBER, &c.variant, "N",
        "which variant, in order of the text (the last, generic one)"},
       {"place", 0, CLI_NUMBER, &c.place, "N",

@@ -184,28 +184,49 @@ static bool wanted(const cli_list *only, const char *name) {
   return !only->count;
 }
 
-static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
+static kiln_status refuse_target(const plan *p, uint32_t source, uint32_t instance, uint32_t target,
+                                 kiln_error *err) {
+  char name[KILN_TARGET_NAME], text[400] = "";
   const kiln_interface *interface = kiln_unit_interface(p->sources[source].unit, instance);
-  kiln_status worst = KILN_OK;
-  for (uint32_t target = 0; target < p->target_count; target++)
-    for (uint32_t config = 0; config < interface->config_count; config++)
-      for (uint32_t variant = 0; variant < interface->variant_count; variant++) {
-        if (p->job_count >= p->max_jobs)
-          return kiln_fail(err, KILN_STATUS_LIMIT,
-                           "more than %zu objects would be built; --max-objects raises the limit",
-                           p->max_jobs);
-        plan_job *job = add_job(p);
-        *job = (plan_job){
-            .source = source, .instance = instance, .config = config, .variant = variant, .target = target};
-        kiln_status status = lower_job(p, job, err);
-        if (status == KILN_OK) continue;
-        if (status != KILN_STATUS_SOURCE) return status;
-        worst = status;
-        job->state = JOB_FAILED;
-        job->error = *err;
-        return worst; // the same text would fail alike for the other targets
-      }
-  return worst;
+  size_t used = 0;
+  for (uint32_t c = 0; c < interface->config_count && used < sizeof text; c++)
+    used +=
+        (size_t)snprintf(text + used, sizeof text - used, "%s%s", c ? "; " : "", interface->configs[c].text);
+  return kiln_fail(err, KILN_STATUS_TARGET, "%s: %s has no config for %s; there are %s",
+                   p->sources[source].path, interface->name, kiln_target_name(&p->targets[target], name),
+                   text);
+}
+
+/// Lowers one job; a fault of the source makes it FAILED.
+static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
+  if (p->job_count >= p->max_jobs)
+    return kiln_fail(err, KILN_STATUS_LIMIT,
+                     "more than %zu objects would be built; --max-objects raises the limit", p->max_jobs);
+  plan_job *job = add_job(p);
+  *job = *wanted;
+  kiln_status status = lower_job(p, job, err);
+  if (status != KILN_STATUS_SOURCE) return status;
+  job->state = JOB_FAILED;
+  job->error = *err;
+  return status;
+}
+
+/// Stops at the first fault: the same text would fail alike for the other targets.
+static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
+  kiln_unit *unit = p->sources[source].unit;
+  const kiln_interface *interface = kiln_unit_interface(unit, instance);
+  plan_job job = {.source = source, .instance = instance};
+  for (job.target = 0; job.target < p->target_count; job.target++) {
+    const kiln_target *target = &p->targets[job.target];
+    job.config = kiln_unit_first_config(unit, instance, target);
+    if (job.config == interface->config_count) return refuse_target(p, source, instance, job.target, err);
+    for (; job.config < interface->config_count; job.config++) {
+      if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
+      for (job.variant = 0; job.variant < interface->variant_count; job.variant++)
+        KILN_TRY(lower_one(p, &job, err));
+    }
+  }
+  return KILN_OK;
 }
 
 typedef struct named {

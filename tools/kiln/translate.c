@@ -36,8 +36,9 @@ static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, k
   for (size_t i = 0; i < kiln_unit_instance_count(source->unit); i++) {
     const kiln_interface *interface = kiln_unit_interface(source->unit, i);
     if (!is_wanted(t, interface->name)) continue;
-    ir_kernel *kernel =
-        kiln_unit_lower(source->unit, source->arena, i, 0, interface->variant_count - 1, &p->targets[0], &d);
+    uint32_t config = kiln_unit_first_config(source->unit, i, &p->targets[0]);
+    ir_kernel *kernel = kiln_unit_lower(source->unit, source->arena, i, config, interface->variant_count - 1,
+                                        &p->targets[0], &d);
     if (!kernel) {
       kiln_diagnostics_print(&d, (const char *)source->text.bytes, source->text.size, out);
       fwrite(out->bytes, 1, out->size, stderr);
