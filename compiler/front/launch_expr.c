@@ -151,6 +151,19 @@ static tree *call(builder *b, const kiln_node *n) {
   return NULL;
 }
 
+/// T == f32: known before the launch.
+static tree *compared_types(builder *b, const kiln_node *n) {
+  const kiln_node *sides[] = {n->a, n->b};
+  for (unsigned side = 0; side < 2; side++)
+    for (uint32_t i = 0; i < b->kernel->params.count; i++)
+      if (sides[side]->kind == KILN_NODE_NAME && sides[side]->atom == b->kernel->params.items[i]->atom) {
+        kiln_elab_error(b->e, n->place, "%s: cannot compare parameter '%s' with a type", b->what,
+                        sides[side]->atom->text);
+        return NULL;
+      }
+  return from_value(b, n, kiln_elab_eval(b->e, n));
+}
+
 static tree *binary(builder *b, const kiln_node *n) {
   static const uint8_t ops[KILN_TOKEN_COUNT] = {
       [KILN_TOKEN_PLUS] = KILN_EXPR_ADD,     [KILN_TOKEN_MINUS] = KILN_EXPR_SUB,
@@ -166,6 +179,7 @@ static tree *binary(builder *b, const kiln_node *n) {
                     kiln_token_text((kiln_token_kind)n->op));
     return NULL;
   }
+  if (n->a->kind == KILN_NODE_SCALAR || n->b->kind == KILN_NODE_SCALAR) return compared_types(b, n);
   tree *left = build(b, n->a);
   return node(b, (kiln_expr_op)ops[n->op], left, build(b, n->b), n->place);
 }

@@ -74,7 +74,9 @@ static void check_text(const char *path, const char *text, size_t size) {
     const kiln_interface *f = kiln_unit_interface(o.unit, i);
     for (uint32_t c = 0; c < f->config_count; c++) {
       for (uint32_t v = 0; v < f->variant_count; v++) {
-        ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, i, c, v, &target, &o.d);
+        // A config of other processors is lowered without one: none of these sources asks for its target.
+        bool has = kiln_unit_has_config(o.unit, i, c, &target);
+        ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, i, c, v, has ? &target : NULL, &o.d);
         if (!kernel) fail_with(&o, text, size);
         check_round_trips(&o, kernel, f->name);
       }
@@ -490,6 +492,116 @@ TEST(language, configs_that_are_reached) {
     CHECK_INT(kiln_unit_interface(o.unit, 0)->config_count, all ? 3 : 2);
     kiln_arena_destroy(o.arena);
   }
+}
+
+static void check_reached(const char *target, uint32_t first, unsigned reached, const opened *o) {
+  kiln_target t = target_of(target);
+  unsigned found = 0;
+  for (uint32_t c = 0; c < 32; c++) found |= (unsigned)kiln_unit_has_config(o->unit, 0, c, &t) << c;
+  if (found != reached) FAIL("%s: expected configs %#x, found %#x", target, reached, found);
+  CHECK_INT(kiln_unit_first_config(o->unit, 0, &t), first);
+}
+
+// Configs may be for some processors; which are reached is decided for each.
+TEST(language, configs_for_some_processors) {
+  static const char text[] =
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32) @require(n <= B * 1024 | B >= 8)\n"
+      "  @config(B = 4, targets = \"sm_90a\") @config(B = 8, targets = \" sm_90a , gfx94*\")\n"
+      "  @config(B = 16, targets = \"host\") @config(B = 32, targets = \"x86-64-v3\") @config(B = 64)\n"
+      "  @config(B = 64, warps = 8) { store(x, B) }\n";
+  static const char *const texts[] = {"B=4,warps=4,targets=sm_90a", "B=8,warps=4,targets=sm_90a|gfx94*",
+                                      "B=16,warps=4,targets=host", "B=64,warps=4"};
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  CHECK_INT(kiln_unit_interface(o.unit, 0)->config_count, 4);
+  for (unsigned i = 0; i < 4; i++) CHECK_TEXT(kiln_unit_interface(o.unit, 0)->configs[i].text, texts[i]);
+  check_reached("sm_90a", 0, 3, &o);
+  check_reached("sm_90", 3, 8, &o);
+  check_reached("gfx942:xnack-", 1, 2, &o);
+  check_reached("gfx950", 3, 8, &o);
+  check_reached("x86-64-v4", 2, 4, &o);
+  check_reached("native", 2, 4, &o);
+  kiln_target target = target_of("sm_80");
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 1, 0, &target, &o.d));
+  CHECK_TEXT(o.d.items[o.d.count - 1].text, "k has no config B=8,warps=4,targets=sm_90a|gfx94* for sm_80");
+  kiln_front_options options = {.all_configs = true};
+  kiln_arena_destroy(o.arena);
+  o = open_text("k.kiln", text, sizeof text - 1, &options);
+  CHECK(o.unit && kiln_unit_interface(o.unit, 0)->config_count == 6);
+  check_reached("sm_90a", 0, 0x33, &o);
+  check_reached("x86-64-v3", 2, 0x3c, &o);
+  check_reached("native", 2, 0x34, &o);
+  kiln_arena_destroy(o.arena);
+}
+
+// A clause changes neither the kernel nor what it is called.
+TEST(language, bytes_with_and_without_targets) {
+  static const char *const clauses[] = {"", ", targets = \"sm_90a\"", ", targets = \"sm_*, host\""};
+  kiln_target target = target_of("sm_90a");
+  kiln_buffer bytes[3] = {{0}};
+  for (unsigned i = 0; i < 3; i++) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k[B: tune = 1](x: out *i32) @config(B = 2%s) { store(x, B) }\n", clauses[i]);
+    opened o = open_text("k.kiln", text, strlen(text), NULL);
+    ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+    if (!kernel) fail_with(&o, text, strlen(text));
+    CHECK(kiln_canonical_encode(kernel, &bytes[i]));
+    CHECK(same_bytes(&bytes[0], &bytes[i]));
+    kiln_arena_destroy(o.arena);
+  }
+  for (unsigned i = 0; i < 3; i++) kiln_buffer_deinit(&bytes[i]);
+}
+
+TEST(language, targets_that_are_none) {
+  static const struct {
+    const char *value, *message;
+  } rows[] = {
+      {"\"sm90a\"", "'targets': no target is called 'sm90a'; did you mean 'sm_90a'?"},
+      {"\"sm_90a, hots\"", "no target is called 'hots'; did you mean 'host'?"},
+      {"\"gfx49*\"", "no target has a name like 'gfx49*'"},
+      {"\"*\"", "no target has a name like '*'"},
+      {"\"sm_*a*\"", "no target has a name like 'sm_*a*'"},
+      {"\"\"", "expected the name of a processor, found none"},
+      {"\"sm_90a,\"", "expected the name of a processor, found none"},
+      {"\"gfx942:xnack-\"", "expected a processor without settings, found 'gfx942:xnack-'"},
+      {"\"native\"", "'native' is another processor on each machine"},
+      {"\"sm_80, host, sm_80\"", "'sm_80' is there already"},
+      {"sm_90a", "'targets': expected a text such as \"sm_90a, gfx94*\""},
+      {"\"host\", targets = \"sm_80\"", "'@config': 'targets' is there already"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k(x: out *i32)\n  @config(warps = 1, targets = %s) { store(x, 1) }\n",
+             rows[i].value);
+    check_error(text, rows[i].message);
+    opened o = open_text("k.kiln", text, strlen(text), NULL);
+    CHECK_INT(o.d.errors, 1);
+    CHECK_INT(o.d.items[0].line, 3);
+    CHECK(o.d.items[0].column > 20);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+// A type decides which instances have a config.
+TEST(language, requirements_on_types) {
+  static const char text[] =
+      "kiln 1\nkernel k[T: type = f32, B: tune = 1](x: out *T, n: i32)\n"
+      "  @require(B == 1 | T != f32 & n > B)\n  @instance(T = f32) @instance(T = f16)\n"
+      "  @config(B = 2) @config(B = 1) { store(x, 1.0 as T) }\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  const kiln_interface *f32 = kiln_unit_interface(o.unit, 0), *f16 = kiln_unit_interface(o.unit, 1);
+  CHECK_INT(f32->config_count, 1);
+  CHECK_TEXT(f32->configs[0].text, "B=1,warps=4");
+  CHECK_INT(f16->config_count, 2);
+  CHECK_INT(f16->configs[0].require_count, 1);
+  CHECK_INT(f16->configs[1].require_count, 0);
+  kiln_arena_destroy(o.arena);
+  check_error("kiln 1\nkernel k[T: type = f32](x: out *T, n: i32) @require(T < f16) {}\n", "cannot compare");
+  check_error("kiln 1\nkernel k[T: type = f32](x: out *T, n: i32) @require(n == f16) {}\n",
+              "@require: cannot compare parameter 'n' with a type");
 }
 
 // An error inside a combiner of several results is one message where it stands; it was read past its single
