@@ -82,7 +82,7 @@ def report(title, operations, times, ours="kiln"):
 
 
 def gemm_call(kiln, dtype, a, b, bias, c, M, N, K):
-    kernel = kiln.kernel("gemm[T=%s,ACT=0]" % ("bf16" if dtype == torch.bfloat16 else "f16"))
+    kernel = kiln.kernel("gemm[T=%s,ACT=0,BIAS=false]" % ("bf16" if dtype == torch.bfloat16 else "f16"))
     return lambda: kernel(a, b, bias, c, I32(M), I32(N), I32(K), I64(a.stride(0)), I64(b.stride(0)), I64(c.stride(0)))
 
 

@@ -59,8 +59,7 @@ kiln_status kiln_target_list_parse(const char *text, char out[KILN_TARGET_LIST],
     memcpy(item, at, length);
     item[length] = 0;
     KILN_TRY(check_item(item, length, err));
-    if (is_there(out, item, length))
-      return kiln_fail(err, KILN_STATUS_TARGET, "'%s' is there already", item);
+    if (is_there(out, item, length)) return kiln_fail(err, KILN_STATUS_TARGET, "'%s' is there already", item);
     if (used) out[used++] = '|';
     memcpy(out + used, item, length + 1);
     used += length;

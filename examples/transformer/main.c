@@ -25,8 +25,8 @@ typedef struct engine {
   kiln_kernel *embedding, *add_rmsnorm, *gemm, *rotary, *copy, *attention, *silu_mul, *softmax;
   model m;        // host copy
   float *weights; // device copy of m.bytes
-  float *x, *h, *zero, *q, *attended, *gate, *up, *logits, *probabilities, *rstd, *bias, *cosines, *sines,
-      *keys, *values;
+  float *x, *h, *zero, *q, *attended, *gate, *up, *logits, *probabilities, *rstd, *cosines, *sines, *keys,
+      *values;
   int32_t *token, *position, *table, *length;
   uint32_t pages;
 } engine;
@@ -74,8 +74,8 @@ static void product(engine *e, const float *matrix, const float *x, float *y, ui
                     uint32_t inputs) {
   int32_t M = 1, N = (int32_t)outputs, K = (int32_t)inputs;
   int64_t lda = inputs, ldb = inputs, ldc = (outputs + 7) / 8 * 8;
-  const float *b = on_device(e, matrix);
-  LAUNCH(gemm, &x, &b, &e->bias, &y, &M, &N, &K, &lda, &ldb, &ldc);
+  const float *b = on_device(e, matrix), *bias = NULL; // nothing is read through it
+  LAUNCH(gemm, &x, &b, &bias, &y, &M, &N, &K, &lda, &ldb, &ldc);
 }
 
 static void rotate(engine *e, float *x, uint32_t heads) {
@@ -181,7 +181,7 @@ static void start(engine *e, const char *bundle, const char *device) {
   must(kiln_device_open(e->library, device, &e->device, &err), device, &err);
   e->embedding = kernel(e, "embedding[T=f32]");
   e->add_rmsnorm = kernel(e, "add_rmsnorm[T=f32]");
-  e->gemm = kernel(e, "gemm[T=f32,ACT=0]");
+  e->gemm = kernel(e, "gemm[T=f32,ACT=0,BIAS=false]");
   e->rotary = kernel(e, "rotary[T=f32]");
   e->copy = kernel(e, "copy[T=f32]");
   e->attention = kernel(e, "paged_attention[T=f32,D=64,PAGE=16]");
@@ -190,8 +190,8 @@ static void start(engine *e, const char *bundle, const char *device) {
   e->pages = (s->positions + PAGE - 1) / PAGE;
   e->weights = device_array(e, e->m.count * sizeof(float));
   upload(e, e->weights, e->m.bytes, e->m.count * sizeof(float));
-  float **rows[] = {&e->x,  &e->h,      &e->zero,          &e->q,    &e->attended, &e->gate,
-                    &e->up, &e->logits, &e->probabilities, &e->rstd, &e->bias};
+  float **rows[] = {&e->x,  &e->h,      &e->zero,          &e->q,   &e->attended, &e->gate,
+                    &e->up, &e->logits, &e->probabilities, &e->rstd};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     *rows[i] = device_array(e, (widest + 64) * sizeof(float));
   e->cosines = device_array(e, (size_t)s->positions * s->head_size * sizeof(float));

@@ -38,7 +38,9 @@ static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_di
   for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
     c->interface = kiln_unit_interface(unit, i);
     if (strcmp(c->interface->name, name) != 0) continue;
-    ir_kernel *kernel = kiln_unit_lower(unit, c->arena, i, 0, c->interface->variant_count - 1, &c->target, d);
+    uint32_t config = kiln_unit_first_config(unit, i, &c->target);
+    ir_kernel *kernel =
+        kiln_unit_lower(unit, c->arena, i, config, c->interface->variant_count - 1, &c->target, d);
     if (!kernel) fail_with(d, source, size);
     return kernel; // the unit borrows the text, which the test's process keeps
   }
@@ -125,7 +127,7 @@ static const struct {
   const char *file, *name;
 } kernels[] = {{"elementwise", "add[T=f32]"},
                {"softmax", "softmax[T=bf16]"},
-               {"gemm", "gemm[T=f16,ACT=0]"},
+               {"gemm", "gemm[T=f16,ACT=0,BIAS=true]"},
                {"search", "histogram"},
                {"transpose", "transpose[T=f32]"}};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
@@ -179,7 +181,7 @@ TEST(amdgpu, llvm_tools_accept_the_objects) {
   if (kiln_test_run(NULL, "command -v llvm-readelf-22 llvm-objdump-22 >/dev/null") != 0)
     SKIP("llvm-readelf-22 and llvm-objdump-22 are not here");
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    compiled c = compile("gemm", "gemm[T=f16,ACT=0]", targets[i]);
+    compiled c = compile("gemm", "gemm[T=f16,ACT=0,BIAS=true]", targets[i]);
     char path[300], *out = NULL;
     snprintf(path, sizeof path, "%s/kernel.hsaco", kiln_test_folder());
     kiln_test_write(path, c.artifact.code.bytes, c.artifact.code.size);
@@ -199,21 +201,21 @@ TEST(amdgpu, products_use_the_matrix_unit) {
   static const struct {
     const char *target, *kernel, *instruction;
   } cases[] = {
-      {"gfx908", "gemm[T=f16,ACT=0]", "v_mfma_f32_32x32x8f16"},
-      {"gfx90a", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8bf16_1k"},
-      {"gfx942", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x8_bf16"},
-      {"gfx942", "gemm[T=f32,ACT=0]", "v_mfma_f32_32x32x2_f32"},
-      {"gfx1100", "gemm[T=f16,ACT=0]", "v_wmma_f32_16x16x16_f16"},
-      {"gfx1201", "gemm[T=bf16,ACT=0]", "v_wmma_f32_16x16x16_bf16"},
+      {"gfx908", "gemm[T=f16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x8f16"},
+      {"gfx90a", "gemm[T=bf16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x8bf16_1k"},
+      {"gfx942", "gemm[T=bf16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x8_bf16"},
+      {"gfx942", "gemm[T=f32,ACT=0,BIAS=true]", "v_mfma_f32_32x32x2_f32"},
+      {"gfx1100", "gemm[T=f16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x16_f16"},
+      {"gfx1201", "gemm[T=bf16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x16_bf16"},
       {"gfx1100", "gemm_i8", "v_wmma_i32_16x16x16_iu8"},
       {"gfx942", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
       {"gfx9-4-generic", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
-      {"gfx950", "gemm[T=f16,ACT=0]", "v_mfma_f32_32x32x16_f16"},
-      {"gfx950", "gemm[T=bf16,ACT=0]", "v_mfma_f32_32x32x16_bf16"},
+      {"gfx950", "gemm[T=f16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x16_f16"},
+      {"gfx950", "gemm[T=bf16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x16_bf16"},
       {"gfx950", "gemm_i8", "v_mfma_i32_32x32x32_i8"},
       {"gfx950", "gemm_fp8[S=e4m3,T=e4m3]", "v_mfma_f32_32x32x64_f8f6f4"},
-      {"gfx1250", "gemm[T=f32,ACT=0]", "v_wmma_f32_16x16x4_f32"},
-      {"gfx1250", "gemm[T=bf16,ACT=0]", "v_wmma_f32_16x16x32_bf16"},
+      {"gfx1250", "gemm[T=f32,ACT=0,BIAS=true]", "v_wmma_f32_16x16x4_f32"},
+      {"gfx1250", "gemm[T=bf16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x32_bf16"},
       {"gfx1250", "gemm_i8", "v_wmma_i32_16x16x64_iu8"},
       {"gfx1250", "gemm_fp8[S=e5m2,T=e4m3]", "v_wmma_f32_16x16x64_bf8_fp8"},
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Matrix products and the transpose.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/kernels/cases.h"
@@ -16,7 +17,11 @@ static double inner(const double *a, const double *b, int k) {
 
 static double gelu(double x) { return 0.5 * x * (1 + erf(x / sqrt(2.0))); }
 
-static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K, bool activate) {
+typedef struct epilogue {
+  bool activate, has_bias;
+} epilogue;
+
+static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K, epilogue e) {
   array *a = input(r, s, (size_t)M * K, -1, 1), *b = input(r, s, (size_t)N * K, -1, 1),
         *bias = input(r, s, N, -1, 1);
   array *c = output(r, s, (size_t)M * N);
@@ -24,22 +29,36 @@ static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K
   CALL(r, name, A(a), A(b), A(bias), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
   for (int m = 0; m < M; m++)
     for (int n = 0; n < N; n++) {
-      double v = inner(a->v + m * K, b->v + n * K, K) + bias->v[n];
-      want[m * N + n] = activate ? gelu(v) : v;
+      double v = inner(a->v + m * K, b->v + n * K, K) + (e.has_bias ? bias->v[n] : 0);
+      want[m * N + n] = e.activate ? gelu(v) : v;
     }
   expect(r, c, want, K * 1e-6, tolerance(s));
   free(want);
 }
 
 static void products(run *r) {
-  static const char *const plain[] = {"gemm[T=f32,ACT=0]", "gemm[T=f16,ACT=0]", "gemm[T=bf16,ACT=0]"};
   static const int shapes[][3] = {{64, 64, 32}, {128, 128, 64}, {1, 512, 256}, {100, 72, 40}, {192, 320, 96}};
+  char name[64];
   for (int t = 0; t < 3; t++)
-    for (int i = 0; i < 5; i++)
-      product(r, plain[t], floats[t], shapes[i][0], shapes[i][1], shapes[i][2], false);
+    for (int bias = 0; bias < 2; bias++)
+      for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "gemm[T=%s,ACT=0,BIAS=%s]", kiln_scalars[floats[t]].spelling,
+                 bias ? "true" : "false");
+        product(r, name, floats[t], shapes[i][0], shapes[i][1], shapes[i][2], (epilogue){.has_bias = bias});
+      }
 }
 
-static void activated(run *r) { product(r, "gemm[T=bf16,ACT=1]", KILN_BF16, 100, 72, 64, true); }
+// As many tiles as the configs for large problems ask for, with ragged edges.
+static void large_products(run *r) {
+  static const int shapes[][3] = {{1150, 1288, 40}, {1160, 2600, 72}};
+  for (int i = 0; i < 2; i++)
+    product(r, "gemm[T=bf16,ACT=0,BIAS=true]", KILN_BF16, shapes[i][0], shapes[i][1], shapes[i][2],
+            (epilogue){.has_bias = true});
+}
+
+static void activated(run *r) {
+  product(r, "gemm[T=bf16,ACT=1,BIAS=true]", KILN_BF16, 100, 72, 64, (epilogue){true, true});
+}
 
 static void batches(run *r) {
   enum { M = 70, N = 72, K = 40, BATCH = 3 };
@@ -131,7 +150,9 @@ static void transposes(run *r) {
 }
 
 const kernel_case matrix_cases[] = {
-    {"gemm", products},       {"gemm_gelu", activated},  {"gemm_batched", batches},
-    {"gemm_split_k", splits}, {"gemm_i8", integers},     {"gemm_fp8", fp8_products},
-    {"gemv", vectors},        {"transpose", transposes}, {NULL, NULL},
+    {"gemm", products},         {"gemm_large", large_products},
+    {"gemm_gelu", activated},   {"gemm_batched", batches},
+    {"gemm_split_k", splits},   {"gemm_i8", integers},
+    {"gemm_fp8", fp8_products}, {"gemv", vectors},
+    {"transpose", transposes},  {NULL, NULL},
 };
