@@ -210,6 +210,8 @@ static kiln_status read_back_amdgpu(compile *c, kiln_error *err) {
   kiln_amdgpu_facts facts;
   KILN_TRY(
       kiln_amdgpu_read_facts(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
+  KILN_TRY(
+      kiln_finish_check_amdgpu(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
   uint32_t limit = c->target->processor->shared_bytes;
   if (facts.lds_bytes + info->dynamic_shared > limit)
     return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", c->kernel->name,

@@ -235,6 +235,114 @@ TEST(codegen_common, cubins_are_made_and_measured) {
   if (!tried) SKIP("neither libnvJitLink nor ptxas is on this machine");
 }
 
+/// Cubins of PTX with the parameters `declared`, or none where there is no assembler.
+static kiln_buffer cubin_of(const char *name, const char *declared) {
+  char ptx[600], path[300], *out;
+  kiln_buffer cubin = {0};
+  if (access(assemblers[1].path, X_OK)) SKIP("%s is not on this machine", assemblers[1].path);
+  snprintf(ptx, sizeof ptx,
+           ".version 8.4\n.target sm_80\n.address_size 64\n.visible .entry %s(%s)\n{ ret; }\n", name,
+           declared);
+  snprintf(path, sizeof path, "%s/k.ptx", kiln_test_folder());
+  kiln_test_write(path, ptx, strlen(ptx));
+  if (kiln_test_run(&out, "%s -arch=sm_80 %s -o %s.cubin", assemblers[1].path, path, path)) FAIL("%s", out);
+  free(out);
+  size_t size;
+  char *bytes = kiln_test_read(strcat(path, ".cubin"), &size);
+  CHECK(bytes);
+  kiln_buffer_bytes(&cubin, bytes, size);
+  free(bytes);
+  return cubin;
+}
+
+static kiln_status check_cubin(const kiln_buffer *cubin, size_t size, const char *name,
+                               const char *declared) {
+  char ptx[600];
+  kiln_error err = {0};
+  snprintf(ptx, sizeof ptx, ".visible .entry %s(%s)\n.maxntid 32, 1, 1\n{\n}\n", name, declared);
+  return kiln_finish_check_cubin(cubin->bytes, size, ptx, &err);
+}
+
+// Each list of parameters is that of its own cubin only.
+TEST(codegen_common, cubins_are_held_against_their_ptx) {
+  static const char *const lists[] = {
+      "",
+      ".param .u64 a",
+      ".param .u32 a",
+      ".param .u64 a, .param .u32 b",
+      ".param .u32 b, .param .u64 a",
+      ".param .u8 a, .param .u16 b, .param .f32 c, .param .b64 d",
+      ".param .u64 .ptr .global .align 16 a, .param .u64 b, .param .f64 c",
+      ".param .align 64 .b8 map[128], .param .u32 n",
+      ".param .u32 n, .param .align 64 .b8 map[128]",
+      ".param .align 8 .b8 map[128], .param .u32 n",
+  };
+  enum { LISTS = sizeof lists / sizeof *lists };
+  kiln_buffer cubins[LISTS];
+  for (size_t i = 0; i < LISTS; i++) cubins[i] = cubin_of("k", lists[i]);
+  for (size_t i = 0; i < LISTS; i++)
+    for (size_t j = 0; j < LISTS; j++) {
+      bool same = i == j;
+      kiln_status status = check_cubin(&cubins[i], cubins[i].size, "k", lists[j]);
+      if ((status == KILN_OK) != same)
+        FAIL("the cubin of (%s) for (%s): status %d", lists[i], lists[j], status);
+    }
+  CHECK_INT(check_cubin(&cubins[0], cubins[0].size, "j", ""), KILN_STATUS_CORRUPT);
+  for (size_t i = 0; i < LISTS; i++) kiln_buffer_deinit(&cubins[i]);
+}
+
+TEST(codegen_common, no_part_of_a_cubin_is_taken_for_it) {
+  static const char list[] = ".param .u64 a, .param .u32 b";
+  kiln_buffer cubin = cubin_of("k", list);
+  for (size_t size = 0; size < cubin.size; size++) {
+    uint8_t *part = malloc(size + 1); // of its own, so that a sanitizer sees reads behind it
+    memcpy(part, cubin.bytes, size);
+    kiln_buffer b = {.bytes = part, .size = size};
+    if (check_cubin(&b, size, "k", list) != KILN_STATUS_CORRUPT) FAIL("%zu bytes are taken for all", size);
+    free(part);
+  }
+  CHECK_INT(check_cubin(&cubin, cubin.size, "k", list), KILN_OK);
+  for (size_t i = 0; i < cubin.size; i++) { // any answer, no crash
+    cubin.bytes[i] ^= 0xff;
+    (void)check_cubin(&cubin, cubin.size, "k", list);
+    cubin.bytes[i] ^= 0xff;
+  }
+  kiln_buffer_deinit(&cubin);
+}
+
+TEST(codegen_common, no_part_of_a_linked_object_is_taken_for_it) {
+  static const struct {
+    const char *target, *text;
+  } cases[] = {{"gfx942", amd_kernel}, {"x86-64-v3", host_kernel}};
+  for (size_t c = 0; c < 2; c++) {
+    kiln_target t = parse(cases[c].target);
+    kiln_buffer object = {0}, linked = {0};
+    kiln_amdgpu_facts facts;
+    kiln_error err = {0};
+    emit_text(&t, cases[c].text, LLVMObjectFile, &object);
+    CHECK_OK(kiln_finish_link(&t, object.bytes, object.size, &linked, &err), err);
+    if (!c) CHECK_OK(kiln_amdgpu_read_facts(linked.bytes, linked.size, "k", &facts, &err), err);
+    for (size_t size = 0; size <= linked.size; size++) {
+      uint8_t *part = malloc(size + 1);
+      memcpy(part, linked.bytes, size);
+      kiln_status status = c ? kiln_finish_check_host(part, size, "k", &err)
+                             : kiln_finish_check_amdgpu(part, size, "k", &facts, &err);
+      if ((status == KILN_OK) != (size == linked.size))
+        FAIL("%s: %zu of %zu bytes: status %d", cases[c].target, size, linked.size, status);
+      free(part);
+    }
+    if (!c) {
+      facts.kernarg_bytes++;
+      CHECK_INT(kiln_finish_check_amdgpu(linked.bytes, linked.size, "k", &facts, &err), KILN_STATUS_CORRUPT);
+      facts.kernarg_bytes--;
+      CHECK_INT(kiln_finish_check_amdgpu(linked.bytes, linked.size, "other", &facts, &err),
+                KILN_STATUS_CORRUPT);
+    }
+    kiln_buffer_deinit(&object);
+    kiln_buffer_deinit(&linked);
+  }
+}
+
 TEST(codegen_common, a_missing_assembler_is_named) {
   kiln_target t = parse("sm_90");
   kiln_codegen_options options;

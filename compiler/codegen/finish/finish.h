@@ -15,10 +15,14 @@ kiln_status kiln_finish_link(const kiln_target *target, const uint8_t *object, s
 /// undefined, only relative relocations, nothing to initialise, no needed libraries.
 kiln_status kiln_finish_check_host(const uint8_t *object, size_t size, const char *symbol, kiln_error *err);
 
+/// CORRUPT unless a cubin is whole: every section and segment inside of it, code for each kernel that the PTX
+/// (NUL-terminated, as LLVM prints it) declares, and parameters of the places and sizes declared there.
+kiln_status kiln_finish_check_cubin(const uint8_t *cubin, size_t size, const char *ptx, kiln_error *err);
+
 /// Makes a cubin of NUL-terminated PTX with the assembler that `options` names, appends it to `out`, and sets
 /// registers and spill_bytes of `info` when the assembler says them. `producer` gets the tool's name and
 /// version. Safe in threads. TOOL when the tool is not there (with the places looked at) or refuses the text
-/// (with its words).
+/// (with its words); CORRUPT when what it wrote is not whole.
 kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx,
                               kiln_buffer *out, kiln_code_info *info, kiln_buffer *producer, kiln_error *err);
 
@@ -39,5 +43,9 @@ typedef struct kiln_amdgpu_facts {
 /// kernel is not in it.
 kiln_status kiln_amdgpu_read_facts(const uint8_t *object, size_t size, const char *symbol,
                                    kiln_amdgpu_facts *out, kiln_error *err);
+/// CORRUPT unless a code object is whole and has the kernel's code and its descriptor, which asks for the
+/// arguments that `facts` tells of.
+kiln_status kiln_finish_check_amdgpu(const uint8_t *object, size_t size, const char *symbol,
+                                     const kiln_amdgpu_facts *facts, kiln_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "compiler/codegen/finish/finish.h"
 
-typedef kiln_status assemble(const char *path, const char *arch, unsigned optimise, bool debug,
+typedef kiln_status assemble(const kiln_tool_file *tool, const char *arch, unsigned optimise, bool debug,
                              const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err);
 
 static const struct {
@@ -48,6 +48,18 @@ static void read_report(kiln_buffer *log, kiln_code_info *info) {
   info->spill_bytes = number_before(text, "bytes spill stores");
 }
 
+static kiln_status name_tool(const kiln_codegen_options *options, kiln_tool_file *out, kiln_error *err) {
+  int length = options->assembler_fd
+                   ? snprintf(out->run, sizeof out->run, "/proc/self/fd/%d", options->assembler_fd)
+                   : snprintf(out->run, sizeof out->run, "%s", options->assembler_path);
+  out->path = options->assembler_path;
+  return length < (int)sizeof out->run
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_TOOL,
+                         "the path of the assembler has %d bytes, at most %d are taken", length,
+                         KILN_TOOL_PATH - 1);
+}
+
 kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx,
                               kiln_buffer *out, kiln_code_info *info, kiln_buffer *producer,
                               kiln_error *err) {
@@ -62,8 +74,13 @@ kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_opti
                      "a cubin for %s: the file of %s is not given (--assembler-path); PTX needs none", arch,
                      assemblers[kind].name);
   kiln_buffer log = {0};
-  kiln_status status =
-      assemblers[kind].run(path, arch, options->optimise, options->debug, ptx, out, &log, err);
+  kiln_tool_file tool;
+  size_t before = out->size;
+  kiln_status status = name_tool(options, &tool, err);
+  if (status == KILN_OK)
+    status = assemblers[kind].run(&tool, arch, options->optimise, options->debug, ptx, out, &log, err);
+  if (status == KILN_OK && !out->failed)
+    status = kiln_finish_check_cubin(out->bytes + before, out->size - before, ptx, err);
   if (status == KILN_OK) {
     read_report(&log, info);
     kiln_buffer_format(producer, ", %s", assemblers[kind].name);

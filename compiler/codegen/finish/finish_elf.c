@@ -37,6 +37,22 @@ bool elf_open(const uint8_t *bytes, size_t size, elf_file *out) {
   return true;
 }
 
+bool elf_is_whole(const elf_file *file) {
+  Elf64_Ehdr header;
+  Elf64_Phdr segment;
+  Elf64_Shdr section;
+  memcpy(&header, file->all.bytes, sizeof header);
+  for (uint32_t i = 0; i < file->section_count; i++)
+    if (!read_header(file, i, &section)) return false;
+  if (header.e_phnum && header.e_phentsize != sizeof segment) return false;
+  if (!inside(file->all, header.e_phoff, (uint64_t)header.e_phnum * sizeof segment)) return false;
+  for (uint32_t i = 0; i < header.e_phnum; i++) {
+    memcpy(&segment, file->all.bytes + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (!inside(file->all, segment.p_offset, segment.p_filesz)) return false;
+  }
+  return true;
+}
+
 bool elf_section_at(const elf_file *file, uint32_t index, elf_section *out) {
   Elf64_Shdr header;
   memset(out, 0, sizeof *out);
@@ -45,7 +61,8 @@ bool elf_section_at(const elf_file *file, uint32_t index, elf_section *out) {
                        .type = header.sh_type,
                        .info = header.sh_info,
                        .link = header.sh_link,
-                       .flags = header.sh_flags};
+                       .flags = header.sh_flags,
+                       .address = header.sh_addr};
   if (header.sh_type != SHT_NOBITS)
     out->bytes = (kiln_span){file->all.bytes + header.sh_offset, header.sh_size};
   return true;

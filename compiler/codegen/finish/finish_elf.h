@@ -18,12 +18,14 @@ typedef struct elf_file {
 typedef struct elf_section {
   const char *name; // in the file, ends in NUL; "" when it cannot be read
   uint32_t type, info, link;
-  uint64_t flags;
+  uint64_t flags, address;
   kiln_span bytes; // empty for SHT_NOBITS
 } elf_section;
 
 /// False when the bytes are no ELF file or a table lies outside of it.
 bool elf_open(const uint8_t *bytes, size_t size, elf_file *out);
+/// True when every section and segment that has bytes lies inside of the file.
+bool elf_is_whole(const elf_file *file);
 /// False when section `index` is not there or lies outside of the file.
 bool elf_section_at(const elf_file *file, uint32_t index, elf_section *out);
 /// The first section called `name` (or, with name NULL, of type `type`).

@@ -68,6 +68,7 @@ static kiln_status check_dynamic(const elf_file *file, const char *symbol, kiln_
 kiln_status kiln_finish_check_host(const uint8_t *object, size_t size, const char *symbol, kiln_error *err) {
   elf_file file;
   if (!elf_open(object, size, &file)) return refuse(err, symbol, "expected an ELF file", "");
+  if (!elf_is_whole(&file)) return refuse(err, symbol, "expected all sections and segments inside of it", "");
   KILN_TRY(check_symbols(&file, symbol, err));
   KILN_TRY(check_relocations(&file, symbol, err));
   return check_dynamic(&file, symbol, err);

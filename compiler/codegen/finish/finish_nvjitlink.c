@@ -48,14 +48,15 @@ static kiln_status load_symbols(jit_link *j, const char *path, kiln_error *err) 
                  : KILN_OK;
 }
 
-static kiln_status load_library(const char *path, kiln_error *err) {
+static kiln_status load_library(const kiln_tool_file *tool, kiln_error *err) {
+  const char *path = tool->path;
   if (loaded.library && strcmp(loaded.path, path) == 0) return KILN_OK;
   if (loaded.library)
     return kiln_fail(err, KILN_STATUS_TOOL, "libnvJitLink: %s is loaded already, found %s", loaded.path,
                      path);
   if (strlen(path) >= sizeof loaded.path)
     return kiln_fail(err, KILN_STATUS_TOOL, "libnvJitLink: the path has %zu characters", strlen(path));
-  jit_link j = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+  jit_link j = {.library = dlopen(tool->run, RTLD_NOW | RTLD_LOCAL)};
   if (!j.library) return kiln_fail(err, KILN_STATUS_TOOL, "libnvJitLink cannot be loaded: %s", dlerror());
   kiln_status status = load_symbols(&j, path, err);
   if (status != KILN_OK) {
@@ -87,10 +88,11 @@ static kiln_status take_cubin(void *handle, kiln_buffer *out, kiln_error *err) {
   return KILN_OK;
 }
 
-kiln_status kiln_assemble_nvjitlink(const char *path, const char *arch, unsigned optimise, bool debug,
-                                    const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err) {
+kiln_status kiln_assemble_nvjitlink(const kiln_tool_file *tool, const char *arch, unsigned optimise,
+                                    bool debug, const char *ptx, kiln_buffer *out, kiln_buffer *log,
+                                    kiln_error *err) {
   pthread_mutex_lock(&load_lock);
-  kiln_status status = load_library(path, err);
+  kiln_status status = load_library(tool, err);
   pthread_mutex_unlock(&load_lock);
   if (status != KILN_OK) return status;
   char arch_option[64];

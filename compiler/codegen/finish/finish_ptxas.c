@@ -35,14 +35,15 @@ static bool read_file(int fd, kiln_buffer *out) {
 }
 
 // Starts ptxas and waits. `files`: PTX, cubin, what it prints. *out_status is its wait status.
-static kiln_status run_ptxas(const char *path, const char *arch, unsigned optimise, bool debug,
+static kiln_status run_ptxas(const kiln_tool_file *tool, const char *arch, unsigned optimise, bool debug,
                              const int files[3], int *out_status, kiln_error *err) {
   char arch_option[64], level[8], in[32], out[32];
   snprintf(arch_option, sizeof arch_option, "-arch=%s", arch);
   snprintf(level, sizeof level, "-O%u", optimise > 1 ? 3 : optimise); // its own default is 3
   snprintf(in, sizeof in, "/proc/self/fd/%d", CHILD_IN);
   snprintf(out, sizeof out, "/proc/self/fd/%d", CHILD_OUT);
-  const char *args[] = {path, arch_option, level, "-v", in, "-o", out, debug ? "-lineinfo" : NULL, NULL};
+  const char *args[] = {tool->path, arch_option, level, "-v", in, "-o", out, debug ? "-lineinfo" : NULL,
+                        NULL};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, files[2], 1);
@@ -51,10 +52,10 @@ static kiln_status run_ptxas(const char *path, const char *arch, unsigned optimi
   posix_spawn_file_actions_adddup2(&actions, files[0], CHILD_IN);
   posix_spawn_file_actions_adddup2(&actions, files[1], CHILD_OUT);
   pid_t pid;
-  int error = posix_spawn(&pid, path, &actions, NULL, (char *const *)(const void *)args, environ);
+  int error = posix_spawn(&pid, tool->run, &actions, NULL, (char *const *)(const void *)args, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error)
-    return kiln_fail(err, KILN_STATUS_TOOL, "ptxas cannot be started: %s: %s", path, strerror(error));
+    return kiln_fail(err, KILN_STATUS_TOOL, "ptxas cannot be started: %s: %s", tool->path, strerror(error));
   while (waitpid(pid, out_status, 0) < 0)
     if (errno != EINTR) return fail_errno(err, "waiting for it", errno);
   return KILN_OK;
@@ -72,7 +73,7 @@ static bool knows(kiln_buffer *log, const char *arch) {
   return !unknown;
 }
 
-kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned optimise, bool debug,
+kiln_status kiln_assemble_ptxas(const kiln_tool_file *tool, const char *arch, unsigned optimise, bool debug,
                                 const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err) {
   int files[3] = {-1, -1, -1}, how = 0;
   kiln_status status = KILN_OK;
@@ -85,7 +86,7 @@ kiln_status kiln_assemble_ptxas(const char *path, const char *arch, unsigned opt
   }
   if (status == KILN_OK && !kiln_stream_write(files[0], ptx, strlen(ptx)))
     status = fail_errno(err, "writing PTX", errno);
-  if (status == KILN_OK) status = run_ptxas(path, arch, optimise, debug, files, &how, err);
+  if (status == KILN_OK) status = run_ptxas(tool, arch, optimise, debug, files, &how, err);
   if (status == KILN_OK && !read_file(files[2], log))
     status = fail_errno(err, "reading what it printed", errno);
   if (status == KILN_OK && WIFSIGNALED(how))
