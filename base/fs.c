@@ -80,6 +80,19 @@ int kiln_fs_read(int fd, void *bytes, size_t size, size_t *out_got) {
   return 0;
 }
 
+int kiln_fs_read_some(int fd, void *bytes, size_t size, size_t *out_got) {
+  *out_got = 0;
+  for (;;) {
+    size_t want = size;
+    int e = before(KILN_FS_READ, NULL, &want);
+    ssize_t got = e ? e : result((int)read(fd, bytes, want));
+    if (got == -EINTR) continue;
+    if (got < 0) return (int)got;
+    *out_got = (size_t)got;
+    return 0;
+  }
+}
+
 int kiln_fs_write(int fd, const void *bytes, size_t size) {
   for (size_t done = 0; done < size;) {
     size_t want = size - done;

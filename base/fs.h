@@ -32,6 +32,8 @@ int kiln_fs_stat(int fd, struct stat *out);
 int kiln_fs_stat_at(int folder, const char *path, struct stat *out);
 /// Reads until `size` bytes are there or the file ends; `out_got` is set in any case.
 int kiln_fs_read(int fd, void *bytes, size_t size, size_t *out_got);
+/// One read call: all of a small file when `size` is more than it has.
+int kiln_fs_read_some(int fd, void *bytes, size_t size, size_t *out_got);
 /// Writes all or fails. At the file's position, which is the end for O_APPEND.
 int kiln_fs_write(int fd, const void *bytes, size_t size);
 /// One single write call of an appended record: 0 only when all of it went out at once.

@@ -10,6 +10,7 @@
 //     lock                             byte ranges: who makes which entry, who cleans
 //     stats, stats.old, stats.sum      counted events
 //     usage                            sums and the cleaner's place
+//     files, files.UID                 digests of files that were read (tools)
 //
 // A descriptor of the DOMAIN.SPACE folder is all that is kept open. Thread safe except for kiln_store_open
 // and kiln_store_close.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file_mark.h"
 #include "base/record.h"
 #include "compiler/front.h"
 #include "compiler/options.h"
@@ -97,6 +98,13 @@ static reply receive(worker *w) {
     CHECK(kiln_code_info_decode(first, length, &r.info));
     r.code.bytes = kiln_read_block(&at, &r.code.size);
     for (int i = 0; i < 6; i++) kiln_read_u64(&at);
+    kiln_file_mark maker = kiln_file_mark_decode(&at), want;
+    char path[300];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/bin/kiln-codegen", kiln_test_build());
+    CHECK(!stat(path, &st));
+    want = kiln_file_mark_of(&st);
+    CHECK(kiln_file_mark_same(&maker, &want)); // the reply says whose it is
   }
   CHECK(kiln_read_done(&at));
   return r;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Who makes the bytes is in the key by what it is, not by what it calls itself (A15, A16; behaviour 19): a
 // code generator or an assembler that is exchanged for another with the same name, size, version and time is
-// another key; one that only moved or was touched is the same.
+// another key; one that only moved or was touched is the same. What runs is what the key names: a tool that
+// is exchanged, or changed in place, while a build runs leaves no entry of the other's making.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/harness.h"
 
@@ -59,6 +63,14 @@ TEST(identity, another_code_generator_is_another_key) {
   CHECK(strcmp(key("--ptx-assembler=none"), before));
 }
 
+/// The content counts, not only the note that linkers leave: files are damaged on disks, and patched.
+TEST(identity, a_byte_outside_of_the_note_is_another_key) {
+  set_up();
+  const char *before = key("--ptx-assembler=none");
+  flip_after("kiln-codegen", "bundle-wr", 9); // in some text of the program
+  CHECK(strcmp(key("--ptx-assembler=none"), before));
+}
+
 TEST(identity, another_assembler_is_another_key) {
   char option[400];
   set_up();
@@ -77,5 +89,144 @@ TEST(identity, no_code_generator_is_no_key) {
   CHECK(!kiln_test_run(NULL, "rm %s/kiln-codegen", folder));
   CHECK_INT(kiln_test_run(&out, "%s/kiln key kernels/transpose.kiln -t sm_90", folder), 1);
   CHECK(strstr(out, "kiln-codegen is not beside this program"));
+  free(out);
+}
+
+// ---------------------------------------------------------------------------------- during a build
+
+static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
+
+/// A source with `count` kernels, each another one.
+static void write_kernels(const char *path, unsigned count) {
+  FILE *f = fopen(path, "w");
+  CHECK(f);
+  fprintf(f, "kiln 1\n");
+  for (unsigned i = 0; i < count; i++)
+    fprintf(f,
+            "kernel k%u(x: in *f32, y: out *f32, n: i32) @grid(cdiv(n, 128)) @config(warps = 4)\n{\n"
+            "  let i = pid(0) * 128 + iota(128)\n"
+            "  store(y + i, load(x + i, i < n) * load(x + i, i < n) + %u.0, i < n)\n}\n",
+            i, i);
+  fclose(f);
+}
+
+/// An assembler that works, and at its first run does `trick` to itself.
+static void write_assembler(const char *name, const char *arguments, const char *trick) {
+  char path[300], text[1200];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  snprintf(text, sizeof text, "#!/bin/sh\nif [ ! -e %s/done ]; then : > %s/done; %s; fi\nexec %s \"$@\" %s\n",
+           folder, folder, trick, ptxas, arguments);
+  kiln_test_write(path, text, strlen(text));
+  CHECK(!chmod(path, 0755));
+}
+
+/// Builds with the assembler at `name`; the text that it printed. The bundle is NAME.kb.
+static char *build_with(const char *name, const char *bundle) {
+  char *out;
+  if (kiln_test_run(&out,
+                    "KILN_CACHE_DIR=%s/cache %s/bin/kiln build %s/k.kiln -t sm_80 -j 1 --ptx-assembler=ptxas "
+                    "--assembler-path=%s/%s -o %s/%s",
+                    folder, kiln_test_build(), folder, folder, name, folder, bundle))
+    FAIL("%s", out);
+  return out;
+}
+
+static void set_up_build(void) {
+  char path[300];
+  if (access(ptxas, X_OK)) SKIP("%s is not on this machine", ptxas);
+  strcpy(folder, kiln_test_folder());
+  snprintf(path, sizeof path, "%s/k.kiln", folder);
+  write_kernels(path, 6);
+}
+
+TEST(identity, an_assembler_exchanged_during_a_build_is_not_run) {
+  char trick[900];
+  set_up_build();
+  write_assembler("other", "-O0", "true");
+  snprintf(trick, sizeof trick, "mv %s/other %s/as", folder, folder);
+  write_assembler("as", "-O3", trick);
+  CHECK(!kiln_test_run(NULL, "cp %s/as %s/copy", folder, folder));
+  free(build_with("as", "mixed.kb"));
+  // What the build stored under the first one's name is the first one's: the same file again, from scratch.
+  free(build_with("copy", "first.kb"));
+  CHECK(!kiln_test_run(NULL, "cmp %s/mixed.kb %s/first.kb", folder, folder));
+  CHECK(!kiln_test_run(NULL, "rm -r %s/cache", folder));
+  free(build_with("copy", "fresh.kb"));
+  CHECK(!kiln_test_run(NULL, "cmp %s/mixed.kb %s/fresh.kb", folder, folder));
+  free(build_with("as", "second.kb")); // now the other: another key, other code
+  CHECK(kiln_test_run(NULL, "cmp %s/mixed.kb %s/second.kb", folder, folder));
+}
+
+TEST(identity, an_assembler_changed_in_place_leaves_no_entries) {
+  char trick[900], *out;
+  set_up_build();
+  snprintf(trick, sizeof trick, "echo '# changed' >> %s/as", folder);
+  write_assembler("as", "-O3", trick);
+  out = build_with("as", "a.kb");
+  CHECK(strstr(out, "changed during the build"));
+  CHECK(strstr(out, "6 compiled"));
+  free(out);
+  CHECK(!kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln cache ls", folder, kiln_test_build()));
+  CHECK_TEXT(out, "");
+  free(out);
+  out = build_with("as", "a.kb");
+  CHECK(strstr(out, "0 from the cache, 6 compiled"));
+  free(out);
+}
+
+TEST(identity, a_code_generator_exchanged_during_a_build_is_not_run) {
+  char source[300], *out;
+  strcpy(folder, kiln_test_folder());
+  CHECK(!kiln_test_run(NULL, "cp %s/bin/kiln %s/bin/kiln-codegen %s", kiln_test_build(), kiln_test_build(),
+                       folder));
+  snprintf(source, sizeof source, "%s/source", folder);
+  write_kernels(source, 1);
+  // It is opened before the sources are read, and the source comes only when the exchange is done.
+  if (kiln_test_run(
+          &out,
+          "cd %s && mkfifo k.kiln && cp kiln-codegen first || exit 9\n"
+          "KILN_CACHE_DIR=cache ./kiln compile -t gfx942 -o k.o k.kiln &\n"
+          "for i in $(seq 100); do ls -l /proc/$!/fd | grep -q kiln-codegen && break; sleep 0.02; done\n"
+          "cp /bin/false other && mv other kiln-codegen && cat source > k.kiln\nwait $!",
+          folder))
+    FAIL("%s", out);
+  free(out);
+  // The entry bears the name of the one that was opened.
+  if (kiln_test_run(&out,
+                    "cd %s && mv first kiln-codegen && rm k.kiln && mv source k.kiln && "
+                    "KILN_CACHE_DIR=cache ./kiln compile --must-hit -t gfx942 -o k.o k.kiln",
+                    folder))
+    FAIL("%s", out);
+  free(out);
+}
+
+/// What an assembler leaves that is killed, finds the disk full, or is another program: it ends with 0 all
+/// the same, and nothing of it is kept.
+TEST(identity, what_an_assembler_left_unfinished_is_refused) {
+  static const char *const endings[] = {
+      ": > $out",          "head -c 100 full > $out", "head -c -1 full > $out", "head -c -200 full > $out",
+      "cp /bin/true $out", "tr 'k' 'j' < full > $out"};
+  char path[300], text[1200], *out;
+  set_up_build();
+  snprintf(path, sizeof path, "%s/k.kiln", folder);
+  write_kernels(path, 1);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nfor a; do case $last in -o) out=$a;; esac; last=$a; done\n"
+             "%s \"$@\" || exit\ncd %s && cat $out > full\n%s\n",
+             ptxas, folder, endings[i]);
+    snprintf(path, sizeof path, "%s/as", folder);
+    kiln_test_write(path, text, strlen(text));
+    CHECK(!chmod(path, 0755));
+    int code = kiln_test_run(&out,
+                             "KILN_CACHE_DIR=%s/cache %s/bin/kiln compile %s/k.kiln -t sm_80 "
+                             "--ptx-assembler=ptxas --assembler-path=%s/as -o %s/k.cubin",
+                             folder, kiln_test_build(), folder, folder, folder);
+    if (code != 1 || !strstr(out, "cubin")) FAIL("ending \"%s\": exit code %d: %s", endings[i], code, out);
+    free(out);
+    CHECK(access(strcat(strcpy(path, folder), "/k.cubin"), F_OK));
+  }
+  CHECK(!kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln cache ls", folder, kiln_test_build()));
+  CHECK_TEXT(out, "");
   free(out);
 }

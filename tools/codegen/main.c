@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/stream.h"
@@ -13,7 +15,10 @@
 
 enum { MOST_REQUEST = 1 << 28 };
 
+static const char assembler_option[] = "--assembler-fd=";
+
 static int reply_fd = 1;
+static kiln_request_setting setting;
 
 // -------------------------------------------------------------------------------------------- pipe
 
@@ -39,7 +44,9 @@ static void on_fatal(const char *reason) {
   for (char *p = err.text; *p; p++)
     if (*p == '\n') *p = ' ';
   if (!send_error(&err) || dup2(reply_fd, 1) < 0) _exit(1);
-  execl("/proc/self/exe", "kiln-codegen", (char *)NULL);
+  char option[sizeof assembler_option + 16];
+  snprintf(option, sizeof option, "%s%d", assembler_option, setting.assembler_fd);
+  execl("/proc/self/exe", "kiln-codegen", setting.assembler_fd ? option : (char *)NULL, (char *)NULL);
   _exit(1);
 }
 
@@ -71,7 +78,7 @@ static bool serve_one(kiln_buffer *request) {
   request->size = kiln_stream_read(0, request->bytes, size);
   if (request->size != size) return false;
   kiln_buffer reply = {0};
-  kiln_request_answer(request->bytes, request->size, &reply);
+  kiln_request_answer(&setting, request->bytes, request->size, &reply);
   bool ok = send_reply(&reply);
   kiln_buffer_deinit(&reply);
   return ok;
@@ -84,6 +91,8 @@ static int serve(void) {
     fprintf(stderr, "kiln-codegen: descriptor 1: %s\n", strerror(errno));
     return 1;
   }
+  struct stat st;
+  if (!stat("/proc/self/exe", &st)) setting.own = kiln_file_mark_of(&st);
   kiln_codegen_on_fatal(on_fatal);
   kiln_buffer request = {0};
   while (serve_one(&request)) {
@@ -110,13 +119,15 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int say_help(void) {
   printf("usage: kiln-codegen [option]\n\nWithout an option it compiles what comes over descriptor 0; `kiln` "
-         "starts it so.\n\n");
+         "starts it so, with --assembler-fd=N where descriptor N is the PTX assembler to use.\n\n");
   for (size_t i = 0; i < COMMAND_COUNT; i++) printf("  %-15s %s\n", commands[i].name, commands[i].help);
   return 0;
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) return serve();
+  if (argc == 2 && !strncmp(argv[1], assembler_option, sizeof assembler_option - 1))
+    setting.assembler_fd = atoi(argv[1] + sizeof assembler_option - 1);
+  if (argc < 2 || setting.assembler_fd > 2) return serve();
   for (size_t i = 0; i < COMMAND_COUNT; i++)
     if (argc == 2 && strcmp(argv[1], commands[i].name) == 0) return commands[i].run();
   fprintf(stderr, "kiln-codegen: expected --fingerprint, --help or --version, found '%s'\n", argv[1]);

@@ -57,15 +57,17 @@ static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out,
   return kiln_codegen_options_decode(options.bytes, options.size, &out->options, err);
 }
 
-static kiln_status compile(kiln_arena *arena, kiln_reader *r, kiln_artifact *artifact, kiln_error *err) {
+static kiln_status compile(kiln_arena *arena, int assembler_fd, kiln_reader *r, kiln_artifact *artifact,
+                           kiln_error *err) {
   request q;
   ir_kernel *kernel = NULL;
   KILN_TRY(read_request(arena, r, &q, err));
+  q.options.assembler_fd = assembler_fd;
   KILN_TRY(kiln_canonical_decode(arena, q.canonical.bytes, q.canonical.size, q.symbol, &kernel, err));
   return kiln_codegen(kernel, &q.target, &q.options, artifact, err);
 }
 
-static void write_artifact(const kiln_artifact *artifact, kiln_buffer *reply) {
+static void write_artifact(const kiln_artifact *artifact, const kiln_file_mark *maker, kiln_buffer *reply) {
   kiln_buffer info = {0};
   kiln_code_info_encode(&artifact->info, &info);
   kiln_buffer_u8(reply, KILN_OK);
@@ -75,6 +77,7 @@ static void write_artifact(const kiln_artifact *artifact, kiln_buffer *reply) {
   const kiln_codegen_times *t = &artifact->times;
   const uint64_t times[] = {t->middle, t->lower, t->optimise, t->emit, t->assemble, t->link};
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) kiln_buffer_u64(reply, times[i]);
+  kiln_file_mark_encode(maker, reply);
   reply->failed |= info.failed;
   kiln_buffer_deinit(&info);
 }
@@ -86,14 +89,15 @@ void kiln_request_refuse(kiln_buffer *reply, const kiln_error *err, const kiln_b
   kiln_buffer_u32(reply, err->operation);
 }
 
-void kiln_request_answer(const uint8_t *bytes, size_t size, kiln_buffer *reply) {
+void kiln_request_answer(const kiln_request_setting *setting, const uint8_t *bytes, size_t size,
+                         kiln_buffer *reply) {
   kiln_error err = {0};
   kiln_artifact artifact = {0};
   kiln_reader r = kiln_reader_of(bytes, size);
   kiln_arena *arena = kiln_arena_create();
-  kiln_status status = arena ? compile(arena, &r, &artifact, &err)
+  kiln_status status = arena ? compile(arena, setting->assembler_fd, &r, &artifact, &err)
                              : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
-  if (status == KILN_OK) write_artifact(&artifact, reply);
+  if (status == KILN_OK) write_artifact(&artifact, &setting->own, reply);
   else kiln_request_refuse(reply, &err, &artifact.printed);
   kiln_artifact_deinit(&artifact);
   kiln_arena_destroy(arena);

@@ -301,10 +301,9 @@ static bool can_open(const char *path, void *context) {
   return *fd >= 0;
 }
 
-int cli_open_program(const char *name) {
-  char path[PATH_MAX];
+int cli_open_program(const char *name, char *out, size_t capacity) {
   int fd = -1;
-  each_place(name, path, sizeof path, can_open, &fd);
+  each_place(name, out, capacity, can_open, &fd);
   return fd;
 }
 

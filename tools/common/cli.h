@@ -77,7 +77,7 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
 bool cli_find_program(const char *name, char *out, size_t capacity);
 
 /// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
-int cli_open_program(const char *name);
+int cli_open_program(const char *name, char *out, size_t capacity);
 
 /// Bytes of the UTF-8 character at `s` and its number; 0 bytes when it is none. `s` ends in a NUL.
 unsigned cli_utf8(const char *s, uint32_t *out_code);

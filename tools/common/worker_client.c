@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,11 +15,11 @@
 
 extern char **environ;
 
-enum { REQUEST_COMPILE = 1, MOST_REPLY = 1 << 30 };
+enum { REQUEST_COMPILE = 1, MOST_REPLY = 1 << 30, CHILD_ASSEMBLER = 9 };
 
 kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   memset(client, 0, sizeof *client);
-  client->to = client->from = -1;
+  client->to = client->from = client->program_fd = client->assembler_fd = -1;
   signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
   if (cli_find_program("kiln-codegen", client->program, sizeof client->program)) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_NOT_FOUND,
@@ -42,10 +43,24 @@ void worker_client_deinit(worker_client *client) {
   stop(client, &how);
 }
 
+/// A copy whose number no dup2 of the child hits; -1 for -1.
+static int above_ours(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, CHILD_ASSEMBLER + 1); }
+
+/// Runs the open file; its path where that does not work (no /proc).
+static int spawn(worker_client *client, const posix_spawn_file_actions_t *actions, int program,
+                 bool has_assembler) {
+  char option[32], open_file[32];
+  char *argv[] = {client->program, has_assembler ? option : NULL, NULL};
+  snprintf(option, sizeof option, "--assembler-fd=%d", CHILD_ASSEMBLER);
+  snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", program);
+  int failed = program < 0 ? ENOENT : posix_spawn(&client->pid, open_file, actions, NULL, argv, environ);
+  client->by_path = failed;
+  return failed ? posix_spawn(&client->pid, client->program, actions, NULL, argv, environ) : 0;
+}
+
 static kiln_status start(worker_client *client, kiln_error *err) {
-  int in[2], out[2];
+  int in[2], out[2], program = above_ours(client->program_fd), assembler = above_ours(client->assembler_fd);
   posix_spawn_file_actions_t actions;
-  char *argv[] = {client->program, NULL};
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   if (pipe2(out, O_CLOEXEC)) {
     close(in[0]);
@@ -55,8 +70,11 @@ static kiln_status start(worker_client *client, kiln_error *err) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  int failed = posix_spawn(&client->pid, client->program, &actions, NULL, argv, environ);
+  if (assembler >= 0) posix_spawn_file_actions_adddup2(&actions, assembler, CHILD_ASSEMBLER);
+  int failed = spawn(client, &actions, program, assembler >= 0);
   posix_spawn_file_actions_destroy(&actions);
+  if (program >= 0) close(program);
+  if (assembler >= 0) close(assembler);
   close(in[0]);
   close(out[1]);
   client->to = in[1];
@@ -104,6 +122,7 @@ static kiln_status decode(worker_reply *out, kiln_error *err) {
   out->info = kiln_read_block(&r, &out->info_size);
   out->code = kiln_read_block(&r, &out->code_size);
   for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
+  out->maker = kiln_file_mark_decode(&r);
   return kiln_read_done(&r) ? KILN_OK
                             : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
 }

@@ -8,10 +8,14 @@
 #include <sys/types.h>
 
 #include "base/buffer.h"
+#include "base/file_mark.h"
 #include "base/status.h"
 
 typedef struct worker_client {
   char program[4096]; ///< path of kiln-codegen
+  int program_fd;     ///< that file, opened: it is what runs, whatever is at the path now; -1: by its path
+  int assembler_fd;   ///< the same of the PTX assembler; -1: by the path in the options. Both borrowed
+  bool by_path;       ///< there is no way here to run an open file: the path was run
   pid_t pid;          ///< 0: not running
   int to, from;
 } worker_client;
@@ -26,10 +30,11 @@ typedef struct worker_reply {
   size_t info_size;
   const uint8_t *code;
   size_t code_size;
-  uint64_t times[6]; ///< ns: middle, lower, optimise, emit, assemble, link
+  kiln_file_mark maker; ///< of the file of the program that replied; all zero: it does not know
+  uint64_t times[6];    ///< ns: middle, lower, optimise, emit, assemble, link
 } worker_reply;
 
-/// NOT_FOUND when the program is not beside this one.
+/// NOT_FOUND when the program is not beside this one. The caller may set the descriptors afterwards.
 kiln_status worker_client_init(worker_client *client, kiln_error *err);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);

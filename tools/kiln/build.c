@@ -45,8 +45,8 @@ static void write_manifest(plan *p, kiln_buffer *out) {
   if (!numbers) abort();
   kiln_manifest_begin(out);
   kiln_manifest_note(out, "kiln", KILN_VERSION);
-  kiln_manifest_note(out, "compiler", p->who.compiler_text);
-  if (p->who.assembler_text[0]) kiln_manifest_note(out, "assembler", p->who.assembler_text);
+  kiln_manifest_note(out, "compiler", p->who.compiler.text);
+  if (p->who.assembler.text[0]) kiln_manifest_note(out, "assembler", p->who.assembler.text);
   add_kernels(p, out, numbers);
   for (size_t i = 0; i < p->job_count; i++) {
     plan_job *job = &p->jobs[i];

@@ -113,7 +113,7 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
   config->shared = environment_flag(ENV_KILN_CACHE_SHARED, false);
   config->durable = environment_flag(ENV_KILN_CACHE_DURABLE, false);
-  config->read_only = environment_flag(ENV_KILN_CACHE_READ_ONLY, false);
+  config->read_only = options->read_only || environment_flag(ENV_KILN_CACHE_READ_ONLY, false);
   config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);
   if (!status) status = read_trust(config, t, err);
   if (options->local) return status;

@@ -8,6 +8,7 @@
 typedef struct cache_session_options {
   const char *folder; ///< --cache-dir; NULL: the environment decides
   bool force;         ///< reads miss, writes replace
+  bool read_only;     ///< whatever the environment says
   bool local; ///< without layers, higher domains and the remote side: for tools that look at one store
 } cache_session_options;
 

@@ -77,9 +77,9 @@ kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err
   add_target(&b, in->target);
   kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family));
   add_options(&b, in->options, family);
-  kiln_key_bytes(&b, KILN_FIELD_COMPILER, in->who->compiler.bytes, KILN_DIGEST_SIZE);
-  if (family == KILN_FAMILY_NVPTX && in->who->assembler_text[0])
-    kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler_text);
+  kiln_key_bytes(&b, KILN_FIELD_COMPILER, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
+  if (family == KILN_FAMILY_NVPTX && in->who->assembler.text[0])
+    kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler.text);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "canonical", KILN_CANONICAL_VERSION);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "kernel_abi", KILN_KERNEL_ABI);
   kiln_status status = kiln_key_finish(&b, out, err);

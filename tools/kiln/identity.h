@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who makes the bytes: the identity of the code generator and of the vendor's assembler, known without
-// starting either.
+// Who makes the bytes: the code generator and the vendor's assembler, each opened once, known by its content,
+// and run as what was opened. A file that is exchanged, or changed in place, during a build changes nothing
+// that is stored.
 #ifndef KILN_TOOLS_KILN_IDENTITY_H
 #define KILN_TOOLS_KILN_IDENTITY_H
 
+#include <pthread.h>
+
 #include "base/digest.h"
+#include "base/file_mark.h"
 #include "base/status.h"
+#include "cache/cache.h"
 #include "compiler/codegen.h"
 
-typedef struct identity {
-  kiln_digest compiler;   ///< of kiln-codegen's build-id, or of its whole content when it has none
-  char compiler_text[80]; ///< "build-id 6f3a..."
-  kiln_digest assembler;  ///< the same of the assembler; zero when none is used
-  char assembler_text[80];
-  char assembler_path[4096]; ///< "" when none is used
-} identity;
+typedef struct identity_tool {
+  int fd; ///< open as long as the program runs: workers run it; -1: none is used
+  char path[4096];
+  kiln_digest digest;  ///< of its whole content
+  char text[80];       ///< "content 6f3a..."; "" when none is used
+  kiln_file_mark mark; ///< when the content was read
+  bool settled;        ///< the mark would show every later change
+} identity_tool;
 
-/// Identity of an ELF file: its build-id, else its content. NOT_FOUND or IO with the path.
-kiln_status identity_of_file(const char *path, kiln_digest *out, char text[80], kiln_error *err);
+typedef struct identity {
+  identity_tool compiler, assembler;
+  pthread_mutex_t mutex; ///< guards what identity_holds finds out
+} identity;
 
 /// Fills `out`. `options->assembler` chooses the assembler; its path is options->assembler_path or the first
 /// of an explicit list of places that exists. `wanted`: some target needs an assembler; else none is looked
-/// for. `automatic`: take nvJitLink, else ptxas, else none, and set options->assembler to what was found.
+/// for. `automatic`: take what options->assembler_path names, else nvJitLink, else ptxas, else none, and set
+/// options->assembler to what was found. `cache` remembers digests of files; may be NULL.
 kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
-                          kiln_error *err);
+                          kiln_cache *cache, kiln_error *err);
+
+/// Whether the open files still have the content they had, so that what they made is theirs. `by_path`: the
+/// code generator was started by its path, which must lead to the same file. Thread safe.
+bool identity_holds(identity *who, bool by_path);
 
 #endif

@@ -18,6 +18,7 @@ void session_init(session *s) {
 
 void session_deinit(session *s) {
   kiln_cache_close(s->cache);
+  kiln_cache_close(s->memory);
   plan_deinit(&s->plan);
   cli_list_deinit(&s->words);
   cli_list_deinit(&s->targets);
@@ -63,8 +64,13 @@ static bool has_family(const plan *p, kiln_family family) {
 }
 
 static kiln_status open_cache(session *s, kiln_error *err) {
-  if (s->no_cache || s->plan.options.print_after) return KILN_OK; // a hit would have nothing to print
-  cache_session_options options = {.folder = s->cache_folder, .force = s->force};
+  bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
+  cache_session_options options = {
+      .folder = s->cache_folder, .force = s->force, .local = without, .read_only = without};
+  if (without) {
+    if (cache_session_open(&options, &s->memory, err) != KILN_OK) err->status = KILN_OK;
+    return KILN_OK;
+  }
   kiln_status status = cache_session_open(&options, &s->cache, err);
   if (status == KILN_OK || s->must_hit) return status;
   fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
@@ -77,8 +83,9 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
-  KILN_TRY(identity_find(&p->who, &p->options, has_family(p, KILN_FAMILY_NVPTX), !s->assembler_given, err));
-  return open_cache(s, err);
+  KILN_TRY(open_cache(s, err));
+  return identity_find(&p->who, &p->options, has_family(p, KILN_FAMILY_NVPTX), !s->assembler_given,
+                       s->cache ? s->cache : s->memory, err);
 }
 
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {

@@ -8,7 +8,8 @@
 
 typedef struct session {
   plan plan;
-  kiln_cache *cache; ///< NULL: none
+  kiln_cache *cache;  ///< NULL: none
+  kiln_cache *memory; ///< of what tools are, without a cache: read only; NULL: none
   cli_list words, targets, instances, only;
   const char *cache_folder; ///< --cache-dir
   const char *verify;       ///< --verify-cache=PERCENT

@@ -21,6 +21,7 @@ typedef struct crew {
   size_t next, done;      // under lock
   uint32_t lanes;         // under lock
   work_sums sums;         // under lock
+  bool is_told;           // under lock: that a tool changed
 } crew;
 
 static void keep(plan_job *job, const void *info, size_t info_size, const void *code, size_t code_size) {
@@ -65,8 +66,25 @@ static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker
   return worker_compile(worker, target, interface->symbol, &c->encoded, &job->canonical, reply, err);
 }
 
-static void store(crew *c, const plan_job *job) {
-  if (!c->options->cache) return;
+/// Whether the reply is the work of the tools that the key names. Said once when it is not.
+static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *reply) {
+  static const kiln_file_mark unknown;
+  identity *who = &c->p->who;
+  bool ours = kiln_file_mark_same(&reply->maker, &who->compiler.mark) ||
+              (worker->by_path && kiln_file_mark_same(&reply->maker, &unknown));
+  if (ours && identity_holds(who, worker->by_path)) return true;
+  pthread_mutex_lock(&c->lock);
+  if (!c->is_told)
+    fprintf(stderr,
+            "kiln: note: the code generator or the assembler changed during the build; what they made "
+            "since is not kept in the cache\n");
+  c->is_told = true;
+  pthread_mutex_unlock(&c->lock);
+  return false;
+}
+
+static void store(crew *c, const worker_client *worker, const worker_reply *reply, const plan_job *job) {
+  if (!c->options->cache || !is_theirs(c, worker, reply)) return;
   kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
                                 .payload = {job->code.bytes, job->code.size},
                                 .cost_ns = job->ns};
@@ -85,7 +103,7 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
     keep(job, reply.info, reply.info_size, reply.code, reply.code_size);
     memcpy(job->times, reply.times, sizeof job->times);
     job->state = JOB_COMPILED;
-    store(c, job);
+    store(c, worker, &reply, job);
   } else {
     job->error.status = status;
     job->state = JOB_FAILED;
@@ -184,6 +202,8 @@ static void *work(void *context) {
   worker_client worker;
   kiln_error err = {0};
   bool ready = worker_client_init(&worker, &err) == KILN_OK;
+  worker.program_fd = c->p->who.compiler.fd;
+  worker.assembler_fd = c->p->who.assembler.fd;
   pthread_mutex_lock(&c->lock);
   uint32_t lane = ++c->lanes;
   pthread_mutex_unlock(&c->lock);

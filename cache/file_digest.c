@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Digests of files that are read rarely and asked for at every start: tools of 40 to 100 MB. What was read
+// once is remembered in the store's folder under all that the file system says of the file.
+//
+// The file `files` (`files.UID` in a shared folder, where each user believes only his own) holds at most
+// 64 records of 80 bytes:
+//
+//   offset size
+//        0   40  device, inode, size, time of modification and of change
+//       40   32  BLAKE2b-256 of the content
+//       72    8  first half of XXH3-128 of bytes 0..71
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium/crypto_generichash_blake2b.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cache/inside.h"
+
+enum { RECORD = 80, CHECKED = 72, MOST_RECORDS = 64, MOST_BYTES = RECORD * MOST_RECORDS, CHUNK = 1 << 20 };
+
+typedef struct record {
+  kiln_file_mark mark;
+  kiln_digest digest;
+} record;
+
+typedef struct memory {
+  uint8_t bytes[MOST_BYTES];
+  size_t size;
+} memory;
+
+static bool decode(const uint8_t *bytes, record *out) {
+  kiln_check check = kiln_check_of(bytes, CHECKED);
+  kiln_reader r = kiln_reader_of(bytes, CHECKED);
+  if (memcmp(check.bytes, bytes + CHECKED, RECORD - CHECKED)) return false;
+  out->mark = kiln_file_mark_decode(&r);
+  memcpy(out->digest.bytes, kiln_read_bytes(&r, KILN_DIGEST_SIZE), KILN_DIGEST_SIZE);
+  return true;
+}
+
+static void memory_name(const kiln_store *store, char out[KILN_STORE_NAME]) {
+  if (store->shared) snprintf(out, KILN_STORE_NAME, "files.%u", (unsigned)geteuid());
+  else strcpy(out, "files");
+}
+
+static bool is_own(const kiln_store *store, int fd) {
+  struct stat st;
+  return !store->shared || (!kiln_fs_stat(fd, &st) && st.st_uid == geteuid());
+}
+
+static void load(const kiln_store *store, memory *out) {
+  char name[KILN_STORE_NAME];
+  out->size = 0;
+  memory_name(store, name);
+  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY, 0);
+  if (fd < 0) return;
+  if (!is_own(store, fd) || kiln_fs_read_some(fd, out->bytes, sizeof out->bytes, &out->size)) out->size = 0;
+  kiln_fs_close(fd);
+}
+
+static bool recall(const memory *m, const kiln_file_mark *mark, kiln_digest *out) {
+  record r;
+  for (size_t at = 0; at + RECORD <= m->size; at += RECORD)
+    if (decode(m->bytes + at, &r) && kiln_file_mark_same(&r.mark, mark)) return *out = r.digest, true;
+  return false;
+}
+
+/// The new record first; those of the same file at an earlier time, and damaged ones, go.
+static void remember(kiln_store *store, const kiln_file_mark *mark, const kiln_digest *digest) {
+  kiln_buffer b = {0};
+  memory m;
+  record r;
+  char name[KILN_STORE_NAME];
+  if (kiln_store_make(store)) return;
+  load(store, &m);
+  kiln_file_mark_encode(mark, &b);
+  kiln_buffer_bytes(&b, digest->bytes, sizeof digest->bytes);
+  kiln_check check = kiln_check_of(b.bytes, b.failed ? 0 : b.size);
+  kiln_buffer_bytes(&b, check.bytes, RECORD - CHECKED);
+  for (size_t at = 0; at + RECORD <= m.size && b.size < MOST_BYTES; at += RECORD)
+    if (decode(m.bytes + at, &r) && (r.mark.device != mark->device || r.mark.inode != mark->inode))
+      kiln_buffer_bytes(&b, m.bytes + at, RECORD);
+  memory_name(store, name);
+  if (!b.failed) kiln_store_replace_file(store, name, b.bytes, b.size); // without it the next one reads again
+  kiln_buffer_deinit(&b);
+}
+
+/// What is read is what `mark` says, or the caller reads again.
+static int digest_content(int fd, kiln_digest *out) {
+  crypto_generichash_blake2b_state state;
+  uint8_t *chunk = malloc(CHUNK);
+  ssize_t got = -1;
+  if (!chunk) return -ENOMEM;
+  crypto_generichash_blake2b_init(&state, NULL, 0, sizeof out->bytes);
+  for (off_t at = 0; (got = pread(fd, chunk, CHUNK, at)) != 0;) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    crypto_generichash_blake2b_update(&state, chunk, (size_t)got);
+    at += got;
+  }
+  int e = got < 0 ? -errno : 0;
+  crypto_generichash_blake2b_final(&state, out->bytes, sizeof out->bytes);
+  free(chunk);
+  return e;
+}
+
+static int take_mark(int fd, kiln_file_mark *out) {
+  struct stat st;
+  int e = kiln_fs_stat(fd, &st);
+  if (!e && !S_ISREG(st.st_mode)) e = -EINVAL;
+  if (!e) *out = kiln_file_mark_of(&st);
+  return e;
+}
+
+/// Reads until the file stays the same meanwhile.
+static int digest_still(int fd, kiln_file_mark *mark, kiln_digest *out) {
+  enum { ATTEMPTS = 8 };
+  int e = 0;
+  for (unsigned i = 0; i < ATTEMPTS && !e; i++) {
+    kiln_file_mark after;
+    e = digest_content(fd, out);
+    if (!e) e = take_mark(fd, &after);
+    if (!e && kiln_file_mark_same(mark, &after)) return 0;
+    if (!e) *mark = after;
+  }
+  return e ? e : -EBUSY;
+}
+
+/// Where digests are looked up: the writable store, else the last of the others.
+static kiln_store *memory_store(kiln_cache *c) {
+  return !c || !c->store_count ? NULL : c->own ? c->own : &c->stores[c->store_count - 1];
+}
+
+kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_mark *out_mark, kiln_digest *out,
+                                   kiln_error *err) {
+  kiln_store *store = memory_store(cache);
+  memory m = {.size = 0};
+  memset(out, 0, sizeof *out);
+  int e = take_mark(fd, out_mark);
+  if (!e && store) load(store, &m);
+  if (!e && recall(&m, out_mark, out)) return KILN_OK;
+  if (!e) e = digest_still(fd, out_mark, out);
+  if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cannot read it: %s", strerror(-e));
+  if (store && store->writable && kiln_file_mark_settled(out_mark)) remember(store, out_mark, out);
+  return KILN_OK;
+}
