@@ -123,6 +123,12 @@ int kiln_fs_sync(int fd) {
   return e ? e : result(fdatasync(fd));
 }
 
+int kiln_fs_flush(int fd) {
+  int e = before(KILN_FS_SYNC, NULL, NULL);
+  if (!e) e = result(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
+  return e == -ENOSYS || e == -EINVAL || e == -ESPIPE ? result(fdatasync(fd)) : e;
+}
+
 int kiln_fs_close(int fd) {
   int e = before(KILN_FS_CLOSE, NULL, NULL);
   int closed = result(close(fd));

@@ -38,7 +38,11 @@ int kiln_fs_read_some(int fd, void *bytes, size_t size, size_t *out_got);
 int kiln_fs_write(int fd, const void *bytes, size_t size);
 /// One single write call of an appended record: 0 only when all of it went out at once.
 int kiln_fs_append(int fd, const void *bytes, size_t size);
+/// Content and what is needed to find it are on the disk afterwards, and its caches are flushed.
 int kiln_fs_sync(int fd);
+/// The content is handed to the disk, where it otherwise waits for half a minute: its places are allocated
+/// before any later change of a name. Waits for nothing, so it is cheap.
+int kiln_fs_flush(int fd);
 /// Always closes; reports what close reports.
 int kiln_fs_close(int fd);
 int kiln_fs_link(int from_folder, const char *from, int to_folder, const char *to);

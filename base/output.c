@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/digest.h"
 #include "base/fs.h"
 
 enum { ATTEMPTS = 1000 };
@@ -40,8 +41,45 @@ static bool is_same(const char *path, const void *bytes, size_t size) {
   return same;
 }
 
+static void folder_of(const char *path, char out[PATH_MAX]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(out, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+}
+
+bool kiln_output_temporary(const char *path, long writer, char out[PATH_MAX]) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  kiln_check check = kiln_check_of(name, strlen(name));
+  char mark[24] = "";
+  if (writer) snprintf(mark, sizeof mark, ".%ld", writer);
+  return snprintf(out, PATH_MAX, "%.*s.kiln-%02x%02x%02x%02x%02x%02x%s.tmp", (int)(name - path), path,
+                  check.bytes[0], check.bytes[1], check.bytes[2], check.bytes[3], check.bytes[4],
+                  check.bytes[5], mark) < PATH_MAX;
+}
+
 static kiln_status failed(kiln_error *err, const char *verb, const char *path, int e) {
   return kiln_fail(err, kiln_status_of_errno(-e), "cannot %s %s: %s", verb, path, strerror(-e));
+}
+
+static bool is_complete;
+
+void kiln_output_complete(bool complete) { is_complete = complete; }
+
+/// A journal may keep the name and lose what it names: the content goes to the disk before the name is made.
+static int write_and_settle(int fd, const void *bytes, size_t size) {
+  int e = kiln_fs_write(fd, bytes, size);
+  if (e) return e;
+  return is_complete ? kiln_fs_sync(fd) : kiln_fs_flush(fd);
+}
+
+/// On request the name is on the disk, too, before we say that it is.
+static int settle_name(const char *path) {
+  char folder[PATH_MAX];
+  if (!is_complete) return 0;
+  folder_of(path, folder);
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  int e = kiln_fs_sync(fd), closed = kiln_fs_close(fd);
+  return e ? e : closed;
 }
 
 static bool lacks_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e == -EINVAL || e == -ENOSYS; }
@@ -82,27 +120,46 @@ static int publish(int fd, const char *path, const char *temporary) {
 /// nothing behind.
 static int write_nameless(const char *path, const char *temporary, const void *bytes, size_t size) {
   char folder[PATH_MAX];
-  const char *slash = strrchr(path, '/');
-  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+  folder_of(path, folder);
   int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666); // the folder may be a link
   if (fd < 0) return lacks_nameless(-errno) ? -EOPNOTSUPP : -errno;
-  int e = kiln_fs_write(fd, bytes, size);
+  int e = write_and_settle(fd, bytes, size);
   if (!e) e = publish(fd, path, temporary);
   if (e == -EXDEV || e == -EPERM || e == -ENOENT) e = -EOPNOTSUPP;
   int closed = kiln_fs_close(fd);
   return e ? e : closed;
 }
 
-static kiln_status write_named(const char *path, const char *temporary, const void *bytes, size_t size,
+/// Opens the file that writers of `path` have in common, when no other one is at it: what a dead one left in
+/// it goes. Else, or without locks, one of our own.
+static int open_named(const char *path, char temporary[PATH_MAX]) {
+  for (unsigned i = 0; i < ATTEMPTS; i++) {
+    int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT, 0666);
+    if (fd < 0) return fd;
+    int e = kiln_fs_lock(fd, 0, 1);
+    if (!e && is_ours(fd, temporary)) {
+      if (!ftruncate(fd, 0)) return fd;
+      e = -errno;
+    }
+    kiln_fs_close(fd);
+    if (e) break;
+  }
+  return kiln_output_temporary(path, (long)getpid(), temporary)
+             ? kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666)
+             : -ENAMETOOLONG;
+}
+
+static kiln_status write_named(const char *path, char temporary[PATH_MAX], const void *bytes, size_t size,
                                kiln_error *err) {
-  int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  int fd = open_named(path, temporary);
   if (fd < 0) return failed(err, "create", temporary, fd);
-  int e = kiln_fs_write(fd, bytes, size), closed = kiln_fs_close(fd);
-  if (!e) e = closed;
+  int e = write_and_settle(fd, bytes, size);
   if (!e) e = kiln_fs_rename(AT_FDCWD, temporary, AT_FDCWD, path);
-  if (!e) return KILN_OK;
-  kiln_fs_unlink(AT_FDCWD, temporary);
-  return failed(err, "write", path, e);
+  if (e) kiln_fs_unlink(AT_FDCWD, temporary);
+  int closed = kiln_fs_close(fd); // with the lock, which nobody else may have before the name is gone
+  if (!e) e = closed;
+  if (!e) e = settle_name(path);
+  return e ? failed(err, "write", path, e) : KILN_OK;
 }
 
 /// Pipes and devices are written as they are.
@@ -114,20 +171,24 @@ static kiln_status write_through(const char *path, const void *bytes, size_t siz
 }
 
 kiln_status kiln_output_write(const char *path, const void *bytes, size_t size, kiln_error *err) {
-  char temporary[PATH_MAX], shared[PATH_MAX];
+  char temporary[PATH_MAX];
   struct stat st;
   if (is_same(path, bytes, size)) return KILN_OK;
-  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+  if (!kiln_output_temporary(path, 0, temporary))
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
   if (!stat(path, &st) && !S_ISREG(st.st_mode)) return write_through(path, bytes, size, err);
-  snprintf(shared, sizeof shared, "%s.tmp", path);
   int e = -ESTALE;
-  for (unsigned i = 0; i < ATTEMPTS && e == -ESTALE; i++) e = write_nameless(path, shared, bytes, size);
+  for (unsigned i = 0; i < ATTEMPTS && e == -ESTALE; i++) e = write_nameless(path, temporary, bytes, size);
   if (e == -EOPNOTSUPP) return write_named(path, temporary, bytes, size, err);
+  if (!e) e = settle_name(path);
   return e ? failed(err, "write", path, e) : KILN_OK;
 }
 
 void kiln_output_clean(const char *path) {
-  char shared[PATH_MAX];
-  if (snprintf(shared, sizeof shared, "%s.tmp", path) < (int)sizeof shared) kiln_fs_unlink(AT_FDCWD, shared);
+  char temporary[PATH_MAX];
+  if (!kiln_output_temporary(path, 0, temporary)) return;
+  int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY, 0);
+  if (fd < 0) return;
+  if (kiln_fs_lock(fd, 0, 1) != -EAGAIN) kiln_fs_unlink(AT_FDCWD, temporary);
+  kiln_fs_close(fd);
 }

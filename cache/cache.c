@@ -126,6 +126,7 @@ void kiln_cache_close(kiln_cache *c) {
   for (uint32_t i = 0; i < c->store_count; i++) kiln_store_close(&c->stores[i]);
   pthread_mutex_destroy(&c->stats_mutex);
   free(c->trusted);
+  free(c->files);
   memset(c->sign_key, 0, sizeof c->sign_key);
   free(c);
 }

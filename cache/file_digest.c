@@ -27,7 +27,7 @@ typedef struct record {
   kiln_digest digest;
 } record;
 
-typedef struct memory {
+typedef struct kiln_file_memory {
   uint8_t bytes[MOST_BYTES];
   size_t size;
 } memory;
@@ -61,11 +61,26 @@ static void load(const kiln_store *store, memory *out) {
   kiln_fs_close(fd);
 }
 
-static bool recall(const memory *m, const kiln_file_mark *mark, kiln_digest *out) {
+/// Looks in what was loaded first: what other processes add meanwhile is read again, that is all.
+static bool recall(kiln_cache *c, const kiln_store *store, const kiln_file_mark *mark, kiln_digest *out) {
   record r;
-  for (size_t at = 0; at + RECORD <= m->size; at += RECORD)
-    if (decode(m->bytes + at, &r) && kiln_file_mark_same(&r.mark, mark)) return *out = r.digest, true;
-  return false;
+  bool found = false;
+  pthread_mutex_lock(&c->stats_mutex);
+  if (!c->files && (c->files = malloc(sizeof *c->files))) load(store, c->files);
+  const memory *m = c->files;
+  for (size_t at = 0; m && !found && at + RECORD <= m->size; at += RECORD) {
+    found = decode(m->bytes + at, &r) && kiln_file_mark_same(&r.mark, mark);
+    if (found) *out = r.digest;
+  }
+  pthread_mutex_unlock(&c->stats_mutex);
+  return found;
+}
+
+static void forget_loaded(kiln_cache *c) {
+  pthread_mutex_lock(&c->stats_mutex);
+  free(c->files);
+  c->files = NULL;
+  pthread_mutex_unlock(&c->stats_mutex);
 }
 
 /// The new record first; those of the same file at an earlier time, and damaged ones, go.
@@ -137,13 +152,14 @@ static kiln_store *memory_store(kiln_cache *c) {
 kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_mark *out_mark, kiln_digest *out,
                                    kiln_error *err) {
   kiln_store *store = memory_store(cache);
-  memory m = {.size = 0};
   memset(out, 0, sizeof *out);
   int e = take_mark(fd, out_mark);
-  if (!e && store) load(store, &m);
-  if (!e && recall(&m, out_mark, out)) return KILN_OK;
+  if (!e && store && recall(cache, store, out_mark, out)) return KILN_OK;
   if (!e) e = digest_still(fd, out_mark, out);
   if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cannot read it: %s", strerror(-e));
-  if (store && store->writable && kiln_file_mark_settled(out_mark)) remember(store, out_mark, out);
+  if (store && store->writable && kiln_file_mark_settled(out_mark)) {
+    remember(store, out_mark, out);
+    forget_loaded(cache);
+  }
   return KILN_OK;
 }

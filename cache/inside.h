@@ -23,7 +23,8 @@ struct kiln_cache {
   kiln_trust_key *trusted; ///< owned
   uint8_t sign_key[64];
   bool sign;
-  uint32_t run; ///< in statistics: tells runs apart
+  struct kiln_file_memory *files; ///< what kiln_cache_file_digest loaded; owned, guarded by stats_mutex
+  uint32_t run;                   ///< in statistics: tells runs apart
   _Atomic uint64_t counts[KILN_OUTCOME_LIMIT];
   _Atomic bool step_due;
   pthread_mutex_t stats_mutex;

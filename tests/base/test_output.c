@@ -3,6 +3,7 @@
 // files, things that are no files. (behaviours 41, 49)
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +141,8 @@ TEST(output, short_writes_are_completed) {
 }
 
 TEST(output, what_a_dead_writer_left_is_taken_away) {
-  char stale[320];
-  snprintf(stale, sizeof stale, "%s.tmp", path());
+  char stale[PATH_MAX];
+  CHECK(kiln_output_temporary(path(), 0, stale));
   put('a');
   kiln_test_write(stale, "half", 4);
   put('b'); // has to go by that name
@@ -150,6 +151,53 @@ TEST(output, what_a_dead_writer_left_is_taken_away) {
   kiln_test_write(stale, "half", 4);
   kiln_output_clean(path());
   CHECK_INT(files(), 1);
+}
+
+/// Names like ours are the user's own.
+TEST(output, files_of_the_user_beside_it_stay) {
+  char name[4][320];
+  snprintf(name[0], sizeof name[0], "%s.tmp", path());
+  snprintf(name[1], sizeof name[1], "%s.%ld.tmp", path(), (long)getpid());
+  snprintf(name[2], sizeof name[2], "%s~", path());
+  snprintf(name[3], sizeof name[3], "%s/out.tmp", kiln_test_folder());
+  for (unsigned i = 0; i < 4; i++) kiln_test_write(name[i], "mine", 4);
+  put('a');
+  put('b');
+  kiln_output_clean(path());
+  for (unsigned i = 0; i < 4; i++) {
+    char *text = kiln_test_read(name[i], NULL);
+    CHECK_TEXT(text ? text : "(gone)", "mine");
+    free(text);
+  }
+}
+
+/// In which order the calls that a journal keeps come.
+static char order[64];
+static int note_call(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  const char letters[] = {
+      [KILN_FS_WRITE] = 'w', [KILN_FS_SYNC] = 's', [KILN_FS_LINK] = 'l', [KILN_FS_RENAME] = 'r'};
+  (void)context, (void)name, (void)size;
+  char letter = call < sizeof letters ? letters[call] : 0;
+  if (letter && strlen(order) + 1 < sizeof order) order[strlen(order)] = letter;
+  return 0;
+}
+
+TEST(output, content_is_settled_before_it_gets_a_name) {
+  kiln_fs_install(note_call, NULL);
+  put('a');
+  CHECK_TEXT(order, "wsl");
+  memset(order, 0, sizeof order);
+  put('b');
+  CHECK_TEXT(order, "wsllr"); // the name is taken, so it goes by way of another
+  memset(order, 0, sizeof order);
+  kiln_output_complete(true);
+  put('c');
+  CHECK_TEXT(order, "wsllrs");
+  kiln_output_complete(false);
+  memset(order, 0, sizeof order);
+  put('c');
+  CHECK_TEXT(order, ""); // there already
+  kiln_fs_install(NULL, NULL);
 }
 
 TEST(output, writers_at_the_same_time_leave_one_of_theirs) {

@@ -116,11 +116,15 @@ TEST(files, damaged_memory_is_not_believed) {
   for (size_t i = 0; i < size; i++) {
     bytes[i] ^= 1;
     kiln_test_write(memory, bytes, size);
+    kiln_cache_close(cache);
+    cache = open_in(folder);
     CHECK(was_read(cache)); // and remembers it again
     bytes[i] ^= 1;
   }
   for (size_t i = 0; i < size; i += 7) {
     kiln_test_write(memory, bytes, i);
+    kiln_cache_close(cache);
+    cache = open_in(folder);
     CHECK(was_read(cache));
   }
   CHECK(!was_read(cache));
@@ -140,6 +144,8 @@ TEST(files, in_a_shared_folder_nobody_else_is_believed) {
   if (geteuid()) SKIP("only root can give files away");
   snprintf(command, sizeof command, "chown 1 %s/v1/main.default/files.0", folder);
   CHECK(!kiln_test_run(NULL, "%s", command));
+  kiln_cache_close(cache);
+  cache = open_with(&config);
   CHECK(was_read(cache));
   kiln_cache_close(cache);
 }

@@ -340,6 +340,13 @@ void cli_json_text(kiln_buffer *out, const char *text) {
   kiln_buffer_u8(out, '"');
 }
 
+bool cli_is_yes(const char *text) {
+  static const char *const yes[] = {"1", "on", "yes", "true"};
+  for (unsigned i = 0; text && i < sizeof yes / sizeof *yes; i++)
+    if (!strcmp(text, yes[i])) return true;
+  return false;
+}
+
 uint64_t cli_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

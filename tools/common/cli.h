@@ -84,6 +84,9 @@ unsigned cli_utf8(const char *s, uint32_t *out_code);
 /// Appends `text` as a JSON string with quotes; what is not UTF-8 becomes U+FFFD.
 void cli_json_text(kiln_buffer *out, const char *text);
 
+/// "1", "on", "yes", "true". NULL is none of them.
+bool cli_is_yes(const char *text);
+
 uint64_t cli_now_ns(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/output.h"
 #include "tools/kiln/cache_commands.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_session.h"
@@ -217,10 +218,10 @@ int cache_command_export(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
   kiln_move_report report = {0};
-  char path[4096];
+  char path[PATH_MAX];
   kiln_status status = KILN_OK;
   const char *name = tool.words.items[0];
-  if (snprintf(path, sizeof path, "%s.%ld.tmp", name, (long)getpid()) >= (int)sizeof path)
+  if (!kiln_output_temporary(name, 0, path))
     return cache_tool_end(&tool, cli_usage(&page, "the path is too long"));
   int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (fd < 0) status = kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", path, strerror(-fd));

@@ -22,12 +22,8 @@ const char *environment_get(environment_name name) {
 }
 
 bool environment_flag(environment_name name, bool absent) {
-  static const char *const yes[] = {"1", "on", "yes", "true"};
   const char *value = environment_get(name);
-  if (!value) return absent;
-  for (unsigned i = 0; i < sizeof yes / sizeof *yes; i++)
-    if (!strcmp(value, yes[i])) return true;
-  return false;
+  return value ? cli_is_yes(value) : absent;
 }
 
 kiln_status environment_parse_size(const char *text, uint64_t *out) {

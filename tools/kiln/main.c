@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/output.h"
 #include "tools/common/cli.h"
+#include "tools/kiln/cache_environment.h"
 #include "tools/kiln/commands.h"
 
 typedef struct command {
@@ -74,6 +76,7 @@ int main(int argc, char **argv) {
   mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful
                                // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
     return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
