@@ -48,7 +48,7 @@ int kiln_fs_open(int folder, const char *path, int flags, mode_t mode) {
     flags |= O_CLOEXEC | O_NOFOLLOW;
     if (!e)
       e = folder == AT_FDCWD ? result(openat(folder, path, flags, mode))
-                             : open_beneath(folder, path, flags, mode);
+                             : open_beneath(folder, path, flags | O_NONBLOCK, mode);
     if (e != -EINTR) return e;
   }
 }
@@ -151,6 +151,11 @@ int kiln_fs_link_open(int fd, int to_folder, const char *to) {
 int kiln_fs_unlink(int folder, const char *path) {
   int e = before(KILN_FS_UNLINK, path, NULL);
   return e ? e : result(unlinkat(folder, path, 0));
+}
+
+int kiln_fs_chmod(int folder, const char *path, mode_t mode) {
+  int e = before(KILN_FS_TIMES, path, NULL);
+  return e ? e : result(fchmodat(folder, path, mode, 0));
 }
 
 int kiln_fs_rmdir(int folder, const char *path) {

@@ -26,7 +26,8 @@ typedef int kiln_fs_hook(void *context, kiln_fs_call call, const char *path, siz
 /// For tests; one hook a process, NULL takes it away. Not synchronised with running calls.
 void kiln_fs_install(kiln_fs_hook *hook, void *context);
 
-/// Opens with close-on-exec and without following a link in the last part. The descriptor, or -errno.
+/// Opens with close-on-exec and without following a link in the last part. Below a folder's descriptor it
+/// does not wait for the other end of a pipe that stands in a file's place. The descriptor, or -errno.
 int kiln_fs_open(int folder, const char *path, int flags, mode_t mode);
 int kiln_fs_stat(int fd, struct stat *out);
 int kiln_fs_stat_at(int folder, const char *path, struct stat *out);
@@ -49,6 +50,8 @@ int kiln_fs_link(int from_folder, const char *from, int to_folder, const char *t
 /// Gives the nameless file of O_TMPFILE a name (through /proc/self/fd).
 int kiln_fs_link_open(int fd, int to_folder, const char *to);
 int kiln_fs_unlink(int folder, const char *path);
+/// Sets the permissions of what is no link.
+int kiln_fs_chmod(int folder, const char *path, mode_t mode);
 /// Removes an empty folder.
 int kiln_fs_rmdir(int folder, const char *path);
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to);

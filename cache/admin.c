@@ -140,6 +140,7 @@ void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad
   while (started) pthread_join(ids[--started], NULL);
   pthread_mutex_destroy(&s->mutex);
   *out = s->report;
+  out->folders = kiln_scan_unreadable(store, out->folder, sizeof out->folder);
   free(s);
 }
 

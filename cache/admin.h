@@ -25,6 +25,8 @@ kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_
 
 typedef struct kiln_scrub_report {
   uint64_t good, bad, bytes, removed;
+  uint64_t folders; ///< that could not be listed: nothing is known of what is in them
+  char folder[96];  ///< the first of them, with the reason
 } kiln_scrub_report;
 
 /// Called for each entry that is not good, one call at a time.

@@ -97,6 +97,10 @@ static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool dry_r
   if (!dry_run) {
     if (kiln_fs_stat_at(store->fd, name, &st) || st.st_mtime != item->time) return false;
     int e = kiln_fs_unlink(store->fd, name);
+    if (e == -EISDIR) { // somebody's folder in an entry's place
+      kiln_scan_remove(store->fd, name);
+      e = kiln_fs_stat_at(store->fd, name, &st) ? 0 : e;
+    }
     if (e && e != -ENOENT) {
       report->failed++;
       return false;
@@ -123,7 +127,7 @@ static void count_file(void *context, int folder, const char *name) {
 
 static void remove_file(void *context, int folder, const char *name) {
   (void)context;
-  kiln_fs_unlink(folder, name);
+  kiln_scan_remove(folder, name);
 }
 
 /// Uploads that nobody took for a week would pin their entries for ever.
@@ -245,8 +249,10 @@ void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_e
   if (fd < 0) return;
   sample s = {0};
   if (!choice->dry_run) tidy(store, out);
+  char why[64];
   kiln_scan_all(store, collect, &s);
   take_sums(&s, out);
+  out->failed = kiln_scan_unreadable(store, why, sizeof why);
   if (s.count) qsort(s.items, s.count, sizeof *s.items, oldest_first);
   need n = need_of(store, limits, out->seen_bytes, out->seen_files);
   int64_t now = (int64_t)time(NULL);

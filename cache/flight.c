@@ -45,7 +45,7 @@ kiln_flight kiln_flight_enter(kiln_store *store, const kiln_digest *key, uint32_
   *out_fd = -1;
   *out_waited = false;
   if (kiln_store_make(store)) return KILN_FLIGHT_NO_LOCK;
-  int fd = kiln_fs_open(store->fd, "lock", O_RDWR | O_CREAT, store->shared ? 0666 : 0600);
+  int fd = kiln_store_open_own(store, "lock", O_RDWR | O_CREAT);
   if (fd < 0) return KILN_FLIGHT_NO_LOCK;
   uint64_t at = place_of(key);
   int e = -EAGAIN;

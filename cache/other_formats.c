@@ -10,8 +10,7 @@
 #include "base/fs.h"
 #include "cache/evict.h"
 
-// A store is vN / DOMAIN.SPACE / entries / ab / file: nothing of ours is deeper.
-enum { DEEPEST = 5, USE_DEPTH = 2 };
+enum { USE_DEPTH = 2 };
 
 struct visit {
   int64_t newest;
@@ -34,18 +33,6 @@ static void note_time(void *context, int folder, const char *name) {
   kiln_fs_close(fd);
 }
 
-static void remove_tree(void *context, int folder, const char *name) {
-  unsigned *depth = context;
-  if (kiln_fs_unlink(folder, name) == 0 || *depth == DEEPEST) return;
-  int fd = kiln_fs_open(folder, name, O_RDONLY | O_DIRECTORY, 0);
-  if (fd < 0) return;
-  ++*depth;
-  kiln_scan_folder(fd, UINT64_MAX, remove_tree, depth);
-  --*depth;
-  kiln_fs_close(fd);
-  kiln_fs_rmdir(folder, name);
-}
-
 struct search {
   int64_t before;
   bool dry_run;
@@ -55,7 +42,6 @@ struct search {
 static void look(void *context, int folder, const char *name) {
   struct search *s = context;
   struct visit v = {0, 0};
-  unsigned depth = 0;
   char *end;
   if (*name != 'v' || name[1] < '0' || name[1] > '9') return;
   unsigned long format = strtoul(name + 1, &end, 10);
@@ -63,7 +49,7 @@ static void look(void *context, int folder, const char *name) {
   note_time(&v, folder, name);
   if (v.newest >= s->before) return;
   s->count++;
-  if (!s->dry_run) remove_tree(&depth, folder, name);
+  if (!s->dry_run) kiln_scan_remove(folder, name);
 }
 
 unsigned kiln_evict_other_formats(const kiln_store *store, int64_t max_age_s, bool dry_run) {

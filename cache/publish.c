@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cache/scan.h"
 
 static mode_t file_mode(const kiln_store *store) { return store->shared ? 0444 : 0400; }
 
@@ -117,6 +118,9 @@ int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *b
     }
     if (!e || e == -EEXIST) e = write_once(store, shard, name, bytes, size, replace);
   }
+  if ((e == -ENOTDIR || e == -EACCES) && !kiln_store_heal_folder(store, "entries") &&
+      !kiln_store_heal_folder(store, shard))
+    e = write_once(store, shard, name, bytes, size, replace);
   if (e == -EEXIST) return 1;
   return e ? e : sync_folder(store, shard);
 }
@@ -127,7 +131,9 @@ int kiln_store_quarantine(kiln_store *store, const kiln_digest *key) {
   kiln_store_entry_name(key, name);
   kiln_digest_hex(key, aside + strlen(aside));
   int e = kiln_fs_rename(store->fd, name, store->fd, aside);
-  return e ? kiln_fs_unlink(store->fd, name) : 0;
+  if (e) kiln_scan_remove(store->fd, name);
+  struct stat st;
+  return e && !kiln_fs_stat_at(store->fd, name, &st) ? e : 0;
 }
 
 int kiln_store_remove(kiln_store *store, const kiln_digest *key) {
@@ -135,7 +141,11 @@ int kiln_store_remove(kiln_store *store, const kiln_digest *key) {
   if (!store->writable) return -EROFS;
   if (store->fd < 0) return -ENOENT;
   kiln_store_entry_name(key, name);
-  return kiln_fs_unlink(store->fd, name);
+  int e = kiln_fs_unlink(store->fd, name);
+  if (e != -EISDIR) return e;
+  kiln_scan_remove(store->fd, name);
+  struct stat st;
+  return kiln_fs_stat_at(store->fd, name, &st) ? 0 : e;
 }
 
 int kiln_store_replace_file(kiln_store *store, const char *name, const void *bytes, size_t size) {

@@ -41,7 +41,7 @@ static void visit(walk *w, const char *name) {
   if (!item.bytes) item.bytes = (uint64_t)st.st_size;
   item.size = (uint64_t)st.st_size;
   item.time = st.st_mtime;
-  item.links = (uint32_t)st.st_nlink;
+  item.links = S_ISDIR(st.st_mode) ? 1 : (uint32_t)st.st_nlink; // a folder's links pin nothing
   w->left--;
   w->stopped = !w->each(w->context, &item);
 }
@@ -111,4 +111,38 @@ int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit,
   kiln_scan_folder(fd, limit, each, context);
   kiln_fs_close(fd);
   return 0;
+}
+
+unsigned kiln_scan_unreadable(kiln_store *store, char *out, size_t capacity) {
+  unsigned count = 0;
+  *out = 0;
+  for (unsigned i = 0; i <= KILN_STORE_SHARDS && store->fd >= 0; i++) { // `entries` itself comes last
+    char name[16] = "entries";
+    if (i < KILN_STORE_SHARDS) snprintf(name, sizeof name, "entries/%02x", i);
+    int fd = kiln_fs_open(store->fd, name, O_RDONLY | O_DIRECTORY, 0);
+    if (fd >= 0) kiln_fs_close(fd);
+    if (fd >= 0 || fd == -ENOENT || (fd == -ENOTDIR && i < KILN_STORE_SHARDS && count)) continue;
+    if (!count++) snprintf(out, capacity, "%s: %s", name, strerror(-fd));
+  }
+  return count;
+}
+
+// A store is vN / DOMAIN.SPACE / entries / ab / file: nothing of ours is deeper.
+enum { DEEPEST = 5 };
+
+static void remove_tree(void *context, int folder, const char *name) {
+  unsigned *depth = context;
+  if (kiln_fs_unlink(folder, name) == 0 || *depth == DEEPEST) return;
+  int fd = kiln_fs_open(folder, name, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return;
+  ++*depth;
+  kiln_scan_folder(fd, UINT64_MAX, remove_tree, depth);
+  --*depth;
+  kiln_fs_close(fd);
+  kiln_fs_rmdir(folder, name);
+}
+
+void kiln_scan_remove(int folder, const char *name) {
+  unsigned depth = 0;
+  remove_tree(&depth, folder, name);
 }

@@ -46,7 +46,7 @@ bool kiln_stats_decode(const uint8_t bytes[KILN_STATS_RECORD], kiln_stats_record
 
 int kiln_stats_append(kiln_store *store, const uint8_t *records, size_t count) {
   if (store->fd < 0) return -ENOENT;
-  int fd = kiln_fs_open(store->fd, "stats", O_WRONLY | O_APPEND | O_CREAT, store->shared ? 0666 : 0600);
+  int fd = kiln_store_open_own(store, "stats", O_WRONLY | O_APPEND | O_CREAT);
   if (fd < 0) return fd;
   int e = kiln_fs_append(fd, records, count * KILN_STATS_RECORD);
   int closed = kiln_fs_close(fd);

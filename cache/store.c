@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "cache/entry.h"
+#include "cache/scan.h"
 
 bool kiln_store_name_ok(const char *name) {
   size_t length = strlen(name);
@@ -99,6 +100,32 @@ static int make_tag(const kiln_store *store) {
   return e ? e : closed;
 }
 
+static int make_folder(int fd, const char *name, mode_t mode) {
+  struct stat st;
+  int e = kiln_fs_mkdir(fd, name, mode);
+  if (e != -EEXIST) return e;
+  e = kiln_fs_stat_at(fd, name, &st);
+  if (e) return e;
+  if (S_ISDIR(st.st_mode)) return (st.st_mode & 0700) == 0700 ? 0 : kiln_fs_chmod(fd, name, mode);
+  e = kiln_fs_unlink(fd, name);
+  return e ? e : kiln_fs_mkdir(fd, name, mode);
+}
+
+int kiln_store_heal_folder(kiln_store *store, const char *name) {
+  return store->writable ? make_folder(store->fd, name, store->shared ? 0777 : 0700) : -EROFS;
+}
+
+int kiln_store_open_own(kiln_store *store, const char *name, int flags) {
+  mode_t mode = store->shared ? 0666 : 0600;
+  struct stat st;
+  int fd = kiln_fs_open(store->fd, name, flags, mode);
+  if (fd >= 0 || fd == -ENOENT || !store->writable) return fd;
+  // A pipe without a reader, a socket, a folder, a link.
+  if (kiln_fs_stat_at(store->fd, name, &st) || S_ISREG(st.st_mode)) return fd;
+  kiln_scan_remove(store->fd, name);
+  return kiln_fs_open(store->fd, name, flags, mode);
+}
+
 static int make_folders(kiln_store *store) {
   static const char *const names[] = {"entries", "staging", "quarantine"};
   char path[KILN_STORE_PATH + KILN_STORE_NAME * 2];
@@ -117,8 +144,7 @@ static int make_folders(kiln_store *store) {
     }
   }
   for (unsigned i = 0; i < sizeof names / sizeof *names && !e; i++) {
-    e = kiln_fs_mkdir(fd, names[i], mode);
-    if (e == -EEXIST) e = 0;
+    e = make_folder(fd, names[i], mode);
   }
   atomic_store(&store->fd, fd);
   return e;
@@ -237,7 +263,10 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
   struct stat st;
   int e = kiln_fs_stat(fd, &st);
   if (e) return unreadable(out, -e, err);
-  if (!S_ISREG(st.st_mode)) return unreadable(out, EISDIR, err);
+  if (!S_ISREG(st.st_mode)) {
+    kiln_fail(err, KILN_STATUS_CORRUPT, "expected a regular file, found mode %06o", (unsigned)st.st_mode);
+    return KILN_OUTCOME_MISS_CORRUPT;
+  }
   if (!store->shared && st.st_uid != store->owner) {
     kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected owner %u, found %u", (unsigned)store->owner,
               (unsigned)st.st_uid);
@@ -275,6 +304,10 @@ kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const ui
   int fd = kiln_fs_open(folder, name, O_RDONLY, 0);
   if (fd == -ESTALE) fd = kiln_fs_open(folder, name, O_RDONLY, 0); // a network file system that lost track
   if (fd == -ENOENT) return KILN_OUTCOME_MISS_ABSENT;
+  if (fd == -ENXIO) {
+    kiln_fail(err, KILN_STATUS_CORRUPT, "expected a regular file, found a socket");
+    return KILN_OUTCOME_MISS_CORRUPT;
+  }
   if (fd < 0) return unreadable(out, -fd, err);
   kiln_blob *file = NULL;
   kiln_outcome outcome = read_file(store, fd, &file, out, err);

@@ -51,6 +51,12 @@ KILN_MUST_USE kiln_status kiln_store_open(kiln_store *store, const char *root, c
 void kiln_store_close(kiln_store *store);
 /// Makes the folders of a writable store; 0 or -errno. Cheap when they are there.
 int kiln_store_make(kiln_store *store);
+/// Makes one folder below the store's, in place of whatever stands there, with the rights it needs; 0 or
+/// -errno.
+int kiln_store_heal_folder(kiln_store *store, const char *name);
+/// Opens a small file of the store's (`usage`, `stats`, `lock`); what is no regular file there gives way to
+/// one.
+int kiln_store_open_own(kiln_store *store, const char *name, int flags);
 /// The same after the folder was pulled away under us.
 int kiln_store_make_again(kiln_store *store);
 

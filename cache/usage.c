@@ -29,8 +29,15 @@ int kiln_usage_lock(kiln_store *store, kiln_usage *out) {
   size_t got;
   memset(out, 0, sizeof *out);
   if (!store->writable || store->fd < 0) return -EROFS;
-  int fd = kiln_fs_open(store->fd, "usage", O_RDWR | O_CREAT, store->shared ? 0666 : 0600);
+  struct stat st;
+  int fd = kiln_store_open_own(store, "usage", O_RDWR | O_CREAT);
   if (fd < 0) return fd;
+  if (!kiln_fs_stat(fd, &st) && !S_ISREG(st.st_mode)) { // a pipe, which opens for reading and writing
+    kiln_fs_close(fd);
+    kiln_scan_remove(store->fd, "usage");
+    fd = kiln_store_open_own(store, "usage", O_RDWR | O_CREAT);
+    if (fd < 0) return fd;
+  }
   int e = kiln_fs_lock(fd, 0, 1);
   if (!e || e == -ENOLCK || e == -EINVAL)
     e = kiln_fs_read(fd, bytes, SIZE, &got); // without locks the sums are a guess, no more

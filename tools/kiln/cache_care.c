@@ -57,14 +57,16 @@ int cache_command_verify(int argc, char **argv) {
   struct verify v = {&out, tool.json, true};
   if (tool.json) kiln_buffer_format(&out, "{\"bad\": [");
   kiln_scrub(tool.store, jobs < 1 ? 1 : (unsigned)jobs, repair, print_bad, &v, &report);
+  if (report.folders && !tool.json)
+    kiln_buffer_format(&out, "%" PRIu64 " folders cannot be read: %s\n", report.folders, report.folder);
   kiln_buffer_format(&out,
                      tool.json ? "], \"good\": %" PRIu64 ", \"damaged\": %" PRIu64 ", \"bytes\": %" PRIu64
-                                 ", \"removed\": %" PRIu64 "}\n"
+                                 ", \"removed\": %" PRIu64 ", \"unreadable_folders\": %" PRIu64 "}\n"
                                : "%" PRIu64 " entries are good, %" PRIu64 " are not; %" PRIu64
                                  " bytes read, %" PRIu64 " removed\n",
-                     report.good, report.bad, report.bytes, report.removed);
+                     report.good, report.bad, report.bytes, report.removed, report.folders);
   cache_print(&out);
-  return cache_tool_end(&tool, report.bad ? CLI_FAILED : CLI_OK);
+  return cache_tool_end(&tool, report.bad || report.folders ? CLI_FAILED : CLI_OK);
 }
 
 // --------------------------------------------------------------------------------------- gc, clear

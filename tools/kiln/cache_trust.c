@@ -238,6 +238,7 @@ int cache_command_doctor(int argc, char **argv) {
   kiln_scrub(tool.store, 2, false, NULL, NULL, &report);
   snprintf(text, sizeof text, "%" PRIu64 " good, %" PRIu64 " damaged", report.good, report.bad);
   note(&c, !report.bad, "entries", text);
+  note(&c, !report.folders, "folders of entries", report.folders ? report.folder : "all can be read");
   if (tool.json) kiln_buffer_format(&c.out, "\n]\n");
   cache_print(&c.out);
   return cache_tool_end(&tool, c.bad ? CLI_FAILED : CLI_OK);
