@@ -170,7 +170,8 @@ int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char 
 
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode) {
   int e = before(KILN_FS_MKDIR, path, NULL);
-  return e ? e : result(mkdirat(folder, path, mode));
+  if (!e) e = result(mkdirat(folder, path, mode));
+  return e || !(mode & 022) ? e : result(fchmodat(folder, path, mode, 0));
 }
 
 int kiln_fs_mkdir_all(const char *path, mode_t mode) {
@@ -217,13 +218,14 @@ ssize_t kiln_fs_list(int fd, void *records, size_t size) {
 
 int kiln_fs_seek(int fd, int64_t cookie) { return lseek(fd, (off_t)cookie, SEEK_SET) < 0 ? -errno : 0; }
 
-int kiln_fs_space(int fd, uint64_t *out_free_bytes, uint64_t *out_free_files) {
+int kiln_fs_space(int fd, uint64_t *out_free_bytes, uint64_t *out_free_files, uint64_t *out_bytes) {
   struct statvfs v;
-  *out_free_bytes = *out_free_files = UINT64_MAX;
+  *out_free_bytes = *out_free_files = *out_bytes = UINT64_MAX;
   int e = before(KILN_FS_SPACE, NULL, NULL);
   if (!e) e = result(fstatvfs(fd, &v));
   if (e) return e;
   *out_free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+  *out_bytes = (uint64_t)v.f_blocks * v.f_frsize;
   // Some file systems have no fixed number of files and say 0.
   if (v.f_files) *out_free_files = v.f_favail;
   return 0;

@@ -55,6 +55,7 @@ int kiln_fs_chmod(int folder, const char *path, mode_t mode);
 /// Removes an empty folder.
 int kiln_fs_rmdir(int folder, const char *path);
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to);
+/// With exactly `mode` when others may write, whatever the mask says.
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode);
 /// Makes `path` and what is missing above it, each with `mode`. An existing last part that is no folder is
 /// -ENOTDIR.
@@ -68,6 +69,6 @@ int kiln_fs_lock(int fd, uint64_t offset, uint64_t size);
 ssize_t kiln_fs_list(int fd, void *records, size_t size);
 /// Moves the position of a folder's descriptor to a cookie that a record had (d_off), or to 0.
 int kiln_fs_seek(int fd, int64_t cookie);
-int kiln_fs_space(int fd, uint64_t *out_free_bytes, uint64_t *out_free_files);
+int kiln_fs_space(int fd, uint64_t *out_free_bytes, uint64_t *out_free_files, uint64_t *out_bytes);
 
 #endif

@@ -15,7 +15,7 @@
 void kiln_cache_config_init(kiln_cache_config *config) {
   memset(config, 0, sizeof *config);
   config->max_bytes = (uint64_t)10 << 30;
-  config->min_free_bytes = (uint64_t)256 << 20;
+  config->min_free_bytes = KILN_FREE_BY_SIZE;
   config->min_free_files = 4096;
   config->max_entry_bytes = (uint64_t)256 << 20;
   config->wait_ms = 30000;

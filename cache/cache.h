@@ -152,7 +152,8 @@ typedef struct kiln_cache_config {
   const char *layers[KILN_CACHE_LAYERS]; ///< folders of read-only stores, asked before the writable one;
                                          ///< domain `domain`
   uint64_t max_bytes, max_files;         ///< 0: no limit
-  uint64_t min_free_bytes, min_free_files;
+  uint64_t min_free_bytes; ///< UINT64_MAX (initial): 256 MiB, and a fiftieth of a small file system
+  uint64_t min_free_files;
   uint64_t max_entry_bytes; ///< larger entries are neither stored nor read
   uint64_t memory_bytes;    ///< of the in-memory level; 0: none
   uint32_t wait_ms;         ///< for another process that makes the same entry

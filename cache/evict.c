@@ -22,15 +22,22 @@ typedef struct need {
 
 static uint64_t above(uint64_t value, uint64_t limit) { return limit && value > limit ? value - limit : 0; }
 
+uint64_t kiln_limits_reserve(const kiln_limits *limits, uint64_t size) {
+  const uint64_t most = (uint64_t)256 << 20;
+  if (limits->free_bytes != KILN_FREE_BY_SIZE) return limits->free_bytes;
+  return size / 50 < most ? size / 50 : most;
+}
+
 /// Down to nine tenths of a limit once it is passed, so that not every write has to clean.
 static need need_of(const kiln_store *store, const kiln_limits *limits, uint64_t bytes, uint64_t files) {
   need n = {0, 0};
-  uint64_t free_bytes, free_files;
+  uint64_t free_bytes, free_files, size;
   if (above(bytes, limits->bytes)) n.bytes = above(bytes, limits->bytes - limits->bytes / 10);
   if (above(files, limits->files)) n.files = above(files, limits->files - limits->files / 10);
-  if ((limits->free_bytes || limits->free_files) && !kiln_fs_space(store->fd, &free_bytes, &free_files)) {
-    if (free_bytes < limits->free_bytes && limits->free_bytes - free_bytes > n.bytes)
-      n.bytes = limits->free_bytes - free_bytes;
+  if ((limits->free_bytes || limits->free_files) &&
+      !kiln_fs_space(store->fd, &free_bytes, &free_files, &size)) {
+    uint64_t reserve = kiln_limits_reserve(limits, size);
+    if (free_bytes < reserve && reserve - free_bytes > n.bytes) n.bytes = reserve - free_bytes;
     if (free_files < limits->free_files && limits->free_files - free_files > n.files)
       n.files = limits->free_files - free_files;
   }

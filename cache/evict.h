@@ -12,9 +12,15 @@
 
 enum { KILN_EVICT_SAMPLE = 512 };
 
+/// A reserve of free bytes that follows the file system: 256 MiB, and a fiftieth of a small one.
+#define KILN_FREE_BY_SIZE UINT64_MAX
+
 typedef struct kiln_limits {
-  uint64_t bytes, files, free_bytes, free_files; ///< 0: no limit
+  uint64_t bytes, files, free_bytes, free_files; ///< 0: no limit; free_bytes may be KILN_FREE_BY_SIZE
 } kiln_limits;
+
+/// What free_bytes comes to on a file system of `size` bytes.
+uint64_t kiln_limits_reserve(const kiln_limits *limits, uint64_t size);
 
 /// What a sweep removes besides what the limits demand.
 typedef struct kiln_evict_choice {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -119,6 +120,8 @@ int kiln_store_open_own(kiln_store *store, const char *name, int flags) {
   mode_t mode = store->shared ? 0666 : 0600;
   struct stat st;
   int fd = kiln_fs_open(store->fd, name, flags, mode);
+  if (fd >= 0 && store->shared)
+    fchmod(fd, mode); // the mask may have taken rights; only its owner can give them
   if (fd >= 0 || fd == -ENOENT || !store->writable) return fd;
   // A pipe without a reader, a socket, a folder, a link.
   if (kiln_fs_stat_at(store->fd, name, &st) || S_ISREG(st.st_mode)) return fd;

@@ -10,6 +10,7 @@
 
 #include "cache/admin.h"
 #include "cache/inside.h"
+#include "cache/usage.h"
 #include "tests/cache/common.h"
 
 enum { SIZE = 5000, SECONDS = 20 };
@@ -167,4 +168,81 @@ TEST(places, a_folder_that_cannot_be_entered_is_named_and_opened) {
   }
   CHECK(child > 0 && waitpid(child, &how, 0) == child);
   CHECK_INT(how, 0);
+}
+
+/// The reserve of free space follows the file system: a small one keeps entries, too.
+TEST(places, a_small_file_system_keeps_entries) {
+  const char *folder = kiln_test_folder();
+  kiln_cache_config config;
+  if (kiln_test_run(NULL, "mount -t tmpfs -o size=64m none %s", folder)) SKIP("nothing can be mounted here");
+  kiln_cache_config_init(&config);
+  config.folder = folder;
+  kiln_cache *cache = open_with(&config);
+  kiln_key key[20];
+  unsigned there = 0;
+  for (unsigned i = 0; i < 20; i++) {
+    key[i] = key_number(i);
+    put_size(cache, &key[i], SIZE);
+    kiln_cache_step(cache);
+  }
+  for (unsigned i = 0; i < 20; i++) there += (unsigned)get_size(cache, &key[i], SIZE);
+  kiln_cache_close(cache);
+  kiln_test_run(NULL, "umount %s", folder);
+  CHECK_INT(there, 20);
+  const kiln_limits limits = {.free_bytes = KILN_FREE_BY_SIZE}, fixed = {.free_bytes = 7};
+  CHECK_INT(kiln_limits_reserve(&limits, (uint64_t)64 << 20), ((uint64_t)64 << 20) / 50);
+  CHECK_INT(kiln_limits_reserve(&limits, (uint64_t)1 << 40), (uint64_t)256 << 20);
+  CHECK_INT(kiln_limits_reserve(&fixed, (uint64_t)1 << 40), 7);
+}
+
+static void use_shared(const char *folder, unsigned first) {
+  umask(022);
+  kiln_cache_config config = config_in(folder);
+  config.shared = true;
+  kiln_cache *cache = open_with(&config);
+  for (unsigned i = 0; i < 300; i++) { // in all folders of entries, also those that the other user made
+    kiln_key key = key_number(i);
+    CHECK_INT(get_size(cache, &key, 100), i < first);
+    if (i >= first) CHECK_INT(put_size(cache, &key, 100), KILN_OK);
+    kiln_key_deinit(&key);
+  }
+  CHECK_INT(kiln_cache_counted(cache, KILN_OUTCOME_STORED), 300 - first);
+  kiln_cache_close(cache);
+}
+
+TEST(places, a_shared_folder_is_the_second_users_too) {
+  const char *folder = kiln_test_folder();
+  char shared[300];
+  int how;
+  if (geteuid()) SKIP("only root can be two users");
+  CHECK(!chmod(folder, 0755));
+  snprintf(shared, sizeof shared, "%s/shared", folder);
+  umask(022);
+  kiln_cache_config config = config_in(shared);
+  config.shared = true;
+  kiln_cache *cache = open_with(&config);
+  for (unsigned i = 0; i < 150; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(put_size(cache, &key, 100), KILN_OK);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(cache);
+  pid_t child = fork();
+  if (!child) {
+    if (setgid(12345) || setuid(12345)) _exit(1);
+    use_shared(shared, 150);
+    _exit(0);
+  }
+  CHECK(child > 0 && waitpid(child, &how, 0) == child);
+  CHECK_INT(how, 0);
+  use_shared(shared, 300); // and the first reads the second one's
+  uint64_t sum = 0;
+  cache = open_with(&config);
+  kiln_usage usage;
+  int fd = kiln_usage_lock(kiln_cache_store(cache), &usage);
+  CHECK(fd >= 0);
+  sum = usage.files;
+  kiln_usage_unlock(fd);
+  CHECK_INT(sum, 300);
+  kiln_cache_close(cache);
 }

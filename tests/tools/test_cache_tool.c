@@ -189,10 +189,10 @@ TEST(cache_tool, keys_and_trust) {
   snprintf(command, sizeof command, "cache keygen --name=ci %s", key);
   expect("", command, 0, "key.pub");
   expect("", command, 1, "File exists");
-  expect(env, "cache verify", 1, "0 entries are good, 6 are not");
+  expect(env, "cache verify", 1, "there is no list of trusted keys");
   snprintf(command, sizeof command, "cache sign --key=%s", key);
   expect("", command, 0, "6 entries are signed");
-  expect(env, "cache verify", 1, "none by one of the 0 trusted keys");
+  expect(env, "cache verify", 1, "there is no list of trusted keys");
   snprintf(command, sizeof command, "cache trust --domains=pr-1 add ci %s.pub", key);
   expect(env, command, 0, "");
   expect(env, "cache verify", 1, "may not sign for domain main");
@@ -255,4 +255,35 @@ TEST(cache_tool, every_variable_has_a_row) {
                       "while read v; do grep -q \"^ENV($v,\" base/env.def || echo $v; done");
   CHECK_TEXT(out, "");
   free(out);
+}
+
+/// A list of trusted keys that others can write is no list; where signatures are required, none is an error.
+TEST(cache_tool, lists_of_keys_that_others_write_are_refused) {
+  const char *folder = kiln_test_folder();
+  char *out, source[300];
+  static const char text[] =
+      "kiln 1\nkernel k(x: out *f32) @grid(1) @warps(1)\n{\n  store(x + iota(32), 1.0)\n}\n";
+  snprintf(source, sizeof source, "%s/k.kiln", folder);
+  kiln_test_write(source, text, sizeof text - 1);
+#define KILN "KILN_CACHE_DIR=%s/cache KILN_TRUST_FILE=%s/trust KILN_TRUST=require %s/bin/kiln "
+  const char *b = kiln_test_build();
+  CHECK_INT(kiln_test_run(&out, KILN "compile -t gfx942 -o %s/k.o %s", folder, folder, b, folder, source), 1);
+  CHECK(strstr(out, "there is no list of trusted keys") && strstr(out, "/trust"));
+  free(out);
+  CHECK_INT(kiln_test_run(&out, KILN "cache doctor", folder, folder, b), 1);
+  CHECK(strstr(out, "there is no list of trusted keys"));
+  free(out);
+  CHECK(!kiln_test_run(NULL, KILN "cache keygen --name=a %s/a.key", folder, folder, b, folder));
+  CHECK(
+      !kiln_test_run(NULL, KILN "cache trust add a %s/a.key.pub --domains=main", folder, folder, b, folder));
+  CHECK_INT(kiln_test_run(NULL, "KILN_SIGN_KEY=%s/a.key " KILN "compile -t gfx942 -o %s/k.o %s", folder,
+                          folder, folder, b, folder, source),
+            0);
+  CHECK_INT(kiln_test_run(NULL, KILN "cache doctor", folder, folder, b), 0);
+  CHECK(!kiln_test_run(NULL, "chmod 666 %s/trust", folder));
+  CHECK_INT(kiln_test_run(&out, KILN "compile -t gfx942 -o %s/k.o %s", folder, folder, b, folder, source), 1);
+  CHECK(strstr(out, "mode 666"));
+  free(out);
+  CHECK_INT(kiln_test_run(NULL, KILN "cache doctor", folder, folder, b), 1);
+#undef KILN
 }

@@ -38,7 +38,12 @@ static kiln_status parse_line(char *line, kiln_trust_key *out, bool *found) {
 kiln_status cache_trust_read(const char *path, cache_trust_list *out, kiln_error *err) {
   kiln_buffer text = {0};
   out->count = 0;
-  if (access(path, F_OK) && errno == ENOENT) return KILN_OK;
+  struct stat st;
+  if (stat(path, &st) && errno == ENOENT) return KILN_OK;
+  if (st.st_mode & 022 || (st.st_uid != geteuid() && st.st_uid))
+    return kiln_fail(err, KILN_STATUS_DENIED,
+                     "%s: expected a list that only user %u can write, found owner %u and mode %03o", path,
+                     (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_mode & 0777);
   kiln_status status = cli_read_file(path, MOST_BYTES, &text, err);
   unsigned number = 0;
   char *save;

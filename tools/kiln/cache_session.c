@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/common/cli.h"
 #include "tools/kiln/cache_environment.h"
@@ -97,6 +98,12 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
     const char *file = cache_session_trust_file(t->trust_file, sizeof t->trust_file);
     kiln_status status = file ? cache_trust_read(file, &t->trust, err) : KILN_OK;
     if (status) return status;
+    if (config->policy == KILN_TRUST_REQUIRE && (!file || access(file, F_OK)))
+      return kiln_fail(
+          err, KILN_STATUS_NOT_FOUND,
+          "KILN_TRUST=require, and there is no list of trusted keys: %s; `kiln cache trust add` makes "
+          "one",
+          file ? file : "neither KILN_TRUST_FILE nor HOME names a place");
     config->trusted = t->trust.keys;
     config->trusted_count = t->trust.count;
   }

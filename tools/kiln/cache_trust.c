@@ -181,13 +181,16 @@ static void note_errno(checkup *c, int e, const char *what, const char *good) {
 
 /// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is
 /// said.
-static void check_file_system(checkup *c, kiln_store *store) {
+static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *limits) {
   struct statfs fs;
-  char text[64];
-  if (!fstatfs(store->fd, &fs)) {
-    snprintf(text, sizeof text, "type 0x%lx, %llu MiB free", (unsigned long)fs.f_type,
-             (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize >> 20);
-    note(c, true, "file system", text);
+  uint64_t free_bytes, free_files, size;
+  char text[160];
+  if (!fstatfs(store->fd, &fs) && !kiln_fs_space(store->fd, &free_bytes, &free_files, &size)) {
+    uint64_t reserve = kiln_limits_reserve(limits, size);
+    snprintf(text, sizeof text, "type 0x%lx, %" PRIu64 " MiB free, %" PRIu64 " MiB are to stay free%s",
+             (unsigned long)fs.f_type, free_bytes >> 20, reserve >> 20,
+             free_bytes < reserve ? ": new entries go at once (KILN_CACHE_MIN_FREE)" : "");
+    note(c, free_bytes >= reserve, "file system", text);
   }
   int fd = kiln_fs_open(store->fd, ".", O_TMPFILE | O_WRONLY, 0600);
   note_errno(c, fd, "nameless files", "yes");
@@ -228,12 +231,20 @@ int cache_command_doctor(int argc, char **argv) {
   snprintf(text, sizeof text, "%s/%s", tool.store->root, tool.store->folder);
   note(&c, true, "folder", text);
   note_errno(&c, kiln_store_make(tool.store), "writable", "yes");
-  if (tool.store->fd >= 0) check_file_system(&c, tool.store);
+  kiln_limits limits = kiln_cache_limits(tool.cache);
+  if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
   const char *trust = cache_session_trust_file(text, sizeof text);
   cache_trust_list list;
   kiln_error err = {0};
   kiln_status status = trust ? cache_trust_read(trust, &list, &err) : KILN_OK;
-  note(&c, !status, "trusted keys", status ? err.text : trust ? trust : "no list");
+  bool lacks = !status && trust && access(trust, F_OK);
+  const char *policy = environment_get(ENV_KILN_TRUST);
+  bool required = policy && strcmp(policy, "off");
+  note(&c, !status && !(required && (lacks || !trust)), "trusted keys",
+       status   ? err.text
+       : !trust ? "no list"
+       : lacks  ? "there is no list yet"
+                : trust);
   kiln_scrub_report report;
   kiln_scrub(tool.store, 2, false, NULL, NULL, &report);
   snprintf(text, sizeof text, "%" PRIu64 " good, %" PRIu64 " damaged", report.good, report.bad);
