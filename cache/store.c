@@ -95,6 +95,9 @@ static int make_tag(const kiln_store *store) {
   char path[KILN_STORE_PATH + 16];
   snprintf(path, sizeof path, "%s/CACHEDIR.TAG", store->root);
   int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  struct stat st;
+  if (fd == -EEXIST && !kiln_fs_stat_at(AT_FDCWD, path, &st) && S_ISREG(st.st_mode) && !st.st_size)
+    fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY, 0); // its writer was killed in between
   if (fd < 0) return fd == -EEXIST ? 0 : fd;
   int e = kiln_fs_write(fd, text, sizeof text - 1);
   int closed = kiln_fs_close(fd);

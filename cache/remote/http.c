@@ -156,11 +156,19 @@ static kiln_remote_state get(void *state, const char *domain, const char *key_he
   return out->size == size && !strcmp(hash, found) ? KILN_REMOTE_FOUND : KILN_REMOTE_REFUSED;
 }
 
+/// Of an upload: what the server will not take in any try is refused; missing rights and its own faults pass.
+static kiln_remote_state stored_of(long status) {
+  static const long never[] = {400, 411, 413, 414, 415, 422};
+  if (status >= 200 && status < 300) return KILN_REMOTE_FOUND;
+  for (unsigned i = 0; i < sizeof never / sizeof *never; i++)
+    if (status == never[i]) return KILN_REMOTE_REFUSED;
+  return KILN_REMOTE_FAILED;
+}
+
 static kiln_remote_state store(http *h, const char *url, const uint8_t *bytes, size_t size,
                                int64_t deadline) {
   body b = {.send = bytes, .left = size};
-  long status = exchange(h, url, &b, deadline);
-  return status >= 200 && status < 300 ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
+  return stored_of(exchange(h, url, &b, deadline));
 }
 
 static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,

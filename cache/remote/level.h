@@ -26,7 +26,7 @@ typedef struct kiln_level_kind {
   /// Fills `out` with FOUND. Never later than `deadline` (monotonic ms) by more than a moment.
   kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline,
                            kiln_buffer *out);
-  /// FOUND when it is stored.
+  /// FOUND when it is stored, REFUSED when the server will never take it.
   kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
                            size_t size, int64_t deadline);
   /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when

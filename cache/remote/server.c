@@ -155,23 +155,27 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
 
 // ------------------------------------------------------------------------- uploads
 
-static bool upload_bytes(kiln_remote_server *s, const kiln_entry_view *view, const kiln_blob *file) {
+/// FOUND when all levels have it, REFUSED when all that lack it will never take it, FAILED when a later try
+/// may do better.
+static kiln_remote_state upload_bytes(kiln_remote_server *s, const kiln_entry_view *view,
+                                      const kiln_blob *file) {
   char hex[KILN_DIGEST_HEX + 1], domain[KILN_NAME_SIZE] = "";
   const kiln_bytes *label = &view->labels[KILN_LABEL_DOMAIN];
-  bool all = s->level_count > 0;
+  kiln_remote_state worst = s->level_count ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
   if (label->size < sizeof domain) memcpy(domain, label->bytes, label->size);
-  if (!kiln_store_name_ok(domain)) return true; // nothing that anybody could look up
+  if (!kiln_store_name_ok(domain)) return KILN_REMOTE_REFUSED; // nothing that anybody could look up
   kiln_digest_hex(&view->key, hex);
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
-    bool stored = !kiln_breaker_open(&s->store, l->breaker) &&
-                  l->kind->put(l->state, domain, hex, file->bytes, file->size,
-                               kiln_level_now() + UPLOAD_MS) == KILN_REMOTE_FOUND;
-    judge(s, i, !stored, false);
-    all &= stored;
+    kiln_remote_state state =
+        kiln_breaker_open(&s->store, l->breaker)
+            ? KILN_REMOTE_FAILED
+            : l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_level_now() + UPLOAD_MS);
+    judge(s, i, state == KILN_REMOTE_FAILED, false);
+    if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
   }
   if (s->leases) kiln_leases_drop(s->leases, domain, hex); // it is there, or does not come from here
-  return all;
+  return worst;
 }
 
 static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *name) {
@@ -202,9 +206,10 @@ static void upload_one(void *context, int folder, const char *name) {
   if (r->failed) return;
   kiln_blob *file = read_spooled(r->server, folder, name);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, r->server->max_bytes, &view, NULL);
-  r->failed = good && !upload_bytes(r->server, &view, file);
+  kiln_remote_state state = good ? upload_bytes(r->server, &view, file) : KILN_REMOTE_REFUSED;
+  r->failed = state == KILN_REMOTE_FAILED;
   if (!r->failed) kiln_fs_unlink(folder, name); // stored, or nothing that could be
-  if (good && !r->failed) {
+  if (state == KILN_REMOTE_FOUND) {
     uint8_t record[KILN_STATS_RECORD];
     kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED,
                                .run = (uint32_t)getpid(),

@@ -81,8 +81,9 @@ static inline void start(int port, char *const argv[]) {
   }
 }
 
-/// nginx as a WebDAV store of files under FOLDER/www; `tls`: of its listening line.
-static inline int start_nginx_with(const char *folder, const char *tls) {
+/// nginx as a WebDAV store of files under FOLDER/www; `tls`: of its listening line; `body`: the largest it
+/// takes.
+static inline int start_nginx_with(const char *folder, const char *tls, const char *body) {
   static const char module[] = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
   char conf[300], text[2000];
   int port = free_port();
@@ -93,25 +94,25 @@ static inline int start_nginx_with(const char *folder, const char *tls) {
            "access_log off;\n"
            " client_body_temp_path %s/body; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path "
            "%s/u; scgi_temp_path %s/s;\n"
-           " client_max_body_size 100m;\n"
+           " client_max_body_size %s;\n"
            " server { listen 127.0.0.1:%d %s; root %s/www; location / { dav_methods PUT DELETE; "
            "create_full_put_path on; } } }\n",
-           geteuid() ? "" : "user root; ", folder, folder, folder, folder, folder, folder, folder, port, tls,
-           folder);
+           geteuid() ? "" : "user root; ", folder, folder, folder, folder, folder, folder, folder, body, port,
+           tls, folder);
   kiln_test_write(conf, text, strlen(text));
   kiln_test_run(NULL, "mkdir -p %s/www", folder);
   start(port, (char *[]){"/usr/sbin/nginx", "-c", conf, "-p", (char *)folder, NULL});
   return port;
 }
 
-static inline int start_nginx(const char *folder) { return start_nginx_with(folder, ""); }
+static inline int start_nginx(const char *folder) { return start_nginx_with(folder, "", "100m"); }
 
 /// With FOLDER/cert.pem and FOLDER/key.pem.
 static inline int start_nginx_tls(const char *folder) {
   char text[700];
   snprintf(text, sizeof text, "ssl; ssl_certificate %s/cert.pem; ssl_certificate_key %s/key.pem", folder,
            folder);
-  return start_nginx_with(folder, text);
+  return start_nginx_with(folder, text, "100m");
 }
 
 static inline int start_redis(const char *folder) {

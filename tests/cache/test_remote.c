@@ -383,3 +383,35 @@ TEST(remote, interrupted_uploads_go_on) {
   kiln_key_deinit(&key);
   kiln_key_deinit(&other);
 }
+
+/// What the server will never take is not tried for ever, and does not stand in the way of the rest.
+TEST(remote, a_refused_body_does_not_stop_the_others) {
+  enum { COUNT = 12, LARGE = 400000 };
+  const char *folder = kiln_test_folder();
+  char url[64], *out;
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_nginx_with(folder, "", "64k"));
+  kiln_cache *writer = open_remote(folder, "writer", url, true);
+  for (unsigned i = 0; i < COUNT; i++) {
+    kiln_key key = key_number(i);
+    uint64_t seed = i;
+    uint8_t *bytes = malloc(LARGE); // nothing that packing makes small
+    for (size_t k = 0; k < LARGE; k++) bytes[k] = (uint8_t)kiln_test_random(&seed);
+    kiln_cache_content content = {.payload = {bytes, i % 2 ? 1000 : LARGE}};
+    CHECK_INT(kiln_cache_put(writer, &key, &content, NULL), KILN_OK);
+    free(bytes);
+    kiln_key_deinit(&key);
+  }
+  wait_uploaded(writer, COUNT / 2);
+  for (unsigned i = 0; i < 300; i++) { // the last ones may be large
+    kiln_test_run(&out, "ls %s/writer/v1/main.default/spool | wc -l", folder);
+    bool empty = !strcmp(out, "0\n");
+    free(out);
+    if (empty) break;
+    if (i == 299) FAIL("what is refused stays in the spool");
+    pause_ms(20);
+  }
+  kiln_cache_close(writer);
+  kiln_test_run(&out, "ls %s/www/main/ac | wc -l", folder);
+  CHECK_TEXT(out, "6\n");
+  free(out);
+}

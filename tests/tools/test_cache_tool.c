@@ -287,3 +287,54 @@ TEST(cache_tool, lists_of_keys_that_others_write_are_refused) {
   CHECK_INT(kiln_test_run(NULL, KILN "cache doctor", folder, folder, b), 1);
 #undef KILN
 }
+
+/// What is wrong with a cache or its remote side is one note, and the build goes on.
+TEST(cache_tool, settings_that_make_no_sense_are_said) {
+  const char *folder = kiln_test_folder(), *b = kiln_test_build();
+  char *out, source[300];
+  static const char text[] =
+      "kiln 1\nkernel k(x: out *f32) @grid(1) @warps(1)\n{\n  store(x + iota(32), 1.0)\n}\n";
+  static const struct {
+    const char *environment, *note;
+  } cases[] = {{"KILN_CACHE_REMOTE='not a url'", "found \"not\""},
+               {"KILN_CACHE_REMOTE='ftp://x'", "found \"ftp://x\""},
+               {"KILN_CACHE_REMOTE='http://127.0.0.1:1'", "the remote store failed"}};
+  snprintf(source, sizeof source, "%s/k.kiln", folder);
+  kiln_test_write(source, text, sizeof text - 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int code = kiln_test_run(&out, "%s KILN_CACHE_DIR=%s/c%zu %s/bin/kiln compile -t gfx942 -o %s/k.o %s",
+                             cases[i].environment, folder, i, b, folder, source);
+    const char *first = strstr(out, cases[i].note);
+    if (code || !first || strstr(first + 1, cases[i].note))
+      FAIL("%s: %d: %s", cases[i].environment, code, out);
+    free(out);
+  }
+}
+
+/// An entry that is there is in the cache, whatever happened to it before.
+TEST(cache_tool, why_of_what_is_there_tells_of_nothing_else) {
+  char command[200], *out;
+  fill();
+  snprintf(command, sizeof command, "why %s", hex_of(0));
+  CHECK_INT(kiln(&out, "", command), 0);
+  CHECK(strstr(out, "in the cache"));
+  CHECK(!strstr(out, "removed since"));
+  free(out);
+}
+
+TEST(cache_tool, nothing_to_merge_is_an_error) {
+  fill();
+  expect("", "cache merge /nonexistent/folder", 1, "/nonexistent/folder has no cache");
+}
+
+/// Of a writer that was killed between making it and filling it.
+TEST(cache_tool, an_empty_tag_is_filled) {
+  char path[400], *text;
+  fill();
+  snprintf(path, sizeof path, "%s/CACHEDIR.TAG", root);
+  kiln_test_write(path, "", 0);
+  fill();
+  text = kiln_test_read(path, NULL);
+  CHECK(text && strstr(text, "Signature: 8a477f597d28d172789f06886806bc55") == text);
+  free(text);
+}

@@ -278,7 +278,12 @@ int cache_command_merge(int argc, char **argv) {
   cache_session_options other = {.folder = tool.words.items[0], .local = true};
   kiln_status status = cache_session_open(&other, &from, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
-  kiln_merge(tool.store, kiln_cache_store(from), &report);
+  kiln_store *source = kiln_cache_store(from);
+  if (!source || source->fd < 0)
+    status = kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no cache of this domain and namespace",
+                       tool.words.items[0]);
+  else kiln_merge(tool.store, source, &report);
   kiln_cache_close(from);
+  if (status) return cache_tool_end(&tool, cli_report(status, &err));
   return cache_tool_end(&tool, report_move(&tool, "merged", &report, KILN_OK, &err));
 }

@@ -113,6 +113,23 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
   return status;
 }
 
+/// What cannot be a remote cache is said and left out; a build goes on without it.
+static void check_remote(kiln_cache_config *config) {
+  static const char *const schemes[] = {"http://", "https://", "redis://"};
+  for (const char *at = config->remote_url; at && *(at += strspn(at, " ")); at += strcspn(at, " ")) {
+    bool known = false;
+    for (unsigned i = 0; i < sizeof schemes / sizeof *schemes; i++)
+      known |= !strncmp(at, schemes[i], strlen(schemes[i]));
+    if (known) continue;
+    fprintf(stderr,
+            "kiln: note: going on without remote caches: KILN_CACHE_REMOTE: expected http://, https:// or "
+            "redis://, found \"%.*s\"\n",
+            (int)strcspn(at, " "), at);
+    config->remote_url = NULL;
+    return;
+  }
+}
+
 static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t,
                                     kiln_error *err) {
   kiln_status status = read_sizes(config, err);
@@ -128,8 +145,11 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
   config->remote_url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
+  check_remote(config);
   if (config->remote_url && cli_find_program("kiln-remote", t->remote, sizeof t->remote))
     config->remote_program = t->remote;
+  else if (config->remote_url)
+    fprintf(stderr, "kiln: note: going on without remote caches: kiln-remote is not installed\n");
   return status;
 }
 

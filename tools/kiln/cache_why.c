@@ -41,7 +41,6 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
       kiln_buffer_format(out, "and nothing is recorded about this key\n");
     return CLI_FAILED;
   }
-  kiln_explain_fate(tool->cache, key, out);
   if (kiln_store_read(tool->store, key, NULL, 0, &entry, NULL, NULL) != KILN_OUTCOME_HIT_LOCAL)
     return CLI_FAILED;
   if (kiln_cache_nearest(tool->cache, key, entry.fields.bytes, entry.fields.size,

@@ -171,6 +171,20 @@ static int worst_code(const plan *p, const work_sums *sums) {
   return sums->failed ? CLI_FAILED : CLI_OK;
 }
 
+/// A cache that does not work is no reason to fail, and one to say so: a line for each thing that went wrong.
+static void print_cache_notes(const kiln_cache *cache) {
+  static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
+                                          KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
+                                          KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_FAILED,
+                                          KILN_OUTCOME_REMOTE_REFUSED};
+  for (size_t i = 0; cache && i < sizeof troubles / sizeof *troubles; i++) {
+    uint64_t count = kiln_cache_counted(cache, troubles[i]);
+    if (count)
+      fprintf(stderr, "kiln: note: the cache: %llu x %s; `kiln cache doctor` looks closer\n",
+              (unsigned long long)count, kiln_outcome_text(troubles[i]));
+  }
+}
+
 int session_make(session *s, work_sums *sums) {
   unsigned percent = s->verify ? (unsigned)strtoul(s->verify, NULL, 10) : 0;
   memset(sums, 0, sizeof *sums);
@@ -186,5 +200,6 @@ int session_make(session *s, work_sums *sums) {
   print_passes(&s->plan);
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
+  if (!s->quiet) print_cache_notes(s->cache);
   return worst_code(&s->plan, sums);
 }
