@@ -19,7 +19,7 @@ void kiln_cache_config_init(kiln_cache_config *config) {
   config->min_free_files = 4096;
   config->max_entry_bytes = (uint64_t)256 << 20;
   config->wait_ms = 30000;
-  config->recency_s = 3600;
+  config->recency_s = 60;
   config->level = 1;
   config->remote_ms = 2000;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "tests/harness.h"
 
 static char folder[200];
@@ -229,4 +230,31 @@ TEST(identity, what_an_assembler_left_unfinished_is_refused) {
   CHECK(!kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln cache ls", folder, kiln_test_build()));
   CHECK_TEXT(out, "");
   free(out);
+}
+
+/// A disk that changes bytes and no times: the digest that is remembered is no longer that of the content.
+TEST(identity, the_doctor_reads_the_tools_again) {
+  enum { RECORD = 80, DIGEST_AT = 40, CHECK_AT = 72 };
+  char path[300], *out;
+  size_t size;
+  set_up();
+  kiln_test_run(NULL, "sleep 2.2"); // a file that is new is not remembered
+  for (int changed = 0; changed < 2; changed++) {
+    int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/kiln cache doctor", folder, folder);
+    CHECK_INT(code, changed);
+    CHECK(strstr(out,
+                 changed ? "BAD  code generator: its content is not what it was" : "ok   code generator: "));
+    free(out);
+    if (changed) break;
+    snprintf(path, sizeof path, "%s/cache/v1/main.default/files", folder);
+    char *bytes = kiln_test_read(path, &size);
+    CHECK(bytes && size && size % RECORD == 0);
+    for (size_t at = 0; at < size; at += RECORD) {
+      bytes[at + DIGEST_AT] ^= 1;
+      kiln_check check = kiln_check_of(bytes + at, CHECK_AT);
+      memcpy(bytes + at + CHECK_AT, check.bytes, RECORD - CHECK_AT);
+    }
+    kiln_test_write(path, bytes, size);
+    free(bytes);
+  }
 }

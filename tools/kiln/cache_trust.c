@@ -14,6 +14,7 @@
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_keys.h"
 #include "tools/kiln/cache_session.h"
+#include "tools/kiln/identity.h"
 
 int cache_command_sign(int argc, char **argv) {
   cache_tool tool = {0};
@@ -212,6 +213,30 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
   if (b >= 0) kiln_fs_close(b);
 }
 
+/// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
+static void check_tool(checkup *c, const char *what, const identity_tool *tool) {
+  kiln_digest digest;
+  kiln_file_mark mark;
+  kiln_error err = {0};
+  if (tool->fd < 0) return;
+  bool read = kiln_cache_file_digest(NULL, tool->fd, &mark, &digest, &err) == KILN_OK;
+  bool same = read && !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
+  note(c, same, what,
+       same   ? tool->path
+       : read ? "its content is not what it was, under the same times"
+              : err.text);
+}
+
+static void check_tools(checkup *c, kiln_cache *cache) {
+  identity who;
+  kiln_codegen_options options;
+  kiln_error err = {0};
+  kiln_codegen_options_init(&options);
+  if (identity_find(&who, &options, true, true, cache, &err) != KILN_OK) note(c, false, "tools", err.text);
+  check_tool(c, "code generator", &who.compiler);
+  check_tool(c, "assembler", &who.assembler);
+}
+
 int cache_command_doctor(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
@@ -233,6 +258,7 @@ int cache_command_doctor(int argc, char **argv) {
   note_errno(&c, kiln_store_make(tool.store), "writable", "yes");
   kiln_limits limits = kiln_cache_limits(tool.cache);
   if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
+  check_tools(&c, tool.cache);
   const char *trust = cache_session_trust_file(text, sizeof text);
   cache_trust_list list;
   kiln_error err = {0};
