@@ -276,13 +276,11 @@ static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key 
   return false;
 }
 
-bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+/// Memory and stores. False: `out` says which kind of miss it is so far; it is not counted yet.
+static bool get_here(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   memset(out, 0, sizeof *out);
-  if (c->config.no_read) {
-    out->outcome = KILN_OUTCOME_MISS_SKIPPED;
-    kiln_cache_count(c, out->outcome, &key->digest, 0, 0);
-    return false;
-  }
+  out->outcome = KILN_OUTCOME_MISS_SKIPPED;
+  if (c->config.no_read) return false;
   if (c->memory && kiln_memory_get(c->memory, key, out)) return true;
   kiln_store *where = NULL;
   bool warned = false;
@@ -292,16 +290,80 @@ bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
     found(c, key, out, warned);
     return true;
   }
-  int error_number = out->error_number;
   if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && c->own &&
       !kiln_store_quarantine(c->own, &key->digest))
     kiln_cache_count(c, KILN_OUTCOME_QUARANTINED, &key->digest, 0, 0);
-  if (c->remote && get_remote(c, kiln_remote_get, key, out)) return true;
+  return false;
+}
+
+/// What is left of a look-up after the miss of get_here: the remote side, or a miss that counts.
+static bool get_elsewhere(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+  kiln_outcome outcome = out->outcome;
+  int error_number = out->error_number;
+  if (c->remote && !c->config.no_read && get_remote(c, kiln_remote_get, key, out)) return true;
   memset(out, 0, sizeof *out);
   out->outcome = outcome;
   out->error_number = error_number;
   count_error(c, outcome, &key->digest, 0, 0, error_number);
   return false;
+}
+
+bool kiln_cache_get(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+  return get_here(c, key, out) || get_elsewhere(c, key, out);
+}
+
+// ------------------------------------------------------------------------------------ many look-ups
+
+enum { QUESTIONS = 32 }; // at the same time: a remote side takes its time for each
+
+typedef struct question {
+  size_t index;
+  kiln_cache_entry entry; ///< the miss of get_here
+} question;
+
+typedef struct batch {
+  kiln_cache *cache;
+  const kiln_key *const *keys;
+  question *questions; ///< owned
+  size_t count, next;  ///< next: under mutex
+  pthread_mutex_t mutex;
+  kiln_cache_found *each; ///< called under mutex
+  void *context;
+} batch;
+
+static void *ask(void *context) {
+  batch *b = context;
+  for (;;) {
+    pthread_mutex_lock(&b->mutex);
+    question *q = b->next < b->count ? &b->questions[b->next++] : NULL;
+    pthread_mutex_unlock(&b->mutex);
+    if (!q) return NULL;
+    if (!get_elsewhere(b->cache, b->keys[q->index], &q->entry)) continue;
+    pthread_mutex_lock(&b->mutex);
+    b->each(b->context, q->index, &q->entry);
+    pthread_mutex_unlock(&b->mutex);
+  }
+}
+
+void kiln_cache_get_many(kiln_cache *c, const kiln_key *const *keys, size_t count, kiln_cache_found *each,
+                         void *context) {
+  batch b = {.cache = c, .keys = keys, .each = each, .context = context};
+  pthread_t threads[QUESTIONS];
+  unsigned started = 0;
+  b.questions = c->remote ? calloc(count, sizeof *b.questions) : NULL;
+  pthread_mutex_init(&b.mutex, NULL);
+  for (size_t i = 0; i < count; i++) {
+    question q = {.index = i};
+    if (get_here(c, keys[i], &q.entry)) each(context, i, &q.entry);
+    else if (b.questions) b.questions[b.count++] = q;
+    else if (get_elsewhere(c, keys[i], &q.entry)) each(context, i, &q.entry);
+  }
+  while (started + 1 < b.count && started < QUESTIONS && !pthread_create(&threads[started], NULL, ask, &b))
+    started++;
+  ask(&b); // this thread is one of them, and all where no thread can be had
+  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  pthread_mutex_destroy(&b.mutex);
+  free(b.questions);
 }
 
 // ----------------------------------------------------------------------------------------- writing
@@ -406,7 +468,9 @@ static void count_evicted(void *context, const kiln_scan_item *item) {
 void kiln_cache_step(kiln_cache *c) {
   kiln_evict_report report;
   c->step_due = false;
-  if (c->own) kiln_evict_step(c->own, &c->limits, count_evicted, c, &report);
+  if (!c->own) return;
+  kiln_evict_step(c->own, &c->limits, count_evicted, c, &report);
+  for (uint64_t i = 0; i < report.unsent; i++) kiln_cache_count(c, KILN_OUTCOME_REMOTE_DROPPED, NULL, 0, 0);
 }
 
 void kiln_cache_forget(kiln_cache *c) {

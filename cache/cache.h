@@ -219,6 +219,14 @@ void kiln_cache_entry_deinit(kiln_cache_entry *entry);
 /// it is harmless).
 bool kiln_cache_get(kiln_cache *cache, const kiln_key *key, kiln_cache_entry *out);
 
+/// Called for key `index` of kiln_cache_get_many when it hit; deinits `entry` in time. One call at a time, on
+/// any thread.
+typedef void kiln_cache_found(void *context, size_t index, kiln_cache_entry *entry);
+/// Looks up many keys, each as kiln_cache_get does, and calls `each` for those that hit. What must be asked
+/// of a remote side is asked at the same time: ten keys take about as long as one.
+void kiln_cache_get_many(kiln_cache *cache, const kiln_key *const *keys, size_t count, kiln_cache_found *each,
+                         void *context);
+
 /// Stores. The result is for information: KILN_OK also when another writer was first; otherwise the reason,
 /// which the counters have too. An entry under that key that is damaged, foreign or untrusted is replaced.
 /// The in-memory level gets it in any case.

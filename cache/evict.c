@@ -94,13 +94,26 @@ static int oldest_first(const void *x, const void *y) {
   return memcmp(a->key.bytes, b->key.bytes, KILN_DIGEST_SIZE);
 }
 
-/// Removes one entry unless it was used since it was listed. True when it is gone (or would be).
-static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool dry_run,
-                       kiln_evict_report *report) {
+/// True when the only other link of the entry is its place in the list of uploads.
+static bool waits_for_upload(kiln_store *store, const kiln_scan_item *item, char spooled[KILN_STORE_NAME]) {
   char name[KILN_STORE_NAME];
+  struct stat st, other;
+  memcpy(spooled, "spool/", sizeof "spool/");
+  kiln_digest_hex(&item->key, spooled + strlen(spooled));
+  kiln_store_entry_name(&item->key, name);
+  return item->links == 2 && !kiln_fs_stat_at(store->fd, spooled, &other) &&
+         !kiln_fs_stat_at(store->fd, name, &st) && st.st_ino == other.st_ino;
+}
+
+/// Removes one entry unless it was used since it was listed. True when it is gone (or would be). Entries that
+/// are linked elsewhere stay; those that wait for their upload stay unless `unsent`.
+static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool unsent, bool dry_run,
+                       kiln_evict_report *report) {
+  char name[KILN_STORE_NAME], spooled[KILN_STORE_NAME];
   struct stat st;
   kiln_store_entry_name(&item->key, name);
-  if (item->links > 1) return false;
+  if (unsent != (item->links > 1)) return false;
+  if (unsent && !waits_for_upload(store, item, spooled)) return false;
   if (!dry_run) {
     if (kiln_fs_stat_at(store->fd, name, &st) || st.st_mtime != item->time) return false;
     int e = kiln_fs_unlink(store->fd, name);
@@ -112,10 +125,16 @@ static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool dry_r
       report->failed++;
       return false;
     }
+    if (unsent) kiln_fs_unlink(store->fd, spooled);
   }
   report->evicted_files++;
   report->evicted_bytes += item->bytes;
+  report->unsent += unsent;
   return true;
+}
+
+static bool enough(const kiln_evict_report *report, need n) {
+  return report->evicted_bytes >= n.bytes && report->evicted_files >= n.files;
 }
 
 /// A file in staging whose writer lives is locked; all others are left over from kills.
@@ -198,13 +217,14 @@ void kiln_evict_step(kiln_store *store, const kiln_limits *limits, kiln_evicted 
   need n = need_of(store, limits, usage.bytes, usage.files);
   // Of a part of the store only the older half is fair game: its youngest may be younger than much elsewhere.
   size_t most = whole && finished ? s.count : (s.count + 1) / 2;
-  for (size_t i = 0; i < most && (out->evicted_bytes < n.bytes || out->evicted_files < n.files); i++)
-    if (remove_one(store, &s.items[i], false, out) && each) each(context, &s.items[i]);
+  for (unsigned unsent = 0; unsent < 2; unsent++) // a remote side that is gone does not lift the limits
+    for (size_t i = 0; i < most && !enough(out, n); i++)
+      if (remove_one(store, &s.items[i], unsent, false, out) && each) each(context, &s.items[i]);
   usage.bytes = less(usage.bytes, out->evicted_bytes);
   usage.files = less(usage.files, out->evicted_files);
   usage.round_bytes = less(usage.round_bytes, out->evicted_bytes);
   usage.round_files = less(usage.round_files, out->evicted_files);
-  out->over = out->evicted_bytes < n.bytes || out->evicted_files < n.files;
+  out->over = !enough(out, n);
   kiln_usage_save(fd, &usage);
   kiln_stats_rotate(store);
   kiln_usage_unlock(fd);
@@ -263,12 +283,12 @@ void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_e
   if (s.count) qsort(s.items, s.count, sizeof *s.items, oldest_first);
   need n = need_of(store, limits, out->seen_bytes, out->seen_files);
   int64_t now = (int64_t)time(NULL);
-  for (size_t i = 0; i < s.count; i++) {
-    bool demanded = out->evicted_bytes < n.bytes || out->evicted_files < n.files;
-    if (!demanded && !chosen(store, &s.items[i], choice, now)) continue;
-    if (remove_one(store, &s.items[i], choice->dry_run, out) && each) each(context, &s.items[i]);
-  }
-  out->over = out->evicted_bytes < n.bytes || out->evicted_files < n.files;
+  for (unsigned unsent = 0; unsent < 2; unsent++)
+    for (size_t i = 0; i < s.count; i++) {
+      if (enough(out, n) && ((unsent && !choice->all) || !chosen(store, &s.items[i], choice, now))) continue;
+      if (remove_one(store, &s.items[i], unsent, choice->dry_run, out) && each) each(context, &s.items[i]);
+    }
+  out->over = !enough(out, n);
   if (!choice->dry_run && !s.failed) {
     usage = (kiln_usage){.counted = true,
                          .bytes = less(out->seen_bytes, out->evicted_bytes),

@@ -33,8 +33,9 @@ typedef struct kiln_evict_choice {
 
 typedef struct kiln_evict_report {
   uint64_t seen_files, seen_bytes, evicted_files, evicted_bytes, orphans, failed;
-  bool busy; ///< another process is cleaning; nothing was done
-  bool over; ///< the store is still over a limit
+  uint64_t unsent; ///< of the evicted: were still to be uploaded
+  bool busy;       ///< another process is cleaning; nothing was done
+  bool over;       ///< the store is still over a limit
 } kiln_evict_report;
 
 /// Called for each entry that is removed (or would be). May be NULL.

@@ -415,3 +415,141 @@ TEST(remote, a_refused_body_does_not_stop_the_others) {
   CHECK_TEXT(out, "6\n");
   free(out);
 }
+
+// ------------------------------------------------------------------------------ many look-ups at once
+
+enum { FAR_MS = 300 };
+
+/// Answers one request after another from the files under `folder`/www, each after FAR_MS.
+static void answer_from_afar(int fd, const char *folder) {
+  char request[4096], path[512];
+  for (;;) {
+    size_t size = 0;
+    while (size < sizeof request - 1 && !memmem(request, size, "\r\n\r\n", 4)) {
+      ssize_t got = recv(fd, request + size, sizeof request - 1 - size, 0);
+      if (got <= 0) return;
+      size += (size_t)got;
+    }
+    request[size] = 0;
+    pause_ms(FAR_MS);
+    snprintf(path, sizeof path, "%s/www%.300s", folder, request + strlen("GET "));
+    path[strcspn(path, " ")] = 0;
+    int file = open(path, O_RDONLY);
+    struct stat st = {0};
+    if (file >= 0) fstat(file, &st);
+    char *body = malloc((size_t)st.st_size + 200);
+    int head = sprintf(body, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n", file < 0 ? "404 No" : "200 OK",
+                       (int)st.st_size);
+    if (file >= 0 && read(file, body + head, (size_t)st.st_size) != st.st_size) return;
+    bool sent = send(fd, body, (size_t)head + (size_t)st.st_size, MSG_NOSIGNAL) > 0;
+    if (file >= 0) close(file);
+    free(body);
+    if (!sent) return;
+  }
+}
+
+static int start_far(const char *folder) {
+  int port, listening = listen_any(&port);
+  server = fork();
+  if (server) {
+    close(listening);
+    return port;
+  }
+  signal(SIGCHLD, SIG_IGN);
+  for (;;) {
+    int fd = accept(listening, NULL, NULL);
+    if (fd < 0) _exit(0);
+    if (!fork()) {
+      answer_from_afar(fd, folder);
+      _exit(0);
+    }
+    close(fd);
+  }
+}
+
+struct arrivals {
+  const kiln_key *const *keys;
+  unsigned count[2 * ENTRIES];
+};
+
+static void arrive(void *context, size_t index, kiln_cache_entry *entry) {
+  struct arrivals *a = context;
+  CHECK(index < 2 * ENTRIES && right_bytes(a->keys[index], entry, SIZE));
+  a->count[index]++;
+  kiln_cache_entry_deinit(entry);
+}
+
+/// A server 300 ms away costs a build two journeys (the action, the entry), not two for each object.
+TEST(remote, many_keys_take_as_long_as_one) {
+  const char *folder = kiln_test_folder();
+  char url[64];
+  kiln_key keys[2 * ENTRIES];
+  const kiln_key *list[2 * ENTRIES];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_nginx(folder));
+  kiln_cache *writer = open_remote(folder, "writer", url, true);
+  for (unsigned i = 0; i < 2 * ENTRIES; i++) {
+    keys[i] = key_number(i);
+    list[i] = &keys[i];
+    if (i % 2) continue; // half of them nobody has
+    CHECK_INT(put_size(writer, &keys[i], SIZE), KILN_OK);
+  }
+  wait_uploaded(writer, ENTRIES);
+  kiln_cache_close(writer);
+  stop();
+  char root[300], program[300];
+  snprintf(root, sizeof root, "%s/reader", folder);
+  snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_far(folder));
+  kiln_cache_config config = config_in(root);
+  config.remote_program = program;
+  config.remote_url = url;
+  config.remote_ms = 5000;
+  kiln_cache *reader = open_with(&config);
+  struct arrivals arrived = {.keys = list};
+  int64_t start = now_ms();
+  kiln_cache_get_many(reader, list, 2 * ENTRIES, arrive, &arrived);
+  int64_t took = now_ms() - start;
+  for (unsigned i = 0; i < 2 * ENTRIES; i++) CHECK_INT(arrived.count[i], i % 2 == 0);
+  if (took < 2 * FAR_MS || took > 1000) FAIL("%d look-ups took %d ms", 2 * ENTRIES, (int)took);
+  CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_HIT_REMOTE), ENTRIES);
+  CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_MISS_ABSENT), ENTRIES);
+  CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED), 0);
+  memset(arrived.count, 0, sizeof arrived.count);
+  stop(); // what came is here now
+  kiln_cache_get_many(reader, list, ENTRIES, arrive, &arrived);
+  for (unsigned i = 0; i < ENTRIES; i++) CHECK_INT(arrived.count[i], i % 2 == 0);
+  kiln_cache_close(reader);
+  for (unsigned i = 0; i < 2 * ENTRIES; i++) kiln_key_deinit(&keys[i]);
+}
+
+/// Entries that cannot be uploaded make room like others, the oldest first, and are counted.
+TEST(remote, limits_hold_while_the_remote_side_is_down) {
+  enum { PUT = 60, MOST = 10 };
+  const char *folder = kiln_test_folder();
+  char url[64], root[300], program[300], *out;
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", free_port());
+  snprintf(root, sizeof root, "%s/writer", folder);
+  snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
+  kiln_cache_config config = config_in(root);
+  config.remote_program = program;
+  config.remote_url = url;
+  config.remote_ms = DEADLINE_MS;
+  config.remote_write = true;
+  config.max_files = MOST;
+  kiln_cache *writer = open_with(&config);
+  for (unsigned i = 0; i < PUT; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(put_size(writer, &key, SIZE), KILN_OK);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_step(writer);
+  kiln_test_run(&out, "cd %s/v1/main.default && find entries -type f | wc -l; ls spool | wc -l", root);
+  int entries, spooled;
+  CHECK(sscanf(out, "%d %d", &entries, &spooled) == 2);
+  if (entries > MOST || spooled != entries || entries < MOST / 2)
+    FAIL("%d entries and %d uploads are left, the limit is %d", entries, spooled, MOST);
+  free(out);
+  CHECK_INT(kiln_cache_counted(writer, KILN_OUTCOME_REMOTE_DROPPED), PUT - entries);
+  CHECK_INT(kiln_cache_counted(writer, KILN_OUTCOME_EVICTED), PUT - entries);
+  kiln_cache_close(writer);
+}

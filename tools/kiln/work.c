@@ -38,24 +38,37 @@ static void take_entry(plan_job *job, kiln_cache_entry *entry) {
   job->state = JOB_HIT;
 }
 
-static bool look_up(plan_job *job, kiln_cache *cache) {
-  kiln_cache_entry entry;
-  uint64_t start = cli_now_ns();
-  if (!cache || !kiln_cache_get(cache, &job->key, &entry)) return false;
-  take_entry(job, &entry);
-  job->start_ns = start;
-  job->ns = cli_now_ns() - start;
-  return true;
+typedef struct looked {
+  plan_job **jobs; ///< owned
+  size_t hits;
+  uint64_t last_ns; ///< when the one before was there
+} looked;
+
+static void take_found(void *context, size_t index, kiln_cache_entry *entry) {
+  looked *l = context;
+  plan_job *job = l->jobs[index];
+  take_entry(job, entry);
+  job->start_ns = l->last_ns;
+  l->last_ns = cli_now_ns();
+  job->ns = l->last_ns - job->start_ns;
+  l->hits++;
 }
 
 bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums) {
-  bool all = true;
-  for (size_t i = 0; i < p->job_count; i++) {
-    if (p->jobs[i].state != JOB_PENDING) continue;
-    if (look_up(&p->jobs[i], cache)) sums->hits++;
-    else all = false;
-  }
-  return all;
+  looked l = {.jobs = calloc(p->job_count + 1, sizeof *l.jobs), .last_ns = cli_now_ns()};
+  const kiln_key **keys = calloc(p->job_count + 1, sizeof *keys);
+  size_t count = 0;
+  if (!l.jobs || !keys) abort();
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state == JOB_PENDING) {
+      l.jobs[count] = &p->jobs[i];
+      keys[count++] = &p->jobs[i].key;
+    }
+  if (cache) kiln_cache_get_many(cache, keys, count, take_found, &l);
+  sums->hits += l.hits;
+  free(keys);
+  free(l.jobs);
+  return l.hits == count;
 }
 
 static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker_reply *reply,
