@@ -188,8 +188,8 @@ def main():
                 gemm(kiln, dtype, n, n, n, o.reps)
     if "fp8" in only:
         for n in (4096, 8192):
-            fp8(kiln, n, "gemm_fp8[S=e4m3,T=e4m3]", False, o.reps)
-            fp8(kiln, n, "gemm_fp8_fast[S=e4m3,T=e4m3]", True, o.reps)
+            fp8(kiln, n, "gemm_fp8[S=e4m3,T=e4m3,FAST=false]", False, o.reps)
+            fp8(kiln, n, "gemm_fp8[S=e4m3,T=e4m3,FAST=true]", True, o.reps)
     if "int8" in only:
         for n in (4096, 8192):
             int8(kiln, n, o.reps)

@@ -213,11 +213,11 @@ TEST(amdgpu, products_use_the_matrix_unit) {
       {"gfx950", "gemm[T=f16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x16_f16"},
       {"gfx950", "gemm[T=bf16,ACT=0,BIAS=true]", "v_mfma_f32_32x32x16_bf16"},
       {"gfx950", "gemm_i8", "v_mfma_i32_32x32x32_i8"},
-      {"gfx950", "gemm_fp8[S=e4m3,T=e4m3]", "v_mfma_f32_32x32x64_f8f6f4"},
+      {"gfx950", "gemm_fp8[S=e4m3,T=e4m3,FAST=false]", "v_mfma_f32_32x32x64_f8f6f4"},
       {"gfx1250", "gemm[T=f32,ACT=0,BIAS=true]", "v_wmma_f32_16x16x4_f32"},
       {"gfx1250", "gemm[T=bf16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x32_bf16"},
       {"gfx1250", "gemm_i8", "v_wmma_i32_16x16x64_iu8"},
-      {"gfx1250", "gemm_fp8[S=e5m2,T=e4m3]", "v_wmma_f32_16x16x64_bf8_fp8"},
+      {"gfx1250", "gemm_fp8[S=e5m2,T=e4m3,FAST=false]", "v_wmma_f32_16x16x64_bf8_fp8"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     compiled c;

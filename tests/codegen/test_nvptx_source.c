@@ -363,6 +363,30 @@ TEST(nvptx_source, products_from_shared_memory) {
   end_assembled();
 }
 
+// What all threads of a group do together stands once in the code: a copy for the one that sends, made where
+// LLVM threads its branches, would wait for the others for ever. (Seen on a GPU: 64 x 64 tiles hung.)
+TEST(nvptx_source, staged_stores_are_not_split) {
+  char *text =
+      ptx("kiln 1\n"
+          "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: i32, "
+          "K: i32 @div(8), ldc: i64 @div(8)) @grid(cdiv(M, 64), cdiv(N, 64)) @warps(4) {\n"
+          "  let A = view(a, [M, K], [K, 1], [64, 64])\n"
+          "  let B = view(b, [N, K], [K, 1], [64, 64])\n"
+          "  let C = view(c, [M, N], [ldc, 1], [64, 64])\n"
+          "  let m = pid(0) * 64\n"
+          "  let n = pid(1) * 64\n"
+          "  var s = zeros(f32[64, 64])\n"
+          "  for k in 0 .. K step 64 { s = dot(load(A, [m, k]), trans(load(B, [n, k])), s) }\n"
+          "  store(C, [m, n], s as f16)\n"
+          "}\n",
+          "sm_90a", NULL);
+  CHECK_INT(count(text, "stmatrix.sync.aligned"), 4);
+  CHECK_INT(count(text, "wgmma.mma_async"), 4);
+  CHECK_INT(count(text, "elect.sync"), 1);
+  CHECK_INT(count(text, "bar.sync %r"), 2);
+  free(text);
+}
+
 TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
   char *text = ptx(FP8_GEMM("e4m3", "e4m3", 128, 128, 64), "sm_80", NULL);
   CHECK_INT(count(text, "m16n8k32"), 0);
