@@ -406,7 +406,8 @@ kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_
   if (!c->own) goto out;
   int e = publish(c, key, encoded.bytes, encoded.size);
   if (e) status = kiln_fail(err, kiln_status_of_errno(-e), "storing in %s: %s", c->own->root, strerror(-e));
-  else if (c->remote && c->config.remote_write) kiln_remote_upload(c->remote, c->own, &key->digest);
+  else if (c->remote && c->config.remote_write && !content->here_only)
+    kiln_remote_upload(c->remote, c->own, &key->digest);
 out:
   kiln_buffer_deinit(&encoded);
   return status;
@@ -483,6 +484,16 @@ bool kiln_cache_contains(kiln_cache *c, const kiln_digest *key) {
   kiln_store_entry_name(key, name);
   for (uint32_t i = 0; i < c->store_count; i++)
     if (c->stores[i].fd >= 0 && !kiln_fs_stat_at(c->stores[i].fd, name, &st)) return true;
+  return false;
+}
+
+bool kiln_cache_touch(kiln_cache *c, const kiln_digest *key) {
+  for (uint32_t i = 0; i < c->store_count; i++) {
+    if (!kiln_store_touch(&c->stores[i], key)) continue;
+    bool last = i + 1 == c->store_count && c->config.folder;
+    kiln_cache_count(c, last ? KILN_OUTCOME_HIT_LOCAL : KILN_OUTCOME_HIT_LAYER, key, 0, 0);
+    return true;
+  }
   return false;
 }
 

@@ -39,13 +39,14 @@ enum {
 };
 
 typedef enum kiln_field {
-#define FIELD(name, number, value, form, compile, tuned, axes, text) KILN_FIELD_##name = number,
+#define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) KILN_FIELD_##name = number,
 #include "cache/fields.def"
 #undef FIELD
 } kiln_field;
 
-/// Two kinds of keys, which never alias: what a compile depends on, and what a tuned choice depends on.
-typedef enum kiln_key_kind { KILN_KEY_COMPILE = 1, KILN_KEY_TUNED = 2 } kiln_key_kind;
+/// Three kinds of keys, which never alias: what a compile depends on, what a tuned choice, what a finished
+/// bundle.
+typedef enum kiln_key_kind { KILN_KEY_COMPILE = 1, KILN_KEY_TUNED = 2, KILN_KEY_BUNDLE = 3 } kiln_key_kind;
 
 /// A finished key. `fields` is the canonical encoding; `digest` is BLAKE2b-256 over it.
 ///
@@ -200,6 +201,7 @@ typedef struct kiln_cache_content {
   kiln_bytes metadata, diagnostics, payload;
   uint64_t cost_ns; ///< what making it took: what a hit saves
   uint32_t flags;   ///< KILN_ENTRY_
+  bool here_only;   ///< of put: not uploaded
 } kiln_cache_content;
 
 /// What get found. Valid until deinit, also after the cache was cleared or closed.
@@ -267,6 +269,8 @@ void kiln_cache_step(kiln_cache *cache);
 void kiln_cache_forget(kiln_cache *cache);
 /// True when the local store has a file for it (nothing is verified).
 bool kiln_cache_contains(kiln_cache *cache, const kiln_digest *key);
+/// As if the entry had been read and served: its use is remembered and counted. False: it is not there.
+bool kiln_cache_touch(kiln_cache *cache, const kiln_digest *key);
 /// Removes one entry from memory and the writable store.
 kiln_status kiln_cache_remove(kiln_cache *cache, const kiln_digest *key, kiln_error *err);
 

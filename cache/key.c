@@ -13,12 +13,12 @@ enum { TEXT, BYTES, DIGEST };
 
 struct row {
   uint32_t number;
-  uint8_t value, form, use[3]; // use: indexed by kiln_key_kind
+  uint8_t value, form, use[4]; // use: indexed by kiln_key_kind
   const char *name, *text;
 };
 
-#define FIELD(name, number, value, form, compile, tuned, axes, text) \
-  {number, value, form, {NO, compile, tuned}, #name, text},
+#define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) \
+  {number, value, form, {NO, compile, tuned, bundle}, #name, text},
 static const struct row rows[] = {
 #include "cache/fields.def"
 };
@@ -59,8 +59,8 @@ void kiln_key_deinit(kiln_key *key) {
 void kiln_key_begin(kiln_key_builder *b, kiln_key_kind kind) {
   memset(b, 0, sizeof *b);
   b->kind = kind;
-  if (kind != KILN_KEY_COMPILE && kind != KILN_KEY_TUNED)
-    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "expected key kind 1 or 2, found %d", (int)kind);
+  if (kind < KILN_KEY_COMPILE || kind > KILN_KEY_BUNDLE)
+    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "expected key kind 1 to 3, found %d", (int)kind);
 }
 
 void kiln_key_builder_deinit(kiln_key_builder *b) {

@@ -264,6 +264,19 @@ static void refresh(const kiln_store *store, int fd, const struct stat *st) {
   if (age > (int64_t)store->recency_s || age < 0) kiln_fs_touch(fd);
 }
 
+bool kiln_store_touch(kiln_store *store, const kiln_digest *key) {
+  char name[KILN_STORE_NAME];
+  struct stat st;
+  kiln_store_entry_name(key, name);
+  if (store->fd < 0 || kiln_fs_stat_at(store->fd, name, &st) || !S_ISREG(st.st_mode)) return false;
+  if ((int64_t)time(NULL) - (int64_t)st.st_mtime <= (int64_t)store->recency_s) return true;
+  int fd = kiln_fs_open(store->fd, name, O_RDONLY, 0);
+  if (fd < 0) return false;
+  refresh(store, fd, &st);
+  kiln_fs_close(fd);
+  return true;
+}
+
 static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out,
                               kiln_error *err) {
   struct stat st;

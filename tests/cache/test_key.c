@@ -11,15 +11,20 @@ enum { TEXT, BYTES, DIGEST };
 
 static const struct row {
   kiln_field field;
-  int value, form, compile, tuned;
+  int value, form, compile, tuned, bundle;
   const char *name, *axes;
 } rows[] = {
-#define FIELD(name, number, value, form, compile, tuned, axes, text) \
-  {KILN_FIELD_##name, value, form, compile, tuned, #name, axes},
+#define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) \
+  {KILN_FIELD_##name, value, form, compile, tuned, bundle, #name, axes},
 #include "cache/fields.def"
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof *rows };
+
+/// What a kind of key says of a row.
+static int use_of(const struct row *row, kiln_key_kind kind) {
+  return kind == KILN_KEY_COMPILE ? row->compile : kind == KILN_KEY_TUNED ? row->tuned : row->bundle;
+}
 
 /// Gives a row a value that depends on `variant`.
 static void set(kiln_key_builder *b, const struct row *row, unsigned variant) {
@@ -37,7 +42,7 @@ static kiln_status full_key(kiln_key_kind kind, int special, bool leave, bool ba
   kiln_key_begin(&b, kind);
   for (unsigned n = 0; n < ROWS; n++) {
     unsigned i = backwards ? ROWS - 1 - n : n;
-    if ((kind == KILN_KEY_COMPILE ? rows[i].compile : rows[i].tuned) == NO) continue;
+    if (use_of(&rows[i], kind) == NO) continue;
     if ((int)i == special && leave) continue;
     set(&b, &rows[i], (int)i == special);
   }
@@ -62,7 +67,7 @@ static void matrix(kiln_key_kind kind) {
   CHECK(!memcmp(&base.digest, &other.digest, sizeof base.digest)); // order of giving is not in the key
   kiln_key_deinit(&other);
   for (unsigned i = 0; i < ROWS; i++) {
-    int use = kind == KILN_KEY_COMPILE ? rows[i].compile : rows[i].tuned;
+    int use = use_of(&rows[i], kind);
     if (use == NO) {
       kiln_key_builder b;
       kiln_key_begin(&b, kind);
@@ -95,6 +100,7 @@ static void matrix(kiln_key_kind kind) {
 
 TEST(key, matrix_of_compile_keys) { matrix(KILN_KEY_COMPILE); }
 TEST(key, matrix_of_tuned_keys) { matrix(KILN_KEY_TUNED); }
+TEST(key, matrix_of_bundle_keys) { matrix(KILN_KEY_BUNDLE); }
 
 TEST(key, every_axis_has_a_field) {
   for (unsigned axis = 1; axis <= 20; axis++) {

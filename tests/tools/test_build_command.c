@@ -148,8 +148,8 @@ TEST(build_command, must_hit_names_what_differs) {
   CHECK(access(path, F_OK));
 }
 
-/// Writes the one entry of the test's cache anew with its payload changed, under its key and with fitting
-/// checks: what a wrong key would have served.
+/// Writes the entry of the one object in the test's cache (there is its bundle's as well) anew with its
+/// payload changed, under its key and with fitting checks: what a wrong key would have served.
 static void change_entry(void) {
   char *list, path[600];
   size_t size;
@@ -157,7 +157,7 @@ static void change_entry(void) {
   kiln_cache_entry entry;
   kiln_buffer again = {0};
   kiln_error err = {0};
-  CHECK_INT(kiln_test_run(&list, "find %s/cache/v1/main.default/entries -type f", kiln_test_folder()), 0);
+  CHECK_INT(kiln_test_run(&list, "grep -rL kbundle %s/cache/v1/main.default/entries", kiln_test_folder()), 0);
   snprintf(path, sizeof path, "%.*s", (int)strcspn(list, "\n"), list);
   CHECK(strlen(list) == strlen(path) + 1);
   uint8_t *bytes = (uint8_t *)kiln_test_read(path, &size);
@@ -182,6 +182,78 @@ TEST(build_command, an_entry_of_a_wrong_key_is_caught) {
   change_entry();
   expect(0, "-t host", "1 from the cache"); // nothing about the entry itself is wrong
   expect(1, "-t host --verify-cache=100", "differs from a new compile");
+}
+
+// -------------------------------------------------------------------------- the bundle as an artifact
+
+/// What the writer prints when it packs: a build that found the finished bundle does not have it.
+static const char packed[] = " blobs, ";
+
+static void expect_packed(bool want, const char *words) {
+  char *out = build(0, words);
+  if (!strstr(out, packed) == want)
+    FAIL("kiln build %s: the bundle was %s:\n%s", words, want ? "not packed" : "packed", out);
+  free(out);
+}
+
+static char *read_bundle(size_t *size) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/k.kb", kiln_test_folder());
+  return kiln_test_read(path, size);
+}
+
+TEST(build_command, a_finished_bundle_is_an_artifact_of_its_own) {
+  static const char *const others[] = {"-t host,sm_80 --level=9",
+                                       "-t host,sm_80 --dictionary=none",
+                                       "-t host,sm_80 --max-size=1000000",
+                                       "-t host,sm_80 --sign=key",
+                                       "-t host,sm_80 --sign=other",
+                                       "-t host,sm_80 --optimise=1",
+                                       "-t sm_80,host,sm_90",
+                                       "-t host"};
+  size_t size, again;
+  kiln_test_run(NULL, "cd %s && for k in key other; do $OLDPWD/%s/bin/kiln cache keygen $k; done",
+                kiln_test_folder(), kiln_test_build());
+  expect_packed(true, "-t host,sm_80");
+  char *first = read_bundle(&size);
+  expect_packed(false, "-t host,sm_80");
+  expect_packed(true, "-t host,sm_80 --force");
+  for (unsigned i = 0; i < sizeof others / sizeof *others; i++) { // whatever shapes the bundle is in its key
+    expect_packed(true, others[i]);
+    char *fresh = read_bundle(&size), *kept;
+    kiln_test_run(NULL, "rm %s/k.kb", kiln_test_folder());
+    expect_packed(false, others[i]);
+    kept = read_bundle(&again);
+    if (size != again || memcmp(fresh, kept, size)) FAIL("%s: the bundle from the cache differs", others[i]);
+    free(fresh), free(kept);
+  }
+  expect_packed(false, "-t host,sm_80");
+  expect(1, "-t host,sm_80 --max-size=100", "--max-size allows 100");
+  expect(0, "-t host,sm_80", "2 objects, 2 from the cache, 0 compiled, 0 failed");
+  char *last = read_bundle(&again);
+  CHECK(!memcmp(first, last, again));
+  free(first), free(last);
+}
+
+/// A damaged bundle in the cache is a miss, and each object is in use as long as its bundle is.
+TEST(build_command, a_damaged_bundle_is_packed_again) {
+  expect_packed(true, "-t host");
+  CHECK_INT(kiln_test_run(NULL,
+                          "cd %s && f=$(grep -rl kbundle cache/v1/main.default/entries) && chmod 600 $f && "
+                          "printf X | dd of=$f bs=1 seek=400 conv=notrunc && "
+                          "find cache/v1/main.default/entries -type f | xargs touch -d 2020-01-01",
+                          kiln_test_folder()),
+            0);
+  expect_packed(true, "-t host");
+  CHECK_INT(kiln_test_run(NULL,
+                          "cd %s && find cache/v1/main.default/entries -type f | xargs touch -d 2020-01-01",
+                          kiln_test_folder()),
+            0);
+  expect_packed(false, "-t host");
+  char *old;
+  kiln_test_run(&old, "find %s/cache/v1/main.default/entries -type f -mtime +100", kiln_test_folder());
+  CHECK_TEXT(old, "");
+  free(old);
 }
 
 // ---------------------------------------------------------------------------------------- timeline

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `kiln build`: many sources x targets -> one bundle.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/stream.h"
-#include "cache/bundle/manifest.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/session.h"
 #include "tools/kiln/trace.h"
@@ -20,96 +15,6 @@ typedef struct build {
   const char *depfile, *trace;
   bool json, keep_going;
 } build;
-
-/// Kernels are numbered in the manifest by source and instance.
-static void add_kernels(plan *p, kiln_buffer *out, uint32_t *numbers) {
-  uint32_t next = 0;
-  for (size_t i = 0; i < p->job_count; i++) {
-    plan_job *job = &p->jobs[i];
-    const plan_job *previous = i ? job - 1 : NULL;
-    if (!previous || previous->source != job->source || previous->instance != job->instance) {
-      kiln_buffer record = {0};
-      const kiln_interface *interface = plan_interface(p, job);
-      kiln_interface_encode(interface, &record);
-      kiln_manifest_kernel(out, interface->name, record.bytes, record.size);
-      kiln_buffer_deinit(&record);
-      next++;
-    }
-    numbers[i] = next - 1;
-  }
-}
-
-static void write_manifest(plan *p, kiln_buffer *out) {
-  uint32_t *numbers = calloc(p->job_count, sizeof *numbers);
-  char target[KILN_TARGET_NAME];
-  if (!numbers) abort();
-  kiln_manifest_begin(out);
-  kiln_manifest_note(out, "kiln", KILN_VERSION);
-  kiln_manifest_note(out, "compiler", p->who.compiler.text);
-  if (p->who.assembler.text[0]) kiln_manifest_note(out, "assembler", p->who.assembler.text);
-  add_kernels(p, out, numbers);
-  for (size_t i = 0; i < p->job_count; i++) {
-    plan_job *job = &p->jobs[i];
-    if (job->state == JOB_FAILED) continue;
-    kiln_manifest_code(out, numbers[i], job->config, job->variant,
-                       kiln_target_name(&p->targets[job->target], target), job->info.bytes, job->info.size,
-                       job->code.bytes, job->code.size);
-  }
-  kiln_manifest_end(out);
-  free(numbers);
-}
-
-enum { MOST_WORDS = 16 };
-
-/// The command line of the writer.
-static void writer_words(const session *s, const session_bundle *how, const char *program,
-                         const char *out[MOST_WORDS]) {
-  const struct {
-    const char *option, *value;
-  } rows[] = {{"--level", how->level},
-              {"--dictionary", how->dictionary},
-              {"--sign", how->sign},
-              {"--max-size", how->max_size}};
-  unsigned at = 0;
-  out[at++] = program, out[at++] = "bundle-write", out[at++] = "-o", out[at++] = how->output;
-  if (s->quiet) out[at++] = "--quiet";
-  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (rows[i].value) out[at++] = rows[i].option, out[at++] = rows[i].value;
-  out[at] = NULL;
-}
-
-// Starts `kiln-tool bundle-write` and feeds it the manifest.
-kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
-  char program[4096];
-  const char *words[MOST_WORDS];
-  kiln_buffer manifest = {0};
-  if (!cli_find_program("kiln-tool", program, sizeof program))
-    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-tool is not installed");
-  write_manifest(&s->plan, &manifest);
-  writer_words(s, how, program, words);
-  int ends[2];
-  if (pipe(ends)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
-  fflush(NULL);
-  pid_t pid = fork();
-  if (!pid) {
-    dup2(ends[0], 0);
-    close(ends[0]);
-    close(ends[1]);
-    execv(program, (char **)words);
-    _exit(127);
-  }
-  close(ends[0]);
-  if (pid > 0)
-    kiln_stream_write(ends[1], manifest.bytes,
-                      manifest.size); // a reader that ended says why by its exit code
-  close(ends[1]);
-  kiln_buffer_deinit(&manifest);
-  int code = 0;
-  if (pid < 0 || waitpid(pid, &code, 0) < 0)
-    return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
-  if (code) return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", how->output);
-  return KILN_OK;
-}
 
 static void escape_path(kiln_buffer *out, const char *path) {
   for (; *path; path++) {
@@ -168,7 +73,7 @@ static void print_json(const build *b, const work_sums *sums) {
   kiln_buffer_deinit(&out);
 }
 
-static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
+static int finish(build *b, const work_sums *sums, uint64_t start, int code, bool is_written) {
   kiln_error err = {0};
   if (b->json) print_json(b, sums);
   if (code != CLI_OK && !b->keep_going) {
@@ -177,7 +82,7 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code) {
     return code;
   }
   trace_phase(&b->timeline, "write the bundle");
-  kiln_status status = session_write_bundle(&b->s, &b->bundle, &err);
+  kiln_status status = is_written ? KILN_OK : session_write_bundle(&b->s, &b->bundle, &err);
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)
@@ -225,8 +130,11 @@ int kiln_command_build(int argc, char **argv) {
     trace_phase(&b.timeline, "read, check and lower sources");
     kiln_status status = session_prepare(&b.s, "host", &err);
     trace_phase(&b.timeline, "look up and compile");
-    code = status == KILN_OK ? session_make(&b.s, &sums) : cli_report(status, &err);
-    if (status == KILN_OK) code = finish(&b, &sums, start, code);
+    // JSON and the timeline tell of each object, so each is looked up.
+    bool is_there = status == KILN_OK && !b.json && !b.trace && session_reuse_bundle(&b.s, &b.bundle, &sums);
+    if (status != KILN_OK) code = cli_report(status, &err);
+    else code = is_there ? CLI_OK : session_make(&b.s, &sums);
+    if (status == KILN_OK) code = finish(&b, &sums, start, code, is_there);
     trace_phase(&b.timeline, NULL);
     status = b.trace ? trace_write(b.trace, &b.timeline, &b.s.plan, &err) : KILN_OK;
     if (status != KILN_OK) code = cli_report(status, &err);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/common/cli.h"
 
@@ -19,11 +20,15 @@ static kiln_status take_identity(identity_tool *tool, kiln_cache *cache, kiln_er
   return KILN_OK;
 }
 
-static kiln_status find_worker(identity_tool *out, kiln_cache *cache, kiln_error *err) {
-  out->fd = cli_open_program("kiln-codegen", out->path, sizeof out->path);
-  return out->fd < 0 ? kiln_fail(err, KILN_STATUS_NOT_FOUND,
-                                 "kiln-codegen is not beside this program nor in ../libexec/kiln")
-                     : take_identity(out, cache, err);
+kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  out->fd = cli_open_program(name, out->path, sizeof out->path);
+  if (out->fd < 0)
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not beside this program nor in ../libexec/kiln",
+                     name);
+  kiln_status status = take_identity(out, cache, err);
+  if (status != KILN_OK) close(out->fd);
+  return status;
 }
 
 /// Where the vendor's tools are looked for; nothing else is. The first of a kind that exists is taken.
@@ -91,7 +96,7 @@ kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wan
   memset(out, 0, sizeof *out);
   out->compiler.fd = out->assembler.fd = -1;
   pthread_mutex_init(&out->mutex, NULL);
-  KILN_TRY(find_worker(&out->compiler, cache, err));
+  KILN_TRY(identity_tool_open(&out->compiler, "kiln-codegen", cache, err));
   if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
   return find_assembler(&out->assembler, options, automatic, cache, err);
 }
@@ -120,6 +125,8 @@ static bool is_there(const identity_tool *tool) {
   kiln_file_mark there = kiln_file_mark_of(&st);
   return kiln_file_mark_same(&there, &tool->mark);
 }
+
+bool identity_tool_holds(identity_tool *tool) { return holds(tool) && is_there(tool); }
 
 bool identity_holds(identity *who, bool by_path) {
   pthread_mutex_lock(&who->mutex);

@@ -27,6 +27,11 @@ typedef struct identity {
   pthread_mutex_t mutex; ///< guards what identity_holds finds out
 } identity;
 
+/// Opens the sibling program `name`; the caller closes out->fd. NOT_FOUND when it is not installed.
+kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err);
+/// Whether the open file is as it was, and what its path leads to.
+bool identity_tool_holds(identity_tool *tool);
+
 /// Fills `out`. `options->assembler` chooses the assembler; its path is options->assembler_path or the first
 /// of an explicit list of places that exists. `wanted`: some target needs an assembler; else none is looked
 /// for. `automatic`: take what options->assembler_path names, else nvJitLink, else ptxas, else none, and set

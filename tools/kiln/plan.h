@@ -30,9 +30,11 @@ typedef struct plan_job {
   kiln_key key;          ///< owned
   kiln_digest interface_digest;
   job_state state;
+  bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
   kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
   kiln_buffer printed;         ///< owned; what passes printed, also when FAILED
   uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
+  uint64_t cost_ns;            ///< what making it took, then or now
   uint64_t start_ns, ns;       ///< of the look-up that hit, or of the compile
   uint64_t since_ns;           ///< while it is worked on: since when; else 0. Under the crew's lock
   uint32_t lane;               ///< 0 the command's thread, n worker n

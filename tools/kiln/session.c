@@ -146,7 +146,7 @@ static const char *reason_for_ptx(const session *s, const plan_job *job, char *t
   return text;
 }
 
-static void print_notes(const session *s) {
+void session_notes(const session *s, kiln_buffer *out) {
   char text[200], name[KILN_TARGET_NAME];
   const plan *p = &s->plan;
   for (size_t t = 0; t < p->target_count; t++) {
@@ -157,10 +157,17 @@ static void print_notes(const session *s) {
       if (found) why = found, count++;
     }
     if (count)
-      fprintf(stderr, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n",
-              count, count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are",
-              why);
+      kiln_buffer_format(
+          out, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count,
+          count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
   }
+}
+
+static void print_notes(const session *s) {
+  kiln_buffer notes = {0};
+  session_notes(s, &notes);
+  if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);
+  kiln_buffer_deinit(&notes);
 }
 
 // A fault of Kiln counts more than a kernel that does not compile.

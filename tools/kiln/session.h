@@ -68,7 +68,12 @@ typedef struct session_bundle {
         "fail when the bundle would be larger; nothing is written"                                           \
   }
 
-/// Writes what did not fail as a bundle, through kiln-tool.
+/// Writes what did not fail as a bundle, through kiln-tool; a whole one goes into the cache, too.
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);
+/// Instead of session_make and session_write_bundle, where the cache has the finished bundle: true when it is
+/// written, with its notes printed and every object counted as a hit.
+bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums);
+/// What a user should know of the objects that were made, line by line.
+void session_notes(const session *s, kiln_buffer *out);
 
 #endif

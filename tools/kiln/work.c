@@ -33,6 +33,7 @@ static void keep(plan_job *job, const void *info, size_t info_size, const void *
 
 static void take_entry(plan_job *job, kiln_cache_entry *entry) {
   const kiln_cache_content *c = &entry->content;
+  job->cost_ns = c->cost_ns;
   keep(job, c->metadata.bytes, c->metadata.size, c->payload.bytes, c->payload.size);
   kiln_cache_entry_deinit(entry);
   job->state = JOB_HIT;
@@ -96,8 +97,9 @@ static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *
   return false;
 }
 
-static void store(crew *c, const worker_client *worker, const worker_reply *reply, const plan_job *job) {
-  if (!c->options->cache || !is_theirs(c, worker, reply)) return;
+static void store(crew *c, const worker_client *worker, const worker_reply *reply, plan_job *job) {
+  job->is_foreign = c->options->cache && !is_theirs(c, worker, reply);
+  if (!c->options->cache || job->is_foreign) return;
   kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
                                 .payload = {job->code.bytes, job->code.size},
                                 .cost_ns = job->ns};
@@ -110,7 +112,7 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
   worker_reply reply;
   job->start_ns = cli_now_ns();
   kiln_status status = compile(c, worker, job, &reply, &job->error);
-  job->ns = cli_now_ns() - job->start_ns;
+  job->cost_ns = job->ns = cli_now_ns() - job->start_ns;
   kiln_buffer_bytes(&job->printed, reply.printed, reply.printed_size);
   if (status == KILN_OK) {
     keep(job, reply.info, reply.info_size, reply.code, reply.code_size);

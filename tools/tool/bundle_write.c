@@ -17,7 +17,7 @@
 #include "tools/tool/pack_family.h"
 
 typedef struct settings {
-  const char *out, *manifest, *sign, *dictionary;
+  const char *out, *name, *manifest, *sign, *dictionary; ///< name: of the bundle in messages
   int64_t level, threads, max_size;
   bool quiet, member_per_kernel;
   uint8_t secret_key[KEY_FILE_SECRET];
@@ -111,6 +111,7 @@ static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *strea
 // -1 to go on, else the exit code.
 static int check_settings(const cli_page *page, settings *s, const cli_list *words) {
   if (!s->out) return cli_usage(page, "--out is missing");
+  if (!s->name) s->name = s->out;
   if (s->level < 1 || s->level > 19)
     return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
   if (s->threads < 1 || s->threads > 1024)
@@ -141,10 +142,10 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   if (status == KILN_OK) status = read_manifest(w, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
   if (status == KILN_OK && sums->file > (uint64_t)s->max_size)
-    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->out,
+    status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->name,
                        (unsigned long long)sums->file, (unsigned long long)s->max_size);
   if (status == KILN_OK) status = cli_write_file(s->out, bundle.bytes, bundle.size, err);
-  if (status == KILN_OK) kiln_output_clean(s->out);
+  if (status == KILN_OK && strcmp(s->out, "-")) kiln_output_clean(s->out);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&stream);
   kiln_buffer_deinit(&bundle);
@@ -156,7 +157,8 @@ int kiln_command_bundle_write(int argc, char **argv) {
   settings s = {
       .dictionary = "auto", .level = 3, .threads = processors > 0 ? processors : 1, .max_size = INT64_MAX};
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle"},
+      {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle; - is standard output"},
+      {"name", 0, CLI_TEXT, &s.name, "NAME", "what messages call it (FILE)"},
       {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
       {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},
       {"member-per-kernel", 0, CLI_FLAG, &s.member_per_kernel, NULL, "each code is a member of the archive"},
@@ -183,7 +185,7 @@ int kiln_command_bundle_write(int argc, char **argv) {
     fprintf(stderr,
             "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, "
             "index %llu, container %llu)\n",
-            s.out, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw,
+            s.name, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw,
             (unsigned long long)sums.file, (unsigned long long)sums.payload,
             (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
             (unsigned long long)sums.container);
