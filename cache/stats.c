@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 
-enum { VERSION = 1, CHECK_AT = 56, SUM_VERSION = 1 };
+enum { VERSION = 1, CHECK_AT = 56, SUM_VERSION = 2 };
 
 void kiln_stats_encode(const kiln_stats_record *record, uint8_t out[KILN_STATS_RECORD]) {
   uint8_t *at = out;
@@ -106,14 +106,15 @@ void kiln_stats_walk(kiln_store *store, void (*each)(void *context, const kiln_s
 
 static void add(void *context, const kiln_stats_record *record) {
   kiln_stats_sum *sum = context;
+  if (record->time && (!sum->since || record->time < sum->since)) sum->since = record->time;
   sum->count[record->outcome] += record->count;
   sum->bytes[record->outcome] += record->bytes;
   sum->ns[record->outcome] += record->ns;
 }
 
-// stats.sum: u8 version, u64 inode and u64 device of the file folded last, KILN_OUTCOME_LIMIT x 3 u64,
-// XXH3-128 of what is before.
-enum { SUM_SIZE = 1 + 16 + KILN_OUTCOME_LIMIT * 24 + KILN_CHECK_SIZE };
+// stats.sum: u8 version, u64 inode and u64 device of the file folded last, KILN_OUTCOME_LIMIT x 3 u64, u64
+// time of the first record (not in version 1), XXH3-128 of what is before.
+enum { SUM_SIZE = 1 + 16 + KILN_OUTCOME_LIMIT * 24 + 8 + KILN_CHECK_SIZE };
 
 struct folded {
   uint64_t inode, device;
@@ -126,10 +127,10 @@ static void read_sum(kiln_store *store, kiln_stats_sum *out, struct folded *last
   memset(last, 0, sizeof *last);
   uint8_t *bytes = slurp(store, "stats.sum", &size, &st);
   if (!bytes) return;
-  if (size == SUM_SIZE && bytes[0] == SUM_VERSION) {
-    kiln_check check = kiln_check_of(bytes, SUM_SIZE - KILN_CHECK_SIZE);
+  if ((size == SUM_SIZE && bytes[0] == SUM_VERSION) || (size == SUM_SIZE - 8 && bytes[0] == 1)) {
+    kiln_check check = kiln_check_of(bytes, size - KILN_CHECK_SIZE);
     kiln_reader r = kiln_reader_of(bytes + 1, size - 1);
-    if (!memcmp(check.bytes, bytes + SUM_SIZE - KILN_CHECK_SIZE, KILN_CHECK_SIZE)) {
+    if (!memcmp(check.bytes, bytes + size - KILN_CHECK_SIZE, KILN_CHECK_SIZE)) {
       last->inode = kiln_read_u64(&r);
       last->device = kiln_read_u64(&r);
       for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
@@ -137,6 +138,7 @@ static void read_sum(kiln_store *store, kiln_stats_sum *out, struct folded *last
         out->bytes[i] = kiln_read_u64(&r);
         out->ns[i] = kiln_read_u64(&r);
       }
+      if (bytes[0] == SUM_VERSION) out->since = kiln_read_u64(&r);
     }
   }
   free(bytes);
@@ -152,6 +154,7 @@ static int write_sum(kiln_store *store, const kiln_stats_sum *sum, const struct 
     kiln_buffer_u64(&b, sum->bytes[i]);
     kiln_buffer_u64(&b, sum->ns[i]);
   }
+  kiln_buffer_u64(&b, sum->since);
   kiln_check check = kiln_check_of(b.bytes, b.size);
   kiln_buffer_bytes(&b, check.bytes, sizeof check.bytes);
   int e = b.failed ? -ENOMEM : kiln_store_replace_file(store, "stats.sum", b.bytes, b.size);

@@ -33,6 +33,7 @@ int kiln_stats_append(kiln_store *store, const uint8_t *records, size_t count);
 typedef struct kiln_stats_sum {
   uint64_t count[KILN_OUTCOME_LIMIT], bytes[KILN_OUTCOME_LIMIT], ns[KILN_OUTCOME_LIMIT];
   uint64_t damaged; ///< records that were skipped
+  uint64_t since;   ///< time of the first record; 0: there is none
 } kiln_stats_sum;
 
 /// Sums stats.sum, stats.old and stats.

@@ -49,6 +49,19 @@ int kiln_usage_lock(kiln_store *store, kiln_usage *out) {
   return fd;
 }
 
+bool kiln_usage_read(kiln_store *store, kiln_usage *out) {
+  uint8_t bytes[SIZE];
+  size_t got = 0;
+  struct stat st;
+  memset(out, 0, sizeof *out);
+  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, "usage", O_RDONLY | O_NONBLOCK, 0);
+  if (fd < 0) return false;
+  if (!kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) && !kiln_fs_read(fd, bytes, SIZE, &got) && got == SIZE)
+    decode(bytes, out); // half of a change does not fit its check
+  kiln_fs_close(fd);
+  return out->counted;
+}
+
 int kiln_usage_save(int fd, const kiln_usage *usage) {
   kiln_buffer b = {0};
   kiln_buffer_bytes(&b, "KUSE", 4);

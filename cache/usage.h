@@ -21,6 +21,8 @@ typedef struct kiln_usage {
 
 /// Opens, locks and reads; the descriptor, -EAGAIN when another process has it, or another -errno.
 int kiln_usage_lock(kiln_store *store, kiln_usage *out);
+/// The sums as they are, without a lock; false where there are none to go by.
+bool kiln_usage_read(kiln_store *store, kiln_usage *out);
 int kiln_usage_save(int fd, const kiln_usage *usage);
 /// Closing gives the lock back.
 void kiln_usage_unlock(int fd);

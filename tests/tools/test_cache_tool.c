@@ -6,6 +6,8 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "cache/admin.h"
+#include "cache/usage.h"
 
 enum { SIZE = 5000, COUNT = 6 };
 
@@ -58,6 +60,58 @@ static void damage(unsigned i) {
   entry_path(root, &keys[i], path, sizeof path);
   unlink(path);
   kiln_test_write(path, "damaged", 7);
+}
+
+/// What people look for first: fill and limit, hit rate, since when, the remote part, uploads that wait.
+TEST(cache_tool, stats_say_how_well_it_works) {
+  fill(); // COUNT misses and one hit
+  expect("", "cache stats", 0, " MiB of 10240.0 MiB (0.0 %)");
+  expect("KILN_CACHE_FILES=12", "cache stats", 0, ", 50.0 % of 12 entries\n");
+  expect("", "cache stats", 0, "UTC: 1 hits of 7 look-ups (14.3 %), 0 of them remote (0.0 %)\n");
+  expect("", "cache stats --json", 0, "\"hits\": 1, \"misses\": 6, \"hit_percent\": 14.29");
+  expect("", "cache stats --zero", 0, "");
+  expect("", "cache stats", 0, "MiB (0.0 %)\n0 hits of 0 look-ups"); // no date
+  kiln_test_run(NULL, "mkdir %s/v1/main.default/spool && touch %s/v1/main.default/spool/a", root, root);
+  expect("", "cache stats", 0, "1 uploads wait, 0 are done");
+}
+
+/// The date of the first record outlives the folding of records into sums.
+TEST(cache_tool, stats_go_back_to_the_first_record) {
+  char *out;
+  fill();
+  CHECK_INT(kiln(&out, "", "cache stats --json"), 0);
+  const char *since = strstr(out, "\"since\": ");
+  CHECK(since && atoll(since + 9) > 1700000000);
+  char want[40];
+  snprintf(want, sizeof want, "%.19s", since);
+  free(out);
+  kiln_test_run(NULL, "sleep 1.1");
+  kiln_cache *cache = open_in(root);
+  for (unsigned i = 0; i < 2; i++) {
+    for (unsigned k = 0; k < 5 << 20 >> 6; k++) kiln_cache_count(cache, KILN_OUTCOME_WAITED, NULL, 0, 0);
+    kiln_cache_step(cache);
+  }
+  kiln_cache_close(cache);
+  expect("", "cache stats --json", 0, want);
+  kiln_test_run(&out, "ls %s/v1/main.default", root);
+  CHECK(strstr(out, "stats.sum"));
+  free(out);
+}
+
+/// A store of many entries is not walked for its sums.
+TEST(cache_tool, stats_of_many_entries_come_from_the_sums) {
+  kiln_usage usage;
+  fill();
+  kiln_cache *cache = open_in(root);
+  int fd = kiln_usage_lock(kiln_cache_store(cache), &usage);
+  CHECK(fd >= 0);
+  usage = (kiln_usage){.counted = true, .files = 200000, .bytes = (uint64_t)1 << 30};
+  CHECK_INT(kiln_usage_save(fd, &usage), 0);
+  kiln_usage_unlock(fd);
+  kiln_cache_close(cache);
+  expect("", "cache stats", 0, "200000 entries, 1024.0 MiB of 10240.0 MiB (10.0 %)");
+  expect("", "cache gc", 0, "of 6 entries"); // counts anew
+  expect("", "cache stats", 0, "6 entries");
 }
 
 TEST(cache_tool, stats_agree_with_what_was_done) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The finished bundle: packed by kiln-tool from what a plan made, and kept in the cache as an artifact of its
-// own. Its key is what the bundle is made of (kernels, keys of objects, notes), how it is packed, and by whom.
+// own. Its key is what the bundle is made of (kernels, keys of objects, notes), how it is packed, and by
+// whom.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -185,7 +186,8 @@ static kiln_status bundle_key(const session *s, const session_bundle *how, const
 
 // --------------------------------------------------------------------------------- making and finding
 
-/// Keeps a bundle whose objects are all in it and are what their keys say. What does not work costs the next build time, no more.
+/// Keeps a bundle whose objects are all in it and are what their keys say. What does not work costs the next
+/// build time, no more.
 static void keep(session *s, const session_bundle *how, identity_tool *tool, const kiln_buffer *bundle,
                  uint64_t cost) {
   kiln_key key;

@@ -6,19 +6,110 @@
 #include <string.h>
 #include <time.h>
 
+#include "cache/usage.h"
 #include "tools/kiln/cache_commands.h"
 
 // ------------------------------------------------------------------------------------------- stats
 
-struct size_sum {
-  uint64_t files, bytes;
-};
+typedef struct overview {
+  kiln_stats_sum sum;
+  kiln_limits limits;
+  uint64_t files, bytes, spooled;
+  uint64_t hits, misses, remote, saved_ns;
+} overview;
 
 static bool add_size(void *context, const kiln_scan_item *item) {
-  struct size_sum *s = context;
-  s->files++;
-  s->bytes += item->bytes;
+  overview *o = context;
+  o->files++;
+  o->bytes += item->bytes;
   return true;
+}
+
+static void count_spooled(void *context, int folder, const char *name) {
+  (void)folder, (void)name;
+  ++*(uint64_t *)context;
+}
+
+/// Stores above this are not walked: the sums that the cleaner keeps are good enough.
+enum { WALKED_FILES = 20000 };
+
+static void take_overview(cache_tool *tool, overview *o) {
+  kiln_usage usage;
+  kiln_stats_read(tool->store, &o->sum);
+  o->limits = kiln_cache_limits(tool->cache);
+  if (kiln_usage_read(tool->store, &usage) && usage.files > WALKED_FILES) {
+    o->files = usage.files;
+    o->bytes = usage.bytes;
+  } else {
+    kiln_scan_all(tool->store, add_size, o);
+  }
+  kiln_scan_names(tool->store, "spool", UINT64_MAX, count_spooled, &o->spooled);
+  for (unsigned i = KILN_OUTCOME_HIT_MEMORY; i <= KILN_OUTCOME_HIT_REMOTE; i++) {
+    o->hits += o->sum.count[i];
+    o->saved_ns += o->sum.ns[i];
+  }
+  for (unsigned i = KILN_OUTCOME_MISS_ABSENT; i <= KILN_OUTCOME_MISS_SKIPPED; i++)
+    o->misses += o->sum.count[i];
+  o->remote = o->sum.count[KILN_OUTCOME_HIT_REMOTE];
+}
+
+static double percent(uint64_t part, uint64_t whole) {
+  return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void time_text(uint64_t seconds, char out[32]) {
+  time_t t = (time_t)seconds;
+  struct tm tm;
+  strftime(out, 32, "%Y-%m-%d %H:%M:%S", gmtime_r(&t, &tm));
+}
+
+static void print_overview(const cache_tool *tool, const overview *o, kiln_buffer *out) {
+  char since[32] = "";
+  kiln_buffer_format(out, "%s/%s: %" PRIu64 " entries, %.1f MiB", tool->store->root, tool->store->folder,
+                     o->files, (double)o->bytes / (1 << 20));
+  if (o->limits.bytes)
+    kiln_buffer_format(out, " of %.1f MiB (%.1f %%)", (double)o->limits.bytes / (1 << 20),
+                       percent(o->bytes, o->limits.bytes));
+  if (o->limits.files)
+    kiln_buffer_format(out, ", %.1f %% of %" PRIu64 " entries", percent(o->files, o->limits.files),
+                       o->limits.files);
+  kiln_buffer_u8(out, '\n');
+  if (o->sum.since) {
+    time_text(o->sum.since, since);
+    kiln_buffer_format(out, "since %s UTC: ", since);
+  }
+  kiln_buffer_format(
+      out, "%" PRIu64 " hits of %" PRIu64 " look-ups (%.1f %%), %" PRIu64 " of them remote (%.1f %%)\n",
+      o->hits, o->hits + o->misses, percent(o->hits, o->hits + o->misses), o->remote,
+      percent(o->remote, o->hits));
+  if (o->spooled || o->sum.count[KILN_OUTCOME_REMOTE_STORED])
+    kiln_buffer_format(out, "%" PRIu64 " uploads wait, %" PRIu64 " are done\n", o->spooled,
+                       o->sum.count[KILN_OUTCOME_REMOTE_STORED]);
+  kiln_buffer_format(out, "saved %.3f s, compiled for %.3f s\n", (double)o->saved_ns / 1e9,
+                     (double)o->sum.ns[KILN_OUTCOME_COMPILED] / 1e9);
+  for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++)
+    if (o->sum.count[i])
+      kiln_buffer_format(out, "%10" PRIu64 "  %-18s %s\n", o->sum.count[i], kiln_outcome_name(i),
+                         kiln_outcome_text(i));
+}
+
+static void print_overview_json(const overview *o, kiln_buffer *out) {
+  kiln_buffer_format(out,
+                     "{\"entries\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"max_bytes\": %" PRIu64
+                     ", \"max_entries\": %" PRIu64 ", \"since\": %" PRIu64 ", \"hits\": %" PRIu64
+                     ", \"misses\": %" PRIu64 ", \"hit_percent\": %.2f, \"remote_hits\": %" PRIu64
+                     ", \"uploads_waiting\": %" PRIu64 ", \"saved_ns\": %" PRIu64 ", \"compile_ns\": %" PRIu64
+                     ", \"damaged_records\": %" PRIu64 ", \"counts\": {",
+                     o->files, o->bytes, o->limits.bytes, o->limits.files, o->sum.since, o->hits, o->misses,
+                     percent(o->hits, o->hits + o->misses), o->remote, o->spooled, o->saved_ns,
+                     o->sum.ns[KILN_OUTCOME_COMPILED], o->sum.damaged);
+  bool first = true;
+  for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
+    if (!strcmp(kiln_outcome_name(i), "UNKNOWN")) continue;
+    kiln_buffer_format(out, "%s\"%s\": %" PRIu64, first ? "" : ", ", kiln_outcome_name(i), o->sum.count[i]);
+    first = false;
+  }
+  kiln_buffer_format(out, "}}\n");
 }
 
 int cache_command_stats(int argc, char **argv) {
@@ -35,37 +126,15 @@ int cache_command_stats(int argc, char **argv) {
                          NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
-  kiln_stats_sum sum;
-  struct size_sum size = {0};
+  overview o = {0};
   kiln_buffer out = {0};
   if (zero) {
     kiln_stats_clear(tool.store);
     return cache_tool_end(&tool, CLI_OK);
   }
-  kiln_stats_read(tool.store, &sum);
-  kiln_scan_all(tool.store, add_size, &size);
-  uint64_t saved = 0;
-  for (unsigned i = KILN_OUTCOME_HIT_MEMORY; i <= KILN_OUTCOME_HIT_REMOTE; i++) saved += sum.ns[i];
-  if (tool.json)
-    kiln_buffer_format(&out,
-                       "{\"entries\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"saved_ns\": %" PRIu64
-                       ", \"compile_ns\": %" PRIu64 ", \"damaged_records\": %" PRIu64 ", \"counts\": {",
-                       size.files, size.bytes, saved, sum.ns[KILN_OUTCOME_COMPILED], sum.damaged);
-  else
-    kiln_buffer_format(&out, "%s/%s: %" PRIu64 " entries, %.1f MiB\nsaved %.3f s, compiled for %.3f s\n",
-                       tool.store->root, tool.store->folder, size.files, (double)size.bytes / (1 << 20),
-                       (double)saved / 1e9, (double)sum.ns[KILN_OUTCOME_COMPILED] / 1e9);
-  bool first = true;
-  for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
-    if (!strcmp(kiln_outcome_name(i), "UNKNOWN")) continue;
-    if (tool.json)
-      kiln_buffer_format(&out, "%s\"%s\": %" PRIu64, first ? "" : ", ", kiln_outcome_name(i), sum.count[i]);
-    else if (sum.count[i])
-      kiln_buffer_format(&out, "%10" PRIu64 "  %-18s %s\n", sum.count[i], kiln_outcome_name(i),
-                         kiln_outcome_text(i));
-    first = false;
-  }
-  if (tool.json) kiln_buffer_format(&out, "}}\n");
+  take_overview(&tool, &o);
+  if (tool.json) print_overview_json(&o, &out);
+  else print_overview(&tool, &o, &out);
   cache_print(&out);
   return cache_tool_end(&tool, CLI_OK);
 }
@@ -106,8 +175,6 @@ static void label(const kiln_bytes *bytes, char *out, size_t capacity) {
 
 static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *first, kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1], target[200] = "", symbol[200] = "", when[32];
-  time_t t = (time_t)item->time;
-  struct tm tm;
   kiln_entry_view view;
   kiln_blob *file = kiln_store_file(tool->store, &item->key);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, tool->store->max_entry_bytes, &view, NULL);
@@ -116,7 +183,7 @@ static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *f
     label(&view.labels[KILN_LABEL_SYMBOL], symbol, sizeof symbol);
   }
   kiln_digest_hex(&item->key, hex);
-  strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", gmtime_r(&t, &tm));
+  time_text((uint64_t)item->time, when);
   if (tool->json) {
     kiln_buffer_format(out,
                        "%s\n {\"key\": \"%s\", \"bytes\": %" PRIu64 ", \"used\": %" PRId64
