@@ -15,6 +15,7 @@ typedef struct kiln_level_options {
   const char *token;   ///< NULL: anonymous
   const char *ca_file; ///< certificates that a server of https must come from; NULL: the system's
   uint64_t max_bytes;
+  uint32_t expire_s; ///< an entry goes that long after its upload, where the store can do that; 0: never
 } kiln_level_options;
 
 /// How a kind of store is spoken with.

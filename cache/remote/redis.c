@@ -17,6 +17,7 @@ typedef struct redis {
   char host[256], token[512];
   int port, database;
   uint64_t max_bytes;
+  uint32_t expire_s;        ///< 0: never
   pthread_mutex_t mutex;    ///< guards idle
   redisContext *idle[IDLE]; ///< owned
   unsigned idle_count;
@@ -40,6 +41,7 @@ static void *create(const char *url, const kiln_level_options *options) {
   }
   if (*rest == '/') r->database = atoi(rest + 1);
   r->max_bytes = options->max_bytes;
+  r->expire_s = options->expire_s;
   if (options->token) snprintf(r->token, sizeof r->token, "%s", options->token);
   pthread_mutex_init(&r->mutex, NULL);
   if (good) return r;
@@ -136,9 +138,10 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   redis *r = state;
   redisContext *c = take(r, deadline);
   if (!c) return KILN_REMOTE_FAILED;
-  redisReply *reply = redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size) == REDIS_OK
-                          ? converse(r, c, deadline)
-                          : NULL;
+  int appended = r->expire_s ? redisAppendCommand(c, "SET kiln:%s:%s %b EX %u", domain, key_hex, bytes, size,
+                                                  r->expire_s)
+                             : redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size);
+  redisReply *reply = appended == REDIS_OK ? converse(r, c, deadline) : NULL;
   bool whole = reply != NULL, stored = succeed(reply);
   give(r, c, whole);
   return stored ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;

@@ -48,7 +48,7 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
                                       kiln_error *err) {
   *out = NULL;
   kiln_remote_server *s = calloc(1, sizeof *s);
-  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes};
+  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes, config->expire_s};
   char *urls = strdup(config->urls), *save;
   kiln_status status =
       s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");

@@ -18,6 +18,7 @@ typedef struct kiln_remote_server_config {
   uint32_t deadline_ms;              ///< of one look-up, over all levels
   uint32_t lease_ms; ///< how long a claim waits for another machine; 0: claims are answered SKIPPED
   uint64_t max_bytes;
+  uint32_t expire_s; ///< of entries in stores that expire them; 0: never
   bool write;
   bool shared;
 } kiln_remote_server_config;

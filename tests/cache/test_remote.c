@@ -43,6 +43,30 @@ TEST(remote, redis) {
   write_here_read_there(url);
 }
 
+/// Entries of Redis go when the setting says so, and stay without it.
+TEST(remote, redis_entries_expire) {
+  char url[64], *out;
+  int port = start_redis(kiln_test_folder());
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+  if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
+  for (unsigned i = 0; i < 2; i++) {
+    char name[16], hex[KILN_DIGEST_HEX + 1];
+    kiln_key key = key_number(i);
+    if (i) setenv("KILN_CACHE_REMOTE_EXPIRE_S", "1000", 1);
+    snprintf(name, sizeof name, "writer%u", i);
+    kiln_cache *writer = open_remote(kiln_test_folder(), name, url, true);
+    CHECK_INT(put_size(writer, &key, SIZE), KILN_OK);
+    wait_uploaded(writer, 1);
+    kiln_cache_close(writer);
+    kiln_digest_hex(&key.digest, hex);
+    kiln_test_run(&out, "redis-cli -p %d ttl kiln:main:%s", port, hex);
+    int left = atoi(out);
+    if (i ? left < 900 || left > 1000 : left != -1) FAIL("an entry has %s seconds left", out);
+    free(out);
+    kiln_key_deinit(&key);
+  }
+}
+
 TEST(remote, the_second_level_is_asked_when_the_first_is_down) {
   char url[128];
   int port = start_redis(kiln_test_folder());

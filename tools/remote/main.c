@@ -57,6 +57,9 @@ int main(int argc, char **argv) {
     return 2;
   }
   const char *shared = secure_getenv("KILN_CACHE_SHARED");
+  const char *expire = secure_getenv("KILN_CACHE_REMOTE_EXPIRE_S");
+  unsigned long long seconds = expire ? strtoull(expire, NULL, 10) : 0;
+  config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
   config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
   config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
   config.shared = shared && !strcmp(shared, "1");
