@@ -231,6 +231,27 @@ unsigned kiln_remote_server_upload(kiln_remote_server *s) {
   return r.stored;
 }
 
+static void count_name(void *context, int folder, const char *name) {
+  (void)folder, (void)name;
+  ++*(uint64_t *)context;
+}
+
+void kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms, uint64_t *out_stored,
+                             uint64_t *out_waiting) {
+  int64_t end = kiln_level_now() + wait_ms;
+  *out_stored = 0;
+  for (unsigned turn = 0;; turn++) {
+    unsigned stored;
+    for (unsigned i = 0; i < s->level_count; i++) kiln_breaker_reset(&s->store, s->levels[i].breaker);
+    do *out_stored += stored = kiln_remote_server_upload(s);
+    while (stored);
+    *out_waiting = 0;
+    kiln_scan_names(&s->store, "spool", UINT64_MAX, count_name, out_waiting);
+    if (!*out_waiting || kiln_level_now() >= end) return;
+    pause_before(turn);
+  }
+}
+
 static void *upload_loop(void *context) {
   kiln_remote_server *s = context;
   int64_t end = 0;

@@ -38,5 +38,9 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *server, const cha
                                            const kiln_digest *key, kiln_buffer *out);
 /// How many were uploaded. Stops at the first failure.
 unsigned kiln_remote_server_upload(kiln_remote_server *server);
+/// Uploads until nothing waits, and tries again for `wait_ms` where that fails; servers that were left alone
+/// are asked again. How many were uploaded, and how many still wait.
+void kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms, uint64_t *out_stored,
+                             uint64_t *out_waiting);
 
 #endif

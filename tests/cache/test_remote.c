@@ -577,3 +577,39 @@ TEST(remote, limits_hold_while_the_remote_side_is_down) {
   CHECK_INT(kiln_cache_counted(writer, KILN_OUTCOME_EVICTED), PUT - entries);
   kiln_cache_close(writer);
 }
+
+/// `kiln cache push` says when everything is there, and what still waits.
+TEST(remote, push_uploads_what_waits) {
+  const char *folder = kiln_test_folder();
+  char url[64], *out;
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", free_port());
+  kiln_cache *writer = open_remote(folder, "writer", url, true);
+  for (unsigned i = 0; i < ENTRIES; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(put_size(writer, &key, SIZE), KILN_OK);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(writer);
+  pause_ms(300); // its kiln-remote gives up
+  static const char push[] = "KILN_CACHE_DIR=%s/writer KILN_CACHE_REMOTE=%s %s/bin/kiln cache push %s";
+  int64_t start = now_ms();
+  CHECK_INT(kiln_test_run(&out, push, folder, url, kiln_test_build(), "--wait=1"), 1);
+  CHECK_TEXT(out, "0 uploaded, 12 wait\n");
+  free(out);
+  CHECK(now_ms() - start >= 1000);
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(folder));
+  CHECK_INT(kiln_test_run(&out, push, folder, url, kiln_test_build(), ""), 0);
+  CHECK_TEXT(out, "12 uploaded, 0 wait\n");
+  free(out);
+  kiln_cache *reader = open_remote(folder, "reader", url, false);
+  for (unsigned i = 0; i < ENTRIES; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(get_size(reader, &key, SIZE), 1);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(reader);
+  CHECK_INT(kiln_test_run(&out, "KILN_CACHE_DIR=%s/writer %s/bin/kiln cache push", folder, kiln_test_build()),
+            1);
+  CHECK(strstr(out, "KILN_CACHE_REMOTE names no remote cache"));
+  free(out);
+}

@@ -287,3 +287,40 @@ int cache_command_merge(int argc, char **argv) {
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   return cache_tool_end(&tool, report_move(&tool, "merged", &report, KILN_OK, &err));
 }
+
+// -------------------------------------------------------------------------------------------- push
+
+/// Becomes `kiln-remote push`, which prints what came of it; returns only where that cannot be run.
+static kiln_status become_push(const kiln_store *store, const char *wait_ms, kiln_error *err) {
+  char program[4096];
+  const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
+  if (!url) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "KILN_CACHE_REMOTE names no remote cache");
+  if (!cli_find_program("kiln-remote", program, sizeof program))
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-remote is not installed");
+  const char *space = strchr(store->folder, '.') + 1; // "v1/DOMAIN.SPACE"
+  execl(program, program, "push", "--url", url, "--store", store->root, "--domain", store->domain, "--space",
+        space, "--wait-ms", wait_ms, "--write", (char *)NULL);
+  return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
+}
+
+int cache_command_push(int argc, char **argv) {
+  cache_tool tool = {0};
+  int64_t wait = 0;
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"wait", 0, CLI_COUNT, &wait, "SECONDS", "try again that long where a server does not answer (0)"}};
+  const cli_page page = {"kiln cache push [--wait=SECONDS]",
+                         "Uploads what waits for the remote cache, and ends when that is done. Exit code 1 "
+                         "when some of it still waits.",
+                         options,
+                         3,
+                         NULL,
+                         NULL,
+                         NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  if (code != -1) return cache_tool_end(&tool, code);
+  char wait_ms[32];
+  kiln_error err = {0};
+  snprintf(wait_ms, sizeof wait_ms, "%lld", (long long)(wait < 86400 ? wait : 86400) * 1000);
+  return cache_tool_end(&tool, cli_report(become_push(tool.store, wait_ms, &err), &err));
+}

@@ -5,6 +5,8 @@
 //   kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N]
 //   [--max-bytes N] [--write]
 //
+//   kiln-remote push [--wait-ms N] and the same options: uploads what waits, for `kiln cache push`
+//
 // Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
 // at once.
 #include <signal.h>
@@ -17,19 +19,27 @@
 
 enum { LIFE = 0, LISTENING = 3 };
 
-static const char usage[] = "usage: kiln-remote serve --url URLS --store ROOT --domain D --space S "
-                            "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--write]\n"
+static const char usage[] = "usage: kiln-remote serve|push --url URLS --store ROOT --domain D --space S "
+                            "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
                             "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
 
-static bool parse(int argc, char **argv, kiln_remote_server_config *config) {
-  const char *deadline = "2000", *lease = "0", *limit = "268435456";
+typedef struct request {
+  kiln_remote_server_config config;
+  bool push;
+  uint32_t wait_ms; ///< of push
+} request;
+
+static bool parse(int argc, char **argv, request *out) {
+  kiln_remote_server_config *config = &out->config;
+  const char *wait = "0", *deadline = "2000", *lease = "0", *limit = "268435456";
   const struct {
     const char *name;
     const char **to;
   } options[] = {{"--url", &config->urls},    {"--store", &config->root},   {"--domain", &config->domain},
                  {"--space", &config->space}, {"--deadline-ms", &deadline}, {"--max-bytes", &limit},
-                 {"--lease-ms", &lease}};
-  if (argc < 2 || strcmp(argv[1], "serve")) return false;
+                 {"--lease-ms", &lease},      {"--wait-ms", &wait}};
+  if (argc < 2 || (strcmp(argv[1], "serve") && strcmp(argv[1], "push"))) return false;
+  out->push = !strcmp(argv[1], "push");
   for (int i = 2; i < argc; i++) {
     unsigned o = 0;
     if (!strcmp(argv[i], "--write")) {
@@ -43,31 +53,47 @@ static bool parse(int argc, char **argv, kiln_remote_server_config *config) {
   config->deadline_ms = (uint32_t)strtoul(deadline, NULL, 10);
   config->lease_ms = (uint32_t)strtoul(lease, NULL, 10);
   config->max_bytes = strtoull(limit, NULL, 10);
+  out->wait_ms = (uint32_t)strtoul(wait, NULL, 10);
   return config->urls && config->root && config->domain && config->space && config->deadline_ms &&
          config->max_bytes;
 }
 
+static int push(const request *r) {
+  kiln_remote_server *server;
+  kiln_error err = {0};
+  uint64_t stored, waiting;
+  if (kiln_remote_server_create(&r->config, &server, &err) != KILN_OK) {
+    fprintf(stderr, "kiln: error: %s\n", err.text);
+    return 1;
+  }
+  kiln_remote_server_push(server, r->wait_ms, &stored, &waiting);
+  kiln_remote_server_destroy(server);
+  printf("%llu uploaded, %llu wait\n", (unsigned long long)stored, (unsigned long long)waiting);
+  return waiting != 0;
+}
+
 int main(int argc, char **argv) {
-  kiln_remote_server_config config = {0};
+  request asked = {0};
   kiln_remote_server *server;
   kiln_error err = {0};
   if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
-  if (!parse(argc, argv, &config)) {
+  if (!parse(argc, argv, &asked)) {
     fputs(usage, stderr);
     return 2;
   }
   const char *shared = secure_getenv("KILN_CACHE_SHARED");
   const char *expire = secure_getenv("KILN_CACHE_REMOTE_EXPIRE_S");
   unsigned long long seconds = expire ? strtoull(expire, NULL, 10) : 0;
-  config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
-  config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
-  config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
-  config.shared = shared && !strcmp(shared, "1");
+  asked.config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
+  asked.config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
+  asked.config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
+  asked.config.shared = shared && !strcmp(shared, "1");
   signal(SIGPIPE, SIG_IGN);
+  if (asked.push) return push(&asked);
   pid_t child = fork();
   if (child) return child < 0;
   setsid();
-  if (kiln_remote_server_create(&config, &server, &err) != KILN_OK) return 1;
+  if (kiln_remote_server_create(&asked.config, &server, &err) != KILN_OK) return 1;
   kiln_remote_server_run(server, LISTENING, LIFE);
   kiln_remote_server_destroy(server);
   return 0;
