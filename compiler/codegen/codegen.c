@@ -105,7 +105,8 @@ static kiln_status run_middle(compile *c, kiln_error *err) {
   const ir_pass_options options = {.print_after = c->options->print_after,
                                    .verify = c->options->verify_passes,
                                    .printed = &c->artifact->printed};
-  KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? kiln_gpu_promote : NULL, &options, err));
+  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote}, none = {NULL, NULL};
+  KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? promote : none, &options, err));
   return kiln_gpu_has_mapped(c->kernel) ? kiln_gpu_form(c->kernel, c->target, &options, err) : KILN_OK;
 }
 

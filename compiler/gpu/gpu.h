@@ -3,6 +3,7 @@
 // (ops.def, behind the line "Machine operations"). No LLVM here; what code generation does afterwards is
 // emission.
 //
+//   recover   before views are lowered: tiles of pointers that are accesses of views
 //   promote   before views are lowered: which accesses go through the copy engine and tensor maps
 //   persist   a block computes one program after another
 //   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
@@ -47,6 +48,13 @@ typedef struct kiln_product {
 /// Whether the product `dot` can be issued from shared memory when its operands are mapped loads.
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
                      kiln_product *out);
+
+/// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the
+/// same. Wants views split into operations. Returns how many it made.
+unsigned kiln_gpu_recover_views(ir_kernel *kernel);
+
+/// The same when accesses are marked then; else the kernel stays as it is.
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target);
 
 /// Marks view_load and view_store operations with IR_MAPPED. Wants views split into operations and
 /// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow.

@@ -209,6 +209,17 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
   return p.loads;
 }
 
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target) {
+  kiln_arena *scratch = kiln_matrix_machine_of(target) ? kiln_arena_create() : NULL;
+  if (!scratch) return 0;
+  ir_kernel in_scratch = *kernel, *trial;
+  in_scratch.arena = scratch;
+  trial = ir_kernel_copy(&in_scratch);
+  bool is_worth_it = trial && kiln_gpu_recover_views(trial) && kiln_gpu_promote(trial, target);
+  kiln_arena_destroy(scratch);
+  return is_worth_it ? kiln_gpu_recover_views(kernel) : 0;
+}
+
 static void note_mapped(ir_op *op, void *context) {
   if (op->attrs.flags & IR_MAPPED) *(bool *)context = true;
 }

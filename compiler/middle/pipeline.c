@@ -20,17 +20,24 @@ static kiln_status name_operations(ir_kernel *kernel, const void *context, kiln_
 /// What the passes know besides the kernel.
 typedef struct knowledge {
   const kiln_target *target;
-  kiln_promotion *promote; ///< NULL: all views are lowered
+  kiln_promotion promote;
 } knowledge;
 
 static kiln_status open_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   return (void)context, kiln_open_views(kernel, err);
 }
 
+static kiln_status recover_views(ir_kernel *kernel, const void *context, kiln_error *err) {
+  const knowledge *k = context;
+  (void)err;
+  if (k->promote.recover) k->promote.recover(kernel, k->target);
+  return KILN_OK;
+}
+
 static kiln_status promote_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   const knowledge *k = context;
   (void)err;
-  if (k->promote) k->promote(kernel, k->target);
+  if (k->promote.mark) k->promote.mark(kernel, k->target);
   return KILN_OK;
 }
 
@@ -65,6 +72,7 @@ static kiln_status guard(ir_kernel *kernel, const void *context, kiln_error *err
 const ir_pass kiln_middle_passes[] = {
     {"canonical", name_operations}, // what the front end gave
     {"open-views", open_views},
+    {"recover", recover_views},
     {"promote", promote_views},
     {"views", views},
     {"simplify", simplify},
@@ -78,7 +86,7 @@ const ir_pass kiln_middle_passes[] = {
 };
 const size_t kiln_middle_pass_count = sizeof kiln_middle_passes / sizeof *kiln_middle_passes;
 
-kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion *promote,
+kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion promote,
                                   const ir_pass_options *options, kiln_error *err) {
   const knowledge context = {target, promote};
   return ir_run_passes(kiln_middle_passes, kiln_middle_pass_count, kernel, &context, options, err);
@@ -86,7 +94,7 @@ kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, 
 
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err) {
-  return kiln_middle_promoting(kernel, target, NULL, options, err);
+  return kiln_middle_promoting(kernel, target, (kiln_promotion){NULL, NULL}, options, err);
 }
 
 kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {

@@ -19,10 +19,12 @@ kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err);
 
-/// Marks the accesses of views that stay as they are for passes to come (compiler/gpu/gpu.h).
-typedef unsigned kiln_promotion(ir_kernel *kernel, const kiln_target *target);
-/// The same with accesses that `promote` marks; NULL: none.
-kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion *promote,
+/// What is done with accesses before views are lowered (compiler/gpu/gpu.h); each may be NULL.
+typedef struct kiln_promotion {
+  unsigned (*recover)(ir_kernel *kernel, const kiln_target *target); ///< makes views of tiles of pointers
+  unsigned (*mark)(ir_kernel *kernel, const kiln_target *target);    ///< marks those that stay as they are
+} kiln_promotion;
+kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion promote,
                                   const ir_pass_options *options, kiln_error *err);
 
 #endif
