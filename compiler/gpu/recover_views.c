@@ -5,8 +5,8 @@
 //
 //   base + (lane0 + row) * stride0 + (lane1 + column) * stride1 + index * stride ...
 //
-// What multiplies a lane is the axis' stride; it and the base must be known at launch. Row and column are read
-// from what bounds the axis: a mask `lane + row < extent`, or an offset taken modulo an extent. An axis
+// What multiplies a lane is the axis' stride; it and the base must be known at launch. Row and column are
+// read from what bounds the axis: a mask `lane + row < extent`, or an offset taken modulo an extent. An axis
 // without a bound has all lanes. Other terms are axes outside the tile. Pointers, and numbers, that a loop
 // carries and advances by a constant amount are sums over the loop's counter.
 //
@@ -270,7 +270,8 @@ static bool is_defined_in(const ir_value *v, const ir_op *loop) {
   return false;
 }
 
-/// What a loop carries and advances by the same amount each turn: initial + (counter - lower) / step * amount.
+/// What a loop carries and advances by the same amount each turn: initial + (counter - lower) / step *
+/// amount.
 static bool sum_of_carried(recovering *r, const ir_value *v, sum *out) {
   const ir_op *loop = v->block->parent;
   int64_t step;
@@ -290,7 +291,8 @@ static bool sum_of_carried(recovering *r, const ir_value *v, sum *out) {
   }
   turns = atom(ir_for_counter(loop));
   return sum_of(r, ir_for_lower(loop), &lower) && add_sum(&turns, &lower, -1) &&
-         multiply(&turns, &amount, &turns) && widen(v->type.pointer ? ir_scalar_type(KILN_I64) : v->type, &turns) &&
+         multiply(&turns, &amount, &turns) &&
+         widen(v->type.pointer ? ir_scalar_type(KILN_I64) : v->type, &turns) &&
          sum_of(r, ir_loop_initials(loop)[v->index - 1], out) && add_sum(out, &turns, 1);
 }
 
@@ -579,7 +581,8 @@ static bool take_base(const recovering *r, sum *rest, const ir_value **out_base)
     const term *t = &rest->terms[i];
     bool is_base = t->count == 1 && t->atoms[0]->type.pointer;
     if (!is_base) continue;
-    if (*out_base || t->factor != 1 || t->atoms[0]->def || t->atoms[0]->block != r->kernel->body) return false;
+    if (*out_base || t->factor != 1 || t->atoms[0]->def || t->atoms[0]->block != r->kernel->body)
+      return false;
     *out_base = t->atoms[0];
     rest->terms[i] = rest->terms[--rest->count];
   }
@@ -672,7 +675,8 @@ static bool address_of(recovering *r, const ir_value *pointer, limit limits[RANK
   for (unsigned i = 0; i < RANK; i++) {
     unsigned a = out->is_turned ? 1 - i : i, to = out->rank++;
     if (!is_never_negative(r, &indices[a])) return false;
-    if (!limits[a].is_set && !is_at_most(r, &indices[a], UNBOUNDED - (1 << pointer->type.log2[a]))) return false;
+    if (!limits[a].is_set && !is_at_most(r, &indices[a], UNBOUNDED - (1 << pointer->type.log2[a])))
+      return false;
     out->indices[to] = indices[a];
     out->strides[to] = sum_of_term(&strides[a]);
     out->extents[to] = limits[a].is_set ? limits[a].extent : constant(UNBOUNDED);

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Views out of tiles of pointers: how many accesses become views, and that the interpreter does the same to
+// memory with the kernel as written and as recovered. Memory is as large as the masks say, and nothing else
+// may be touched.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/front.h"
+#include "compiler/gpu/gpu.h"
+#include "compiler/interpreter/interpreter.h"
+#include "compiler/middle/passes.h"
+#include "tests/harness.h"
+
+enum { M = 27, N = 29, K = 37, LDA = 40, LDB = 48, LDC = 32, PLACES = 64 * 48, GUARD = 0x5a };
+
+/// What differs from the plain product; NULL: as there.
+typedef struct form {
+  const char *name;
+  const char *before, *x, *y, *step, *store;
+  unsigned accesses; ///< that become views
+} form;
+
+#define ROWS "(pid(0) * 16 + iota(16))"
+#define X(row, mask) "load(a + (" row ")[:, _] * lda + (k + q)[_, :], " mask ", 0.0)"
+#define Y(column, mask) "load(b + (k + q)[:, _] * ldb + (" column ")[_, :], " mask ", 0.0)"
+
+static const form forms[] = {
+    {.name = "plain", .accesses = 3},
+    {.name = "carried pointers, masks of what is left",
+     .before = "var pa = a + i[:, _] * lda + q[_, :]\n var pb = b + q[:, _] * ldb + j[_, :]",
+     .x = "load(pa, (i < M)[:, _] & (q < K - k)[_, :], 0.0)",
+     .y = "load(pb, (q < K - k)[:, _] & (j < N)[_, :], 0.0)",
+     .step = "pa = pa + 16\n pb = pb + 16 * ldb",
+     .accesses = 3},
+    {.name = "carried offsets",
+     .before = "var o = q",
+     .x = "load(a + i[:, _] * lda + o[_, :], (i < M)[:, _] & (o < K)[_, :], 0.0)",
+     .step = "o = o + 16",
+     .accesses = 3},
+    {.name = "modulo",
+     .x = X("i % M", "((k + q) < K)[_, :]"),
+     .y = Y("j % N", "(q < K - k)[:, _]"),
+     .accesses = 3},
+    {.name = "the second operand lies transposed",
+     .y = "load(b + (k + q)[:, _] + j[_, :] * ldb, (K > k + q)[:, _] & (j <= N - 1)[_, :], 0.0)",
+     .accesses = 3},
+    {.name = "an operand through trans",
+     .y = "trans(load(b + j[:, _] * ldb + (k + q)[_, :], (j < N)[:, _] & ((k + q) < K)[_, :], 0.0))",
+     .accesses = 3},
+    {.name = "rows inside for sure",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :], ((k + q) < K)[_, :] & (i >= 0)[:, _] & (i < M)[:, _], 0.0)",
+     .accesses = 3},
+    {.name = "no mask along the rows", .y = Y("q", "((k + q) < K)[:, _]"), .accesses = 3},
+    {.name = "a matrix of several",
+     .x = "load(a + pid(1) * 8 * lda + i[:, _] * lda + (k + q)[_, :], (i < M - 16)[:, _] & ((k + q) < K)[_, :], 0.0)",
+     .accesses = 3},
+    {.name = "other values outside",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & ((k + q) < K)[_, :], 1.0)",
+     .accesses = 2},
+    {.name = "negative rows", // the memory before `a` is there
+     .x = "load(a + lda * 8 + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M - 8)[:, _] & ((k + q) < K)[_, :], 0.0)",
+     .accesses = 2},
+    {.name = "modulo, and rows beyond are stored",
+     .x = X("i % M", "((k + q) < K)[_, :]"),
+     .store = "store(c + i[:, _] * ldc + j[_, :], acc, (j < N)[_, :])",
+     .accesses = 2},
+    {.name = "modulo, and the store holds another bound",
+     .x = X("i % M", "((k + q) < K)[_, :]"),
+     .store = "store(c + i[:, _] * ldc + j[_, :], acc, (i < M + 1)[:, _] & (j < N)[_, :])",
+     .accesses = 2},
+    {.name = "modulo, and rows are summed",
+     .x = X("i % M", "((k + q) < K)[_, :]"),
+     .store = "store(c + i[:, _] * ldc + j[_, :], acc + reduce.add(acc, axis = 0)[_, :], (i < M)[:, _] & (j < N)[_, :])",
+     .accesses = 2},
+    {.name = "modulo, of the reduced index",
+     .x = "load(a + i[:, _] * lda + ((k + q) % K)[_, :], (i < M)[:, _], 0.0)",
+     .accesses = 2},
+    {.name = "modulo, twice",
+     .x = "load(a + (i % M)[:, _] * lda + i[:, _] + (k + q)[_, :], (k + q < K - 27)[_, :], 0.0)",
+     .accesses = 2},
+    {.name = "a bound along both axes",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i[:, _] + (k + q)[_, :]) < M, 0.0)",
+     .accesses = 2},
+    {.name = "either of two bounds",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & (((k + q) < K)[_, :] | (i < 3)[:, _]), 0.0)",
+     .accesses = 2},
+    {.name = "steps that grow",
+     .before = "var pa = a + i[:, _] * lda + q[_, :]",
+     .x = "load(pa, (i < M)[:, _] & (q < K - k)[_, :], 0.0)",
+     .step = "pa = pa + k / 2 + 8",
+     .accesses = 2},
+    {.name = "a diagonal",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :] * 0, (i < M)[:, _] & ((k + q) < K)[_, :], 0.0)",
+     .accesses = 2},
+};
+
+static const char *text_of(const char *given, const char *usual) { return given ? given : usual; }
+
+static ir_kernel *kernel_of(kiln_arena *arena, const form *f, const kiln_target *target) {
+  static char text[2000];
+  kiln_diagnostics d = {.arena = arena};
+  int size = snprintf(
+      text, sizeof text,
+      "kiln 1\nkernel product(a: in *f16, b: in *f16, c: out *f32, M: i32, N: i32, K: i32, lda: i32, ldb: i32,\n"
+      " ldc: i32) @grid(2, 2) @config(warps = 4) {\n"
+      " let i = " ROWS "\n let j = pid(1) * 16 + iota(16)\n let q = iota(16)\n var acc = zeros(f32[16, 16])\n"
+      " %s\n for k in 0 .. K step 16 {\n  let x = %s\n  let y = %s\n  acc = dot(x, y, acc)\n  %s\n }\n %s\n}\n",
+      text_of(f->before, ""), text_of(f->x, X("i", "(i < M)[:, _] & ((k + q) < K)[_, :]")),
+      text_of(f->y, Y("j", "((k + q) < K)[:, _] & (j < N)[_, :]")), text_of(f->step, ""),
+      text_of(f->store, "store(c + i[:, _] * ldc + j[_, :], acc, (i < M)[:, _] & (j < N)[_, :])"));
+  kiln_unit *unit = kiln_unit_open(arena, "t.kiln", text, (size_t)size, NULL, &d);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, target, &d) : NULL;
+  if (!kernel) FAIL("%s: %u:%u: %s\n%s", f->name, d.items[0].line, d.items[0].column, d.items[0].text, text);
+  return kernel;
+}
+
+typedef struct memory {
+  uint16_t a[PLACES], b[PLACES];
+  float c[PLACES];
+} memory;
+
+static void run(const form *f, ir_kernel *kernel, memory *m) {
+  struct { void *a, *b, *c; int32_t m, n, k, lda, ldb, ldc; } args = {m->a, m->b, m->c, M, N, K, LDA, LDB, LDC};
+  kiln_memory_range ranges[] = {{m->a, sizeof m->a}, {m->b, sizeof m->b}, {m->c, sizeof m->c}};
+  kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
+  kiln_error err = {0};
+  for (int i = 0; i < PLACES; i++) {
+    m->a[i] = (uint16_t)(0x3c00 + i * 7 % 1024); // 1 to 2
+    m->b[i] = (uint16_t)(0xbc00 + i * 5 % 2048);
+  }
+  memset(m->c, GUARD, sizeof m->c);
+  if (kiln_interpret(kernel, &args, (uint32_t[3]){2, 2, 1}, &options, &err) != KILN_OK)
+    FAIL("%s: %s", f->name, err.text);
+}
+
+static void check_form(const form *f) {
+  static memory plain, recovered;
+  kiln_arena *arena = kiln_arena_create();
+  kiln_target target;
+  kiln_error err = {0};
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  run(f, kernel_of(arena, f, &target), &plain);
+  ir_kernel *kernel = kernel_of(arena, f, &target);
+  CHECK_OK(kiln_open_views(kernel, &err), err);
+  unsigned found = kiln_gpu_recover_views(kernel);
+  if (found != f->accesses) FAIL("%s: expected %u accesses as views, found %u", f->name, f->accesses, found);
+  CHECK_OK(ir_verify(kernel, f->name, &err), err);
+  run(f, kernel, &recovered);
+  if (memcmp(plain.c, recovered.c, sizeof plain.c)) FAIL("%s: the results differ", f->name);
+  kiln_arena_destroy(arena);
+}
+
+TEST(recover, views_do_what_the_pointers_did) {
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) check_form(&forms[i]);
+}
+
+TEST(recover, nothing_is_made_without_products) {
+  static const char text[] = "kiln 1\nkernel copy(a: in *f16, c: out *f16, n: i32) @grid(1) @config(warps = 1) {\n"
+                             " let i = iota(16)[:, _] * n + iota(16)[_, :]\n store(c + i, load(a + i))\n}\n";
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_unit *unit = kiln_unit_open(arena, "t.kiln", text, sizeof text - 1, NULL, &d);
+  CHECK(unit);
+  ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d);
+  CHECK(kernel);
+  CHECK_INT(kiln_gpu_recover_views(kernel), 0);
+  kiln_arena_destroy(arena);
+}
