@@ -15,15 +15,37 @@ static bool is_integer(const kiln_param_record *p) {
   return is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
 }
 
+/// Maps number what a launch is given by words: a parameter is one, a view parameter 1 + 2 * rank, which are
+/// its base address, extents and strides.
+typedef struct word {
+  const kiln_param_record *param;
+  uint32_t part; ///< 0: the parameter, or the base of a view
+} word;
+
+static uint32_t words_of(const kiln_param_record *p) { return 1 + 2u * p->view_rank; }
+
+static uint32_t word_count(const kiln_interface *in) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < in->param_count; i++) count += words_of(&in->params[i]);
+  return count;
+}
+
+/// The word `number`, which is one.
+static word word_at(const kiln_interface *in, uint64_t number) {
+  const kiln_param_record *p = in->params;
+  for (; number >= words_of(p); p++) number -= words_of(p);
+  return (word){p, (uint32_t)number};
+}
+
 // Only integers and addresses may be read.
 static bool take_expression(const kiln_interface *in, kiln_reader *r, kiln_span *out) {
   out->bytes = kiln_read_block(r, &out->size);
-  if (!out->bytes || !kiln_expr_verify(out->bytes, out->size, in->param_count)) return false;
+  if (!out->bytes || !kiln_expr_verify(out->bytes, out->size, word_count(in))) return false;
   kiln_reader code = kiln_reader_of(out->bytes, out->size);
   while (code.left) {
     uint8_t op = kiln_read_u8(&code);
     if (op == KILN_EXPR_CONST) kiln_read_svarint(&code);
-    if (op == KILN_EXPR_PARAM && !is_integer(&in->params[kiln_read_varint(&code)])) return false;
+    if (op == KILN_EXPR_PARAM && !is_integer(word_at(in, kiln_read_varint(&code)).param)) return false;
   }
   return true;
 }
@@ -38,7 +60,9 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   if (m->element >= KILN_SCALAR_COUNT || !m->rank || m->rank > KILN_MAP_RANK || m->swizzle > 3 ||
       m->interleave > 2 || m->fill > 1)
     return false;
-  if (m->param >= in->param_count || !is_address(&in->params[m->param])) return false;
+  if (m->param >= word_count(in)) return false;
+  word base = word_at(in, m->param);
+  if (!is_address(base.param) || base.part) return false;
   for (unsigned i = 0; i < m->rank; i++) {
     const uint8_t *box = kiln_read_bytes(r, 4);
     if (!box) return false;
@@ -91,7 +115,7 @@ static bool has_elements(const kiln_tensor_map_values *v) {
 /// nowhere.
 static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
   enum { STRIDE = 16, ACCESS_IN = 1 };
-  bool is_read = k->interface.params[v->map->param].access == ACCESS_IN;
+  bool is_read = word_at(&k->interface, v->map->param).param->access == ACCESS_IN;
   v->address = (uint64_t)(uintptr_t)k->device->nowhere + (is_read ? 0 : KILN_NOWHERE_BYTES / 2);
   for (unsigned i = 0; i < v->map->rank; i++) v->extents[i] = 1;
   for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
@@ -118,19 +142,27 @@ static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsig
                            : kiln_context(err, status, "'%s': tensor map %u", k->interface.name, number);
 }
 
+/// Integers and addresses of a block, by word.
+static void read_words(const kiln_interface *in, const uint8_t *block, int64_t *values) {
+  enum { ADDRESS = 8 };
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    const kiln_param_record *p = &in->params[i];
+    uint8_t bytes = is_address(p) ? ADDRESS : (uint8_t)p->size;
+    for (uint32_t part = 0; part < words_of(p); part++, values++)
+      *values = is_integer(p)
+                    ? kiln_read_integer(block + p->offset + part * ADDRESS, bytes, p->scalar != KILN_I1)
+                    : 0;
+  }
+}
+
 kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code, uint8_t *block,
                                     kiln_error *err) {
-  int64_t values[KILN_MOST_PARAMS];
+  int64_t values[KILN_MOST_PARAMS + KILN_MOST_BLOCK / sizeof(int64_t)];
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];
   if (!k->device->kind->encode_map)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "'%s' wants tensor maps, which %s does not have",
                      k->interface.name, k->device->name);
-  for (uint32_t i = 0; i < k->interface.param_count; i++) {
-    const kiln_param_record *p = &k->interface.params[i];
-    if (is_integer(p))
-      values[i] =
-          kiln_read_integer(block + p->offset, is_address(p) ? 8 : (uint8_t)p->size, p->scalar != KILN_I1);
-  }
+  read_words(&k->interface, block, values);
   uint32_t from = kiln_code_extras_at(k, code);
   memset(block + from, 0, code->maps_at - from);
   for (unsigned i = 0; i < code->map_count; i++) {

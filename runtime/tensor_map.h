@@ -18,7 +18,7 @@ typedef struct kiln_tensor_map {
   uint8_t swizzle;    ///< 0 none, 1 32, 2 64, 3 128 bytes
   uint8_t interleave; ///< 0 none, 1 16, 2 32 bytes
   uint8_t fill;       ///< outside the tensor: 0 zeros, 1 NaN
-  uint8_t param;      ///< pointer or view with the base address
+  uint8_t param;      ///< word (docs/bundle.md) with the base address: of a pointer or a view
   uint32_t box[KILN_MAP_RANK];
   kiln_span extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1],
       offset; ///< in the bundle; strides and offset in bytes

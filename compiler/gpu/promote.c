@@ -190,8 +190,6 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   if (!machine || kernel->warps < machine->group_warps || kernel->max_registers) return 0;
   if (kernel->warps * 32u + machine->group_warps * 32u > machine->threads) return 0;
-  for (uint32_t i = 0; i < kernel->param_count; i++)
-    if (kernel->params[i].type.is_view) return 0;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
   promoting p = {.kernel = kernel, .machine = machine, .target = target};

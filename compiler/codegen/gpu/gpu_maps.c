@@ -57,6 +57,11 @@ static void add_map(ir_op *op, void *context) {
   ir_type type = view->results[0].type;
   unsigned row_bytes = kiln_matrix_machine_of(g->target)->row_bytes;
   kiln_buffer map = {0};
+  if (view->operands[0]->index > UINT8_MAX) {
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is behind too many parameters",
+             ir_operation(op));
+    return;
+  }
   kiln_buffer_u8(&map, type.scalar);
   kiln_buffer_u8(&map, type.rank);
   kiln_buffer_u8(&map, (uint8_t)swizzle_of(kiln_memory_row(ir_view_tile(type), row_bytes)));
