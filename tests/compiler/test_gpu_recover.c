@@ -48,17 +48,20 @@ static const form forms[] = {
      .y = "trans(load(b + j[:, _] * ldb + (k + q)[_, :], (j < N)[:, _] & ((k + q) < K)[_, :], 0.0))",
      .accesses = 3},
     {.name = "rows inside for sure",
-     .x = "load(a + i[:, _] * lda + (k + q)[_, :], ((k + q) < K)[_, :] & (i >= 0)[:, _] & (i < M)[:, _], 0.0)",
+     .x =
+         "load(a + i[:, _] * lda + (k + q)[_, :], ((k + q) < K)[_, :] & (i >= 0)[:, _] & (i < M)[:, _], 0.0)",
      .accesses = 3},
     {.name = "no mask along the rows", .y = Y("q", "((k + q) < K)[:, _]"), .accesses = 3},
     {.name = "a matrix of several",
-     .x = "load(a + pid(1) * 8 * lda + i[:, _] * lda + (k + q)[_, :], (i < M - 16)[:, _] & ((k + q) < K)[_, :], 0.0)",
+     .x = "load(a + pid(1) * 8 * lda + i[:, _] * lda + (k + q)[_, :], (i < M - 16)[:, _] & ((k + q) < K)[_, "
+          ":], 0.0)",
      .accesses = 3},
     {.name = "other values outside",
      .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & ((k + q) < K)[_, :], 1.0)",
      .accesses = 2},
     {.name = "negative rows", // the memory before `a` is there
-     .x = "load(a + lda * 8 + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M - 8)[:, _] & ((k + q) < K)[_, :], 0.0)",
+     .x = "load(a + lda * 8 + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M - 8)[:, _] & ((k + q) < K)[_, "
+          ":], 0.0)",
      .accesses = 2},
     {.name = "modulo, and rows beyond are stored",
      .x = X("i % M", "((k + q) < K)[_, :]"),
@@ -70,7 +73,8 @@ static const form forms[] = {
      .accesses = 2},
     {.name = "modulo, and rows are summed",
      .x = X("i % M", "((k + q) < K)[_, :]"),
-     .store = "store(c + i[:, _] * ldc + j[_, :], acc + reduce.add(acc, axis = 0)[_, :], (i < M)[:, _] & (j < N)[_, :])",
+     .store = "store(c + i[:, _] * ldc + j[_, :], acc + reduce.add(acc, axis = 0)[_, :], (i < M)[:, _] & (j "
+              "< N)[_, :])",
      .accesses = 2},
     {.name = "modulo, of the reduced index",
      .x = "load(a + i[:, _] * lda + ((k + q) % K)[_, :], (i < M)[:, _], 0.0)",
@@ -82,7 +86,8 @@ static const form forms[] = {
      .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i[:, _] + (k + q)[_, :]) < M, 0.0)",
      .accesses = 2},
     {.name = "either of two bounds",
-     .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & (((k + q) < K)[_, :] | (i < 3)[:, _]), 0.0)",
+     .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & (((k + q) < K)[_, :] | (i < 3)[:, _]), "
+          "0.0)",
      .accesses = 2},
     {.name = "steps that grow",
      .before = "var pa = a + i[:, _] * lda + q[_, :]",
@@ -101,10 +106,12 @@ static ir_kernel *kernel_of(kiln_arena *arena, const form *f, const kiln_target 
   kiln_diagnostics d = {.arena = arena};
   int size = snprintf(
       text, sizeof text,
-      "kiln 1\nkernel product(a: in *f16, b: in *f16, c: out *f32, M: i32, N: i32, K: i32, lda: i32, ldb: i32,\n"
+      "kiln 1\nkernel product(a: in *f16, b: in *f16, c: out *f32, M: i32, N: i32, K: i32, lda: i32, ldb: "
+      "i32,\n"
       " ldc: i32) @grid(2, 2) @config(warps = 4) {\n"
       " let i = " ROWS "\n let j = pid(1) * 16 + iota(16)\n let q = iota(16)\n var acc = zeros(f32[16, 16])\n"
-      " %s\n for k in 0 .. K step 16 {\n  let x = %s\n  let y = %s\n  acc = dot(x, y, acc)\n  %s\n }\n %s\n}\n",
+      " %s\n for k in 0 .. K step 16 {\n  let x = %s\n  let y = %s\n  acc = dot(x, y, acc)\n  %s\n }\n "
+      "%s\n}\n",
       text_of(f->before, ""), text_of(f->x, X("i", "(i < M)[:, _] & ((k + q) < K)[_, :]")),
       text_of(f->y, Y("j", "((k + q) < K)[:, _] & (j < N)[_, :]")), text_of(f->step, ""),
       text_of(f->store, "store(c + i[:, _] * ldc + j[_, :], acc, (i < M)[:, _] & (j < N)[_, :])"));
@@ -120,7 +127,10 @@ typedef struct memory {
 } memory;
 
 static void run(const form *f, ir_kernel *kernel, memory *m) {
-  struct { void *a, *b, *c; int32_t m, n, k, lda, ldb, ldc; } args = {m->a, m->b, m->c, M, N, K, LDA, LDB, LDC};
+  struct {
+    void *a, *b, *c;
+    int32_t m, n, k, lda, ldb, ldc;
+  } args = {m->a, m->b, m->c, M, N, K, LDA, LDB, LDC};
   kiln_memory_range ranges[] = {{m->a, sizeof m->a}, {m->b, sizeof m->b}, {m->c, sizeof m->c}};
   kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
   kiln_error err = {0};
@@ -155,8 +165,9 @@ TEST(recover, views_do_what_the_pointers_did) {
 }
 
 TEST(recover, nothing_is_made_without_products) {
-  static const char text[] = "kiln 1\nkernel copy(a: in *f16, c: out *f16, n: i32) @grid(1) @config(warps = 1) {\n"
-                             " let i = iota(16)[:, _] * n + iota(16)[_, :]\n store(c + i, load(a + i))\n}\n";
+  static const char text[] =
+      "kiln 1\nkernel copy(a: in *f16, c: out *f16, n: i32) @grid(1) @config(warps = 1) {\n"
+      " let i = iota(16)[:, _] * n + iota(16)[_, :]\n store(c + i, load(a + i))\n}\n";
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_unit *unit = kiln_unit_open(arena, "t.kiln", text, sizeof text - 1, NULL, &d);

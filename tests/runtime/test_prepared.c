@@ -68,29 +68,14 @@ TEST(prepared, takes_the_callers_grid) {
   close_all(&o);
 }
 
-// p: *f32 @align(16), n: i32 @div(4), free: i64; two variants by n % 16. `maps` may be empty.
-static opened open_kernel(const char *device, kiln_span maps) {
-  static const uint8_t by_16[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
-  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32),
-                                scalar_param("free", KILN_I64)};
-  params[0].align = 16;
-  params[1].div = 4;
-  kiln_interface in = {
-      .name = "k",
-      .params = params,
-      .param_count = 3,
-      .config_count = 1,
-      .variant_count = 2,
-      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1), C(16), KILN_EXPR_CDIV)}}},
-      .variants = (kiln_variant_record[]){
-          {.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
-          {.text = ""}}};
+// A library with the kernel "k" for sm_90a, one code a variant.
+static opened open_interface(kiln_interface *in, const char *device, kiln_span maps) {
   fixture f;
   opened o;
   kiln_error err;
   fixture_begin(&f);
-  uint32_t kernel = fixture_kernel(&f, &in);
-  for (uint32_t v = 0; v < 2; v++) {
+  uint32_t kernel = fixture_kernel(&f, in);
+  for (uint32_t v = 0; v < in->variant_count; v++) {
     kiln_buffer info = {0};
     kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_CUBIN,
                                             .target = "sm_90a",
@@ -112,6 +97,26 @@ static opened open_kernel(const char *device, kiln_span maps) {
   kiln_status status = kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err);
   if (status != KILN_OK) o.kernel = NULL;
   return o;
+}
+
+// p: *f32 @align(16), n: i32 @div(4), free: i64; two variants by n % 16. `maps` may be empty.
+static opened open_kernel(const char *device, kiln_span maps) {
+  static const uint8_t by_16[] = {P(1), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
+  kiln_param_record params[] = {pointer_param("p", KILN_F32), scalar_param("n", KILN_I32),
+                                scalar_param("free", KILN_I64)};
+  params[0].align = 16;
+  params[1].div = 4;
+  kiln_interface in = {
+      .name = "k",
+      .params = params,
+      .param_count = 3,
+      .config_count = 1,
+      .variant_count = 2,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(P(1), C(16), KILN_EXPR_CDIV)}}},
+      .variants = (kiln_variant_record[]){
+          {.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
+          {.text = ""}}};
+  return open_interface(&in, device, maps);
 }
 
 TEST(prepared, a_refused_change_changes_nothing) {
@@ -186,6 +191,66 @@ TEST(prepared, holds_encoded_tensor_maps) {
            err); // encodes by itself
   kiln_prepared_free(p);
   close_all(&o);
+}
+
+// scale: f32, v: view f32 of rank 2, first: i32 are words 0, 1 to 5 and 6.
+static opened open_view_kernel(kiln_span maps) {
+  kiln_param_record params[] = {scalar_param("scale", KILN_F32), pointer_param("v", KILN_F32),
+                                scalar_param("first", KILN_I32)};
+  params[1].view_rank = 2;
+  params[1].pointer = 0;
+  kiln_interface in = {.name = "k",
+                       .params = params,
+                       .param_count = 3,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+                       .variants = (kiln_variant_record[]){{.text = ""}}};
+  return open_interface(&in, "null:sm_90a", maps);
+}
+
+// Extents and strides of a view are words behind its base: a map of the view, from column `first` on.
+#define VIEW_MAP(base, row_stride)                                                                    \
+  1, KILN_F32, 2, 3, 0, 0, (base), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(3), 2, P(2), 5, P(row_stride), C(4), \
+      KILN_EXPR_MUL, 5, P(6), C(4), KILN_EXPR_MUL
+
+TEST(prepared, tensor_maps_read_the_words_of_views) {
+  opened o = open_view_kernel(SPAN(VIEW_MAP(1, 4)));
+  kiln_prepared *p;
+  kiln_error err;
+  size_t size;
+  plain_map map;
+  float scale = 2;
+  int first = 16;
+  struct {
+    uint64_t base, extents[2], strides[2];
+  } view = {0x10000, {7, 100}, {128, 1}};
+  CHECK(o.kernel != NULL);
+  CHECK_OK(kiln_prepare(o.kernel, (const void *const[]){&scale, &view, &first}, 3, NULL, &p, &err), err);
+  const uint8_t *block = kiln_prepared_block(p, &size);
+  memcpy(&map, block + 64, sizeof map);
+  CHECK(map.address == 0x10000 + 64 && map.extents[0] == 100 && map.extents[1] == 7 && map.strides[0] == 512);
+  view.extents[0] = 9, view.strides[0] = 256;
+  CHECK_OK(kiln_prepared_set(p, 1, &view, &err), err);
+  memcpy(&map, block + 64, sizeof map);
+  CHECK(map.extents[0] == 100 && map.extents[1] == 9 && map.strides[0] == 1024);
+  kiln_prepared_free(p);
+  close_all(&o);
+}
+
+TEST(prepared, tensor_maps_of_words_that_are_none_are_refused) {
+  const kiln_span damaged[] = {
+      SPAN(VIEW_MAP(2, 4)), // an extent as base
+      SPAN(VIEW_MAP(6, 4)), // a number as base
+      SPAN(VIEW_MAP(7, 4)), // no word
+      SPAN(VIEW_MAP(1, 7)), // no word
+      SPAN(VIEW_MAP(1, 0)), // a float
+  };
+  for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+    opened o = open_view_kernel(damaged[i]);
+    if (o.kernel) FAIL("record %zu is taken", i);
+    close_all(&o);
+  }
 }
 
 TEST(prepared, damaged_tensor_maps_are_refused) {
