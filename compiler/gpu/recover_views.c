@@ -23,7 +23,7 @@
 #include "compiler/analysis/facts.h"
 #include "compiler/gpu/gpu.h"
 
-enum { MOST_ATOMS = 6, MOST_TERMS = 12, MOST_DEPTH = 64, RANK = 2, MOST_AXES = 5, MOST_VIEWS = 32 };
+enum { MOST_ATOMS = 6, MOST_TERMS = 12, MOST_DEPTH = 64, RANK = 2, MOST_AXES = 5 };
 enum { LANE = 1, MODULO = 1 << 4 }; // codes of lanes: LANE + axis, with MODULO where taken modulo
 
 /// An extent that indices never reach; the largest of a tensor map.
@@ -57,8 +57,9 @@ typedef struct recovering {
   ir_builder b;
   const ir_value *opaque; ///< a carried value while its step is found
   unsigned depth, count;
-  made_view views[MOST_VIEWS];
-  unsigned view_count;
+  made_view *views; ///< in `scratch`
+  uint32_t view_count, view_capacity;
+  kiln_arena *scratch;
 } recovering;
 
 // -------------------------------------------------------------------------------------------- sums
@@ -738,7 +739,8 @@ static ir_value *view_of(recovering *r, const ir_op *access, const address *a, i
     operands[1 + a->rank + i] = emit_sum(r, &a->strides[i], false);
   }
   ir_op *op = ir_emit(&r->b, IR_VIEW, NULL, operands, 1 + 2 * a->rank, &type, NULL, 0);
-  if (!op || r->view_count == MOST_VIEWS) return op ? &op->results[0] : NULL;
+  if (!op) return NULL;
+  KILN_GROW(r->scratch, r->views, r->view_count, r->view_capacity);
   made_view *m = &r->views[r->view_count++];
   *m = (made_view){.base = a->base, .type = type, .view = &op->results[0]};
   memcpy(m->parts, a->extents, a->rank * sizeof *m->parts);
@@ -836,17 +838,15 @@ static void note_stores(ir_op *op, void *context) {
 
 unsigned kiln_gpu_recover_views(ir_kernel *kernel) {
   kiln_arena *scratch = kiln_arena_create();
-  recovering *r = scratch ? KILN_NEW(scratch, recovering) : NULL;
-  if (!r) return kiln_arena_destroy(scratch), 0;
+  if (!scratch) return 0;
   accesses all = {.arena = scratch};
-  *r = (recovering){.kernel = kernel, .b = {.arena = kernel->arena}};
+  recovering r = {.kernel = kernel, .scratch = scratch, .b = {.arena = kernel->arena}};
   ir_walk(kernel->body, note_loads, &all);
   uint32_t loads = all.count;
   if (loads) ir_walk(kernel->body, note_stores, &all);
-  if (loads) r->facts = kiln_facts_compute(scratch, kernel);
-  for (uint32_t i = 0; i < all.count; i++) (i < loads ? recover_load : recover_store)(r, all.list[i]);
-  unsigned count = r->count;
+  if (loads) r.facts = kiln_facts_compute(scratch, kernel);
+  for (uint32_t i = 0; i < all.count; i++) (i < loads ? recover_load : recover_store)(&r, all.list[i]);
   kiln_arena_destroy(scratch);
-  if (count) ir_apply_forwards(kernel);
-  return count;
+  if (r.count) ir_apply_forwards(kernel);
+  return r.count;
 }
