@@ -11,7 +11,17 @@
 #include "compiler/middle/passes.h"
 #include "tests/harness.h"
 
-enum { M = 27, N = 29, K = 37, LDA = 40, LDB = 48, LDC = 32, PLACES = 64 * 48, GUARD = 0x5a };
+enum {
+  M = 27,
+  N = 29,
+  K = 37,
+  LDA = 40,
+  LDB = 48,
+  LDC = 32,
+  PLACES = 64 * 48,
+  GUARD = 0x5a,
+  BEFORE = 8 * LDA
+};
 
 /// What differs from the plain product; NULL: as there.
 typedef struct form {
@@ -59,8 +69,8 @@ static const form forms[] = {
     {.name = "other values outside",
      .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & ((k + q) < K)[_, :], 1.0)",
      .accesses = 2},
-    {.name = "negative rows", // the memory before `a` is there
-     .x = "load(a + lda * 8 + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M - 8)[:, _] & ((k + q) < K)[_, "
+    {.name = "negative rows", // which are there: `a` points into its memory
+     .x = "load(a + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M)[:, _] & ((k + q) < K)[_, "
           ":], 0.0)",
      .accesses = 2},
     {.name = "modulo, and rows beyond are stored",
@@ -130,7 +140,7 @@ static void run(const form *f, ir_kernel *kernel, memory *m) {
   struct {
     void *a, *b, *c;
     int32_t m, n, k, lda, ldb, ldc;
-  } args = {m->a, m->b, m->c, M, N, K, LDA, LDB, LDC};
+  } args = {m->a + BEFORE, m->b, m->c, M, N, K, LDA, LDB, LDC};
   kiln_memory_range ranges[] = {{m->a, sizeof m->a}, {m->b, sizeof m->b}, {m->c, sizeof m->c}};
   kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
   kiln_error err = {0};
