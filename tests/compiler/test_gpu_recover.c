@@ -70,7 +70,8 @@ static const form forms[] = {
      .x = "load(a + i[:, _] * lda + (k + q)[_, :], (i < M)[:, _] & ((k + q) < K)[_, :], 1.0)",
      .accesses = 2},
     {.name = "negative rows", // which are there: `a` points into its memory
-     .x = "load(a + (i - 5)[:, _] * lda + (k + q)[_, :], (i - 5 < M)[:, _] & ((k + q) < K)[_, "
+     .x = "load(a + (i - pid(1) * 5)[:, _] * lda + (k + q)[_, :], (i - pid(1) * 5 < M)[:, _] & ((k + q) < "
+          "K)[_, "
           ":], 0.0)",
      .accesses = 2},
     {.name = "modulo, and rows beyond are stored",
