@@ -71,6 +71,8 @@ static kiln_status start(worker_client *client, kiln_error *err) {
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   if (assembler >= 0) posix_spawn_file_actions_adddup2(&actions, assembler, CHILD_ASSEMBLER);
+  // Stays open in the child: a script is read from it by its interpreter.
+  if (program >= 0) posix_spawn_file_actions_adddup2(&actions, program, program);
   int failed = spawn(client, &actions, program, assembler >= 0);
   posix_spawn_file_actions_destroy(&actions);
   if (program >= 0) close(program);
