@@ -542,10 +542,9 @@ static void put_load(nest *x, char view, bool turned, const char *row, const cha
 }
 
 static void put_product(nest *x, const char *k, const char *sum) {
-  if (x->in_registers) kiln_buffer_format(&x->text, "let x = ");
-  else kiln_buffer_format(&x->text, "%s = dot(", sum);
+  kiln_buffer_format(&x->text, x->in_registers ? "%s = dot(twice(" : "%s = dot(", sum);
   put_load(x, 'A', x->a_turned, "m0", k);
-  kiln_buffer_format(&x->text, x->in_registers ? "\n    %s = dot(x + x, " : ", ", sum);
+  kiln_buffer_format(&x->text, x->in_registers ? "), " : ", ");
   put_load(x, 'B', x->b_turned, k, "n0");
   kiln_buffer_format(&x->text, ", %s)", sum);
 }
@@ -595,14 +594,15 @@ static void put_view(nest *x, char name, bool turned, const char *rows, const ch
 
 static void write_nest(nest *x) {
   bool is_chained = shapes[x->shape].is_chained;
-  kiln_buffer_format(&x->text,
-                     "kiln 1\nconst BM = %u\nconst BN = %u\nconst BK = %u\nconst D = %u\n"
-                     "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
-                     "    c: %s *%s @align(16), M: i32, N: i32, K: i32 @range(0, 65536), times: i32,\n"
-                     "    lda: i64 @div(8), ldb: i64 @div(8), ldv: i64 @div(8), ldc: i64 @div(8))\n"
-                     "  @grid(cdiv(M, BM), cdiv(N, BN), %u) @config(warps = %u, stages = %u)\n{\n",
-                     x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
-                     x->to_memory ? x->type : "f32", x->is_batched ? 2 : 1, x->warps, x->stages);
+  kiln_buffer_format(
+      &x->text,
+      "kiln 1\nconst BM = %u\nconst BN = %u\nconst BK = %u\nconst D = %u\nfn twice(x) { return x + x }\n"
+      "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
+      "    c: %s *%s @align(16), M: i32, N: i32, K: i32 @range(0, 65536), times: i32,\n"
+      "    lda: i64 @div(8), ldb: i64 @div(8), ldv: i64 @div(8), ldc: i64 @div(8))\n"
+      "  @grid(cdiv(M, BM), cdiv(N, BN), %u) @config(warps = %u, stages = %u)\n{\n",
+      x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
+      x->to_memory ? x->type : "f32", x->is_batched ? 2 : 1, x->warps, x->stages);
   if (is_chained) {
     put_view(x, 'A', false, "M", "D", "BM", "D");
     put_view(x, 'B', true, "D", "K", "D", "BK");
