@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products read what the copy engine wrote. The LLVM code of kernels with one product is followed: where each
+// tensor load puts its box (extents and swizzle of the map record), and what each descriptor of a
+// `wgmma.mma_async` then addresses. The address functions are the hardware's (PTX ISA, "wgmma.mma_async",
+// "Shared Memory Matrix Layout"): swizzles act on address bits, base offset 0.
+//
+// Over element sizes 1, 2, 4, both majors of A and B, rows of 32 to 128 bytes and several of them, N 16 to 256.
+#include <llvm-c/Core.h>
+#include <llvm-c/IRReader.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/codegen.h"
+#include "compiler/front.h"
+#include "tests/harness.h"
+
+enum { WINDOW = 0x400, SHARED = 232 * 1024, MOST_DEPTH = 200, GROUP = 128, ROWS = 64, STEP = 32 };
+
+typedef struct shape {
+  const char *type, *sum;
+  unsigned bytes, m, n, k, warps;
+  bool a_mn, b_mn;
+} shape;
+
+/// What lies in a byte of shared memory: which operand, its row and its byte in the row of the tile in memory.
+typedef struct content {
+  uint8_t operand; ///< 0 nothing, 1 A, 2 B
+  uint16_t row, byte;
+} content;
+
+typedef struct followed {
+  shape s;
+  kiln_code_info info;
+  content memory[SHARED];
+  unsigned loads, products;
+  uint32_t thread;
+} followed;
+
+// ------------------------------------------------------------------------------------- evaluation
+
+/// The integer at the first program, the first slot and the first turn: what is not known is 0.
+static uint64_t value_of(const followed *f, LLVMValueRef v, unsigned depth) {
+  if (depth > MOST_DEPTH) FAIL("an address is too deep");
+  if (LLVMIsAConstantInt(v)) return LLVMConstIntGetZExtValue(v);
+  if (LLVMIsAGlobalVariable(v)) return WINDOW;
+  bool is_constant = LLVMIsAConstantExpr(v);
+  if (!is_constant && !LLVMIsAInstruction(v)) return 0;
+  LLVMOpcode code = is_constant ? LLVMGetConstOpcode(v) : LLVMGetInstructionOpcode(v);
+  uint64_t x[2] = {0};
+  if (code == LLVMCall) {
+    size_t size;
+    const char *name = LLVMGetValueName2(LLVMGetCalledValue(v), &size);
+    if (strstr(name, "sreg.tid.x")) return f->thread;
+    return strstr(name, "shfl.sync.idx") ? value_of(f, LLVMGetOperand(v, 1), depth + 1) : 0;
+  }
+  for (int i = 0; i < LLVMGetNumOperands(v) && i < 2 && code != LLVMPHI; i++)
+    x[i] = value_of(f, LLVMGetOperand(v, (unsigned)i), depth + 1);
+  LLVMTypeRef type = LLVMTypeOf(v);
+  unsigned bits = LLVMGetTypeKind(type) == LLVMIntegerTypeKind ? LLVMGetIntTypeWidth(type) : 64;
+  uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+  switch ((int)code) {
+  case LLVMAdd: return (x[0] + x[1]) & mask;
+  case LLVMSub: return (x[0] - x[1]) & mask;
+  case LLVMMul: return x[0] * x[1] & mask;
+  case LLVMShl: return x[0] << x[1] & mask;
+  case LLVMLShr: return x[0] >> x[1];
+  case LLVMAnd: return x[0] & x[1];
+  case LLVMOr: return x[0] | x[1];
+  case LLVMXor: return x[0] ^ x[1];
+  case LLVMZExt:
+  case LLVMTrunc:
+  case LLVMPtrToInt: return x[0] & mask;
+  default: return 0;
+  }
+}
+
+static uint64_t operand(const followed *f, LLVMValueRef call, unsigned i) {
+  return value_of(f, LLVMGetOperand(call, i), 0);
+}
+
+/// The 16-byte pieces of a pattern of 8 rows change places. `mode`: 1 32, 2 64, 3 128 bytes.
+static uint32_t swizzled(uint32_t address, unsigned mode) {
+  uint32_t mask = (1u << mode) - 1;
+  return address ^ (address >> 7 & mask) << 4;
+}
+
+// ------------------------------------------------------------------------------------------ writer
+
+/// Box of map `number` of the record (docs/bundle.md): all maps here have rank 2.
+static const uint8_t *map_of(const followed *f, unsigned number) {
+  const uint8_t *at = (const uint8_t *)f->info.maps.bytes + 1;
+  CHECK(number < at[-1]);
+  for (unsigned i = 0;; i++) {
+    unsigned rank = at[1];
+    CHECK_INT(rank, 2);
+    if (i == number) return at;
+    at += 6 + 4 * rank;
+    for (unsigned k = 0; k < 2 * rank; k++) { // two extents, a stride, the offset; blocks with a size in front
+      CHECK(*at < 0x80); // a varint of one byte
+      at += 1 + *at;
+    }
+  }
+}
+
+static unsigned box_extent(const uint8_t *map, unsigned axis) { return map[6 + 4 * axis] | map[7 + 4 * axis] << 8; }
+
+static void write_box(followed *f, LLVMValueRef call, unsigned first_map) {
+  LLVMValueRef param = LLVMGetOperand(call, 1), function = LLVMGetBasicBlockParent(LLVMGetInstructionParent(call));
+  unsigned number = 0;
+  while (LLVMGetParam(function, first_map + number) != param) number++;
+  const uint8_t *map = map_of(f, number);
+  uint32_t to = (uint32_t)operand(f, call, 0), column = (uint32_t)operand(f, call, 3);
+  unsigned width = box_extent(map, 0) * f->s.bytes, rows = box_extent(map, 1);
+  CHECK_INT(operand(f, call, 4), 0);
+  CHECK(width <= 16u << map[2]);
+  CHECK_INT(to % (128u << map[2]), 0); // patterns begin at multiples of themselves
+  for (unsigned row = 0; row < rows; row++)
+    for (unsigned byte = 0; byte < width; byte++) {
+      content *c = &f->memory[swizzled(to + row * width + byte, map[2]) - WINDOW];
+      if (c->operand) FAIL("two copies into one byte");
+      *c = (content){(uint8_t)(1 + map[5]), (uint16_t)row, (uint16_t)(column * f->s.bytes + byte)};
+    }
+  f->loads++;
+}
+
+// ------------------------------------------------------------------------------------------ reader
+
+/// Where the unit finds byte `b` of element (i, k): i along rows or columns, k along the reduced index.
+static uint32_t element_address(const shape *s, uint64_t descriptor, bool is_mn, unsigned i, unsigned k) {
+  static const uint8_t modes[] = {0, 3, 2, 1};
+  unsigned mode = modes[descriptor >> 62], width = 16u << mode;
+  uint32_t start = (uint32_t)(descriptor & 0x3fff) << 4, lead = (uint32_t)(descriptor >> 16 & 0x3fff) << 4,
+           stride = (uint32_t)(descriptor >> 32 & 0x3fff) << 4;
+  CHECK(mode && !(descriptor >> 49 & 7));
+  if (is_mn) start += i * s->bytes / width * lead + i * s->bytes % width + k / 8 * stride + k % 8 * width;
+  else start += i / 8 * stride + i % 8 * width + k * s->bytes;
+  return swizzled(start, mode);
+}
+
+static void read_operand(const followed *f, uint64_t descriptor, unsigned which, unsigned first, unsigned count,
+                         unsigned step) {
+  const shape *s = &f->s;
+  bool is_mn = which == 1 ? s->a_mn : s->b_mn;
+  for (unsigned i = 0; i < count; i++)
+    for (unsigned k = 0; k < STEP / s->bytes; k++) {
+      unsigned free = first + i, depth = step * (STEP / s->bytes) + k;
+      uint32_t at = element_address(s, descriptor, is_mn, i, k);
+      CHECK(at >= WINDOW && at < WINDOW + SHARED);
+      const content *c = &f->memory[at - WINDOW];
+      unsigned row = is_mn ? depth : free, byte = (is_mn ? free : depth) * s->bytes;
+      if (c->operand != which || c->row != row || c->byte != byte)
+        FAIL("%s %u x %u x %u, %u warps, %s: (%u, %u) of operand %u reads row %u, byte %u of %u", s->type, s->m, s->n,
+             s->k, s->warps, is_mn ? "MN" : "K", free, depth, which, c->row, c->byte, c->operand);
+    }
+}
+
+static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
+/// Groups stand below one another as long as there are rows, then side by side.
+static void read_product(followed *f, LLVMValueRef call) {
+  const shape *s = &f->s;
+  unsigned groups = s->warps / 4, down = least(groups, s->m / ROWS), across = groups / down;
+  unsigned blocks = s->m / ROWS / down, columns = s->n / across, steps = s->k * s->bytes / STEP;
+  unsigned group = f->thread / GROUP, block = f->products++ % blocks;
+  unsigned row = group / across * ROWS * blocks + block * ROWS, column = group % across * columns;
+  for (unsigned i = 0; i < steps; i++) {
+    read_operand(f, operand(f, call, 1 + 2 * i), 1, row, ROWS, i);
+    read_operand(f, operand(f, call, 2 + 2 * i), 2, column, columns, i);
+  }
+}
+
+// ------------------------------------------------------------------------------------------- whole
+
+static void visit(followed *f, LLVMValueRef function, bool reads) {
+  unsigned first_map = LLVMCountParams(function) - *(const uint8_t *)f->info.maps.bytes;
+  for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(function); b; b = LLVMGetNextBasicBlock(b))
+    for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+      if (LLVMGetInstructionOpcode(i) != LLVMCall || !LLVMIsAInlineAsm(LLVMGetCalledValue(i))) continue;
+      size_t size;
+      const char *text = LLVMGetInlineAsmAsmString(LLVMGetCalledValue(i), &size);
+      if (!reads && strstr(text, "cp.async.bulk.tensor") && strstr(text, "mbarrier")) write_box(f, i, first_map);
+      if (reads && strstr(text, "wgmma.mma_async")) read_product(f, i);
+    }
+}
+
+static void follow(followed *f, const kiln_artifact *artifact) {
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMModuleRef module = NULL;
+  char *message = NULL;
+  LLVMMemoryBufferRef buffer =
+      LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)artifact->code.bytes, artifact->code.size, "kernel");
+  if (LLVMParseIRInContext(context, buffer, &module, &message)) FAIL("%s", message);
+  LLVMValueRef function = LLVMGetFirstFunction(module);
+  while (function && !LLVMCountBasicBlocks(function)) function = LLVMGetNextFunction(function);
+  CHECK(function != NULL);
+  visit(f, function, false);
+  CHECK(f->loads > 1);
+  for (f->thread = 0; f->thread < f->s.warps * 32; f->thread += GROUP) {
+    f->products = 0;
+    visit(f, function, true);
+    CHECK(f->products > 0);
+  }
+  LLVMDisposeModule(module);
+  LLVMContextDispose(context);
+}
+
+static void check_shape(const shape *s) {
+  char text[1200], a[40], b[40];
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_target target;
+  kiln_error err = {0};
+  kiln_codegen_options options;
+  kiln_artifact artifact = {0};
+  followed *f = calloc(1, sizeof *f);
+  CHECK(f != NULL);
+  snprintf(a, sizeof a, s->a_mn ? "trans(load(A, [k, 0]))" : "load(A, [0, k])");
+  snprintf(b, sizeof b, s->b_mn ? "load(B, [k, 0])" : "trans(load(B, [0, k]))");
+  snprintf(text, sizeof text,
+           "kiln 1\nkernel p(a: in *%s @align(16), b: in *%s @align(16), c: out *%s @align(16), M: i32, N: i32, K: i32,\n"
+           "    lda: i64 @div(16), ldb: i64 @div(16), ldc: i64 @div(16))\n"
+           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
+           "  let A = view(a, [%s], [lda, 1], [%u, %u])\n  let B = view(b, [%s], [ldb, 1], [%u, %u])\n"
+           "  var acc = zeros(%s[%u, %u])\n"
+           "  for k in 0 .. K step %u { acc = dot(%s, %s, acc%s) }\n"
+           "  store(view(c, [M, N], [ldc, 1], [%u, %u]), [0, 0], acc)\n}\n",
+           s->type, s->type, s->sum, s->warps, s->a_mn ? "K, M" : "M, K", s->a_mn ? s->k : s->m,
+           s->a_mn ? s->m : s->k, s->b_mn ? "K, N" : "N, K", s->b_mn ? s->k : s->n, s->b_mn ? s->n : s->k, s->sum,
+           s->m, s->n, s->k, a, b, s->bytes == 4 ? ", prec = tf32" : "", s->m, s->n);
+  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
+  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
+  kiln_codegen_options_init(&options);
+  options.output = KILN_FORMAT_LLVM;
+  options.optimise = 0;
+  CHECK_OK(kiln_codegen(kernel, &target, &options, &artifact, &err), err);
+  f->s = *s;
+  f->info = artifact.info;
+  if (!f->info.maps.size) FAIL("no tensor maps in\n%s", text);
+  follow(f, &artifact);
+  free(f);
+  kiln_artifact_deinit(&artifact);
+  kiln_arena_destroy(arena);
+}
+
+static void check_types(const shape *type, bool a_mn, bool b_mn) {
+  static const struct {
+    unsigned m, warps;
+  } rows[] = {{64, 4}, {64, 8}, {128, 8}, {128, 4}};
+  for (unsigned width = 32; width <= 256; width *= 2)
+    for (unsigned n = 16; n <= 256; n *= 2)
+      for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned across = rows[i].m == 64 && rows[i].warps == 8 ? 2 : 1;
+        shape s = *type;
+        s.m = rows[i].m, s.warps = rows[i].warps, s.n = n, s.k = width / s.bytes, s.a_mn = a_mn, s.b_mn = b_mn;
+        bool is_small = n / across >= 16 && s.m * n / (s.warps * 32) <= 128;
+        bool fits = 2 * (s.m + n) * width + 40 * 1024 <= 227 * 1024;
+        if (is_small && fits) check_shape(&s);
+      }
+}
+
+TEST(nvptx_descriptors, one_byte) {
+  check_types(&(shape){.type = "e4m3", .sum = "f32", .bytes = 1}, false, false);
+  check_types(&(shape){.type = "i8", .sum = "i32", .bytes = 1}, false, false);
+}
+
+TEST(nvptx_descriptors, two_bytes) {
+  for (unsigned i = 0; i < 4; i++)
+    check_types(&(shape){.type = "bf16", .sum = "f32", .bytes = 2}, i & 1, i & 2);
+}
+
+TEST(nvptx_descriptors, four_bytes) {
+  check_types(&(shape){.type = "f32", .sum = "f32", .bytes = 4}, false, false);
+}
