@@ -4,7 +4,8 @@
 // `wgmma.mma_async` then addresses. The address functions are the hardware's (PTX ISA, "wgmma.mma_async",
 // "Shared Memory Matrix Layout"): swizzles act on address bits, base offset 0.
 //
-// Over element sizes 1, 2, 4, both majors of A and B, rows of 32 to 128 bytes and several of them, N 16 to 256.
+// Over element sizes 1, 2, 4, both majors of A and B, rows of 32 to 128 bytes and several of them, N 16 to
+// 256.
 #include <llvm-c/Core.h>
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ typedef struct shape {
   bool a_mn, b_mn;
 } shape;
 
-/// What lies in a byte of shared memory: which operand, its row and its byte in the row of the tile in memory.
+/// What lies in a byte of shared memory: which operand, its row and its byte in the row of the tile in
+/// memory.
 typedef struct content {
   uint8_t operand; ///< 0 nothing, 1 A, 2 B
   uint16_t row, byte;
@@ -96,17 +98,21 @@ static const uint8_t *map_of(const followed *f, unsigned number) {
     CHECK_INT(rank, 2);
     if (i == number) return at;
     at += 6 + 4 * rank;
-    for (unsigned k = 0; k < 2 * rank; k++) { // two extents, a stride, the offset; blocks with a size in front
+    for (unsigned k = 0; k < 2 * rank;
+         k++) {          // two extents, a stride, the offset; blocks with a size in front
       CHECK(*at < 0x80); // a varint of one byte
       at += 1 + *at;
     }
   }
 }
 
-static unsigned box_extent(const uint8_t *map, unsigned axis) { return map[6 + 4 * axis] | map[7 + 4 * axis] << 8; }
+static unsigned box_extent(const uint8_t *map, unsigned axis) {
+  return map[6 + 4 * axis] | map[7 + 4 * axis] << 8;
+}
 
 static void write_box(followed *f, LLVMValueRef call, unsigned first_map) {
-  LLVMValueRef param = LLVMGetOperand(call, 1), function = LLVMGetBasicBlockParent(LLVMGetInstructionParent(call));
+  LLVMValueRef param = LLVMGetOperand(call, 1),
+               function = LLVMGetBasicBlockParent(LLVMGetInstructionParent(call));
   unsigned number = 0;
   while (LLVMGetParam(function, first_map + number) != param) number++;
   const uint8_t *map = map_of(f, number);
@@ -138,8 +144,8 @@ static uint32_t element_address(const shape *s, uint64_t descriptor, bool is_mn,
   return swizzled(start, mode);
 }
 
-static void read_operand(const followed *f, uint64_t descriptor, unsigned which, unsigned first, unsigned count,
-                         unsigned step) {
+static void read_operand(const followed *f, uint64_t descriptor, unsigned which, unsigned first,
+                         unsigned count, unsigned step) {
   const shape *s = &f->s;
   bool is_mn = which == 1 ? s->a_mn : s->b_mn;
   for (unsigned i = 0; i < count; i++)
@@ -150,8 +156,8 @@ static void read_operand(const followed *f, uint64_t descriptor, unsigned which,
       const content *c = &f->memory[at - WINDOW];
       unsigned row = is_mn ? depth : free, byte = (is_mn ? free : depth) * s->bytes;
       if (c->operand != which || c->row != row || c->byte != byte)
-        FAIL("%s %u x %u x %u, %u warps, %s: (%u, %u) of operand %u reads row %u, byte %u of %u", s->type, s->m, s->n,
-             s->k, s->warps, is_mn ? "MN" : "K", free, depth, which, c->row, c->byte, c->operand);
+        FAIL("%s %u x %u x %u, %u warps, %s: (%u, %u) of operand %u reads row %u, byte %u of %u", s->type,
+             s->m, s->n, s->k, s->warps, is_mn ? "MN" : "K", free, depth, which, c->row, c->byte, c->operand);
     }
 }
 
@@ -179,7 +185,8 @@ static void visit(followed *f, LLVMValueRef function, bool reads) {
       if (LLVMGetInstructionOpcode(i) != LLVMCall || !LLVMIsAInlineAsm(LLVMGetCalledValue(i))) continue;
       size_t size;
       const char *text = LLVMGetInlineAsmAsmString(LLVMGetCalledValue(i), &size);
-      if (!reads && strstr(text, "cp.async.bulk.tensor") && strstr(text, "mbarrier")) write_box(f, i, first_map);
+      if (!reads && strstr(text, "cp.async.bulk.tensor") && strstr(text, "mbarrier"))
+        write_box(f, i, first_map);
       if (reads && strstr(text, "wgmma.mma_async")) read_product(f, i);
     }
 }
@@ -188,8 +195,8 @@ static void follow(followed *f, const kiln_artifact *artifact) {
   LLVMContextRef context = LLVMContextCreate();
   LLVMModuleRef module = NULL;
   char *message = NULL;
-  LLVMMemoryBufferRef buffer =
-      LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)artifact->code.bytes, artifact->code.size, "kernel");
+  LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)artifact->code.bytes,
+                                                                         artifact->code.size, "kernel");
   if (LLVMParseIRInContext(context, buffer, &module, &message)) FAIL("%s", message);
   LLVMValueRef function = LLVMGetFirstFunction(module);
   while (function && !LLVMCountBasicBlocks(function)) function = LLVMGetNextFunction(function);
@@ -218,7 +225,8 @@ static void check_shape(const shape *s) {
   snprintf(a, sizeof a, s->a_mn ? "trans(load(A, [k, 0]))" : "load(A, [0, k])");
   snprintf(b, sizeof b, s->b_mn ? "load(B, [k, 0])" : "trans(load(B, [0, k]))");
   snprintf(text, sizeof text,
-           "kiln 1\nkernel p(a: in *%s @align(16), b: in *%s @align(16), c: out *%s @align(16), M: i32, N: i32, K: i32,\n"
+           "kiln 1\nkernel p(a: in *%s @align(16), b: in *%s @align(16), c: out *%s @align(16), M: i32, N: "
+           "i32, K: i32,\n"
            "    lda: i64 @div(16), ldb: i64 @div(16), ldc: i64 @div(16))\n"
            "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
            "  let A = view(a, [%s], [lda, 1], [%u, %u])\n  let B = view(b, [%s], [ldb, 1], [%u, %u])\n"
@@ -226,8 +234,8 @@ static void check_shape(const shape *s) {
            "  for k in 0 .. K step %u { acc = dot(%s, %s, acc%s) }\n"
            "  store(view(c, [M, N], [ldc, 1], [%u, %u]), [0, 0], acc)\n}\n",
            s->type, s->type, s->sum, s->warps, s->a_mn ? "K, M" : "M, K", s->a_mn ? s->k : s->m,
-           s->a_mn ? s->m : s->k, s->b_mn ? "K, N" : "N, K", s->b_mn ? s->k : s->n, s->b_mn ? s->n : s->k, s->sum,
-           s->m, s->n, s->k, a, b, s->bytes == 4 ? ", prec = tf32" : "", s->m, s->n);
+           s->a_mn ? s->m : s->k, s->b_mn ? "K, N" : "N, K", s->b_mn ? s->k : s->n, s->b_mn ? s->n : s->k,
+           s->sum, s->m, s->n, s->k, a, b, s->bytes == 4 ? ", prec = tf32" : "", s->m, s->n);
   kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
   CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
@@ -246,15 +254,14 @@ static void check_shape(const shape *s) {
 }
 
 static void check_types(const shape *type, bool a_mn, bool b_mn) {
-  static const struct {
-    unsigned m, warps;
-  } rows[] = {{64, 4}, {64, 8}, {128, 8}, {128, 4}};
+  static const struct { unsigned m, warps; } rows[] = {{64, 4}, {64, 8}, {128, 8}, {128, 4}};
   for (unsigned width = 32; width <= 256; width *= 2)
     for (unsigned n = 16; n <= 256; n *= 2)
       for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         unsigned across = rows[i].m == 64 && rows[i].warps == 8 ? 2 : 1;
         shape s = *type;
-        s.m = rows[i].m, s.warps = rows[i].warps, s.n = n, s.k = width / s.bytes, s.a_mn = a_mn, s.b_mn = b_mn;
+        s.m = rows[i].m, s.warps = rows[i].warps, s.n = n, s.k = width / s.bytes, s.a_mn = a_mn,
+        s.b_mn = b_mn;
         bool is_small = n / across >= 16 && s.m * n / (s.warps * 32) <= 128;
         bool fits = 2 * (s.m + n) * width + 40 * 1024 <= 227 * 1024;
         if (is_small && fits) check_shape(&s);
