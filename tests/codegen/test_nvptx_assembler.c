@@ -17,19 +17,19 @@ static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
 static const struct {
   const char *path, *from, *config, *instance;
 } kernels[] = {
-    {"kernels/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
+    {"tests/golden/gpu_form/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
      "BM = 128, BN = 256, BK = 64, warps = 8, stages = 4", "gemm[T=bf16,ACT=0]"},
-    {"kernels/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
+    {"tests/golden/gpu_form/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
      "BM = 128, BN = 128, BK = 64, warps = 8, stages = 4", "gemm[T=f16,ACT=0]"},
-    {"kernels/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
+    {"tests/golden/gpu_form/gemm.kiln", "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3",
      "BM = 64, BN = 64, BK = 32, warps = 4, stages = 3", "gemm[T=bf16,ACT=1]"},
-    {"kernels/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
+    {"tests/golden/gpu_form/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
      "BM = 128, BN = 128, warps = 8, stages = 2", "attention[T=bf16,D=128,CAUSAL=true]"},
-    {"kernels/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
+    {"tests/golden/gpu_form/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
      "BM = 128, BN = 128, warps = 8, stages = 2", "attention[T=bf16,D=128,CAUSAL=false]"},
-    {"kernels/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
+    {"tests/golden/gpu_form/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
      "BM = 128, BN = 64, warps = 8, stages = 2", "attention[T=f16,D=64,CAUSAL=true]"},
-    {"kernels/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
+    {"tests/golden/gpu_form/attention.kiln", "BM = 64, BN = 32, warps = 4, stages = 2",
      "BM = 64, BN = 32, warps = 4, stages = 2", "attention[T=f16,D=64,CAUSAL=false]"},
 };
 

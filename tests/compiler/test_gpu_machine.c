@@ -59,7 +59,8 @@ static ir_kernel *form(kiln_arena *arena, const char *text, size_t instance) {
   kiln_error err = {0};
   const ir_pass_options options = {.verify = true};
   ir_kernel *kernel = lower(arena, text, instance, &target);
-  CHECK_OK(kiln_middle_promoting(kernel, &target, kiln_gpu_promote, &options, &err), err);
+  CHECK_OK(kiln_middle_promoting(kernel, &target, (kiln_promotion){.mark = kiln_gpu_promote}, &options, &err),
+           err);
   if (!kiln_gpu_has_mapped(kernel)) return NULL;
   kiln_status status = kiln_gpu_form(kernel, &target, &options, &err);
   if (status == KILN_STATUS_UNSUPPORTED) return NULL;
@@ -220,7 +221,7 @@ static const matrix_config full = {"BM = 128, BN = 256, BK = 64, warps = 8, stag
 static void check_matrix(const char *kernel, const char *type, const matrix_config *config, unsigned m,
                          unsigned n, unsigned k, unsigned schedules) {
   bool is_split = !strcmp(kernel, "gemm_split_k");
-  char name[NAME], *text = library("kernels/gemm.kiln", small.text, config->text);
+  char name[NAME], *text = library("tests/golden/gpu_form/gemm.kiln", small.text, config->text);
   char *promised = replaced(text, "N: i32, K: i32, parts", "N: i32, K: i32 @div(8), parts");
   double row = (k + 7) / 8 * 8, c_row = is_split ? n : (n + 7) / 8 * 8;
   uint32_t down = blocks_of(m, config->m), across = blocks_of(n, config->n);
@@ -266,7 +267,7 @@ TEST(gpu_machine, gemm_split_k) {
 
 static void check_attention(const char *type, unsigned depth, bool causal, const char *config, unsigned rows,
                             unsigned length, unsigned schedules) {
-  char name[NAME], *text = library("kernels/attention.kiln", attention_config, config);
+  char name[NAME], *text = library("tests/golden/gpu_form/attention.kiln", attention_config, config);
   double total = 2.0 * length * depth;
   snprintf(name, sizeof name, "attention[T=%s,D=%u,CAUSAL=%s]", type, depth, causal ? "true" : "false");
   sim_case c = {.name = name,
@@ -452,7 +453,7 @@ static unsigned plant_faults(const planting *p) {
 
 /// Rings that go round several times, several programs a block.
 TEST(gpu_faults, product) {
-  char *text = library("kernels/gemm.kiln", small.text, small.text);
+  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
   sim_case c = {.name = "gemm",
                 .text = text,
                 .arguments = {128 * 256, 64 * 256, 64, 128 * 64, 128, 64, 256, 256, 256, 64},
@@ -476,13 +477,14 @@ TEST(gpu_faults, chained_products) {
   sim_case cases[2];
   for (unsigned i = 0; i < 2; i++) {
     double rows = 384, total = rows * 64;
-    cases[i] = (sim_case){.name = "attention",
-                          .text = library("kernels/attention.kiln", attention_config, configs[i]),
-                          .arguments = {total, total, total, total, rows, 1, rows, 0.125},
-                          .grid = {i ? 3 : 6, 1, 1},
-                          .blocks = 1,
-                          .schedules = 3,
-                          .sparse = 4};
+    cases[i] =
+        (sim_case){.name = "attention",
+                   .text = library("tests/golden/gpu_form/attention.kiln", attention_config, configs[i]),
+                   .arguments = {total, total, total, total, rows, 1, rows, 0.125},
+                   .grid = {i ? 3 : 6, 1, 1},
+                   .blocks = 1,
+                   .schedules = 3,
+                   .sparse = 4};
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
   CHECK_INT(plant_faults(&(planting){cases, 2, unseen}), sizeof faults / sizeof *faults);
