@@ -235,7 +235,11 @@ static void check_shape(const shape *s) {
            "  store(view(c, [M, N], [ldc, 1], [%u, %u]), [0, 0], acc)\n}\n",
            s->type, s->type, s->sum, s->warps, s->a_mn ? "K, M" : "M, K", s->a_mn ? s->k : s->m,
            s->a_mn ? s->m : s->k, s->b_mn ? "K, N" : "N, K", s->b_mn ? s->k : s->n, s->b_mn ? s->n : s->k,
-           s->sum, s->m, s->n, s->k, a, b, s->bytes == 4 ? ", prec = tf32" : "", s->m, s->n);
+           s->sum, s->m, s->n, s->k, a, b,
+           s->bytes == 4              ? ", prec = tf32"
+           : !strcmp(s->type, "e4m3") ? ", prec = fast"
+                                      : "",
+           s->m, s->n);
   kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
   CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
