@@ -2,97 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Matrix kernels of a bundle on an NVIDIA GPU beside the vendor's libraries, through kiln_launch.
 
-bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only gemm,attention,fp8,int8] [--reps N] [--seed N] [--check]
+bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed N] [--check]
 
-Each job is launched in turn with the peers', L2 flushed before it; medians of device time, TFLOP/s and the ratio ours / peer. Every result is checked
-against the peer's in higher precision first. --check runs odd shapes instead and times nothing. Needs PyTorch.
+Parts: gemm, fp8, int8, fused, batched, ragged, thin, attention, random. Each job is launched in turn with the peers', L2 flushed before it, then again
+with L2 as the job's own earlier run left it ("hot"); medians of device time, TFLOP/s (GB/s for thin products) and the ratio ours / peer. Every result is
+checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. Needs PyTorch.
 """
 import argparse
-import time
-import ctypes as C
 import math
-import statistics
-import sys
+import random
+import time
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, ratios, report
 
-class KilnError(C.Structure):
-    _fields_ = [("status", C.c_int), ("text", C.c_char * 1000)]
-
-
-class Kiln:
-    def __init__(self, path, bundle):
-        self.lib = C.CDLL(path)
-        self.library, self.device = C.c_void_p(), C.c_void_p()
-        self.must("kiln_open_file", bundle.encode(), C.byref(self.library))
-        self.must("kiln_device_open", self.library, b"cuda:0", C.byref(self.device))
-
-    def must(self, name, *arguments):
-        err = KilnError()
-        if getattr(self.lib, name)(*arguments, C.byref(err)):
-            raise RuntimeError("%s: %s" % (name, err.text.decode()))
-
-    def kernel(self, name):
-        handle = C.c_void_p()
-        self.must("kiln_kernel_get", self.device, name.encode(), None, C.byref(handle))
-
-        def call(*values):
-            boxes = [C.c_void_p(v.data_ptr()) if isinstance(v, torch.Tensor) else v for v in values]
-            pointers = (C.c_void_p * len(boxes))(*[C.addressof(b) for b in boxes])
-            self.must("kiln_launch", handle, C.c_void_p(torch.cuda.current_stream().cuda_stream), pointers, C.c_size_t(len(boxes)))
-
-        return call
-
-
-I32, I64, F32 = C.c_int32, C.c_int64, C.c_float
-flush = None
-
-
-def measure(jobs, reps):
-    """Median seconds of each job, in turn, each after L2 was flushed."""
-    global flush
-    if flush is None:
-        flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
-    times = {name: [] for name in jobs}
-    for job in jobs.values():
-        job(), job()
-    torch.cuda.synchronize()
-    for _ in range(reps):
-        for name, job in jobs.items():
-            flush.zero_()
-            begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-            begin.record(), job(), end.record()
-            times[name].append((begin, end))
-    torch.cuda.synchronize()
-    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) / 1e3 for name, pairs in times.items()}
-
-
-def error_of(found, wanted):
-    found, wanted = found.double(), wanted.double()
-    return ((found - wanted).norm() / wanted.norm().clamp_min(1e-30)).item()
-
-
-def report(title, operations, times, ours="kiln"):
-    peer = min(t for name, t in times.items() if name != ours)
-    rates = ", ".join("%s %.0f" % (name, operations / t / 1e12) for name, t in times.items())
-    print("%-34s %s   ratio %.3f" % (title, rates, peer / times[ours]), flush=True)
+NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 
 
 def gemm_call(kiln, dtype, a, b, bias, c, M, N, K):
-    kernel = kiln.kernel("gemm[T=%s,ACT=0,BIAS=false]" % ("bf16" if dtype == torch.bfloat16 else "f16"))
+    kernel = kiln.kernel("gemm[T=%s,ACT=0,BIAS=false]" % NAMES[dtype])
     return lambda: kernel(a, b, bias, c, I32(M), I32(N), I32(K), I64(a.stride(0)), I64(b.stride(0)), I64(c.stride(0)))
-
-
-def check(title, found, wanted, bound):
-    e = error_of(found, wanted)
-    good = e <= bound and not torch.isnan(found.double()).any()
-    if not good:
-        bad = (found.double() - wanted.double()).abs() > 1e-2 * wanted.double().abs().max()
-        print("%s: WRONG, error %.3g; %d of %d elements, first at %s" % (title, e, bad.sum().item(), bad.numel(), bad.nonzero()[:1].tolist()), flush=True)
-    return good
 
 
 def gemm(kiln, dtype, M, N, K, reps):
@@ -105,7 +37,7 @@ def gemm(kiln, dtype, M, N, K, reps):
     check(title, c, wanted, 2e-3)
     print("  %s: equal to cuBLAS: %s" % (title, torch.equal(c, wanted)))
     if reps:
-        report(title, 2 * M * N * K, measure({"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps))
+        report(title, 2 * M * N * K, "TFLOP/s", {"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps)
 
 
 def fp8(kiln, n, kernel, fast, reps):
@@ -119,7 +51,7 @@ def fp8(kiln, n, kernel, fast, reps):
     title = "gemm fp8 %s %d" % ("fast" if fast else "exact", n)
     check(title, c, wanted, 3e-2 if fast else 3e-3)
     print("  %s: error %.2g, cuBLASLt's %.2g" % (title, error_of(c, wanted), error_of(library(), wanted)))
-    report(title, 2 * n**3, measure({"cublaslt": library, "kiln": ours}, reps))
+    report(title, 2 * n**3, "TFLOP/s", {"cublaslt": library, "kiln": ours}, reps)
 
 
 def int8(kiln, n, reps):
@@ -130,13 +62,13 @@ def int8(kiln, n, reps):
     library = lambda: torch._int_mm(a, b.t())
     ours(), torch.cuda.synchronize()
     check("gemm int8 %d" % n, c, library(), 1e-6)
-    report("gemm int8 %d" % n, 2 * n**3, measure({"torch._int_mm": library, "kiln": ours}, reps))
+    report("gemm int8 %d" % n, 2 * n**3, "TFLOP/s", {"torch._int_mm": library, "kiln": ours}, reps)
 
 
 def attention(kiln, dtype, heads, S, D, causal, reps):
     q, k, v = (torch.randn(1, heads, S, D, device="cuda", dtype=dtype) for _ in range(3))
     o, lse = torch.full_like(q, float("nan")), torch.empty(heads, S, device="cuda")
-    kernel = kiln.kernel("attention[T=%s,D=%d,CAUSAL=%s]" % ("bf16" if dtype == torch.bfloat16 else "f16", D, str(causal).lower()))
+    kernel = kiln.kernel("attention[T=%s,D=%d,CAUSAL=%s]" % (NAMES[dtype], D, str(causal).lower()))
     scale = 1 / math.sqrt(D)
     ours = lambda: kernel(q, k, v, o, lse, I32(heads), I32(S), F32(scale))
     ours(), torch.cuda.synchronize()
@@ -155,7 +87,70 @@ def attention(kiln, dtype, heads, S, D, causal, reps):
 
     if reps:
         operations = 4 * heads * S * S * D * (0.5 if causal else 1)
-        report(title, operations, measure({"cudnn": library(SDPBackend.CUDNN_ATTENTION), "kiln": ours}, reps))
+        report(title, operations, "TFLOP/s", {"cudnn": library(SDPBackend.CUDNN_ATTENTION), "kiln": ours}, reps)
+
+
+def fused(kiln, M, N, K, reps):
+    """GELU(A B^T + bias) in its tanh form, which is what the peer's fused epilogue has."""
+    a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
+    bias, c = torch.randn(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    kernel = kiln.kernel("gemm[T=bf16,ACT=3,BIAS=true]")
+    ours = lambda: kernel(a, b, bias, c, I32(M), I32(N), I32(K), I64(K), I64(K), I64(N))
+    ours(), torch.cuda.synchronize()
+    title = "gemm bias gelu %dx%dx%d" % (M, N, K)
+    check(title, c, F.gelu(torch.matmul(a, b.t()).float() + bias.float(), approximate="tanh"), 5e-3)
+    report(title, 2 * M * N * K, "TFLOP/s", {"cublaslt": lambda: torch._addmm_activation(bias, a, b.t(), use_gelu=True), "kiln": ours}, reps)
+
+
+def batched(kiln, batch, n, reps):
+    a, b = (torch.randn(batch, n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    c = torch.full((batch, n, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    kernel = kiln.kernel("gemm_batched[T=bf16]")
+    ours = lambda: kernel(a, b, c, I32(n), I32(n), I32(n), I64(n * n), I64(n * n), I64(n * n), I32(batch))
+    ours(), torch.cuda.synchronize()
+    title = "gemm batched %d of %d" % (batch, n)
+    check(title, c, torch.bmm(a, b.transpose(1, 2)), 2e-3)
+    report(title, 2 * batch * n**3, "TFLOP/s", {"cublas": lambda: torch.bmm(a, b.transpose(1, 2)), "kiln": ours}, reps)
+
+
+def ragged(kiln, M, N, K, pad, reps):
+    """A result of M x N in rows of N or, padded, of a multiple of eight elements; the peer writes into the same."""
+    a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
+    width = -(-N // 8) * 8 if pad else N
+    bias = torch.zeros(N, device="cuda", dtype=torch.bfloat16)
+    c, other = (torch.full((M, width), float("nan"), device="cuda", dtype=torch.bfloat16)[:, :N] for _ in range(2))
+    ours = gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)
+    ours(), torch.cuda.synchronize()
+    title = "gemm ragged %dx%dx%d%s" % (M, N, K, " padded rows" if pad else "")
+    check(title, c, torch.matmul(a, b.t()), 2e-3)
+    report(title, 2 * M * N * K, "TFLOP/s", {"cublas": lambda: torch.matmul(a, b.t(), out=other), "kiln": ours}, reps)
+
+
+def thin(kiln, M, N, K, reps):
+    a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
+    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    ours = gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)
+    ours(), torch.cuda.synchronize()
+    title = "gemm thin %dx%dx%d" % (M, N, K)
+    check(title, c, torch.matmul(a, b.t()), 3e-3)
+    report(title, 2 * (M * K + N * K + M * N), "GB/s", {"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps)
+
+
+def drawn(kiln, seed, reps):
+    """30 products and 20 attentions of shapes drawn from the seed; at most 2^42 operations each."""
+    draw = random.Random(seed)
+    size = lambda low, high, step: round(2 ** draw.uniform(math.log2(low), math.log2(high)) / step) * step
+    before = set(ratios)
+    for _ in range(30):
+        gemm(kiln, torch.bfloat16, size(64, 16384, 8), size(64, 16384, 8), size(64, 16384, 8), reps)
+    products = [ratios[t] for t in ratios if t not in before]
+    before = set(ratios)
+    for _ in range(20):
+        D, causal = draw.choice((64, 128)), draw.random() < 0.5
+        attention(kiln, torch.bfloat16, draw.choice((1, 2, 4, 8)) * draw.choice((8, 16, 32)), size(128, 16384, 1), D, causal, reps)
+    attentions = [ratios[t] for t in ratios if t not in before]
+    for name, found in ("products", products), ("attentions", attentions):
+        print("seed %d: %d %s: geomean %.3f, least %.3f" % (seed, len(found), name, geomean(found), min(found)), flush=True)
 
 
 def main():
@@ -193,10 +188,24 @@ def main():
     if "int8" in only:
         for n in (4096, 8192):
             int8(kiln, n, o.reps)
+    if "fused" in only:
+        fused(kiln, 4096, 14336, 4096, o.reps)
+    if "batched" in only:
+        batched(kiln, 64, 1024, o.reps)
+    if "ragged" in only:
+        for M, N in (4095, 4097), (4097, 4095):
+            for pad in True, False:
+                ragged(kiln, M, N, 4104, pad, o.reps)
+    if "thin" in only:
+        for M in 16, 64, 256:
+            for N, K in (4096, 4096), (14336, 4096), (4096, 14336):
+                thin(kiln, M, N, K, o.reps)
     if "attention" in only:
         for D in (128, 64):
             for causal in (False, True):
                 attention(kiln, torch.bfloat16, 128, 4096, D, causal, o.reps)
+    if "random" in only:
+        drawn(kiln, o.seed, max(5, o.reps // 2))
 
 
 main()
