@@ -28,6 +28,7 @@ typedef struct kiln_matrix_machine {
   uint16_t most_partial;       ///< products of fp8 that the unit may sum before they are added in f32
   uint32_t threads;            ///< most a block may have
   uint32_t registers;          ///< of a processor
+  uint32_t block_reserve;      ///< bytes of shared memory that each block takes besides its own
   uint16_t producer_registers; ///< of a thread that copies
   uint16_t most_thread_registers;
 } kiln_matrix_machine;
@@ -35,8 +36,13 @@ typedef struct kiln_matrix_machine {
 /// NULL: the target has none.
 const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
 
-/// Registers of a thread that computes, with `groups` groups of them and one that copies.
-unsigned kiln_consumer_registers(const kiln_matrix_machine *machine, unsigned groups);
+/// Registers of a thread that computes, with `groups` groups of them and one that copies, and `blocks` such
+/// blocks in a processor; and what all threads start with.
+unsigned kiln_consumer_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
+unsigned kiln_start_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
+
+/// Blocks of `bytes` of shared memory that a processor has room for.
+unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_target *target, uint32_t bytes);
 
 /// How one product is done.
 typedef struct kiln_product {
@@ -48,6 +54,13 @@ typedef struct kiln_product {
 /// Whether the product `dot` can be issued from shared memory when its operands are mapped loads.
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
                      kiln_product *out);
+
+/// Accumulators of a thread that the product needs at a time.
+unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
+enum {
+  KILN_PARTIAL_COLUMNS = 7
+}; ///< log2 of the columns that a group sums at a time before they are added (IR_PARTIAL)
+enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
 /// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the
 /// same. Wants views split into operations. Returns how many it made.

@@ -14,6 +14,7 @@ static const kiln_matrix_machine machines[] = {
      .most_partial = 128,
      .threads = 1024,
      .registers = 65536,
+     .block_reserve = 1024,
      .producer_registers = 24,
      .most_thread_registers = 240},
 };
@@ -24,11 +25,20 @@ const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target) {
   return NULL;
 }
 
-unsigned kiln_consumer_registers(const kiln_matrix_machine *m, unsigned groups) {
-  enum { STEP = 8 }; // of setmaxnreg
-  unsigned threads = m->group_warps * 32u;
-  unsigned left = (m->registers - m->producer_registers * threads) / (groups * threads) / STEP * STEP;
+enum { STEP = 8 }; // of setmaxnreg, and of what threads start with
+
+unsigned kiln_start_registers(const kiln_matrix_machine *m, unsigned groups, unsigned blocks) {
+  return m->registers / (blocks * (groups + 1) * m->group_warps * 32u) / STEP * STEP;
+}
+
+unsigned kiln_consumer_registers(const kiln_matrix_machine *m, unsigned groups, unsigned blocks) {
+  unsigned room = kiln_start_registers(m, groups, blocks) * (groups + 1); // setmaxnreg gives no more
+  unsigned left = (room - m->producer_registers) / groups / STEP * STEP;
   return left < m->most_thread_registers ? left : m->most_thread_registers;
+}
+
+unsigned kiln_blocks_within(const kiln_matrix_machine *m, const kiln_target *target, uint32_t bytes) {
+  return (target->processor->shared_bytes + m->block_reserve) / (bytes + m->block_reserve);
 }
 
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
@@ -101,4 +111,10 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   out->right_mn = !transposed;
   if (!out->right || (bytes != 2 && (out->right_mn || out->left_mn))) return false;
   return out->left || bytes == 2;
+}
+
+unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {
+  unsigned sums = 1u << (ir_log2_elements(dot->results[0].type) - 5 - (unsigned)__builtin_ctz(kernel->warps));
+  unsigned part = 1u << (KILN_PARTIAL_COLUMNS - 1);
+  return how->is_partial ? sums + (sums < part ? sums : part) : sums;
 }

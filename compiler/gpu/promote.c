@@ -152,8 +152,7 @@ static void visit_dot(ir_op *op, void *context) {
   mark(p, product.right);
   if (p->block != op->block) p->block_registers = 0;
   p->block = op->block;
-  unsigned sums = 1u << (ir_log2_elements(c) - 5 - (unsigned)__builtin_ctz(p->kernel->warps));
-  p->block_registers += product.is_partial ? 2 * sums : sums;
+  p->block_registers += kiln_product_registers(p->kernel, op, &product);
   if (p->block_registers > p->registers) p->registers = p->block_registers;
   if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
 }
@@ -177,12 +176,11 @@ static void unmark(ir_op *op, void *context) {
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 40 * 1024 };
-enum { SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
 static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
-  unsigned registers = kiln_consumer_registers(p->machine, p->kernel->warps / p->machine->group_warps);
-  return p->loads && p->loop_bytes && p->registers + SPARE_REGISTERS <= registers &&
+  unsigned registers = kiln_consumer_registers(p->machine, p->kernel->warps / p->machine->group_warps, 1);
+  return p->loads && p->loop_bytes && p->registers + KILN_SPARE_REGISTERS <= registers &&
          p->fixed_bytes + LEAST_SLOTS * p->loop_bytes + SPARE <= room;
 }
 

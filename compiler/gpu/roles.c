@@ -22,8 +22,8 @@
 #include "compiler/simplify/simplify.h"
 
 enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32, DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024 };
-enum { STAGE_ROWS = 6, STAGE_COLUMNS = 7 }; // logarithms of what a group stages at a time
-enum { BARRIER_BYTES = 8, EXCHANGE_BYTES = 2048 };
+enum { STAGE_ROWS = 6, STAGE_COLUMNS = 7 };       // logarithms of what a group stages at a time
+enum { BARRIER_BYTES = 8, EXCHANGE_BYTES = 512 }; // of a barrier; of exchanges within a group of consumers
 
 typedef struct ring {
   const ir_value *views[MAX_LOADS];
@@ -54,7 +54,7 @@ typedef struct splitting {
     ir_op *dot;
     kiln_product how;
   } products[MAX_SITES];
-  unsigned ring_count, site_count, product_count, groups;
+  unsigned ring_count, site_count, product_count, groups, blocks;
   uint32_t top; ///< shared memory claimed
   ir_value *staging;
   position at[MAX_RINGS];
@@ -171,7 +171,7 @@ static void alloc_staging(ir_op *op, void *context) {
 
 /// As many slots as are wanted and fit, the same for all rings of loops.
 static bool choose_slots(splitting *s, const kiln_target *target) {
-  uint64_t fixed = s->top + EXCHANGE_BYTES, loop = 0;
+  uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0;
   unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
   for (unsigned i = 0; i < s->ring_count; i++)
     *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].bytes;
@@ -373,10 +373,6 @@ static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
   return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
 }
 
-static ir_value *zeros(splitting *s, ir_type type) {
-  return ir_splat(&s->b, ir_const_bits(&s->b, ir_element(type), 0), type);
-}
-
 static site *site_of(splitting *s, const ir_op *load) {
   return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.pack - 1] : NULL;
 }
@@ -404,23 +400,22 @@ static void consume(splitting *s, ir_op *dot) {
   before(s, dot);
   ir_value *right_slot = slot_for(s, right, dot);
   ir_value *left_slot = !left ? NULL : left == right ? right_slot : slot_for(s, left, dot);
-  operands[count++] = p.is_partial ? zeros(s, dot->operands[2]->type) : dot->operands[2];
+  operands[count++] = dot->operands[2];
   operands[count++] =
-      p.is_partial ? ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0) : keep_of(s, dot, &starts);
+      p.is_partial ? ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1) : keep_of(s, dot, &starts);
   operands[count++] = left ? memory_of(s, left, p.left) : dot->operands[0];
   if (left) operands[count++] = left_slot;
   operands[count++] = memory_of(s, right, p.right);
   operands[count++] = right_slot;
   if (left && p.left_mn) attrs.flags |= IR_A_MN;
   if (p.right_mn) attrs.flags |= IR_B_MN;
+  if (p.is_partial) attrs.flags |= IR_PARTIAL;
   attrs.pack = starts;
   ir_op *made = ir_emit(&s->b, IR_MMA, &attrs, operands, count, NULL, NULL, 0);
   if (!made) return;
   if (right->loads[0]->block == dot->block) release(s, right, right_slot);
   if (left && left != right && left->loads[0]->block == dot->block) release(s, left, left_slot);
-  ir_value *sum = &made->results[0];
-  if (p.is_partial) sum = ir_binary(&s->b, IR_ADD, 0, dot->operands[2], sum);
-  dot->results[0].forward = sum;
+  dot->results[0].forward = &made->results[0];
   ir_remove(dot);
 }
 
@@ -518,11 +513,50 @@ static void write_role(splitting *s, ir_block *block, bool is_producer) {
   end_role(s, block);
 }
 
-/// Registers of a thread: what the producer gives up goes to the consumers, in steps of 8. One group of
-/// consumers has enough as it is: 0.
-static uint64_t registers_of(const splitting *s) {
-  unsigned consumers = kiln_consumer_registers(s->machine, s->groups);
-  return s->groups == 1 ? 0 : (uint64_t)s->machine->producer_registers | (uint64_t)consumers << 32;
+/// Accumulators of a thread, of the block of text that has most.
+static unsigned accumulators_of(const splitting *s) {
+  unsigned most = 0;
+  for (unsigned i = 0; i < s->product_count; i++) {
+    unsigned sum = 0;
+    for (unsigned j = 0; j < s->product_count; j++)
+      if (s->products[j].dot->block == s->products[i].dot->block)
+        sum += kiln_product_registers(s->kernel, s->products[j].dot, &s->products[j].how);
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+/// Accumulators of the largest single instruction: 64 rows, all columns of a group.
+static unsigned widest_of(const splitting *s) {
+  unsigned most = 0;
+  for (unsigned i = 0; i < s->product_count; i++) {
+    unsigned sums = 1u << s->products[i].dot->results[0].type.log2[1] >> 1;
+    if (sums > most) most = sums;
+  }
+  return most;
+}
+
+/// Blocks that share a processor: one group of consumers leaves its units idle while it waits or ends a
+/// program, so as many as have room. More groups fill them alone. The assembler (ptxas 13, C7602) wants that
+/// the registers that threads start with hold a whole instruction.
+static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
+  enum { MOST_BLOCKS = 4, INSTRUCTION = 26 };
+  if (s->groups > 1) return 1;
+  unsigned needed = accumulators_of(s) + KILN_SPARE_REGISTERS, widest = widest_of(s) + INSTRUCTION;
+  unsigned blocks = kiln_blocks_within(s->machine, target, s->top + EXCHANGE_BYTES);
+  if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
+  while (blocks > 1 && (kiln_consumer_registers(s->machine, 1, blocks) < needed ||
+                        kiln_start_registers(s->machine, 1, blocks) < widest))
+    blocks--;
+  return blocks;
+}
+
+/// What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a
+/// processor for itself has enough as it is: 0.
+static ir_attrs sharing(const splitting *s) {
+  if (s->groups == 1 && s->blocks == 1) return (ir_attrs){.pack = 1};
+  uint64_t consumers = kiln_consumer_registers(s->machine, s->groups, s->blocks);
+  return (ir_attrs){.bits = s->machine->producer_registers | consumers << 32, .pack = (uint8_t)s->blocks};
 }
 
 static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {
@@ -544,11 +578,13 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
     return KILN_STATUS_UNSUPPORTED;
   }
   alloc_rings(s);
+  s->blocks = choose_blocks(s, target);
   write_role(s, producer, true);
   write_role(s, consumer, false);
   s->b.block = kernel->body, s->b.before = NULL;
   ir_block *regions[2] = {producer, consumer};
-  ir_emit(&s->b, IR_ROLES, &(ir_attrs){.bits = registers_of(s)}, NULL, 0, NULL, regions, 2);
+  ir_attrs attrs = sharing(s);
+  ir_emit(&s->b, IR_ROLES, &attrs, NULL, 0, NULL, regions, 2);
   if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
   ir_apply_forwards(kernel);
   ir_walk(producer, strip_effect, NULL);

@@ -208,8 +208,10 @@ enum {
   IR_MAPPED =
       1 << 9, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
   IR_A_MN = 1 << 10,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
-  IR_ASYNC = 1 << 12, ///< mma: goes on while what follows runs; only mma_wait may take its result
   IR_B_MN = 1 << 11,  ///< mma: operand b lies with columns contiguous
+  IR_ASYNC = 1 << 12, ///< mma: goes on while what follows runs; only mma_wait may take its result
+  IR_PARTIAL =
+      1 << 13, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

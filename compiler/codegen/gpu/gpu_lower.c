@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // GPU lowering: the kernel function, its parameters, and one walk over the operations.
 #include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/gpu/gpu.h"
 
 #include <string.h>
 
@@ -222,6 +223,13 @@ static void lower_body(gpu *g) {
   LLVMBuildRetVoid(g->builder);
 }
 
+/// As the kernel's form wants it, unless exchanges took more shared memory than was foreseen.
+static unsigned blocks_of(const gpu *g, const kiln_target *target, uint32_t bytes) {
+  unsigned wanted = g->kernel->body->last->attrs.pack;
+  unsigned room = kiln_blocks_within(kiln_matrix_machine_of(target), target, bytes);
+  return room < wanted && room ? room : wanted;
+}
+
 /// A producer's group stands behind the warps that the tiles know.
 uint32_t gpu_block_threads(const gpu *g) {
   return (((uint32_t)g->kernel->warps + (g->has_roles ? 4 : 0))) << g->lanes;
@@ -274,7 +282,7 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
   info->block_threads = gpu_block_threads(&g);
-  info->blocks = g.has_roles;
+  if (g.has_roles) info->blocks = blocks_of(&g, target, info->shared_bytes);
   info->maps = g.map_count ? gpu_map_record(&g, texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;
   kiln_status status = g.status;

@@ -78,7 +78,7 @@ static void mark_maps(gpu *g, LLVMValueRef function, unsigned first) {
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
   set_bound(g, function, BOUND_THREADS, gpu_block_threads(g));
-  if (g->has_roles) set_bound(g, function, BOUND_BLOCKS, 1);
+  if (g->has_roles) set_bound(g, function, BOUND_BLOCKS, g->kernel->body->last->attrs.pack);
   if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }
 

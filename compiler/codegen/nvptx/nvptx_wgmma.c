@@ -190,17 +190,57 @@ static LLVMTypeRef result_type(gpu *g, const product *p) {
   return LLVMStructTypeInContext(g->context, types, p->sums, false);
 }
 
-static void issue(gpu *g, product *p, LLVMValueRef *sums) {
+static void put_results(product *p) {
+  for (unsigned i = 0; i < p->sums; i++)
+    kiln_buffer_format(&p->constraints, "%s%s", i ? "," : "", p->c.scalar == KILN_F32 ? "=f" : "=r");
+}
+
+/// `initial`: values that the results are tied to; NULL: the text writes them first.
+static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef *sums) {
   LLVMTypeRef result = result_type(g, p);
-  for (unsigned i = 0; i < p->sums; i++) {
+  for (unsigned i = 0; initial && i < p->sums; i++) {
     kiln_buffer_format(&p->constraints, ",%u", i);
-    p->arguments[p->count++] = sums[i];
+    p->arguments[p->count++] = initial[i];
   }
   kiln_buffer_format(&p->constraints, ",~{memory}");
   kiln_buffer_u8(&p->constraints, 0);
   LLVMValueRef made = nvptx_asm(g, (const char *)p->text.bytes, p->text.size,
                                 (const char *)p->constraints.bytes, result, p->arguments, p->count);
   for (unsigned i = 0; i < p->sums; i++) sums[i] = LLVMBuildExtractValue(g->builder, made, i, "");
+}
+
+/// 64 rows and 2^`columns` columns: all steps, then the wait unless the product goes on. `keep`: whether the
+/// accumulators count; NULL: they start from zero.
+static void multiply(gpu *g, product *p, unsigned columns, const operand *left, const LLVMValueRef *registers,
+                     const operand *right, LLVMValueRef keep, const LLVMValueRef *initial,
+                     LLVMValueRef *sums) {
+  p->sums = 1u << (columns - 1);
+  p->count = 0;
+  kiln_buffer_clear(&p->text);
+  kiln_buffer_clear(&p->constraints);
+  put_results(p);
+  kiln_buffer_format(&p->text, "{ ");
+  if (keep) kiln_buffer_format(&p->text, ".reg .pred p; setp.ne.b32 p, $%u, 0; ", pass(p, "r", keep));
+  kiln_buffer_format(&p->text, "wgmma.fence.sync.aligned; ");
+  for (unsigned step = 0; step < p->steps; step++)
+    put_step(g, p, step, columns, left, registers, right, step ? "1" : keep ? "p" : "0");
+  kiln_buffer_format(&p->text, "wgmma.commit_group.sync.aligned; %s}",
+                     p->op->attrs.flags & IR_ASYNC ? "" : "wgmma.wait_group.sync.aligned 0; ");
+  issue(g, p, keep ? initial : NULL, sums);
+}
+
+/// Each part of the columns is summed alone, then added to its accumulators.
+static void add_parts(gpu *g, product *p, const nvptx_split *s, const operand *left, const operand *right,
+                      const LLVMValueRef *initial, LLVMValueRef *sums) {
+  unsigned columns = s->columns < KILN_PARTIAL_COLUMNS ? s->columns : KILN_PARTIAL_COLUMNS;
+  LLVMValueRef *part = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << (columns - 1));
+  for (unsigned i = 0; i < 1u << (s->columns - columns); i++) {
+    operand from = *right;
+    from.address = LLVMBuildAdd(g->builder, right->address, gpu_i32(g, (i << columns) * right->row), "");
+    multiply(g, p, columns, left, NULL, &from, NULL, NULL, part);
+    for (unsigned k = 0; k < p->sums; k++)
+      sums[i * p->sums + k] = LLVMBuildFAdd(g->builder, initial[i * p->sums + k], part[k], "");
+  }
 }
 
 void nvptx_lower_mma(gpu *g, ir_op *op) {
@@ -215,35 +255,24 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     left = gpu_tile_in(g, a, &left_layout);
   }
   if (g->status != KILN_OK) return;
-  unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1;
-  product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type, .sums = 1u << (s.columns - 1)};
+  unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1, sums = 1u << (s.columns - 1);
+  product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
-  p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums + 8u * p.steps + 8u);
+  p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
   operand right =
       describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, nvptx_group_column(g, &s));
   LLVMValueRef keep = LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
-    LLVMValueRef *sums = out.regs + (size_t)block * p.sums;
+    const LLVMValueRef *before = initial.regs + (size_t)block * sums;
+    LLVMValueRef *after = out.regs + (size_t)block * sums;
     operand from = {0};
-    p.count = 0;
-    kiln_buffer_clear(&p.text);
-    kiln_buffer_clear(&p.constraints);
-    for (unsigned i = 0; i < p.sums; i++) {
-      sums[i] = initial.regs[(size_t)block * p.sums + i];
-      kiln_buffer_format(&p.constraints, "%s%s", i ? "," : "", p.c.scalar == KILN_F32 ? "=f" : "=r");
-    }
     if (in_memory) {
       LLVMValueRef row = LLVMBuildAdd(g->builder, nvptx_group_row(g, &s), gpu_i32(g, 64 * block), "");
       from = describe(g, a, op->operands[3], op->attrs.flags & IR_A_MN, row);
     }
-    kiln_buffer_format(&p.text, "{ .reg .pred p; setp.ne.b32 p, $%u, 0; wgmma.fence.sync.aligned; ",
-                       pass(&p, "r", keep));
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
-    for (unsigned step = 0; step < p.steps; step++)
-      put_step(g, &p, step, s.columns, &from, registers, &right, step ? "1" : "p");
-    kiln_buffer_format(&p.text, "wgmma.commit_group.sync.aligned; %s}",
-                       op->attrs.flags & IR_ASYNC ? "" : "wgmma.wait_group.sync.aligned 0; ");
-    issue(g, &p, sums);
+    if (op->attrs.flags & IR_PARTIAL) add_parts(g, &p, &s, &from, &right, before, after);
+    else multiply(g, &p, s.columns, &from, registers, &right, keep, before, after);
   }
   kiln_buffer_deinit(&p.text);
   kiln_buffer_deinit(&p.constraints);
@@ -263,12 +292,10 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums);
   unsigned at = 0;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    for (uint32_t r = 0; r < 1u << tiles[i].layout.registers; r++) {
-      kiln_buffer_format(&p.constraints, "%s%s", at ? "," : "", p.c.scalar == KILN_F32 ? "=f" : "=r");
-      sums[at++] = tiles[i].regs[r];
-    }
+    for (uint32_t r = 0; r < 1u << tiles[i].layout.registers; r++) sums[at++] = tiles[i].regs[r];
+  put_results(&p);
   kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", (unsigned)op->attrs.bits);
-  issue(g, &p, sums);
+  issue(g, &p, sums, sums);
   kiln_buffer_deinit(&p.text);
   kiln_buffer_deinit(&p.constraints);
   at = 0;
