@@ -176,13 +176,16 @@ static int find_function(const cuda_state *s, const kiln_code *code, kiln_module
   return result;
 }
 
-/// Where the last `count` parameters of a function begin. 1 (CUDA_ERROR_INVALID_VALUE) when it has fewer.
-static int find_maps(const cuda_state *s, void *function, uint32_t count, uint32_t *out_at) {
-  size_t params = 0, offset = 0, size;
-  while (!s->api.param_info(function, params, &offset, &size)) params++;
-  int result = params < count ? 1 : s->api.param_info(function, params - count, &offset, &size);
+/// Where the first tensor map begins: no other parameter is as large. 1 (CUDA_ERROR_INVALID_VALUE) when there
+/// is none; the driver is asked for no parameter behind that one.
+static int find_maps(const cuda_state *s, void *function, uint32_t *out_at) {
+  size_t offset = 0, size = 0;
+  for (size_t i = 0; size != KILN_MAP_BYTES; i++) {
+    int result = s->api.param_info(function, i, &offset, &size);
+    if (result) return result;
+  }
   *out_at = (uint32_t)offset;
-  return result;
+  return 0;
 }
 
 static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
@@ -201,7 +204,7 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
   int result = enter(s, &pushed);
   if (!result) result = load_image(s, bytes, &out->module, log, sizeof log - 1);
   if (!result && (result = find_function(s, code, out))) s->api.module_unload(out->module);
-  if (!result && code->map_count && (result = find_maps(s, out->function, code->map_count, &out->maps_at)))
+  if (!result && code->map_count && (result = find_maps(s, out->function, &out->maps_at)))
     s->api.module_unload(out->module);
   leave(s, pushed);
   if (!result) return KILN_OK;
