@@ -50,7 +50,14 @@ static double median(double *values, size_t count) {
 
 // `args` parameters, pointers and integers in turn; grid cdiv(p1, 128); `variants` conjunctions over the
 // divisibility of each integer.
-static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, bool variants) {
+// Three tensor maps of the arguments 0, 2 and 4, each of rank 2 with an extent and a stride of argument 1.
+#define MAP(param)                                                                                         \
+  KILN_F32, 2, 3, 0, 0, (param), 32, 0, 0, 0, 4, 0, 0, 0, 2, KILN_EXPR_PARAM, 1, 2, KILN_EXPR_PARAM, 1, 5, \
+      KILN_EXPR_PARAM, 1, KILN_EXPR_CONST, 4, KILN_EXPR_MUL, 2, KILN_EXPR_CONST, 0
+static const uint8_t maps[] = {3, MAP(0), MAP(2), MAP(4)};
+
+static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, bool variants, bool has_maps) {
+  const char *target = has_maps ? "sm_90a" : "gfx942";
   static const uint8_t grid[] = {KILN_EXPR_PARAM, 1, KILN_EXPR_CONST, 0x80, 0x02, KILN_EXPR_CDIV};
   static uint8_t tests[MOST_ARGS][8];
   kiln_param_record params[MOST_ARGS] = {0};
@@ -81,11 +88,11 @@ static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, b
   kiln_buffer record = {0}, info = {0};
   kiln_interface_encode(&in, &record);
   must(kiln_bundle_writer_kernel(w, name, record.bytes, record.size, &kernel, &err), &err);
-  kiln_code_info_encode(&(kiln_code_info){.format = KILN_FORMAT_HSACO,
-                                          .target = "gfx942",
+  kiln_code_info_encode(&(kiln_code_info){.format = has_maps ? KILN_FORMAT_CUBIN : KILN_FORMAT_HSACO,
+                                          .target = target,
                                           .symbol = name,
                                           .block_threads = 128,
-                                          .wave = 64,
+                                          .wave = has_maps ? 32 : 64,
                                           .producer = "bench"},
                         &info);
   for (uint32_t v = 0; v < in.variant_count; v++) {
@@ -94,8 +101,10 @@ static void add_kernel(kiln_bundle_writer *w, const char *name, uint32_t args, b
     snprintf(code, sizeof code, "%s", name);
     kiln_bundle_code c = {.kernel = kernel,
                           .variant = v,
-                          .target = "gfx942",
-                          .family = "gfx9",
+                          .target = target,
+                          .family = has_maps ? "sm" : "gfx9",
+                          .maps = has_maps ? maps : NULL,
+                          .maps_size = has_maps ? sizeof maps : 0,
                           .info = info.bytes,
                           .info_size = info.size,
                           .code = code,
@@ -116,7 +125,7 @@ static void build(kiln_bundle_writer *w, kiln_buffer *out, kiln_bundle_dictionar
 
 // ------------------------------------------------------------------------------------------ launch
 
-typedef enum launch_way { WAY_BARE, WAY_LAUNCH, WAY_PREPARED, WAY_SET, WAY_CHOOSE } launch_way;
+typedef enum launch_way { WAY_BARE, WAY_LAUNCH, WAY_PREPARED, WAY_SET, WAY_CHOOSE, WAY_CHANGED } launch_way;
 typedef struct launch_run {
   kiln_kernel *kernel;
   uint32_t args;
@@ -126,13 +135,20 @@ typedef struct launch_run {
 } launch_run;
 
 static void run_once(const launch_run *r, const kiln_launch_call *call, const void *const *pointers,
-                     const void *block, kiln_prepared *p) {
+                     const void *block, kiln_prepared *p, int i) {
+  int64_t address = 0x1000 + 0x100 * (i & 1);
+  const void *changed[MOST_ARGS];
   kiln_error err;
   kiln_choice choice;
   kiln_device *d = r->kernel->device;
   switch (r->way) {
   case WAY_BARE: must(d->kind->launch(d, call, &err), &err); break;
   case WAY_LAUNCH: must(kiln_launch(r->kernel, NULL, pointers, r->args, &err), &err); break;
+  case WAY_CHANGED:
+    memcpy(changed, pointers, sizeof changed);
+    changed[0] = &address;
+    must(kiln_launch(r->kernel, NULL, changed, r->args, &err), &err);
+    break;
   case WAY_SET: must(kiln_prepared_set(p, 0, pointers[0], &err), &err); // fall through
   case WAY_PREPARED: must(kiln_prepared_launch(p, NULL, &err), &err); break;
   case WAY_CHOOSE:
@@ -164,7 +180,7 @@ static void *measure_launch(void *context) {
   pthread_barrier_wait(r->start);
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t begin = cpu_ns();
-    for (int i = 0; i < LAUNCHES; i++) run_once(r, &call, pointers, block, p);
+    for (int i = 0; i < LAUNCHES; i++) run_once(r, &call, pointers, block, p, i);
     rounds[round] = (double)(cpu_ns() - begin) / LAUNCHES;
   }
   r->ns = median(rounds, ROUNDS);
@@ -202,7 +218,7 @@ static void bench_launches(void) {
   for (size_t i = 0; i < 3; i++)
     for (int variants = 0; variants < 2; variants++) {
       snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
-      add_kernel(w, name, counts[i], variants);
+      add_kernel(w, name, counts[i], variants, false);
     }
   build(w, &bundle, KILN_BUNDLE_DICTIONARY_AUTO);
   must(kiln_open_memory(bundle.bytes, bundle.size, &l, &err), &err);
@@ -238,6 +254,29 @@ static void bench_launches(void) {
   kiln_buffer_deinit(&bundle);
 }
 
+/// A launch with maps beside the same without: same arguments again, and one pointer that changes.
+static void bench_maps(void) {
+  enum { ARGS = 8 };
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_buffer bundle = {0};
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  add_kernel(w, "mapped", ARGS, false, true);
+  build(w, &bundle, KILN_BUNDLE_DICTIONARY_AUTO);
+  must(kiln_open_memory(bundle.bytes, bundle.size, &l, &err), &err);
+  must(kiln_device_open(l, "null:sm_90a", &d, &err), &err);
+  kiln_kernel *k;
+  must(kiln_kernel_get(d, "mapped", NULL, &k, &err), &err);
+  must(kiln_preload(k, &err), &err);
+  double bare = launch_ns(k, ARGS, WAY_BARE, 1);
+  printf("launch %2u arguments, three tensor maps: %.1f ns added; with a pointer changed %.1f\n", ARGS,
+         launch_ns(k, ARGS, WAY_LAUNCH, 1) - bare, launch_ns(k, ARGS, WAY_CHANGED, 1) - bare);
+  kiln_device_close(d);
+  kiln_close(l);
+  kiln_buffer_deinit(&bundle);
+}
+
 // -------------------------------------------------------------------------------------------- open
 
 static void bench_open(uint32_t entries, const char *folder) {
@@ -248,7 +287,7 @@ static void bench_open(uint32_t entries, const char *folder) {
   double opens[ROUNDS], first[ROUNDS], finds[ROUNDS];
   for (uint32_t i = 0; i < entries; i++) {
     snprintf(name, sizeof name, "kernel[N=%u]", i);
-    add_kernel(w, name, 4, false);
+    add_kernel(w, name, 4, false, false);
   }
   build(w, &bundle, KILN_BUNDLE_DICTIONARY_NONE);
   snprintf(path, sizeof path, "%s/bench.kbundle", folder);
@@ -281,6 +320,7 @@ static void bench_open(uint32_t entries, const char *folder) {
 int main(int argc, char **argv) {
   const char *folder = argc > 1 ? argv[1] : "/tmp";
   bench_launches();
+  bench_maps();
   bench_open(1000, folder);
   bench_open(10000, folder);
   bench_open(100000, folder);

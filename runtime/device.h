@@ -48,6 +48,7 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
+  uint64_t number;  // of this loading: none has it twice in a process
   uint32_t grid_at; // with info.blocks: where the logical grid lies in the block
   uint32_t maps_at; // where they lie in the block: a multiple of 64, or what the device says before
                     // `function` is set

@@ -2,7 +2,10 @@
 // Prepared launches: on every device the same result as a launch; what a changed argument decides anew; what
 // is refused; tensor maps, which the null device writes out in plain. (issue: "Prepared launches hold encoded
 // tensor maps")
+#include <pthread.h>
+
 #include "runtime/device.h"
+#include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 #include "tests/runtime/fixture.h"
 
@@ -191,6 +194,77 @@ TEST(prepared, holds_encoded_tensor_maps) {
            err); // encodes by itself
   kiln_prepared_free(p);
   close_all(&o);
+}
+
+// A device that counts encodings and keeps what the last launch was given.
+static struct {
+  kiln_device_kind kind;
+  const kiln_device_kind *behind;
+  unsigned encoded;
+  size_t size;
+  _Alignas(64) uint8_t block[KILN_MOST_BLOCK];
+} watched;
+
+static kiln_status watch_encode(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
+  watched.encoded++;
+  return watched.behind->encode_map(d, v, out, err);
+}
+
+static kiln_status watch_launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
+  watched.size = call->size;
+  memcpy(watched.block, call->block, call->size);
+  return watched.behind->launch(d, call, err);
+}
+
+static void watch(kiln_device *d) {
+  watched.behind = d->kind;
+  watched.kind = *d->kind;
+  watched.kind.encode_map = watch_encode;
+  watched.kind.launch = watch_launch;
+  watched.encoded = 0;
+  d->kind = &watched.kind;
+}
+
+/// Launches; encodings it took. What the device was given must be these arguments and their maps.
+static unsigned encodings(const opened *o, uint64_t address, int n) {
+  kiln_error err;
+  plain_map map;
+  uint64_t free_value = 5;
+  unsigned before = watched.encoded;
+  CHECK_OK(kiln_launch(o->kernel, NULL, (const void *const[]){&address, &n, &free_value}, 3, &err), err);
+  CHECK_INT(watched.size, 64 + 2 * KILN_MAP_BYTES);
+  CHECK(!memcmp(watched.block, &address, 8) && !memcmp(watched.block + 8, &n, 4));
+  for (int i = 0; i < 2; i++) {
+    memcpy(&map, watched.block + 64 + i * KILN_MAP_BYTES, sizeof map);
+    CHECK(map.address == address + 4 * (uint64_t)n && map.extents[0] == (uint64_t)n);
+  }
+  return watched.encoded - before;
+}
+
+static void *encode_elsewhere(void *context) {
+  CHECK_INT(encodings(context, 0x10000, 64), 2);
+  CHECK_INT(encodings(context, 0x10000, 64), 0);
+  return NULL;
+}
+
+TEST(prepared, the_same_arguments_again_encode_no_map) {
+  pthread_t thread;
+  for (int round = 0; round < 2; round++) { // a library opened anew shares nothing with the one before
+    opened o = open_kernel("null:sm_90a", SPAN(2, MAP(0), MAP(0)));
+    CHECK(o.kernel != NULL);
+    watch(o.device);
+    CHECK_INT(encodings(&o, 0x10000, 64), 2);
+    CHECK_INT(encodings(&o, 0x10000, 64), 0);
+    CHECK_INT(encodings(&o, 0x20000, 64), 2);
+    CHECK_INT(encodings(&o, 0x20000, 100), 2); // the other variant, another code
+    CHECK_INT(encodings(&o, 0x20000, 64), 0);
+    CHECK_INT(encodings(&o, 0x20000, 100), 0);
+    CHECK_INT(pthread_create(&thread, NULL, encode_elsewhere, &o), 0);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_INT(encodings(&o, 0x20000, 64), 0);
+    o.device->kind = watched.behind;
+    close_all(&o);
+  }
 }
 
 // scale: f32, v: view f32 of rank 2, first: i32 are words 0, 1 to 5 and 6.
