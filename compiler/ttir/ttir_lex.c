@@ -106,6 +106,9 @@ void ttir_lex_next(ttir_lexer *l) {
 }
 
 void ttir_lex_open(ttir_lexer *l, const char *text, size_t size) {
+  static const char mark[] = "\xef\xbb\xbf"; // the byte order mark that some editors put first
+  if (size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1))
+    text += sizeof mark - 1, size -= sizeof mark - 1;
   *l = (ttir_lexer){.at = text, .end = text + size, .line_start = text, .line = 1};
   ttir_lex_next(l);
 }

@@ -8,15 +8,26 @@
 
 #include "compiler/ttir/ttir_reader.h"
 
-static void stop(ttir_reader *r, uint32_t line, const char *text) {
+static void stop(ttir_reader *r, ir_place at, const char *text) {
   char place[TTIR_PLACE_TEXT];
-  ttir_source_place(r->module, line, place);
-  ir_place at = {.line = line, .column = 0};
+  ttir_source_place(r->module, at.line, place);
   if (place[0]) kiln_diagnose(r->d, KILN_ERROR, r->module->file, at, "%s (from %s)", text, place);
   else kiln_diagnose(r->d, KILN_ERROR, r->module->file, at, "%s", text);
   r->failed = true;
   r->lex.at = r->lex.end;
   r->lex.token.kind = TTIR_END;
+}
+
+static ir_place place_of_token(const ttir_reader *r) {
+  const ttir_token *t = &r->lex.token;
+  uint32_t column = t->start < r->lex.line_start ? 0 : (uint32_t)(t->start - r->lex.line_start) + 1;
+  return (ir_place){.line = t->line, .column = column};
+}
+
+// Of the operation at hand, as far as it is known.
+static ir_place place_of(const ttir_reader *r) {
+  if (r->line && r->b.place.line == r->line) return r->b.place;
+  return r->line && r->line != r->lex.token.line ? (ir_place){.line = r->line} : place_of_token(r);
 }
 
 void ttir_error(ttir_reader *r, const char *format, ...) {
@@ -26,7 +37,7 @@ void ttir_error(ttir_reader *r, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  stop(r, r->line ? r->line : r->lex.token.line, text);
+  stop(r, place_of(r), text);
 }
 
 void ttir_builder_error(ttir_reader *r) {
@@ -70,8 +81,7 @@ static void expected(ttir_reader *r, const char *what) {
   char text[48], message[160];
   if (r->failed) return;
   snprintf(message, sizeof message, "expected %s, found %s", what, found(r, text));
-  r->line = r->lex.token.line;
-  ttir_error(r, "%s", message);
+  stop(r, place_of_token(r), message);
 }
 
 void ttir_expect(ttir_reader *r, char mark) {
@@ -120,9 +130,9 @@ ttir_type ttir_read_type(ttir_reader *r, bool elided) {
   if (r->failed) return type;
   const char *complaint = ttir_lex_type(&r->lex, elided, r->old_e4m3, &type);
   if (complaint) {
-    char text[48];
-    r->line = r->lex.token.line;
-    ttir_error(r, "%s; found %s", complaint, found(r, text));
+    char text[48], message[160];
+    snprintf(message, sizeof message, "%s; found %s", complaint, found(r, text));
+    stop(r, place_of_token(r), message);
   }
   return type;
 }

@@ -55,6 +55,34 @@ TEST(ttir_errors, whole_kernels) {
               8);
 }
 
+// The place is the word that is wrong, or the operation; the mark that some editors put first has none.
+TEST(ttir_errors, columns) {
+  static const struct {
+    const char *operation;
+    unsigned column;
+    const char *text;
+  } rows[] = {
+      {"    %0 = arith.adddi %n, %n : i32", 10, "operation 'arith.adddi' is not supported"},
+      {"    %0 = arith.addi %n; %n : i32", 23, "expected ',', found ';'"},
+      {"    %0 = arith.addi %n, %m : i32", 10, "%m is not defined"},
+      {"    %0 = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<257xi32>", 61, "powers of two"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (unsigned marked = 0; marked < 2; marked++) {
+      char text[512];
+      snprintf(text, sizeof text, "%s tt.func public @k(%%n: i32) {\n%s\n    tt.return\n  }\n",
+               marked ? "\xef\xbb\xbf" : "", rows[i].operation);
+      ttir_read t = ttir_read_text(text);
+      CHECK(!t.kernel);
+      if (t.d.items[0].line != 2 || t.d.items[0].column != rows[i].column ||
+          !strstr(t.d.items[0].text, rows[i].text))
+        FAIL("%s\ngives  %u:%u: %s\nwanted 2:%u: %s", rows[i].operation, t.d.items[0].line,
+             t.d.items[0].column, t.d.items[0].text, rows[i].column, rows[i].text);
+      ttir_read_end(&t);
+    }
+  }
+}
+
 TEST(ttir_errors, statements) {
   static const refusal rows[] = {
       {"    %0 = tt.frobnicate %x : i32 loc(#loc1)", 3,
