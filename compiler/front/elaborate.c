@@ -71,6 +71,14 @@ kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln
 
 // ------------------------------------------------------------------------------------------- names
 
+static const char *const constants[] = {"TARGET", "WARP", "SMEM"};
+
+bool kiln_elab_is_constant(const char *name) {
+  for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+    if (!strcmp(name, constants[i])) return true;
+  return false;
+}
+
 void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n) {
   enum { FARTHEST = 1000 };
   unsigned left = e->d->suppressed ? 0 : FARTHEST;
@@ -82,6 +90,7 @@ void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n) {
   for (size_t i = 0; (name = kiln_elab_operation_name(i)); i++) kiln_nearest_consider(n, name);
   for (size_t i = 0; (name = kiln_library_name(i)); i++) kiln_nearest_consider(n, name);
   for (size_t i = 0; i < KILN_SCALAR_COUNT; i++) kiln_nearest_consider(n, kiln_scalars[i].spelling);
+  for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) kiln_nearest_consider(n, constants[i]);
 }
 
 static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
@@ -94,7 +103,7 @@ static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
 static kiln_value reserved(kiln_elab *e, const kiln_node *n, bool *found) {
   const char *name = n->atom->text;
   bool target = !strcmp(name, "TARGET"), warp = !strcmp(name, "WARP");
-  *found = target || warp || !strcmp(name, "SMEM");
+  *found = kiln_elab_is_constant(name);
   if (!*found) return (kiln_value){0};
   if (!e->target && e->is_check) return (kiln_value){0};
   if (!e->target)

@@ -113,6 +113,8 @@ void kiln_elab_close_scope(kiln_elab *e, kiln_binding *top, uint32_t scope);
 kiln_binding *kiln_elab_bind(kiln_elab *e, kiln_atom *atom, ir_place place, kiln_value value);
 kiln_binding *kiln_elab_find(const kiln_elab *e, const kiln_atom *atom);
 kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n);
+/// One of the constants that the language itself has.
+bool kiln_elab_is_constant(const char *name);
 /// Considers every name that could stand where the elaborator is.
 void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n);
 /// The definition of a name in this module, or in the library.
@@ -167,6 +169,8 @@ bool kiln_elab_type(kiln_elab *e, const kiln_node *n, ir_type *out);
 /// A compile-time integer of at least `least` and at most `most`; `what` names it in messages.
 bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t most, const char *what,
                        int64_t *out);
+/// A promise that a value of `type` is a multiple of `*out`, a number above 0.
+bool kiln_elab_divisor(kiln_elab *e, const kiln_node *n, ir_type type, const char *what, int64_t *out);
 bool kiln_elab_known_bool(kiln_elab *e, const kiln_node *n, const char *what, bool *out);
 /// log2 of an extent.
 bool kiln_elab_extent(kiln_elab *e, const kiln_node *n, uint8_t *out_log2);
@@ -190,6 +194,8 @@ kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned);
 // elaborate_call.c
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one);
 bool kiln_elab_is_operation(const char *name);
+/// Of a call: that the operation has the form that is named, as `reduce` has `reduce.add`.
+void kiln_elab_check_form(kiln_elab *e, const kiln_node *n);
 /// In order of name; NULL beyond the last.
 const char *kiln_elab_operation_name(size_t index);
 /// Inlines `fn` as the combiner of a reduction over `types`: a block that yields as many values as there are
@@ -209,7 +215,8 @@ void kiln_elab_assign(kiln_elab *e, kiln_binding *binding, ir_place place, kiln_
 void kiln_elab_open_control(kiln_elab *e, kiln_control *c, bool is_loop);
 void kiln_elab_close_control(kiln_elab *e);
 /// Reads a loop's attributes into `attrs`.
-void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *attrs);
+/// `counter`: the type of what counts, which an attribute may speak of.
+void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type counter, ir_attrs *attrs);
 /// Gets a binding's value, passing it over the break of its loop when it must.
 kiln_value kiln_elab_read(kiln_elab *e, kiln_binding *binding);
 

@@ -81,12 +81,14 @@ bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *wh
   return false;
 }
 
-bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint32_t *flags) {
-  static const struct {
-    const char *name;
-    uint8_t kind;
-    uint32_t flags;
-  } kinds[] = {
+typedef struct combine_kind {
+  const char *name;
+  uint8_t kind;
+  uint32_t flags;
+} combine_kind;
+
+static const combine_kind *find_kind(ir_opcode code, const char *name) {
+  static const combine_kind kinds[] = {
       {"add", IR_COMBINE_ADD, 0},
       {"mul", IR_COMBINE_MUL, 0},
       {"max", IR_COMBINE_MAX, 0},
@@ -98,16 +100,37 @@ bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint
       {"umax", IR_COMBINE_MAX, IR_UNSIGNED},
       {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
   };
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    if (strcmp(kinds[i].name, c->node->member->text)) continue;
-    if (kinds[i].kind == IR_COMBINE_XCHG && c->operation->code != IR_ATOMIC) continue;
-    *out_kind = kinds[i].kind;
-    *flags |= kinds[i].flags;
-    return true;
-  }
-  kiln_elab_error(e, c->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
-                  c->operation->name, c->node->member->text, c->operation->code == IR_ATOMIC ? " xchg" : "");
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (!strcmp(kinds[i].name, name) && (kinds[i].kind != IR_COMBINE_XCHG || code == IR_ATOMIC))
+      return &kinds[i];
+  return NULL;
+}
+
+static bool has_forms(const kiln_operation *op) {
+  return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC;
+}
+
+// `op.member` is something.
+static bool has_form(kiln_elab *e, const kiln_operation *op, const kiln_node *n) {
+  if (!n->member) return true;
+  if (!has_forms(op))
+    kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form);
+  else if (!find_kind(op->code, n->member->text))
+    kiln_elab_error(e, n->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
+                    op->name, n->member->text, op->code == IR_ATOMIC ? " xchg" : "");
+  else return true;
   return false;
+}
+
+void kiln_elab_check_form(kiln_elab *e, const kiln_node *n) {
+  const kiln_operation *op = find(n->atom->text);
+  if (op) has_form(e, op, n);
+}
+
+void kiln_call_combine(const kiln_call *c, uint8_t *out_kind, uint32_t *flags) {
+  const combine_kind *kind = find_kind(c->operation->code, c->node->member->text);
+  *out_kind = kind->kind;
+  *flags |= kind->flags;
 }
 
 bool kiln_call_takes_unsigned(kiln_elab *e, const kiln_call *c, uint32_t flags, ir_type element) {
@@ -176,16 +199,10 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
   return false;
 }
 
-static bool takes_member(const kiln_operation *op) {
-  return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC;
-}
-
 static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n,
                                   kiln_value *one) {
   kiln_call c = {.operation = op, .node = n, .place = n->place};
-  if (n->member && !takes_member(op))
-    return kiln_call_one(
-        kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form), one);
+  if (!has_form(e, op, n)) return kiln_call_one((kiln_value){0}, one);
   if (!n->member && op->code == IR_ATOMIC)
     return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
   if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);

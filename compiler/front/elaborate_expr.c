@@ -301,6 +301,17 @@ bool kiln_elab_integer(kiln_elab *e, const kiln_node *n, int64_t least, int64_t 
   return false;
 }
 
+bool kiln_elab_divisor(kiln_elab *e, const kiln_node *n, ir_type type, const char *what, int64_t *out) {
+  char text[IR_TYPE_TEXT];
+  if (!kiln_elab_integer(e, n, 1, INT64_MAX, what, out)) return false;
+  unsigned width = ir_type_class(type) == KILN_CLASS_INT ? ir_type_bits(type) : 64;
+  if (width == 64 || *out < INT64_C(1) << (width - 1)) return true;
+  kiln_elab_error(e, n->place, "%s: no %s but 0 is a multiple of %lld", what,
+                  ir_type_text(ir_scalar_type(type.scalar), text), (long long)*out);
+  *out = 0;
+  return false;
+}
+
 bool kiln_elab_known_bool(kiln_elab *e, const kiln_node *n, const char *what, bool *out) {
   char text[IR_TYPE_TEXT];
   kiln_value v = kiln_elab_eval(e, n);

@@ -80,7 +80,7 @@ static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
 
 // -------------------------------------------------------------------------------------- attributes
 
-void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *attrs) {
+void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type counter, ir_attrs *attrs) {
   for (uint32_t i = 0; i < attributes.count; i++) {
     const kiln_node *a = attributes.items[i];
     int64_t v = 0;
@@ -98,7 +98,7 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_attrs *att
       continue;
     }
     if (flatten) attrs->flags |= IR_FLATTEN;
-    else if (div) kiln_elab_integer(e, a->list.items[0], 1, INT64_MAX, "div", &attrs->divisible);
+    else if (div) kiln_elab_divisor(e, a->list.items[0], counter, "'@div'", &attrs->divisible);
     else if (kiln_elab_integer(e, a->list.items[0], 1, stages ? KILN_MOST_STAGES : 255, a->atom->text, &v))
       *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
   }
@@ -133,6 +133,18 @@ static void zero_bounds(kiln_elab *e, ir_value **out) {
   for (unsigned i = 0; i < 3; i++) out[i] = ir_const_int(&e->b, KILN_I32, 1);
 }
 
+// The counter is not what '@div' promises, as far as its bounds are known.
+static void check_counter(kiln_elab *e, const kiln_node *n, ir_value *const *range, int64_t divisible) {
+  int64_t from, by;
+  if (ir_constant_int(range[0], &from) && from % divisible)
+    kiln_elab_error(e, n->a->place, "'@div': the counter begins at %lld, expected a multiple of %lld",
+                    (long long)from, (long long)divisible);
+  else if (ir_constant_int(range[0], &from) && ir_constant_int(range[2], &by) && by % divisible)
+    kiln_elab_error(e, n->c ? n->c->place : n->place,
+                    "'@div': the counter grows by %lld, expected a multiple of %lld", (long long)by,
+                    (long long)divisible);
+}
+
 static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range,
                      const carried *items, uint32_t count, ir_block *body) {
   ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, IR_FOR_BOUNDS + count);
@@ -150,8 +162,10 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   uint32_t count, kept = 0;
   kiln_control c;
   kiln_binding *top;
-  if (!bounds(e, n, range)) zero_bounds(e, range);
-  kiln_elab_loop_attributes(e, n->names, &attrs);
+  bool known = bounds(e, n, range);
+  if (!known) zero_bounds(e, range);
+  kiln_elab_loop_attributes(e, n->names, range[0]->type, &attrs);
+  if (known && attrs.divisible) check_counter(e, n, range, attrs.divisible);
   carried *items = find_carried(e, n->body, 0, &count);
   ir_block *outer = e->b.block, *body = ir_block_create(e->b.arena);
   uint32_t scope = kiln_elab_open_scope(e, &top);
@@ -344,7 +358,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   ir_block *outer = e->b.block;
   kiln_loop l = {.first = ir_block_create(e->b.arena)};
   const ir_value *const *heads = head_values(e, n->a);
-  kiln_elab_loop_attributes(e, n->names, &attrs);
+  kiln_elab_loop_attributes(e, n->names, ir_scalar_type(KILN_I64), &attrs);
   l.items = find_carried(e, n->body, n->a ? n->a->names.count : 0, &l.count);
   l.outer_count = l.count;
   uint32_t scope = kiln_elab_open_scope(e, &l.top);

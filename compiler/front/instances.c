@@ -6,7 +6,8 @@
 
 #include "compiler/front/native.h"
 
-enum { MOST_WARPS = 32, MOST_CONFIGS = 4096, MOST_VARIANTS = 64 };
+/// A thread of AMD's matrix processors has 512 vector registers, which is the most that any machine has.
+enum { MOST_REGISTERS = 512, MOST_WARPS = 32, MOST_CONFIGS = 4096, MOST_VARIANTS = 64 };
 
 typedef struct maker {
   kiln_native_unit *unit;
@@ -54,6 +55,13 @@ static int cparam_index(const kiln_item *kernel, const kiln_atom *atom) {
   for (uint32_t i = 0; i < kernel->cparams.count; i++)
     if (kernel->cparams.items[i]->atom == atom) return (int)i;
   return -1;
+}
+
+// "; did you mean 'x'?" of a name that is no compile-time parameter, or "".
+static const char *near_cparam(maker *m, kiln_nearest *near) {
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++)
+    kiln_nearest_consider(near, m->kernel->cparams.items[i]->atom->text);
+  return near->best ? kiln_arena_format(arena_of(m), "; did you mean '%s'?", near->best) : "";
 }
 
 // Values from defaults and `over` (named arguments, each checked by the caller to fit). A default may use the
@@ -143,7 +151,8 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
                     known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
     return;
   }
-  for (uint32_t i = 0; i < a->list.count; i++)
+  if (which == 1 && !kiln_elab_divisor(&m->e, a->list.items[0], p->type, "'@div'", &v[0])) return;
+  for (uint32_t i = 0; which != 1 && i < a->list.count; i++)
     if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1,
                            which == 0 ? 1 << 20 : INT64_MAX, known[which].name, &v[i]))
       return;
@@ -154,9 +163,6 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
                     (long long)v[1]);
   unsigned width = integer ? ir_type_bits(p->type) : 64;
   int64_t most = width < 64 ? (INT64_C(1) << (width - 1)) - 1 : INT64_MAX;
-  if (which == 1 && v[0] > most)
-    kiln_elab_error(&m->e, a->list.items[0]->place, "'@div': no %s but 0 is a multiple of %lld",
-                    ir_type_text(p->type, text), (long long)v[0]);
   if (which == 2 && (v[0] < -most - 1 || v[1] > most))
     kiln_elab_error(&m->e, a->list.items[v[0] >= -most - 1]->place,
                     "'@range': expected numbers of %s, from %lld to %lld, found %lld",
@@ -187,6 +193,9 @@ static void make_param(maker *m, const kiln_node *n, ir_param *p) {
                         n->names.items[i]->atom->text);
     param_attribute(m, n->names.items[i], p);
   }
+  if (kiln_launch_is_empty(p))
+    kiln_elab_error(&m->e, n->place, "parameter '%s': no number from %lld to %lld is a multiple of %lld",
+                    p->name, (long long)p->lo, (long long)p->hi, (long long)p->div);
 }
 
 static void make_params(maker *m) {
@@ -288,7 +297,7 @@ static void key_attribute(maker *m) {
 static void plain_attributes(maker *m) {
   int64_t v = 0;
   const kiln_node *limits = find_attribute(m, "grid_limit");
-  if (integer_attribute(m, "regs", 1, 65535, &v)) m->instance->max_registers = (uint16_t)v;
+  if (integer_attribute(m, "regs", 1, MOST_REGISTERS, &v)) m->instance->max_registers = (uint16_t)v;
   m->instance->has_grid_limit = limits != NULL;
   for (uint32_t i = 0; limits && i < limits->list.count && i < 3; i++)
     if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v))
@@ -300,14 +309,18 @@ static void plain_attributes(maker *m) {
 // ------------------------------------------------------------------------- configs
 
 static bool check_config_arg(maker *m, const kiln_node *arg) {
+  static const char *const words[] = {"warps", "stages", "targets"};
   if (arg->kind != KILN_NODE_NAMED)
     return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
-  if (!strcmp(arg->atom->text, "warps") || !strcmp(arg->atom->text, "stages") ||
-      !strcmp(arg->atom->text, "targets"))
-    return true;
+  kiln_nearest near = kiln_nearest_to(arg->atom->text);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (!strcmp(arg->atom->text, words[i])) return true;
+    kiln_nearest_consider(&near, words[i]);
+  }
   int at = cparam_index(m->kernel, arg->atom);
   if (at < 0)
-    kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter", arg->atom->text);
+    kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter%s", arg->atom->text,
+                    near_cparam(m, &near));
   else if (m->kernel->cparams.items[at]->op != KILN_CPARAM_TUNE)
     kiln_elab_error(&m->e, arg->place,
                     "'@config': '%s' is not marked 'tune'; what the caller chooses is set by @instance",
@@ -318,15 +331,16 @@ static bool check_config_arg(maker *m, const kiln_node *arg) {
 
 static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t least, int64_t most,
                      uint16_t *out) {
+  const kiln_node *given = NULL, *default_of = find_attribute(m, name);
   int64_t v = *out;
   bool ok = true;
-  integer_attribute(m, name, least, most, &v);
+  if (default_of && default_of->list.count == 1) given = default_of->list.items[0];
   for (uint32_t i = 0; a && i < a->list.count; i++)
     if (a->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(a->list.items[i], name))
-      ok = kiln_elab_integer(&m->e, a->list.items[i]->a, least, most, name, &v);
-  if (ok && least && v & (v - 1))
-    kiln_elab_error(&m->e, a ? a->place : m->kernel->place, "%s must be a power of two, found %lld", name,
-                    (long long)v);
+      given = a->list.items[i]->a;
+  if (given) ok = kiln_elab_integer(&m->e, given, least, most, name, &v);
+  if (ok && given && least && v & (v - 1))
+    kiln_elab_error(&m->e, given->place, "%s must be a power of two, found %lld", name, (long long)v);
   *out = (uint16_t)v;
   return ok;
 }
@@ -359,6 +373,9 @@ static void launch_expressions(maker *m, kiln_native_config *c) {
       kiln_elab_error(&m->e, place, "@grid: expected integers, found a pointer");
     else if (x && kiln_launch_range(x, params, &lo, &hi) && hi < 1)
       kiln_elab_error(&m->e, place, "@grid: expected at least 1, found at most %lld", (long long)hi);
+    else if (x && kiln_launch_range(x, params, &lo, &hi) && lo > INT32_MAX)
+      kiln_elab_error(&m->e, place, "@grid: expected at most %d, found at least %lld", INT32_MAX,
+                      (long long)lo);
     c->grid[i] = x;
   }
   uint32_t capacity = 0;
@@ -573,12 +590,13 @@ static bool check_instance_args(maker *m, kiln_list args) {
   bool ok = true;
   for (uint32_t i = 0; i < args.count; i++) {
     const kiln_node *arg = args.items[i];
-    int at = arg->kind == KILN_NODE_NAMED ? cparam_index(m->kernel, arg->atom) : -1;
-    if (arg->kind != KILN_NODE_NAMED)
-      kiln_elab_error(&m->e, arg->place, "an instance: expected name = value");
+    bool named = arg->kind == KILN_NODE_NAMED;
+    int at = named ? cparam_index(m->kernel, arg->atom) : -1;
+    kiln_nearest near = kiln_nearest_to(named ? arg->atom->text : "");
+    if (!named) kiln_elab_error(&m->e, arg->place, "an instance: expected name = value");
     else if (at < 0)
-      kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'",
-                      m->kernel->atom->text, arg->atom->text);
+      kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'%s",
+                      m->kernel->atom->text, arg->atom->text, near_cparam(m, &near));
     else if (m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE)
       kiln_elab_error(&m->e, arg->place, "'%s' is to be tuned and is set by @config", arg->atom->text);
     else continue;

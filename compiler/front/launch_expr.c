@@ -290,14 +290,17 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-// x: param % c == 0, with c > 0.
-static bool is_multiple(tree *x, uint32_t *param, int64_t *c) {
-  if (x->op != KILN_EXPR_EQ || x->b->op != KILN_EXPR_CONST || x->b->value || x->a->op != KILN_EXPR_REM)
-    return false;
+// x: param % modulus == rest, with a modulus above 0. A rest has the sign of its parameter.
+static bool is_rest(tree *x, uint32_t *param, int64_t *modulus, int64_t *rest) {
+  if (x->op != KILN_EXPR_EQ || x->b->op != KILN_EXPR_CONST || x->a->op != KILN_EXPR_REM) return false;
   if (x->a->a->op != KILN_EXPR_PARAM || x->a->b->op != KILN_EXPR_CONST || x->a->b->value <= 0) return false;
-  *param = x->a->a->param;
-  *c = x->a->b->value;
+  *param = x->a->a->param, *modulus = x->a->b->value, *rest = x->b->value;
   return true;
+}
+
+static bool is_multiple(tree *x, uint32_t *param, int64_t *c) {
+  int64_t rest;
+  return is_rest(x, param, c, &rest) && !rest;
 }
 
 // x: param within [lo, hi], from a comparison with a constant.
@@ -365,22 +368,47 @@ bool kiln_launch_has_pointer(tree *x, const ir_param *params) {
   return kiln_launch_has_pointer(x->a, params) || kiln_launch_has_pointer(x->b, params);
 }
 
-// Nothing within the range of `p` is a multiple of what it must be one of.
-static bool is_empty(const ir_param *p) {
+bool kiln_launch_is_empty(const ir_param *p) {
   int64_t lo, hi;
-  if (p->type.pointer || ir_type_class(p->type) != KILN_CLASS_INT || p->div <= 1) return false;
+  if (p->type.pointer || p->type.is_view || ir_type_class(p->type) != KILN_CLASS_INT || p->div <= 1)
+    return false;
   param_range(p, &lo, &hi);
   int64_t rest = hi % p->div; // the largest multiple is hi - rest, or one step below
   if (rest < 0) rest += p->div;
   return hi < INT64_MIN + rest || hi - rest < lo;
 }
 
-// x and y: the same comparison, one the opposite of the other.
-static bool are_opposite(tree *x, tree *y) {
-  static const uint8_t opposites[KILN_EXPR_COUNT] = {
-      [KILN_EXPR_EQ] = KILN_EXPR_NE, [KILN_EXPR_NE] = KILN_EXPR_EQ, [KILN_EXPR_LT] = KILN_EXPR_GE,
-      [KILN_EXPR_GE] = KILN_EXPR_LT, [KILN_EXPR_GT] = KILN_EXPR_LE, [KILN_EXPR_LE] = KILN_EXPR_GT};
-  return opposites[x->op] && opposites[x->op] == y->op && same(x->a, y->a) && same(x->b, y->b);
+enum { BELOW = 1, EQUAL = 2, ABOVE = 4 };
+
+// How the operands `a` and `b` may lie to each other where the comparison `x` of the two holds, in whatever
+// order it has them; all ways where it says nothing of them.
+static unsigned order_of(tree *x, tree *a, tree *b) {
+  static const uint8_t orders[KILN_EXPR_COUNT] = {
+      [KILN_EXPR_EQ] = EQUAL,         [KILN_EXPR_NE] = BELOW | ABOVE, [KILN_EXPR_LT] = BELOW,
+      [KILN_EXPR_LE] = BELOW | EQUAL, [KILN_EXPR_GT] = ABOVE,         [KILN_EXPR_GE] = ABOVE | EQUAL};
+  unsigned order = orders[x->op], all = BELOW | EQUAL | ABOVE;
+  if (!order) return all;
+  if (same(x->a, a) && same(x->b, b)) return order;
+  if (!same(x->a, b) || !same(x->b, a)) return all;
+  return (order & EQUAL) | (order & BELOW ? ABOVE : 0) | (order & ABOVE ? BELOW : 0);
+}
+
+// No two numbers lie as all conditions say of the operands of `x`.
+static bool is_disordered(tree *x, tree *const *conditions, uint32_t count) {
+  unsigned order = BELOW | EQUAL | ABOVE;
+  if (!x->a || !x->b) return false;
+  if (same(x->a, x->b)) order = EQUAL;
+  for (uint32_t i = 0; i < count; i++) order &= order_of(conditions[i], x->a, x->b);
+  return !order;
+}
+
+// Two rests of one parameter that no number has together; `x` may be `y`.
+static bool are_apart(tree *x, tree *y) {
+  uint32_t px, py;
+  int64_t mx, my, rx, ry;
+  if (!is_rest(x, &px, &mx, &rx) || !is_rest(y, &py, &my, &ry) || px != py) return false;
+  if (rx <= -mx || rx >= mx || ry <= -my || ry >= my || (rx < 0 && ry > 0) || (rx > 0 && ry < 0)) return true;
+  return (rx - ry) % gcd(mx, my) != 0;
 }
 
 bool kiln_launch_can_hold(kiln_arena *arena, tree *const *conditions, uint32_t count, const ir_param *params,
@@ -389,8 +417,9 @@ bool kiln_launch_can_hold(kiln_arena *arena, tree *const *conditions, uint32_t c
   for (uint32_t i = 0; i < count; i++) {
     uint32_t param;
     int64_t lo, hi, least, most;
-    for (uint32_t j = 0; j < i; j++)
-      if (are_opposite(conditions[i], conditions[j])) return false;
+    if (is_disordered(conditions[i], conditions, count)) return false;
+    for (uint32_t j = 0; j <= i; j++)
+      if (are_apart(conditions[i], conditions[j])) return false;
     if (is_bound(conditions[i], &param, &lo, &hi) && !known[param].type.pointer) {
       param_range(&known[param], &least, &most);
       if (lo > most || hi < least) return false;
@@ -398,7 +427,7 @@ bool kiln_launch_can_hold(kiln_arena *arena, tree *const *conditions, uint32_t c
     kiln_launch_fact(conditions[i], known);
   }
   for (uint32_t i = 0; i < param_count; i++)
-    if (is_empty(&known[i])) return false;
+    if (kiln_launch_is_empty(&known[i])) return false;
   return true;
 }
 

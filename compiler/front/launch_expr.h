@@ -27,6 +27,8 @@ kiln_span kiln_launch_encode(kiln_arena *arena, const kiln_launch_expr *x);
 bool kiln_launch_range(const kiln_launch_expr *x, const ir_param *params, int64_t *lo, int64_t *hi);
 /// True when a parameter that is a pointer is part of it.
 bool kiln_launch_has_pointer(const kiln_launch_expr *x, const ir_param *params);
+/// True when no number that `p` may have is the multiple that it must be.
+bool kiln_launch_is_empty(const ir_param *p);
 /// False when no call can fulfil the conditions together, as far as can be seen.
 bool kiln_launch_can_hold(kiln_arena *arena, const kiln_launch_expr *const *conditions, uint32_t count,
                           const ir_param *params, uint32_t param_count);

@@ -92,12 +92,9 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
 // -------------------------------------------------------------------------------------------- open
 
 static void check_names(const kiln_module *module, kiln_diagnostics *d) {
-  static const char *const reserved[] = {"TARGET", "WARP", "SMEM"};
   for (uint32_t i = 0; i < module->item_count; i++) {
     const kiln_item *item = module->items[i];
-    bool taken = kiln_elab_is_operation(item->atom->text);
-    for (unsigned j = 0; j < 3; j++) taken |= !strcmp(item->atom->text, reserved[j]);
-    if (taken)
+    if (kiln_elab_is_operation(item->atom->text) || kiln_elab_is_constant(item->atom->text))
       kiln_diagnose(d, KILN_ERROR, module->file, item->place,
                     "'%s' is the name of an operation or reserved constant", item->atom->text);
   }

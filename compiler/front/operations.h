@@ -80,8 +80,8 @@ bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const ch
 ir_value *kiln_call_value(kiln_elab *e, const kiln_call *c, uint32_t i);
 /// The items of argument `i`, which must be a list.
 bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *what, kiln_list *out);
-/// reduce, scan, atomic: kind and flags of the member ("add", "umax").
-bool kiln_call_combine(kiln_elab *e, const kiln_call *c, uint8_t *out_kind, uint32_t *flags);
+/// reduce, scan, atomic: kind and flags of the member ("add", "umax"), which is there.
+void kiln_call_combine(const kiln_call *c, uint8_t *out_kind, uint32_t *flags);
 /// False after an error: the unsigned form of an operation on `element`, which is no integer.
 bool kiln_call_takes_unsigned(kiln_elab *e, const kiln_call *c, uint32_t flags, ir_type element);
 bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t flags,

@@ -215,8 +215,8 @@ kiln_values kiln_operation_store(kiln_elab *e, const kiln_call *c, kiln_value *o
 kiln_values kiln_operation_atomic(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   ir_value *p = address(e, c);
-  if (!p || !order_attributes(e, c, &attrs) || !kiln_call_combine(e, c, &attrs.kind, &attrs.flags))
-    return fail(one);
+  if (!p || !order_attributes(e, c, &attrs)) return fail(one);
+  kiln_call_combine(c, &attrs.kind, &attrs.flags);
   ir_type element = p->type.is_view ? ir_element(ir_view_tile(p->type)) : ir_element(ir_pointee(p->type));
   if (!kiln_call_takes_unsigned(e, c, attrs.flags, element)) return fail(one);
   return p->type.is_view ? view_write(e, c, IR_VIEW_ATOMIC, p, &attrs, one)

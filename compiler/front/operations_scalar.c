@@ -221,9 +221,16 @@ static ir_value *bool_argument(kiln_elab *e, const kiln_call *c) {
   return NULL;
 }
 
+// What is false wherever every program comes; inside a branch it may say that none comes there.
+static bool never_holds(const kiln_elab *e, const ir_value *v) {
+  uint64_t bits;
+  return !e->control && ir_constant_bits(v, &bits) && !bits;
+}
+
 kiln_values kiln_operation_assume(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_value *v = bool_argument(e, c);
-  if (v) emit(e, c, IR_ASSUME, NULL, &v, 1, NULL);
+  if (v && never_holds(e, v)) kiln_elab_error(e, c->place, "this 'assume' never holds");
+  else if (v) emit(e, c, IR_ASSUME, NULL, &v, 1, NULL);
   return (kiln_values){one, 0};
 }
 
@@ -242,10 +249,9 @@ kiln_values kiln_operation_assert(kiln_elab *e, const kiln_call *c, kiln_value *
   kiln_value text = kiln_elab_eval(e, c->args[1]);
   ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : "", .bits = c->place.line};
   if (c->count == 3) attrs.bits = assert_line(e, c->args[2]);
-  uint64_t bits;
   if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR)
     kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
-  else if (v && !e->control && ir_constant_bits(v, &bits) && !bits) // every program would come here
+  else if (v && never_holds(e, v))
     kiln_elab_error(e, c->place, "this 'assert' never holds: %.200s", attrs.text);
   else if (v) emit(e, c, IR_ASSERT, &attrs, &v, 1, NULL);
   return (kiln_values){one, 0};
@@ -260,7 +266,7 @@ kiln_values kiln_operation_hint(kiln_elab *e, const kiln_call *c, kiln_value *on
   ir_attrs attrs = {0};
   ir_value *v = kiln_call_value(e, c, 0);
   const kiln_node *div = kiln_call_named(c, "div"), *contig = kiln_call_named(c, "contig");
-  bool ok = v && (!div || kiln_elab_integer(e, div, 1, INT64_MAX, "div", &attrs.divisible)) &&
+  bool ok = v && (!div || kiln_elab_divisor(e, div, v->type, "div", &attrs.divisible)) &&
             (!contig || kiln_elab_integer(e, contig, 1, INT64_MAX, "contig", &attrs.contiguous));
   return kiln_call_one(ok ? emit(e, c, IR_HINT, &attrs, &v, 1, NULL) : (kiln_value){0}, one);
 }

@@ -155,7 +155,7 @@ static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
     return kiln_call_one(kiln_elab_error(e, c->place, "'%s': expected %s(fn, axis, x, ...) or %s",
                                          c->operation->name, c->operation->name, c->operation->form),
                          one);
-  if (named && !kiln_call_combine(e, c, &attrs.kind, &attrs.flags)) return fail(one);
+  if (named) kiln_call_combine(c, &attrs.kind, &attrs.flags);
   kiln_item *fn = named ? NULL : combiner(e, c);
   if (!named && !fn) return fail(one);
   for (uint32_t i = 0; i < count; i++)

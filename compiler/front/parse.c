@@ -27,14 +27,16 @@ bool kiln_parser_accept(kiln_parser *p, kiln_token_kind kind) {
 void kiln_parser_fail(kiln_parser *p, const char *expected) {
   if (p->panic || p->stopped) return;
   const kiln_token *t = &p->tokens[p->at];
+  const char *word = kiln_parser_near_keyword(p);
   p->panic = true;
   if (t->kind == KILN_TOKEN_END)
     kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found the end of the file",
                   expected);
   else
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found %s'%.*s'", expected,
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, t->place, "expected %s, found %s'%.*s'%s%s%s", expected,
                   t->kind >= KILN_TOKEN_KILN ? "the reserved word " : "",
-                  (int)(t->length > 60 ? 60 : t->length), t->start);
+                  (int)(t->length > 60 ? 60 : t->length), t->start, word ? "; did you mean '" : "",
+                  word ? word : "", word ? "'?" : "");
 }
 
 const kiln_token *kiln_parser_expect(kiln_parser *p, kiln_token_kind kind, const char *where) {
@@ -48,16 +50,19 @@ kiln_atom *kiln_parser_name(kiln_parser *p, const char *where) {
   return t ? t->atom : NULL;
 }
 
+void kiln_parser_stop(kiln_parser *p, const char *what, int limit) {
+  if (!p->panic)
+    kiln_diagnose(p->d, KILN_ERROR, p->module->file, p->tokens[p->at].place, "%s %d", what, limit);
+  p->panic = p->stopped = true;
+  p->at = p->count - 1;
+}
+
 bool kiln_parser_enter(kiln_parser *p) {
   if (p->depth < KILN_NESTING_LIMIT) {
     p->depth++;
     return true;
   }
-  if (!p->panic)
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, p->tokens[p->at].place,
-                  "nesting is deeper than the limit of %d", KILN_NESTING_LIMIT);
-  p->panic = p->stopped = true;
-  p->at = p->count - 1;
+  kiln_parser_stop(p, "nesting is deeper than the limit of", KILN_NESTING_LIMIT);
   return false;
 }
 
@@ -125,6 +130,11 @@ static kiln_node *cparam(kiln_parser *p) {
   return n;
 }
 
+/// Such a token never follows a type that is a name.
+static bool begins_type(kiln_token_kind kind) {
+  return kind == KILN_TOKEN_STAR || kind == KILN_TOKEN_VIEW || kind == KILN_TOKEN_NAME;
+}
+
 static kiln_node *param(kiln_parser *p) {
   static const uint8_t modes[KILN_TOKEN_COUNT] = {[KILN_TOKEN_IN] = IR_ACCESS_IN,
                                                   [KILN_TOKEN_OUT] = IR_ACCESS_OUT,
@@ -135,6 +145,8 @@ static kiln_node *param(kiln_parser *p) {
   kiln_parser_expect(p, KILN_TOKEN_COLON, "and a type after the name of a parameter");
   n->op = modes[kiln_parser_kind(p)];
   if (n->op) kiln_parser_next(p);
+  else if (kiln_parser_kind(p) == KILN_TOKEN_NAME && begins_type(p->tokens[p->at + 1].kind))
+    kiln_parser_fail(p, "a type, or one of 'in', 'out', 'inout', 'accum' before it");
   n->a = kiln_parse_type(p);
   n->names = kiln_parse_attributes(p);
   return n;
@@ -243,10 +255,7 @@ static void parse_item(kiln_parser *p) {
   item->module = p->module;
   while (which < 3 && kinds[which].token != kiln_parser_kind(p)) which++;
   if (which == 3) {
-    const char *word = kiln_parser_near_keyword(p);
-    kiln_parser_fail(
-        p, word ? kiln_arena_format(p->arena, "'const', 'fn' or 'kernel' (did you mean '%s'?)", word)
-                : "'const', 'fn' or 'kernel'");
+    kiln_parser_fail(p, "'const', 'fn' or 'kernel'");
     recover_head(p, item, start);
     return;
   }

@@ -159,10 +159,18 @@ static kiln_node *primary(kiln_parser *p) {
   }
 }
 
+// One more operator behind its left operand: these nest in the tree as deep as they are many.
+static bool enter_operator(kiln_parser *p) {
+  if (p->operators++ < KILN_OPERATOR_LIMIT) return true;
+  kiln_parser_stop(p, "an expression has more operators than the limit of", KILN_OPERATOR_LIMIT);
+  return false;
+}
+
 static kiln_node *postfix(kiln_parser *p) {
   kiln_node *n = primary(p);
   for (;;) {
     kiln_token_kind kind = kiln_parser_kind(p);
+    if ((kind == KILN_TOKEN_LBRACKET || kind == KILN_TOKEN_AS) && !enter_operator(p)) return n;
     if (kind == KILN_TOKEN_LBRACKET) {
       n = indexed(p, n);
     } else if (kind == KILN_TOKEN_AS) {
@@ -203,7 +211,7 @@ static kiln_node *binary(kiln_parser *p, unsigned least) {
   for (;;) {
     kiln_token_kind kind = kiln_parser_kind(p);
     unsigned level = levels[kind];
-    if (!level || level < least) return left;
+    if (!level || level < least || !enter_operator(p)) return left;
     kiln_node *n = at_token(p, KILN_NODE_BINARY, kiln_parser_next(p));
     n->op = (uint8_t)kind;
     n->a = left;
@@ -215,8 +223,12 @@ static kiln_node *binary(kiln_parser *p, unsigned least) {
 }
 
 kiln_node *kiln_parse_expr(kiln_parser *p) {
+  bool outermost = !p->in_expression;
   if (!kiln_parser_enter(p)) return NULL;
+  if (outermost) p->operators = 0;
+  p->in_expression = true;
   kiln_node *n = binary(p, 1);
+  p->in_expression = !outermost;
   p->depth--;
   return n;
 }

@@ -113,10 +113,9 @@ static kiln_node *name_statement(kiln_parser *p) {
     return binding(p, KILN_NODE_ASSIGN, "on the left of an assignment");
   kiln_node *n = kiln_parser_node(p, KILN_NODE_CALL_STATEMENT);
   if (after != KILN_TOKEN_LPAREN && after != KILN_TOKEN_DOT) {
-    const char *word = kiln_parser_near_keyword(p);
-    if (!word) kiln_parser_next(p);
-    kiln_parser_fail(p, word ? kiln_arena_format(p->arena, "a statement (did you mean '%s'?)", word)
-                             : "'=', ',' or '(' after a name that begins a statement");
+    bool is_slip = kiln_parser_near_keyword(p) != NULL;
+    if (!is_slip) kiln_parser_next(p);
+    kiln_parser_fail(p, is_slip ? "a statement" : "'=', ',' or '(' after a name that begins a statement");
     return n;
   }
   n->a = kiln_parse_expr(p);

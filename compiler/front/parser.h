@@ -5,7 +5,7 @@
 
 #include "compiler/front/ast.h"
 
-enum { KILN_NESTING_LIMIT = 200 };
+enum { KILN_NESTING_LIMIT = 200, KILN_OPERATOR_LIMIT = 1000 };
 
 /// After an error `panic` is set and the parser sees the end of the file everywhere, so that all rules
 /// return; who recovers clears it.
@@ -16,6 +16,8 @@ typedef struct kiln_parser {
   const kiln_token *tokens;
   uint32_t at, count;
   uint32_t depth;
+  uint32_t operators; ///< behind a left operand, of the outermost expression
+  bool in_expression;
   bool panic;
   bool stopped;      ///< nothing sensible follows, and nothing more is reported
   kiln_node **stack; ///< lists under construction
@@ -33,6 +35,8 @@ void kiln_parser_fail(kiln_parser *p, const char *expected);
 /// Takes a name; reserved words get a message of their own.
 kiln_atom *kiln_parser_name(kiln_parser *p, const char *where);
 bool kiln_parser_enter(kiln_parser *p);
+/// Reports that a limit is exceeded; nothing more is read.
+void kiln_parser_stop(kiln_parser *p, const char *what, int limit);
 /// The reserved word that the name at hand is nearest to, or NULL.
 const char *kiln_parser_near_keyword(const kiln_parser *p);
 

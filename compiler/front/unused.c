@@ -60,15 +60,15 @@ static bool is_local(const checking *c, const kiln_atom *atom) {
 }
 
 static void look_up(checking *c, const kiln_node *n) {
-  static const char *const constants[] = {"TARGET", "WARP", "SMEM"};
-  if (is_local(c, n->atom) || kiln_elab_is_operation(n->atom->text) || kiln_elab_item(&c->e, n->atom)) return;
-  for (unsigned i = 0; i < 3; i++)
-    if (!strcmp(n->atom->text, constants[i])) return;
-  kiln_nearest near = kiln_nearest_to(n->atom->text);
+  const char *name = n->atom->text;
+  if (is_local(c, n->atom) || kiln_elab_is_operation(name) || kiln_elab_is_constant(name) ||
+      kiln_elab_item(&c->e, n->atom))
+    return;
+  kiln_nearest near = kiln_nearest_to(name);
   for (uint32_t i = 0; i < c->local_count; i++) kiln_nearest_consider(&near, c->locals[i]->text);
   kiln_elab_suggest(&c->e, &near);
   kiln_elab_error(&c->e, n->place, near.best ? "unknown name '%s'; did you mean '%s'?" : "unknown name '%s'",
-                  n->atom->text, near.best);
+                  name, near.best);
 }
 
 static void visit(void *context, const kiln_node *n);
@@ -100,6 +100,7 @@ static void visit(void *context, const kiln_node *n) {
   case KILN_NODE_NAME: look_up(c, n); break;
   case KILN_NODE_CALL:
     look_up(c, n);
+    kiln_elab_check_form(&c->e, n);
     each_of(n->list, visit, c);
     break;
   case KILN_NODE_NAMED: // words of operations are no names

@@ -3,6 +3,7 @@
 // place that checks types.
 #include "compiler/ir/ir.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /// One operation being typed. Rules write results to `types` and return a status.
@@ -583,6 +584,19 @@ static bool takes_regions(unsigned rule) {
          rule == IR_RULE_IF || rule == IR_RULE_ROLES;
 }
 
+static kiln_status refuse_class(const typing *t, unsigned classes) {
+  static const char *const names[] = {"i1", "integers", "floats", "fp8",
+                                      "pointers"}; // in order of KILN_CLASS_
+  char text[64];
+  size_t length = 0;
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!(classes >> i & 1)) continue;
+    const char *between = !length ? "" : classes >> (i + 1) ? ", " : " or ";
+    length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", between, names[i]);
+  }
+  return refuse(t, text, operand(t, 0));
+}
+
 kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, uint32_t *out_count,
                      kiln_error *err) {
   typing t = {op, given, out_types, 0, err};
@@ -598,7 +612,7 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
     if (!op->operands[i])
       return kiln_fail(err, KILN_STATUS_INTERNAL, "%s: operand %u is missing", info->text, i);
   if (info->classes && op->operand_count && !(info->classes & ir_type_class(operand(&t, 0))))
-    return refuse(&t, "an element type that the operation takes", operand(&t, 0));
+    return refuse_class(&t, info->classes);
   if (info->classes && op->operand_count && (operand(&t, 0).is_view || operand(&t, 0).slots))
     return refuse(&t, "a tile or a scalar", operand(&t, 0));
   if (!takes_regions(info->rule)) KILN_TRY(check_regions(&t, 0));

@@ -387,10 +387,13 @@ TEST(language, limits_are_errors) {
     int count;
   } cases[] = {
       {"kiln 1\nkernel k(n: i32) { let a = ", "(", "", 100000},
-      {"kiln 1\nkernel k(n: i32) { let a = n", " + n", "\n}", 100000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " + n", "\n}", 1000000},
       {"kiln 1\nkernel k(n: i32) { let a = ", "-", "n }", 100000},
       {"kiln 1\nkernel k(n: i32) { ", "if true { ", "", 50000},
-      {"kiln 1\nkernel k(n: i32) { let a = n", " as i32", "\n}", 100000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " as i32", "\n}", 1000000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", "[_]", "\n}", 1000000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " + (n + n) as i32", "\n}", 1000},
+      {"kiln 1\nkernel k(n: i32) @grid(n", " + n", ") {}", 1000000},
       {"kiln 1\n", "fn f(x) { return f(f(x)) }\n", "", 3},
       {"", "}{)(", "", 10000},
       {"kiln 1 kernel k(n: i32) { let a = 1", "0", "}", 5000},
@@ -737,7 +740,18 @@ TEST(language, nonsense_in_bodies_is_refused) {
       {"let t = `lod(p)", "unknown function 'lod'; did you mean 'load'?"},
       {"let t = n as `f23", "unknown name 'f23'; did you mean 'f32'?"},
       {"let t = `sigmiod(load(q))", "unknown function 'sigmiod'; did you mean 'sigmoid'?"},
-      {"`whlie n > 3 { }", "expected a statement (did you mean 'while'?), found 'whlie'"},
+      {"`whlie n > 3 { }", "expected a statement, found 'whlie'; did you mean 'while'?"},
+      {"for i in 0 .. n `setp 2 { }",
+       "expected '{' at the start of a block, found 'setp'; did you mean 'step'?"},
+      {"for i in 0 .. n { } if n > 3 { } `esle { }", "found 'esle'; did you mean 'else'?"},
+      {"when `TARGTE == \"sm_90a\" { }", "unknown name 'TARGTE'; did you mean 'TARGET'?"},
+      {"`assume(1 > 2)", "this 'assume' never holds"},
+      {"store(q, load(q) `& load(q))", "and: expected i1 or integers, found f32"},
+      {"store(q, `sqrt(n))", "sqrt: expected floats, found i32"},
+      {"let t = hint(n, div = `2147483648)", "div: no i32 but 0 is a multiple of 2147483648"},
+      {"for i in 0 .. n @div(`2147483648) { }", "'@div': no i32 but 0 is a multiple of 2147483648"},
+      {"for i in 0 .. n step `3 @div(2) { }", "'@div': the counter grows by 3, expected a multiple of 2"},
+      {"for i in `3 .. n step 2 @div(2) { }", "'@div': the counter begins at 3, expected a multiple of 2"},
       {"let t = `dot(zeros(f32[16, 32]), zeros(f32[16, 32]))",
        "second operand (M x K times K x N): expected f32[32, 32], found f32[16, 32]"},
   };
@@ -761,7 +775,28 @@ TEST(language, nonsense_in_heads_is_refused) {
       {"kernel k(n: i32 @div(`1099511627776)) {}", "'@div': no i32 but 0 is a multiple of 1099511627776"},
       {"kernel k(n: i32) {}\nfn f(x) { let y = x return y + `z }", "unknown name 'z'"},
       {"kernel k(n: i32) {}\nfn f(x) { return `g(x) }", "unknown name 'g'"},
-      {"kernel k(n: i32) {}\n`kernl j(n: i32) {}", "(did you mean 'kernel'?), found 'kernl'"},
+      {"kernel k(n: i32, m: i32) @`variant(n < m, m < n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n <= m, m != n, m <= n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n + 1 == m, n + 1 > m) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n != n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 16 == 3, n % 8 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 6 == 5, n % 4 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 4 == 1, n % 4 == -3) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 4 == 4) {}", "no call fulfils its conditions"},
+      {"kernel k(`n: i32 @range(1, 10) @div(16)) {}", "no number from 1 to 10 is a multiple of 16"},
+      {"kernel k(n: i32) @grid(1, `3000000000) {}",
+       "@grid: expected at most 2147483647, found at least 3000000000"},
+      {"kernel k(n: i32) @warps(`3) {}", "warps must be a power of two, found 3"},
+      {"kernel k(n: i32) @warps(`255) {}", "warps: expected a number from 1 to 32, found 255"},
+      {"kernel k(n: i32) @config(warps = `6) {}", "warps must be a power of two, found 6"},
+      {"kernel k(n: i32) @regs(`1000) {}", "regs: expected a number from 1 to 512, found 1000"},
+      {"kernel k(n: i32) @config(`wraps = 4) {}", "did you mean 'warps'?"},
+      {"kernel k[BLOCK: tune = 4](n: i32) @config(`BLOKC = 4) {}", "did you mean 'BLOCK'?"},
+      {"kernel k[TYPE: type = f32](n: i32) @instance(`TPYE = f32) {}", "did you mean 'TYPE'?"},
+      {"kernel k(p: `inn *f32) {}", "'accum' before it, found 'inn'; did you mean 'in'?"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `reduce.ad(x, 0) }", "unknown 'reduce.ad'; known are"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `load.add(x, 0) }", "'load' has no form '.add'"},
+      {"kernel k(n: i32) {}\n`kernl j(n: i32) {}", "found 'kernl'; did you mean 'kernel'?"},
       {"kernel k(x: `f23) {}", "unknown name 'f23'; did you mean 'f32'?"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
@@ -784,6 +819,10 @@ TEST(language, sense_is_taken) {
       "1, 2 } else { "
       "yield 3, 4 } return reduce(other, 0, iota(8)) + d + e + gelu(c) }\nfn other(a, b) { return a + b "
       "}\nkernel k() {}",
+      "kernel k(n: i32 @range(0, 9) @div(16), m: i32) @grid(2147483647) @regs(512) "
+      "@variant(n % 16 == 3, n % 8 == 3) @variant(n <= m, m <= n) @variant(n != m, n < m) "
+      "@variant(n % 6 == 5, n % 4 == 1) {\n"
+      "for i in 4 .. m step 6 @div(2) { if m > 3 { assume(1 > 2) } } }",
       "\nconst ARCH = \"sm_90a\"\nkernel k(p: inout *i32) {\n when TARGET == ARCH { store(p, 1) } when "
       "TARGET == "
       "\"amdgpu\" { store(p, 2) } when TARGET == \"gfx942\" { store(p, 2) } }",
