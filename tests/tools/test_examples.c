@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The commands that pages show are run, each page's in a folder of its own that has the files they name. README's
+// are run after an installation (tests/first_example.sh).
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+
+/// What stays out: a part of the command, and why.
+static struct {
+  const char *part, *reason;
+  bool is_used;
+} exceptions[] = {
+    {"cuda:", "needs a GPU", false},
+    {"-t sm_90a app.kbundle add", "needs NVIDIA's disassembler", false},
+    {"cases/", "cases are recorded from Triton", false},
+    {"app.manifest", "a manifest is what kiln build hands to kiln-tool", false},
+    {"kiln why 3f9a", "keys are made up", false},
+    {"...", "a form, no command", false},
+};
+
+/// What the commands read. `$R` is the tree.
+static const char setup[] =
+    "mkdir -p kernels release .triton/cache/abc && ln -s $R/tests tests && "
+    "awk '$0 == \"```\" {on = 0} on; $0 == \"```kiln\" {on = 1}' $R/README.md > kernels/add.kiln && "
+    "cp kernels/add.kiln app.kiln && cp $R/kernels/softmax.kiln $R/kernels/gemm.kiln . && cp softmax.kiln "
+    "kernels && cp $R/tests/ttir/add.ttir . && cp add.ttir .triton/cache/abc && "
+    "kiln build -q kernels/*.kiln -t host,sm_90a,gfx942 -o app.kbundle && kiln build -q add.ttir -t host -o "
+    "add.kbundle && kiln build -q app.kiln -t gfx90a,gfx942 -o amd.kbundle && kiln build -q app.kiln -t sm_90a "
+    "-o nvidia.kbundle && kiln merge amd.kbundle nvidia.kbundle -o all.kbundle && "
+    "for f in old.kbundle new.kbundle extra.kbundle repacked.zip; do cp app.kbundle $f; done && "
+    "python3 -c 'import struct; [open(n, \"wb\").write(struct.pack(\"512f\", *v)) for n, v in "
+    "((\"x.bin\", range(512)), (\"y.bin\", [1] * 512), (\"want.bin\", range(1, 513)))]'";
+
+/// A script in `folder`, where `kiln` is the one of the build and home and cache are.
+static int shell(char **out, const char *folder, const char *command) {
+  char text[6000], script[4200], *build = realpath(kiln_test_build(), NULL), *tree = realpath(".", NULL);
+  CHECK(build && tree);
+  snprintf(script, sizeof script, "%s/script", kiln_test_folder());
+  int size = snprintf(text, sizeof text,
+                      "set -e\nR=%s\nexport PATH=%s/bin:$PATH HOME=%s KILN_CACHE_DIR=%s/cache\n"
+                      "unset XDG_CACHE_HOME XDG_CONFIG_HOME\ncd %s\n%s\n",
+                      tree, build, folder, kiln_test_folder(), folder, command);
+  CHECK(size > 0 && (size_t)size < sizeof text);
+  kiln_test_write(script, text, (size_t)size);
+  free(build);
+  free(tree);
+  return kiln_test_run(out, "bash %s", script);
+}
+
+static bool is_exception(const char *command) {
+  for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
+    if (strstr(command, exceptions[i].part)) return exceptions[i].is_used = true;
+  return false;
+}
+
+/// The text of a line of a page in roff or Markdown, without what makes it shown.
+static void plain(const char *line, size_t length, char *out, size_t size) {
+  size_t n = 0;
+  for (size_t i = 0; i < length && n + 1 < size; i++) {
+    if (line[i] == '\\' && i + 1 < length && line[i + 1] == '-') continue;
+    out[n++] = line[i];
+  }
+  out[n] = 0;
+  char *end = strstr(out, " | "); // what reads the output is not ours
+  if (end) *end = 0;
+}
+
+/// The commands of a page, of which `prefix` is what they stand behind; returns how many were run.
+static unsigned run_page(const char *path, const char *prefix) {
+  char *page = kiln_test_read(path, NULL), command[1000], folder[4000], *out;
+  unsigned count = 0;
+  if (!page) FAIL("%s cannot be read", path);
+  const char *name = strrchr(path, '/') + 1;
+  snprintf(folder, sizeof folder, "%s/%s", kiln_test_folder(), name);
+  const char *examples = strstr(page, "\n.SH EXAMPLES\n"); // a page in roff shows forms before them
+  for (const char *line = examples ? examples + 1 : page; *line; line += *line == '\n') {
+    size_t length = strcspn(line, "\n"), skip = strlen(prefix);
+    if (!strncmp(line, prefix, skip) && !strncmp(line + skip, "kiln ", 5) && length > skip + 5) {
+      plain(line + skip, length - skip, command, sizeof command);
+      if (!is_exception(command)) {
+        if (!count++ && kiln_test_run(&out, "cp -r %s/files %s", kiln_test_folder(), folder)) FAIL("%s", out);
+        if (shell(&out, folder, command)) FAIL("%s: %s\n%s", path, command, out);
+        free(out);
+      }
+    }
+    line += length;
+  }
+  free(page);
+  return count;
+}
+
+/// Its keys are used by others.
+static const char first_page[] = "kiln-sign.1";
+
+/// A page shows a command as a line of its own: in roff at its beginning, in Markdown behind four spaces.
+static unsigned run_folder(const char *folder, const char *ending, const char *prefix) {
+  DIR *d = opendir(folder);
+  char path[512];
+  unsigned count = 0;
+  CHECK(d != NULL);
+  for (struct dirent *entry; (entry = readdir(d));) {
+    const char *dot = strrchr(entry->d_name, '.');
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (dot && !strcmp(dot, ending) && strcmp(entry->d_name, first_page)) count += run_page(path, prefix);
+  }
+  closedir(d);
+  return count;
+}
+
+TEST(examples, commands_of_the_pages) {
+  char files[4000], *out;
+  snprintf(files, sizeof files, "%s/files", kiln_test_folder());
+  if (kiln_test_run(&out, "mkdir %s", files)) FAIL("%s", out);
+  if (shell(&out, files, setup)) FAIL("%s", out);
+  free(out);
+  char first[100];
+  snprintf(first, sizeof first, "docs/man/%s", first_page);
+  unsigned count = run_page(first, "");
+  if (kiln_test_run(&out, "cd %s && cp %s/release.key* files && cp %s/app.kbundle files/release",
+                    kiln_test_folder(), first_page, first_page))
+    FAIL("%s", out);
+  count += run_folder("docs/man", ".1", "");
+  count += run_folder("docs", ".md", "    ");
+  if (count < 50) FAIL("%u commands were run", count);
+  for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
+    if (!exceptions[i].is_used) FAIL("no page has '%s'", exceptions[i].part);
+}
