@@ -11,7 +11,7 @@ libarchive-dev libsodium-dev nettle-dev libxxhash-dev libcurl4-openssl-dev libhi
 test="libcriterion-dev clang-$llvm lld-$llvm llvm-$llvm git zstd libarchive-tools python3 python3-numpy man-db groff-base strace
 ninja-build cmake ccache unzip nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu
 libc6-dev-arm64-cross"
-lint="git clang-format-14 clang-tidy-14 cppcheck python3"
+lint="git gcc clang-format-14 clang-tidy-14 cppcheck python3 llvm-$llvm-dev"
 
 [ $# -gt 0 ] || set -- build test
 wanted=""
