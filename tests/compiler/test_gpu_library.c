@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kernel library as it is today in the GPU form on its simulator (machine_sim.h): every kernel, config and
+// variant that takes the form, with drawn shapes and schedules; of one instance a kernel unless all is asked for.
+#include <dirent.h>
+
+#include "base/expr.h"
+#include "tests/compiler/machine_case.inc"
+
+enum { ELEMENTS = 1 << 18, MOST_DRAWS = 100 };
+
+static int64_t rounded(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+/// The value of a scalar parameter for one drawn shape. A kernel that takes the form and has a parameter of
+/// another name needs a row.
+static int64_t value_of(const char *name, const int64_t shape[3]) {
+  const int64_t m = shape[0], n = shape[1], k = shape[2];
+  const struct {
+    const char *name;
+    int64_t value;
+  } known[] = {
+      {"M", m},
+      {"N", n},
+      {"K", k},
+      {"lda", rounded(k, 16)},
+      {"ldb", rounded(k, 16)},
+      {"ldc", rounded(n, 8)},
+      {"stride_a", rounded(m * k, 8)},
+      {"stride_b", rounded(n * k, 8)},
+      {"stride_c", rounded(m * n, 8)},
+      {"batch", 2},
+      {"parts", 3},
+      {"heads", 2},
+      {"S", m},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i].name, name)) return known[i].value;
+  FAIL("no value is known for a parameter called '%s'", name);
+  return 0;
+}
+
+static bool holds(kiln_span x, const int64_t *values) {
+  int64_t value;
+  return kiln_expr_eval(x.bytes, x.size, values, &value) && value;
+}
+
+/// Draws a call that config and variant are for; false: none was found.
+static bool draw_call(const kiln_interface *f, sim_case *c, uint64_t *random) {
+  const kiln_config_record *config = &f->configs[c->config];
+  const kiln_variant_record *variant = &f->variants[c->variant];
+  CHECK(f->param_count <= MOST_ARGUMENTS);
+  for (unsigned draws = 0; draws < MOST_DRAWS; draws++) {
+    const int64_t most[3] = {150, kiln_test_full() ? 300 : 150, 300};
+    int64_t shape[3], values[MOST_ARGUMENTS] = {0};
+    bool fits = true;
+    for (unsigned i = 0; i < 3; i++)
+      shape[i] = 1 + (int64_t)((kiln_test_random(random) >> 20) % (uint64_t)most[i]);
+    if (draws % 2) shape[1] = rounded(shape[1], 8), shape[2] = rounded(shape[2], 16);
+    for (uint32_t i = 0; i < f->param_count; i++) {
+      bool pointer = f->params[i].pointer, real = f->params[i].scalar == KILN_F32;
+      c->arguments[i] = pointer ? ELEMENTS : 0.125;
+      if (pointer || real) continue;
+      values[i] = value_of(f->params[i].name, shape);
+      c->arguments[i] = (double)values[i];
+    }
+    for (uint32_t i = 0; i < config->require_count; i++) fits &= holds(config->require[i], values);
+    for (uint32_t i = 0; i < variant->condition_count; i++) fits &= holds(variant->conditions[i], values);
+    for (unsigned i = 0; i < 3; i++) {
+      int64_t extent = 1;
+      if (config->grid[i].size)
+        CHECK(kiln_expr_eval(config->grid[i].bytes, config->grid[i].size, values, &extent));
+      c->grid[i] = (uint32_t)extent;
+    }
+    if (fits) return true;
+  }
+  return false;
+}
+
+static bool takes_form(const sim_case *c) {
+  kiln_arena *arena = kiln_arena_create();
+  bool takes = form(arena, c) != NULL;
+  kiln_arena_destroy(arena);
+  return takes;
+}
+
+/// Returns how many configs and variants took the form.
+static unsigned check_instance(const char *text, kiln_unit *unit, size_t instance, uint64_t *random) {
+  const kiln_interface *f = kiln_unit_interface(unit, instance);
+  kiln_target target = hopper();
+  unsigned taken = 0;
+  for (uint32_t config = 0; config < f->config_count; config++) {
+    for (uint32_t variant = 0; variant < f->variant_count; variant++) {
+      char name[NAME];
+      sim_case c = {.name = name,
+                    .text = text,
+                    .instance = instance,
+                    .config = config,
+                    .variant = variant,
+                    .schedules = kiln_test_full() ? 10 : 1,
+                    .sparse = 4};
+      if (!kiln_unit_has_config(unit, instance, config, &target) || !takes_form(&c)) continue;
+      if (!draw_call(f, &c, random)) FAIL("%s %s: no call was drawn", f->name, f->configs[config].text);
+      snprintf(name, sizeof name, "%s %s %s, grid %u x %u x %u", f->name, f->configs[config].text,
+               f->variants[variant].text, c.grid[0], c.grid[1], c.grid[2]);
+      check_case(&c, *random);
+      taken++;
+    }
+  }
+  return taken;
+}
+
+/// Which configs are for large products is a matter of speed: here they take all.
+static char *without_limits(const char *path) {
+  static const char limit[] = "const ENOUGH = ";
+  char *text = kiln_test_read(path, NULL), *at = text ? strstr(text, limit) : NULL;
+  if (!text) FAIL("%s cannot be read", path);
+  for (at = at ? at + strlen(limit) : NULL; at && *at >= '0' && *at <= '9'; at++) *at = '0';
+  return text;
+}
+
+static unsigned check_file(const char *path, uint64_t *random) {
+  char *text = without_limits(path);
+  kiln_diagnostics d;
+  kiln_arena *arena = kiln_arena_create();
+  kiln_unit *unit = open_unit(arena, text, &d);
+  unsigned taken = 0;
+  const char *last = ""; // the kernel whose first instance in the form was checked
+  for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
+    const char *name = kiln_unit_interface(unit, i)->name;
+    size_t length = strcspn(name, "[");
+    if (!kiln_test_full() && strlen(last) > length && !strncmp(last, name, length + 1)) continue;
+    unsigned more = check_instance(text, unit, i, random);
+    if (more) last = name;
+    taken += more;
+  }
+  kiln_arena_destroy(arena);
+  free(text);
+  return taken;
+}
+
+TEST(gpu_library, every_kernel) {
+  char path[512];
+  unsigned taken = 0;
+  uint64_t random = 20;
+  DIR *folder = opendir("kernels");
+  CHECK(folder != NULL);
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    const char *dot = strrchr(entry->d_name, '.');
+    if (!dot || strcmp(dot, ".kiln")) continue;
+    snprintf(path, sizeof path, "kernels/%s", entry->d_name);
+    taken += check_file(path, &random);
+  }
+  closedir(folder);
+  printf("%u configs and variants of the library took the GPU form\n", taken);
+  CHECK(taken >= (kiln_test_full() ? 60 : 15));
+}

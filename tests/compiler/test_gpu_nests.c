@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Generated loop nests in the GPU form on its simulator (machine_sim.h).
+#include "tests/compiler/machine_case.inc"
+
+static uint32_t blocks_of(unsigned extent, unsigned tile) { return (extent + tile - 1) / tile; }
+
+/// A generated nest, as text and as numbers.
+typedef struct nest {
+  uint64_t random;
+  kiln_buffer text;
+  const char *type;
+  unsigned bm, bn, bk, depth, warps, stages, shape;
+  bool a_turned, b_turned, in_registers, is_batched, to_memory, is_atomic;
+  unsigned m, n, k, times;
+} nest;
+
+static unsigned any(nest *x, unsigned below) {
+  return (unsigned)((kiln_test_random(&x->random) >> 20) % below);
+}
+static unsigned rounded(unsigned value) { return (value + 7) / 8 * 8; }
+
+static const struct {
+  const char *text;
+  bool is_chained;
+} shapes[] = {
+    {"  for k in 0 .. K step BK { STEP(k) }\n", false},
+    {"  let half = K / 2 / BK * BK\n"
+     "  for k in 0 .. half step BK { STEP(k) }\n  for k in half .. K step BK { STEP(k) }\n",
+     false},
+    {"  for j in 0 .. times { for k in 0 .. K step BK { STEP(k) } }\n", false},
+    {"  for j in 0 .. times { for k in j * BK .. K step BK { STEP(k) } }\n  for k in 0 .. K step BK { "
+     "STEP(k) }\n",
+     false},
+    {"  if (pid(0) + pid(1)) % 2 == 0 { for k in 0 .. K step BK { STEP(k) } }\n", false},
+    {"  if pid(0) > 0 { for k in 0 .. K step BK { STEP(k) } }\n  else { for k in BK .. K step BK { STEP(k) } "
+     "}\n",
+     false},
+    {"  for k in 0 .. K step 2 * BK { STEP(k)\n STEP(k + BK) }\n", false},
+    {"  for j in 0 .. times { if j != 1 { for k in 0 .. K step BK { STEP(k) } } }\n", false},
+    {"  for j in 0 .. times {\n    var part = zeros(f32[BM, BN])\n"
+     "    for k in 0 .. K step BK { PART(k) }\n    acc = acc + part * 2.0\n  }\n",
+     false},
+    {"  for k in 0 .. K step BK { CHAIN(k) }\n", true},
+    {"  let plain = min(K, (pid(0) + 1) * BK)\n"
+     "  for k in 0 .. plain step BK { CHAIN(k) }\n  for k in plain .. K step BK { CHAIN(k) }\n",
+     true},
+    {"  for j in 0 .. times { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
+    {"  if pid(0) != 1 { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
+};
+
+/// An operand of a product: rows x columns of `view`, which lies the other way round when `turned`.
+static void put_load(nest *x, char view, bool turned, const char *row, const char *column) {
+  const char *z = x->is_batched ? "pid(2), " : "";
+  if (turned) kiln_buffer_format(&x->text, "trans(load(%c, [%s%s, %s]))", view, z, column, row);
+  else kiln_buffer_format(&x->text, "load(%c, [%s%s, %s])", view, z, row, column);
+}
+
+static void put_product(nest *x, const char *k, const char *sum) {
+  kiln_buffer_format(&x->text, x->in_registers ? "%s = dot(twice(" : "%s = dot(", sum);
+  put_load(x, 'A', x->a_turned, "m0", k);
+  kiln_buffer_format(&x->text, x->in_registers ? "), " : ", ");
+  put_load(x, 'B', x->b_turned, k, "n0");
+  kiln_buffer_format(&x->text, ", %s)", sum);
+}
+
+/// Keys of the first product are V's rows in the second.
+static void put_chain(nest *x, const char *k) {
+  kiln_buffer_format(&x->text, "\n    let s = dot(q, ");
+  put_load(x, 'B', true, "0", k);
+  kiln_buffer_format(&x->text,
+                     ", zeros(f32[BM, BK]))\n    total = total + reduce.add(s, 1)\n"
+                     "    acc = dot(max(s - 1.0, 0.0) as %s, ",
+                     x->type);
+  put_load(x, 'V', false, k, "n0");
+  kiln_buffer_format(&x->text, ", acc * 2.0)\n  ");
+}
+
+static void put_shape(nest *x) {
+  for (const char *at = shapes[x->shape].text; *at;) {
+    bool is_step = !strncmp(at, "STEP(", 5), is_part = !strncmp(at, "PART(", 5),
+         is_chain = !strncmp(at, "CHAIN(", 6);
+    if (!is_step && !is_part && !is_chain) {
+      kiln_buffer_format(&x->text, "%c", *at++);
+      continue;
+    }
+    char k[20] = "";
+    at = strchr(at, '(') + 1;
+    snprintf(k, sizeof k, "%.*s", (int)(strchr(at, ')') - at), at);
+    at = strchr(at, ')') + 1;
+    if (is_chain) put_chain(x, k);
+    else put_product(x, k, is_part ? "part" : "acc");
+  }
+}
+
+static void put_view(nest *x, char name, bool turned, const char *rows, const char *columns,
+                     const char *tile_rows, const char *tile_columns) {
+  const char *down = turned ? columns : rows, *across = turned ? rows : columns;
+  const char *tile_down = turned ? tile_columns : tile_rows, *tile_across = turned ? tile_rows : tile_columns;
+  char lower = (char)(name + 'a' - 'A');
+  kiln_buffer_format(&x->text, "  let %c = view(%c, [", name, lower);
+  if (x->is_batched)
+    kiln_buffer_format(&x->text, "2, %s, %s], [%s as i64 * ld%c, ld%c, 1], [_, %s, %s])\n", down, across,
+                       down, lower, lower, tile_down, tile_across);
+  else
+    kiln_buffer_format(&x->text, "%s, %s], [ld%c, 1], [%s, %s])\n", down, across, lower, tile_down,
+                       tile_across);
+}
+
+static void write_nest(nest *x) {
+  bool is_chained = shapes[x->shape].is_chained;
+  kiln_buffer_format(
+      &x->text,
+      "kiln 1\nconst BM = %u\nconst BN = %u\nconst BK = %u\nconst D = %u\nfn twice(x) { return x + x }\n"
+      "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
+      "    c: %s *%s @align(16), M: i32, N: i32, K: i32 @range(0, 65536), times: i32,\n"
+      "    lda: i64 @div(8), ldb: i64 @div(8), ldv: i64 @div(8), ldc: i64 @div(8))\n"
+      "  @grid(cdiv(M, BM), cdiv(N, BN), %u) @config(warps = %u, stages = %u)\n{\n",
+      x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
+      x->to_memory ? x->type : "f32", x->is_batched ? 2 : 1, x->warps, x->stages);
+  if (is_chained) {
+    put_view(x, 'A', false, "M", "D", "BM", "D");
+    put_view(x, 'B', true, "D", "K", "D", "BK");
+    put_view(x, 'V', false, "K", "N", "BK", "BN");
+  } else {
+    put_view(x, 'A', x->a_turned, "M", "K", "BM", "BK");
+    put_view(x, 'B', x->b_turned, "K", "N", "BK", "BN");
+  }
+  put_view(x, 'C', false, "M", "N", "BM", "BN");
+  kiln_buffer_format(&x->text,
+                     "  let m0 = pid(0) * BM\n  let n0 = pid(1) * BN\n  var acc = zeros(f32[BM, BN])\n");
+  if (is_chained) {
+    kiln_buffer_format(&x->text, "  var total = zeros(f32[BM])\n  let q = ");
+    put_load(x, 'A', false, "m0", "0");
+    kiln_buffer_format(&x->text, "\n");
+  }
+  put_shape(x);
+  const char *place = x->is_batched ? "pid(2), m0, n0" : "m0, n0";
+  if (is_chained) kiln_buffer_format(&x->text, "  acc = acc + total[:, _]\n");
+  if (x->is_atomic) kiln_buffer_format(&x->text, "  atomic.add(C, [%s], acc)\n}\n", place);
+  else
+    kiln_buffer_format(&x->text, "  store(C, [%s], acc as %s)\n}\n", place, x->to_memory ? x->type : "f32");
+  kiln_buffer_u8(&x->text, 0);
+}
+
+static void draw_nest(nest *x, uint64_t seed) {
+  *x = (nest){.random = seed * 977 + 5};
+  x->shape = any(x, sizeof shapes / sizeof *shapes);
+  bool is_chained = shapes[x->shape].is_chained;
+  x->type = any(x, 2) ? "bf16" : "f16";
+  x->warps = any(x, 3) ? 4 : 8;
+  x->bm = any(x, 3) ? 64 : 128;
+  x->bn = 32u << any(x, 2);
+  x->bk = is_chained ? 32u << any(x, 2) : 16u << any(x, 3);
+  x->depth = 16u << any(x, 3);
+  x->stages = 2 + any(x, 4);
+  x->a_turned = any(x, 2);
+  x->b_turned = any(x, 2);
+  x->in_registers = !is_chained && !any(x, 4);
+  x->is_batched = !any(x, 3);
+  x->is_atomic = !any(x, 5);
+  x->to_memory = !x->is_atomic && any(x, 3);
+  x->m = 1 + any(x, 2 * x->bm);
+  x->n = 1 + any(x, 2 * x->bn);
+  x->k = any(x, 8) ? 1 + any(x, x->bk * 6) : 0;
+  x->times = any(x, 4);
+  write_nest(x);
+}
+
+/// Whether it takes the GPU form.
+static bool check_nest(uint64_t seed) {
+  nest x;
+  char name[NAME];
+  draw_nest(&x, seed);
+  bool is_chained = shapes[x.shape].is_chained;
+  unsigned batches = x.is_batched ? 2 : 1, k = x.k ? x.k : 1,
+           row[3] = {x.a_turned ? x.m : k, x.b_turned ? k : x.n, x.n},
+           rows[3] = {x.a_turned ? k : x.m, x.b_turned ? x.n : k, k};
+  if (is_chained) row[0] = row[1] = x.depth, rows[0] = x.m, rows[1] = k;
+  sim_case c = {.name = name,
+                .text = (const char *)x.text.bytes,
+                .grid = {blocks_of(x.m, x.bm), blocks_of(x.n, x.bn), batches},
+                .schedules = 3,
+                .sparse = 2};
+  double arguments[] = {(double)batches * rows[0] * rounded(row[0]),
+                        (double)batches * rows[1] * rounded(row[1]),
+                        (double)batches * rows[2] * rounded(row[2]),
+                        (double)batches * x.m * rounded(x.n),
+                        x.m,
+                        x.n,
+                        x.k,
+                        x.times,
+                        rounded(row[0]),
+                        rounded(row[1]),
+                        rounded(row[2]),
+                        rounded(x.n)};
+  memcpy(c.arguments, arguments, sizeof arguments);
+  snprintf(name, sizeof name, "nest %llu, %u x %u x %u, %u times", (unsigned long long)seed, x.m, x.n, x.k,
+           x.times);
+  bool is_taken = check_case(&c, seed);
+  kiln_buffer_deinit(&x.text);
+  return is_taken;
+}
+
+/// Most have to take the GPU form: nothing is shown of what the passes refuse.
+TEST(gpu_nests, random) {
+  unsigned count = kiln_test_full() ? 1000 : 60, taken = 0;
+  for (unsigned i = 0; i < count; i++) taken += check_nest(i);
+  printf("%u of %u nests took the GPU form\n", taken, count);
+  CHECK(taken * 4 >= count * 3);
+}
