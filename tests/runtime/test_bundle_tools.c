@@ -160,7 +160,6 @@ TEST(bundle_tools, json_says_what_the_text_says) {
   expect_json(0, "inspect --json -k scale -t gfx942 a.kb",
               "[(c['target'], c['raw'], c['block_threads'], c['producer']) for k in d['kernels'] for c in "
               "k['codes']] == [('gfx942', 16, 128, 'test')]");
-  expect_json(0, "inspect --json -t sm_75 a.kb", "d['kernels'] == []");
   expect_json(0, "stat --json --by=kernel a.kb",
               "[(r['name'], r['count']) for r in d['rows']] == [('add_one', 3), ('scale[T=f32]', 1)] and "
               "d['rows'][1]['raw'] == 16");
@@ -319,6 +318,9 @@ TEST(bundle_tools, targets_by_the_names_that_builds_take) {
               "[c['target'] for c in d['kernels'][0]['codes']] == ['x86-64-v3']");
   expect(0, "disasm -t host a.kb add_one", "// x86-64-v3 config 0 variant 0");
   expect(1, "disasm -t typo a.kb add_one", "no code of 'add_one' for typo");
+  expect(1, "inspect -t typo a.kb", "a.kb has no code for typo");
+  expect(1, "inspect --json -t sm_90 a.kb", "a.kb has no code for sm_90");
+  expect(1, "inspect -k typo a.kb", "a.kb has no kernel whose name contains 'typo'");
 }
 
 // Names with anything in them stay inside the header's strings and comments.

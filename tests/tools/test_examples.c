@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The commands that pages show are run, each page's in a folder of its own that has the files they name. README's
-// are run after an installation (tests/first_example.sh).
+// The commands that pages show are run, each page's in a folder of its own that has the files they name.
+// README's are run after an installation (tests/first_example.sh).
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static const char setup[] =
     "cp kernels/add.kiln app.kiln && cp $R/kernels/softmax.kiln $R/kernels/gemm.kiln . && cp softmax.kiln "
     "kernels && cp $R/tests/ttir/add.ttir . && cp add.ttir .triton/cache/abc && "
     "kiln build -q kernels/*.kiln -t host,sm_90a,gfx942 -o app.kbundle && kiln build -q add.ttir -t host -o "
-    "add.kbundle && kiln build -q app.kiln -t gfx90a,gfx942 -o amd.kbundle && kiln build -q app.kiln -t sm_90a "
+    "add.kbundle && kiln build -q app.kiln -t gfx90a,gfx942 -o amd.kbundle && kiln build -q app.kiln -t "
+    "sm_90a "
     "-o nvidia.kbundle && kiln merge amd.kbundle nvidia.kbundle -o all.kbundle && "
     "for f in old.kbundle new.kbundle extra.kbundle repacked.zip; do cp app.kbundle $f; done && "
     "python3 -c 'import struct; [open(n, \"wb\").write(struct.pack(\"512f\", *v)) for n, v in "

@@ -90,6 +90,22 @@ static bool is_shown(const inspect_settings *s, const view_kernel *k) {
   return !s->target;
 }
 
+// What is asked for is nowhere in the bundle.
+static int nothing_to_show(const bundle_view *v, const inspect_settings *s) {
+  kiln_error err;
+  bool named = false;
+  for (uint32_t i = 0; s->kernel && i < v->kernel_count; i++)
+    named |= strstr(v->kernels[i].name, s->kernel) != NULL;
+  if (s->kernel && !named)
+    return cli_report(kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no kernel whose name contains '%s'",
+                                v->bundle->name, s->kernel),
+                      &err);
+  return cli_report(kiln_fail(&err, KILN_STATUS_NOT_FOUND,
+                              "%s has no code for %s (`kiln stat` lists its targets)", v->bundle->name,
+                              s->target),
+                    &err);
+}
+
 static int inspect_json(const bundle_view *v, const inspect_settings *s) {
   kiln_buffer out = {0};
   kiln_error err = {0};
@@ -111,6 +127,9 @@ static int inspect_json(const bundle_view *v, const inspect_settings *s) {
 
 static int show_inspect(const bundle_view *v, void *context) {
   const inspect_settings *s = context;
+  uint32_t shown = 0;
+  while (shown < v->kernel_count && !is_shown(s, &v->kernels[shown])) shown++;
+  if (shown == v->kernel_count && (s->kernel || s->target)) return nothing_to_show(v, s);
   if (s->json) return inspect_json(v, s);
   printf("%s: %u kernels, %llu codes, %llu targets, %zu bytes, format %u.%u\n", v->bundle->name,
          v->kernel_count, (ull)v->bundle->section_count[KILN_BUNDLE_CODES],
