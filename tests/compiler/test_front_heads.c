@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Heads of kernels: interfaces, configs, variants, instances, and what is refused in them.
+#include "base/expr.h"
+#include "tests/compiler/front_test.h"
+
+TEST(heads, a_kernel_without_grid_states_one_program) {
+  static const char text[] = "kiln 1\nkernel put(y: *f32) {\n  store(y, 2.0)\n}\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  const kiln_config_record *config = kiln_unit_interface(o.unit, 0)->configs;
+  int64_t params[] = {0}, v = 0;
+  CHECK(config->grid[0].size > 0);
+  CHECK(kiln_expr_eval(config->grid[0].bytes, config->grid[0].size, params, &v));
+  CHECK_INT(v, 1);
+  CHECK_INT(config->grid[1].size, 0);
+}
+
+TEST(heads, interface_of_softmax) {
+  size_t size;
+  char *text = kiln_test_read("tests/golden/front/five.kiln", &size);
+  const char *extra[] = {"softmax[T=f16]", "softmax[T=bf16]"};
+  kiln_front_options options = {.instances = extra, .instance_count = 2};
+  opened o = open_text("five.kiln", text, size, &options);
+  if (!o.unit) fail_with(&o, text, size);
+  CHECK_INT(kiln_unit_instance_count(o.unit), 7);
+  const kiln_interface *f = kiln_unit_interface(o.unit, 1);
+  CHECK_TEXT(f->name, "softmax[T=bf16]");
+  CHECK_TEXT(f->symbol, "kiln_softmax_bf16");
+  CHECK_TEXT(kiln_unit_interface(o.unit, 6)->name, "softmax[T=f16]");
+  CHECK_INT(f->param_count, 6);
+  CHECK_INT(f->config_count, 3);
+  CHECK_TEXT(f->configs[1].text, "BLOCK=4096,warps=8");
+  CHECK_INT(f->variant_count, 2);
+  CHECK_TEXT(f->variants[1].text, "");
+  CHECK_INT(f->variants[0].condition_count, 3);
+  int64_t params[] = {0, 0, 77, 4096, 4096, 8}, v;
+  CHECK(kiln_expr_eval(f->configs[1].grid[0].bytes, f->configs[1].grid[0].size, params, &v));
+  CHECK_INT(v, 77);
+  CHECK(kiln_expr_eval(f->configs[0].require[0].bytes, f->configs[0].require[0].size, params, &v));
+  CHECK_INT(v, 0);
+  CHECK(kiln_expr_eval(f->variants[0].conditions[2].bytes, f->variants[0].conditions[2].size, params, &v));
+  CHECK_INT(v, 0);
+  kiln_target target = target_of("sm_90a");
+  ir_kernel *kernel = kiln_unit_lower(o.unit, o.arena, 1, 1, 0, &target, &o.d);
+  if (!kernel) fail_with(&o, text, size);
+  CHECK_INT(kernel->params[3].div, 16);
+  CHECK_INT(kernel->params[3].hi, 4096);
+  CHECK_INT(kernel->warps, 8);
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
+TEST(heads, facts_of_variants) {
+  const char *text =
+      "kiln 1\nkernel k(x: inout *f32, n: i32 @div(4), m: i64, s: i32 @range(0, 100)) @grid(cdiv(s, 8))\n"
+      "  @variant(x % 32 == 0, n % 6 == 0, m == 5, s < 10) @variant(n < m, m >= 7)\n{ store(x + n, (m as "
+      "f32) + (s as f32)) }\n";
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  kiln_target target = target_of("gfx942");
+  if (!o.unit) fail_with(&o, text, strlen(text));
+  CHECK_INT(kiln_unit_interface(o.unit, 0)->variant_count, 3);
+  ir_kernel *first = kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d);
+  ir_kernel *second = kiln_unit_lower(o.unit, o.arena, 0, 0, 1, &target, &o.d);
+  ir_kernel *generic = kiln_unit_lower(o.unit, o.arena, 0, 0, 2, &target, &o.d);
+  if (!first || !second || !generic) fail_with(&o, text, strlen(text));
+  CHECK_INT(first->params[0].align, 32);
+  CHECK_INT(first->params[1].div, 12);
+  CHECK(first->params[2].has_range && first->params[2].lo == 5 && first->params[2].hi == 5);
+  CHECK(first->params[3].lo == 0 && first->params[3].hi == 9);
+  CHECK_INT(first->grid_limit[0], 2);
+  CHECK_INT(count_ops(first->body, IR_ASSUME), 0);
+  CHECK_INT(count_ops(second->body, IR_ASSUME), 1);
+  CHECK_INT(second->params[2].lo, 7);
+  CHECK_INT(generic->params[1].div, 4);
+  CHECK_INT(generic->params[0].align, 0);
+  CHECK_INT(generic->grid_limit[0], 13);
+  kiln_arena_destroy(o.arena);
+}
+
+// The first error of a source, or "".
+static void check_error(const char *text, const char *want) {
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  const char *got = o.d.count ? o.d.items[0].text : "";
+  if (!strstr(got, want)) FAIL("expected '%s', found '%s'", want, got);
+  kiln_arena_destroy(o.arena);
+}
+
+TEST(heads, names_and_configs_that_clash) {
+  check_error("kiln 1\nkernel k[A = 1](n: i32) @instance(A = 1) @instance(A = 1) {}\n",
+              "instance k[A=1] is there already");
+  check_error("kiln 1\nkernel k[A = 1](n: i32) {}\nkernel k_1(n: i32) {}\n", "have one C name, kiln_k_1");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(n > 0) @config(B = 2) @config(B = 2) {}\n",
+              "'@config' is there already: B=2,warps=4");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(B > 4) {}\n",
+              "no config whose @require can hold");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @variant(n % B == 0) {}\n", "unknown name 'B'");
+  check_error("kiln 1\nkernel k(n: i32) @grid(TARGET == \"host\") {}\n", "depends on the target");
+  check_error("kiln 1\nfn load(x) { return x }\n", "'load' is the name of an operation");
+  check_error("kiln 2\nkernel k() {}\n", "expected language version 1, found 2");
+  check_error("kernel k() {}\n", "expected 'kiln' and a version");
+}
+
+// A build compiles what the launch rule can reach: after a config that always holds, nothing is.
+TEST(heads, configs_that_are_reached) {
+  const char *text = "kiln 1\nkernel k[B: tune = 1](n: i32) @require(n <= B * 1024 | B == 8) @config(B = 2) "
+                     "@config(B = 8) @config(B = 4) {}\n";
+  for (unsigned all = 0; all < 2; all++) {
+    kiln_front_options options = {.all_configs = all};
+    opened o = open_text("k.kiln", text, strlen(text), &options);
+    if (!o.unit) fail_with(&o, text, strlen(text));
+    CHECK_INT(kiln_unit_interface(o.unit, 0)->config_count, all ? 3 : 2);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+static void check_reached(const char *target, uint32_t first, unsigned reached, const opened *o) {
+  kiln_target t = target_of(target);
+  unsigned found = 0;
+  for (uint32_t c = 0; c < 32; c++) found |= (unsigned)kiln_unit_has_config(o->unit, 0, c, &t) << c;
+  if (found != reached) FAIL("%s: expected configs %#x, found %#x", target, reached, found);
+  CHECK_INT(kiln_unit_first_config(o->unit, 0, &t), first);
+}
+
+// Configs may be for some processors; which are reached is decided for each.
+TEST(heads, configs_for_some_processors) {
+  static const char text[] =
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32) @require(n <= B * 1024 | B >= 8)\n"
+      "  @config(B = 4, targets = \"sm_90a\") @config(B = 8, targets = \" sm_90a , gfx94*\")\n"
+      "  @config(B = 16, targets = \"host\") @config(B = 32, targets = \"x86-64-v3\") @config(B = 64)\n"
+      "  @config(B = 64, warps = 8) { store(x, B) }\n";
+  static const char *const texts[] = {"B=4,warps=4,targets=sm_90a", "B=8,warps=4,targets=sm_90a|gfx94*",
+                                      "B=16,warps=4,targets=host", "B=64,warps=4"};
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  CHECK_INT(kiln_unit_interface(o.unit, 0)->config_count, 4);
+  for (unsigned i = 0; i < 4; i++) CHECK_TEXT(kiln_unit_interface(o.unit, 0)->configs[i].text, texts[i]);
+  check_reached("sm_90a", 0, 3, &o);
+  check_reached("sm_90", 3, 8, &o);
+  check_reached("gfx942:xnack-", 1, 2, &o);
+  check_reached("gfx950", 3, 8, &o);
+  check_reached("x86-64-v4", 2, 4, &o);
+  check_reached("native", 2, 4, &o);
+  kiln_target target = target_of("sm_80");
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 1, 0, &target, &o.d));
+  CHECK_TEXT(o.d.items[o.d.count - 1].text, "k has no config B=8,warps=4,targets=sm_90a|gfx94* for sm_80");
+  kiln_front_options options = {.all_configs = true};
+  kiln_arena_destroy(o.arena);
+  o = open_text("k.kiln", text, sizeof text - 1, &options);
+  CHECK(o.unit && kiln_unit_interface(o.unit, 0)->config_count == 6);
+  check_reached("sm_90a", 0, 0x33, &o);
+  check_reached("x86-64-v3", 2, 0x3c, &o);
+  check_reached("native", 2, 0x34, &o);
+  kiln_arena_destroy(o.arena);
+}
+
+// A clause changes neither the kernel nor what it is called.
+TEST(heads, bytes_with_and_without_targets) {
+  static const char *const clauses[] = {"", ", targets = \"sm_90a\"", ", targets = \"sm_*, host\""};
+  kiln_target target = target_of("sm_90a");
+  kiln_buffer bytes[3] = {{0}};
+  for (unsigned i = 0; i < 3; i++) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k[B: tune = 1](x: out *i32) @config(B = 2%s) { store(x, B) }\n", clauses[i]);
+    opened o = open_text("k.kiln", text, strlen(text), NULL);
+    ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+    if (!kernel) fail_with(&o, text, strlen(text));
+    CHECK(kiln_canonical_encode(kernel, &bytes[i]));
+    CHECK(same_bytes(&bytes[0], &bytes[i]));
+    kiln_arena_destroy(o.arena);
+  }
+  for (unsigned i = 0; i < 3; i++) kiln_buffer_deinit(&bytes[i]);
+}
+
+TEST(heads, targets_that_are_none) {
+  static const struct {
+    const char *value, *message;
+  } rows[] = {
+      {"\"sm90a\"", "'targets': no target is called 'sm90a'; did you mean 'sm_90a'?"},
+      {"\"sm_90a, hots\"", "no target is called 'hots'; did you mean 'host'?"},
+      {"\"gfx49*\"", "no target has a name like 'gfx49*'"},
+      {"\"*\"", "no target has a name like '*'"},
+      {"\"sm_*a*\"", "no target has a name like 'sm_*a*'"},
+      {"\"\"", "expected the name of a processor, found none"},
+      {"\"sm_90a,\"", "expected the name of a processor, found none"},
+      {"\"gfx942:xnack-\"", "expected a processor without settings, found 'gfx942:xnack-'"},
+      {"\"native\"", "'native' is another processor on each machine"},
+      {"\"sm_80, host, sm_80\"", "'sm_80' is there already"},
+      {"sm_90a", "'targets': expected a text such as \"sm_90a, gfx94*\""},
+      {"\"host\", targets = \"sm_80\"", "'@config': 'targets' is there already"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k(x: out *i32)\n  @config(warps = 1, targets = %s) { store(x, 1) }\n",
+             rows[i].value);
+    check_error(text, rows[i].message);
+    opened o = open_text("k.kiln", text, strlen(text), NULL);
+    CHECK_INT(o.d.errors, 1);
+    CHECK_INT(o.d.items[0].line, 3);
+    CHECK(o.d.items[0].column > 20);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+// A type decides which instances have a config.
+TEST(heads, requirements_on_types) {
+  static const char text[] =
+      "kiln 1\nkernel k[T: type = f32, B: tune = 1](x: out *T, n: i32)\n"
+      "  @require(B == 1 | T != f32 & n > B)\n  @instance(T = f32) @instance(T = f16)\n"
+      "  @config(B = 2) @config(B = 1) { store(x, 1.0 as T) }\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  const kiln_interface *f32 = kiln_unit_interface(o.unit, 0), *f16 = kiln_unit_interface(o.unit, 1);
+  CHECK_INT(f32->config_count, 1);
+  CHECK_TEXT(f32->configs[0].text, "B=1,warps=4");
+  CHECK_INT(f16->config_count, 2);
+  CHECK_INT(f16->configs[0].require_count, 1);
+  CHECK_INT(f16->configs[1].require_count, 0);
+  kiln_arena_destroy(o.arena);
+  check_error("kiln 1\nkernel k[T: type = f32](x: out *T, n: i32) @require(T < f16) {}\n", "cannot compare");
+  check_error("kiln 1\nkernel k[T: type = f32](x: out *T, n: i32) @require(n == f16) {}\n",
+              "@require: cannot compare parameter 'n' with a type");
+}
+
+TEST(heads, nonsense_in_heads_is_refused) {
+  static const char *const cases[][2] = {
+      {"kernel k(p: in *f32) @grid(`p) {}", "@grid: expected integers, found a pointer"},
+      {"kernel k(n: i32) @grid(`-1) {}", "@grid: expected at least 1, found at most -1"},
+      {"kernel k(n: i32 @range(-9, 0)) @grid(2, `n) {}", "@grid: expected at least 1, found at most 0"},
+      {"kernel k(n: i32) @stages(`255) {}", "stages: expected a number from 0 to 8, found 255"},
+      {"kernel k(n: i32) @`variant(n < 5, n > 7) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n < m, n >= m) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n == 5, n % 4 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32 @div(16)) @`variant(n > 0, n < 16) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32 @range(0, 9)) @`variant(n == 10) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i8) @`variant(n > 200) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i8 @range(0, `128)) {}", "'@range': expected numbers of i8, from -128 to 127, found 128"},
+      {"kernel k(n: i32 @range(`-3000000000, 5)) {}", "'@range': expected numbers of i32"},
+      {"kernel k(n: i32 @div(`1099511627776)) {}", "'@div': no i32 but 0 is a multiple of 1099511627776"},
+      {"kernel k(n: i32) {}\nfn f(x) { let y = x return y + `z }", "unknown name 'z'"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `g(x) }", "unknown name 'g'"},
+      {"kernel k(n: i32, m: i32) @`variant(n < m, m < n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n <= m, m != n, m <= n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32, m: i32) @`variant(n + 1 == m, n + 1 > m) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n != n) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 16 == 3, n % 8 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 6 == 5, n % 4 == 0) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 4 == 1, n % 4 == -3) {}", "no call fulfils its conditions"},
+      {"kernel k(n: i32) @`variant(n % 4 == 4) {}", "no call fulfils its conditions"},
+      {"kernel k(`n: i32 @range(1, 10) @div(16)) {}", "no number from 1 to 10 is a multiple of 16"},
+      {"kernel k(n: i32) @grid(1, `3000000000) {}",
+       "@grid: expected at most 2147483647, found at least 3000000000"},
+      {"kernel k(n: i32) @warps(`3) {}", "warps must be a power of two, found 3"},
+      {"kernel k(n: i32) @warps(`255) {}", "warps: expected a number from 1 to 32, found 255"},
+      {"kernel k(n: i32) @config(warps = `6) {}", "warps must be a power of two, found 6"},
+      {"kernel k(n: i32) @regs(`1000) {}", "regs: expected a number from 1 to 512, found 1000"},
+      {"kernel k(n: i32) @config(`wraps = 4) {}", "did you mean 'warps'?"},
+      {"kernel k[BLOCK: tune = 4](n: i32) @config(`BLOKC = 4) {}", "did you mean 'BLOCK'?"},
+      {"kernel k[TYPE: type = f32](n: i32) @instance(`TPYE = f32) {}", "did you mean 'TYPE'?"},
+      {"kernel k(p: `inn *f32) {}", "'accum' before it, found 'inn'; did you mean 'in'?"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `reduce.ad(x, 0) }", "unknown 'reduce.ad'; known are"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `load.add(x, 0) }", "'load' has no form '.add'"},
+      {"kernel k(n: i32) {}\n`kernl j(n: i32) {}", "found 'kernl'; did you mean 'kernel'?"},
+      {"kernel k(x: `f23) {}", "unknown name 'f23'; did you mean 'f32'?"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
+}
+
+// What an option asks for has no place in the source.
+TEST(heads, instances_of_options_have_no_place) {
+  static const char text[] = "kiln 1\nkernel kern[Q = 1](n: i32) {}\n";
+  static const char *const cases[][2] = {{"kern[R=64]", "no compile-time parameter 'R'"},
+                                         {"kren", "there is no kernel 'kren'; did you mean 'kern'?"},
+                                         {"kern[Q=]", "expected an expression"},
+                                         {"kern[Q=1.0.0]", "expected"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *instance = cases[i][0];
+    kiln_front_options options = {.instances = &instance, .instance_count = 1};
+    opened o = open_text("k.kiln", text, sizeof text - 1, &options);
+    CHECK(!o.unit && o.d.count >= 2);
+    CHECK(strstr(o.d.items[0].text, cases[i][1]));
+    for (uint32_t j = 0; j < o.d.count; j++) CHECK_INT(o.d.items[j].line, 0);
+    CHECK(strstr(o.d.items[o.d.count - 1].text, instance));
+    kiln_arena_destroy(o.arena);
+  }
+}

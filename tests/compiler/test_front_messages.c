@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is said of sources that are wrong: every kind of mistake, its place, what is meant, the limits.
+#include "tests/compiler/front_test.h"
+
+static void golden_messages(const char *name) {
+  char path[200];
+  size_t size;
+  snprintf(path, sizeof path, "tests/golden/front/%s.kiln", name);
+  char *text = kiln_test_read(path, &size);
+  CHECK(text);
+  opened o = open_text(path, text, size, NULL);
+  kiln_target target = target_of("sm_90a");
+  for (size_t i = 0; o.unit && i < kiln_unit_instance_count(o.unit); i++)
+    kiln_unit_lower(o.unit, o.arena, i, 0, 0, &target, &o.d);
+  kiln_buffer b = {0};
+  kiln_diagnostics_print(&o.d, text, size, &b);
+  snprintf(path, sizeof path, "front/%s.txt", name);
+  kiln_test_golden(path, (const char *)b.bytes, b.size);
+  kiln_buffer_deinit(&b);
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
+TEST(messages, mistakes) { golden_messages("mistakes"); }
+
+TEST(messages, at_most_twenty_errors) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\nkernel k() {\n");
+  for (int i = 0; i < 50; i++) kiln_buffer_format(&text, "  let a%d = b%d\n", i, i);
+  kiln_buffer_format(&text, "}\n");
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_unit *unit = kiln_unit_open(arena, "k.kiln", (const char *)text.bytes, text.size, NULL, &d);
+  CHECK(unit && !kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d));
+  CHECK_INT(d.errors, KILN_MAX_DIAGNOSTICS);
+  CHECK_INT(d.count, KILN_MAX_DIAGNOSTICS + 1);
+  CHECK_INT(d.suppressed, 30);
+  kiln_arena_destroy(arena);
+  kiln_buffer_deinit(&text);
+}
+
+static uint32_t warnings_of(const char *body) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(
+      &text, "kiln 1\nkernel k(x: inout *f32, y: inout *f32, n: i32) {\n let i = iota(64)\n %s\n}\n", body);
+  opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+  kiln_target target = target_of("x86-64-v3");
+  for (unsigned again = 0; again < 2; again++)
+    if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d))
+      fail_with(&o, (const char *)text.bytes, text.size);
+  uint32_t count = o.d.count;
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&text);
+  return count;
+}
+
+TEST(messages, warns_of_missing_barrier) {
+  CHECK_INT(warnings_of("store(x + i, 1.0) store(y + i, load(x + 64 - i))"), 1);
+  CHECK_INT(warnings_of("store(x + i, 1.0) barrier() store(y + i, load(x + 64 - i))"), 0);
+  CHECK_INT(warnings_of("let p = x + i store(p, 1.0) store(y + i, load(p))"), 0);
+  CHECK_INT(warnings_of("store(y + i, load(x + i)) store(x + i, 1.0)"), 0);
+  CHECK_INT(warnings_of("for k in 0 .. n { store(y + i, load(x + i + k)) store(x + i, 1.0) }"), 1);
+  CHECK_INT(warnings_of("if n > 0 { store(x + i, 1.0) } else { } store(y + i, load(x + i + 1))"), 1);
+  CHECK_INT(warnings_of("if n > 0 { store(x + i, 1.0) } else { store(y + i, load(x + i)) }"), 0);
+}
+
+// The first message about a kernel, or "".
+static const char *message_of(const char *body) {
+  static char text[2000];
+  kiln_buffer source = {0};
+  kiln_buffer_format(
+      &source, "kiln 1\nkernel k(x: in *f32, y: out *f32, z: accum *f32, n: i32) @grid(1) {\n %s\n}\n", body);
+  opened o = open_text("k.kiln", (const char *)source.bytes, source.size, NULL);
+  kiln_target target = target_of("x86-64-v3");
+  ir_kernel *kernel = o.unit ? kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d) : NULL;
+  CHECK(!kernel == (o.d.errors > 0));
+  snprintf(text, sizeof text, "%s", kernel ? "" : o.d.items[0].text);
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&source);
+  return text;
+}
+
+TEST(messages, access_modes_are_kept) {
+  static const char in[] =
+      "'x' is 'in', through which nothing is written: expected 'out', 'inout' or 'accum', found ";
+  static const char out[] =
+      "'y' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found ";
+  static const struct {
+    const char *body, *start, *found;
+  } cases[] = {
+      {"store(y, load(x)) let o = atomic.add(z, 1.0) let v = load(z)", "", ""},
+      {"store(x, 1.0)", in, "'store'"},
+      {"store(x + iota(64), zeros(f32[64]))", in, "'store'"},
+      {"let o = atomic.add(x, 1.0)", in, "'atomic'"},
+      {"let V = view(x, [n], [1], [16]) store(V, [0], zeros(f32[16]))", in, "'view_store'"},
+      {"var p = x + 1 for i in 0 .. n { store(p, 1.0) p = p + 1 }", in, "'store'"},
+      {"var p = x + 1 while n < load(p) as i32 { store(p, 1.0) p = p + 1 }", in, "'store'"},
+      {"let p = if 1 < 2 { yield x } else { yield x + 1 } store(p, 1.0)", in, "'store'"},
+      {"let q = select(n > 0, x, y) store(q, 1.0)", in, "'store'"},
+      {"let q = if n > 0 { yield y } else { yield x } store(q, 1.0)", in, "'store'"},
+      {"var q = y if n > 0 { q = x } store(q + 3, 1.0)", in, "'store'"},
+      {"var q = y for i in 0 .. n { store(q, 1.0) q = x }", in, "'store'"},
+      {"var q = y while n > 0 { q = x } store(q, 1.0)", in, "'store'"},
+      {"let V = view(select(n > 0, y, x), [n], [1], [16]) store(V, [0], zeros(f32[16]))", in, "'view_store'"},
+      {"var V = view(y, [n], [1], [16]) if n > 3 { V = view(x, [n], [1], [16]) } store(V, [0], "
+       "zeros(f32[16]))",
+       in, "'view_store'"},
+      {"store(bitcast(bitcast(x, i64) + 4, *f32), 1.0)", in, "'store'"},
+      {"let q = select(iota(64) < n, x, y) let o = atomic.add(q, 1.0)", in, "'atomic'"},
+      {"let v = load(select(n > 0, x, y))", out, "'load'"},
+      {"let v = load(y)", out, "'load'"},
+      {"let V = view(y, [n], [1], [16]) let v = load(V, [0])", out, "'view_load'"},
+      {"let o = atomic.max(y, 1.0)", out, "'atomic'"},
+      {"let V = view(y, [n, 8], [8, 0], [16, 8]) store(V, [0, 0], zeros(f32[16, 8]))",
+       "axis 1 of the view has stride 0, which repeats one place: expected a load, found ", "'view_store'"},
+      {"let V = if n > 0 { yield view(y, [n, 8], [8, 0], [16, 8]) } else { yield view(y, [n, 8], [8, 1], "
+       "[16, "
+       "8]) } store(V, [0, 0], zeros(f32[16, 8]))",
+       "axis 1 of the view has stride 0, which repeats one place: expected a load, found ", "'view_store'"},
+      {"let V = view(x, [n, 8], [8, 0], [16, 8]) store(y + iota(128), reshape(load(V, [0, 0]), [128]))", "",
+       ""},
+      {"let V = view(y, [n, 8], [8, 0], [16, _]) store(V, [0, 0], zeros(f32[16]))", "", ""},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char want[300];
+    snprintf(want, sizeof want, "%s%s", cases[i].start, cases[i].found);
+    const char *got = message_of(cases[i].body);
+    if (strcmp(got, want)) FAIL("%s\ngives  %s\nwanted %s", cases[i].body, got, want);
+  }
+}
+
+static void check_body_refused(const char *body, const char *want) {
+  char text[800];
+  snprintf(text, sizeof text,
+           "kernel k(p: inout *i32, q: inout *f32, h: inout *e4m3, n: i32) @grid(1) {\n %s\n}", body);
+  check_refused(text, want);
+}
+
+TEST(messages, yield_and_return_have_their_places) {
+  static const char *const cases[][2] = {
+      {"let t = `if n > 3 { yield 10 }", "must yield as many: found 1 and 0"},
+      {"let t = if n > 3 { yield 10 } else `if n > 1 { yield 20 }", "must yield as many: found 1 and 0"},
+      {"let t = if n > 3 { yield 1 } else `if n > 1 { yield 1, 2 } else { yield 3 }", "found 2 and 1"},
+      {"let t = if n > 3 { if n > 4 { `yield 1 } yield 2 } else { yield 3 }",
+       "'yield' in an 'if' with statements after"},
+      {"let t = if n > 3 { for i in 0 .. n { `yield 1 } yield 2 } else { yield 3 }", "'yield' inside a loop"},
+      {"let t = if n > 3 { `return } else { yield 3 }", "'return' inside an 'if' with values"},
+      {"let t = if n > 3 { if n > 5 { `return } yield 2 } else { yield 3 }",
+       "'return' inside an 'if' with values"},
+      {"let t = if n > 3 { yield 1.0 } else { yield `n }", "value of 'yield': expected f32, found i32"},
+      {"let t = if n > 3 { yield n } else if n > 2 { yield `1.0 } else { yield 2 }",
+       "expected i32, found a float"},
+      {"`yield 1", "'yield' outside of"},
+      {"when true { `yield 1 }", "'yield' outside of"},
+      {"if n > 1 { `yield 1 }", "'yield' outside of"},
+      {"when true { for i in 0 .. n { `return } }", "'return' inside a loop"},
+      {"let a = 1 if n > 0 { return } let `a = 2", "'a' is bound already in this block"},
+      {"let t = if n > 3 { yield picks(n) } else { yield 3 } }\nfn picks(n) { if n > 1 { `yield 1 } return 2",
+       "'yield' outside of"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_body_refused(cases[i][0], cases[i][1]);
+}
+
+TEST(messages, nonsense_in_bodies_is_refused) {
+  static const char *const cases[][2] = {
+      {"let t = load(p + iota(8), iota(8) < n, `mask = iota(8) < 3)",
+       "argument 'mask' is given twice, by position and by name"},
+      {"store(p + iota(8), 1, iota(8) < n, `mask = iota(8) < 3)", "argument 'mask' is given twice"},
+      {"let t = load(p + iota(8), iota(8) < n, 1, `other = 2)", "argument 'other' is given twice"},
+      {"let t = reduce.add(iota(8), 0, `axis = 0)", "argument 'axis' is given twice"},
+      {"let t = atomic.add(p, 1, n > 0, `mask = n > 1)", "argument 'mask' is given twice"},
+      {"store(h, `1000.0)", "1000 does not fit e4m3, whose largest number is 448"},
+      {"store(h, `inf)", "e4m3 has no infinity"},
+      {"store(h, `500)", "500 does not fit e4m3"},
+      {"store(q, `1.0e39)", "1e+39 does not fit f32"},
+      {"store(q, `1.0e999)", "number 1.0e999 does not fit f64"},
+      {"store(q, 1.0e300 `* 1.0e300)", "overflows f64: 1e+300 * 1e+300"},
+      {"var x = 1 as f16 x = x `+ 70000", "70000 does not fit f16, whose largest number is 65504"},
+      {"var a = 1 a, `a = 2, 3", "'a' is assigned twice"},
+      {"let t = `umin(load(q), 2.0)", "'umin' is for integers: expected an integer type, found f32"},
+      {"let t = `udiv(2.0, 3.0)", "'udiv' is for integers"},
+      {"let t = `ult(load(q), 2.0)", "'ult' is for integers"},
+      {"let t = `reduce.umax(load(q + iota(8)), 0)", "'reduce.umax' is for integers"},
+      {"let t = `atomic.umin(q, 1.0)", "'atomic.umin' is for integers"},
+      {"let t = n `% 0", "'%': a division by zero"},
+      {"let t = iota(8) `/ 0", "'/': a division by zero"},
+      {"let t = `urem(n, 0)", "'urem': a division by zero"},
+      {"let `s = \"abc\"", "expected a value for 's', found a string"},
+      {"when TARGET `== \"sm90\" { }", "'sm90' is neither a processor"},
+      {"`assert(1 > 2, \"too small\")", "this 'assert' never holds: too small"},
+      {"for i in 0 .. n @stages(`255) { }", "stages: expected a number from 1 to 8, found 255"},
+      {"let t = `lod(p)", "unknown function 'lod'; did you mean 'load'?"},
+      {"let t = n as `f23", "unknown name 'f23'; did you mean 'f32'?"},
+      {"let t = `sigmiod(load(q))", "unknown function 'sigmiod'; did you mean 'sigmoid'?"},
+      {"`whlie n > 3 { }", "expected a statement, found 'whlie'; did you mean 'while'?"},
+      {"for i in 0 .. n `setp 2 { }",
+       "expected '{' at the start of a block, found 'setp'; did you mean 'step'?"},
+      {"for i in 0 .. n { } if n > 3 { } `esle { }", "found 'esle'; did you mean 'else'?"},
+      {"when `TARGTE == \"sm_90a\" { }", "unknown name 'TARGTE'; did you mean 'TARGET'?"},
+      {"`assume(1 > 2)", "this 'assume' never holds"},
+      {"store(q, load(q) `& load(q))", "and: expected i1 or integers, found f32"},
+      {"store(q, `sqrt(n))", "sqrt: expected floats, found i32"},
+      {"let t = hint(n, div = `2147483648)", "div: no i32 but 0 is a multiple of 2147483648"},
+      {"for i in 0 .. n @div(`2147483648) { }", "'@div': no i32 but 0 is a multiple of 2147483648"},
+      {"for i in 0 .. n step `3 @div(2) { }", "'@div': the counter grows by 3, expected a multiple of 2"},
+      {"for i in `3 .. n step 2 @div(2) { }", "'@div': the counter begins at 3, expected a multiple of 2"},
+      {"let t = `dot(zeros(f32[16, 32]), zeros(f32[16, 32]))",
+       "second operand (M x K times K x N): expected f32[32, 32], found f32[16, 32]"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_body_refused(cases[i][0], cases[i][1]);
+}
+
+// An error inside a combiner of several results is one message where it stands; it was read past its single
+// value once.
+TEST(messages, an_error_inside_a_combiner) {
+  static const char text[] = "kiln 1\nfn worse(a, b, c, d, e, f) { return a + nothing, b, c }\n"
+                             "kernel k(x: out *f32) @grid(1) {\n  let v = full(f32[8], 1.0)\n"
+                             "  let p, q, r = reduce(worse, 0, v, v, v)\n  store(x, p + q + r)\n}\n";
+  kiln_target target = target_of("host");
+  opened o = open_text("combiner.kiln", text, sizeof text - 1, NULL);
+  CHECK(o.unit);
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d));
+  CHECK_INT(o.d.errors, 1);
+  CHECK_INT(o.d.items[0].line, 2);
+  CHECK(strstr(o.d.items[0].text, "nothing"));
+  kiln_arena_destroy(o.arena);
+}
+
+// Longer rows than 64 would be sorted whole by every thread, and compile for minutes.
+TEST(messages, long_rows_are_not_sorted) {
+  static const struct {
+    const char *call, *found;
+  } rows[] = {{"sort(i)", "128"},
+              {"topk(i, 4)", "128"},
+              {"reshape(sort(reshape(i, [1, 128])), [128])", "128"},
+              {"reshape(sort(reshape(i, [2, 64])), [128])", NULL}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    char text[300];
+    kiln_arena *arena = kiln_arena_create();
+    kiln_diagnostics d = {.arena = arena};
+    kiln_target target;
+    kiln_error err;
+    CHECK_OK(kiln_target_parse("host", &target, &err), err);
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k(o: out *i32) @grid(1) {\n  let i = iota(128)\n  let s = %s\n  store(o, "
+             "reduce.add(s, 0))\n}\n",
+             rows[r].call);
+    kiln_unit *unit = kiln_unit_open(arena, "k.kiln", text, strlen(text), NULL, &d);
+    bool taken = unit && kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d);
+    CHECK_INT(taken, !rows[r].found);
+    if (!taken && (!strstr(d.items[0].text, "at most 64 elements along the last axis, found 128") ||
+                   d.items[0].line != 4))
+      FAIL("line %u: %s", d.items[0].line, d.items[0].text);
+    kiln_arena_destroy(arena);
+  }
+}
+
+// Deep nesting, endless operators, huge programs and rubbish end in messages.
+TEST(messages, limits_are_errors) {
+  static const struct {
+    const char *head, *part, *tail;
+    int count;
+  } cases[] = {
+      {"kiln 1\nkernel k(n: i32) { let a = ", "(", "", 100000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " + n", "\n}", 1000000},
+      {"kiln 1\nkernel k(n: i32) { let a = ", "-", "n }", 100000},
+      {"kiln 1\nkernel k(n: i32) { ", "if true { ", "", 50000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " as i32", "\n}", 1000000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", "[_]", "\n}", 1000000},
+      {"kiln 1\nkernel k(n: i32) { let a = n", " + (n + n) as i32", "\n}", 1000},
+      {"kiln 1\nkernel k(n: i32) @grid(n", " + n", ") {}", 1000000},
+      {"kiln 1\n", "fn f(x) { return f(f(x)) }\n", "", 3},
+      {"", "}{)(", "", 10000},
+      {"kiln 1 kernel k(n: i32) { let a = 1", "0", "}", 5000},
+      {"kiln 1 kernel k(x: ", "*", "f32) {}", 5000},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_buffer b = {0};
+    kiln_buffer_format(&b, "%s", cases[i].head);
+    for (int j = 0; j < cases[i].count; j++) kiln_buffer_bytes(&b, cases[i].part, strlen(cases[i].part));
+    kiln_buffer_format(&b, "%s", cases[i].tail);
+    kiln_arena *arena = kiln_arena_create();
+    kiln_diagnostics d = {.arena = arena};
+    kiln_unit *unit = kiln_unit_open(arena, "deep.kiln", (const char *)b.bytes, b.size, NULL, &d);
+    if (unit) kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d);
+    if (!d.errors) FAIL("case %zu: expected an error", i);
+    kiln_arena_destroy(arena);
+    kiln_buffer_deinit(&b);
+  }
+  // Helpers that double: 2^40 calls are stopped by the limit on steps.
+  kiln_buffer b = {0};
+  kiln_buffer_format(&b, "kiln 1\nfn g0(x) { return x + 1 }\n");
+  for (int i = 1; i <= 40; i++) kiln_buffer_format(&b, "fn g%d(x) { return g%d(g%d(x)) }\n", i, i - 1, i - 1);
+  kiln_buffer_format(&b, "kernel k(n: i32, o: out *i32) { store(o, g40(n)) }\n");
+  opened o = open_text("many.kiln", (const char *)b.bytes, b.size, NULL);
+  if (!o.unit) fail_with(&o, (const char *)b.bytes, b.size);
+  CHECK(!kiln_unit_lower(o.unit, o.arena, 0, 0, 0, NULL, &o.d));
+  CHECK(o.d.errors > 0);
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&b);
+}
+
+TEST(messages, one_error_for_deep_nesting) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\nkernel k(n: i32) {\n  let a = ");
+  for (int i = 0; i < 300; i++) kiln_buffer_u8(&text, '(');
+  kiln_buffer_format(&text, "1\n}\nkernel j(n: i32) {}\n");
+  opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+  CHECK_INT(o.d.errors, 1);
+  CHECK(strstr(o.d.items[0].text, "nesting is deeper than the limit"));
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&text);
+}
+
+// A message never hands bytes on that a terminal acts upon, and the caret stands under its character.
+TEST(messages, messages_are_printable) {
+  static const char text[] = "\xef\xbb\xbfkiln 1 // \x1b[31m \xff \xc3\xa4\nkernel k(n: i32) {\n  "
+                             "/*\xc3\xa4\x1b\xe2\x80\xae*/ let a = "
+                             "\x01 b\n}\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  kiln_buffer b = {0};
+  CHECK(o.d.errors > 0);
+  kiln_diagnostics_print(&o.d, text, sizeof text - 1, &b);
+  for (size_t i = 0; i < b.size; i++) CHECK(b.bytes[i] == '\n' || (b.bytes[i] >= 0x20 && b.bytes[i] != 0x7f));
+  kiln_buffer_u8(&b, 0);
+  CHECK(!strstr((const char *)b.bytes, "\xe2\x80\xae"));
+  CHECK(strstr((const char *)b.bytes, "  /*\xc3\xa4????*/ let"));
+  kiln_arena_destroy(o.arena);
+  kiln_buffer_deinit(&b);
+}
+
+static uint32_t stage_warnings(const char *text) {
+  opened o = open_text("k.kiln", text, strlen(text), NULL);
+  kiln_target target = target_of("sm_90a");
+  if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d)) fail_with(&o, text, strlen(text));
+  uint32_t count = o.d.count;
+  kiln_arena_destroy(o.arena);
+  return count;
+}
+
+TEST(messages, warns_of_stages_without_effect) {
+  static const char head[] = "kiln 1\nkernel k(x: in *f16, y: inout *f32, n: i32)",
+                    dot[] = "var c = zeros(f32[16, 16]) for i in 0 .. n { let t = load(x + iota(16)[:, _] * "
+                            "16 + iota(16)[_, :] + i) c = dot(t, t, c) } "
+                            "store(y + iota(16)[:, _] * 16 + iota(16)[_, :], c) }";
+  char text[600];
+  snprintf(text, sizeof text, "%s @config(stages = 3) {\n store(y, 1.0) }\n", head);
+  CHECK_INT(stage_warnings(text), 1);
+  snprintf(text, sizeof text, "%s {\n for i in 0 .. n @stages(3) { store(y, load(y)) } }\n", head);
+  CHECK(stage_warnings(text) >= 1);
+  snprintf(text, sizeof text, "%s @config(stages = 3) {\n%s\n", head, dot);
+  CHECK_INT(stage_warnings(text), 0);
+}
