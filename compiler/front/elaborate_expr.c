@@ -342,7 +342,7 @@ static kiln_value call_one(kiln_elab *e, const kiln_node *n) {
 }
 
 static kiln_value eval(kiln_elab *e, const kiln_node *n) {
-  kiln_value v = {0}, right;
+  kiln_value v, right;
   switch ((kiln_node_kind)n->kind) {
   case KILN_NODE_INTEGER:
     v = kiln_value_int(n->integer);

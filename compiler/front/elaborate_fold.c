@@ -166,7 +166,7 @@ bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t 
                          const kiln_value *values, uint32_t count, kiln_value *out) {
   enum { MOST = 3 };
   ir_value operands[MOST] = {0}, *pointers[MOST] = {&operands[0], &operands[1], &operands[2]};
-  uint64_t bits[MOST];
+  uint64_t bits[MOST] = {0};
   bool typed = false;
   for (uint32_t i = 0; i < count; i++) {
     if (!kiln_value_is_known(values[i])) return false;

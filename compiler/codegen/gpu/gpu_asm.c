@@ -77,6 +77,7 @@ static void instance(gpu *g, ir_op *op, const gpu_tile *tiles, uint32_t first, u
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_type type = op->operands[i]->type;
     for (unsigned j = 0; j < count; j++)
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without tiles all operands are scalars
       elements[j] = type.rank ? tiles[i].regs[first + j] : gpu_scalar(g, op->operands[i]);
     made += pack_operands(g, elements, type.rank ? count : 1, ir_type_bits(type), operands + made);
   }

@@ -416,6 +416,7 @@ static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t co
   LLVMValueRef elements[16];
   for (uint32_t r = 0; r < count; r++) {
     if (r & p->mask) continue;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a store has been given what it stores
     for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[piece_register(p, r, i)];
     LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
     store_one(g, &a, x->pointer.regs[r], both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
@@ -521,6 +522,7 @@ static void tile_atomic(gpu *g, ir_op *op) {
   }
   for (uint32_t r = 0; r < 1u << layout.registers; r++) {
     LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a cas has three operands
     out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
                                 both(g, owner, mask));
   }

@@ -180,6 +180,7 @@ static ir_value *value_in(prefetch *p, ir_value *value, iteration when) {
 static ir_value *load_in(prefetch *p, ir_op *load, iteration when, ir_value *condition) {
   ir_value *operands[3] = {NULL};
   for (uint32_t i = 0; i < load->operand_count; i++) operands[i] = value_in(p, load->operands[i], when);
+  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a load has an address
   ir_type mask_type = ir_with_element(operands[0]->type, ir_scalar_type(KILN_I1));
   ir_value *mask = ir_splat(&p->b, condition, mask_type);
   if (operands[1]) mask = ir_binary(&p->b, IR_AND, 0, operands[1], mask);
@@ -276,7 +277,7 @@ static gpu_copy *add_copy(prefetch *p, gpu_ring *ring, ir_value *loaded, bool co
 }
 
 static void make_ring(prefetch *p) {
-  gpu_ring *rings[MAX_LOADS];
+  gpu_ring *rings[MAX_LOADS] = {NULL};
   const unsigned ahead = p->stages - 1;
   open_before(p, ahead);
   for (unsigned i = 0; i < p->count; i++) {
@@ -303,7 +304,7 @@ static void make_ring(prefetch *p) {
   ir_value *next = ir_ternary(&p->b, IR_SELECT, 0, ir_compare(&p->b, IR_EQ, 0, slot, last), none,
                               ir_binary(&p->b, IR_ADD, 0, slot, one));
   for (unsigned i = 0; i < p->count; i++) {
-    rings[i]->read_slot = slot;
+    rings[i]->read_slot = slot; // NOLINT(clang-analyzer-core.NullDereference): the first loop makes them all
     add_copy(p, rings[i], load_in(p, p->loads[i], THIS + ahead, p->exists[THIS + ahead]), i + 1 == p->count)
         ->write_slot = write;
   }

@@ -45,7 +45,7 @@ static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) 
 }
 
 LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count) {
-  LLVMValueRef bits[16], words[4];
+  LLVMValueRef bits[16] = {NULL}, words[4];
   unsigned bytes = gpu_bytes_of(g, LLVMTypeOf(elements[0])), total = bytes * count, word_count = total / 4;
   for (unsigned i = 0; i < count; i++) bits[i] = to_bits(g, elements[i]);
   if (total < 4 && count == 1) return bits[0];

@@ -79,7 +79,7 @@ static LLVMValueRef modify(host *h, const ir_op *op, ir_type type, LLVMValueRef 
 
 static LLVMValueRef one(host *h, const ir_op *op, const host_map *map) {
   ir_type type = ir_element(op->results[0].type);
-  LLVMValueRef x[3];
+  LLVMValueRef x[3] = {NULL};
   for (uint32_t i = 0; i < op->operand_count; i++) x[i] = host_pull(h, op->operands[i], map).value;
   if (op->code == IR_CAS) {
     LLVMValueRef pair = exchange(h, op, x[0], to_bits(h, type, x[1]), to_bits(h, type, x[2]));

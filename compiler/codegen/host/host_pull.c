@@ -68,6 +68,7 @@ static LLVMValueRef index_base(host *h, const host_map *map) {
 static int64_t lane_offset(const host_map *map, unsigned lanes_log2, unsigned lane) {
   int64_t offset = 0;
   for (unsigned b = 0; b < map->count; b++)
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): there are at most 64 lanes
     if (map->from[b] < lanes_log2 && lane >> map->from[b] & 1) offset |= (int64_t)1 << b;
   return offset;
 }
@@ -365,7 +366,7 @@ static host_lanes extend(host *h, host_lanes x) {
 }
 
 static host_lanes wide_op(host *h, const ir_op *op, const host_map *map) {
-  host_lanes x[2], result;
+  host_lanes x[2] = {{0}}, result;
   LLVMValueRef values[2];
   for (uint32_t i = 0; i < op->operand_count; i++) x[i] = host_pull_wide(h, op->operands[i], map);
   if (op->code == IR_CAST || op->code == IR_HINT) return x[0];
