@@ -16,7 +16,8 @@ typedef struct opened {
   kiln_unit *unit;
 } opened;
 
-static inline opened open_text(const char *file, const char *text, size_t size, const kiln_front_options *options) {
+static inline opened open_text(const char *file, const char *text, size_t size,
+                               const kiln_front_options *options) {
   opened o = {.arena = kiln_arena_create()};
   o.d = (kiln_diagnostics){.arena = o.arena, .limit = 100};
   o.unit = kiln_unit_open(o.arena, file, text, size, options, &o.d);
