@@ -64,6 +64,7 @@ static int open_assembler(kiln_codegen_options *options, bool automatic, const c
     return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   if (!automatic) return open_place(options->assembler, out_path);
+  // NOLINTNEXTLINE(bugprone-too-small-loop-variable): kinds are few
   for (uint8_t kind = KILN_ASSEMBLER_NVJITLINK; kind <= KILN_ASSEMBLER_PTXAS; kind++) {
     int fd = open_place(kind, out_path);
     if (fd < 0) continue;
