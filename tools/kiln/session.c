@@ -119,7 +119,7 @@ static void print_place(const plan *p, const plan_job *job) {
 /// What --print-after asked for, job by job whatever order they were made in.
 static void print_passes(const plan *p) {
   for (size_t i = 0; i < p->job_count; i++)
-    fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
+    if (p->jobs[i].printed.size) fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
 }
 
 static void print_failures(const plan *p) {
