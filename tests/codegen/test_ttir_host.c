@@ -5,74 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compiler/front.h"
-#include "compiler/interpreter/interpreter.h"
-#include "tests/codegen/host_mapping.h"
-
-typedef struct unit {
-  kiln_arena *arena;
-  kiln_unit *unit;
-  kiln_diagnostics d;
-  kiln_target target;
-} unit;
-
-static unit open_unit(const char *text) {
-  unit u = {.arena = kiln_arena_create()};
-  kiln_error err = {0};
-  u.d.arena = u.arena;
-  CHECK_OK(kiln_target_parse("host", &u.target, &err), err);
-  u.unit = kiln_unit_open(u.arena, "test.ttir", text, strlen(text), NULL, &u.d);
-  if (!u.unit) FAIL("line %u: %s", u.d.items[0].line, u.d.items[0].text);
-  return u;
-}
-
-static ir_kernel *lower(unit *u) {
-  ir_kernel *kernel = kiln_unit_lower(u->unit, u->arena, 0, 0, 0, &u->target, &u->d);
-  if (!kernel) FAIL("line %u: %s", u->d.items[0].line, u->d.items[0].text);
-  return kernel;
-}
-
-/// Runs the first kernel of `text` on the packed arguments: 0 in the interpreter, 1 and 2 as host code
-/// without and with optimisation.
-enum { INTERPRETED, PLAIN, OPTIMISED, WAYS };
-static void run(const char *text, const void *args, uint32_t programs, int way) {
-  unit u = open_unit(text);
-  kiln_error err = {0};
-  kiln_codegen_options options;
-  kiln_artifact artifact = {0};
-  const uint32_t grid[3] = {programs, 1, 1};
-  if (way == INTERPRETED) {
-    CHECK_OK(kiln_interpret(lower(&u), args, grid, NULL, &err), err);
-  } else {
-    kiln_codegen_options_init(&options);
-    options.optimise = way == OPTIMISED ? 3 : 0;
-    if (kiln_codegen(lower(&u), &u.target, &options, &artifact, &err) != KILN_OK)
-      FAIL("%s\n%s", err.text, text);
-    kiln_host_kernel *kernel = mapping_open(&artifact.code, artifact.info.symbol);
-    CHECK_INT(mapping_run(kernel, (void *)(uintptr_t)args, grid, artifact.info.scratch_bytes), 0);
-    kiln_artifact_deinit(&artifact);
-  }
-  kiln_arena_destroy(u.arena);
-}
-
-/// What runs on the host compiles for GPUs as well.
-static void compile_for_gpus(const char *text) {
-  static const char *const targets[] = {"sm_80", "sm_90a", "gfx942", "gfx1100"};
-  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    unit u = open_unit(text);
-    kiln_error err = {0};
-    kiln_codegen_options options;
-    kiln_artifact artifact = {0};
-    CHECK_OK(kiln_target_parse(targets[i], &u.target, &err), err);
-    kiln_codegen_options_init(&options);
-    options.assembler = KILN_ASSEMBLER_NONE;
-    if (kiln_codegen(lower(&u), &u.target, &options, &artifact, &err) != KILN_OK)
-      FAIL("%s: %s\n%s", targets[i], err.text, text);
-    CHECK(artifact.code.size > 0);
-    kiln_artifact_deinit(&artifact);
-    kiln_arena_destroy(u.arena);
-  }
-}
+#include "tests/codegen/ttir_run.h"
 
 // ---------------------------------------------------------------------------------- block pointers
 

@@ -21,20 +21,6 @@ static kiln_layout wanted_layout(gpu *g, const gpu_ring *ring) {
   return layout;
 }
 
-/// Claims memory above what is open already.
-static void open_ring(gpu *g, gpu_ring *ring) {
-  ir_type type = ring->read->results[0].type;
-  unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[type.scalar].bytes);
-  kiln_layout to = wanted_layout(g, ring);
-  ring->writer = gpu_value_of(g, (ir_value *)&ring->read->results[0])->home;
-  ring->memory = gpu_staged_memory(g, &ring->writer, &to, log2_bytes);
-  ring->bytes = 1u << (ring->writer.bits + log2_bytes);
-  ring->start = g->scratch_base;
-  gpu_scratch_begin(g, (uint64_t)ring->bytes * ring->stages);
-  g->scratch_base += ring->bytes * ring->stages;
-  ring->is_open = true;
-}
-
 /// Register bits that both the global access and the slot keep together, in order.
 static unsigned piece_of(gpu *g, const ir_op *op, const gpu_ring *ring, uint8_t bits[8]) {
   uint8_t inside[8];
@@ -43,6 +29,35 @@ static unsigned piece_of(gpu *g, const ir_op *op, const gpu_ring *ring, uint8_t 
   unsigned there = layout_memory_vector(&ring->memory, &ring->writer, 4 - log2_bytes, inside);
   while (same < count && same < there && bits[same] == inside[same]) same++;
   return same;
+}
+
+/// A copy moves words. Where what suits the reader would cut them (bytes whose neighbours in global memory
+/// are not neighbours in the dot), what the copy has in a row stays in a row, and the reader takes single
+/// elements.
+static void keep_words(gpu *g, const ir_op *copy, gpu_ring *ring, const kiln_layout *to,
+                       unsigned log2_bytes) {
+  uint8_t bits[8];
+  uint32_t row[8];
+  if (log2_bytes + piece_of(g, copy, ring, bits) >= 2) return;
+  unsigned count = gpu_access_bits(g, copy, &ring->writer, bits), most = 4 - log2_bytes;
+  if (count > most) count = most;
+  for (unsigned i = 0; i < count; i++) row[i] = ring->writer.basis[bits[i]];
+  if (count) ring->memory = layout_swizzle(&ring->writer, to, log2_bytes, row, count);
+}
+
+/// Claims memory above what is open already.
+static void open_ring(gpu *g, const ir_op *copy, gpu_ring *ring) {
+  ir_type type = ring->read->results[0].type;
+  unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[type.scalar].bytes);
+  kiln_layout to = wanted_layout(g, ring);
+  ring->writer = gpu_value_of(g, (ir_value *)&ring->read->results[0])->home;
+  ring->memory = gpu_staged_memory(g, &ring->writer, &to, log2_bytes);
+  ring->bytes = 1u << (ring->writer.bits + log2_bytes);
+  keep_words(g, copy, ring, &to, log2_bytes);
+  ring->start = g->scratch_base;
+  gpu_scratch_begin(g, (uint64_t)ring->bytes * ring->stages);
+  g->scratch_base += ring->bytes * ring->stages;
+  ring->is_open = true;
 }
 
 /// Bytes from a mask: all, or none, which fills with zeros.
@@ -82,7 +97,7 @@ bool gpu_async_load(gpu *g, ir_op *op) {
   gpu_copy *copy = g->copies;
   while (copy && copy->load != op) copy = copy->next;
   if (!copy) return false;
-  if (!copy->ring->is_open) open_ring(g, copy->ring);
+  if (!copy->ring->is_open) open_ring(g, op, copy->ring);
   copy_pieces(g, op, copy->ring, copy->write_slot ? gpu_scalar(g, copy->write_slot) : gpu_i32(g, copy->slot));
   if (copy->commits) call(g, KL_kl_copy_commit);
   return true;

@@ -329,8 +329,8 @@ static unsigned stages_for(const prefetch *p) {
   return asked;
 }
 
-/// A load can be copied when pieces of at least a word are in a row, what is masked off is zero, and it goes
-/// straight to a matrix instruction.
+/// A load can be copied when pieces of at least a word are in a row, each thread has one, what is masked off
+/// is zero, and it goes straight to a matrix instruction.
 static bool can_copy(const prefetch *p, unsigned i) {
   const ir_op *load = p->loads[i];
   const ir_value *mask = load->operand_count > 1 ? load->operands[1] : NULL;
@@ -344,7 +344,7 @@ static bool can_copy(const prefetch *p, unsigned i) {
     unsigned vector = kiln_fact_vector(p->g->facts, load->operands[0], mask, a, 4);
     if (vector > best) best = vector;
   }
-  return bits >= 8 && bits << best >= 32 && gpu_dot_uses_matrix(p->g, p->dots[i]);
+  return bits >= 8 && bits << best >= 32 && words_of(p, type) && gpu_dot_uses_matrix(p->g, p->dots[i]);
 }
 
 static void visit(ir_op *op, void *context) {
