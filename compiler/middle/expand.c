@@ -3,6 +3,8 @@
 //
 // Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the
 // pass runs until nothing is left.
+#include <stdio.h>
+
 #include "compiler/middle/expand_inner.h"
 #include "compiler/middle/legality.h"
 #include "compiler/middle/passes.h"
@@ -71,7 +73,7 @@ static expansion *const expansions[IR_OPCODE_COUNT] = {
 
 static expansion *choose(const ir_op *op) {
   bool own = op->code == IR_CAST || op->code == IR_DOT || op->code == IR_ABS || op->code == IR_ASM;
-  return is_half(op->operands[0]->type) && !own ? through_f32 : expansions[op->code];
+  return !own && is_half(op->operands[0]->type) ? through_f32 : expansions[op->code];
 }
 
 typedef struct expand_context {
@@ -81,14 +83,17 @@ typedef struct expand_context {
 } expand_context;
 
 static kiln_status refuse(const expand_context *c, const ir_op *op, const char *reason) {
-  char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME];
+  char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME], fault[64] = "";
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
   bool is_asm = op->code == IR_ASM && op->attrs.text;
+  unsigned length = 0;
+  const char *at = is_asm ? kiln_asm_fault(op, &length) : "";
+  if (length) snprintf(fault, sizeof fault, "; '%.*s' is not", (int)(length < 40 ? length : 40), at);
   return kiln_fail_at(c->err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
-                      "operation %u (%s%s%.60s%s) on %s for %s: %s", ir_operation(op), ir_ops[op->code].text,
-                      is_asm ? " \"" : "", is_asm ? op->attrs.text : "", is_asm ? "\"" : "",
-                      typed ? ir_type_text(typed->type, type) : "nothing",
-                      kiln_target_name(c->x.target, name), reason);
+                      "operation %u (%s%s%.60s%s) on %s for %s: %s%s", ir_operation(op),
+                      ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.text : "",
+                      is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
+                      kiln_target_name(c->x.target, name), reason, fault);
 }
 
 static void visit(ir_op *op, void *context) {
@@ -96,7 +101,8 @@ static void visit(ir_op *op, void *context) {
   if (c->status != KILN_OK || c->x.b.error.status != KILN_OK) return;
   kiln_legality legality = kiln_legality_of(op, c->x.target);
   if (legality.legal == KILN_LEGAL_NATIVE) return;
-  expansion *how = op->operand_count && op->result_count == 1 ? choose(op) : NULL;
+  bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
+  expansion *how = has_parts ? choose(op) : NULL;
   if (legality.legal == KILN_LEGAL_REFUSED || !how) {
     c->status = refuse(c, op, legality.reason);
     return;

@@ -1,68 +1,275 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline assembly where it is not the machine's own. Single PTX instructions that have an operation of ours
-// become it; all else is refused.
+// Inline assembly where it is not the machine's own. PTX that computes registers from registers becomes
+// operations (ptx.h), on tiles of the registers of all instances; all else is refused.
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "compiler/middle/expand_inner.h"
 #include "compiler/middle/legality.h"
+#include "compiler/middle/ptx.h"
 
-/// Instruction of one f32 operand and result, without ".ftz", and the operation that is at least as exact.
-typedef struct known {
-  const char *text;
-  ir_opcode code; ///< DIV: one divided by the operand
-  uint32_t flags;
-} known;
+enum { MAX_PACK = 16 };
 
-static const known table[] = {
-    {"sin.approx.f32", IR_SIN, 0},      {"cos.approx.f32", IR_COS, 0},        {"tanh.approx.f32", IR_TANH, 0},
-    {"ex2.approx.f32", IR_EXP2, 0},     {"lg2.approx.f32", IR_LOG2, 0},       {"sqrt.approx.f32", IR_SQRT, 0},
-    {"rcp.approx.f32", IR_DIV, 0},      {"rsqrt.approx.f32", IR_RSQRT, 0},    {"abs.f32", IR_ABS, 0},
-    {"rcp.rn.f32", IR_DIV, IR_PRECISE}, {"sqrt.rn.f32", IR_SQRT, IR_PRECISE},
+// --------------------------------------------------------------------------- what the machine gives
+
+/// How a machine reads a special register: scalar assembly without operands, whose result is multiplied.
+typedef struct machine_word {
+  ptx_special special;
+  kiln_family family;
+  const char *arch;     ///< host
+  uint16_t first, last; ///< AMDGPU: majors
+  kiln_matrix matrix;   ///< AMDGPU: that of the row; NONE: any
+  uint8_t bits, scale;
+  const char *constraints, *text;
+} machine_word;
+
+#define CLOCK_9 "s_memrealtime $0\ns_waitcnt lgkmcnt(0)"
+#define CLOCK_11 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)"
+#define CLOCK_12 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_wait_kmcnt 0x0"
+#define CALLS_X86 "~{rcx},~{rdi},~{rsi},~{rdx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
+#define CALLS_ARM "~{x1},~{x2},~{x8},~{x9},~{x10},~{x11},~{memory}"
+
+// Nanoseconds: AMD's clock has 100 MHz, 25 MHz on gfx906, gfx908 and gfx90a; Linux has clock_gettime.
+// Multiprocessors: AMD's compute unit within its shader array and engine (HW_ID), the processor of Linux.
+static const machine_word words[] = {
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_942, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_950, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_9_4, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_NONE, 64, 40, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 10, 10, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 11, 11, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_11},
+    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 12, 12, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_12},
+    {PTX_GLOBALTIMER, KILN_FAMILY_HOST, "x86_64", 0, 0, KILN_MATRIX_NONE, 64, 1, "={rax}," CALLS_X86,
+     "leaq -144(%rsp), %rsp\nmovl $$228, %eax\nxorl %edi, %edi\nmovq %rsp, %rsi\nsyscall\n"
+     "imulq $$1000000000, (%rsp), %rax\naddq 8(%rsp), %rax\nleaq 144(%rsp), %rsp"},
+    {PTX_GLOBALTIMER, KILN_FAMILY_HOST, "aarch64", 0, 0, KILN_MATRIX_NONE, 64, 1, "={x0}," CALLS_ARM,
+     "sub sp, sp, #16\nmov x8, #113\nmov x0, #0\nmov x1, sp\nsvc #0\nldp x9, x10, [sp], #16\n"
+     "mov w11, #51712\nmovk w11, #15258, lsl #16\nmadd x0, x9, x11, x10"},
+    {PTX_SMID, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_NONE, 32, 1, "=s",
+     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID, 8, 8)"},
+    {PTX_SMID, KILN_FAMILY_AMDGPU, "", 10, 12, KILN_MATRIX_NONE, 32, 1, "=s",
+     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID1, 10, 11)"},
+    {PTX_SMID, KILN_FAMILY_HOST, "x86_64", 0, 0, KILN_MATRIX_NONE, 32, 1, "={eax}," CALLS_X86,
+     "leaq -144(%rsp), %rsp\nmovl $$309, %eax\nmovq %rsp, %rdi\nxorl %esi, %esi\nxorl %edx, %edx\nsyscall\n"
+     "movl (%rsp), %eax\nleaq 144(%rsp), %rsp"},
+    {PTX_SMID, KILN_FAMILY_HOST, "aarch64", 0, 0, KILN_MATRIX_NONE, 32, 1, "={w0}," CALLS_ARM,
+     "sub sp, sp, #16\nmov x8, #168\nmov x0, sp\nmov x1, #0\nmov x2, #0\nsvc #0\nldr w0, [sp], #16"},
 };
 
-/// `text` is NAME $0, $1 with spaces anywhere between words and one optional semicolon.
-static bool is_instruction(const char *text, const char *name) {
-  static const char operands[] = "$0,$1";
+static bool is_for(const machine_word *w, const kiln_processor *p) {
+  if (w->family != p->family) return false;
+  if (p->family == KILN_FAMILY_HOST) return !strcmp(w->arch, p->arch);
+  return p->major >= w->first && p->major <= w->last && (!w->matrix || w->matrix == p->matrix);
+}
+
+static ir_value *machine_value(expanding *x, ptx_special special, unsigned bits) {
+  const machine_word *w = words, *end = words + sizeof words / sizeof *words;
+  while (w < end && (w->special != special || !is_for(w, x->target->processor))) w++;
+  if (w == end || w->bits != bits) {
+    kiln_fail(&x->b.error, KILN_STATUS_UNSUPPORTED, "the target has no such special register of PTX");
+    return NULL;
+  }
+  ir_attrs attrs = {.text = w->text, .constraints = w->constraints, .pack = 1};
+  ir_type type = ir_scalar_type(w->bits == 64 ? KILN_I64 : KILN_I32);
+  ir_op *op = ir_emit(&x->b, IR_ASM, &attrs, NULL, 0, &type, NULL, 0);
+  if (!op || w->scale == 1) return op ? &op->results[0] : NULL;
+  return x_opi(x, IR_MUL, &op->results[0], w->scale);
+}
+
+/// Text that machine_value has put there, or, on AMD's machines, text of their own: the registers or the
+/// first instruction say so.
+static bool is_own(const ir_op *op, const kiln_processor *p) {
+  static const char *const amd[] = {"s_", "v_", "ds_", "global_", "flat_", "buffer_"};
+  const char *text = op->attrs.text ? op->attrs.text : "";
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (is_for(&words[i], p) && !strcmp(words[i].text, text)) return true;
+  if (p->family != KILN_FAMILY_AMDGPU) return false;
   while (isspace((unsigned char)*text)) text++;
-  for (; *name; name++, text++) {
-    if (!strncmp(name, ".f32", 4) && !strncmp(text, ".ftz", 4)) text += 4;
-    if (*text != *name) return false;
-  }
-  if (!isspace((unsigned char)*text)) return false;
-  for (const char *want = operands; *want; text++) {
-    if (isspace((unsigned char)*text)) continue;
-    if (*text != *want++) return false;
-  }
-  while (isspace((unsigned char)*text) || *text == ';') text++;
-  return !*text;
+  for (size_t i = 0; i < sizeof amd / sizeof *amd; i++)
+    if (!strncmp(text, amd[i], strlen(amd[i]))) return true;
+  return op->attrs.constraints && strpbrk(op->attrs.constraints, "vsa");
 }
 
-static const known *find(const ir_op *op) {
-  bool is_unary = op->operand_count == 1 && op->result_count == 1 && op->attrs.pack <= 1 &&
-                  !op->operands[0]->type.pointer && op->operands[0]->type.scalar == KILN_F32 &&
-                  op->results[0].type.scalar == KILN_F32 && !op->results[0].type.pointer;
-  for (size_t i = 0; is_unary && op->attrs.text && i < sizeof table / sizeof *table; i++)
-    if (is_instruction(op->attrs.text, table[i].text)) return &table[i];
-  return NULL;
+// --------------------------------------------------------------------------------------- instances
+
+/// Operands and result as registers of one instance.
+typedef struct instance {
+  ptx_program program;
+  unsigned pack, log2;              ///< elements an instance
+  unsigned first[MAX_PACK * 2 + 2]; ///< number of the first register of each operand, the result before them
+} instance;
+
+/// Registers that `pack` elements of a type take: small ones share 32 bits.
+static unsigned registers_of(ir_type type, unsigned pack) {
+  unsigned bits = ir_type_bits(type), count = type.rank ? pack : 1, each = bits < 32 ? 32 / bits : 1;
+  return each < count ? count / each : 1;
 }
 
-/// AMD's text names vector and scalar registers, PTX names them by width.
-static bool is_amd(const ir_op *op) { return op->attrs.constraints && strpbrk(op->attrs.constraints, "vsa"); }
+/// Bits of the register that a constraint asks for; 0: none of PTX.
+static unsigned width_of(const char *constraint, size_t length) {
+  static const char letters[] = "rfldhc";
+  static const uint8_t widths[] = {32, 32, 64, 64, 16, 16};
+  const char *at = length == 1 ? memchr(letters, *constraint, sizeof letters - 1) : NULL;
+  return at ? widths[at - letters] : 0;
+}
+
+/// "=r,=&l,r": the bits of so many outputs and inputs into the program's registers; clobbers are left out.
+static bool read_constraints(instance *n, const char *text, unsigned outputs, unsigned inputs) {
+  unsigned count = 0;
+  while (text && *text) {
+    while (*text == ' ') text++;
+    size_t length = strcspn(text, ",");
+    const char *end = text + length;
+    bool is_output = *text == '=', is_clobber = *text == '~';
+    if (is_output) text += 1 + (text[1] == '&');
+    unsigned bits = is_clobber ? 0 : width_of(text, (size_t)(end - text));
+    if (!is_clobber) {
+      if (!bits || count == outputs + inputs || is_output != (count < outputs)) return false;
+      n->program.registers[count++].bits = (uint8_t)bits;
+    }
+    text = *end ? end + 1 : end;
+  }
+  return count == outputs + inputs;
+}
+
+/// Elements that a register of the instance holds have to fit it.
+static bool fits(const instance *n, ir_type type, unsigned index) {
+  unsigned registers = registers_of(type, n->pack), bits = ir_type_bits(type);
+  unsigned each = type.rank ? n->pack / registers : 1;
+  for (unsigned i = 0; i < registers; i++) {
+    unsigned width = n->program.registers[n->first[index] + i].bits;
+    if (bits * each > width || (bits >= 32 && bits != width)) return false;
+  }
+  return !type.pointer && !type.is_view && bits > 1;
+}
+
+static bool read_instance(instance *n, const ir_op *op) {
+  if (op->result_count != 1 || op->operand_count > MAX_PACK) return false;
+  ir_type result = op->results[0].type;
+  n->pack = result.rank && op->attrs.pack ? op->attrs.pack : 1;
+  n->log2 = (unsigned)__builtin_ctz(n->pack);
+  bool is_whole = ir_log2_elements(result) >= n->log2 && result.rank + (n->log2 > 0) <= IR_MAX_RANK;
+  if (n->pack > MAX_PACK || n->pack & (n->pack - 1) || !is_whole) return false;
+  n->first[0] = 0;
+  n->first[1] = registers_of(result, n->pack);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    n->first[i + 2] = n->first[i + 1] + registers_of(op->operands[i]->type, n->pack);
+  unsigned outputs = n->first[1], all = n->first[op->operand_count + 1];
+  if (all > PTX_MAX_REGISTERS || !read_constraints(n, op->attrs.constraints, outputs, all - outputs))
+    return false;
+  bool ok = fits(n, result, 0);
+  for (uint32_t i = 0; ok && i < op->operand_count; i++) {
+    ir_type type = op->operands[i]->type;
+    ok = fits(n, type, i + 1) && (!type.rank || ir_same_shape(type, result));
+  }
+  return ok && op->attrs.text && kiln_ptx_read(&n->program, op->attrs.text, outputs, all - outputs);
+}
 
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {
-  kiln_family family = target->processor->family;
-  if (family == KILN_FAMILY_NVPTX || (family == KILN_FAMILY_AMDGPU && is_amd(op)))
-    return (kiln_legality){KILN_LEGAL_NATIVE, ""};
-  if (find(op)) return (kiln_legality){KILN_LEGAL_EXPANDED, "the operation that the instruction stands for"};
-  return (kiln_legality){
-      KILN_LEGAL_REFUSED,
-      "inline assembly of another machine, of which only single well-known PTX instructions are translated"};
+  instance n;
+  const kiln_processor *p = target->processor;
+  if (p->family == KILN_FAMILY_NVPTX || is_own(op, p)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
+  if (read_instance(&n, op))
+    return (kiln_legality){KILN_LEGAL_EXPANDED, "the operations that PTX stands for"};
+  return (kiln_legality){KILN_LEGAL_REFUSED,
+                         "of another machine's assembly only PTX that computes registers from registers is "
+                         "translated"};
+}
+
+const char *kiln_asm_fault(const ir_op *op, unsigned *out_length) {
+  instance n;
+  n.program.fault = NULL;
+  bool has_fault = !read_instance(&n, op) && n.program.fault;
+  *out_length = has_fault ? n.program.fault_length : 0;
+  return has_fault ? n.program.fault : "";
+}
+
+// --------------------------------------------------------------------------- elements and registers
+
+/// The elements of each group of 2^log2 neighbours on the last axis, as so many tiles: split in even and odd
+/// ones, and those again.
+static void split(expanding *x, ir_value *v, unsigned log2, ir_value **out, unsigned stride) {
+  *out = v;
+  if (!v || log2 == 0) return;
+  ir_type pairs = v->type;
+  pairs.log2[pairs.rank - 1]--;
+  pairs.log2[pairs.rank++] = 1;
+  ir_value *reshaped = ir_reshape(&x->b, v, pairs);
+  ir_op *op = reshaped ? ir_emit(&x->b, IR_SPLIT, NULL, &reshaped, 1, NULL, NULL, 0) : NULL;
+  for (unsigned i = 0; i < 2; i++)
+    split(x, op ? &op->results[i] : NULL, log2 - 1, out + i * stride, stride * 2);
+}
+
+static ir_value *join(expanding *x, ir_value *const *v, unsigned log2, unsigned stride) {
+  if (log2 == 0) return *v;
+  ir_value *halves[2] = {join(x, v, log2 - 1, stride * 2), join(x, v + stride, log2 - 1, stride * 2)};
+  ir_op *op = halves[0] && halves[1] ? ir_emit(&x->b, IR_JOIN, NULL, halves, 2, NULL, NULL, 0) : NULL;
+  if (!op) return NULL;
+  ir_type flat = halves[0]->type;
+  flat.log2[flat.rank - 1]++;
+  return ir_reshape(&x->b, &op->results[0], flat);
+}
+
+static kiln_scalar integer_of(unsigned bits) {
+  return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
+}
+
+/// The tile with its elements in one row where the last axis is shorter than a pack.
+static ir_type row_of(ir_type type, unsigned log2) {
+  if (!type.rank || type.log2[type.rank - 1] >= log2) return type;
+  ir_type row = ir_element(type);
+  row.rank = 1;
+  row.log2[0] = (uint8_t)ir_log2_elements(type);
+  return row;
+}
+
+/// An operand as the registers of all instances.
+static void to_registers(expanding *x, const instance *n, ir_value *v, ir_type shape, unsigned first,
+                         ir_value **registers) {
+  ir_value *elements[MAX_PACK] = {v};
+  ir_type type = v->type;
+  unsigned count = registers_of(type, n->pack), bits = ir_type_bits(type), each = 1;
+  if (type.rank) {
+    split(x, ir_reshape(&x->b, v, row_of(type, n->log2)), n->log2, elements, 1);
+    each = n->pack / count;
+  }
+  for (unsigned i = 0; i < count; i++) {
+    kiln_scalar word = integer_of(n->program.registers[first + i].bits);
+    ir_value *all = NULL;
+    for (unsigned j = 0; j < each; j++) {
+      ir_value *one = elements[i * each + j];
+      one = one ? x_bits(x, one, integer_of(bits)) : NULL;
+      one = one && integer_of(bits) != word ? x_zext(x, one, word) : one;
+      if (j && one) one = x_opi(x, IR_SHL, one, (uint64_t)j * bits);
+      all = j ? x_op(x, IR_OR, all, one) : one;
+    }
+    if (all && !type.rank && shape.rank) all = ir_splat(&x->b, all, ir_with_element(shape, all->type));
+    registers[first + i] = all;
+  }
+}
+
+static ir_value *from_registers(expanding *x, const instance *n, ir_type type, ir_value *const *registers) {
+  ir_value *elements[MAX_PACK];
+  unsigned count = registers_of(type, n->pack), bits = ir_type_bits(type);
+  unsigned each = type.rank ? n->pack / count : 1;
+  for (unsigned i = 0; i < count * each; i++) {
+    ir_value *word = registers[i / each];
+    if (i % each) word = x_opi(x, IR_SHR, word, (uint64_t)(i % each) * bits);
+    if (word && ir_type_bits(word->type) != bits) word = x_zext(x, word, integer_of(bits));
+    elements[i] = word ? x_bits(x, word, (kiln_scalar)type.scalar) : NULL;
+  }
+  ir_value *all = join(x, elements, n->log2, 1);
+  return all && type.rank ? ir_reshape(&x->b, all, type) : all;
 }
 
 ir_value *expand_asm(expanding *x, const ir_op *op) {
-  const known *k = find(op);
-  ir_value *v = op->operands[0];
-  if (k->code == IR_DIV) return ir_binary(&x->b, IR_DIV, k->flags, x_real(x, v, 1), v);
-  return ir_unary(&x->b, k->code, k->flags, v);
+  instance n;
+  ir_value *registers[PTX_MAX_REGISTERS] = {0};
+  if (!read_instance(&n, op)) return NULL; // legality said otherwise
+  ir_type type = op->results[0].type, shape = row_of(type, n.log2);
+  if (shape.rank) shape.log2[shape.rank - 1] = (uint8_t)(shape.log2[shape.rank - 1] - n.log2);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    to_registers(x, &n, op->operands[i], shape, n.first[i + 1], registers);
+  if (x->b.error.status == KILN_OK) kiln_ptx_emit(x, &n.program, shape, machine_value, registers);
+  return x->b.error.status == KILN_OK ? from_registers(x, &n, type, registers) : NULL;
 }

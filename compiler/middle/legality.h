@@ -29,6 +29,8 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
 /// Inline assembly is native on NVIDIA's machines; elsewhere it is expanded or refused by its text
 /// (expand_asm.c).
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target);
+/// Of assembly that is refused: the first of its words that is not known, in its text; "" where that is none.
+const char *kiln_asm_fault(const ir_op *op, unsigned *out_length);
 /// The same for an operation that stands in a kernel.
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target);
 

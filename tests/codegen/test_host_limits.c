@@ -58,10 +58,10 @@ TEST(host_limits, asserts_stop_the_program) {
 }
 
 TEST(host_limits, assembly_is_refused) {
-  compiled c = compile(
-      "kiln 1\n"
-      "kernel k(x: inout *i32) @grid(1) { store(x, asm(\"mov.u32 $0, $1;\", \"=r,r\", [load(x)], i32)) }\n",
-      "x86-64-v3");
+  compiled c = compile("kiln 1\n"
+                       "kernel k(x: inout *i32) @grid(1) { store(x, asm(\"mov.u32 $0, %laneid;\", \"=r,r\", "
+                       "[load(x)], i32)) }\n",
+                       "x86-64-v3");
   CHECK_INT(c.status, KILN_STATUS_UNSUPPORTED);
   drop(&c);
 }

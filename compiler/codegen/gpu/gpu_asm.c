@@ -106,7 +106,12 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
   uint32_t count = 1u << layout->registers;
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (op->operands[i]->type.rank) tiles[i] = gpu_tile_in(g, op->operands[i], layout);
-  if (pack > count) pack = count;
+  if (pack > count) {
+    gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED,
+                "operation %u: asm takes %u elements an instance, and the tile has %u in a thread",
+                ir_operation(op), pack, count);
+    return;
+  }
   for (uint32_t r = 0; r < count && g->status == KILN_OK; r += pack)
     instance(g, op, tiles, r, pack, out.regs + r);
   gpu_set_home(g, result, out);

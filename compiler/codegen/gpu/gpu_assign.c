@@ -111,6 +111,9 @@ static void assign_asm(gpu *g, ir_op *op) {
   kiln_layout layout = gpu_default_layout(g, op->results[0].type);
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (op->operands[i]->type.rank && gpu_suggestion(g, op->operands[i], &layout)) break;
+  unsigned log2 = op->attrs.pack ? (unsigned)__builtin_ctz(op->attrs.pack) : 0;
+  if (layout.registers < log2) // an instance takes its elements from one thread
+    layout = layout_blocked(op->results[0].type, op->results[0].type.rank - 1u, log2, g->lanes, g->warps);
   set_home(g, &op->results[0], layout);
 }
 

@@ -135,6 +135,16 @@ static void refuse(host *h, ir_op *op) {
                ir_ops[op->code].text, ir_operation(op));
 }
 
+/// A word of the machine, in its own assembly: legality lets nothing else through.
+static void assembly(host *h, ir_op *op) {
+  LLVMTypeRef type = LLVMFunctionType(host_element_type(h, op->results[0].type), NULL, 0, false);
+  const char *text = op->attrs.text, *constraints = op->attrs.constraints;
+  host_flush(h);
+  LLVMValueRef code = LLVMGetInlineAsm(type, (char *)text, strlen(text), (char *)constraints,
+                                       strlen(constraints), true, false, LLVMInlineAsmDialectATT, false);
+  host_set_scalar(&op->results[0], LLVMBuildCall2(B, type, code, NULL, 0, ""));
+}
+
 static void nothing(host *h, ir_op *op) { (void)h, (void)op; }
 
 static void barrier(host *h, ir_op *op) {
@@ -147,7 +157,7 @@ typedef void op_function(host *h, ir_op *op);
 static op_function *const functions[IR_OPCODE_COUNT] = {
     [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,     [IR_DOT] = host_dot,
     [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,
-    [IR_ASSERT] = emit_assert, [IR_ASM] = refuse,         [IR_FOR] = host_for,       [IR_WHILE] = host_while,
+    [IR_ASSERT] = emit_assert, [IR_ASM] = assembly,       [IR_FOR] = host_for,       [IR_WHILE] = host_while,
     [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,       [IR_VIEW] = refuse,
     [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,  [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
     [IR_VIEW_BASE] = refuse,   [IR_VIEW_STRIDE] = refuse,
