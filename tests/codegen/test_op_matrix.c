@@ -32,7 +32,8 @@ static const struct {
   kiln_family family;
   const char *reason;
 } stated[] = {
-    {IR_ASM, KILN_FAMILY_HOST, "inline assembly of another machine"},
+    {IR_ASM, KILN_FAMILY_HOST,
+     "of another machine's assembly only PTX that computes registers from registers is translated"},
 };
 
 typedef struct reason_row {
