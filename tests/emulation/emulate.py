@@ -150,6 +150,10 @@ def product_cases():
         operands = [In("u8", [fp8_nearest(kind, float(v), True) for v in values]) if kind in ("e4m3", "e5m2") else In(kind, values)
                     for kind, values in ((left, a), (right, b))]
         yield Case("product-%s-%s" % (left, right), "product[T=%s,S=%s,R=%s]" % (left, right, sums), (1,), operands + [Out(sums, c)])
+    m, n, k = 16, 16, 1024
+    a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
+    c = [sum(a[i * k + x] * b[x * n + j] for x in range(k)) for i in range(m) for j in range(n)]
+    yield Case("product-in-parts", "product_in_parts", (1,), [In("f32", a), In("f32", b), Out("f32", c)])
 
 
 def all_cases():

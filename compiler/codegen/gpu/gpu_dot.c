@@ -291,18 +291,42 @@ static kiln_layout operand_layout(gpu *g, ir_value *value) {
   return gpu_suggestion(g, value, &layout) ? layout : gpu_default_layout(g, value->type);
 }
 
-/// Writes the operand; `k_at`, `free_at`: where the reduced index and the rows or columns begin in its
-/// element number.
-static void store_operand(gpu *g, ir_value *value, stored *s, const shape *d, unsigned k_at, unsigned free_at,
-                          unsigned free) {
-  kiln_layout layout = operand_layout(g, value);
-  gpu_tile tile = gpu_tile_in(g, value, &layout);
+/// An operand in registers, `parts` cut off the reduced index: registers hold one part after another, each in
+/// `part`, so that shared memory may take them in turn.
+typedef struct cut_operand {
+  gpu_tile tile;
+  kiln_layout part;
+} cut_operand;
+
+static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts) {
+  cut_operand c = {.part = operand_layout(g, value)};
+  kiln_layout all = c.part;
+  if (parts) {
+    ir_type type = value->type;
+    unsigned at = layout_axis_shift(type, k_axis) + type.log2[k_axis] - parts;
+    type.log2[k_axis] = (uint8_t)(type.log2[k_axis] - parts);
+    all = c.part = gpu_default_layout(g, type);
+    all.bits = (uint8_t)(all.bits + parts);
+    all.registers = (uint8_t)(all.registers + parts);
+    memset(all.basis, 0, sizeof all.basis);
+    for (unsigned i = 0; i < parts; i++) all.basis[c.part.registers + i] = 1u << (at + i);
+    for (unsigned i = 0; i < (unsigned)c.part.registers + c.part.lanes + c.part.warps; i++)
+      all.basis[i < c.part.registers ? i : i + parts] =
+          layout_spread(c.part.basis[i], ((1u << parts) - 1) << at);
+  }
+  c.tile = gpu_tile_in(g, value, &all);
+  return c;
+}
+
+/// Writes a part of the operand; `k_at`, `free_at`: where the reduced index and the rows or columns begin in
+/// its element number.
+static void store_operand(gpu *g, const cut_operand *c, uint32_t part, stored *s, const shape *d,
+                          unsigned k_at, unsigned free_at, unsigned free) {
+  gpu_tile tile = {.layout = c->part, .regs = c->tile.regs + ((size_t)part << c->part.registers)};
   layout_memory memory = {.bits = (uint8_t)(d->batch + d->k + free)};
   for (unsigned i = 0; i < free; i++) memory.offset[free_at + i] = 1u << i;
   for (unsigned i = 0; i < d->batch; i++) memory.offset[d->k + free + i] = 1u << (free + i);
   for (unsigned i = 0; i < d->k; i++) memory.offset[k_at + i] = 1u << (free + d->batch + i);
-  s->scalar = value->type.scalar;
-  s->log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[s->scalar].bytes);
   s->pitch = free + d->batch + s->log2_bytes;
   gpu_write_tile(g, &tile, &memory, s->log2_bytes, s->base);
 }
@@ -393,31 +417,48 @@ static void plain_rounds(gpu *g, const shape *s, const kiln_layout *layout, stor
   memcpy(out->regs, sums, count * sizeof *sums);
 }
 
-static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *s) {
-  kiln_layout layout = plain_layout(g, s);
-  gpu_tile initial = gpu_tile_in(g, op->operands[2], &layout), out = gpu_tile_new(g, &layout);
-  stored *a = KILN_NEW(g->arena, stored), *b = KILN_NEW(g->arena, stored);
+static uint64_t bytes_of(const shape *s) {
+  return ((uint64_t)kiln_scalars[s->left.scalar].bytes << (s->batch + s->m + s->k)) +
+         ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n));
+}
+
+static stored *stored_of(gpu *g, kiln_scalar scalar, uint32_t base) {
+  stored *s = KILN_NEW(g->arena, stored);
+  s->scalar = scalar;
+  s->log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[scalar].bytes);
+  s->base = base;
+  return s;
+}
+
+/// The reduced index goes through shared memory in as many parts as it takes.
+static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *whole) {
+  kiln_layout layout = plain_layout(g, whole);
+  gpu_tile sums = gpu_tile_in(g, op->operands[2], &layout);
   kiln_scalar to = op->operands[2]->type.scalar;
+  unsigned parts = 0, rank = whole->left.rank;
+  shape s = *whole;
+  while (s.k && bytes_of(&s) + g->scratch_base > g->machine->max_shared) s.k--, parts++;
   // Conversions of the operands use scratch too, so both are brought into their layouts before anything is
   // written here.
-  for (unsigned i = 0; i < 2; i++) {
-    kiln_layout l = operand_layout(g, op->operands[i]);
-    gpu_tile_in(g, op->operands[i], &l);
+  cut_operand left = cut(g, op->operands[0], rank - 1u, parts),
+              right = cut(g, op->operands[1], rank - 2u, parts);
+  uint32_t left_bytes = (uint32_t)kiln_scalars[s.left.scalar].bytes << (s.batch + s.m + s.k);
+  for (uint32_t part = 0; part < 1u << parts; part++) {
+    stored *a = stored_of(g, (kiln_scalar)s.left.scalar, g->scratch_base),
+           *b = stored_of(g, (kiln_scalar)s.right.scalar, g->scratch_base + left_bytes);
+    gpu_tile out = gpu_tile_new(g, &layout);
+    gpu_scratch_begin(g, bytes_of(&s));
+    if (g->status != KILN_OK) return sums;
+    store_operand(g, &left, part, a, &s, 0, s.k, s.m);
+    store_operand(g, &right, part, b, &s, s.n, 0, s.n);
+    gpu_barrier(g);
+    place_thread(g, &s, &layout, a, row_place);
+    place_thread(g, &s, &layout, b, column_place);
+    plain_rounds(g, &s, &layout, (stored *[2]){a, b}, to, &sums, &out);
+    g->shared_dirty = true;
+    sums = out;
   }
-  uint32_t left_bytes = (uint32_t)kiln_scalars[s->left.scalar].bytes << (s->batch + s->m + s->k);
-  a->base = g->scratch_base;
-  b->base = g->scratch_base + left_bytes;
-  gpu_scratch_begin(g, (uint64_t)left_bytes +
-                           ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n)));
-  if (g->status != KILN_OK) return initial;
-  store_operand(g, op->operands[0], a, s, 0, s->k, s->m);
-  store_operand(g, op->operands[1], b, s, s->n, 0, s->n);
-  gpu_barrier(g);
-  place_thread(g, s, &layout, a, row_place);
-  place_thread(g, s, &layout, b, column_place);
-  plain_rounds(g, s, &layout, (stored *[2]){a, b}, to, &initial, &out);
-  g->shared_dirty = true;
-  return out;
+  return sums;
 }
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
