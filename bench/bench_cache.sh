@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The cache's figures, all from this run on this machine: bench/bench_cache.sh [BUILD] [hit|ninja|rebuild|memory|scale...]
+# The cache's figures, all from this run on this machine: bench/bench_cache.sh [BUILD] [hit|ninja|rebuild|nochange|commands|memory|scale...]
 #   hit      whole-process time of a hit, of ccache on a trivial C file, of an empty static program; system calls of a hit
 #   ninja    500 hits under ninja -j2, against ccache in the same form
 #   rebuild  a no-change rebuild of 1,000 kernels
+#   nochange a no-change build of kernels/ for four targets
+#   commands kiln cache stats, ls, gc and doctor with 200,000 entries
 #   memory   ns a look-up in memory at 1, 8 and 64 threads
 #   scale    1,000 to 1,000,000 entries: opening, hit, miss, insertion, one eviction step
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}; shift || true
-parts=${*:-hit ninja rebuild memory scale}
+parts=${*:-hit ninja rebuild nochange commands memory scale}
 kiln=$PWD/$build/bin/kiln
 work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-bench-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -70,6 +72,24 @@ bench_rebuild() {
     [ "$round" != cold ] || "$kiln" cache stats --zero
   done
   "$kiln" cache stats | grep -E 'HIT|COMPILED' || true
+}
+
+bench_nochange() {
+  local all=("$kiln" build -q --configs-all -t "${TARGETS:-sm_90a,gfx942,gfx1100,host}" -o "$work/all.kbundle" kernels/*.kiln)
+  "${all[@]}"
+  "$kiln" cache stats | head -1
+  "$work/spawn" "${ROUNDS:-40}" "kernels/, no change" "${all[@]}"
+  "$work/spawn" "${ROUNDS:-40}" "the same, level 19" "${all[@]}" --level 19
+}
+
+bench_commands() {
+  local folder=$work/many
+  "$work/level" fill "$folder" "${ENTRIES:-200000}"
+  export KILN_CACHE_DIR=$folder
+  "$kiln" cache gc
+  "$work/spawn" "${ROUNDS:-10}" stats "$kiln" cache stats -- "ls --limit=20" "$kiln" cache ls --limit=20 -- gc "$kiln" cache gc \
+    -- "gc --dry-run --max-files=100000" "$kiln" cache gc --dry-run --max-files=100000 -- doctor "$kiln" cache doctor
+  export KILN_CACHE_DIR=$work/cache
 }
 
 bench_memory() { "$work/level" memory; }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cache as a library.
 //   bench_cache_level memory                ns a look-up in memory, at 1, 8 and 64 threads, distinct keys and
-//   one key bench_cache_level scale FOLDER COUNT... what opening, a hit, a miss, an insertion and one
-//   eviction step cost in a store of that many entries
+//                                           one key
+//   bench_cache_level scale FOLDER COUNT... what opening, a hit, a miss, an insertion and one eviction step
+//                                           cost in a store of that many entries
+//   bench_cache_level fill FOLDER COUNT     fills a store with whole entries, for timing commands on it
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,9 +210,22 @@ static int bench_scale(const char *folder, int count, char **counts) {
   return 0;
 }
 
+static int fill(const char *folder, unsigned long count) {
+  kiln_cache *cache = open_cache(folder, 0);
+  kiln_cache_content c = content();
+  for (unsigned long n = 0; n < count; n++) {
+    kiln_key key = make_key(n);
+    if (kiln_cache_put(cache, &key, &c, NULL)) return 1;
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(cache);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "memory")) return bench_memory();
   if (argc > 3 && !strcmp(argv[1], "scale")) return bench_scale(argv[2], argc - 3, argv + 3);
-  fprintf(stderr, "usage: bench_cache_level memory | scale FOLDER COUNT...\n");
+  if (argc == 4 && !strcmp(argv[1], "fill")) return fill(argv[2], strtoul(argv[3], NULL, 10));
+  fprintf(stderr, "usage: bench_cache_level memory | scale FOLDER COUNT... | fill FOLDER COUNT\n");
   return 2;
 }

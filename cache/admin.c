@@ -67,7 +67,8 @@ typedef struct scrub {
   void *context;
   pthread_mutex_t mutex; ///< guards report and bad
   kiln_scrub_report report;
-  atomic_uint next_shard;
+  uint32_t first, shards; ///< which, around the end
+  atomic_uint next;       ///< of `shards`
 } scrub;
 
 typedef struct shard_scrub {
@@ -112,7 +113,8 @@ static bool scrub_one(void *context, const kiln_scan_item *item) {
 
 static void *scrub_shards(void *context) {
   scrub *s = context;
-  for (uint32_t shard; (shard = atomic_fetch_add(&s->next_shard, 1)) < KILN_STORE_SHARDS;) {
+  for (uint32_t i; (i = atomic_fetch_add(&s->next, 1)) < s->shards;) {
+    uint32_t shard = (s->first + i) % KILN_STORE_SHARDS;
     shard_scrub part = {s, shard};
     kiln_scan_place place = {.shard = shard};
     kiln_scan(&s->view, &place, 0, scrub_one, &part);
@@ -120,19 +122,16 @@ static void *scrub_shards(void *context) {
   return NULL;
 }
 
-void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context,
-                kiln_scrub_report *out) {
+static void run_scrub(kiln_store *store, unsigned threads, const scrub *how, kiln_scrub_report *out) {
   pthread_t ids[64];
   unsigned started = 0;
-  scrub *s = calloc(1, sizeof *s);
+  scrub *s = malloc(sizeof *s);
   memset(out, 0, sizeof *out);
   if (!s) return;
+  *s = *how;
   s->view = *store;
   s->view.writable = false;
   s->store = store;
-  s->repair = repair;
-  s->bad = bad;
-  s->context = context;
   pthread_mutex_init(&s->mutex, NULL);
   for (unsigned i = 1; i < threads && i < 64; i++)
     if (!pthread_create(&ids[started], NULL, scrub_shards, s)) started++;
@@ -142,6 +141,17 @@ void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad
   *out = s->report;
   out->folders = kiln_scan_unreadable(store, out->folder, sizeof out->folder);
   free(s);
+}
+
+void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context,
+                kiln_scrub_report *out) {
+  run_scrub(store, threads,
+            &(scrub){.repair = repair, .bad = bad, .context = context, .shards = KILN_STORE_SHARDS}, out);
+}
+
+void kiln_scrub_some(kiln_store *store, unsigned threads, uint32_t first, uint32_t shards,
+                     kiln_scrub_report *out) {
+  run_scrub(store, threads, &(scrub){.first = first, .shards = shards}, out);
 }
 
 // ------------------------------------------------------------------------------------------ moving

@@ -36,6 +36,10 @@ typedef void kiln_scrub_bad(void *context, const kiln_digest *key, kiln_outcome 
 /// wants), with `threads` threads. With `repair` the bad ones are removed.
 void kiln_scrub(kiln_store *store, unsigned threads, bool repair, kiln_scrub_bad *bad, void *context,
                 kiln_scrub_report *out);
+/// The same for `shards` of the KILN_STORE_SHARDS shards from `first` on (after the last comes the first),
+/// without repair. Folders are looked at in all.
+void kiln_scrub_some(kiln_store *store, unsigned threads, uint32_t first, uint32_t shards,
+                     kiln_scrub_report *out);
 
 // ------------------------------------------------------------------------------------------ moving
 

@@ -269,6 +269,15 @@ static bool chosen(kiln_store *store, const kiln_scan_item *item, const kiln_evi
   return labels_match(store, &item->key, choice);
 }
 
+static bool sums_will_do(const kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice,
+                         const kiln_usage *usage) {
+  if (!choice->by_sums || choice->all || choice->max_age_s || choice->target || choice->producer)
+    return false;
+  if (!usage->counted || usage->files <= KILN_USAGE_WALKED) return false;
+  need n = need_of(store, limits, usage->bytes, usage->files);
+  return !n.bytes && !n.files;
+}
+
 void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_evict_choice *choice,
                       kiln_evicted *each, void *context, kiln_evict_report *out) {
   kiln_usage usage;
@@ -277,9 +286,17 @@ void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_e
   sample s = {0};
   if (!choice->dry_run) tidy(store, out);
   char why[64];
+  out->failed = kiln_scan_unreadable(store, why, sizeof why);
+  if (sums_will_do(store, limits, choice, &usage)) {
+    out->by_sums = true;
+    out->seen_bytes = usage.bytes;
+    out->seen_files = usage.files;
+    if (!choice->dry_run) kiln_stats_rotate(store);
+    kiln_usage_unlock(fd);
+    return;
+  }
   kiln_scan_all(store, collect, &s);
   take_sums(&s, out);
-  out->failed = kiln_scan_unreadable(store, why, sizeof why);
   if (s.count) qsort(s.items, s.count, sizeof *s.items, oldest_first);
   need n = need_of(store, limits, out->seen_bytes, out->seen_files);
   int64_t now = (int64_t)time(NULL);

@@ -29,6 +29,8 @@ typedef struct kiln_evict_choice {
   const char *producer; ///< part of the producer label
   bool all;             ///< everything
   bool dry_run;
+  bool by_sums; ///< a large store whose sums are within the limits is not walked, where nothing else is asked
+                ///< for
 } kiln_evict_choice;
 
 typedef struct kiln_evict_report {
@@ -36,6 +38,7 @@ typedef struct kiln_evict_report {
   uint64_t unsent; ///< of the evicted: were still to be uploaded
   bool busy;       ///< another process is cleaning; nothing was done
   bool over;       ///< the store is still over a limit
+  bool by_sums;    ///< seen_ are the sums of `usage`: nothing was walked
 } kiln_evict_report;
 
 /// Called for each entry that is removed (or would be). May be NULL.

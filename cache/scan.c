@@ -31,11 +31,13 @@ typedef struct walk {
 
 /// Hands one name on when it is an entry's. Other names are nobody's business.
 static void visit(walk *w, const char *name) {
-  char hex[KILN_DIGEST_HEX + 1];
+  static const char digits[] = "0123456789abcdef";
+  char hex[KILN_DIGEST_HEX] = {digits[w->shard >> 4 & 15], digits[w->shard & 15]};
   kiln_scan_item item;
   struct stat st;
-  snprintf(hex, sizeof hex, "%02x%.62s", w->shard & 255, name);
-  if (strlen(name) != KILN_DIGEST_HEX - 2 || !kiln_digest_parse(hex, KILN_DIGEST_HEX, &item.key)) return;
+  if (strlen(name) != sizeof hex - 2) return;
+  memcpy(hex + 2, name, sizeof hex - 2);
+  if (!kiln_digest_parse(hex, sizeof hex, &item.key)) return;
   if (kiln_fs_stat_at(w->fd, name, &st)) return; // gone meanwhile
   item.bytes = (uint64_t)st.st_blocks * 512;
   if (!item.bytes) item.bytes = (uint64_t)st.st_size;

@@ -62,6 +62,10 @@ bool kiln_usage_read(kiln_store *store, kiln_usage *out) {
   return out->counted;
 }
 
+bool kiln_usage_large(kiln_store *store, kiln_usage *out) {
+  return kiln_usage_read(store, out) && out->files > KILN_USAGE_WALKED;
+}
+
 int kiln_usage_save(int fd, const kiln_usage *usage) {
   kiln_buffer b = {0};
   kiln_buffer_bytes(&b, "KUSE", 4);

@@ -23,6 +23,10 @@ typedef struct kiln_usage {
 int kiln_usage_lock(kiln_store *store, kiln_usage *out);
 /// The sums as they are, without a lock; false where there are none to go by.
 bool kiln_usage_read(kiln_store *store, kiln_usage *out);
+/// Stores with more entries than this are not walked where sums are good enough.
+enum { KILN_USAGE_WALKED = 20000 };
+/// kiln_usage_read for a store of so many entries that the sums are to be used.
+bool kiln_usage_large(kiln_store *store, kiln_usage *out);
 int kiln_usage_save(int fd, const kiln_usage *usage);
 /// Closing gives the lock back.
 void kiln_usage_unlock(int fd);

@@ -98,10 +98,9 @@ TEST(cache_tool, stats_go_back_to_the_first_record) {
   free(out);
 }
 
-/// A store of many entries is not walked for its sums.
-TEST(cache_tool, stats_of_many_entries_come_from_the_sums) {
+/// Writes sums of a large store: what goes by them tells.
+static void claim_many(void) {
   kiln_usage usage;
-  fill();
   kiln_cache *cache = open_in(root);
   int fd = kiln_usage_lock(kiln_cache_store(cache), &usage);
   CHECK(fd >= 0);
@@ -109,9 +108,61 @@ TEST(cache_tool, stats_of_many_entries_come_from_the_sums) {
   CHECK_INT(kiln_usage_save(fd, &usage), 0);
   kiln_usage_unlock(fd);
   kiln_cache_close(cache);
+}
+
+/// A store of many entries is not walked for its sums.
+TEST(cache_tool, stats_of_many_entries_come_from_the_sums) {
+  fill();
+  claim_many();
   expect("", "cache stats", 0, "200000 entries, 1024.0 MiB of 10240.0 MiB (10.0 %)");
-  expect("", "cache gc", 0, "of 6 entries"); // counts anew
+  expect("", "cache gc --count", 0, "of 6 entries"); // counts anew
   expect("", "cache stats", 0, "6 entries");
+}
+
+/// gc walks such a store where a limit is passed, or something else is to go; the doctor reads a part of it.
+TEST(cache_tool, many_entries_are_walked_where_that_is_needed) {
+  fill();
+  claim_many();
+  expect("", "cache gc", 0,
+         "removed 0 of 200000 entries (0 of 1073741824 bytes), 0 leftovers, 0 failures; by the sums");
+  expect("", "cache gc --json", 0, "\"seen\": 200000, ");
+  expect("", "cache gc --json", 0, "\"counted\": false");
+  expect("", "cache doctor", 0, " of 200000 were read: ");
+  expect("", "cache gc --dry-run --older-than=1d", 0, "would remove 0 of 6");
+  expect("", "cache gc --dry-run --max-files=5", 0, "would remove 1 of 6");
+  expect("", "cache gc --json --count", 0, "\"counted\": true");
+  expect("", "cache doctor", 0, "6 good, 0 damaged");
+}
+
+/// What is shown of many is the newest, in order, whatever the folders' order is.
+TEST(cache_tool, ls_shows_the_newest) {
+  enum { MANY = 1500 };
+  fill();
+  char command[700], *out, *lines;
+  snprintf(command, sizeof command,
+           "cd %s/v1/main.default/entries && i=0; for s in 00 01 02 03; do mkdir -p $s; done; while [ $i -lt "
+           "%d ]; do "
+           "f=$(printf '%%02x/%%062x' $((i %% 4)) $i); : >$f; touch -d @$((1600000000 + i * 7 %% %d)) $f; "
+           "i=$((i + 1)); done",
+           root, MANY, MANY);
+  CHECK_INT(kiln_test_run(NULL, "%s", command), 0);
+  for (unsigned limit = 1; limit <= 2 * MANY; limit = limit * 7 + 3) {
+    snprintf(command, sizeof command, "cache ls --limit=%u", limit);
+    CHECK_INT(kiln(&lines, "", command), 0);
+    snprintf(command, sizeof command, "cache ls | head -n %u", limit);
+    CHECK_INT(kiln(&out, "", command), 0);
+    CHECK_TEXT(lines, out);
+    free(lines);
+    CHECK_INT(kiln(&out, "", "cache ls"), 0);
+    char last[32] = "9";
+    for (const char *at = out; *at; at = strchr(at, '\n') + 1) { // no line is newer than the one before it
+      char when[32];
+      snprintf(when, sizeof when, "%.19s", at + 29);
+      CHECK(strcmp(when, last) <= 0);
+      strcpy(last, when);
+    }
+    free(out);
+  }
 }
 
 TEST(cache_tool, stats_agree_with_what_was_done) {

@@ -99,15 +99,16 @@ static int report_sweep(const cache_tool *tool, const kiln_evict_report *r, bool
     kiln_buffer_format(out,
                        "{\"dry_run\": %s, \"seen\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
                        ", \"evicted\": %" PRIu64 ", \"evicted_bytes\": %" PRIu64 ", \"orphans\": %" PRIu64
-                       ", \"failed\": %" PRIu64 "}\n",
+                       ", \"failed\": %" PRIu64 ", \"counted\": %s}\n",
                        dry_run ? "true" : "false", r->seen_files, r->seen_bytes, r->evicted_files,
-                       r->evicted_bytes, r->orphans, r->failed);
+                       r->evicted_bytes, r->orphans, r->failed, r->by_sums ? "false" : "true");
   else
     kiln_buffer_format(out,
                        "%s %" PRIu64 " of %" PRIu64 " entries (%" PRIu64 " of %" PRIu64 " bytes), %" PRIu64
-                       " leftovers, %" PRIu64 " failures\n",
+                       " leftovers, %" PRIu64 " failures%s\n",
                        dry_run ? "would remove" : "removed", r->evicted_files, r->seen_files,
-                       r->evicted_bytes, r->seen_bytes, r->orphans, r->failed);
+                       r->evicted_bytes, r->seen_bytes, r->orphans, r->failed,
+                       r->by_sums ? "; by the sums, --count counts anew" : "");
   cache_print(out);
   return r->failed ? CLI_FAILED : CLI_OK;
 }
@@ -136,7 +137,7 @@ int cache_command_gc(int argc, char **argv) {
   const char *size = NULL, *age = NULL;
   kiln_evict_choice choice = {0};
   int64_t files = 0;
-  bool verbose = false;
+  bool verbose = false, count = false;
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would go, remove nothing"},
@@ -145,11 +146,13 @@ int cache_command_gc(int argc, char **argv) {
       {"older-than", 0, CLI_TEXT, &age, "AGE", "remove what was not used for 90s, 10m, 12h, 30d"},
       {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target has this text"},
       {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
+      {"count", 0, CLI_FLAG, &count, NULL, "look at every entry, however many"},
       {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
   const cli_page page = {
       "kiln cache gc [options]",
       "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
-      "--older-than, --target and --producer remove more; together they must all hold.",
+      "--older-than, --target and --producer remove more; together they must all hold. Above 20,000 entries\n"
+      "the sums that each build keeps tell whether a limit is passed; --count counts anew.",
       options,
       sizeof options / sizeof *options,
       NULL,
@@ -162,6 +165,7 @@ int cache_command_gc(int argc, char **argv) {
   kiln_status status = parse_limits(size, age, &limits, &choice, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   if (files > 0) limits.files = (uint64_t)files;
+  choice.by_sums = !count;
   kiln_buffer out = {0};
   kiln_evict_report report;
   struct removal r = {tool.cache, verbose && !tool.json ? &out : NULL, !choice.dry_run};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `kiln cache`: dispatch, and what its subcommands share.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/kiln/cache_commands.h"
@@ -59,6 +60,7 @@ static bool visit(void *context, const kiln_scan_item *item) {
   struct match *m = context;
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest_hex(&item->key, hex);
+  if (hex[0] != m->text[0] || hex[1] != m->text[1]) return false; // the next shard
   if (strncmp(hex, m->text, m->length)) return true;
   m->key = item->key;
   return ++m->count < 2;
@@ -74,7 +76,8 @@ kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out
     return KILN_OK;
   }
   struct match m = {.text = text, .length = length};
-  kiln_scan_all(store, visit, &m);
+  kiln_scan_place place = {.shard = (uint32_t)strtoul((char[]){text[0], text[1], 0}, NULL, 16)};
+  kiln_scan(store, &place, 0, visit, &m);
   if (m.count == 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry's key begins with %s", text);
   if (m.count > 1)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "several keys begin with %s; give more digits", text);

@@ -30,14 +30,11 @@ static void count_spooled(void *context, int folder, const char *name) {
   ++*(uint64_t *)context;
 }
 
-/// Stores above this are not walked: the sums that the cleaner keeps are good enough.
-enum { WALKED_FILES = 20000 };
-
 static void take_overview(cache_tool *tool, overview *o) {
   kiln_usage usage;
   kiln_stats_read(tool->store, &o->sum);
   o->limits = kiln_cache_limits(tool->cache);
-  if (kiln_usage_read(tool->store, &usage) && usage.files > WALKED_FILES) {
+  if (kiln_usage_large(tool->store, &usage)) {
     o->files = usage.files;
     o->bytes = usage.bytes;
   } else {
@@ -142,12 +139,32 @@ int cache_command_stats(int argc, char **argv) {
 // ---------------------------------------------------------------------------------------------- ls
 
 typedef struct listing {
+  size_t most;           ///< how many of the newest are wanted; 0: all
   kiln_scan_item *items; ///< owned
   size_t count, capacity;
+  bool full; ///< `most` were kept, none of them older than `oldest`
+  int64_t oldest;
 } listing;
+
+static int newest_first(const void *x, const void *y) {
+  const kiln_scan_item *a = x, *b = y;
+  if (a->time != b->time) return a->time > b->time ? -1 : 1;
+  return memcmp(a->key.bytes, b->key.bytes, KILN_DIGEST_SIZE);
+}
+
+/// Sorts what was collected and drops what is not wanted.
+static void keep_newest(listing *l) {
+  if (l->count) qsort(l->items, l->count, sizeof *l->items, newest_first);
+  if (!l->most || l->count < l->most) return;
+  l->count = l->most;
+  l->full = true;
+  l->oldest = l->items[l->most - 1].time;
+}
 
 static bool add_item(void *context, const kiln_scan_item *item) {
   listing *l = context;
+  if (l->full && item->time < l->oldest) return true;
+  if (l->most && l->count == l->capacity && l->count >= 2 * l->most) keep_newest(l);
   if (l->count == l->capacity) {
     size_t capacity = l->capacity ? 2 * l->capacity : 1024;
     kiln_scan_item *items = realloc(l->items, capacity * sizeof *items);
@@ -157,12 +174,6 @@ static bool add_item(void *context, const kiln_scan_item *item) {
   }
   l->items[l->count++] = *item;
   return true;
-}
-
-static int newest_first(const void *x, const void *y) {
-  const kiln_scan_item *a = x, *b = y;
-  if (a->time != b->time) return a->time > b->time ? -1 : 1;
-  return memcmp(a->key.bytes, b->key.bytes, KILN_DIGEST_SIZE);
 }
 
 /// Label text that is safe on a terminal and in JSON.
@@ -215,14 +226,13 @@ int cache_command_ls(int argc, char **argv) {
                          NULL};
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
-  listing l = {0};
+  listing l = {.most = most > 0 ? (size_t)most : 0};
   kiln_buffer out = {0};
   bool first = true;
   kiln_scan_all(tool.store, add_item, &l);
-  if (l.count) qsort(l.items, l.count, sizeof *l.items, newest_first);
+  keep_newest(&l);
   if (tool.json) kiln_buffer_format(&out, "[");
-  for (size_t i = 0; i < l.count && (most <= 0 || i < (size_t)most); i++)
-    list_one(&tool, &l.items[i], &first, &out);
+  for (size_t i = 0; i < l.count; i++) list_one(&tool, &l.items[i], &first, &out);
   if (tool.json) kiln_buffer_format(&out, "\n]\n");
   free(l.items);
   cache_print(&out);
