@@ -202,6 +202,7 @@ typedef struct kiln_cache_content {
   uint64_t cost_ns; ///< what making it took: what a hit saves
   uint32_t flags;   ///< KILN_ENTRY_
   bool here_only;   ///< of put: not uploaded
+  kiln_bytes name;  ///< of put: what people are shown of it; without bytes the symbol
 } kiln_cache_content;
 
 /// What get found. Valid until deinit, also after the cache was cleared or closed.

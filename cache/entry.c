@@ -10,7 +10,7 @@ static const char magic[8] = {'K', 'I', 'L', 'N', 'E', 'N', 'T', '\n'};
 enum { CODEC_RAW, CODEC_ZSTD };
 enum { AT_BODY_CHECK = 144, AT_HEADER_CHECK = 160 };
 
-/// "amdgcn-amd-amdhsa gfx90a xnack=on" and the symbol, from the fields.
+/// "amdgcn-amd-amdhsa gfx90a xnack=on" and the symbol, from the fields. What is empty says nothing.
 static void label_fields(const kiln_key *key, kiln_buffer *target, kiln_buffer *symbol) {
   kiln_key_walk walk;
   kiln_key_part part;
@@ -19,20 +19,21 @@ static void label_fields(const kiln_key *key, kiln_buffer *target, kiln_buffer *
     if (part.field == KILN_FIELD_SYMBOL) kiln_buffer_bytes(symbol, part.value, part.value_size);
     bool of_target = part.field == KILN_FIELD_TRIPLE || part.field == KILN_FIELD_PROCESSOR ||
                      part.field == KILN_FIELD_FEATURE || part.field == KILN_FIELD_FORMAT;
-    if (!of_target) continue;
+    if (!of_target || !part.value_size) continue;
     if (target->size) kiln_buffer_u8(target, ' ');
     if (part.name_size) kiln_buffer_format(target, "%.*s=", (int)part.name_size, part.name);
     kiln_buffer_bytes(target, part.value, part.value_size);
   }
 }
 
-static void encode_labels(const kiln_key *key, const char *domain, kiln_buffer *out) {
+static void encode_labels(const kiln_key *key, const kiln_bytes *name, const char *domain, kiln_buffer *out) {
   kiln_buffer target = {0}, symbol = {0};
   label_fields(key, &target, &symbol);
   kiln_buffer_text(out, domain);
   kiln_buffer_text(out, "kiln " KILN_VERSION);
   kiln_buffer_block(out, target.bytes, target.size);
-  kiln_buffer_block(out, symbol.bytes, symbol.size);
+  if (name->size) kiln_buffer_block(out, name->bytes, name->size);
+  else kiln_buffer_block(out, symbol.bytes, symbol.size);
   out->failed |= target.failed || symbol.failed;
   kiln_buffer_deinit(&target);
   kiln_buffer_deinit(&symbol);
@@ -76,7 +77,7 @@ kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *con
   kiln_status status = KILN_STATUS_OUT_OF_MEMORY;
   size_t start = out->size, body_at;
   encode_body(key, content, &digested, &body_at);
-  encode_labels(key, domain, &labels);
+  encode_labels(key, &content->name, domain, &labels);
   if (digested.failed || labels.failed) goto out;
   const uint8_t *body = digested.bytes + body_at;
   size_t raw_size = digested.size - body_at, packed_size = pack(body, raw_size, level, &packed);
@@ -214,6 +215,7 @@ void kiln_entry_point(const kiln_entry_view *view, const uint8_t *raw, kiln_cach
     *parts[i] = (kiln_bytes){raw, (size_t)view->sizes[i]};
     raw += view->sizes[i];
   }
+  out->content.name = (kiln_bytes){NULL, 0}; // a label: not in the body
   out->content.cost_ns = view->cost_ns;
   out->content.flags = view->flags;
   out->content_digest = view->content_digest;

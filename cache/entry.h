@@ -39,8 +39,9 @@ enum {
   KILN_ENTRY_RAW_LIMIT = 4096, ///< entries up to one block are stored raw
 };
 
-/// What people are shown without unpacking the body; made from the fields, except the domain.
-enum { KILN_LABEL_DOMAIN, KILN_LABEL_PRODUCER, KILN_LABEL_TARGET, KILN_LABEL_SYMBOL, KILN_LABELS };
+/// What people are shown without unpacking the body: the domain, who made it, the target from the fields, and
+/// the content's name or the symbol.
+enum { KILN_LABEL_DOMAIN, KILN_LABEL_PRODUCER, KILN_LABEL_TARGET, KILN_LABEL_NAME, KILN_LABELS };
 
 typedef struct kiln_entry_view {
   kiln_digest key, content_digest;

@@ -184,6 +184,32 @@ TEST(build_command, an_entry_of_a_wrong_key_is_caught) {
   expect(1, "-t host --verify-cache=100", "differs from a new compile");
 }
 
+/// Entries are listed with what people asked for: kernel, instance, config, target.
+TEST(build_command, ls_names_instance_config_and_target) {
+  static const char text[] =
+      "kiln 1\nkernel scale[T: type = f32](x: inout *T, n: i32) @grid(cdiv(n, 64)) @config(warps = 1)\n"
+      "  @config(warps = 2) {\n"
+      "  let i = pid(0) * 64 + iota(64)\n  store(x + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+  static const char *const wanted[] = {"  scale[T=f32] warps=1  nvptx64-nvidia-cuda sm_80 ",
+                                       "  scale[T=f32] warps=2  nvptx64-nvidia-cuda sm_80 ",
+                                       "  scale[T=f16] warps=1  nvptx64-nvidia-cuda sm_80 ",
+                                       "  scale[T=f16] warps=2  amdgcn-amd-amdhsa gfx942 "};
+  char path[512], *out;
+  snprintf(path, sizeof path, "%s/scale.kiln", kiln_test_folder());
+  kiln_test_write(path, text, sizeof text - 1);
+  int code = kiln_test_run(
+      &out,
+      "root=$PWD; cd %s && export KILN_CACHE_DIR=$PWD/cache PATH=$root/%s/bin:$PATH && "
+      "kiln build -q --configs-all -i 'scale[T=f16]' -i 'scale[T=f32]' -t sm_80,gfx942 scale.kiln && "
+      "kiln cache ls && kiln cache ls --json | grep -c '\"name\": \"scale.T=f16. warps=2\"'",
+      kiln_test_folder(), kiln_test_build());
+  CHECK_INT(code, 0);
+  for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++)
+    if (!strstr(out, wanted[i])) FAIL("without \"%s\":\n%s", wanted[i], out);
+  CHECK(strstr(out, "\n2\n"));
+  free(out);
+}
+
 // -------------------------------------------------------------------------- the bundle as an artifact
 
 /// What the writer prints when it packs: a build that found the finished bundle does not have it.

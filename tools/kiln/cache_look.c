@@ -185,28 +185,27 @@ static void label(const kiln_bytes *bytes, char *out, size_t capacity) {
 }
 
 static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *first, kiln_buffer *out) {
-  char hex[KILN_DIGEST_HEX + 1], target[200] = "", symbol[200] = "", when[32];
+  char hex[KILN_DIGEST_HEX + 1], target[200] = "", name[300] = "", when[32];
   kiln_entry_view view;
   kiln_blob *file = kiln_store_file(tool->store, &item->key);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, tool->store->max_entry_bytes, &view, NULL);
   if (good) {
     label(&view.labels[KILN_LABEL_TARGET], target, sizeof target);
-    label(&view.labels[KILN_LABEL_SYMBOL], symbol, sizeof symbol);
+    label(&view.labels[KILN_LABEL_NAME], name, sizeof name);
   }
   kiln_digest_hex(&item->key, hex);
   time_text((uint64_t)item->time, when);
   if (tool->json) {
-    kiln_buffer_format(out,
-                       "%s\n {\"key\": \"%s\", \"bytes\": %" PRIu64 ", \"used\": %" PRId64
-                       ", \"good\": %s, \"symbol\": ",
-                       *first ? "" : ",", hex, item->size, item->time, good ? "true" : "false");
-    cli_json_text(out, symbol);
+    kiln_buffer_format(
+        out, "%s\n {\"key\": \"%s\", \"bytes\": %" PRIu64 ", \"used\": %" PRId64 ", \"good\": %s, \"name\": ",
+        *first ? "" : ",", hex, item->size, item->time, good ? "true" : "false");
+    cli_json_text(out, name);
     kiln_buffer_format(out, ", \"target\": ");
     cli_json_text(out, target);
     kiln_buffer_format(out, ", \"cost_ns\": %" PRIu64 "}", good ? view.cost_ns : 0);
   } else {
     kiln_buffer_format(out, "%.16s %10" PRIu64 "  %s  %s  %s\n", hex, item->size, when,
-                       good ? symbol : "(damaged)", target);
+                       good ? name : "(damaged)", target);
   }
   *first = false;
   kiln_blob_release(file);
@@ -218,7 +217,8 @@ int cache_command_ls(int argc, char **argv) {
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"limit", 'n', CLI_NUMBER, &most, "N", "print at most N"}};
   const cli_page page = {"kiln cache ls [--json] [--limit=N]",
-                         "Lists the entries, the one used last first.",
+                         "Lists the entries, the one used last first: key, size, time of use, kernel with "
+                         "instance and config, target.",
                          options,
                          3,
                          NULL,
@@ -312,14 +312,16 @@ int cache_command_show(int argc, char **argv) {
     cli_json_text(&out, labels[KILN_LABEL_DOMAIN]);
     kiln_buffer_format(&out, ", \"producer\": ");
     cli_json_text(&out, labels[KILN_LABEL_PRODUCER]);
+    kiln_buffer_format(&out, ", \"name\": ");
+    cli_json_text(&out, labels[KILN_LABEL_NAME]);
     kiln_buffer_format(&out, ", \"fields\": [");
   } else {
     kiln_buffer_format(
         &out,
-        "key         %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\nfile        %zu bytes\npayload "
-        "    %zu bytes\n"
+        "key         %s\nname        %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\n"
+        "file        %zu bytes\npayload     %zu bytes\n"
         "metadata    %zu bytes\ndiagnostics %zu bytes\ncost        %.3f ms\nsignatures  %u\nfields\n",
-        hex, content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN],
+        hex, labels[KILN_LABEL_NAME], content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN],
         labels[KILN_LABEL_PRODUCER], file->size, entry.content.payload.size, entry.content.metadata.size,
         entry.content.diagnostics.size, (double)entry.content.cost_ns / 1e6, view.signature_count);
   }

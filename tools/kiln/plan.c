@@ -125,13 +125,20 @@ const kiln_interface *plan_interface(const plan *p, const plan_job *job) {
   return kiln_unit_interface(p->sources[job->source].unit, job->instance);
 }
 
-const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity) {
-  char target[KILN_TARGET_NAME];
+const char *plan_job_name(const plan *p, const plan_job *job, char *out, size_t capacity) {
   const kiln_interface *i = plan_interface(p, job);
   const char *config = job->config < i->config_count ? i->configs[job->config].text : "";
   const char *variant = job->variant < i->variant_count ? i->variants[job->variant].text : "";
-  snprintf(out, capacity, "%s%s%s%s%s%s for %s", i->name, *config ? " " : "", config, *variant ? " (" : "",
-           variant, *variant ? ")" : "", kiln_target_name(&p->targets[job->target], target));
+  snprintf(out, capacity, "%s%s%s%s%s%s", i->name, *config ? " " : "", config, *variant ? " (" : "", variant,
+           *variant ? ")" : "");
+  return out;
+}
+
+const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity) {
+  char target[KILN_TARGET_NAME];
+  plan_job_name(p, job, out, capacity);
+  size_t at = strlen(out);
+  snprintf(out + at, capacity - at, " for %s", kiln_target_name(&p->targets[job->target], target));
   return out;
 }
 

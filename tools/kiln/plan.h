@@ -68,7 +68,9 @@ kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options 
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
 
 const kiln_interface *plan_interface(const plan *p, const plan_job *job);
-/// "softmax[T=bf16] BLOCK=1024,warps=4 for sm_90a": what messages call a job.
+/// "softmax[T=bf16] BLOCK=1024,warps=4": instance, config and variant of a job.
+const char *plan_job_name(const plan *p, const plan_job *job, char *out, size_t capacity);
+/// The same " for sm_90a": what messages call a job.
 const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
 
 /// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to

@@ -100,9 +100,12 @@ static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *
 static void store(crew *c, const worker_client *worker, const worker_reply *reply, plan_job *job) {
   job->is_foreign = c->options->cache && !is_theirs(c, worker, reply);
   if (!c->options->cache || job->is_foreign) return;
+  char name[300];
+  plan_job_name(c->p, job, name, sizeof name);
   kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
                                 .payload = {job->code.bytes, job->code.size},
-                                .cost_ns = job->ns};
+                                .cost_ns = job->ns,
+                                .name = {(const uint8_t *)name, strlen(name)}};
   (void)kiln_cache_put(c->options->cache, &job->key, &content,
                        NULL); // a cache never fails a build; its counters have the reason
   kiln_cache_count(c->options->cache, KILN_OUTCOME_COMPILED, &job->key.digest, job->code.size, job->ns);
