@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,26 @@ kiln_store *kiln_cache_store(kiln_cache *cache) {
 }
 
 kiln_limits kiln_cache_limits(const kiln_cache *cache) { return cache->limits; }
+
+bool kiln_store_short(const kiln_store *store, const kiln_limits *limits, uint64_t *out_free,
+                      uint64_t *out_reserve) {
+  uint64_t free_files, size;
+  *out_free = *out_reserve = 0;
+  if (store->fd < 0 || kiln_fs_space(store->fd, out_free, &free_files, &size)) return false;
+  *out_reserve = kiln_limits_reserve(limits, size);
+  return *out_free < *out_reserve;
+}
+
+unsigned kiln_cache_unopened(const kiln_cache *cache, char *out, size_t capacity) {
+  unsigned count = 0;
+  for (uint32_t i = 0; i < cache->store_count; i++) {
+    const kiln_store *s = &cache->stores[i];
+    // A domain in which nothing was built yet has no folder; a layer was named because it is there.
+    if (s->writable || !s->error || (s->error == ENOENT && !s->layer)) continue;
+    if (!count++) snprintf(out, capacity, "%s/%s: %s", s->root, s->folder, strerror(s->error));
+  }
+  return count;
+}
 
 kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
   char name[KILN_STORE_NAME];

@@ -12,6 +12,12 @@
 /// The writable (or, with read_only, the last) store; NULL when the cache has no folder.
 kiln_store *kiln_cache_store(kiln_cache *cache);
 kiln_limits kiln_cache_limits(const kiln_cache *cache);
+/// True when less is free than the limits want to stay free: what is stored goes again at the next cleaning.
+bool kiln_store_short(const kiln_store *store, const kiln_limits *limits, uint64_t *out_free,
+                      uint64_t *out_reserve);
+/// Stores that are read only and could not be opened, so that nothing is found there: a layer that is
+/// missing, or any that is something else than a folder. How many; the first with its reason in `out`.
+unsigned kiln_cache_unopened(const kiln_cache *cache, char *out, size_t capacity);
 
 /// The file of an entry, unchecked; NULL when it cannot be read.
 kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);

@@ -46,7 +46,7 @@ static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, con
 static kiln_status add_stores(kiln_cache *c, const kiln_cache_config *config, kiln_error *err) {
   kiln_status status = KILN_OK;
   for (unsigned i = 0; i < KILN_CACHE_LAYERS && config->layers[i] && !status; i++)
-    status = add_store(c, config, config->layers[i], c->domain, false, err);
+    if (!(status = add_store(c, config, config->layers[i], c->domain, false, err))) c->stores[i].layer = true;
   if (!config->folder) return status;
   for (unsigned i = 0; i < KILN_CACHE_LAYERS && config->read_domains[i] && !status; i++)
     status = add_store(c, config, config->folder, config->read_domains[i], false, err);

@@ -72,6 +72,7 @@ kiln_status kiln_store_open(kiln_store *store, const char *root, const char *dom
   pthread_mutex_init(&store->mutex, NULL);
   int fd = open_folder(store);
   // A folder that is missing or cannot be opened is an empty store: reads miss, and writes say why.
+  store->error = fd < 0 ? -fd : 0;
   if (fd < 0) return KILN_OK;
   kiln_status status = check_owner(store, fd, err);
   if (status) {

@@ -32,6 +32,8 @@ typedef struct kiln_store {
   char folder[KILN_STORE_NAME * 2]; ///< "v1/main.default"
   char domain[KILN_NAME_SIZE];
   bool writable, shared, durable, made;
+  bool layer;  ///< another cache's, named to be read
+  int error;   ///< errno of opening the folder; 0: it was there
   uid_t owner; ///< whose entries are read; anybody's when shared
   uint64_t max_entry_bytes;
   uint32_t recency_s;

@@ -75,6 +75,7 @@ typedef struct body {
   bool over; ///< more came than was promised
   const uint8_t *send;
   size_t left;
+  CURLcode error; ///< why there is no status
 } body;
 
 static size_t receive(char *bytes, size_t one, size_t count, void *context) {
@@ -122,7 +123,8 @@ static long exchange(http *h, const char *url, body *b, int64_t deadline) {
     curl_easy_setopt(c, CURLOPT_READDATA, b);
     curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)b->left);
   }
-  if (curl_easy_perform(c) == CURLE_OK) curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+  b->error = curl_easy_perform(c);
+  if (b->error == CURLE_OK) curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
   give(h, c);
   return status;
 }
@@ -186,5 +188,18 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   return result;
 }
 
-const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, NULL, NULL};
-const kiln_level_kind kiln_level_https = {"https://", create, destroy, get, put, NULL, NULL};
+static bool check(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
+  http *h = state;
+  char url[URL_SIZE];
+  body b = {.out = NULL};
+  snprintf(url, sizeof url, "%s/%s/ac/%064d", h->url, domain, 0);
+  long status = exchange(h, url, &b, deadline);
+  if (!status) snprintf(out, capacity, "%s", curl_easy_strerror(b.error));
+  else if (status == 401 || status == 403)
+    snprintf(out, capacity, "status %ld: KILN_CACHE_REMOTE_TOKEN is missing or is not accepted", status);
+  else snprintf(out, capacity, "status %ld", status);
+  return state_of(status) != KILN_REMOTE_FAILED;
+}
+
+const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, check, NULL, NULL};
+const kiln_level_kind kiln_level_https = {"https://", create, destroy, get, put, check, NULL, NULL};

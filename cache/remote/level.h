@@ -30,6 +30,8 @@ typedef struct kiln_level_kind {
   /// FOUND when it is stored, REFUSED when the server will never take it.
   kiln_remote_state (*put)(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
                            size_t size, int64_t deadline);
+  /// Looks up a key that nobody has. False: why that does not work, in words, in `out`.
+  bool (*check)(void *state, const char *domain, int64_t deadline, char *out, size_t capacity);
   /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when
   /// somebody else has. `renew` gives a lease that `token` has another `ms`, or ends it (0): FOUND, ABSENT
   /// when it has none.

@@ -11,7 +11,7 @@
 
 #include "cache/remote/level.h"
 
-enum { IDLE = 64, PORT = 6379, SLACK = 4096 };
+enum { IDLE = 64, PORT = 6379, SLACK = 4096, FAULT = 200 };
 
 typedef struct redis {
   char host[256], token[512];
@@ -82,16 +82,25 @@ static bool succeed(redisReply *reply) {
   return good;
 }
 
-static redisContext *connect_new(redis *r, int64_t deadline) {
+/// True for a reply that is no error; else why not, in words, in `why` (FAULT bytes; may be NULL).
+static bool accepted(redisReply *reply, char *why) {
+  if (why)
+    snprintf(why, FAULT, "%s", reply && reply->type == REDIS_REPLY_ERROR ? reply->str : "no answer in time");
+  return succeed(reply);
+}
+
+static redisContext *connect_new(redis *r, int64_t deadline, char *why) {
   int64_t left = deadline - kiln_level_now();
   if (left <= 0) return NULL;
   struct timeval limit = {left / 1000, left % 1000 * 1000};
   redisContext *c = redisConnectWithTimeout(r->host, r->port, limit);
   bool good = c && !c->err && redisSetTimeout(c, limit) == REDIS_OK;
+  if (!good && why) snprintf(why, FAULT, "%s", c ? c->errstr : "no memory");
   if (good && *r->token)
-    good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && succeed(converse(r, c, deadline));
+    good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && accepted(converse(r, c, deadline), why);
   if (good && r->database)
-    good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK && succeed(converse(r, c, deadline));
+    good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK &&
+           accepted(converse(r, c, deadline), why);
   if (good) return c;
   if (c) redisFree(c);
   return NULL;
@@ -101,7 +110,7 @@ static redisContext *take(redis *r, int64_t deadline) {
   pthread_mutex_lock(&r->mutex);
   redisContext *c = r->idle_count ? r->idle[--r->idle_count] : NULL;
   pthread_mutex_unlock(&r->mutex);
-  return c ? c : connect_new(r, deadline);
+  return c ? c : connect_new(r, deadline, NULL);
 }
 
 /// A connection whose last exchange was not whole is of no more use.
@@ -180,4 +189,16 @@ static kiln_remote_state renew(void *state, const char *domain, const char *key_
   return command(state, deadline, "EVAL %s 1 kiln:%s:%s:lease %s %u", script, domain, key_hex, token, ms);
 }
 
-const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put, lease, renew};
+static bool check(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
+  redis *r = state;
+  char why[FAULT] = "";
+  redisContext *c = connect_new(r, deadline, why);
+  bool good = c && redisAppendCommand(c, "GET kiln:%s:%064d", domain, 0) == REDIS_OK &&
+              accepted(converse(r, c, deadline), why);
+  if (c) redisFree(c);
+  bool access = !strncmp(why, "NOAUTH", 6) || !strncmp(why, "WRONGPASS", 9) || !strncmp(why, "NOPERM", 6);
+  snprintf(out, capacity, "%s%s", good ? "answers" : why, access ? " (KILN_CACHE_REMOTE_TOKEN)" : "");
+  return good;
+}
+
+const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put, check, lease, renew};

@@ -278,6 +278,27 @@ static void wake(kiln_remote_server *s, bool ending) {
   pthread_mutex_unlock(&s->mutex);
 }
 
+bool kiln_remote_check(const kiln_remote_server_config *config,
+                       void (*out)(void *context, const char *url, bool good, const char *text),
+                       void *context) {
+  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes, config->expire_s};
+  char *urls = strdup(config->urls), *save, text[256];
+  bool all = urls != NULL;
+  for (char *url = urls ? strtok_r(urls, " ", &save) : NULL; url; url = strtok_r(NULL, " ", &save)) {
+    kiln_level level;
+    bool good = kiln_level_open(&level, url, &options);
+    if (!good) strcpy(text, "expected http://, https:// or redis://HOST");
+    else
+      good = level.kind->check(level.state, config->domain, kiln_level_now() + config->deadline_ms, text,
+                               sizeof text);
+    kiln_level_close(&level);
+    out(context, url, good, text);
+    all &= good;
+  }
+  free(urls);
+  return all;
+}
+
 // ------------------------------------------------------------------------- serving
 
 struct client {

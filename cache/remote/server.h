@@ -43,4 +43,10 @@ unsigned kiln_remote_server_upload(kiln_remote_server *server);
 void kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms, uint64_t *out_stored,
                              uint64_t *out_waiting);
 
+/// Asks each remote cache of the config once, whether or not it was left alone. `out` is told of each with
+/// what it answers or what is wrong. False when something is.
+bool kiln_remote_check(const kiln_remote_server_config *config,
+                       void (*out)(void *context, const char *url, bool good, const char *text),
+                       void *context);
+
 #endif

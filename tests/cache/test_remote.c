@@ -578,6 +578,45 @@ TEST(remote, limits_hold_while_the_remote_side_is_down) {
   kiln_cache_close(writer);
 }
 
+/// The doctor names each remote cache that does not do what the settings want, and why.
+TEST(remote, the_doctor_asks_each_server) {
+  enum { REFUSED, HTTP, REDIS, PASSWORD, DENIED, ERROR, ADDRESS, ROWS };
+  const char *folder = kiln_test_folder();
+  if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
+  struct {
+    char url[64];
+    const char *token, *want;
+  } rows[ROWS] = {[REFUSED] = {"", "", "BAD  remote cache: http://127.0.0.1:%d: "},
+                  [HTTP] = {"", "", "ok   remote cache: http://127.0.0.1:%d: status 404\n"},
+                  [REDIS] = {"", "", "ok   remote cache: redis://127.0.0.1:%d: answers\n"},
+                  [PASSWORD] = {"", "wrong", "BAD  remote cache: redis://127.0.0.1:%d: WRONGPASS"},
+                  [DENIED] = {"", "", "BAD  remote cache: redis://127.0.0.1:%d: NOAUTH"},
+                  [ERROR] = {"", "", "BAD  remote cache: http://127.0.0.1:%d: status 500\n"},
+                  [ADDRESS] = {"not a url", "", "BAD  remote caches: KILN_CACHE_REMOTE: expected http://"}};
+  for (unsigned i = 0; i < ROWS; i++) {
+    char want[128], *out;
+    int port = i == REFUSED || i == ADDRESS ? free_port()
+               : i == HTTP                  ? start_nginx(folder)
+               : i == ERROR                 ? start_bad(ERROR_500)
+                                            : start_redis(folder);
+    if (i == PASSWORD || i == DENIED)
+      CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d config set requirepass right", port), 0);
+    bool redis = i == REDIS || i == PASSWORD || i == DENIED;
+    if (i != ADDRESS)
+      snprintf(rows[i].url, sizeof rows[i].url, "%s://127.0.0.1:%d", redis ? "redis" : "http", port);
+    snprintf(want, sizeof want, rows[i].want, port);
+    int code =
+        kiln_test_run(&out,
+                      "KILN_CACHE_DIR=%s/cache KILN_CACHE_REMOTE='%s' KILN_CACHE_REMOTE_TOKEN=%s %s/bin/kiln "
+                      "cache doctor",
+                      folder, rows[i].url, rows[i].token, kiln_test_build());
+    if (!strstr(out, want) || code != (strncmp(want, "ok", 2) != 0))
+      FAIL("%s: exit code %d, without \"%s\":\n%s", rows[i].url, code, want, out);
+    free(out);
+    stop();
+  }
+}
+
 /// `kiln cache push` says when everything is there, and what still waits.
 TEST(remote, push_uploads_what_waits) {
   const char *folder = kiln_test_folder();

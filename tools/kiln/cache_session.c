@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/kiln/cache_session.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,26 +114,72 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
   return status;
 }
 
-/// What cannot be a remote cache is said and left out; a build goes on without it.
-static void check_remote(kiln_cache_config *config) {
+bool cache_session_remote_fault(char *out, size_t capacity) {
   static const char *const schemes[] = {"http://", "https://", "redis://"};
-  for (const char *at = config->remote_url; at && *(at += strspn(at, " ")); at += strcspn(at, " ")) {
+  const char *ca = environment_get(ENV_KILN_CACHE_REMOTE_CA);
+  char program[4096];
+  uint64_t seconds;
+  kiln_error err = {0};
+  for (const char *at = environment_get(ENV_KILN_CACHE_REMOTE); at && *(at += strspn(at, " "));
+       at += strcspn(at, " ")) {
     bool known = false;
     for (unsigned i = 0; i < sizeof schemes / sizeof *schemes; i++)
       known |= !strncmp(at, schemes[i], strlen(schemes[i]));
     if (known) continue;
-    fprintf(stderr,
-            "kiln: note: going on without remote caches: KILN_CACHE_REMOTE: expected http://, https:// or "
-            "redis://, found \"%.*s\"\n",
-            (int)strcspn(at, " "), at);
-    config->remote_url = NULL;
+    snprintf(out, capacity, "KILN_CACHE_REMOTE: expected http://, https:// or redis://, found \"%.*s\"",
+             (int)strcspn(at, " "), at);
+    return true;
+  }
+  if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, &seconds, &err) != KILN_OK)
+    snprintf(out, capacity, "%s", err.text);
+  else if (ca && access(ca, R_OK))
+    snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
+  else if (!cli_find_program("kiln-remote", program, sizeof program))
+    snprintf(out, capacity, "kiln-remote is not installed");
+  else return false;
+  return true;
+}
+
+/// What cannot be a remote cache is said and left out; a build goes on without it.
+static void add_remote(kiln_cache_config *config, texts *t) {
+  char why[LIST_TEXT];
+  const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
+  config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
+  if (!url) return;
+  if (cache_session_remote_fault(why, sizeof why)) {
+    fprintf(stderr, "kiln: note: going on without remote caches: %s\n", why);
     return;
   }
+  config->remote_url = url;
+  if (cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
+}
+
+/// A word that is neither yes nor no is a mistake, not a no.
+static kiln_status check_flags(kiln_error *err) {
+  static const struct {
+    environment_name name;
+    const char *text;
+  } flags[] = {{ENV_KILN_CACHE_SHARED, "KILN_CACHE_SHARED"},
+               {ENV_KILN_CACHE_DURABLE, "KILN_CACHE_DURABLE"},
+               {ENV_KILN_CACHE_READ_ONLY, "KILN_CACHE_READ_ONLY"},
+               {ENV_KILN_CACHE_STATS, "KILN_CACHE_STATS"},
+               {ENV_KILN_CACHE_REMOTE_WRITE, "KILN_CACHE_REMOTE_WRITE"}};
+  static const char *const no[] = {"0", "off", "no", "false"};
+  for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) {
+    const char *value = environment_get(flags[i].name);
+    bool known = !value || cli_is_yes(value);
+    for (unsigned k = 0; k < 4 && !known; k++) known = !strcmp(value, no[k]);
+    if (!known)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected 0 or 1, found \"%.60s\"",
+                       flags[i].text, value);
+  }
+  return KILN_OK;
 }
 
 static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t,
                                     kiln_error *err) {
-  kiln_status status = read_sizes(config, err);
+  kiln_status status = check_flags(err);
+  if (!status) status = read_sizes(config, err);
   config->domain = environment_get(ENV_KILN_CACHE_DOMAIN);
   config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
   config->shared = environment_flag(ENV_KILN_CACHE_SHARED, false);
@@ -143,13 +190,7 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   if (options->local) return status;
   if (!status) status = split(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
   if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
-  config->remote_url = environment_get(ENV_KILN_CACHE_REMOTE);
-  config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
-  check_remote(config);
-  if (config->remote_url && cli_find_program("kiln-remote", t->remote, sizeof t->remote))
-    config->remote_program = t->remote;
-  else if (config->remote_url)
-    fprintf(stderr, "kiln: note: going on without remote caches: kiln-remote is not installed\n");
+  if (!status) add_remote(config, t);
   return status;
 }
 

@@ -19,6 +19,9 @@ kiln_status cache_session_open(const cache_session_options *options, kiln_cache 
 /// The folder that would be used, or NULL; `out` is storage.
 const char *cache_session_folder(const char *given, char *out, size_t capacity);
 /// The list of trusted keys that would be used, or NULL.
+/// What is wrong with the settings of remote caches, as far as can be seen without asking them. False:
+/// nothing.
+bool cache_session_remote_fault(char *out, size_t capacity);
 const char *cache_session_trust_file(char *out, size_t capacity);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/admin.h"
 #include "compiler/options.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_session.h"
@@ -72,6 +73,9 @@ static kiln_status open_cache(session *s, kiln_error *err) {
     return KILN_OK;
   }
   kiln_status status = cache_session_open(&options, &s->cache, err);
+  char why[4096 + 200];
+  if (status == KILN_OK && !s->quiet && kiln_cache_unopened(s->cache, why, sizeof why))
+    fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
   const char *trust = environment_get(ENV_KILN_TRUST);
   // Who asks for signatures does not mean "or without".
   if (status == KILN_OK || s->must_hit || (trust && !strcmp(trust, "require"))) return status;
@@ -178,8 +182,21 @@ static int worst_code(const plan *p, const work_sums *sums) {
   return sums->failed ? CLI_FAILED : CLI_OK;
 }
 
+static void print_reserve_note(kiln_cache *cache) {
+  uint64_t is_free, reserve;
+  kiln_limits limits = kiln_cache_limits(cache);
+  kiln_store *store = kiln_cache_store(cache);
+  if (!kiln_cache_counted(cache, KILN_OUTCOME_STORED) || !store) return;
+  if (kiln_store_short(store, &limits, &is_free, &reserve))
+    fprintf(
+        stderr,
+        "kiln: note: the cache: %llu MiB are free and %llu MiB are to stay free (KILN_CACHE_MIN_FREE): what "
+        "was stored goes again\n",
+        (unsigned long long)is_free >> 20, (unsigned long long)reserve >> 20);
+}
+
 /// A cache that does not work is no reason to fail, and one to say so: a line for each thing that went wrong.
-static void print_cache_notes(const kiln_cache *cache) {
+static void print_cache_notes(kiln_cache *cache) {
   static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
                                           KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
                                           KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_FAILED,
@@ -190,6 +207,7 @@ static void print_cache_notes(const kiln_cache *cache) {
       fprintf(stderr, "kiln: note: the cache: %llu x %s; `kiln cache doctor` looks closer\n",
               (unsigned long long)count, kiln_outcome_text(troubles[i]));
   }
+  if (cache) print_reserve_note(cache);
 }
 
 int session_make(session *s, work_sums *sums) {

@@ -6,6 +6,7 @@
 //   [--max-bytes N] [--write]
 //
 //   kiln-remote push [--wait-ms N] and the same options: uploads what waits, for `kiln cache push`
+//   kiln-remote check and the same options: asks each server once, for `kiln cache doctor`
 //
 // Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
 // at once.
@@ -19,13 +20,14 @@
 
 enum { LIFE = 0, LISTENING = 3 };
 
-static const char usage[] = "usage: kiln-remote serve|push --url URLS --store ROOT --domain D --space S "
-                            "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
-                            "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
+static const char usage[] =
+    "usage: kiln-remote serve|push|check --url URLS --store ROOT --domain D --space S "
+    "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
+    "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
 
 typedef struct request {
   kiln_remote_server_config config;
-  bool push;
+  bool push, check;
   uint32_t wait_ms; ///< of push
 } request;
 
@@ -38,8 +40,9 @@ static bool parse(int argc, char **argv, request *out) {
   } options[] = {{"--url", &config->urls},    {"--store", &config->root},   {"--domain", &config->domain},
                  {"--space", &config->space}, {"--deadline-ms", &deadline}, {"--max-bytes", &limit},
                  {"--lease-ms", &lease},      {"--wait-ms", &wait}};
-  if (argc < 2 || (strcmp(argv[1], "serve") && strcmp(argv[1], "push"))) return false;
-  out->push = !strcmp(argv[1], "push");
+  out->check = argc > 1 && !strcmp(argv[1], "check");
+  out->push = argc > 1 && !strcmp(argv[1], "push");
+  if (argc < 2 || (strcmp(argv[1], "serve") && !out->push && !out->check)) return false;
   for (int i = 2; i < argc; i++) {
     unsigned o = 0;
     if (!strcmp(argv[i], "--write")) {
@@ -72,6 +75,11 @@ static int push(const request *r) {
   return waiting != 0;
 }
 
+static void print_check(void *context, const char *url, bool good, const char *text) {
+  (void)context;
+  printf("%s %s: %s\n", good ? "ok" : "BAD", url, text);
+}
+
 int main(int argc, char **argv) {
   request asked = {0};
   kiln_remote_server *server;
@@ -90,6 +98,7 @@ int main(int argc, char **argv) {
   asked.config.shared = shared && !strcmp(shared, "1");
   signal(SIGPIPE, SIG_IGN);
   if (asked.push) return push(&asked);
+  if (asked.check) return !kiln_remote_check(&asked.config, print_check, NULL);
   pid_t child = fork();
   if (child) return child < 0;
   setsid();

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln cache doctor: a line for each thing that a cache needs.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cache/usage.h"
+#include "tools/kiln/cache_commands.h"
+#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/cache_keys.h"
+#include "tools/kiln/cache_session.h"
+#include "tools/kiln/identity.h"
+
+/// About how many entries of a large store are read.
+enum { SAMPLED = 2000 };
+
+typedef struct checkup {
+  kiln_buffer out;
+  bool json, first, bad;
+} checkup;
+
+static void note(checkup *c, bool good, const char *what, const char *detail) {
+  c->bad |= !good;
+  if (!c->json) {
+    kiln_buffer_format(&c->out, "%-4s %s: %s\n", good ? "ok" : "BAD", what, detail);
+    return;
+  }
+  kiln_buffer_format(&c->out, "%s\n {\"check\": \"%s\", \"good\": %s, \"detail\": ", c->first ? "" : ",",
+                     what, good ? "true" : "false");
+  cli_json_text(&c->out, detail);
+  kiln_buffer_format(&c->out, "}");
+  c->first = false;
+}
+
+static void note_errno(checkup *c, int e, const char *what, const char *good) {
+  note(c, e >= 0, what, e >= 0 ? good : strerror(-e));
+}
+
+/// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is
+/// said.
+static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *limits) {
+  struct statfs fs;
+  uint64_t is_free, reserve;
+  char text[160];
+  bool is_short = kiln_store_short(store, limits, &is_free, &reserve);
+  if (!fstatfs(store->fd, &fs)) {
+    snprintf(text, sizeof text, "type 0x%lx, %" PRIu64 " MiB free, %" PRIu64 " MiB are to stay free%s",
+             (unsigned long)fs.f_type, is_free >> 20, reserve >> 20,
+             is_short ? ": new entries go at once (KILN_CACHE_MIN_FREE)" : "");
+    note(c, !is_short, "file system", text);
+  }
+  int fd = kiln_fs_open(store->fd, ".", O_TMPFILE | O_WRONLY, 0600);
+  note_errno(c, fd, "nameless files", "yes");
+  if (fd >= 0) {
+    int e = kiln_fs_link_open(fd, store->fd, "doctor");
+    note_errno(c, e, "naming them", "yes");
+    if (!e) kiln_fs_unlink(store->fd, "doctor");
+    kiln_fs_close(fd);
+  }
+  int a = kiln_fs_open(store->fd, "lock", O_RDWR | O_CREAT, 0600),
+      b = kiln_fs_open(store->fd, "lock", O_RDWR, 0);
+  int first = a < 0 ? a : kiln_fs_lock(a, INT64_MAX - 8, 1),
+      second = b < 0 ? b : kiln_fs_lock(b, INT64_MAX - 8, 1);
+  note(c, !first && second == -EAGAIN, "locks",
+       !first && second == -EAGAIN ? "they exclude"
+       : first                     ? strerror(-first)
+                                   : "two holders at once");
+  if (a >= 0) kiln_fs_close(a);
+  if (b >= 0) kiln_fs_close(b);
+}
+
+/// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
+static void check_tool(checkup *c, const char *what, const identity_tool *tool) {
+  kiln_digest digest;
+  kiln_file_mark mark;
+  kiln_error err = {0};
+  if (tool->fd < 0) return;
+  bool read = kiln_cache_file_digest(NULL, tool->fd, &mark, &digest, &err) == KILN_OK;
+  bool same = read && !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
+  note(c, same, what,
+       same   ? tool->path
+       : read ? "its content is not what it was, under the same times"
+              : err.text);
+}
+
+static void check_tools(checkup *c, kiln_cache *cache) {
+  identity who;
+  kiln_codegen_options options;
+  kiln_error err = {0};
+  kiln_codegen_options_init(&options);
+  if (identity_find(&who, &options, true, true, cache, &err) != KILN_OK) note(c, false, "tools", err.text);
+  check_tool(c, "code generator", &who.compiler);
+  check_tool(c, "assembler", &who.assembler);
+}
+
+/// What can be seen of the remote settings from here, then what each server says.
+static void check_remote(checkup *c, const kiln_store *store) {
+  char text[8192], program[4096];
+  const char *url = environment_get(ENV_KILN_CACHE_REMOTE), *space = strchr(store->folder, '.') + 1;
+  if (!url) return;
+  if (cache_session_remote_fault(text, sizeof text)) {
+    note(c, false, "remote caches", text);
+    return;
+  }
+  int out[2];
+  if (!cli_find_program("kiln-remote", program, sizeof program) || pipe2(out, O_CLOEXEC)) return;
+  fflush(NULL);
+  pid_t pid = fork();
+  if (!pid) {
+    dup2(out[1], 1);
+    execl(program, program, "check", "--url", url, "--store", store->root, "--domain", store->domain, "--space",
+          space, (char *)NULL);
+    _exit(127);
+  }
+  close(out[1]);
+  FILE *answers = fdopen(out[0], "r");
+  unsigned count = 0;
+  while (answers && fgets(text, sizeof text, answers)) { // "ok URL: text"
+    text[strcspn(text, "\n")] = 0;
+    char *rest = strchr(text, ' ');
+    note(c, !strncmp(text, "ok ", 3), "remote cache", rest ? rest + 1 : text);
+    count++;
+  }
+  if (answers) fclose(answers);
+  if (pid > 0) waitpid(pid, NULL, 0);
+  if (!count) note(c, false, "remote caches", "kiln-remote says nothing of them");
+}
+
+/// Reads every entry, of a large store some: others each second.
+static void check_entries(checkup *c, kiln_store *store) {
+  kiln_usage usage;
+  kiln_scrub_report report;
+  char text[160];
+  if (kiln_usage_large(store, &usage)) {
+    uint64_t shards = (uint64_t)KILN_STORE_SHARDS * SAMPLED / usage.files + 1;
+    kiln_scrub_some(store, 2, (uint32_t)((uint64_t)time(NULL) * shards % KILN_STORE_SHARDS), (uint32_t)shards,
+                    &report);
+    snprintf(text, sizeof text,
+             "%" PRIu64 " of %" PRIu64 " were read: %" PRIu64 " good, %" PRIu64
+             " damaged; `kiln cache verify` reads all",
+             report.good + report.bad, usage.files, report.good, report.bad);
+  } else {
+    kiln_scrub(store, 2, false, NULL, NULL, &report);
+    snprintf(text, sizeof text, "%" PRIu64 " good, %" PRIu64 " damaged", report.good, report.bad);
+  }
+  note(c, !report.bad, "entries", text);
+  note(c, !report.folders, "folders of entries", report.folders ? report.folder : "all can be read");
+}
+
+int cache_command_doctor(int argc, char **argv) {
+  cache_tool tool = {0};
+  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const cli_page page = {
+      "kiln cache doctor [--json]",
+      "Checks folder, permissions, locks, file system and settings. Exit code 1 when something is bad.",
+      options,
+      2,
+      NULL,
+      NULL,
+      NULL};
+  int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  if (code != -1) return cache_tool_end(&tool, code);
+  checkup c = {.json = tool.json, .first = true};
+  char text[4096 + 200];
+  if (tool.json) kiln_buffer_format(&c.out, "[");
+  snprintf(text, sizeof text, "%s/%s", tool.store->root, tool.store->folder);
+  note(&c, true, "folder", text);
+  note_errno(&c, kiln_store_make(tool.store), "writable", "yes");
+  kiln_limits limits = kiln_cache_limits(tool.cache);
+  if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
+  check_tools(&c, tool.cache);
+  const char *trust = cache_session_trust_file(text, sizeof text);
+  cache_trust_list list;
+  kiln_error err = {0};
+  kiln_status status = trust ? cache_trust_read(trust, &list, &err) : KILN_OK;
+  bool lacks = !status && trust && access(trust, F_OK);
+  const char *policy = environment_get(ENV_KILN_TRUST);
+  bool required = policy && strcmp(policy, "off");
+  note(&c, !status && !(required && (lacks || !trust)), "trusted keys",
+       status   ? err.text
+       : !trust ? "no list"
+       : lacks  ? "there is no list yet"
+                : trust);
+  check_entries(&c, tool.store);
+  check_remote(&c, tool.store);
+  if (tool.json) kiln_buffer_format(&c.out, "\n]\n");
+  cache_print(&c.out);
+  return cache_tool_end(&tool, c.bad ? CLI_FAILED : CLI_OK);
+}
