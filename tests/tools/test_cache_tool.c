@@ -442,6 +442,64 @@ TEST(cache_tool, why_of_what_is_there_tells_of_nothing_else) {
   free(out);
 }
 
+/// Whatever state a key is in, and whatever it was in before: `why` says that state, and nothing that
+/// contradicts it.
+TEST(cache_tool, why_says_one_thing_of_each_state) {
+  static const struct {
+    const char *what;
+    const char *command; ///< in the store's folder, with $f the entry's file and $k its key
+    const char *environment, *says;
+  } rows[] = {
+      {"there", ":", "", "in the cache, in "},
+      {"evicted", "kiln cache gc --older-than=1s", "", "not in the cache\nevicted at "},
+      {"evicted and stored again", "cp -p $f s; kiln cache gc --older-than=1s; cp -p s $f", "",
+       "in the cache, in "},
+      {"put aside", "echo x >quarantine/$k; rm $f", "", "not in the cache\nit was stored at "},
+      {"taken away", "rm $f", "", "not in the cache\nit was stored at "},
+      {"cleared", "kiln cache clear", "", "not in the cache\nand nothing is recorded"},
+      {"damaged", "truncate -s -1 $f", "", "the entry was damaged, in "},
+      {"empty", "rm $f; : >$f", "", "the entry was damaged, in "},
+      {"a folder", "rm $f; mkdir $f", "", "the entry was damaged, in "},
+      {"a pipe", "rm $f; mkfifo $f", "", "the entry was damaged, in "},
+      {"a link", "mv $f s; ln -s $PWD/s $f", "", "the entry could not be read, in "},
+      {"not signed", ":", "KILN_TRUST=require KILN_TRUST_FILE=trust",
+       "the entry is not signed as the policy wants it, in "},
+      {"not signed, with a warning", ":", "KILN_TRUST=warn KILN_TRUST_FILE=trust", "in the cache, in "},
+  };
+  static const char *const claims[] = {"not in the cache", "in the cache, in ", "the entry was damaged",
+                                       "could not be read", "is not signed as the policy wants it, in "};
+  static const char *const histories[] = {"evicted", "removed since", "put aside at", "nothing is recorded"};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *out, hex[KILN_DIGEST_HEX + 1], path[400];
+    fill();
+    kiln_digest_hex(&keys[2].digest, hex);
+    entry_path(root, &keys[2], path, sizeof path);
+    int code = kiln_test_run(&out,
+                             "export PATH=$PWD/%s/bin:$PATH KILN_CACHE_DIR=%s f=%s k=%s; cd "
+                             "%s/v1/main.default && touch trust && chmod 600 trust && "
+                             "touch -d '1 hour ago' $f && { %s; } >/dev/null 2>&1; %s kiln why %s; echo; "
+                             "echo ==; %s kiln why %s $k",
+                             kiln_test_build(), root, path, hex, root, rows[i].command, rows[i].environment,
+                             hex, rows[i].environment, hex_of(3));
+    (void)code;
+    char *pair = strstr(out, "==\n");
+    CHECK(pair);
+    *pair = 0;
+    if (!strstr(out, rows[i].says)) FAIL("%s: without \"%s\":\n%s", rows[i].what, rows[i].says, out);
+    for (unsigned half = 0; half < 2; half++) {
+      const char *text = half ? pair + 3 : out;
+      unsigned count = 0, past = 0;
+      for (unsigned c = 0; c < sizeof claims / sizeof *claims; c++) count += strstr(text, claims[c]) != NULL;
+      for (unsigned h = 0; h < sizeof histories / sizeof *histories; h++)
+        past += strstr(text, histories[h]) != NULL;
+      bool absent = strstr(text, "not in the cache");
+      if (count > 1 || past > (absent ? 1 : 0)) FAIL("%s: contradicts itself:\n%s", rows[i].what, text);
+    }
+    free(out);
+    kiln_test_run(NULL, "rm -rf %s", root);
+  }
+}
+
 TEST(cache_tool, nothing_to_merge_is_an_error) {
   fill();
   expect("", "cache merge /nonexistent/folder", 1, "/nonexistent/folder has no cache");

@@ -115,8 +115,8 @@ static void check_remote(checkup *c, const kiln_store *store) {
   pid_t pid = fork();
   if (!pid) {
     dup2(out[1], 1);
-    execl(program, program, "check", "--url", url, "--store", store->root, "--domain", store->domain, "--space",
-          space, (char *)NULL);
+    execl(program, program, "check", "--url", url, "--store", store->root, "--domain", store->domain,
+          "--space", space, (char *)NULL);
     _exit(127);
   }
   close(out[1]);

@@ -17,8 +17,8 @@ static int why_pair(cache_tool *tool, kiln_digest keys[2], kiln_buffer *out) {
     kiln_outcome outcome = kiln_store_read(tool->store, &keys[i], NULL, 0, &entries[i], NULL, &err);
     if (outcome == KILN_OUTCOME_HIT_LOCAL) continue;
     kiln_buffer_format(out, "%s: ", tool->words.items[i]);
-    kiln_explain_state(tool->cache, &keys[i], NULL, 0, out);
-    kiln_explain_fate(tool->cache, &keys[i], out);
+    if (kiln_explain_state(tool->cache, &keys[i], NULL, 0, out) == KILN_OUTCOME_MISS_ABSENT)
+      kiln_explain_fate(tool->cache, &keys[i], out);
     code = CLI_FAILED;
   }
   if (code == CLI_OK) {
@@ -37,7 +37,7 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
   int distance;
   kiln_outcome outcome = kiln_explain_state(tool->cache, key, NULL, 0, out);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) {
-    if (!kiln_explain_fate(tool->cache, key, out))
+    if (outcome == KILN_OUTCOME_MISS_ABSENT && !kiln_explain_fate(tool->cache, key, out))
       kiln_buffer_format(out, "and nothing is recorded about this key\n");
     return CLI_FAILED;
   }
