@@ -10,10 +10,11 @@
 
 #include "base/fs.h"
 #include "cache/entry.h"
+#include "cache/spool.h"
 #include "cache/stats.h"
 #include "cache/usage.h"
 
-enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096, STALE_S = 7 * 86400 };
+enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096 };
 
 /// How much has to go.
 typedef struct need {
@@ -98,11 +99,10 @@ static int oldest_first(const void *x, const void *y) {
 static bool waits_for_upload(kiln_store *store, const kiln_scan_item *item, char spooled[KILN_STORE_NAME]) {
   char name[KILN_STORE_NAME];
   struct stat st, other;
-  memcpy(spooled, "spool/", sizeof "spool/");
-  kiln_digest_hex(&item->key, spooled + strlen(spooled));
   kiln_store_entry_name(&item->key, name);
-  return item->links == 2 && !kiln_fs_stat_at(store->fd, spooled, &other) &&
-         !kiln_fs_stat_at(store->fd, name, &st) && st.st_ino == other.st_ino;
+  return item->links == 2 && kiln_spool_find(store, &item->key, spooled) &&
+         !kiln_fs_stat_at(store->fd, spooled, &other) && !kiln_fs_stat_at(store->fd, name, &st) &&
+         st.st_ino == other.st_ino;
 }
 
 /// Removes one entry unless it was used since it was listed. True when it is gone (or would be). Entries that
@@ -156,18 +156,9 @@ static void remove_file(void *context, int folder, const char *name) {
   kiln_scan_remove(folder, name);
 }
 
-/// Uploads that nobody took for a week would pin their entries for ever.
-static void remove_stale(void *context, int folder, const char *name) {
-  struct stat st;
-  (void)context;
-  // The link shares the entry's times: the change time is that of the last link made.
-  if (!kiln_fs_stat_at(folder, name, &st) && (int64_t)time(NULL) - (int64_t)st.st_ctime > STALE_S)
-    kiln_fs_unlink(folder, name);
-}
-
 static void tidy(kiln_store *store, kiln_evict_report *report) {
   uint64_t quarantined = 0;
-  kiln_scan_names(store, "spool", KILN_EVICT_SAMPLE, remove_stale, NULL);
+  kiln_spool_expire(store);
   kiln_scan_names(store, "staging", KILN_EVICT_SAMPLE, remove_orphan, report);
   kiln_scan_names(store, "quarantine", QUARANTINE_FILES + 1, count_file, &quarantined);
   if (quarantined > QUARANTINE_FILES)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cache/spool.h"
 
 enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itself; the grace is for its answer
 
@@ -229,15 +230,8 @@ kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const ki
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {
-  char name[KILN_STORE_NAME], spooled[KILN_STORE_NAME] = "spool/";
-  kiln_store_entry_name(key, name);
-  kiln_digest_hex(key, spooled + strlen(spooled));
-  int e = kiln_fs_link(store->fd, name, store->fd, spooled);
-  if (e == -ENOENT) {
-    e = kiln_fs_mkdir(store->fd, "spool", store->shared ? 0777 : 0700);
-    if (!e || e == -EEXIST) e = kiln_fs_link(store->fd, name, store->fd, spooled);
-  }
-  if (e && e != -EEXIST) return e;
+  int e = kiln_spool_add(store, key);
+  if (e) return e;
   if (r->broken) return 0;
   int fd;
   if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + GRACE_MS, &fd)) close(fd);

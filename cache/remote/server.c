@@ -14,7 +14,7 @@
 #include "cache/entry.h"
 #include "cache/remote/breaker.h"
 #include "cache/remote/lease.h"
-#include "cache/scan.h"
+#include "cache/spool.h"
 #include "cache/stats.h"
 
 #include <fcntl.h>
@@ -196,19 +196,19 @@ static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *na
 
 struct round {
   kiln_remote_server *server;
-  unsigned stored;
-  bool failed;
+  unsigned stored, failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
 };
 
 static void upload_one(void *context, int folder, const char *name) {
   struct round *r = context;
   kiln_entry_view view;
-  if (r->failed) return;
+  if (r->failed >= ERRORS_BEFORE_TRIP) return;
+  int64_t start = kiln_level_now();
   kiln_blob *file = read_spooled(r->server, folder, name);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, r->server->max_bytes, &view, NULL);
   kiln_remote_state state = good ? upload_bytes(r->server, &view, file) : KILN_REMOTE_REFUSED;
-  r->failed = state == KILN_REMOTE_FAILED;
-  if (!r->failed) kiln_fs_unlink(folder, name); // stored, or nothing that could be
+  if (state != KILN_REMOTE_FAILED) kiln_fs_unlink(folder, name); // stored, or nothing that could be
+  else r->failed += kiln_level_now() - start < UPLOAD_MS / 4 ? 1 : ERRORS_BEFORE_TRIP;
   if (state == KILN_REMOTE_FOUND) {
     uint8_t record[KILN_STATS_RECORD];
     kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED,
@@ -227,13 +227,8 @@ static void upload_one(void *context, int folder, const char *name) {
 unsigned kiln_remote_server_upload(kiln_remote_server *s) {
   struct round r = {.server = s};
   if (!s->write || (s->store.fd < 0 && kiln_store_make(&s->store))) return 0;
-  kiln_scan_names(&s->store, "spool", ROUND, upload_one, &r);
+  kiln_spool_walk(&s->store, ROUND, upload_one, &r);
   return r.stored;
-}
-
-static void count_name(void *context, int folder, const char *name) {
-  (void)folder, (void)name;
-  ++*(uint64_t *)context;
 }
 
 void kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms, uint64_t *out_stored,
@@ -245,8 +240,7 @@ void kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms, uint64_t *
     for (unsigned i = 0; i < s->level_count; i++) kiln_breaker_reset(&s->store, s->levels[i].breaker);
     do *out_stored += stored = kiln_remote_server_upload(s);
     while (stored);
-    *out_waiting = 0;
-    kiln_scan_names(&s->store, "spool", UINT64_MAX, count_name, out_waiting);
+    *out_waiting = kiln_spool_count(&s->store);
     if (!*out_waiting || kiln_level_now() >= end) return;
     pause_before(turn);
   }

@@ -36,7 +36,7 @@ kiln_remote_state kiln_remote_server_get(kiln_remote_server *server, const char 
 /// A claim (see kiln_remote_claim), as the server does it.
 kiln_remote_state kiln_remote_server_claim(kiln_remote_server *server, const char *domain,
                                            const kiln_digest *key, kiln_buffer *out);
-/// How many were uploaded. Stops at the first failure.
+/// How many were uploaded. Stops after a few failures, or one that took long.
 unsigned kiln_remote_server_upload(kiln_remote_server *server);
 /// Uploads until nothing waits, and tries again for `wait_ms` where that fails; servers that were left alone
 /// are asked again. How many were uploaded, and how many still wait.

@@ -23,7 +23,7 @@ static void write_here_read_there(const char *url) {
   CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_HIT_LOCAL), ENTRIES);
   CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED), 0);
   char *out;
-  kiln_test_run(&out, "ls %s/writer/v1/main.default/spool", folder);
+  kiln_test_run(&out, "find %s/writer/v1/main.default/spool -type f", folder);
   CHECK_TEXT(out, "");
   free(out);
   kiln_cache_close(writer);
@@ -394,8 +394,9 @@ TEST(remote, interrupted_uploads_go_on) {
   kiln_cache_close(writer);
   pause_ms(300);
   char *out;
-  kiln_test_run(&out, "ls %s/writer/v1/main.default/spool | wc -l; rm -f %s/writer/v1/main.default/breaker-*",
-                folder, folder);
+  kiln_test_run(
+      &out, "find %s/writer/v1/main.default/spool -type f | wc -l; rm -f %s/writer/v1/main.default/breaker-*",
+      folder, folder);
   CHECK_TEXT(out, "1\n");
   free(out);
   snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(folder));
@@ -427,7 +428,7 @@ TEST(remote, a_refused_body_does_not_stop_the_others) {
   }
   wait_uploaded(writer, COUNT / 2);
   for (unsigned i = 0; i < 300; i++) { // the last ones may be large
-    kiln_test_run(&out, "ls %s/writer/v1/main.default/spool | wc -l", folder);
+    kiln_test_run(&out, "find %s/writer/v1/main.default/spool -type f | wc -l", folder);
     bool empty = !strcmp(out, "0\n");
     free(out);
     if (empty) break;
@@ -438,6 +439,95 @@ TEST(remote, a_refused_body_does_not_stop_the_others) {
   kiln_test_run(&out, "ls %s/www/main/ac | wc -l", folder);
   CHECK_TEXT(out, "6\n");
   free(out);
+}
+
+/// Answers uploads: 500 where the body has RARE, 201 else, and forgets them.
+static int start_picky(const char *rare) {
+  int port, listening = listen_any(&port);
+  server = fork();
+  if (server) {
+    close(listening);
+    return port;
+  }
+  for (;;) {
+    static char request[1 << 16];
+    size_t size = 0, want = 0;
+    int fd = accept(listening, NULL, NULL);
+    while (fd >= 0 && size < sizeof request - 1 && (!want || size < want)) {
+      ssize_t got = recv(fd, request + size, sizeof request - 1 - size, 0);
+      if (got <= 0) break;
+      size += (size_t)got;
+      request[size] = 0;
+      char *end = strstr(request, "\r\n\r\n"), *length = strcasestr(request, "content-length: ");
+      if (end && length) want = (size_t)(end + 4 - request) + (size_t)atoi(length + 16);
+    }
+    const char *answer = memmem(request, size, rare, strlen(rare))
+                             ? "HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                             : "HTTP/1.1 201 Yes\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+    close(fd);
+  }
+}
+
+/// A server may always fail at one body, in a way that looks as if it could pass; the others go out.
+TEST(remote, a_body_at_which_the_server_fails_does_not_stop_the_others) {
+  enum { COUNT = 9 };
+  static const char rare[] = "a body that it does not like";
+  const char *folder = kiln_test_folder();
+  for (unsigned bad = 0; bad < COUNT; bad += 4) { // folders are read in any order
+    char url[64], name[16], command[600], *out;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", start_picky(rare));
+    snprintf(name, sizeof name, "writer%u", bad);
+    kiln_cache *writer = open_remote(folder, name, url, true);
+    for (unsigned i = 0; i < COUNT; i++) {
+      kiln_key key = key_number(i);
+      kiln_cache_content content = {
+          .payload = {(const uint8_t *)(i == bad ? rare : "fine"), i == bad ? sizeof rare : 4}};
+      CHECK_INT(kiln_cache_put(writer, &key, &content, NULL), KILN_OK);
+      kiln_key_deinit(&key);
+    }
+    wait_uploaded(writer, COUNT - 1);
+    kiln_cache_close(writer);
+    snprintf(command, sizeof command, "cat $(find %s/%s/v1/main.default/spool -type f)", folder, name);
+    kiln_test_run(&out, "%s | grep -ac '%s'", command, rare);
+    CHECK_TEXT(out, "1\n");
+    free(out);
+    stop();
+  }
+}
+
+/// What was listed weeks ago goes, however often its entry was used since; a wrong clock's listings go, too.
+TEST(remote, uploads_expire_by_the_week_of_their_listing) {
+  const char *folder = kiln_test_folder();
+  char url[64], *out;
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", free_port());
+  kiln_cache *writer = open_remote(folder, "writer", url, true);
+  kiln_key key = key_of("a"), other = key_of("b");
+  CHECK_INT(put_size(writer, &key, SIZE), KILN_OK);
+  CHECK_INT(put_size(writer, &other, SIZE), KILN_OK);
+  static const char move[] =
+      "cd %s/writer/v1/main.default/spool && now=$(($(date +%%s) / 604800)) && "
+      "for f in $now $((now - 1)); do [ ! -d $f ] || mv $f t; done && mv t $((now + %d))";
+  static const struct {
+    int weeks;
+    bool stays;
+  } rows[] = {{0, true}, {-1, true}, {-2, false}};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    CHECK_INT(kiln_test_run(NULL, move, folder, rows[i].weeks), 0);
+    CHECK_INT(get_size(writer, &key, SIZE), 1);
+    kiln_test_run(NULL, "touch %s/writer/v1/main.default/entries/*/*", folder); // used just now
+    if (rows[i].stays) CHECK_INT(put_size(writer, &key, SIZE), KILN_OK);        // is listed once only
+    kiln_cache_step(writer);
+    kiln_test_run(&out, "find %s/writer/v1/main.default/spool -type f | wc -l", folder);
+    CHECK_TEXT(out, rows[i].stays ? "2\n" : "0\n");
+    free(out);
+  }
+  kiln_test_run(&out, "find %s/writer/v1/main.default/entries -type f -links 1 | wc -l", folder);
+  CHECK_TEXT(out, "2\n"); // the entries themselves stay, and nothing pins them
+  free(out);
+  kiln_cache_close(writer);
+  kiln_key_deinit(&key);
+  kiln_key_deinit(&other);
 }
 
 // ------------------------------------------------------------------------------ many look-ups at once
@@ -567,7 +657,8 @@ TEST(remote, limits_hold_while_the_remote_side_is_down) {
     kiln_key_deinit(&key);
   }
   kiln_cache_step(writer);
-  kiln_test_run(&out, "cd %s/v1/main.default && find entries -type f | wc -l; ls spool | wc -l", root);
+  kiln_test_run(&out, "cd %s/v1/main.default && find entries -type f | wc -l; find spool -type f | wc -l",
+                root);
   int entries, spooled;
   CHECK(sscanf(out, "%d %d", &entries, &spooled) == 2);
   if (entries > MOST || spooled != entries || entries < MOST / 2)

@@ -71,7 +71,9 @@ TEST(cache_tool, stats_say_how_well_it_works) {
   expect("", "cache stats --json", 0, "\"hits\": 1, \"misses\": 6, \"hit_percent\": 14.29");
   expect("", "cache stats --zero", 0, "");
   expect("", "cache stats", 0, "MiB (0.0 %)\n0 hits of 0 look-ups"); // no date
-  kiln_test_run(NULL, "mkdir %s/v1/main.default/spool && touch %s/v1/main.default/spool/a", root, root);
+  kiln_test_run(
+      NULL, "cd %s/v1/main.default && w=$(($(date +%%s) / 604800)) && mkdir -p spool/$w && touch spool/$w/a",
+      root);
   expect("", "cache stats", 0, "1 uploads wait, 0 are done");
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cache/spool.h"
 #include "cache/usage.h"
 #include "tools/kiln/cache_commands.h"
 
@@ -25,11 +26,6 @@ static bool add_size(void *context, const kiln_scan_item *item) {
   return true;
 }
 
-static void count_spooled(void *context, int folder, const char *name) {
-  (void)folder, (void)name;
-  ++*(uint64_t *)context;
-}
-
 static void take_overview(cache_tool *tool, overview *o) {
   kiln_usage usage;
   kiln_stats_read(tool->store, &o->sum);
@@ -40,7 +36,7 @@ static void take_overview(cache_tool *tool, overview *o) {
   } else {
     kiln_scan_all(tool->store, add_size, o);
   }
-  kiln_scan_names(tool->store, "spool", UINT64_MAX, count_spooled, &o->spooled);
+  o->spooled = kiln_spool_count(tool->store);
   for (unsigned i = KILN_OUTCOME_HIT_MEMORY; i <= KILN_OUTCOME_HIT_REMOTE; i++) {
     o->hits += o->sum.count[i];
     o->saved_ns += o->sum.ns[i];
