@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The list of uploads: links to entries, spool/WEEK/KEY, where WEEK is the week since 1970 in which the entry was
-// listed. A link shares all times with its entry, and a hit changes those, so the folder tells how long an
-// upload has waited. Listings of this week and the last are tried; older ones expire.
+// The list of uploads: links to entries, spool/WEEK/KEY, where WEEK is the week since 1970 in which the entry
+// was listed. A link shares all times with its entry, and a hit changes those, so the folder tells how long
+// an upload has waited. Listings of this week and the last are tried; older ones expire.
 #ifndef KILN_CACHE_SPOOL_H
 #define KILN_CACHE_SPOOL_H
 

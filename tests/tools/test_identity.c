@@ -84,6 +84,22 @@ TEST(identity, another_assembler_is_another_key) {
   CHECK(strcmp(key(option), before)); // the same version text and size
 }
 
+/// A path alone is enough: the kind goes by the name, and a path that leads nowhere is an error.
+TEST(identity, an_assembler_is_used_that_only_its_path_names) {
+  char option[400], *out;
+  set_up();
+  kiln_test_write(strcat(strcpy(option, folder), "/asm"), "release 13.0, V13.0.88\nbody one\n", 32);
+  snprintf(option, sizeof option, "--ptx-assembler=ptxas --assembler-path=%s/asm", folder);
+  const char *both = key(option), *without = key("");
+  CHECK_TEXT(key(strstr(option, "--assembler")), both);
+  CHECK(strcmp(both, without));
+  CHECK_INT(kiln_test_run(&out, "%s/kiln key kernels/transpose.kiln -t sm_90 --assembler-path=%s/none",
+                          folder, folder),
+            1);
+  CHECK(strstr(out, "the PTX assembler cannot be opened: ") && strstr(out, "/none: No such file"));
+  free(out);
+}
+
 TEST(identity, no_code_generator_is_no_key) {
   char *out;
   set_up();
