@@ -32,6 +32,7 @@ static void begin(struct scene *s, size_t payload) {
 }
 
 static void end(struct scene *s) {
+  printf("%u damaged files were misses\n", (unsigned)s->misses);
   unlink(s->path);
   kiln_test_write(s->path, s->bytes, s->size);
   CHECK_INT(get_size(s->cache, &s->key, s->payload), 1); // the undamaged bytes still are an entry

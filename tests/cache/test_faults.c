@@ -146,6 +146,7 @@ static void sweep(bool for_ever) {
       for (; run(folder, keys, &f); f.at += kiln_test_full() || f.at < 12 ? 1 : 5) runs++;
       if (f.at == 1) FAIL("call %s never came up", rows[r].name);
     }
+  printf("%u runs with an injected error\n", runs);
   CHECK(runs > 100);
   for (unsigned i = 0; i < KEYS; i++) kiln_key_deinit(&keys[i]);
 }

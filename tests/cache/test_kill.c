@@ -129,6 +129,7 @@ static void sweep(bool staged) {
     check(folder, keys, at);
     if (!killed) break;
   }
+  printf("killed at %u places\n", at / (kiln_test_full() ? 1 : 2));
   if (at < 100) FAIL("only %u stops: the writer did not do its work", at);
   for (unsigned i = 0; i < KEYS; i++) kiln_key_deinit(&keys[i]);
 }
@@ -187,6 +188,7 @@ TEST(kill, storm) {
       else finished++;
     }
   }
+  printf("%u builds killed, %u finished\n", killed, finished);
   if (!killed || !finished) FAIL("%u killed, %u finished: the storm shows nothing", killed, finished);
   kiln_cache *cache = open_in(folder);
   kiln_evict_report report;
