@@ -35,6 +35,15 @@ typedef int32_t kiln_host_kernel(const void *args, const uint32_t program_id[3],
 /// the number 0 ends the table. Objects without asserts have none.
 #define KILN_HOST_ASSERTS "_asserts"
 
+/// Appended to the kernel's symbol: the symbol of a pointer to a kiln_host_wait in the object, NULL until the
+/// loader sets it. An instance in a loop that only waits for what others write (host_wait.c) calls it with
+/// its program_id again and again, with `is_waiting` not 0, and once with 0 when the wait is over. When the
+/// answer is not 0, nobody will write it any more: the instance returns KILN_HOST_GAVE_UP at once. Objects
+/// without such loops have none.
+#define KILN_HOST_WAIT "_wait"
+typedef int32_t kiln_host_wait(const uint32_t program_id[3], int32_t is_waiting);
+#define KILN_HOST_GAVE_UP INT32_MIN
+
 typedef struct kiln_span {
   const uint8_t *bytes; ///< borrowed or arena
   size_t size;

@@ -36,8 +36,8 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
                      code->info.format);
   kiln_host_object *object = malloc(sizeof *object);
   if (!object) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status =
-      kiln_host_object_map(bytes->bytes, bytes->size, code->info.symbol, object, &out->function, err);
+  kiln_status status = kiln_host_object_map(bytes->bytes, bytes->size, code->info.symbol, kiln_host_pool_wait,
+                                            object, &out->function, err);
   if (status == KILN_OK) out->module = object;
   else free(object);
   return status;
@@ -70,14 +70,28 @@ static kiln_status assert_failed(kiln_device *d, const kiln_launch_call *call, i
                    (uint32_t)(instance / x % y), (uint32_t)(instance / x / y), x, y, call->grid[2]);
 }
 
+// What would hang: as a launch that is too large to be on a GPU at once, when its programs wait for each
+// other.
+static kiln_status stuck(kiln_device *d, const kiln_launch_call *call, const kiln_host_outcome *o,
+                         kiln_error *err) {
+  const uint32_t *g = call->grid;
+  return kiln_fail(err, KILN_STATUS_LAUNCH,
+                   "'%s': %llu of the %llu programs of %u x %u x %u have started and wait for others, and no "
+                   "thread of '%s' is left to start one (%u threads); what all programs wait for needs a "
+                   "thread for each: host:%llu (%d is the most)",
+                   call->code->info.symbol, (unsigned long long)o->stuck, (unsigned long long)o->total, g[0],
+                   g[1], g[2], d->name, kiln_host_pool_threads(d->state), (unsigned long long)o->total,
+                   MOST_THREADS);
+}
+
 static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
-  int32_t failed;
-  uint64_t instance;
+  kiln_host_outcome o;
   kiln_host_kernel *kernel;
   memcpy(&kernel, &call->function, sizeof kernel);
-  KILN_TRY(kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes,
-                              &failed, &instance, err));
-  return failed ? assert_failed(d, call, failed, instance, err) : KILN_OK;
+  KILN_TRY(
+      kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes, &o, err));
+  if (o.failed) return assert_failed(d, call, o.failed, o.instance, err);
+  return o.stuck ? stuck(d, call, &o, err) : KILN_OK;
 }
 
 static void in_child(kiln_device *d) { kiln_host_pool_in_child(d->state); }

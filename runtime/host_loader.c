@@ -211,13 +211,16 @@ static kiln_status find_symbol(const image *im, const dynamic *d, const char *na
   return *out ? KILN_OK : bad(err, "no symbol '%s' among %llu", name, (ull)count);
 }
 
-static kiln_status find_asserts(const image *im, const dynamic *d, const char *symbol, void **out,
-                                kiln_error *err) {
-  size_t size = strlen(symbol) + sizeof KILN_HOST_ASSERTS;
-  char *name = malloc(size);
+// A symbol that an object may have beside its kernel, with `size` bytes behind it; NULL without.
+static kiln_status find_beside(const image *im, const dynamic *d, const char *symbol, const char *suffix,
+                               size_t size, void **out, kiln_error *err) {
+  size_t length = strlen(symbol) + strlen(suffix) + 1;
+  char *name = malloc(length);
   if (!name) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  snprintf(name, size, "%s" KILN_HOST_ASSERTS, symbol);
-  if (find_symbol(im, d, name, out, NULL) != KILN_OK) *out = NULL;
+  snprintf(name, length, "%s%s", symbol, suffix);
+  if (find_symbol(im, d, name, out, NULL) != KILN_OK ||
+      !inside(im, (uint64_t)((uint8_t *)*out - im->base), size))
+    *out = NULL;
   free(name);
   return KILN_OK;
 }
@@ -250,8 +253,8 @@ static kiln_status protect(const image *im, size_t page, kiln_error *err) {
   return KILN_OK;
 }
 
-kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_object *out,
-                                 void **out_function, kiln_error *err) {
+kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_wait *wait,
+                                 kiln_host_object *out, void **out_function, kiln_error *err) {
   Elf64_Phdr segments[MOST_SEGMENTS];
   image im = {.file = bytes, .file_size = size};
   dynamic d;
@@ -266,8 +269,10 @@ kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *
   if (status == KILN_OK) status = find_symbol(&im, &d, symbol, out_function, err);
   if (status == KILN_OK && !is_executable(&im, *out_function))
     status = bad(err, "'%s' is not in an executable segment", symbol);
-  void *asserts = NULL;
-  if (status == KILN_OK) status = find_asserts(&im, &d, symbol, &asserts, err);
+  void *asserts = NULL, *waits = NULL;
+  if (status == KILN_OK) status = find_beside(&im, &d, symbol, KILN_HOST_ASSERTS, 1, &asserts, err);
+  if (status == KILN_OK) status = find_beside(&im, &d, symbol, KILN_HOST_WAIT, sizeof wait, &waits, err);
+  if (waits) memcpy(waits, &wait, sizeof wait);
   if (status == KILN_OK) status = protect(&im, page, err);
   *out = (kiln_host_object){im.base, im.span, asserts};
   if (status != KILN_OK) kiln_host_object_unmap(out);

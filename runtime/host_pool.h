@@ -20,10 +20,19 @@ void kiln_host_pool_destroy(kiln_host_pool *pool);
 void kiln_host_pool_in_child(kiln_host_pool *pool);
 unsigned kiln_host_pool_threads(const kiln_host_pool *pool);
 
-/// Runs the whole grid (no extent is zero) and returns when it has ended. `out_failed` is 0, or what the
-/// first failing instance returned, whose number is `out_instance`; after one failed, no further one starts.
+/// How the instances of a launch ended.
+typedef struct kiln_host_outcome {
+  int32_t failed;    ///< 0, or what the first failing instance returned; after it no further one started
+  uint64_t instance; ///< its number
+  uint64_t stuck;    ///< not 0: that many had started, each waited for others, and no thread could start one
+  uint64_t total;
+} kiln_host_outcome;
+
+/// Runs the whole grid (no extent is zero) and returns when it has ended.
 kiln_status kiln_host_pool_run(kiln_host_pool *pool, kiln_host_kernel *kernel, const void *args,
-                               const uint32_t grid[3], size_t scratch_bytes, int32_t *out_failed,
-                               uint64_t *out_instance, kiln_error *err);
+                               const uint32_t grid[3], size_t scratch_bytes, kiln_host_outcome *out,
+                               kiln_error *err);
+/// For objects with KILN_HOST_WAIT, whose instances a pool runs.
+kiln_host_wait kiln_host_pool_wait;
 
 #endif

@@ -118,9 +118,11 @@ TEST(host_limits, objects_are_complete) {
   for (unsigned t = 0; t < 4; t++) {
     compiled c = compile(
         "kiln 1\n"
-        "kernel k(x: in *f32, h: inout *f16, d: in *f64, l: in *i64, o: out *f32, p: out *f64, e: out *e4m3) "
+        "kernel k(x: in *f32, h: inout *f16, d: in *f64, l: in *i64, o: out *f32, p: out *f64, e: out *e4m3, "
+        "w: inout *i32) "
         "@grid(1) {\n"
         "  let i = iota(256)\n"
+        "  while cas(w, 0, 1) != 0 {}\n"
         "  let a = load(x + i)\n"
         "  store(o + i, exp2(a) + log2(a) + sin(a) * cos(a) + tanh(a) / erf(a))\n"
         "  store(o + 256 + i, a % 3.0 + fma(a, a, a) + floor(a) + ceil(a) + round(a) + sqrt(a) + rsqrt(a))\n"

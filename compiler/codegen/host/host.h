@@ -247,6 +247,18 @@ host_map host_operand_map(const ir_op *op, uint32_t operand, uint32_t result, co
 /// i1: all lanes of mask `v` hold at the current point.
 LLVMValueRef host_all_true(host *h, ir_value *v, const host_map *map);
 
+// --------------------------------------------------------- host_wait.c: waiting for other instances
+
+typedef struct host_wait {
+  LLVMValueRef turns; ///< stack slot, i32
+} host_wait;
+/// Whether a `while` only waits.
+bool host_wait_is(host *h, const ir_op *loop);
+/// Before the loop, at the begin of each further turn, and behind the loop.
+void host_wait_begin(host *h, host_wait *w);
+void host_wait_turn(host *h, const host_wait *w);
+void host_wait_end(host *h, const host_wait *w);
+
 // ------------------------------------------------------------- host_memory.c: user memory, buffers
 
 host_lanes host_load(host *h, const ir_op *op, const host_map *map);

@@ -246,12 +246,15 @@ void host_for(host *h, ir_op *op) {
 void host_while(host *h, ir_op *op) {
   ir_block *before = op->regions[0], *after = ir_loop_body(op);
   carried in = {0}, passed = {0};
+  host_wait wait;
+  bool waits = host_wait_is(h, op);
   host_flush(h);
   prepare(h, &passed, op->results, op->result_count);
   ir_value *kinds = KILN_NEW_ARRAY(h->arena, ir_value, op->operand_count + 1);
   for (uint32_t i = 0; i < op->operand_count; i++) kinds[i].type = op->operands[i]->type;
   prepare(h, &in, kinds, op->operand_count);
   assign(h, &in, op->operands);
+  if (waits) host_wait_begin(h, &wait);
   LLVMBasicBlockRef head = host_block(h, "while"), body = host_block(h, "do"),
                     done = host_block(h, "endwhile");
   LLVMBuildBr(B, head);
@@ -261,9 +264,11 @@ void host_while(host *h, ir_op *op) {
   LLVMValueRef more = scalar_of(ir_cond_condition(ir_while_test(op)));
   LLVMBuildCondBr(B, more ? more : LLVMConstInt(h->i1, 0, false), body, done);
   LLVMPositionBuilderAtEnd(B, body);
+  if (waits) host_wait_turn(h, &wait);
   for (uint32_t i = 0; i < passed.count; i++) bind(h, &passed, after->args[i], i);
   region(h, after, &in, 0);
   LLVMBuildBr(B, head);
   LLVMPositionBuilderAtEnd(B, done);
+  if (waits) host_wait_end(h, &wait);
   bind_results(h, &passed, op);
 }
