@@ -163,9 +163,10 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
 }
 
 static kiln_status run_optimise(compile *c, kiln_error *err) {
-  return prefer_caught(
-      c, kiln_llvm_optimise(c->module, c->machine, c->target->processor->family, c->options->optimise, err),
-      err);
+  kiln_family family = c->target->processor->family;
+  kiln_status status = kiln_llvm_optimise(c->module, c->machine, family, c->options->optimise, err);
+  if (status == KILN_OK && family == KILN_FAMILY_HOST) kiln_host_mend(c->module);
+  return prefer_caught(c, status, err);
 }
 
 static kiln_status run_emit(compile *c, kiln_error *err) {

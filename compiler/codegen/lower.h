@@ -22,6 +22,8 @@
 kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
                             LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
                             kiln_arena *texts, kiln_error *err);
+/// Writes otherwise, in an optimised module, what LLVM would compile wrongly (host_mend.c).
+void kiln_host_mend(LLVMModuleRef module);
 /// gpu_*.c: NVPTX and AMDGPU. Shared memory is address space 3, global memory 1.
 kiln_status kiln_lower_gpu(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
