@@ -11,6 +11,7 @@ Pure Python over the C functions of libkiln (CPython 3.8 or newer); it needs no 
 import collections
 import ctypes
 import functools
+import operator
 import os
 import weakref
 
@@ -37,6 +38,16 @@ def strided(array):
     """An array of any strides for a pointer parameter of a kernel that is told the strides by other arguments; without this only contiguous arrays are
     taken, since the pointer itself says nothing of strides. The pointer is that of the first element."""
     return _arguments.Strided(array)
+
+
+def _text(what, value):
+    """Text for C, which would end at a NUL inside."""
+    text = os.fsencode(value) if what == "path" else value.encode() if isinstance(value, str) else None
+    if text is None:
+        raise TypeError("%s: expected text, found %s" % (what, type(value).__name__))
+    if b"\0" in text:
+        raise ValueError("%s: a NUL inside %r" % (what, value))
+    return text
 
 
 def _plain(value):
@@ -116,7 +127,7 @@ class _Trust:
         self.user = ctypes.c_void_p()
         _abi.call(self._c.kiln_verifier_create, ctypes.byref(self.user))
         for key in keys:
-            _abi.call(self._c.kiln_verifier_add_file, self.user, os.fsencode(key))
+            _abi.call(self._c.kiln_verifier_add_file, self.user, _text("path", key))
 
     def __del__(self):
         if getattr(self, "user", None):
@@ -126,14 +137,18 @@ class _Trust:
 class Library(_Handle):
     """Open bundles. Each of `sources` is a path, the bundle's bytes, a file descriptor or an open file; earlier ones win where codes fit equally
     well. `policy` is a sum of EXACT_ONLY, NO_JIT and CHECK_ALL; `trust` lists files with public keys, one of which must have signed each bundle;
+    `name` and `min_version` are those that each bundle must state, by its signature where there is `trust` (an older bundle by the same key is refused);
     `log(level, text)` gets warnings; `library` is the path of libkiln where it is neither in this installation nor where the loader looks."""
 
-    def __init__(self, *sources, policy=0, trust=None, log=None, library=None):
+    def __init__(self, *sources, policy=0, trust=None, name=None, min_version=0, log=None, library=None):
+        if not 0 <= operator.index(min_version) < 1 << 64:
+            raise ValueError("min_version: expected 0 to 2^64 - 1, found %d" % min_version)
         self._c = _abi.load(library)
         self._devices = weakref.WeakSet()
         self._kept = []  # what the C library borrows until it is closed
         entries = (_abi.Source * max(len(sources), 1))(*map(self._source, sources))
-        options = _abi.OpenOptions(size=ctypes.sizeof(_abi.OpenOptions), sources=entries, source_count=len(sources), policy=policy)
+        options = _abi.OpenOptions(size=ctypes.sizeof(_abi.OpenOptions), sources=entries, source_count=len(sources), policy=policy,
+                                    name=None if name is None else _text("name", name), min_version=min_version)
         if log is not None:
             options.log = _abi.LogCallback(lambda user, level, text: log(level, text.decode(errors="replace")))
             self._kept.append(options.log)
@@ -155,7 +170,7 @@ class Library(_Handle):
             source = source.fileno()
         if isinstance(source, int):
             return _abi.Source(fd=source)
-        return _abi.Source(path=os.fsencode(source), fd=-1)
+        return _abi.Source(path=_text("path", source), fd=-1)
 
     def _close(self, handle):
         for device in list(self._devices):
@@ -183,7 +198,7 @@ class Device(_Handle):
         self.library, self.name, self._c = library, name, library._c
         self._children = weakref.WeakSet()  # memory and streams, which end before the device
         out = ctypes.c_void_p()
-        _abi.call(self._c.kiln_device_open, library._open(), name.encode(), ctypes.byref(out))
+        _abi.call(self._c.kiln_device_open, library._open(), _text("name", name), ctypes.byref(out))
         self._handle = out.value
         self._claims = _Claims(functools.partial(self._c.kiln_device_close, self._handle))  # this object's, and one of each child
         library._devices.add(self)
@@ -228,7 +243,7 @@ class Device(_Handle):
 
     def _report(self, name, read):
         report = ctypes.c_void_p()
-        _abi.call(self._c.kiln_explain, self._open(), name.encode(), ctypes.byref(report))
+        _abi.call(self._c.kiln_explain, self._open(), _text("name", name), ctypes.byref(report))
         try:
             return read(report)
         finally:
@@ -413,7 +428,7 @@ class Kernel:
     def __init__(self, device, name):
         self.device, self.name, self._c = device, name, device._c
         out = ctypes.c_void_p()
-        _abi.call(self._c.kiln_kernel_get, device._open(), name.encode(), None, ctypes.byref(out))
+        _abi.call(self._c.kiln_kernel_get, device._open(), _text("name", name), None, ctypes.byref(out))
         self._kernel = out.value
         self.params = tuple(self._param(i) for i in range(self._c.kiln_param_count(self._kernel)))
         self._packers = tuple(_arguments.pack_view if p.rank else _arguments.pack_pointer if p.depth else _arguments.pack_scalar for p in self.params)

@@ -214,6 +214,33 @@ class Misses(Cases):
         self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[key + ".pub"], library=LIBRARY)
         self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[], library=LIBRARY)
 
+    def test_names_are_whole(self):
+        for wrong, error in (("copy[T=i8]\0x", ValueError), (5, TypeError), (b"copy[T=i8]", TypeError), (None, TypeError)):
+            self.assertRaises(error, self.device.kernel, wrong)
+            self.assertRaises(error, self.device.explain, wrong)
+        self.assertRaises(ValueError, self.library.device, "host\0:1")
+        self.assertRaises(ValueError, kiln.Library, BUNDLE + "\0x", library=LIBRARY)
+        self.assertRaises(ValueError, kiln.Library, BUNDLE, trust=["key\0.pub"], library=LIBRARY)
+
+    def test_older_and_other_bundles_of_a_trusted_key_are_refused(self):
+        key, signed = os.path.join(FOLDER, "stated"), os.path.join(FOLDER, "stated.kbundle")
+        tool("cache", "keygen", key)
+        tool("sign", "--key", key, "--name", "app", "--version", "5", "-o", signed, BUNDLE)
+        trust = [key + ".pub"]
+        for wanted in ({}, {"name": "app"}, {"min_version": 5}, {"name": "app", "min_version": 4}):
+            with kiln.Library(signed, trust=trust, library=LIBRARY, **wanted) as library:
+                self.assertEqual(run_gridless(library.device("host"), 2), [10, 11])
+        with kiln.Library(signed, name="app", min_version=5, library=LIBRARY):
+            pass
+        for wanted, text in (({"min_version": 6}, "version is 5, at least 6 is wanted"), ({"min_version": 2**64 - 1}, "at least 18446744073709551615"),
+                             ({"name": "tool"}, "name is 'app', 'tool' is wanted"), ({"name": ""}, "'' is wanted"), ({"name": "appl"}, "'appl' is wanted")):
+            self.assertRaisesRegex(kiln.Untrusted, text, kiln.Library, signed, trust=trust, library=LIBRARY, **wanted)
+            self.assertRaisesRegex(kiln.Untrusted, text, kiln.Library, signed, library=LIBRARY, **wanted)
+        self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, min_version=1, library=LIBRARY)
+        for error, wanted in ((ValueError, {"min_version": -1}), (ValueError, {"min_version": 2**64}), (TypeError, {"min_version": "5"}),
+                              (ValueError, {"name": "a\0b"}), (TypeError, {"name": 5})):
+            self.assertRaises(error, kiln.Library, signed, library=LIBRARY, **wanted)
+
 
 class Arguments(Cases):
     def refuse(self, error, text, kernel, *arguments, **named):
