@@ -13,6 +13,12 @@ kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *bundle);
 /// Copies bytes of the file, inside it, to `out`. bundle_open.c
 kiln_status kiln_bundle_copy(const kiln_bundle *bundle, uint64_t at, size_t size, void *out, kiln_error *err);
 
+/// Checked bytes of the region, a range inside it. NULL with `err` set when damaged. bundle_reader.c
+const uint8_t *kiln_bundle_region(kiln_bundle *bundle, uint64_t at, uint64_t size, kiln_error *err);
+/// An entry of a section, checked. NULL with `err` set when there is none of that number, or damaged.
+const uint8_t *kiln_bundle_entry(kiln_bundle *bundle, kiln_bundle_section section, uint32_t number,
+                                 kiln_error *err);
+
 /// Bytes of an entry, by section.
 extern const uint32_t kiln_bundle_entry_sizes[KILN_BUNDLE_SECTIONS];
 

@@ -79,8 +79,7 @@ static kiln_status check_page(kiln_bundle *b, uint32_t page, kiln_error *err) {
   return status;
 }
 
-// Bytes of the region; the range is inside it.
-static const uint8_t *region_bytes(kiln_bundle *b, uint64_t at, uint64_t size, kiln_error *err) {
+const uint8_t *kiln_bundle_region(kiln_bundle *b, uint64_t at, uint64_t size, kiln_error *err) {
   if (!size) return b->region + at;
   for (uint32_t page = (uint32_t)(at / KILN_BUNDLE_PAGE),
                 last = (uint32_t)((at + size - 1) / KILN_BUNDLE_PAGE);
@@ -108,11 +107,11 @@ const uint8_t *kiln_bundle_in(kiln_bundle *b, kiln_bundle_section section, uint6
             (ull)whole);
     return NULL;
   }
-  return region_bytes(b, b->section_at[section] + at, size, err);
+  return kiln_bundle_region(b, b->section_at[section] + at, size, err);
 }
 
-static const uint8_t *entry_at(kiln_bundle *b, kiln_bundle_section section, uint32_t number,
-                               kiln_error *err) {
+const uint8_t *kiln_bundle_entry(kiln_bundle *b, kiln_bundle_section section, uint32_t number,
+                                 kiln_error *err) {
   if (number >= b->section_count[section]) {
     damaged(err, b, "entry %u of section %d, which has %llu", number, (int)section,
             (ull)b->section_count[section]);
@@ -168,7 +167,7 @@ const char *kiln_bundle_text(kiln_bundle *b, uint32_t offset, kiln_error *err) {
 
 kiln_status kiln_bundle_kernel_at(kiln_bundle *b, uint32_t number, kiln_kernel_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
-  const uint8_t *e = entry_at(b, KILN_BUNDLE_KERNELS, number, err);
+  const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_KERNELS, number, err);
   if (!e) return KILN_STATUS_CORRUPT;
   *out = (kiln_kernel_entry){number, kiln_le32(e + KILN_BK_NAME), kiln_le32(e + KILN_BK_INTERFACE),
                              kiln_le32(e + KILN_BK_CODE), kiln_le32(e + KILN_BK_CODE_COUNT)};
@@ -181,7 +180,7 @@ kiln_status kiln_bundle_kernel_at(kiln_bundle *b, uint32_t number, kiln_kernel_e
 
 kiln_status kiln_bundle_named_at(kiln_bundle *b, uint32_t index, kiln_kernel_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
-  const uint8_t *number = entry_at(b, KILN_BUNDLE_NAMES, index, err);
+  const uint8_t *number = kiln_bundle_entry(b, KILN_BUNDLE_NAMES, index, err);
   return number ? kiln_bundle_kernel_at(b, kiln_le32(number), out, err) : KILN_STATUS_CORRUPT;
 }
 
@@ -205,7 +204,7 @@ kiln_status kiln_bundle_kernel_find(kiln_bundle *b, const char *name, const kiln
   memset(out, 0, sizeof *out);
   for (unsigned step = 0; low < high; step++) {
     uint32_t middle = place_between(low, high, least, most, top, step);
-    const uint8_t *e = entry_at(b, KILN_BUNDLE_KERNELS, middle, err);
+    const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_KERNELS, middle, err);
     if (!e) return KILN_STATUS_CORRUPT;
     int order = memcmp(e + KILN_BK_HASH, hash->bytes, KILN_CHECK_SIZE);
     if (!order) {
@@ -226,7 +225,7 @@ kiln_status kiln_bundle_code_at(kiln_bundle *b, const kiln_kernel_entry *kernel,
                                 kiln_code_entry *out, kiln_error *err) {
   uint32_t number = kernel->code + index;
   memset(out, 0, sizeof *out);
-  const uint8_t *e = entry_at(b, KILN_BUNDLE_CODES, number, err);
+  const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_CODES, number, err);
   if (!e) return KILN_STATUS_CORRUPT;
   *out = (kiln_code_entry){
       .kernel = kiln_le32(e + KILN_BC_KERNEL),
@@ -250,16 +249,16 @@ kiln_status kiln_bundle_code_at(kiln_bundle *b, const kiln_kernel_entry *kernel,
 }
 
 const char *kiln_bundle_target_at(kiln_bundle *b, uint32_t number, kiln_error *err) {
-  const uint8_t *e = entry_at(b, KILN_BUNDLE_TARGETS, number, err);
+  const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_TARGETS, number, err);
   return e ? kiln_bundle_text(b, kiln_le32(e), err) : NULL;
 }
 
 kiln_status kiln_bundle_blob_at(kiln_bundle *b, uint32_t number, kiln_blob_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
-  const uint8_t *e = entry_at(b, KILN_BUNDLE_BLOBS, number, err);
+  const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_BLOBS, number, err);
   if (!e) return KILN_STATUS_CORRUPT;
   uint32_t member = kiln_le32(e + KILN_BB_MEMBER);
-  const uint8_t *m = entry_at(b, KILN_BUNDLE_MEMBERS, member, err);
+  const uint8_t *m = kiln_bundle_entry(b, KILN_BUNDLE_MEMBERS, member, err);
   if (!m) return KILN_STATUS_CORRUPT;
   uint64_t begin = kiln_le64(m + KILN_BM_OFFSET), bytes = kiln_le64(m + KILN_BM_BYTES),
            offset = kiln_le64(e + KILN_BB_OFFSET);
@@ -296,7 +295,7 @@ kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_erro
   if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
     return damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
                    (ull)b->region_size);
-  const uint8_t *s = region_bytes(b, at, KILN_BS_SIZE, err);
+  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
   if (!s) return KILN_STATUS_CORRUPT;
   size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
   for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
@@ -304,102 +303,5 @@ kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_erro
   if (length == KILN_BS_NAME_SIZE) return damaged(err, b, "the name in the statement does not end in NULs");
   *out =
       (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
-  return KILN_OK;
-}
-
-// ------------------------------------------------------------------------------- the index as a whole
-
-// Each kernel's codes begin where those of the one before end, and the names are in order: so each code is
-// one kernel's and each kernel has one name.
-static kiln_status check_kernels(kiln_bundle *b, kiln_error *err) {
-  uint64_t codes = 0;
-  const char *before = NULL;
-  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_KERNELS]; i++) {
-    kiln_kernel_entry kernel;
-    kiln_code_entry code;
-    KILN_TRY(kiln_bundle_kernel_at(b, i, &kernel, err));
-    if (kernel.code != codes)
-      return damaged(err, b, "the codes of kernel %u begin at %u, those of the one before end at %llu", i,
-                     kernel.code, (ull)codes);
-    for (uint32_t c = 0; c < kernel.code_count; c++) KILN_TRY(kiln_bundle_code_at(b, &kernel, c, &code, err));
-    codes += kernel.code_count;
-  }
-  if (codes != b->section_count[KILN_BUNDLE_CODES])
-    return damaged(err, b, "%llu of %llu codes belong to a kernel", (ull)codes,
-                   (ull)b->section_count[KILN_BUNDLE_CODES]);
-  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_NAMES]; i++) {
-    kiln_kernel_entry kernel;
-    KILN_TRY(kiln_bundle_named_at(b, i, &kernel, err));
-    const char *name = kiln_bundle_text(b, kernel.name, err);
-    if (!name) return KILN_STATUS_CORRUPT;
-    if (before && strcmp(before, name) >= 0)
-      return damaged(err, b, "the names '%.60s' and '%.60s' are not in order", before, name);
-    before = name;
-  }
-  return KILN_OK;
-}
-
-typedef struct byte_range {
-  uint64_t begin, end;
-} byte_range;
-
-static int by_begin(const void *a, const void *b) {
-  uint64_t x = ((const byte_range *)a)->begin, y = ((const byte_range *)b)->begin;
-  return x < y ? -1 : x > y;
-}
-
-static kiln_status check_members(kiln_bundle *b, byte_range *ranges, kiln_error *err) {
-  size_t count = (size_t)b->section_count[KILN_BUNDLE_MEMBERS];
-  for (uint32_t i = 0; i < count; i++) {
-    const uint8_t *m = entry_at(b, KILN_BUNDLE_MEMBERS, i, err);
-    if (!m) return KILN_STATUS_CORRUPT;
-    uint64_t begin = kiln_le64(m + KILN_BM_OFFSET), bytes = kiln_le64(m + KILN_BM_BYTES);
-    if (begin > b->size || bytes > b->size - begin)
-      return damaged(err, b, "member %u (%llu bytes at %llu) is outside the file", i, (ull)bytes, (ull)begin);
-    ranges[i] = (byte_range){begin, begin + bytes};
-  }
-  qsort(ranges, count, sizeof *ranges, by_begin);
-  for (size_t i = 1; i < count; i++)
-    if (ranges[i].begin < ranges[i - 1].end)
-      return damaged(err, b, "the members at %llu and %llu overlap", (ull)ranges[i - 1].begin,
-                     (ull)ranges[i].begin);
-  return KILN_OK;
-}
-
-// The blobs of a member come one behind another. `ends`: a zero for each member.
-static kiln_status check_blobs(kiln_bundle *b, uint64_t *ends, kiln_error *err) {
-  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
-    kiln_blob_entry e;
-    KILN_TRY(kiln_bundle_blob_at(b, i, &e, err));
-    if (!e.member || e.offset < ends[e.member])
-      return damaged(err, b, "blob %u at %llu overlaps %s", i, (ull)e.offset,
-                     e.member ? "the one before" : "the index");
-    ends[e.member] = e.offset + e.stored;
-  }
-  return KILN_OK;
-}
-
-kiln_status kiln_bundle_check_index(kiln_bundle *b, kiln_error *err) {
-  kiln_statement statement;
-  if (b->region_size && !region_bytes(b, 0, b->region_size, err)) return KILN_STATUS_CORRUPT;
-  KILN_TRY(kiln_bundle_statement(b, &statement, err));
-  KILN_TRY(check_kernels(b, err));
-  size_t members = (size_t)b->section_count[KILN_BUNDLE_MEMBERS];
-  byte_range *ranges = calloc(members + 1, sizeof *ranges);
-  uint64_t *ends = calloc(members + 1, sizeof *ends);
-  kiln_status status = ranges && ends ? check_members(b, ranges, err) : kiln_bundle_no_memory(err, b);
-  if (status == KILN_OK) status = check_blobs(b, ends, err);
-  free(ranges);
-  free(ends);
-  return status;
-}
-
-kiln_status kiln_bundle_check_all(kiln_bundle *b, kiln_error *err) {
-  KILN_TRY(kiln_bundle_check_index(b, err));
-  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
-    kiln_bytes bytes;
-    KILN_TRY(kiln_bundle_load(b, i, &bytes, err));
-    kiln_bytes_deinit(&bytes);
-  }
   return KILN_OK;
 }
