@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "runtime/bundle_reader.h"
 #include "runtime/kiln_verify.h"
 #include "tests/runtime/fixture.h"
 
@@ -155,6 +156,125 @@ static void change_in_place(const char *options, bool in_memory) {
 TEST(trust, a_signed_file_changed_in_place_runs_no_other_code) { change_in_place("--level 3", false); }
 TEST(trust, a_signed_file_of_members_changed_in_place) { change_in_place("--member-per-kernel", false); }
 TEST(trust, signed_memory_changed_in_place_runs_no_other_code) { change_in_place("--level 3", true); }
+
+enum { KERNELS = 5 };
+
+/// A signed bundle of kernels that differ in one constant each, so that their codes could stand for each
+/// other.
+static image build_several(const char *options) {
+  fixture f;
+  image im;
+  char name[16];
+  static const char *const sources[KERNELS] = {ADDING("1"), ADDING("2"), ADDING("3"), ADDING("4"),
+                                               ADDING("5")};
+  fixture_begin(&f);
+  for (int i = 0; i < KERNELS; i++) {
+    size_t size;
+    snprintf(name, sizeof name, "k%d", i);
+    uint8_t *object = fixture_object(sources[i], &size);
+    fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HOST, "x86-64-v2",
+                 "add_one", object, size);
+    free(object);
+  }
+  fixture_write(&f, fixture_path("several.kbundle"), options);
+  im.bytes = (uint8_t *)kiln_test_read(fixture_path("several.kbundle"), &im.size);
+  return im;
+}
+
+/// Launches each kernel, the file changing at `moment`; each gives its own result or none.
+static void launch_several(attack *a, int moment, uint32_t blob) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k[KERNELS] = {0};
+  kiln_error err;
+  float x[3] = {1, 2, 3};
+  const float *px = x;
+  int n = 3;
+  char name[16];
+  kiln_open_options options = {.size = sizeof options,
+                               .sources = &a->source,
+                               .source_count = 1,
+                               .policy = a->policy,
+                               .verify = kiln_verify_trusted,
+                               .verify_user = a->verifier};
+  CHECK_OK(kiln_open(&options, &l, &err), err);
+  CHECK_OK(kiln_device_open(l, "host:1", &d, &err), err);
+  if (moment == AFTER_OPEN) a->change(a);
+  for (int i = 0; i < KERNELS; i++) {
+    snprintf(name, sizeof name, "k%d", i);
+    CHECK_OK(kiln_kernel_get(d, name, NULL, &k[i], &err), err);
+  }
+  if (moment == AFTER_LOOK_UP) a->change(a);
+  for (int i = 0; moment == AFTER_LOAD && i < KERNELS; i++) CHECK_OK(kiln_preload(k[i], &err), err);
+  if (moment == AFTER_LOAD) a->change(a);
+  int refused = 0;
+  for (int i = 0; i < KERNELS; i++) {
+    float y[3] = {0}, *py = y;
+    kiln_status status = kiln_launch(k[i], NULL, (const void *const[]){&px, &py, &n}, 3, &err);
+    refused += status != KILN_OK;
+    float want = status == KILN_OK ? (float)(i + 2) : 0;
+    if (y[0] != want)
+      FAIL("blob %u, moment %d: k%d gives %g, expected %g", blob, moment, i, (double)y[0], (double)want);
+  }
+  if (refused && moment == AFTER_LOAD) FAIL("blob %u: a loaded kernel is refused", blob);
+  if (!refused && moment != AFTER_LOAD) FAIL("blob %u, moment %d: nothing was refused", blob, moment);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
+// Each blob, dictionaries too, overwritten in place by noise and by the bytes of each other blob.
+static void change_every_blob(const char *options, bool in_memory) {
+  uint8_t key[32];
+  char sign[700];
+  uint64_t seed = 3;
+  kiln_bundle *b;
+  kiln_error err;
+  kiln_blob_entry to, from;
+  kiln_open_options none = {.size = sizeof none};
+  fixture_keys("secret", key);
+  snprintf(sign, sizeof sign, "%s --sign %s", options, fixture_path("secret"));
+  image good = build_several(sign), mix = {malloc(good.size), good.size};
+  kiln_verifier *v = trusting(key);
+  attack a = {.verifier = v,
+              .policy = KILN_NEED_SIGNATURE,
+              .to = &mix,
+              .change = in_memory ? overwrite_memory : overwrite_file};
+  put_file(&good);
+  a.fd = open(fixture_path("a.kbundle"), O_RDWR);
+  a.memory = malloc(good.size);
+  a.source = in_memory ? (kiln_source){.bytes = a.memory, .size = good.size}
+                       : (kiln_source){.path = fixture_path("a.kbundle")};
+  CHECK_OK(kiln_bundle_open(&(kiln_source){.bytes = good.bytes, .size = good.size}, &none, &b, &err), err);
+  uint32_t blobs = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS];
+  CHECK(blobs >= KERNELS);
+  for (uint32_t i = 0; i < blobs; i++)
+    for (uint32_t j = 0; j <= blobs; j++)
+      for (int moment = 0; moment < MOMENTS; moment++) {
+        if (i == j || moment == AFTER_DEVICE) continue;
+        CHECK_OK(kiln_bundle_blob_at(b, i, &to, &err), err);
+        memcpy(mix.bytes, good.bytes, good.size);
+        for (uint32_t n = 0; j == blobs && n < to.stored; n++)
+          mix.bytes[to.offset + n] = (uint8_t)kiln_test_random(&seed);
+        if (j < blobs) {
+          CHECK_OK(kiln_bundle_blob_at(b, j, &from, &err), err);
+          memcpy(mix.bytes + to.offset, good.bytes + from.offset,
+                 to.stored < from.stored ? to.stored : from.stored);
+        }
+        memcpy(a.memory, good.bytes, good.size);
+        if (pwrite(a.fd, good.bytes, good.size, 0) != (ssize_t)good.size) FAIL("pwrite");
+        launch_several(&a, moment, i);
+      }
+  kiln_bundle_close(b);
+  close(a.fd);
+  free(a.memory);
+  kiln_verifier_destroy(v);
+}
+
+TEST(trust, every_blob_changed_in_place) {
+  static const char *const options[] = {"--level 3", "--member-per-kernel", "--dictionary=small",
+                                        "--dictionary none"};
+  for (int i = 0; i < 8; i++) change_every_blob(options[i / 2], i % 2);
+}
 
 /// An object of random bytes behind the code does not shrink, so it is stored as it is, at a page.
 TEST(trust, a_stored_code_changed_in_place) {
