@@ -267,6 +267,8 @@ static void change_every_blob(const char *options, bool in_memory) {
   kiln_bundle_close(b);
   close(a.fd);
   free(a.memory);
+  free(good.bytes);
+  free(mix.bytes);
   kiln_verifier_destroy(v);
 }
 

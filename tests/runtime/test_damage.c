@@ -9,8 +9,12 @@ typedef struct outcome {
   bool right; // the result, when the launch succeeded
 } outcome;
 
+static size_t tried;
+static void tell_tried(void) { fprintf(stderr, "%zu damaged bundles\n", tried); }
+
 static outcome try_on(const char *device, const uint8_t *bytes, size_t size, uint32_t policy) {
   outcome o = {0};
+  tried++;
   kiln_library *l = NULL;
   kiln_device *d = NULL;
   kiln_kernel *k;
@@ -57,6 +61,7 @@ TEST(damage, every_cut_is_an_error) {
     free(copy);
   }
   CHECK_INT(try_bytes(bytes, size, 0).status, KILN_OK);
+  tell_tried();
   free(bytes);
 }
 
@@ -73,6 +78,7 @@ static void flip_all(const char *options, uint32_t policy) {
       bytes[at] ^= (uint8_t)(1u << bit);
     }
   CHECK(errors > size); // the index and the code are most of the file
+  tell_tried();
   free(bytes);
 }
 
@@ -125,6 +131,7 @@ TEST(damage, hostile_index_fields_are_bounded) {
       memcpy(copy + (h - bytes) + KILN_BH_CHECK, kiln_check_of(copy + (h - bytes), KILN_BH_CHECK).bytes, 8);
       try_on("null", copy, size, 0);
     }
+  tell_tried();
   free(copy);
   free(bytes);
 }

@@ -458,7 +458,7 @@ static void seal(uint8_t *h) {
 TEST(hostile, aliasing_and_overlap_of_the_index) {
   static const uint32_t sizes[KILN_BUNDLE_SECTIONS] = {
       KILN_BK_SIZE, 4, KILN_BC_SIZE, KILN_BB_SIZE, 4, KILN_BM_SIZE, 8, 1};
-  size_t size, taken = 0, rounds = kiln_test_full() ? 200000 : 20000;
+  size_t size, taken = 0, rounds = kiln_test_full() ? 250000 : 20000;
   uint8_t *good = write_rich(&size), *bytes = malloc(size);
   uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(good + KILN_ZIP_NAME_SIZE) +
                kiln_le16(good + KILN_ZIP_EXTRA_SIZE);
