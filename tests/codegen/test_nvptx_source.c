@@ -301,7 +301,8 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   "  store(C, [0, 0], acc)\n"                                                                   \
   "}\n"
 
-// Sums of fp8 products are kept in f32 between instructions: each starts from zero.
+// Sums of fp8 products are kept in f32 between instructions: each starts from zero. From shared memory on
+// sm_90a: two blocks of 64 rows, two steps of 32.
 TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
   static const char *const sources[] = {
       FP8_GEMM("e4m3", "e4m3", 128, 128, 64), FP8_GEMM("e4m3", "e5m2", 128, 128, 64),
@@ -310,11 +311,13 @@ TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
                                       "f32.e5m2.e5m2.f32"};
   static const char *const targets[] = {"sm_89", "sm_90", "sm_90a"};
   for (unsigned i = 0; i < 4; i++) {
-    char wanted[80];
+    char wanted[80], from_memory[80];
     snprintf(wanted, sizeof wanted, "mma.sync.aligned.m16n8k32.row.col.%s", forms[i]);
+    snprintf(from_memory, sizeof from_memory, "wgmma.mma_async.sync.aligned.m64n128k32.%.13s", forms[i]);
     for (unsigned t = 0; t < 3; t++) {
       char *text = ptx(sources[i], targets[t], NULL);
-      CHECK_INT(count(text, wanted), 8 * 4 * 2);
+      CHECK_INT(count(text, wanted), t < 2 ? 8 * 4 * 2 : 0);
+      CHECK_INT(count(text, from_memory), t < 2 ? 0 : 2 * 2);
       expect(text, ".version 8.4");
       free(text);
     }

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The same Triton IR compiled by Kiln and by Triton: matrix products, attention, softmax, layer norm.
+
+bench/triton_matrix.py FOLDER --export [--kiln build/release/bin/kiln]     writes the IR and a bundle of each kernel; needs Triton, no GPU
+bench/triton_matrix.py FOLDER [--libkiln FILE] [--only TEXT] [--reps N]   runs both on cuda:0; needs PyTorch and Triton
+
+Both take the same grid and arguments; Kiln's code is launched by kiln_launch_grid. Medians, L2 flushed before each launch, then hot. Results are compared
+with PyTorch's first.
+"""
+import argparse
+import os
+import struct
+import subprocess
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def matmul(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+    pid = tl.program_id(0)
+    rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    width = GROUP * columns
+    first = pid // width * GROUP
+    height = min(rows - first, GROUP)
+    pm, pn = first + pid % width % height, pid % width // height
+    tl.assume(pm >= 0)
+    tl.assume(pn >= 0)
+    m, n, k = (pm * BM + tl.arange(0, BM)) % M, (pn * BN + tl.arange(0, BN)) % N, tl.arange(0, BK)
+    pa = a + m[:, None] * lda + k[None, :]
+    pb = b + k[:, None] * ldb + n[None, :]
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for i in range(0, tl.cdiv(K, BK)):
+        x = tl.load(pa, mask=k[None, :] < K - i * BK, other=0.0)
+        y = tl.load(pb, mask=k[:, None] < K - i * BK, other=0.0)
+        acc = tl.dot(x, y, acc)
+        pa += BK
+        pb += BK * ldb
+    r, s = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
+    tl.store(c + r[:, None] * ldc + s[None, :], acc.to(tl.float16), mask=(r[:, None] < M) & (s[None, :] < N))
+
+
+@triton.jit
+def attention(q, k, v, o, scale, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
+    start, head = tl.program_id(0), tl.program_id(1)
+    base = head.to(tl.int64) * S * D
+    dk = tl.make_tensor_descriptor(k + base, [S, D], [D, 1], [BN, D])
+    dv = tl.make_tensor_descriptor(v + base, [S, D], [D, 1], [BN, D])
+    dq = tl.make_tensor_descriptor(q + base, [S, D], [D, 1], [BM, D])
+    do = tl.make_tensor_descriptor(o + base, [S, D], [D, 1], [BM, D])
+    rows = start * BM + tl.arange(0, BM)
+    top = tl.full([BM], -float("inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    x = dq.load([start * BM, 0])
+    unit = scale * 1.4426950408889634
+    plain = start * BM if CAUSAL else S
+    for n in tl.range(0, plain, BN):
+        s = tl.dot(x, dk.load([n, 0]).T)
+        t = tl.maximum(top, tl.max(s, 1) * unit)
+        p = tl.math.exp2(s * unit - t[:, None])
+        fade = tl.math.exp2(top - t)
+        total = total * fade + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), dv.load([n, 0]), acc * fade[:, None])
+        top = t
+    if CAUSAL:
+        for n in tl.range(start * BM, (start + 1) * BM, BN):
+            s = tl.dot(x, dk.load([n, 0]).T)
+            s = s * unit + tl.where(rows[:, None] >= n + tl.arange(0, BN)[None, :], 0, -1.0e6)
+            t = tl.maximum(top, tl.max(s, 1))
+            p = tl.math.exp2(s - t[:, None])
+            fade = tl.math.exp2(top - t)
+            total = total * fade + tl.sum(p, 1)
+            acc = tl.dot(p.to(tl.float16), dv.load([n, 0]), acc * fade[:, None])
+            top = t
+    do.store([start * BM, 0], (acc / total[:, None]).to(tl.float16))
+
+
+@triton.jit
+def softmax(x, y, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, BLOCK)
+    live = c < cols
+    v = tl.load(x + row * cols + c, live, -float("inf")).to(tl.float32)
+    e = tl.exp(v - tl.max(v, 0))
+    tl.store(y + row * cols + c, e / tl.sum(e, 0), live)
+
+
+@triton.jit
+def layer_norm(x, w, b, y, cols, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, BLOCK)
+    live = c < cols
+    v = tl.load(x + row * cols + c, live, 0.0).to(tl.float32)
+    mu = tl.sum(v, 0) / cols
+    d = tl.where(live, v - mu, 0.0)
+    r = 1 / tl.sqrt(tl.sum(d * d, 0) / cols + eps)
+    tl.store(y + row * cols + c, d * r * tl.load(w + c, live).to(tl.float32) + tl.load(b + c, live).to(tl.float32), live)
+
+
+def cases():
+    """name -> (kernel, signature in order, constants, warps, stages, what it is of)"""
+    out = {}
+    pointers = lambda t, n: ["*" + t] * n
+    for size in 2048, 4096, 8192:
+        for BM, BN, warps, stages in (128, 256, 8, 3), (128, 128, 8, 4), (128, 256, 8, 4):
+            out["gemm %d %dx%d s%d" % (size, BM, BN, stages)] = (
+                matmul, pointers("fp16", 3) + ["i32"] * 6, dict(BM=BM, BN=BN, BK=64, GROUP=8), warps, stages, ("gemm", size))
+    for D in 64, 128:
+        for causal in False, True:
+            for BM, BN, warps, stages in (128, 128, 8, 2), (128, 64, 8, 3), (128, 128, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2):
+                if causal and BN > BM:
+                    continue
+                out["attention D%d %s %dx%d w%d s%d" % (D, "causal" if causal else "full", BM, BN, warps, stages)] = (
+                    attention, pointers("fp16", 4) + ["fp32", "i32"], dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages, ("attention", D, causal))
+    out["softmax f32 4096x16384 w32"] = (softmax, pointers("fp32", 2) + ["i32"], dict(BLOCK=16384), 32, 3, ("softmax", "float32", 4096, 16384))
+    out["softmax bf16 8192x8192 w16"] = (softmax, pointers("bf16", 2) + ["i32"], dict(BLOCK=8192), 16, 3, ("softmax", "bfloat16", 8192, 8192))
+    out["layer norm f32 8192x4096 w8"] = (layer_norm, pointers("fp32", 4) + ["i32", "fp32"], dict(BLOCK=4096), 8, 3, ("layer_norm", "float32", 8192, 4096))
+    return out
+
+
+def export(folder, kiln):
+    """The integers of all cases are multiples of 16 and addresses aligned, which both compilers are told."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    os.makedirs(folder, exist_ok=True)
+    for number, (name, (fn, types, constants, warps, stages, _)) in enumerate(cases().items()):
+        names = fn.arg_names
+        signature = {n: types[i] if i < len(types) else "constexpr" for i, n in enumerate(names)}
+        facts = {(i,): [["tt.divisibility", 16]] for i, t in enumerate(types) if t[0] in "*i"}
+        source = ASTSource(fn, signature, {(names.index(n),): v for n, v in constants.items()}, facts)
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
+        path = "%s/%d.ttir" % (folder, number)
+        with open(path, "w") as f:
+            f.write(made.asm["ttir"])
+        subprocess.run([kiln, "build", path, "--target", "sm_90a", "--warps=%d" % warps, "--stages=%d" % stages, "-q", "-o", path[:-4] + "kbundle"], check=True)
+        print(name, "exported", flush=True)
+
+
+def run(folder, libkiln, only, reps):
+    import torch
+    import torch.nn.functional as F
+
+    from gpu_common import Kiln, check, report
+
+    triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    for number, (name, (fn, types, constants, warps, stages, of)) in enumerate(cases().items()):
+        if only not in name:
+            continue
+        torch.manual_seed(0)
+        if of[0] == "gemm":
+            n = of[1]
+            a, b, c = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(3))
+            arguments, grid = [a, b, c] + [n] * 6, (n // constants["BM"] * (n // constants["BN"]), 1, 1)
+            result, wanted, work, unit = c, a @ b, 2 * n**3, "TFLOP/s"
+        elif of[0] == "attention":
+            D, causal, heads, S = of[1], of[2], 128, 4096
+            q, k, v = (torch.randn(heads, S, D, device="cuda", dtype=torch.float16) for _ in range(3))
+            o = torch.empty_like(q)
+            arguments, grid = [q, k, v, o, D**-0.5, S], (S // constants["BM"], heads, 1)
+            result, wanted = o, F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
+            work, unit = 4 * heads * S * S * D * (0.5 if causal else 1), "TFLOP/s"
+        else:
+            dtype, rows, cols = getattr(torch, of[1]), of[2], of[3]
+            x, w, b, y = torch.randn(rows, cols, device="cuda", dtype=dtype), *(torch.randn(cols, device="cuda", dtype=dtype) for _ in range(2)), None
+            y = torch.empty_like(x)
+            arguments, grid = ([x, y, cols] if of[0] == "softmax" else [x, w, b, y, cols, 1e-5]), (rows, 1, 1)
+            result, wanted = y, torch.softmax(x, 1) if of[0] == "softmax" else F.layer_norm(x, (cols,), w, b, 1e-5)
+            work, unit = 2 * x.numel() * x.element_size(), "GB/s"
+        kiln = Kiln(libkiln, "%s/%d.kbundle" % (folder, number))
+        block = b""
+        for value, t in zip(arguments, types):
+            size = 8 if t[0] == "*" else 4
+            block += b"\0" * (-len(block) % size)
+            block += struct.pack("<Q", value.data_ptr()) if t[0] == "*" else struct.pack("<f" if t[0] == "f" else "<i", value)
+        ours = kiln.grid_call(block, grid)
+        theirs = lambda: fn[grid](*arguments, **constants, num_warps=warps, num_stages=stages)
+        for who, job in ("triton", theirs), ("kiln", ours):
+            result.fill_(float("nan"))
+            job(), torch.cuda.synchronize()
+            check("%s by %s" % (name, who), result, wanted, 5e-3)
+        report(name, work, unit, {"triton": theirs, "kiln": ours}, reps)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--export", action="store_true")
+    parser.add_argument("--kiln", default="build/release/bin/kiln")
+    parser.add_argument("--libkiln", default="libkiln.so.0")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--reps", type=int, default=11)
+    o = parser.parse_args()
+    if o.export:
+        export(o.folder, o.kiln)
+    else:
+        run(o.folder, o.libkiln, o.only, o.reps)
+
+
+if __name__ == "__main__":
+    main()
