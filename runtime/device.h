@@ -48,11 +48,11 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
-  uint64_t number;  // of this loading: none has it twice in a process
   uint32_t grid_at; // with info.blocks: where the logical grid lies in the block
   uint32_t maps_at; // where they lie in the block: a multiple of 64, or what the device says before
                     // `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
+  struct kiln_memo *memo; // arena: what the last launch with maps passed (launch.c); NULL: too large
 } kiln_code;
 
 /// One launch, for the device's launch function.
@@ -234,6 +234,9 @@ void kiln_log(const kiln_library *library, int level, const char *text);
 
 /// Where what follows the parameters of a code begins: its tensor maps, behind the logical grid if it has
 /// one.
+/// Room for what the last launch of the code passed, in the kernel's arena; NULL: none, each launch encodes.
+struct kiln_memo *kiln_memo_create(const struct kiln_kernel *k, const kiln_code *code);
+
 static inline uint32_t kiln_code_extras_at(const struct kiln_kernel *k, const kiln_code *code) {
   return code->info.blocks ? code->grid_at + 3 * (uint32_t)sizeof(uint32_t) : k->used_bytes;
 }

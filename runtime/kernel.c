@@ -90,7 +90,7 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     if (!kiln_code_info_decode(info, size, &code->info))
       return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name,
                        in->name);
-    code->map_count = 0;
+    code->map_count = 0, code->memo = NULL;
     code->grid_at = (k->used_bytes + 3) & ~3u;
     KILN_TRY(take_maps(k, &entry, code, err));
     code->blob = entry.blob;

@@ -265,53 +265,64 @@ static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_
 
 static inline bool has_extras(const kiln_code *code) { return code->map_count || code->info.blocks; }
 
-enum { MEMO_ENTRIES = 4, MEMO_BYTES = 1024 };
-
-// What the thread's last launches with extras passed. An entry is named by the loading of a code, so it ends
-// with that.
-typedef struct memo {
-  _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[MEMO_BYTES];
-  uint64_t code; // number; 0: none
+// What the last launch of a code with extras passed. The launch that holds it may read it; others that come
+// meanwhile encode for themselves.
+enum { MEMO_BYTES = 1024 };
+struct kiln_memo {
+  uint8_t block[MEMO_BYTES]; // aligned to KILN_MAP_ALIGNMENT
+  atomic_flag is_held;
+  bool is_set;
   uint32_t asked[3], grid[3];
   size_t size;
-} memo;
+};
 
-static _Thread_local memo launched[MEMO_ENTRIES];
+struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code) {
+  uint32_t end = kiln_code_extras_at(k, code) + KILN_MAP_ALIGNMENT + code->map_count * KILN_MAP_BYTES;
+  uint8_t *memory =
+      end > MEMO_BYTES ? NULL : kiln_arena_alloc(k->arena, sizeof(struct kiln_memo) + KILN_MAP_ALIGNMENT);
+  if (!memory) return NULL;
+  struct kiln_memo *m =
+      (void *)(((uintptr_t)memory + KILN_MAP_ALIGNMENT - 1) & ~(uintptr_t)(KILN_MAP_ALIGNMENT - 1));
+  memset(m, 0, sizeof *m);
+  atomic_flag_clear(&m->is_held);
+  return m;
+}
 
-static kiln_status launch_large(kiln_kernel *k, kiln_launch_call *call, kiln_error *err) {
+static kiln_status launch_alone(kiln_kernel *k, kiln_launch_call *call, kiln_error *err) {
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[KILN_MOST_BLOCK];
   memcpy(block, call->block, k->used_bytes);
   KILN_TRY(complete(k, call, block, err));
   return k->device->kind->launch(k->device, call, err);
 }
 
-static kiln_status remember(kiln_kernel *k, kiln_launch_call *call, memo *m, kiln_error *err) {
-  m->code = 0;
+static kiln_status recall(kiln_kernel *k, kiln_launch_call *call, struct kiln_memo *m, kiln_error *err) {
+  if (m->is_set && !memcmp(m->asked, call->grid, sizeof m->asked) &&
+      !memcmp(m->block, call->block, k->used_bytes)) {
+    call->block = m->block;
+    call->size = m->size;
+    memcpy(call->grid, m->grid, sizeof m->grid);
+    return KILN_OK;
+  }
+  m->is_set = false;
   memcpy(m->block, call->block, k->used_bytes);
   memcpy(m->asked, call->grid, sizeof m->asked);
   KILN_TRY(complete(k, call, m->block, err));
   memcpy(m->grid, call->grid, sizeof m->grid);
   m->size = call->size;
-  m->code = call->code->number;
+  m->is_set = true;
   return KILN_OK;
 }
 
 // The same arguments again encode no map. A prepared launch keeps what is encoded by itself.
 static __attribute__((noinline)) kiln_status launch_with_extras(kiln_kernel *k, kiln_launch_call *call,
                                                                 kiln_error *err) {
-  const kiln_code *code = call->code;
-  memo *m = &launched[code->number % MEMO_ENTRIES];
-  if (k->used_bytes + KILN_MAP_ALIGNMENT + sizeof m->asked + code->map_count * KILN_MAP_BYTES > MEMO_BYTES)
-    return launch_large(k, call, err);
-  if (m->code != code->number || memcmp(m->asked, call->grid, sizeof m->asked) != 0 ||
-      memcmp(m->block, call->block, k->used_bytes) != 0) {
-    KILN_TRY(remember(k, call, m, err));
-  } else {
-    call->block = m->block;
-    call->size = m->size;
-    memcpy(call->grid, m->grid, sizeof m->grid);
-  }
-  return k->device->kind->launch(k->device, call, err);
+  struct kiln_memo *m = call->code->memo;
+  if (!m || atomic_flag_test_and_set_explicit(&m->is_held, memory_order_acquire))
+    return launch_alone(k, call, err);
+  kiln_status status = recall(k, call, m, err);
+  if (status == KILN_OK) status = k->device->kind->launch(k->device, call, err);
+  atomic_flag_clear_explicit(&m->is_held, memory_order_release);
+  return status;
 }
 
 static kiln_status launch_block(kiln_kernel *k, kiln_stream stream, const uint32_t *grid,

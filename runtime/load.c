@@ -57,8 +57,6 @@ static kiln_status make_nowhere(kiln_device *d, kiln_error *err) {
   return d->kind->fill(d, d->nowhere, 0, KILN_NOWHERE_BYTES, err);
 }
 
-static _Atomic(uint64_t) loadings;
-
 kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
   kiln_device *d = k->device;
   kiln_status status = KILN_OK;
@@ -68,10 +66,7 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
     if (!m) status = load_module(k, code, &m, err);
     if (status == KILN_OK && code->map_count) status = place_maps(k, code, m, err);
     if (status == KILN_OK && code->map_count) status = make_nowhere(d, err);
-    if (status == KILN_OK) {
-      code->number = atomic_fetch_add(&loadings, 1) + 1;
-      atomic_store_explicit(&code->function, m->function, memory_order_release);
-    }
+    if (status == KILN_OK) atomic_store_explicit(&code->function, m->function, memory_order_release);
   }
   pthread_mutex_unlock(&d->lock);
   return status;

@@ -89,6 +89,7 @@ kiln_status kiln_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_
   code->maps = maps;
   code->map_count = count;
   code->maps_at = start;
+  code->memo = kiln_memo_create(k, code);
   return KILN_OK;
 }
 
