@@ -351,6 +351,58 @@ static void check_place(const gpu_matrix_form *f, const char *target, const char
 // generated kernels showed it under emulation.
 TEST(amdgpu, products_are_made_by_all_lanes) { each_product(9, check_place); }
 
+static unsigned count_of(const char *text, const char *word) {
+  unsigned count = 0;
+  for (const char *at = text; (at = strstr(at, word)); at += strlen(word)) count++;
+  return count;
+}
+
+// Without a matrix instruction operands lie in shared memory; what is too large for it goes there in parts of
+// the reduced index, so each part is written behind a barrier of its own. No processor of either family is
+// refused such a product.
+TEST(amdgpu, operands_larger_than_shared_memory_go_there_in_parts) {
+  static const struct {
+    const char *target, *barrier;
+    kiln_scalar scalar;
+    uint8_t side, k;
+    unsigned parts;
+  } cases[] = {
+      {"gfx1100", "s_barrier\n", KILN_F32, 7, 6, 1}, {"gfx1100", "s_barrier\n", KILN_F32, 7, 7, 2},
+      {"gfx1030", "s_barrier\n", KILN_F32, 7, 7, 2}, {"gfx1201", "s_barrier_wait", KILN_F32, 7, 7, 2},
+      {"gfx1100", "s_barrier\n", KILN_F64, 6, 8, 4}, {"gfx1201", "s_barrier_wait", KILN_F64, 6, 8, 4},
+      {"sm_86", "bar.sync", KILN_F32, 7, 7, 2},      {"sm_75", "bar.sync", KILN_F64, 6, 8, 4},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const gpu_matrix_form f = {.from_left = cases[i].scalar,
+                               .from_right = cases[i].scalar,
+                               .accumulator = cases[i].scalar,
+                               .precision = IR_PREC_IEEE,
+                               .m = cases[i].side,
+                               .n = cases[i].side,
+                               .k = cases[i].k};
+    kiln_arena *arena = kiln_arena_create();
+    kiln_target target;
+    kiln_error err = {0};
+    kiln_codegen_options options;
+    kiln_artifact artifact;
+    CHECK_OK(kiln_target_parse(cases[i].target, &target, &err), err);
+    kiln_codegen_options_init(&options);
+    options.output = target.processor->family == KILN_FAMILY_NVPTX ? KILN_FORMAT_PTX : KILN_FORMAT_ASM;
+    ir_kernel *kernel = product(arena, &f, 0);
+    kernel->warps = 16;
+    if (kiln_codegen(kernel, &target, &options, &artifact, &err) != KILN_OK)
+      FAIL("%s: %s", cases[i].target, err.text);
+    kiln_buffer_u8(&artifact.code, 0);
+    unsigned barriers = count_of((const char *)artifact.code.bytes, cases[i].barrier);
+    if (artifact.info.shared_bytes > target.processor->shared_bytes)
+      FAIL("%s: %u bytes", cases[i].target, artifact.info.shared_bytes);
+    if (barriers < 2 * cases[i].parts - 1)
+      FAIL("%s: %u barriers for %u parts", cases[i].target, barriers, cases[i].parts);
+    kiln_artifact_deinit(&artifact);
+    kiln_arena_destroy(arena);
+  }
+}
+
 // What a device has for atomics on its own memory, and no loop: from 20 on LLVM makes one unless it is told
 // where the memory is, and a fifth spelling of that would be dropped without a word. Whole systems may lack
 // some of it.

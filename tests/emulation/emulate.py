@@ -9,7 +9,7 @@ KILN_AMD_EMULATOR: a work tree of an emulator of AMD's instructions. KILN_AMDRUN
 waves forward with one poison in undefined registers and memory, and backward with another. What passes here is emulated; no AMD hardware has
 run it. Needs nothing besides the standard library.
 """
-import array, concurrent.futures, glob, math, os, random, re, struct, subprocess, sys, tempfile
+import array, concurrent.futures, glob, math, operator, os, random, re, struct, subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import emulator as corrected
@@ -156,8 +156,17 @@ def product_cases():
     yield Case("product-in-parts", "product_in_parts", (1,), [In("f32", a), In("f32", b), Out("f32", c)])
 
 
+def large_product_cases():
+    r = random.Random(11)
+    for kind, n, k in (("f32", 128, 128), ("f64", 64, 128), ("f64", 64, 256)):
+        a, b = ([r.randint(-4, 3) for _ in range(n * k)] for _ in range(2))
+        columns = [b[j::n] for j in range(n)]
+        c = [sum(map(operator.mul, a[i * k:(i + 1) * k], column)) for i in range(n) for column in columns]
+        yield Case("product-large-%s-%d" % (kind, k), "product_large[T=%s,N=%d,K=%d]" % (kind, n, k), (1,), [In(kind, a), In(kind, b), Out(kind, c)])
+
+
 def all_cases():
-    for make in (cast_cases, math_cases, exchange_cases, product_cases): yield from make()
+    for make in (cast_cases, math_cases, exchange_cases, product_cases, large_product_cases): yield from make()
 
 
 # -------------------------------------------------------------------------------------------------------------------- running
