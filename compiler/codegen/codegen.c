@@ -30,7 +30,7 @@ typedef struct compile {
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
-  bool is_wide;                        // the kernel may use all registers: see keep_accumulators_near
+  bool is_wide;                        // the kernel may use all registers: see has_wide_registers
 } compile;
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
@@ -120,7 +120,8 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
 
 // From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have
 // all of it, LLVM (19 and 22) moves accumulators in and out of the upper half around matrix instructions;
-// held to 256 it does not. Kernels that spill then are compiled again with all.
+// held to 256 it does not. Kernels that spill then are compiled again with all. Without products there is
+// nothing to hold: such kernels have all registers at once, and are compiled once.
 static bool has_wide_registers(const kiln_target *target) {
   static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
                                       KILN_MATRIX_MFMA_9_4};
@@ -136,6 +137,14 @@ static bool has_wide_registers(const kiln_target *target) {
 #define NO_UPPER_HALF \
   { "amdgpu-agpr-alloc", "0" }
 #endif
+
+static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
+
+static bool has_products(const ir_kernel *kernel) {
+  bool found = false;
+  ir_walk(kernel->body, note_product, &found);
+  return found;
+}
 
 static void keep_accumulators_near(compile *c) {
   static const char *const attributes[][2] = {NO_UPPER_HALF, {"amdgpu-waves-per-eu", "2"}};
@@ -326,6 +335,7 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   if (!(out->texts = kiln_arena_create()))
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
   compile c = {.kernel = kernel, .target = target, .options = options, .artifact = out};
+  c.is_wide = !has_products(kernel);
   begin_producer(&c);
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);

@@ -49,7 +49,7 @@ static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_di
 }
 
 static kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target,
-                               const char *option, kiln_error *err) {
+                               kiln_format format, kiln_error *err) {
   *c = (compiled){.arena = kiln_arena_create()};
   CHECK(c->arena);
   CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
@@ -57,14 +57,14 @@ static kiln_status try_compile(compiled *c, const char *file, const char *name, 
   ir_kernel *kernel = lower(c, file, name, &d);
   kiln_codegen_options options;
   kiln_codegen_options_init(&options);
-  if (option) options.output = KILN_FORMAT_ASM;
+  options.output = format;
   return kiln_codegen(kernel, &c->target, &options, &c->artifact, err);
 }
 
 static compiled compile(const char *file, const char *name, const char *target) {
   compiled c;
   kiln_error err = {0};
-  if (try_compile(&c, file, name, target, NULL, &err) != KILN_OK)
+  if (try_compile(&c, file, name, target, KILN_FORMAT_HSACO, &err) != KILN_OK)
     FAIL("%s for %s: %s", name, target, err.text);
   if (kiln_amdgpu_read_facts(c.artifact.code.bytes, c.artifact.code.size, c.interface->symbol, &c.facts,
                              &err) != KILN_OK)
@@ -226,7 +226,7 @@ TEST(amdgpu, products_use_the_matrix_unit) {
     compiled c;
     kiln_error err = {0};
     if (!llvm_has(cases[i].target)) continue;
-    if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, "asm", &err) != KILN_OK)
+    if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, KILN_FORMAT_ASM, &err) != KILN_OK)
       FAIL("%s: %s", cases[i].target, err.text);
     kiln_buffer_u8(&c.artifact.code, 0);
     if (!strstr((const char *)c.artifact.code.bytes, cases[i].instruction))
@@ -350,6 +350,31 @@ static void check_place(const gpu_matrix_form *f, const char *target, const char
 // some lanes do not store, the product and what it reads were made by the others alone. Seed 4 of the
 // generated kernels showed it under emulation.
 TEST(amdgpu, products_are_made_by_all_lanes) { each_product(9, check_place); }
+
+// What holds a kernel to half of the registers is for products only; others have all from the start, so that
+// one that needs them is not compiled twice.
+TEST(amdgpu, kernels_without_products_have_all_registers_at_once) {
+  static const struct {
+    const char *file, *kernel, *target;
+    bool is_held;
+  } cases[] = {{"gemm", "gemm[T=bf16,ACT=0,BIAS=true]", "gfx90a", true},
+               {"gemm", "gemm[T=bf16,ACT=0,BIAS=true]", "gfx942", true},
+               {"gemm", "gemm[T=bf16,ACT=0,BIAS=true]", "gfx1100", false},
+               {"softmax", "softmax[T=f32]", "gfx90a", false},
+               {"softmax", "softmax[T=f32]", "gfx942", false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    compiled c;
+    kiln_error err = {0};
+    if (try_compile(&c, cases[i].file, cases[i].kernel, cases[i].target, KILN_FORMAT_LLVM, &err) != KILN_OK)
+      FAIL("%s: %s", cases[i].target, err.text);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    const char *text = (const char *)c.artifact.code.bytes;
+    bool is_held = strstr(text, "amdgpu-agpr-alloc") || strstr(text, "amdgpu-no-agpr");
+    if (is_held != cases[i].is_held)
+      FAIL("%s for %s is %sheld to half", cases[i].kernel, cases[i].target, is_held ? "" : "not ");
+    release(&c);
+  }
+}
 
 static unsigned count_of(const char *text, const char *word) {
   unsigned count = 0;
