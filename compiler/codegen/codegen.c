@@ -30,7 +30,7 @@ typedef struct compile {
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
-  bool is_wide;                        // the kernel may use all registers: see has_wide_registers
+  bool is_wide;                        // the kernel may use all registers: see keep_accumulators_near
 } compile;
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
@@ -118,18 +118,10 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return c->caught.status;
 }
 
-// From gfx90a on one file of 512 registers serves vector and accumulation registers. When a kernel may have
-// all of it, LLVM (19 and 22) moves accumulators in and out of the upper half around matrix instructions;
-// held to 256 it does not. Kernels that spill then are compiled again with all. Without products there is
-// nothing to hold: such kernels have all registers at once, and are compiled once.
-static bool has_wide_registers(const kiln_target *target) {
-  static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
-                                      KILN_MATRIX_MFMA_9_4};
-  bool found = false;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) found |= target->processor->matrix == units[i];
-  return found;
-}
-
+// When a kernel may have all of a wide register file, LLVM (19 and 22) moves accumulators in and out of the
+// upper half around matrix instructions; held to 256 it does not. Kernels that spill then are compiled again
+// with all. Without products there is nothing to hold: such kernels have all registers at once, and are
+// compiled once.
 #if LLVM_VERSION_MAJOR < 21
 #define NO_UPPER_HALF \
   { "amdgpu-no-agpr", "" }
@@ -167,7 +159,8 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   kiln_status status = (family == KILN_FAMILY_HOST ? kiln_lower_host : kiln_lower_gpu)(
       c->kernel, c->target, c->options, c->context, c->module, &c->artifact->info, c->artifact->texts, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
-  if (status == KILN_OK && !c->is_wide && has_wide_registers(c->target)) keep_accumulators_near(c);
+  if (status == KILN_OK && !c->is_wide && kiln_amdgpu_has_wide_registers(c->target))
+    keep_accumulators_near(c);
   return prefer_caught(c, status, err);
 }
 
@@ -275,7 +268,8 @@ static void dispose_module(compile *c) {
 // True when the finished code spills and all registers have not been tried; the module is then gone and
 // lowering starts again.
 static bool start_again(compile *c) {
-  if (c->is_wide || !c->artifact->info.spill_bytes || !has_wide_registers(c->target)) return false;
+  if (c->is_wide || !c->artifact->info.spill_bytes || !kiln_amdgpu_has_wide_registers(c->target))
+    return false;
   c->is_wide = true;
   dispose_module(c);
   kiln_buffer_clear(&c->artifact->code);

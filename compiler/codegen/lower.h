@@ -29,6 +29,9 @@ kiln_status kiln_lower_gpu(ir_kernel *kernel, const kiln_target *target, const k
                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
                            kiln_arena *texts, kiln_error *err);
 
+/// From gfx90a on one file of 512 registers serves vector and accumulation registers (amdgpu_machine.c).
+bool kiln_amdgpu_has_wide_registers(const kiln_target *target);
+
 /// Reads textual LLVM IR in `context` and links it into `module` (llvm_module.c). INTERNAL with LLVM's
 /// message when the text is wrong. `name` is for messages.
 kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size,

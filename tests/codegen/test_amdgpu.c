@@ -376,6 +376,57 @@ TEST(amdgpu, kernels_without_products_have_all_registers_at_once) {
   }
 }
 
+// Loads `count` tiles of 64 x 256 f32, then stores them all.
+static ir_kernel *copies(kiln_arena *arena, unsigned count, unsigned warps) {
+  ir_kernel *k = ir_kernel_create(arena, "copies");
+  ir_builder b = {.arena = arena, .block = k->body};
+  ir_value *from[8], *to[8], *loaded[8];
+  k->warps = (uint16_t)warps;
+  for (unsigned i = 0; i < 2 * count; i++) {
+    ir_param param = {.name = "p",
+                      .type = ir_pointer_type(KILN_F32),
+                      .access = i < count ? IR_ACCESS_IN : IR_ACCESS_OUT,
+                      .noalias = true,
+                      .align = 16};
+    (i < count ? from : to)[i % count] = ir_add_param(k, &param);
+  }
+  for (unsigned i = 0; i < count; i++)
+    loaded[i] = emit(&b, IR_LOAD, NULL, places(&b, from[i], 6, 8), NULL, NULL);
+  for (unsigned i = 0; i < count; i++) emit(&b, IR_STORE, NULL, places(&b, to[i], 6, 8), loaded[i], NULL);
+  return k;
+}
+
+// A tile takes 64 registers of a thread with four waves of 64, so five need more than half of the file: then,
+// and only then, LLVM is told that one wave is what fits.
+TEST(amdgpu, tiles_that_leave_no_room_for_a_second_wave) {
+  static const struct {
+    const char *target;
+    unsigned count, warps;
+    bool is_alone;
+  } cases[] = {{"gfx90a", 5, 4, true},  {"gfx942", 5, 4, true},  {"gfx950", 5, 4, true},
+               {"gfx942", 4, 4, false}, {"gfx942", 5, 8, false}, {"gfx942", 8, 8, false},
+               {"gfx908", 5, 4, false}, {"gfx1100", 5, 8, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_arena *arena = kiln_arena_create();
+    kiln_target target;
+    kiln_error err = {0};
+    kiln_codegen_options options;
+    kiln_artifact artifact;
+    CHECK_OK(kiln_target_parse(cases[i].target, &target, &err), err);
+    kiln_codegen_options_init(&options);
+    options.output = KILN_FORMAT_LLVM;
+    ir_kernel *kernel = copies(arena, cases[i].count, cases[i].warps);
+    if (kiln_codegen(kernel, &target, &options, &artifact, &err) != KILN_OK)
+      FAIL("%s: %s", cases[i].target, err.text);
+    kiln_buffer_u8(&artifact.code, 0);
+    bool is_alone = strstr((const char *)artifact.code.bytes, "\"amdgpu-waves-per-eu\"=\"1,1\"") != NULL;
+    if (is_alone != cases[i].is_alone)
+      FAIL("%s, %u tiles, %u warps: %d", cases[i].target, cases[i].count, cases[i].warps, is_alone);
+    kiln_artifact_deinit(&artifact);
+    kiln_arena_destroy(arena);
+  }
+}
+
 static unsigned count_of(const char *text, const char *word) {
   unsigned count = 0;
   for (const char *at = text; (at = strstr(at, word)); at += strlen(word)) count++;

@@ -55,6 +55,21 @@ static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
   LLVMGlobalSetMetadata(function, LLVMGetMDKindIDInContext(g->context, name, sizeof name - 1), node);
 }
 
+bool kiln_amdgpu_has_wide_registers(const kiln_target *target) {
+  static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
+                                      KILN_MATRIX_MFMA_9_4};
+  bool found = false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) found |= target->processor->matrix == units[i];
+  return found;
+}
+
+// Tiles that are alive together need more than half of the registers, so a second wave has no room on a SIMD
+// whatever is done: LLVM then need not look for a schedule that makes room.
+static bool fills_registers(gpu *g) {
+  enum { HALF = 256, SIMDS = 2 }; // of the register file; log2 a compute unit
+  return kiln_amdgpu_has_wide_registers(g->target) && g->warps <= SIMDS && gpu_live_words(g) > HALF;
+}
+
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   char text[32];
   unsigned threads = 1u << (g->lanes + g->warps);
@@ -73,6 +88,7 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
     snprintf(text, sizeof text, "%u", g->kernel->max_registers);
     attribute(g, function, "amdgpu-num-vgpr", text);
   }
+  if (fills_registers(g)) attribute(g, function, "amdgpu-waves-per-eu", "1,1");
   set_block_shape(g, function, threads);
 }
 

@@ -153,6 +153,7 @@ typedef struct gpu_value {
   gpu_ring *ring;     ///< the tile lies in shared memory
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
+  uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
 
 /// A ring of slots in shared memory that holds one matrix operand of several iterations.
@@ -268,6 +269,11 @@ void gpu_assign(gpu *g);
 /// The layout in which the value comes cheapest; false when it does not matter.
 bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
 kiln_layout gpu_default_layout(gpu *g, ir_type type);
+
+// gpu_pressure.c
+/// Registers of 32 bits that the tiles of the body which are alive together take in a thread, where they take
+/// most; what is inside of loops and branches does not count.
+uint64_t gpu_live_words(gpu *g);
 
 // gpu_convert.c
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How many registers a thread needs at least, once homes are chosen.
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+/// 32-bit words of a thread. Pointers and masks do not count: they mostly are computed again.
+static uint64_t words_of(const ir_value *value) {
+  const gpu_value *v = value->slot;
+  if (!value->type.rank || !v || !v->has_home || value->type.pointer || value->type.scalar == KILN_I1)
+    return 0;
+  return ((uint64_t)ir_type_bits(value->type) << v->home.registers) / 32;
+}
+
+/// An operation of the body while it, and what is inside of it, is looked at.
+typedef struct position {
+  gpu *g;
+  uint32_t at;
+} position;
+
+static void note_uses(ir_op *op, void *context) {
+  const position *p = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i]->def && op->operands[i]->def->block == p->g->kernel->body)
+      gpu_value_of(p->g, op->operands[i])->last_use = p->at;
+}
+
+uint64_t gpu_live_words(gpu *g) {
+  position p = {.g = g};
+  for (ir_op *op = g->kernel->body->first; op; op = op->next, p.at++) {
+    note_uses(op, &p);
+    for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], note_uses, &p);
+  }
+  uint64_t *ends = KILN_NEW_ARRAY(g->arena, uint64_t, p.at + 1), live = 0, most = 0;
+  p.at = 0;
+  for (ir_op *op = g->kernel->body->first; op; op = op->next, p.at++) {
+    live -= ends[p.at];
+    for (uint32_t i = 0; i < op->result_count; i++) {
+      uint32_t last = gpu_value_of(g, &op->results[i])->last_use;
+      if (last <= p.at) continue;
+      live += words_of(&op->results[i]);
+      ends[last] += words_of(&op->results[i]);
+    }
+    if (live > most) most = live;
+  }
+  return most;
+}
