@@ -18,6 +18,7 @@ static const kiln_processor processors[] = {
    .ptx = isa,                                                 \
    .wave = 32,                                                 \
    .waves = 1,                                                 \
+   .triple = "nvptx64-nvidia-cuda",                            \
    .generic = "",                                              \
    .arch = "",                                                 \
    .cpu = "",                                                  \
@@ -34,6 +35,8 @@ static const kiln_processor processors[] = {
    .wave = w,                                                                        \
    .waves = ws,                                                                      \
    .generic_version = gen_version,                                                   \
+   .code_object = (gen_version) ? 6 : 5,                                             \
+   .triple = "amdgcn-amd-amdhsa",                                                    \
    .llvm = version,                                                                  \
    .has_xnack = ((modes)&X) != 0,                                                    \
    .has_sramecc = ((modes)&S) != 0,                                                  \
@@ -41,15 +44,16 @@ static const kiln_processor processors[] = {
    .arch = "",                                                                       \
    .cpu = "",                                                                        \
    .features = ""},
-#define HOST(n, a, c, f, vector, l) \
-  {.name = n,                       \
-   .family = KILN_FAMILY_HOST,      \
-   .wave = 1,                       \
-   .generic = "",                   \
-   .arch = a,                       \
-   .cpu = c,                        \
-   .features = f,                   \
-   .vector_bytes = vector,          \
+#define HOST(n, a, c, f, vector, l)  \
+  {.name = n,                        \
+   .family = KILN_FAMILY_HOST,       \
+   .wave = 1,                        \
+   .triple = a "-unknown-linux-gnu", \
+   .generic = "",                    \
+   .arch = a,                        \
+   .cpu = c,                         \
+   .features = f,                    \
+   .vector_bytes = vector,           \
    .level = l},
 #include "targets/processors.def"
 #undef NVPTX
@@ -61,6 +65,32 @@ size_t kiln_processor_count(void) { return sizeof processors / sizeof *processor
 
 const kiln_processor *kiln_processor_at(size_t index) {
   return index < kiln_processor_count() ? &processors[index] : NULL;
+}
+
+static const kiln_family_info families[KILN_FAMILY_COUNT] = {
+    {.name = "none", .maker = "an unknown family"},
+#define KILN_FORMAT_NONE 0
+#define FAMILY(code, name, maker, plain, assembled, flushes, assembly) \
+  [KILN_FAMILY_##code] = {                                             \
+      name, maker, KILN_FORMAT_##plain, KILN_FORMAT_##assembled, flushes, KILN_ASSEMBLY_##assembly},
+#include "targets/families.def"
+#undef FAMILY
+#undef KILN_FORMAT_NONE
+};
+
+const kiln_family_info *kiln_family_of(kiln_family family) {
+  return &families[(unsigned)family < KILN_FAMILY_COUNT ? family : 0];
+}
+
+kiln_family kiln_family_find(const char *name) {
+  for (unsigned i = 1; i < KILN_FAMILY_COUNT; i++)
+    if (!strcmp(families[i].name, name)) return (kiln_family)i;
+  return (kiln_family)0;
+}
+
+kiln_format kiln_family_format(kiln_family family, bool has_assembler) {
+  const kiln_family_info *f = kiln_family_of(family);
+  return (kiln_format)(has_assembler && f->assembled ? f->assembled : f->plain);
 }
 
 const kiln_processor *kiln_processor_find(const char *name, size_t length) {

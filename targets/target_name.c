@@ -160,16 +160,11 @@ static void native_name(const kiln_target *t, char out[KILN_TARGET_NAME]) {
 
 // ------------------------------------------------------------------------------------- parse, name
 
-static unsigned default_code_object(const kiln_processor *p) {
-  return p->family != KILN_FAMILY_AMDGPU ? 0 : p->generic_version ? 6 : 5;
-}
-
 static kiln_status read_settings(kiln_target *t, const char *at, kiln_error *err) {
   unsigned seen = 0;
   while (*at) {
     size_t length = strcspn(++at, ":");
-    if (t->processor->family != KILN_FAMILY_AMDGPU)
-      return refuse_setting(t->processor, at, length, "no settings", err);
+    if (!t->processor->code_object) return refuse_setting(t->processor, at, length, "no settings", err);
     KILN_TRY(read_setting(t, at, length, &seen, err));
     at += length;
   }
@@ -183,9 +178,9 @@ kiln_status kiln_target_parse(const char *text, kiln_target *out, kiln_error *er
   kiln_target t = {.processor =
                        is_host ? kiln_processor_find("x86-64-v3", 9) : kiln_processor_find(text, length)};
   if (!t.processor) return refuse_processor(text, length, err);
-  t.wave = t.processor->family == KILN_FAMILY_HOST ? 1 : t.processor->wave;
-  t.code_object = (uint8_t)default_code_object(t.processor);
-  bool is_native = t.processor->family == KILN_FAMILY_HOST && !t.processor->arch[0];
+  t.wave = t.processor->wave;
+  t.code_object = t.processor->code_object;
+  bool is_native = length == 6 && memcmp(text, "native", 6) == 0;
   KILN_TRY(is_native ? read_native(&t, text + length, err) : read_settings(&t, text + length, err));
   *out = t;
   return KILN_OK;
@@ -196,7 +191,7 @@ static bool is_set(const kiln_target *t, setting_kind kind, unsigned value) {
   case SET_XNACK: return t->xnack == value;
   case SET_SRAMECC: return t->sramecc == value;
   case SET_WAVE: return t->wave == value && value != t->processor->wave;
-  case SET_VERSION: return t->code_object == value && value != default_code_object(t->processor);
+  case SET_VERSION: return t->code_object == value && value != t->processor->code_object;
   }
   return false;
 }
@@ -207,7 +202,7 @@ const char *kiln_target_name(const kiln_target *target, char out[KILN_TARGET_NAM
     return out;
   }
   snprintf(out, KILN_TARGET_NAME, "%s", target->processor->name);
-  for (size_t i = 0; target->processor->family == KILN_FAMILY_AMDGPU && i < SETTING_COUNT; i++) {
+  for (size_t i = 0; target->processor->code_object && i < SETTING_COUNT; i++) {
     if (!is_set(target, settings[i].kind, settings[i].value)) continue;
     append(out, KILN_TARGET_NAME, ":");
     append(out, KILN_TARGET_NAME, settings[i].text);
@@ -217,20 +212,11 @@ const char *kiln_target_name(const kiln_target *target, char out[KILN_TARGET_NAM
 
 // -------------------------------------------------------------------------------------------- LLVM
 
-const char *kiln_target_triple(const kiln_target *target) {
-  switch (target->processor->family) {
-  case KILN_FAMILY_NVPTX: return "nvptx64-nvidia-cuda";
-  case KILN_FAMILY_AMDGPU: return "amdgcn-amd-amdhsa";
-  case KILN_FAMILY_HOST:
-    return strcmp(target->processor->arch, "aarch64") == 0 ? "aarch64-unknown-linux-gnu"
-                                                           : "x86_64-unknown-linux-gnu";
-  }
-  return "";
-}
+const char *kiln_target_triple(const kiln_target *target) { return target->processor->triple; }
 
 const char *kiln_target_cpu(const kiln_target *target) {
-  if (target->processor->family != KILN_FAMILY_HOST) return target->processor->name;
-  return target->native_cpu[0] ? target->native_cpu : target->processor->cpu;
+  const kiln_processor *p = target->processor;
+  return target->native_cpu[0] ? target->native_cpu : p->cpu[0] ? p->cpu : p->name;
 }
 
 static void add_feature(char *out, const char *sign, const char *name) {
@@ -244,16 +230,12 @@ static const char *mode_sign(kiln_mode mode) { return mode == KILN_MODE_ON ? "+"
 const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET_FEATURES + 64]) {
   const kiln_processor *p = target->processor;
   out[0] = 0;
-  if (p->family == KILN_FAMILY_NVPTX) snprintf(out, KILN_TARGET_FEATURES + 64, "+ptx%u", p->ptx);
-  if (p->family == KILN_FAMILY_HOST) {
-    if (target->native_features[0]) add_feature(out, "", target->native_features);
-    if (p->features[0]) add_feature(out, "", p->features);
-  }
-  if (p->family == KILN_FAMILY_AMDGPU) {
-    if (target->sramecc != KILN_MODE_ANY) add_feature(out, mode_sign(target->sramecc), "sramecc");
-    if (target->wave != p->wave)
-      add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");
-    if (target->xnack != KILN_MODE_ANY) add_feature(out, mode_sign(target->xnack), "xnack");
-  }
+  if (p->ptx) snprintf(out, KILN_TARGET_FEATURES + 64, "+ptx%u", p->ptx);
+  if (target->native_features[0]) add_feature(out, "", target->native_features);
+  if (p->features[0]) add_feature(out, "", p->features);
+  if (target->sramecc != KILN_MODE_ANY) add_feature(out, mode_sign(target->sramecc), "sramecc");
+  if (target->wave != p->wave)
+    add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");
+  if (target->xnack != KILN_MODE_ANY) add_feature(out, mode_sign(target->xnack), "xnack");
   return out;
 }

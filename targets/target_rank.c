@@ -69,7 +69,7 @@ void kiln_device_target_host(kiln_device_target *out) {
 
 static kiln_status read_host(const char *text, kiln_device_target *out, kiln_error *err) {
   const kiln_processor *p = kiln_processor_find(text, strlen(text));
-  if (!p || p->family != KILN_FAMILY_HOST) return refuse_device(text, err);
+  if (!p || !p->cpu[0]) return refuse_device(text, err);
   out->family = KILN_FAMILY_HOST;
   out->level = p->level;
   return KILN_OK;
@@ -104,11 +104,6 @@ static unsigned refuse(char out_rule[KILN_RULE_TEXT], const char *format, ...) {
   vsnprintf(out_rule, KILN_RULE_TEXT, format, list);
   va_end(list);
   return KILN_RANK_REFUSED;
-}
-
-static const char *family_name(kiln_family family) {
-  static const char *const names[] = {"an unknown family", "the host", "NVIDIA", "AMD"};
-  return names[family >= KILN_FAMILY_HOST && family <= KILN_FAMILY_AMDGPU ? family : 0];
 }
 
 // Modules for embedded use: machine code moves neither to nor from them (CUDA compatibility guide).
@@ -155,8 +150,7 @@ static unsigned rank_ptx(const kiln_processor *p, const kiln_device_target *d,
 static bool has_nearer(const kiln_processor *p, const kiln_device_target *d) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
     const kiln_processor *q = kiln_processor_at(i);
-    if (q->family == KILN_FAMILY_NVPTX && !is_embedded(q->number) && q->number > p->number &&
-        q->number < d->number)
+    if (q->family == p->family && !is_embedded(q->number) && q->number > p->number && q->number < d->number)
       return true;
   }
   return false;
@@ -191,13 +185,19 @@ static bool mode_fits(const char *name, kiln_mode code, kiln_mode device, char o
 static const kiln_processor *amd_row(unsigned number) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
     const kiln_processor *p = kiln_processor_at(i);
-    if (p->family == KILN_FAMILY_AMDGPU && !p->generic_version && p->number == number) return p;
+    if (p->major && !p->generic_version && p->number == number) return p;
   }
   return NULL;
 }
 
-static unsigned rank_amdgpu(const kiln_target *code, const kiln_device_target *d,
+static unsigned rank_nvptx(const kiln_target *code, bool is_ptx, const kiln_device_target *d,
+                           char out_rule[KILN_RULE_TEXT]) {
+  return (is_ptx ? rank_ptx : rank_cubin)(code->processor, d, out_rule);
+}
+
+static unsigned rank_amdgpu(const kiln_target *code, bool is_ptx, const kiln_device_target *d,
                             char out_rule[KILN_RULE_TEXT]) {
+  (void)is_ptx;
   const kiln_processor *p = code->processor, *row = amd_row(d->number);
   bool exact = !p->generic_version && p->number == d->number;
   if (!exact && !p->generic_version)
@@ -216,8 +216,9 @@ static unsigned rank_amdgpu(const kiln_target *code, const kiln_device_target *d
                                                                         : KILN_RANK_EXACT;
 }
 
-static unsigned rank_host(const kiln_target *code, const kiln_device_target *d,
+static unsigned rank_host(const kiln_target *code, bool is_ptx, const kiln_device_target *d,
                           char out_rule[KILN_RULE_TEXT]) {
+  (void)is_ptx;
   const kiln_processor *p = code->processor;
   char name[KILN_TARGET_NAME];
   if (code->native_cpu[0]) {
@@ -236,17 +237,17 @@ static unsigned rank_host(const kiln_target *code, const kiln_device_target *d,
                                     : KILN_RANK_FAMILY;
 }
 
+static unsigned (*const ranks[KILN_FAMILY_COUNT])(const kiln_target *code, bool is_ptx,
+                                                  const kiln_device_target *device,
+                                                  char out_rule[KILN_RULE_TEXT]) = {
+    [KILN_FAMILY_HOST] = rank_host, [KILN_FAMILY_NVPTX] = rank_nvptx, [KILN_FAMILY_AMDGPU] = rank_amdgpu};
+
 unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
                           char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
   out_rule[0] = 0;
   if (p->family != device->family)
-    return refuse(out_rule, "code is for %s, the device is %s", family_name(p->family),
-                  family_name(device->family));
-  switch (p->family) {
-  case KILN_FAMILY_NVPTX: return is_ptx ? rank_ptx(p, device, out_rule) : rank_cubin(p, device, out_rule);
-  case KILN_FAMILY_AMDGPU: return rank_amdgpu(code, device, out_rule);
-  case KILN_FAMILY_HOST: return rank_host(code, device, out_rule);
-  }
-  return KILN_RANK_REFUSED;
+    return refuse(out_rule, "code is for %s, the device is %s", kiln_family_of(p->family)->maker,
+                  kiln_family_of(device->family)->maker);
+  return ranks[p->family](code, is_ptx, device, out_rule);
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/record.h"
 #include "base/status.h"
 
 #ifdef __cplusplus
@@ -15,6 +16,18 @@ extern "C" {
 #endif
 
 typedef enum kiln_family { KILN_FAMILY_HOST = 1, KILN_FAMILY_NVPTX = 2, KILN_FAMILY_AMDGPU = 3 } kiln_family;
+enum { KILN_FAMILY_COUNT = 4 }; ///< sizes tables that a family indexes; 0 is none
+
+/// Inline assembly that a family takes.
+typedef enum kiln_assembly { KILN_ASSEMBLY_NONE, KILN_ASSEMBLY_PTX, KILN_ASSEMBLY_AMD } kiln_assembly;
+
+/// A row of families.def, which explains the columns.
+typedef struct kiln_family_info {
+  const char *name, *maker;
+  uint8_t plain, assembled; ///< kiln_format; 0: none
+  bool flushes;
+  uint8_t assembly; ///< kiln_assembly
+} kiln_family_info;
 
 /// Matrix units; back ends choose instruction forms by it.
 typedef enum kiln_matrix {
@@ -56,8 +69,10 @@ typedef struct kiln_processor {
   uint8_t wave, waves;        ///< AMDGPU
   uint8_t llvm;               ///< first version of LLVM that makes code for it; 0: any
   uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
+  uint8_t code_object; ///< AMDGPU: version unless the target says another; 0: the family has no settings
   bool has_xnack, has_sramecc;
-  const char *generic;               ///< AMDGPU: the generic target whose code runs here, or ""
+  const char *generic; ///< AMDGPU: the generic target whose code runs here, or ""
+  const char *triple;  ///< LLVM's name of the family's machine; of `native` what it is resolved to
   const char *arch, *cpu, *features; ///< host
   uint16_t vector_bytes;             ///< host
   uint8_t level;                     ///< host
@@ -78,6 +93,12 @@ typedef struct kiln_target {
 size_t kiln_processor_count(void);
 const kiln_processor *kiln_processor_at(size_t index);
 const kiln_processor *kiln_processor_find(const char *name, size_t length);
+
+const kiln_family_info *kiln_family_of(kiln_family family);
+/// Of the family with that name; 0: there is none.
+kiln_family kiln_family_find(const char *name);
+/// The form that "the best finished one" means.
+kiln_format kiln_family_format(kiln_family family, bool has_assembler);
 
 /// Reads "sm_90a", "gfx942", "gfx942:xnack-:sramecc+", "gfx1100:wave64", "gfx906:v4", "host" (alias of
 /// x86-64-v3), "x86-64-v4", "native". `native` is resolved with the processor this program runs on. Error:

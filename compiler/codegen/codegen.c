@@ -4,15 +4,13 @@
 #include "compiler/codegen.h"
 
 #include <llvm-c/Core.h>
-#include <llvm/Config/llvm-config.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_target.h"
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/front.h"
 #include "compiler/gpu/gpu.h"
 #include "compiler/middle/pipeline.h"
@@ -21,6 +19,8 @@
 typedef struct compile {
   ir_kernel *kernel;                   // borrowed
   const kiln_target *target;           // borrowed
+  const kiln_backend *backend;         // static
+  const kiln_backend_form *form;       // static; the one to make
   const kiln_codegen_options *options; // borrowed
   kiln_artifact *artifact;             // borrowed
   LLVMContextRef context;              // owned
@@ -30,7 +30,7 @@ typedef struct compile {
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
-  bool is_wide;                        // the kernel may use all registers: see keep_accumulators_near
+  bool is_wide;                        // the kernel may use all registers: see kiln_register_policy
 } compile;
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
@@ -48,41 +48,38 @@ static uint64_t now(void) {
 
 // ------------------------------------------------------------------------------------------ format
 
-// Which forms a family has. The first row of a family is what `auto` means (NVPTX: see resolve_format).
-static const struct {
-  kiln_family family;
-  kiln_format format;
-} formats[] = {
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_PTX},  {KILN_FAMILY_NVPTX, KILN_FORMAT_CUBIN},
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_IR},   {KILN_FAMILY_NVPTX, KILN_FORMAT_LLVM},
-    {KILN_FAMILY_NVPTX, KILN_FORMAT_ASM},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_HSACO},
-    {KILN_FAMILY_AMDGPU, KILN_FORMAT_IR},  {KILN_FAMILY_AMDGPU, KILN_FORMAT_LLVM},
-    {KILN_FAMILY_AMDGPU, KILN_FORMAT_ASM}, {KILN_FAMILY_HOST, KILN_FORMAT_HOST},
-    {KILN_FAMILY_HOST, KILN_FORMAT_IR},    {KILN_FAMILY_HOST, KILN_FORMAT_LLVM},
-    {KILN_FAMILY_HOST, KILN_FORMAT_ASM},
+static const kiln_backend_form common_forms[] = {
+    {KILN_FORMAT_IR, LLVMAssemblyFile, NULL},
+    {KILN_FORMAT_LLVM, LLVMAssemblyFile, NULL},
+    {KILN_FORMAT_ASM, LLVMAssemblyFile, NULL},
+    {0},
 };
-enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 
-static kiln_status refuse_format(const kiln_target *target, unsigned wanted, kiln_error *err) {
+static const kiln_backend_form *find_form(const kiln_backend *backend, unsigned format) {
+  const kiln_backend_form *const lists[] = {backend->forms, common_forms};
+  for (unsigned i = 0; i < 2; i++)
+    for (const kiln_backend_form *f = lists[i]; f->format; f++)
+      if (f->format == format) return f;
+  return NULL;
+}
+
+static kiln_status refuse_format(const compile *c, unsigned wanted, kiln_error *err) {
+  const kiln_backend_form *const lists[] = {c->backend->forms, common_forms};
   char list[64] = "", name[KILN_TARGET_NAME];
-  for (size_t i = 0; i < FORMAT_COUNT; i++)
-    if (formats[i].family == target->processor->family)
-      strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(formats[i].format));
+  for (unsigned i = 0; i < 2; i++)
+    for (const kiln_backend_form *f = lists[i]; f->format; f++)
+      strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(f->format));
   return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s",
-                   kiln_target_name(target, name), kiln_format_name(wanted), list);
+                   kiln_target_name(c->target, name), kiln_format_name(wanted), list);
 }
 
 static kiln_status resolve_format(compile *c, kiln_error *err) {
-  kiln_family family = c->target->processor->family;
-  unsigned wanted = c->options->output;
-  if (!wanted && family == KILN_FAMILY_NVPTX && c->options->assembler != KILN_ASSEMBLER_NONE)
-    wanted = KILN_FORMAT_CUBIN;
-  for (size_t i = 0; i < FORMAT_COUNT; i++) {
-    if (formats[i].family != family || (wanted && formats[i].format != wanted)) continue;
-    c->artifact->info.format = (uint8_t)formats[i].format;
-    return KILN_OK;
-  }
-  return refuse_format(c->target, wanted, err);
+  bool has_assembler = c->options->assembler != KILN_ASSEMBLER_NONE;
+  unsigned wanted =
+      c->options->output ? c->options->output : kiln_family_format(c->backend->family, has_assembler);
+  if (!(c->form = find_form(c->backend, wanted))) return refuse_format(c, wanted, err);
+  c->artifact->info.format = (uint8_t)wanted;
+  return KILN_OK;
 }
 
 // ------------------------------------------------------------------------------------------- steps
@@ -118,18 +115,8 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return c->caught.status;
 }
 
-// When a kernel may have all of a wide register file, LLVM (19 and 22) moves accumulators in and out of the
-// upper half around matrix instructions; held to 256 it does not. Kernels that spill then are compiled again
-// with all. Without products there is nothing to hold: such kernels have all registers at once, and are
-// compiled once.
-#if LLVM_VERSION_MAJOR < 21
-#define NO_UPPER_HALF \
-  { "amdgpu-no-agpr", "" }
-#else
-#define NO_UPPER_HALF \
-  { "amdgpu-agpr-alloc", "0" }
-#endif
-
+// Without products there is nothing to keep off registers: such kernels have all at once, and are compiled
+// once.
 static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
 
 static bool has_products(const ir_kernel *kernel) {
@@ -138,15 +125,13 @@ static bool has_products(const ir_kernel *kernel) {
   return found;
 }
 
-static void keep_accumulators_near(compile *c) {
-  static const char *const attributes[][2] = {NO_UPPER_HALF, {"amdgpu-waves-per-eu", "2"}};
+static bool has_far_registers(const compile *c) {
+  return c->backend->registers.has_far && c->backend->registers.has_far(c->target);
+}
+
+static void keep_registers_near(compile *c) {
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
-  for (size_t i = 0; function && i < sizeof attributes / sizeof *attributes; i++) {
-    const char *name = attributes[i][0], *value = attributes[i][1];
-    LLVMAttributeRef a =
-        LLVMCreateStringAttribute(c->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
-    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
-  }
+  if (function) c->backend->registers.keep_near(function);
 }
 
 static kiln_status run_lower(compile *c, kiln_error *err) {
@@ -155,32 +140,32 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
   c->module = kiln_llvm_module(c->context, c->target, layout);
-  kiln_family family = c->target->processor->family;
-  kiln_status status = (family == KILN_FAMILY_HOST ? kiln_lower_host : kiln_lower_gpu)(
-      c->kernel, c->target, c->options, c->context, c->module, &c->artifact->info, c->artifact->texts, err);
+  const kiln_lowering lowering = {.kernel = c->kernel,
+                                  .target = c->target,
+                                  .options = c->options,
+                                  .context = c->context,
+                                  .module = c->module,
+                                  .info = &c->artifact->info,
+                                  .texts = c->artifact->texts};
+  kiln_status status = c->backend->lower(&lowering, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
-  if (status == KILN_OK && !c->is_wide && kiln_amdgpu_has_wide_registers(c->target))
-    keep_accumulators_near(c);
+  if (status == KILN_OK && has_far_registers(c) && !c->is_wide) keep_registers_near(c);
   return prefer_caught(c, status, err);
 }
 
 static kiln_status run_optimise(compile *c, kiln_error *err) {
-  kiln_family family = c->target->processor->family;
-  kiln_status status = kiln_llvm_optimise(c->module, c->machine, family, c->options->optimise, err);
-  if (status == KILN_OK && family == KILN_FAMILY_HOST) kiln_host_mend(c->module);
+  unsigned level = c->options->optimise < KILN_LLVM_LEVELS ? c->options->optimise : KILN_LLVM_LEVELS - 1;
+  kiln_status status = kiln_llvm_optimise(c->module, c->machine, c->backend->passes[level], err);
+  if (status == KILN_OK && c->backend->mend) c->backend->mend(c->module);
   return prefer_caught(c, status, err);
 }
 
 static kiln_status run_emit(compile *c, kiln_error *err) {
-  if (c->artifact->info.format == KILN_FORMAT_LLVM) {
+  if (c->form->format == KILN_FORMAT_LLVM) {
     kiln_llvm_print(c->module, &c->object);
     return KILN_OK;
   }
-  bool text =
-      c->target->processor->family == KILN_FAMILY_NVPTX || c->artifact->info.format == KILN_FORMAT_ASM;
-  return prefer_caught(
-      c, kiln_llvm_emit(c->module, c->machine, text ? LLVMAssemblyFile : LLVMObjectFile, &c->object, err),
-      err);
+  return prefer_caught(c, kiln_llvm_emit(c->module, c->machine, c->form->emitted, &c->object, err), err);
 }
 
 static void take_object(compile *c) {
@@ -189,56 +174,18 @@ static void take_object(compile *c) {
   c->object = (kiln_buffer){0};
 }
 
-/// The assembler does not know the processor: who asked for no form gets the PTX, and why.
-static kiln_status keep_ptx(compile *c, kiln_error *err) {
-  c->artifact->info.why_ptx = kiln_arena_text(c->artifact->texts, err->text, strlen(err->text));
-  err->status = KILN_OK;
-  c->object.size--; // the NUL
-  c->artifact->info.format = KILN_FORMAT_PTX;
+static kiln_status run_finish(compile *c, kiln_error *err) {
+  kiln_finishing f = {.target = c->target,
+                      .options = c->options,
+                      .symbol = c->kernel->name,
+                      .object = &c->object,
+                      .code = &c->artifact->code,
+                      .info = &c->artifact->info,
+                      .texts = c->artifact->texts,
+                      .producer = &c->producer};
+  if (c->form->finish) return c->form->finish(&f, err);
+  take_object(c);
   return KILN_OK;
-}
-
-static kiln_status run_assemble(compile *c, kiln_error *err) {
-  if (c->artifact->info.format != KILN_FORMAT_CUBIN) return KILN_OK;
-  kiln_buffer_u8(&c->object, 0);
-  if (c->object.failed)
-    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", c->kernel->name);
-  kiln_status status = kiln_finish_cubin(c->target, c->options, (const char *)c->object.bytes,
-                                         &c->artifact->code, &c->artifact->info, &c->producer, err);
-  return status == KILN_STATUS_UNSUPPORTED && !c->options->output ? keep_ptx(c, err) : status;
-}
-
-// What the linked code object says, which is what the loader will see, rules over what the lowering planned.
-static kiln_status read_back_amdgpu(compile *c, kiln_error *err) {
-  kiln_code_info *info = &c->artifact->info;
-  kiln_amdgpu_facts facts;
-  KILN_TRY(
-      kiln_amdgpu_read_facts(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
-  KILN_TRY(
-      kiln_finish_check_amdgpu(c->artifact->code.bytes, c->artifact->code.size, info->symbol, &facts, err));
-  uint32_t limit = c->target->processor->shared_bytes;
-  if (facts.lds_bytes + info->dynamic_shared > limit)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", c->kernel->name,
-                     facts.lds_bytes + info->dynamic_shared, c->target->processor->name, limit);
-  info->shared_bytes = facts.lds_bytes + info->dynamic_shared;
-  info->registers = facts.vgprs, info->scalar_registers = facts.sgprs;
-  info->spill_bytes = 4 * (facts.vgpr_spills + facts.sgpr_spills);
-  info->wave = facts.wave;
-  return KILN_OK;
-}
-
-static kiln_status run_link(compile *c, kiln_error *err) {
-  kiln_format format = c->artifact->info.format;
-  if (format == KILN_FORMAT_CUBIN) return KILN_OK;
-  if (format != KILN_FORMAT_HSACO && format != KILN_FORMAT_HOST) {
-    take_object(c);
-    return KILN_OK;
-  }
-  kiln_status status = kiln_finish_link(c->target, c->object.bytes, c->object.size, &c->artifact->code, err);
-  if (status != KILN_OK) return kiln_context(err, status, "%s", c->kernel->name);
-  kiln_buffer_format(&c->producer, ", lld");
-  if (format == KILN_FORMAT_HSACO) return read_back_amdgpu(c, err);
-  return kiln_finish_check_host(c->artifact->code.bytes, c->artifact->code.size, c->kernel->name, err);
 }
 
 // ------------------------------------------------------------------------------------------- order
@@ -249,13 +196,16 @@ static void begin_producer(compile *c) {
   kiln_buffer_format(&c->producer, "kiln %s, LLVM %u.%u.%u", KILN_VERSION, major, minor, patch);
 }
 
+enum { TIME_OF_BACKEND = -1 };
 static const struct {
   kiln_status (*run)(compile *c, kiln_error *err);
-  size_t time; // offset in kiln_codegen_times
+  ptrdiff_t time; // offset in kiln_codegen_times
 } steps[] = {
-    {run_middle, offsetof(kiln_codegen_times, middle)},     {run_lower, offsetof(kiln_codegen_times, lower)},
-    {run_optimise, offsetof(kiln_codegen_times, optimise)}, {run_emit, offsetof(kiln_codegen_times, emit)},
-    {run_assemble, offsetof(kiln_codegen_times, assemble)}, {run_link, offsetof(kiln_codegen_times, link)},
+    {run_middle, offsetof(kiln_codegen_times, middle)},
+    {run_lower, offsetof(kiln_codegen_times, lower)},
+    {run_optimise, offsetof(kiln_codegen_times, optimise)},
+    {run_emit, offsetof(kiln_codegen_times, emit)},
+    {run_finish, TIME_OF_BACKEND},
 };
 
 static void dispose_module(compile *c) {
@@ -268,8 +218,7 @@ static void dispose_module(compile *c) {
 // True when the finished code spills and all registers have not been tried; the module is then gone and
 // lowering starts again.
 static bool start_again(compile *c) {
-  if (c->is_wide || !c->artifact->info.spill_bytes || !kiln_amdgpu_has_wide_registers(c->target))
-    return false;
+  if (c->is_wide || !c->artifact->info.spill_bytes || !has_far_registers(c)) return false;
   c->is_wide = true;
   dispose_module(c);
   kiln_buffer_clear(&c->artifact->code);
@@ -296,7 +245,8 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
   for (size_t i = 0; i < STEP_COUNT; i++) {
     uint64_t start = now();
     kiln_status status = steps[i].run(c, err);
-    *(uint64_t *)(void *)((char *)&c->artifact->times + steps[i].time) += now() - start;
+    size_t time = steps[i].time < 0 ? c->backend->finish_time : (size_t)steps[i].time;
+    *(uint64_t *)(void *)((char *)&c->artifact->times + time) += now() - start;
     if (status != KILN_OK && !start_plain(c, status, err)) return status;
     if (status != KILN_OK) {
       i = (size_t)-1; // the first step again
@@ -328,7 +278,11 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   memset(out, 0, sizeof *out);
   if (!(out->texts = kiln_arena_create()))
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
-  compile c = {.kernel = kernel, .target = target, .options = options, .artifact = out};
+  compile c = {.kernel = kernel,
+               .target = target,
+               .backend = kiln_backend_of(target),
+               .options = options,
+               .artifact = out};
   c.is_wide = !has_products(kernel);
   begin_producer(&c);
   begin_info(&c);

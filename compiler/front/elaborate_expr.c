@@ -61,18 +61,14 @@ static bool same_text(kiln_elab *e, ir_place place, kiln_value a, kiln_value b, 
   if (a.kind == KILN_VALUE_TEXT && b.kind == KILN_VALUE_TARGET) return same_text(e, place, b, a, out);
   if (b.kind != KILN_VALUE_TEXT || (a.kind != KILN_VALUE_TEXT && a.kind != KILN_VALUE_TARGET)) return false;
   if (a.kind == KILN_VALUE_TEXT) return *out = !strcmp(a.text, b.text), true;
-  static const char *const families[] = {
-      [KILN_FAMILY_HOST] = "host", [KILN_FAMILY_NVPTX] = "nvptx", [KILN_FAMILY_AMDGPU] = "amdgpu"};
   const kiln_processor *p = e->target->processor;
-  bool known = kiln_processor_find(b.text, strlen(b.text)) != NULL;
-  for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-    known |= families[i] && !strcmp(families[i], b.text);
-  if (!known)
+  kiln_family family = kiln_family_find(b.text);
+  if (!family && !kiln_processor_find(b.text, strlen(b.text)))
     return kiln_elab_error(e, place,
                            "'%.80s' is neither a processor (see `kiln targets`) nor host, nvptx or amdgpu",
                            b.text),
            false;
-  *out = !strcmp(p->name, b.text) || !strcmp(families[p->family], b.text) ||
+  *out = !strcmp(p->name, b.text) || p->family == family ||
          (p->generic && *p->generic && !strcmp(p->generic, b.text));
   return true;
 }

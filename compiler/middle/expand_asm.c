@@ -83,7 +83,7 @@ static bool is_own(const ir_op *op, const kiln_processor *p) {
   const char *text = op->attrs.text ? op->attrs.text : "";
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (is_for(&words[i], p) && !strcmp(words[i].text, text)) return true;
-  if (p->family != KILN_FAMILY_AMDGPU) return false;
+  if (kiln_family_of(p->family)->assembly != KILN_ASSEMBLY_AMD) return false;
   while (isspace((unsigned char)*text)) text++;
   for (size_t i = 0; i < sizeof amd / sizeof *amd; i++)
     if (!strncmp(text, amd[i], strlen(amd[i]))) return true;

@@ -65,7 +65,7 @@ static void visit(ir_op *op, void *context) {
 
 kiln_status kiln_flush(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
   expanding x = {.b = {.arena = kernel->arena}, .target = target};
-  if (!kernel->fp_flush || target->processor->family != KILN_FAMILY_HOST) return KILN_OK;
+  if (!kernel->fp_flush || kiln_family_of(target->processor->family)->flushes) return KILN_OK;
   ir_walk(kernel->body, visit, &x);
   ir_apply_forwards(kernel);
   if (x.b.error.status != KILN_OK) return kiln_fail(err, x.b.error.status, "%s", x.b.error.text);

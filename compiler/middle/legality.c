@@ -62,7 +62,6 @@ static const cast_row cast_rows[] = {
 /// x86-64 below v3, unless a native feature list names the feature.
 static bool lacks_feature(const kiln_target *target, const char *feature) {
   const kiln_processor *p = target->processor;
-  if (p->family != KILN_FAMILY_HOST) return false;
   if (target->native_features[0])
     return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
   return !strcmp(p->arch, "x86_64") && p->level < 3;
@@ -138,10 +137,11 @@ kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const ki
 
 // fp8 products need a whole instruction of mma.sync, m16n8k32; smaller tiles have wider types.
 static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
+  kiln_matrix m = target->processor->matrix;
   ir_type a = op->operands[0]->type, b = op->operands[1]->type;
   bool fits = a.log2[a.rank - 2] >= 4 && a.log2[a.rank - 1] >= 5 && b.log2[b.rank - 1] >= 3;
   return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 &&
-         target->processor->family == KILN_FAMILY_NVPTX && !fits;
+         (m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA) && !fits;
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
@@ -104,11 +105,11 @@ static void check_target(const char *target) {
   CHECK(used >= 30);
   CHECK_OK(kl_link(&b.prelude, &err), err);
   CHECK_OK(kiln_llvm_verify(b.module, target, &err), err);
-  CHECK_OK(kiln_llvm_optimise(b.module, b.llvm, KILN_FAMILY_AMDGPU, 2, &err), err);
+  CHECK_OK(kiln_llvm_optimise(b.module, b.llvm, kiln_llvm_passes[2], &err), err);
   kiln_buffer object = {0}, linked = {0};
   CHECK_OK(kiln_llvm_emit(b.module, b.llvm, LLVMObjectFile, &object, &err), err);
   CHECK_INT(b.caught.status, KILN_OK);
-  CHECK_OK(kiln_finish_link(&b.target, object.bytes, object.size, &linked, &err), err);
+  CHECK_OK(kiln_finish_link(kiln_backend_of(&b.target)->link, object.bytes, object.size, &linked, &err), err);
   kiln_amdgpu_facts facts;
   CHECK_OK(kiln_amdgpu_read_facts(linked.bytes, linked.size, "use_kl_f32_to_e4m3", &facts, &err), err);
   CHECK_INT(facts.wave, b.target.wave);

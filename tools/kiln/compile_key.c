@@ -30,8 +30,8 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
   kiln_key_text(b, KILN_FIELD_TRIPLE, kiln_target_triple(t));
   kiln_key_text(b, KILN_FIELD_PROCESSOR, kiln_target_cpu(t));
   kiln_key_named_text(b, KILN_FIELD_FEATURE, "list", kiln_target_features(t, features));
-  if (p->family == KILN_FAMILY_NVPTX) kiln_key_named_number(b, KILN_FIELD_FORMAT_VERSION, "ptx", p->ptx);
-  if (p->family != KILN_FAMILY_AMDGPU) return;
+  if (p->ptx) kiln_key_named_number(b, KILN_FIELD_FORMAT_VERSION, "ptx", p->ptx);
+  if (!t->code_object) return;
   kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", mode_text(t->xnack));
   kiln_key_named_text(b, KILN_FIELD_FEATURE, "sramecc", mode_text(t->sramecc));
   kiln_key_named_number(b, KILN_FIELD_FEATURE, "wave", t->wave);
@@ -42,7 +42,7 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
 // AMDGPU and host entries. The form asked for is in FORMAT, resolved.
 static bool acts_on(const kiln_option_info *option, kiln_family family) {
   return strcmp(option->name, "emit") &&
-         (family == KILN_FAMILY_NVPTX || strcmp(option->name, "ptx-assembler"));
+         (kiln_family_of(family)->assembled || strcmp(option->name, "ptx-assembler"));
 }
 
 static void add_options(kiln_key_builder *b, const kiln_codegen_options *options, kiln_family family) {
@@ -57,28 +57,28 @@ static void add_options(kiln_key_builder *b, const kiln_codegen_options *options
   kiln_buffer_deinit(&value);
 }
 
-/// The form asked for, resolved: what `auto` means is decided here once.
-static const char *format_text(const kiln_codegen_options *options, kiln_family family) {
+/// The form asked for, resolved. An assembler may not know the processor: then it is the other form.
+static const char *format_text(const kiln_codegen_options *options, kiln_family family, char out[32]) {
+  const kiln_family_info *f = kiln_family_of(family);
   if (options->output) return kiln_format_name(options->output);
-  if (family == KILN_FAMILY_HOST) return "host";
-  if (family == KILN_FAMILY_AMDGPU) return "hsaco";
-  return options->assembler == KILN_ASSEMBLER_NONE
-             ? "ptx"
-             : "cubin, else ptx"; // an assembler may not know the processor
+  if (!f->assembled || options->assembler == KILN_ASSEMBLER_NONE) return kiln_format_name(f->plain);
+  snprintf(out, 32, "%s, else %s", kiln_format_name(f->assembled), kiln_format_name(f->plain));
+  return out;
 }
 
 kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err) {
   kiln_key_builder b;
+  char form[32];
   kiln_family family = in->target->processor->family;
   kiln_key_begin(&b, KILN_KEY_COMPILE);
   kiln_key_bytes(&b, KILN_FIELD_IR, in->canonical->bytes, in->canonical->size);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, in->symbol);
   add_parameters(&b, in->interface);
   add_target(&b, in->target);
-  kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family));
+  kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family, form));
   add_options(&b, in->options, family);
   kiln_key_bytes(&b, KILN_FIELD_COMPILER, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
-  if (family == KILN_FAMILY_NVPTX && in->who->assembler.text[0])
+  if (kiln_family_of(family)->assembled && in->who->assembler.text[0])
     kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler.text);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "canonical", KILN_CANONICAL_VERSION);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "kernel_abi", KILN_KERNEL_ABI);

@@ -9,30 +9,29 @@
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
 
-static const char *family_name(kiln_family family) {
-  switch (family) {
-  case KILN_FAMILY_HOST: return "host";
-  case KILN_FAMILY_NVPTX: return "nvptx";
-  case KILN_FAMILY_AMDGPU: return "amdgpu";
-  }
-  return "?";
+static void describe_host(const kiln_processor *p, char *out, size_t capacity) {
+  snprintf(out, capacity, "%s, vectors of %u bytes", *p->arch ? p->arch : "this machine", p->vector_bytes);
 }
 
-static void describe(const kiln_processor *p, char *out, size_t capacity) {
+static void describe_nvptx(const kiln_processor *p, char *out, size_t capacity) {
   static const char *const reaches[] = {[KILN_REACH_ONWARD] = "",
                                         [KILN_REACH_FAMILY] = ", runs in its family",
                                         [KILN_REACH_ALONE] = ", runs on this processor only"};
-  if (p->family == KILN_FAMILY_NVPTX)
-    snprintf(out, capacity, "PTX %d.%d, %u KiB shared memory a block%s", p->ptx / 10, p->ptx % 10,
-             p->shared_bytes >> 10, reaches[p->reach]);
-  else if (p->family == KILN_FAMILY_AMDGPU)
-    snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "",
-             p->has_xnack ? ", xnack" : "", p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10,
-             *p->generic && !p->generic_version ? ", also runs " : "",
-             *p->generic && !p->generic_version ? p->generic : "");
-  else
-    snprintf(out, capacity, "%s, vectors of %u bytes", *p->arch ? p->arch : "this machine", p->vector_bytes);
+  snprintf(out, capacity, "PTX %d.%d, %u KiB shared memory a block%s", p->ptx / 10, p->ptx % 10,
+           p->shared_bytes >> 10, reaches[p->reach]);
 }
+
+static void describe_amdgpu(const kiln_processor *p, char *out, size_t capacity) {
+  bool runs_generic = *p->generic && !p->generic_version;
+  snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "",
+           p->has_xnack ? ", xnack" : "", p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10,
+           runs_generic ? ", also runs " : "", runs_generic ? p->generic : "");
+}
+
+static void (*const describe[KILN_FAMILY_COUNT])(const kiln_processor *p, char *out,
+                                                 size_t capacity) = {[KILN_FAMILY_HOST] = describe_host,
+                                                                     [KILN_FAMILY_NVPTX] = describe_nvptx,
+                                                                     [KILN_FAMILY_AMDGPU] = describe_amdgpu};
 
 int kiln_command_targets(int argc, char **argv) {
   bool json = false;
@@ -53,11 +52,11 @@ int kiln_command_targets(int argc, char **argv) {
   for (size_t i = 0; i < kiln_processor_count(); i++) {
     char text[160];
     const kiln_processor *p = kiln_processor_at(i);
-    describe(p, text, sizeof text);
+    describe[p->family](p, text, sizeof text);
     if (json)
       printf("%s\n {\"name\": \"%s\", \"family\": \"%s\", \"text\": \"%s\"}", i ? "," : "", p->name,
-             family_name(p->family), text);
-    else printf("%-16s %-7s %s\n", p->name, family_name(p->family), text);
+             kiln_family_of(p->family)->name, text);
+    else printf("%-16s %-7s %s\n", p->name, kiln_family_of(p->family)->name, text);
   }
   if (json) printf("\n]\n");
   return CLI_OK;

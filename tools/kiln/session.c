@@ -58,9 +58,10 @@ static unsigned processors(void) {
   return n < 1 ? 1 : n > 256 ? 256 : (unsigned)n;
 }
 
-static bool has_family(const plan *p, kiln_family family) {
+/// Whether an assembler would make something better for a target.
+static bool wants_assembler(const plan *p) {
   for (size_t i = 0; i < p->target_count; i++)
-    if (p->targets[i].processor->family == family) return true;
+    if (kiln_family_of(p->targets[i].processor->family)->assembled) return true;
   return false;
 }
 
@@ -90,7 +91,7 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
   KILN_TRY(open_cache(s, err));
-  return identity_find(&p->who, &p->options, has_family(p, KILN_FAMILY_NVPTX), !s->assembler_given,
+  return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
                        s->cache ? s->cache : s->memory, err);
 }
 
@@ -140,9 +141,10 @@ static void print_failures(const plan *p) {
 static const char *reason_for_ptx(const session *s, const plan_job *job, char *text, size_t capacity) {
   const plan *p = &s->plan;
   kiln_code_info info;
-  if (p->targets[job->target].processor->family != KILN_FAMILY_NVPTX || p->options.output) return NULL;
+  const kiln_family_info *family = kiln_family_of(p->targets[job->target].processor->family);
+  if (!family->assembled || p->options.output) return NULL;
   if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) ||
-      info.format != KILN_FORMAT_PTX)
+      info.format != family->plain)
     return NULL;
   if (p->options.assembler == KILN_ASSEMBLER_NONE)
     return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";

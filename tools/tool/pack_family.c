@@ -6,17 +6,20 @@
 #include "base/bundle_format.h"
 #include "base/record.h"
 
+/// What of a processor is in the name of its dictionary, besides the prefix.
+typedef enum suffix { SUFFIX_NONE, SUFFIX_MAJOR, SUFFIX_ARCH } suffix;
+
 typedef struct format_row {
-  kiln_family family;
   uint32_t flags;
   const char *prefix;
+  suffix suffix;
 } format_row;
 
 static const format_row formats[] = {
-    [KILN_FORMAT_PTX] = {KILN_FAMILY_NVPTX, KILN_BUNDLE_CODE_PTX, "ptx"},
-    [KILN_FORMAT_CUBIN] = {KILN_FAMILY_NVPTX, 0, "cubin"},
-    [KILN_FORMAT_HSACO] = {KILN_FAMILY_AMDGPU, 0, "gfx"},
-    [KILN_FORMAT_HOST] = {KILN_FAMILY_HOST, KILN_BUNDLE_CODE_HOST, "host-"},
+    [KILN_FORMAT_PTX] = {KILN_BUNDLE_CODE_PTX, "ptx", SUFFIX_NONE},
+    [KILN_FORMAT_CUBIN] = {0, "cubin", SUFFIX_NONE},
+    [KILN_FORMAT_HSACO] = {0, "gfx", SUFFIX_MAJOR},
+    [KILN_FORMAT_HOST] = {KILN_BUNDLE_CODE_HOST, "host-", SUFFIX_ARCH},
 };
 
 kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_TOOL_FAMILY],
@@ -28,15 +31,19 @@ kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_T
                      target);
   const format_row *row = &formats[format];
   KILN_TRY(kiln_target_parse(target, &parsed, err));
-  if (parsed.processor->family != row->family)
+  const kiln_processor *p = parsed.processor;
+  const kiln_family_info *family = kiln_family_of(p->family);
+  if (format != family->plain && format != family->assembled)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "code of format %u is marked as made for %s", format,
                      target);
   *out_flags = row->flags;
-  snprintf(out, KILN_TOOL_FAMILY, "%s", row->prefix);
-  if (row->family == KILN_FAMILY_AMDGPU)
-    snprintf(out, KILN_TOOL_FAMILY, "gfx%u", (unsigned)parsed.processor->major);
-  if (row->family == KILN_FAMILY_HOST)
-    snprintf(out, KILN_TOOL_FAMILY, "host-%s", *parsed.processor->arch ? parsed.processor->arch : "native");
+  switch (row->suffix) {
+  case SUFFIX_NONE: snprintf(out, KILN_TOOL_FAMILY, "%s", row->prefix); break;
+  case SUFFIX_MAJOR: snprintf(out, KILN_TOOL_FAMILY, "%s%u", row->prefix, (unsigned)p->major); break;
+  case SUFFIX_ARCH:
+    snprintf(out, KILN_TOOL_FAMILY, "%s%s", row->prefix, *p->arch ? p->arch : "native");
+    break;
+  }
   return KILN_OK;
 }
 

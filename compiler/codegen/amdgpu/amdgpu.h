@@ -22,6 +22,9 @@ LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 /// into the branch of their only user.
 LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value);
 
+/// From gfx90a on one file of 512 registers serves vector and accumulation registers.
+bool amdgpu_has_far_registers(const kiln_target *target);
+
 /// A call of an intrinsic; `overload` is NULL when the intrinsic has none.
 LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
                               unsigned count);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
+#include "compiler/codegen/llvm/llvm_module.h"
 
 static const char *const scopes[] = {[IR_SCOPE_GPU] = "syncscope(\"agent\") ",
                                      [IR_SCOPE_CTA] = "syncscope(\"workgroup\") ",

@@ -4,7 +4,6 @@
 // Kernel ABI 1 needs nothing here: LLVM lays kernel arguments out at their natural alignment. No hidden
 // argument is asked for; the grid's extent comes from the dispatch packet.
 #include <stdio.h>
-#include <string.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
@@ -19,25 +18,10 @@ static const kl_body bodies[] = {
 
 LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
                               unsigned count) {
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  LLVMTypeRef types[1] = {overload};
-  size_t type_count = overload ? 1 : 0;
-  if (!id) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
-    return LLVMGetUndef(overload ? overload : g->i32);
-  }
-  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, types, type_count);
-  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, type_count), function,
-                        (LLVMValueRef *)arguments, count, "");
+  return gpu_intrinsic(g, name, &overload, overload != NULL, arguments, count);
 }
 
 // ------------------------------------------------------------------------------------------ kernel
-
-static void attribute(gpu *g, LLVMValueRef function, const char *name, const char *value) {
-  LLVMAttributeRef a =
-      LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value));
-  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
-}
 
 // What the kernel does without; LLVM then reserves no registers for it and the loader passes nothing.
 static const char *const unneeded[] = {
@@ -48,14 +32,13 @@ static const char *const unneeded[] = {
 };
 
 static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
-  static const char name[] = "reqd_work_group_size";
   LLVMMetadataRef sizes[3];
   for (int i = 0; i < 3; i++) sizes[i] = LLVMValueAsMetadata(gpu_i32(g, i ? 1 : threads));
   LLVMMetadataRef node = LLVMMDNodeInContext2(g->context, sizes, 3);
-  LLVMGlobalSetMetadata(function, LLVMGetMDKindIDInContext(g->context, name, sizeof name - 1), node);
+  LLVMGlobalSetMetadata(function, LLVMGetMDKindIDInContext(g->context, "reqd_work_group_size", 20), node);
 }
 
-bool kiln_amdgpu_has_wide_registers(const kiln_target *target) {
+bool amdgpu_has_far_registers(const kiln_target *target) {
   static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
                                       KILN_MATRIX_MFMA_9_4};
   bool found = false;
@@ -67,7 +50,7 @@ bool kiln_amdgpu_has_wide_registers(const kiln_target *target) {
 // whatever is done: LLVM then need not look for a schedule that makes room.
 static bool fills_registers(gpu *g) {
   enum { HALF = 256, SIMDS = 2 }; // of the register file; log2 a compute unit
-  return kiln_amdgpu_has_wide_registers(g->target) && g->warps <= SIMDS && gpu_live_words(g) > HALF;
+  return amdgpu_has_far_registers(g->target) && g->warps <= SIMDS && gpu_live_words(g) > HALF;
 }
 
 static void finish_kernel(gpu *g, LLVMValueRef function) {
@@ -75,20 +58,20 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   unsigned threads = 1u << (g->lanes + g->warps);
   LLVMSetFunctionCallConv(function, AMDGPU_KERNEL_CONVENTION);
   snprintf(text, sizeof text, "%u,%u", threads, threads);
-  attribute(g, function, "amdgpu-flat-work-group-size", text);
-  attribute(g, function, "uniform-work-group-size", "true");
-  attribute(g, function, "amdgpu-ieee",
-            "false"); // signalling NaN is not a thing here: no quieting before min and max
-  attribute(g, function, "amdgpu-unsafe-fp-atomics",
-            "true"); // memory of the device, as every allocator of device memory gives
-  attribute(g, function, "denormal-fp-math-f32",
-            g->kernel->fp_flush ? "preserve-sign,preserve-sign" : "ieee,ieee");
-  for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++) attribute(g, function, unneeded[i], "");
+  kiln_llvm_mark(function, "amdgpu-flat-work-group-size", text);
+  kiln_llvm_mark(function, "uniform-work-group-size", "true");
+  kiln_llvm_mark(function, "amdgpu-ieee",
+                 "false"); // signalling NaN is not a thing here: no quieting before min and max
+  kiln_llvm_mark(function, "amdgpu-unsafe-fp-atomics",
+                 "true"); // memory of the device, as every allocator of device memory gives
+  kiln_llvm_mark(function, "denormal-fp-math-f32",
+                 g->kernel->fp_flush ? "preserve-sign,preserve-sign" : "ieee,ieee");
+  for (size_t i = 0; i < sizeof unneeded / sizeof *unneeded; i++) kiln_llvm_mark(function, unneeded[i], "");
   if (g->kernel->max_registers) {
     snprintf(text, sizeof text, "%u", g->kernel->max_registers);
-    attribute(g, function, "amdgpu-num-vgpr", text);
+    kiln_llvm_mark(function, "amdgpu-num-vgpr", text);
   }
-  if (fills_registers(g)) attribute(g, function, "amdgpu-waves-per-eu", "1,1");
+  if (fills_registers(g)) kiln_llvm_mark(function, "amdgpu-waves-per-eu", "1,1");
   set_block_shape(g, function, threads);
 }
 

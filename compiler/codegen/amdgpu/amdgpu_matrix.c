@@ -47,14 +47,11 @@ static unsigned register_count(const gpu_fragment *f) {
 
 static LLVMValueRef intrinsic2(gpu *g, const char *name, LLVMTypeRef *overloads, unsigned overload_count,
                                LLVMValueRef *arguments, unsigned count) {
-  unsigned id = LLVMLookupIntrinsicID(name, __builtin_strlen(name));
-  if (!id) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
-    return arguments[count > 5 && overload_count ? 4 : 2];
-  }
-  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, overloads, overload_count);
-  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, overloads, overload_count), function,
-                        arguments, count, "");
+  LLVMValueRef made =
+      kiln_llvm_intrinsic(g->builder, g->module, name, overloads, overload_count, arguments, count);
+  if (made) return made;
+  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+  return arguments[count > 5 && overload_count ? 4 : 2];
 }
 
 /// The same for instructions that name bf16: a vector of bfloat instead of 16-bit integers.

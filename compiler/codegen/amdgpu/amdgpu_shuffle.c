@@ -56,14 +56,12 @@ static LLVMValueRef xor_gfx9(gpu *g, LLVMValueRef value, unsigned mask) {
 
 // An empty instruction that may not move to where fewer lanes run.
 LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value) {
-  static char text[] = "", constraints[] = "=v,0", convergent[] = "convergent";
+  static char text[] = "", constraints[] = "=v,0";
   LLVMTypeRef of = LLVMTypeOf(value), type = LLVMFunctionType(of, &of, 1, false);
   LLVMValueRef assembly = LLVMGetInlineAsm(type, text, 0, constraints, sizeof constraints - 1, false, false,
                                            LLVMInlineAsmDialectATT, false);
   LLVMValueRef call = LLVMBuildCall2(g->builder, type, assembly, &value, 1, "");
-  unsigned kind = LLVMGetEnumAttributeKindForName(convergent, sizeof convergent - 1);
-  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                           LLVMCreateEnumAttribute(g->context, kind, 0));
+  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "convergent", 0);
   return call;
 }
 

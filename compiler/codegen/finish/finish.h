@@ -5,11 +5,15 @@
 #define KILN_COMPILER_CODEGEN_FINISH_H
 
 #include "compiler/codegen.h"
+#include "compiler/codegen/backend.h"
 
 /// Links one relocatable object into a shared object with lld, in process and under one lock: no path, time
-/// or build-id in it. TOOL with lld's words. `target` decides the flags.
-kiln_status kiln_finish_link(const kiln_target *target, const uint8_t *object, size_t size, kiln_buffer *out,
+/// or build-id in it. TOOL with lld's words. `flags` are the back end's own, ended by NULL.
+kiln_status kiln_finish_link(const char *const *flags, const uint8_t *object, size_t size, kiln_buffer *out,
                              kiln_error *err);
+
+/// The same for what a back end finishes, with its flags.
+kiln_status kiln_finish_object(kiln_finishing *f, kiln_error *err);
 
 /// CORRUPT unless a host object keeps the promises that libkiln relies on: `symbol` is defined, nothing is
 /// undefined, only relative relocations, nothing to initialise, no needed libraries.

@@ -64,16 +64,10 @@ static kiln_status run_lld(const char *const *args, size_t count, kiln_error *er
 
 // Flags shared by all: one thread (kernels are small, workers are many), nothing that names the place or the
 // time.
-#define COMMON                                                                                        \
-  "ld.lld", "-shared", "--threads=1", "--build-id=none", "--no-undefined", "--hash-style=sysv", "-z", \
-      "nognustack"
-static const char *const amdgpu_args[] = {COMMON, "--hash-style=gnu"};
-// libkiln applies relative relocations only, and copies segments to their places, so that file and memory
-// need no common page grid.
-static const char *const host_args[] = {
-    COMMON,          "-Bsymbolic", "-z", "text", "-z", "norelro", "-z", "noseparate-code",
-    "--gc-sections", "--strip-all"};
-#undef COMMON
+static const char *const common_args[] = {
+    "ld.lld",         "-shared",           "--threads=1", "--build-id=none",
+    "--no-undefined", "--hash-style=sysv", "-z",          "nognustack"};
+enum { COMMON_COUNT = sizeof common_args / sizeof *common_args, MOST_ARGS = 32, OUTPUT_ARGS = 3 };
 
 static void close_fd(int *fd) {
   if (*fd >= 0) close(*fd);
@@ -107,13 +101,13 @@ static kiln_status link_through_pipe(const char **args, size_t count, const char
   return status; // NOLINT(clang-analyzer-core.StackAddressEscape): nobody reads args any more
 }
 
-kiln_status kiln_finish_link(const kiln_target *target, const uint8_t *object, size_t size, kiln_buffer *out,
+kiln_status kiln_finish_link(const char *const *flags, const uint8_t *object, size_t size, kiln_buffer *out,
                              kiln_error *err) {
-  bool amdgpu = target->processor->family == KILN_FAMILY_AMDGPU;
-  const char *args[32];
+  const char *args[MOST_ARGS];
   char in_path[32];
-  size_t count = amdgpu ? sizeof amdgpu_args / sizeof *amdgpu_args : sizeof host_args / sizeof *host_args;
-  memcpy(args, amdgpu ? amdgpu_args : host_args, count * sizeof *args);
+  size_t count = COMMON_COUNT;
+  memcpy(args, common_args, sizeof common_args);
+  for (; *flags && count + OUTPUT_ARGS < MOST_ARGS; flags++) args[count++] = *flags;
   int in = memfd_create("kiln-object", MFD_CLOEXEC);
   if (in < 0) return fail_errno(err, "no memory file");
   snprintf(in_path, sizeof in_path, "/proc/self/fd/%d", in);
@@ -121,4 +115,12 @@ kiln_status kiln_finish_link(const kiln_target *target, const uint8_t *object, s
                                                            : fail_errno(err, "writing the object");
   close(in);
   return status;
+}
+
+kiln_status kiln_finish_object(kiln_finishing *f, kiln_error *err) {
+  const char *const *flags = kiln_backend_of(f->target)->link;
+  kiln_status status = kiln_finish_link(flags, f->object->bytes, f->object->size, f->code, err);
+  if (status != KILN_OK) return kiln_context(err, status, "%s", f->symbol);
+  kiln_buffer_format(f->producer, ", lld");
+  return KILN_OK;
 }

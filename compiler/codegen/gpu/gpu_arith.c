@@ -7,10 +7,7 @@
 
 static LLVMValueRef intrinsic(gpu *g, const char *name, LLVMTypeRef overload, LLVMValueRef *arguments,
                               unsigned count) {
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, &overload, 1);
-  LLVMTypeRef type = LLVMIntrinsicGetType(g->context, id, &overload, 1);
-  return LLVMBuildCall2(g->builder, type, function, arguments, count, "");
+  return gpu_intrinsic(g, name, &overload, 1, arguments, count);
 }
 
 static LLVMValueRef call(gpu *g, kl_function function, LLVMValueRef a) {
@@ -91,9 +88,7 @@ static LLVMValueRef float_to_int(gpu *g, kiln_scalar from, kiln_scalar to, uint3
   LLVMTypeRef types[2] = {gpu_scalar_type(g, to), LLVMTypeOf(wide)};
   if (to == KILN_I1) return LLVMBuildFCmp(g->builder, LLVMRealUNE, wide, LLVMConstReal(types[1], 0), "");
   const char *name = flags & IR_UNSIGNED ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, types, 2),
-                        LLVMGetIntrinsicDeclaration(g->module, id, types, 2), &wide, 1, "");
+  return gpu_intrinsic(g, name, types, 2, &wide, 1);
 }
 
 /// f32 from an integer, towards zero: nearest, then one step back when that went past. Works on magnitudes.
@@ -106,9 +101,7 @@ static LLVMValueRef int_to_float_rz(gpu *g, LLVMTypeRef type, LLVMTypeRef bits_t
   LLVMValueRef size = LLVMBuildSelect(b, negative, LLVMBuildNeg(b, wide, ""), wide, "");
   LLVMValueRef near = LLVMBuildUIToFP(b, size, type, "");
   LLVMTypeRef types[2] = {g->i64, type};
-  unsigned id = LLVMLookupIntrinsicID("llvm.fptoui.sat", 15);
-  LLVMValueRef back = LLVMBuildCall2(b, LLVMIntrinsicGetType(g->context, id, types, 2),
-                                     LLVMGetIntrinsicDeclaration(g->module, id, types, 2), &near, 1, "");
+  LLVMValueRef back = gpu_intrinsic(g, "llvm.fptoui.sat", types, 2, &near, 1);
   LLVMValueRef top = LLVMBuildFCmp(b, LLVMRealOGE, near, LLVMConstReal(type, 0x1p64), "");
   LLVMValueRef above = LLVMBuildOr(b, top, LLVMBuildICmp(b, LLVMIntUGT, back, size, ""), "");
   LLVMValueRef bits =

@@ -267,10 +267,7 @@ static LLVMValueRef widen(gpu *g, kiln_scalar from, kiln_scalar to, LLVMValueRef
 static LLVMValueRef multiply_add(gpu *g, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
   LLVMTypeRef type = LLVMTypeOf(c);
   if (type == g->i32) return LLVMBuildAdd(g->builder, LLVMBuildMul(g->builder, a, b, ""), c, "");
-  unsigned id = LLVMLookupIntrinsicID("llvm.fma", 8);
-  return LLVMBuildCall2(g->builder, LLVMIntrinsicGetType(g->context, id, &type, 1),
-                        LLVMGetIntrinsicDeclaration(g->module, id, &type, 1), (LLVMValueRef[3]){a, b, c}, 3,
-                        "");
+  return gpu_intrinsic(g, "llvm.fma", &type, 1, (LLVMValueRef[3]){a, b, c}, 3);
 }
 
 /// An operand in shared memory with the reduced index as the slow axis: byte address = base + (k << pitch) +

@@ -119,15 +119,18 @@ void gpu_lower_block(gpu *g, ir_block *block) {
   for (ir_op *op = block->first; op && op != end; op = op->next) gpu_lower_op(g, op);
 }
 
+LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigned type_count,
+                           const LLVMValueRef *arguments, unsigned count) {
+  LLVMValueRef made = kiln_llvm_intrinsic(g->builder, g->module, name, types, type_count, arguments, count);
+  if (made) return made;
+  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+  return LLVMGetUndef(type_count ? types[0] : g->i32);
+}
+
 // --------------------------------------------------------------------------------- kernel function
 
 static LLVMTypeRef param_type(gpu *g, ir_type type) {
   return !type.pointer && type.scalar == KILN_I1 ? g->i8 : gpu_type(g, type);
-}
-
-static void add_attribute(gpu *g, LLVMAttributeIndex index, const char *name, uint64_t value) {
-  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-  LLVMAddAttributeAtIndex(g->function, index, LLVMCreateEnumAttribute(g->context, kind, value));
 }
 
 static void describe_params(gpu *g) {
@@ -135,8 +138,8 @@ static void describe_params(gpu *g) {
     const ir_param *p = &g->kernel->params[i];
     if (!p->type.pointer) continue;
     uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
-    add_attribute(g, i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
-    if (p->noalias) add_attribute(g, i + 1, "noalias", 0);
+    kiln_llvm_attribute(g->function, (int)i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
+    if (p->noalias) kiln_llvm_attribute(g->function, (int)i + 1, "noalias", 0);
   }
 }
 
@@ -156,15 +159,10 @@ static void make_function(gpu *g) {
     types[count + i] = g->has_roles && i < 3 ? g->i32 : LLVMPointerTypeInContext(g->context, 0);
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, count + extras, false);
   g->function = LLVMAddFunction(g->module, g->kernel->name, type);
-  add_attribute(g, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
+  kiln_llvm_attribute(g->function, KILN_LLVM_ITSELF, "nounwind", 0);
   describe_params(g);
   find_extras(g, g->function);
-  if (g->kernel->fp_flush) {
-    static const char name[] = "denormal-fp-math-f32", value[] = "preserve-sign,preserve-sign";
-    LLVMAddAttributeAtIndex(
-        g->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-        LLVMCreateStringAttribute(g->context, name, sizeof name - 1, value, sizeof value - 1));
-  }
+  if (g->kernel->fp_flush) kiln_llvm_mark(g->function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
   g->machine->finish_kernel(g, g->function);
   LLVMPositionBuilderAtEnd(g->builder, gpu_block(g, "entry"));
   for (uint32_t i = 0; i < g->kernel->param_count; i++) {
@@ -246,30 +244,30 @@ static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, k
   return KILN_OK;
 }
 
-kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
-                             const kiln_codegen_options *options, LLVMContextRef context,
-                             LLVMModuleRef module, kiln_code_info *info, kiln_arena *texts, kiln_error *err) {
+kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine, kiln_error *err) {
+  ir_kernel *kernel = l->kernel;
+  kiln_code_info *info = l->info;
   KILN_TRY(settle_warps(kernel, machine, err));
   kiln_arena *arena = kiln_arena_create();
   if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
   gpu g = {.machine = machine,
-           .target = target,
-           .options = options,
+           .target = l->target,
+           .options = l->options,
            .arena = arena,
            .kernel = kernel,
            .error = err,
-           .context = context,
-           .module = module};
+           .context = l->context,
+           .module = l->module};
   g.lanes = machine->lanes;
   g.warps = (unsigned)__builtin_ctz(kernel->warps);
-  g.prelude = (kl_prelude){.context = context,
-                           .module = module,
+  g.prelude = (kl_prelude){.context = l->context,
+                           .module = l->module,
                            .bodies = machine->bodies,
                            .body_count = machine->body_count,
                            .processor = machine->processor,
                            .flush = kernel->fp_flush};
   init_types(&g);
-  g.builder = LLVMCreateBuilderInContext(context);
+  g.builder = LLVMCreateBuilderInContext(l->context);
   g.facts = kiln_facts_compute(arena, kernel);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
   if (g.has_roles) gpu_collect_maps(&g);
@@ -282,8 +280,8 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
   info->block_threads = gpu_block_threads(&g);
-  if (g.has_roles) info->blocks = blocks_of(&g, target, info->shared_bytes);
-  info->maps = g.map_count ? gpu_map_record(&g, texts) : (kiln_span){0};
+  if (g.has_roles) info->blocks = blocks_of(&g, l->target, info->shared_bytes);
+  info->maps = g.map_count ? gpu_map_record(&g, l->texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;
   kiln_status status = g.status;
   if (status == KILN_OK && g.shared_bytes > machine->max_shared)
@@ -294,12 +292,7 @@ kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, cons
   return status;
 }
 
-kiln_status kiln_lower_gpu(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
-                           LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
-                           kiln_arena *texts, kiln_error *err) {
+kiln_status gpu_lower(const kiln_lowering *l, kiln_error *err) {
   gpu_machine storage;
-  bool is_nvidia = target->processor->family == KILN_FAMILY_NVPTX;
-  const gpu_machine *machine =
-      is_nvidia ? gpu_machine_nvptx(target, &storage) : gpu_machine_amdgpu(target, &storage);
-  return gpu_lower_kernel(kernel, machine, target, options, context, module, info, texts, err);
+  return gpu_lower_kernel(l, kiln_backend_of(l->target)->machine(l->target, &storage), err);
 }

@@ -13,8 +13,9 @@
 #ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
 #define KILN_COMPILER_CODEGEN_GPU_LOWER_H
 
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/gpu/prelude.h"
+#include "compiler/codegen/llvm/llvm_build.h"
 #include "compiler/analysis/facts.h"
 #include "compiler/layout/layout.h"
 
@@ -232,6 +233,10 @@ KILN_PRINTF(3, 4) void gpu_fail(gpu *g, kiln_status status, const char *format, 
 KILN_PRINTF(4, 5)
 void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...);
 
+/// A call of an intrinsic, overloaded over `types`; UNSUPPORTED where this LLVM lacks it.
+LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigned type_count,
+                           const LLVMValueRef *arguments, unsigned count);
+
 // gpu_value.c
 LLVMTypeRef gpu_type(gpu *g, ir_type element);
 LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar);
@@ -360,10 +365,11 @@ void gpu_async_wait(gpu *g, const ir_block *body);
 /// After the loop: nothing is in flight and the memory is free again.
 void gpu_async_close(gpu *g, const ir_block *body);
 
-/// The whole lowering for a given machine; kiln_lower_gpu picks the machine by family.
-kiln_status gpu_lower_kernel(ir_kernel *kernel, const gpu_machine *machine, const kiln_target *target,
-                             const kiln_codegen_options *options, LLVMContextRef context,
-                             LLVMModuleRef module, kiln_code_info *info, kiln_arena *texts, kiln_error *err);
+/// The lowering of the back ends for GPUs, on the machine that the target's back end has. Shared memory is
+/// address space 3, global memory 1.
+kiln_status gpu_lower(const kiln_lowering *l, kiln_error *err);
+/// The same for a given machine.
+kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine, kiln_error *err);
 /// Threads of a block of the kernel.
 uint32_t gpu_block_threads(const gpu *g);
 

@@ -162,16 +162,11 @@ static bool is_invariant(gpu *g, const ir_op *op) {
   return param->noalias && param->access == IR_ACCESS_IN;
 }
 
-static void set_invariant(gpu *g, LLVMValueRef load) {
-  unsigned kind = LLVMGetMDKindIDInContext(g->context, "invariant.load", 14);
-  LLVMSetMetadata(load, kind, LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, NULL, 0)));
-}
-
 static LLVMValueRef plain_load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMTypeRef type) {
   LLVMValueRef load = LLVMBuildLoad2(g->builder, type, pointer, "");
   LLVMSetAlignment(load, a->bytes);
   LLVMSetVolatile(load, a->is_volatile);
-  if (a->is_invariant) set_invariant(g, load);
+  if (a->is_invariant) kiln_llvm_note(load, "invariant.load", NULL);
   return load;
 }
 

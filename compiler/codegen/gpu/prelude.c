@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/llvm/llvm_build.h"
+#include "compiler/codegen/llvm/llvm_module.h"
 
 typedef struct row {
   const char *name, *signature;
@@ -105,12 +106,6 @@ static const kl_body *find(const kl_prelude *prelude, kl_function function) {
 
 bool kl_has(const kl_prelude *prelude, kl_function function) { return find(prelude, function) != NULL; }
 
-static void add_attribute(LLVMContextRef context, LLVMValueRef function, const char *name) {
-  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                          LLVMCreateEnumAttribute(context, kind, 0));
-}
-
 LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function function,
                      const LLVMValueRef *arguments, unsigned count) {
   const row *r = &rows[function];
@@ -118,7 +113,7 @@ LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function fu
     prelude->types[function] = signature_type(prelude->context, r->signature);
     LLVMValueRef f = prelude->declared[function] =
         LLVMAddFunction(prelude->module, r->name, prelude->types[function]);
-    if (!r->is_pure) add_attribute(prelude->context, f, "convergent");
+    if (!r->is_pure) kiln_llvm_attribute(f, KILN_LLVM_ITSELF, "convergent", 0);
   }
   prelude->used[function] = true;
   return LLVMBuildCall2(builder, prelude->types[function], prelude->declared[function],

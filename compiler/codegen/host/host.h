@@ -18,7 +18,8 @@
 
 #include <llvm-c/Core.h>
 
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/llvm/llvm_build.h"
 #include "compiler/ir/ir.h"
 #include "compiler/analysis/facts.h"
 
@@ -163,6 +164,11 @@ typedef struct host {
   host_group *open;  ///< group that gathers roots
   const kiln_facts *facts;
 } host;
+
+/// The whole lowering. No undefined symbols may be left, of memset and memcpy neither.
+kiln_status host_lower(const kiln_lowering *l, kiln_error *err);
+/// Writes otherwise, in an optimised module, what LLVM would compile wrongly (host_mend.c).
+void host_mend(LLVMModuleRef module);
 
 host_value *host_info(const ir_value *v);
 /// Makes `x` the value of a scalar.

@@ -64,9 +64,10 @@ LLVMValueRef host_splat(host *h, LLVMValueRef scalar, unsigned lanes) {
 
 LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsigned type_count,
                             LLVMValueRef *args, unsigned arg_count) {
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(h->module, id, types, type_count);
-  return LLVMBuildCall2(h->builder, LLVMGlobalGetValueType(callee), callee, args, arg_count, "");
+  LLVMValueRef made = kiln_llvm_intrinsic(h->builder, h->module, name, types, type_count, args, arg_count);
+  if (made) return made;
+  host_fail(h, KILN_STATUS_INTERNAL, "this LLVM has no %s", name);
+  return LLVMGetUndef(type_count ? types[0] : h->i32);
 }
 
 LLVMValueRef host_shuffle(host *h, LLVMValueRef a, LLVMValueRef b, const uint32_t *lanes, unsigned count) {

@@ -42,8 +42,7 @@ static LLVMValueRef load_id(host *h, LLVMValueRef array, unsigned axis) {
   LLVMValueRef index = host_i64(h, axis);
   LLVMValueRef p = LLVMBuildInBoundsGEP2(B, h->i32, array, &index, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(B, h->i32, p, "");
-  LLVMSetMetadata(load, LLVMGetMDKindIDInContext(h->context, "invariant.load", 14),
-                  LLVMMDNodeInContext(h->context, NULL, 0));
+  kiln_llvm_note(load, "invariant.load", NULL);
   return load;
 }
 
@@ -205,17 +204,12 @@ static void init_machine(host *h) {
     h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
 }
 
-static void add_attribute(host *h, unsigned index, const char *name) {
-  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-  LLVMAddAttributeAtIndex(h->function, index, LLVMCreateEnumAttribute(h->context, kind, 0));
-}
-
 static void begin_function(host *h) {
   LLVMTypeRef params[4] = {h->pointer, h->pointer, h->pointer, h->pointer};
   h->function = LLVMAddFunction(h->module, h->kernel->name, LLVMFunctionType(h->i32, params, 4, false));
-  add_attribute(h, (unsigned)LLVMAttributeFunctionIndex, "nounwind");
-  for (unsigned i = 1; i <= 3; i++) add_attribute(h, i, "readonly");
-  for (unsigned i = 1; i <= 4; i++) add_attribute(h, i, "noalias");
+  kiln_llvm_attribute(h->function, KILN_LLVM_ITSELF, "nounwind", 0);
+  for (int i = 1; i <= 3; i++) kiln_llvm_attribute(h->function, i, "readonly", 0);
+  for (int i = 1; i <= 4; i++) kiln_llvm_attribute(h->function, i, "noalias", 0);
   h->args = LLVMGetParam(h->function, 0);
   h->program_id = LLVMGetParam(h->function, 1);
   h->grid = LLVMGetParam(h->function, 2);
@@ -272,33 +266,30 @@ static void end_function(host *h) {
   LLVMDeleteBasicBlock(h->fail);
 }
 
-kiln_status kiln_lower_host(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
-                            LLVMContextRef context, LLVMModuleRef module, kiln_code_info *info,
-                            kiln_arena *texts, kiln_error *err) {
+kiln_status host_lower(const kiln_lowering *l, kiln_error *err) {
   kiln_error local = {0};
-  host state = {.arena = kernel->arena,
-                .kernel = kernel,
-                .target = target,
+  host state = {.arena = l->kernel->arena,
+                .kernel = l->kernel,
+                .target = l->target,
                 .err = err ? err : &local,
-                .context = context,
-                .module = module};
+                .context = l->context,
+                .module = l->module};
   host *h = &state;
-  (void)options, (void)texts;
-  h->builder = LLVMCreateBuilderInContext(context);
-  h->entry = LLVMCreateBuilderInContext(context);
+  h->builder = LLVMCreateBuilderInContext(l->context);
+  h->entry = LLVMCreateBuilderInContext(l->context);
   init_types(h);
   init_machine(h);
   host_plan(h);
   begin_function(h);
   load_params(h);
-  host_block_emit(h, kernel->body);
+  host_block_emit(h, l->kernel->body);
   end_function(h);
   put_asserts(h);
   kiln_buffer_deinit(&h->asserts);
   LLVMDisposeBuilder(h->builder);
   LLVMDisposeBuilder(h->entry);
-  info->block_threads = 1;
-  info->wave = 1;
-  info->scratch_bytes = (uint32_t)h->scratch_bytes;
+  l->info->block_threads = 1;
+  l->info->wave = 1;
+  l->info->scratch_bytes = (uint32_t)h->scratch_bytes;
   return h->status;
 }

@@ -106,8 +106,7 @@ static LLVMValueRef masked(host *h, const access *a, const char *name, LLVMTypeR
   LLVMValueRef all[3];
   memcpy(all, arguments, sizeof all);
   LLVMValueRef call = host_intrinsic(h, name, types, 2, all, 3);
-  unsigned kind = LLVMGetEnumAttributeKindForName("align", 5);
-  LLVMAddCallSiteAttribute(call, at + 1, LLVMCreateEnumAttribute(h->context, kind, a->bytes));
+  kiln_llvm_attribute(call, (int)at + 1, "align", a->bytes);
   return call;
 #endif
 }

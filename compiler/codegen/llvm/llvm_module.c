@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/codegen/lower.h"
-
 // A message of LLVM's in one line.
 static void one_line(char *text) {
   for (char *p = text; *p; p++)
@@ -87,13 +85,7 @@ kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error
 #define CLEAN "sroa<modify-cfg>,early-cse,instcombine<no-verify-fixpoint>,simplifycfg"
 #define LOOPS "loop-mssa(licm)"
 #define LAST "instcombine<no-verify-fixpoint>,div-rem-pairs,simplifycfg,adce"
-static const char *const gpu_passes[] = {
-    "always-inline",
-    "always-inline,function(" CLEAN ")",
-    "always-inline,function(" CLEAN "," LOOPS ",early-cse<memssa>," LAST "),globaldce",
-    "always-inline,function(" CLEAN "," LOOPS ",gvn," LAST "),globaldce",
-};
-static const char *const host_passes[] = {
+const char *const kiln_llvm_passes[KILN_LLVM_LEVELS] = {
     "always-inline",
     "always-inline,function(" CLEAN ")",
     "always-inline,function(" CLEAN "," LOOPS ",early-cse<memssa>," LAST "),globaldce",
@@ -103,13 +95,10 @@ static const char *const host_passes[] = {
 #undef LOOPS
 #undef LAST
 
-static const char *const *const family_passes[] = {
-    [KILN_FAMILY_HOST] = host_passes, [KILN_FAMILY_NVPTX] = gpu_passes, [KILN_FAMILY_AMDGPU] = gpu_passes};
-
-kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family,
-                               unsigned level, kiln_error *err) {
+kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, const char *passes,
+                               kiln_error *err) {
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-  LLVMErrorRef error = LLVMRunPasses(module, family_passes[family][level > 3 ? 3 : level], machine, options);
+  LLVMErrorRef error = LLVMRunPasses(module, passes, machine, options);
   LLVMDisposePassBuilderOptions(options);
   if (!error) return KILN_OK;
   char *message = LLVMGetErrorMessage(error);

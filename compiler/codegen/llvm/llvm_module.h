@@ -19,12 +19,19 @@ void kiln_llvm_catch(LLVMContextRef context, kiln_error *err);
 LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout);
 /// INTERNAL with LLVM's first complaint.
 kiln_status kiln_llvm_verify(LLVMModuleRef module, const char *stage, kiln_error *err);
-/// Runs the pass list of family and level.
-kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, kiln_family family,
-                               unsigned level, kiln_error *err);
+/// What every back end so far runs, by level.
+enum { KILN_LLVM_LEVELS = 4 };
+extern const char *const kiln_llvm_passes[KILN_LLVM_LEVELS];
+/// Runs a list of passes.
+kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, const char *passes,
+                               kiln_error *err);
 /// Appends object or assembly to `out`.
 kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type,
                            kiln_buffer *out, kiln_error *err);
+/// Reads textual LLVM IR in `context` and links it into `module`. INTERNAL with LLVM's message when the text
+/// is wrong. `name` is for messages.
+kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size,
+                                const char *name, kiln_error *err);
 /// Appends the module as text.
 void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out);
 

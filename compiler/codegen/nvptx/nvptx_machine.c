@@ -47,10 +47,9 @@ static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned
 #else
 static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned value) {
   char text[16];
-  int length = snprintf(text, sizeof text, "%u", value);
-  LLVMAddAttributeAtIndex(
-      function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-      LLVMCreateStringAttribute(g->context, name, (unsigned)strlen(name), text, (unsigned)length));
+  (void)g;
+  snprintf(text, sizeof text, "%u", value);
+  kiln_llvm_mark(function, name, text);
 }
 #define BOUND_THREADS "nvvm.maxntid"
 #define BOUND_BLOCKS "nvvm.minctasm"
@@ -67,10 +66,9 @@ static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned
 static void mark_maps(gpu *g, LLVMValueRef function, unsigned first) {
   LLVMTypeRef bytes = LLVMArrayType2(g->i8, 128);
   unsigned byval = LLVMGetEnumAttributeKindForName("byval", 5);
-  unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
   for (unsigned i = 0; i < g->map_count; i++) {
     LLVMAddAttributeAtIndex(function, first + i + 1, LLVMCreateTypeAttribute(g->context, byval, bytes));
-    LLVMAddAttributeAtIndex(function, first + i + 1, LLVMCreateEnumAttribute(g->context, align, 64));
+    kiln_llvm_attribute(function, (int)(first + i + 1), "align", 64);
   }
   set_constant(g, function, first, g->map_count);
 }
@@ -92,9 +90,7 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
   LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
                                            true, false, LLVMInlineAsmDialectATT, false);
   LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  unsigned convergent = LLVMGetEnumAttributeKindForName("convergent", 10);
-  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                           LLVMCreateEnumAttribute(g->context, convergent, 0));
+  kiln_llvm_attribute(made, KILN_LLVM_ITSELF, "convergent", 0);
   return made;
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// AMDGPU as a back end: code objects, and what they say of themselves.
+#include <llvm/Config/llvm-config.h>
+
+#include "compiler/codegen/amdgpu/amdgpu.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/finish/finish.h"
+#include "compiler/codegen/llvm/llvm_build.h"
+#include "compiler/codegen/llvm/llvm_module.h"
+
+// What the linked code object says, which is what the loader will see, rules over what the lowering planned.
+static kiln_status read_back(kiln_finishing *f, kiln_error *err) {
+  kiln_code_info *info = f->info;
+  kiln_amdgpu_facts facts;
+  KILN_TRY(kiln_amdgpu_read_facts(f->code->bytes, f->code->size, f->symbol, &facts, err));
+  KILN_TRY(kiln_finish_check_amdgpu(f->code->bytes, f->code->size, f->symbol, &facts, err));
+  uint32_t limit = f->target->processor->shared_bytes;
+  if (facts.lds_bytes + info->dynamic_shared > limit)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%s needs %u bytes of shared memory, %s has %u", f->symbol,
+                     facts.lds_bytes + info->dynamic_shared, f->target->processor->name, limit);
+  info->shared_bytes = facts.lds_bytes + info->dynamic_shared;
+  info->registers = facts.vgprs, info->scalar_registers = facts.sgprs;
+  info->spill_bytes = 4 * (facts.vgpr_spills + facts.sgpr_spills);
+  info->wave = facts.wave;
+  return KILN_OK;
+}
+
+static kiln_status finish(kiln_finishing *f, kiln_error *err) {
+  KILN_TRY(kiln_finish_object(f, err));
+  return read_back(f, err);
+}
+
+// ---------------------------------------------------------------------------------------- registers
+
+// When a kernel may have
+// all of it, LLVM (19 and 22) moves accumulators in and out of the upper half around matrix instructions;
+// held to 256 it does not.
+static void keep_accumulators_near(LLVMValueRef function) {
+#if LLVM_VERSION_MAJOR < 21
+  kiln_llvm_mark(function, "amdgpu-no-agpr", "");
+#else
+  kiln_llvm_mark(function, "amdgpu-agpr-alloc", "0");
+#endif
+  kiln_llvm_mark(function, "amdgpu-waves-per-eu", "2");
+}
+
+static const kiln_backend_form forms[] = {{KILN_FORMAT_HSACO, LLVMObjectFile, finish}, {0}};
+static const char *const link_flags[] = {"--hash-style=gnu", NULL};
+
+const kiln_backend kiln_backend_amdgpu = {
+    .family = KILN_FAMILY_AMDGPU,
+    .lower = gpu_lower,
+    .machine = gpu_machine_amdgpu,
+    .passes = kiln_llvm_passes,
+    .forms = forms,
+    .link = link_flags,
+    .finish_time = offsetof(kiln_codegen_times, link),
+    .registers = {amdgpu_has_far_registers, keep_accumulators_near},
+};
