@@ -15,18 +15,21 @@ typedef enum kiln_assembler {
   KILN_ASSEMBLER_PTXAS
 } kiln_assembler;
 
+struct kiln_positions;
+
 /// Everything besides kernel and target that decides the bytes. options.def has a row for each field but the
-/// last: how it is spelled, its default, whether it is in the key.
+/// last two: how it is spelled, its default, whether it is in the key.
 typedef struct kiln_codegen_options {
   uint8_t optimise;  ///< 0..3
   uint8_t assembler; ///< kiln_assembler
   uint8_t output;    ///< kiln_format wanted; 0: the best finished form (cubin when an assembler is set, else
                      ///< PTX; HSACO; host object)
   bool debug;        ///< line information
-  const char *assembler_path; ///< of ptxas or libnvJitLink
-  bool verify_passes;         ///< check the kernel after every pass
-  const char *print_after;    ///< name of a pass, or "all": see kiln_artifact.printed; NULL: none
-  int assembler_fd;           ///< that file, opened: it is run, whatever is at the path now; 0: by its path
+  const char *assembler_path;             ///< of ptxas or libnvJitLink
+  bool verify_passes;                     ///< check the kernel after every pass
+  const char *print_after;                ///< name of a pass, or "all": see kiln_artifact.printed; NULL: none
+  const struct kiln_positions *positions; ///< with debug: where operations stand; NULL: not known
+  int assembler_fd; ///< that file, opened: it is run, whatever is at the path now; 0: by its path
 } kiln_codegen_options;
 
 void kiln_codegen_options_init(kiln_codegen_options *options);

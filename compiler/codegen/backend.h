@@ -11,6 +11,7 @@
 #include <llvm-c/TargetMachine.h>
 
 #include "compiler/codegen.h"
+#include "compiler/codegen/llvm/llvm_lines.h"
 
 /// What a lowering works on; all borrowed. It fills the module with one kernel, an external function called
 /// kernel->name with calling convention and attributes of the target, and with the prelude functions it calls
@@ -25,6 +26,7 @@ typedef struct kiln_lowering {
   LLVMModuleRef module;
   kiln_code_info *info;
   kiln_arena *texts;
+  kiln_llvm_lines *lines; ///< NULL: no line information
 } kiln_lowering;
 
 /// What finishing works on; all borrowed.
@@ -61,10 +63,12 @@ typedef struct kiln_backend {
   kiln_status (*lower)(const kiln_lowering *l, kiln_error *err);
   /// GPUs: limits, matrix forms and hooks of the lowering that they share (gpu_lower.h). NULL on the host.
   const struct gpu_machine *(*machine)(const kiln_target *target, struct gpu_machine *storage);
+  bool finishes_text;                 ///< what is finished is text, which an assembler of another maker reads
   const char *const *passes;          ///< LLVM's, by level
   void (*mend)(LLVMModuleRef module); ///< behind them, what LLVM would compile wrongly; NULL: nothing
   const kiln_backend_form *forms;
   const char *const *link; ///< lld's flags besides the common ones, ended by NULL; NULL: it links nothing
+  const char *const *bare; ///< those of code without line information
   size_t finish_time;      ///< offset in kiln_codegen_times of what finishing counts as
   kiln_register_policy registers;
 } kiln_backend;

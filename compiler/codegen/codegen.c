@@ -25,6 +25,7 @@ typedef struct compile {
   kiln_artifact *artifact;             // borrowed
   LLVMContextRef context;              // owned
   LLVMModuleRef module;                // owned
+  kiln_llvm_lines *lines;              // owned; NULL: none wanted
   LLVMTargetMachineRef machine;        // the thread's cache
   kiln_buffer object;                  // owned: what LLVM emitted
   kiln_buffer producer;                // owned
@@ -140,14 +141,18 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
   c->module = kiln_llvm_module(c->context, c->target, layout);
+  if (c->options->debug)
+    c->lines = kiln_llvm_lines_create(c->module, c->options->positions, c->backend->finishes_text);
   const kiln_lowering lowering = {.kernel = c->kernel,
                                   .target = c->target,
                                   .options = c->options,
                                   .context = c->context,
                                   .module = c->module,
                                   .info = &c->artifact->info,
-                                  .texts = c->artifact->texts};
+                                  .texts = c->artifact->texts,
+                                  .lines = c->lines};
   kiln_status status = c->backend->lower(&lowering, err);
+  kiln_llvm_lines_end(c->lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
   if (status == KILN_OK && has_far_registers(c) && !c->is_wide) keep_registers_near(c);
   return prefer_caught(c, status, err);
@@ -209,6 +214,8 @@ static const struct {
 };
 
 static void dispose_module(compile *c) {
+  kiln_llvm_lines_destroy(c->lines);
+  c->lines = NULL;
   if (c->module) LLVMDisposeModule(c->module);
   if (c->context) LLVMContextDispose(c->context);
   c->module = NULL, c->context = NULL;

@@ -168,7 +168,8 @@ static bool read_instance(instance *n, const ir_op *op) {
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {
   instance n;
   const kiln_processor *p = target->processor;
-  if (p->family == KILN_FAMILY_NVPTX || is_own(op, p)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
+  bool takes_ptx = kiln_family_of(p->family)->assembly == KILN_ASSEMBLY_PTX;
+  if (takes_ptx || is_own(op, p)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
   if (read_instance(&n, op))
     return (kiln_legality){KILN_LEGAL_EXPANDED, "the operations that PTX stands for"};
   return (kiln_legality){KILN_LEGAL_REFUSED,

@@ -109,7 +109,8 @@ static void check_target(const char *target) {
   kiln_buffer object = {0}, linked = {0};
   CHECK_OK(kiln_llvm_emit(b.module, b.llvm, LLVMObjectFile, &object, &err), err);
   CHECK_INT(b.caught.status, KILN_OK);
-  CHECK_OK(kiln_finish_link(kiln_backend_of(&b.target)->link, object.bytes, object.size, &linked, &err), err);
+  CHECK_OK(kiln_finish_link(kiln_backend_of(&b.target), false, object.bytes, object.size, &linked, &err),
+           err);
   kiln_amdgpu_facts facts;
   CHECK_OK(kiln_amdgpu_read_facts(linked.bytes, linked.size, "use_kl_f32_to_e4m3", &facts, &err), err);
   CHECK_INT(facts.wave, b.target.wave);

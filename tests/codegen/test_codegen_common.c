@@ -77,8 +77,8 @@ TEST(codegen_common, code_objects_link_and_read_back) {
     kiln_amdgpu_facts facts;
     char id[96];
     emit_text(&t, amd_kernel, LLVMObjectFile, &object);
-    CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err), err);
-    CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &again, &err), err);
+    CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err), err);
+    CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &again, &err), err);
     CHECK(linked.size == again.size && memcmp(linked.bytes, again.bytes, linked.size) == 0);
     CHECK_OK(kiln_amdgpu_read_facts(linked.bytes, linked.size, "k", &facts, &err), err);
     CHECK_INT(facts.kernarg_bytes, 24);
@@ -98,7 +98,7 @@ TEST(codegen_common, damaged_code_objects_are_refused) {
   kiln_error err = {0};
   kiln_amdgpu_facts facts;
   emit_text(&t, amd_kernel, LLVMObjectFile, &object);
-  CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err), err);
+  CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err), err);
   uint8_t *copy = malloc(linked.size);
   CHECK(copy);
   for (size_t i = 0; i < linked.size; i += i < 64 ? 1 : 13) {
@@ -126,7 +126,7 @@ TEST(codegen_common, host_objects_keep_their_promises) {
     kiln_buffer object = {0}, linked = {0};
     kiln_error err = {0};
     emit_text(&t, host_kernel, LLVMObjectFile, &object);
-    CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err), err);
+    CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err), err);
     CHECK_OK(kiln_finish_check_host(linked.bytes, linked.size, "k", &err), err);
     CHECK_INT(kiln_finish_check_host(linked.bytes, linked.size, "other", &err), KILN_STATUS_CORRUPT);
     CHECK_TEXT(err.text, "host object of other: expected it to be exported, but it is not");
@@ -144,14 +144,14 @@ TEST(codegen_common, undefined_symbols_do_not_link) {
             "declare double @pow(double, double)\ndefine double @k(double %a) { %r = call double @pow(double "
             "%a, double %a) ret double %r }\n",
             LLVMObjectFile, &object);
-  CHECK_INT(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err),
+  CHECK_INT(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err),
             KILN_STATUS_TOOL);
   CHECK(strstr(err.text, "undefined symbol: pow") && !strchr(err.text, '\n'));
   CHECK_INT(linked.size, 0);
   // The linker works on after a failure.
   kiln_buffer_clear(&object);
   emit_text(&t, host_kernel, LLVMObjectFile, &object);
-  CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err), err);
+  CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err), err);
   kiln_buffer_deinit(&object);
   kiln_buffer_deinit(&linked);
 }
@@ -163,7 +163,7 @@ static void *link_in_thread(void *p) {
   emit_text(&t, amd_kernel, LLVMObjectFile, &object);
   for (int i = 0; i < 20; i++) {
     kiln_buffer_clear(out);
-    CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, out, &err), err);
+    CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, out, &err), err);
   }
   kiln_buffer_deinit(&object);
   return NULL;
@@ -323,7 +323,7 @@ TEST(codegen_common, no_part_of_a_linked_object_is_taken_for_it) {
     kiln_amdgpu_facts facts;
     kiln_error err = {0};
     emit_text(&t, cases[c].text, LLVMObjectFile, &object);
-    CHECK_OK(kiln_finish_link(kiln_backend_of(&t)->link, object.bytes, object.size, &linked, &err), err);
+    CHECK_OK(kiln_finish_link(kiln_backend_of(&t), false, object.bytes, object.size, &linked, &err), err);
     if (!c) CHECK_OK(kiln_amdgpu_read_facts(linked.bytes, linked.size, "k", &facts, &err), err);
     for (size_t size = 0; size <= linked.size; size++) {
       uint8_t *part = malloc(size + 1);

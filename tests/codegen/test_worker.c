@@ -139,6 +139,7 @@ static void make_request(const char *target, const char *symbol, const char *opt
   kiln_buffer_text(out, symbol);
   kiln_buffer_block(out, options.bytes, options.size);
   kiln_buffer_block(out, canonical.bytes, canonical.size);
+  kiln_buffer_block(out, NULL, 0); // no line information
   CHECK(!out->failed);
   kiln_buffer_deinit(&canonical);
   kiln_buffer_deinit(&options);
@@ -192,14 +193,15 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
     unsigned status;
     const char *part;
   } cases[] = {
-      {"", 0, KILN_STATUS_CORRUPT, "request: expected a kind and four blocks, found an early end"},
+      {"", 0, KILN_STATUS_CORRUPT, "request: expected a kind and five blocks, found an early end"},
       {"\1", 1, KILN_STATUS_CORRUPT, "found an early end"},
       {"\1\377\377\377\377\377\377\377\377\377\377\377", 12, KILN_STATUS_CORRUPT, "found an early end"},
       {other_kind, good.size, KILN_STATUS_CORRUPT, "request: its kind is not known"},
       {bad_symbol.bytes, bad_symbol.size, KILN_STATUS_CORRUPT, "request: the symbol is not an identifier"},
-      {"\1\3a\nc\1k\0\0", 9, KILN_STATUS_CORRUPT, "request: the target's name is not printable"},
-      {"\1\3abc\1k\0\0", 9, KILN_STATUS_TARGET, "no target is called 'abc'"},
-      {"\1\5sm_80\1k\0\0", 11, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
+      {"\1\3a\nc\1k\0\0\0", 10, KILN_STATUS_CORRUPT, "request: the target's name is not printable"},
+      {"\1\3abc\1k\0\0\0", 10, KILN_STATUS_TARGET, "no target is called 'abc'"},
+      {"\1\5sm_80\1k\0\0\5\1\1a\0", 15, KILN_STATUS_CORRUPT, "request: the positions are damaged"},
+      {"\1\5sm_80\1k\0\0\0", 12, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
       {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED,
        "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},
   };

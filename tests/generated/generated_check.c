@@ -133,7 +133,7 @@ static kiln_status compile(seed_run *r, kiln_error *err) {
   kiln_codegen_options_encode(&r->checker->codegen, &options);
   kiln_canonical_encode(c.kernel, &canonical);
   kiln_status status = worker_compile(r->worker, kiln_target_name(&r->checker->target, target),
-                                      c.kernel->name, &options, &canonical, &r->reply, err);
+                                      c.kernel->name, &options, &canonical, NULL, &r->reply, err);
   kiln_buffer_deinit(&options);
   kiln_buffer_deinit(&canonical);
   return status;

@@ -7,6 +7,7 @@
 
 #include "compiler/front.h"
 #include "compiler/options.h"
+#include "compiler/positions.h"
 
 enum { REQUEST_COMPILE = 1, MOST_SYMBOL = 1000 };
 
@@ -15,6 +16,7 @@ typedef struct request {
   kiln_codegen_options options; // texts borrowed from the bytes
   const char *symbol;           // arena
   kiln_span canonical;          // borrowed
+  kiln_positions positions;     // arena and borrowed
 } request;
 
 static kiln_span read_span(kiln_reader *r) {
@@ -46,11 +48,14 @@ static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out,
   uint8_t kind = kiln_read_u8(r);
   kiln_span target = read_span(r), symbol = read_span(r), options = read_span(r);
   out->canonical = read_span(r);
-  if (r->failed) return malformed(err, "expected a kind and four blocks, found an early end");
+  kiln_span positions = read_span(r);
+  if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
   if (kind != REQUEST_COMPILE) return malformed(err, "its kind is not known");
-  if (r->left) return malformed(err, "expected nothing after four blocks, found more");
+  if (r->left) return malformed(err, "expected nothing after five blocks, found more");
   if (!is_printable(target)) return malformed(err, "the target's name is not printable");
   if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
+  if (!kiln_positions_decode(arena, positions.bytes, positions.size, &out->positions))
+    return malformed(err, "the positions are damaged");
   out->symbol = kiln_arena_text(arena, (const char *)symbol.bytes, symbol.size);
   KILN_TRY(
       kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
@@ -63,6 +68,7 @@ static kiln_status compile(kiln_arena *arena, int assembler_fd, kiln_reader *r, 
   ir_kernel *kernel = NULL;
   KILN_TRY(read_request(arena, r, &q, err));
   q.options.assembler_fd = assembler_fd;
+  q.options.positions = &q.positions;
   KILN_TRY(kiln_canonical_decode(arena, q.canonical.bytes, q.canonical.size, q.symbol, &kernel, err));
   return kiln_codegen(kernel, &q.target, &q.options, artifact, err);
 }

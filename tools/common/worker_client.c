@@ -99,13 +99,14 @@ static bool receive(worker_client *client, kiln_buffer *out) {
 }
 
 static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options,
-                   const kiln_buffer *canonical) {
+                   const kiln_buffer *canonical, const kiln_buffer *positions) {
   kiln_buffer_u32(out, 0);
   kiln_buffer_u8(out, REQUEST_COMPILE);
   kiln_buffer_text(out, target);
   kiln_buffer_text(out, symbol);
   kiln_buffer_block(out, options->bytes, options->size);
   kiln_buffer_block(out, canonical->bytes, canonical->size);
+  kiln_buffer_block(out, positions ? positions->bytes : NULL, positions ? positions->size : 0);
   if (out->failed) return;
   for (unsigned i = 0; i < 4; i++) out->bytes[i] = (uint8_t)((out->size - 4) >> 8 * i);
 }
@@ -140,12 +141,12 @@ static kiln_status died(worker_client *client, kiln_error *err) {
 }
 
 kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
-                           const kiln_buffer *options, const kiln_buffer *canonical, worker_reply *out,
-                           kiln_error *err) {
+                           const kiln_buffer *options, const kiln_buffer *canonical,
+                           const kiln_buffer *positions, worker_reply *out, kiln_error *err) {
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
   if (!client->pid) KILN_TRY(start(client, err));
-  encode(&request, target, symbol, options, canonical);
+  encode(&request, target, symbol, options, canonical, positions);
   bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) &&
             receive(client, &out->bytes);
   kiln_buffer_deinit(&request);

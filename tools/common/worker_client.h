@@ -39,11 +39,11 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);
 
-/// Compiles. `options` is the encoding of kiln_codegen_options_encode. Errors are the worker's; TOOL when it
-/// died, with how.
+/// Compiles. `options` is the encoding of kiln_codegen_options_encode, `positions` that of
+/// kiln_positions_encode (NULL: no line information). Errors are the worker's; TOOL when it died, with how.
 kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
-                           const kiln_buffer *options, const kiln_buffer *canonical, worker_reply *out,
-                           kiln_error *err);
+                           const kiln_buffer *options, const kiln_buffer *canonical,
+                           const kiln_buffer *positions, worker_reply *out, kiln_error *err);
 void worker_reply_deinit(worker_reply *reply);
 
 #endif

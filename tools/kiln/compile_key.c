@@ -77,6 +77,7 @@ kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err
   add_target(&b, in->target);
   kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family, form));
   add_options(&b, in->options, family);
+  if (in->positions->size) kiln_key_bytes(&b, KILN_FIELD_POSITION, in->positions->bytes, in->positions->size);
   kiln_key_bytes(&b, KILN_FIELD_COMPILER, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
   if (kiln_family_of(family)->assembled && in->who->assembler.text[0])
     kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler.text);

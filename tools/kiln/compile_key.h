@@ -12,6 +12,7 @@
 /// Everything that decides the bytes of one artifact. All borrowed.
 typedef struct compile_inputs {
   const kiln_buffer *canonical;
+  const kiln_buffer *positions; ///< empty: no line information is wanted
   const char *symbol;
   const kiln_interface *interface;
   const kiln_target *target;

@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "compiler/options.h"
+#include "compiler/positions.h"
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
 
@@ -21,6 +22,7 @@ void plan_init(plan *p) {
 
 static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->canonical);
+  kiln_buffer_deinit(&job->positions);
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
   kiln_buffer_deinit(&job->printed);
@@ -155,8 +157,14 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
     status = kiln_fail(err, KILN_STATUS_INTERNAL, "%s: the front end made an operation of machines",
                        interface->name);
   } else if (kernel) {
-    compile_inputs in = {&job->canonical,          interface->symbol, interface,
-                         &p->targets[job->target], &p->options,       &p->who};
+    if (p->options.debug) kiln_positions_encode(source->unit, source->path, kernel, &job->positions);
+    compile_inputs in = {.canonical = &job->canonical,
+                         .positions = &job->positions,
+                         .symbol = interface->symbol,
+                         .interface = interface,
+                         .target = &p->targets[job->target],
+                         .options = &p->options,
+                         .who = &p->who};
     status = compile_key(&in, &job->key, err);
   } else {
     status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,

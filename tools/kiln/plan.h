@@ -27,6 +27,7 @@ typedef enum job_state { JOB_PENDING, JOB_HIT, JOB_COMPILED, JOB_FAILED } job_st
 typedef struct plan_job {
   uint32_t source, instance, config, variant, target;
   kiln_buffer canonical; ///< owned
+  kiln_buffer positions; ///< owned; empty without --debug
   kiln_key key;          ///< owned
   kiln_digest interface_digest;
   job_state state;

@@ -77,7 +77,8 @@ static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker
   char target[KILN_TARGET_NAME];
   const kiln_interface *interface = plan_interface(c->p, job);
   kiln_target_name(&c->p->targets[job->target], target);
-  return worker_compile(worker, target, interface->symbol, &c->encoded, &job->canonical, reply, err);
+  return worker_compile(worker, target, interface->symbol, &c->encoded, &job->canonical, &job->positions,
+                        reply, err);
 }
 
 /// Whether the reply is the work of the tools that the key names. Said once when it is not.

@@ -201,7 +201,7 @@ static kiln_status compile(running *c, const kiln_target *target, kiln_error *er
   kiln_status status =
       kiln_canonical_encode(c->kernel, &canonical)
           ? worker_compile(&c->runner->worker, kiln_target_name(target, name), c->interface->symbol, &options,
-                           &canonical, &c->reply, err)
+                           &canonical, NULL, &c->reply, err)
           : kiln_fail(err, KILN_STATUS_INTERNAL, "the front end made an operation of machines");
   c->out->compile_ns = cli_now_ns() - begin;
   kiln_buffer_deinit(&options);

@@ -8,9 +8,9 @@
 #include "compiler/codegen/backend.h"
 
 /// Links one relocatable object into a shared object with lld, in process and under one lock: no path, time
-/// or build-id in it. TOOL with lld's words. `flags` are the back end's own, ended by NULL.
-kiln_status kiln_finish_link(const char *const *flags, const uint8_t *object, size_t size, kiln_buffer *out,
-                             kiln_error *err);
+/// or build-id in it. TOOL with lld's words. `debug`: with the line information that the object has.
+kiln_status kiln_finish_link(const kiln_backend *backend, bool debug, const uint8_t *object, size_t size,
+                             kiln_buffer *out, kiln_error *err);
 
 /// The same for what a back end finishes, with its flags.
 kiln_status kiln_finish_object(kiln_finishing *f, kiln_error *err);

@@ -101,13 +101,16 @@ static kiln_status link_through_pipe(const char **args, size_t count, const char
   return status; // NOLINT(clang-analyzer-core.StackAddressEscape): nobody reads args any more
 }
 
-kiln_status kiln_finish_link(const char *const *flags, const uint8_t *object, size_t size, kiln_buffer *out,
-                             kiln_error *err) {
+kiln_status kiln_finish_link(const kiln_backend *backend, bool debug, const uint8_t *object, size_t size,
+                             kiln_buffer *out, kiln_error *err) {
+  const char *const *const lists[] = {backend->link, debug ? NULL : backend->bare};
   const char *args[MOST_ARGS];
   char in_path[32];
   size_t count = COMMON_COUNT;
   memcpy(args, common_args, sizeof common_args);
-  for (; *flags && count + OUTPUT_ARGS < MOST_ARGS; flags++) args[count++] = *flags;
+  for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
+    for (const char *const *flag = lists[i]; flag && *flag && count + OUTPUT_ARGS < MOST_ARGS; flag++)
+      args[count++] = *flag;
   int in = memfd_create("kiln-object", MFD_CLOEXEC);
   if (in < 0) return fail_errno(err, "no memory file");
   snprintf(in_path, sizeof in_path, "/proc/self/fd/%d", in);
@@ -118,8 +121,8 @@ kiln_status kiln_finish_link(const char *const *flags, const uint8_t *object, si
 }
 
 kiln_status kiln_finish_object(kiln_finishing *f, kiln_error *err) {
-  const char *const *flags = kiln_backend_of(f->target)->link;
-  kiln_status status = kiln_finish_link(flags, f->object->bytes, f->object->size, f->code, err);
+  kiln_status status = kiln_finish_link(kiln_backend_of(f->target), f->options->debug, f->object->bytes,
+                                        f->object->size, f->code, err);
   if (status != KILN_OK) return kiln_context(err, status, "%s", f->symbol);
   kiln_buffer_format(f->producer, ", lld");
   return KILN_OK;

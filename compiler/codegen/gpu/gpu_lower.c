@@ -104,13 +104,15 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   const ir_op *outer = g->current;
   if (g->status != KILN_OK) return;
   g->current = op;
+  LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
-  else if (op->code == IR_VIEW || op->code == IR_ALLOC) return; // their users look at them
+  else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them
   else if (op->code >= IR_TILE_COUNT && g->machine->lower_machine) g->machine->lower_machine(g, op);
   else
     gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
                 ir_ops[op->code].text, g->machine->name);
+  kiln_llvm_lines_back(g->lines, g->builder, place);
   g->current = outer;
 }
 
@@ -164,6 +166,7 @@ static void make_function(gpu *g) {
   find_extras(g, g->function);
   if (g->kernel->fp_flush) kiln_llvm_mark(g->function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
   g->machine->finish_kernel(g, g->function);
+  kiln_llvm_lines_begin(g->lines, g->function);
   LLVMPositionBuilderAtEnd(g->builder, gpu_block(g, "entry"));
   for (uint32_t i = 0; i < g->kernel->param_count; i++) {
     LLVMValueRef value = LLVMGetParam(g->function, i);
@@ -257,7 +260,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
            .kernel = kernel,
            .error = err,
            .context = l->context,
-           .module = l->module};
+           .module = l->module,
+           .lines = l->lines};
   g.lanes = machine->lanes;
   g.warps = (unsigned)__builtin_ctz(kernel->warps);
   g.prelude = (kl_prelude){.context = l->context,

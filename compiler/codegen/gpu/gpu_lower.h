@@ -201,6 +201,7 @@ struct gpu {
   const ir_op *current; ///< being lowered, for messages; NULL outside of the body
   LLVMContextRef context;
   LLVMModuleRef module;
+  kiln_llvm_lines *lines;
   LLVMBuilderRef builder;
   LLVMValueRef function;
   kl_prelude prelude;

@@ -268,6 +268,7 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
     return poison_tile(g, value->type, layout);
   }
+  LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   switch (op->code) {
   case IR_IOTA: make_iota(g, &tile); break;
   case IR_SPLAT: make_same(&tile, gpu_scalar(g, op->operands[0])); break;
@@ -281,6 +282,7 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
     if (!make_pairs(g, op, &tile)) make_elements(g, op, &tile);
     break;
   }
+  kiln_llvm_lines_back(g->lines, g->builder, place);
   return tile;
 }
 

@@ -149,6 +149,7 @@ typedef struct host {
   kiln_status status; ///< first failure; after it code is still built but thrown away
   LLVMContextRef context;
   LLVMModuleRef module;
+  kiln_llvm_lines *lines;
   LLVMBuilderRef builder;
   LLVMBuilderRef entry; ///< before the end of the entry block: stack slots, buffer addresses
   LLVMValueRef function, args, program_id, grid, scratch;

@@ -15,8 +15,8 @@ static const kiln_backend_form forms[] = {{KILN_FORMAT_HOST, LLVMObjectFile, fin
 // libkiln applies relative relocations only, and copies segments to their places, so that file and memory
 // need no common page grid.
 static const char *const link_flags[] = {
-    "-Bsymbolic",    "-z",          "text", "-z", "norelro", "-z", "noseparate-code",
-    "--gc-sections", "--strip-all", NULL};
+    "-Bsymbolic", "-z", "text", "-z", "norelro", "-z", "noseparate-code", "--gc-sections", NULL};
+static const char *const bare_flags[] = {"--strip-all", NULL};
 
 const kiln_backend kiln_backend_host = {
     .family = KILN_FAMILY_HOST,
@@ -25,5 +25,6 @@ const kiln_backend kiln_backend_host = {
     .mend = host_mend,
     .forms = forms,
     .link = link_flags,
+    .bare = bare_flags,
     .finish_time = offsetof(kiln_codegen_times, link),
 };

@@ -139,12 +139,15 @@ static void emit_roots(host *h, host_group *g, const host_map *map) {
     if (g->roots[i].carries) host_pull(h, g->roots[i].value, map);
   for (uint32_t i = 0; i < g->root_count; i++) {
     host_root *root = &g->roots[i];
+    const ir_op *op = root->op ? root->op : root->value->def;
+    LLVMMetadataRef place = op ? kiln_llvm_lines_at(h->lines, B, op) : NULL;
     switch (root->kind) {
     case HOST_ROOT_STORE: host_store(h, root->op, map); break;
     case HOST_ROOT_KEEP: host_buffer_store(h, root->buffer, map, host_pull(h, root->value, map)); break;
     case HOST_ROOT_REDUCE: host_reduce_chunk(h, root, map); break;
     case HOST_ROOT_ASSERT: emit_assert(h, root, map); break;
     }
+    if (op) kiln_llvm_lines_back(h->lines, B, place);
   }
 }
 

@@ -164,9 +164,11 @@ static op_function *const functions[IR_OPCODE_COUNT] = {
 
 void host_block_emit(host *h, ir_block *block) {
   for (ir_op *op = block->first; op && h->status == KILN_OK; op = op->next) {
+    LLVMMetadataRef place = kiln_llvm_lines_at(h->lines, B, op);
     if (functions[op->code]) functions[op->code](h, op);
     else if (host_is_lazy(op)) lazy_op(h, op);
     else scalar_op(h, op);
+    kiln_llvm_lines_back(h->lines, B, place);
   }
 }
 
@@ -210,6 +212,7 @@ static void begin_function(host *h) {
   kiln_llvm_attribute(h->function, KILN_LLVM_ITSELF, "nounwind", 0);
   for (int i = 1; i <= 3; i++) kiln_llvm_attribute(h->function, i, "readonly", 0);
   for (int i = 1; i <= 4; i++) kiln_llvm_attribute(h->function, i, "noalias", 0);
+  kiln_llvm_lines_begin(h->lines, h->function);
   h->args = LLVMGetParam(h->function, 0);
   h->program_id = LLVMGetParam(h->function, 1);
   h->grid = LLVMGetParam(h->function, 2);
@@ -273,7 +276,8 @@ kiln_status host_lower(const kiln_lowering *l, kiln_error *err) {
                 .target = l->target,
                 .err = err ? err : &local,
                 .context = l->context,
-                .module = l->module};
+                .module = l->module,
+                .lines = l->lines};
   host *h = &state;
   h->builder = LLVMCreateBuilderInContext(l->context);
   h->entry = LLVMCreateBuilderInContext(l->context);

@@ -327,7 +327,10 @@ host_lanes host_pull(host *h, ir_value *v, const host_map *map) {
     host_fail(h, KILN_STATUS_INTERNAL, "a block argument has no elements");
     return uniform(LLVMGetPoison(host_element_type(h, v->type)));
   }
-  return memo_add(h, info, map, false, pull_op(h, v, map));
+  LLVMMetadataRef place = kiln_llvm_lines_at(h->lines, B, v->def);
+  host_lanes pulled = pull_op(h, v, map);
+  kiln_llvm_lines_back(h->lines, B, place);
+  return memo_add(h, info, map, false, pulled);
 }
 
 LLVMValueRef host_pull_vector(host *h, ir_value *v, const host_map *map) {

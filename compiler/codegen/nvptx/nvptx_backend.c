@@ -35,6 +35,7 @@ const kiln_backend kiln_backend_nvptx = {
     .family = KILN_FAMILY_NVPTX,
     .lower = gpu_lower,
     .machine = gpu_machine_nvptx,
+    .finishes_text = true,
     .passes = kiln_llvm_passes,
     .forms = forms,
     .finish_time = offsetof(kiln_codegen_times, assemble),
