@@ -44,6 +44,7 @@ typedef struct kiln_artifact {
   kiln_code_info info; ///< texts live in `texts`
   kiln_buffer code;    ///< the object, or text
   kiln_buffer printed; ///< what options.print_after asked for; a kernel that does not verify. Also on errors
+  kiln_buffer report;  ///< compiler/report.h
   kiln_arena *texts;   ///< owned
   kiln_codegen_times times;
 } kiln_artifact;

@@ -12,6 +12,7 @@
 
 #include "compiler/codegen.h"
 #include "compiler/codegen/llvm/llvm_lines.h"
+#include "compiler/report.h"
 
 /// What a lowering works on; all borrowed. It fills the module with one kernel, an external function called
 /// kernel->name with calling convention and attributes of the target, and with the prelude functions it calls
@@ -26,6 +27,7 @@ typedef struct kiln_lowering {
   LLVMModuleRef module;
   kiln_code_info *info;
   kiln_arena *texts;
+  kiln_buffer *report;    ///< rows of compiler/report.h are appended; NULL: nobody asks
   kiln_llvm_lines *lines; ///< NULL: no line information
 } kiln_lowering;
 

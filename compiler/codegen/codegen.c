@@ -37,6 +37,7 @@ typedef struct compile {
 void kiln_artifact_deinit(kiln_artifact *artifact) {
   kiln_buffer_deinit(&artifact->code);
   kiln_buffer_deinit(&artifact->printed);
+  kiln_buffer_deinit(&artifact->report);
   kiln_arena_destroy(artifact->texts);
   memset(artifact, 0, sizeof *artifact);
 }
@@ -138,6 +139,7 @@ static void keep_registers_near(compile *c) {
 static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *layout;
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
+  kiln_buffer_clear(&c->artifact->report); // of a form that did not fit
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
   c->module = kiln_llvm_module(c->context, c->target, layout);
@@ -150,7 +152,8 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .module = c->module,
                                   .info = &c->artifact->info,
                                   .texts = c->artifact->texts,
-                                  .lines = c->lines};
+                                  .lines = c->lines,
+                                  .report = &c->artifact->report};
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(c->lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);

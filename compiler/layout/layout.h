@@ -112,6 +112,10 @@ layout_memory layout_swizzle(const kiln_layout *writer, const kiln_layout *reade
 unsigned layout_memory_vector(const layout_memory *memory, const kiln_layout *layout, unsigned limit,
                               uint8_t out_registers[8]);
 
+/// How many words of one bank a warp asks for at a time, at most, when it writes or reads the tile in
+/// `layout`: 1 is no conflict.
+unsigned layout_bank_ways(const layout_memory *memory, const kiln_layout *layout, unsigned log2_bytes);
+
 /// The combination of `vectors` that gives `target`, as a set of indices; false when there is none.
 bool layout_solve(const uint32_t *vectors, unsigned count, uint32_t target, uint32_t *out_set);
 

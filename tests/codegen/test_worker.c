@@ -97,6 +97,8 @@ static reply receive(worker *w) {
   } else {
     CHECK(kiln_code_info_decode(first, length, &r.info));
     r.code.bytes = kiln_read_block(&at, &r.code.size);
+    size_t report_size;
+    kiln_read_block(&at, &report_size);
     for (int i = 0; i < 6; i++) kiln_read_u64(&at);
     kiln_file_mark maker = kiln_file_mark_decode(&at), want;
     char path[300];
@@ -200,7 +202,7 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
       {bad_symbol.bytes, bad_symbol.size, KILN_STATUS_CORRUPT, "request: the symbol is not an identifier"},
       {"\1\3a\nc\1k\0\0\0", 10, KILN_STATUS_CORRUPT, "request: the target's name is not printable"},
       {"\1\3abc\1k\0\0\0", 10, KILN_STATUS_TARGET, "no target is called 'abc'"},
-      {"\1\5sm_80\1k\0\0\5\1\1a\0", 15, KILN_STATUS_CORRUPT, "request: the positions are damaged"},
+      {"\1\5sm_80\1k\0\0\4\1\1a\0", 16, KILN_STATUS_CORRUPT, "request: the positions are damaged"},
       {"\1\5sm_80\1k\0\0\0", 12, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
       {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED,
        "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},

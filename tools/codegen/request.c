@@ -80,6 +80,7 @@ static void write_artifact(const kiln_artifact *artifact, const kiln_file_mark *
   kiln_buffer_block(reply, artifact->printed.bytes, artifact->printed.size);
   kiln_buffer_block(reply, info.bytes, info.size);
   kiln_buffer_block(reply, artifact->code.bytes, artifact->code.size);
+  kiln_buffer_block(reply, artifact->report.bytes, artifact->report.size);
   const kiln_codegen_times *t = &artifact->times;
   const uint64_t times[] = {t->middle, t->lower, t->optimise, t->emit, t->assemble, t->link};
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) kiln_buffer_u64(reply, times[i]);

@@ -37,11 +37,16 @@ static void print_help(const cli_page *page) {
   for (size_t i = 0; i < page->option_count; i++) {
     const cli_option *o = &page->options[i];
     char left[80];
-    snprintf(left, sizeof left, "%s%c%s--%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
-             o->letter ? ", " : "  ", o->name, o->kind == CLI_FLAG ? "" : "=",
+    bool is_maybe = o->kind == CLI_MAYBE;
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
+             o->letter ? ", " : "  ", o->name,
+             o->kind == CLI_FLAG ? ""
+             : is_maybe          ? "[="
+                                 : "=",
              o->kind == CLI_FLAG ? ""
              : o->value          ? o->value
-                                 : "VALUE");
+                                 : "VALUE",
+             is_maybe ? "]" : "");
     printf("  %-30s %s\n", left, o->help);
   }
   if (page->more) printf("\n%s\n", page->more);
@@ -74,7 +79,8 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
   char *end;
   switch (o->kind) {
   case CLI_FLAG: *(bool *)o->to = true; break;
-  case CLI_TEXT: *(const char **)o->to = value; break;
+  case CLI_TEXT:
+  case CLI_MAYBE: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
   case CLI_COUNT:
@@ -97,6 +103,7 @@ typedef struct cursor {
 static int set_with_value(const cli_page *page, const cli_option *o, const char *attached, cursor *c) {
   if (o->kind == CLI_FLAG)
     return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
+  if (o->kind == CLI_MAYBE) return set(page, o, attached ? attached : "");
   if (!attached && c->at + 1 >= c->argc) return cli_usage(page, "--%s needs a value", o->name);
   return set(page, o, attached ? attached : c->argv[++c->at]);
 }

@@ -124,6 +124,7 @@ static kiln_status decode(worker_reply *out, kiln_error *err) {
   }
   out->info = kiln_read_block(&r, &out->info_size);
   out->code = kiln_read_block(&r, &out->code_size);
+  out->report = kiln_read_block(&r, &out->report_size);
   for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
   out->maker = kiln_file_mark_decode(&r);
   return kiln_read_done(&r) ? KILN_OK

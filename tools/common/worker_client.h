@@ -30,6 +30,8 @@ typedef struct worker_reply {
   size_t info_size;
   const uint8_t *code;
   size_t code_size;
+  const uint8_t *report; ///< compiler/report.h
+  size_t report_size;
   kiln_file_mark maker; ///< of the file of the program that replied; all zero: it does not know
   uint64_t times[6];    ///< ns: middle, lower, optimise, emit, assemble, link
 } worker_reply;

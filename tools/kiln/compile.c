@@ -5,11 +5,12 @@
 
 #include "compiler/options.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/report.h"
 #include "tools/kiln/session.h"
 
 typedef struct compile_command {
   session s;
-  const char *output;
+  const char *output, *report;
   int64_t config, variant, place;
   bool times;
 } compile_command;
@@ -68,6 +69,16 @@ static void print_times(const plan_job *job, uint64_t front_ns) {
   fprintf(stderr, "%-10s %9.3f ms\n", job->state == JOB_HIT ? "(hit)" : "whole", (double)job->ns / 1e6);
 }
 
+/// To standard output, or beside it when that gets the code.
+static kiln_status print_report(const compile_command *c, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_status status = report_print(&c->s.plan, &c->s.plan.jobs[0], *c->report != 0, &text, err);
+  bool is_taken = c->output && !strcmp(c->output, "-");
+  if (status == KILN_OK) fwrite(text.bytes, 1, text.size, is_taken ? stderr : stdout);
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
 static int make(compile_command *c) {
   kiln_error err = {0};
   work_sums sums;
@@ -85,8 +96,9 @@ static int make(compile_command *c) {
   int code = session_make(&c->s, &sums);
   if (code != CLI_OK) return code;
   if (c->times) print_times(job, c->s.plan.front_ns);
-  if (!c->output) return CLI_OK;
-  kiln_status status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
+  kiln_status status = c->report ? print_report(c, &err) : KILN_OK;
+  if (status == KILN_OK && c->output)
+    status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
@@ -104,6 +116,8 @@ int kiln_command_compile(int argc, char **argv) {
       {"place", 0, CLI_NUMBER, &c.place, "N",
        "only show where operation N, which a message named, stands in the source"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
+      {"report", 0, CLI_MAYBE, &c.report, "json",
+       "print what the code costs, how it accesses memory, and why not better"},
       SESSION_OPTIONS(&c.s),
   };
   const cli_page page = {
@@ -118,6 +132,10 @@ int kiln_command_compile(int argc, char **argv) {
   int code = cli_parse(&page, argc, argv, &c.s.words);
   if (code == -1 && c.s.words.count != 1)
     code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);
+  if (code == -1 && c.report && *c.report && strcmp(c.report, "json"))
+    code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
+  if (code == -1 && c.report && c.s.plan.options.output == KILN_FORMAT_IR)
+    code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1) {
     kiln_status status = session_prepare(&c.s, "host", &err);
     if (status == KILN_OK) status = choose(&c, &err);

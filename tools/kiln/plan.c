@@ -23,6 +23,7 @@ void plan_init(plan *p) {
 static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->canonical);
   kiln_buffer_deinit(&job->positions);
+  kiln_buffer_deinit(&job->report);
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
   kiln_buffer_deinit(&job->printed);
@@ -174,12 +175,17 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   return status;
 }
 
+ir_kernel *plan_kernel(const plan *p, const plan_job *job, kiln_arena *arena) {
+  kiln_diagnostics unseen = {.arena = arena};
+  return kiln_unit_lower(p->sources[job->source].unit, arena, job->instance, job->config, job->variant,
+                         &p->targets[job->target], &unseen);
+}
+
 void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const char *text) {
   const plan_source *source = &p->sources[job->source];
   kiln_arena *arena = kiln_arena_create();
-  kiln_diagnostics unseen = {.arena = arena}, d = {.arena = arena};
-  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
-                                      &p->targets[job->target], &unseen);
+  kiln_diagnostics d = {.arena = arena};
+  ir_kernel *kernel = plan_kernel(p, job, arena);
   ir_place place = kernel ? kiln_operation_place(kernel, number) : (ir_place){0};
   char origin[KILN_PLACE_TEXT];
   bool made = place.line && *kiln_unit_origin(source->unit, place.line, origin);

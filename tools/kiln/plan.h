@@ -33,6 +33,7 @@ typedef struct plan_job {
   job_state state;
   bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
   kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
+  kiln_buffer report;          ///< owned; with them: compiler/report.h
   kiln_buffer printed;         ///< owned; what passes printed, also when FAILED
   uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
   uint64_t cost_ns;            ///< what making it took, then or now
@@ -73,6 +74,9 @@ const kiln_interface *plan_interface(const plan *p, const plan_job *job);
 const char *plan_job_name(const plan *p, const plan_job *job, char *out, size_t capacity);
 /// The same " for sm_90a": what messages call a job.
 const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
+
+/// The job's kernel in canonical form, lowered once more, with the places of its operations.
+ir_kernel *plan_kernel(const plan *p, const plan_job *job, kiln_arena *arena);
 
 /// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to
 /// stderr; nothing when it has no place.

@@ -24,17 +24,17 @@ typedef struct crew {
   bool is_told;           // under lock: that a tool changed
 } crew;
 
-static void keep(plan_job *job, const void *info, size_t info_size, const void *code, size_t code_size) {
-  kiln_buffer_clear(&job->info);
-  kiln_buffer_clear(&job->code);
-  kiln_buffer_bytes(&job->info, info, info_size);
-  kiln_buffer_bytes(&job->code, code, code_size);
+static void keep(kiln_buffer *to, const void *bytes, size_t size) {
+  kiln_buffer_clear(to);
+  kiln_buffer_bytes(to, bytes, size);
 }
 
 static void take_entry(plan_job *job, kiln_cache_entry *entry) {
   const kiln_cache_content *c = &entry->content;
   job->cost_ns = c->cost_ns;
-  keep(job, c->metadata.bytes, c->metadata.size, c->payload.bytes, c->payload.size);
+  keep(&job->info, c->metadata.bytes, c->metadata.size);
+  keep(&job->code, c->payload.bytes, c->payload.size);
+  keep(&job->report, c->diagnostics.bytes, c->diagnostics.size);
   kiln_cache_entry_deinit(entry);
   job->state = JOB_HIT;
 }
@@ -105,6 +105,7 @@ static void store(crew *c, const worker_client *worker, const worker_reply *repl
   plan_job_name(c->p, job, name, sizeof name);
   kiln_cache_content content = {.metadata = {job->info.bytes, job->info.size},
                                 .payload = {job->code.bytes, job->code.size},
+                                .diagnostics = {job->report.bytes, job->report.size},
                                 .cost_ns = job->ns,
                                 .name = {(const uint8_t *)name, strlen(name)}};
   (void)kiln_cache_put(c->options->cache, &job->key, &content,
@@ -119,7 +120,9 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
   job->cost_ns = job->ns = cli_now_ns() - job->start_ns;
   kiln_buffer_bytes(&job->printed, reply.printed, reply.printed_size);
   if (status == KILN_OK) {
-    keep(job, reply.info, reply.info_size, reply.code, reply.code_size);
+    keep(&job->info, reply.info, reply.info_size);
+    keep(&job->code, reply.code, reply.code_size);
+    keep(&job->report, reply.report, reply.report_size);
     memcpy(job->times, reply.times, sizeof job->times);
     job->state = JOB_COMPILED;
     store(c, worker, &reply, job);

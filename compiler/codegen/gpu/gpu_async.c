@@ -76,6 +76,7 @@ static void copy_pieces(gpu *g, const ir_op *op, const gpu_ring *ring, LLVMValue
   if (bytes < 4)
     gpu_fail_at(g, op, KILN_STATUS_INTERNAL,
                 "operation %u: a copy has pieces of %u bytes, expected at least 4", ir_operation(op), bytes);
+  gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
   for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
     if (r & inside) continue;
     LLVMValueRef arguments[3] = {gpu_ring_pointer(g, ring, slot, r), pointer.regs[r],

@@ -295,6 +295,7 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   bool is_matrix = plan_matrix_load(g, &tile->layout, to, log2_bytes, &plan);
   layout_memory memory = is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, 3)
                                    : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
+  gpu_note_exchange(g, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes, is_matrix);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
   gpu_barrier(g);
@@ -409,6 +410,8 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   s.memory = s.is_matrix ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, 3)
                          : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
   s.to = gpu_tile_new(g, to);
+  gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
+                    s.is_matrix);
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
@@ -436,6 +439,7 @@ gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const 
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, ring, gpu_scalar(g, ring->read_slot));
   s.to = gpu_tile_new(g, to);
+  gpu_note_exchange(g, &s.memory, NULL, s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
@@ -485,7 +489,9 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
   choice c = find_choice(g, &moves, &tile->layout, to, false);
   if (moves.reach == LAYOUT_SAME_THREAD && c.count <= MAX_SELECT_BITS)
     return rename_registers(g, tile, &moves, to);
-  if (moves.reach == LAYOUT_SAME_WARP && c.count <= 1 && shuffle_cost(g, &c, to, type) <= MAX_SHUFFLES)
+  if (moves.reach == LAYOUT_SAME_WARP && c.count <= 1 && shuffle_cost(g, &c, to, type) <= MAX_SHUFFLES) {
+    gpu_note_shuffle(g, to, gpu_bytes_of(g, type));
     return exchange_lanes(g, tile, &moves, to);
+  }
   return through_memory_in_parts(g, tile, type, to);
 }

@@ -461,5 +461,6 @@ static gpu_tile plain_dot(gpu *g, ir_op *op, const shape *whole) {
 void gpu_lower_dot(gpu *g, ir_op *op) {
   shape s = shape_of(op);
   const gpu_matrix_form *f = find_form(g, op);
+  gpu_note_product(g, op, f ? KILN_ENGINE_MATRIX : KILN_ENGINE_FMA, f ? f->name : "");
   gpu_set_home(g, &op->results[0], f ? matrix_dot(g, op, f, &s) : plain_dot(g, op, &s));
 }

@@ -105,6 +105,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
+  if (op->code == IR_MMA) gpu_note_product(g, op, KILN_ENGINE_MATRIX, "wgmma");
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
   else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them
@@ -261,7 +262,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
            .error = err,
            .context = l->context,
            .module = l->module,
-           .lines = l->lines};
+           .lines = l->lines,
+           .report = l->report};
   g.lanes = machine->lanes;
   g.warps = (unsigned)__builtin_ctz(kernel->warps);
   g.prelude = (kl_prelude){.context = l->context,

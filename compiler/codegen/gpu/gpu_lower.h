@@ -202,6 +202,7 @@ struct gpu {
   LLVMContextRef context;
   LLVMModuleRef module;
   kiln_llvm_lines *lines;
+  kiln_buffer *report;
   LLVMBuilderRef builder;
   LLVMValueRef function;
   kl_prelude prelude;
@@ -344,6 +345,8 @@ void gpu_lower_block(gpu *g, ir_block *block);
 void gpu_lower_op(gpu *g, ir_op *op);
 /// Register bits that one access of a load or store can cover, in order; how many.
 unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
+/// The axis along which an access is a vector.
+unsigned gpu_access_axis(gpu *g, const ir_op *op);
 /// Looks at all accesses of the kernel; before gpu_assign.
 void gpu_collect_accesses(gpu *g);
 /// The layout of a memory operation's tiles, and the operand's element pointee.
@@ -365,6 +368,18 @@ bool gpu_async_load(gpu *g, ir_op *op);
 void gpu_async_wait(gpu *g, const ir_block *body);
 /// After the loop: nothing is in flight and the memory is free again.
 void gpu_async_close(gpu *g, const ir_block *body);
+
+// gpu_report.c
+/// A load or store of tiles or scalars: bytes of one access where all lanes are live, where the mask may cut
+/// it, of one element.
+void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, uint32_t element);
+/// A copy that the target makes by itself.
+void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes);
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name);
+/// Conversions between layouts on behalf of the current operation; `writer` NULL: it is there already.
+void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes);
+void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,
+                       const kiln_layout *reader, unsigned log2_bytes, bool is_matrix);
 
 /// The lowering of the back ends for GPUs, on the machine that the target's back end has. Shared memory is
 /// address space 3, global memory 1.

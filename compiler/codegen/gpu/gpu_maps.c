@@ -83,6 +83,8 @@ static void add_map(ir_op *op, void *context) {
     g->map_count++;
   }
   op->attrs.pack = (uint8_t)number;
+  gpu_note_copy(g, op, KILN_ENGINE_TENSOR_MAP,
+                (uint32_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(ir_view_tile(type)));
   kiln_buffer_deinit(&map);
 }
 

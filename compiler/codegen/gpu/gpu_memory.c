@@ -34,6 +34,8 @@ static direction direction_of(gpu *g, const ir_op *op) {
   return best;
 }
 
+unsigned gpu_access_axis(gpu *g, const ir_op *op) { return direction_of(g, op).axis; }
+
 static bool is_plain_access(const ir_op *op) { return op->code == IR_LOAD || op->code == IR_STORE; }
 
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
@@ -267,6 +269,7 @@ static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access 
   LLVMValueRef mask = op->operand_count > 1 ? gpu_scalar(g, op->operands[1]) : NULL;
   LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
   bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
+  gpu_note_access(g, op, access->bytes, access->bytes, access->bytes);
   if (is_shared) mask = both(g, first_thread(g), mask);
   LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1),
                                  gpu_packed_type(g, access->bytes));
@@ -374,6 +377,7 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
   gpu_tile out = gpu_tile_new(g, layout);
   tile_access x = open_access(g, op, access, type, layout, 1, 2);
   uint32_t count = 1u << layout->registers;
+  gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
   if (x.wide.vector > x.narrow.vector) load_either(g, &x, count, packed);
   else load_all(g, &x, count, load_masked, packed);
@@ -421,6 +425,7 @@ static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t co
 void gpu_lower_store(gpu *g, ir_op *op) {
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
   if (!op->operands[0]->type.rank) {
+    gpu_note_access(g, op, access.bytes, access.bytes, access.bytes);
     scalar_store(g, op, &access);
     return;
   }
@@ -428,6 +433,7 @@ void gpu_lower_store(gpu *g, ir_op *op) {
   uint32_t count = 1u << layout.registers;
   tile_access x = open_access(g, op, &access, NULL, &layout, 2, 1);
   x.owner = gpu_is_owner(g, &layout);
+  gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
   if (x.wide.vector <= x.narrow.vector) {
     store_all(g, &x, &x.narrow, count, x.mask.regs != NULL);
     return;

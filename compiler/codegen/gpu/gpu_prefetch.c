@@ -172,6 +172,7 @@ static ir_value *value_in(prefetch *p, ir_value *value, iteration when) {
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(p->kernel->arena, ir_value *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = value_in(p, op->operands[i], when);
+  p->b.place = op->place;
   ir_op *made = ir_emit(&p->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
   return made ? remember(p, value, when, &made->results[value->index]) : value;
 }
@@ -185,6 +186,7 @@ static ir_value *load_in(prefetch *p, ir_op *load, iteration when, ir_value *con
   ir_value *mask = ir_splat(&p->b, condition, mask_type);
   if (operands[1]) mask = ir_binary(&p->b, IR_AND, 0, operands[1], mask);
   operands[1] = mask;
+  p->b.place = load->place;
   ir_op *made = ir_emit(&p->b, IR_LOAD, &load->attrs, operands, load->operand_count > 2 ? 3 : 2,
                         &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
@@ -227,8 +229,11 @@ static void open_before(prefetch *p, unsigned count) {
 
 /// At the start of the body: indices of iterations to come.
 static void open_inside(prefetch *p, unsigned count) {
-  p->b = (ir_builder){
-      .arena = p->kernel->arena, .block = p->body, .before = p->body->first, .error = p->b.error};
+  p->b = (ir_builder){.arena = p->kernel->arena,
+                      .block = p->body,
+                      .before = p->body->first,
+                      .place = p->loop->place,
+                      .error = p->b.error};
   p->index[THIS] = p->body->args[0];
   p->exists[THIS] = NULL;
   for (unsigned n = 1; n <= count; n++) advance(p, THIS + n);

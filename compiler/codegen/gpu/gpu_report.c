@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rows of the report (compiler/report.h) on what the lowering of GPUs does.
+#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/gpu/gpu.h"
+
+enum { WIDEST = 16, MOST_VISITS = 200 };
+
+static void put(gpu *g, const ir_op *op, kiln_report_row row) {
+  if (!g->report || !op) return;
+  row.operation = ir_operation(op);
+  kiln_report_put(g->report, &row);
+}
+
+// -------------------------------------------------------------------------------------------- reasons
+
+/// A search for the parameter that keeps an address from being a multiple of 16 bytes.
+typedef struct search {
+  const gpu *g;
+  unsigned axis, element; ///< of the access; log2 of the bytes of an element
+  unsigned visits;
+} search;
+
+static bool is_multiple(const search *s, const ir_value *v) {
+  const kiln_fact *fact = kiln_fact_of(s->g->facts, v);
+  unsigned axis = v->type.rank > s->axis ? s->axis : 0,
+           scale = v->type.pointer ? 0 : s->element; // offsets count elements
+  return fact->divisibility[axis] + scale >= 4;
+}
+
+/// What a loop's argument begins as; NULL for other arguments.
+static const ir_value *initial_of(const ir_value *v) {
+  const ir_op *loop = v->block ? v->block->parent : NULL;
+  if (!loop || !ir_is_loop(loop) || v->block != loop->regions[0] || v->index < ir_loop_counters(loop))
+    return NULL;
+  return ir_loop_initials(loop)[v->index - ir_loop_counters(loop)];
+}
+
+/// 1 + the number of a parameter that `v` is made of by sums, products and renaming, and that is no multiple
+/// of 16 bytes; 0: there is none.
+static uint32_t culprit(search *s, const ir_value *v) {
+  if (s->visits++ >= MOST_VISITS || is_multiple(s, v)) return 0;
+  if (!v->def) {
+    const ir_value *initial = initial_of(v);
+    return v->block == s->g->kernel->body ? v->index + 1 : initial ? culprit(s, initial) : 0;
+  }
+  ir_opcode code = v->def->code;
+  bool is_walked = ir_is_renaming(v->def) || code == IR_PTRADD || code == IR_ADD || code == IR_SUB ||
+                   code == IR_MUL || code == IR_CAST || code == IR_HINT;
+  for (uint32_t i = 0; is_walked && i < v->def->operand_count; i++) {
+    uint32_t found = culprit(s, v->def->operands[i]);
+    if (found) return found;
+  }
+  return 0;
+}
+
+static void has_product(ir_op *op, void *context) {
+  if (op->code != IR_DOT) return;
+  for (const ir_op *o = op->block->parent; o; o = o->block->parent)
+    if (ir_is_loop(o)) *(bool *)context = true;
+}
+
+static bool is_in_loop(const ir_op *op) {
+  for (const ir_op *o = op->block->parent; o; o = o->block->parent)
+    if (ir_is_loop(o)) return true;
+  return false;
+}
+
+static kiln_reason why_not_mapped(gpu *g, const ir_op *op) {
+  bool has = false;
+  if (!kiln_matrix_machine_of(g->target) || op->code != IR_LOAD || !is_in_loop(op)) return KILN_REASON_NONE;
+  ir_walk(g->kernel->body, has_product, &has);
+  return has ? KILN_REASON_NOT_MAPPED : KILN_REASON_NONE;
+}
+
+static kiln_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,
+                                 uint32_t *parameter) {
+  const ir_value *pointer = op->operands[0];
+  const kiln_fact *fact = kiln_fact_of(g->facts, pointer);
+  ir_type pointee = ir_pointee(ir_element(pointer->type));
+  search s = {.g = g, .axis = gpu_access_axis(g, op)};
+  s.element = pointee.pointer ? 3 : (unsigned)__builtin_ctz(kiln_scalars[pointee.scalar].bytes);
+  if (bytes >= WIDEST && narrow < bytes) return KILN_REASON_MASK;
+  if (bytes >= WIDEST) return why_not_mapped(g, op);
+  if (!fact->contiguity[s.axis]) return KILN_REASON_SCATTERED;
+  if (fact->divisibility[s.axis] >= 4) return narrow < bytes ? KILN_REASON_MASK : KILN_REASON_FEW;
+  *parameter = culprit(&s, pointer);
+  if (!*parameter) return KILN_REASON_ADDRESS;
+  return g->kernel->params[*parameter - 1].type.pointer ? KILN_REASON_ALIGNMENT : KILN_REASON_MULTIPLE;
+}
+
+// ----------------------------------------------------------------------------------------------- rows
+
+static uint8_t kind_of(const ir_op *op) {
+  return op->code == IR_STORE || op->code == IR_STAGE ? KILN_REPORT_STORE : KILN_REPORT_LOAD;
+}
+
+void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, uint32_t element) {
+  kiln_report_row row = {.kind = kind_of(op), .bytes = bytes};
+  row.engine = !op->operands[0]->type.rank ? KILN_ENGINE_SCALAR
+               : bytes > element           ? KILN_ENGINE_VECTOR
+                                           : KILN_ENGINE_ELEMENT;
+  if (op->operands[0]->type.rank) row.reason = (uint8_t)why_not_wider(g, op, bytes, narrow, &row.parameter);
+  put(g, op, row);
+}
+
+void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) {
+  kiln_report_row row = {.kind = kind_of(op), .engine = (uint8_t)engine, .bytes = bytes};
+  if (engine == KILN_ENGINE_COPY && bytes < WIDEST)
+    row.reason = (uint8_t)why_not_wider(g, op, bytes, bytes, &row.parameter);
+  put(g, op, row);
+}
+
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name) {
+  put(g, op, (kiln_report_row){.kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name});
+}
+
+void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes) {
+  put(g, g->current,
+      (kiln_report_row){
+          .kind = KILN_REPORT_CONVERSION, .engine = KILN_ENGINE_SHUFFLE, .bytes = bytes << layout->bits});
+}
+
+void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,
+                       const kiln_layout *reader, unsigned log2_bytes, bool is_matrix) {
+  kiln_report_row row = {.kind = KILN_REPORT_CONVERSION,
+                         .engine = is_matrix ? KILN_ENGINE_LDMATRIX : KILN_ENGINE_SHARED,
+                         .bytes = 1u << (memory->bits + log2_bytes)};
+  if (!g->report) return;
+  row.write = writer ? layout_bank_ways(memory, writer, log2_bytes) : 0;
+  row.read = layout_bank_ways(memory, reader, log2_bytes);
+  put(g, g->current, row);
+}
