@@ -46,6 +46,7 @@ TARGETS  := $(call sources,targets)
 COMPILER := $(call sources,compiler $(addprefix compiler/,ir layout analysis simplify interpreter front ttir middle gpu))
 CODEGEN  := $(call sources,compiler/codegen $(addprefix compiler/codegen/,llvm gpu nvptx amdgpu host finish)) $(sort $(wildcard compiler/codegen/finish/*.cpp))
 CACHE    := $(call sources,cache)
+TUNER    := $(call sources,tuner)
 REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime)
@@ -59,6 +60,7 @@ A_TARGETS  := $(call archive,targets)
 A_COMPILER := $(call archive,compiler)
 A_CODEGEN  := $(call archive,codegen)
 A_CACHE    := $(call archive,cache)
+A_TUNER    := $(call archive,tuner)
 A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
@@ -69,6 +71,7 @@ $(A_TARGETS):  $(call objects,$(TARGETS))
 $(A_COMPILER): $(call objects,$(COMPILER))
 $(A_CODEGEN):  $(call objects,$(CODEGEN))
 $(A_CACHE):    $(call objects,$(CACHE))
+$(A_TUNER):    $(call objects,$(TUNER))
 $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
 $(A_RUNTIME):  $(call objects,$(RUNTIME))
@@ -132,7 +135,7 @@ CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
 INCLUDE := $(B)/include
 LIBRARIES := $(INCLUDE)/kiln/kiln.h $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
-$(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
@@ -140,7 +143,7 @@ $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
-$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@
@@ -195,7 +198,7 @@ libraries: $(LIBRARIES)
 
 # ------------------------------------------------------------------------------------------------------------------- tests
 # One program a test file; it links what its folder may call.
-TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/bundle tests/runtime tests/tools)
+TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/tuner tests/bundle tests/runtime tests/tools)
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(TEST_SOURCES))
 HARNESS := $(B)/obj/tests/harness.c.o
 KERNELGEN := $(B)/obj/tests/kernelgen.c.o
@@ -205,6 +208,7 @@ L_targets  = $(A_TARGETS) $(A_BASE)
 L_compiler = $(KERNELGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 L_codegen  = $(KERNELGEN) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 L_cache    = $(A_CACHE) $(A_BASE)
+L_tuner    = $(A_TUNER) $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
 L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
 L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -217,7 +221,7 @@ $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
 	$$(call say,LINK,$$@)
 	$$(Q)$(CXX) $$(filter-out -Wl$$(comma)--gc-sections,$(LDFLAGS)) $$< $(HARNESS) $(L_$(1)) $$(X_$(1)) $(SODIUM) $(ZSTD) -lcriterion -lm -lpthread -ldl -o $$@
 endef
-$(foreach d,base targets compiler codegen cache bundle runtime tools,$(eval $(call test_rule,$(d))))
+$(foreach d,base targets compiler codegen cache tuner bundle runtime tools,$(eval $(call test_rule,$(d))))
 
 .PHONY: tests check check-full check-memory check-sanitizers bless
 tests: $(TESTS) $(CHECKERS) $(EMULATED)

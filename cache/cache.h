@@ -32,7 +32,7 @@
 // -------------------------------------------------------------------------------------------- keys
 
 enum {
-  KILN_KEY_SCHEMA = 1,       ///< meaning of fields.def and of the encoding of keys
+  KILN_KEY_SCHEMA = 2,       ///< meaning of fields.def and of the encoding of keys
   KILN_CACHE_FORMAT = 1,     ///< layout of entries and of the store's folder ("v1")
   KILN_KEY_FIELDS = 4096,    ///< most fields a key may have
   KILN_KEY_BYTES = 64 << 20, ///< most bytes a key's fields may have

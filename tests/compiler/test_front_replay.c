@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fuzz targets of the front end without a fuzzer: kept inputs (tests/fuzz/corpus/checker) replayed, and
+// The fuzz targets of texts without a fuzzer: kept inputs (tests/fuzz/corpus) replayed, and
 // sources and canonical bytes changed at random from printed seeds.
 #include <dirent.h>
 
@@ -7,6 +7,7 @@
 #include "tests/fuzz/fuzz_canonical.c"
 #include "tests/fuzz/fuzz_checker.c"
 #include "tests/fuzz/fuzz_parser.c"
+#include "tests/fuzz/fuzz_tuned.c"
 #include "tests/harness.h"
 
 enum { LARGEST_INPUT = FUZZ_LARGEST };
@@ -47,6 +48,27 @@ static unsigned replay_folder(fuzz_function *function, const char *folder) {
 }
 
 TEST(front_replay, corpus) { CHECK(replay_folder(fuzz_checker, "tests/fuzz/corpus/checker") > 0); }
+
+// Tables of tuned choices: kept inputs, and each with bytes changed, dropped and doubled.
+TEST(front_replay, tuned_tables) {
+  uint64_t state = 97;
+  size_t size;
+  CHECK(replay_folder(fuzz_tuned, "tests/fuzz/corpus/tuned") > 2);
+  char *whole = kiln_test_read("tests/fuzz/corpus/tuned/whole", &size);
+  CHECK(whole);
+  for (int i = 0; i < 20000; i++) {
+    uint8_t bytes[1024];
+    CHECK(size < sizeof bytes);
+    memcpy(bytes, whole, size);
+    for (uint64_t k = kiln_test_random(&state) % 4; k > 0; k--) {
+      static const char likely[] = "= \"\\\n.0#ay\x7f\xff";
+      bytes[kiln_test_random(&state) % size] =
+          (uint8_t)likely[kiln_test_random(&state) % (sizeof likely - 1)];
+    }
+    feed(fuzz_tuned, bytes, kiln_test_random(&state) % 8 ? size : kiln_test_random(&state) % size);
+  }
+  free(whole);
+}
 
 TEST(front_replay, shipped_sources) {
   CHECK(replay_folder(fuzz_parser, "kernels") > 5);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which of several candidates is the fastest, from times that have noise: medians with confidence intervals
+// from the order of the samples, which assume nothing of how the noise is distributed.
+#ifndef KILN_TUNER_SAMPLES_H
+#define KILN_TUNER_SAMPLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Times of one candidate in nanoseconds. Zeroed is empty.
+typedef struct kiln_samples {
+  double *ns; ///< owned; in ascending order
+  size_t count, capacity;
+} kiln_samples;
+
+void kiln_samples_deinit(kiln_samples *samples);
+void kiln_samples_add(kiln_samples *samples, double ns);
+
+/// The median, and an interval that holds the true one with at least 95 %. With fewer than 6 samples no
+/// interval does: then it is from 0 to infinity.
+typedef struct kiln_estimate {
+  double median, low, high;
+} kiln_estimate;
+kiln_estimate kiln_samples_estimate(const kiln_samples *samples);
+
+/// What is known of a candidate.
+typedef struct kiln_contender {
+  kiln_samples samples;
+  bool is_out; ///< dropped by the caller, or by kiln_contest_narrow as slower than another
+} kiln_contender;
+
+/// Takes those out whose interval lies wholly above that of another one. At least one stays. Returns how many
+/// are in.
+size_t kiln_contest_narrow(kiln_contender *contenders, size_t count);
+/// Takes all out but the fastest `share` (0 to 1) of those that are in; at least one stays.
+void kiln_contest_keep(kiln_contender *contenders, size_t count, double share);
+/// The winner of those that are in: `usual` (an index) where it is in and its interval meets that of the
+/// lowest median, else the lowest median, of equal ones the first. `count` when all are out.
+size_t kiln_contest_winner(const kiln_contender *contenders, size_t count, size_t usual);
+
+#endif
