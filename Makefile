@@ -84,7 +84,7 @@ $(B)/lib/lib%.a:
 	$(Q)$(AR) rcsD $@ $^
 
 # libkiln is small: what runs once a program or once a kernel is compiled for size.
-COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c
+COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c
 ifeq ($(CONFIG),release)
 $(call objects,$(COLD)): CFLAGS += -Os
 endif

@@ -4,6 +4,7 @@
 // never read as the other.
 #include "base/record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/digest.h"
@@ -48,6 +49,21 @@ uint64_t kiln_interface_abi(const kiln_interface *interface) {
   for (unsigned i = 0; i < 8; i++) sum = sum << 8 | check.bytes[i];
   kiln_buffer_deinit(&b);
   return sum;
+}
+
+void kiln_param_type(const kiln_param_record *p, char out[KILN_PARAM_TYPE]) {
+  static const char stars[] = "**";
+  const char *scalar = kiln_scalars[p->scalar].spelling;
+  if (p->view_rank) snprintf(out, KILN_PARAM_TYPE, "view %s/%u", scalar, p->view_rank);
+  else snprintf(out, KILN_PARAM_TYPE, "%.*s%s", p->pointer, stars, scalar);
+}
+
+void kiln_interface_types(const kiln_interface *interface, kiln_buffer *out) {
+  char type[KILN_PARAM_TYPE];
+  for (uint32_t i = 0; i < interface->param_count; i++) {
+    kiln_param_type(&interface->params[i], type);
+    kiln_buffer_format(out, "%s%s", i ? ", " : "", type);
+  }
 }
 
 static void put_text(kiln_buffer *b, const char *text) {

@@ -95,6 +95,12 @@ void kiln_layout_params(kiln_interface *interface);
 /// on.
 uint64_t kiln_interface_abi(const kiln_interface *interface);
 
+/// "*f32", "i32", "view bf16/2": the type of a parameter for messages and identities.
+enum { KILN_PARAM_TYPE = 32 };
+void kiln_param_type(const kiln_param_record *param, char out[KILN_PARAM_TYPE]);
+/// The types of all parameters in order: "*f32, *f32, i32".
+void kiln_interface_types(const kiln_interface *interface, kiln_buffer *out);
+
 typedef enum kiln_format {
   KILN_FORMAT_PTX = 1,
   KILN_FORMAT_CUBIN = 2,

@@ -28,18 +28,10 @@ const char *kiln_tuned_spelling(kiln_tuned_field field) { return rows[field].spe
 
 // -------------------------------------------------------------------------------------------- bins
 
-enum { EXACT = 8 }; // values below have a bin each
-
-uint8_t kiln_tuned_bin(int64_t value) {
-  if (value < EXACT) return value < 0 ? 0 : (uint8_t)value;
-  unsigned log = 63u - (unsigned)__builtin_clzll((unsigned long long)value);
-  return (uint8_t)(EXACT + (log - 3) * 4 + ((unsigned)(value >> (log - 2)) & 3));
-}
-
 int64_t kiln_tuned_bin_least(uint8_t bin) {
-  if (bin < EXACT) return bin;
-  unsigned log = (bin - EXACT) / 4u + 3, quarter = (bin - EXACT) % 4u;
-  return (int64_t)(4 + quarter) << (log - 2);
+  if (bin < 8) return bin;
+  unsigned below = bin / 4u - 1;
+  return (int64_t)(bin - 4 * below) << below;
 }
 
 // ------------------------------------------------------------------------------------------- names
@@ -116,8 +108,8 @@ static kiln_status read_name(source *s, word *out) {
   const char *begin = s->at;
   while (s->at < s->line_end && *s->at != '=' && *s->at != ' ' && *s->at != '"') s->at++;
   if (s->at == begin || s->at == s->line_end || *s->at != '=')
-    return fault(s, begin, "expected NAME=VALUE, found '%.*s'", (int)(s->at - begin > 60 ? 60 : s->at - begin),
-                 begin);
+    return fault(s, begin, "expected NAME=VALUE, found '%.*s'",
+                 (int)(s->at - begin > 60 ? 60 : s->at - begin), begin);
   *out = (word){begin, kiln_arena_text(s->arena, begin, (size_t)(s->at - begin))};
   s->at++;
   return out->text ? KILN_OK : no_memory(s);
@@ -133,7 +125,8 @@ static kiln_status read_quoted(source *s, word *out) {
     if (s->at == s->line_end) break;
     if (s->at[-1] == '\\' && *s->at != '"' && *s->at != '\\')
       return fault(s, s->at - 1, "expected \\\" or \\\\, found '\\%c'", is_printable(*s->at) ? *s->at : '?');
-    if (!is_printable(*s->at)) return fault(s, s->at, "a character that cannot be printed (0x%02x)", (uint8_t)*s->at);
+    if (!is_printable(*s->at))
+      return fault(s, s->at, "a character that cannot be printed (0x%02x)", (uint8_t)*s->at);
     out->text[length++] = *s->at;
   }
   if (s->at == s->line_end) return fault(s, begin, "the quote is not closed in this line");
@@ -147,8 +140,9 @@ static kiln_status read_value(source *s, word *out) {
   if (s->at < s->line_end && *s->at == '"') return read_quoted(s, out);
   while (s->at < s->line_end && *s->at != ' ') {
     if (*s->at == '"' || !is_printable(*s->at))
-      return fault(s, s->at, *s->at == '"' ? "a quote inside a word that began without one"
-                                           : "a character that cannot be printed");
+      return fault(s, s->at,
+                   *s->at == '"' ? "a quote inside a word that began without one"
+                                 : "a character that cannot be printed");
     s->at++;
   }
   if (s->at == out->at) return fault(s, out->at, "expected a value");
@@ -182,19 +176,23 @@ static kiln_status read_bin(source *s, const word *value, uint8_t *out) {
 static kiln_status read_choice(source *s, const word *value, const char *const *choices, uint8_t *out) {
   for (*out = 0; choices[*out]; ++*out)
     if (!strcmp(value->text, choices[*out])) return KILN_OK;
-  return fault(s, value->at, "expected %s, %s%s%s, found '%.60s'", choices[0], choices[1], choices[2] ? " or " : "",
-               choices[2] ? choices[2] : "", value->text);
+  return fault(s, value->at, "expected %s, %s%s%s, found '%.60s'", choices[0], choices[1],
+               choices[2] ? " or " : "", choices[2] ? choices[2] : "", value->text);
 }
 
 static const char *const aligned_words[] = {"no", "yes", NULL};
 static const char *const stride_words[] = {"0", "1", "other", NULL};
 
-static kiln_status read_axis(source *s, kiln_tuned_entry *entry, unsigned kind, const word *name, const word *value) {
-  kiln_tuned_axis axis = {.kind = (kiln_tuned_axis_kind)kind, .name = name->text + strlen(axis_prefixes[kind])};
-  if (!*axis.name) return fault(s, name->at, "expected the name of a parameter behind '%s'", axis_prefixes[kind]);
-  KILN_TRY(kind == KILN_TUNED_BIN ? read_bin(s, value, &axis.value)
-                                  : read_choice(s, value, kind == KILN_TUNED_ALIGNED ? aligned_words : stride_words,
-                                                &axis.value));
+static kiln_status read_axis(source *s, kiln_tuned_entry *entry, unsigned kind, const word *name,
+                             const word *value) {
+  kiln_tuned_axis axis = {.kind = (kiln_tuned_axis_kind)kind,
+                          .name = name->text + strlen(axis_prefixes[kind])};
+  if (!*axis.name)
+    return fault(s, name->at, "expected the name of a parameter behind '%s'", axis_prefixes[kind]);
+  KILN_TRY(
+      kind == KILN_TUNED_BIN
+          ? read_bin(s, value, &axis.value)
+          : read_choice(s, value, kind == KILN_TUNED_ALIGNED ? aligned_words : stride_words, &axis.value));
   if (kiln_tuned_add_axis(entry, axis)) return KILN_OK;
   return entry->axis_count == KILN_TUNED_MOST_AXES
              ? fault(s, name->at, "more than %d axes", KILN_TUNED_MOST_AXES)
@@ -250,8 +248,8 @@ static kiln_status read_head(source *s) {
     return fault(s, s->at + length, "expected the version of the format, found '%s'", number);
   if (version == KILN_TUNED_VERSION) return KILN_OK;
   s->place = (kiln_tuned_place){s->line, (uint32_t)length + 1};
-  return kiln_fail(s->err, KILN_STATUS_VERSION, "%s:1:%zu: the table has version %s, this program reads %d", s->file,
-                   length + 1, number, KILN_TUNED_VERSION);
+  return kiln_fail(s->err, KILN_STATUS_VERSION, "%s:1:%zu: the table has version %s, this program reads %d",
+                   s->file, length + 1, number, KILN_TUNED_VERSION);
 }
 
 kiln_status kiln_tuned_read(kiln_arena *arena, const char *file, const char *text, size_t size,
@@ -304,7 +302,8 @@ void kiln_tuned_write_axis(const kiln_tuned_axis *axis, kiln_buffer *out) {
   if (axis->kind == KILN_TUNED_BIN)
     kiln_buffer_format(out, "%lld", (long long)kiln_tuned_bin_least(axis->value));
   else
-    kiln_buffer_format(out, "%s", (axis->kind == KILN_TUNED_ALIGNED ? aligned_words : stride_words)[axis->value]);
+    kiln_buffer_format(out, "%s",
+                       (axis->kind == KILN_TUNED_ALIGNED ? aligned_words : stride_words)[axis->value]);
 }
 
 void kiln_tuned_write(const kiln_tuned_entry *entry, kiln_tuned_extent extent, kiln_buffer *out) {

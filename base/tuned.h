@@ -52,15 +52,19 @@ typedef struct kiln_tuned_axis {
 } kiln_tuned_axis;
 
 typedef struct kiln_tuned_entry {
-  const char *texts[KILN_TUNED_FIELDS]; ///< arena; NULL where absent. Of numbers their spelling
-  uint64_t numbers[KILN_TUNED_FIELDS];  ///< 0 where absent
+  const char *texts[KILN_TUNED_FIELDS];       ///< arena; NULL where absent. Of numbers their spelling
+  uint64_t numbers[KILN_TUNED_FIELDS];        ///< 0 where absent
   kiln_tuned_axis axes[KILN_TUNED_MOST_AXES]; ///< in order of kind and name
   uint32_t axis_count;
   uint32_t line; ///< from 1; 0: not read
 } kiln_tuned_entry;
 
-/// Which bin a value falls into.
-uint8_t kiln_tuned_bin(int64_t value);
+/// Which bin a value falls into: the value itself below 8, then its three highest bits and how many follow.
+static inline uint8_t kiln_tuned_bin(int64_t value) {
+  uint64_t v = value < 0 ? 0 : (uint64_t)value;
+  unsigned below = 61u - (unsigned)__builtin_clzll(v | 4);
+  return (uint8_t)(4 * below + (unsigned)(v >> below));
+}
 /// The least value of a bin.
 int64_t kiln_tuned_bin_least(uint8_t bin);
 
@@ -80,7 +84,11 @@ KILN_MUST_USE kiln_status kiln_tuned_read(kiln_arena *arena, const char *file, c
 bool kiln_tuned_add_axis(kiln_tuned_entry *entry, kiln_tuned_axis axis);
 
 /// Which fields a writer leaves out.
-typedef enum kiln_tuned_extent { KILN_TUNED_WHOLE, KILN_TUNED_WITHOUT_HISTORY, KILN_TUNED_IDENTITY_ONLY } kiln_tuned_extent;
+typedef enum kiln_tuned_extent {
+  KILN_TUNED_WHOLE,
+  KILN_TUNED_WITHOUT_HISTORY,
+  KILN_TUNED_IDENTITY_ONLY
+} kiln_tuned_extent;
 /// "kiln tuned 1" and a line's end.
 void kiln_tuned_write_head(kiln_buffer *out);
 /// The entry as the one line that stands for it, without the line's end.

@@ -124,6 +124,7 @@ void kiln_device_close(kiln_device *d) {
 
 const char *kiln_device_target_name(const kiln_device *d) { return d->target.name; }
 const char *kiln_device_description(const kiln_device *d) { return d->description; }
+uint32_t kiln_device_units(const kiln_device *d) { return d->processors; }
 
 // -------------------------------------------------------------------------------------------- rank
 

@@ -183,6 +183,8 @@ typedef struct kiln_slot {
   uint16_t param, offset, size;
 } kiln_slot;
 
+typedef struct kiln_tuned kiln_tuned;
+
 struct kiln_kernel {
   kiln_device *device; // borrowed
   kiln_bundle *bundle; // borrowed: the one that won
@@ -205,6 +207,7 @@ struct kiln_kernel {
   bool *is_read;                // for each parameter: an expression or a fact reads it
   uint64_t *masks;              // for each parameter: the promised alignment of its address - 1, or 0
   uint32_t integers_of_4, integers_to_8, integer_count;
+  kiln_tuned *tuned; // arena; NULL: no choices for this device
 };
 
 /// A status where the device was closed, or stays with the parent of a fork. device_closed.c

@@ -22,6 +22,7 @@ static kiln_status open_host(kiln_device *d, const char *rest, kiln_error *err) 
   kiln_host_pool *pool = kiln_host_pool_create((unsigned)threads);
   if (!pool) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   d->state = pool;
+  d->processors = kiln_host_pool_threads(pool);
   snprintf(d->description, sizeof d->description, "%u threads", kiln_host_pool_threads(pool));
   return KILN_OK;
 }

@@ -8,6 +8,7 @@
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
+#include "runtime/tuned.h"
 
 // ---------------------------------------------------------------------------------- choosing codes
 
@@ -141,10 +142,12 @@ static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const 
       KILN_NEW_ARRAY(k->arena, kiln_code, (size_t)k->interface.config_count * k->interface.variant_count);
   if (!k->codes) return kiln_kernel_no_memory(k, err);
   KILN_TRY(kiln_kernel_prepare(k, err));
-  return take_codes(k, &found->entry, err);
+  KILN_TRY(take_codes(k, &found->entry, err));
+  return kiln_tuned_attach(k, err);
 }
 
 void kiln_kernel_end(kiln_kernel *k) {
+  kiln_tuned_detach(k);
   kiln_arena_destroy(k->arena);
   *k = (kiln_kernel){.device = k->device, .interface.name = ""};
 }
@@ -240,20 +243,13 @@ static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, 
 
 // ------------------------------------------------------------------------------------------ public
 
-static void param_type(const kiln_param_record *p, char out[32]) {
-  static const char stars[] = "**";
-  const char *scalar = kiln_scalars[p->scalar].spelling;
-  if (p->view_rank) snprintf(out, 32, "view %s/%u", scalar, p->view_rank);
-  else snprintf(out, 32, "%.*s%s", p->pointer, stars, scalar);
-}
-
 static kiln_status check_signature(const kiln_kernel *k, const kiln_signature *want, kiln_error *err) {
   char have[500] = "";
   size_t used = 0;
   if (!want || !want->abi || want->abi == k->abi) return KILN_OK;
   for (uint32_t i = 0; i < k->interface.param_count && used + 1 < sizeof have; i++) {
-    char type[32];
-    param_type(&k->interface.params[i], type);
+    char type[KILN_PARAM_TYPE];
+    kiln_param_type(&k->interface.params[i], type);
     int n = snprintf(have + used, sizeof have - used, "%s%s: %s", i ? ", " : "", k->interface.params[i].name,
                      type);
     used += n < 0 ? 0 : (size_t)n;

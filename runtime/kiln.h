@@ -135,6 +135,8 @@ KILN_API void kiln_device_close(kiln_device *device);
 KILN_API const char *kiln_device_target_name(const kiln_device *device);
 /// The driver's name of the device ("NVIDIA H200").
 KILN_API const char *kiln_device_description(const kiln_device *device);
+/// Its compute units: threads of the host, multiprocessors of a GPU; 0 where it is not known.
+KILN_API uint32_t kiln_device_units(const kiln_device *device);
 
 KILN_API kiln_status kiln_stream_create(kiln_device *device, kiln_stream *out, kiln_error *err);
 KILN_API void kiln_stream_destroy(kiln_device *device, kiln_stream stream);
@@ -230,6 +232,27 @@ typedef struct kiln_choice {
 } kiln_choice;
 KILN_API kiln_status kiln_choose(kiln_kernel *kernel, const void *block, size_t size, kiln_choice *out,
                                  kiln_error *err);
+
+/// Why that config. Choices that were tuned (docs/tuning.md) come with the bundles; of several bundles the
+/// first that has some for kernel and device counts, so one without codes that is listed first overrides.
+typedef enum kiln_chosen_by {
+  KILN_BY_ORDER = 0,   ///< the first of the source that may be used: nothing was tuned
+  KILN_BY_TABLE = 1,   ///< tuned for arguments like these
+  KILN_BY_NEAREST = 2, ///< tuned for the nearest arguments for which its config may be used
+  KILN_BY_DEFAULT = 3, ///< the first of the source: the arguments lie outside of what was tuned, or no tuned
+                       ///< config may be used
+} kiln_chosen_by;
+typedef struct kiln_reason {
+  size_t size; ///< set by the caller: sizeof(kiln_reason)
+  kiln_chosen_by by;
+  const char *text;  ///< a sentence
+  const char *entry; ///< the line of the choice and what follows it, up to entry_size; "" without one
+  size_t entry_size;
+  const char *bundle; ///< that has the choices; ""
+} kiln_reason;
+/// What kiln_choose chose, and why. The texts are borrowed from the library.
+KILN_API kiln_status kiln_choose_reason(kiln_kernel *kernel, const void *block, size_t size, kiln_reason *out,
+                                        kiln_error *err);
 
 // ------------------------------------------------------------------------------------------ misses
 

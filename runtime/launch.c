@@ -10,6 +10,7 @@
 #include "base/expr.h"
 #include "runtime/device.h"
 #include "runtime/tensor_map.h"
+#include "runtime/tuned.h"
 
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
@@ -142,20 +143,82 @@ static inline kiln_status check_facts(const kiln_kernel *k, const uint8_t *block
   return KILN_OK;
 }
 
-static const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
-                             uint32_t *out_config, uint32_t *out_variant) {
-  for (uint32_t c = 0; c < k->interface.config_count; c++) {
-    const kiln_prepared_config *config = &k->configs[c];
-    if (!config->is_usable || !holds(&config->require, block, values)) continue;
-    const kiln_code *codes = k->codes + (size_t)c * k->interface.variant_count;
-    for (uint32_t v = 0; v < k->interface.variant_count; v++) {
-      if (!codes[v].is_present || !holds(&k->variants[v], block, values)) continue;
-      *out_config = c;
-      *out_variant = v;
-      return &codes[v];
-    }
+// The code of a config for these arguments, or NULL.
+static inline const kiln_code *pick_of(const kiln_kernel *k, uint32_t c, const uint8_t *block,
+                                       const int64_t *values, uint32_t *out_variant) {
+  const kiln_prepared_config *config = &k->configs[c];
+  if (!config->is_usable || !holds(&config->require, block, values)) return NULL;
+  const kiln_code *codes = k->codes + (size_t)c * k->interface.variant_count;
+  for (uint32_t v = 0; v < k->interface.variant_count; v++) {
+    if (!codes[v].is_present || !holds(&k->variants[v], block, values)) continue;
+    *out_variant = v;
+    return &codes[v];
   }
   return NULL;
+}
+
+// The same where speed does not matter.
+static __attribute__((noinline, cold)) const kiln_code *try_config(const kiln_kernel *k, uint32_t c,
+                                                                   const uint8_t *block,
+                                                                   const int64_t *values,
+                                                                   uint32_t *out_variant) {
+  return pick_of(k, c, block, values, out_variant);
+}
+
+typedef struct tuned_search {
+  const kiln_kernel *kernel;
+  const uint8_t *block;
+  const int64_t *values;
+  const kiln_code *code;
+  uint32_t choice, variant;
+} tuned_search;
+
+static bool try_choice(void *context, uint32_t choice) {
+  tuned_search *s = context;
+  s->choice = choice;
+  s->code = try_config(s->kernel, s->kernel->tuned->choices[choice].config, s->block, s->values, &s->variant);
+  return s->code != NULL;
+}
+
+// The nearest choice that may be used; `out->code` NULL: none may.
+static __attribute__((noinline)) void search_tuned(const kiln_kernel *k, const uint8_t *block,
+                                                   const int64_t *values, tuned_search *out) {
+  uint8_t inputs[KILN_TUNED_MOST_AXES];
+  *out = (tuned_search){.kernel = k, .block = block, .values = values};
+  kiln_tuned_values(k->tuned, block, inputs);
+  kiln_tuned_search(k->tuned, inputs, try_choice, out);
+}
+
+// The config of the nearest may not be used: the next ones of the cell, then all that there are.
+static __attribute__((noinline)) const kiln_code *pick_farther(const kiln_kernel *k, uint64_t cell,
+                                                               const uint8_t *block, const int64_t *values,
+                                                               uint32_t *out_config, uint32_t *out_variant) {
+  tuned_search s;
+  uint64_t left = (cell & (((uint64_t)1 << 16 * KILN_TUNED_NEAREST) - 1)) >> 16;
+  for (; left; left >>= 16) {
+    *out_config = (uint32_t)(left & 0xffff) - 1;
+    const kiln_code *code = try_config(k, *out_config, block, values, out_variant);
+    if (code) return code;
+  }
+  if (!(cell & KILN_TUNED_MORE)) return NULL;
+  search_tuned(k, block, values, &s);
+  *out_config = k->tuned->choices[s.choice].config;
+  *out_variant = s.variant;
+  return s.code;
+}
+
+static inline const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
+                                    uint32_t *out_config, uint32_t *out_variant) {
+  const kiln_code *code = NULL;
+  uint64_t cell = k->tuned ? kiln_tuned_cell(k->tuned, block) : 0;
+  if (cell & 0xffff) {
+    *out_config = (uint32_t)(cell & 0xffff) - 1;
+    code = pick_of(k, *out_config, block, values, out_variant);
+    if (UNLIKELY(!code)) code = pick_farther(k, cell, block, values, out_config, out_variant);
+  }
+  for (uint32_t c = 0; c < k->interface.config_count && !code; c++)
+    code = pick_of(k, *out_config = c, block, values, out_variant);
+  return code;
 }
 
 static kiln_status evaluate_grid(const kiln_kernel *k, uint32_t config, const int64_t *values,
@@ -527,4 +590,51 @@ kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_cho
       .rank = d.code->rank,
   };
   return KILN_OK;
+}
+
+// The line `number` of a text.
+static const char *line_at(const char *text, uint32_t number, size_t *out_size) {
+  while (--number) text = strchr(text, '\n') + 1;
+  *out_size = strcspn(text, "\n");
+  return text;
+}
+
+static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reason *out) {
+  static const char *const texts[] = {
+      [KILN_BY_ORDER] =
+          "no choices were tuned for this kernel on this device: the first config that may be used",
+      [KILN_BY_TABLE] = "tuned for arguments like these",
+      [KILN_BY_NEAREST] = "tuned for the nearest arguments",
+      [KILN_BY_DEFAULT] =
+          "no tuned config may be used for these arguments: the first config that may be used"};
+  int64_t values[KILN_MOST_PARAMS];
+  tuned_search s = {.code = NULL};
+  uint64_t cell = k->tuned ? kiln_tuned_cell(k->tuned, block) : 0;
+  read_integers(k, block, values);
+  if (cell) search_tuned(k, block, values, &s);
+  bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff);
+  out->by = !k->tuned                             ? KILN_BY_ORDER
+            : !s.code                             ? KILN_BY_DEFAULT
+            : is_first && cell & KILN_TUNED_EXACT ? KILN_BY_TABLE
+                                                  : KILN_BY_NEAREST;
+  out->text = out->by == KILN_BY_DEFAULT && !cell
+                  ? "the arguments lie outside of what was tuned: the first config that may be used"
+                  : texts[out->by];
+  if (k->tuned) out->bundle = k->tuned->bundle->name;
+  if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
+}
+
+kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, kiln_reason *out,
+                               kiln_error *err) {
+  decision d;
+  kiln_reason reason = {.size = sizeof reason, .text = "", .entry = "", .bundle = ""};
+  if (!out || out->size < sizeof reason)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "a reason has %zu bytes, the caller's has %zu",
+                     sizeof reason, out ? out->size : 0);
+  reason.size = out->size;
+  kiln_status status = check_size(k, size, err);
+  if (status == KILN_OK) status = decide(k, block, NULL, &d, err);
+  if (status == KILN_OK) explain_choice(k, block, &reason);
+  memcpy(out, &reason, sizeof reason);
+  return status;
 }

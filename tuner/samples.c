@@ -26,7 +26,8 @@ void kiln_samples_add(kiln_samples *s, double ns) {
 static size_t rank_of(size_t count) {
   double term = exp2(-(double)count), tail = 0; // P(X = 0)
   size_t r = 0;
-  if (count > 1000) return (size_t)((double)count / 2 - 0.98 * sqrt((double)count)); // the normal distribution
+  if (count > 1000)
+    return (size_t)((double)count / 2 - 0.98 * sqrt((double)count)); // the normal distribution
   for (; r < count / 2; r++) {
     tail += term;
     if (2 * tail > 0.05) break;
@@ -47,7 +48,8 @@ size_t kiln_contest_narrow(kiln_contender *contenders, size_t count) {
   double least_high = INFINITY;
   size_t in = 0;
   for (size_t i = 0; i < count; i++)
-    if (!contenders[i].is_out) least_high = fmin(least_high, kiln_samples_estimate(&contenders[i].samples).high);
+    if (!contenders[i].is_out)
+      least_high = fmin(least_high, kiln_samples_estimate(&contenders[i].samples).high);
   for (size_t i = 0; i < count; i++) {
     if (contenders[i].is_out) continue;
     contenders[i].is_out = kiln_samples_estimate(&contenders[i].samples).low > least_high;

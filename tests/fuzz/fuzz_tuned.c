@@ -18,11 +18,13 @@ static void fuzz_tuned(kiln_arena *arena, const uint8_t *bytes, size_t size) {
   kiln_error err = {0};
   kiln_buffer text = {0}, again = {0};
   uint32_t count, back_count;
-  kiln_status status = kiln_tuned_read(arena, "fuzz", (const char *)bytes, size, &entries, &count, &place, &err);
+  kiln_status status =
+      kiln_tuned_read(arena, "fuzz", (const char *)bytes, size, &entries, &count, &place, &err);
   check(status == KILN_OK || (place.line && place.column && *err.text), "refused without a place");
   if (status != KILN_OK) return;
   write_all(entries, count, &text);
-  status = kiln_tuned_read(arena, "again", (const char *)text.bytes, text.size, &back, &back_count, NULL, &err);
+  status =
+      kiln_tuned_read(arena, "again", (const char *)text.bytes, text.size, &back, &back_count, NULL, &err);
   check(status == KILN_OK, err.text);
   check(count == back_count, "writing and reading changed the count");
   write_all(back, back_count, &again);

@@ -10,7 +10,9 @@
 
 enum { MOST = 4 };
 
-static double uniform(uint64_t *state) { return (double)(kiln_test_random(state) >> 11) / 9007199254740992.0; }
+static double uniform(uint64_t *state) {
+  return (double)(kiln_test_random(state) >> 11) / 9007199254740992.0;
+}
 
 // Skewed, as times are: most near `ns`, some far above. Its median is ns * 1.0231.
 static double noisy(uint64_t *state, double ns) { return ns * (1 - 0.033333 * log(1 - uniform(state))); }

@@ -14,8 +14,8 @@
 #include "tuner/table.h"
 
 #define HEAD "kiln tuned 1\n"
-#define LINE                                                                                             \
-  "kernel=\"softmax[T=f32]\" types=\"*f32 *f32 i32 i32\" product=\"NVIDIA H200\" processor=sm_90 "      \
+#define LINE                                                                                       \
+  "kernel=\"softmax[T=f32]\" types=\"*f32 *f32 i32 i32\" product=\"NVIDIA H200\" processor=sm_90 " \
   "units=132 bin.cols=1024 bin.rows=4096 aligned.cols=yes stride.v.0=other config=\"BLOCK=1024,warps=4\""
 
 static kiln_tuner_table read_table(const char *text) {
@@ -37,8 +37,9 @@ static char *text_of(const kiln_tuner_table *t) {
 // ------------------------------------------------------------------------------------------ reading
 
 TEST(tuned_table, what_is_written_reads_back) {
-  kiln_tuner_table a = read_table(HEAD LINE " ns=1200 default=x default_ns=1500 spread=4 samples=21 judge=first "
-                                            "date=2026-01-02T03:04:05Z toolchain=0011\n");
+  kiln_tuner_table a =
+      read_table(HEAD LINE " ns=1200 default=x default_ns=1500 spread=4 samples=21 judge=first "
+                           "date=2026-01-02T03:04:05Z toolchain=0011\n");
   char *text = text_of(&a);
   kiln_tuner_table b = read_table(text);
   char *again = text_of(&b);
@@ -52,7 +53,8 @@ TEST(tuned_table, what_is_written_reads_back) {
 }
 
 TEST(tuned_table, quotes_and_backslashes) {
-  kiln_tuner_table t = read_table(HEAD "kernel=\"a \\\"b\\\\\" types=\"\" product=c\\d processor=p units=0 config=x\n");
+  kiln_tuner_table t =
+      read_table(HEAD "kernel=\"a \\\"b\\\\\" types=\"\" product=c\\d processor=p units=0 config=x\n");
   CHECK_TEXT(t.rows[0].entry->texts[KILN_TUNED_KERNEL], "a \"b\\");
   CHECK_TEXT(t.rows[0].entry->texts[KILN_TUNED_PRODUCT], "c\\d");
   char *text = text_of(&t);
@@ -76,7 +78,8 @@ TEST(tuned_table, what_is_wrong_is_named_with_its_place) {
       {HEAD "kernel=k konfig=x " REST "\n", "t:2:10: unknown field 'konfig'; did you mean 'config'?"},
       {HEAD "kernel=k " REST " config=d\n", "'config' is there already"},
       {HEAD "types=i32 product=p processor=q units=1 config=c\n", "t:2:1: the field 'kernel' is missing"},
-      {HEAD "kernel=k " REST " bin.n=1000\n", "t:2:65: 1000 is not the least number of its bin, which is written 896"},
+      {HEAD "kernel=k " REST " bin.n=1000\n",
+       "t:2:65: 1000 is not the least number of its bin, which is written 896"},
       {HEAD "kernel=k " REST " bin.n=-1\n", "expected the least number of a bin, found '-1'"},
       {HEAD "kernel=k " REST " bin.=1\n", "expected the name of a parameter behind 'bin.'"},
       {HEAD "kernel=k " REST " bin.n=1 bin.n=2\n", "'bin.n' is there already"},
@@ -92,7 +95,8 @@ TEST(tuned_table, what_is_wrong_is_named_with_its_place) {
       {HEAD "kernel= " REST "\n", "t:2:8: expected a value"},
       {HEAD "kernel " REST "\n", "t:2:1: expected NAME=VALUE, found 'kernel'"},
       {HEAD "=x " REST "\n", "t:2:1: expected NAME=VALUE"},
-      {HEAD "kernel=k " REST " id=0123456789abcdef\n", "t:2:1: the id 0123456789abcdef is another identity's"},
+      {HEAD "kernel=k " REST " id=0123456789abcdef\n",
+       "t:2:1: the id 0123456789abcdef is another identity's"},
   };
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     kiln_tuner_table t;
@@ -101,7 +105,8 @@ TEST(tuned_table, what_is_wrong_is_named_with_its_place) {
     kiln_tuner_table_init(&t);
     kiln_status status = kiln_tuner_table_read(&t, "t", wrong[i].text, strlen(wrong[i].text), &place, &err);
     if (status != KILN_STATUS_SOURCE && status != KILN_STATUS_VERSION) FAIL("text %u is taken", i);
-    if (!strstr(err.text, wrong[i].says)) FAIL("text %u: \"%s\" does not say \"%s\"", i, err.text, wrong[i].says);
+    if (!strstr(err.text, wrong[i].says))
+      FAIL("text %u: \"%s\" does not say \"%s\"", i, err.text, wrong[i].says);
     CHECK(place.line && place.column);
     kiln_tuner_table_deinit(&t);
   }
@@ -161,16 +166,23 @@ TEST(tuned_identity, axes_separate_and_order_does_not) {
       "kernel=k types=\"*f32 i32\" product=P processor=q units=1 bin.n=8 aligned.n=yes stride.v.0=1 config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=Q units=1 bin.n=8 aligned.n=yes stride.v.0=1 config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=q units=2 bin.n=8 aligned.n=yes stride.v.0=1 config=c",
-      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=10 aligned.n=yes stride.v.0=1 config=c",
+      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=10 aligned.n=yes stride.v.0=1 "
+      "config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.m=8 aligned.n=yes stride.v.0=1 config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=no stride.v.0=1 config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 stride.v.0=1 config=c",
-      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.0=other config=c",
+      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.0=other "
+      "config=c",
       "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.w.0=1 config=c",
-      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.1=1 config=c"};
+      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.1=1 "
+      "config=c"};
   char base[KILN_TUNER_ID + 1], id[KILN_TUNER_ID + 1];
-  id_of("kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.0=1 config=c", base);
-  id_of("config=z stride.v.0=1 ns=4 units=1 aligned.n=yes processor=q bin.n=8 types=\"*f32 i32\" product=p kernel=k", id);
+  id_of(
+      "kernel=k types=\"*f32 i32\" product=p processor=q units=1 bin.n=8 aligned.n=yes stride.v.0=1 config=c",
+      base);
+  id_of("config=z stride.v.0=1 ns=4 units=1 aligned.n=yes processor=q bin.n=8 types=\"*f32 i32\" product=p "
+        "kernel=k",
+        id);
   CHECK_TEXT(id, base); // the order of names, the choice and its history are not in it
   for (unsigned i = 0; i < sizeof other / sizeof *other; i++) {
     id_of(other[i], id);
@@ -200,7 +212,8 @@ static kiln_tuner_table random_table(uint64_t *state) {
   for (unsigned i = 0; i < count; i++) {
     kiln_buffer_format(&text, "kernel=k " REST "%u bin.n=%u", (unsigned)(kiln_test_random(state) % 3),
                        (unsigned)(kiln_test_random(state) % 4));
-    if (kiln_test_random(state) % 4) kiln_buffer_format(&text, " ns=%u", (unsigned)(kiln_test_random(state) % 3));
+    if (kiln_test_random(state) % 4)
+      kiln_buffer_format(&text, " ns=%u", (unsigned)(kiln_test_random(state) % 3));
     if (kiln_test_random(state) % 4)
       kiln_buffer_format(&text, " date=2026-01-0%uT00:00:00Z", (unsigned)(1 + kiln_test_random(state) % 3));
     kiln_buffer_u8(&text, '\n');
@@ -230,10 +243,12 @@ TEST(tuned_merge, is_commutative_associative_and_idempotent) {
   uint64_t state = 20260101;
   for (int round = 0; round < 300; round++) {
     kiln_tuner_table a = random_table(&state), b = random_table(&state), c = random_table(&state);
-    char *abc = merged((kiln_tuner_table *[]){&a, &b, &c}, 3), *cba = merged((kiln_tuner_table *[]){&c, &b, &a}, 3);
+    char *abc = merged((kiln_tuner_table *[]){&a, &b, &c}, 3),
+         *cba = merged((kiln_tuner_table *[]){&c, &b, &a}, 3);
     char *ab = merged((kiln_tuner_table *[]){&a, &b}, 2), *bc = merged((kiln_tuner_table *[]){&b, &c}, 2);
     kiln_tuner_table left = read_table(ab), right = read_table(bc);
-    char *ab_c = merged((kiln_tuner_table *[]){&left, &c}, 2), *a_bc = merged((kiln_tuner_table *[]){&a, &right}, 2);
+    char *ab_c = merged((kiln_tuner_table *[]){&left, &c}, 2),
+         *a_bc = merged((kiln_tuner_table *[]){&a, &right}, 2);
     char *twice = merged((kiln_tuner_table *[]){&a, &b, &c, &b, &a}, 5);
     CHECK_TEXT(cba, abc);
     CHECK_TEXT(ab_c, abc);
@@ -259,7 +274,8 @@ TEST(tuned_merge, the_later_measurement_wins) {
 static void add_bin(const char *path, unsigned bin) {
   char text[300];
   kiln_error err;
-  snprintf(text, sizeof text, HEAD "kernel=k " REST " bin.n=%lld\n", (long long)kiln_tuned_bin_least((uint8_t)bin));
+  snprintf(text, sizeof text, HEAD "kernel=k " REST " bin.n=%lld\n",
+           (long long)kiln_tuned_bin_least((uint8_t)bin));
   kiln_tuner_table t = read_table(text);
   CHECK_OK(kiln_tuner_table_update(path, &t, &err), err);
   kiln_tuner_table_deinit(&t);
