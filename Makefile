@@ -159,7 +159,7 @@ $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME
 	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
 
 # Runs random kernels against the interpreter on any device; carried too, with kiln-codegen beside it.
-$(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(B)/obj/tests/kernelgen.c.o $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(B)/obj/tests/kernelgen.c.o $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@

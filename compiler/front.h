@@ -72,6 +72,10 @@ bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const 
 /// The first such config; the count of configs when there is none.
 uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target);
 
+/// What tuning of instance `index` depends on, by `@key`: "M,N,K"; "" where the source does not say. Borrowed
+/// from the unit.
+const char *kiln_unit_tuning_key(const kiln_unit *unit, size_t index);
+
 /// The canonical kernel of instance x config x variant for a target: bound, inlined, checked, canonicalised.
 /// Depends on the target only when the source asks for TARGET, WARP or SMEM. The kernel lives in `arena`.
 /// NULL when there were errors, such as a config that the target does not have; they are in `d`.

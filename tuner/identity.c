@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "cache/cache.h"
+
 // What each kind of axis is in a key.
 static const kiln_field axis_fields[KILN_TUNED_AXIS_KINDS] = {[KILN_TUNED_BIN] = KILN_FIELD_BIN,
                                                               [KILN_TUNED_ALIGNED] = KILN_FIELD_FACT,
@@ -39,4 +41,18 @@ kiln_status kiln_tuner_id(const kiln_tuned_entry *entry, char out[KILN_TUNER_ID 
   out[KILN_TUNER_ID] = 0;
   kiln_key_deinit(&key);
   return KILN_OK;
+}
+
+void kiln_tuner_toolchain(const char *processor, const char *compiler, const char *assembler,
+                          char out[KILN_TUNER_ID + 1]) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_buffer text = {0};
+  bool has_assembler = !strncmp(processor, "sm_", 3);
+  kiln_buffer_text(&text, compiler);
+  kiln_buffer_text(&text, has_assembler ? assembler : NULL);
+  kiln_digest digest = kiln_digest_of(text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+  kiln_digest_hex(&digest, hex);
+  memcpy(out, hex, KILN_TUNER_ID);
+  out[KILN_TUNER_ID] = 0;
 }

@@ -5,14 +5,21 @@
 #define KILN_TUNER_IDENTITY_H
 
 #include "base/tuned.h"
-#include "cache/cache.h"
 
 enum { KILN_TUNER_ID = 16 };
 
+struct kiln_key; // cache/cache.h
+
 /// The key of the entry's identity; the other fields of the entry are not in it.
-KILN_MUST_USE kiln_status kiln_tuner_key(const kiln_tuned_entry *entry, kiln_key *out, kiln_error *err);
+KILN_MUST_USE kiln_status kiln_tuner_key(const kiln_tuned_entry *entry, struct kiln_key *out,
+                                         kiln_error *err);
 /// The first 16 hex digits of that key's digest and a NUL: what stands in the field `id`.
 KILN_MUST_USE kiln_status kiln_tuner_id(const kiln_tuned_entry *entry, char out[KILN_TUNER_ID + 1],
                                         kiln_error *err);
+
+/// A fingerprint of the tools that make code for a processor, by how they are noted in bundles; of code for
+/// NVIDIA the assembler has a share. Either text may be NULL.
+void kiln_tuner_toolchain(const char *processor, const char *compiler, const char *assembler,
+                          char out[KILN_TUNER_ID + 1]);
 
 #endif

@@ -283,6 +283,7 @@ static void fp_attribute(maker *m) {
 
 static void key_attribute(maker *m) {
   const kiln_node *a = find_attribute(m, "key");
+  const char *names = "";
   for (uint32_t i = 0; a && i < a->list.count; i++) {
     const kiln_node *n = a->list.items[i];
     uint32_t j = 0;
@@ -291,7 +292,9 @@ static void key_attribute(maker *m) {
       j++;
     if (j == m->kernel->params.count)
       kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
+    else names = kiln_arena_format(arena_of(m), "%s%s%s", names, i ? "," : "", n->atom->text);
   }
+  m->instance->tuning_key = names;
 }
 
 static void plain_attributes(maker *m) {

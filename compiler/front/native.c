@@ -17,6 +17,10 @@ static bool has_config(const kiln_unit *unit, size_t index, uint32_t config, con
   return kiln_native_has_config(u, &u->instances[index], config, target->processor);
 }
 
+static const char *tuning_key(const kiln_unit *unit, size_t index) {
+  return ((const kiln_native_unit *)unit)->instances[index].tuning_key;
+}
+
 // ------------------------------------------------------------------------------------------ kernel
 
 // Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the
@@ -143,8 +147,11 @@ static void sort_diagnostics(kiln_diagnostics *d, uint32_t from) {
 
 kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
                                  const kiln_front_options *options, kiln_diagnostics *d) {
-  static const kiln_unit_methods methods = {
-      .instance_count = instance_count, .interface = interface, .has_config = has_config, .build = build};
+  static const kiln_unit_methods methods = {.instance_count = instance_count,
+                                            .interface = interface,
+                                            .has_config = has_config,
+                                            .tuning_key = tuning_key,
+                                            .build = build};
   uint32_t errors = d->errors, first = d->count;
   kiln_native_unit *u = KILN_NEW(arena, kiln_native_unit);
   u->module = kiln_parse(arena, file, text, size, d);

@@ -31,6 +31,7 @@ typedef struct kiln_native_instance {
   bool fp_strict, fp_flush;
   bool has_grid_limit; ///< of @grid_limit; else from the grid's expressions
   int64_t grid_limit[3];
+  const char *tuning_key; ///< names of `@key`, with commas
   kiln_interface interface;
 } kiln_native_instance;
 

@@ -35,6 +35,12 @@ bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const 
   return !target || !unit->methods->has_config || unit->methods->has_config(unit, index, config, target);
 }
 
+const char *kiln_unit_tuning_key(const kiln_unit *unit, size_t index) {
+  return unit->methods->tuning_key && index < kiln_unit_instance_count(unit)
+             ? unit->methods->tuning_key(unit, index)
+             : "";
+}
+
 uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
   uint32_t config = 0;

@@ -21,6 +21,9 @@ typedef struct kiln_unit_methods {
                       const kiln_target *target, kiln_diagnostics *d);
   /// Errors of a canonical kernel, which shows more of where pointers come from. NULL: none are possible.
   void (*check)(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
+  /// The integer parameters that tuning depends on ("M,N"); "" where the source does not say. NULL: it never
+  /// does.
+  const char *(*tuning_key)(const kiln_unit *unit, size_t index);
   /// Where a line of the source was made from ("k.py:12:8"), or "". NULL: sources are written by hand.
   const char *(*origin)(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]);
 } kiln_unit_methods;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "cache/cache.h"
 #include "tests/harness.h"
 #include "tuner/table.h"
 

@@ -16,6 +16,7 @@
 #include "cache/bundle/manifest.h"
 #include "tools/common/key_file.h"
 #include "tools/kiln/session.h"
+#include "tools/kiln/tuning.h"
 
 /// Kernels are numbered in the manifest by source and instance.
 static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
@@ -44,6 +45,7 @@ static void write_manifest(const plan *p, bool by_key, kiln_buffer *out) {
   kiln_manifest_note(out, "kiln", KILN_VERSION);
   kiln_manifest_note(out, "compiler", p->who.compiler.text);
   if (p->who.assembler.text[0]) kiln_manifest_note(out, "assembler", p->who.assembler.text);
+  tuning_notes(p, out);
   add_kernels(p, out, numbers);
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];

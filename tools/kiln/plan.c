@@ -40,6 +40,8 @@ void plan_deinit(plan *p) {
   free(p->jobs);
   free(p->sources);
   free(p->targets);
+  if (p->tuned) kiln_tuner_table_deinit(p->tuned);
+  free(p->tuned);
   memset(p, 0, sizeof *p);
 }
 
@@ -232,6 +234,17 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   return status;
 }
 
+/// Some choice of the table is this config.
+static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t config) {
+  for (uint32_t i = 0; p->tuned && i < p->tuned->count; i++) {
+    const kiln_tuned_entry *e = p->tuned->rows[i].entry;
+    if (!strcmp(e->texts[KILN_TUNED_KERNEL], interface->name) &&
+        !strcmp(e->texts[KILN_TUNED_CONFIG], interface->configs[config].text))
+      return true;
+  }
+  return false;
+}
+
 /// Stops at the first fault: the same text would fail alike for the other targets.
 static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
   kiln_unit *unit = p->sources[source].unit;
@@ -241,8 +254,11 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
     const kiln_target *target = &p->targets[job.target];
     job.config = kiln_unit_first_config(unit, instance, target);
     if (job.config == interface->config_count) return refuse_target(p, source, instance, job.target, err);
+    bool is_ended = false; // by a config that always holds: the launch rule goes no farther, choices do
     for (; job.config < interface->config_count; job.config++) {
       if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
+      if (is_ended && p->tuned && !is_tuned(p, interface, job.config)) continue;
+      is_ended |= !interface->configs[job.config].require_count;
       for (job.variant = 0; job.variant < interface->variant_count; job.variant++)
         KILN_TRY(lower_one(p, &job, err));
     }

@@ -10,6 +10,7 @@
 #include "tools/common/cli.h"
 #include "tools/kiln/compile_key.h"
 #include "tools/kiln/identity.h"
+#include "tuner/table.h"
 
 typedef struct plan_source {
   const char *path;
@@ -54,7 +55,9 @@ typedef struct plan {
   kiln_codegen_options options;
   identity who;
   bool all_configs;
-  size_t max_jobs; ///< --max-objects
+  bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
+  kiln_tuner_table *tuned; ///< --tuned: owned; NULL: none
+  size_t max_jobs;         ///< --max-objects
   uint64_t front_ns;
 } plan;
 

@@ -10,6 +10,7 @@
 #include "compiler/options.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_session.h"
+#include "tools/kiln/tuning.h"
 
 void session_init(session *s) {
   memset(s, 0, sizeof *s);
@@ -99,17 +100,21 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   plan *p = &s->plan;
   kiln_front_options front = {.instances = s->instances.items,
                               .instance_count = s->instances.count,
-                              .all_configs = s->all_configs,
+                              .all_configs = s->all_configs || s->for_tuning || s->tuned,
                               .warps = (uint32_t)s->warps,
                               .stages = (uint32_t)s->stages};
   KILN_TRY(session_open(s, fallback_target, err));
+  p->for_tuning = s->for_tuning;
+  if (s->tuned) KILN_TRY(tuning_read_table(p, s->tuned, err));
   kiln_status worst = KILN_OK;
   for (size_t i = 0; i < s->words.count; i++) {
     kiln_status status = plan_add_source(p, s->words.items[i], &front, err);
     if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
     if (status != KILN_OK) worst = status;
   }
-  return worst != KILN_OK ? worst : plan_lower(p, &s->only, err);
+  if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
+  return worst == KILN_OK && s->tuned ? tuning_check_table(p, s->tuned, s->tuned_strict, s->quiet, err)
+                                      : worst;
 }
 
 // Errors of the code generator carry the number of an operation: the source shows which that is, or at least

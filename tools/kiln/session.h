@@ -14,7 +14,8 @@ typedef struct session {
   const char *cache_folder; ///< --cache-dir
   const char *verify;       ///< --verify-cache=PERCENT
   int64_t jobs, warps, stages, max_objects;
-  bool no_cache, force, must_hit, all_configs, quiet, assembler_given;
+  const char *tuned; ///< --tuned
+  bool no_cache, force, must_hit, all_configs, quiet, assembler_given, for_tuning, tuned_strict;
 } session;
 
 void session_init(session *s);

@@ -98,16 +98,13 @@ static bool close_enough(double share, double got, double want, double least) {
   return fabs(got - want) <= fmax(share * fabs(want), least);
 }
 
-kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got,
-                              kiln_error *err) {
-  const case_buffer *b = &c->buffers[index];
-  const uint8_t *want = b->changed ? b->after.bytes : b->before.bytes;
-  if (b->size == 0 || memcmp(got, want, b->size) == 0) return KILN_OK;
-  // floats that a kernel computed again may differ a little even where the recording saw no change
-  const tolerance *t = &tolerances[b->size % tolerances[b->element].bytes == 0 ? b->element : CASE_BYTES];
-  double share = coarse && b->element == CASE_F32 ? coarse_share : t->share;
-  uint64_t count = b->size / t->bytes, first = count, wrong = 0;
-  if (b->element == CASE_F64 && is_widened(t, want, count)) share = widened_share;
+kiln_status case_compare(const char *label, case_element element, bool coarse, const uint8_t *want,
+                         const uint8_t *got, uint64_t size, kiln_error *err) {
+  if (size == 0 || memcmp(got, want, size) == 0) return KILN_OK;
+  const tolerance *t = &tolerances[size % tolerances[element].bytes == 0 ? element : CASE_BYTES];
+  double share = coarse && element == CASE_F32 ? coarse_share : t->share;
+  uint64_t count = size / t->bytes, first = count, wrong = 0;
+  if (element == CASE_F64 && is_widened(t, want, count)) share = widened_share;
   double least = 0, largest = 0;
   if (t->share > 0)
     least = least_allowed(share, usual_size(t, want, count), common_error(t, got, want, count));
@@ -119,10 +116,19 @@ kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, c
     wrong++;
   }
   if (wrong == 0) return KILN_OK;
-  return kiln_fail(
-      err, KILN_STATUS_MISMATCH,
-      "buffer %u (%s) %s%s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", index,
-      b->name, b->changed ? "" : "was not to change: ", t->name, (unsigned long long)first,
-      (unsigned long long)count, element_at(t, want, first), element_at(t, got, first),
-      (unsigned long long)wrong, largest);
+  return kiln_fail(err, KILN_STATUS_MISMATCH,
+                   "%s %s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", label,
+                   t->name, (unsigned long long)first, (unsigned long long)count, element_at(t, want, first),
+                   element_at(t, got, first), (unsigned long long)wrong, largest);
+}
+
+kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got,
+                              kiln_error *err) {
+  const case_buffer *b = &c->buffers[index];
+  char label[300];
+  // floats that a kernel computed again may differ a little even where the recording saw no change
+  snprintf(label, sizeof label, "buffer %u (%.200s)%s", index, b->name,
+           b->changed ? "" : " was not to change:");
+  return case_compare(label, b->element, coarse, b->changed ? b->after.bytes : b->before.bytes, got, b->size,
+                      err);
 }

@@ -86,6 +86,12 @@ case_span case_file_addresses(const case_file *c);
 /// Moves every such address by as much as `span.begin` is moved to `to`.
 void case_file_relocate(case_file *c, case_span span, uint64_t to);
 
+/// Memory after a launch and what it should be. Floats may differ by case_tolerances. `coarse`: the kernel
+/// multiplies matrices in less than f32. `label` begins the message, "buffer 2 (out)". MISMATCH with the
+/// first differing element, its values and the largest error.
+kiln_status case_compare(const char *label, case_element element, bool coarse, const uint8_t *want,
+                         const uint8_t *got, uint64_t size, kiln_error *err);
+
 /// Compares memory after a launch with the recording. `coarse`: the kernel multiplies matrices in less than
 /// f32. MISMATCH with the first differing element, its values and the largest error.
 kiln_status case_file_compare(const case_file *c, uint32_t buffer, bool coarse, const uint8_t *got,

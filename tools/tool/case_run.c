@@ -45,9 +45,7 @@ static uint64_t guard_of(const running *c) { return c->runner->exact ? 0 : GUARD
 
 static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
 
-// The name code is made for on a device of that capability: sm_90 has instructions that only sm_90a code may
-// use.
-static const char *code_target(const char *device_target) {
+const char *case_code_target(const char *device_target) {
   return !strcmp(device_target, "sm_90") ? "sm_90a" : device_target;
 }
 
@@ -190,7 +188,7 @@ static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
   }
   if (!runner->probe) KILN_TRY(kiln_device_open(runner->probe_library, runner->device, &runner->probe, err));
   return kiln_target_parse(
-      runner->target ? runner->target : code_target(kiln_device_target_name(runner->probe)), out, err);
+      runner->target ? runner->target : case_code_target(kiln_device_target_name(runner->probe)), out, err);
 }
 
 static kiln_status compile(running *c, const kiln_target *target, kiln_error *err) {

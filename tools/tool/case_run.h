@@ -32,6 +32,10 @@ typedef struct case_runner {
   kiln_device *probe;
 } case_runner;
 
+/// The name code is made for on a device of that target: sm_90 has instructions that only sm_90a code may
+/// use.
+const char *case_code_target(const char *device_target);
+
 kiln_status case_runner_init(case_runner *runner, kiln_error *err);
 void case_runner_deinit(case_runner *runner);
 void case_run(case_runner *runner, const char *folder, case_outcome *out);

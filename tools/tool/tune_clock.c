@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/tune_clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "runtime/driver_library.h"
+#include "tools/common/cli.h"
+
+// Sizes of what is put into the L2 to empty it, and of what is timed together.
+enum {
+  FLUSH_BYTES = 256 << 20,
+  LEAST_NS = 20000,
+  LEAST_GRAPH_NS = 200000,
+  MOST_TOGETHER = 1000,
+  MOST_EVENTS = 64
+};
+
+typedef struct cuda_api {
+#define CLOCK(field, symbol, parameters) int(*field) parameters;
+#include "tools/tool/cuda_clock.def"
+#undef CLOCK
+} cuda_api;
+
+static const kiln_driver_symbol symbols[] = {
+#define CLOCK(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), true},
+#include "tools/tool/cuda_clock.def"
+#undef CLOCK
+};
+
+struct tune_clock {
+  kiln_device *device; // borrowed
+  tune_clock_options options;
+  kiln_stream stream; // owned; NULL where the device has none
+  bool is_cuda;
+  cuda_api cuda;
+  void *flush;               // owned: memory of the device
+  void *events[MOST_EVENTS]; // end with the process
+};
+
+#define CUDA_TRY(call)                                                                                   \
+  do {                                                                                                   \
+    int cuda_result = clock->cuda.call;                                                                  \
+    if (cuda_result) return kiln_fail(err, KILN_STATUS_DRIVER, "%s: CUDA error %d", #call, cuda_result); \
+  } while (0)
+
+static kiln_status open_cuda(tune_clock *clock, const char *name, kiln_error *err) {
+  static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
+  int device = 0;
+  void *context = NULL;
+  KILN_TRY(kiln_driver_library_open(libraries, symbols, sizeof symbols / sizeof *symbols, &clock->cuda, err));
+  const char *colon = strchr(name, ':');
+  CUDA_TRY(device_get(&device, colon ? (int)strtol(colon + 1, NULL, 10) : 0));
+  CUDA_TRY(primary_retain(&context, device)); // the one that libkiln uses; until the process ends
+  CUDA_TRY(context_set(context));
+  for (unsigned i = 0; i < MOST_EVENTS; i++) CUDA_TRY(event_create(&clock->events[i], 0));
+  return clock->options.is_hot ? KILN_OK : kiln_alloc(clock->device, FLUSH_BYTES, &clock->flush, err);
+}
+
+kiln_status tune_clock_open(kiln_device *device, const char *name, const tune_clock_options *options,
+                            tune_clock **out, kiln_error *err) {
+  *out = NULL;
+  tune_clock *clock = calloc(1, sizeof *clock);
+  if (!clock) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  clock->device = device;
+  clock->options = *options;
+  clock->is_cuda = !strncmp(name, "cuda", 4);
+  kiln_status status = kiln_stream_create(device, &clock->stream, err);
+  if (status == KILN_OK && clock->is_cuda) status = open_cuda(clock, name, err);
+  if (status == KILN_OK) *out = clock;
+  else tune_clock_close(clock);
+  return status;
+}
+
+void tune_clock_close(tune_clock *clock) {
+  if (!clock) return;
+  if (clock->flush) kiln_free(clock->device, clock->flush);
+  if (clock->stream) kiln_stream_destroy(clock->device, clock->stream);
+  free(clock);
+}
+
+// ---------------------------------------------------------------------------------- by this process
+
+static kiln_status restore_here(tune_clock *clock, kiln_error *err) {
+  for (size_t i = 0; i < clock->options.restore_count; i++) {
+    const tune_restore *r = &clock->options.restores[i];
+    KILN_TRY(kiln_copy_in(clock->device, r->to, r->from, r->size, err));
+  }
+  return KILN_OK;
+}
+
+static kiln_status time_here(tune_clock *clock, kiln_prepared *prepared, unsigned together, double *out_ns,
+                             kiln_error *err) {
+  KILN_TRY(restore_here(clock, err));
+  uint64_t begin = cli_now_ns();
+  for (unsigned i = 0; i < together; i++) KILN_TRY(kiln_prepared_launch(prepared, clock->stream, err));
+  KILN_TRY(kiln_sync(clock->device, clock->stream, err));
+  *out_ns = (double)(cli_now_ns() - begin) / together;
+  return KILN_OK;
+}
+
+static unsigned together_for(double ns, double least) {
+  double count = least / (ns > 1 ? ns : 1) + 1;
+  return count > MOST_TOGETHER ? MOST_TOGETHER : (unsigned)count;
+}
+
+static kiln_status time_on_host(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+                                kiln_error *err) {
+  double warm;
+  KILN_TRY(time_here(clock, prepared, 1, &warm, err));
+  unsigned together = clock->options.restore_count ? 1 : together_for(warm, LEAST_NS);
+  for (size_t i = 0; i < count; i++) KILN_TRY(time_here(clock, prepared, together, &out_ns[i], err));
+  return KILN_OK;
+}
+
+// --------------------------------------------------------------------------------- by device events
+
+static kiln_status between(tune_clock *clock, unsigned first, double *out_ns, kiln_error *err) {
+  float ms;
+  CUDA_TRY(event_elapsed(&ms, clock->events[first], clock->events[first + 1]));
+  *out_ns = (double)ms * 1e6;
+  return KILN_OK;
+}
+
+// What comes before a launch is so long that the launch waits in the device's queue, not in this process.
+static kiln_status enqueue_one(tune_clock *clock, kiln_prepared *prepared, unsigned event, kiln_error *err) {
+  for (size_t i = 0; i < clock->options.restore_count; i++) {
+    const tune_restore *r = &clock->options.restores[i];
+    CUDA_TRY(copy((uint64_t)(uintptr_t)r->to, (uint64_t)(uintptr_t)r->from, r->size, clock->stream));
+  }
+  if (clock->flush) CUDA_TRY(memory_set((uint64_t)(uintptr_t)clock->flush, 0, FLUSH_BYTES, clock->stream));
+  CUDA_TRY(event_record(clock->events[event], clock->stream));
+  KILN_TRY(kiln_prepared_launch(prepared, clock->stream, err));
+  CUDA_TRY(event_record(clock->events[event + 1], clock->stream));
+  return KILN_OK;
+}
+
+static kiln_status time_cold(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+                             kiln_error *err) {
+  for (size_t done = 0; done < count;) {
+    size_t now = count - done < MOST_EVENTS / 2 ? count - done : MOST_EVENTS / 2;
+    for (size_t i = 0; i < now; i++) KILN_TRY(enqueue_one(clock, prepared, (unsigned)(2 * i), err));
+    CUDA_TRY(event_sync(clock->events[2 * now - 1]));
+    for (size_t i = 0; i < now; i++) KILN_TRY(between(clock, (unsigned)(2 * i), &out_ns[done + i], err));
+    done += now;
+  }
+  return KILN_OK;
+}
+
+// `together` launches as a graph, so that the processor is not what is measured.
+static kiln_status make_graph(tune_clock *clock, kiln_prepared *prepared, unsigned together, void **out,
+                              kiln_error *err) {
+  void *graph = NULL;
+  kiln_status status = KILN_OK;
+  CUDA_TRY(capture_begin(clock->stream, 2 /* relaxed */));
+  for (unsigned i = 0; i < together && status == KILN_OK; i++)
+    status = kiln_prepared_launch(prepared, clock->stream, err);
+  CUDA_TRY(capture_end(clock->stream, &graph));
+  if (status == KILN_OK) CUDA_TRY(graph_instantiate(out, graph, 0));
+  CUDA_TRY(graph_drop(graph));
+  return status;
+}
+
+static kiln_status time_graph(tune_clock *clock, void *graph, unsigned together, double *out_ns,
+                              kiln_error *err) {
+  CUDA_TRY(event_record(clock->events[0], clock->stream));
+  CUDA_TRY(graph_launch(graph, clock->stream));
+  CUDA_TRY(event_record(clock->events[1], clock->stream));
+  CUDA_TRY(event_sync(clock->events[1]));
+  KILN_TRY(between(clock, 0, out_ns, err));
+  *out_ns /= together;
+  return KILN_OK;
+}
+
+static kiln_status time_hot(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+                            kiln_error *err) {
+  double warm = 0;
+  void *graph = NULL;
+  KILN_TRY(time_cold(clock, prepared, &warm, 1, err));
+  unsigned together = together_for(warm, LEAST_GRAPH_NS);
+  KILN_TRY(make_graph(clock, prepared, together, &graph, err));
+  kiln_status status = time_graph(clock, graph, together, &warm, err); // its upload
+  for (size_t i = 0; i < count && status == KILN_OK; i++)
+    status = time_graph(clock, graph, together, &out_ns[i], err);
+  CUDA_TRY(graph_free(graph));
+  return status;
+}
+
+kiln_status tune_clock_time(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+                            kiln_error *err) {
+  if (!clock->is_cuda) return time_on_host(clock, prepared, out_ns, count, err);
+  return clock->options.is_hot && !clock->options.restore_count
+             ? time_hot(clock, prepared, out_ns, count, err)
+             : time_cold(clock, prepared, out_ns, count, err);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How long launches take on a device: on NVIDIA GPUs by events of the device, elsewhere by the clock of this
+// process around launch and wait.
+#ifndef KILN_TOOLS_TOOL_TUNE_CLOCK_H
+#define KILN_TOOLS_TOOL_TUNE_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/kiln.h"
+
+typedef struct tune_clock tune_clock;
+
+/// Memory of the device that a launch changes and that is set again before each one: `size` bytes from
+/// `from`, which is memory of a GPU of NVIDIA, else of this process.
+typedef struct tune_restore {
+  void *to;
+  const void *from;
+  size_t size;
+} tune_restore;
+
+typedef struct tune_clock_options {
+  bool is_hot; ///< caches stay as the launch before left them; else the L2 of a GPU is emptied before each
+  const tune_restore *restores; ///< borrowed
+  size_t restore_count;
+} tune_clock_options;
+
+/// `name` is the device's name ("cuda:0").
+kiln_status tune_clock_open(kiln_device *device, const char *name, const tune_clock_options *options,
+                            tune_clock **out, kiln_error *err);
+void tune_clock_close(tune_clock *clock);
+
+/// `count` times of one launch each, in nanoseconds; of short ones each is the mean of several launches in a
+/// row, where nothing is to be restored or emptied before each.
+kiln_status tune_clock_time(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+                            kiln_error *err);
+
+#endif

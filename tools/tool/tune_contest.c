@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/tune_contest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/cli.h"
+
+enum { LOAD_MS = 120000, FIRST_TIMES = 3, TIMES = 3, LEAST_ROUNDS = 3, MOST_ROUNDS = 100 };
+
+typedef struct running {
+  tune_contest *contest;
+  tune_subject *subject;
+  const bundle_view *view;
+  tune_worker *worker;
+  const tune_rules *rules;
+} running;
+
+static kiln_status ask(running *r, tune_task task, size_t candidate, uint32_t count, tune_reply *out,
+                       kiln_error *err) {
+  const tune_request request = {task, r->contest->candidates[candidate].config, count};
+  return tune_worker_ask(r->worker, r->subject, &request,
+                         r->rules->limit_ms + (task == TUNE_LOAD ? LOAD_MS : 0), out, err);
+}
+
+static KILN_PRINTF(3, 4) void drop(running *r, size_t candidate, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(r->contest->candidates[candidate].why_out, sizeof r->contest->candidates[candidate].why_out,
+            format, list);
+  va_end(list);
+  r->contest->contenders[candidate].is_out = true;
+}
+
+// -------------------------------------------------------------------------------------- candidates
+
+// The same codes for every target and variant.
+static bool is_same_code(const view_kernel *k, uint32_t a, uint32_t b) {
+  uint32_t matched = 0;
+  for (uint32_t i = 0; i < k->code_count; i++) {
+    if (k->codes[i].entry.config != a) continue;
+    bool found = false;
+    for (uint32_t j = 0; j < k->code_count && !found; j++)
+      found = k->codes[j].entry.config == b && k->codes[j].entry.variant == k->codes[i].entry.variant &&
+              k->codes[j].entry.target == k->codes[i].entry.target &&
+              k->codes[j].entry.blob == k->codes[i].entry.blob;
+    if (!found) return false;
+    matched++;
+  }
+  return matched;
+}
+
+static const view_kernel *kernel_of(const running *r) {
+  uint32_t i = 0;
+  while (strcmp(r->view->kernels[i].name, r->subject->interface->name)) i++;
+  return &r->view->kernels[i];
+}
+
+// A candidate whose code and grid another one has: what differs has no effect.
+static void drop_doubles(running *r) {
+  const view_kernel *k = kernel_of(r);
+  tune_contest *c = r->contest;
+  for (size_t i = 0; i < c->count; i++)
+    for (size_t j = 0; j < i && !*c->candidates[i].why_out; j++)
+      if (!*c->candidates[j].why_out &&
+          !memcmp(c->candidates[i].grid, c->candidates[j].grid, sizeof c->candidates[i].grid) &&
+          is_same_code(k, c->candidates[i].config, c->candidates[j].config))
+        drop(r, i, "it is the same code as %s", r->subject->interface->configs[c->candidates[j].config].text);
+}
+
+// Loads every config: those that may run are the candidates.
+static kiln_status find_candidates(running *r, kiln_error *err) {
+  tune_contest *c = r->contest;
+  uint32_t configs = r->subject->interface->config_count;
+  static tune_reply reply;
+  c->candidates = calloc(configs, sizeof *c->candidates);
+  c->contenders = calloc(configs, sizeof *c->contenders);
+  if (!c->candidates || !c->contenders)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (uint32_t config = 0; config < configs; config++) {
+    kiln_error why = {0};
+    tune_candidate *t = &c->candidates[c->count];
+    memset(t, 0, sizeof *t);
+    t->config = config;
+    c->count++;
+    kiln_status status = ask(r, TUNE_LOAD, c->count - 1, 0, &reply, &why);
+    if (status == KILN_STATUS_NO_VARIANT) {
+      c->count--;
+      continue;
+    }
+    // What is wrong with the device or the arguments is wrong for all.
+    if (status == KILN_STATUS_NO_DEVICE || status == KILN_STATUS_LAUNCH)
+      return kiln_fail(err, status, "%s", why.text);
+    if (status != KILN_OK) drop(r, c->count - 1, "%s", why.text);
+    t->registers = reply.registers;
+    t->spill_bytes = reply.spill_bytes;
+    t->shared_bytes = reply.shared_bytes;
+    memcpy(t->grid, reply.grid, sizeof t->grid);
+    if (status == KILN_OK && reply.spill_bytes > r->rules->most_spill)
+      drop(r, c->count - 1, "it spills %u bytes; the limit is %u", reply.spill_bytes, r->rules->most_spill);
+  }
+  drop_doubles(r);
+  return c->count ? KILN_OK
+                  : kiln_fail(err, KILN_STATUS_NO_VARIANT,
+                              "no config has code for this device and may run with these arguments");
+}
+
+// ---------------------------------------------------------------------------------------- judging
+
+static kiln_status run_one(running *r, size_t candidate) {
+  static tune_reply reply;
+  kiln_error why = {0};
+  kiln_status status = ask(r, TUNE_RUN, candidate, 0, &reply, &why);
+  if (status != KILN_OK) drop(r, candidate, "%s", why.text);
+  return status;
+}
+
+static void judge_all(running *r) {
+  tune_contest *c = r->contest;
+  kiln_error why = {0};
+  bool is_known = tune_judge_interpret(&c->judge, r->subject, r->view, r->rules->judge_ms, &why) == KILN_OK;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->contenders[i].is_out || run_one(r, i) != KILN_OK) continue;
+    if (!is_known) tune_judge_take(&c->judge, r->subject);
+    is_known = true;
+    if (tune_judge_compare(&c->judge, r->subject, &why) != KILN_OK)
+      drop(r, i, "its results are wrong (judged by %s): %s", c->judge.by, why.text);
+  }
+}
+
+// --------------------------------------------------------------------------------------- measuring
+
+static void time_one(running *r, size_t candidate, uint32_t count) {
+  static tune_reply reply;
+  kiln_error why = {0};
+  if (ask(r, TUNE_TIME, candidate, count, &reply, &why) != KILN_OK) {
+    drop(r, candidate, "%s", why.text);
+    return;
+  }
+  for (uint32_t i = 0; i < count; i++)
+    kiln_samples_add(&r->contest->contenders[candidate].samples, reply.ns[i]);
+}
+
+// All of them in turn, so that what changes with time changes for all.
+static void measure(running *r) {
+  tune_contest *c = r->contest;
+  uint64_t end = cli_now_ns() + (uint64_t)(r->rules->budget_s * 1e9);
+  for (c->rounds = 0; c->rounds < MOST_ROUNDS; c->rounds++) {
+    if (c->rounds >= LEAST_ROUNDS && cli_now_ns() >= end) break;
+    for (size_t i = 0; i < c->count; i++)
+      if (!c->contenders[i].is_out) time_one(r, i, c->rounds ? TIMES : FIRST_TIMES);
+    if (!c->rounds && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
+    if (kiln_contest_narrow(c->contenders, c->count) < 2 && c->rounds >= LEAST_ROUNDS) break;
+  }
+}
+
+// "c1: why; c2: why"
+static kiln_status all_failed(const running *r, kiln_error *err) {
+  char text[800] = "";
+  size_t used = 0;
+  const tune_contest *c = r->contest;
+  for (size_t i = 0; i < c->count && used + 1 < sizeof text; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s: %s", i ? "; " : "",
+                             r->subject->interface->configs[c->candidates[i].config].text,
+                             c->candidates[i].why_out);
+  return kiln_fail(err, KILN_STATUS_NO_VARIANT, "no config is left: %s", text);
+}
+
+kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
+                             tune_worker *worker, const tune_rules *rules, uint32_t usual_config,
+                             kiln_error *err) {
+  running r = {contest, subject, view, worker, rules};
+  memset(contest, 0, sizeof *contest);
+  KILN_TRY(find_candidates(&r, err));
+  for (size_t i = 0; i < contest->count; i++)
+    if (contest->candidates[i].config == usual_config) contest->usual = i;
+  judge_all(&r);
+  measure(&r);
+  contest->winner = kiln_contest_winner(contest->contenders, contest->count, contest->usual);
+  return contest->winner < contest->count ? KILN_OK : all_failed(&r, err);
+}
+
+void tune_contest_deinit(tune_contest *contest) {
+  for (size_t i = 0; contest->contenders && i < contest->count; i++)
+    kiln_samples_deinit(&contest->contenders[i].samples);
+  free(contest->candidates);
+  free(contest->contenders);
+  memset(contest, 0, sizeof *contest);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One kernel with one set of arguments: its configs are launched, judged, and measured in turn until it is
+// clear which is the fastest.
+#ifndef KILN_TOOLS_TOOL_TUNE_CONTEST_H
+#define KILN_TOOLS_TOOL_TUNE_CONTEST_H
+
+#include "tools/tool/tune_judge.h"
+#include "tuner/samples.h"
+
+typedef struct tune_rules {
+  double budget_s;     ///< for measuring one shape
+  double keep;         ///< share of the candidates that stays after the first times; 1: all
+  unsigned limit_ms;   ///< of one step of a candidate
+  unsigned judge_ms;   ///< of the reference interpreter
+  uint32_t most_spill; ///< bytes; candidates that spill more are dropped
+} tune_rules;
+
+typedef struct tune_candidate {
+  uint32_t config;
+  uint32_t registers, spill_bytes, shared_bytes, grid[3];
+  char why_out[400]; ///< why it was dropped; "": it was not
+} tune_candidate;
+
+typedef struct tune_contest {
+  tune_candidate *candidates;  ///< owned: configs that may run, in order of the source
+  kiln_contender *contenders;  ///< owned: one each
+  size_t count, usual, winner; ///< usual: what is launched without a table
+  tune_judge judge;
+  unsigned rounds;
+} tune_contest;
+
+/// `usual_config`: what is to keep a tie; UINT32_MAX: the first that may run. `worker` is left running.
+/// NO_VARIANT when no config may run, or all were dropped: the text has the reason of each.
+kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
+                             tune_worker *worker, const tune_rules *rules, uint32_t usual_config,
+                             kiln_error *err);
+void tune_contest_deinit(tune_contest *contest);
+
+#endif

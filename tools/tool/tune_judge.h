@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the buffers of a kernel are to hold after a launch, and whether they do.
+#ifndef KILN_TOOLS_TOOL_TUNE_JUDGE_H
+#define KILN_TOOLS_TOOL_TUNE_JUDGE_H
+
+#include "tools/tool/bundle_view.h"
+#include "tools/tool/tune_worker.h"
+
+typedef struct tune_judge {
+  const char *by; ///< "interpreter" or "first": what `want` of the subject is from
+  bool coarse;    ///< the kernel multiplies matrices in less than f32
+} tune_judge;
+
+/// Fills `want` by the reference interpreter, with the kernel that a bundle of `kiln build --tuning` has, in
+/// a process of its own. TIMEOUT after `limit_ms`; NOT_FOUND when the bundle has no kernel for these
+/// arguments.
+kiln_status tune_judge_interpret(tune_judge *judge, tune_subject *subject, const bundle_view *view,
+                                 unsigned limit_ms, kiln_error *err);
+/// Takes what is in `got` as right: what the first config computed.
+void tune_judge_take(tune_judge *judge, tune_subject *subject);
+/// Compares `got` with `want`, with the tolerances of recorded cases. MISMATCH names argument and element.
+kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *subject, kiln_error *err);
+
+#endif

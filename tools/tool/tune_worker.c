@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/tune_worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/stream.h"
+#include "base/tuned.h"
+#include "cache/bundle/bundle_writer.h"
+#include "tools/common/cli.h"
+#include "tools/tool/tune_clock.h"
+
+enum { ACCESS_IN = 1, ACCESS_OUT = 2, ACCESS_ACCUM = 4, ALIGNMENT = 256, POISON = 0xff };
+
+// ----------------------------------------------------------------------------------------- subject
+
+static size_t room_of(const run_value *v) { return (v->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static size_t whole_of(const tune_subject *s) {
+  size_t size = 0;
+  for (size_t i = 0; i < s->count; i++) size += room_of(&s->values[i]);
+  return size + ALIGNMENT;
+}
+
+static uint8_t *map_shared(size_t size) {
+  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+kiln_status tune_subject_share(tune_subject *s, kiln_error *err) {
+  size_t size = whole_of(s), at = 0;
+  s->at = calloc(s->count + 1, sizeof *s->at);
+  s->want = map_shared(size);
+  s->got = map_shared(size);
+  if (!s->at || !s->want || !s->got)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for twice %zu bytes", size);
+  for (size_t i = 0; i < s->count; i++) {
+    s->at[i] = at;
+    at += room_of(&s->values[i]);
+  }
+  return KILN_OK;
+}
+
+void tune_subject_unshare(tune_subject *s) {
+  if (s->want) munmap(s->want, whole_of(s));
+  if (s->got) munmap(s->got, whole_of(s));
+  free(s->at);
+  s->want = s->got = NULL;
+  s->at = NULL;
+}
+
+void tune_subject_contents(const tune_subject *s, size_t index, uint8_t *out) {
+  const run_value *v = &s->values[index];
+  if (v->param.access == ACCESS_OUT) memset(out, POISON, v->size);
+  else if (v->param.access == ACCESS_ACCUM) memset(out, 0, v->size);
+  else memcpy(out, v->bytes, v->size);
+}
+
+// ----------------------------------------------------------------------------------------- process
+
+typedef struct opened {
+  kiln_library *library;
+  kiln_device *device;
+  kiln_prepared *prepared;
+  kiln_choice choice;
+} opened;
+
+typedef struct process {
+  const tune_subject *subject;
+  kiln_library *library;
+  kiln_device *device;
+  tune_clock *clock;
+  opened *configs;
+  kiln_buffer *overrides; // one a config: bundles in memory
+  tune_restore *restores;
+  size_t restore_count;
+} process;
+
+// A bundle without codes whose one choice is this config for everything.
+static kiln_status make_override(const tune_subject *s, uint32_t config, kiln_buffer *out, kiln_error *err) {
+  kiln_buffer types = {0}, note = {0};
+  char key[KILN_TUNED_NOTE];
+  kiln_interface_types(s->interface, &types);
+  kiln_buffer_u8(&types, 0);
+  kiln_tuned_entry entry = {.texts = {[KILN_TUNED_KERNEL] = s->interface->name,
+                                      [KILN_TUNED_TYPES] = (const char *)types.bytes,
+                                      [KILN_TUNED_PRODUCT] = "*",
+                                      [KILN_TUNED_PROCESSOR] = "*",
+                                      [KILN_TUNED_UNITS] = "0",
+                                      [KILN_TUNED_CONFIG] = s->interface->configs[config].text}};
+  kiln_tuned_write_head(&note);
+  kiln_tuned_write(&entry, KILN_TUNED_WITHOUT_HISTORY, &note);
+  kiln_buffer_u8(&note, 0);
+  kiln_bundle_writer *w = kiln_bundle_writer_create();
+  kiln_bundle_options options = {.level = 1, .dictionary = KILN_BUNDLE_DICTIONARY_NONE};
+  kiln_status status = w && kiln_tuned_note_key(s->interface->name, key)
+                           ? kiln_bundle_writer_note(w, key, (const char *)note.bytes, err)
+                           : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, out, NULL, err);
+  kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&types);
+  kiln_buffer_deinit(&note);
+  return status;
+}
+
+static kiln_status open_device(process *p, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  kiln_source source = {.path = s->bundle};
+  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = s->bundle != NULL};
+  KILN_TRY(kiln_open(&options, &p->library, err));
+  return kiln_device_open(p->library, s->device, &p->device, err);
+}
+
+// The contents of what a launch changes, for before each measured one.
+static kiln_status add_restore(process *p, size_t index, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  run_value *v = &s->values[index];
+  uint8_t *contents = malloc(v->size + 1);
+  void *copy = NULL;
+  if (!contents) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  tune_subject_contents(s, index, contents);
+  if (!strncmp(s->device, "cuda", 4)) {
+    KILN_TRY(kiln_alloc(p->device, v->size + 1, &copy, err));
+    KILN_TRY(kiln_copy_in(p->device, copy, contents, v->size, err));
+  }
+  p->restores[p->restore_count++] = (tune_restore){v->memory.at, copy ? copy : contents, v->size};
+  return KILN_OK; // `contents` lives as long as the process
+}
+
+static kiln_status open_subject(process *p, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  p->configs = calloc(s->interface->config_count, sizeof *p->configs);
+  p->overrides = calloc(s->interface->config_count, sizeof *p->overrides);
+  p->restores = calloc(s->count + 1, sizeof *p->restores);
+  if (!p->configs || !p->overrides || !p->restores)
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < s->count; i++) {
+    run_value *v = &s->values[i];
+    KILN_TRY(run_value_place(v, p->device, s->is_host, ALIGNMENT, err));
+    if (v->bytes && v->param.access > ACCESS_OUT) KILN_TRY(add_restore(p, i, err));
+  }
+  const tune_clock_options options = {s->is_hot, p->restores, p->restore_count};
+  return tune_clock_open(p->device, s->device, &options, &p->clock, err);
+}
+
+static kiln_status open_config(process *p, uint32_t config, opened *o, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  const char *text = s->interface->configs[config].text;
+  const void *args[512];
+  uint8_t block[4096] = {0};
+  kiln_kernel *kernel;
+  if (s->count > sizeof args / sizeof *args || s->interface->block_bytes > sizeof block)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%zu arguments", s->count);
+  KILN_TRY(make_override(s, config, &p->overrides[config], err));
+  kiln_source sources[] = {{.bytes = p->overrides[config].bytes, .size = p->overrides[config].size},
+                           {.path = s->bundle}};
+  kiln_open_options options = {.size = sizeof options, .sources = sources, .source_count = 2};
+  KILN_TRY(kiln_open(&options, &o->library, err));
+  KILN_TRY(kiln_device_open(o->library, s->device, &o->device, err));
+  KILN_TRY(kiln_kernel_get(o->device, s->interface->name, NULL, &kernel, err));
+  for (size_t i = 0; i < s->count; i++) {
+    args[i] = s->values[i].packed;
+    memcpy(block + s->values[i].param.offset, s->values[i].packed, s->values[i].param.size);
+  }
+  KILN_TRY(kiln_choose(kernel, block, s->interface->block_bytes, &o->choice, err));
+  if (strcmp(o->choice.config, text))
+    return kiln_fail(err, KILN_STATUS_NO_VARIANT,
+                     "it has no code for this device, or its @require does not hold");
+  return kiln_prepare(kernel, args, s->count, NULL, &o->prepared, err);
+}
+
+static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error *err) {
+  opened *o = &p->configs[config];
+  if (!o->prepared) KILN_TRY(open_config(p, config, o, err));
+  out->registers = o->choice.registers;
+  out->spill_bytes = o->choice.spill_bytes;
+  out->shared_bytes = o->choice.shared_bytes;
+  memcpy(out->grid, o->choice.grid, sizeof out->grid);
+  return KILN_OK;
+}
+
+static kiln_status run(process *p, uint32_t config, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  opened *o = &p->configs[config];
+  for (size_t i = 0; i < s->count; i++) {
+    if (!s->values[i].bytes) continue;
+    tune_subject_contents(s, i, s->got + s->at[i]);
+    KILN_TRY(kiln_copy_in(p->device, s->values[i].memory.at, s->got + s->at[i], s->values[i].size, err));
+  }
+  if (s->is_host) run_memory_watch(true);
+  kiln_status status = kiln_prepared_launch(o->prepared, NULL, err);
+  if (status == KILN_OK) status = kiln_sync(o->device, NULL, err);
+  if (s->is_host) run_memory_watch(false);
+  for (size_t i = 0; i < s->count && status == KILN_OK; i++)
+    status = run_memory_check(&s->values[i].memory, err);
+  for (size_t i = 0; i < s->count && status == KILN_OK; i++)
+    if (s->values[i].bytes)
+      status = kiln_copy_out(p->device, s->got + s->at[i], s->values[i].memory.at, s->values[i].size, err);
+  return status;
+}
+
+static kiln_status do_task(process *p, const tune_request *request, tune_reply *out) {
+  kiln_error *err = &out->error;
+  if (!p->device) KILN_TRY(open_device(p, err));
+  if (request->task == TUNE_HELLO) {
+    snprintf(out->product, sizeof out->product, "%s", kiln_device_description(p->device));
+    snprintf(out->processor, sizeof out->processor, "%s", kiln_device_target_name(p->device));
+    out->units = kiln_device_units(p->device);
+    return KILN_OK;
+  }
+  if (!p->configs) KILN_TRY(open_subject(p, err));
+  KILN_TRY(load(p, request->config, out, err));
+  if (request->task == TUNE_RUN) return run(p, request->config, err);
+  if (request->task != TUNE_TIME) return KILN_OK;
+  uint32_t count = request->count < TUNE_MOST_TIMES ? request->count : TUNE_MOST_TIMES;
+  return tune_clock_time(p->clock, p->configs[request->config].prepared, out->ns, count, err);
+}
+
+// Ends with the pipe, so with whoever asks.
+static void serve(const tune_subject *subject, int in, int out) {
+  process p = {.subject = subject};
+  tune_request request;
+  while (kiln_stream_read(in, &request, sizeof request) == sizeof request) {
+    static tune_reply reply;
+    memset(&reply, 0, sizeof reply);
+    kiln_status status = do_task(&p, &request, &reply);
+    reply.error.status = status;
+    if (!kiln_stream_write(out, &reply, sizeof reply)) break;
+  }
+  _exit(0);
+}
+
+// ------------------------------------------------------------------------------------------ asking
+
+static kiln_status start(tune_worker *w, const tune_subject *subject, kiln_error *err) {
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  if (pipe2(out, O_CLOEXEC)) {
+    close(in[0]), close(in[1]);
+    return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  }
+  signal(SIGPIPE, SIG_IGN);
+  fflush(NULL);
+  pid_t pid = fork();
+  if (!pid) {
+    close(in[1]), close(out[0]);
+    serve(subject, in[0], out[1]);
+  }
+  close(in[0]), close(out[1]);
+  if (pid < 0) {
+    close(in[1]), close(out[0]);
+    return kiln_fail(err, kiln_status_of_errno(errno), "fork: %s", strerror(errno));
+  }
+  *w = (tune_worker){pid, in[1], out[0]};
+  return KILN_OK;
+}
+
+// How it ended.
+static int reap(tune_worker *w, bool by_force) {
+  int status = 0;
+  if (by_force) kill(w->pid, SIGKILL);
+  close(w->to);
+  close(w->from);
+  while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  w->pid = 0;
+  return status;
+}
+
+void tune_worker_end(tune_worker *w) {
+  if (w->pid) reap(w, true); // it has nothing that must be put in order
+}
+
+static kiln_status tell_death(int status, kiln_error *err) {
+  if (WIFSIGNALED(status))
+    return kiln_fail(err, KILN_STATUS_TOOL, "the process died: %s", strsignal(WTERMSIG(status)));
+  return kiln_fail(err, KILN_STATUS_TOOL, "the process ended with exit status %d", WEXITSTATUS(status));
+}
+
+// A whole reply; 0 the process ended, -1 it took too long.
+static int wait_reply(tune_worker *w, unsigned limit_ms, tune_reply *out) {
+  uint64_t end = cli_now_ns() + (uint64_t)limit_ms * 1000000u;
+  size_t got = 0;
+  while (got < sizeof *out) {
+    uint64_t now = cli_now_ns();
+    struct pollfd p = {.fd = w->from, .events = POLLIN};
+    if (now >= end) return -1;
+    int ready = poll(&p, 1, (int)((end - now) / 1000000u) + 1);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) continue;
+    ssize_t n = read(w->from, (uint8_t *)out + got, sizeof *out - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return 0;
+    got += (size_t)n;
+  }
+  return 1;
+}
+
+kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, const tune_request *request,
+                            unsigned limit_ms, tune_reply *out, kiln_error *err) {
+  if (!w->pid) KILN_TRY(start(w, subject, err));
+  int got = kiln_stream_write(w->to, request, sizeof *request) ? wait_reply(w, limit_ms, out) : 0;
+  if (got < 0) {
+    reap(w, true);
+    return kiln_fail(err, KILN_STATUS_TIMEOUT, "it took longer than %u ms", limit_ms);
+  }
+  if (!got) return tell_death(reap(w, false), err);
+  if (out->error.status == KILN_OK) return KILN_OK;
+  // What a driver does after an error of its own means nothing, and what a launch spoiled stays spoiled.
+  if (out->error.status == KILN_STATUS_DRIVER || request->task >= TUNE_RUN) reap(w, true);
+  return kiln_fail(err, out->error.status, "%s", out->error.text);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A process of its own that launches configs of a kernel: what crashes or hangs there costs that config only.
+// The process that tunes never opens a GPU.
+#ifndef KILN_TOOLS_TOOL_TUNE_WORKER_H
+#define KILN_TOOLS_TOOL_TUNE_WORKER_H
+
+#include <sys/types.h>
+
+#include "base/record.h"
+#include "tools/tool/run_values.h"
+
+enum { TUNE_MOST_TIMES = 32 };
+
+/// A kernel with arguments, on a device.
+typedef struct tune_subject {
+  const char *bundle, *device;     ///< path, name
+  const kiln_interface *interface; ///< borrowed
+  run_value *values;               ///< with their contents; not placed
+  size_t count;
+  uint8_t *want, *got; ///< memory that the processes share: buffers after a launch, one behind another
+  size_t *at;          ///< where the buffer of each value begins in them
+  bool is_host, is_hot;
+} tune_subject;
+
+/// Sets up the shared memory for the values; frees it.
+kiln_status tune_subject_share(tune_subject *subject, kiln_error *err);
+void tune_subject_unshare(tune_subject *subject);
+/// What buffer `index` holds before a launch: what only is written is poisoned, what is added into is zero.
+void tune_subject_contents(const tune_subject *subject, size_t index, uint8_t *out);
+
+typedef enum tune_task {
+  TUNE_HELLO, ///< which device it is
+  TUNE_LOAD,  ///< opens the config; NO_VARIANT where it may not be used for these arguments
+  TUNE_RUN,   ///< one launch from fresh contents; the buffers are in `got` then
+  TUNE_TIME,  ///< `count` times
+} tune_task;
+
+typedef struct tune_request {
+  tune_task task;
+  uint32_t config, count;
+} tune_request;
+
+typedef struct tune_reply {
+  kiln_error error; ///< status OK: it worked
+  char product[128], processor[64];
+  uint32_t units, registers, spill_bytes, shared_bytes, grid[3];
+  double ns[TUNE_MOST_TIMES];
+} tune_reply;
+
+typedef struct tune_worker {
+  pid_t pid; ///< 0: not running
+  int to, from;
+} tune_worker;
+
+/// Asks; starts the process where none runs. TOOL when it died at this, with how; TIMEOUT when it took longer
+/// than `limit_ms`, and it is ended then. Other errors are of the task.
+kiln_status tune_worker_ask(tune_worker *worker, const tune_subject *subject, const tune_request *request,
+                            unsigned limit_ms, tune_reply *out, kiln_error *err);
+void tune_worker_end(tune_worker *worker);
+
+#endif
