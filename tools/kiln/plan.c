@@ -245,7 +245,8 @@ static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t co
   return false;
 }
 
-/// Stops at the first fault: the same text would fail alike for the other targets.
+/// Stops at the first fault: the same text would fail alike for the other targets. For tuning a config that
+/// fails is one that cannot win.
 static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
   kiln_unit *unit = p->sources[source].unit;
   const kiln_interface *interface = kiln_unit_interface(unit, instance);
@@ -259,8 +260,10 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
       if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
       if (is_ended && p->tuned && !is_tuned(p, interface, job.config)) continue;
       is_ended |= !interface->configs[job.config].require_count;
-      for (job.variant = 0; job.variant < interface->variant_count; job.variant++)
-        KILN_TRY(lower_one(p, &job, err));
+      for (job.variant = 0; job.variant < interface->variant_count; job.variant++) {
+        kiln_status status = lower_one(p, &job, err);
+        if (status != KILN_OK && !(p->for_tuning && status == KILN_STATUS_SOURCE)) return status;
+      }
     }
   }
   return KILN_OK;

@@ -134,7 +134,7 @@ static void add_reference(const plan *p, size_t first, const kiln_interface *int
        i++) {
     const plan_job *job = &p->jobs[i];
     bool is_again = false;
-    if (job->variant + 1 != interface->variant_count) continue; // the generic one
+    if (job->variant + 1 != interface->variant_count || job->state == JOB_FAILED) continue; // the generic one
     for (size_t k = first; k < i; k++)
       is_again |= p->jobs[k].config == job->config && p->jobs[k].variant == job->variant;
     if (is_again || text.size + 2 * job->canonical.size + 16 > KILN_BUNDLE_MAX_RECORD) continue;

@@ -81,6 +81,11 @@ static void print_choice(const kiln_choice *c) {
          c->shared_bytes, c->registers, c->spill_bytes);
 }
 
+static void print_reason(const kiln_reason *r) {
+  if (r->by == KILN_BY_ORDER) return; // nothing was tuned
+  printf("%s (%s)%s%.*s\n", r->text, r->bundle, r->entry_size ? ": " : "", (int)r->entry_size, r->entry);
+}
+
 static int by_time(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return x < y ? -1 : x > y;
@@ -144,7 +149,12 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
   if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = choose(r, block, size, &choice, err);
   if (status == KILN_OK && r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
-  if (status == KILN_OK && s->explain) print_choice(&choice);
+  if (status == KILN_OK && s->explain) {
+    kiln_reason reason = {.size = sizeof reason};
+    print_choice(&choice);
+    status = kiln_choose_reason(r->kernel, block, size, &reason, err);
+    if (status == KILN_OK) print_reason(&reason);
+  }
   fflush(stdout); // a fault ends the process
   if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
   if (status == KILN_OK) status = launch(r, block, size, err);

@@ -175,7 +175,7 @@ static void add_axis(const tuner *t, kiln_tuned_entry *e, kiln_tuned_axis_kind k
 static void add_integer(const tuner *t, kiln_tuned_entry *e, const kiln_param_record *p, const run_value *v) {
   int64_t number = integer_of(v);
   add_axis(t, e, KILN_TUNED_BIN, p->name, kiln_tuned_bin(number));
-  if (p->div % ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, number % ALIGNED == 0);
+  if (!p->div || p->div % ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, number % ALIGNED == 0);
 }
 
 static void add_view(const tuner *t, kiln_tuned_entry *e, const kiln_param_record *p, const run_value *v) {
@@ -197,7 +197,7 @@ static void add_axes(const tuner *t, const tune_subject *s, kiln_tuned_entry *e)
     const kiln_param_record *p = &s->interface->params[i];
     if (is_integer(p) && (!key || is_listed(key, p->name))) add_integer(t, e, p, &s->values[i]);
     if (p->view_rank) add_view(t, e, p, &s->values[i]);
-    if ((p->pointer || p->view_rank) && p->align % ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, 1);
+    if ((p->pointer || p->view_rank) && p->align < ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, 1);
   }
 }
 
@@ -642,12 +642,14 @@ int kiln_command_tune(int argc, char **argv) {
       {"verbose", 'v', CLI_FLAG, &s.verbose, NULL, "print the times of every config"},
   };
   const cli_page page = {
-      .usage = "kiln tune [options] -o TABLE --shapes FILE BUNDLE|SOURCE...\n       kiln tune --merge -o "
-               "TABLE TABLE...",
-      .summary = "Launches every config of kernels with the shapes of a file, drops those whose results are "
-                 "wrong, and keeps the\n"
-                 "fastest in a table for `kiln build --tuned`. Sources are built first; a bundle of `kiln "
-                 "build --tuning` needs no compiler.",
+      .usage = "kiln tune [options] -o TABLE --shapes FILE BUNDLE|SOURCE...",
+      .summary =
+          "Launches every config of kernels with the shapes of a file, drops those whose results are wrong, "
+          "and "
+          "keeps the\n"
+          "fastest in a table for `kiln build --tuned`. Sources are built first; a bundle of `kiln build "
+          "--tuning` needs no\n"
+          "compiler. With --merge the words are tables, which are put together.",
       .options = options,
       .option_count = sizeof options / sizeof *options,
       .more = "A line of the shapes is a kernel and its arguments, as `kiln run` takes them. {1,2} stands "

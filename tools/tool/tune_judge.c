@@ -100,7 +100,8 @@ static ir_kernel *decode(kiln_arena *arena, const char *hex, size_t digits) {
                                                                                                    : NULL;
 }
 
-// The last config of the note that may run: the smaller ones stand behind.
+// The first config of the note that may run, which is what is launched without a table: what another one does
+// differently is wrong.
 static ir_kernel *find_kernel(kiln_arena *arena, const tune_subject *s, const bundle_view *view,
                               const packed *p, uint32_t out_grid[3]) {
   char key[5000];
@@ -109,7 +110,7 @@ static ir_kernel *find_kernel(kiln_arena *arena, const tune_subject *s, const bu
   snprintf(key, sizeof key, "reference %.4096s", s->interface->name);
   for (uint32_t i = 0; i < view->note_count && !note; i++)
     if (!strcmp(view->notes[i].key, key)) note = view->notes[i].value;
-  while (note && *note) {
+  while (note && *note && !found) {
     char *space;
     unsigned long config = strtoul(note, &space, 10);
     size_t length = strcspn(note, "\n");

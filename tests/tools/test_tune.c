@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln tune` on the host: what is measured is right, what is wrong, crashes or hangs does not win, and what
+// was found goes into bundles. Kernels misbehave in some of their configs on purpose.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "tests/harness.h"
+
+#define HEAD "kiln tuned 1\n"
+
+static const char *file(const char *name) {
+  static char paths[8][300];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
+  return path;
+}
+
+static const char *put(const char *name, const char *text) {
+  const char *path = file(name);
+  kiln_test_write(path, text, strlen(text));
+  return path;
+}
+
+static void expect_in(const char *text, const char *part) {
+  if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
+}
+
+static void expect_not_in(const char *text, const char *part) {
+  if (strstr(text, part)) FAIL("not expected in the output:\n%s\nfound:\n%s", part, text);
+}
+
+// Runs `kiln WORDS` with a cache of the test's own; malloc'ed output.
+static char *kiln(int want, const char *words) {
+  char *out;
+  int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln %s", kiln_test_folder(),
+                           kiln_test_build(), words);
+  if (code != want) FAIL("kiln %s: exit status is %d, expected %d:\n%s", words, code, want, out);
+  return out;
+}
+
+static char *tune(int want, const char *options, const char *kernel, const char *shapes) {
+  char words[1500];
+  put("k.kiln", kernel);
+  put("shapes", shapes);
+  snprintf(words, sizeof words, "tune --budget 0.2 -o %s --shapes %s %s %s", file("t.table"), file("shapes"),
+           options, file("k.kiln"));
+  return kiln(want, words);
+}
+
+static char *table(void) {
+  char *text = kiln_test_read(file("t.table"), NULL);
+  CHECK(text);
+  return text;
+}
+
+// The configs' code is `body` with the names n, x, y, i, live.
+#define KERNEL(parameters, configs, body)                                                             \
+  "kiln 1\n\nkernel k[BLOCK: tune = 64](" parameters ", n: i32)\n  @grid(cdiv(n, BLOCK)) @key(n)\n"   \
+  "  @config(BLOCK = 64)\n" configs "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n" \
+  "  " body "\n}\n"
+#define CONFIG(block) "  @config(BLOCK = " block ")\n"
+#define IN_OUT "x: in *f32, y: out *f32"
+#define SHAPE "k n=1000 x=random:n y=zeros:n\n"
+#define COPY "store(y + i, load(x + i, live) + 1.0, live)"
+
+// ------------------------------------------------------------------------------ right before fast
+
+// In place and adding: every config ends as one plain run does, whoever ran before.
+TEST(tune, kernels_in_place_and_adding_are_judged_by_what_one_run_leaves) {
+  static const char *const kernels[] = {
+      KERNEL("x: in *f32, y: inout *f32", CONFIG("128") CONFIG("256"),
+             "store(y + i, load(y + i, live) * 2.0 + load(x + i, live), live)"),
+      KERNEL("x: in *f32, y: accum *f32", CONFIG("128") CONFIG("256"),
+             "atomic.add(y + i, load(x + i, live), live)")};
+  for (unsigned i = 0; i < 2; i++) {
+    char *out = tune(0, "--again", kernels[i], "k n=1000 x=random:n y=iota:n\n");
+    expect_in(out, "(3 configs, ");
+    expect_in(out, "judged by interpreter)");
+    expect_not_in(out, "dropped");
+    free(out);
+  }
+}
+
+// The fast config writes nothing; a config before it filled the output with what is right.
+TEST(tune, a_wrong_but_fast_config_does_not_win) {
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), "when BLOCK != 256 { " COPY " }");
+  static const char *const judges[] = {"", "--judge-limit 0"}, *const says[] = {"interpreter", "first"};
+  for (unsigned i = 0; i < 2; i++) {
+    char *out =
+             tune(0, i ? "--again --judge-limit 0" : judges[0], kernel, "k n=100000 x=random:n y=zeros:n\n"),
+         want[200];
+    snprintf(want, sizeof want,
+             "dropped BLOCK=256,warps=4: its results are wrong (judged by %s): y f32 0 of 100000", says[i]);
+    expect_in(out, want);
+    free(out);
+    char *text = table();
+    expect_not_in(text, "config=BLOCK=256");
+    expect_in(text, says[i]);
+    free(text);
+  }
+}
+
+TEST(tune, a_config_that_is_wrong_in_one_element_does_not_win) {
+  char *out =
+      tune(0, "", KERNEL(IN_OUT, CONFIG("128"), COPY "\n  when BLOCK == 128 { store(y + i, 0.5, i == 777) }"),
+           SHAPE);
+  expect_in(out,
+            "dropped BLOCK=128,warps=4: its results are wrong (judged by interpreter): y f32 777 of 1000");
+  free(out);
+}
+
+TEST(tune, a_crash_costs_that_config_only) {
+  char *out = tune(0, "",
+                   KERNEL(IN_OUT, CONFIG("128") CONFIG("256"),
+                          COPY "\n  when BLOCK == 128 { store(y + i + 100000000, 1.0) }"),
+                   SHAPE);
+  expect_in(out, "dropped BLOCK=128,warps=4: the process ");
+  expect_in(out, "(3 configs, ");
+  expect_not_in(out, "dropped BLOCK=256");
+  free(out);
+}
+
+// It writes just behind the buffer, which spoils what stands there: the next config is judged with memory of
+// its own.
+TEST(tune, a_store_behind_a_buffer_costs_that_config_only) {
+  char *out = tune(
+      0, "",
+      KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY "\n  when BLOCK == 128 { store(y + i, 1.0, i == n) }"),
+      SHAPE);
+  expect_in(out, "dropped BLOCK=128,warps=4: argument 'y' (*f32) has 1000 elements");
+  expect_not_in(out, "dropped BLOCK=256");
+  free(out);
+}
+
+TEST(tune, a_config_that_hangs_is_ended) {
+  static const char kernel[] =
+      KERNEL(IN_OUT, CONFIG("128") CONFIG("256"),
+             COPY "\n  when BLOCK == 128 { while load(x) > -5.0 { store(y, 1.0) } }");
+  char *out = tune(0, "--timeout 1", kernel, SHAPE);
+  expect_in(out, "dropped BLOCK=128,warps=4: it took longer than 1000 ms");
+  expect_not_in(out, "dropped BLOCK=256");
+  free(out);
+}
+
+TEST(tune, a_config_that_does_not_compile_is_left_out) {
+  char *out = tune(0, "", KERNEL(IN_OUT, CONFIG("2097152") CONFIG("256"), COPY), SHAPE);
+  expect_in(out, "the limit is");
+  expect_in(out, "(2 configs, ");
+  free(out);
+}
+
+TEST(tune, all_failing_is_one_clear_error) {
+  char *out =
+      tune(1, "", KERNEL(IN_OUT, CONFIG("128"), "store(y + i + 100000000, load(x + i, live))"), SHAPE);
+  expect_in(out, "kiln: error: k n=1000: no config is left: BLOCK=64,warps=4: the process ");
+  expect_in(out, "; BLOCK=128,warps=4: the process ");
+  expect_in(out, "1 of 1 shapes failed");
+  free(out);
+}
+
+TEST(tune, a_knob_without_effect_is_told) {
+  char *out = tune(0, "", KERNEL(IN_OUT, "  @config(BLOCK = 64, warps = 8)\n", COPY), SHAPE);
+  expect_in(out, "dropped BLOCK=64,warps=8: it is the same code as BLOCK=64,warps=4");
+  free(out);
+}
+
+TEST(tune, any_share_keeps_at_least_one) {
+  char *out = tune(0, "--keep 0", KERNEL(IN_OUT, CONFIG("128") CONFIG("256") CONFIG("512"), COPY), SHAPE);
+  expect_in(out, "(4 configs, ");
+  free(out);
+  free(table());
+}
+
+// -------------------------------------------------------------------------------------- the table
+
+TEST(tune, what_is_found_names_what_it_depends_on) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[B: tune = 64](v: in view f32[8, 8], y: out *f32 @align(16), n: i32, m: i32 "
+      "@div(16), s: f32)\n"
+      "  @grid(cdiv(n, B))\n  @config(B = 64)\n  @config(B = 128)\n"
+      "{\n  let i = pid(0) * B + iota(B)\n  store(y + i, full(f32[B], s), i < n)\n}\n";
+  char *out = tune(0, "", kernel, "k n=100 m=32 s=1.5 y=zeros:n v=zeros:n*m[n,m]\n");
+  free(out);
+  char *text = table();
+  expect_in(text, "types=\"view f32/2, *f32, i32, i32, f32\"");
+  expect_in(text, " bin.m=32 bin.n=96 bin.v.extent0=96 bin.v.extent1=32 aligned.n=no aligned.v=yes "
+                  "stride.v.0=other stride.v.1=1 config=");
+  expect_in(text, " toolchain=");
+  free(text);
+}
+
+TEST(tune, shapes_stand_for_all_combinations_and_are_not_measured_twice) {
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("128"), COPY);
+  char *out = tune(0, "", kernel, "# two\nk n={1000,2000} x=random:n y=zeros:2*n+1\n"), *at = out;
+  expect_in(out, "k n=1000: ");
+  expect_in(out, "k n=2000: ");
+  free(at);
+  out = tune(0, "-v", kernel, "k n={1000,2000} x=random:n y=zeros:n\nk n=500 x=random:n y=zeros:n\n");
+  expect_in(out, ", as the table says");
+  expect_in(out, "k n=500: BLOCK=");
+  free(out);
+  char *text = table();
+  expect_in(text, " bin.n=448 ");
+  expect_in(text, " bin.n=896 ");
+  expect_in(text, " bin.n=1792 ");
+  free(text);
+}
+
+TEST(tune, two_devices_share_the_shapes) {
+  char *out = tune(0, "--device host:1,host:2", KERNEL(IN_OUT, CONFIG("128"), COPY),
+                   "k n={100,200,300,400,500,600} x=random:n y=zeros:n\n");
+  unsigned lines = 0;
+  for (const char *at = out; (at = strstr(at, "k n=")); at++) lines++;
+  CHECK_INT(lines, 6);
+  free(out);
+  char *text = table();
+  lines = 0;
+  for (const char *at = text; (at = strstr(at, "\nkernel=k")); at++) lines++;
+  CHECK_INT(lines, 6);
+  free(text);
+}
+
+TEST(tune, mistakes_are_named) {
+  static const char kernel[] = KERNEL(IN_OUT, "", COPY);
+  static const struct {
+    const char *shapes, *says;
+  } wrong[] = {{"kk n=1 x=ones:1 y=ones:1\n", "shapes:1: "},
+               {"kk n=1\n", "has no kernel 'kk'"},
+               {"\nk n=1 z=2\n", "shapes:2: 'z=2': kernel k has the parameters x, y, n"},
+               {"k n=1 x=ones:1\n", "shapes:1: argument 'y' (*f32) of k is missing"},
+               {"k n=1 n=2\n", "shapes:1:7: 'n' is given twice"},
+               {"k n={1,2 x=ones:1\n", "shapes:1:5: the brace is not closed"},
+               {"k n={1,,2}\n", "shapes:1:8: expected a value"},
+               {"k n=m x=ones:1 y=ones:1\n", "shapes:1:5: 'm' is no sum of products"},
+               {"k n=n x=ones:1 y=ones:1\n", "shapes:1:5: 'n' is no sum of products"},
+               {"k n=9223372036854775807*2 x=ones:1 y=ones:1\n", "is no sum of products"},
+               {"k n=x x=ones:1 y=ones:1\n", "'x' is no sum of products"},
+               {"k n\n", "shapes:1:3: expected NAME=VALUE, found 'n'\nk n\n  ^\n"},
+               {"k n= x=ones:1\n", "expected a value"},
+               {"# nothing\n", "has no shape"},
+               {"k n=1 x=pear:1 y=ones:1\n", "shapes:1: argument 'x' (*f32): 'pear:1' is not zeros:N"}};
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char *out = tune(1, "", kernel, wrong[i].shapes);
+    char *says = strstr(out, wrong[i].says);
+    // the caret stands below the line
+    char first[100];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(wrong[i].says, "\n"), wrong[i].says);
+    if (!says && !strstr(out, first)) FAIL("text %u: found\n%s", i, out);
+    free(out);
+  }
+}
+
+TEST(tune, check_says_whether_choices_hold) {
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("16384"), COPY);
+  static const char shape[] = "k n=64 x=random:n y=zeros:n\n";
+  char *out = tune(0, "", kernel, shape);
+  free(out);
+  char *text = table(), *config = strstr(text, " config=BLOCK=64,");
+  if (!config) FAIL("the slower config won:\n%s", text);
+  out = tune(0, "--check", kernel, shape);
+  expect_in(out, "holds   k n=64: BLOCK=64,warps=4\n");
+  free(out);
+  kiln_buffer changed = {0}; // the same choice with the slow config
+  kiln_buffer_bytes(&changed, text, (size_t)(config - text));
+  kiln_buffer_format(&changed, " config=BLOCK=16384,%s", config + strlen(" config=BLOCK=64,"));
+  kiln_buffer_u8(&changed, 0);
+  put("t.table", (const char *)changed.bytes);
+  out = tune(1, "--check", kernel, shape);
+  expect_in(out, "differs k n=64: BLOCK=16384,warps=4; now BLOCK=64,warps=4\n");
+  free(out);
+  out = tune(0, "--check", kernel, "k n=5 x=random:n y=zeros:n\n");
+  expect_in(out, "unknown k n=5: the table has no choice for it");
+  free(out);
+  free(text);
+  kiln_buffer_deinit(&changed);
+}
+
+// Times of this machine are as they are: what was is written into the table that is compared with.
+TEST(tune, gate_finds_a_loss_and_passes_what_is_no_difference) {
+  static const char kernel[] = KERNEL(IN_OUT, "", COPY);
+  static const char shape[] = "k n=64 x=random:n y=zeros:n\n";
+  static const struct {
+    const char *ns, *band, *says;
+    int code;
+  } cases[] = {{"1", "5", "loss k n=64: ", 1},
+               {"900000000", "5", "win  k n=64: ", 0},
+               {"", "1000", "same k n=64: ", 0}};
+  char *out = tune(0, "", kernel, shape);
+  free(out);
+  char *text = table(), *ns = strstr(text, " ns="), options[400];
+  for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kiln_buffer old = {0};
+    size_t digits = strcspn(ns + 4, " ");
+    kiln_buffer_bytes(&old, text, (size_t)(ns + 4 - text));
+    kiln_buffer_format(&old, "%s%s", *cases[i].ns ? cases[i].ns : "", ns + 4 + (*cases[i].ns ? digits : 0));
+    kiln_buffer_u8(&old, 0);
+    snprintf(options, sizeof options, "--gate %s --band %s", put("old.table", (const char *)old.bytes),
+             cases[i].band);
+    out = tune(cases[i].code, options, kernel, shape);
+    expect_in(out, cases[i].says);
+    expect_in(out, i == 0 ? "1 compared, 1 lost, geomean " : "1 compared, 0 lost, geomean ");
+    free(out);
+    kiln_buffer_deinit(&old);
+  }
+  free(text);
+}
+
+#define ENTRY(kernel, n, config) \
+  "kernel=" kernel " types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.n=" n " config=" config
+
+TEST(tune, merge_is_the_same_in_any_order) {
+  char words[1000], *out;
+  put("a", HEAD ENTRY("k", "64", "a") " date=2026-01-02T00:00:00Z\n" ENTRY("k", "80", "b") "\n");
+  put("b", HEAD ENTRY("k", "64", "c") " date=2026-01-01T00:00:00Z\n" ENTRY("l", "64", "d") "\n");
+  snprintf(words, sizeof words, "tune --merge -o %s %s %s", file("ab"), file("a"), file("b"));
+  free(kiln(0, words));
+  snprintf(words, sizeof words, "tune --merge -o %s %s %s %s", file("ba"), file("b"), file("a"), file("b"));
+  free(kiln(0, words));
+  char *ab = kiln_test_read(file("ab"), NULL), *ba = kiln_test_read(file("ba"), NULL);
+  CHECK_TEXT(ba, ab);
+  expect_in(ab, "bin.n=64 config=a id=");
+  expect_not_in(ab, "config=c");
+  put("bad", HEAD ENTRY("k", "65", "a") "\n");
+  snprintf(words, sizeof words, "tune --merge -o %s %s", file("ab"), file("bad"));
+  out = kiln(1, words);
+  expect_in(out, "bad:2:70: 65 is not the least number of its bin, which is written 64");
+  expect_in(out, "bin.n=65 config=a\n" /* the caret is below the number */);
+  free(ab), free(ba), free(out);
+}
+
+// ------------------------------------------------------------------------------------- in bundles
+
+static char *build_tuned(int want, const char *options, const char *text) {
+  char words[1500];
+  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  put("t.table", text);
+  snprintf(words, sizeof words, "build -t host --tuned %s %s -o %s %s", file("t.table"), options,
+           file("k.kbundle"), file("k.kiln"));
+  return kiln(want, words);
+}
+
+static char *explain_run(const char *n) {
+  char words[600];
+  snprintf(words, sizeof words, "run %s k --explain -a n=%s -a x=ones:5000 -a y=zeros:5000",
+           file("k.kbundle"), n);
+  return kiln(0, words);
+}
+
+TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {
+  char *out =
+      build_tuned(0, "", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n" ENTRY("other", "64", "x") "\n");
+  expect_in(out, "2 objects, 0 from the cache, 2 compiled"); // 64 is the default, 128 is not needed
+  free(out);
+  out = explain_run("1100");
+  expect_in(out, "config BLOCK=256,warps=4, ");
+  expect_in(out, "tuned for arguments like these");
+  expect_in(out, "bin.n=1024 config=BLOCK=256,warps=4\n");
+  free(out);
+  out = explain_run("100");
+  expect_in(out, "config BLOCK=64,warps=4, ");
+  expect_in(out, "the arguments lie outside of what was tuned");
+  free(out);
+  // another table is another bundle, not what the cache has
+  free(build_tuned(0, "", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") "\n"));
+  out = explain_run("1100");
+  expect_in(out, "config BLOCK=128,warps=4, ");
+  free(out);
+}
+
+TEST(tune, what_a_table_names_must_be_there) {
+  char *out = build_tuned(1, "", HEAD ENTRY("k", "64", "BLOCK=257,warps=4") "\n");
+  expect_in(out, "t.table:2: kernel k has no config 'BLOCK=257,warps=4'; did you mean 'BLOCK=256,warps=4'?");
+  free(out);
+  out = build_tuned(
+      1, "",
+      HEAD
+      "kernel=k types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.m=64 config=BLOCK=64,warps=4\n");
+  expect_in(out, "t.table:2: kernel k has no parameter 'm'");
+  free(out);
+  out = build_tuned(1, "", HEAD "kernel=k typos=x\n");
+  expect_in(out, "t.table:2:10: unknown field 'typos'; did you mean 'types'?");
+  expect_in(out, "kernel=k typos=x\n         ^\n");
+  free(out);
+  out = build_tuned(0, "", HEAD "kernel=k types=i32 product=* processor=* units=0 config=BLOCK=64,warps=4\n");
+  expect_in(out, "1 choices are for other parameters than their kernels have; left out");
+  free(out);
+}
+
+TEST(tune, choices_of_other_tools_are_noted_or_refused) {
+  static const char text[] = HEAD ENTRY("k", "64", "BLOCK=128,warps=4") " toolchain=0011223344556677\n";
+  char *out = build_tuned(0, "", text);
+  expect_in(out, "1 of 1 choices were measured with code of other tools");
+  free(out);
+  out = build_tuned(1, "--tuned-strict", text);
+  expect_in(out, "1 of 1 choices were measured with code of other tools; `kiln tune --check` measures again");
+  free(out);
+  free(tune(0, "--again", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY), SHAPE)); // of these tools
+  char *own = kiln_test_read(file("t.table"), NULL), *line = strstr(own, " bin.n=896 ");
+  CHECK(line);
+  kiln_buffer only = {0};
+  while (line[-1] != '\n') line--;
+  kiln_buffer_format(&only, HEAD "%.*s\n", (int)strcspn(line, "\n"), line);
+  kiln_buffer_u8(&only, 0);
+  out = build_tuned(0, "--tuned-strict", (const char *)only.bytes);
+  free(own), free(out);
+  kiln_buffer_deinit(&only);
+}
