@@ -47,6 +47,7 @@ typedef struct kiln_front_options {
   const char *const *instances; ///< extra "softmax[T=f16]"; may be NULL
   size_t instance_count;
   bool all_configs; ///< every config, not only those that launch rules can reach
+  bool with_ranges; ///< the configs of @space too, behind those of the source
   // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text beside it, or the default (4
   // warps, 3 stages).
   uint32_t warps, stages;
@@ -72,6 +73,8 @@ bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const 
 /// The first such config; the count of configs when there is none.
 uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target);
 
+/// Config `config` (in range) is no @config of the source but from the ranges of @space.
+bool kiln_unit_is_generated(const kiln_unit *unit, size_t index, uint32_t config);
 /// What tuning of instance `index` depends on, by `@key`: "M,N,K"; "" where the source does not say. Borrowed
 /// from the unit.
 const char *kiln_unit_tuning_key(const kiln_unit *unit, size_t index);

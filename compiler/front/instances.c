@@ -246,10 +246,10 @@ static void check_attributes(maker *m) {
     const char *name;
     bool repeats;
     uint8_t least, most;
-  } known[] = {{"grid", false, 1, 3},    {"config", true, 0, 255},   {"instance", true, 1, 255},
-               {"variant", true, 1, 32}, {"require", true, 1, 32},   {"warps", false, 1, 1},
-               {"stages", false, 1, 1},  {"regs", false, 1, 1},      {"key", false, 1, 255},
-               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}};
+  } known[] = {{"grid", false, 1, 3},    {"config", true, 0, 255},    {"instance", true, 1, 255},
+               {"variant", true, 1, 32}, {"require", true, 1, 32},    {"warps", false, 1, 1},
+               {"stages", false, 1, 1},  {"regs", false, 1, 1},       {"key", false, 1, 255},
+               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}, {"space", false, 1, 255}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -258,7 +258,7 @@ static void check_attributes(maker *m) {
     if (which == KNOWN)
       kiln_elab_error(&m->e, a->place,
                       "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant "
-                      "@require @warps @stages @regs @key @fp",
+                      "@require @warps @stages @regs @key @space @fp",
                       a->atom->text);
     else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
       kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
@@ -364,6 +364,24 @@ static void config_targets(maker *m, const kiln_node *a, kiln_native_config *c) 
   }
 }
 
+// ------------------------------------------------------------------ configs of @space
+
+// @space(BLOCK = [512, 1024], warps = [4, 8]): values that tuning tries besides those of @config.
+static void check_space(maker *m) {
+  const kiln_node *a = find_attribute(m, "space");
+  for (uint32_t i = 0; a && i < a->list.count; i++) {
+    const kiln_node *arg = a->list.items[i];
+    if (arg->kind == KILN_NODE_NAMED && is_attribute(arg, "targets"))
+      kiln_elab_error(&m->e, arg->place, "'@space': what a config is for stands in @config");
+    else if (!check_config_arg(m, arg)) continue;
+    else if (arg->a->kind != KILN_NODE_LIST || !arg->a->list.count)
+      kiln_elab_error(&m->e, arg->a->place, "'@space': expected a list of values such as [512, 1024]");
+    for (uint32_t j = 0; j < i; j++)
+      if (a->list.items[j]->atom && a->list.items[j]->atom == arg->atom)
+        kiln_elab_error(&m->e, arg->place, "'@space': '%s' is there already", arg->atom->text);
+  }
+}
+
 // Grid and requirements of the config, whose values are bound.
 static void launch_expressions(maker *m, kiln_native_config *c) {
   const kiln_node *grid = find_attribute(m, "grid");
@@ -448,9 +466,8 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
   const char *text = config_text(m, c);
   for (uint32_t i = 0; i < f->config_count; i++) {
     if (strcmp(f->configs[i].text, text)) continue;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without a clause there is one config
-    kiln_elab_error(&m->e, a->place, "'@config' is there already: %s", text);
-    return;
+    if (a) kiln_elab_error(&m->e, a->place, "'@config' is there already: %s", text);
+    return; // one that was generated may be written already
   }
   uint32_t count = f->config_count, again = *capacity;
   KILN_GROW(arena_of(m), in->configs, count, again);
@@ -497,9 +514,60 @@ static bool is_reached_anywhere(const kiln_native_instance *in, const kiln_nativ
   return false;
 }
 
+// The config `base` (NULL: that of the defaults) with the values of @space that `chosen` numbers.
+static kiln_node varied(maker *m, const kiln_node *base, const kiln_node *ranges, const uint32_t *chosen) {
+  kiln_node out = {.kind = KILN_NODE_ATTRIBUTE, .place = ranges->place, .atom = ranges->atom};
+  uint32_t others = base ? base->list.count : 0, count = ranges->list.count;
+  out.list.items = KILN_NEW_ARRAY(arena_of(m), kiln_node *, others + count);
+  for (uint32_t i = 0; i < count; i++) {
+    const kiln_node *range = ranges->list.items[i];
+    kiln_node *arg = out.list.items[out.list.count++] = KILN_NEW(arena_of(m), kiln_node);
+    *arg = (kiln_node){.kind = KILN_NODE_NAMED,
+                       .place = range->place,
+                       .atom = range->atom,
+                       .a = range->a->list.items[chosen[i]]};
+  }
+  for (uint32_t i = 0; i < others; i++) {
+    bool is_varied = false;
+    for (uint32_t k = 0; k < count; k++)
+      is_varied |= ranges->list.items[k]->atom == base->list.items[i]->atom;
+    if (!is_varied) out.list.items[out.list.count++] = base->list.items[i];
+  }
+  return out;
+}
+
+// All combinations of @space on top of `base`; those that are there already are left out.
+static void generate_configs(maker *m, const kiln_node *base, uint32_t *capacity) {
+  const kiln_node *ranges = find_attribute(m, "space");
+  uint32_t count = ranges->list.count, *chosen = KILN_NEW_ARRAY(arena_of(m), uint32_t, count), at;
+  do {
+    kiln_native_config c;
+    kiln_node node = varied(m, base, ranges, chosen);
+    if (m->instance->interface.config_count == MOST_CONFIGS) return;
+    if (make_config(m, &node, &c)) {
+      c.is_generated = true;
+      add_config(m, NULL, &c, capacity);
+    }
+    for (at = count; at-- > 0; chosen[at] = 0)
+      if (++chosen[at] < ranges->list.items[at]->a->list.count) break;
+  } while (at < count);
+}
+
+static void generate_all(maker *m, uint32_t *capacity) {
+  bool any = false;
+  uint32_t errors = m->e.d->errors;
+  for (uint32_t i = 0; i < m->kernel->attributes.count && m->e.d->errors == errors; i++) {
+    if (!is_attribute(m->kernel->attributes.items[i], "config")) continue;
+    any = true;
+    generate_configs(m, m->kernel->attributes.items[i], capacity);
+  }
+  if (!any) generate_configs(m, NULL, capacity);
+}
+
 static void make_configs(maker *m) {
   uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
   kiln_native_config c;
+  check_space(m);
   for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS;
        i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -509,6 +577,8 @@ static void make_configs(maker *m) {
     add_config(m, a, &c, &capacity);
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
+  if (m->unit->with_ranges && find_attribute(m, "space") && m->e.d->errors == errors)
+    generate_all(m, &capacity);
   if (!m->instance->interface.config_count && m->e.d->errors == errors)
     kiln_elab_error(&m->e, m->kernel->place, "kernel '%s' has no config whose @require can hold",
                     m->kernel->atom->text);

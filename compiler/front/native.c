@@ -17,6 +17,10 @@ static bool has_config(const kiln_unit *unit, size_t index, uint32_t config, con
   return kiln_native_has_config(u, &u->instances[index], config, target->processor);
 }
 
+static bool is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
+  return ((const kiln_native_unit *)unit)->instances[index].configs[config].is_generated;
+}
+
 static const char *tuning_key(const kiln_unit *unit, size_t index) {
   return ((const kiln_native_unit *)unit)->instances[index].tuning_key;
 }
@@ -150,6 +154,7 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   static const kiln_unit_methods methods = {.instance_count = instance_count,
                                             .interface = interface,
                                             .has_config = has_config,
+                                            .is_generated = is_generated,
                                             .tuning_key = tuning_key,
                                             .build = build};
   uint32_t errors = d->errors, first = d->count;
@@ -157,6 +162,7 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   u->module = kiln_parse(arena, file, text, size, d);
   u->unit = (kiln_unit){.methods = &methods, .arena = arena, .file = u->module->file};
   u->all_configs = options->all_configs;
+  u->with_ranges = options->with_ranges;
   check_names(u->module, d);
   kiln_native_instances(u, options, d);
   kiln_native_check_unused(u, d);

@@ -10,6 +10,7 @@ typedef struct kiln_native_config {
   kiln_value *values;  ///< one a compile-time parameter
   const char *targets; ///< canonical list of the processors it is for; NULL: all
   uint16_t warps, stages;
+  bool is_generated; ///< from the ranges of @space
   const kiln_launch_expr *grid[3];
   const kiln_launch_expr **require;
   uint32_t require_count;
@@ -39,7 +40,7 @@ typedef struct kiln_native_unit {
   kiln_unit unit;
   kiln_module *module;
   kiln_module *library;
-  bool all_configs;
+  bool all_configs, with_ranges;
   kiln_native_instance *instances;
   uint32_t count, capacity;
 } kiln_native_unit;

@@ -35,6 +35,10 @@ bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const 
   return !target || !unit->methods->has_config || unit->methods->has_config(unit, index, config, target);
 }
 
+bool kiln_unit_is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
+  return unit->methods->is_generated && unit->methods->is_generated(unit, index, config);
+}
+
 const char *kiln_unit_tuning_key(const kiln_unit *unit, size_t index) {
   return unit->methods->tuning_key && index < kiln_unit_instance_count(unit)
              ? unit->methods->tuning_key(unit, index)

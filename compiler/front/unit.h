@@ -21,6 +21,8 @@ typedef struct kiln_unit_methods {
                       const kiln_target *target, kiln_diagnostics *d);
   /// Errors of a canonical kernel, which shows more of where pointers come from. NULL: none are possible.
   void (*check)(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
+  /// Config `config` is from a range that the source states for tuning. NULL: none is.
+  bool (*is_generated)(const kiln_unit *unit, size_t index, uint32_t config);
   /// The integer parameters that tuning depends on ("M,N"); "" where the source does not say. NULL: it never
   /// does.
   const char *(*tuning_key)(const kiln_unit *unit, size_t index);

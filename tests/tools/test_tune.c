@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "tests/harness.h"
@@ -407,4 +408,57 @@ TEST(tune, choices_of_other_tools_are_noted_or_refused) {
   out = build_tuned(0, "--tuned-strict", (const char *)only.bytes);
   free(own), free(out);
   kiln_buffer_deinit(&only);
+}
+
+// --------------------------------------------------------------------------------------- the space
+
+#define RANGES                                                                                               \
+  "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, BLOCK)) @key(n)\n" \
+  "  @space(BLOCK = [64, 4096], stages = [0, 2])\n  @config(BLOCK = 32)\n  @config(BLOCK = 64)\n"             \
+  "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n"
+
+TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
+  char *out = tune(0, "-v", RANGES, "k n=100000 x=random:n y=zeros:n\n");
+  expect_in(out, "(5 configs, "); // 32; 64 and 4096, with 2 stages too; 64 is written and a range
+  expect_in(out, "dropped BLOCK=64,warps=4,stages=2: it is the same code as BLOCK=64,warps=4");
+  expect_in(out, "  BLOCK=4096,warps=4 ");
+  free(out);
+  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=4096,warps=4") "\n");
+  char words[1000];
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("t.table"), file("k.kbundle"),
+           file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 2 objects, "); // 32, which is the default, and 4096
+  free(out);
+  out = explain_run("1024");
+  expect_in(out, "config BLOCK=4096,warps=4, ");
+  free(out);
+  snprintf(words, sizeof words, "build -t host --configs-all -o %s %s", file("k.kbundle"), file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 2 objects, "); // without a table ranges are nothing
+  free(out);
+}
+
+TEST(tune, ranges_are_checked) {
+  static const struct {
+    const char *range, *says;
+  } wrong[] = {{"BLOK = [1]", "'@config': 'BLOK' is no compile-time parameter"},
+               {"BLOCK = 4", "'@space': expected a list of values such as [512, 1024]"},
+               {"BLOCK = []", "'@space': expected a list of values"},
+               {"BLOCK = [4], BLOCK = [8]", "'@space': 'BLOCK' is there already"},
+               {"targets = [\"host\"]", "'@space': what a config is for stands in @config"},
+               {"4", "'@config': expected name = value"}};
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char text[1000], words[600];
+    snprintf(text, sizeof text,
+             "kiln 1\n\nkernel k[BLOCK: tune = 64](y: out *f32)\n  @space(%s)\n{\n  store(y + iota(BLOCK), "
+             "zeros(f32[BLOCK]))\n}\n",
+             wrong[i].range);
+    put("k.kiln", text);
+    snprintf(words, sizeof words, "build -t host -o %s %s", file("k.kbundle"), file("k.kiln"));
+    char *out = kiln(1, words);
+    expect_in(out, "k.kiln:4:");
+    expect_in(out, wrong[i].says);
+    free(out);
+  }
 }

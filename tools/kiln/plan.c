@@ -258,7 +258,8 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
     bool is_ended = false; // by a config that always holds: the launch rule goes no farther, choices do
     for (; job.config < interface->config_count; job.config++) {
       if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
-      if (is_ended && p->tuned && !is_tuned(p, interface, job.config)) continue;
+      bool is_only_tuned = is_ended || kiln_unit_is_generated(unit, instance, job.config);
+      if (is_only_tuned && p->tuned && !is_tuned(p, interface, job.config)) continue;
       is_ended |= !interface->configs[job.config].require_count;
       for (job.variant = 0; job.variant < interface->variant_count; job.variant++) {
         kiln_status status = lower_one(p, &job, err);

@@ -101,6 +101,7 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
   kiln_front_options front = {.instances = s->instances.items,
                               .instance_count = s->instances.count,
                               .all_configs = s->all_configs || s->for_tuning || s->tuned,
+                              .with_ranges = s->for_tuning || s->tuned,
                               .warps = (uint32_t)s->warps,
                               .stages = (uint32_t)s->stages};
   KILN_TRY(session_open(s, fallback_target, err));
