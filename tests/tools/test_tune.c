@@ -364,6 +364,11 @@ TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {
   expect_in(out, "config BLOCK=64,warps=4, ");
   expect_in(out, "the arguments lie outside of what was tuned");
   free(out);
+  char words[600];
+  snprintf(words, sizeof words, "explain --all %s k", file("k.kbundle"));
+  out = kiln(0, words);
+  expect_in(out, "bin.n=1024 config=BLOCK=256,warps=4\n1 tuned choices; ");
+  free(out);
   // another table is another bundle, not what the cache has
   free(build_tuned(0, "", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") "\n"));
   out = explain_run("1100");
@@ -414,7 +419,7 @@ TEST(tune, choices_of_other_tools_are_noted_or_refused) {
 
 #define RANGES                                                                                               \
   "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, BLOCK)) @key(n)\n" \
-  "  @space(BLOCK = [64, 4096], stages = [0, 2])\n  @config(BLOCK = 32)\n  @config(BLOCK = 64)\n"             \
+  "  @space(BLOCK = [64, 4096], stages = [0, 2])\n  @config(BLOCK = 32)\n  @config(BLOCK = 64)\n"            \
   "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n"
 
 TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/tuned.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
@@ -30,6 +31,26 @@ static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, ki
     printf("  %-24s %-30s '%s'  %s%s%s\n", c.target, c.config, c.variant, rank_text(c.rank),
            *c.rule ? ": " : "", c.rule);
   kiln_report_free(report);
+  return KILN_OK;
+}
+
+// How many choices were tuned for the kernel, for whatever device; all of them on request.
+static kiln_status explain_tuned(const char *path, const char *name, bool all, kiln_error *err) {
+  bundle_view v;
+  char key[KILN_TUNED_NOTE];
+  uint32_t count = 0;
+  if (!kiln_tuned_note_key(name, key)) return KILN_OK;
+  KILN_TRY(bundle_view_open(path, &v, err));
+  for (uint32_t i = 0; i < v.note_count; i++) {
+    if (strcmp(v.notes[i].key, key)) continue;
+    const char *line = v.notes[i].value + strcspn(v.notes[i].value, "\n"); // behind the head
+    for (; *line && line[1]; line += 1 + strcspn(line + 1, "\n"), count++)
+      if (all) printf("  %.*s\n", (int)strcspn(line + 1, "\n"), line + 1);
+  }
+  if (count)
+    printf("%u tuned choices%s; `kiln run --explain` says which one arguments get\n", count,
+           all ? "" : " (--all prints them)");
+  bundle_view_close(&v);
   return KILN_OK;
 }
 
@@ -110,6 +131,8 @@ int kiln_command_explain(int argc, char **argv) {
       status = words.count < 2 ? explain_preflight(device, json, &err)
                : json          ? explain_kernel_json(device, words.items[1], &err)
                                : explain_kernel(device, words.items[1], all, &err);
+    if (status == KILN_OK && words.count == 2 && !json)
+      status = explain_tuned(words.items[0], words.items[1], all, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   kiln_device_close(device);
