@@ -14,9 +14,9 @@ build)
 measure)
   device=$3 table=$4
   for t in "$table" "$table.second"; do
-    begin=$(date +%s.%N)
+    begin=$SECONDS
     "$build/bin/kiln-tool" tune -v -d "$device" -s bench/tune.shapes -o "$t" --judge-limit 2 --budget "${BUDGET:-2}" "$build/tune/all.kbundle" | tee "$t.log"
-    echo "$t: $(echo "$(date +%s.%N) - $begin" | bc) s"
+    echo "$t: $((SECONDS - begin)) s"
   done
   # tuned over default: geomean over what was measured
   awk '{ n = d = 0; for (i = 1; i <= NF; i++) { if ($i ~ /^ns=/) n = substr($i, 4); if ($i ~ /^default_ns=/) d = substr($i, 12) }
