@@ -90,6 +90,7 @@ TEST(tune, a_wrong_but_fast_config_does_not_win) {
   static const char kernel[] = KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), "when BLOCK != 256 { " COPY " }");
   static const char *const judges[] = {"", "--judge-limit 0"}, *const says[] = {"interpreter", "first"};
   for (unsigned i = 0; i < 2; i++) {
+    unlink(file("t.table"));
     char *out =
              tune(0, i ? "--again --judge-limit 0" : judges[0], kernel, "k n=100000 x=random:n y=zeros:n\n"),
          want[200];
