@@ -430,8 +430,4 @@ TEST(nvptx_source, limits_are_errors_with_numbers) {
                "store(x + i, load(x + i) + 1.0)\n}\n",
                "sm_80", KILN_STATUS_LIMIT,
                "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
-  expect_error("kiln 1\nkernel product(x: in *f64, y: out *f64) @grid(1) @config(warps = 8) {\n  let i = "
-               "iota(128)\n  let p = i[:, _] * 128 + i[_, :]\n"
-               "  let t = load(x + p)\n  store(y + p, dot(t, t, t))\n}\n",
-               "sm_75", KILN_STATUS_LIMIT, "262144 bytes of shared memory");
 }
