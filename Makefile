@@ -51,6 +51,7 @@ REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime)
 VERIFY   := $(call sources,runtime/verify)
+EXTENSION := $(call sources,python/extension)
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))
 archive  = $(B)/lib/lib$(1).a
@@ -112,6 +113,10 @@ $(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
+$(B)/obj/python/extension/%.c.o: python/extension/%.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -isystem $(PYTHON_INCLUDE) -c $< -o $@
 $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -133,6 +138,15 @@ PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
 INCLUDE := $(B)/include
+# The package as it is installed: `PYTHONPATH=$(B)/python` stands for that. One build serves every CPython from 3.11 on.
+PYTHON ?= /usr/bin/python3
+PYTHON_INCLUDE := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
+PACKAGE := $(B)/python/kiln
+PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(wildcard python/kiln/*)) $(PACKAGE)/_core.abi3.so $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
+ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
+$(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
+PACKAGE_FILES :=
+endif
 LIBRARIES := $(INCLUDE)/kiln/kiln.h $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
 $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -171,6 +185,18 @@ $(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
 
+# The stable ABI; libkiln is loaded at run time, the interpreter is there already.
+$(PACKAGE)/_core.abi3.so: $(call objects,$(EXTENSION))
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(LDFLAGS) $^ -lm -ldl -o $@
+$(PACKAGE)/lib%: $(B)/lib/lib%
+	@mkdir -p $(@D)
+	ln -sfn $(abspath $<) $@
+$(PACKAGE)/%: python/kiln/%
+	@mkdir -p $(@D)
+	ln -sfn $(abspath $<) $@
+
 $(INCLUDE)/kiln/kiln.h: runtime/kiln.h
 	@mkdir -p $(@D)
 	ln -sfn $(abspath $<) $@
@@ -194,7 +220,7 @@ $(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
 .PHONY: all programs libraries help
 all: programs libraries ## build everything
 programs: $(PROGRAMS)
-libraries: $(LIBRARIES)
+libraries: $(LIBRARIES) $(PACKAGE_FILES)
 
 # ------------------------------------------------------------------------------------------------------------------- tests
 # One program a test file; it links what its folder may call.
@@ -306,7 +332,8 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
-	install -m 644 python/kiln/*.py $(INTO)/$(PYTHON_PACKAGE)
+	install -m 644 $(wildcard python/kiln/*) $(INTO)/$(PYTHON_PACKAGE)
+	$(if $(PACKAGE_FILES),install -m 755 -s $(PACKAGE)/_core.abi3.so $(INTO)/$(PYTHON_PACKAGE))
 	sed -e 's|@VERSION@|$(VERSION)|' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done

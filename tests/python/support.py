@@ -11,7 +11,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
 LIBRARY = os.path.join(BUILD, "lib", "libkiln.so.0")
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(BUILD, "python"))
 sys.dont_write_bytecode = True
 
 SOURCE = """kiln 1

@@ -36,7 +36,7 @@ def run(device, kernel, count=40):
 
 def run_program(text, *environment, expected=0):
     """Runs a program after START; its output where its exit code is not the expected one."""
-    program = START % (os.path.join(support.ROOT, "python"), support.ROOT) + text
+    program = START % (os.path.join(support.BUILD, "python"), support.ROOT) + text
     for perturb in ("165", "0"):
         done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", program, BUNDLE, LIBRARY], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env=dict(os.environ, MALLOC_PERTURB_=perturb, PYTHONMALLOC="malloc"), timeout=300)
@@ -105,24 +105,118 @@ for _ in range(30):
 
     def test_memory_of_collected_devices_is_freed(self):
         run_program("""
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 library, device, kernel = open_all()
-freed = []
-real = library._c.kiln_free
-class Counting:
-    def __getattr__(self, name):
-        if name == "kiln_free":
-            return lambda *arguments: (freed.append(1), real(*arguments))
-        return getattr(library_c, name)
-library_c = library._c
-for _ in range(20):
+before = resident()
+for _ in range(40):
     device = library.device("host:2")
-    device._c = Counting()
-    memory = device.memory(1 << 16)
+    memory = device.memory(1 << 24)
+    memory.fill(1)
     device.memory_of_mine = memory
     device.again = device
     del device, memory
     gc.collect()
-assert len(freed) == 20, freed
+assert resident() - before < 200 << 20, (resident() - before) >> 20
+""")
+
+    def test_what_is_closed_while_it_is_used_ends_afterwards(self):
+        run_program("""
+import time
+class Closing:
+    # Closes all when the arguments are taken, and from other threads while kernels run.
+    def __init__(self, what, memory):
+        self.what, self.memory = what, memory
+    @property
+    def __array_interface__(self):
+        self.what.close()
+        return {"shape": (4,), "typestr": "<i4", "data": (4096, False), "strides": None, "version": 3}
+for i in range(20):
+    library, device, kernel = open_all()
+    memory = run(device, kernel)
+    try:
+        kernel(Closing((library, device, memory)[i % 3], memory), grid=0)
+        assert i % 3 == 2
+    except ValueError as refused:
+        assert "closed" in str(refused) and i % 3 != 2, refused
+for i in range(30):
+    library, device, kernel = open_all("host:2")
+    memory = device.memory(200000, "i32")
+    started, results = threading.Event(), []
+    def work():
+        started.set()
+        try:
+            for _ in range(50):
+                kernel(memory, grid=200000)
+        except ValueError as refused:
+            results.append(str(refused))
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads: t.start()
+    started.wait()
+    time.sleep(0.001 * (i % 5))
+    (library, device, memory)[i % 3].close()
+    for t in threads: t.join()
+    assert all("closed" in text for text in results), results
+""")
+
+    def test_prepared_launches_in_cycles(self):
+        run_program("""
+for _ in range(50):
+    library, device, kernel = open_all("host:2")
+    memory = device.memory(40, "i32")
+    prepared = kernel.prepare(memory, grid=40)
+    memory.of = device.of = kernel.of = prepared
+    prepared()
+    del library, device, kernel, memory, prepared
+    gc.collect()
+library, device, kernel = open_all("host:2")
+memory = device.memory(40, "i32")
+kernel.prepared, kernel.gridded = kernel.prepare(memory, grid=40), kernel[40]
+del library, device, kernel, memory
+""")
+
+    def test_subinterpreters_are_refused(self):
+        run_program("""
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    sys.exit()
+number = interpreters.create()
+path = sys.path
+refused = ''
+try:
+    result = interpreters.run_string(number, "import sys; sys.path[:] = %r; import kiln" % (path,))
+except Exception as failure:
+    refused = str(failure)
+assert "main interpreter" in refused or "subinterpreters" in refused, refused
+interpreters.destroy(number)
+run(*open_all()[1:])
+""")
+
+    def test_many_launches_do_not_grow(self):
+        run_program("""
+library, device, kernel = open_all()
+import array
+memory, data = device.memory(4, "i32"), array.array("i", [0] * 4)
+prepared, gridded = kernel.prepare(data, grid=0), kernel[0]
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def rounds(n):
+    for i in range(n):
+        kernel(memory, grid=0)
+        gridded(data)
+        prepared()
+        kernel(y=4096, grid=(0, 1), stream=None)
+        try:
+            kernel([], grid=0)
+        except TypeError:
+            pass
+rounds(2000)
+before = resident()
+rounds(int(os.environ.get("KILN_TEST_FULL") and 2000000 or 20000))
+assert resident() - before < 2 << 20, resident() - before
 """)
 
     def test_threads_that_open_and_close(self):

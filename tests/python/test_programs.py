@@ -14,7 +14,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
 FULL = bool(os.environ.get("KILN_TEST_FULL"))
-sys.path[:0] = [os.path.join(ROOT, "python"), os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [os.path.join(BUILD, "python"), os.path.dirname(os.path.abspath(__file__))]
 sys.dont_write_bytecode = True
 
 import kiln  # noqa: E402
@@ -86,7 +86,7 @@ class Batch:
     def kernels(self):
         if not os.path.exists(self.bundle):
             return None, []
-        library = kiln.Library(self.bundle, library=os.path.join(BUILD, "lib", "libkiln.so.0"))
+        library = kiln.Library(self.bundle)
         return library, set(library.kernels)
 
 

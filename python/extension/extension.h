@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the files of the Python extension share. The extension calls libkiln through a table (libkiln.c) and
+// knows nothing of its inside. Built for the stable ABI of CPython 3.11. Everything happens with the GIL
+// held, except what may wait: that is between `kiln_held_begin` and `kiln_held_end`, so that close() of
+// another thread takes effect when it has ended.
+#ifndef KILN_PYTHON_EXTENSION_H
+#define KILN_PYTHON_EXTENSION_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "python/extension/dlpack.h"
+#include "runtime/kiln.h"
+
+// Vectorcall has had this number and these functions since 3.9; the headers of the stable ABI name them
+// from 3.12 on.
+#if Py_LIMITED_API < 0x030C0000
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
+#define PyVectorcall_NARGS(n) ((Py_ssize_t)((n) & ~PY_VECTORCALL_ARGUMENTS_OFFSET))
+typedef PyObject *(*vectorcallfunc)(PyObject *callable, PyObject *const *args, size_t count, PyObject *names);
+PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *callable, PyObject *tuple, PyObject *names);
+#endif
+
+typedef struct kiln_api {
+#define FUNCTION(name) __typeof__(kiln_##name) *name;
+#include "python/extension/functions.def"
+#undef FUNCTION
+} kiln_api;
+
+/// What other modules of the package and the interpreter have for us. References are owned to the process's
+/// end: subinterpreters are refused, so there is one of each.
+typedef struct kiln_globals {
+  PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared;
+  PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
+  PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
+  PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
+} kiln_globals;
+extern kiln_globals kiln_of;
+
+// --------------------------------------------------------------------------------- libkiln.c
+
+/// libkiln at `path` (None: where the package looks for it), loaded once a path. NULL with OSError, which
+/// names what was tried.
+const kiln_api *kiln_load(PyObject *path);
+/// A shared library by its name, at `path` or where the package looks; dlopen's handle. NULL with OSError.
+void *kiln_load_library(const char *soname, PyObject *path);
+/// Raises a status of libkiln as the exception of its number. Always NULL.
+PyObject *kiln_raise(kiln_status status, const kiln_error *err);
+/// Text of libkiln.
+PyObject *kiln_text(const char *text);
+
+// --------------------------------------------------------------------------------- library.c, device.c
+
+/// Open bundles: the library's object holds them, and each open device. What libkiln borrows lives as long.
+typedef struct kiln_opened {
+  size_t references, calls;
+  const kiln_api *c;
+  kiln_library *handle; // NULL: closed
+  bool is_closing;
+  PyObject *bytes; // owned: a list of the bundles that are bytes
+  PyObject *log;   // owned; the library's object visits it and gives it up
+  void *verifier;
+  void (*verifier_destroy)(void *verifier);
+} kiln_opened;
+void kiln_opened_drop(kiln_opened *opened);
+
+/// What libkiln knows as one device. Its object and each memory and stream hold a claim, since the collector
+/// ends the objects of a cycle in any order; the last claim closes it, or close().
+typedef struct kiln_held {
+  size_t claims, calls;
+  const kiln_api *c;
+  kiln_device *handle; // NULL: ended
+  bool is_ending;
+  kiln_opened *opened; // counted
+} kiln_held;
+void kiln_held_drop(kiln_held *held);
+/// Before a call that gives up the GIL; false with ValueError where the device is closed.
+bool kiln_held_begin(kiln_held *held);
+void kiln_held_end(kiln_held *held);
+
+typedef enum kiln_device_place { BY_HOST = 1, BY_CUDA = 2, BY_HIP = 4, BY_NULL = 8 } kiln_device_place;
+
+typedef struct kiln_library_object {
+  PyObject_HEAD PyObject *dict, *weak;
+  kiln_opened *opened;
+  struct kiln_device_object *devices; // borrowed: the first that is open
+} kiln_library_object;
+
+typedef struct kiln_device_object {
+  PyObject_HEAD PyObject *dict, *weak;
+  kiln_library_object *library;
+  struct kiln_device_object *previous, *next; // of the library
+  PyObject *name;
+  kiln_device_place place;
+  int index; // "cuda:1"
+  bool is_open;
+  kiln_held *held;
+  struct kiln_child *children; // borrowed: the first that is open
+} kiln_device_object;
+
+/// Memory or a stream: ends before its device.
+typedef struct kiln_child {
+  PyObject_HEAD PyObject *dict, *weak;
+  kiln_device_object *device; // NULL after the collector
+  kiln_held *held;
+  struct kiln_child *previous, *next;
+  void *handle;
+  size_t uses; // launches under way
+  bool is_open, is_released;
+  void (*release)(struct kiln_child *child);
+} kiln_child;
+void kiln_child_add(kiln_child *child, kiln_device_object *device, void *handle,
+                    void (*release)(kiln_child *child));
+void kiln_child_close(kiln_child *child);
+/// One launch fewer uses it; what was closed meanwhile is released.
+void kiln_child_unuse(kiln_child *child);
+void kiln_child_free(kiln_child *child);
+int kiln_child_visit(kiln_child *child, visitproc visit, void *arg);
+int kiln_child_clear(kiln_child *child);
+
+/// ValueError where the device is closed.
+bool kiln_device_is_open(kiln_device_object *device);
+/// Waits for `stream`; false with an exception.
+bool kiln_device_wait(kiln_device_object *device, kiln_stream stream);
+/// None, an integer, a kiln.Stream, or what frameworks call a stream.
+bool kiln_stream_of(PyObject *value, kiln_stream *out);
+
+/// Methods that several types have.
+PyObject *kiln_enter(PyObject *self, PyObject *none);
+PyObject *kiln_exit(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kiln_refuse_pickling(PyObject *self, PyObject *none);
+PyObject *kiln_closed(PyObject *self); // raises
+
+// --------------------------------------------------------------------------------- memory.c
+
+typedef struct kiln_element {
+  const char *name;
+  uint8_t size;
+  const char *typestr;
+  uint32_t own, accepted[5]; // KILN_IS; 0 ends
+} kiln_element;
+#define KILN_IS(kind, bits) ((uint32_t)(kind) << 16 | (bits))
+/// NULL: no type of the kernel language.
+const kiln_element *kiln_element_find(const char *name, size_t size);
+extern const kiln_element kiln_elements[];
+extern const size_t kiln_element_count;
+
+typedef struct kiln_memory_object {
+  kiln_child child;
+  const kiln_element *element;
+  size_t size;
+  int rank;
+  int64_t *shape; // owned
+} kiln_memory_object;
+
+// --------------------------------------------------------------------------------- array.c
+
+typedef enum kiln_place {
+#define PLACE(name, number, text, devices) KILN_PLACE_##name,
+#include "python/extension/places.def"
+#undef PLACE
+} kiln_place;
+
+/// An array somewhere, as long as what holds it.
+typedef struct kiln_array {
+  uint64_t address;
+  uint32_t type; // KILN_IS
+  int rank;
+  const int64_t *shape, *strides;    // strides NULL: contiguous
+  bool strides_are_bytes, is_tensor; // is_tensor: an exact tensor of PyTorch
+  kiln_place place;
+  int index;             // of the GPU; -1: unknown
+  const char *read_only; // why it cannot be written; NULL: it can
+} kiln_array;
+
+/// What keeps an array until it has been used.
+typedef struct kiln_hold {
+  enum { HOLDS_NOTHING, HOLDS_OBJECT, HOLDS_BUFFER, HOLDS_CHILD } kind;
+  union {
+    PyObject *object;
+    Py_buffer buffer;
+    kiln_child *child;
+  };
+} kiln_hold;
+void kiln_hold_drop(kiln_hold *hold);
+
+/// The array that `value` is: 1, 0 where it speaks no protocol, -1 with an exception. `stream` is what will
+/// use it; `device` waits for the stream of a __cuda_array_interface__ (may be NULL).
+int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, kiln_array *out,
+                  kiln_hold *hold);
+bool kiln_array_is_contiguous(const kiln_array *array);
+/// Raises why a pointer cannot have it.
+void kiln_array_refuse_strides(const kiln_array *array);
+/// Bytes.
+size_t kiln_array_size(const kiln_array *array);
+/// "f32"
+PyObject *kiln_array_type_text(uint32_t type);
+const char *kiln_place_name(kiln_place place);
+/// Which devices can use memory there: kiln_device_place.
+unsigned kiln_place_devices(kiln_place place);
+/// From a capsule or the exchange.
+bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out);
+
+// --------------------------------------------------------------------------------- torch.c
+
+/// 1 with the array where `value` is exactly a torch.Tensor or Parameter, 0 where it is not, -1 with an
+/// exception: it is negative, or a subclass that has no memory of its own.
+int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold);
+/// Whether a tensor may be written: false with an exception where autograd would not know of it.
+bool kiln_torch_may_write(PyObject *tensor);
+/// Whether it is exactly a torch.Tensor or Parameter, or kiln.strided of one.
+bool kiln_torch_is(PyObject *value);
+/// PyTorch's current stream of a device; false with an exception.
+bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out);
+/// Tells PyTorch that `tensor` is in use on `stream`, which was given as `object` (a stream of PyTorch's, or
+/// another).
+bool kiln_torch_record(PyObject *tensor, const kiln_device_object *device, kiln_stream stream,
+                       PyObject *object);
+/// Tells autograd that `tensors`, a list, were written.
+bool kiln_torch_wrote(PyObject *tensors);
+
+// --------------------------------------------------------------------------------- scalar.c
+
+/// The bytes of a number as `element`, little-endian, at `out`; false with an exception.
+bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out);
+
+// --------------------------------------------------------------------------------- kernel.c
+
+typedef struct kiln_parameter {
+  PyObject *name, *type; // owned texts
+  const kiln_element *element;
+  uint32_t offset, size;
+  uint8_t rank, depth, access;
+} kiln_parameter;
+
+typedef struct kiln_kernel_object {
+  PyObject_HEAD vectorcallfunc call;
+  PyObject *dict, *weak;
+  kiln_device_object *device;
+  kiln_kernel *handle;
+  PyObject *name, *params; // params: a tuple of Param, made when asked for
+  size_t block_size, count;
+  kiln_parameter *parameters; // owned
+} kiln_kernel_object;
+PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name);
+
+enum { KILN_MOST_BLOCK = 4096, KILN_FEW = 16 };
+/// The arguments of one launch.
+typedef struct kiln_arguments {
+  kiln_kernel_object *kernel; // borrowed
+  kiln_stream stream;
+  PyObject *stream_object; // borrowed; NULL: none was given
+  PyObject *grid_object;   // borrowed; NULL: the kernel's own
+  uint32_t grid[3];
+  bool has_grid, has_tensors; // has_tensors: of PyTorch, on a GPU
+  PyObject *written;          // owned: a list of tensors of PyTorch, or NULL
+  kiln_hold *holds;           // one a parameter, `held_count` of them set
+  size_t held_count;
+  PyObject **values; // borrowed, one a parameter
+  kiln_hold few_holds[KILN_FEW];
+  PyObject *few_values[KILN_FEW];
+  _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
+} kiln_arguments;
+/// Fills `a` from a call's arguments; false with an exception, and nothing to deinit then.
+bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *kernel, PyObject *const *args, size_t count,
+                         PyObject *names, const uint32_t *grid);
+void kiln_arguments_deinit(kiln_arguments *a);
+/// Packs one argument at block + offset, what keeps it in `hold`; false with an exception that names the
+/// parameter.
+bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
+                        kiln_hold *hold);
+/// "grid: expected one to three integers" where it is none.
+bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
+
+// --------------------------------------------------------------------------------- prepared.c
+
+PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
+
+extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
+    kiln_gridded_spec, kiln_prepared_spec;
+
+#endif

@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln.Kernel: the call. Arguments are put in order, checked and packed into a block on the stack; libkiln
+// gets the block without the GIL. Nothing is allocated on the way but what the arguments' own protocols want.
+#include "python/extension/extension.h"
+
+#include <string.h>
+
+// --------------------------------------------------------------------------------------- parameters
+
+static bool take_parameter(kiln_kernel_object *k, size_t index, kiln_parameter *out) {
+  kiln_param from;
+  if (k->device->held->c->param_at(k->handle, index, &from))
+    return PyErr_SetString(kiln_of.error, "a parameter is missing"), false;
+  const char *scalar = strrchr(from.type, ' ');
+  scalar = scalar ? scalar + 1 : from.type;
+  scalar += strspn(scalar, "*");
+  PyObject *name = PyUnicode_InternFromString(from.name), *type = kiln_text(from.type);
+  *out = (kiln_parameter){
+      .name = name, .type = type, .offset = from.offset, .size = from.size, .rank = from.rank};
+  out->depth = from.pointer;
+  out->access = from.access;
+  out->element = kiln_element_find(scalar, strlen(scalar));
+  if (name && type && !out->element)
+    PyErr_Format(PyExc_TypeError, "%U: parameter '%U' is a %U, which this package does not know", k->name,
+                 name, type);
+  return name && type && out->element;
+}
+
+static PyObject *kernel_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
+
+PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name) {
+  const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+  kiln_held *h = device->held;
+  if (!text || !kiln_held_begin(h)) return NULL;
+  kiln_kernel *handle = NULL;
+  kiln_error err;
+  kiln_status status;
+  Py_BEGIN_ALLOW_THREADS status = h->c->kernel_get(h->handle, text, NULL, &handle, &err);
+  Py_END_ALLOW_THREADS PyObject *self =
+      status ? kiln_raise(status, &err) : PyType_GenericAlloc(kiln_of.kernel, 0);
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  bool is_fine = self != NULL;
+  if (is_fine) {
+    Py_INCREF((PyObject *)device);
+    Py_INCREF(name);
+    k->call = kernel_call;
+    k->device = device;
+    k->name = name;
+    k->handle = handle;
+    k->block_size = h->c->block_size(handle);
+    size_t count = h->c->param_count(handle);
+    k->parameters = PyMem_Calloc(count + 1, sizeof *k->parameters);
+    is_fine = k->parameters && k->block_size <= KILN_MOST_BLOCK;
+    if (!k->parameters) PyErr_NoMemory();
+    for (; is_fine && k->count < count; k->count++)
+      is_fine = take_parameter(k, k->count, &k->parameters[k->count]);
+  }
+  kiln_held_end(h);
+  if (!is_fine) Py_CLEAR(self);
+  return self;
+}
+
+static PyObject *params_of(kiln_kernel_object *k) {
+  if (k->params) return k->params;
+  PyObject *tuple = PyTuple_New((Py_ssize_t)k->count);
+  for (size_t i = 0; tuple && i < k->count; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    PyObject *one = PyObject_CallFunction(kiln_of.param, "OOIIiiis", p->name, p->type, p->offset, p->size,
+                                          p->rank, p->depth, p->access, p->element->name);
+    if (!one) Py_CLEAR(tuple);
+    else PyTuple_SetItem(tuple, (Py_ssize_t)i, one);
+  }
+  return k->params = tuple;
+}
+
+// "a: f32, x: *f32"; new.
+static PyObject *heads_of(kiln_kernel_object *k) {
+  PyObject *text = PyUnicode_FromString("");
+  for (size_t i = 0; text && i < k->count; i++) {
+    PyObject *more =
+        PyUnicode_FromFormat("%U%s%U: %U", text, i ? ", " : "", k->parameters[i].name, k->parameters[i].type);
+    Py_DECREF(text);
+    text = more;
+  }
+  return text;
+}
+
+// ------------------------------------------------------------------------------------------ ordering
+
+static bool refuse_count(kiln_kernel_object *k, size_t count) {
+  PyErr_Format(PyExc_TypeError, "%U: expected %zu arguments, found %zu", k->name, k->count, count);
+  return false;
+}
+
+static bool is_name(PyObject *name, const char *text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
+static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
+  kiln_kernel_object *k = a->kernel;
+  size_t found = 0;
+  while (found < k->count && k->parameters[found].name != name) found++;
+  if (found == k->count)
+    for (found = 0; found < k->count && PyUnicode_Compare(k->parameters[found].name, name);) found++;
+  if (found < k->count) {
+    if (a->values[found])
+      return PyErr_Format(PyExc_TypeError, "%U: argument '%U' is given twice", k->name, name), false;
+    a->values[found] = value;
+  } else if (is_name(name, "stream")) {
+    a->stream_object = value == Py_None ? NULL : value;
+    return kiln_stream_of(value, &a->stream);
+  } else if (is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
+  else return PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, name), false;
+  return true;
+}
+
+static bool order(kiln_arguments *a, PyObject *const *args, size_t count, PyObject *names) {
+  kiln_kernel_object *k = a->kernel;
+  if (count > k->count) return refuse_count(k, count);
+  for (size_t i = 0; i < count; i++) a->values[i] = args[i];
+  if (count == k->count && !names) return true;
+  for (size_t i = count; i < k->count; i++) a->values[i] = NULL;
+  Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  for (Py_ssize_t i = 0; i < named; i++)
+    if (!take_named(a, PyTuple_GetItem(names, i), args[count + (size_t)i])) return false;
+  for (size_t i = count; i < k->count; i++)
+    if (!a->values[i])
+      return PyErr_Format(PyExc_TypeError, "%U: argument '%U' (%U) is missing", k->name,
+                          k->parameters[i].name, k->parameters[i].type),
+             false;
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------- packing
+
+// "saxpy: argument 'x' (*f32): " before the text of what was raised.
+static void name_argument(const kiln_kernel_object *k, const kiln_parameter *p) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject *const renamed[] = {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError, PyExc_BufferError,
+                               PyExc_RuntimeError};
+  for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+    if (type == renamed[i]) {
+      PyErr_Format(type, "%U: argument '%U' (%U): %S", k->name, p->name, p->type, value);
+      Py_XDECREF(type);
+      Py_XDECREF(value);
+      Py_XDECREF(trace);
+      return;
+    }
+  PyErr_Restore(type, value, trace);
+}
+
+static bool fits(const kiln_parameter *p, const kiln_array *array, const kiln_device_object *device,
+                 PyObject *value) {
+  bool is_taken = false;
+  for (const uint32_t *t = p->element->accepted; *t; t++) is_taken |= *t == array->type;
+  if (!is_taken) {
+    PyObject *text = kiln_array_type_text(array->type);
+    if (text) PyErr_Format(PyExc_TypeError, "expected elements of type %s, found %U", p->element->name, text);
+    Py_XDECREF(text);
+    return false;
+  }
+  if (!(kiln_place_devices(array->place) & device->place)) {
+    PyErr_Format(PyExc_TypeError, "expected memory of %U, found memory of %s", device->name,
+                 kiln_place_name(array->place));
+    return false;
+  }
+  if (array->index >= 0 && array->index != device->index && device->place & (BY_CUDA | BY_HIP)) {
+    PyErr_Format(PyExc_TypeError, "expected memory of %U, found memory of %s:%d", device->name,
+                 kiln_place_name(array->place), array->index);
+    return false;
+  }
+  if (p->access < 2) return true;
+  if (array->read_only)
+    return PyErr_Format(PyExc_ValueError, "the kernel writes it, but the array %s", array->read_only), false;
+  return !array->is_tensor || kiln_torch_may_write(value);
+}
+
+static bool pack_address(const kiln_parameter *p, PyObject *value, uint8_t *out) {
+  unsigned long long address = PyLong_AsUnsignedLongLong(value);
+  if (PyErr_Occurred()) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError))
+      PyErr_Format(PyExc_OverflowError, "%R is not an address", value);
+    return false;
+  }
+  memcpy(out, &address, p->size);
+  return true;
+}
+
+static bool pack_extents(const kiln_parameter *p, const kiln_array *array, uint8_t *out) {
+  int64_t size = p->element->size, step = 1;
+  if (array->rank != p->rank) {
+    PyObject *shape = PyTuple_New(array->rank);
+    for (int i = 0; shape && i < array->rank; i++)
+      PyTuple_SetItem(shape, i, PyLong_FromLongLong(array->shape[i]));
+    if (shape)
+      PyErr_Format(PyExc_ValueError, "expected an array of rank %d, found shape %R", (int)p->rank, shape);
+    Py_XDECREF(shape);
+    return false;
+  }
+  for (int i = array->rank; i-- > 0;) {
+    int64_t stride = array->strides ? array->strides[i] : step;
+    if (array->strides && array->strides_are_bytes && stride % size) {
+      PyErr_Format(PyExc_ValueError, "strides of %lld bytes are not whole elements of %d bytes",
+                   (long long)stride, (int)size);
+      return false;
+    }
+    if (array->strides && array->strides_are_bytes) stride /= size;
+    memcpy(out + 8 + 8 * i, &array->shape[i], 8);
+    memcpy(out + 8 + 8 * (array->rank + i), &stride, 8);
+    step *= array->shape[i];
+  }
+  return true;
+}
+
+static bool refuse_type(PyObject *value) {
+  PyObject *name = PyType_GetName(Py_TYPE(value));
+  if (name)
+    PyErr_Format(PyExc_TypeError,
+                 "expected an array (DLPack, __array_interface__, __cuda_array_interface__ or a buffer) or "
+                 "kiln memory, found %U",
+                 name);
+  Py_XDECREF(name);
+  return false;
+}
+
+static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *value, bool is_strided,
+                       uint8_t *out, kiln_hold *hold) {
+  kiln_device_object *device = a->kernel->device;
+  kiln_array array;
+  int found = kiln_array_of(value, a->stream, device, &array, hold);
+  if (found <= 0) return found < 0 ? false : refuse_type(value);
+  if (!fits(p, &array, device, value)) return false;
+  if (p->rank) {
+    if (!pack_extents(p, &array, out)) return false;
+  } else if (!is_strided && !kiln_array_is_contiguous(&array))
+    return kiln_array_refuse_strides(&array), false;
+  memcpy(out, &array.address, 8);
+  if (!array.is_tensor) return true;
+  if (a->stream_object && device->place & (BY_CUDA | BY_HIP) &&
+      !kiln_torch_record(value, device, a->stream, a->stream_object))
+    return false;
+  if (p->access < 2) return true;
+  if (!a->written && !(a->written = PyList_New(0))) return false;
+  return !PyList_Append(a->written, value);
+}
+
+static bool pack_strided(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
+                         kiln_hold *hold) {
+  PyObject *array = PyObject_GetAttrString(value, "array");
+  bool is_packed = array && pack_array(a, p, array, true, out, hold);
+  Py_XDECREF(array);
+  return is_packed;
+}
+
+static bool pack_one(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
+                     kiln_hold *hold) {
+  if (!p->rank && !p->depth) return kiln_scalar_pack(p->element, value, out);
+  if (!p->rank && PyLong_Check(value) && !PyBool_Check(value)) return pack_address(p, value, out);
+  if (p->depth > 1) {
+    PyObject *name = PyType_GetName(Py_TYPE(value));
+    if (name) PyErr_Format(PyExc_TypeError, "expected the address of pointers as an integer, found %U", name);
+    Py_XDECREF(name);
+    return false;
+  }
+  if ((PyObject *)Py_TYPE(value) == kiln_of.strided && !p->rank) return pack_strided(a, p, value, out, hold);
+  return pack_array(a, p, value, false, out, hold);
+}
+
+bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
+                        kiln_hold *hold) {
+  hold->kind = HOLDS_NOTHING;
+  if (pack_one(a, p, value, out, hold)) return true;
+  kiln_hold_drop(hold);
+  name_argument(a->kernel, p);
+  return false;
+}
+
+bool kiln_grid_of(kiln_kernel_object *k, PyObject *value, uint32_t *out) {
+  PyObject *grid = PyLong_Check(value) ? PyTuple_Pack(1, value) : PySequence_Tuple(value);
+  if (!grid) return false;
+  Py_ssize_t count = PyTuple_Size(grid);
+  bool is_fine = count >= 1 && count <= 3;
+  out[0] = out[1] = out[2] = 1;
+  for (Py_ssize_t i = 0; is_fine && i < count; i++) {
+    PyObject *item = PyTuple_GetItem(grid, i);
+    int overflow = 0;
+    long long extent = PyLong_Check(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : -1;
+    is_fine = !overflow && extent >= 0 && extent <= UINT32_MAX;
+    out[i] = (uint32_t)extent;
+  }
+  if (!is_fine)
+    PyErr_Format(PyExc_ValueError, "%U: grid: expected one to three integers of 0 to 4294967295, found %R",
+                 k->name, grid);
+  Py_DECREF(grid);
+  return is_fine;
+}
+
+// The stream of a launch is the framework's current one where none is given.
+static bool take_stream(kiln_arguments *a) {
+  kiln_device_object *device = a->kernel->device;
+  a->has_tensors = false;
+  if (!(device->place & (BY_CUDA | BY_HIP))) return true;
+  for (size_t i = 0; i < a->kernel->count && !a->has_tensors; i++)
+    a->has_tensors = kiln_torch_is(a->values[i]);
+  return !a->has_tensors || a->stream_object || kiln_torch_stream(device, &a->stream);
+}
+
+bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *const *args, size_t count,
+                         PyObject *names, const uint32_t *grid) {
+  if (!kiln_device_is_open(k->device)) return false;
+  a->kernel = k;
+  a->stream = NULL;
+  a->stream_object = a->grid_object = a->written = NULL;
+  a->has_grid = grid != NULL;
+  if (grid) memcpy(a->grid, grid, sizeof a->grid);
+  a->holds = a->few_holds;
+  a->values = a->few_values;
+  a->held_count = 0;
+  if (k->count > KILN_FEW) {
+    a->holds = PyMem_Malloc(k->count * sizeof *a->holds);
+    a->values = PyMem_Malloc(k->count * sizeof *a->values);
+    if (!a->holds || !a->values) PyErr_NoMemory();
+  }
+  memset(a->block, 0, k->block_size);
+  bool is_fine = a->holds && a->values && order(a, args, count, names) && take_stream(a);
+  for (size_t i = 0; is_fine && i < k->count; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    is_fine = kiln_argument_pack(a, p, a->values[i], a->block + p->offset, &a->holds[i]);
+    a->held_count += is_fine;
+  }
+  if (is_fine && a->grid_object) is_fine = a->has_grid = kiln_grid_of(k, a->grid_object, a->grid);
+  if (!is_fine) kiln_arguments_deinit(a);
+  return is_fine;
+}
+
+void kiln_arguments_deinit(kiln_arguments *a) {
+  for (size_t i = 0; i < a->held_count; i++)
+    if (a->holds[i].kind) kiln_hold_drop(&a->holds[i]);
+  if (a->holds != a->few_holds) PyMem_Free(a->holds);
+  if (a->values != a->few_values) PyMem_Free(a->values);
+  Py_CLEAR(a->written);
+}
+
+// ------------------------------------------------------------------------------------------- launch
+
+static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t flagged, PyObject *names,
+                        const uint32_t *grid) {
+  kiln_arguments a;
+  if (!kiln_arguments_init(&a, k, args, (size_t)PyVectorcall_NARGS(flagged), names, grid)) return NULL;
+  kiln_held *h = k->device->held;
+  PyObject *result = NULL;
+  if (kiln_held_begin(h)) {
+    kiln_kernel *handle = k->handle;
+    size_t size = k->block_size;
+    kiln_error err;
+    kiln_status status;
+    Py_BEGIN_ALLOW_THREADS status = a.has_grid
+                                        ? h->c->launch_grid(handle, a.stream, a.grid, a.block, size, &err)
+                                        : h->c->launch_packed(handle, a.stream, a.block, size, &err);
+    Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
+    else if (!a.written || kiln_torch_wrote(a.written)) result = Py_None;
+    kiln_arguments_deinit(&a); // what was closed meanwhile is freed before the device
+    kiln_held_end(h);
+  } else kiln_arguments_deinit(&a);
+  Py_XINCREF(result);
+  return result;
+}
+
+static PyObject *kernel_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
+  return launch((kiln_kernel_object *)self, args, flagged, names, NULL);
+}
+
+static PyObject *kernel_new_plain(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+  PyObject *device, *name;
+  (void)type;
+  if (!PyArg_ParseTuple(args, "O!U:Kernel", kiln_of.device, &device, &name)) return NULL;
+  return kiln_kernel_new((kiln_device_object *)device, name);
+}
+
+static PyObject *kernel_choose(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  kiln_arguments a;
+  if (!kiln_arguments_init(&a, k, args, (size_t)count, names, NULL)) return NULL;
+  kiln_choice c;
+  kiln_error err;
+  kiln_status status = k->device->held->c->choose(k->handle, a.block, k->block_size, &c, &err);
+  kiln_arguments_deinit(&a);
+  if (status) return kiln_raise(status, &err);
+  return PyObject_CallFunction(kiln_of.choice, "ssss(III)IIIII", c.config, c.variant, c.target, c.bundle,
+                               c.grid[0], c.grid[1], c.grid[2], c.block_threads, c.shared_bytes, c.registers,
+                               c.spill_bytes, c.rank);
+}
+
+static PyObject *kernel_prepare(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  return kiln_prepare_new((kiln_kernel_object *)self, args, (size_t)count, names);
+}
+
+static PyObject *kernel_preload(PyObject *self, PyObject *Py_UNUSED(none)) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  if (!kiln_device_is_open(k->device)) return NULL;
+  kiln_held *h = k->device->held;
+  if (!kiln_held_begin(h)) return NULL;
+  kiln_error err;
+  kiln_status status;
+  Py_BEGIN_ALLOW_THREADS status = h->c->preload(k->handle, &err);
+  Py_END_ALLOW_THREADS kiln_held_end(h);
+  if (status) return kiln_raise(status, &err);
+  Py_RETURN_NONE;
+}
+
+// --------------------------------------------------------------------------------------- attributes
+
+static PyObject *kernel_abi(PyObject *self, void *Py_UNUSED(closure)) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  if (!kiln_device_is_open(k->device)) return NULL;
+  return PyLong_FromUnsignedLongLong(k->device->held->c->kernel_abi(k->handle));
+}
+
+static PyObject *kernel_params(PyObject *self, void *Py_UNUSED(closure)) {
+  PyObject *params = params_of((kiln_kernel_object *)self);
+  Py_XINCREF(params);
+  return params;
+}
+
+static PyObject *kernel_repr(PyObject *self) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  PyObject *heads = heads_of(k);
+  PyObject *text = heads && k->device
+                       ? PyUnicode_FromFormat("<kiln.Kernel %U(%U) on %U>", k->name, heads, k->device->name)
+                       : NULL;
+  Py_XDECREF(heads);
+  return text || PyErr_Occurred() ? text : PyUnicode_FromFormat("<kiln.Kernel %U>", k->name);
+}
+
+// What help() and editors show of this kernel.
+static PyObject *kernel_doc(PyObject *self, void *Py_UNUSED(closure)) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  PyObject *text = PyUnicode_FromFormat(
+      "%U on %U. Call it with its arguments in order or by name; stream=, grid= besides.\n", k->name,
+      k->device ? k->device->name : k->name);
+  static const char *const accesses[] = {"", "read", "written", "read and written", "added to"};
+  for (size_t i = 0; text && i < k->count; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    const char *access = p->access < 5 ? accesses[p->access] : "";
+    PyObject *more =
+        PyUnicode_FromFormat("%U\n%U: %U%s%s", text, p->name, p->type, *access ? ", " : "", access);
+    Py_DECREF(text);
+    text = more;
+  }
+  return text;
+}
+
+static PyObject *kernel_signature(PyObject *self, void *Py_UNUSED(closure)) {
+  PyObject *interfaces = PyImport_ImportModule("kiln._words");
+  PyObject *params = interfaces ? params_of((kiln_kernel_object *)self) : NULL;
+  PyObject *signature = params ? PyObject_CallMethod(interfaces, "signature", "(O)", params) : NULL;
+  Py_XDECREF(interfaces);
+  return signature;
+}
+
+static int kernel_traverse(PyObject *self, visitproc visit, void *arg) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(k->dict);
+  Py_VISIT(k->device);
+  return 0;
+}
+
+static int kernel_clear(PyObject *self) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  Py_CLEAR(k->dict);
+  Py_CLEAR(k->device);
+  return 0;
+}
+
+static void kernel_free(PyObject *self) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (k->weak) PyObject_ClearWeakRefs(self);
+  kernel_clear(self);
+  for (size_t i = 0; i < k->count; i++) {
+    Py_CLEAR(k->parameters[i].name);
+    Py_CLEAR(k->parameters[i].type);
+  }
+  PyMem_Free(k->parameters);
+  Py_CLEAR(k->name);
+  Py_CLEAR(k->params);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+// ------------------------------------------------------------------------------------------ gridded
+
+// kernel[grid], as people of Triton know it.
+typedef struct gridded {
+  PyObject_HEAD vectorcallfunc call;
+  kiln_kernel_object *kernel;
+  uint32_t grid[3];
+} gridded;
+
+static PyObject *gridded_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
+  gridded *g = (gridded *)self;
+  kiln_kernel_object *kernel = g->kernel;
+  if (!kernel) return kiln_device_is_open(NULL), NULL;
+  Py_INCREF((PyObject *)kernel);
+  PyObject *result = launch(kernel, args, flagged, names, g->grid);
+  Py_DECREF(kernel);
+  return result;
+}
+
+static PyObject *kernel_item(PyObject *self, PyObject *grid) {
+  gridded *g = (gridded *)PyType_GenericAlloc(kiln_of.gridded, 0);
+  if (!g) return NULL;
+  g->call = gridded_call;
+  Py_INCREF(self);
+  g->kernel = (kiln_kernel_object *)self;
+  if (!kiln_grid_of(g->kernel, grid, g->grid)) Py_CLEAR(g);
+  return (PyObject *)g;
+}
+
+static int gridded_traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(((gridded *)self)->kernel);
+  return 0;
+}
+
+static int gridded_clear(PyObject *self) {
+  Py_CLEAR(((gridded *)self)->kernel);
+  return 0;
+}
+
+static void gridded_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  gridded_clear(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef gridded_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(gridded, call), READONLY, NULL},
+    {0},
+};
+static PyType_Slot gridded_slots[] = {
+    {Py_tp_doc, "A kernel with a grid. Made by kernel[grid]."},
+    {Py_tp_dealloc, gridded_free},
+    {Py_tp_traverse, gridded_traverse},
+    {Py_tp_clear, gridded_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, gridded_members},
+    {0, NULL},
+};
+PyType_Spec kiln_gridded_spec = {"kiln.GriddedKernel", sizeof(gridded), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                     Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                 gridded_slots};
+
+// -------------------------------------------------------------------------------------------- kernel
+
+static PyMethodDef methods[] = {
+    {"choose", (PyCFunction)(void (*)(void))kernel_choose, METH_FASTCALL | METH_KEYWORDS,
+     "choose(*arguments)\n--\n\nWhat a launch with these arguments would run, as a Choice."},
+    {"prepare", (PyCFunction)(void (*)(void))kernel_prepare, METH_FASTCALL | METH_KEYWORDS,
+     "prepare(*arguments, grid=None)\n--\n\nA launch with everything decided before, as a Prepared; call "
+     "that to launch."},
+    {"preload", kernel_preload, METH_NOARGS,
+     "preload()\n--\n\nLoads every code that the device could launch: needed before a graph is captured."},
+    {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
+    {0},
+};
+static PyGetSetDef getters[] = {
+    {"abi", kernel_abi, NULL, "The number of the parameter list; the same as in headers by `kiln header`.",
+     NULL},
+    {"params", kernel_params, NULL, "The parameters, as a tuple of Param.", NULL},
+    {"__doc__", kernel_doc, NULL, NULL, NULL},
+    {"__signature__", kernel_signature, NULL, NULL, NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {0},
+};
+static PyMemberDef members[] = {
+    {"name", T_OBJECT_EX, offsetof(kiln_kernel_object, name), READONLY, "\"softmax[T=f32]\""},
+    {"__name__", T_OBJECT_EX, offsetof(kiln_kernel_object, name), READONLY, NULL},
+    {"device", T_OBJECT_EX, offsetof(kiln_kernel_object, device), READONLY, "The device it runs on."},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(kiln_kernel_object, call), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(kiln_kernel_object, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(kiln_kernel_object, weak), READONLY, NULL},
+    {0},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_new, kernel_new_plain},
+    {Py_tp_dealloc, kernel_free},
+    {Py_tp_traverse, kernel_traverse},
+    {Py_tp_clear, kernel_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_repr, kernel_repr},
+    {Py_mp_subscript, kernel_item},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getters},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+PyType_Spec kiln_kernel_spec = {"kiln.Kernel", sizeof(kiln_kernel_object), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};

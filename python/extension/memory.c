@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln.Memory: memory of a device, for programs that have no framework to do it.
+#include "python/extension/extension.h"
+
+#include <string.h>
+
+const kiln_element kiln_elements[] = {
+#define IS KILN_IS
+#define ELEMENT(name, size, typestr, own, ...) {#name, size, typestr, own, {__VA_ARGS__}},
+#include "python/extension/elements.def"
+#undef ELEMENT
+#undef IS
+};
+const size_t kiln_element_count = sizeof kiln_elements / sizeof *kiln_elements;
+
+const kiln_element *kiln_element_find(const char *name, size_t size) {
+  for (size_t i = 0; i < kiln_element_count; i++)
+    if (strlen(kiln_elements[i].name) == size && !memcmp(kiln_elements[i].name, name, size))
+      return &kiln_elements[i];
+  return NULL;
+}
+
+static const kiln_element *find_element(PyObject *type) {
+  Py_ssize_t size;
+  const char *name = PyUnicode_AsUTF8AndSize(type, &size);
+  const kiln_element *element = name ? kiln_element_find(name, (size_t)size) : NULL;
+  if (element || !name) return element;
+  char all[128] = "";
+  for (size_t i = 0; i < kiln_element_count; i++) {
+    strcat(all, i ? " " : "");
+    strcat(all, kiln_elements[i].name);
+  }
+  PyErr_Format(PyExc_TypeError, "'%U' is not a type of the kernel language (%s)", type, all);
+  return NULL;
+}
+
+// Extents from an integer or a sequence; the size in bytes. False with an exception.
+static bool take_shape(kiln_memory_object *self, PyObject *value) {
+  PyObject *shape = PyIndex_Check(value) ? PyTuple_Pack(1, value) : PySequence_Tuple(value);
+  if (!shape) return false;
+  self->rank = (int)PyTuple_Size(shape);
+  self->shape = PyMem_Calloc((size_t)self->rank + 1, sizeof *self->shape);
+  self->size = self->element->size;
+  bool is_fine = self->shape != NULL;
+  if (!is_fine) PyErr_NoMemory();
+  for (int i = 0; is_fine && i < self->rank; i++) {
+    int64_t extent = self->shape[i] = PyNumber_AsSsize_t(PyTuple_GetItem(shape, i), PyExc_OverflowError);
+    if (extent == -1 && PyErr_Occurred()) is_fine = false;
+    else if (extent < 0)
+      PyErr_Format(PyExc_ValueError, "expected extents of 0 and above, found %R", shape), is_fine = false;
+    else if (__builtin_mul_overflow(self->size, (size_t)extent, &self->size))
+      PyErr_Format(PyExc_OverflowError, "memory of shape %R is larger than any", shape), is_fine = false;
+  }
+  Py_DECREF(shape);
+  return is_fine;
+}
+
+static void free_memory(kiln_child *child) {
+  kiln_held *h = child->held;
+  Py_BEGIN_ALLOW_THREADS h->c->free(h->handle, child->handle);
+  Py_END_ALLOW_THREADS
+}
+
+static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+  PyObject *owner, *shape, *name;
+  if (!PyArg_ParseTuple(args, "O!OU:Memory", kiln_of.device, &owner, &shape, &name)) return NULL;
+  const kiln_element *element = find_element(name);
+  kiln_memory_object *self = element ? (kiln_memory_object *)PyType_GenericAlloc(type, 0) : NULL;
+  if (!self) return NULL;
+  self->element = element;
+  kiln_device_object *device = (kiln_device_object *)owner;
+  kiln_held *h = device->held;
+  if (!take_shape(self, shape) || !kiln_held_begin(h)) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  void *handle = NULL;
+  kiln_error err;
+  kiln_status status;
+  Py_BEGIN_ALLOW_THREADS status = h->c->alloc(h->handle, self->size ? self->size : 1, &handle, &err);
+  Py_END_ALLOW_THREADS if (!status && device->is_open)
+      kiln_child_add(&self->child, device, handle, free_memory);
+  else if (!status) h->c->free(h->handle, handle), kiln_device_is_open(device); // closed meanwhile
+  kiln_held_end(h);
+  if (self->child.is_open) return (PyObject *)self;
+  Py_DECREF((PyObject *)self);
+  return status ? kiln_raise(status, &err) : NULL;
+}
+
+static void memory_free(PyObject *self) {
+  PyMem_Free(((kiln_memory_object *)self)->shape);
+  kiln_child_free((kiln_child *)self);
+}
+
+static kiln_memory_object *open_memory(PyObject *self) {
+  kiln_memory_object *m = (kiln_memory_object *)self;
+  if (m->child.is_open) return m;
+  kiln_closed(self);
+  return NULL;
+}
+
+// ------------------------------------------------------------------------------------------- copies
+
+// A host array of the memory's size; false with an exception.
+static bool host_array(kiln_memory_object *m, PyObject *value, bool is_written, kiln_array *array,
+                       kiln_hold *hold) {
+  int found = kiln_array_of(value, NULL, NULL, array, hold);
+  if (found < 0) return false;
+  size_t size = found ? kiln_array_size(array) : 0;
+  if (!found)
+    PyErr_Format(PyExc_TypeError, "expected a contiguous host array, bytes or bytearray, found %R",
+                 Py_TYPE(value));
+  else if (!(kiln_place_devices(array->place) & BY_HOST) && array->place != KILN_PLACE_NULL)
+    PyErr_Format(PyExc_TypeError, "expected an array of the host, found memory of %s",
+                 kiln_place_name(array->place));
+  else if (is_written && array->read_only) PyErr_Format(PyExc_ValueError, "the array %s", array->read_only);
+  else if (size != m->size)
+    PyErr_Format(PyExc_ValueError, "expected a contiguous array of %zu bytes, found %zu bytes", m->size,
+                 size);
+  else if (!kiln_array_is_contiguous(array))
+    PyErr_Format(PyExc_ValueError, "expected a contiguous array of %zu bytes, found %zu bytes with gaps",
+                 m->size, size);
+  else return true;
+  kiln_hold_drop(hold);
+  return false;
+}
+
+typedef kiln_status copy_function(kiln_memory_object *m, void *host, uint8_t byte, kiln_error *err);
+static kiln_status in(kiln_memory_object *m, void *host, uint8_t byte, kiln_error *err) {
+  (void)byte;
+  return m->child.held->c->copy_in(m->child.held->handle, m->child.handle, host, m->size, err);
+}
+static kiln_status out(kiln_memory_object *m, void *host, uint8_t byte, kiln_error *err) {
+  (void)byte;
+  return m->child.held->c->copy_out(m->child.held->handle, host, m->child.handle, m->size, err);
+}
+static kiln_status set(kiln_memory_object *m, void *host, uint8_t byte, kiln_error *err) {
+  (void)host;
+  return m->child.held->c->fill(m->child.held->handle, m->child.handle, byte, m->size, err);
+}
+
+static PyObject *run(kiln_memory_object *m, copy_function *function, void *host, uint8_t byte) {
+  kiln_held *h = m->child.held;
+  if (!kiln_held_begin(h)) return NULL;
+  m->child.uses++;
+  kiln_error err;
+  kiln_status status;
+  Py_BEGIN_ALLOW_THREADS status = function(m, host, byte, &err);
+  Py_END_ALLOW_THREADS kiln_child_unuse(&m->child);
+  kiln_held_end(h);
+  if (status) return kiln_raise(status, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *copy(PyObject *self, PyObject *value, bool is_written, copy_function *function) {
+  kiln_memory_object *m = open_memory(self);
+  kiln_array array;
+  kiln_hold hold = {HOLDS_NOTHING};
+  if (!m || !host_array(m, value, is_written, &array, &hold)) return NULL;
+  PyObject *done =
+      m->child.is_open ? run(m, function, (void *)(uintptr_t)array.address, 0) : kiln_closed(self);
+  kiln_hold_drop(&hold);
+  return done;
+}
+
+static PyObject *memory_copy_in(PyObject *self, PyObject *value) { return copy(self, value, false, in); }
+static PyObject *memory_copy_out(PyObject *self, PyObject *value) { return copy(self, value, true, out); }
+
+static PyObject *memory_fill(PyObject *self, PyObject *value) {
+  kiln_memory_object *m = open_memory(self);
+  unsigned long byte = m ? PyLong_AsUnsignedLong(value) : 0;
+  if (!m || PyErr_Occurred()) return NULL;
+  if (byte > 255) return PyErr_Format(PyExc_OverflowError, "%lu is not a byte", byte);
+  return run(m, set, NULL, (uint8_t)byte);
+}
+
+static PyObject *memory_bytes(PyObject *self, PyObject *Py_UNUSED(none)) {
+  kiln_memory_object *m = open_memory(self);
+  PyObject *bytes = m ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)m->size) : NULL;
+  PyObject *done = bytes ? run(m, out, PyBytes_AsString(bytes), 0) : NULL;
+  if (!done) Py_CLEAR(bytes);
+  Py_XDECREF(done);
+  return bytes;
+}
+
+static PyObject *memory_shape(PyObject *self, void *Py_UNUSED(closure)) {
+  kiln_memory_object *m = (kiln_memory_object *)self;
+  PyObject *shape = PyTuple_New(m->rank);
+  for (int i = 0; shape && i < m->rank; i++) PyTuple_SetItem(shape, i, PyLong_FromLongLong(m->shape[i]));
+  return shape;
+}
+
+static PyObject *memory_numpy(PyObject *self, PyObject *Py_UNUSED(none)) {
+  kiln_memory_object *m = open_memory(self);
+  PyObject *numpy = m ? PyImport_ImportModule("numpy") : NULL;
+  PyObject *shape = numpy ? memory_shape(self, NULL) : NULL;
+  PyObject *array = shape ? PyObject_CallMethod(numpy, "empty", "Os", shape, m->element->typestr) : NULL;
+  PyObject *done = array ? memory_copy_out(self, array) : NULL;
+  if (!done) Py_CLEAR(array);
+  Py_XDECREF(numpy);
+  Py_XDECREF(shape);
+  Py_XDECREF(done);
+  return array;
+}
+
+// --------------------------------------------------------------------------------------- attributes
+
+static PyObject *memory_address(PyObject *self, void *Py_UNUSED(closure)) {
+  kiln_memory_object *m = open_memory(self);
+  return m ? PyLong_FromVoidPtr(m->child.handle) : NULL;
+}
+
+static PyObject *memory_size(PyObject *self, void *Py_UNUSED(closure)) {
+  return PyLong_FromSize_t(((kiln_memory_object *)self)->size);
+}
+
+static PyObject *memory_type(PyObject *self, void *Py_UNUSED(closure)) {
+  return PyUnicode_FromString(((kiln_memory_object *)self)->element->name);
+}
+
+// The array interface that other libraries read it by, where its memory is theirs too.
+static PyObject *interface(PyObject *self, unsigned devices) {
+  kiln_memory_object *m = (kiln_memory_object *)self;
+  kiln_device_object *device = m->child.device;
+  if (!device || !(device->place & devices)) {
+    PyErr_SetString(PyExc_AttributeError, "this memory is elsewhere");
+    return NULL;
+  }
+  PyObject *address = memory_address(self, NULL), *shape = memory_shape(self, NULL), *dict = NULL;
+  if (address && shape)
+    dict = Py_BuildValue("{sOsss(OO)sOsi}", "shape", shape, "typestr", m->element->typestr, "data", address,
+                         Py_False, "strides", Py_None, "version", 3);
+  Py_XDECREF(address);
+  Py_XDECREF(shape);
+  return dict;
+}
+
+static PyObject *memory_interface(PyObject *self, void *Py_UNUSED(closure)) {
+  return interface(self, BY_HOST | BY_NULL);
+}
+static PyObject *memory_gpu_interface(PyObject *self, void *Py_UNUSED(closure)) {
+  return interface(self, BY_CUDA | BY_HIP);
+}
+
+static PyObject *memory_close(PyObject *self, PyObject *Py_UNUSED(none)) {
+  kiln_child_close((kiln_child *)self);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"copy_in", memory_copy_in, METH_O,
+     "copy_in(array)\n--\n\nCopies a contiguous host array (or bytes) of the same size into the memory."},
+    {"copy_out", memory_copy_out, METH_O,
+     "copy_out(array)\n--\n\nCopies the memory into a contiguous host array (or bytearray) of the same "
+     "size."},
+    {"fill", memory_fill, METH_O, "fill(byte)\n--\n\nSets every byte."},
+    {"numpy", memory_numpy, METH_NOARGS,
+     "numpy()\n--\n\nA copy as a NumPy array; bf16 and the 8-bit floats as their bits."},
+    {"close", memory_close, METH_NOARGS, "close()\n--\n\nFrees the memory."},
+    {"__bytes__", memory_bytes, METH_NOARGS, NULL},
+    {"__enter__", kiln_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
+    {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
+    {0},
+};
+static PyGetSetDef getters[] = {
+    {"address", memory_address, NULL, "Where it lies.", NULL},
+    {"shape", memory_shape, NULL, "Its extents.", NULL},
+    {"size", memory_size, NULL, "Its bytes.", NULL},
+    {"type", memory_type, NULL, "Its type in the kernel language.", NULL},
+    {"__array_interface__", memory_interface, NULL, NULL, NULL},
+    {"__cuda_array_interface__", memory_gpu_interface, NULL, NULL, NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {0},
+};
+static PyMemberDef members[] = {
+    {"device", T_OBJECT_EX, offsetof(kiln_child, device), READONLY, "The device it belongs to."},
+    {"__dictoffset__", T_PYSSIZET, offsetof(kiln_child, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(kiln_child, weak), READONLY, NULL},
+    {0},
+};
+static int traverse(PyObject *self, visitproc visit, void *arg) {
+  return kiln_child_visit((kiln_child *)self, visit, arg);
+}
+static int clear(PyObject *self) { return kiln_child_clear((kiln_child *)self); }
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "Device memory with a shape and a type. An argument of kernels of its device; on the host "
+                "and on GPUs other\n"
+                "libraries read it in place through __array_interface__ and __cuda_array_interface__. Made "
+                "by Device.memory\n"
+                "and Device.copy."},
+    {Py_tp_new, memory_new},
+    {Py_tp_dealloc, memory_free},
+    {Py_tp_traverse, traverse},
+    {Py_tp_clear, clear},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getters},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+PyType_Spec kiln_memory_spec = {"kiln.Memory", sizeof(kiln_memory_object), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};

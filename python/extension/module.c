@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The module kiln._core: its types, and what it takes from the package's other modules.
+#include "python/extension/extension.h"
+
+#include <string.h>
+
+kiln_globals kiln_of;
+
+static PyObject *version(PyObject *Py_UNUSED(module), PyObject *args) {
+  PyObject *library = Py_None;
+  if (!PyArg_ParseTuple(args, "|O:version", &library)) return NULL;
+  const kiln_api *c = kiln_load(library);
+  return c ? kiln_text(c->version()) : NULL;
+}
+
+static bool take(const char *module, const char *name, PyObject **out) {
+  PyObject *from = PyImport_ImportModule(module);
+  *out = from ? PyObject_GetAttrString(from, name) : NULL;
+  Py_XDECREF(from);
+  return *out != NULL;
+}
+
+static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out) {
+  PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+  *out = (PyTypeObject *)type;
+  if (!type) return false;
+  return !PyModule_AddObjectRef(module, strchr(spec->name, '.') + 1, type);
+}
+
+static int fill_module(PyObject *module) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0 || kiln_of.library) {
+    PyErr_SetString(
+        PyExc_ImportError,
+        "kiln works in the main interpreter only, not in subinterpreters, and is imported once a process");
+    return -1;
+  }
+  kiln_globals *g = &kiln_of;
+  bool is_fine =
+      take("kiln._words", "Choice", &g->choice) && take("kiln._words", "Candidate", &g->candidate) &&
+      take("kiln._words", "Preflight", &g->preflight) && take("kiln._words", "Param", &g->param) &&
+      take("kiln._words", "Strided", &g->strided) && take("kiln._words", "Error", &g->error) &&
+      take("kiln._words", "ERRORS", &g->errors) && take("kiln._interfaces", "describe", &g->describe) &&
+      take("kiln._loading", "candidates", &g->candidates);
+  is_fine =
+      is_fine && add_type(module, &kiln_device_spec, &g->device) &&
+      add_type(module, &kiln_memory_spec, &g->memory) && add_type(module, &kiln_stream_spec, &g->stream) &&
+      add_type(module, &kiln_kernel_spec, &g->kernel) && add_type(module, &kiln_gridded_spec, &g->gridded) &&
+      add_type(module, &kiln_prepared_spec, &g->prepared) &&
+      add_type(module, &kiln_library_spec, &g->library);
+  return is_fine ? 0 : -1;
+}
+
+static PyMethodDef functions[] = {
+    {"version", version, METH_VARARGS,
+     "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
+    {0},
+};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kiln._core", "The package's native part.", 0, functions, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

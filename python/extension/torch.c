@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensors of PyTorch, by the C functions that its type gives (DLPack's exchange, 54 ns) or, where it has
+// none, by its attributes. The exchange knows no flags and other types inherit it, so it is for exact
+// torch.Tensor and Parameter only, and what DLPack would have refused is refused here.
+#include "python/extension/extension.h"
+
+#include <string.h>
+
+enum { MOST_DTYPES = 32 };
+static struct {
+  bool is_looked_up;
+  PyTypeObject *tensor, *parameter; // owned, with all below
+  const dlpack_exchange *exchange;  // NULL: by attributes
+  PyObject *is_neg, *is_grad_enabled, *increment_version, *disabled_dispatch, *data_ptr, *stride, *get_device,
+      *current_stream;
+  PyObject *requires_grad, *dtype, *shape, *layout, *strided; // interned names, and the plain layout
+  struct {
+    PyObject *dtype;
+    uint32_t type;
+  } dtypes[MOST_DTYPES];
+} torch;
+
+static const struct {
+  const char *name;
+  uint32_t type;
+} names_of_dtypes[] = {
+    {"float32", KILN_IS('f', 32)},   {"float16", KILN_IS('f', 16)},      {"bfloat16", KILN_IS('F', 16)},
+    {"float64", KILN_IS('f', 64)},   {"int32", KILN_IS('i', 32)},        {"int64", KILN_IS('i', 64)},
+    {"int16", KILN_IS('i', 16)},     {"int8", KILN_IS('i', 8)},          {"uint8", KILN_IS('u', 8)},
+    {"uint16", KILN_IS('u', 16)},    {"uint32", KILN_IS('u', 32)},       {"uint64", KILN_IS('u', 64)},
+    {"bool", KILN_IS('b', 8)},       {"float8_e4m3fn", KILN_IS('4', 8)}, {"float8_e5m2", KILN_IS('5', 8)},
+    {"complex64", KILN_IS('c', 64)}, {"complex128", KILN_IS('c', 128)},
+};
+
+// ------------------------------------------------------------------------------------------ look-up
+
+static void find_exchange(void) {
+  PyObject *capsule = PyObject_GetAttrString((PyObject *)torch.tensor, "__dlpack_c_exchange_api__");
+  const dlpack_exchange *e = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+  Py_XDECREF(capsule); // the functions live as long as the process
+  PyErr_Clear();
+  while (e && e->version.major != DLPACK_MAJOR) e = e->previous;
+  torch.exchange = e && e->tensor_from_object && e->current_stream ? e : NULL;
+}
+
+// The attribute at the end of a path of names; NULL without an exception.
+static PyObject *attribute(PyObject *from, const char *path) {
+  char name[64];
+  Py_XINCREF(from);
+  while (from && *path) {
+    size_t length = strcspn(path, ".");
+    memcpy(name, path, length);
+    name[length] = 0;
+    path += length + (path[length] == '.');
+    PyObject *next = PyObject_GetAttrString(from, name);
+    Py_DECREF(from);
+    from = next;
+  }
+  PyErr_Clear();
+  return from;
+}
+
+// Whether the program uses PyTorch.
+static bool look_up(void) {
+  if (torch.is_looked_up) return torch.tensor != NULL;
+  PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  PyObject *tensor = attribute(module, "Tensor"), *parameter = attribute(module, "nn.Parameter");
+  if (!module || !tensor || !parameter || !PyType_Check(tensor)) { // not yet, or half imported
+    Py_XDECREF(tensor);
+    Py_XDECREF(parameter);
+    return false;
+  }
+  torch.is_looked_up = true;
+  torch.tensor = (PyTypeObject *)tensor;
+  torch.parameter = (PyTypeObject *)parameter;
+  torch.is_neg = attribute(tensor, "is_neg");
+  torch.data_ptr = attribute(tensor, "data_ptr");
+  torch.stride = attribute(tensor, "stride");
+  torch.get_device = attribute(tensor, "get_device");
+  torch.is_grad_enabled = attribute(module, "is_grad_enabled");
+  torch.increment_version = attribute(module, "_C._increment_version");
+  torch.disabled_dispatch = attribute(module, "_C._disabled_torch_dispatch_impl");
+  torch.current_stream = attribute(module, "_C._cuda_getCurrentRawStream");
+  torch.strided = attribute(module, "strided");
+  torch.requires_grad = PyUnicode_InternFromString("requires_grad");
+  torch.dtype = PyUnicode_InternFromString("dtype");
+  torch.shape = PyUnicode_InternFromString("shape");
+  torch.layout = PyUnicode_InternFromString("layout");
+  size_t count = 0;
+  for (size_t i = 0; i < sizeof names_of_dtypes / sizeof *names_of_dtypes; i++) {
+    torch.dtypes[count].type = names_of_dtypes[i].type;
+    if ((torch.dtypes[count].dtype = attribute(module, names_of_dtypes[i].name))) count++;
+  }
+  find_exchange();
+  return true;
+}
+
+static bool is_exact(PyTypeObject *type) { return type == torch.tensor || (type == torch.parameter && type); }
+
+// A subclass that handles its operations itself (fake, functional, distributed) need not have memory of its
+// own.
+static int refuse_dispatching(PyObject *value) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (!PyType_IsSubtype(type, torch.tensor)) return 0;
+  PyObject *dispatch = attribute((PyObject *)type, "__torch_dispatch__");
+  bool is_plain = !dispatch || dispatch == torch.disabled_dispatch;
+  Py_XDECREF(dispatch);
+  if (is_plain) return 0;
+  PyObject *name = PyType_GetName(type);
+  if (name)
+    PyErr_Format(PyExc_TypeError, "expected a plain tensor, found a %U, which handles its operations itself",
+                 name);
+  Py_XDECREF(name);
+  return -1;
+}
+
+// ------------------------------------------------------------------------------------------- arrays
+
+// A negative tensor is the imaginary part of a conjugate, so its elements lie two apart: the others need not
+// be asked.
+static bool may_be_negative(const kiln_array *array) {
+  int64_t odd = 0;
+  for (int i = 0; i < array->rank; i++) odd |= array->shape[i] > 1 ? array->strides[i] & 1 : 0;
+  return !odd;
+}
+
+static bool is_plain(PyObject *value, const kiln_array *array) {
+  if (!may_be_negative(array) || !torch.is_neg) return true;
+  PyObject *answer = PyObject_CallFunctionObjArgs(torch.is_neg, value, NULL);
+  if (answer == Py_True)
+    PyErr_SetString(PyExc_ValueError,
+                    "the tensor is negative: its memory holds other numbers; pass tensor.resolve_neg()");
+  Py_XDECREF(answer);
+  return answer == Py_False;
+}
+
+static bool by_exchange(PyObject *value, kiln_array *out) {
+  dlpack_tensor tensor;
+  if (torch.exchange->tensor_from_object(value, &tensor)) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "PyTorch does not give the tensor");
+    return false;
+  }
+  return kiln_array_from_dlpack(&tensor, out);
+}
+
+static bool integers(PyObject *tuple, int64_t *out, int count) {
+  bool is_fine = tuple && PyTuple_Size(tuple) == count;
+  for (int i = 0; is_fine && i < count; i++) out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+  Py_XDECREF(tuple);
+  return is_fine && !PyErr_Occurred();
+}
+
+// `hold` keeps extents and strides.
+static bool by_attributes(PyObject *value, kiln_array *out, kiln_hold *hold) {
+  PyObject *layout = PyObject_GetAttr(value, torch.layout);
+  Py_XDECREF(layout);
+  if (layout != torch.strided) {
+    if (layout) PyErr_SetString(PyExc_TypeError, "expected a dense tensor, found a sparse one");
+    return false;
+  }
+  PyObject *dtype = PyObject_GetAttr(value, torch.dtype),
+           *address = PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL);
+  PyObject *shape = PyObject_GetAttr(value, torch.shape),
+           *device = PyObject_CallFunctionObjArgs(torch.get_device, value, NULL);
+  Py_ssize_t rank = shape ? PyTuple_Size(shape) : -1;
+  PyObject *storage =
+      rank < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (2 * rank + 1) * (Py_ssize_t)sizeof(int64_t));
+  bool is_fine = dtype && address && device && storage;
+  if (is_fine) {
+    int64_t *extents = (int64_t *)PyBytes_AsString(storage);
+    int index = (int)PyLong_AsLong(device);
+    PyObject *is_cuda = index < 0 ? NULL : attribute(value, "is_cuda");
+    *out = (kiln_array){.address = PyLong_AsUnsignedLongLong(address), .rank = (int)rank, .shape = extents};
+    out->strides = extents + rank;
+    out->index = index;
+    out->place = index < 0 ? KILN_PLACE_HOST : is_cuda == Py_True ? KILN_PLACE_GPU : KILN_PLACE_ELSEWHERE;
+    Py_XDECREF(is_cuda);
+    for (size_t i = 0; i < MOST_DTYPES && torch.dtypes[i].dtype; i++)
+      if (torch.dtypes[i].dtype == dtype) out->type = torch.dtypes[i].type;
+    if (!out->type) out->type = KILN_IS('?', 0);
+    Py_INCREF(shape);
+    is_fine = integers(shape, extents, (int)rank) &&
+              integers(PyObject_CallFunctionObjArgs(torch.stride, value, NULL), extents + rank, (int)rank);
+  }
+  Py_XDECREF(dtype);
+  Py_XDECREF(address);
+  Py_XDECREF(shape);
+  Py_XDECREF(device);
+  if (is_fine) *hold = (kiln_hold){.kind = HOLDS_OBJECT, .object = storage};
+  else Py_XDECREF(storage);
+  return is_fine;
+}
+
+int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (!is_exact(type)) {
+    if (!look_up()) return 0;
+    if (!is_exact(type)) return refuse_dispatching(value);
+  }
+  bool is_there = torch.exchange ? by_exchange(value, out) : by_attributes(value, out, hold);
+  if (!is_there) return -1;
+  out->is_tensor = true;
+  if (is_plain(value, out)) return 1;
+  kiln_hold_drop(hold);
+  return -1;
+}
+
+// ----------------------------------------------------------------------------------------- autograd
+
+bool kiln_torch_may_write(PyObject *tensor) {
+  PyObject *requires = PyObject_GetAttr(tensor, torch.requires_grad), *enabled = NULL;
+  if (requires == Py_True) enabled = PyObject_CallFunctionObjArgs(torch.is_grad_enabled, NULL);
+  if (enabled == Py_True)
+    PyErr_SetString(PyExc_ValueError,
+                    "the kernel writes it, but the tensor requires grad, and autograd would not know; launch "
+                    "under torch.no_grad(), or pass tensor.detach()");
+  Py_XDECREF(requires);
+  Py_XDECREF(enabled);
+  return !PyErr_Occurred();
+}
+
+bool kiln_torch_wrote(PyObject *tensors) {
+  PyObject *done =
+      torch.increment_version ? PyObject_CallFunctionObjArgs(torch.increment_version, tensors, NULL) : NULL;
+  Py_XDECREF(done);
+  return done || !PyErr_Occurred();
+}
+
+// ------------------------------------------------------------------------------------------ streams
+
+bool kiln_torch_is(PyObject *value) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (is_exact(type)) return true;
+  if ((PyObject *)type != kiln_of.strided)
+    return !torch.is_looked_up && !PyLong_Check(value) && look_up() && is_exact(type);
+  PyObject *array = PyObject_GetAttrString(value, "array");
+  bool is = array && kiln_torch_is(array);
+  Py_XDECREF(array);
+  PyErr_Clear();
+  return is;
+}
+
+bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out) {
+  if (torch.exchange) {
+    if (!torch.exchange->current_stream(device->place == BY_HIP ? 10 : 2, device->index, out)) return true;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "PyTorch does not give its current stream");
+    return false;
+  }
+  PyObject *handle =
+      torch.current_stream ? PyObject_CallFunction(torch.current_stream, "i", device->index) : NULL;
+  if (handle) *out = PyLong_AsVoidPtr(handle);
+  else if (!PyErr_Occurred()) *out = NULL;
+  Py_XDECREF(handle);
+  return !PyErr_Occurred();
+}
+
+bool kiln_torch_record(PyObject *tensor, const kiln_device_object *device, kiln_stream stream,
+                       PyObject *object) {
+  kiln_stream current = NULL;
+  if (!kiln_torch_stream(device, &current)) return false;
+  if (current == stream) return true;
+  PyObject *cuda = PyImport_ImportModule("torch.cuda"),
+           *theirs = cuda ? PyObject_GetAttrString(cuda, "Stream") : NULL, *of = NULL;
+  if (theirs && PyObject_IsInstance(object, theirs) == 1) {
+    Py_INCREF(object);
+    of = object;
+  } else if (theirs)
+    of = PyObject_CallMethod(cuda, "ExternalStream", "Ki", (unsigned long long)(uintptr_t)stream,
+                             device->index);
+  PyObject *done = of ? PyObject_CallMethod(tensor, "record_stream", "O", of) : NULL;
+  Py_XDECREF(cuda);
+  Py_XDECREF(theirs);
+  Py_XDECREF(of);
+  Py_XDECREF(done);
+  return done != NULL;
+}

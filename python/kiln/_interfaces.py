@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arrays by __array_interface__ and __cuda_array_interface__, for types that have nothing quicker."""
+import re
+import sys
+
+
+def _numpy(name):
+    """A type of NumPy where the program uses it; nothing is an instance of the empty tuple."""
+    return getattr(sys.modules.get("numpy"), name, ())
+
+
+def _take_places(interface):
+    """Objects as large as what the interface describes: they take the place of such memory where it has been freed."""
+    size = int(re.search(r"\d*$", interface["typestr"]).group() or 1)
+    for extent in interface["shape"]:
+        size *= extent
+    taken = [bytearray(min(size, 1 << 16)) for _ in range(2)]
+    return taken + [_numpy("empty")(size, "u1") for _ in range(8)] if _numpy("empty") else taken
+
+
+def _stable(value, name, interface):
+    """Refuses an interface whose memory is made for the answer and gone after it: asked again, it names another place."""
+    data = interface.get("data")
+    if isinstance(value, _numpy("ndarray")) or not isinstance(data, tuple):
+        return interface
+    taken = _take_places(interface) if name == "__array_interface__" else None
+    again = getattr(value, name)
+    if again.get("data") != data:
+        raise TypeError("the %s of this %s names other memory each time it is asked (0x%x, then 0x%x), so the memory would be gone; pass the array itself"
+                        % (name, type(value).__name__, data[0] or 0, again["data"][0] or 0))
+    del taken
+    return again
+
+
+def describe(value, name):
+    """(address, kind, bits, shape, strides in bytes or None, whether it is on a GPU, whether it is read-only, the stream to wait for or None)."""
+    if isinstance(value, _numpy("generic")):
+        raise TypeError("expected an array, found a scalar of type %s, which is a value and has no memory" % type(value).__name__)
+    interface = _stable(value, name, getattr(value, name))
+    typestr = interface["typestr"]
+    parts = re.match(r"([<>|=])([a-zA-Z])(\d+)", typestr)
+    if not parts or parts.group(1) == ">":
+        raise TypeError("expected little-endian elements, found %s" % typestr)
+    data = interface.get("data")
+    if not isinstance(data, tuple):
+        raise TypeError("the array interface has no address")
+    return (data[0] or 0, parts.group(2), int(parts.group(3)) * 8, tuple(interface["shape"]), interface.get("strides"),
+            name == "__cuda_array_interface__", bool(data[1]), interface.get("stream"))

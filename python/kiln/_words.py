@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the package says things with: results, errors, and arrays for pointers that are told their strides."""
+import collections
+
+Choice = collections.namedtuple("Choice", "config variant target bundle grid block_threads shared_bytes registers spill_bytes rank")
+Candidate = collections.namedtuple("Candidate", "bundle target config variant rank rule")
+Preflight = collections.namedtuple("Preflight", "kernels exact generic jit missing first_missing")
+Param = collections.namedtuple("Param", "name type offset size rank depth access scalar")
+
+
+class Strided:
+    """An array for a pointer parameter, of whatever strides; see kiln.strided."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array):
+        self.array = array
+
+
+class Error(Exception):
+    """Something that libkiln refused. `number` is the stable number of the error code (12 is KILN-E0012), the text says what was expected and
+    what was there; where no code fits, it is the whole report."""
+
+    number = 0
+
+    def __init__(self, text, number=None):
+        super().__init__(text)
+        if number is not None:
+            self.number = number
+
+
+class NotFound(Error):
+    """A file or a kernel does not exist."""
+
+
+class NoDevice(Error):
+    """The driver or the device is not present; the text says what was tried."""
+
+
+class NoVariant(Error):
+    """No code fits the device or the arguments; the text names each candidate and the rule that refused it."""
+
+
+class LaunchRefused(Error):
+    """A promise of the kernel's signature is broken, or its grid cannot be launched."""
+
+
+class Untrusted(Error):
+    """A signature is missing or is not by a trusted key."""
+
+
+ERRORS = {3: NotFound, 15: NoDevice, 17: NoVariant, 19: Untrusted, 21: LaunchRefused}
+
+
+def signature(params):
+    """The signature of a kernel, for inspect and help()."""
+    import inspect
+    kinds = inspect.Parameter
+    named = [kinds(p.name, kinds.POSITIONAL_OR_KEYWORD, annotation=p.type) for p in params]
+    return inspect.Signature(named + [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in ("stream", "grid")])
