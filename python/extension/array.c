@@ -347,8 +347,11 @@ int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *devic
   if (found) return found;
   if (PyObject_HasAttrString(value, "__array_interface__"))
     return from_interface(value, "__array_interface__", stream, device, out, hold);
-  if (PyObject_HasAttrString(value, "__dlpack__") && PyObject_HasAttrString(value, "__dlpack_device__"))
-    return from_dlpack(value, stream, out, hold);
+  if (PyObject_HasAttrString(value, "__dlpack__") && PyObject_HasAttrString(value, "__dlpack_device__")) {
+    found = from_dlpack(value, stream, out, hold);
+    out->is_tensor = found > 0 && kiln_torch_is(value); // a plain subclass
+    return found;
+  }
   if (PyObject_HasAttrString(value, "__cuda_array_interface__"))
     return from_interface(value, "__cuda_array_interface__", stream, device, out, hold);
   return PyObject_CheckBuffer(value) ? from_buffer(value, out, hold) : 0;

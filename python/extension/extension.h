@@ -173,7 +173,7 @@ typedef struct kiln_array {
   uint32_t type; // KILN_IS
   int rank;
   const int64_t *shape, *strides;    // strides NULL: contiguous
-  bool strides_are_bytes, is_tensor; // is_tensor: an exact tensor of PyTorch
+  bool strides_are_bytes, is_tensor; // is_tensor: of PyTorch
   kiln_place place;
   int index;             // of the GPU; -1: unknown
   const char *read_only; // why it cannot be written; NULL: it can
@@ -214,7 +214,7 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out);
 int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold);
 /// Whether a tensor may be written: false with an exception where autograd would not know of it.
 bool kiln_torch_may_write(PyObject *tensor);
-/// Whether it is exactly a torch.Tensor or Parameter, or kiln.strided of one.
+/// Whether it is a tensor of PyTorch, or kiln.strided of one.
 bool kiln_torch_is(PyObject *value);
 /// PyTorch's current stream of a device; false with an exception.
 bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out);

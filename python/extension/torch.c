@@ -124,7 +124,17 @@ static bool may_be_negative(const kiln_array *array) {
   return !odd;
 }
 
+static bool has_elements(const kiln_array *array) {
+  for (int i = 0; i < array->rank; i++)
+    if (!array->shape[i]) return false;
+  return true;
+}
+
 static bool is_plain(PyObject *value, const kiln_array *array) {
+  if (!array->address && has_elements(array)) { // of a transform, or zeros that are none yet
+    PyErr_SetString(PyExc_ValueError, "the tensor has no memory of its own");
+    return false;
+  }
   if (!may_be_negative(array) || !torch.is_neg) return true;
   PyObject *answer = PyObject_CallFunctionObjArgs(torch.is_neg, value, NULL);
   if (answer == Py_True)
@@ -134,13 +144,28 @@ static bool is_plain(PyObject *value, const kiln_array *array) {
   return answer == Py_False;
 }
 
+// PyTorch's errors have a trace of C++ behind their first line.
+static void cut_to_first_line(void) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+  PyObject *first = lines && PyList_Size(lines) > 0 ? PyList_GetItem(lines, 0) : NULL;
+  PyErr_Clear();
+  if (first) PyErr_SetObject(type, first);
+  else PyErr_SetString(PyExc_BufferError, "PyTorch does not give the tensor");
+  Py_XDECREF(lines);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+}
+
 static bool by_exchange(PyObject *value, kiln_array *out) {
   dlpack_tensor tensor;
-  if (torch.exchange->tensor_from_object(value, &tensor)) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "PyTorch does not give the tensor");
-    return false;
-  }
-  return kiln_array_from_dlpack(&tensor, out);
+  if (!torch.exchange->tensor_from_object(value, &tensor)) return kiln_array_from_dlpack(&tensor, out);
+  cut_to_first_line();
+  return false;
 }
 
 static bool integers(PyObject *tuple, int64_t *out, int count) {
@@ -158,14 +183,14 @@ static bool by_attributes(PyObject *value, kiln_array *out, kiln_hold *hold) {
     if (layout) PyErr_SetString(PyExc_TypeError, "expected a dense tensor, found a sparse one");
     return false;
   }
-  PyObject *dtype = PyObject_GetAttr(value, torch.dtype),
-           *address = PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL);
-  PyObject *shape = PyObject_GetAttr(value, torch.shape),
-           *device = PyObject_CallFunctionObjArgs(torch.get_device, value, NULL);
+  PyObject *dtype = PyObject_GetAttr(value, torch.dtype);
+  PyObject *address = dtype ? PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL) : NULL;
+  PyObject *shape = address ? PyObject_GetAttr(value, torch.shape) : NULL;
+  PyObject *device = shape ? PyObject_CallFunctionObjArgs(torch.get_device, value, NULL) : NULL;
   Py_ssize_t rank = shape ? PyTuple_Size(shape) : -1;
   PyObject *storage =
       rank < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (2 * rank + 1) * (Py_ssize_t)sizeof(int64_t));
-  bool is_fine = dtype && address && device && storage;
+  bool is_fine = device && storage;
   if (is_fine) {
     int64_t *extents = (int64_t *)PyBytes_AsString(storage);
     int index = (int)PyLong_AsLong(device);
@@ -232,7 +257,7 @@ bool kiln_torch_is(PyObject *value) {
   PyTypeObject *type = Py_TYPE(value);
   if (is_exact(type)) return true;
   if ((PyObject *)type != kiln_of.strided)
-    return !torch.is_looked_up && !PyLong_Check(value) && look_up() && is_exact(type);
+    return !PyLong_Check(value) && look_up() && PyType_IsSubtype(type, torch.tensor);
   PyObject *array = PyObject_GetAttrString(value, "array");
   bool is = array && kiln_torch_is(array);
   Py_XDECREF(array);
