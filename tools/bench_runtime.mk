@@ -19,3 +19,12 @@ bench-cuda: $(B)/bench/cuda_launch $(PROGRAMS) ## make what bench/cuda.sh wants,
 	$(B)/bin/kiln build -q --no-cache -t sm_90a bench/cuda_launch.kiln -o $(B)/bench/empty.kbundle
 	$(B)/bin/kiln build -q --no-cache -t sm_90a kernels/*.kiln -o $(B)/bench/kernels.kbundle
 	$(B)/bin/kiln compile -q --no-cache -t sm_90a -k 'add[T=f32]' kernels/elementwise.kiln -o $(B)/bench/add.cubin
+# `make bench-python`, then bench/python_launch.py build/<config>/bench/python, here or on a machine with a GPU: all it needs is in the folder.
+$(B)/bench/python/driver_launch.so: bench/driver_launch.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -shared -fvisibility=hidden $< -ldl -o $@
+.PHONY: bench-python
+bench-python: $(B)/bench/python/driver_launch.so $(PROGRAMS) $(PACKAGE_FILES) ## make what bench/python_launch.py wants
+	rm -rf $(B)/bench/python/kiln && cp -rL $(PACKAGE) $(B)/bench/python/kiln
+	$(B)/bin/kiln build -q --no-cache -t host,sm_90a bench/python_launch.kiln -o $(B)/bench/python/python_launch.kbundle
+	for n in 2 8 16; do $(B)/bin/kiln compile -q --no-cache -t sm_90a -k arrays$$n bench/python_launch.kiln -o $(B)/bench/python/arrays$$n.cubin || exit 1; done

@@ -186,6 +186,7 @@ typedef struct kiln_hold {
     PyObject *object;
     Py_buffer buffer;
     kiln_child *child;
+    int64_t extents[10]; // with HOLDS_NOTHING: of an array that nothing else has
   };
 } kiln_hold;
 void kiln_hold_drop(kiln_hold *hold);

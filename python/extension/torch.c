@@ -13,7 +13,7 @@ static struct {
   const dlpack_exchange *exchange;  // NULL: by attributes
   PyObject *is_neg, *is_grad_enabled, *increment_version, *disabled_dispatch, *data_ptr, *stride, *get_device,
       *current_stream;
-  PyObject *requires_grad, *dtype, *shape, *layout, *strided; // interned names, and the plain layout
+  PyObject *requires_grad, *dtype, *shape, *is_cuda; // interned names
   struct {
     PyObject *dtype;
     uint32_t type;
@@ -81,11 +81,10 @@ static bool look_up(void) {
   torch.increment_version = attribute(module, "_C._increment_version");
   torch.disabled_dispatch = attribute(module, "_C._disabled_torch_dispatch_impl");
   torch.current_stream = attribute(module, "_C._cuda_getCurrentRawStream");
-  torch.strided = attribute(module, "strided");
   torch.requires_grad = PyUnicode_InternFromString("requires_grad");
   torch.dtype = PyUnicode_InternFromString("dtype");
   torch.shape = PyUnicode_InternFromString("shape");
-  torch.layout = PyUnicode_InternFromString("layout");
+  torch.is_cuda = PyUnicode_InternFromString("is_cuda");
   size_t count = 0;
   for (size_t i = 0; i < sizeof names_of_dtypes / sizeof *names_of_dtypes; i++) {
     torch.dtypes[count].type = names_of_dtypes[i].type;
@@ -169,50 +168,52 @@ static bool by_exchange(PyObject *value, kiln_array *out) {
 }
 
 static bool integers(PyObject *tuple, int64_t *out, int count) {
-  bool is_fine = tuple && PyTuple_Size(tuple) == count;
+  bool is_fine = PyTuple_Size(tuple) == count;
   for (int i = 0; is_fine && i < count; i++) out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-  Py_XDECREF(tuple);
   return is_fine && !PyErr_Occurred();
 }
 
-// `hold` keeps extents and strides.
+// Where extents and strides of a rank lie: in the hold, or in bytes that it keeps.
+static int64_t *room_for(Py_ssize_t rank, kiln_hold *hold) {
+  if (2 * (size_t)rank <= sizeof hold->extents / sizeof *hold->extents) return hold->extents;
+  PyObject *storage = PyBytes_FromStringAndSize(NULL, 2 * rank * (Py_ssize_t)sizeof(int64_t));
+  if (!storage) return NULL;
+  *hold = (kiln_hold){.kind = HOLDS_OBJECT, .object = storage};
+  return (int64_t *)PyBytes_AsString(storage);
+}
+
+static kiln_place place_of(PyObject *value, int index) {
+  if (index < 0) return KILN_PLACE_HOST;
+  PyObject *is_cuda = PyObject_GetAttr(value, torch.is_cuda);
+  Py_XDECREF(is_cuda);
+  return is_cuda == Py_True ? KILN_PLACE_GPU : KILN_PLACE_ELSEWHERE;
+}
+
 static bool by_attributes(PyObject *value, kiln_array *out, kiln_hold *hold) {
-  PyObject *layout = PyObject_GetAttr(value, torch.layout);
-  Py_XDECREF(layout);
-  if (layout != torch.strided) {
-    if (layout) PyErr_SetString(PyExc_TypeError, "expected a dense tensor, found a sparse one");
-    return false;
-  }
-  PyObject *dtype = PyObject_GetAttr(value, torch.dtype);
-  PyObject *address = dtype ? PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL) : NULL;
-  PyObject *shape = address ? PyObject_GetAttr(value, torch.shape) : NULL;
-  PyObject *device = shape ? PyObject_CallFunctionObjArgs(torch.get_device, value, NULL) : NULL;
+  PyObject *address = PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL);
+  PyObject *dtype = address ? PyObject_GetAttr(value, torch.dtype) : NULL;
+  PyObject *device = dtype ? PyObject_CallFunctionObjArgs(torch.get_device, value, NULL) : NULL;
+  PyObject *shape = device ? PyObject_GetAttr(value, torch.shape) : NULL;
   Py_ssize_t rank = shape ? PyTuple_Size(shape) : -1;
-  PyObject *storage =
-      rank < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (2 * rank + 1) * (Py_ssize_t)sizeof(int64_t));
-  bool is_fine = device && storage;
+  int64_t *extents = rank < 0 ? NULL : room_for(rank, hold);
+  bool is_fine = extents && integers(shape, extents, (int)rank);
+  PyObject *strides = is_fine ? PyObject_CallFunctionObjArgs(torch.stride, value, NULL) : NULL;
+  is_fine = strides && integers(strides, extents + rank, (int)rank);
   if (is_fine) {
-    int64_t *extents = (int64_t *)PyBytes_AsString(storage);
-    int index = (int)PyLong_AsLong(device);
-    PyObject *is_cuda = index < 0 ? NULL : attribute(value, "is_cuda");
     *out = (kiln_array){.address = PyLong_AsUnsignedLongLong(address), .rank = (int)rank, .shape = extents};
     out->strides = extents + rank;
-    out->index = index;
-    out->place = index < 0 ? KILN_PLACE_HOST : is_cuda == Py_True ? KILN_PLACE_GPU : KILN_PLACE_ELSEWHERE;
-    Py_XDECREF(is_cuda);
+    out->index = (int)PyLong_AsLong(device);
+    out->place = place_of(value, out->index);
+    out->type = KILN_IS('?', 0);
     for (size_t i = 0; i < MOST_DTYPES && torch.dtypes[i].dtype; i++)
       if (torch.dtypes[i].dtype == dtype) out->type = torch.dtypes[i].type;
-    if (!out->type) out->type = KILN_IS('?', 0);
-    Py_INCREF(shape);
-    is_fine = integers(shape, extents, (int)rank) &&
-              integers(PyObject_CallFunctionObjArgs(torch.stride, value, NULL), extents + rank, (int)rank);
   }
-  Py_XDECREF(dtype);
   Py_XDECREF(address);
-  Py_XDECREF(shape);
+  Py_XDECREF(dtype);
   Py_XDECREF(device);
-  if (is_fine) *hold = (kiln_hold){.kind = HOLDS_OBJECT, .object = storage};
-  else Py_XDECREF(storage);
+  Py_XDECREF(shape);
+  Py_XDECREF(strides);
+  if (!is_fine) cut_to_first_line();
   return is_fine;
 }
 

@@ -11,11 +11,10 @@ import tempfile
 import time
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
 FULL = bool(os.environ.get("KILN_TEST_FULL"))
-sys.path[:0] = [os.path.join(BUILD, "python"), os.path.dirname(os.path.abspath(__file__))]
-sys.dont_write_bytecode = True
+
+import support  # noqa: E402
+from support import BUILD
 
 import kiln  # noqa: E402
 

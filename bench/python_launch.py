@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a launch from Python costs, in one table: python_launch.py FOLDER [--without-exchange]
+
+FOLDER is what `make bench-python` leaves in build/<config>/bench/python: the package, libkiln, a bundle, cubins and driver_launch.so. It and this file
+are all that is needed on another machine. On the host and the null device with NumPy arrays and, where PyTorch is, its tensors; on cuda:0 beside
+cuLaunchKernel called from C and Triton's launcher, in this process. Medians of rounds; on a machine with other work read `least`.
+"""
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+FOLDER = os.path.abspath(sys.argv[1])
+sys.path.insert(0, FOLDER)
+COUNTS, ROUNDS, LAUNCHES, N = (2, 8, 16), 101, 200, 1024
+
+import kiln  # noqa: E402
+
+
+def optional(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+def rounds(launch, *arguments, wait=lambda: None, **named):
+    """(median, least) nanoseconds a launch."""
+    found = []
+    loop = range(LAUNCHES)
+    for _ in range(ROUNDS):
+        start = time.perf_counter_ns()
+        for _ in loop:
+            launch(*arguments, **named)
+        found.append((time.perf_counter_ns() - start) / LAUNCHES)
+        wait()
+    return statistics.median(found), min(found)
+
+
+def row(what, figures):
+    print("%-44s %s" % (what, "".join("%10.0f %7.0f" % f if f else "%18s" % "-" for f in figures)))
+
+
+def head(title):
+    print("\n%-44s%s" % (title, "".join("%11s %7s" % ("%d: median" % n, "least") for n in COUNTS)))
+
+
+def nothing(*_):
+    pass
+
+
+def on_the_host(library, arrays_of, what):
+    for name in ("null", "host"):
+        device = library.device(name)
+        kernels = [device.kernel("arrays%d" % n) for n in COUNTS]
+        arrays = [arrays_of(n) for n in COUNTS]
+        grid = (1,)
+        row("%s, %s" % (name, what), [rounds(k, *a, 128) for k, a in zip(kernels, arrays)])
+        if what == "NumPy":
+            row("%s, memory of Kiln" % name, [rounds(k, *[device.memory(4, "f32") for _ in a], 128) for k, a in zip(kernels, arrays)])
+            row("%s, addresses" % name, [rounds(k, *[x.ctypes.data for x in a], 128) for k, a in zip(kernels, arrays)])
+            row("%s, prepared" % name, [rounds(k.prepare(*a, 128, grid=grid)) for k, a in zip(kernels, arrays)])
+
+
+def triton_kernels():
+    """Empty kernels of as many pointers; Triton reads their source, so they are written to a file."""
+    path = os.path.join(FOLDER, "triton_kernels_%d.py" % os.getpid())
+    with open(path, "w") as file:
+        file.write("import triton\n")
+        for n in COUNTS:
+            file.write("@triton.jit\ndef arrays%d(%s, n):\n    pass\n" % (n, ", ".join("p%d" % i for i in range(n))))
+    module = __import__(os.path.basename(path)[:-3])
+    os.unlink(path)  # its text is in linecache by now
+    return [getattr(module, "arrays%d" % n) for n in COUNTS]
+
+
+def on_the_gpu(library, torch, plain):
+    device = library.device("cuda:0")
+    kernels = [device.kernel("arrays%d" % n) for n in COUNTS]
+    tensors = [[torch.empty(N, device="cuda") for _ in range(n)] for n in COUNTS]
+    wait = torch.cuda.synchronize
+    for k in kernels:
+        k.preload()
+    if not plain:
+        driver = ctypes.CDLL(os.path.join(FOLDER, "driver_launch.so"))
+        driver.driver_load.restype, driver.driver_load.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+        driver.driver_time.restype = ctypes.c_double
+        driver.driver_time.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        figures = []
+        for n, these in zip(COUNTS, tensors):
+            function = driver.driver_load(os.path.join(FOLDER, "arrays%d.cubin" % n).encode(), b"arrays%d" % n)
+            if not function:
+                figures.append(None)
+                continue
+            addresses = (ctypes.c_uint64 * n)(*[t.data_ptr() for t in these])
+            found = []
+            for _ in range(ROUNDS):
+                found.append(driver.driver_time(function, n, addresses, N, torch.cuda.current_stream().cuda_stream, LAUNCHES))
+                wait()
+            figures.append((statistics.median(found), min(found)))
+        row("cuLaunchKernel from C", figures)
+    row("kernel(tensors)%s" % (", without the exchange" if plain else ""), [rounds(k, *t, N, wait=wait) for k, t in zip(kernels, tensors)])
+    if plain:
+        return
+    row("kernel[grid](tensors)", [rounds(lambda *a: k[N // 128](*a), *t, N, wait=wait) for k, t in zip(kernels, tensors)])
+    row("kernel(addresses)", [rounds(k, *[x.data_ptr() for x in t], N, wait=wait) for k, t in zip(kernels, tensors)])
+    prepared = [k.prepare(*t, N) for k, t in zip(kernels, tensors)]
+    row("prepared()", [rounds(p, wait=wait) for p in prepared])
+    addressed = [k.prepare(*[x.data_ptr() for x in t], N) for k, t in zip(kernels, tensors)]
+    row("prepared() of addresses", [rounds(p, wait=wait) for p in addressed])
+
+    def set_and_launch(p, value):
+        p.set(1, value)
+        p()
+
+    row("prepared.set(1, tensor), prepared()", [rounds(set_and_launch, p, t[1], wait=wait) for p, t in zip(prepared, tensors)])
+    if optional("triton"):
+        peers = triton_kernels()
+        for k, t in zip(peers, tensors):
+            k[(N // 128,)](*t, N)
+        row("Triton's launcher", [rounds(k[(N // 128,)], *t, N, wait=wait) for k, t in zip(peers, tensors)])
+    small = [torch.ones(16, device="cuda") for _ in range(2)]
+    row("torch.ops.aten.add of two tensors", [rounds(torch.ops.aten.add, *small, wait=wait), None, None])
+
+
+COLD = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import kiln
+device = kiln.Library(sys.argv[1] + "/python_launch.kbundle").device(sys.argv[2])
+memory = device.memory(4096, "f32")
+device.kernel("arrays2")(memory, memory, 1024)
+device.sync()
+bytes(memory)
+"""
+
+
+def cold(device):
+    """Seconds of a process that imports the package, launches one kernel and reads the result."""
+    found = []
+    for _ in range(11):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-S", "-c", COLD, FOLDER, device], check=True)
+        found.append(time.perf_counter() - start)
+    print("%-44s %10.3f s, least %.3f s" % ("cold process to the first result, " + device, statistics.median(found), min(found)))
+
+
+def main():
+    plain = "--without-exchange" in sys.argv
+    torch, numpy = optional("torch"), optional("numpy")
+    if plain and torch and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        del torch.Tensor.__dlpack_c_exchange_api__
+    library = kiln.Library(os.path.join(FOLDER, "python_launch.kbundle"))
+    if not plain:
+        print("Python %s, kiln %s, torch %s, NumPy %s; nanoseconds a launch, a loop around nothing takes %.0f" %
+              (sys.version.split()[0], kiln.version(), getattr(torch, "__version__", "absent"), getattr(numpy, "__version__", "absent"), rounds(nothing)[1]))
+        head("arrays")
+        if numpy:
+            on_the_host(library, lambda n: [numpy.zeros(4, numpy.float32) for _ in range(n)], "NumPy")
+    if torch:
+        on_the_host(library, lambda n: [torch.zeros(4) for _ in range(n)], "tensors" + (", without the exchange" if plain else ""))
+    if torch and torch.cuda.is_available():
+        head("cuda:0, %s" % torch.cuda.get_device_name(0))
+        on_the_gpu(library, torch, plain)
+    elif not plain:
+        print("no GPU of PyTorch's: that part is left out")
+    if not plain:
+        cold("host")
+        if torch and torch.cuda.is_available():
+            cold("cuda:0")
+        if torch:
+            subprocess.run([sys.executable, os.path.abspath(__file__), FOLDER, "--without-exchange"], check=True)
+
+
+if __name__ == "__main__":
+    main()
