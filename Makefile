@@ -153,14 +153,14 @@ $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPI
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@
-$(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen)) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen) tools/old_libc.c) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
-$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common) tools/old_libc.c) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a -l:libbz2.a -l:liblzma.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -216,6 +216,15 @@ $(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive -lsodium -lpthread -o $@
 	ln -sf libkiln-verify.so.0 $(B)/lib/libkiln-verify.so
+
+# For wheels: libkiln-verify with libsodium inside.
+$(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--exclude-libs,libsodium.a -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive $(SODIUM) -lpthread -o $@
+.PHONY: wheel
+wheel: ## the two wheels of the Python package, in build/<config>/wheels
+	tools/wheel.sh -b $(B)
 
 .PHONY: all programs libraries help
 all: programs libraries ## build everything
@@ -334,7 +343,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
 	install -m 644 $(wildcard python/kiln/*) $(INTO)/$(PYTHON_PACKAGE)
 	$(if $(PACKAGE_FILES),install -m 755 -s $(PACKAGE)/_core.abi3.so $(INTO)/$(PYTHON_PACKAGE))
-	sed -e 's|@VERSION@|$(VERSION)|' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@NAME@|kiln-runtime|' -e 's|@SUMMARY@|Opens bundles of compiled GPU kernels and launches them|' -e '/^License-File/d' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
 	install -m 644 tools/cmake/kilnConfig.cmake $(INTO)/lib/cmake/kiln

@@ -75,8 +75,12 @@ static kiln_status add_member(archive_image *im, struct archive *a, const char *
 static kiln_status read_members(archive_image *im, const char *path, bool inverse, kiln_error *err) {
   struct archive *a = archive_read_new();
   struct archive_entry *entry;
-  archive_read_support_format_all(a);
-  archive_read_support_filter_all(a);
+  archive_read_support_format_zip(a);
+  archive_read_support_format_tar(a);
+  archive_read_support_filter_gzip(a);
+  archive_read_support_filter_bzip2(a);
+  archive_read_support_filter_xz(a);
+  archive_read_support_filter_zstd(a);
   kiln_status status =
       archive_read_open_filename(a, path, 1 << 16) == ARCHIVE_OK ? KILN_OK : failed(a, path, err);
   while (status == KILN_OK) {

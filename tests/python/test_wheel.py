@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The wheels of tools/wheel.sh: what is in them, that the same build gives the same bytes, and that they work where nothing else of Kiln is: unpacked,
+and installed in an empty environment where venv and pip are there."""
+import base64
+import csv
+import glob
+import hashlib
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import support
+from support import BUILD, ROOT
+
+EXAMPLE = """
+import kiln, struct
+library = kiln.Library("app.kbundle")
+device = library.device("host")
+x, y = device.memory(100, "f32"), device.memory(100, "f32")
+x.copy_in(struct.pack("<100f", *range(100)))
+device.kernel("twice_it")(x, y, 100)
+assert struct.unpack("<100f", bytes(y)) == tuple(2.0 * i for i in range(100))
+print(kiln.version(), kiln.__file__)
+"""
+KERNEL = """kiln 1
+kernel twice_it(x: in *f32, y: out *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 2)
+{
+  let i = pid(0) * 64 + iota(64)
+  store(y + i, load(x + i, i < n) * 2.0, i < n)
+}
+"""
+
+
+def quiet(*command, **named):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, **named)
+    if done.returncode:
+        raise AssertionError("%s: exit %d\n%s" % (" ".join(command), done.returncode, done.stdout.decode(errors="replace")))
+    return done.stdout.decode()
+
+
+class Wheels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if support.is_instrumented():
+            raise unittest.SkipTest("wheels are made of builds without sanitizers")
+        cls.folder = tempfile.TemporaryDirectory(prefix="kiln-wheel-")
+        cls.environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PYTHONPATH")}
+        told = quiet("tools/wheel.sh", "-b", os.path.relpath(BUILD, ROOT), cls.folder.name, cwd=ROOT, env=cls.environment)
+        cls.runtime, cls.compiler = told.split()[-2:]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_names_and_sizes(self):
+        version = re.search(r"^VERSION := (\S+)", open(os.path.join(ROOT, "Makefile")).read(), re.M).group(1)
+        machine = os.uname().machine
+        for path, start in ((self.runtime, "kiln_runtime-%s-cp311-abi3-manylinux_2_" % version), (self.compiler, "kiln_compiler-%s-py3-none-manylinux_2_" % version)):
+            name = os.path.basename(path)
+            found = re.fullmatch(re.escape(start) + r"(\d+)_%s\.whl" % machine, name)
+            self.assertTrue(found, name)
+            self.assertLessEqual(int(found.group(1)), 34)
+            self.assertLess(os.path.getsize(path), 60 << 20)
+
+    def test_records_and_licences(self):
+        for path, licences in ((self.runtime, ("LICENSE", "NOTICE", "libzstd-dev.txt", "libsodium-dev.txt")),
+                               (self.compiler, ("LICENSE", "NOTICE", "libarchive-dev.txt", "libstdc++-12-dev.txt", "nettle-dev.txt"))):
+            with zipfile.ZipFile(path) as file:
+                info = [name for name in file.namelist() if name.endswith(".dist-info/RECORD")][0][:-len("RECORD")]
+                rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(file.read(info + "RECORD").decode()))}
+                self.assertEqual(set(rows), set(file.namelist()))
+                for name, (digest, size) in rows.items():
+                    if name == info + "RECORD":
+                        continue
+                    data = file.read(name)
+                    self.assertEqual((digest, int(size)), ("sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), len(data)))
+                for licence in licences:
+                    self.assertIn(info + "licenses/" + licence, rows)
+                self.assertIn("Requires-Python: >=3.11\n", file.read(info + "METADATA").decode())
+
+    def test_the_same_build_gives_the_same_bytes(self):
+        with tempfile.TemporaryDirectory() as again:
+            quiet("tools/wheel.sh", "-b", os.path.relpath(BUILD, ROOT), again, cwd=ROOT, env=self.environment)
+            for path in (self.runtime, self.compiler):
+                with open(path, "rb") as one, open(os.path.join(again, os.path.basename(path)), "rb") as other:
+                    self.assertEqual(one.read(), other.read())
+
+    def try_out(self, folder, python, *options, **named):
+        with open(os.path.join(folder, "k.kiln"), "w") as file:
+            file.write(KERNEL)
+        quiet(python, *options, "-m", "kiln", "build", "-q", "--no-cache", "-t", "host", "-o", "app.kbundle", "k.kiln", cwd=folder, **named)
+        return quiet(python, *options, "-c", EXAMPLE, cwd=folder, **named)
+
+    def test_they_work_unpacked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in (self.runtime, self.compiler):
+                with zipfile.ZipFile(path) as file:
+                    for entry in file.infolist():
+                        os.chmod(file.extract(entry, folder), entry.external_attr >> 16)
+            bare = {"PATH": "/nowhere", "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", "HOME": folder}
+            self.assertIn(folder, self.try_out(folder, sys.executable, "-S", env=bare))
+
+    def test_they_install_in_an_empty_environment(self):
+        if importlib.util.find_spec("ensurepip") is None:
+            self.skipTest("python3-venv is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            quiet(sys.executable, "-m", "venv", os.path.join(folder, "empty"), env=self.environment)
+            python = os.path.join(folder, "empty", "bin", "python")
+            quiet(python, "-m", "pip", "install", "--no-index", "--no-deps", self.runtime, self.compiler, env=self.environment)
+            self.assertIn(folder, self.try_out(folder, python, env={"PATH": "/nowhere", "HOME": folder}))
+            listed = quiet(python, "-m", "pip", "list", env=self.environment)
+            self.assertRegex(listed, r"kiln-runtime +\d")
+            self.assertRegex(listed, r"kiln-compiler +\d")
+            quiet(python, "-m", "pip", "uninstall", "-y", "kiln-runtime", "kiln-compiler", env=self.environment)
+            self.assertEqual(glob.glob(os.path.join(folder, "empty", "lib", "*", "site-packages", "kiln*")), [])
+
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
