@@ -156,6 +156,95 @@ class Refused(Cases):
         self.assertEqual(z._version, 2)
 
 
+class Operations(Cases):
+    """kiln.torch.register."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        import kiln.torch
+        cls.ops = kiln.torch.register(BUNDLE, namespace="kiln_test")
+
+    def test_schemas_are_those_of_the_interface(self):
+        for name, schema in (("saxpy", "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"),
+                             ("twice", "(Tensor x, Tensor(a!) y, SymInt rows, SymInt cols, *, SymInt[]? grid=None) -> ()"),
+                             ("copy__T_bf16", "(Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"),
+                             ("scalars", "(bool b, SymInt s, SymInt l, float h, float g, float d, Tensor(a!) y, *, SymInt[]? grid=None) -> ()")):
+            self.assertEqual(str(getattr(self.ops, name).default._schema), "kiln_test::%s%s" % (name, schema))
+
+    def test_they_launch(self):
+        x, y = torch.arange(100.0), torch.ones(100)
+        self.assertIsNone(torch.ops.kiln_test.saxpy(2, x, y, 100))
+        self.assertTrue(torch.equal(y, 2 * x + 1))
+        z = torch.zeros(6, dtype=torch.int32)
+        self.ops.gridless(z, grid=[6])
+        self.assertEqual(z.tolist(), [10, 11, 12, 13, 14, 15])
+        self.assertEqual(z._version, 1)
+
+    def test_types_choose_the_instance(self):
+        for dtype in (torch.int8, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64):
+            x, y = torch.arange(96).to(dtype), torch.zeros(96, dtype=dtype)
+            for _ in range(2):
+                self.ops.copy(x, y, 96)
+            self.assertTrue(torch.equal(x, y))
+        with self.assertRaises(TypeError) as caught:
+            self.ops.copy(torch.zeros(4), torch.zeros(4), 4)
+        self.assertIn("kiln_test::copy: expected tensors that one of its kernels takes, found x: torch.float32, y: torch.float32, which none takes",
+                      str(caught.exception))
+        self.assertRaisesRegex(TypeError, "argument 'x'.*expected elements of type bf16, found f32", self.ops.copy__T_bf16, torch.zeros(4), torch.zeros(4), 4)
+
+    def test_opcheck_passes_for_all(self):
+        vectors = {torch.float32: "saxpy", torch.float16: "copy__T_f16", torch.bfloat16: "copy__T_bf16", torch.float64: "copy__T_f64", torch.int8: "copy__T_i8",
+                   torch.int64: "copy__T_i64"}
+        arguments = {name: (torch.ones(96, dtype=dtype), torch.zeros(96, dtype=dtype), 96) for dtype, name in vectors.items()}
+        arguments["saxpy"] = (0.5,) + arguments["saxpy"]
+        arguments["copy"] = arguments["copy__T_f16"]
+        arguments["twice"] = (torch.ones(20, 30).T, torch.zeros(30, 20), 30, 20)
+        arguments["scalars"] = (True, 1, 2, 3.0, 4.0, 5.0, torch.zeros(6, dtype=torch.float64))
+        arguments["gridless"] = (torch.zeros(1, dtype=torch.int32),)
+        self.assertEqual(set(arguments), set(dir(self.ops)) & set(arguments) | {kiln.torch.operation_name(name) for name in self.library.kernels} | {"copy"})
+        for name, these in arguments.items():
+            with self.subTest(name):
+                torch.library.opcheck(getattr(self.ops, name).default, these)
+
+    def test_one_graph(self):
+        ops = torch.ops.kiln_test
+
+        def function(x, y):
+            z = torch.zeros_like(x)
+            ops.saxpy(2.0, x, z, x.numel())
+            ops.saxpy(1.0, z.sin(), y, y.numel())
+            return z + y
+
+        x, y = torch.randn(64), torch.randn(64)
+        want = y.clone()
+        want = 2 * x + (want + (2 * x).sin())
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        for size in (64, 32, 48):
+            torch.testing.assert_close(compiled(x[:size], y[:size].clone()), want[:size])
+
+        class Model(torch.nn.Module):
+            def forward(self, x, y):
+                return function(x, y.clone())
+
+        program = torch.export.export(Model(), (x, y))
+        torch.testing.assert_close(program.module()(x, y), want)
+        path = os.path.join(FOLDER, "program.pt2")
+        torch.export.save(program, path)
+        torch.testing.assert_close(torch.export.load(path).module()(x, y), want)
+
+    def test_what_is_refused(self):
+        import kiln.torch
+        self.assertRaisesRegex(ValueError, "registered already", kiln.torch.register, BUNDLE, namespace="kiln_test")
+        self.assertRaisesRegex(ValueError, "expected a name", kiln.torch.register, BUNDLE, namespace="a b")
+        self.assertRaisesRegex(kiln.NotFound, "nothing", kiln.torch.register, BUNDLE, namespace="kiln_other", kernels=["nothing"])
+        self.assertRaisesRegex(ValueError, "requires grad", self.ops.saxpy, 1, torch.ones(4), torch.ones(4, requires_grad=True), 4)
+        self.assertRaisesRegex(Exception, "kiln_test::saxpy", self.ops.saxpy, 1, torch.ones(4, device="meta"), torch.ones(4), "x")
+        only = kiln.torch.register(kiln.Library(BUNDLE), namespace="kiln_only", kernels=["twice"])
+        self.assertTrue(hasattr(only, "twice"))
+        self.assertFalse(hasattr(only, "saxpy"))
+
+
 class WithoutExchange(Cases):
     def test_everything_holds_by_attributes(self):
         """The other tests again, in a process whose PyTorch has no exchange."""
