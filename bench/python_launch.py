@@ -122,6 +122,15 @@ def on_the_gpu(library, torch, plain):
         for k, t in zip(peers, tensors):
             k[(N // 128,)](*t, N)
         row("Triton's launcher", [rounds(k[(N // 128,)], *t, N, wait=wait) for k, t in zip(peers, tensors)])
+        import kiln.triton
+        jitted = [kiln.triton.jit(k) for k in peers] if kiln._compiler.program() else []
+        for k, t in zip(jitted, tensors):
+            k[(N // 128,)](*t, N)
+        if jitted:
+            row("kiln.triton.jit", [rounds(k[(N // 128,)], *t, N, wait=wait) for k, t in zip(jitted, tensors)])
+    import kiln.torch
+    operations = kiln.torch.register(library, namespace="kiln_bench")
+    row("torch.ops of Kiln", [rounds(getattr(operations, "arrays%d" % n), *t, N, wait=wait) for n, t in zip(COUNTS, tensors)])
     small = [torch.ones(16, device="cuda") for _ in range(2)]
     row("torch.ops.aten.add of two tensors", [rounds(torch.ops.aten.add, *small, wait=wait), None, None])
 

@@ -8,11 +8,12 @@
 
 Its native part calls libkiln; it needs no other package. docs/python.md tells what may be an argument.
 """
+from ._compiler import compile
 from ._core import Device, Kernel, Library, Memory, Prepared, Stream, version
 from ._words import Candidate, Choice, Error, LaunchRefused, NoDevice, NotFound, NoVariant, Param, Preflight, Strided, Untrusted
 
 __all__ = ["CHECK_ALL", "EXACT_ONLY", "NO_JIT", "Candidate", "Choice", "Device", "Error", "Kernel", "LaunchRefused", "Library", "Memory", "NoDevice",
-           "NotFound", "NoVariant", "Param", "Preflight", "Prepared", "Stream", "Untrusted", "strided", "version"]
+           "NotFound", "NoVariant", "Param", "Preflight", "Prepared", "Stream", "Untrusted", "compile", "strided", "version"]
 
 EXACT_ONLY, NO_JIT, CHECK_ALL = 1, 2, 4
 

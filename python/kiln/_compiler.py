@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compiler of this installation, for programs: of the package kiln-compiler, in the prefix, or in PATH."""
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+
+from ._core import Library
+from ._loading import HERE
+from ._words import Error
+
+
+def _places():
+    compiler = importlib.util.find_spec("kiln_compiler")
+    for folder in compiler.submodule_search_locations if compiler else ():
+        yield os.path.join(folder, "bin", "kiln")
+    yield os.path.normpath(os.path.join(HERE, "..", "..", "..", "..", "bin", "kiln"))  # of PREFIX/lib/python3/dist-packages/kiln
+    yield os.path.normpath(os.path.join(HERE, "..", "..", "bin", "kiln"))  # of a build's folder
+    found = shutil.which("kiln")
+    if found:
+        yield found
+
+
+def program():
+    """The path of the program kiln; None where the compiler is not installed."""
+    return next((path for path in _places() if os.access(path, os.X_OK)), None)
+
+
+def build(sources, targets, output, arguments=()):
+    """Runs `kiln build`; Error with its messages where that fails."""
+    path = program()
+    if path is None:
+        raise Error("the compiler is not installed (the package kiln-compiler has it)")
+    command = [path, "build", "-q", "-t", ",".join(targets), "-o", output, *arguments, *sources]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise Error(done.stdout.decode(errors="replace").strip() or "kiln build: exit %d" % done.returncode)
+
+
+def compile(*sources, targets=("host",), output=None, arguments=()):
+    """Compiles sources (paths of the kernel language or Triton IR) for targets, through the cache, and opens the bundle; `output` keeps it there.
+    `arguments` are further ones of `kiln build`."""
+    targets = (targets,) if isinstance(targets, str) else tuple(targets)
+    sources = [os.fspath(source) for source in sources]
+    if output is not None:
+        build(sources, targets, os.fspath(output), arguments)
+        return Library(output)
+    with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
+        path = os.path.join(folder, "compiled.kbundle")
+        build(sources, targets, path, arguments)
+        with open(path, "rb") as file:
+            return Library(file.read())
