@@ -2,6 +2,7 @@
 """Kernels of Triton through Kiln, on the host: ahead of time and at their first call. Skipped where Triton or PyTorch is absent
 (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -69,6 +70,14 @@ class Export(Cases):
         self.assertRaisesRegex(TypeError, "add_vectors: there is no parameter 'w'", kiln.triton.export, add_vectors,
                                {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32", "w": "i32"}, {"BLOCK": 128})
         self.assertRaisesRegex(TypeError, "expected a function of @triton.jit", kiln.triton.export, len, {})
+
+
+class Examples(Cases):
+    def test_the_example_runs(self):
+        bundle = os.path.join(self.folder.name, "example.kbundle")
+        done = subprocess.run([sys.executable, os.path.join(support.ROOT, "examples", "python", "triton_add.py"), bundle], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
+        self.assertEqual((done.returncode, done.stdout.decode()), (0, "3000 sums on cpu, 3000 from %s, 0 wrong\n" % bundle))
 
 
 class AtTheFirstCall(Cases):
