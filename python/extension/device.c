@@ -10,7 +10,8 @@ static void end(kiln_held *h) {
   kiln_device *handle = h->handle;
   if (!handle || h->calls) return;
   h->handle = NULL;
-  h->c->device_close(handle);
+  Py_BEGIN_ALLOW_THREADS h->c->device_close(handle);
+  Py_END_ALLOW_THREADS
 }
 
 static void close_held(kiln_held *h) {

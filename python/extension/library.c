@@ -14,7 +14,8 @@ static void end(kiln_opened *o) {
   kiln_library *handle = o->handle;
   if (!handle || o->calls) return;
   o->handle = NULL;
-  o->c->close(handle);
+  Py_BEGIN_ALLOW_THREADS o->c->close(handle);
+  Py_END_ALLOW_THREADS
 }
 
 static void close_opened(kiln_opened *o) {

@@ -118,7 +118,7 @@ for _ in range(40):
     device.again = device
     del device, memory
     gc.collect()
-assert resident() - before < 200 << 20, (resident() - before) >> 20
+assert resident() - before < 400 << 20, (resident() - before) >> 20  # a sanitizer keeps 256
 """)
 
     def test_what_is_closed_while_it_is_used_ends_afterwards(self):
