@@ -184,7 +184,7 @@ static PyObject *device_kernel(PyObject *self, PyObject *name) {
 
 // The report of a kernel; to be freed. NULL with an exception.
 static kiln_report *report_of(kiln_device_object *d, PyObject *name) {
-  const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+  const char *text = kiln_text_for("name", name);
   if (!text || !kiln_held_begin(d->held)) return NULL;
   kiln_report *report = NULL;
   kiln_error err;

@@ -52,6 +52,9 @@ const kiln_api *kiln_load(PyObject *path);
 void *kiln_load_library(const char *soname, PyObject *path);
 /// Raises a status of libkiln as the exception of its number. Always NULL.
 PyObject *kiln_raise(kiln_status status, const kiln_error *err);
+/// Text for libkiln, borrowed; NULL with an exception where it is none or has a NUL inside, at which C would
+/// end it.
+const char *kiln_text_for(const char *what, PyObject *value);
 /// Text of libkiln.
 PyObject *kiln_text(const char *text);
 

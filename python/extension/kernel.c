@@ -29,7 +29,7 @@ static bool take_parameter(kiln_kernel_object *k, size_t index, kiln_parameter *
 static PyObject *kernel_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
 
 PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name) {
-  const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+  const char *text = kiln_text_for("name", name);
   kiln_held *h = device->held;
   if (!text || !kiln_held_begin(h)) return NULL;
   kiln_kernel *handle = NULL;

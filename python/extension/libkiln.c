@@ -77,6 +77,15 @@ PyObject *kiln_text(const char *text) {
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+const char *kiln_text_for(const char *what, PyObject *value) {
+  Py_ssize_t size = 0;
+  if (!PyUnicode_Check(value))
+    return PyErr_Format(PyExc_TypeError, "%s: expected text, found %R", what, Py_TYPE(value)), NULL;
+  const char *text = PyUnicode_AsUTF8AndSize(value, &size);
+  if (!text || strlen(text) == (size_t)size) return text;
+  return PyErr_Format(PyExc_ValueError, "%s: a NUL inside %R", what, value), NULL;
+}
+
 PyObject *kiln_raise(kiln_status status, const kiln_error *err) {
   char code[32];
   snprintf(code, sizeof code, " [KILN-E%04d]", (int)status);

@@ -129,10 +129,19 @@ static bool add_trust(kiln_opened *o, PyObject *trust, PyObject *library, kiln_o
 // ------------------------------------------------------------------------------------------- object
 
 typedef struct wishes {
-  PyObject *trust, *log, *library, *name;
+  PyObject *trust, *log, *library, *name, *min_version;
   unsigned policy;
-  unsigned long long min_version;
 } wishes;
+
+static bool take_version(PyObject *value, uint64_t *out) {
+  PyObject *number = value ? PyNumber_Index(value) : PyLong_FromLong(0);
+  if (!number) return false;
+  *out = PyLong_AsUnsignedLongLong(number);
+  bool is_fine = !PyErr_Occurred();
+  if (!is_fine) PyErr_Format(PyExc_ValueError, "min_version: expected 0 to 2^64 - 1, found %R", number);
+  Py_DECREF(number);
+  return is_fine;
+}
 
 static bool open_bundles(kiln_opened *o, PyObject *sources, const wishes *w) {
   Py_ssize_t count = PyTuple_Size(sources);
@@ -140,11 +149,11 @@ static bool open_bundles(kiln_opened *o, PyObject *sources, const wishes *w) {
   if (!entries) return PyErr_NoMemory(), false;
   kiln_open_options options = {.size = sizeof options, .sources = entries, .source_count = (size_t)count};
   options.policy = w->policy;
-  options.min_version = w->min_version;
   bool is_done = false;
+  if (!take_version(w->min_version, &options.min_version)) goto out;
   for (Py_ssize_t i = 0; i < count; i++)
     if (!take_source(o, PyTuple_GetItem(sources, i), &entries[i])) goto out;
-  if (w->name != Py_None && !(options.name = PyUnicode_AsUTF8AndSize(w->name, NULL))) goto out;
+  if (w->name != Py_None && !(options.name = kiln_text_for("name", w->name))) goto out;
   if (w->log != Py_None) {
     Py_INCREF(w->log);
     o->log = w->log;
@@ -164,10 +173,10 @@ out:
 
 static PyObject *library_new(PyTypeObject *type, PyObject *sources, PyObject *named) {
   static char *names[] = {"policy", "trust", "log", "library", "name", "min_version", NULL};
-  wishes w = {.trust = Py_None, .log = Py_None, .library = Py_None, .name = Py_None};
+  wishes w = {.trust = Py_None, .log = Py_None, .library = Py_None, .name = Py_None, .min_version = NULL};
   PyObject *none = PyTuple_New(0);
   if (!none) return NULL;
-  bool is_fine = PyArg_ParseTupleAndKeywords(none, named, "|$IOOOOK:Library", names, &w.policy, &w.trust,
+  bool is_fine = PyArg_ParseTupleAndKeywords(none, named, "|$IOOOOO:Library", names, &w.policy, &w.trust,
                                              &w.log, &w.library, &w.name, &w.min_version);
   Py_DECREF(none);
   const kiln_api *c = is_fine ? kiln_load(w.library) : NULL;
