@@ -266,6 +266,7 @@ def in_spawned(bundle, library, count):
         return launch(device.kernel("gridless"), device, count)
 
 
+@unittest.skipIf(support.is_instrumented(), "no fork of threads under the address sanitizer: its lock may stay held in the child")
 class Forks(unittest.TestCase):
     def setUp(self):
         global SHARED
