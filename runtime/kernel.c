@@ -8,7 +8,7 @@
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
-#include "runtime/tuned.h"
+#include "runtime/tuned_choice.h"
 
 // ---------------------------------------------------------------------------------- choosing codes
 

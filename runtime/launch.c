@@ -10,7 +10,7 @@
 #include "base/expr.h"
 #include "runtime/device.h"
 #include "runtime/tensor_map.h"
-#include "runtime/tuned.h"
+#include "runtime/tuned_choice.h"
 
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 

@@ -13,6 +13,8 @@
 // A view has no places before its beginning, so row, column and index must not be negative. Elements that the
 // mask takes away must be zero or undefined.
 //
+// Views whose base is such a sum (descriptors made for a head or a batch) get the other terms as axes, too.
+//
 // An offset modulo an extent loads other rows where the view has zeros. This is the same only when nothing
 // that depends on such rows is stored: their way is followed to stores whose masks hold the same bound.
 //
@@ -810,6 +812,58 @@ static void recover_store(recovering *r, ir_op *store) {
   r->count++;
 }
 
+// ------------------------------------------------------------------------------------ bases of views
+
+typedef struct moving {
+  ir_kernel *kernel;
+  const ir_value *from;
+  ir_value *to, *const *indices;
+  unsigned more; ///< axes in front
+} moving;
+
+static void move_access(ir_op *op, void *context) {
+  const moving *m = context;
+  if ((op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE) || op->operands[0] != m->from) return;
+  ir_value **operands = KILN_NEW_ARRAY(m->kernel->arena, ir_value *, op->operand_count + m->more);
+  if (!operands) return;
+  operands[0] = m->to;
+  memcpy(operands + 1, m->indices, m->more * sizeof *operands);
+  memcpy(operands + 1 + m->more, op->operands + 1, (op->operand_count - 1) * sizeof *operands);
+  op->operands = operands;
+  op->operand_count += m->more;
+}
+
+/// A view whose base is a parameter and index * stride ...: they become axes in front. The offsets are those
+/// of heads, batches, layers; what a program leaves out of the view's extents stays out.
+static void recover_base(recovering *r, ir_op *view) {
+  const limit set[RANK] = {{.is_set = true}, {.is_set = true}};
+  const term none[RANK] = {{0}};
+  ir_type type = view->results[0].type;
+  sum rest, unused[RANK] = {{0}};
+  address a = {0};
+  if (!view->operands[0]->def || type.rank < RANK || type.rank > MOST_AXES - 1) return;
+  if (!sum_of(r, view->operands[0], &rest) || !take_base(r, &rest, &a.base) || !rest.count) return;
+  if (!place_rest(r, &rest, none, set, unused, &a) || a.rank + type.rank > MOST_AXES) return;
+  unsigned rank = a.rank + type.rank;
+  ir_value *operands[1 + 2 * MOST_AXES] = {(ir_value *)a.base}, *indices[MOST_AXES];
+  r->b.block = view->block, r->b.before = view, r->b.place = view->place;
+  for (unsigned i = 0; i < rank; i++) {
+    bool is_new = i < a.rank;
+    operands[1 + i] = is_new ? emit_sum(r, &a.extents[i], false) : view->operands[1 + i - a.rank];
+    operands[1 + rank + i] =
+        is_new ? emit_sum(r, &a.strides[i], false) : view->operands[1 + type.rank + i - a.rank];
+    if (is_new) indices[i] = emit_sum(r, &a.indices[i], true);
+  }
+  ir_type larger = type;
+  larger.rank = (uint8_t)rank;
+  for (unsigned i = 0; i < rank; i++) larger.log2[i] = i < a.rank ? IR_DROPPED : type.log2[i - a.rank];
+  ir_op *op = ir_emit(&r->b, IR_VIEW, NULL, operands, 1 + 2 * rank, &larger, NULL, 0);
+  if (!op) return;
+  moving m = {r->kernel, &view->results[0], &op->results[0], indices, a.rank};
+  ir_walk(r->kernel->body, move_access, &m);
+  r->count++;
+}
+
 typedef struct accesses {
   kiln_arena *arena;
   ir_op **list;
@@ -832,6 +886,12 @@ static void note_loads(ir_op *op, void *context) {
   }
 }
 
+static void note_views(ir_op *op, void *context) {
+  if (op->code == IR_VIEW && op->operands[0]->def) add_access(context, op);
+}
+
+static void note_dots(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
+
 static void note_stores(ir_op *op, void *context) {
   if (op->code == IR_STORE) add_access(context, op);
 }
@@ -839,12 +899,16 @@ static void note_stores(ir_op *op, void *context) {
 unsigned kiln_gpu_recover_views(ir_kernel *kernel) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
-  accesses all = {.arena = scratch};
+  accesses all = {.arena = scratch}, views = {.arena = scratch};
+  bool has_products = false;
   recovering r = {.kernel = kernel, .scratch = scratch, .b = {.arena = kernel->arena}};
   ir_walk(kernel->body, note_loads, &all);
   uint32_t loads = all.count;
   if (loads) ir_walk(kernel->body, note_stores, &all);
-  if (loads) r.facts = kiln_facts_compute(scratch, kernel);
+  ir_walk(kernel->body, note_dots, &has_products);
+  if (has_products) ir_walk(kernel->body, note_views, &views);
+  if (loads || views.count) r.facts = kiln_facts_compute(scratch, kernel);
+  for (uint32_t i = 0; i < views.count; i++) recover_base(&r, views.list[i]);
   for (uint32_t i = 0; i < all.count; i++) (i < loads ? recover_load : recover_store)(&r, all.list[i]);
   kiln_arena_destroy(scratch);
   if (r.count) ir_apply_forwards(kernel);

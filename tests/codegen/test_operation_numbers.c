@@ -144,7 +144,7 @@ TEST(operation_numbers, of_refusals) {
                 "x86-64-v3", KILN_STATUS_UNSUPPORTED, "of another machine", 6);
 }
 
-// What a thread may hold, what threads exchange, and assembly that LLVM gives up on, each behind views and
+// What a thread may hold, and assembly that LLVM gives up on, each behind views and
 // arithmetic that the middle makes more operations of.
 TEST(operation_numbers, of_limits_on_gpus) {
   static const char registers[] = "kiln 1\n"
@@ -157,19 +157,6 @@ TEST(operation_numbers, of_limits_on_gpus) {
                                   "    load(p)\n"
                                   "  store(p, v + reduce.add(v, 0))\n"
                                   "}\n";
-  static const char exchange[] =
-      "kiln 1\n"
-      "kernel k(x: inout *bf16, y: inout *f32, z: out *f32) @grid(1) @config(warps = 8) {\n"
-      "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
-      "  let t = load(V, [0, 0])\n"
-      "  store(V, [16, 0], sin(t) * 0.5 + t)\n"
-      "  let W = view(y, [256, 256], [256, 1], [256, 128])\n"
-      "  let a = load(W, [0, 0])\n"
-      "  let b = load(W, [0, 128])\n"
-      "  let c = dot(\n"
-      "    a, trans(b), zeros(f32[256, 256]))\n"
-      "  store(view(z, [256, 256], [256, 1], [256, 256]), [0, 0], c)\n"
-      "}\n";
   static const char assembly[] =
       "kiln 1\n"
       "kernel k(x: inout *bf16, y: inout *f32) @grid(1) @config(warps = 1) {\n"
@@ -181,6 +168,5 @@ TEST(operation_numbers, of_limits_on_gpus) {
       "}\n";
   check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 6);
   check_refusal(registers, "gfx942", KILN_STATUS_LIMIT, "registers a thread", 6);
-  check_refusal(exchange, "gfx1100", KILN_STATUS_LIMIT, "bytes of shared memory", 9);
   check_refusal(assembly, "gfx942", KILN_STATUS_INTERNAL, "LLVM", 7);
 }

@@ -31,23 +31,29 @@ kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache 
   return status;
 }
 
-/// Where the vendor's tools are looked for; nothing else is. The first of a kind that exists is taken.
+/// Where the vendor's tools are looked for; nothing else is. The first that exists is taken, of all or of the
+/// kind that was asked for. nvJitLink (13.0) takes PTX for one of several units and ignores setmaxnreg there
+/// (C7504), which matrix kernels want: ptxas first.
 static const struct {
   kiln_assembler kind;
   const char *path;
 } places[] = {
+    {KILN_ASSEMBLER_PTXAS, "/usr/local/cuda/bin/ptxas"},
+    {KILN_ASSEMBLER_PTXAS, "/usr/bin/ptxas"},
     {KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/lib64/libnvJitLink.so"},
     {KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/targets/x86_64-linux/lib/libnvJitLink.so"},
     {KILN_ASSEMBLER_NVJITLINK, "/usr/lib/x86_64-linux-gnu/libnvJitLink.so"},
-    {KILN_ASSEMBLER_PTXAS, "/usr/local/cuda/bin/ptxas"},
-    {KILN_ASSEMBLER_PTXAS, "/usr/bin/ptxas"},
 };
 
-/// Opens the first place of a kind that can be read; -1 when none can.
-static int open_place(uint8_t kind, const char **out_path) {
+/// Opens the first place that can be read, of the kind unless any will do, and says its kind; -1 when none
+/// can.
+static int open_place(uint8_t *kind, bool any, const char **out_path) {
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    int fd = places[i].kind == kind ? open(*out_path = places[i].path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0) return fd;
+    if (!any && places[i].kind != *kind) continue;
+    int fd = open(*out_path = places[i].path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    *kind = (uint8_t)places[i].kind;
+    return fd;
   }
   return -1;
 }
@@ -63,16 +69,9 @@ static int open_assembler(kiln_codegen_options *options, bool automatic, const c
     if (automatic) options->assembler = kind_of(options->assembler_path);
     return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
-  if (!automatic) return open_place(options->assembler, out_path);
-  // NOLINTNEXTLINE(bugprone-too-small-loop-variable): kinds are few
-  for (uint8_t kind = KILN_ASSEMBLER_NVJITLINK; kind <= KILN_ASSEMBLER_PTXAS; kind++) {
-    int fd = open_place(kind, out_path);
-    if (fd < 0) continue;
-    options->assembler = kind;
-    return fd;
-  }
-  options->assembler = KILN_ASSEMBLER_NONE;
-  return -1;
+  int fd = open_place(&options->assembler, automatic, out_path);
+  if (fd < 0 && automatic) options->assembler = KILN_ASSEMBLER_NONE;
+  return fd;
 }
 
 static kiln_status find_assembler(identity_tool *out, kiln_codegen_options *options, bool automatic,

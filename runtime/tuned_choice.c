@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "runtime/tuned.h"
+#include "runtime/tuned_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

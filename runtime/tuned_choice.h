@@ -2,8 +2,8 @@
 // Tuned choices of one kernel on one device (base/tuned.h), from the notes of its library's bundles. What a
 // launch asks for is a cell: the arguments' bins and facts as one number. A cell is filled when it is first
 // asked for, without a lock; from then on it is a load.
-#ifndef KILN_RUNTIME_TUNED_H
-#define KILN_RUNTIME_TUNED_H
+#ifndef KILN_RUNTIME_TUNED_CHOICE_H
+#define KILN_RUNTIME_TUNED_CHOICE_H
 
 #include "base/tuned.h"
 #include "runtime/device.h"
