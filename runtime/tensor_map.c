@@ -122,16 +122,17 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
   for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
 }
 
+/// Indices are i32 in the instruction, so no element behind is reached. Drivers take 2^32, too, but an H200
+/// then stops with an illegal instruction.
+static const int64_t MOST_EXTENT = (int64_t)1 << 31;
+
 static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsigned number,
                               const int64_t *values, uint8_t *out, kiln_error *err) {
   const kiln_tensor_map *m = &code->maps[number];
   kiln_tensor_map_values v = {.map = m};
   for (unsigned i = 0; i < m->rank; i++) {
     KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v.extents[i], err));
-    if ((int64_t)v.extents[i] > (int64_t)1 << 32)
-      return kiln_fail(err, KILN_STATUS_LAUNCH,
-                       "'%s': extent %u of tensor map %u is %lld; at most 4294967296 are allowed",
-                       k->interface.name, i, number, (long long)v.extents[i]);
+    if ((int64_t)v.extents[i] > MOST_EXTENT) v.extents[i] = (uint64_t)MOST_EXTENT;
   }
   for (unsigned i = 0; i + 1 < m->rank; i++)
     KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v.strides[i], err));

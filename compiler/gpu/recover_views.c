@@ -28,8 +28,9 @@
 enum { MOST_ATOMS = 6, MOST_TERMS = 12, MOST_DEPTH = 64, RANK = 2, MOST_AXES = 5 };
 enum { LANE = 1, MODULO = 1 << 4 }; // codes of lanes: LANE + axis, with MODULO where taken modulo
 
-/// An extent that indices never reach; the largest of a tensor map.
-static const int64_t UNBOUNDED = (int64_t)1 << 32;
+/// An extent that indices never reach: they are i32 in the instruction. Drivers encode 2^32, too, but an H200
+/// then stops with an illegal instruction.
+static const int64_t UNBOUNDED = (int64_t)1 << 31;
 
 /// factor * atoms * lane.
 typedef struct term {
@@ -639,8 +640,10 @@ static bool place_rest(const recovering *r, const sum *rest, const term strides[
   return true;
 }
 
-/// Whether the sum is at most `most`: as a number of 32 bits, or by what is known of its parts.
+/// Whether the sum is at most `most`: as a number of 32 bits, to which the source adds lanes in 32 bits, or
+/// by what is known of its parts.
 static bool is_at_most(const recovering *r, const sum *s, __int128 most) {
+  enum { MOST_LANES = 1 << 16 };
   __int128 lo, hi;
   bool is_wide = false;
   for (unsigned i = 0; i < s->count; i++) {
@@ -648,7 +651,7 @@ static bool is_at_most(const recovering *r, const sum *s, __int128 most) {
     for (unsigned k = 0; k < s->terms[i].count; k++) is_wide |= s->terms[i].atoms[k]->type.scalar == KILN_I64;
   }
   bounds_of(r, s, &lo, &hi);
-  return (!is_wide && most >= INT32_MAX) || hi <= most;
+  return (!is_wide && most >= INT32_MAX - MOST_LANES) || hi <= most;
 }
 
 static bool limit_of_modulo(recovering *r, const ir_op *op, limit *out) {
