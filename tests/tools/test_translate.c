@@ -77,7 +77,8 @@ TEST(translate, refused_assembly_has_a_place) {
   static const char text[] =
       "module {\n  tt.func public @k(%a: !tt.ptr<i32>) attributes {noinline = false} {\n    %x = tt.load %a "
       ": !tt.ptr<i32> loc(#loc)\n"
-      "    %y = tt.elementwise_inline_asm \"match.any.sync.b32 $0, $1, 0xffffffff;\" {constraints = \"=r,r\", packed_element = 1 : "
+      "    %y = tt.elementwise_inline_asm \"match.any.sync.b32 $0, $1, 0xffffffff;\" {constraints = "
+      "\"=r,r\", packed_element = 1 : "
       "i32, pure = true} %x : i32 -> i32 "
       "loc(#loc1)\n    tt.store %a, %y : !tt.ptr<i32> loc(#loc)\n    tt.return loc(#loc)\n  } loc(#loc)\n} "
       "loc(#loc)\n"
