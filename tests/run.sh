@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Runs every test program of a build folder and ends with the line of sums: tests/run.sh BUILD [name-part...]
-# A program's own last line counts its tests; one that dies without that line counts as one failure.
+# A program's own last line counts its tests; one that dies without that line counts as one failure. What failed is printed where it
+# happens and once more before the sums, so that the end of a log names it.
 set -u
 build=${1:-build/release}; shift
 export KILN_BUILD=$build
 export LC_ALL=C
 passed=0 failed=0 skipped=0
+failures=$(mktemp)
+trap 'rm -f "$failures"' EXIT
 
 is_wanted() { # NAME [part...]
   local name=$1 part; shift
@@ -26,7 +29,7 @@ run_one() { # NAME COMMAND...
   if [ $status -ne 0 ] && [ "$f" = 0 ]; then f=1; fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   printf '%-40s %s  (%.1f s)\n' "$name" "$line" "$(echo "$(date +%s.%N) - $start" | bc 2>/dev/null || echo 0)"
-  if [ "$f" != 0 ]; then sed 's/^/    /' "$log" | tail -n 60; elif grep -qaiE 'skipped' "$log"; then grep -aiE '\[SKIP\]|skipped:' "$log" | sed 's/^/    /' | head -n 20; fi
+  if [ "$f" != 0 ]; then sed 's/^/    /' "$log" | tail -n 60; { echo "$name"; sed 's/^/    /' "$log" | tail -n 20; } >>"$failures"; elif grep -qaiE 'skipped' "$log"; then grep -aiE '\[SKIP\]|skipped:' "$log" | sed 's/^/    /' | head -n 20; fi
   if [ -n "${KILN_TEST_VERBOSE:-}" ]; then sed 's/^/    /' "$log"; fi
   rm -f "$log"
 }
@@ -44,5 +47,6 @@ for script in tests/python/test_*.py; do
   if command -v "$python" >/dev/null; then run_one "$name" "$python" "$script"
   else skipped=$((skipped + 1)); printf '%-40s skipped: %s is not installed\n' "$name" "$python"; fi
 done
+if [ $failed != 0 ]; then echo "== what failed"; cat "$failures"; fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]
