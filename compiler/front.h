@@ -70,6 +70,9 @@ const kiln_interface *kiln_unit_interface(kiln_unit *unit, size_t index);
 /// launch rule can reach it, or all configs were asked for. Other configs are neither compiled nor launched
 /// there.
 bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target);
+/// True when a launch of config `config` can come to variant `variant` (both in range), or all configs were
+/// asked for: where its requirements hold, so may the conditions of a variant that is tried before.
+bool kiln_unit_has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant);
 /// The first such config; the count of configs when there is none.
 uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target *target);
 

@@ -657,6 +657,23 @@ static void make_variants(maker *m) {
   f->variant_count = count + 1;
 }
 
+/// Every call that fulfils the config's requirements fits the variant.
+static bool always_fits(const kiln_native_config *c, const kiln_native_variant *v) {
+  for (uint32_t i = 0; i < v->count; i++) {
+    uint32_t j = 0;
+    while (j < c->require_count && !kiln_launch_implies(c->require[j], v->conditions[i])) j++;
+    if (j == c->require_count) return false;
+  }
+  return true;
+}
+
+bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
+                             uint32_t variant) {
+  for (uint32_t i = 0; !unit->all_configs && i < variant; i++)
+    if (always_fits(&in->configs[config], &in->variants[i])) return false;
+  return true;
+}
+
 // ----------------------------------------------------------------------- instances
 
 static bool check_instance_args(maker *m, kiln_list args) {

@@ -49,6 +49,8 @@ typedef struct kiln_native_unit {
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d);
 /// Config `config` is one of `processor`'s, and (unless all are asked for) none of those before it that
 /// always holds.
+bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
+                             uint32_t variant);
 bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
                             const kiln_processor *processor);
 /// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.

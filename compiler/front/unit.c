@@ -35,6 +35,10 @@ bool kiln_unit_has_config(kiln_unit *unit, size_t index, uint32_t config, const 
   return !target || !unit->methods->has_config || unit->methods->has_config(unit, index, config, target);
 }
 
+bool kiln_unit_has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant) {
+  return !unit->methods->has_variant || unit->methods->has_variant(unit, index, config, variant);
+}
+
 bool kiln_unit_is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
   return unit->methods->is_generated && unit->methods->is_generated(unit, index, config);
 }

@@ -14,6 +14,9 @@ typedef struct kiln_unit_methods {
   /// The launch rule of `target` can reach config `config` of instance `index` (both in range). NULL: it
   /// reaches all.
   bool (*has_config)(const kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target);
+  /// Launches of config `config` of instance `index` can come to variant `variant` (all in range). NULL: they
+  /// can.
+  bool (*has_variant)(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant);
   /// Builds the kernel of instance x config x variant (all in range, unit.c checks them) in `arena`: typed
   /// and complete, but not yet canonical. unit.c then canonicalises and verifies it. NULL with diagnostics in
   /// `d` when there were errors.

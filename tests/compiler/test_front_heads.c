@@ -113,6 +113,23 @@ TEST(heads, configs_that_are_reached) {
   }
 }
 
+// A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
+TEST(heads, variants_that_are_reached) {
+  static const char text[] =
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32) @variant(n % 8 == 0)\n"
+      "  @require(B == 2 | n % 16 == 0) @config(B = 1) @config(B = 2) { store(x, B) }\n";
+  static const bool wanted[2][2][2] = {{{true, false}, {true, true}}, {{true, true}, {true, true}}};
+  for (unsigned all = 0; all < 2; all++) {
+    kiln_front_options options = {.all_configs = all};
+    opened o = open_text("k.kiln", text, sizeof text - 1, &options);
+    if (!o.unit) fail_with(&o, text, sizeof text - 1);
+    for (uint32_t config = 0; config < 2; config++)
+      for (uint32_t variant = 0; variant < 2; variant++)
+        CHECK_INT(kiln_unit_has_variant(o.unit, 0, config, variant), wanted[all][config][variant]);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
 static void check_reached(const char *target, uint32_t first, unsigned reached, const opened *o) {
   kiln_target t = target_of(target);
   unsigned found = 0;

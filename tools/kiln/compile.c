@@ -37,7 +37,7 @@ static kiln_status choose(compile_command *c, kiln_error *err) {
   plan *p = &c->s.plan;
   const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
   uint32_t config = c->config < 0 ? p->jobs[0].config : (uint32_t)c->config,
-           variant = c->variant < 0 ? interface->variant_count - 1 : (uint32_t)c->variant;
+           variant = c->variant < 0 ? 0 : (uint32_t)c->variant;
   size_t chosen = p->job_count;
   char target[KILN_TARGET_NAME];
   for (size_t i = 0; i < p->job_count; i++) {
@@ -46,9 +46,19 @@ static kiln_status choose(compile_command *c, kiln_error *err) {
       return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                        "expected one kernel and one target, found %s and more; --kernel and --target choose",
                        interface->name);
-    if (p->jobs[i].config == config && p->jobs[i].variant == variant) chosen = i;
+    bool is_last = c->variant < 0 && p->jobs[i].variant >= variant;
+    if (p->jobs[i].config != config || (p->jobs[i].variant != variant && !is_last)) continue;
+    chosen = i;
+    variant = p->jobs[i].variant;
   }
-  if (chosen == p->job_count && config < interface->config_count && variant < interface->variant_count)
+  bool is_known = config < interface->config_count && variant < interface->variant_count;
+  if (chosen == p->job_count && is_known &&
+      kiln_unit_has_config(c->s.plan.sources[p->jobs[0].source].unit, p->jobs[0].instance, config,
+                           &p->targets[0]))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "%s: no launch of config %u (%s) comes to variant %u: one before it always fits",
+                     interface->name, config, interface->configs[config].text, variant);
+  if (chosen == p->job_count && is_known)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no config %u (%s) for %s", interface->name,
                      config, interface->configs[config].text, kiln_target_name(&p->targets[0], target));
   if (chosen == p->job_count)

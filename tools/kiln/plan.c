@@ -262,6 +262,7 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
       if (is_only_tuned && p->tuned && !is_tuned(p, interface, job.config)) continue;
       is_ended |= !interface->configs[job.config].require_count;
       for (job.variant = 0; job.variant < interface->variant_count; job.variant++) {
+        if (!kiln_unit_has_variant(unit, instance, job.config, job.variant)) continue;
         kiln_status status = lower_one(p, &job, err);
         if (status != KILN_OK && !(p->for_tuning && status == KILN_STATUS_SOURCE)) return status;
       }
