@@ -37,7 +37,9 @@ static kiln_value elementwise(kiln_elab *e, const kiln_call *c, uint32_t flags) 
 
 kiln_values kiln_operation_unary(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   uint32_t flags = c->operation->flags;
-  if (!kiln_call_flag(e, c, "precise", IR_PRECISE, &flags)) return kiln_call_one((kiln_value){0}, one);
+  bool ok =
+      kiln_call_flag(e, c, "precise", IR_PRECISE, &flags) && kiln_call_flag(e, c, "ftz", IR_FTZ, &flags);
+  if (!ok) return kiln_call_one((kiln_value){0}, one);
   return kiln_call_one(elementwise(e, c, flags), one);
 }
 

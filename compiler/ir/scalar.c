@@ -281,7 +281,11 @@ bool kiln_scalar_knows(ir_opcode code) {
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
   if (special[op->code]) return special[op->code](op, bits);
   kiln_scalar scalar = op->operands[0]->type.scalar;
-  if (real_unary[op->code]) return bits_of(scalar, real_unary[op->code](double_of(scalar, bits[0])));
+  if (real_unary[op->code]) {
+    uint64_t result = bits_of(scalar, real_unary[op->code](double_of(scalar, bits[0])));
+    bool flushes = op->attrs.flags & IR_FTZ && scalar == KILN_F32;
+    return flushes ? kiln_scalar_flush(scalar, result) : result;
+  }
   return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
 }
 

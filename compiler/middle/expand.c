@@ -3,6 +3,7 @@
 //
 // Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the
 // pass runs until nothing is left.
+#include <float.h>
 #include <stdio.h>
 
 #include "compiler/middle/expand_inner.h"
@@ -23,9 +24,11 @@ static ir_value *resulting(ir_op *op) { return op ? &op->results[0] : NULL; }
 /// The same operation on f32, its result rounded to the type.
 static ir_value *through_f32(expanding *x, const ir_op *op) {
   ir_value *operands[3];
+  ir_attrs attrs = op->attrs;
+  attrs.flags &= ~(uint32_t)IR_FTZ;
   for (uint32_t i = 0; i < op->operand_count; i++)
     operands[i] = is_half(op->operands[i]->type) ? x_cast(x, op->operands[i], KILN_F32) : op->operands[i];
-  ir_value *v = resulting(ir_emit(&x->b, op->code, &op->attrs, operands, op->operand_count, NULL, NULL, 0));
+  ir_value *v = resulting(ir_emit(&x->b, op->code, &attrs, operands, op->operand_count, NULL, NULL, 0));
   return v && is_half(op->results[0].type) ? x_cast(x, v, op->results[0].type.scalar) : v;
 }
 
@@ -36,6 +39,12 @@ static ir_value *clear_sign(expanding *x, const ir_op *op) {
 
 static ir_value *through_library(expanding *x, const ir_op *op) {
   return kiln_mathlib_call(&x->b, ir_ops[op->code].text, op->operands, op->operand_count);
+}
+
+static ir_value *exponential(expanding *x, const ir_op *op) {
+  ir_value *v = through_library(x, op);
+  if (!v || !(op->attrs.flags & IR_FTZ) || v->type.scalar != KILN_F32) return v;
+  return x_select(x, x_cmp(x, IR_LT, v, x_real(x, v, FLT_MIN)), x_real(x, v, 0), v);
 }
 
 static ir_value *inverse_root(expanding *x, const ir_op *op) {
@@ -64,10 +73,10 @@ typedef ir_value *expansion(expanding *x, const ir_op *op);
 
 /// By operation, for elements of f32 and f64, and conversions.
 static expansion *const expansions[IR_OPCODE_COUNT] = {
-    [IR_EXP2] = through_library, [IR_LOG2] = through_library, [IR_SIN] = through_library,
-    [IR_COS] = through_library,  [IR_TANH] = through_library, [IR_ERF] = through_library,
-    [IR_RSQRT] = inverse_root,   [IR_REM] = expand_remainder, [IR_FMA] = expand_fma,
-    [IR_CAST] = expand_cast,     [IR_DOT] = widened_dot,      [IR_ABS] = clear_sign,
+    [IR_EXP2] = exponential,    [IR_LOG2] = through_library, [IR_SIN] = through_library,
+    [IR_COS] = through_library, [IR_TANH] = through_library, [IR_ERF] = through_library,
+    [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder, [IR_FMA] = expand_fma,
+    [IR_CAST] = expand_cast,    [IR_DOT] = widened_dot,      [IR_ABS] = clear_sign,
     [IR_ASM] = expand_asm,
 };
 

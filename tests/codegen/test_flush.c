@@ -221,6 +221,47 @@ TEST(flush, nvptx_instructions) {
   free(plain), free(flushed);
 }
 
+static const char exp2_source[] =
+    "kiln 1\n"
+    "fn put(z, r, v) { store(z + (r * 64 + iota(64)), bitcast(v, i32)) }\n"
+    "kernel k(x: in *f32, y: in *f32, z: out *i32) @grid(1) @config(warps = 1) %s {\n"
+    "  let a = load(x + iota(64))\n"
+    "  put(z, 0, exp2(a, ftz = true))\n  put(z, 1, exp2(a))\n  put(z, 2, exp2(a as bf16, ftz = true) as "
+    "f32)\n"
+    "}\n";
+
+/// `ftz = true` is about the one operation, and about f32: what is no denormal is as without it.
+TEST(flush, exp2_alone) {
+  static memory interpreted;
+  fill(&interpreted);
+  for (unsigned i = 0; i < N; i++) {
+    float x = (float)i - 160; // from below the least denormal to far above the least normal
+    memcpy(&interpreted.x[i], &x, sizeof x);
+  }
+  interpret(exp2_source, "", (void *[]){interpreted.x, interpreted.y, interpreted.z});
+  unsigned denormals = 0;
+  for (unsigned i = 0; i < N; i++) {
+    bool is_denormal = interpreted.z[N + i] && interpreted.z[N + i] < 0x00800000;
+    denormals += is_denormal;
+    CHECK_INT(interpreted.z[i], is_denormal ? 0 : interpreted.z[N + i]);
+    CHECK_INT(interpreted.z[2 * N + i], interpreted.z[N + i] & 0xffff0000);
+  }
+  CHECK_INT(denormals, 23);
+  for (unsigned t = 0; t < 3; t++) {
+    static memory host;
+    if (!mapping_can_run(hosts[t])) continue;
+    host = interpreted;
+    memset(host.z, 0xab, sizeof host.z);
+    run_host(exp2_source, "", hosts[t], (void *[]){host.x, host.y, host.z});
+    for (unsigned i = 0; i < 3 * N; i++) CHECK_INT(host.z[i], interpreted.z[i]);
+  }
+  char *ptx = compile_text(exp2_source, "", "sm_90a", KILN_FORMAT_PTX),
+       *amd = compile_text(exp2_source, "", "gfx942", KILN_FORMAT_ASM);
+  CHECK(occurrences(ptx, "ex2.approx.ftz.f32") && occurrences(ptx, "ex2.approx.f32"));
+  CHECK(occurrences(amd, "v_exp_f32") > 2 && occurrences(amd, "v_ldexp_f32"));
+  free(ptx), free(amd);
+}
+
 // float_denorm_mode_32: 0 flushes operands and results, 3 keeps them. The prelude's functions must be part of
 // the kernel then.
 TEST(flush, amdgpu_mode) {

@@ -257,7 +257,7 @@ static LLVMValueRef float_unary(gpu *g, ir_opcode code, uint32_t flags, LLVMValu
   case IR_ROUND: return intrinsic(g, "llvm.roundeven", type, &a, 1);
   case IR_SQRT:
   case IR_RSQRT: return square_root(g, code, flags, a);
-  case IR_EXP2: return is_single ? call(g, KL_kl_ex2_f32, a) : NULL;
+  case IR_EXP2: return is_single ? call(g, flags & IR_FTZ ? KL_kl_ex2_ftz_f32 : KL_kl_ex2_f32, a) : NULL;
   case IR_LOG2: return is_single ? call(g, KL_kl_lg2_f32, a) : NULL;
   default: return NULL;
   }

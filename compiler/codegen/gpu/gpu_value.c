@@ -221,16 +221,20 @@ static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) 
   for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
 }
 
-/// f32 to bf16 two at a time, where the target can.
+/// f32 to 16 bits two at a time, where the target can: one at a time f16 takes the slow unit of NVIDIA's
+/// GPUs.
 static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
+  static const kl_function functions[KILN_SCALAR_COUNT] = {
+      [KILN_BF16] = KL_kl_f32_to_bf16x2, [KILN_F16] = KL_kl_f32_to_f16x2};
   ir_type from = op->operands[0]->type;
-  bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 &&
-              op->results[0].type.scalar == KILN_BF16 && op->attrs.round == IR_ROUND_NEAREST;
-  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, KL_kl_f32_to_bf16x2)) return false;
+  kiln_scalar to = op->results[0].type.scalar;
+  bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 && functions[to] &&
+              op->attrs.round == IR_ROUND_NEAREST;
+  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, functions[to])) return false;
   gpu_tile operand = gpu_tile_in(g, op->operands[0], &tile->layout);
   for (uint32_t r = 0; r < count_of(tile); r += 2) {
-    LLVMValueRef both = kl_call(&g->prelude, g->builder, KL_kl_f32_to_bf16x2, &operand.regs[r], 2);
-    gpu_unpack(g, both, g->i16, tile->regs + r, 2);
+    LLVMValueRef both = kl_call(&g->prelude, g->builder, functions[to], &operand.regs[r], 2);
+    gpu_unpack(g, both, to == KILN_F16 ? g->half : g->i16, tile->regs + r, 2);
   }
   return true;
 }
