@@ -14,7 +14,9 @@ enum {
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
-  CODE_INFO_WITH_MAPS = 67, // the same, then blocks and maps; written where one of them is set
+  CODE_INFO_WITH_MAPS = 67,    // the same, then blocks and maps; written where one of them is set
+  CODE_INFO_WITH_CLUSTER = 68, // the same, then the cluster
+  MOST_CLUSTER = 16,           // the most that CUDA takes
   MOST_PARAMS = 4096,
   MOST_CONFIGS = 65536,
   MOST_VARIANTS = 256,
@@ -209,8 +211,11 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
 
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
-  bool has_more = info->blocks || info->maps.size;
-  kiln_buffer_u8(out, has_more ? CODE_INFO_WITH_MAPS : info->why_ptx ? CODE_INFO_WHY_PTX : CODE_INFO_VERSION);
+  bool has_more = info->cluster || info->blocks || info->maps.size;
+  kiln_buffer_u8(out, info->cluster   ? CODE_INFO_WITH_CLUSTER
+                      : has_more      ? CODE_INFO_WITH_MAPS
+                      : info->why_ptx ? CODE_INFO_WHY_PTX
+                                      : CODE_INFO_VERSION);
   kiln_buffer_u8(out, info->format);
   put_text(out, info->target);
   put_text(out, info->symbol);
@@ -222,13 +227,14 @@ void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
   if (!has_more) return;
   kiln_buffer_varint(out, info->blocks);
   kiln_buffer_block(out, info->maps.bytes, info->maps.size);
+  if (info->cluster) kiln_buffer_varint(out, info->cluster);
 }
 
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out) {
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version < CODE_INFO_VERSION || version > CODE_INFO_WITH_MAPS) return false;
+  if (version < CODE_INFO_VERSION || version > CODE_INFO_WITH_CLUSTER) return false;
   out->format = kiln_read_u8(&r);
   out->target = get_text(&r);
   out->symbol = get_text(&r);
@@ -237,10 +243,11 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
 #undef X
   out->producer = get_text(&r);
   if (version >= CODE_INFO_WHY_PTX) out->why_ptx = get_text(&r);
-  if (version == CODE_INFO_WITH_MAPS) {
+  if (version >= CODE_INFO_WITH_MAPS) {
     if (out->why_ptx && !out->why_ptx[0]) out->why_ptx = NULL;
     out->blocks = (uint32_t)kiln_read_count(&r, UINT32_MAX);
     out->maps.bytes = kiln_read_block(&r, &out->maps.size);
+    if (version == CODE_INFO_WITH_CLUSTER) out->cluster = (uint32_t)kiln_read_count(&r, MOST_CLUSTER);
   }
   return kiln_read_done(&r);
 }

@@ -320,8 +320,9 @@ static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_
                      k->interface.name, call->grid[0], call->grid[1], call->grid[2], INT32_MAX);
   memset(block + k->used_bytes, 0, code->grid_at - k->used_bytes);
   for (unsigned axis = 0; axis < 3; axis++) kiln_put32(block + code->grid_at + 4 * axis, call->grid[axis]);
-  room = room ? room * code->info.blocks : programs;
-  call->grid[0] = (uint32_t)(programs < room ? programs : room);
+  uint32_t cluster = code->info.cluster ? code->info.cluster : 1;
+  room = room * code->info.blocks / cluster; // clusters
+  call->grid[0] = cluster * (uint32_t)(room && room < programs ? room : programs);
   call->grid[1] = call->grid[2] = 1;
   return KILN_OK;
 }

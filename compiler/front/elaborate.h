@@ -100,6 +100,9 @@ typedef struct kiln_elab {
 } kiln_elab;
 
 enum { KILN_MOST_STAGES = 8 }; ///< of a pipeline, as @stages and configs may ask for
+enum {
+  KILN_MOST_SPLIT = 8
+}; ///< blocks that share a loop: as many as every Hopper processor takes in a cluster
 enum { KILN_ELAB_DEPTH = 1000, KILN_ELAB_CALLS = 64, KILN_ELAB_STEPS = 2000000, KILN_ELAB_VALUES = 256 };
 
 // elaborate.c

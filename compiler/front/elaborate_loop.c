@@ -80,15 +80,33 @@ static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
 
 // -------------------------------------------------------------------------------------- attributes
 
+/// Attributes that are a number.
+typedef struct counted {
+  const char *name;
+  size_t field; ///< of ir_attrs
+  int64_t most;
+  bool is_power;
+} counted;
+
+static const counted *find_counted(const char *name) {
+  static const counted all[] = {{"stages", offsetof(ir_attrs, stages), KILN_MOST_STAGES, false},
+                                {"unroll", offsetof(ir_attrs, unroll), 255, false},
+                                {"split", offsetof(ir_attrs, split), KILN_MOST_SPLIT, true}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!strcmp(all[i].name, name)) return &all[i];
+  return NULL;
+}
+
 void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type counter, ir_attrs *attrs) {
   for (uint32_t i = 0; i < attributes.count; i++) {
     const kiln_node *a = attributes.items[i];
+    bool flatten = !strcmp(a->atom->text, "flatten"), div = !strcmp(a->atom->text, "div");
+    const counted *known = find_counted(a->atom->text);
     int64_t v = 0;
-    bool stages = !strcmp(a->atom->text, "stages"), unroll = !strcmp(a->atom->text, "unroll"),
-         flatten = !strcmp(a->atom->text, "flatten"), div = !strcmp(a->atom->text, "div");
-    if (!stages && !unroll && !flatten && !div) {
+    if (!known && !flatten && !div) {
       kiln_elab_error(e, a->place,
-                      "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @flatten @div(n)",
+                      "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @split(n) @flatten "
+                      "@div(n)",
                       a->atom->text);
       continue;
     }
@@ -99,8 +117,11 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
     }
     if (flatten) attrs->flags |= IR_FLATTEN;
     else if (div) kiln_elab_divisor(e, a->list.items[0], counter, "'@div'", &attrs->divisible);
-    else if (kiln_elab_integer(e, a->list.items[0], 1, stages ? KILN_MOST_STAGES : 255, a->atom->text, &v))
-      *(stages ? &attrs->stages : &attrs->unroll) = (uint8_t)v;
+    else if (kiln_elab_integer(e, a->list.items[0], 1, known->most, known->name, &v)) {
+      if (known->is_power && v & (v - 1))
+        kiln_elab_error(e, a->place, "'@%s': expected a power of two, found %lld", known->name, (long long)v);
+      if (v > 1 || !known->is_power) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
+    }
   }
 }
 

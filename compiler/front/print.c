@@ -151,6 +151,7 @@ static void put_call(printer *p, const ir_op *op, const char *name) {
   put_values(p, op->operands, op->operand_count);
   put_flag(p->out, "precise", op->attrs.flags & IR_PRECISE);
   put_flag(p->out, "nan", op->attrs.flags & IR_NAN);
+  put_flag(p->out, "ftz", op->attrs.flags & IR_FTZ);
   kiln_buffer_u8(p->out, ')');
 }
 
@@ -400,6 +401,7 @@ static void put_expression(printer *p, const ir_op *op) {
   case IR_BAR_ARRIVE:
   case IR_MMA:
   case IR_MMA_WAIT:
+  case IR_CLUSTER_SUM:
   case IR_STAGE:
   case IR_STAGE_WAIT: // not of the language
   case IR_FOR:
@@ -429,6 +431,7 @@ static void put_args(printer *p, ir_value *const *args, uint32_t count) {
 static void put_loop_attributes(kiln_buffer *out, const ir_attrs *a) {
   if (a->stages) kiln_buffer_format(out, " @stages(%u)", a->stages);
   if (a->unroll) kiln_buffer_format(out, " @unroll(%u)", a->unroll);
+  if (a->split) kiln_buffer_format(out, " @split(%u)", a->split);
   if (a->divisible) kiln_buffer_format(out, " @div(%" PRId64 ")", a->divisible);
   if (a->flags & IR_FLATTEN) kiln_buffer_format(out, " @flatten");
 }

@@ -6,6 +6,7 @@
 //   recover   before views are lowered: tiles of pointers that are accesses of views
 //   promote   before views are lowered: which accesses go through the copy engine and tensor maps
 //   persist   a block computes one program after another
+//   split     the iterations of a loop are shared out among the blocks of a cluster, where it says so
 //   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
 //   order     of two chained products the second runs while the values for the next iteration are computed
 //
@@ -55,6 +56,10 @@ typedef struct kiln_product {
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
                      kiln_product *out);
 
+/// Blocks of a cluster that share a program, each with some of its rows: 2 where sixteen warps compute and
+/// nothing has to pass between the rows, else 1. Wants mapped accesses.
+unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
+
 /// Accumulators of a thread that the product needs at a time.
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
 enum {
@@ -86,6 +91,7 @@ extern const size_t kiln_gpu_pass_count;
 
 // One file each.
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
 kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
 kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
 

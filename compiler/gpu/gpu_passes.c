@@ -7,6 +7,10 @@ static kiln_status persist(ir_kernel *kernel, const void *target, kiln_error *er
   return (void)target, kiln_gpu_persist(kernel, err);
 }
 
+static kiln_status split(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return kiln_gpu_split(kernel, target, err);
+}
+
 static kiln_status roles(ir_kernel *kernel, const void *target, kiln_error *err) {
   return kiln_gpu_roles(kernel, target, err);
 }
@@ -20,10 +24,7 @@ static kiln_status simplify(ir_kernel *kernel, const void *target, kiln_error *e
 }
 
 const ir_pass kiln_gpu_passes[] = {
-    {"persist", persist},
-    {"roles", roles},
-    {"order", order},
-    {"simplify-order", simplify},
+    {"persist", persist}, {"split", split}, {"roles", roles}, {"order", order}, {"simplify-order", simplify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 

@@ -113,6 +113,50 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   return out->left || bytes == 2;
 }
 
+// ----------------------------------------------------------------------------------------- clusters
+
+enum { SPREAD_GROUPS = 4, SPREAD_BLOCKS = 2 };
+
+typedef struct spreading {
+  const kiln_matrix_machine *machine;
+  ir_kernel *kernel;
+  bool has_product, is_possible;
+} spreading;
+
+static bool is_tile_op(const ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++)
+    if (op->results[i].type.rank && !op->results[i].type.is_view) return true;
+  return false;
+}
+
+/// Each block has its rows of every tile, and no way to those of the other.
+static void note_op(ir_op *op, void *context) {
+  spreading *s = context;
+  kiln_product p;
+  bool is_mapped = op->attrs.flags & IR_MAPPED;
+  if (op->code == IR_DOT) {
+    bool fits = kiln_product_of(s->machine, s->kernel, op, &p) && p.left && p.right && !p.left_mn &&
+                p.left->attrs.flags & IR_MAPPED && p.right->attrs.flags & IR_MAPPED &&
+                p.left->block == op->block && p.right->block == op->block &&
+                1u << op->results[0].type.log2[0] >= (unsigned)SPREAD_GROUPS << s->machine->log2_rows;
+    s->is_possible &= fits;
+    s->has_product = true;
+    return;
+  }
+  bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
+  bool is_local = ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_TRANS ||
+                  op->code == IR_FOR || op->code == IR_IF;
+  if (is_access || ir_ops[op->code].effect == IR_WRITE) s->is_possible &= is_access && is_mapped;
+  else if (is_tile_op(op)) s->is_possible &= is_local;
+}
+
+unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
+  spreading s = {.machine = m, .kernel = kernel, .is_possible = true};
+  if (kernel->warps != SPREAD_GROUPS * m->group_warps) return 1;
+  ir_walk(kernel->body, note_op, &s);
+  return s.is_possible && s.has_product ? SPREAD_BLOCKS : 1;
+}
+
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {
   unsigned sums = 1u << (ir_log2_elements(dot->results[0].type) - 5 - (unsigned)__builtin_ctz(kernel->warps));
   unsigned part = 1u << (KILN_PARTIAL_COLUMNS - 1);

@@ -27,6 +27,7 @@ typedef struct promoting {
   const ir_op *seen[16]; ///< loads whose memory is counted
   unsigned seen_count;
   uint64_t loop_bytes;     ///< shared memory of one slot of each load in a loop
+  uint64_t left_bytes;     ///< of these, left operands
   uint64_t fixed_bytes;    ///< of loads outside
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
@@ -128,14 +129,14 @@ static bool is_counted(promoting *p, const ir_op *load) {
   return false;
 }
 
-static void mark(promoting *p, ir_op *load) {
+static void mark(promoting *p, ir_op *load, bool is_left) {
   if (!load || load->attrs.flags & IR_MAPPED) return;
   ir_type tile = load->results[0].type;
   uint64_t bytes = (uint64_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
   load->attrs.flags |= IR_MAPPED;
   p->loads++;
   if (!is_in_loop(load)) p->fixed_bytes += bytes;
-  else if (!is_counted(p, load)) p->loop_bytes += bytes;
+  else if (!is_counted(p, load)) p->loop_bytes += bytes, p->left_bytes += is_left ? bytes : 0;
 }
 
 static void visit_dot(ir_op *op, void *context) {
@@ -148,8 +149,8 @@ static void visit_dot(ir_op *op, void *context) {
     product.left = NULL;
   }
   ir_type c = op->results[0].type;
-  mark(p, product.left);
-  mark(p, product.right);
+  mark(p, product.left, true);
+  mark(p, product.right, false);
   if (p->block != op->block) p->block_registers = 0;
   p->block = op->block;
   p->block_registers += kiln_product_registers(p->kernel, op, &product);
@@ -179,12 +180,15 @@ enum { SPARE = 40 * 1024 };
 
 static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
-  unsigned registers = kiln_consumer_registers(p->machine, p->kernel->warps / p->machine->group_warps, 1);
-  return p->loads && p->loop_bytes && p->registers + KILN_SPARE_REGISTERS <= registers &&
-         p->fixed_bytes + LEAST_SLOTS * p->loop_bytes + SPARE <= room;
+  unsigned blocks = kiln_gpu_blocks_of_program(p->machine, p->kernel);
+  unsigned groups = p->kernel->warps / p->machine->group_warps / blocks;
+  uint64_t slot = p->loop_bytes - p->left_bytes + p->left_bytes / blocks;
+  return p->loads && p->loop_bytes &&
+         p->registers + KILN_SPARE_REGISTERS <= kiln_consumer_registers(p->machine, groups, 1) &&
+         p->fixed_bytes + LEAST_SLOTS * slot + SPARE <= room;
 }
 
-unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
+static unsigned promote(ir_kernel *kernel, const kiln_target *target, unsigned *out_registers) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   if (!machine || kernel->warps < machine->group_warps || kernel->max_registers) return 0;
   if (kernel->warps * 32u + machine->group_warps * 32u > machine->threads) return 0;
@@ -195,14 +199,30 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
   ir_count_uses(kernel);
   ir_walk(kernel->body, forbid, &p);
   if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
-  if (fits(&p)) {
-    ir_walk(kernel->body, visit_store, &p);
-  } else {
+  ir_walk(kernel->body, visit_store, &p);
+  if (!fits(&p)) {
     ir_walk(kernel->body, unmark, NULL);
     p.loads = 0;
   }
+  *out_registers = p.registers;
   kiln_arena_destroy(scratch);
   return p.loads;
+}
+
+/// The number of warps shares work out and means nothing else: where one group's accumulators leave little
+/// room for the rest, two groups share them.
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
+  enum { MOST_OF_ONE_GROUP = 128 };
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
+  unsigned registers = 0;
+  unsigned loads = promote(kernel, target, &registers);
+  if (!machine || registers <= MOST_OF_ONE_GROUP || kernel->warps != machine->group_warps) return loads;
+  ir_walk(kernel->body, unmark, NULL);
+  kernel->warps *= 2;
+  unsigned more = promote(kernel, target, &registers);
+  if (more) return more;
+  kernel->warps /= 2;
+  return promote(kernel, target, &registers);
 }
 
 unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target) {

@@ -15,6 +15,10 @@
 // sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
 // never drained: sites that read the same view with the same tile share one, also in different loops.
 //
+// Where a program's accumulators are too many for one block, the blocks of a cluster share it: each has some
+// of the rows of the left operands and of the results. Right operands are the same for all, so each block
+// copies a part of them to all, and a slot is empty when the consumers of all blocks have released it.
+//
 // Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include <string.h>
 
@@ -30,12 +34,15 @@ typedef struct ring {
   ir_type tiles[MAX_LOADS];
   ir_value *memory[MAX_LOADS], *full, *empty;
   unsigned count, slots;
-  uint32_t bytes; ///< of a slot
+  bool is_divided[MAX_LOADS]; ///< each block of the cluster has its rows only
+  uint32_t bytes;             ///< of a slot, in all blocks of the cluster together
+  uint32_t part;              ///< of a slot, in one of them
   bool is_in_loop;
 } ring;
 
 typedef struct site {
   unsigned ring, count;
+  const ir_op *left;
   ir_op *loads[MAX_LOADS]; ///< in order of the text
   ir_op *dot;     ///< the last that reads them, when loads that stand before loops are read by several
   ir_value *slot; ///< consumer: held, for a product inside a loop that the loads stand before
@@ -57,6 +64,8 @@ typedef struct splitting {
   unsigned ring_count, site_count, product_count, groups, blocks;
   uint32_t top; ///< shared memory claimed
   ir_value *staging;
+  unsigned split;  ///< blocks of a cluster that share a loop; 0: none
+  unsigned spread; ///< blocks that share a program
   position at[MAX_RINGS];
   ir_builder b;
   bool is_producer;
@@ -81,7 +90,8 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   if (r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
   for (unsigned i = 0; i < r->count; i++)
     if (r->views[i] != from->loads[i]->operands[0] ||
-        !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type))
+        !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
+        r->is_divided[i] != (s->spread > 1 && from->loads[i] == from->left))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
     if (s->sites[i].ring == number && s->sites[i].loads[0]->block == from->loads[0]->block) return false;
@@ -104,7 +114,9 @@ static void add_ring(splitting *s, site *from) {
   for (unsigned i = 0; i < r->count; i++) {
     r->views[i] = from->loads[i]->operands[0];
     r->tiles[i] = from->loads[i]->results[0].type;
+    r->is_divided[i] = s->spread > 1 && from->loads[i] == from->left;
     r->bytes += bytes_of(r->tiles[i]);
+    r->part += bytes_of(r->tiles[i]) / (r->is_divided[i] ? s->spread : 1);
   }
 }
 
@@ -120,7 +132,7 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
     return;
   }
   site *made = &s->sites[s->site_count];
-  *made = (site){.dot = dot};
+  *made = (site){.dot = dot, .left = x};
   if (x && y && comes_first(y, x)) {
     ir_op *swap = x;
     x = y, y = swap;
@@ -164,17 +176,33 @@ static void alloc_staging(ir_op *op, void *context) {
   splitting *s = context;
   if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED) || s->staging) return;
   ir_type type = op->operands[op->operand_count - 1]->type;
-  type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups));
+  type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
   if (type.log2[1] > STAGE_COLUMNS) type.log2[1] = STAGE_COLUMNS;
   s->staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
+}
+
+/// The others' accumulators go to the memory of the first block of a cluster, which tells when it has read
+/// them.
+static void alloc_exchange(ir_op *op, void *context) {
+  splitting *s = context;
+  if (op->code != IR_CLUSTER_SUM) return;
+  unsigned others = op->attrs.split - 1u;
+  ir_type type = ir_memory_type(op->operands[0]->type, others), barriers = ir_barrier_type(s->groups);
+  ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
+  memcpy(operands, op->operands, 2 * sizeof *operands);
+  s->split = op->attrs.split;
+  operands[2] = alloc(s, type, others * bytes_of(op->operands[0]->type), ALIGN, 0);
+  operands[3] = alloc(s, barriers, s->groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  operands[4] = alloc(s, barriers, s->groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  op->operands = operands;
+  op->operand_count = 5;
 }
 
 /// As many slots as are wanted and fit, the same for all rings of loops.
 static bool choose_slots(splitting *s, const kiln_target *target) {
   uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0;
   unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
-  for (unsigned i = 0; i < s->ring_count; i++)
-    *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].bytes;
+  for (unsigned i = 0; i < s->ring_count; i++) *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].part;
   if (wanted > MAX_SLOTS) wanted = MAX_SLOTS;
   if (wanted < 2) wanted = 2;
   while (wanted > 1 && fixed + wanted * loop > target->processor->shared_bytes) wanted--;
@@ -185,9 +213,11 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
 static void alloc_rings(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
-    for (unsigned k = 0; k < r->count; k++)
-      r->memory[k] =
-          alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes_of(r->tiles[k]), ALIGN, 0);
+    for (unsigned k = 0; k < r->count; k++) {
+      uint32_t parts = r->is_divided[k] ? s->spread : 1, bytes = bytes_of(r->tiles[k]) / parts;
+      r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
+      if (r->memory[k] && parts > 1) r->memory[k]->def->attrs.split = (uint8_t)parts;
+    }
   }
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
@@ -314,7 +344,9 @@ static void behind(splitting *s, ir_op *op) {
 static void emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
                          uint64_t bytes) {
   ir_value *operands[3] = {barriers, slot, phase};
-  ir_emit(&s->b, code, &(ir_attrs){.bits = bytes}, operands, phase ? 3 : 2, NULL, NULL, 0);
+  ir_attrs attrs = {.bits = bytes};
+  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.split = (uint8_t)s->spread;
+  ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
 }
 
 /// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
@@ -323,7 +355,7 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
   position *p = &s->at[x->ring];
   behind(s, where);
   emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase, 0);
-  emit_barrier(s, IR_BAR_EXPECT, r->full, p->slot, NULL, r->bytes);
+  emit_barrier(s, IR_BAR_EXPECT, r->full, p->slot, NULL, r->bytes | (uint64_t)r->part << 32);
   for (unsigned i = 0; i < x->count; i++) {
     ir_value *operands[IR_MAX_RANK + 4];
     uint32_t count = loads[i]->operand_count;
@@ -331,7 +363,9 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     operands[count++] = r->memory[i];
     operands[count++] = p->slot;
     operands[count++] = r->full;
-    ir_emit(&s->b, IR_COPY, NULL, operands, count, NULL, NULL, 0);
+    ir_attrs attrs = {0};
+    if (s->spread > 1) attrs.split = (uint8_t)s->spread, attrs.flags = r->is_divided[i] ? 0 : IR_MULTICAST;
+    ir_emit(&s->b, IR_COPY, &attrs, operands, count, NULL, NULL, 0);
   }
   advance(s, x->ring);
 }
@@ -446,6 +480,11 @@ static void stage(splitting *s, ir_op *op) {
 
 // --------------------------------------------------------------------------------------------- walk
 
+static void pass_on(ir_op *op) {
+  op->results[0].forward = op->operands[0];
+  ir_remove(op);
+}
+
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   bool is_mapped = op->attrs.flags & IR_MAPPED;
   if (op->code == IR_FOR) rewrite_for(s, op);
@@ -453,6 +492,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) produce(s, op, seen);
   else if (op->code == IR_VIEW_LOAD && is_mapped) hold(s, op);
   else if (op->code == IR_DOT && !s->is_producer) consume(s, op);
+  else if (op->code == IR_CLUSTER_SUM && s->is_producer) pass_on(op);
   else if (op->code == IR_VIEW_STORE && is_mapped && !s->is_producer) stage(s, op);
 }
 
@@ -554,15 +594,18 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
 /// What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a
 /// processor for itself has enough as it is: 0.
 static ir_attrs sharing(const splitting *s) {
-  if (s->groups == 1 && s->blocks == 1) return (ir_attrs){.pack = 1};
-  uint64_t consumers = kiln_consumer_registers(s->machine, s->groups, s->blocks);
-  return (ir_attrs){.bits = s->machine->producer_registers | consumers << 32, .pack = (uint8_t)s->blocks};
+  ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
+  if (s->spread > 1) attrs.split = (uint8_t)s->spread, attrs.flags = IR_MULTICAST;
+  uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
+  if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
+  return attrs;
 }
 
 static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {
   ir_kernel *kernel = s->kernel;
   ir_number(kernel);
   ir_count_uses(kernel);
+  s->spread = kiln_gpu_blocks_of_program(s->machine, kernel);
   ir_walk(kernel->body, find_sites, s);
   if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
   ir_number(kernel); // clears the slots that ir_clone maps by
@@ -573,6 +616,7 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   }
   s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
   ir_walk(consumer, alloc_staging, s);
+  ir_walk(consumer, alloc_exchange, s);
   if (!choose_slots(s, target)) {
     s->reason = "shared memory has no room for two slots";
     return KILN_STATUS_UNSUPPORTED;

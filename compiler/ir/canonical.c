@@ -80,8 +80,9 @@ static const struct {
     {offsetof(ir_attrs, pack), 16},
     {offsetof(ir_attrs, stages), 255},
     {offsetof(ir_attrs, unroll), 255},
+    {offsetof(ir_attrs, split), 255},
 };
-enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_FLATTEN * 2 - 1 };
+enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_FTZ * 2 - 1 };
 
 static unsigned perm_length(const ir_attrs *a) {
   unsigned length = IR_MAX_RANK;

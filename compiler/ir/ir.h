@@ -130,6 +130,7 @@ typedef enum ir_rule {
   IR_RULE_BARRIER,
   IR_RULE_MMA,
   IR_RULE_WAIT,
+  IR_RULE_CLUSTER,
   IR_RULE_ROLES,
 } ir_rule;
 
@@ -205,13 +206,16 @@ enum {
   IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
   IR_ASM_PURE = 1 << 7,
   IR_FLATTEN = 1 << 8,
+  IR_FTZ = 1 << 9, ///< exp2 of f32: a denormal result is zero
+  // Of machine operations and what leads to them:
   IR_MAPPED =
-      1 << 9, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
-  IR_A_MN = 1 << 10,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
-  IR_B_MN = 1 << 11,  ///< mma: operand b lies with columns contiguous
-  IR_ASYNC = 1 << 12, ///< mma: goes on while what follows runs; only mma_wait may take its result
+      1 << 10, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
+  IR_A_MN = 1 << 11,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
+  IR_B_MN = 1 << 12,  ///< mma: operand b lies with columns contiguous
+  IR_ASYNC = 1 << 13, ///< mma: goes on while what follows runs; only mma_wait may take its result
   IR_PARTIAL =
-      1 << 13, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
+      1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
+  IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a cluster; roles: a cluster works on one program
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -245,6 +249,8 @@ typedef struct ir_attrs {
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance
   uint8_t stages, unroll; ///< for, while; 0: not said
+  uint8_t split; ///< for: blocks that may share the iterations; machine operations: blocks of a cluster among
+                 ///< which this is divided
   uint8_t perm[IR_MAX_RANK];
 } ir_attrs;
 

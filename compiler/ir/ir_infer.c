@@ -520,6 +520,19 @@ static kiln_status rule_wait(typing *t) {
   return KILN_OK;
 }
 
+static kiln_status rule_cluster(typing *t) {
+  ir_type value = operand(t, 0);
+  if (!is_i32(operand(t, 1))) return refuse(t, "a phase of i32", operand(t, 1));
+  if (t->op->operand_count == 2) return yield_type(t, value);
+  if (t->op->operand_count != 5)
+    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "cluster_sum: expected 2 or 5 operands, found %u",
+                     t->op->operand_count);
+  KILN_TRY(expect_type(t, "memory", ir_memory_type(value, t->op->attrs.split - 1u), operand(t, 2)));
+  for (uint32_t i = 3; i < 5; i++)
+    if (!is_barriers(operand(t, i))) return refuse(t, "barriers", operand(t, i));
+  return yield_type(t, value);
+}
+
 static kiln_status rule_roles(typing *t) {
   KILN_TRY(check_regions(t, 2));
   for (uint32_t i = 0; i < 2; i++)
@@ -565,6 +578,7 @@ static rule_function *const rules[] = {
     [IR_RULE_BARRIER] = rule_barrier,
     [IR_RULE_MMA] = rule_mma,
     [IR_RULE_WAIT] = rule_wait,
+    [IR_RULE_CLUSTER] = rule_cluster,
     [IR_RULE_ROLES] = rule_roles,
 };
 

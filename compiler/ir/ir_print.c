@@ -50,11 +50,12 @@ static const struct {
     {"pack", offsetof(ir_attrs, pack), NULL, 0},
     {"stages", offsetof(ir_attrs, stages), NULL, 0},
     {"unroll", offsetof(ir_attrs, unroll), NULL, 0},
+    {"split", offsetof(ir_attrs, split), NULL, 0},
 };
 
-static const char *const flags[] = {"unsigned",     "precise", "nan",  "reverse", "volatile",
-                                    "saturate_off", "other",   "pure", "flatten", "mapped",
-                                    "a_mn",         "b_mn",    "async"};
+static const char *const flags[] = {"unsigned", "precise", "nan",     "reverse",  "volatile", "saturate_off",
+                                    "other",    "pure",    "flatten", "ftz",      "mapped",   "a_mn",
+                                    "b_mn",     "async",   "partial", "multicast"};
 
 static void put_text(kiln_buffer *out, const char *name, const char *text) {
   if (!text) return;
@@ -75,7 +76,7 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   if (has_axis(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
   if (op->code == IR_ALLOC) kiln_buffer_format(out, " at=%" PRIu64, a->bits);
-  if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%" PRIu64, a->bits);
+  if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%u", (unsigned)(a->bits & 0xffffffff));
   if (op->code == IR_MMA_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);
   if (op->code == IR_ROLES)
     kiln_buffer_format(out, " registers=%u,%u", (unsigned)(a->bits & 0xffff), (unsigned)(a->bits >> 32));

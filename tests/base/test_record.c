@@ -166,6 +166,32 @@ TEST(record, code_info_round_trip) {
 }
 
 /// A reason is a version of its own: without one the bytes are those of the first release.
+TEST(record, code_info_of_clusters) {
+  static const uint8_t map[] = {0};
+  kiln_code_info in = {.format = KILN_FORMAT_CUBIN,
+                       .target = "sm_90a",
+                       .symbol = "k",
+                       .producer = "kiln",
+                       .blocks = 1,
+                       .maps = {map, sizeof map}},
+                 out;
+  for (uint32_t cluster = 0; cluster <= 17; cluster += 1 + cluster) {
+    kiln_buffer b = {0};
+    in.cluster = cluster;
+    kiln_code_info_encode(&in, &b);
+    CHECK_INT(b.bytes[0], cluster ? 68 : 67);
+    CHECK(kiln_code_info_decode(b.bytes, b.size, &out));
+    CHECK_INT(out.cluster, cluster);
+    CHECK_INT(out.maps.size, sizeof map);
+    for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_code_info_decode(b.bytes, cut, &out));
+    kiln_buffer_deinit(&b);
+  }
+  kiln_buffer b = {0};
+  in.cluster = 17; // more than any GPU has
+  kiln_code_info_encode(&in, &b);
+  CHECK(!kiln_code_info_decode(b.bytes, b.size, &out));
+  kiln_buffer_deinit(&b);
+}
 TEST(record, code_info_says_why_it_is_ptx) {
   kiln_code_info in = {.format = KILN_FORMAT_PTX, .target = "sm_90a", .symbol = "k", .producer = "kiln"}, out;
   kiln_buffer plain = {0}, with = {0};

@@ -16,7 +16,7 @@
 typedef struct machine_sim_run {
   const void *args; ///< packed, as for kiln_interpret
   uint32_t grid[3]; ///< of the launch: programs
-  uint32_t blocks;  ///< of the persistent grid
+  uint32_t blocks;  ///< of the persistent grid; clusters where the kernel has those
   uint64_t seed;    ///< of the schedule
 } machine_sim_run;
 

@@ -85,6 +85,14 @@ TEST(gpu_machine, gemm) {
   check_matrix("gemm", "bf16", &full, 130, 260, 192, 2);
 }
 
+static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, stages = 2", 256, 64};
+
+/// Two blocks share a program: the simulator has them as one.
+TEST(gpu_machine, shared_program) {
+  check_matrix("gemm", "bf16", &spread, 300, 130, 200, 3);
+  check_matrix("gemm", "bf16", &spread, 1, 8, 8, 3);
+}
+
 TEST(gpu_machine, short_loops) {
   for (unsigned k = 0; k <= 160; k += 32) check_matrix("gemm", "bf16", &small, 128, 64, k, 5);
 }
@@ -167,7 +175,13 @@ static ir_value *plus_one(ir_kernel *kernel, ir_op *op, uint32_t operand, unsign
 }
 
 static void flip_parity(ir_kernel *kernel, ir_op *op) { op->operands[2] = plus_one(kernel, op, 2, 2); }
+static void flip_phase(ir_kernel *kernel, ir_op *op) { op->operands[1] = plus_one(kernel, op, 1, 2); }
 static void drop_op(ir_kernel *kernel, ir_op *op) { (void)kernel, drop(op); }
+static void drop_sum(ir_kernel *kernel, ir_op *op) {
+  (void)kernel;
+  op->results[0].forward = op->operands[0];
+  ir_remove(op);
+}
 static void expect_more(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits += 16; }
 static void expect_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits -= 16; }
 static void wait_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits++; }
@@ -227,6 +241,8 @@ static const struct {
     {"product in flight where it should end", IR_MMA, stay_async, IR_ASYNC},
     {"wait behind what it is for", IR_BAR_WAIT, wait_late},
     {"release before the product has read", IR_BAR_ARRIVE, arrive_early},
+    {"dropped sum of a cluster", IR_CLUSTER_SUM, drop_sum},
+    {"wrong phase of a sum", IR_CLUSTER_SUM, flip_phase},
 };
 
 /// True when the fault number `f` at operation `which` is seen; false with `*out_exists` false when there is
@@ -297,6 +313,20 @@ TEST(gpu_faults, product) {
   free(text);
 }
 
+/// A loop that four blocks of a cluster share, several programs one after another.
+TEST(gpu_faults, shared_loop) {
+  char *text = library("tests/golden/gpu_form/gemm.kiln", "step BK {", "step BK @split(4) {");
+  sim_case c = {.name = "gemm, split",
+                .text = text,
+                .arguments = {128 * 1024, 64 * 1024, 64, 128 * 64, 128, 64, 1024, 1024, 1024, 64},
+                .grid = {2, 1, 1},
+                .blocks = 1,
+                .schedules = 6};
+  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
+  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 18); // all but those of mma_wait
+  free(text);
+}
+
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. Early
 /// releases that do no harm: of K in both loops, whose slot is filled behind one of V that is released later;
 /// of the last V of a program, whose slot is filled behind the next program's Q.
@@ -319,5 +349,6 @@ TEST(gpu_faults, chained_products) {
                    .sparse = 4};
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
-  CHECK_INT(plant_faults(&(planting){cases, 2, unseen}), sizeof faults / sizeof *faults);
+  CHECK_INT(plant_faults(&(planting){cases, 2, unseen}),
+            sizeof faults / sizeof *faults - 2); // no sums of a cluster
 }

@@ -11,7 +11,7 @@ typedef struct nest {
   const char *type;
   unsigned bm, bn, bk, depth, warps, stages, shape;
   bool a_turned, b_turned, in_registers, is_batched, to_memory, is_atomic;
-  unsigned m, n, k, times;
+  unsigned m, n, k, times, split;
 } nest;
 
 static unsigned any(nest *x, unsigned below) {
@@ -23,9 +23,10 @@ static const struct {
   const char *text;
   bool is_chained;
 } shapes[] = {
-    {"  for k in 0 .. K step BK { STEP(k) }\n", false},
+    // $: the loop may be split
+    {"  for k in 0 .. K step BK$ { STEP(k) }\n", false},
     {"  let half = K / 2 / BK * BK\n"
-     "  for k in 0 .. half step BK { STEP(k) }\n  for k in half .. K step BK { STEP(k) }\n",
+     "  for k in 0 .. half step BK$ { STEP(k) }\n  for k in half .. K step BK { STEP(k) }\n",
      false},
     {"  for j in 0 .. times { for k in 0 .. K step BK { STEP(k) } }\n", false},
     {"  for j in 0 .. times { for k in j * BK .. K step BK { STEP(k) } }\n  for k in 0 .. K step BK { "
@@ -35,7 +36,7 @@ static const struct {
     {"  if pid(0) > 0 { for k in 0 .. K step BK { STEP(k) } }\n  else { for k in BK .. K step BK { STEP(k) } "
      "}\n",
      false},
-    {"  for k in 0 .. K step 2 * BK { STEP(k)\n STEP(k + BK) }\n", false},
+    {"  for k in 0 .. K step 2 * BK$ { STEP(k)\n STEP(k + BK) }\n", false},
     {"  for j in 0 .. times { if j != 1 { for k in 0 .. K step BK { STEP(k) } } }\n", false},
     {"  for j in 0 .. times {\n    var part = zeros(f32[BM, BN])\n"
      "    for k in 0 .. K step BK { PART(k) }\n    acc = acc + part * 2.0\n  }\n",
@@ -79,6 +80,11 @@ static void put_shape(nest *x) {
   for (const char *at = shapes[x->shape].text; *at;) {
     bool is_step = !strncmp(at, "STEP(", 5), is_part = !strncmp(at, "PART(", 5),
          is_chain = !strncmp(at, "CHAIN(", 6);
+    if (*at == '$') {
+      if (x->split) kiln_buffer_format(&x->text, " @split(%u)", x->split);
+      at++;
+      continue;
+    }
     if (!is_step && !is_part && !is_chain) {
       kiln_buffer_format(&x->text, "%c", *at++);
       continue;
@@ -163,6 +169,7 @@ static void draw_nest(nest *x, uint64_t seed) {
   x->n = 1 + any(x, 2 * x->bn);
   x->k = any(x, 8) ? 1 + any(x, x->bk * 6) : 0;
   x->times = any(x, 4);
+  x->split = any(x, 2) ? 1u << any(x, 4) : 0;
   write_nest(x);
 }
 

@@ -62,13 +62,19 @@ static void check_case(const char *file) {
   snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".expected")), file);
   if (!(pass = strchr(name, '.'))) FAIL("%s: expected NAME.PASS.expected", file);
   *pass++ = 0;
-  if (!ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, pass)) FAIL("%s: no pass '%s'", file, pass);
+  bool is_of_gpu = ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, pass);
+  if (!is_of_gpu && !ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, pass))
+    FAIL("%s: no pass '%s'", file, pass);
   kiln_target target = target_of(name);
   const ir_pass_options options = {
       .print_after = pass, .stop_after = pass, .verify = true, .printed = &printed};
-  if (kiln_middle_promoting(lower(arena, name, &target), &target, (kiln_promotion){.recover = recover},
-                            &options, &err) != KILN_OK)
+  const ir_pass_options silent = {.verify = true};
+  kiln_promotion promotion = {.recover = is_of_gpu ? NULL : recover,
+                              .mark = is_of_gpu ? kiln_gpu_promote : NULL};
+  ir_kernel *kernel = lower(arena, name, &target);
+  if (kiln_middle_promoting(kernel, &target, promotion, is_of_gpu ? &silent : &options, &err) != KILN_OK)
     FAIL("%s: %s", file, err.text);
+  if (is_of_gpu && kiln_gpu_form(kernel, &target, &options, &err) != KILN_OK) FAIL("%s: %s", file, err.text);
   snprintf(golden, sizeof golden, "../passes/%s", file);
   kiln_test_golden(golden, (const char *)printed.bytes, printed.size);
   kiln_buffer_deinit(&printed);

@@ -203,11 +203,11 @@ static void assign_if(gpu *g, ir_op *op) {
 
 static void assign_op(gpu *g, ir_op *op) {
   static void (*const assigners[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
-      [IR_LOAD] = assign_memory,  [IR_STORE] = assign_memory,  [IR_ATOMIC] = assign_memory,
-      [IR_CAS] = assign_memory,   [IR_REDUCE] = assign_reduce, [IR_SCAN] = assign_scan,
-      [IR_DOT] = assign_dot,      [IR_ASM] = assign_asm,       [IR_FOR] = assign_for,
-      [IR_WHILE] = assign_while,  [IR_IF] = assign_if,         [IR_MMA] = assign_mma,
-      [IR_MMA_WAIT] = assign_mma, [IR_ROLES] = assign_roles,
+      [IR_LOAD] = assign_memory,  [IR_STORE] = assign_memory,    [IR_ATOMIC] = assign_memory,
+      [IR_CAS] = assign_memory,   [IR_REDUCE] = assign_reduce,   [IR_SCAN] = assign_scan,
+      [IR_DOT] = assign_dot,      [IR_ASM] = assign_asm,         [IR_FOR] = assign_for,
+      [IR_WHILE] = assign_while,  [IR_IF] = assign_if,           [IR_MMA] = assign_mma,
+      [IR_MMA_WAIT] = assign_mma, [IR_CLUSTER_SUM] = assign_mma, [IR_ROLES] = assign_roles,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);

@@ -234,7 +234,8 @@ static unsigned blocks_of(const gpu *g, const kiln_target *target, uint32_t byte
 
 /// A producer's group stands behind the warps that the tiles know.
 uint32_t gpu_block_threads(const gpu *g) {
-  return (((uint32_t)g->kernel->warps + (g->has_roles ? 4 : 0))) << g->lanes;
+  uint32_t warps = g->kernel->warps / (g->spread ? g->spread : 1);
+  return (warps + (g->has_roles ? 4 : 0)) << g->lanes;
 }
 
 // The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what
@@ -276,6 +277,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   g.builder = LLVMCreateBuilderInContext(l->context);
   g.facts = kiln_facts_compute(arena, kernel);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
+  const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
+  if (roles && roles->flags & IR_MULTICAST) g.spread = roles->split;
   if (g.has_roles) gpu_collect_maps(&g);
   else gpu_prefetch(&g);
   g.facts = kiln_facts_compute(arena, kernel);
@@ -286,6 +289,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
   info->block_threads = gpu_block_threads(&g);
+  if (roles) info->cluster = roles->split;
   if (g.has_roles) info->blocks = blocks_of(&g, l->target, info->shared_bytes);
   info->maps = g.map_count ? gpu_map_record(&g, l->texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;

@@ -223,9 +223,12 @@ struct gpu {
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
   unsigned map_count;
-  LLVMValueRef grid[3];              ///< the logical grid, i32
-  LLVMValueRef group;                ///< number of this thread's group of four warps, the same in its lanes
+  LLVMValueRef grid[3]; ///< the logical grid, i32
+  LLVMValueRef group;   ///< number of this thread's group of four warps in its block, the same in its lanes
+  LLVMValueRef program_group;        ///< among all that work on the program
+  LLVMValueRef rank;                 ///< of the block among those that share a program; NULL: it is alone
   LLVMValueRef shared_address;       ///< of `shared` in its window, i32
+  unsigned spread;                   ///< blocks of a cluster that share a program; 0: one block has it alone
   unsigned barrier, barrier_threads; ///< of the consumers; 0: the block's
 };
 

@@ -3,6 +3,9 @@
 // Products are in nvptx_wgmma.c. Sources: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg",
 // "stmatrix".
 #include "compiler/codegen/nvptx/nvptx_async.h"
+
+#include <string.h>
+
 #include "compiler/gpu/gpu.h"
 
 enum { GROUP_THREADS = 128, BLOCK_BARRIER = 1, GROUP_BARRIER = 2, BARRIER_BYTES = 8 };
@@ -24,7 +27,9 @@ static uint32_t bytes_of(ir_type tile) {
 
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
   LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)memory->def->attrs.bits));
-  return slot ? add(g, start, scale(g, gpu_scalar(g, slot), bytes_of(memory->type))) : start;
+  return slot
+             ? add(g, start, scale(g, gpu_scalar(g, slot), bytes_of(memory->type) / nvptx_parts(memory->def)))
+             : start;
 }
 
 /// Number of the thread in its group of warps, and whether it acts for the group.
@@ -49,11 +54,13 @@ static void find_top(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC) return;
   ir_type type = op->results[0].type;
-  uint32_t end = (uint32_t)op->attrs.bits + type.slots * (type.rank ? bytes_of(type) : BARRIER_BYTES);
+  uint32_t bytes = type.rank ? bytes_of(type) / nvptx_parts(op) : BARRIER_BYTES;
+  uint32_t end = (uint32_t)op->attrs.bits + type.slots * bytes;
   if (end > g->scratch_base) g->scratch_base = end;
 }
 
-static void open_barriers(gpu *g) {
+/// `meet`: what all wait at until the barriers are there.
+static void open_barriers(gpu *g, kl_function meet) {
   LLVMBasicBlockRef init = gpu_block(g, "init"), ready = gpu_block(g, "ready");
   LLVMValueRef first = LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
   LLVMBuildCondBr(g->builder, first, init, ready);
@@ -62,7 +69,7 @@ static void open_barriers(gpu *g) {
   call(g, KL_kl_mbar_fence, NULL, 0);
   LLVMBuildBr(g->builder, ready);
   LLVMPositionBuilderAtEnd(g->builder, ready);
-  call(g, KL_kl_barrier, NULL, 0);
+  call(g, meet, NULL, 0);
 }
 
 /// The same number in all lanes, so that the compiler knows it as uniform.
@@ -91,16 +98,26 @@ static void lower_region(gpu *g, ir_block *block) {
   g->region = region->parent;
 }
 
+/// The block's number among those that share the program, and this thread's and its group's among all of
+/// theirs.
+static void find_rank(gpu *g, unsigned groups) {
+  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
+  g->rank = LLVMBuildAnd(g->builder, block, gpu_i32(g, g->spread - 1), "");
+  g->program_group = add(g, g->group, scale(g, g->rank, groups));
+  g->thread = add(g, g->thread, scale(g, g->rank, groups * GROUP_THREADS));
+}
+
 /// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,
 /// and one thread of it copies.
 static void lower_roles(gpu *g, ir_op *op) {
-  unsigned groups = g->kernel->warps / 4;
+  unsigned blocks = g->spread ? g->spread : 1, groups = g->kernel->warps / 4 / blocks;
   LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer");
   ir_walk(g->kernel->body, find_top, g);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
-  open_barriers(g);
+  open_barriers(g, op->attrs.split ? KL_kl_cluster_barrier : KL_kl_barrier);
   LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
-  g->group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
+  g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
+  if (g->spread) find_rank(g, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
   branch_unless(g, is_producer, consumer, "producer");
   set_registers(g, (uint32_t)op->attrs.bits, false);
@@ -118,6 +135,8 @@ static void lower_roles(gpu *g, ir_op *op) {
   lower_region(g, op->regions[1]);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
+  // Shared memory stays until the others of the cluster have read it.
+  if (op->attrs.split) call(g, KL_kl_cluster_barrier, NULL, 0);
 }
 
 static void lower_block_number(gpu *g, ir_op *op) {
@@ -134,7 +153,7 @@ static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) 
 
 static void lower_expect(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               gpu_i32(g, (uint32_t)op->attrs.bits)};
+                               gpu_i32(g, (uint32_t)(op->attrs.bits >> 32))};
   call(g, KL_kl_mbar_expect, arguments, 2);
 }
 
@@ -147,7 +166,12 @@ static void lower_wait(gpu *g, ir_op *op) {
 static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
-  call(g, KL_kl_mbar_arrive_if, arguments, 2);
+  if (!op->attrs.split) call(g, KL_kl_mbar_arrive_if, arguments, 2);
+  for (unsigned rank = 0; rank < op->attrs.split; rank++) {
+    LLVMValueRef there[2] = {arguments[0], gpu_i32(g, rank)};
+    call(g, KL_kl_cluster_release_if,
+         (LLVMValueRef[2]){call(g, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
+  }
 }
 
 // ------------------------------------------------------------------------------------------ copies
@@ -172,19 +196,41 @@ static const kl_function loads[] = {KL_kl_tensor_load_2, KL_kl_tensor_load_3, KL
 static const kl_function stores[] = {KL_kl_tensor_store_2, KL_kl_tensor_store_3, KL_kl_tensor_store_4,
                                      KL_kl_tensor_store_5};
 
-/// One box per column of `row_bytes`; each is as long as the tile has rows.
+/// To the same place in all blocks of the cluster, and to the barrier of each.
+static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank) {
+  char text[200], constraints[40] = "r,l,r";
+  int n = snprintf(text, sizeof text,
+                   "{ .reg .b16 m; mov.u16 m, %u; cp.async.bulk.tensor.%ud.shared::cluster.global.tile"
+                   ".mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1, {",
+                   (1u << g->spread) - 1, rank);
+  for (unsigned i = 0; i < rank; i++) {
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s$%u", i ? ", " : "", 3 + i);
+    strcat(constraints, ",r");
+  }
+  n += snprintf(text + n, sizeof text - (size_t)n, "}], [$2], m; }");
+  strcat(constraints, ",~{memory}");
+  LLVMValueRef values[8];
+  memcpy(values, arguments, (3 + rank) * sizeof *values);
+  nvptx_asm(g, text, (size_t)n, constraints, LLVMVoidTypeInContext(g->context), values, 3 + rank);
+}
+
+/// One box per column of `row_bytes`; each is as long as the tile has rows, or the block's part of them.
 static void lower_copy(gpu *g, ir_op *op) {
   ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  unsigned boxes = (bytes << tile.log2[1]) / row;
+  unsigned boxes = (bytes << tile.log2[1]) / row, rows = (1u << tile.log2[0]) / nvptx_parts(op);
+  bool is_for_all = op->attrs.flags & IR_MULTICAST;
+  uint32_t column = row * (is_for_all ? 1u << tile.log2[0] : rows);
+  LLVMValueRef first = op->attrs.split ? scale(g, g->rank, rows) : gpu_i32(g, 0);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
+  if (is_for_all) to = add(g, to, scale(g, first, row));
   LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
   for (unsigned i = 0; i < boxes; i++) {
-    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * (row << tile.log2[0]))),
-                                 g->maps[op->attrs.pack].param, barrier};
-    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), gpu_i32(g, 0), arguments + 3);
-    call(g, loads[rank - 2], arguments, 3 + rank);
+    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.pack].param, barrier};
+    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), first, arguments + 3);
+    if (is_for_all) load_for_all(g, arguments, rank);
+    else call(g, loads[rank - 2], arguments, 3 + rank);
   }
 }
 
@@ -290,11 +336,17 @@ static void lower_stage_wait(gpu *g, ir_op *op) {
 
 void nvptx_lower_machine(gpu *g, ir_op *op) {
   static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
-      [IR_ROLES] = lower_roles,       [IR_BLOCK] = lower_block_number,
-      [IR_BAR_EXPECT] = lower_expect, [IR_BAR_WAIT] = lower_wait,
-      [IR_BAR_ARRIVE] = lower_arrive, [IR_COPY] = lower_copy,
-      [IR_STAGE] = lower_stage,       [IR_STAGE_WAIT] = lower_stage_wait,
-      [IR_MMA] = nvptx_lower_mma,     [IR_MMA_WAIT] = nvptx_lower_mma_wait,
+      [IR_ROLES] = lower_roles,
+      [IR_BLOCK] = lower_block_number,
+      [IR_BAR_EXPECT] = lower_expect,
+      [IR_BAR_WAIT] = lower_wait,
+      [IR_BAR_ARRIVE] = lower_arrive,
+      [IR_COPY] = lower_copy,
+      [IR_STAGE] = lower_stage,
+      [IR_STAGE_WAIT] = lower_stage_wait,
+      [IR_MMA] = nvptx_lower_mma,
+      [IR_MMA_WAIT] = nvptx_lower_mma_wait,
+      [IR_CLUSTER_SUM] = nvptx_lower_cluster_sum,
   };
   if (lowerings[op->code]) lowerings[op->code](g, op);
 }

@@ -22,6 +22,8 @@ kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator);
 /// First row and column of this thread's group, i32.
 LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *split);
 LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split);
+/// Blocks of a cluster among which the operation is divided; 1: it is not.
+static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.split ? op->attrs.split : 1; }
 /// Shared window address of a slot; `slot` NULL: of the first.
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
 /// A call of assembly with effects that all threads of a warp make together.
@@ -30,6 +32,7 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
 
 void nvptx_lower_mma(gpu *g, ir_op *op);
 void nvptx_lower_mma_wait(gpu *g, ir_op *op);
+void nvptx_lower_cluster_sum(gpu *g, ir_op *op);
 /// All machine operations.
 void nvptx_lower_machine(gpu *g, ir_op *op);
 

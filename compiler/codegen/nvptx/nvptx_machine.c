@@ -33,6 +33,7 @@ static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned 
 #define BOUND_THREADS "maxntidx"
 #define BOUND_BLOCKS "minctasm"
 #define BOUND_REGISTERS "maxnreg"
+#define BOUND_CLUSTER "cluster_dim_x"
 
 /// One list names all parameters.
 static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned count) {
@@ -54,6 +55,7 @@ static void set_bound(gpu *g, LLVMValueRef function, const char *name, unsigned 
 #define BOUND_THREADS "nvvm.maxntid"
 #define BOUND_BLOCKS "nvvm.minctasm"
 #define BOUND_REGISTERS "nvvm.maxnreg"
+#define BOUND_CLUSTER "nvvm.cluster_dim"
 
 static void set_constant(gpu *g, LLVMValueRef function, unsigned first, unsigned count) {
   static const char name[] = "nvvm.grid_constant";
@@ -76,7 +78,9 @@ static void mark_maps(gpu *g, LLVMValueRef function, unsigned first) {
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
   set_bound(g, function, BOUND_THREADS, gpu_block_threads(g));
-  if (g->has_roles) set_bound(g, function, BOUND_BLOCKS, g->kernel->body->last->attrs.pack);
+  const ir_attrs *roles = g->has_roles ? &g->kernel->body->last->attrs : NULL;
+  if (roles) set_bound(g, function, BOUND_BLOCKS, roles->pack);
+  if (roles && roles->split) set_bound(g, function, BOUND_CLUSTER, roles->split);
   if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }
 

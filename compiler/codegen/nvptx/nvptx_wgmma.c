@@ -63,18 +63,23 @@ static kiln_layout operand_layout(const gpu *g, ir_type a, const nvptx_split *s)
 #undef N
 #undef M
 
-static LLVMValueRef group_part(gpu *g, unsigned from, unsigned count, uint32_t factor) {
-  LLVMValueRef v = LLVMBuildLShr(g->builder, g->group, gpu_i32(g, from), "");
+static LLVMValueRef group_part(gpu *g, LLVMValueRef group, unsigned from, unsigned count, uint32_t factor) {
+  LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
   v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << count) - 1), "");
   return LLVMBuildMul(g->builder, v, gpu_i32(g, factor), "");
 }
 
 LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *s) {
-  return group_part(g, s->groups_n, s->groups_m, 64u << s->blocks);
+  return group_part(g, g->program_group, s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
 LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s) {
-  return group_part(g, 0, s->groups_n, 1u << s->columns);
+  return group_part(g, g->program_group, 0, s->groups_n, 1u << s->columns);
+}
+
+/// First row of the group among those that its block has in shared memory.
+static LLVMValueRef stored_row(gpu *g, const nvptx_split *s) {
+  return group_part(g, g->group, s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
 // ------------------------------------------------------------------------------------- descriptors
@@ -96,7 +101,7 @@ static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row =
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = row << tile.log2[0], lead = is_mn ? column : 16;
+  uint32_t column = (row << tile.log2[0]) / nvptx_parts(memory->def), lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
   LLVMValueRef offset;
@@ -267,7 +272,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     LLVMValueRef *after = out.regs + (size_t)block * sums;
     operand from = {0};
     if (in_memory) {
-      LLVMValueRef row = LLVMBuildAdd(g->builder, nvptx_group_row(g, &s), gpu_i32(g, 64 * block), "");
+      LLVMValueRef row = LLVMBuildAdd(g->builder, stored_row(g, &s), gpu_i32(g, 64 * block), "");
       from = describe(g, a, op->operands[3], op->attrs.flags & IR_A_MN, row);
     }
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sums over the blocks of a cluster. Each block but the first stores its accumulators into the shared memory
+// of the first, whose barrier counts their bytes; the first adds them in the order of the ranks and tells the
+// others that their places are empty. Group of warps by group: the same thread of each block has the same
+// elements. No fence is needed: `st.async` brings data and count together. Sources: PTX ISA, "st.async",
+// "mapa", "mbarrier".
+#include "compiler/codegen/nvptx/nvptx_async.h"
+
+enum {
+  GROUP_THREADS = 128,
+  GROUP_BARRIER = 2,
+  BARRIER_BYTES = 8,
+  PIECE = 4
+}; // elements of 4 bytes in a piece
+
+typedef struct exchange {
+  gpu_tile tile;
+  unsigned blocks, pieces; ///< of a cluster; of a thread
+  uint32_t tile_bytes;     ///< of all groups
+  LLVMValueRef rank;       ///< of the block
+  bool is_float;
+  LLVMValueRef memory;      ///< the thread's first piece
+  LLVMValueRef full, empty; ///< the group's barriers
+  LLVMValueRef phase, is_leader;
+} exchange;
+
+static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, unsigned count) {
+  return kl_call(&g->prelude, g->builder, f, arguments, count);
+}
+
+static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
+
+static void group_barrier(gpu *g) {
+  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, GROUP_BARRIER)), gpu_i32(g, GROUP_THREADS)};
+  call(g, KL_kl_named_barrier, arguments, 2);
+}
+
+/// Pieces of a thread lie 128 pieces apart, so that those of a warp are neighbours.
+static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {
+  return add(g, start, gpu_i32(g, i * GROUP_THREADS * PIECE * 4));
+}
+
+/// `address` of this block's shared memory, in that of block `rank`.
+static LLVMValueRef in_block(gpu *g, LLVMValueRef address, unsigned rank) {
+  return call(g, KL_kl_cluster_address, (LLVMValueRef[2]){address, gpu_i32(g, rank)}, 2);
+}
+
+static void send(gpu *g, const exchange *x) {
+  static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                             "[$0], {$1, $2, $3, $4}, [$5];";
+  LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
+  LLVMValueRef number = LLVMBuildSub(g->builder, x->rank, gpu_i32(g, 1), "");
+  LLVMValueRef own = add(g, x->memory, LLVMBuildMul(g->builder, number, gpu_i32(g, x->tile_bytes), ""));
+  LLVMValueRef place = in_block(g, own, 0), full = in_block(g, x->full, 0);
+  call(g, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
+  for (unsigned i = 0; i < x->pieces; i++) {
+    LLVMValueRef arguments[2 + PIECE] = {piece_at(g, place, i)};
+    for (unsigned k = 0; k < PIECE; k++)
+      arguments[1 + k] = LLVMBuildBitCast(g->builder, x->tile.regs[i * PIECE + k], g->i32, "");
+    arguments[1 + PIECE] = full;
+    nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context), arguments,
+              2 + PIECE);
+  }
+}
+
+static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sums) {
+  static const char text[] = "ld.shared::cta.v4.b32 {$0, $1, $2, $3}, [$4];";
+  LLVMTypeRef words[PIECE] = {g->i32, g->i32, g->i32, g->i32};
+  LLVMTypeRef piece = LLVMStructTypeInContext(g->context, words, PIECE, false);
+  LLVMValueRef place = add(g, x->memory, gpu_i32(g, (rank - 1) * x->tile_bytes));
+  for (unsigned i = 0; i < x->pieces; i++) {
+    LLVMValueRef from = piece_at(g, place, i);
+    LLVMValueRef read = nvptx_asm(g, text, sizeof text - 1, "=r,=r,=r,=r,r,~{memory}", piece, &from, 1);
+    for (unsigned k = 0; k < PIECE; k++) {
+      LLVMValueRef word = LLVMBuildExtractValue(g->builder, read, k, ""), *sum = &sums[i * PIECE + k];
+      *sum = x->is_float ? LLVMBuildFAdd(g->builder, *sum, LLVMBuildBitCast(g->builder, word, g->f32, ""), "")
+                         : add(g, *sum, word);
+    }
+  }
+}
+
+static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
+  uint32_t bytes = (x->blocks - 1) * x->pieces * PIECE * 4 * GROUP_THREADS;
+  LLVMValueRef expected = LLVMBuildMul(g->builder, x->is_leader, gpu_i32(g, bytes), "");
+  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x->full, expected, x->is_leader}, 3);
+  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
+  for (unsigned rank = 1; rank < x->blocks; rank++) add_from(g, x, rank, sums);
+  group_barrier(g);
+  for (unsigned rank = 1; rank < x->blocks; rank++)
+    call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
+}
+
+static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
+  uint32_t registers = 1u << tile.layout.registers;
+  exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
+  x.tile_bytes = 4u << ir_log2_elements(op->results[0].type);
+  x.rank = LLVMBuildAnd(b, call(g, KL_kl_pid_0, NULL, 0), gpu_i32(g, x.blocks - 1), "");
+  x.is_float = op->results[0].type.scalar == KILN_F32;
+  LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
+  x.memory = add(g, add(g, nvptx_slot_address(g, op->operands[2], NULL), group),
+                 LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
+  LLVMValueRef own = LLVMBuildMul(b, g->group, gpu_i32(g, BARRIER_BYTES), "");
+  x.full = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[3]->def->attrs.bits)), own);
+  x.empty = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[4]->def->attrs.bits)), own);
+  x.phase = gpu_scalar(g, op->operands[1]);
+  x.is_leader = LLVMBuildZExt(b, LLVMBuildICmp(b, LLVMIntEQ, thread, gpu_i32(g, 0), ""), g->i32, "");
+  return x;
+}
+
+void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
+  LLVMBuilderRef b = g->builder;
+  kiln_layout layout = nvptx_accumulator(g, op->results[0].type);
+  gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &layout);
+  if (g->status != KILN_OK) return;
+  uint32_t count = 1u << layout.registers;
+  exchange x = open_exchange(g, op, tile);
+  LLVMValueRef *sums = kiln_arena_copy(g->arena, tile.regs, count * sizeof *sums);
+  LLVMBasicBlockRef first = gpu_block(g, "gather"), other = gpu_block(g, "send"), after = gpu_block(g, "sum");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, x.rank, gpu_i32(g, 0), ""), first, other);
+  LLVMPositionBuilderAtEnd(b, other);
+  send(g, &x);
+  LLVMBuildBr(b, after);
+  other = LLVMGetInsertBlock(b);
+  LLVMPositionBuilderAtEnd(b, first);
+  gather(g, &x, sums);
+  LLVMBuildBr(b, after);
+  first = LLVMGetInsertBlock(b);
+  LLVMPositionBuilderAtEnd(b, after);
+  for (uint32_t i = 0; i < count; i++) {
+    out.regs[i] = LLVMBuildPhi(b, LLVMTypeOf(sums[i]), "");
+    LLVMAddIncoming(out.regs[i], (LLVMValueRef[2]){sums[i], tile.regs[i]},
+                    (LLVMBasicBlockRef[2]){first, other}, 2);
+  }
+  gpu_set_home(g, &op->results[0], out);
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The iterations of a loop shared out among the blocks of a cluster, where few programs have long loops.
+//
+// A loop with `split` n, at the top of the program, whose carried values are sums of products:
+//
+//   sums = for k in lo .. hi step s { ... dot(..., sums) }     rest
+//
+// becomes, with `rank` the number of the block in its cluster of n,
+//
+//   sums = for k in lo + rank s .. hi step n s { ... }
+//   all  = cluster_sum sums
+//   if rank == 0 { rest }
+//
+// Blocks add in the order of their ranks, so that the result does not depend on which comes first. Wants a
+// persistent grid (kiln_gpu_persist), whose blocks are clusters afterwards. A loop that does not fit keeps
+// all its iterations.
+#include "compiler/gpu/gpu.h"
+
+typedef struct sharing {
+  ir_kernel *kernel;
+  ir_op *programs, *loop; ///< the persistent grid's loop; the one that is shared
+  unsigned blocks;
+} sharing;
+
+static void note_mapped(ir_op *op, void *context) {
+  if (op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED) *(bool *)context = true;
+}
+
+/// What is carried comes back as itself and products added to it.
+static bool is_sum(const ir_op *loop, uint32_t i) {
+  const ir_value *carried = ir_loop_args(loop)[i], *v = ir_resolve(ir_loop_next(loop)->operands[i]);
+  for (; v != carried; v = ir_resolve(v->def->operands[2]))
+    if (!v->def || v->def->code != IR_DOT || v->def->block != ir_loop_body(loop) || v->uses != 1)
+      return false;
+  return carried->uses == 1;
+}
+
+static bool fits(const ir_op *op) {
+  bool has_mapped = false;
+  if (op->code != IR_FOR || op->attrs.split < 2 || !op->result_count) return false;
+  for (uint32_t i = 0; i < op->result_count; i++)
+    if (!is_sum(op, i)) return false;
+  ir_walk(ir_loop_body(op), note_mapped, &has_mapped);
+  return has_mapped;
+}
+
+static bool find_loop(sharing *s) {
+  for (ir_op *op = s->kernel->body->first; op; op = op->next)
+    if (op->code == IR_FOR) s->programs = op;
+  for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next)
+    if (fits(op)) s->loop = op;
+  if (s->loop) s->blocks = s->loop->attrs.split;
+  return s->loop;
+}
+
+static ir_builder in_front_of(const sharing *s, ir_op *op) {
+  return (ir_builder){
+      .arena = s->kernel->arena, .block = op->block, .before = op, .place = op->place, .machine = true};
+}
+
+/// The programs go round the clusters. Returns the number of the block in its own.
+static ir_value *group_blocks(const sharing *s, ir_builder *b) {
+  ir_value *block = ir_resolve(ir_for_lower(s->programs)), *count = ir_resolve(ir_for_step(s->programs));
+  ir_value *size = ir_const_int(b, KILN_I32, s->blocks);
+  s->programs->operands[0] = ir_binary(b, IR_DIV, IR_UNSIGNED, block, size);
+  s->programs->operands[2] = ir_binary(b, IR_DIV, IR_UNSIGNED, count, size);
+  return ir_binary(b, IR_AND, 0, block, ir_const_int(b, KILN_I32, s->blocks - 1));
+}
+
+static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value *is_first) {
+  ir_op *loop = s->loop;
+  ir_value *step = ir_for_step(loop);
+  kiln_scalar type = step->type.scalar;
+  ir_value *number = type == KILN_I32 ? rank : ir_cast(b, rank, type, IR_UNSIGNED, IR_ROUND_NEAREST);
+  ir_value *shift = ir_binary(b, IR_MUL, 0, number, step);
+  loop->operands[0] = ir_binary(b, IR_ADD, 0, ir_for_lower(loop), shift);
+  loop->operands[2] = ir_binary(b, IR_MUL, 0, step, ir_const_int(b, type, s->blocks));
+  for (uint32_t i = 0; i < loop->result_count; i++) {
+    ir_value **initial = &ir_loop_initials(loop)[i];
+    uint64_t bits;
+    if (ir_constant_bits(*initial, &bits) && !bits) continue;
+    *initial = ir_ternary(b, IR_SELECT, 0, is_first, *initial, ir_const_bits(b, (*initial)->type, 0));
+  }
+}
+
+/// Whether an even or an odd number of programs came before: what barriers that all programs use are waited
+/// by.
+static ir_value *parity(const sharing *s, ir_builder *b) {
+  ir_value *done = ir_binary(b, IR_SUB, 0, ir_for_counter(s->programs), s->programs->operands[0]);
+  ir_value *round = ir_binary(b, IR_DIV, IR_UNSIGNED, done, s->programs->operands[2]);
+  return ir_binary(b, IR_AND, 0, round, ir_const_int(b, KILN_I32, 1));
+}
+
+typedef struct exchange {
+  const ir_op *loop;
+  ir_value **sums;
+} exchange;
+
+static void take_sums(ir_op *op, void *context) {
+  const exchange *x = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    for (uint32_t k = 0; k < x->loop->result_count; k++)
+      if (ir_resolve(op->operands[i]) == &x->loop->results[k]) op->operands[i] = x->sums[k];
+}
+
+/// What stands behind the loop runs in the first block, with everybody's sums.
+static void end_in_first(const sharing *s, ir_value *is_first) {
+  ir_op *loop = s->loop, *end = ir_terminator(loop->block);
+  ir_block *regions[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
+  exchange x = {.loop = loop, .sums = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->result_count)};
+  for (ir_op *op = loop->next, *next; op != end; op = next) {
+    next = op->next;
+    ir_move(op, regions[0], NULL);
+  }
+  ir_builder b = in_front_of(s, end);
+  ir_value *phase = parity(s, &b);
+  for (uint32_t i = 0; i < loop->result_count; i++) {
+    ir_value *operands[2] = {&loop->results[i], phase};
+    ir_attrs attrs = {.split = (uint8_t)s->blocks};
+    ir_op *sum = ir_emit(&b, IR_CLUSTER_SUM, &attrs, operands, 2, NULL, NULL, 0);
+    x.sums[i] = sum ? &sum->results[0] : operands[0];
+  }
+  ir_walk(regions[0], take_sums, &x);
+  for (unsigned r = 0; r < 2; r++) {
+    ir_builder inner = {.arena = s->kernel->arena, .block = regions[r]};
+    ir_yield(&inner, NULL, 0);
+  }
+  ir_emit(&b, IR_IF, NULL, &is_first, 1, NULL, regions, 2);
+}
+
+/// One after another the programs go to whole clusters, whose blocks share their rows (roles.c).
+static kiln_status spread(sharing *s, unsigned blocks, kiln_error *err) {
+  ir_builder b = in_front_of(s, s->programs);
+  s->blocks = blocks;
+  group_blocks(s, &b);
+  if (b.error.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s", b.error.text);
+}
+
+kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+  sharing s = {.kernel = kernel};
+  ir_count_uses(kernel);
+  bool has_sums = find_loop(&s);
+  unsigned blocks = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
+  if (blocks > 1) return spread(&s, blocks, err);
+  if (!has_sums) return KILN_OK;
+  ir_builder outer = in_front_of(&s, s.programs), inner = in_front_of(&s, s.loop);
+  ir_value *rank = group_blocks(&s, &outer);
+  ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
+  take_turns(&s, &inner, rank, is_first);
+  end_in_first(&s, is_first);
+  if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);
+}
