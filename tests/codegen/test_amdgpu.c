@@ -376,6 +376,26 @@ TEST(amdgpu, kernels_without_products_have_all_registers_at_once) {
   }
 }
 
+// Tiles that a thread's registers do not hold, masked, so that each load is a branch: they are reduced a part
+// at a time. That the results are right is shown under emulation.
+TEST(amdgpu, reductions_of_large_tiles_do_not_spill) {
+  static const char *const targets[] = {"gfx906",  "gfx942",         "gfx1100", "gfx1201",
+                                        "gfx908",  "gfx90a",         "gfx950",  "gfx9-4-generic",
+                                        "gfx1030", "gfx1100:wave64", "gfx1250"};
+  static const char *const cases[] = {"reduce_large_block",  "reduce_large_rows",   "reduce_large_columns",
+                                      "reduce_large[T=f32]", "reduce_large[T=f16]", "reduce_large[T=i32]"};
+  size_t target_count = kiln_test_full() ? sizeof targets / sizeof *targets : 4,
+         case_count = kiln_test_full() ? sizeof cases / sizeof *cases : 2;
+  for (size_t t = 0; t < target_count; t++)
+    for (size_t k = 0; k < case_count && llvm_has(targets[t]); k++) {
+      compiled c = compile("../tests/emulation/cases", cases[k], targets[t]);
+      if (c.facts.vgpr_spills || c.facts.sgpr_spills)
+        FAIL("%s for %s: %u and %u registers spilled", cases[k], targets[t], c.facts.vgpr_spills,
+             c.facts.sgpr_spills);
+      release(&c);
+    }
+}
+
 // Loads `count` tiles of 64 x 256 f32, then stores them all.
 static ir_kernel *copies(kiln_arena *arena, unsigned count, unsigned warps) {
   ir_kernel *k = ir_kernel_create(arena, "copies");

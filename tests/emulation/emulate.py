@@ -165,8 +165,20 @@ def large_product_cases():
         yield Case("product-large-%s-%d" % (kind, k), "product_large[T=%s,N=%d,K=%d]" % (kind, n, k), (1,), [In(kind, a), In(kind, b), Out(kind, c)])
 
 
+# Small integers: exact in every order.
+def large_reduction_cases():
+    r = random.Random(12)
+    x, live = [r.randint(-4, 4) for _ in range(32768)], 30001
+    yield Case("reduce-large", "reduce_large[T=f32]", (1,), [In("f32", x), In("i32", [live]), Out("f32", [sum(x[:live])])])
+    v = x[:live] + [2] * (len(x) - live)
+    yield Case("reduce-large-rows", "reduce_large_rows", (1,),
+               [In("bf16", x), In("i32", [live]), Out("f32", [sum(t * t - 1 for t in v[i:i + 8192]) for i in range(0, len(v), 8192)])])
+    x = [r.randint(-10**6, 10**6) for _ in range(1024 * 16)]
+    yield Case("reduce-large-columns", "reduce_large_columns", (1,), [In("f32", x), In("i32", [777]), Out("f32", [max(x[i:777 * 16:16]) for i in range(16)])])
+
+
 def all_cases():
-    for make in (cast_cases, math_cases, exchange_cases, product_cases, large_product_cases): yield from make()
+    for make in (cast_cases, math_cases, exchange_cases, product_cases, large_product_cases, large_reduction_cases): yield from make()
 
 
 # -------------------------------------------------------------------------------------------------------------------- running

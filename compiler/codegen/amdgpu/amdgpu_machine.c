@@ -75,6 +75,31 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   set_block_shape(g, function, threads);
 }
 
+/// A block's waves share four SIMDs, and a SIMD's registers are shared by its waves.
+static unsigned thread_registers(const gpu *g) {
+  bool is_rdna = g->target->processor->major >= 10, has_far = amdgpu_has_far_registers(g->target);
+  unsigned waves = g->warps > 2 ? 1u << (g->warps - 2) : 1, most = has_far ? 512 : 256,
+           file = !is_rdna        ? most
+                  : g->lanes == 5 ? 1024
+                                  : 512;
+  return file / waves < most ? file / waves : most;
+}
+
+// Else LLVM moves the sum of a part down to where sums are added up, and the part stays alive until then.
+static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
+  static const char constraints[] = "=v,0";
+  LLVMTypeRef type = LLVMTypeOf(value);
+  unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(g->module), type);
+  LLVMTypeRef whole = LLVMIntTypeInContext(g->context, bits), wide = bits < 32 ? g->i32 : whole;
+  if (LLVMGetTypeKind(type) == LLVMPointerTypeKind) return value;
+  LLVMValueRef in = LLVMBuildZExt(g->builder, LLVMBuildBitCast(g->builder, value, whole, ""), wide, "");
+  LLVMTypeRef function = LLVMFunctionType(wide, &wide, 1, false);
+  LLVMValueRef nothing = LLVMGetInlineAsm(function, "", 0, constraints, sizeof constraints - 1, true, false,
+                                          LLVMInlineAsmDialectATT, false);
+  LLVMValueRef out = LLVMBuildCall2(g->builder, function, nothing, &in, 1, "");
+  return LLVMBuildBitCast(g->builder, LLVMBuildTrunc(g->builder, out, whole, ""), type, "");
+}
+
 // ----------------------------------------------------------------------------------------- machine
 
 const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage) {
@@ -93,6 +118,8 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .form_count = amdgpu_form_count,
       .matrix = p->matrix,
       .finish_kernel = finish_kernel,
+      .thread_registers = thread_registers,
+      .pin = pin,
       .atomic = amdgpu_atomic,
       .cas = amdgpu_cas,
       .least_register = 32,

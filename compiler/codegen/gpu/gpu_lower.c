@@ -68,7 +68,7 @@ static void lower_elementwise(gpu *g, ir_op *op) {
   gpu_value *v = gpu_value_of(g, result);
   LLVMValueRef operands[3];
   if (result->type.rank) {
-    if (v->has_home) gpu_set_home(g, result, gpu_compute(g, result, &v->home));
+    if (v->has_home && !v->is_deferred) gpu_set_home(g, result, gpu_compute(g, result, &v->home));
     return;
   }
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
@@ -285,6 +285,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);
   gpu_assign(&g);
+  gpu_defer(&g);
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);

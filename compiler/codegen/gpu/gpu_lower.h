@@ -105,6 +105,11 @@ struct gpu_machine {
                       LLVMValueRef expected, LLVMValueRef desired);
   /// What a thread does whose assert fails, besides stopping; NULL: nothing.
   void (*report_assert)(gpu *g, const ir_op *op);
+  /// Registers of 32 bits that a thread may have when the kernel's block is to fit; NULL: tiles are loaded
+  /// whole before they are reduced, as the assembler finds an order.
+  unsigned (*thread_registers)(const gpu *g);
+  /// The same integer or float, computed here and not later; with thread_registers.
+  LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
@@ -154,6 +159,7 @@ typedef struct gpu_value {
   gpu_ring *ring;     ///< the tile lies in shared memory
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
+  bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
 
@@ -280,6 +286,20 @@ void gpu_assign(gpu *g);
 bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
 kiln_layout gpu_default_layout(gpu *g, ir_type type);
 
+// gpu_defer.c
+/// A load, and what is computed of it element by element, on the way to a reduction that alone needs it.
+enum { GPU_MAX_CHAIN = 16 };
+typedef struct gpu_chain {
+  ir_op *load;
+  ir_op *ops[GPU_MAX_CHAIN]; ///< the first takes what was loaded
+  unsigned count;
+  unsigned registers; ///< logarithm of those of a part
+} gpu_chain;
+/// Marks the values of chains that are too large to be alive as a whole.
+void gpu_defer(gpu *g);
+/// The chain that was deferred until this reduction; false: none.
+bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
+
 // gpu_pressure.c
 /// Registers of 32 bits that the tiles of the body which are alive together take in a thread, where they take
 /// most; what is inside of loops and branches does not count.
@@ -337,6 +357,8 @@ void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
 void gpu_lower_reduce(gpu *g, ir_op *op);
+/// The layout in which a reduction takes its operands; `axis`: mask of the axis.
+kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis);
 void gpu_lower_scan(gpu *g, ir_op *op);
 void gpu_lower_dot(gpu *g, ir_op *op);
 void gpu_lower_asm(gpu *g, ir_op *op);
@@ -348,6 +370,18 @@ void gpu_lower_block(gpu *g, ir_block *block);
 void gpu_lower_op(gpu *g, ir_op *op);
 /// Register bits that one access of a load or store can cover, in order; how many.
 unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
+/// A tile that is loaded a part of its registers at a time: each part goes to `take`, which leaves `left`
+/// values of it in `out`. `first` is the part's first register. Called once for each way that threads may go.
+typedef struct gpu_parts {
+  unsigned registers; ///< of a part, logarithm: the low bits of the layout's registers
+  uint32_t left;
+  void (*take)(gpu *g, void *context, uint32_t first, LLVMValueRef *part, LLVMValueRef *out);
+  void *context;
+} gpu_parts;
+/// Whether parts of that size hold whole pieces of the load.
+bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers);
+/// The values that are left of all parts, in order.
+LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
 /// The axis along which an access is a vector.
 unsigned gpu_access_axis(gpu *g, const ir_op *op);
 /// Looks at all accesses of the kernel; before gpu_assign.

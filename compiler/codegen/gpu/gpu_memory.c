@@ -304,10 +304,10 @@ static gpu_access access_to(const tile_access *x, const pieces *p) {
   return a;
 }
 
-/// All lanes of the thread are live.
-static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t count) {
-  LLVMValueRef all = x->mask.regs[0];
-  for (uint32_t r = 1; r < count; r++)
+/// All lanes of the thread are live in registers [first, first + count).
+static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t first, uint32_t count) {
+  LLVMValueRef all = x->mask.regs[first];
+  for (uint32_t r = first + 1; r < first + count; r++)
     if (x->mask.regs[r] != x->mask.regs[r - 1]) all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
   return all;
 }
@@ -344,31 +344,43 @@ static LLVMValueRef load_masked(gpu *g, const tile_access *x, uint32_t r) {
   return load_wide(g, x, &x->narrow, r, x->mask.regs != NULL);
 }
 
-/// All wide pieces in one way, into `packed` by register.
-static LLVMBasicBlockRef load_all(gpu *g, const tile_access *x, uint32_t count, load_way *way,
-                                  LLVMValueRef *packed) {
+/// How registers [first, first + count) are loaded into `out`, each piece by `way`; the block that it ends
+/// in.
+typedef LLVMBasicBlockRef load_range(gpu *g, const tile_access *x, uint32_t first, uint32_t count,
+                                     load_way *way, void *context, LLVMValueRef *out);
+
+/// All wide pieces, packed, by register.
+static LLVMBasicBlockRef load_packed(gpu *g, const tile_access *x, uint32_t first, uint32_t count,
+                                     load_way *way, void *context, LLVMValueRef *out) {
+  (void)context;
   for (uint32_t r = 0; r < count; r++)
-    if (!(r & x->wide.mask)) packed[r] = way(g, x, r);
+    if (!(r & x->wide.mask)) out[r] = way(g, x, first + r);
   return LLVMGetInsertBlock(g->builder);
 }
 
-static void load_either(gpu *g, const tile_access *x, uint32_t count, LLVMValueRef *packed) {
+/// The range in the way that the thread's mask allows; `values` come out of it, of which some may be NULL.
+static void load_masked_range(gpu *g, const tile_access *x, uint32_t first, uint32_t count, load_range *load,
+                              void *context, LLVMValueRef *out, uint32_t values) {
+  if (x->wide.vector == x->narrow.vector) {
+    load(g, x, first, count, load_masked, context, out);
+    return;
+  }
   LLVMBasicBlockRef blocks[2] = {gpu_block(g, "live"), gpu_block(g, "masked")},
                     after = gpu_block(g, "loaded");
-  LLVMValueRef *sides[2] = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, count),
-                            KILN_NEW_ARRAY(g->arena, LLVMValueRef, count)};
-  LLVMBuildCondBr(g->builder, all_live(g, x, count), blocks[0], blocks[1]);
+  LLVMValueRef *sides[2] = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, values),
+                            KILN_NEW_ARRAY(g->arena, LLVMValueRef, values)};
+  LLVMBuildCondBr(g->builder, all_live(g, x, first, count), blocks[0], blocks[1]);
   for (unsigned side = 0; side < 2; side++) {
     LLVMPositionBuilderAtEnd(g->builder, blocks[side]);
-    blocks[side] = load_all(g, x, count, side ? load_masked : load_live, sides[side]);
+    blocks[side] = load(g, x, first, count, side ? load_masked : load_live, context, sides[side]);
     LLVMBuildBr(g->builder, after);
   }
   LLVMPositionBuilderAtEnd(g->builder, after);
-  for (uint32_t r = 0; r < count; r++) {
-    if (r & x->wide.mask) continue;
-    LLVMValueRef values[2] = {sides[0][r], sides[1][r]};
-    packed[r] = LLVMBuildPhi(g->builder, LLVMTypeOf(values[0]), "");
-    LLVMAddIncoming(packed[r], values, blocks, 2);
+  for (uint32_t r = 0; r < values; r++) {
+    LLVMValueRef from[2] = {sides[0][r], sides[1][r]};
+    if (!from[0]) continue;
+    out[r] = LLVMBuildPhi(g->builder, LLVMTypeOf(from[0]), "");
+    LLVMAddIncoming(out[r], from, blocks, 2);
   }
 }
 
@@ -379,8 +391,7 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
   uint32_t count = 1u << layout->registers;
   gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
-  if (x.wide.vector > x.narrow.vector) load_either(g, &x, count, packed);
-  else load_all(g, &x, count, load_masked, packed);
+  load_masked_range(g, &x, 0, count, load_packed, NULL, packed, count);
   for (uint32_t r = 0; r < count; r++) {
     if (r & x.wide.mask) continue;
     gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
@@ -389,12 +400,45 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
   return out;
 }
 
-void gpu_lower_load(gpu *g, ir_op *op) {
-  if (gpu_async_load(g, op)) return;
-  ir_type pointee = ir_pointee(ir_element(op->operands[0]->type));
-  LLVMTypeRef type = gpu_type(g, pointee);
+static LLVMBasicBlockRef load_part(gpu *g, const tile_access *x, uint32_t first, uint32_t count,
+                                   load_way *way, void *context, LLVMValueRef *out) {
+  const gpu_parts *p = context;
+  LLVMValueRef *part = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x->wide.mask) continue;
+    gpu_unpack(g, way(g, x, first + r), x->type, elements, 1u << x->wide.vector);
+    for (unsigned i = 0; i < 1u << x->wide.vector; i++) part[piece_register(&x->wide, r, i)] = elements[i];
+  }
+  p->take(g, p->context, first, part, out);
+  return LLVMGetInsertBlock(g->builder);
+}
+
+static gpu_access access_of_load(gpu *g, const ir_op *op) {
   gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
   access.is_invariant = is_invariant(g, op);
+  return access;
+}
+
+bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers) {
+  return !(op->attrs.flags & IR_VOLATILE) && pieces_of(g, op, layout, true).mask < 1u << registers;
+}
+
+LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p) {
+  gpu_access access = access_of_load(g, op);
+  LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
+  tile_access x = open_access(g, op, &access, type, layout, 1, 2);
+  uint32_t count = 1u << layout->registers, part = 1u << p->registers;
+  LLVMValueRef *out = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)(count / part) * p->left);
+  gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
+  for (uint32_t i = 0; i < count / part; i++)
+    load_masked_range(g, &x, i * part, part, load_part, p, out + (size_t)i * p->left, p->left);
+  return out;
+}
+
+void gpu_lower_load(gpu *g, ir_op *op) {
+  if (gpu_value_of(g, &op->results[0])->is_deferred || gpu_async_load(g, op)) return;
+  LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
+  gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
   else
     gpu_set_home(g, &op->results[0],
@@ -440,7 +484,7 @@ void gpu_lower_store(gpu *g, ir_op *op) {
   }
   LLVMBasicBlockRef live = gpu_block(g, "live"), masked = gpu_block(g, "masked"),
                     after = gpu_block(g, "stored");
-  LLVMBuildCondBr(g->builder, all_live(g, &x, count), live, masked);
+  LLVMBuildCondBr(g->builder, all_live(g, &x, 0, count), live, masked);
   LLVMPositionBuilderAtEnd(g->builder, live);
   store_all(g, &x, &x.wide, count, false);
   LLVMBuildBr(g->builder, after);

@@ -69,12 +69,17 @@ static bool is_in_order(const kiln_layout *l, uint32_t axis) {
   return true;
 }
 
-static group open_group(gpu *g, ir_op *op, const kiln_layout *layout) {
+static group new_group(gpu *g, ir_op *op, const kiln_layout *layout) {
   group s = {.op = op, .count = op->operand_count, .is_ordered = op->attrs.kind == IR_COMBINE_REGION};
   s.tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, s.count);
+  for (uint32_t i = 0; i < s.count; i++) s.tiles[i] = gpu_tile_new(g, layout);
+  return s;
+}
+
+static group open_group(gpu *g, ir_op *op, const kiln_layout *layout) {
+  group s = new_group(g, op, layout);
   for (uint32_t i = 0; i < s.count; i++) {
-    gpu_tile from = gpu_tile_in(g, op->operands[i], layout);
-    s.tiles[i] = gpu_tile_new(g, layout); // a copy: registers are overwritten
+    gpu_tile from = gpu_tile_in(g, op->operands[i], layout); // copied: registers are overwritten
     for (uint32_t r = 0; r < 1u << layout->registers; r++) s.tiles[i].regs[r] = from.regs[r];
   }
   return s;
@@ -159,13 +164,22 @@ static void fold_lane(gpu *g, group *s, unsigned registers, unsigned lane) {
   }
 }
 
-/// Folds all axis bits of the layout.
-static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis) {
-  unsigned registers = l->registers;
-  for (unsigned i = 0, at = 0; i < l->registers; i++) {
-    if (l->basis[i] & axis) fold_register(g, s, registers--, at);
+/// Folds those of the register bits [first, end) that lie along the axis; the tile has `bits` register bits,
+/// the lowest `at` of which are not of these. Returns how many are left.
+static unsigned fold_registers(gpu *g, group *s, const kiln_layout *l, uint32_t axis, unsigned first,
+                               unsigned end, unsigned bits, unsigned at) {
+  for (unsigned i = first; i < end; i++) {
+    if (l->basis[i] & axis) fold_register(g, s, bits--, at);
     else at++;
   }
+  return bits;
+}
+
+/// Folds all axis bits of the layout; registers from bit `first` on, of which `registers` bits are left.
+static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis, unsigned first,
+                         unsigned registers) {
+  registers =
+      fold_registers(g, s, l, axis, first, l->registers, registers, registers - (l->registers - first));
   for (unsigned i = 0; i < l->lanes; i++)
     if (l->basis[l->registers + i] & axis) fold_lane(g, s, registers, i);
   unsigned warps = axis_warps(l, axis);
@@ -175,7 +189,7 @@ static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis) 
   for (unsigned i = 0; i < warps; i++) fold_register(g, s, registers + warps - i, 0);
 }
 
-static kiln_layout reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
+kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
   ir_type type = op->operands[0]->type;
   kiln_layout layout;
   bool is_ordered = op->attrs.kind == IR_COMBINE_REGION;
@@ -187,12 +201,74 @@ static kiln_layout reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
                     : gpu_default_layout(g, type);
 }
 
+/// A reduction whose operand is loaded a part of the registers at a time.
+typedef struct folding {
+  const kiln_layout *layout;
+  uint32_t axis;
+  const gpu_chain *chain;
+  gpu_tile others[GPU_MAX_CHAIN][3]; ///< what the chain computes with, whole
+  group part;
+} folding;
+
+/// The chain's results for a part, in place of what was loaded.
+static void compute_part(gpu *g, const folding *f, uint32_t first, LLVMValueRef *part) {
+  const ir_value *previous = &f->chain->load->results[0];
+  for (unsigned c = 0; c < f->chain->count; c++) {
+    const ir_op *op = f->chain->ops[c];
+    LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
+    for (uint32_t r = 0; r < 1u << f->chain->registers; r++) {
+      LLVMValueRef values[3];
+      for (uint32_t i = 0; i < op->operand_count; i++)
+        values[i] = op->operands[i] == previous  ? part[r]
+                    : op->operands[i]->type.rank ? f->others[c][i].regs[first + r]
+                                                 : gpu_scalar(g, op->operands[i]);
+      part[r] = gpu_element(g, op, values);
+    }
+    kiln_llvm_lines_back(g->lines, g->builder, place);
+    previous = &op->results[0];
+  }
+}
+
+static void fold_part(gpu *g, void *context, uint32_t first, LLVMValueRef *part, LLVMValueRef *out) {
+  folding *f = context;
+  unsigned registers = f->chain->registers;
+  compute_part(g, f, first, part);
+  f->part.tiles[0].regs = part;
+  unsigned left = fold_registers(g, &f->part, f->layout, f->axis, 0, registers, registers, 0);
+  for (uint32_t r = 0; r < 1u << left; r++) out[r] = g->machine->pin(g, part[r]);
+}
+
+/// Loads the chain's tile and folds the low register bits; `bits`: register bits that are left.
+static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t axis, gpu_chain *chain,
+                        unsigned *bits) {
+  folding *f = KILN_NEW(g->arena, folding);
+  group s = new_group(g, op, layout);
+  unsigned left = 0;
+  *f = (folding){.layout = layout, .axis = axis, .chain = chain, .part = new_group(g, op, layout)};
+  for (unsigned c = 0; c < chain->count; c++)
+    for (uint32_t i = 0; i < chain->ops[c]->operand_count; i++) {
+      ir_value *value = chain->ops[c]->operands[i];
+      if (value->type.rank && !gpu_value_of(g, value)->is_deferred)
+        f->others[c][i] = gpu_tile_in(g, value, layout);
+    }
+  for (unsigned i = 0; i < chain->registers; i++) left += !(layout->basis[i] & axis);
+  gpu_parts parts = {.registers = chain->registers, .left = 1u << left, .take = fold_part, .context = f};
+  LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, chain->load);
+  s.tiles[0].regs = gpu_load_parts(g, chain->load, layout, &parts);
+  kiln_llvm_lines_back(g->lines, g->builder, place);
+  *bits = layout->registers - chain->registers + left;
+  return s;
+}
+
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
-  kiln_layout layout = reduce_layout(g, op, axis), result = layout_without(&layout, axis);
-  group s = open_group(g, op, &layout);
+  kiln_layout layout = gpu_reduce_layout(g, op, axis), result = layout_without(&layout, axis);
+  gpu_chain chain = {0};
+  unsigned bits = layout.registers;
+  bool is_deferred = gpu_deferred(g, op, &chain);
+  group s = is_deferred ? fold_parts(g, op, &layout, axis, &chain, &bits) : open_group(g, op, &layout);
   if (g->status != KILN_OK) return;
-  reduce_group(g, &s, &layout, axis);
+  reduce_group(g, &s, &layout, axis, is_deferred ? chain.registers : 0, bits);
   for (uint32_t i = 0; i < s.count; i++) {
     s.tiles[i].layout = result;
     if (op->results[i].type.rank) gpu_set_home(g, &op->results[i], s.tiles[i]);

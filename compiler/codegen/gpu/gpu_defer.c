@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads of large tiles that only a reduction needs. Where a load under a mask is a branch, LLVM keeps the
+// order of loads and what uses them: the whole tile would be alive behind its last load, and spill. Such a
+// load, and what is computed of it on the way, is deferred until its reduction, which loads a part of the
+// registers, computes with it and folds it before the next part (gpu_reduce.c).
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+static bool is_home(gpu *g, ir_value *value, const kiln_layout *layout) {
+  const gpu_value *v = gpu_value_of(g, value);
+  return value->type.rank && v->has_home && layout_equal(&v->home, layout);
+}
+
+static uint32_t uses_by(const ir_op *op, const ir_value *value) {
+  uint32_t uses = 0;
+  for (uint32_t i = 0; i < op->operand_count; i++) uses += op->operands[i] == value;
+  return uses;
+}
+
+/// Nothing between the two may change what the load reads.
+static bool is_quiet(const ir_op *load, const ir_op *reduce) {
+  for (const ir_op *op = load->next; op != reduce; op = op->next) {
+    uint8_t effect = ir_ops[op->code].effect;
+    bool is_nested = op->region_count && op->code != IR_REDUCE && op->code != IR_SCAN;
+    if (is_nested || effect == IR_WRITE || effect == IR_SYNC) return false;
+  }
+  return true;
+}
+
+/// Follows values that have no other user down to a load; what is on the way is in `out`, last first.
+static bool find_load(gpu *g, ir_value *value, const ir_op *user, const kiln_layout *layout, gpu_chain *out) {
+  ir_op *op = value->def;
+  if (!op || op->block != user->block || value->uses != uses_by(user, value) || !is_home(g, value, layout))
+    return false;
+  if (op->code == IR_LOAD) {
+    out->load = op;
+    return true;
+  }
+  if (!ir_has(op->code, IR_EACH) || ir_ops[op->code].effect != IR_PURE || out->count == GPU_MAX_CHAIN)
+    return false;
+  out->ops[out->count++] = op;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (find_load(g, op->operands[i], op, layout, out)) return true;
+  out->count--;
+  return false;
+}
+
+/// Bits of the widest element on the way; a register holds one element at most once it is computed with.
+static uint64_t widest(const gpu_chain *chain) {
+  uint64_t bits = ir_type_bits(chain->load->results[0].type);
+  for (unsigned i = 0; i < chain->count; i++) {
+    uint64_t own = ir_type_bits(chain->ops[i]->results[0].type);
+    if (own > bits) bits = own;
+  }
+  return bits < 32 ? 32 : bits;
+}
+
+static bool find_chain(gpu *g, ir_op *reduce, const kiln_layout *layout, gpu_chain *out) {
+  *out = (gpu_chain){0};
+  if (reduce->operand_count > 1 || !find_load(g, reduce->operands[0], reduce, layout, out)) return false;
+  for (unsigned k = 0; k < out->count / 2; k++) {
+    ir_op *last = out->ops[out->count - 1 - k];
+    out->ops[out->count - 1 - k] = out->ops[k];
+    out->ops[k] = last;
+  }
+  return true;
+}
+
+/// Parts take at most half of a thread's registers, and so does what is left of all of them; their masks half
+/// of the scalar registers, one or two of 32 bits each. 0: the tile is small enough, or parts would not help.
+enum { MOST_MASK_WORDS = 11 }; // 64 masks of 32 lanes, logarithm of all bits
+static unsigned part_of(gpu *g, const ir_op *reduce, const kiln_layout *layout, const gpu_chain *chain) {
+  uint32_t axis = layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis);
+  uint64_t words = widest(chain) / 32, room = g->machine->thread_registers(g) / 2;
+  unsigned part = layout->registers, left = layout->registers;
+  if (words << part <= room) return 0;
+  while (part && (words << part > room || part + g->lanes > MOST_MASK_WORDS)) part--;
+  for (unsigned i = 0; i < part; i++) left -= (layout->basis[i] & axis) != 0;
+  return part < layout->registers && words << left <= room ? part : 0;
+}
+
+static void defer(ir_op *reduce, void *context) {
+  gpu *g = context;
+  gpu_chain chain;
+  if (reduce->code != IR_REDUCE) return;
+  kiln_layout layout =
+      gpu_reduce_layout(g, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
+  if (!find_chain(g, reduce, &layout, &chain) || !is_quiet(chain.load, reduce)) return;
+  unsigned part = part_of(g, reduce, &layout, &chain);
+  if (!part || !gpu_has_parts(g, chain.load, &layout, part)) return;
+  gpu_value_of(g, &chain.load->results[0])->is_deferred = true;
+  for (unsigned i = 0; i < chain.count; i++) gpu_value_of(g, &chain.ops[i]->results[0])->is_deferred = true;
+}
+
+void gpu_defer(gpu *g) {
+  if (g->machine->thread_registers) ir_walk(g->kernel->body, defer, g);
+}
+
+bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out) {
+  kiln_layout layout =
+      gpu_reduce_layout(g, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
+  if (!g->machine->thread_registers || !find_chain(g, reduce, &layout, out)) return false;
+  out->registers = part_of(g, reduce, &layout, out);
+  return gpu_value_of(g, &out->load->results[0])->is_deferred;
+}
