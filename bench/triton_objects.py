@@ -10,8 +10,8 @@ folders are. Both compilers read the same file with the same warps and stages, c
 
 Time is processor time (user and system, all threads and child processes), so a busy machine matters little. Kiln's is that of a whole process
 `kiln compile`, start included; its memo of its tools' identity is warm. Triton's is that of triton.compile in a process that was forked from one
-that has compiled before: nothing of its start counts. A pair of text and target where either takes more than 100 ms is measured three times and its
-median judged; spills (vector and scalar registers, from the code object's own metadata) are judged everywhere.
+that has compiled before: nothing of its start counts. A pair of text and target where either takes more than 100 ms is measured three times, the two compilers
+in turn, and the medians judged; spills (vector and scalar registers, from the code object's own metadata) are judged everywhere.
 
 --also names a folder of further texts, which all count (bench/triton_texts.py makes some). A code object that no device launches, as its block has
 more than 1024 threads, counts as refused. --save keeps Triton's figures in a file, --peer takes them from it. Exits with 1 when a bar is not met: RATIO in time, no spill where Triton has none.
@@ -150,25 +150,24 @@ class Triton:
         return json.loads(text) if text else {"error": "crashed"}
 
 
-def again(compiler, folder, target, first):
-    """Median of REPEAT, the first of which is there already."""
+def median_of(first, more):
     if "error" in first:
         return first
-    times = [first["seconds"]] + [compiler.compile(folder, target)["seconds"] for _ in range(REPEAT - 1)]
-    return {"seconds": statistics.median(times), "spills": first["spills"], "median": True}
+    return {"seconds": statistics.median([first["seconds"]] + [m["seconds"] for m in more]), "spills": first["spills"], "median": True}
 
 
 def measure(kiln, triton, peers, folder, target):
-    """Figures of both, medians where one of them is slow; those of the peer from `peers` where they are there."""
+    """Figures of both, medians in turn where one of them is slow; those of the peer from `peers` where they are there."""
     key = target + " " + os.path.basename(folder)
     peer, ours = peers.get(key), kiln.compile(folder, target)
     known = peer is not None
     if not known:
         peer = triton.compile(folder, target)
     if max(ours.get("seconds", 0), peer.get("seconds", 0)) > LEAST_SECONDS:
-        ours = again(kiln, folder, target, ours)
+        more = [(kiln.compile(folder, target), {} if known or "error" in peer else triton.compile(folder, target)) for _ in range(REPEAT - 1)]
+        ours = median_of(ours, [m[0] for m in more])
         if not known:
-            peer = again(triton, folder, target, peer)
+            peer = median_of(peer, [m[1] for m in more])
     peers[key] = peer
     return ours, peer
 
