@@ -87,17 +87,13 @@ static unsigned thread_registers(const gpu *g) {
 
 // Else LLVM moves the sum of a part down to where sums are added up, and the part stays alive until then.
 static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
-  static const char constraints[] = "=v,0";
   LLVMTypeRef type = LLVMTypeOf(value);
+  if (LLVMGetTypeKind(type) == LLVMPointerTypeKind) return amdgpu_pin(g, value);
   unsigned bits = (unsigned)LLVMSizeOfTypeInBits(LLVMGetModuleDataLayout(g->module), type);
   LLVMTypeRef whole = LLVMIntTypeInContext(g->context, bits), wide = bits < 32 ? g->i32 : whole;
-  if (LLVMGetTypeKind(type) == LLVMPointerTypeKind) return value;
   LLVMValueRef in = LLVMBuildZExt(g->builder, LLVMBuildBitCast(g->builder, value, whole, ""), wide, "");
-  LLVMTypeRef function = LLVMFunctionType(wide, &wide, 1, false);
-  LLVMValueRef nothing = LLVMGetInlineAsm(function, "", 0, constraints, sizeof constraints - 1, true, false,
-                                          LLVMInlineAsmDialectATT, false);
-  LLVMValueRef out = LLVMBuildCall2(g->builder, function, nothing, &in, 1, "");
-  return LLVMBuildBitCast(g->builder, LLVMBuildTrunc(g->builder, out, whole, ""), type, "");
+  LLVMValueRef out = LLVMBuildTrunc(g->builder, amdgpu_pin(g, in), whole, "");
+  return LLVMBuildBitCast(g->builder, out, type, "");
 }
 
 // ----------------------------------------------------------------------------------------- machine
