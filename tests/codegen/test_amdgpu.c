@@ -376,6 +376,23 @@ TEST(amdgpu, kernels_without_products_have_all_registers_at_once) {
   }
 }
 
+// With all 512 registers LLVM moves accumulators in and out of the upper half around matrix instructions: 80
+// moves for the 4 of this kernel.
+TEST(amdgpu, accumulators_stay_where_products_find_them) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950", "gfx9-4-generic"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    compiled c;
+    kiln_error err = {0};
+    if (!llvm_has(targets[i])) continue;
+    if (try_compile(&c, "gemm", "gemm[T=bf16,ACT=0,BIAS=true]", targets[i], KILN_FORMAT_ASM, &err) != KILN_OK)
+      FAIL("%s: %s", targets[i], err.text);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    const char *text = (const char *)c.artifact.code.bytes;
+    if (!strstr(text, "v_mfma_") || strstr(text, "v_accvgpr")) FAIL("%s moves accumulators", targets[i]);
+    release(&c);
+  }
+}
+
 // Tiles that a thread's registers do not hold, masked, so that each load is a branch: they are reduced a part
 // at a time. That the results are right is shown under emulation.
 TEST(amdgpu, reductions_of_large_tiles_do_not_spill) {
