@@ -11,6 +11,7 @@
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/blame.h"
 #include "compiler/front.h"
 #include "compiler/gpu/gpu.h"
 #include "compiler/middle/pipeline.h"
@@ -249,6 +250,12 @@ static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   return true;
 }
 
+// Where an assembler reads text of ours, its messages number the lines of that.
+static kiln_status blame(compile *c, kiln_status status, kiln_error *err) {
+  const char *read = c->backend->finishes_text ? (const char *)c->object.bytes : NULL;
+  return kiln_blame_assembly(c->kernel, read, c->object.size, status, err);
+}
+
 enum { STEP_MIDDLE = 0, STEP_COUNT = sizeof steps / sizeof *steps };
 
 static kiln_status run_steps(compile *c, kiln_error *err) {
@@ -257,7 +264,7 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
     kiln_status status = steps[i].run(c, err);
     size_t time = steps[i].time < 0 ? c->backend->finish_time : (size_t)steps[i].time;
     *(uint64_t *)(void *)((char *)&c->artifact->times + time) += now() - start;
-    if (status != KILN_OK && !start_plain(c, status, err)) return status;
+    if (status != KILN_OK && !start_plain(c, status, err)) return blame(c, status, err);
     if (status != KILN_OK) {
       i = (size_t)-1; // the first step again
       continue;

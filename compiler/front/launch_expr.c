@@ -44,6 +44,11 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
   if (left->op == KILN_EXPR_CONST && right->op == KILN_EXPR_CONST &&
       kiln_expr_apply(op, left->value, right->value, &v))
     return leaf(b, KILN_EXPR_CONST, 0, v, yields_bool(op));
+  bool divides = op == KILN_EXPR_DIV || op == KILN_EXPR_REM || op == KILN_EXPR_CDIV;
+  if (divides && right->op == KILN_EXPR_CONST && !right->value) {
+    kiln_elab_error(b->e, place, "%s: a division by zero, which has no value", b->what);
+    return NULL;
+  }
   if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
     tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
     if (known) return (known->value != 0) == (op == KILN_EXPR_OR) ? known : known == left ? right : left;

@@ -229,8 +229,11 @@ TEST(codegen_common, cubins_are_made_and_measured) {
     CHECK_INT(info.spill_bytes, 0);
     CHECK_INT(kiln_finish_cubin(&t, &options, ".version 8.0\n.target sm_80\nbad\n", &out[0], &info, &producer,
                                 &err),
-              KILN_STATUS_TOOL);
+              KILN_STATUS_INTERNAL);
     CHECK(strstr(err.text, "refuses the PTX: ") && !strchr(err.text, '\n'));
+    CHECK_INT(kiln_finish_cubin(&t, &options, ".version 99.0\n.target sm_80\n.address_size 64\n", &out[0],
+                                &info, &producer, &err),
+              KILN_STATUS_TOOL);
     for (int j = 0; j < 2; j++) kiln_buffer_deinit(&out[j]);
     kiln_buffer_deinit(&producer);
   }

@@ -243,6 +243,10 @@ TEST(heads, requirements_on_types) {
 TEST(heads, nonsense_in_heads_is_refused) {
   static const char *const cases[][2] = {
       {"kernel k(p: in *f32) @grid(`p) {}", "@grid: expected integers, found a pointer"},
+      {"kernel k(n: i32) @grid(n `% 0) {}", "@grid: a division by zero, which has no value"},
+      {"kernel k(n: i32) @grid(`cdiv(n, 0)) {}", "@grid: a division by zero"},
+      {"kernel k(n: i32) @grid(1) @variant(n `/ (2 - 2) == 1) {}", "@variant: a division by zero"},
+      {"fn part(a, b) { return a `/ b }\nkernel k(n: i32) @grid(part(n, 0)) {}", "@grid: a division by zero"},
       {"kernel k(n: i32) @grid(`-1) {}", "@grid: expected at least 1, found at most -1"},
       {"kernel k(n: i32 @range(-9, 0)) @grid(2, `n) {}", "@grid: expected at least 1, found at most 0"},
       {"kernel k(n: i32) @stages(`255) {}", "stages: expected a number from 0 to 8, found 255"},

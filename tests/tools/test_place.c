@@ -85,3 +85,43 @@ TEST(place, of_a_failed_compile) {
   expect(out, "^");
   free(out);
 }
+
+// An assembler that refuses the text of an `asm` shows a line with registers in it: the place is that of the
+// `asm` which has the line, and the source is at fault, not Kiln.
+TEST(place, of_assembly_that_its_assembler_refuses) {
+  static const char head[] = "kiln 1\n"
+                             "kernel k(x: inout *i32) @grid(1) @config(warps = 1) {\n"
+                             "  let v = load(x + iota(64))\n"
+                             "  let w = asm(\"%s\", \"%s\", [v], i32)\n"
+                             "  store(x + iota(64), asm(\"%s\", \"%s\", [w], i32))\n"
+                             "}\n";
+  static const struct {
+    const char *target, *first, *constraints, *second, *other, *line;
+  } rows[] = {
+      {"gfx942", "v_mov_b32 $0, $1", "=v,v", "v_nonsense $0, $1", "=v,v", "5:3"},
+      {"gfx942", "v_nonsense $0, $1", "=v,v", "v_mov_b32 $0, $1", "=v,v", "4:7"},
+      {"gfx1201", "v_mov_b32 $0, $1", "=v,v", "s_nop 0\\n v_mov_b32 $0, $$1, $1", "=v,v", "5:3"},
+      {"gfx1100", "v_mov_b32 $0, $1", "=v,v", "v_mov_b32 $0, $1\\n v_add_u32 ${1}", "=v,v", "5:3"},
+      {"gfx942", "v_mov_b32 $0, $1", "=v,v", "v_mov_b32 $0, $1", "=q,v", "5:3"},
+      {"sm_80", "mov.u32 $0, $1;", "=r,r", "mov.u32 $0, $1;", "=r,{foo}", "5:3"},
+      {"sm_80", "mov.u32 $0, $1;", "=r,r", "nonsense.u32 $0, $1;", "=r,r", "5:3"},
+      {"sm_80", "mov.u32 $0 $1;", "=r,r", "mov.u32 $0, $1;", "=r,r", "4:7"},
+  };
+  char *out, path[400], text[600], want[80];
+  bool has_assembler = !kiln_test_run(&out, "sh -c 'test -x /usr/local/cuda/bin/ptxas'");
+  free(out);
+  snprintf(path, sizeof path, "%s/refused.kiln", kiln_test_folder());
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    bool by_ptxas = rows[i].target[0] == 's' && !strchr(rows[i].other, '{');
+    if (by_ptxas && !has_assembler) continue;
+    snprintf(text, sizeof text, head, rows[i].first, rows[i].constraints, rows[i].second, rows[i].other);
+    kiln_test_write(path, text, strlen(text));
+    int code = kiln_test_run(&out, "%s/bin/kiln compile %s -t %s --no-cache%s", kiln_test_build(), path,
+                             rows[i].target, by_ptxas ? "" : " --ptx-assembler=none");
+    if (code != 1) FAIL("row %zu: exit status %d, expected 1:\n%s", i, code, out);
+    expect(out, "KILN-E0012");
+    snprintf(want, sizeof want, "refused.kiln:%s: note: operation ", rows[i].line);
+    expect(out, want);
+    free(out);
+  }
+}

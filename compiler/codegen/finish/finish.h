@@ -25,8 +25,9 @@ kiln_status kiln_finish_check_cubin(const uint8_t *cubin, size_t size, const cha
 
 /// Makes a cubin of NUL-terminated PTX with the assembler that `options` names, appends it to `out`, and sets
 /// registers and spill_bytes of `info` when the assembler says them. `producer` gets the tool's name and
-/// version. Safe in threads. TOOL when the tool is not there (with the places looked at) or refuses the text
-/// (with its words); CORRUPT when what it wrote is not whole.
+/// version. Safe in threads. TOOL when the tool is not there (with the places looked at) or too old for the
+/// text, LIMIT when the kernel asks for more than the processor has, INTERNAL when it refuses the text for
+/// another reason (with its words); CORRUPT when what it wrote is not whole.
 kiln_status kiln_finish_cubin(const kiln_target *target, const kiln_codegen_options *options, const char *ptx,
                               kiln_buffer *out, kiln_code_info *info, kiln_buffer *producer, kiln_error *err);
 

@@ -20,13 +20,26 @@ static const struct {
     [KILN_ASSEMBLER_PTXAS] = {"ptxas", kiln_assemble_ptxas},
 };
 
+// What an assembler says when it is not the PTX that is wrong; anything else is.
+static kiln_status status_of_log(const char *text) {
+  static const struct {
+    const char *words;
+    kiln_status status;
+  } known[] = {{"Unsupported .version", KILN_STATUS_TOOL},
+               {"Memory allocation", KILN_STATUS_TOOL},
+               {"uses too much", KILN_STATUS_LIMIT}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strstr(text, known[i].words)) return known[i].status;
+  return KILN_STATUS_INTERNAL;
+}
+
 kiln_status kiln_assemble_refused(const char *tool, const kiln_buffer *log, kiln_error *err) {
   char text[700];
   snprintf(text, sizeof text, "%.*s", (int)(log->size < sizeof text ? log->size : sizeof text - 1),
            log->size ? (const char *)log->bytes : "");
   for (char *p = text; *p; p++)
     if (*p == '\n') *p = p[1] ? ';' : 0;
-  return kiln_fail(err, KILN_STATUS_TOOL, "%s refuses the PTX: %s", tool,
+  return kiln_fail(err, status_of_log(text), "%s refuses the PTX: %s", tool,
                    text[0] ? text : "without a message");
 }
 

@@ -50,7 +50,9 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
   char *message = LLVMGetDiagInfoDescription(info);
   unsigned long number = cut_operation(message);
   if (number) snprintf(what, sizeof what, "operation %lu: LLVM", number - 1);
-  fail_with(err, status_of_message(message), what, message);
+  kiln_status status = status_of_message(message);
+  if (number && status == KILN_STATUS_INTERNAL) status = KILN_STATUS_SOURCE; // of the source's own assembly
+  fail_with(err, status, what, message);
   err->operation = (uint32_t)number;
 }
 
