@@ -155,7 +155,7 @@ TEST(run_waits, a_thread_for_each_program_is_enough) {
   open_library();
   for (size_t i = 0; i < sizeof barriers / sizeof *barriers; i++)
     for (int programs = 1; programs <= 17; programs += 8) {
-      char device[16];
+      char device[24];
       snprintf(device, sizeof device, "host:%d", programs);
       run r = run_on(device, barriers[i], programs, 0);
       CHECK_OK(r.status, r.err);
@@ -168,7 +168,7 @@ TEST(run_waits, fewer_threads_are_an_error_with_the_counts) {
   open_library();
   for (size_t i = 0; i < sizeof barriers / sizeof *barriers; i++) {
     int threads = 1 + (int)i % 4, programs = i == 0 ? 5000 : threads + 1 + (int)i;
-    char device[16], want[200];
+    char device[24], want[200];
     snprintf(device, sizeof device, "host:%d", threads);
     run r = run_on(device, barriers[i], programs, 0);
     snprintf(want, sizeof want,
@@ -208,7 +208,7 @@ TEST(run_waits, what_goes_on_is_right) {
   open_library();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int threads = 1; threads <= 3; threads += 2) {
-      char device[16];
+      char device[24];
       snprintf(device, sizeof device, "host:%d", threads);
       run r = run_on(device, cases[i].kernel, cases[i].programs, 0);
       if (r.status != KILN_OK) FAIL("%s on %s: %s", cases[i].kernel, device, r.err.text);
@@ -260,7 +260,7 @@ TEST(run_waits, waiting_for_threads_of_another_launch_is_no_hang) {
 TEST(run_waits, a_failed_assertion_ends_the_waits) {
   open_library();
   for (int threads = 2; threads <= 6; threads += 2) {
-    char device[16];
+    char device[24];
     snprintf(device, sizeof device, "host:%d", threads);
     run r = run_on(device, "fails", 6, 0);
     CHECK_INT(r.status, KILN_STATUS_ASSERT);
