@@ -153,20 +153,20 @@ static void loses_its_server(pid_t holder) {
 }
 
 TEST(fleet, a_dead_holder_gives_its_lease_back) {
-  int64_t took = waits_after(dies, LEASE_MS, NULL);
-  if (took > 6500) FAIL("waited %d ms for a build that is dead", (int)took);
+  int64_t took = waits_after(dies, PATIENCE_MS, NULL);
+  if (took > PATIENCE_MS / 4) FAIL("waited %d ms for a build that is dead", (int)took);
 }
 
 TEST(fleet, a_slow_holder_is_waited_for_so_long_and_no_longer) {
   kiln_outcome counted = KILN_OUTCOME_WAIT_TIMEOUT;
   int64_t took = waits_after(works_on, 6500, &counted); // longer than an unrenewed lease lives
-  if (took < 6400 || took > 8500) FAIL("waited %d ms, expected 6500", (int)took);
+  if (took < 6400 || took > 30000) FAIL("waited %d ms, expected 6500", (int)took);
   CHECK_INT(counted, KILN_OUTCOME_WAIT_TIMEOUT);
 }
 
 TEST(fleet, without_the_server_everybody_makes_their_own) {
   int64_t took = waits_after(loses_its_server, LEASE_MS, NULL);
-  if (took > 3 * DEADLINE_MS) FAIL("waited %d ms for nobody", (int)took);
+  if (took > ONCE_MS) FAIL("waited %d ms for nobody", (int)took);
 }
 
 TEST(fleet, a_server_without_leases_is_not_asked) {

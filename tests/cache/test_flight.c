@@ -62,7 +62,7 @@ static pid_t spawn(const char *folder, const kiln_key *key, struct board *board,
 
 static void wait_for(_Atomic int *what, int value) {
   for (unsigned n = 0; *what < value; n++) {
-    if (n > 5000) FAIL("waited 5 s for %d, found %d", value, *what);
+    if (n > 60000) FAIL("waited a minute for %d, found %d", value, *what);
     pause_ms(1);
   }
 }
