@@ -53,6 +53,10 @@ typedef struct cli_page {
   const char *(*other_name)(size_t index, bool *out_needs_value);
 } cli_page;
 
+/// A page whose options are the array `table` and nothing else.
+#define CLI_PAGE(text, lines, table) \
+  { .usage = text, .summary = lines, .options = table, .option_count = sizeof table / sizeof *table }
+
 /// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
 /// go on, else the exit code (help was printed, or an error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);

@@ -43,13 +43,8 @@ int cache_command_verify(int argc, char **argv) {
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
                                 {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: processors)"}};
-  const cli_page page = {"kiln cache verify [--repair] [--json] [-j N]",
-                         "Reads and checks every entry. Exit code 1 when one is damaged.",
-                         options,
-                         4,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page = CLI_PAGE("kiln cache verify [--repair] [--json] [-j N]",
+                                 "Reads and checks every entry. Exit code 1 when one is damaged.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_buffer out = {0};
@@ -148,16 +143,12 @@ int cache_command_gc(int argc, char **argv) {
       {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
       {"count", 0, CLI_FLAG, &count, NULL, "look at every entry, however many"},
       {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
-  const cli_page page = {
+  const cli_page page = CLI_PAGE(
       "kiln cache gc [options]",
       "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
       "--older-than, --target and --producer remove more; together they must all hold. Above 20,000 entries\n"
       "the sums that each build keeps tell whether a limit is passed; --count counts anew.",
-      options,
-      sizeof options / sizeof *options,
-      NULL,
-      NULL,
-      NULL};
+      options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_limits limits = kiln_cache_limits(tool.cache);
@@ -177,13 +168,8 @@ int cache_command_gc(int argc, char **argv) {
 int cache_command_clear(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache clear",
-                         "Removes all entries and statistics of the namespace.",
-                         options,
-                         2,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache clear", "Removes all entries and statistics of the namespace.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_evict_report report;
@@ -213,13 +199,9 @@ static int report_move(const cache_tool *tool, const char *verb, const kiln_move
 int cache_command_export(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache export FILE",
-                         "Writes all entries into one archive. The same entries give the same bytes.",
-                         options,
-                         2,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache export FILE",
+               "Writes all entries into one archive. The same entries give the same bytes.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
@@ -244,14 +226,10 @@ int cache_command_export(int argc, char **argv) {
 int cache_command_import(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {
+  const cli_page page = CLI_PAGE(
       "kiln cache import FILE",
       "Takes in the entries of an archive. Each is verified in full; those of another domain are refused.",
-      options,
-      2,
-      NULL,
-      NULL,
-      NULL};
+      options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
@@ -267,13 +245,9 @@ int cache_command_import(int argc, char **argv) {
 int cache_command_merge(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache merge FOLDER",
-                         "Takes in the entries of another cache folder, of the same domain and namespace.",
-                         options,
-                         2,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache merge FOLDER",
+               "Takes in the entries of another cache folder, of the same domain and namespace.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
@@ -313,14 +287,11 @@ int cache_command_push(int argc, char **argv) {
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"wait", 0, CLI_COUNT, &wait, "SECONDS", "try again that long where a server does not answer (0)"}};
-  const cli_page page = {"kiln cache push [--wait=SECONDS]",
-                         "Uploads what waits for the remote cache, and ends when that is done. Exit code 1 "
-                         "when some of it still waits.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache push [--wait=SECONDS]",
+               "Uploads what waits for the remote cache, and ends when that is done. Exit code 1 "
+               "when some of it still waits.",
+               options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   char wait_ms[32];

@@ -157,14 +157,10 @@ static void check_entries(checkup *c, kiln_store *store) {
 int cache_command_doctor(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {
+  const cli_page page = CLI_PAGE(
       "kiln cache doctor [--json]",
       "Checks folder, permissions, locks, file system and settings. Exit code 1 when something is bad.",
-      options,
-      2,
-      NULL,
-      NULL,
-      NULL};
+      options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   checkup c = {.json = tool.json, .first = true};

@@ -51,15 +51,12 @@ int kiln_command_env(int argc, char **argv) {
   bool json = false;
   cli_list words = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
-  const cli_page page = {"kiln env [--json]",
-                         "Lists every environment variable that any program of Kiln reads. IN_KEY: its value "
-                         "is part of the cache key.\n"
-                         "NEUTRAL: it never changes what comes out.",
-                         options,
-                         1,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln env [--json]",
+               "Lists every environment variable that any program of Kiln reads. IN_KEY: its value "
+               "is part of the cache key.\n"
+               "NEUTRAL: it never changes what comes out.",
+               options);
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_buffer out = {0};

@@ -110,13 +110,8 @@ int cache_command_stats(int argc, char **argv) {
   bool zero = false;
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"zero", 'z', CLI_FLAG, &zero, NULL, "forget what was counted"}};
-  const cli_page page = {"kiln cache stats [--json] [--zero]",
-                         "Prints what was counted since the last --zero.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page = CLI_PAGE("kiln cache stats [--json] [--zero]",
+                                 "Prints what was counted since the last --zero.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   overview o = {0};
@@ -212,14 +207,11 @@ int cache_command_ls(int argc, char **argv) {
   int64_t most = 0;
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"limit", 'n', CLI_NUMBER, &most, "N", "print at most N"}};
-  const cli_page page = {"kiln cache ls [--json] [--limit=N]",
-                         "Lists the entries, the one used last first: key, size, time of use, kernel with "
-                         "instance and config, target.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache ls [--json] [--limit=N]",
+               "Lists the entries, the one used last first: key, size, time of use, kernel with "
+               "instance and config, target.",
+               options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   listing l = {.most = most > 0 ? (size_t)most : 0};
@@ -274,13 +266,9 @@ static void show_fields(const kiln_cache_entry *entry, bool json, kiln_buffer *o
 int cache_command_show(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = {"kiln cache show [--json] KEY",
-                         "Prints everything about one entry. KEY: its first hexadecimal digits.",
-                         options,
-                         2,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache show [--json] KEY",
+               "Prints everything about one entry. KEY: its first hexadecimal digits.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;
@@ -336,13 +324,8 @@ int cache_command_extract(int argc, char **argv) {
       CACHE_TOOL_OPTIONS(&tool),
       {"part", 0, CLI_TEXT, &part, "NAME", "payload, metadata, diagnostics or fields"},
       {"output", 'o', CLI_TEXT, &output, "FILE", "where to (default: standard output)"}};
-  const cli_page page = {"kiln cache extract [--part=NAME] [-o FILE] KEY",
-                         "Writes a part of one entry to a file.",
-                         options,
-                         4,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page = CLI_PAGE("kiln cache extract [--part=NAME] [-o FILE] KEY",
+                                 "Writes a part of one entry to a file.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest key;

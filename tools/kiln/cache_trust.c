@@ -17,13 +17,9 @@ int cache_command_sign(int argc, char **argv) {
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"key", 'k', CLI_TEXT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
-  const cli_page page = {"kiln cache sign [--key=FILE] [KEY]",
-                         "Adds a signature to every entry, or to the one named. Entries may have up to 16.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln cache sign [--key=FILE] [KEY]",
+               "Adds a signature to every entry, or to the one named. Entries may have up to 16.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   if (!path) return cache_tool_end(&tool, cli_usage(&page, "no secret key: give --key or set KILN_SIGN_KEY"));
@@ -46,13 +42,8 @@ int cache_command_keygen(int argc, char **argv) {
   const char *name = "default";
   const cli_option options[] = {
       {"name", 'n', CLI_TEXT, &name, "NAME", "what the key is called (default: default)"}};
-  const cli_page page = {"kiln cache keygen [--name=NAME] FILE",
-                         "Makes a key pair: FILE (secret, mode 0600) and FILE.pub.",
-                         options,
-                         1,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page = CLI_PAGE("kiln cache keygen [--name=NAME] FILE",
+                                 "Makes a key pair: FILE (secret, mode 0600) and FILE.pub.", options);
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_error err = {0};
@@ -124,13 +115,8 @@ int cache_command_trust(int argc, char **argv) {
                                  "domains that the key may sign for, with commas; \"*\" for all (main)"},
                                 {"file", 0, CLI_TEXT, &file, "FILE", "the list (default: KILN_TRUST_FILE)"},
                                 {"json", 0, CLI_FLAG, &json, NULL, "print JSON"}};
-  const cli_page page = {"kiln cache trust [list | add NAME FILE.pub | revoke NAME]",
-                         "Lists, adds or revokes trusted keys.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page = CLI_PAGE("kiln cache trust [list | add NAME FILE.pub | revoke NAME]",
+                                 "Lists, adds or revokes trusted keys.", options);
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_error err = {0};

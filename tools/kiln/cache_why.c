@@ -62,17 +62,14 @@ int kiln_command_why(int argc, char **argv) {
   int64_t limit = 0;
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"limit", 0, CLI_NUMBER, &limit, "N", "compare with at most N entries"}};
-  const cli_page page = {"kiln why [--json] KEY [KEY]",
-                         "For one key: whether it is served, and if not why: evicted, damaged, unreadable, "
-                         "untrusted; and the nearest other\n"
-                         "entry with every field that differs. For two keys: the fields that differ. `kiln "
-                         "build --must-hit` says the same for\n"
-                         "what a build would compile.",
-                         options,
-                         3,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln why [--json] KEY [KEY]",
+               "For one key: whether it is served, and if not why: evicted, damaged, unreadable, "
+               "untrusted; and the nearest other\n"
+               "entry with every field that differs. For two keys: the fields that differ. `kiln "
+               "build --must-hit` says the same for\n"
+               "what a build would compile.",
+               options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 2);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_digest keys[2];

@@ -37,15 +37,12 @@ int kiln_command_targets(int argc, char **argv) {
   bool json = false;
   cli_list words = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
-  const cli_page page = {"kiln targets [--json]",
-                         "Lists the processors that code can be made for. A target is a processor with "
-                         "modes: gfx942:xnack-:sramecc+,\n"
-                         "gfx1100:wave64, gfx906:v4 (code object version). `host` is x86-64-v3.",
-                         options,
-                         1,
-                         NULL,
-                         NULL,
-                         NULL};
+  const cli_page page =
+      CLI_PAGE("kiln targets [--json]",
+               "Lists the processors that code can be made for. A target is a processor with "
+               "modes: gfx942:xnack-:sramecc+,\n"
+               "gfx1100:wave64, gfx906:v4 (code object version). `host` is x86-64-v3.",
+               options);
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   if (json) printf("[");

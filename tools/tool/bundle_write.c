@@ -167,11 +167,9 @@ int kiln_command_bundle_write(int argc, char **argv) {
       {"jobs", 'j', CLI_COUNT, &s.threads, "N", "threads (all processors); the bytes do not depend on it"},
       {"quiet", 'q', CLI_FLAG, &s.quiet, NULL, "no line of sums"},
   };
-  const cli_page page = {.usage = "kiln bundle-write -o FILE [options] [MANIFEST]",
-                         .summary =
-                             "Writes a bundle from a manifest stream (standard input without MANIFEST).",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page =
+      CLI_PAGE("kiln bundle-write -o FILE [options] [MANIFEST]",
+               "Writes a bundle from a manifest stream (standard input without MANIFEST).", options);
   cli_list words = {0};
   kiln_bundle_sums sums;
   kiln_error err = {0};

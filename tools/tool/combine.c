@@ -175,11 +175,10 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
 int kiln_command_merge(int argc, char **argv) {
   combine_settings s = {.level = 3};
   const cli_option options[] = {COMBINE_OPTIONS(&s)};
-  const cli_page page = {.usage = "kiln merge -o FILE BUNDLE...",
-                         .summary = "Puts bundles into one. Where two have the same kernel, config, variant "
-                                    "and target, the earlier one wins.",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE("kiln merge -o FILE BUNDLE...",
+                                 "Puts bundles into one. Where two have the same kernel, config, variant "
+                                 "and target, the earlier one wins.",
+                                 options);
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);
 }
 
@@ -188,12 +187,10 @@ int kiln_command_split(int argc, char **argv) {
   const cli_option options[] = {
       COMBINE_OPTIONS(&s),
       {"arch", 0, CLI_LIST, &s.targets, "TARGET", "take codes for this target; may be repeated"}};
-  const cli_page page = {
-      .usage = "kiln split --arch=TARGET... -o FILE BUNDLE",
-      .summary =
-          "Takes the codes for some targets out of a bundle. A target that it has no code for is an error.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE(
+      "kiln split --arch=TARGET... -o FILE BUNDLE",
+      "Takes the codes for some targets out of a bundle. A target that it has no code for is an error.",
+      options);
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && !s.targets.count) exit_code = cli_usage(&page, "--arch is missing");
   return finish(&page, exit_code, &s, 1, keep_listed);
@@ -207,11 +204,8 @@ int kiln_command_prune(int argc, char **argv) {
       {"drop-kernel", 0, CLI_LIST, &s.kernels, "NAME", "drop this kernel; may be repeated"},
       {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES",
        "drop targets in the order given, only until the file fits"}};
-  const cli_page page = {
-      .usage =
-          "kiln prune [--drop-target=TARGET...] [--drop-kernel=NAME...] [--max-size=BYTES] -o FILE BUNDLE",
-      .summary = "Makes a bundle smaller.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE(
+      "kiln prune [--drop-target=TARGET...] [--drop-kernel=NAME...] [--max-size=BYTES] -o FILE BUNDLE",
+      "Makes a bundle smaller.", options);
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, 1, drop_listed);
 }

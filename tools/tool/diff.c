@@ -128,13 +128,11 @@ static int diff_json(diff_sums *sums, const bundle_view *a, const bundle_view *b
 int kiln_command_diff(int argc, char **argv) {
   diff_sums sums = {0};
   const cli_option options[] = {{"json", 0, CLI_FLAG, &sums.json, NULL, "print JSON"}};
-  const cli_page page = {
-      .usage = "kiln diff [--json] BUNDLE BUNDLE",
-      .summary =
-          "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
-          "Exit code 1 when something differs.",
-      .options = options,
-      .option_count = 1};
+  const cli_page page = CLI_PAGE(
+      "kiln diff [--json] BUNDLE BUNDLE",
+      "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
+      "Exit code 1 when something differs.",
+      options);
   cli_list words = {0};
   bundle_view a, b;
   kiln_error err;

@@ -58,11 +58,10 @@ int kiln_command_embed(int argc, char **argv) {
   const cli_option options[] = {
       {"out", 'o', CLI_TEXT, &path, "FILE", "the assembler file (standard output)"},
       {"symbol", 0, CLI_TEXT, &symbol, "NAME", "name of the bytes; NAME_end follows them (kiln_bundle)"}};
-  const cli_page page = {.usage = "kiln embed [-o FILE.S] [--symbol NAME] BUNDLE",
-                         .summary = "Writes an assembler file that includes a bundle by the path given, for "
-                                    "kiln_open_memory(NAME, NAME_end - NAME, ...).",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE("kiln embed [-o FILE.S] [--symbol NAME] BUNDLE",
+                                 "Writes an assembler file that includes a bundle by the path given, for "
+                                 "kiln_open_memory(NAME, NAME_end - NAME, ...).",
+                                 options);
   cli_list words = {0};
   int code = cli_parse(&page, argc, argv, &words);
   if (code == -1 && words.count != 1)

@@ -111,12 +111,10 @@ int kiln_command_explain(int argc, char **argv) {
                                  "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
                                 {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"},
                                 {"json", 0, CLI_FLAG, &json, NULL, "print JSON, with every code"}};
-  const cli_page page = {
-      .usage = "kiln explain [options] BUNDLE [KERNEL]",
-      .summary =
-          "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE(
+      "kiln explain [options] BUNDLE [KERNEL]",
+      "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",
+      options);
   cli_list words = {0};
   kiln_library *library = NULL;
   kiln_device *device = NULL;
@@ -219,11 +217,9 @@ static kiln_status print_kernel(const bundle_view *v, const char *name, const ch
 int kiln_command_disasm(int argc, char **argv) {
   const char *target = NULL;
   const cli_option options[] = {{"target", 't', CLI_TEXT, &target, "NAME", "only the codes for this target"}};
-  const cli_page page = {
-      .usage = "kiln disasm [--target=NAME] BUNDLE KERNEL",
-      .summary = "Prints the PTX of a kernel, or disassembles its code with llvm-objdump or nvdisasm.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE(
+      "kiln disasm [--target=NAME] BUNDLE KERNEL",
+      "Prints the PTX of a kernel, or disassembles its code with llvm-objdump or nvdisasm.", options);
   cli_list words = {0};
   bundle_view v;
   kiln_error err;

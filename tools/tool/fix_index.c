@@ -227,12 +227,10 @@ int kiln_command_fix_index(int argc, char **argv) {
   const char *out = NULL;
   const cli_option options[] = {
       {"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"}};
-  const cli_page page = {
-      .usage = "kiln fix-index [-o FILE] ARCHIVE",
-      .summary =
-          "Makes a bundle again of an archive that was repacked with another tool. A signature is lost.",
-      .options = options,
-      .option_count = 1};
+  const cli_page page =
+      CLI_PAGE("kiln fix-index [-o FILE] ARCHIVE",
+               "Makes a bundle again of an archive that was repacked with another tool. A signature is lost.",
+               options);
   cli_list words = {0};
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);

@@ -205,10 +205,9 @@ int kiln_command_header(int argc, char **argv) {
   const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"},
                                 {"prefix", 0, CLI_TEXT, &prefix, "TEXT",
                                  "what names begin with (that of the bundle: app_ for app.kbundle)"}};
-  const cli_page page = {.usage = "kiln header [-o FILE] [--prefix=TEXT] BUNDLE",
-                         .summary = "Writes a typed C header, usable from C++, for the kernels of a bundle.",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page =
+      CLI_PAGE("kiln header [-o FILE] [--prefix=TEXT] BUNDLE",
+               "Writes a typed C header, usable from C++, for the kernels of a bundle.", options);
   cli_list words = {0};
   bundle_view v;
   kiln_error err;

@@ -160,10 +160,7 @@ int kiln_command_inspect(int argc, char **argv) {
       {"codes", 'c', CLI_FLAG, &s.codes, NULL, "parameters, configs, variants and codes of every kernel"},
       {"json", 0, CLI_FLAG, &s.json, NULL, "print all of it as JSON"},
   };
-  const cli_page page = {.usage = "kiln inspect [options] BUNDLE",
-                         .summary = "Lists what is in a bundle.",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE("kiln inspect [options] BUNDLE", "Lists what is in a bundle.", options);
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 1)
     exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
@@ -295,11 +292,9 @@ int kiln_command_stat(int argc, char **argv) {
   stat_settings s = {.by = "arch"};
   const cli_option options[] = {{"by", 0, CLI_TEXT, &s.by, "WHAT", "arch, kernel or section (arch)"},
                                 {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
-  const cli_page page = {
-      .usage = "kiln stat [--by=arch|kernel|section] BUNDLE",
-      .summary = "Prints sums of sizes. A code that several kernels share counts in each by its part.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page = CLI_PAGE(
+      "kiln stat [--by=arch|kernel|section] BUNDLE",
+      "Prints sums of sizes. A code that several kernels share counts in each by its part.", options);
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 1)
     exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);

@@ -73,13 +73,12 @@ int kiln_command_sign(int argc, char **argv) {
       {"version", 0, CLI_NUMBER, &s.version, "N",
        "state this version, so that who asks for a least one refuses older bundles"},
       {"out", 'o', CLI_TEXT, &s.out, "FILE", "the signed bundle (in place of the other)"}};
-  const cli_page page = {
-      .usage = "kiln sign --key=FILE [--name=NAME] [--version=N] [-o FILE] BUNDLE",
-      .summary = "Checks a bundle whole and signs it with Ed25519, in place of a signature that it has; name "
-                 "and version stay as they were unless they\nare given. `kiln verify --key=FILE.pub` checks "
-                 "it, and libkiln-verify does when an application opens it.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options};
+  const cli_page page =
+      CLI_PAGE("kiln sign --key=FILE [--name=NAME] [--version=N] [-o FILE] BUNDLE",
+               "Checks a bundle whole and signs it with Ed25519, in place of a signature that it has; name "
+               "and version stay as they were unless they\nare given. `kiln verify --key=FILE.pub` checks "
+               "it, and libkiln-verify does when an application opens it.",
+               options);
   kiln_error err = {0};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && s.words.count != 1)

@@ -164,12 +164,11 @@ int kiln_command_verify(int argc, char **argv) {
       {"min-version", 0, CLI_NUMBER, &s.min_version, "N", "the least version that the bundles must state"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "the name that the bundles must state"},
       {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
-  const cli_page page = {.usage = "kiln verify [--key=FILE] [--min-version=N] [--name=NAME] BUNDLE...",
-                         .summary =
-                             "Checks every byte of bundles: index, codes, the archive around them and the "
-                             "signature. Exit code 1 when one is not as\nwritten.",
-                         .options = options,
-                         .option_count = sizeof options / sizeof *options};
+  const cli_page page =
+      CLI_PAGE("kiln verify [--key=FILE] [--min-version=N] [--name=NAME] BUNDLE...",
+               "Checks every byte of bundles: index, codes, the archive around them and the "
+               "signature. Exit code 1 when one is not as\nwritten.",
+               options);
   kiln_error err = {0};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "expected a bundle");
