@@ -98,16 +98,11 @@ static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
 
 static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) {
   static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
-  char *end = NULL;
-  long ordinal = *rest ? strtol(rest, &end, 10) : 0;
-  int count = 0;
-  if (*rest && (*end || ordinal < 0 || ordinal > 1023))
-    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected cuda:N with a number from 0", d->name);
+  static const kiln_driver driver = {"cuda", "CUDA", names, symbols, sizeof symbols / sizeof *symbols};
+  int ordinal, count = 0;
   cuda_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status =
-      kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
-  if (status != KILN_OK) return kiln_context(err, status, "no CUDA device '%s'", d->name);
+  KILN_TRY(kiln_driver_open(&driver, d->name, rest, &s->api, &ordinal, err));
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
   if (result) {
@@ -116,7 +111,7 @@ static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) 
   }
   if (ordinal >= count)
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s': the driver has %d", d->name, count);
-  CUDA_TRY(&s->api, device_get(&s->device, (int)ordinal));
+  CUDA_TRY(&s->api, device_get(&s->device, ordinal));
   KILN_TRY(describe(d, s, err));
   CUDA_TRY(&s->api, primary_retain(&s->context, s->device));
   return KILN_OK;

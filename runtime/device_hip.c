@@ -94,25 +94,19 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
                                       "libamdhip64.so.5",
                                       "/opt/rocm/lib/libamdhip64.so",
                                       NULL};
-  char *end = NULL;
-  long ordinal = *rest ? strtol(rest, &end, 10) : 0;
+  static const kiln_driver driver = {"hip", "HIP", names, symbols, sizeof symbols / sizeof *symbols};
   int count = 0;
-  if (*rest && (*end || ordinal < 0 || ordinal > 1023))
-    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected hip:N with a number from 0", d->name);
   hip_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status =
-      kiln_driver_library_open(names, symbols, sizeof symbols / sizeof *symbols, &s->api, err);
-  if (status != KILN_OK) return kiln_context(err, status, "no HIP device '%s'", d->name);
+  KILN_TRY(kiln_driver_open(&driver, d->name, rest, &s->api, &s->device, err));
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
   if (result && result != NO_DEVICE && result != INVALID_DEVICE) {
     driver_failed(&s->api, result, "hipInit", err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s'", d->name);
   }
-  if (ordinal >= count)
+  if (s->device >= count)
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s': the driver has %d", d->name, count);
-  s->device = (int)ordinal;
   // The grid is counted in threads by the hardware, 32 bits an axis.
   for (unsigned axis = 0; axis < 3; axis++) d->grid_limit[axis] = INT32_MAX;
   return describe(d, s, err);

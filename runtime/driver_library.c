@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void *open_first(const char *const *names, char *tried, size_t capacity) {
@@ -31,4 +32,19 @@ kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver
     memcpy((char *)table + symbols[i].offset, &symbol, sizeof symbol);
   }
   return KILN_OK;
+}
+
+kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, const char *rest, void *table,
+                             int *out_ordinal, kiln_error *err) {
+  enum { MOST_ORDINAL = 1023 };
+  char *end = NULL;
+  long ordinal = *rest ? strtol(rest, &end, 10) : 0;
+  *out_ordinal = 0;
+  if (*rest && (*end || ordinal < 0 || ordinal > MOST_ORDINAL))
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected %s:N with a number from 0", device,
+                     driver->kind);
+  *out_ordinal = (int)ordinal;
+  kiln_status status =
+      kiln_driver_library_open(driver->names, driver->symbols, driver->symbol_count, table, err);
+  return status ? kiln_context(err, status, "no %s device '%s'", driver->title, device) : KILN_OK;
 }

@@ -20,4 +20,17 @@ typedef struct kiln_driver_symbol {
 kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols,
                                      size_t symbol_count, void *table, kiln_error *err);
 
+/// A driver as devices open it.
+typedef struct kiln_driver {
+  const char *kind, *title; ///< "cuda", "CUDA"
+  const char *const *names;
+  const kiln_driver_symbol *symbols;
+  size_t symbol_count;
+} kiln_driver;
+
+/// The same for the device of that name. `rest` is what stands behind the colon in it: its number, or nothing
+/// for 0.
+kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, const char *rest, void *table,
+                             int *out_ordinal, kiln_error *err);
+
 #endif
