@@ -22,6 +22,7 @@ typedef struct wanted {
   unsigned threads, registers, param_count;
   unsigned extras;    // parameters behind those of the source: grid and tensor maps of the GPU form
   unsigned blocks;    // that share a processor in the GPU form; 0: another form
+  unsigned cluster;   // blocks that work on one program; 0: each works alone
   uint32_t align[64]; // of a pointer; 0: not one
   bool is_pointer[64];
 } wanted;
@@ -46,6 +47,8 @@ static void note_form(wanted *w, const kiln_code_info *info) {
   if (!w->blocks) return;
   CHECK(info->blocks * (info->shared_bytes + 1024) <= 228 * 1024);
   CHECK(info->maps.size > 0);
+  w->cluster = info->cluster;
+  if (info->cluster && w->threads == 512) w->threads /= info->cluster; // they share the program's rows
   w->threads += 128;
   w->extras = 3 + info->maps.bytes[0];
 }
@@ -71,7 +74,7 @@ static char *text_of(ir_kernel *kernel, const kiln_target *target, kiln_format f
 // ------------------------------------------------------------------------------------- the PTX's head
 
 typedef struct found {
-  unsigned maxntid, maxnreg, minnctapersm, maxclusterrank, reqntid;
+  unsigned maxntid, maxnreg, minnctapersm, maxclusterrank, reqntid, cluster;
   unsigned directives; // all that stand between the parameters and the body
   unsigned param_count;
   uint32_t align[64]; // 0: the parameter does not say
@@ -105,6 +108,7 @@ static found read_head(const char *ptx, const char *name) {
     f.maxntid += number_behind(line, ".maxntid "), f.maxnreg += number_behind(line, ".maxnreg ");
     f.minnctapersm += number_behind(line, ".minnctapersm "), f.reqntid += number_behind(line, ".reqntid ");
     f.maxclusterrank += number_behind(line, ".maxclusterrank ");
+    f.cluster += number_behind(line, ".reqnctapercluster ");
   }
   return f;
 }
@@ -124,7 +128,8 @@ static void check_head(const char *ptx, const wanted *w) {
   CHECK_INT(f.maxntid, w->threads);
   CHECK_INT(f.maxnreg, w->registers);
   CHECK_INT(f.minnctapersm, w->blocks);
-  CHECK_INT(f.directives, 1 + (w->registers != 0) + (w->blocks != 0));
+  CHECK_INT(f.cluster, w->cluster);
+  CHECK_INT(f.directives, 1 + (w->registers != 0) + (w->blocks != 0) + (w->cluster ? 2 : 0));
   if (w->blocks) check_registers(ptx, w);
   CHECK_INT(f.param_count, w->param_count + w->extras);
   for (unsigned i = 0; i < w->param_count; i++) {

@@ -302,7 +302,7 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   "}\n"
 
 // Sums of fp8 products are kept in f32 between instructions: each starts from zero. From shared memory on
-// sm_90a: two blocks of 64 rows, two steps of 32.
+// sm_90a: 64 rows for each of two groups, since one has too few registers, two steps of 32.
 TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
   static const char *const sources[] = {
       FP8_GEMM("e4m3", "e4m3", 128, 128, 64), FP8_GEMM("e4m3", "e5m2", 128, 128, 64),
@@ -317,7 +317,7 @@ TEST(nvptx_source, fp8_products_use_the_matrix_unit) {
     for (unsigned t = 0; t < 3; t++) {
       char *text = ptx(sources[i], targets[t], NULL);
       CHECK_INT(count(text, wanted), t < 2 ? 8 * 4 * 2 : 0);
-      CHECK_INT(count(text, from_memory), t < 2 ? 0 : 2 * 2);
+      CHECK_INT(count(text, from_memory), t < 2 ? 0 : 2);
       expect(text, ".version 8.4");
       free(text);
     }
