@@ -150,6 +150,7 @@ static const struct {
              {"nvvm.reqntid", ".reqntid "},
              {"nvvm.maxnreg", ".maxnreg "},
              {"nvvm.minctasm", ".minnctapersm "},
+             {"nvvm.cluster_dim", ".reqnctapercluster "},
              {"nvvm.maxclusterrank", ".maxclusterrank "}};
 
 static void check_number(const char *at, const char *ptx, const char *name, size_t length) {
