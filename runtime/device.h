@@ -24,6 +24,8 @@ struct kiln_library {
   uint32_t policy;
   kiln_log_callback *log; // may be NULL
   void *log_user;
+  char *record_path;                         // owned; NULL: shapes are not recorded
+  _Atomic(struct kiln_recorder *) recorders; // owned list
 };
 
 /// Machine code that a device has taken. What `function` and `module` are is the device's matter.

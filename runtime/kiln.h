@@ -254,6 +254,15 @@ typedef struct kiln_reason {
 KILN_API kiln_status kiln_choose_reason(kiln_kernel *kernel, const void *block, size_t size, kiln_reason *out,
                                         kiln_error *err);
 
+/// From now on the library's kernels that are looked up for the first time (kiln_kernel_get) note the shapes
+/// for which no choice was tuned: once for each bin of the arguments (docs/tuning.md), in memory, without a
+/// lock; at most 1,024 a kernel, of the others the file says how many launches they were. Off until called:
+/// call it between kiln_open and kiln_device_open, from one thread. Called again it names another file.
+KILN_API kiln_status kiln_record_shapes(kiln_library *library, const char *path, kiln_error *err);
+/// Writes what was noted to that file, whole or not at all, in place of what it held: one line a shape, as
+/// `kiln tune --record` takes them. May be called while kernels are launched.
+KILN_API kiln_status kiln_write_shapes(kiln_library *library, kiln_error *err);
+
 // ------------------------------------------------------------------------------------------ misses
 
 /// Why each code of a kernel fits a device or not.

@@ -610,18 +610,19 @@ static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reas
           "no tuned config may be used for these arguments: the first config that may be used"};
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
-  uint64_t cell = k->tuned ? kiln_tuned_cell(k->tuned, block) : 0;
+  bool is_tuned = k->tuned && k->tuned->choice_count;
+  uint64_t cell = is_tuned ? kiln_tuned_cell(k->tuned, block) : 0;
   read_integers(k, block, values);
   if (cell) search_tuned(k, block, values, &s);
   bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff);
-  out->by = !k->tuned                             ? KILN_BY_ORDER
+  out->by = !is_tuned                             ? KILN_BY_ORDER
             : !s.code                             ? KILN_BY_DEFAULT
             : is_first && cell & KILN_TUNED_EXACT ? KILN_BY_TABLE
                                                   : KILN_BY_NEAREST;
   out->text = out->by == KILN_BY_DEFAULT && !cell
                   ? "the arguments lie outside of what was tuned: the first config that may be used"
                   : texts[out->by];
-  if (k->tuned) out->bundle = k->tuned->bundle->name;
+  if (is_tuned) out->bundle = k->tuned->bundle->name;
   if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
 }
 

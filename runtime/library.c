@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/device.h"
+#include "runtime/shape_record.h"
 
 const char *kiln_version(void) { return KILN_VERSION; }
 
@@ -25,6 +26,7 @@ void kiln_library_drop(kiln_library *l) {
   kiln_fork_forget(&l->fork);
   for (size_t i = 0; i < l->bundle_count; i++) kiln_bundle_close(l->bundles[i]);
   free(l->bundles);
+  kiln_recorders_free(l);
   l->bundles = NULL;
   l->bundle_count = 0;
   if (atomic_load(&l->is_closed)) kiln_closed_keep(l, sizeof *l, free);

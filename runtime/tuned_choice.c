@@ -205,11 +205,46 @@ static kiln_status take_note(kiln_kernel *k, size_t size, kiln_error *err) {
   set_ranges(t);
   if (t->cell_count && !(t->cells = calloc(t->cell_count, sizeof *t->cells)))
     return kiln_kernel_no_memory(k, err);
-  for (uint32_t i = 0; i < t->input_count; i++) k->is_read[t->inputs[i].param] = true;
   return KILN_OK;
 }
 
-kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
+static void add_input(kiln_kernel *k, kiln_tuned_axis_kind kind, const char *format, const char *name,
+                      unsigned number) {
+  char text[300];
+  int length = snprintf(text, sizeof text, format, name, number);
+  if (length > 0 && length < (int)sizeof text)
+    find_input(k->tuned, &k->interface, &(kiln_tuned_axis){.kind = kind, .name = text});
+}
+
+// Without choices: what `kiln tune` tells shapes apart by where no @key says less. No value is measured.
+static void add_all_inputs(kiln_kernel *k) {
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    bool is_integer = !p->pointer && !p->view_rank && kiln_scalars[p->scalar].type_class & KILN_CLASS_INT;
+    if (is_integer) add_input(k, KILN_TUNED_BIN, "%s", p->name, 0);
+    if (is_integer && (!p->div || p->div % KILN_TUNED_ALIGNMENT))
+      add_input(k, KILN_TUNED_ALIGNED, "%s", p->name, 0);
+    for (unsigned axis = 0; axis < p->view_rank; axis++) {
+      add_input(k, KILN_TUNED_BIN, "%s.extent%u", p->name, axis);
+      add_input(k, KILN_TUNED_STRIDE, "%s.%u", p->name, axis);
+    }
+  }
+  for (uint32_t i = 0; i < k->tuned->input_count; i++) k->tuned->inputs[i].radix = 0;
+}
+
+static kiln_status attach_recorder(kiln_kernel *k, kiln_error *err) {
+  kiln_recorder *recorder = kiln_recorder_of(k);
+  if (recorder && !k->tuned) {
+    k->tuned = KILN_NEW(k->arena, kiln_tuned);
+    if (!k->tuned) return kiln_kernel_no_memory(k, err);
+    add_all_inputs(k);
+  }
+  if (recorder) k->tuned->recorder = recorder;
+  return KILN_OK;
+}
+
+// The choices of the first bundle that has some for the kernel here.
+static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
   char key[KILN_TUNED_NOTE];
   const kiln_library *l = k->device->library;
   if (!kiln_tuned_note_key(k->interface.name, key)) return KILN_OK;
@@ -226,6 +261,14 @@ kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
     k->tuned = NULL;
     if (status != KILN_STATUS_NOT_FOUND) return status;
   }
+  return KILN_OK;
+}
+
+kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
+  KILN_TRY(attach_choices(k, err));
+  KILN_TRY(attach_recorder(k, err));
+  for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++)
+    k->is_read[k->tuned->inputs[i].param] = true;
   return KILN_OK;
 }
 
@@ -288,6 +331,13 @@ void kiln_tuned_values(const kiln_tuned *t, const uint8_t *block, uint8_t *value
   for (uint32_t i = 0; i < t->input_count; i++) values[i] = (uint8_t)kiln_tuned_value(&t->inputs[i], block);
 }
 
+uint64_t kiln_tuned_outside(const kiln_tuned *t, const uint8_t *block) {
+  uint8_t values[KILN_TUNED_MOST_AXES];
+  kiln_tuned_values(t, block, values);
+  kiln_recorder_note(t->recorder, values, t->input_count, block);
+  return 0;
+}
+
 uint64_t kiln_tuned_fill(const kiln_tuned *t, const uint8_t *block, uint64_t number) {
   uint8_t values[KILN_TUNED_MOST_AXES];
   filling f = {.count = 0};
@@ -297,6 +347,7 @@ uint64_t kiln_tuned_fill(const kiln_tuned *t, const uint8_t *block, uint64_t num
   for (uint32_t i = 0; i < f.count; i++) cell |= ((uint64_t)t->choices[f.found[i]].config + 1) << 16 * i;
   if (f.has_more) cell |= KILN_TUNED_MORE;
   if (f.count && !distance(t, &t->choices[f.found[0]], values)) cell |= KILN_TUNED_EXACT;
+  else if (t->recorder) kiln_recorder_note(t->recorder, values, t->input_count, block);
   if (t->cell_count) atomic_store_explicit(&t->cells[number], cell, memory_order_relaxed);
   return cell;
 }

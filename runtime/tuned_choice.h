@@ -8,6 +8,7 @@
 #include "base/tuned.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/shape_record.h"
 
 enum {
   KILN_TUNED_MOST_CHOICES = 65534,
@@ -33,13 +34,14 @@ typedef struct kiln_tuned_choice {
 } kiln_tuned_choice;
 
 struct kiln_tuned {
-  kiln_bundle *bundle; ///< whose note it is
+  kiln_bundle *bundle; ///< whose note it is; NULL: there are no choices, shapes are recorded only
   const char *note;    ///< text of the note, in the bundle
   kiln_tuned_input inputs[KILN_TUNED_MOST_AXES];
   uint32_t input_count, choice_count;
   uint64_t cell_count;        ///< 0: too many
   kiln_tuned_choice *choices; ///< arena of the kernel
   _Atomic(uint64_t) *cells;   ///< owned
+  kiln_recorder *recorder;    ///< NULL: shapes are not recorded
 };
 
 // A cell: three configs + 1, 16 bits each, those of the nearest choices first; 0 is none. And
@@ -54,6 +56,8 @@ void kiln_tuned_detach(kiln_kernel *kernel);
 
 /// The value of each input in a block: a bin, 0 or 1, a stride.
 void kiln_tuned_values(const kiln_tuned *tuned, const uint8_t *block, uint8_t *values);
+/// Records arguments that lie outside of what was measured. Returns 0.
+uint64_t kiln_tuned_outside(const kiln_tuned *tuned, const uint8_t *block);
 /// Fills the cell of that number for what is in the block.
 uint64_t kiln_tuned_fill(const kiln_tuned *tuned, const uint8_t *block, uint64_t number);
 /// The nearest choice of each config, by distance: calls `each` until it returns true. Slow.
@@ -76,7 +80,7 @@ static inline uint64_t kiln_tuned_cell(const kiln_tuned *t, const uint8_t *block
   uint64_t number = 0, cell = 0;
   for (uint32_t i = 0; i < t->input_count; i++) {
     uint32_t place = kiln_tuned_value(&t->inputs[i], block) - t->inputs[i].least;
-    if (place >= t->inputs[i].radix) return 0;
+    if (place >= t->inputs[i].radix) return t->recorder ? kiln_tuned_outside(t, block) : 0;
     number = number * t->inputs[i].radix + place;
   }
   if (t->cell_count) cell = atomic_load_explicit(&t->cells[number], memory_order_relaxed);
