@@ -91,7 +91,7 @@ static void expect_file(const opened *o, const char *want) {
 #define REST " m=7 s=0.100000001 h=1.5\n"
 #define LINE(n) "k[T=f32] v=[4,8;8,1] n=" n REST
 
-TEST(record, nothing_is_there_unless_asked_for) {
+TEST(shape_record, nothing_is_there_unless_asked_for) {
   opened o = open_note(NULL, false);
   kiln_error err;
   CHECK(!o.kernel->tuned && !atomic_load(&o.library->recorders));
@@ -103,7 +103,7 @@ TEST(record, nothing_is_there_unless_asked_for) {
   close_all(&o);
 }
 
-TEST(record, each_bin_once) {
+TEST(shape_record, each_bin_once) {
   opened o = open_note(NULL, true);
   expect_file(&o, HEAD);
   for (unsigned i = 0; i < 3; i++) {
@@ -132,7 +132,7 @@ TEST(record, each_bin_once) {
   close_all(&o);
 }
 
-TEST(record, what_the_table_has_is_not_noted) {
+TEST(shape_record, what_the_table_has_is_not_noted) {
   opened o = open_note(NOTE "bin.n=64 config=c0\nkernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, "
                             "f16\" product=* processor=* units=0 bin.n=1024 config=c0\n",
                        true);
@@ -149,7 +149,7 @@ TEST(record, what_the_table_has_is_not_noted) {
 }
 
 // The file is the library's: devices and their kernels may be gone.
-TEST(record, devices_come_and_go) {
+TEST(shape_record, devices_come_and_go) {
   opened o = open_note(NULL, true);
   kiln_error err;
   for (int32_t i = 0; i < 5; i++) {
@@ -182,7 +182,7 @@ static void *launch_all(void *context) {
   return NULL;
 }
 
-TEST(record, threads_lose_nothing_and_note_nothing_twice) {
+TEST(shape_record, threads_lose_nothing_and_note_nothing_twice) {
   opened o = open_note(NULL, true);
   pthread_t threads[THREADS];
   for (unsigned i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, launch_all, &o);
@@ -201,7 +201,7 @@ TEST(record, threads_lose_nothing_and_note_nothing_twice) {
   close_all(&o);
 }
 
-TEST(record, what_has_no_room_is_counted) {
+TEST(shape_record, what_has_no_room_is_counted) {
   opened o = open_note(NULL, true);
   arguments a = plain;
   for (int32_t i = 0; i < 40; i++)
