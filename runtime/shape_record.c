@@ -54,7 +54,8 @@ void kiln_recorders_free(kiln_library *l) {
 
 static bool is_of(const kiln_recorder *r, const kiln_kernel *k) {
   const kiln_interface *in = &k->interface;
-  bool same = !strcmp(r->name, in->name) && r->param_count == in->param_count && r->block_size == k->used_bytes;
+  bool same =
+      !strcmp(r->name, in->name) && r->param_count == in->param_count && r->block_size == k->used_bytes;
   for (uint32_t i = 0; same && i < r->param_count; i++)
     same = !strcmp(r->params[i].name, in->params[i].name) && r->params[i].offset == in->params[i].offset &&
            r->params[i].scalar == in->params[i].scalar && r->params[i].pointer == in->params[i].pointer &&
@@ -147,7 +148,10 @@ static bool write_float(kiln_scalar scalar, const uint8_t *at, kiln_buffer *out)
 
 static void write_view(const param *p, const uint8_t *at, kiln_buffer *out) {
   for (unsigned i = 0; i < 2u * p->view_rank; i++)
-    kiln_buffer_format(out, "%s%lld", !i ? "[" : i == p->view_rank ? ";" : ",",
+    kiln_buffer_format(out, "%s%lld",
+                       !i                  ? "["
+                       : i == p->view_rank ? ";"
+                                           : ",",
                        (long long)kiln_le64(at + 8 + 8 * (size_t)i));
   kiln_buffer_u8(out, ']');
 }
@@ -230,9 +234,9 @@ kiln_status kiln_record_shapes(kiln_library *l, const char *path, kiln_error *er
   if (!l || atomic_load(&l->is_closed) || !path || !*path)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "kiln_record_shapes needs an open library and a path, found %s",
-                     !l                             ? "no library"
+                     !l                           ? "no library"
                      : atomic_load(&l->is_closed) ? "a library that is closed"
-                                                    : "no path");
+                                                  : "no path");
   char *copy = strdup(path);
   if (!copy) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path);
   free(l->record_path);

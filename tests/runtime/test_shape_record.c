@@ -15,9 +15,10 @@ static void write_bundle(const char *path, const char *note) {
   kiln_config_record config = {.text = "c0", .grid = {{one, sizeof one}}};
   kiln_param_record view = {.name = "v", .scalar = KILN_F32, .view_rank = 2, .access = 3};
   kiln_interface in = {.name = "k[T=f32]",
-                       .params = (kiln_param_record[]){pointer_param("p", KILN_F32), view,
-                                                       scalar_param("n", KILN_I32), scalar_param("m", KILN_I32),
-                                                       scalar_param("s", KILN_F32), scalar_param("h", KILN_F16)},
+                       .params =
+                           (kiln_param_record[]){pointer_param("p", KILN_F32), view,
+                                                 scalar_param("n", KILN_I32), scalar_param("m", KILN_I32),
+                                                 scalar_param("s", KILN_F32), scalar_param("h", KILN_F16)},
                        .param_count = 6,
                        .configs = &config,
                        .config_count = 1,
@@ -29,7 +30,9 @@ static void write_bundle(const char *path, const char *note) {
   fixture_write(&f, path, "");
 }
 
-#define NOTE "kiln tuned 1\nkernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, f16\" product=* processor=* units=0 "
+#define NOTE                                                                                                \
+  "kiln tuned 1\nkernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, f16\" product=* processor=* " \
+  "units=0 "
 #define HEAD "# kiln shapes: met without a tuned choice; for `kiln tune --record`\n"
 
 typedef struct arguments {
@@ -133,9 +136,10 @@ TEST(shape_record, each_bin_once) {
 }
 
 TEST(shape_record, what_the_table_has_is_not_noted) {
-  opened o = open_note(NOTE "bin.n=64 config=c0\nkernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, "
-                            "f16\" product=* processor=* units=0 bin.n=1024 config=c0\n",
-                       true);
+  opened o =
+      open_note(NOTE "bin.n=64 config=c0\nkernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, "
+                     "f16\" product=* processor=* units=0 bin.n=1024 config=c0\n",
+                true);
   for (unsigned i = 0; i < 2; i++) {
     launch_n(&o, 64);   // exact
     launch_n(&o, 1100); // exact

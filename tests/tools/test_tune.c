@@ -225,6 +225,39 @@ TEST(tune, two_devices_share_the_shapes) {
   free(text);
 }
 
+// The application: `kiln run` cannot record, so its file is written here as tests/runtime/test_shape_record.c
+// finds it.
+TEST(tune, recorded_shapes_are_measured_with_buffers_of_the_users) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[T: type = f32, B: tune = 64](x: in *T, v: in view f32[8, 8], y: out *f32, n: "
+      "i32, s: f32)\n"
+      "  @instance(T = f32) @grid(cdiv(n, B)) @key(n)\n  @config(B = 64)\n  @config(B = 128)\n"
+      "{\n  let i = pid(0) * B + iota(B)\n  store(y + i, load(x + i, i < n) as f32 * s, i < n)\n}\n";
+  char options[600];
+  snprintf(options, sizeof options, "-v --record %s",
+           put("app.shapes",
+               "# kiln shapes: met without a tuned choice; for `kiln tune --record`\n"
+               "k[T=f32] v=[4,8;8,1] n=1000 s=0.5\nelsewhere n=1\nk[T=f32] v=[4,8;8,1] n=3000 s=2\n"
+               "k[T=f32] v=[4,8;8,1] n=3001 s=2\n"));
+  char *out = tune(0, options, kernel, "other n=1\nk n=5 s=1 x=random:n*2 y=zeros:n\n");
+  expect_in(out, "k[T=f32] n=1000: B=");
+  expect_in(out, "k[T=f32] n=3000: B=");
+  expect_in(out, "app.shapes:3: ");
+  expect_in(out, "has no kernel 'elsewhere': left out");
+  expect_in(out, "k[T=f32] n=3001: B="); // its bin is there already
+  expect_in(out, ", as the table says");
+  expect_not_in(out, "n=5");
+  free(out);
+  char *text = table();
+  expect_in(text, " bin.n=896 bin.v.extent0=4 bin.v.extent1=8 ");
+  expect_in(text, " bin.n=2560 ");
+  free(text);
+  out = tune(1, options, kernel, "other n=1\n");
+  expect_in(out,
+            "app.shapes:2: argument 'x' (*f32) of k[T=f32] is missing; a line of --shapes says what buffers");
+  free(out);
+}
+
 TEST(tune, mistakes_are_named) {
   static const char kernel[] = KERNEL(IN_OUT, "", COPY);
   static const struct {

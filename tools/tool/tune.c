@@ -16,12 +16,13 @@
 #include "tools/tool/case_run.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/tune_contest.h"
+#include "tools/tool/tune_recorded.h"
 #include "tools/tool/tune_shapes.h"
 
 enum { MOST_SHAPES_FILE = 16 << 20, MOST_DEVICES = 64, ALIGNED = KILN_TUNED_ALIGNMENT, HELLO_MS = 60000 };
 
 typedef struct settings {
-  const char *output, *shapes, *devices, *budget, *keep, *gate, *band, *cache_folder;
+  const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder;
   cli_list words, kernels, instances;
   int64_t timeout_s, judge_s, most_spill, jobs;
   bool hot, again, check, merge, verbose;
@@ -43,7 +44,7 @@ typedef struct progress {
 
 typedef struct tuner {
   const settings *s;
-  const char *bundle_path, *device;
+  const char *bundle_path, *device, *shapes_path;
   bundle_view view;
   kiln_library *library; // of the same bundle, for parameters
   kiln_device *null_device;
@@ -81,24 +82,44 @@ static kiln_status add_jobs(tuner *t, const tune_shape *shape, kiln_error *err) 
     if (!t->jobs) abort();
     t->jobs[t->job_count++] = (job){&t->view.kernels[k], shape};
   }
-  return t->job_count > before ? KILN_OK
-                               : kiln_fail(err, KILN_STATUS_NOT_FOUND,
-                                           "%s:%u: %s has no kernel '%s'; `kiln inspect` lists them",
-                                           t->s->shapes, shape->line, t->bundle_path, shape->kernel);
+  if (t->job_count > before) return KILN_OK;
+  if (t->s->record) { // an application launches kernels of other bundles, too
+    fprintf(stderr, "kiln: note: %s:%u: %s has no kernel '%s': left out\n", t->shapes_path, shape->line,
+            t->bundle_path, shape->kernel);
+    return KILN_OK;
+  }
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s:%u: %s has no kernel '%s'; `kiln inspect` lists them",
+                   t->shapes_path, shape->line, t->bundle_path, shape->kernel);
+}
+
+// The text of the shapes: that of --shapes, or what --record has with it.
+static kiln_status read_text(tuner *t, kiln_buffer *out, kiln_error *err) {
+  kiln_buffer given = {0}, record = {0};
+  t->shapes_path = t->s->record ? t->s->record : t->s->shapes;
+  kiln_status status = t->s->shapes ? cli_read_file(t->s->shapes, MOST_SHAPES_FILE, &given, err) : KILN_OK;
+  if (status == KILN_OK && t->s->record) {
+    status = cli_read_file(t->s->record, MOST_SHAPES_FILE, &record, err);
+    tune_recorded_join((const char *)record.bytes, record.size, (const char *)given.bytes, given.size, out);
+  } else if (status == KILN_OK) {
+    kiln_buffer_bytes(out, given.bytes, given.size);
+  }
+  kiln_buffer_deinit(&given);
+  kiln_buffer_deinit(&record);
+  return status;
 }
 
 static kiln_status read_shapes(tuner *t, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_tuned_place place = {0};
-  kiln_status status = cli_read_file(t->s->shapes, MOST_SHAPES_FILE, &text, err);
+  kiln_status status = read_text(t, &text, err);
   if (status == KILN_OK)
-    status = tune_shapes_read(t->arena, t->s->shapes, (const char *)text.bytes, text.size, &t->shapes,
+    status = tune_shapes_read(t->arena, t->shapes_path, (const char *)text.bytes, text.size, &t->shapes,
                               &t->shape_count, &place, err);
   if (status != KILN_OK && place.line) tuned_file_point((const char *)text.bytes, text.size, place);
   kiln_buffer_deinit(&text);
   for (uint32_t i = 0; i < t->shape_count && status == KILN_OK; i++) status = add_jobs(t, &t->shapes[i], err);
   if (status == KILN_OK && !t->job_count)
-    status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no shape", t->s->shapes);
+    status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no shape", t->shapes_path);
   return status;
 }
 
@@ -108,8 +129,9 @@ static kiln_status no_argument(const tuner *t, const job *j, const char *text, k
   kiln_buffer names = {0};
   for (uint32_t i = 0; i < j->kernel->interface.param_count; i++)
     kiln_buffer_format(&names, "%s%s", i ? ", " : "", j->kernel->interface.params[i].name);
-  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s:%u: '%s': kernel %s has the parameters %.*s", t->s->shapes,
-            j->shape->line, text, j->kernel->name, (int)names.size, (const char *)names.bytes);
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s:%u: '%s': kernel %s has the parameters %.*s",
+            t->shapes_path, j->shape->line, text, j->kernel->name, (int)names.size,
+            (const char *)names.bytes);
   kiln_buffer_deinit(&names);
   return KILN_STATUS_INVALID_ARGUMENT;
 }
@@ -133,13 +155,14 @@ static kiln_status set_values(const tuner *t, const job *j, tune_subject *s, kil
         v = &s->values[k];
     if (!v) return no_argument(t, j, text, err);
     kiln_status status = run_value_set(v, equals + 1, err);
-    if (status != KILN_OK) return kiln_context(err, status, "%s:%u", t->s->shapes, j->shape->line);
+    if (status != KILN_OK) return kiln_context(err, status, "%s:%u", t->shapes_path, j->shape->line);
   }
   for (size_t i = 0; i < s->count; i++)
     if (!s->values[i].is_set)
-      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s:%u: argument '%s' (%s) of %s is missing",
-                       t->s->shapes, j->shape->line, s->values[i].param.name, s->values[i].param.type,
-                       j->kernel->name);
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s:%u: argument '%s' (%s) of %s is missing%s",
+                       t->shapes_path, j->shape->line, s->values[i].param.name, s->values[i].param.type,
+                       j->kernel->name,
+                       t->s->record ? "; a line of --shapes says what buffers of a kernel hold" : "");
   return KILN_OK;
 }
 
@@ -343,11 +366,20 @@ static kiln_status keep_choice(tuner *t, const kiln_tuned_entry *e, kiln_error *
   return status;
 }
 
+// The table as it is now: another shape of the same bins, or another process, may have added to it.
+static kiln_status read_known(tuner *t, kiln_error *err) {
+  if (!t->s->output || t->s->check || access(t->s->output, F_OK)) return KILN_OK;
+  kiln_tuner_table_deinit(&t->known);
+  kiln_tuner_table_init(&t->known);
+  return tuned_file_read(t->s->output, &t->known, err);
+}
+
 static kiln_status run_contest(tuner *t, const job *j, tune_subject *s, kiln_error *err) {
   char title[400];
   tune_contest contest;
   tune_worker worker = {0};
   kiln_tuned_entry *e = make_entry(t, s);
+  KILN_TRY(read_known(t, err));
   const char *identity = identity_of(t, e);
   const kiln_tuner_row *row = kiln_tuner_table_find(&t->known, identity),
                        *old = kiln_tuner_table_find(&t->old, identity);
@@ -588,7 +620,7 @@ static int check_settings(const cli_page *page, settings *s) {
   double percent;
   if (!s->words.count) return cli_usage(page, "expected a bundle, sources, or tables after --merge");
   if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
-  if (!s->shapes) return cli_usage(page, "--shapes is missing");
+  if (!s->shapes && !s->record) return cli_usage(page, "--shapes is missing");
   if (!s->output && !s->gate) return cli_usage(page, "--output is missing");
   if (!read_real(s->budget, 0.001, 1e6, &s->rules.budget_s))
     return cli_usage(page, "--budget: expected seconds, found '%s'", s->budget);
@@ -618,6 +650,8 @@ int kiln_command_tune(int argc, char **argv) {
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &s.output, "TABLE", "the table to add to"},
       {"shapes", 's', CLI_TEXT, &s.shapes, "FILE", "kernels and arguments to measure; see below"},
+      {"record", 0, CLI_TEXT, &s.record, "FILE",
+       "shapes that an application recorded; --shapes says what buffers hold"},
       {"device", 'd', CLI_TEXT, &s.devices, "NAME,...",
        "host, cuda:N, hip:N; several share the shapes (host)"},
       {"budget", 0, CLI_TEXT, &s.budget, "SECONDS",
