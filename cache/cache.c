@@ -249,10 +249,12 @@ typedef kiln_remote_state remote_question(kiln_remote *remote, const char *domai
                                           kiln_blob **out_file);
 
 /// Asks the remote side; a hit is checked like any file and stored locally.
-static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key *key, kiln_cache_entry *out) {
+static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key *key, kiln_cache_entry *out,
+                       bool *out_busy) {
   kiln_blob *file = NULL;
   bool warned = false;
   kiln_remote_state state = question(c->remote, c->domain, &key->digest, &file);
+  if (out_busy) *out_busy = state == KILN_REMOTE_BUSY;
   if (state == KILN_REMOTE_FOUND) {
     kiln_blob_retain(file);
     kiln_outcome outcome =
@@ -300,7 +302,7 @@ static bool get_here(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) 
 static bool get_elsewhere(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   kiln_outcome outcome = out->outcome;
   int error_number = out->error_number;
-  if (c->remote && !c->config.no_read && get_remote(c, kiln_remote_get, key, out)) return true;
+  if (c->remote && !c->config.no_read && get_remote(c, kiln_remote_get, key, out, NULL)) return true;
   memset(out, 0, sizeof *out);
   out->outcome = outcome;
   out->error_number = error_number;
@@ -434,8 +436,9 @@ static bool never(void *context) {
   return false;
 }
 
-bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim,
-                          kiln_cache_entry *out) {
+// `out_busy` NULL: other machines are waited for.
+static bool claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim, kiln_cache_entry *out,
+                      bool *out_busy) {
   struct readiness context = {c, key, out};
   bool waited;
   claim->fd = -1;
@@ -450,9 +453,24 @@ bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *
   if (flight == KILN_FLIGHT_THERE) found(c, key, out, false);
   if (flight == KILN_FLIGHT_THERE) return true;
   if (!c->remote || !c->config.remote_lease_ms || !c->config.remote_write || c->config.no_read) return false;
-  bool there = get_remote(c, kiln_remote_claim, key, out);
-  if (there) kiln_cache_count(c, KILN_OUTCOME_WAITED_REMOTE, &key->digest, 0, 0);
+  bool there = get_remote(c, out_busy ? kiln_remote_try : kiln_remote_claim, key, out, out_busy);
+  if (there && !out_busy) kiln_cache_count(c, KILN_OUTCOME_WAITED_REMOTE, &key->digest, 0, 0);
   return there;
+}
+
+bool kiln_cache_claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim,
+                          kiln_cache_entry *out) {
+  return claim_key(c, key, claim, out, NULL);
+}
+
+bool kiln_cache_try_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *claim, kiln_cache_entry *out,
+                        bool *out_busy) {
+  *out_busy = false;
+  return claim_key(c, key, claim, out, out_busy);
+}
+
+void kiln_cache_give_up(kiln_cache *c, const kiln_key *key) {
+  if (c->remote && c->config.remote_lease_ms) kiln_remote_drop(c->remote, c->domain, &key->digest);
 }
 
 void kiln_cache_release(kiln_cache_claim *claim) {

@@ -248,6 +248,12 @@ typedef struct kiln_cache_claim {
 bool kiln_cache_claim_key(kiln_cache *cache, const kiln_key *key, kiln_cache_claim *claim,
                           kiln_cache_entry *out);
 void kiln_cache_release(kiln_cache_claim *claim);
+/// The same without waiting for another machine. False with `out_busy`: one makes it; do something else and
+/// claim later. Release in every case.
+bool kiln_cache_try_key(kiln_cache *cache, const kiln_key *key, kiln_cache_claim *claim,
+                        kiln_cache_entry *out, bool *out_busy);
+/// Before the release of a claim whose entry will not come: other machines need not wait for it.
+void kiln_cache_give_up(kiln_cache *cache, const kiln_key *key);
 
 /// Counts an event of the caller's: COMPILED with its time, DUPLICATE, ...
 void kiln_cache_count(kiln_cache *cache, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes,

@@ -194,7 +194,7 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   uint32_t size = kiln_read_u32(&reader);
   uint8_t state = kiln_read_u8(&reader);
   if (state != KILN_REMOTE_FOUND)
-    return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_LATE ? state : KILN_REMOTE_FAILED;
+    return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_BUSY ? state : KILN_REMOTE_FAILED;
   if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
   kiln_blob *file = kiln_blob_create(size - 1);
   if (file && transfer(fd, file->bytes, file->size, false, deadline)) {
@@ -227,6 +227,18 @@ kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const ki
   *out_file = NULL;
   return r->lease_ms ? ask(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file)
                      : KILN_REMOTE_SKIPPED;
+}
+
+kiln_remote_state kiln_remote_try(kiln_remote *r, const char *domain, const kiln_digest *key,
+                                  kiln_blob **out_file) {
+  *out_file = NULL;
+  return r->lease_ms ? ask(r, KILN_REMOTE_TRY, r->deadline_ms, domain, key, out_file) : KILN_REMOTE_SKIPPED;
+}
+
+void kiln_remote_drop(kiln_remote *r, const char *domain, const kiln_digest *key) {
+  int fd;
+  if (!r->lease_ms || r->broken || !r->started) return;
+  if (request(r, KILN_REMOTE_DROP, domain, key, now_ms() + GRACE_MS, &fd)) close(fd);
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {

@@ -3,15 +3,21 @@
 // The network is in that program; what comes back is only bytes, which the cache checks like any file.
 //
 // One request a connection, little-endian, both ways a u32 length and that many bytes:
-//   request: u8 kind (1 get, 2 wake, 3 claim), 32 bytes key, block domain         reply: u8 state, entry
-//   bytes when the state is FOUND
+//   request: u8 kind (1 get, 2 wake, 3 claim, 4 try, 5 drop), 32 bytes key, block domain         reply: u8
+//   state, entry bytes when the state is FOUND
 // Uploads are links in the store's spool/ folder; `wake` only says that there is one.
 #ifndef KILN_CACHE_REMOTE_CLIENT_H
 #define KILN_CACHE_REMOTE_CLIENT_H
 
 #include "cache/store.h"
 
-enum { KILN_REMOTE_GET = 1, KILN_REMOTE_WAKE = 2, KILN_REMOTE_CLAIM = 3 };
+enum {
+  KILN_REMOTE_GET = 1,
+  KILN_REMOTE_WAKE = 2,
+  KILN_REMOTE_CLAIM = 3,
+  KILN_REMOTE_TRY = 4,
+  KILN_REMOTE_DROP = 5
+};
 
 typedef enum kiln_remote_state {
   KILN_REMOTE_FOUND = 1,
@@ -20,6 +26,7 @@ typedef enum kiln_remote_state {
   KILN_REMOTE_SKIPPED = 4, ///< left alone: it failed lately
   KILN_REMOTE_REFUSED = 5, ///< what it delivered was not what its own digest says
   KILN_REMOTE_LATE = 6,    ///< another machine makes the entry, longer than we wait
+  KILN_REMOTE_BUSY = 7,    ///< of a try: another machine makes it
 } kiln_remote_state;
 
 typedef struct kiln_remote kiln_remote;
@@ -38,6 +45,11 @@ kiln_remote_state kiln_remote_get(kiln_remote *remote, const char *domain, const
 /// later than the wait and the deadline plus a little.
 kiln_remote_state kiln_remote_claim(kiln_remote *remote, const char *domain, const kiln_digest *key,
                                     kiln_blob **out_file);
+/// The same without waiting: BUSY where another machine makes it.
+kiln_remote_state kiln_remote_try(kiln_remote *remote, const char *domain, const kiln_digest *key,
+                                  kiln_blob **out_file);
+/// Gives a claim back whose entry will not come.
+void kiln_remote_drop(kiln_remote *remote, const char *domain, const kiln_digest *key);
 /// Puts the entry, which is in the store, on the list of uploads; 0 or -errno. Returns at once.
 int kiln_remote_upload(kiln_remote *remote, kiln_store *store, const kiln_digest *key);
 

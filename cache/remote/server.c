@@ -136,7 +136,7 @@ static void pause_before(unsigned turn) {
 }
 
 kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *domain, const kiln_digest *key,
-                                           kiln_buffer *out) {
+                                           bool waits, kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1];
   int64_t end = kiln_level_now() + s->lease_ms;
   kiln_digest_hex(key, hex);
@@ -147,6 +147,7 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
         s, domain, key, out); // after the lease: its last holder may just have uploaded
     if (lease == KILN_REMOTE_FOUND && entry != KILN_REMOTE_ABSENT) kiln_leases_drop(s->leases, domain, hex);
     if (lease == KILN_REMOTE_FOUND || entry != KILN_REMOTE_ABSENT) return entry;
+    if (!waits) return KILN_REMOTE_BUSY;
     if (kiln_level_now() >= end) return KILN_REMOTE_LATE;
     pause_before(turn);
   }
@@ -315,6 +316,12 @@ static bool transfer(int fd, uint8_t *bytes, size_t size, bool out) {
   return true;
 }
 
+static void drop(kiln_remote_server *s, const char *domain, const kiln_digest *key) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(key, hex);
+  if (s->leases) kiln_leases_drop(s->leases, domain, hex);
+}
+
 static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t size) {
   kiln_reader r = kiln_reader_of(request, size);
   uint8_t kind = kiln_read_u8(&r);
@@ -326,12 +333,14 @@ static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t
   memcpy(domain, text, length);
   if (!kiln_store_name_ok(domain)) return;
   if (kind == KILN_REMOTE_WAKE) wake(s, false);
-  if (kind != KILN_REMOTE_GET && kind != KILN_REMOTE_CLAIM) return;
   kiln_digest key;
-  kiln_buffer found = {0}, reply = {0};
   memcpy(key.bytes, key_bytes, sizeof key.bytes);
-  kiln_remote_state state = kind == KILN_REMOTE_GET ? kiln_remote_server_get(s, domain, &key, &found)
-                                                    : kiln_remote_server_claim(s, domain, &key, &found);
+  if (kind == KILN_REMOTE_DROP) drop(s, domain, &key);
+  if (kind != KILN_REMOTE_GET && kind != KILN_REMOTE_CLAIM && kind != KILN_REMOTE_TRY) return;
+  kiln_buffer found = {0}, reply = {0};
+  kiln_remote_state state =
+      kind == KILN_REMOTE_GET ? kiln_remote_server_get(s, domain, &key, &found)
+                              : kiln_remote_server_claim(s, domain, &key, kind == KILN_REMOTE_CLAIM, &found);
   kiln_buffer_u32(&reply, (uint32_t)(state == KILN_REMOTE_FOUND ? found.size + 1 : 1));
   kiln_buffer_u8(&reply, (uint8_t)state);
   bool sent = !reply.failed && transfer(fd, reply.bytes, reply.size, true);

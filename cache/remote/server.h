@@ -33,9 +33,9 @@ void kiln_remote_server_destroy(kiln_remote_server *server);
 /// One look-up and one round over the spool, as the server does them; for tests and tools.
 kiln_remote_state kiln_remote_server_get(kiln_remote_server *server, const char *domain,
                                          const kiln_digest *key, kiln_buffer *out);
-/// A claim (see kiln_remote_claim), as the server does it.
+/// A claim (see kiln_remote_claim), as the server does it; without `waits` a try.
 kiln_remote_state kiln_remote_server_claim(kiln_remote_server *server, const char *domain,
-                                           const kiln_digest *key, kiln_buffer *out);
+                                           const kiln_digest *key, bool waits, kiln_buffer *out);
 /// How many were uploaded. Stops after a few failures, or one that took long.
 unsigned kiln_remote_server_upload(kiln_remote_server *server);
 /// Uploads until nothing waits, and tries again for `wait_ms` where that fails; servers that were left alone

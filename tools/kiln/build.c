@@ -109,6 +109,9 @@ int kiln_command_build(int argc, char **argv) {
        "refuse choices that were measured with code of other tools"},
       {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,
        "every config, and what `kiln tune` wants to know: a bundle to measure, not to ship"},
+      {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
+       "share the build with every machine that runs this command with this server: each object is compiled "
+       "once"},
       {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
       {"trace", 0, CLI_TEXT, &b.trace, "FILE",
        "write the build as a timeline for chrome://tracing or Perfetto"},
@@ -130,7 +133,9 @@ int kiln_command_build(int argc, char **argv) {
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) {
     if (!b.bundle.output) b.bundle.output = "kernels.kbundle";
-    if (!b.s.words.count) code = cli_usage(&page, "no source was named");
+    if (b.s.fleet && (b.s.no_cache || b.s.force))
+      code = cli_usage(&page, "--fleet needs the cache: neither --no-cache nor --force");
+    else if (!b.s.words.count) code = cli_usage(&page, "no source was named");
   }
   if (code == -1) {
     trace_phase(&b.timeline, "read, check and lower sources");

@@ -154,6 +154,21 @@ static void add_remote(kiln_cache_config *config, texts *t) {
   if (cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
 }
 
+enum { FLEET_WAIT_MS = 600000 }; // for an object that another machine compiles
+
+static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *url, kiln_error *err) {
+  if (strncmp(url, "redis://", strlen("redis://")) || strchr(url, ' '))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "--fleet: expected redis://HOST[:PORT][/DATABASE], found '%.200s'", url);
+  if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote))
+    return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");
+  config->remote_program = t->remote;
+  config->remote_url = url;
+  config->remote_write = true;
+  config->remote_lease_ms = FLEET_WAIT_MS;
+  return KILN_OK;
+}
+
 /// A word that is neither yes nor no is a mistake, not a no.
 static kiln_status check_flags(kiln_error *err) {
   static const struct {
@@ -190,7 +205,8 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   if (options->local) return status;
   if (!status) status = split(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
   if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
-  if (!status) add_remote(config, t);
+  if (!status && options->fleet) status = join_fleet(config, t, options->fleet, err);
+  else if (!status) add_remote(config, t);
   return status;
 }
 

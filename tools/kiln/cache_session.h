@@ -9,6 +9,8 @@ typedef struct cache_session_options {
   const char *folder; ///< --cache-dir; NULL: the environment decides
   bool force;         ///< reads miss, writes replace
   bool read_only;     ///< whatever the environment says
+  const char *fleet;  ///< redis://...: takes the place of the remote caches of the environment, with uploads
+                      ///< and leases; NULL: none
   bool local; ///< without layers, higher domains and the remote side: for tools that look at one store
 } cache_session_options;
 

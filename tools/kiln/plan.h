@@ -32,6 +32,7 @@ typedef struct plan_job {
   kiln_key key;          ///< owned
   kiln_digest interface_digest;
   job_state state;
+  bool is_late;                ///< of a fleet: another machine made it when it was this one's turn
   bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
   kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
   kiln_buffer report;          ///< owned; with them: compiler/report.h

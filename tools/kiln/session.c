@@ -68,8 +68,11 @@ static bool wants_assembler(const plan *p) {
 
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
-  cache_session_options options = {
-      .folder = s->cache_folder, .force = s->force, .local = without, .read_only = without};
+  cache_session_options options = {.folder = s->cache_folder,
+                                   .fleet = s->fleet,
+                                   .force = s->force,
+                                   .local = without,
+                                   .read_only = without};
   if (without) {
     if (cache_session_open(&options, &s->memory, err) != KILN_OK) err->status = KILN_OK;
     return KILN_OK;
@@ -80,7 +83,7 @@ static kiln_status open_cache(session *s, kiln_error *err) {
     fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
   const char *trust = environment_get(ENV_KILN_TRUST);
   // Who asks for signatures does not mean "or without".
-  if (status == KILN_OK || s->must_hit || (trust && !strcmp(trust, "require"))) return status;
+  if (status == KILN_OK || s->must_hit || s->fleet || (trust && !strcmp(trust, "require"))) return status;
   fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
   err->status = KILN_OK;
   return KILN_OK;
@@ -226,6 +229,7 @@ int session_make(session *s, work_sums *sums) {
     work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : processors(),
                             .progress = !s->quiet && isatty(2),
                             .must_hit = s->must_hit,
+                            .fleet = s->fleet != NULL,
                             .verify = percent,
                             .cache = s->cache};
     work_run(&s->plan, &options, sums);

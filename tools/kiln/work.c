@@ -17,11 +17,16 @@ typedef struct crew {
   const work_options *options;
   kiln_buffer encoded; // options for the worker
   pthread_mutex_t lock;
-  pthread_cond_t changed; // all is done
-  size_t next, done;      // under lock
-  uint32_t lanes;         // under lock
-  work_sums sums;         // under lock
-  bool is_told;           // under lock: that a tool changed
+  pthread_cond_t changed;     // all is done
+  size_t next, done;          // under lock
+  size_t first;               // job that is taken first, the others behind it in turn
+  size_t *later;              // owned, under lock: jobs that another machine makes
+  size_t later_count;         // under lock
+  bool is_sweeping, is_swept; // under lock: those jobs are looked up all at once; were
+  pthread_cond_t swept;
+  uint32_t lanes; // under lock
+  work_sums sums; // under lock
+  bool is_told;   // under lock: that a tool changed
 } crew;
 
 static void keep(kiln_buffer *to, const void *bytes, size_t size) {
@@ -133,16 +138,23 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
   worker_reply_deinit(&reply);
 }
 
-static void make_or_wait(crew *c, worker_client *worker, plan_job *job) {
+// False: another machine makes it, and `waits` is not set.
+static bool make_or_wait(crew *c, worker_client *worker, plan_job *job, bool waits) {
+  kiln_cache *cache = c->options->cache;
   kiln_cache_claim claim;
   kiln_cache_entry entry;
-  if (!c->options->cache) {
+  bool is_busy = false;
+  if (!cache) {
     make(c, worker, job);
-    return;
+    return true;
   }
-  if (kiln_cache_claim_key(c->options->cache, &job->key, &claim, &entry)) take_entry(job, &entry);
-  else make(c, worker, job);
+  bool is_there = waits ? kiln_cache_claim_key(cache, &job->key, &claim, &entry)
+                        : kiln_cache_try_key(cache, &job->key, &claim, &entry, &is_busy);
+  if (is_there) take_entry(job, &entry);
+  else if (!is_busy) make(c, worker, job);
+  if (job->state == JOB_FAILED || job->is_foreign) kiln_cache_give_up(cache, &job->key);
   kiln_cache_release(&claim);
+  return !is_busy;
 }
 
 static void verify(crew *c, worker_client *worker, plan_job *job) {
@@ -175,15 +187,17 @@ static bool sampled(const plan_job *job, unsigned percent) {
   return job->key.digest.bytes[0] * 100u / 256u < percent;
 }
 
-static void run_job(crew *c, worker_client *worker, plan_job *job) {
+// False: it is to be run once more, later.
+static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
   if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
-  else if (job->state == JOB_PENDING) make_or_wait(c, worker, job);
+  else if (job->state == JOB_PENDING && !make_or_wait(c, worker, job, waits)) return false;
   if (job->state == JOB_HIT && c->options->verify && sampled(job, c->options->verify)) {
     verify(c, worker, job);
     pthread_mutex_lock(&c->lock);
     c->sums.verified++;
     pthread_mutex_unlock(&c->lock);
   }
+  return true;
 }
 
 /// One line of a terminal: how much is done, and what has been compiled for the longest time.
@@ -219,6 +233,50 @@ static void *watch(void *context) {
   return NULL;
 }
 
+typedef struct sweep {
+  crew *crew;
+  size_t *jobs; // owned
+} sweep;
+
+static void take_swept(void *context, size_t index, kiln_cache_entry *entry) {
+  const sweep *s = context;
+  take_entry(&s->crew->p->jobs[s->jobs[index]], entry);
+}
+
+// What other machines made meanwhile: one question for all instead of one each. Called and left with the
+// lock.
+static void sweep_later(crew *c) {
+  size_t count = c->later_count;
+  sweep s = {c, calloc(count + 1, sizeof *s.jobs)};
+  const kiln_key **keys = calloc(count + 1, sizeof *keys);
+  if (!s.jobs || !keys) abort();
+  memcpy(s.jobs, c->later, count * sizeof *s.jobs);
+  for (size_t i = 0; i < count; i++) keys[i] = &c->p->jobs[s.jobs[i]].key;
+  c->is_sweeping = true, c->later_count = 0;
+  pthread_mutex_unlock(&c->lock);
+  kiln_cache_get_many(c->options->cache, keys, count, take_swept, &s);
+  pthread_mutex_lock(&c->lock);
+  for (size_t i = 0; i < count; i++) c->later[c->later_count++] = s.jobs[i]; // also those that are there now
+  c->is_sweeping = false, c->is_swept = true;
+  pthread_cond_broadcast(&c->swept);
+  free(keys);
+  free(s.jobs);
+}
+
+// The next job in turn, then those that were left for later, which are waited for. False: there is none left.
+static bool take_job(crew *c, size_t *out, bool *out_waits) {
+  size_t count = c->p->job_count;
+  pthread_mutex_lock(&c->lock);
+  while (c->next >= count && c->is_sweeping) pthread_cond_wait(&c->swept, &c->lock);
+  if (c->next >= count && c->later_count && !c->is_swept) sweep_later(c);
+  bool is_any = c->next < count || c->later_count;
+  *out_waits = !c->options->fleet || c->next >= count;
+  if (c->next < count) *out = (c->first + c->next++) % count;
+  else if (is_any) *out = c->later[--c->later_count];
+  pthread_mutex_unlock(&c->lock);
+  return is_any;
+}
+
 static void *work(void *context) {
   crew *c = context;
   worker_client worker;
@@ -229,13 +287,11 @@ static void *work(void *context) {
   pthread_mutex_lock(&c->lock);
   uint32_t lane = ++c->lanes;
   pthread_mutex_unlock(&c->lock);
-  for (;;) {
-    pthread_mutex_lock(&c->lock);
-    size_t at = c->next++;
-    pthread_mutex_unlock(&c->lock);
-    if (at >= c->p->job_count) break;
+  size_t at;
+  bool waits;
+  while (take_job(c, &at, &waits)) {
     plan_job *job = &c->p->jobs[at];
-    bool was_pending = job->state == JOB_PENDING;
+    bool was_pending = job->state == JOB_PENDING || job->is_late;
     pthread_mutex_lock(&c->lock);
     job->since_ns = was_pending ? cli_now_ns() : 0;
     if (was_pending) job->lane = lane;
@@ -243,8 +299,13 @@ static void *work(void *context) {
     if (was_pending && !ready) {
       job->error = err;
       job->state = JOB_FAILED;
-    } else {
-      run_job(c, &worker, job);
+    } else if (!run_job(c, &worker, job, waits)) {
+      pthread_mutex_lock(&c->lock);
+      c->later[c->later_count++] = at;
+      job->is_late = true;
+      job->since_ns = 0;
+      pthread_mutex_unlock(&c->lock);
+      continue;
     }
     pthread_mutex_lock(&c->lock);
     c->done++;
@@ -296,9 +357,15 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   crew c = {.p = p, .options = options, .sums = *out};
   unsigned count = options->threads ? options->threads : 1;
   pthread_t *threads = calloc(count, sizeof *threads);
+  c.later = calloc(p->job_count + 1, sizeof *c.later);
+  if (!c.later) abort();
+  // Machines of a fleet begin at different places, so that they seldom ask for the same object.
+  if (options->fleet)
+    c.first = (size_t)(cli_now_ns() / 1000u ^ (uint64_t)getpid() * 2654435761u) % (p->job_count + 1);
   kiln_codegen_options_encode(&p->options, &c.encoded);
   pthread_mutex_init(&c.lock, NULL);
   pthread_cond_init(&c.changed, NULL);
+  pthread_cond_init(&c.swept, NULL);
   pthread_t watcher;
   bool is_watched = options->progress && !pthread_create(&watcher, NULL, watch, &c);
   unsigned started = 0;
@@ -308,9 +375,11 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
   if (is_watched) pthread_join(watcher, NULL);
   pthread_cond_destroy(&c.changed);
+  pthread_cond_destroy(&c.swept);
   pthread_mutex_destroy(&c.lock);
   kiln_buffer_deinit(&c.encoded);
   free(threads);
+  free(c.later);
   *out = c.sums;
   if (c.sums.compiled) count_duplicates(p, options->cache);
 }

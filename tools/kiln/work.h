@@ -8,6 +8,7 @@
 typedef struct work_options {
   unsigned threads;  ///< workers at the same time
   bool progress;     ///< a line on the terminal that is rewritten
+  bool fleet;        ///< other machines make the same objects: what one of them makes is left for the end
   bool must_hit;     ///< a miss is an error that names the differing fields
   unsigned verify;   ///< compile hits again and compare: percent of them; 0: none
   kiln_cache *cache; ///< NULL: none

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln build --fleet`: builds that share nothing but a Redis server compile each object once; whatever
+// happens to one of them or to the server, the others get on. What a compile costs is simulated: the code
+// generator sleeps before each, so that a machine with two processors stands for four.
+#include "tests/cache/servers.h"
+
+static const char *file(const char *name) {
+  static char paths[32][300];
+  static unsigned next;
+  char *path = paths[next++ % 32];
+  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
+  return path;
+}
+
+// Sleeps SLOW_MS before each request that the code generator reads, and notes it in the file SLOW_LOG; dies
+// then where SLOW_MS is 0.
+static const char slow[] =
+    "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n#include <fcntl.h>\n#include <stdlib.h>\n#include "
+    "<string.h>\n#include <time.h>\n#include <unistd.h>\n"
+    "ssize_t read(int fd, void *to, size_t size) {\n"
+    "  static ssize_t (*real)(int, void *, size_t);\n"
+    "  if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"read\");\n"
+    "  ssize_t got = real(fd, to, size);\n"
+    "  if (fd || size != 4 || got != 4 || !strstr(program_invocation_name, \"codegen\")) return got;\n"
+    "  long ms = atol(getenv(\"SLOW_MS\"));\n"
+    "  int log = open(getenv(\"SLOW_LOG\"), O_WRONLY | O_CREAT | O_APPEND, 0666);\n"
+    "  if (write(log, \".\", 1) < 0) abort();\n"
+    "  close(log);\n"
+    "  if (!ms) _exit(3);\n"
+    "  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, 0);\n"
+    "  return got;\n}\n";
+
+static void make_slow(void) {
+  kiln_test_write(file("slow.c"), slow, strlen(slow));
+  if (kiln_test_run(NULL, "cc -shared -fPIC -O1 -o %s %s -ldl", file("slow.so"), file("slow.c")))
+    FAIL("the library that slows compiles down was not made");
+}
+
+// Kernels k0, k1, ... that differ by what they store.
+static const char *write_kernels(const char *name, unsigned count) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, "kiln 1\n\n");
+  for (unsigned i = 0; i < count; i++)
+    kiln_buffer_format(&text,
+                       "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  let i = iota(64)\n  store(y + i, i + %u)\n}\n",
+                       i, i);
+  kiln_test_write(file(name), text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+  return strdup(file(name));
+}
+
+// Starts `kiln build` as a machine of its own: cache, output NAME.kbundle, what it says in NAME.txt.
+static pid_t begin(const char *name, const char *url, const char *source, unsigned ms) {
+  char command[2000];
+  snprintf(command, sizeof command,
+           "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=%s KILN_CACHE_DIR=%s.cache %s/bin/kiln build --fleet %s -j 1 -t "
+           "host -o %s.kbundle %s > %s.txt 2>&1",
+           ms, file(name), file("slow.so"), file(name), kiln_test_build(), url, file(name), source,
+           file(name));
+  pid_t pid = fork();
+  if (!pid) {
+    server = 0;
+    setpgid(0, 0);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  return pid;
+}
+
+static int end(pid_t pid) {
+  int status;
+  for (unsigned i = 0; waitpid(pid, &status, WNOHANG) != pid; i++) {
+    if (i > 9000) FAIL("a build does not end");
+    pause_ms(10);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+// How many compiles the machine began.
+static unsigned compiles(const char *name) {
+  size_t size = 0;
+  char path[400];
+  snprintf(path, sizeof path, "%s.log", file(name));
+  if (access(path, R_OK)) return 0;
+  free(kiln_test_read(path, &size));
+  return (unsigned)size;
+}
+
+static char *said(const char *name) {
+  char path[400];
+  snprintf(path, sizeof path, "%s.txt", file(name));
+  return kiln_test_read(path, NULL);
+}
+
+static const char *redis_url(void) {
+  static char url[64];
+  if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(kiln_test_folder()));
+  make_slow();
+  return url;
+}
+
+static void expect_done(const char *name, int code) {
+  if (code) {
+    char *text = said(name);
+    FAIL("%s: exit status %d:\n%s", name, code, text);
+  }
+}
+
+static void expect_same(const char *a, const char *b) {
+  if (kiln_test_run(NULL, "cmp %s.kbundle %s.kbundle", file(a), file(b))) FAIL("%s and %s differ", a, b);
+}
+
+static const char *const names[] = {"a", "b", "c", "d"};
+
+static void forget(const char *url) { // what the server has
+  if (kiln_test_run(NULL, "redis-cli -p %s flushall", strrchr(url, ':') + 1)) FAIL("redis-cli does not work");
+}
+
+// Objects a millisecond of four machines; each object was compiled once.
+static double four_builds(const char *url, const char *source, unsigned objects, unsigned ms, unsigned round) {
+  char own[4][8];
+  pid_t pids[4];
+  unsigned sum = 0, least = objects;
+  for (unsigned i = 0; i < 4; i++) snprintf(own[i], sizeof own[i], "%s%u", names[i], round % 10);
+  int64_t start = now_ms();
+  for (unsigned i = 0; i < 4; i++) pids[i] = begin(own[i], url, source, ms);
+  for (unsigned i = 0; i < 4; i++) expect_done(own[i], end(pids[i]));
+  double rate = objects / (double)(now_ms() - start);
+  for (unsigned i = 0; i < 4; i++) {
+    unsigned count = compiles(own[i]);
+    sum += count;
+    if (count < least) least = count;
+    if (i) expect_same(own[0], own[i]);
+  }
+  CHECK_INT(sum, objects);
+  CHECK(least > objects / 8);
+  return rate;
+}
+
+// The machine that tests run on may be busy with other things, so the best of a few rounds counts.
+TEST(fleet_build, four_machines_compile_each_object_once_and_four_times_as_fast) {
+  enum { EACH = 10, MS = 1000, ROUNDS = 5 };
+  const char *url = redis_url(), *few = write_kernels("few.kiln", EACH),
+             *all = write_kernels("all.kiln", 4 * EACH);
+  int64_t start = now_ms();
+  expect_done("one", end(begin("one", url, few, MS)));
+  double one = EACH / (double)(now_ms() - start), four = 0;
+  for (unsigned round = 0; round < ROUNDS && four < 3.4 * one; round++) {
+    forget(url);
+    double rate = four_builds(url, all, 4 * EACH, MS, round);
+    if (rate > four) four = rate;
+  }
+  printf("%.2f objects a second by one machine, %.2f by four: %.2f x\n", 1000 * one, 1000 * four, four / one);
+  if (four < 3.4 * one) FAIL("%.2f x the objects a second of one machine, expected 3.4 x", four / one);
+}
+
+static void wait_compiles(const char *name, unsigned count) {
+  for (unsigned i = 0; compiles(name) < count; i++) {
+    if (i > 3000) FAIL("%s does not begin to compile", name);
+    pause_ms(10);
+  }
+}
+
+TEST(fleet_build, what_a_killed_machine_held_is_made_by_another) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
+  pid_t a = begin("a", url, source, 1000);
+  wait_compiles("a", 3); // two are made
+  kill(-a, SIGKILL);
+  waitpid(a, NULL, 0);
+  expect_done("b", end(begin("b", url, source, 10)));
+  unsigned count = compiles("b");
+  if (count < 6 || count > 7) FAIL("%u objects were compiled after one was held and two were made", count);
+}
+
+TEST(fleet_build, without_the_server_everybody_gets_on) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
+  pid_t a = begin("a", url, source, 300), b = begin("b", url, source, 300);
+  wait_compiles("a", 2);
+  stop();
+  expect_done("a", end(a));
+  expect_done("b", end(b));
+  expect_same("a", "b");
+}
+
+TEST(fleet_build, what_does_not_compile_keeps_nobody_waiting) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
+  int64_t start = now_ms();
+  pid_t a = begin("a", url, source, 0), b = begin("b", url, source, 0);
+  int codes[] = {end(a), end(b)};
+  int64_t took = now_ms() - start;
+  CHECK_INT(codes[0], 1);
+  CHECK_INT(codes[1], 1);
+  for (unsigned i = 0; i < 2; i++) {
+    char *text = said(names[i]);
+    if (!strstr(text, "8 of 8 objects failed")) FAIL("%s", text);
+    free(text);
+  }
+  if (took > 20000) FAIL("two builds of nothing that compiles took %d ms", (int)took);
+}
+
+TEST(fleet_build, mistakes_are_named) {
+  static const struct {
+    const char *options, *says;
+    int code;
+  } wrong[] = {{"--fleet http://x", "--fleet: expected redis://HOST[:PORT][/DATABASE], found 'http://x'", 1},
+               {"--fleet redis://x --no-cache", "--fleet needs the cache: neither --no-cache nor --force", 2},
+               {"--fleet redis://x --force", "--fleet needs the cache", 2}};
+  const char *source = write_kernels("k.kiln", 1);
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char *out;
+    int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s %s/bin/kiln build %s -t host -o %s %s", file("cache"),
+                             kiln_test_build(), wrong[i].options, file("x.kbundle"), source);
+    if (code != wrong[i].code || !strstr(out, wrong[i].says)) FAIL("exit status %d:\n%s", code, out);
+    free(out);
+  }
+}
