@@ -201,5 +201,6 @@ static bool check(void *state, const char *domain, int64_t deadline, char *out, 
   return state_of(status) != KILN_REMOTE_FAILED;
 }
 
-const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, check, NULL, NULL};
-const kiln_level_kind kiln_level_https = {"https://", create, destroy, get, put, check, NULL, NULL};
+const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, check, NULL, NULL, NULL, NULL};
+const kiln_level_kind kiln_level_https = {"https://", create, destroy, get,  put,
+                                          check,      NULL,   NULL,    NULL, NULL};

@@ -39,6 +39,12 @@ typedef struct kiln_level_kind {
                              uint32_t ms, int64_t deadline);
   kiln_remote_state (*renew)(void *state, const char *domain, const char *key_hex, const char *token,
                              uint32_t ms, int64_t deadline);
+  /// Both NULL where there are no sets. `add`: FOUND when the bytes were not in the set, else ABSENT. `list`
+  /// appends a block a member.
+  kiln_remote_state (*add)(void *state, const char *domain, const char *name, const uint8_t *bytes,
+                           size_t size, int64_t deadline);
+  kiln_remote_state (*list)(void *state, const char *domain, const char *name, int64_t deadline,
+                            kiln_buffer *out);
 } kiln_level_kind;
 
 extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis;

@@ -189,6 +189,31 @@ static kiln_remote_state renew(void *state, const char *domain, const char *key_
   return command(state, deadline, "EVAL %s 1 kiln:%s:%s:lease %s %u", script, domain, key_hex, token, ms);
 }
 
+static kiln_remote_state add(void *state, const char *domain, const char *name, const uint8_t *bytes,
+                             size_t size, int64_t deadline) {
+  redis *r = state;
+  kiln_remote_state added = command(r, deadline, "SADD kiln:%s:%s %b", domain, name, bytes, size);
+  if (added != KILN_REMOTE_FAILED && r->expire_s)
+    command(r, deadline, "EXPIRE kiln:%s:%s %u", domain, name, r->expire_s);
+  return added;
+}
+
+static kiln_remote_state list(void *state, const char *domain, const char *name, int64_t deadline,
+                              kiln_buffer *out) {
+  redis *r = state;
+  redisContext *c = take(r, deadline);
+  if (!c) return KILN_REMOTE_FAILED;
+  redisReply *reply = redisAppendCommand(c, "SMEMBERS kiln:%s:%s", domain, name) == REDIS_OK
+                          ? converse(r, c, deadline)
+                          : NULL;
+  bool whole = reply != NULL, good = whole && reply->type == REDIS_REPLY_ARRAY;
+  for (size_t i = 0; good && i < reply->elements; i++)
+    kiln_buffer_block(out, reply->element[i]->str, (size_t)reply->element[i]->len);
+  if (reply) freeReplyObject(reply);
+  give(r, c, whole);
+  return good && !out->failed ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
+}
+
 static bool check(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
   redis *r = state;
   char why[FAULT] = "";
@@ -201,4 +226,5 @@ static bool check(void *state, const char *domain, int64_t deadline, char *out, 
   return good;
 }
 
-const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put, check, lease, renew};
+const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put,
+                                          check,      lease,  renew,   add, list};

@@ -15,7 +15,8 @@ static const char *file(const char *name) {
 // Sleeps SLOW_MS before each request that the code generator reads, and notes it in the file SLOW_LOG; dies
 // then where SLOW_MS is 0.
 static const char slow[] =
-    "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n#include <fcntl.h>\n#include <stdlib.h>\n#include "
+    "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n#include <fcntl.h>\n#include "
+    "<stdlib.h>\n#include "
     "<string.h>\n#include <time.h>\n#include <unistd.h>\n"
     "ssize_t read(int fd, void *to, size_t size) {\n"
     "  static ssize_t (*real)(int, void *, size_t);\n"
@@ -41,9 +42,9 @@ static const char *write_kernels(const char *name, unsigned count) {
   kiln_buffer text = {0};
   kiln_buffer_format(&text, "kiln 1\n\n");
   for (unsigned i = 0; i < count; i++)
-    kiln_buffer_format(&text,
-                       "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  let i = iota(64)\n  store(y + i, i + %u)\n}\n",
-                       i, i);
+    kiln_buffer_format(
+        &text, "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  let i = iota(64)\n  store(y + i, i + %u)\n}\n", i,
+        i);
   kiln_test_write(file(name), text.bytes, text.size);
   kiln_buffer_deinit(&text);
   return strdup(file(name));
@@ -53,7 +54,8 @@ static const char *write_kernels(const char *name, unsigned count) {
 static pid_t begin(const char *name, const char *url, const char *source, unsigned ms) {
   char command[2000];
   snprintf(command, sizeof command,
-           "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=%s KILN_CACHE_DIR=%s.cache %s/bin/kiln build --fleet %s -j 1 -t "
+           "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=%s KILN_CACHE_DIR=%s.cache %s/bin/kiln build "
+           "--fleet %s -j 1 -t "
            "host -o %s.kbundle %s > %s.txt 2>&1",
            ms, file(name), file("slow.so"), file(name), kiln_test_build(), url, file(name), source,
            file(name));
@@ -118,7 +120,8 @@ static void forget(const char *url) { // what the server has
 }
 
 // Objects a millisecond of four machines; each object was compiled once.
-static double four_builds(const char *url, const char *source, unsigned objects, unsigned ms, unsigned round) {
+static double four_builds(const char *url, const char *source, unsigned objects, unsigned ms,
+                          unsigned round) {
   char own[4][8];
   pid_t pids[4];
   unsigned sum = 0, least = objects;

@@ -6,6 +6,7 @@
 //   [--max-bytes N] [--write]
 //
 //   kiln-remote push [--wait-ms N] and the same options: uploads what waits, for `kiln cache push`
+//   kiln-remote board --url URL: values, sets and leases over descriptors 0 and 1, for `kiln tune --worker`
 //   kiln-remote check and the same options: asks each server once, for `kiln cache doctor`
 //
 // Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/remote/board.h"
 #include "cache/remote/server.h"
 
 enum { LIFE = 0, LISTENING = 3 };
@@ -23,6 +25,7 @@ enum { LIFE = 0, LISTENING = 3 };
 static const char usage[] =
     "usage: kiln-remote serve|push|check --url URLS --store ROOT --domain D --space S "
     "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
+    "       kiln-remote board --url URL\n"
     "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
 
 typedef struct request {
@@ -75,6 +78,16 @@ static int push(const request *r) {
   return waiting != 0;
 }
 
+// What is on a board goes a week after it was put there.
+static int serve_board(const char *url) {
+  const kiln_level_options options = {.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN"),
+                                      .ca_file = secure_getenv("KILN_CACHE_REMOTE_CA"),
+                                      .max_bytes = (uint64_t)1 << 30,
+                                      .expire_s = 7 * 86400};
+  signal(SIGPIPE, SIG_IGN);
+  return !kiln_board_serve(url, &options, 0, 1);
+}
+
 static void print_check(void *context, const char *url, bool good, const char *text) {
   (void)context;
   printf("%s %s: %s\n", good ? "ok" : "BAD", url, text);
@@ -85,6 +98,7 @@ int main(int argc, char **argv) {
   kiln_remote_server *server;
   kiln_error err = {0};
   if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
+  if (argc == 4 && !strcmp(argv[1], "board") && !strcmp(argv[2], "--url")) return serve_board(argv[3]);
   if (!parse(argc, argv, &asked)) {
     fputs(usage, stderr);
     return 2;

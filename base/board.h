@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a board is asked (cache/remote/board.h), for the program that asks and the one that answers.
+#ifndef KILN_BASE_BOARD_H
+#define KILN_BASE_BOARD_H
+
+typedef enum kiln_board_kind {
+  KILN_BOARD_GET = 1,   ///< FOUND with the value, ABSENT
+  KILN_BOARD_PUT = 2,   ///< FOUND when it is stored
+  KILN_BOARD_ADD = 3,   ///< the value joins the set: FOUND when it was not in it
+  KILN_BOARD_LIST = 4,  ///< FOUND with the members
+  KILN_BOARD_LEASE = 5, ///< FOUND: ours until dropped; ABSENT: another one's
+  KILN_BOARD_DROP = 6,  ///< FOUND
+} kiln_board_kind;
+
+enum { KILN_BOARD_MOST = 1 << 30 }; ///< bytes of a request or a reply
+
+#endif

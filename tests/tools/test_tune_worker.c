@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln tune --post`, `--worker`, `--collect` over a real Redis: shapes are measured once a product, whoever
+// dies; only jobs that a trusted key signed are run.
+#include <limits.h>
+
+#include "tests/cache/servers.h"
+
+enum { SHAPES = 12 };
+
+static const char kernel[] =
+    "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, BLOCK)) @key(n)\n"
+    "  @config(BLOCK = 64)\n  @config(BLOCK = 128)\n{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n"
+    "  let live = i < n\n  store(y + i, load(x + i, live) + 1.0, live)\n}\n";
+// Each of a bin of its own.
+static const char shapes[] =
+    "k n={100,200,300,400,500,600,700,1000,1100,1300,1600,1900} x=random:n y=zeros:n\n";
+
+typedef struct place {
+  char url[64];
+  int port;
+} place;
+
+static const char *program(void) { // commands run in the test's folder
+  static char path[PATH_MAX + 20];
+  char folder[PATH_MAX];
+  CHECK(realpath(kiln_test_build(), folder));
+  snprintf(path, sizeof path, "%s/bin/kiln", folder);
+  return path;
+}
+
+static char *kiln(int want, const char *format, ...) {
+  char words[1500], *out;
+  va_list list;
+  va_start(list, format);
+  vsnprintf(words, sizeof words, format, list);
+  va_end(list);
+  int code = kiln_test_run(&out, "cd %s && KILN_CACHE_DIR=cache %s %s", kiln_test_folder(), program(),
+                           words);
+  if (code != want) FAIL("kiln %s: exit status is %d, expected %d:\n%s", words, code, want, out);
+  return out;
+}
+
+static void expect_in(const char *text, const char *part) {
+  if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
+}
+
+static unsigned count_in(const char *text, const char *part) {
+  unsigned count = 0;
+  for (; (text = strstr(text, part)); text++) count++;
+  return count;
+}
+
+static char *read_file(const char *name) {
+  char path[400];
+  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
+  char *text = access(path, R_OK) ? strdup("") : kiln_test_read(path, NULL);
+  CHECK(text);
+  return text;
+}
+
+static void write_file(const char *name, const char *text) {
+  char path[400];
+  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
+  kiln_test_write(path, text, strlen(text));
+}
+
+// A server with one job, signed by the key `ours`; `theirs` is another one.
+static place begin(const char *budget) {
+  place p;
+  if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
+  p.port = start_redis(kiln_test_folder());
+  snprintf(p.url, sizeof p.url, "redis://127.0.0.1:%d", p.port);
+  write_file("k.kiln", kernel);
+  write_file("shapes", shapes);
+  free(kiln(0, "cache keygen ours"));
+  free(kiln(0, "cache keygen theirs"));
+  free(kiln(0, "build --tuning -q -t host -o all.kbundle k.kiln"));
+  char *out = kiln(0, "tune --post %s --sign ours --budget %s --shapes shapes all.kbundle", p.url, budget);
+  expect_in(out, "job ");
+  free(out);
+  return p;
+}
+
+static pid_t start_worker(const place *p, const char *name, const char *options) {
+  char command[6000];
+  snprintf(command, sizeof command,
+           "cd %s && exec %s tune --worker %s --trust ours.pub %s > %s.txt 2>&1", kiln_test_folder(),
+           program(), p->url, options, name);
+  pid_t pid = fork();
+  if (!pid) {
+    server = 0;
+    setpgid(0, 0);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  return pid;
+}
+
+static int end(pid_t pid) {
+  int status;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+// How many shapes a worker measured, by what it said.
+static unsigned measured(const char *name) {
+  char file[100];
+  snprintf(file, sizeof file, "%s.txt", name);
+  char *text = read_file(file);
+  unsigned count = count_in(text, "judged by");
+  free(text);
+  return count;
+}
+
+static unsigned collected(const place *p, const char *table) {
+  free(kiln(0, "tune --collect %s -o %s", p->url, table));
+  char *text = read_file(table);
+  unsigned count = count_in(text, "\nkernel=k");
+  free(text);
+  return count;
+}
+
+TEST(tune_worker, two_workers_share_the_shapes) {
+  place p = begin("0.2");
+  pid_t a = start_worker(&p, "a", "-d host:1"), b = start_worker(&p, "b", "-d host:1 -o own.table");
+  CHECK_INT(end(a), 0);
+  CHECK_INT(end(b), 0);
+  CHECK_INT(measured("a") + measured("b"), SHAPES);
+  if (!measured("a") || !measured("b")) FAIL("one worker did everything");
+  char *a_said = read_file("a.txt"), *b_said = read_file("b.txt"), *own = read_file("own.table");
+  for (const char *at = a_said; (at = strstr(at, "k n=")); at++) { // disjoint
+    char shape[40];
+    snprintf(shape, sizeof shape, "%.*s:", (int)strcspn(at, ":"), at);
+    if (strstr(b_said, shape)) FAIL("both measured %s", shape);
+  }
+  CHECK_INT(count_in(own, "\nkernel=k"), measured("b"));
+  CHECK_INT(collected(&p, "t.table"), SHAPES);
+  // a third one finds nothing left, and what was collected is collected again as it was
+  CHECK_INT(end(start_worker(&p, "c", "-d host:1")), 0);
+  CHECK_INT(measured("c"), 0);
+  CHECK_INT(collected(&p, "u.table"), SHAPES);
+  CHECK_INT(kiln_test_run(NULL, "cd %s && cmp t.table u.table", kiln_test_folder()), 0);
+  free(a_said), free(b_said), free(own);
+}
+
+TEST(tune_worker, different_devices_each_measure_everything) {
+  place p = begin("0.1");
+  CHECK_INT(end(start_worker(&p, "a", "-d host:1")), 0);
+  CHECK_INT(end(start_worker(&p, "b", "-d host:2")), 0);
+  CHECK_INT(measured("a"), SHAPES);
+  CHECK_INT(measured("b"), SHAPES);
+  CHECK_INT(collected(&p, "t.table"), 2 * SHAPES);
+  char *text = read_file("t.table");
+  CHECK_INT(count_in(text, " units=1 "), SHAPES);
+  CHECK_INT(count_in(text, " units=2 "), SHAPES);
+  free(text);
+}
+
+// Two devices of one host take from one queue, and from the board.
+TEST(tune_worker, devices_of_one_host_share_too) {
+  place p = begin("0.1");
+  CHECK_INT(end(start_worker(&p, "a", "-d host:1,host:1")), 0);
+  CHECK_INT(measured("a"), SHAPES);
+  CHECK_INT(collected(&p, "t.table"), SHAPES);
+}
+
+static void wait_measured(const char *name, unsigned count) {
+  for (unsigned i = 0; measured(name) < count; i++) {
+    if (i > 3000) FAIL("%s measures nothing", name);
+    pause_ms(10);
+  }
+}
+
+TEST(tune_worker, what_a_killed_worker_held_is_measured_by_another) {
+  place p = begin("0.4");
+  pid_t a = start_worker(&p, "a", "-d host:1");
+  wait_measured("a", 3);
+  kill(-a, SIGKILL); // its connection to the server too, so that the lease runs out by itself
+  end(a);
+  CHECK_INT(end(start_worker(&p, "b", "-d host:1")), 0);
+  CHECK_INT(collected(&p, "t.table"), SHAPES);
+  if (measured("b") > SHAPES - 2) FAIL("the second worker measured %u of %d again", measured("b"), SHAPES);
+}
+
+TEST(tune_worker, without_the_server_a_worker_ends_and_what_it_found_is_whole) {
+  place p = begin("0.4");
+  pid_t a = start_worker(&p, "a", "-d host:1 -o own.table");
+  wait_measured("a", 2);
+  stop();
+  int64_t start = now_ms();
+  CHECK_INT(end(a), 1);
+  if (now_ms() - start > 60000) FAIL("it took %d ms to see that the server is gone", (int)(now_ms() - start));
+  char *said = read_file("a.txt");
+  expect_in(said, "does not answer");
+  free(said);
+  free(kiln(0, "tune --merge -o again.table own.table"));
+  char *text = read_file("again.table");
+  CHECK(count_in(text, "\nkernel=k") >= 2);
+  free(text);
+}
+
+TEST(tune_worker, only_signed_jobs_are_run) {
+  place p = begin("0.1");
+  char *out = kiln(1, "tune --worker %s --trust theirs.pub -d host:1", p.url);
+  expect_in(out, "is not signed by a key of --trust: it is not run");
+  free(out);
+  CHECK_INT(collected(&p, "t.table"), 0);
+  // somebody who can write to the server changes what is to be run
+  kiln_test_run(&out, "redis-cli -p %d smembers kiln:tune:jobs", p.port);
+  char name[33];
+  snprintf(name, sizeof name, "%.32s", out);
+  free(out);
+  CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d setrange kiln:tune:%s 500 xxxx", p.port, name), 0);
+  out = kiln(1, "tune --worker %s --trust theirs.pub --trust ours.pub -d host:1", p.url);
+  expect_in(out, "the signature is not of this content: it is not run");
+  free(out);
+  CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d set kiln:tune:%s short", p.port, name), 0);
+  free(kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url));
+  CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d sadd kiln:tune:jobs nonsense", p.port), 0);
+  out = kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url);
+  expect_in(out, "the list of jobs is damaged");
+  free(out);
+}
+
+TEST(tune_worker, mistakes_are_named) {
+  static const struct {
+    const char *words, *says;
+    int code;
+  } wrong[] = {{"tune --worker redis://x", "expected 1 to 16 keys of --trust, found 0: a worker runs code", 2},
+               {"tune --worker redis://x --trust ours.pub all.kbundle", "takes its bundles from jobs", 2},
+               {"tune --post redis://x --shapes shapes all.kbundle", "--sign is missing", 2},
+               {"tune --collect redis://x", "--collect: --output is missing", 2},
+               {"tune --worker http://x --trust ours.pub", "expected redis://HOST[:PORT][/DATABASE]", 1},
+               {"tune --worker redis://127.0.0.1:1 --trust ours.pub", "redis://127.0.0.1:1 does not answer", 1},
+               {"tune --worker redis://x --trust nobody.pub", "nobody.pub", 1}};
+  free(kiln(0, "cache keygen ours"));
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char *out = kiln(wrong[i].code, "%s", wrong[i].words);
+    expect_in(out, wrong[i].says);
+    free(out);
+  }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a measurement is for, as a line of a table: kernel, bins and facts of the arguments, device.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/tool/tune_session.h"
+
+enum { ALIGNED = KILN_TUNED_ALIGNMENT };
+
+static bool is_integer(const kiln_param_record *p) {
+  return !p->pointer && !p->view_rank && kiln_scalars[p->scalar].type_class & KILN_CLASS_INT;
+}
+
+static bool is_listed(const char *names, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',')
+    if (strcspn(at, ",") == length && !memcmp(at, name, length)) return true;
+  return false;
+}
+
+static int64_t word_of(const run_value *v, unsigned word) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < 8; i++) bits |= (uint64_t)v->packed[8 * word + i] << 8 * i;
+  return (int64_t)bits;
+}
+
+static int64_t integer_of(const run_value *v) {
+  unsigned shift = 64 - 8 * kiln_scalars[v->scalar].bytes;
+  return (int64_t)((uint64_t)word_of(v, 0) << shift) >> shift;
+}
+
+static void add_axis(const tuner *t, kiln_tuned_entry *e, kiln_tuned_axis_kind kind, const char *name,
+                     uint8_t value) {
+  kiln_tuned_add_axis(e, (kiln_tuned_axis){kind, kiln_arena_text(t->arena, name, strlen(name)), value});
+}
+
+static void add_integer(const tuner *t, kiln_tuned_entry *e, const kiln_param_record *p, const run_value *v) {
+  int64_t number = integer_of(v);
+  add_axis(t, e, KILN_TUNED_BIN, p->name, kiln_tuned_bin(number));
+  if (!p->div || p->div % ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, number % ALIGNED == 0);
+}
+
+static void add_view(const tuner *t, kiln_tuned_entry *e, const kiln_param_record *p, const run_value *v) {
+  char name[300];
+  for (unsigned axis = 0; axis < p->view_rank; axis++) {
+    int64_t stride = word_of(v, 1 + p->view_rank + axis);
+    snprintf(name, sizeof name, "%.200s.extent%u", p->name, axis);
+    add_axis(t, e, KILN_TUNED_BIN, name, kiln_tuned_bin(word_of(v, 1 + axis)));
+    snprintf(name, sizeof name, "%.200s.%u", p->name, axis);
+    add_axis(t, e, KILN_TUNED_STRIDE, name, (uint64_t)stride < 2 ? (uint8_t)stride : 2);
+  }
+}
+
+// What the choice depends on: `@key`, else every integer; views; what is not promised of addresses. Buffers
+// that are measured are aligned.
+static void add_axes(const tuner *t, const tune_subject *s, kiln_tuned_entry *e) {
+  const char *key = tune_note_of(&t->view, "tuning key ", s->interface->name);
+  for (size_t i = 0; i < s->count; i++) {
+    const kiln_param_record *p = &s->interface->params[i];
+    if (is_integer(p) && (!key || is_listed(key, p->name))) add_integer(t, e, p, &s->values[i]);
+    if (p->view_rank) add_view(t, e, p, &s->values[i]);
+    if ((p->pointer || p->view_rank) && p->align < ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, 1);
+  }
+}
+
+static const char *number_text(const tuner *t, uint64_t number) {
+  return kiln_arena_format(t->arena, "%llu", (unsigned long long)number);
+}
+
+// A name of the driver on one line.
+static const char *clean(const tuner *t, const char *text) {
+  char *copy = kiln_arena_text(t->arena, text, strlen(text));
+  for (char *c = copy; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
+  return copy;
+}
+
+kiln_tuned_entry *tune_entry_make(const tuner *t, const tune_subject *s) {
+  kiln_buffer types = {0};
+  kiln_tuned_entry *e = KILN_NEW(t->arena, kiln_tuned_entry);
+  kiln_interface_types(s->interface, &types);
+  e->texts[KILN_TUNED_KERNEL] = s->interface->name;
+  e->texts[KILN_TUNED_TYPES] = kiln_arena_text(t->arena, (const char *)types.bytes, types.size);
+  e->texts[KILN_TUNED_PRODUCT] = clean(t, t->where.product);
+  e->texts[KILN_TUNED_PROCESSOR] = clean(t, t->where.processor);
+  e->texts[KILN_TUNED_UNITS] = number_text(t, t->where.units);
+  e->numbers[KILN_TUNED_UNITS] = t->where.units;
+  e->texts[KILN_TUNED_TOOLCHAIN] = t->toolchain;
+  kiln_buffer_deinit(&types);
+  add_axes(t, s, e);
+  return e;
+}
+
+const char *tune_entry_identity(const tuner *t, const kiln_tuned_entry *e) {
+  kiln_buffer text = {0};
+  kiln_tuned_write(e, KILN_TUNED_IDENTITY_ONLY, &text);
+  const char *identity = kiln_arena_text(t->arena, (const char *)text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+  return identity;
+}
+
+static void set_number(const tuner *t, kiln_tuned_entry *e, kiln_tuned_field field, double number) {
+  e->numbers[field] = number > 0 ? (uint64_t)(number + 0.5) : 0;
+  e->texts[field] = number_text(t, e->numbers[field]);
+}
+
+void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s, const tune_contest *c) {
+  char date[32];
+  time_t now = time(NULL);
+  struct tm utc;
+  const kiln_config_record *configs = s->interface->configs;
+  kiln_estimate best = kiln_samples_estimate(&c->contenders[c->winner].samples),
+                usual = kiln_samples_estimate(&c->contenders[c->usual].samples);
+  e->texts[KILN_TUNED_CONFIG] = configs[c->candidates[c->winner].config].text;
+  set_number(t, e, KILN_TUNED_NS, best.median);
+  e->texts[KILN_TUNED_DEFAULT] = configs[c->candidates[c->usual].config].text;
+  if (c->contenders[c->usual].samples.count) set_number(t, e, KILN_TUNED_DEFAULT_NS, usual.median);
+  if (isfinite(best.high))
+    set_number(t, e, KILN_TUNED_SPREAD, (best.high - best.low) / 2 / best.median * 1000);
+  set_number(t, e, KILN_TUNED_SAMPLES, (double)c->contenders[c->winner].samples.count);
+  e->texts[KILN_TUNED_JUDGE] = c->judge.by;
+  strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+  e->texts[KILN_TUNED_DATE] = kiln_arena_text(t->arena, date, strlen(date));
+}
+void tune_pair_title(const tune_pair *j, const tune_subject *s, char *out, size_t capacity) {
+  size_t used = (size_t)snprintf(out, capacity, "%s", j->kernel->name);
+  for (size_t i = 0; i < s->count && used < capacity; i++)
+    if (is_integer(&s->interface->params[i]))
+      used += (size_t)snprintf(out + used, capacity - used, " %s=%lld", s->values[i].param.name,
+                               (long long)integer_of(&s->values[i]));
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the parts of `kiln tune` share: the command line as it was read, and what one process works on.
+#ifndef KILN_TOOLS_TOOL_TUNE_SESSION_H
+#define KILN_TOOLS_TOOL_TUNE_SESSION_H
+
+#include <stdatomic.h>
+
+#include "tools/common/cli.h"
+#include "tools/tool/tune_contest.h"
+#include "tools/tool/tune_job.h"
+#include "tools/tool/tune_shapes.h"
+
+enum { TUNE_MOST_KEYS = 16 };
+
+typedef struct tune_settings {
+  const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder;
+  const char *post, *worker, *collect, *sign_key; // addresses of boards
+  cli_list words, kernels, instances, trust;
+  const tune_job *job; // that is worked on for another machine; NULL: none
+  int64_t timeout_s, judge_s, most_spill, jobs;
+  bool hot, again, check, merge, verbose;
+  tune_rules rules;
+  double gate_band;
+} tune_settings;
+
+// One contest: a kernel of the bundle with a shape.
+typedef struct tune_pair {
+  const view_kernel *kernel;
+  const tune_shape *shape;
+} tune_pair;
+
+// What the processes of several devices share.
+typedef struct progress {
+  atomic_uint next, failed, broken, compared;
+  _Atomic(int64_t) log_sum; // of gates: logarithms of ratios, in millionths
+} progress;
+
+typedef struct tuner {
+  const tune_settings *s;
+  const char *bundle_path, *device, *shapes_path;
+  bundle_view view;
+  kiln_library *library; // of the same bundle, for parameters
+  kiln_device *null_device;
+  kiln_arena *arena;
+  tune_shape *shapes;
+  uint32_t shape_count;
+  tune_pair *pairs; // owned
+  uint32_t pair_count;
+  kiln_tuner_table known, old; // what is at --output; what --gate compares with
+  progress *progress;
+  board_client board; // of s->job
+  tune_reply where;   // product, processor and units of the device
+  char toolchain[KILN_TUNER_ID + 1];
+} tuner;
+
+/// The text of note PREFIX NAME of the bundle, or NULL.
+const char *tune_note_of(const bundle_view *view, const char *prefix, const char *name);
+/// The text of the shapes: that of --shapes, or what --record has with it, or the job's.
+kiln_status tune_shapes_text(const tune_settings *settings, kiln_buffer *out, kiln_error *err);
+/// The pairs of the tuner. A mistake in the text is printed with its line, too.
+kiln_status tune_pairs_read(tuner *t, kiln_error *err);
+/// The arguments of a pair. What is there is the caller's to free, also after an error.
+kiln_status tune_pair_values(const tuner *t, const tune_pair *pair, tune_subject *s, kiln_error *err);
+/// "softmax[T=f32] rows=128 cols=256"
+void tune_pair_title(const tune_pair *pair, const tune_subject *s, char *out, size_t capacity);
+
+/// What is measured, without choice and history; arena.
+kiln_tuned_entry *tune_entry_make(const tuner *t, const tune_subject *s);
+/// Its identity as one line; arena.
+const char *tune_entry_identity(const tuner *t, const kiln_tuned_entry *e);
+/// Takes the choice and how it was found from the contest.
+void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s, const tune_contest *c);
+
+/// Measures the pairs of a bundle. An exit code.
+int tune_bundle(const tune_settings *s, const char *path);
+
+/// --post, --worker, --collect. Exit codes.
+int tune_post(const tune_settings *s, const char *bundle_path);
+int tune_work_for_others(const tune_settings *s);
+int tune_collect(const tune_settings *s);
+
+#endif
