@@ -1,30 +1,50 @@
 #!/usr/bin/env bash
-# Tunes the kernels of bench/tune.shapes. Building needs the compiler, measuring does not: the two halves may run on two machines.
-#   bench/tune.sh build BUILD [TARGET]            BUILD/tune/all.kbundle: every config, for TARGET (sm_90a)
-#   bench/tune.sh measure BUILD DEVICE TABLE      measures DEVICE (cuda:0, cuda:0,cuda:1) twice: TABLE and TABLE.second; then says how often they agree
+# Tunes the kernels of bench/tune.shapes. Building needs the compiler, measuring does not: the halves may run on different machines.
+#   bench/tune.sh build BUILD [TARGET]            BUILD/tune/all.kbundle: every config, for TARGET (sm_90a), with cold caches; says how long
+#   bench/tune.sh measure BUILD DEVICE TABLE      measures DEVICE (cuda:0, cuda:0,cuda:1) twice, each on its own: TABLE and TABLE.second, and their logs; with
+#                                                 PyTorch and Triton there, Triton's autotuner on the same shapes (TABLE.triton.log); then what they say together
+#   bench/tune.sh devices BUILD A A,B             shapes a second by one device and by two of one host
+# BUDGET: seconds of measuring a shape (1); JUDGE: seconds of the reference interpreter (0: the first config judges); TRITON=0: without Triton.
 set -eu
-half=$1 build=$2
+half=${1:-} build=${2:-}
+here=$(dirname "$0")
+tune() { "$build/bin/kiln-tool" tune -s "$here/tune.shapes" --judge-limit "${JUDGE:-0}" --budget "${BUDGET:-1}" "$@" "$build/tune/all.kbundle"; }
 case $half in
 build)
   mkdir -p "$build/tune"
-  "$build/bin/kiln" build --tuning --keep-going -t "${3:-sm_90a}" -o "$build/tune/all.kbundle" -k 'softmax[T=bf16]' -k 'layer_norm[T=bf16]' \
+  cold=$(mktemp -d)
+  begin=$SECONDS
+  "$build/bin/kiln" build --tuning --keep-going --cache-dir "$cold" -t "${3:-sm_90a}" -o "$build/tune/all.kbundle" -k 'softmax[T=bf16]' -k 'layer_norm[T=bf16]' \
     -k 'rms_norm[T=bf16]' -k 'gemm[T=bf16,ACT=0,BIAS=false]' -k 'attention[T=bf16,D=128,CAUSAL=true]' -k 'gemv[T=bf16]' \
-    kernels/softmax.kiln kernels/norms.kiln kernels/gemm.kiln kernels/attention.kiln
+    "$here"/../kernels/{softmax,norms,gemm,attention}.kiln
+  echo "compiles: $((SECONDS - begin)) s on $(nproc) processors"
+  rm -rf "$cold"
   ;;
 measure)
   device=$3 table=$4
   for t in "$table" "$table.second"; do
     begin=$SECONDS
-    "$build/bin/kiln-tool" tune -v -d "$device" -s bench/tune.shapes -o "$t" --judge-limit 2 --budget "${BUDGET:-2}" "$build/tune/all.kbundle" | tee "$t.log"
-    echo "$t: $((SECONDS - begin)) s"
+    tune -v -d "$device" -o "$t" >"$t.log"
+    echo "$t: $((SECONDS - begin)) s, $(grep -c config= "$t") choices"
   done
-  # tuned over default: geomean over what was measured
-  awk '{ n = d = 0; for (i = 1; i <= NF; i++) { if ($i ~ /^ns=/) n = substr($i, 4); if ($i ~ /^default_ns=/) d = substr($i, 12) }
-         if (n && d) { sum += log(d / n); count++ } }
-       END { if (count) printf "%d shapes, tuned over default: geomean %.3f\n", count, exp(sum / count) }' "$table"
-  # shapes for which two runs chose the same
-  pick='s/ id=.*//; s/.*kernel=//'
-  echo "the two runs agree on $(comm -12 <(sed "$pick" "$table" | sort) <(sed "$pick" "$table.second" | sort) | grep -c config=) of $(grep -c config= "$table")"
+  peer=
+  if [ "${TRITON:-1}" = 1 ] && python3 -c 'import torch, triton' 2>/dev/null; then
+    cold=$(mktemp -d) peer="--triton $table.triton.log"
+    TRITON_CACHE_DIR=$cold python3 "$here/tune_triton.py" "$here/tune.shapes" >"$table.triton.log" || true
+    rm -rf "$cold"
+    tail -1 "$table.triton.log"
+  fi
+  # shellcheck disable=SC2086
+  python3 "$here/tune_report.py" "$table.log" "$table.second.log" $peer
   ;;
-*) sed -n 's/^# \{0,1\}//p' "$0" | head -4 >&2; exit 2 ;;
+devices)
+  for d in "$3" "$4"; do
+    table=$(mktemp -u)
+    begin=$(date +%s%N)
+    tune -d "$d" -o "$table" >"$table.log"
+    awk -v ns=$(($(date +%s%N) - begin)) -v d="$d" '{ if (match($0, /\([0-9]+ configs/)) n += substr($0, RSTART + 1) } END { printf "%s: %.2f candidates a second\n", d, n / ns * 1e9 }' "$table.log"
+    rm -f "$table" "$table.log"
+  done
+  ;;
+*) sed -n 's/^# \{0,1\}//p' "$0" | head -7 >&2; exit 2 ;;
 esac

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What logs of `kiln tune -v` say together: tuned over default, whether runs agree, what a look-up of the nearest shape loses, and beside Triton.
+
+bench/tune_report.py LOG [SECOND_LOG] [--triton LOG]     logs of bench/tune.sh and bench/tune_triton.py
+Two runs agree where they chose the same, or where each winner is within 2 % of the other in both runs' interleaved times.
+"""
+import argparse
+import math
+import re
+
+HEAD = re.compile(r"^(\S+)((?: \w+=-?\d+)*): (\S+) ([\d.]+) us(?:, the default|, [\d.]+ x the default (\S+))? \(")
+ROW = re.compile(r"^  (\S+) +([\d.]+) us \[")
+TRITON = re.compile(r"^triton (\S+)((?: \w+=-?\d+)*): ([\d.]+) us")
+
+
+def key_of(match):
+    return match[1], " ".join(sorted(match[2].split()))
+
+
+def read(path):
+    """{(kernel, arguments in order of name): {"best": (config, us), "default": config, "times": {config: us}}}"""
+    shapes, at = {}, None
+    for line in open(path):
+        head, row = HEAD.match(line), ROW.match(line)
+        if head:
+            at = shapes[key_of(head)] = {"best": (head[3], float(head[4])), "default": head[5] or head[3], "times": {}}
+        elif row and at:
+            at["times"][row[1]] = float(row[2])
+    return shapes
+
+
+def geomean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def numbers(arguments):
+    return [int(word.split("=")[1]) for word in arguments.split()]
+
+
+def bins_away(a, b):
+    def place(v):
+        return 4 * math.log2(v) if v > 0 else 0
+    return sum((place(x) - place(y)) ** 2 for x, y in zip(numbers(a), numbers(b)))
+
+
+def nearest_loss(shapes):
+    """Each shape by the choice of the nearest other one of its kernel; its own time over the best, the worst first."""
+    losses = []
+    for (kernel, arguments), own in shapes.items():
+        others = [(bins_away(arguments, a), a, s) for (k, a), s in shapes.items() if k == kernel and a != arguments]
+        for _, a, other in sorted(others, key=lambda o: o[:2]):
+            config = other["best"][0]
+            if config in own["times"]:  # else its @require does not hold, and the next one is taken
+                losses.append((own["times"][config] / own["best"][1], kernel, arguments, config))
+                break
+    return sorted(losses, reverse=True)
+
+
+def agrees(one, two):
+    a, b = one["best"][0], two["best"][0]
+    if a == b:
+        return True
+    return all(c in s["times"] for c in (a, b) for s in (one, two)) and all(max(s["times"][a], s["times"][b]) <= 1.02 * min(s["times"][a], s["times"][b]) for s in (one, two))
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("logs", nargs="+")
+    options.add_argument("--triton")
+    options = options.parse_args()
+    first = read(options.logs[0])
+    by_kernel = {}
+    for (kernel, _), s in first.items():
+        if s["default"] in s["times"]:
+            by_kernel.setdefault(kernel.split("[")[0], []).append(s["times"][s["default"]] / s["best"][1])
+    for kernel, ratios in sorted(by_kernel.items()):
+        print(f"{kernel:12} {len(ratios):2} shapes, tuned over default: {geomean(ratios):.3f}")
+    everything = [r for ratios in by_kernel.values() for r in ratios]
+    print(f"{'all':12} {len(everything):2} shapes, tuned over default: {geomean(everything):.3f}")
+    print(f"found over the best time of all configs: {geomean(min(s['times'].values()) / s['best'][1] for s in first.values() if s['times']):.3f}")
+    losses = nearest_loss(first)
+    if losses:
+        worst = losses[0]
+        print(f"nearest instead of exact: geomean {geomean(l[0] for l in losses):.3f} x the time, worst {worst[0]:.3f} ({worst[1]} {worst[2]} by {worst[3]})")
+    if len(options.logs) > 1:
+        second = read(options.logs[1])
+        both = [key for key in first if key in second]
+        good = [key for key in both if agrees(first[key], second[key])]
+        print(f"two runs agree or tie on {len(good)} of {len(both)} shapes")
+        for key in both:
+            if key not in good:
+                print(f"  differ: {key[0]} {key[1]}: {first[key]['best']} and {second[key]['best']}")
+    if options.triton:
+        peers = {key_of(m): float(m[3]) for m in map(TRITON.match, open(options.triton)) if m}
+        ratios = {}
+        for key, us in peers.items():
+            if key in first:
+                ratios.setdefault(key[0].split("[")[0], []).append(us / first[key]["best"][1])
+        for kernel, r in sorted(ratios.items()):
+            print(f"{kernel:12} {len(r):2} shapes, Triton's autotuned time over ours: {geomean(r):.3f}, {min(r):.3f} to {max(r):.3f}")
+
+
+if __name__ == "__main__":
+    main()
