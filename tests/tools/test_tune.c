@@ -478,6 +478,48 @@ TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
   free(out);
 }
 
+// 64 configs, of which the fastest is six and five steps away from the default: the search finds it, or what
+// takes no longer, without trying all; with another's winner in the table it begins there.
+TEST(tune, a_large_space_is_searched) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[P: tune = 0, Q: tune = 0](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
+      "  @space(P = [0, 1, 2, 3, 4, 5, 6, 7], Q = [0, 1, 2, 3, 4, 5, 6, 7])\n  @config(P = 0)\n"
+      "{\n  var s = load(x + pid(0))\n"
+      "  for k in 0 .. 2000 * (1 + (P - 6) * (P - 6) + (Q - 5) * (Q - 5)) { s = s * 0.5 + 1.0 }\n"
+      "  store(y + pid(0), s)\n}\n";
+  char *out = tune(0, "-v --device host:1", kernel, "k n=8 x=random:n y=zeros:n\n"), *text;
+  unsigned tried = 0;
+  char *at = strstr(out, "(64 configs, ");
+  if (!at || sscanf(at, "(64 configs, %u tried", &tried) != 1 || tried < 16 || tried > 50)
+    FAIL("%u of 64 were tried:\n%s", tried, out);
+  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  free(out);
+  text = table();
+  out = tune(0, "-v --device host:1", kernel, "k n=10 x=random:n y=zeros:n\n");
+  expect_in(out, "n=10: P=6,Q=5,warps=4 ");
+  free(out);
+  out = tune(0, "-v --again --all-below 64 --device host:1 --judge-limit 0", kernel,
+             "k n=8 x=random:n y=zeros:n\n");
+  expect_in(out, "(64 configs, ");
+  expect_not_in(out, " tried");
+  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  free(out), free(text);
+}
+
+// Of what the search tries first nothing is right: it goes on until something is.
+TEST(tune, a_search_goes_on_until_something_is_right) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[P: tune = 0](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
+      "  @space(P = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19])\n  @config(P = "
+      "0)\n"
+      "{\n  store(y + pid(0) + (select(P < 15, 100000000, 0)), load(x + pid(0)) + 0.001 * (P as f32 - "
+      "15.0))\n}\n";
+  char *out = tune(0, "-v --judge-limit 0", kernel, "k n=8 x=random:n y=zeros:n\n");
+  expect_in(out, "dropped P=14,warps=4: the process ");
+  expect_in(out, "n=8: P=1");
+  free(out);
+}
+
 TEST(tune, ranges_are_checked) {
   static const struct {
     const char *range, *says;

@@ -19,7 +19,8 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   char program[PATH_MAX];
   int in[2], out[2];
   if (strncmp(url, "redis://", strlen("redis://")))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "expected redis://HOST[:PORT][/DATABASE], found '%.200s'", url);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "expected redis://HOST[:PORT][/DATABASE], found '%.200s'", url);
   if (!cli_find_program("kiln-remote", program, sizeof program))
     return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
@@ -68,7 +69,8 @@ static bool receive(const board_client *b, uint8_t *out_state, kiln_buffer *out)
   kiln_reader r = kiln_reader_of(head, sizeof head);
   uint32_t size = kiln_read_u32(&r);
   uint8_t *bytes = size <= KILN_BOARD_MOST ? malloc((size_t)size + 1) : NULL;
-  bool good = bytes && kiln_stream_read(b->from, bytes, size) == size && take_reply(bytes, size, out_state, out);
+  bool good =
+      bytes && kiln_stream_read(b->from, bytes, size) == size && take_reply(bytes, size, out_state, out);
   free(bytes);
   return good;
 }

@@ -19,6 +19,13 @@ enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };
 
 // ------------------------------------------------------------------------------------------ report
 
+// Candidates that nothing was wrong with.
+static unsigned in_the_end(const tune_contest *c) {
+  unsigned count = 0;
+  for (size_t i = 0; i < c->count; i++) count += !*c->candidates[i].why_out;
+  return count;
+}
+
 static void print_contest(const tuner *t, const char *title, const tune_subject *s, const tune_contest *c) {
   const kiln_config_record *configs = s->interface->configs;
   kiln_buffer out = {0};
@@ -30,12 +37,14 @@ static void print_contest(const tuner *t, const char *title, const tune_subject 
   else if (c->contenders[c->usual].samples.count)
     kiln_buffer_format(&out, ", %.3f x the default %s", usual / best,
                        configs[c->candidates[c->usual].config].text);
-  kiln_buffer_format(&out, " (%zu configs, %u rounds, judged by %s)\n", c->count, c->rounds, c->judge.by);
+  kiln_buffer_format(&out, " (%zu configs, ", c->count);
+  if (c->tried < in_the_end(c)) kiln_buffer_format(&out, "%u tried, ", c->tried);
+  kiln_buffer_format(&out, "%u rounds, judged by %s)\n", c->rounds, c->judge.by);
   for (size_t i = 0; i < c->count; i++) {
     const tune_candidate *k = &c->candidates[i];
     kiln_estimate e = kiln_samples_estimate(&c->contenders[i].samples);
     if (*k->why_out) kiln_buffer_format(&out, "  dropped %s: %s\n", configs[k->config].text, k->why_out);
-    else if (t->s->verbose)
+    else if (t->s->verbose && k->is_tried)
       kiln_buffer_format(&out,
                          "  %-40s %10.2f us [%.2f, %.2f] of %zu, %u registers, %u bytes shared, %u spilled\n",
                          configs[k->config].text, e.median / 1e3, e.low / 1e3, e.high / 1e3,
@@ -141,7 +150,9 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   tune_worker worker = {0};
   KILN_TRY(tune_subject_share(s, err));
   uint32_t usual = t->s->check ? config_of(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
-  kiln_status status = tune_contest_run(&contest, s, &t->view, &worker, &t->s->rules, usual, err);
+  tune_hints hints;
+  tune_entry_hints(t, e, s, &hints);
+  kiln_status status = tune_contest_run(&contest, s, &t->view, &worker, &t->s->rules, &hints, usual, err);
   tune_worker_end(&worker);
   if (status == KILN_OK) {
     tune_entry_fill(t, e, s, &contest);
@@ -443,6 +454,7 @@ static int check_settings(const cli_page *page, tune_settings *s) {
   s->gate_band /= 100;
   s->rules.limit_ms = (unsigned)(s->timeout_s > 86400 ? 86400 : s->timeout_s) * 1000;
   s->rules.judge_ms = (unsigned)(s->judge_s > 86400 ? 86400 : s->judge_s) * 1000;
+  s->rules.all_below = (uint32_t)(s->all_below > UINT32_MAX ? UINT32_MAX : s->all_below);
   s->rules.most_spill = (uint32_t)(s->most_spill > UINT32_MAX ? UINT32_MAX : s->most_spill);
   bool bundle = is_bundle(s->words.items[0]);
   if (bundle && s->words.count > 1)
@@ -457,7 +469,8 @@ int kiln_command_tune(int argc, char **argv) {
                      .band = "5",
                      .timeout_s = 10,
                      .judge_s = 20,
-                     .most_spill = 1024};
+                     .most_spill = 1024,
+                     .all_below = 16};
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &s.output, "TABLE", "the table to add to"},
       {"shapes", 's', CLI_TEXT, &s.shapes, "FILE", "kernels and arguments to measure; see below"},
@@ -469,6 +482,8 @@ int kiln_command_tune(int argc, char **argv) {
        "for measuring a shape (2); less where it is clear sooner"},
       {"hot", 0, CLI_FLAG, &s.hot, NULL, "leave the L2 of a GPU as the launch before left it"},
       {"keep", 0, CLI_TEXT, &s.keep, "PERCENT", "of the configs after their first times, at least one (100)"},
+      {"all-below", 0, CLI_NUMBER, &s.all_below, "N",
+       "try all of at most so many configs; of more, search (16)"},
       {"timeout", 0, CLI_COUNT, &s.timeout_s, "SECONDS",
        "a config that takes longer for a step is dropped (10)"},
       {"judge-limit", 0, CLI_NUMBER, &s.judge_s, "SECONDS",

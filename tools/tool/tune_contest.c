@@ -6,8 +6,18 @@
 #include <string.h>
 
 #include "tools/common/cli.h"
+#include "tools/tool/tune_search.h"
 
-enum { LOAD_MS = 120000, FIRST_TIMES = 3, TIMES = 3, LEAST_ROUNDS = 3, MOST_ROUNDS = 100 };
+enum {
+  LOAD_MS = 120000,
+  FIRST_TIMES = 3,
+  TIMES = 3,
+  LEAST_FIRST = 8,
+  MOST_MOVES = 8,
+  ENOUGH = 4,
+  LEAST_ROUNDS = 3,
+  MOST_ROUNDS = 100
+};
 
 typedef struct running {
   tune_contest *contest;
@@ -15,6 +25,8 @@ typedef struct running {
   const bundle_view *view;
   tune_worker *worker;
   const tune_rules *rules;
+  const tune_hints *hints;
+  bool is_judge_known, is_search;
 } running;
 
 static kiln_status ask(running *r, tune_task task, size_t candidate, uint32_t count, tune_reply *out,
@@ -69,6 +81,12 @@ static void drop_doubles(running *r) {
         drop(r, i, "it is the same code as %s", r->subject->interface->configs[c->candidates[j].config].text);
 }
 
+static double score_of(const running *r, const tune_candidate *t) {
+  const tune_needs needs = {t->block_threads, t->registers, t->shared_bytes, t->spill_bytes,
+                            (uint64_t)t->grid[0] * t->grid[1] * t->grid[2]};
+  return tune_model_score(&needs, r->hints->units);
+}
+
 // Loads every config: those that may run are the candidates.
 static kiln_status find_candidates(running *r, kiln_error *err) {
   tune_contest *c = r->contest;
@@ -96,7 +114,9 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
     t->registers = reply.registers;
     t->spill_bytes = reply.spill_bytes;
     t->shared_bytes = reply.shared_bytes;
+    t->block_threads = reply.block_threads;
     memcpy(t->grid, reply.grid, sizeof t->grid);
+    t->score = score_of(r, t);
     if (status == KILN_OK && reply.spill_bytes > r->rules->most_spill)
       drop(r, c->count - 1, "it spills %u bytes; the limit is %u", reply.spill_bytes, r->rules->most_spill);
   }
@@ -116,17 +136,18 @@ static kiln_status run_one(running *r, size_t candidate) {
   return status;
 }
 
-static void judge_all(running *r) {
+// Launches a candidate once and drops it where what it leaves is wrong.
+static void judge_one(running *r, size_t candidate) {
   tune_contest *c = r->contest;
   kiln_error why = {0};
-  bool is_known = tune_judge_interpret(&c->judge, r->subject, r->view, r->rules->judge_ms, &why) == KILN_OK;
-  for (size_t i = 0; i < c->count; i++) {
-    if (c->contenders[i].is_out || run_one(r, i) != KILN_OK) continue;
-    if (!is_known) tune_judge_take(&c->judge, r->subject);
-    is_known = true;
-    if (tune_judge_compare(&c->judge, r->subject, &why) != KILN_OK)
-      drop(r, i, "its results are wrong (judged by %s): %s", c->judge.by, why.text);
-  }
+  if (c->contenders[candidate].is_out || c->candidates[candidate].is_tried) return;
+  c->candidates[candidate].is_tried = true;
+  c->tried++;
+  if (run_one(r, candidate) != KILN_OK) return;
+  if (!r->is_judge_known) tune_judge_take(&c->judge, r->subject);
+  r->is_judge_known = true;
+  if (tune_judge_compare(&c->judge, r->subject, &why) != KILN_OK)
+    drop(r, candidate, "its results are wrong (judged by %s): %s", c->judge.by, why.text);
 }
 
 // --------------------------------------------------------------------------------------- measuring
@@ -142,6 +163,79 @@ static void time_one(running *r, size_t candidate, uint32_t count) {
     kiln_samples_add(&r->contest->contenders[candidate].samples, reply.ns[i]);
 }
 
+static void try_one(running *r, size_t candidate) {
+  tune_contest *c = r->contest;
+  if (c->candidates[candidate].is_tried) return;
+  judge_one(r, candidate);
+  if (!c->contenders[candidate].is_out) time_one(r, candidate, FIRST_TIMES);
+}
+
+// The tried candidate with the lowest median; the count of candidates where none is left.
+static size_t best_of_tried(const tune_contest *c) {
+  size_t best = c->count;
+  double least = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->contenders[i].is_out || !c->candidates[i].is_tried) continue;
+    double median = kiln_samples_estimate(&c->contenders[i].samples).median;
+    if (best == c->count || median < least) best = i, least = median;
+  }
+  return best;
+}
+
+// The candidate that promises most of those that were not tried; of equal ones the first.
+static size_t most_promising(const tune_contest *c) {
+  size_t best = c->count;
+  for (size_t i = 0; i < c->count; i++)
+    if (!c->contenders[i].is_out && !c->candidates[i].is_tried &&
+        (best == c->count || c->candidates[i].score > c->candidates[best].score))
+      best = i;
+  return best;
+}
+
+// What is one knob away from the best, as long as that finds a better one.
+static void move(running *r) {
+  tune_contest *c = r->contest;
+  const kiln_config_record *configs = r->subject->interface->configs;
+  size_t best = best_of_tried(c), before = c->count;
+  for (unsigned moves = 0; best != before && best < c->count && moves < MOST_MOVES; moves++) {
+    before = best;
+    for (size_t i = 0; i < c->count; i++)
+      if (!c->contenders[i].is_out && tune_knobs_apart(configs[c->candidates[i].config].text,
+                                                       configs[c->candidates[best].config].text) == 1)
+        try_one(r, i);
+    best = best_of_tried(c);
+  }
+}
+
+// A quarter of the candidates, those with the best scores, the default and the hints; then moves. What is
+// left untried is out. Where nothing that was tried is right, the others have their turn one by one.
+static void search(running *r) {
+  tune_contest *c = r->contest;
+  size_t next, first = c->count / 4 > LEAST_FIRST ? c->count / 4 : LEAST_FIRST;
+  try_one(r, c->usual);
+  for (size_t i = 0; i < c->count; i++)
+    for (uint32_t h = 0; h < r->hints->count; h++)
+      if (c->candidates[i].config == r->hints->configs[h] && !c->contenders[i].is_out) try_one(r, i);
+  while (c->tried < first && (next = most_promising(c)) < c->count) try_one(r, next);
+  while (best_of_tried(c) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
+  move(r);
+  for (size_t i = 0; i < c->count; i++) c->contenders[i].is_out |= !c->candidates[i].is_tried;
+}
+
+static void judge_all(running *r) {
+  for (size_t i = 0; i < r->contest->count; i++) judge_one(r, i);
+}
+
+// The faster half, and the default, which is to keep a tie.
+static void halve(tune_contest *c) {
+  size_t in = 0;
+  for (size_t i = 0; i < c->count; i++) in += !c->contenders[i].is_out;
+  bool usual_is_in = !c->contenders[c->usual].is_out;
+  if (in <= ENOUGH) return;
+  kiln_contest_keep(c->contenders, c->count, 0.5);
+  if (usual_is_in) c->contenders[c->usual].is_out = false;
+}
+
 // All of them in turn, so that what changes with time changes for all.
 static void measure(running *r) {
   tune_contest *c = r->contest;
@@ -150,6 +244,7 @@ static void measure(running *r) {
     if (c->rounds >= LEAST_ROUNDS && cli_now_ns() >= end) break;
     for (size_t i = 0; i < c->count; i++)
       if (!c->contenders[i].is_out) time_one(r, i, c->rounds ? TIMES : FIRST_TIMES);
+    if (r->is_search) halve(c);
     if (!c->rounds && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
     if (kiln_contest_narrow(c->contenders, c->count) < 2 && c->rounds >= LEAST_ROUNDS) break;
   }
@@ -168,14 +263,21 @@ static kiln_status all_failed(const running *r, kiln_error *err) {
 }
 
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
-                             tune_worker *worker, const tune_rules *rules, uint32_t usual_config,
-                             kiln_error *err) {
-  running r = {contest, subject, view, worker, rules};
+                             tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
+                             uint32_t usual_config, kiln_error *err) {
+  running r = {
+      .contest = contest, .subject = subject, .view = view, .worker = worker, .rules = rules, .hints = hints};
+  kiln_error why = {0};
   memset(contest, 0, sizeof *contest);
   KILN_TRY(find_candidates(&r, err));
   for (size_t i = 0; i < contest->count; i++)
     if (contest->candidates[i].config == usual_config) contest->usual = i;
-  judge_all(&r);
+  size_t in = 0;
+  for (size_t i = 0; i < contest->count; i++) in += !contest->contenders[i].is_out;
+  r.is_judge_known = tune_judge_interpret(&contest->judge, subject, view, rules->judge_ms, &why) == KILN_OK;
+  r.is_search = in > rules->all_below;
+  if (r.is_search) search(&r);
+  else judge_all(&r);
   measure(&r);
   contest->winner = kiln_contest_winner(contest->contenders, contest->count, contest->usual);
   return contest->winner < contest->count ? KILN_OK : all_failed(&r, err);

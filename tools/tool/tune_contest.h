@@ -13,11 +13,23 @@ typedef struct tune_rules {
   unsigned limit_ms;   ///< of one step of a candidate
   unsigned judge_ms;   ///< of the reference interpreter
   uint32_t most_spill; ///< bytes; candidates that spill more are dropped
+  uint32_t all_below;  ///< so many candidates are all tried; of more, those that the search comes to
 } tune_rules;
+
+enum { TUNE_MOST_HINTS = 8 };
+
+/// What is known before of one contest.
+typedef struct tune_hints {
+  uint32_t units;                    ///< of the device
+  uint32_t configs[TUNE_MOST_HINTS]; ///< that won for shapes nearby, or on other devices
+  uint32_t count;
+} tune_hints;
 
 typedef struct tune_candidate {
   uint32_t config;
-  uint32_t registers, spill_bytes, shared_bytes, grid[3];
+  uint32_t registers, spill_bytes, shared_bytes, block_threads, grid[3];
+  double score; ///< by the model, before it was measured
+  bool is_tried;
   char why_out[400]; ///< why it was dropped; "": it was not
 } tune_candidate;
 
@@ -26,14 +38,14 @@ typedef struct tune_contest {
   kiln_contender *contenders;  ///< owned: one each
   size_t count, usual, winner; ///< usual: what is launched without a table
   tune_judge judge;
-  unsigned rounds;
+  unsigned rounds, tried;
 } tune_contest;
 
 /// `usual_config`: what is to keep a tie; UINT32_MAX: the first that may run. `worker` is left running.
 /// NO_VARIANT when no config may run, or all were dropped: the text has the reason of each.
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
-                             tune_worker *worker, const tune_rules *rules, uint32_t usual_config,
-                             kiln_error *err);
+                             tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
+                             uint32_t usual_config, kiln_error *err);
 void tune_contest_deinit(tune_contest *contest);
 
 #endif

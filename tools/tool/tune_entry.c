@@ -131,3 +131,43 @@ void tune_pair_title(const tune_pair *j, const tune_subject *s, char *out, size_
       used += (size_t)snprintf(out + used, capacity - used, " %s=%lld", s->values[i].param.name,
                                (long long)integer_of(&s->values[i]));
 }
+
+// ------------------------------------------------------------------------------------------- hints
+
+static uint32_t config_called(const kiln_interface *in, const char *text) {
+  uint32_t c = 0;
+  while (c < in->config_count && strcmp(in->configs[c].text, text)) c++;
+  return c;
+}
+
+// The squares of the bins between.
+static uint32_t bins_apart(const kiln_tuned_entry *a, const kiln_tuned_entry *b) {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < a->axis_count; i++)
+    for (uint32_t j = 0; j < b->axis_count; j++)
+      if (a->axes[i].kind == KILN_TUNED_BIN && b->axes[j].kind == KILN_TUNED_BIN &&
+          !strcmp(a->axes[i].name, b->axes[j].name)) {
+        int away = (int)a->axes[i].value - b->axes[j].value;
+        sum += (uint32_t)(away * away);
+      }
+  return sum;
+}
+
+void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out) {
+  uint32_t apart[TUNE_MOST_HINTS + 1];
+  *out = (tune_hints){.units = t->where.units};
+  for (uint32_t i = 0; i < t->known.count; i++) {
+    const kiln_tuned_entry *other = t->known.rows[i].entry;
+    uint32_t config = config_called(s->interface, other->texts[KILN_TUNED_CONFIG]), d = bins_apart(e, other),
+             at = 0;
+    if (strcmp(other->texts[KILN_TUNED_KERNEL], e->texts[KILN_TUNED_KERNEL]) ||
+        config == s->interface->config_count)
+      continue;
+    while (at < out->count && out->configs[at] != config) at++;
+    if (at < out->count && apart[at] <= d) continue;
+    if (at == out->count && out->count < TUNE_MOST_HINTS) out->count++;
+    if (at == TUNE_MOST_HINTS && apart[--at] <= d) continue;
+    for (; at && apart[at - 1] > d; at--) apart[at] = apart[at - 1], out->configs[at] = out->configs[at - 1];
+    apart[at] = d, out->configs[at] = config;
+  }
+}

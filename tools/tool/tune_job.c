@@ -73,14 +73,16 @@ static kiln_status check_signature(const kiln_buffer *whole, const char *name,
                                    kiln_error *err) {
   char own[TUNE_JOB_NAME + 1];
   bool is_trusted = false;
-  if (whole->size < SIGNED) return kiln_fail(err, KILN_STATUS_CORRUPT, "job %s: %zu bytes", name, whole->size);
+  if (whole->size < SIGNED)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "job %s: %zu bytes", name, whole->size);
   for (size_t i = 0; i < key_count; i++) is_trusted |= !memcmp(keys[i], whole->bytes, KEY_FILE_PUBLIC);
   if (!is_trusted)
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "job %s is not signed by a key of --trust: it is not run", name);
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "job %s is not signed by a key of --trust: it is not run",
+                     name);
   if (crypto_sign_ed25519_verify_detached(whole->bytes + KEY_FILE_PUBLIC, whole->bytes + SIGNED,
                                           whole->size - SIGNED, whole->bytes))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "job %s: the signature is not of this content: it is not run",
-                     name);
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED,
+                     "job %s: the signature is not of this content: it is not run", name);
   name_of(whole->bytes + SIGNED, whole->size - SIGNED, own);
   return strcmp(own, name) ? kiln_fail(err, KILN_STATUS_CORRUPT, "job %s is another one, %s", name, own)
                            : KILN_OK;

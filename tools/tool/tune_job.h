@@ -4,8 +4,8 @@
 // names the product: those of different products never meet.
 //
 //   room tune, set jobs: names of jobs; value JOB: public key (32 bytes), signature (64), content
-//   content: block "kiln tune job 1", block bundle, block shapes, block options      JOB: 32 digits of its digest
-//   room tune-JOB, set results: ids; value ID: a line of a table; lease ID: who measures it
+//   content: block "kiln tune job 1", block bundle, block shapes, block options      JOB: 32 digits of its
+//   digest room tune-JOB, set results: ids; value ID: a line of a table; lease ID: who measures it
 #ifndef KILN_TOOLS_TOOL_TUNE_JOB_H
 #define KILN_TOOLS_TOOL_TUNE_JOB_H
 

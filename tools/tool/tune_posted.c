@@ -11,9 +11,9 @@
 
 // How a job is to be measured: numbers in this order.
 static void write_rules(const tune_settings *s, kiln_buffer *out) {
-  kiln_buffer_format(out, "%lld %lld %u %u %u %d", (long long)(s->rules.budget_s * 1e6),
+  kiln_buffer_format(out, "%lld %lld %u %u %u %u %d", (long long)(s->rules.budget_s * 1e6),
                      (long long)(s->rules.keep * 1e6), s->rules.limit_ms, s->rules.judge_ms,
-                     s->rules.most_spill, s->hot);
+                     s->rules.most_spill, s->rules.all_below, s->hot);
 }
 
 static bool read_rules(const kiln_buffer *text, tune_settings *s) {
@@ -22,8 +22,8 @@ static bool read_rules(const kiln_buffer *text, tune_settings *s) {
   int hot;
   if (text->size >= sizeof copy) return false;
   memcpy(copy, text->bytes, text->size);
-  bool good = sscanf(copy, "%lld %lld %u %u %u %d", &budget, &keep, &s->rules.limit_ms, &s->rules.judge_ms,
-                     &s->rules.most_spill, &hot) == 6;
+  bool good = sscanf(copy, "%lld %lld %u %u %u %u %d", &budget, &keep, &s->rules.limit_ms, &s->rules.judge_ms,
+                     &s->rules.most_spill, &s->rules.all_below, &hot) == 7;
   if (!good) return false;
   s->rules.budget_s = (double)budget / 1e6;
   s->rules.keep = (double)keep / 1e6;

@@ -17,7 +17,7 @@ typedef struct tune_settings {
   const char *post, *worker, *collect, *sign_key; // addresses of boards
   cli_list words, kernels, instances, trust;
   const tune_job *job; // that is worked on for another machine; NULL: none
-  int64_t timeout_s, judge_s, most_spill, jobs;
+  int64_t timeout_s, judge_s, most_spill, all_below, jobs;
   bool hot, again, check, merge, verbose;
   tune_rules rules;
   double gate_band;
@@ -70,6 +70,9 @@ kiln_tuned_entry *tune_entry_make(const tuner *t, const tune_subject *s);
 const char *tune_entry_identity(const tuner *t, const kiln_tuned_entry *e);
 /// Takes the choice and how it was found from the contest.
 void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s, const tune_contest *c);
+
+/// What won for the kernel in the table at --output, the nearest shapes first, those of other devices too.
+void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out);
 
 /// Measures the pairs of a bundle. An exit code.
 int tune_bundle(const tune_settings *s, const char *path);

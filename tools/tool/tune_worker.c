@@ -183,6 +183,7 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
   out->registers = o->choice.registers;
   out->spill_bytes = o->choice.spill_bytes;
   out->shared_bytes = o->choice.shared_bytes;
+  out->block_threads = o->choice.block_threads;
   memcpy(out->grid, o->choice.grid, sizeof out->grid);
   return KILN_OK;
 }
