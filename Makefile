@@ -325,7 +325,7 @@ DOC      = share/doc/kiln
 EXAMPLES = cmake embedded make ninja python saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
-INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE) $(DISTINFO) share/kiln/kernels $(addprefix $(DOC)/examples/,$(EXAMPLES))
+INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE) $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
 .PHONY: install uninstall dist
 install: all ## install programs, library, headers, pages, examples under PREFIX (DESTDIR is honoured)
 	tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE) $(INSTALLED_FOLDERS)
@@ -340,6 +340,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	install -m 644 base/status.def $(INTO)/include/kiln/base
 	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
+	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
 	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
 	install -m 644 $(wildcard python/kiln/*) $(INTO)/$(PYTHON_PACKAGE)
 	$(if $(PACKAGE_FILES),install -m 755 -s $(PACKAGE)/_core.abi3.so $(INTO)/$(PYTHON_PACKAGE))

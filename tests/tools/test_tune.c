@@ -410,6 +410,30 @@ TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {
   free(out);
 }
 
+TEST(tune, a_folder_stands_for_its_tables) {
+  char words[1000], *out;
+  kiln_test_run(NULL, "mkdir -p %s/tables", kiln_test_folder());
+  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("tables"), file("k.kbundle"),
+           file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 1 objects, "); // an empty folder chooses nothing
+  free(out);
+  put("tables/b.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
+  put("tables/a.table", HEAD ENTRY("k", "64", "BLOCK=128,warps=4") "\n");
+  put("tables/README.md", "no table\n");
+  out = kiln(0, words);
+  expect_in(out, ": 3 objects, ");
+  free(out);
+  out = explain_run("1024");
+  expect_in(out, "config BLOCK=256,warps=4, ");
+  free(out);
+  put("tables/c.table", "kiln tuned 1\nkernel\n");
+  out = kiln(1, words);
+  expect_in(out, "tables/c.table:2:1: expected NAME=VALUE, found 'kernel'");
+  free(out);
+}
+
 TEST(tune, what_a_table_names_must_be_there) {
   char *out = build_tuned(1, "", HEAD ENTRY("k", "64", "BLOCK=257,warps=4") "\n");
   expect_in(out, "t.table:2: kernel k has no config 'BLOCK=257,warps=4'; did you mean 'BLOCK=256,warps=4'?");

@@ -104,7 +104,7 @@ int kiln_command_build(int argc, char **argv) {
       SESSION_OPTIONS(&b.s),
       SESSION_BUNDLE_OPTIONS(&b.bundle),
       {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
-       "take the choices of a table of `kiln tune` into the bundle"},
+       "take the choices of a table of `kiln tune`, or of a folder's *.table, into the bundle"},
       {"tuned-strict", 0, CLI_FLAG, &b.s.tuned_strict, NULL,
        "refuse choices that were measured with code of other tools"},
       {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,

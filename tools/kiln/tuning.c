@@ -1,20 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/kiln/tuning.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bundle_format.h"
 #include "base/nearest.h"
 #include "cache/bundle/manifest.h"
 #include "tools/common/tuned_file.h"
 
+static int is_table(const struct dirent *file) {
+  size_t length = strlen(file->d_name);
+  return length > 6 && *file->d_name != '.' && !strcmp(file->d_name + length - 6, ".table");
+}
+
+// The tables of a folder in order of name.
+static kiln_status read_folder(plan *p, const char *folder, kiln_error *err) {
+  struct dirent **files;
+  int count = scandir(folder, &files, is_table, alphasort);
+  kiln_status status =
+      count < 0 ? kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno)) : KILN_OK;
+  for (int i = 0; i < count; i++) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, files[i]->d_name);
+    if (status == KILN_OK && length >= (int)sizeof path)
+      status = kiln_fail(err, KILN_STATUS_LIMIT, "%s: the path is too long", folder);
+    if (status == KILN_OK) status = tuned_file_read(path, p->tuned, err);
+    free(files[i]);
+  }
+  if (count >= 0) free(files);
+  return status;
+}
+
 kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err) {
+  struct stat st;
   p->tuned = calloc(1, sizeof *p->tuned);
   if (!p->tuned) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_tuner_table_init(p->tuned);
-  return tuned_file_read(path, p->tuned, err);
+  bool is_folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+  return is_folder ? read_folder(p, path, err) : tuned_file_read(path, p->tuned, err);
 }
 
 // -------------------------------------------------------------------------------------------- checks

@@ -6,7 +6,8 @@
 
 #include "tools/kiln/plan.h"
 
-/// Reads the table at `path` into the plan. Its mistakes go to stderr with the line and a caret.
+/// Reads the table at `path`, or of a folder those that are called *.table, into the plan. Its mistakes go to
+/// stderr with the line and a caret.
 kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err);
 /// After lowering: that what the table names of these kernels is there. `strict`: choices that were measured
 /// with code of other tools are an error, else a note. `quiet`: no notes.

@@ -13,9 +13,9 @@ typedef struct tune_needs {
   uint64_t blocks; ///< of the grid
 } tune_needs;
 
-/// A number that is higher the better a GPU with so many compute units is filled: the share of its threads that
-/// blocks hold at a time (half of them are enough to hide latency), times how full the last wave is, less for
-/// spills. 0: no block fits. 1 where nothing is known (the host has no registers to count).
+/// A number that is higher the better a GPU with so many compute units is filled: the share of its threads
+/// that blocks hold at a time (half of them are enough to hide latency), times how full the last wave is,
+/// less for spills. 0: no block fits. 1 where nothing is known (the host has no registers to count).
 double tune_model_score(const tune_needs *needs, uint32_t units);
 
 /// In how many knobs two configs ("BLOCK=64,warps=4") differ.
