@@ -410,6 +410,27 @@ TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {
   free(out);
 }
 
+TEST(tune, the_page_shows_spaces_times_and_winners) {
+  char options[400];
+  snprintf(options, sizeof options, "--device host:1,host:1 --html %s", file("page.html"));
+  char *out = tune(0, options, KERNEL(IN_OUT, CONFIG("128") "  @config(BLOCK = 64, warps = 8)\n", COPY),
+                   "k n={1000,100,5000} x=random:n y=zeros:n\n");
+  free(out);
+  char *page = kiln_test_read(file("page.html"), NULL), *last = page;
+  static const char *const titles[] = {"<h2>k n=100</h2>", "<h2>k n=1000</h2>", "<h2>k n=5000</h2>"};
+  for (unsigned i = 0; i < 3; i++) { // in order, whichever process measured
+    char *at = strstr(page, titles[i]);
+    if (!at || at < last) FAIL("%s is not there, or not in order:\n%s", titles[i], page);
+    last = at;
+  }
+  expect_in(page, "<tr><td>k n=1000<td>host:1<td>BLOCK=");
+  expect_in(page, "<td>BLOCK=128,warps=4<td>");
+  expect_in(page, "it is the same code as BLOCK=64,warps=4");
+  expect_in(page, "the default ");
+  expect_not_in(page, "<script");
+  free(page);
+}
+
 TEST(tune, a_folder_stands_for_its_tables) {
   char words[1000], *out;
   kiln_test_run(NULL, "mkdir -p %s/tables", kiln_test_folder());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/html_text.h"
 #include "tools/tool/tool.h"
 
 typedef unsigned long long ull;
@@ -34,33 +35,6 @@ typedef struct bar {
 } bar;
 
 // -------------------------------------------------------------------------------------------- text
-
-// Bytes of the UTF-8 character at `s`; 0 when it is none or a control character, which HTML does not allow.
-static unsigned character_size(const char *s) {
-  uint32_t code;
-  unsigned size = cli_utf8(s, &code);
-  bool is_text = code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code & 0xfffe) != 0xfffe &&
-                 (code < 0xfdd0 || code > 0xfdef);
-  return size && is_text ? size : 0;
-}
-
-/// Text for an element or an attribute, cut after `most` characters.
-static void put_text(kiln_buffer *out, const char *text, size_t most) {
-  static const char *const entities[128] = {
-      ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
-  for (size_t count = 0; *text; count++) {
-    if (count == most) {
-      kiln_buffer_format(out, "\xe2\x80\xa6");
-      return;
-    }
-    unsigned size = character_size(text);
-    const char *entity = (uint8_t)*text < 128 ? entities[(uint8_t)*text] : NULL;
-    if (!size) kiln_buffer_format(out, "\xef\xbf\xbd");
-    else if (entity) kiln_buffer_format(out, "%s", entity);
-    else kiln_buffer_bytes(out, text, size);
-    text += size ? size : 1;
-  }
-}
 
 // 1,234,567
 static void put_number(kiln_buffer *out, uint64_t n) {
@@ -175,10 +149,10 @@ static void put_chart(kiln_buffer *out, const char *title, const char *const *le
   for (size_t i = 0; i < shown; i++) {
     unsigned y = CHART_TOP + (unsigned)i * step;
     kiln_buffer_format(out, "<g><title>");
-    put_text(out, bars[i].name, SIZE_MAX);
+    html_text(out, bars[i].name, SIZE_MAX);
     kiln_buffer_format(out, "</title><text class=\"l\" x=\"%d\" y=\"%u\">", BAR_LEFT - 8,
                        y + (step - 8) / 2 + 4);
-    put_text(out, bars[i].name, LABEL_LENGTH);
+    html_text(out, bars[i].name, LABEL_LENGTH);
     kiln_buffer_format(out, "</text>\n");
     for (unsigned s = 0; s < series; s++) put_bar(out, &bars[i], s, greatest, y + s * (BAR_HEIGHT + 2));
     kiln_buffer_format(out, "</g>\n");
@@ -242,11 +216,11 @@ static void put_table(kiln_buffer *out, const report_row *rows, size_t count) {
     if (i == end) {
       while (end < count && !strcmp(rows[end].kernel, rows[i].kernel)) end++;
       kiln_buffer_format(out, "<th rowspan=\"%zu\">", end - i);
-      put_text(out, rows[i].kernel, SIZE_MAX);
+      html_text(out, rows[i].kernel, SIZE_MAX);
       kiln_buffer_format(out, "</th>");
     }
     kiln_buffer_format(out, "<th>");
-    put_text(out, rows[i].target, SIZE_MAX);
+    html_text(out, rows[i].target, SIZE_MAX);
     kiln_buffer_format(out, "</th>");
     put_row(out, &rows[i]);
     take_row(&sum, &rows[i]);
@@ -267,9 +241,9 @@ static void put_notes(kiln_buffer *out, const bundle_view *v) {
   if (v->note_count) kiln_buffer_format(out, "<div class=\"wide\"><table class=\"notes\">\n");
   for (uint32_t i = 0; i < v->note_count; i++) {
     kiln_buffer_format(out, "<tr><th>");
-    put_text(out, v->notes[i].key, SIZE_MAX);
+    html_text(out, v->notes[i].key, SIZE_MAX);
     kiln_buffer_format(out, "</th><td>");
-    put_text(out, v->notes[i].value, SIZE_MAX);
+    html_text(out, v->notes[i].value, SIZE_MAX);
     kiln_buffer_format(out, "</td></tr>\n");
   }
   kiln_buffer_format(out, "%s</section>\n", v->note_count ? "</table></div>\n" : "");
@@ -341,9 +315,9 @@ static kiln_status put_page(kiln_buffer *out, const bundle_view *v, kiln_error *
                           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
                           "&#39;none&#39;; style-src &#39;unsafe-inline&#39;\"/>\n"
                           "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
-  put_text(out, name, SIZE_MAX);
+  html_text(out, name, SIZE_MAX);
   kiln_buffer_format(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-  put_text(out, name, SIZE_MAX);
+  html_text(out, name, SIZE_MAX);
   kiln_buffer_format(out, "</h1>\n");
   KILN_TRY(put_totals(out, v, err));
   put_charts(out, v, rows, count);

@@ -13,7 +13,7 @@
 #include "tools/common/tuned_file.h"
 #include "tools/tool/case_run.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tool/tune_html.h"
 
 enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };
 
@@ -157,6 +157,7 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   if (status == KILN_OK) {
     tune_entry_fill(t, e, s, &contest);
     print_contest(t, title, s, &contest);
+    if (t->html_fd >= 0) tune_html_add(t->html_fd, title, t->device, s, &contest);
     if (t->s->check) tell_check(t, title, s, &contest, row);
     if (t->s->gate) tell_gate(t, title, e, old);
     if (t->s->output && !t->s->check) status = keep_choice(t, e, err);
@@ -355,7 +356,8 @@ static kiln_status read_tables(tuner *t, kiln_error *err) {
 }
 
 int tune_bundle(const tune_settings *s, const char *path) {
-  tuner t = {.s = s, .bundle_path = path, .arena = kiln_arena_create()};
+  tuner t = {
+      .s = s, .bundle_path = path, .html_fd = s->html ? tune_html_begin() : -1, .arena = kiln_arena_create()};
   kiln_error err = {0};
   kiln_status status = open_bundle(&t, &err);
   if (status == KILN_OK) status = read_tables(&t, &err);
@@ -373,9 +375,12 @@ int tune_bundle(const tune_settings *s, const char *path) {
              exp((double)atomic_load(&t.progress->log_sum) / 1e6 / compared));
     if (failed) printf("%u of %u shapes failed\n", failed, t.pair_count);
     code = failed || broken ? CLI_FAILED : CLI_OK;
+    if (s->html && (status = tune_html_end(t.html_fd, s->html, &err)) != KILN_OK)
+      code = cli_report(status, &err);
   } else {
     code = cli_report(status, &err);
   }
+  if (t.html_fd >= 0) close(t.html_fd);
   kiln_device_close(t.null_device);
   kiln_close(t.library);
   if (t.view.arena) bundle_view_close(&t.view);
@@ -494,6 +499,8 @@ int kiln_command_tune(int argc, char **argv) {
       {"gate", 0, CLI_TEXT, &s.gate, "TABLE",
        "compare with the times of another table; exit code 1 where one is lost"},
       {"band", 0, CLI_TEXT, &s.band, "PERCENT", "of --gate: what is no difference (5)"},
+      {"html", 0, CLI_TEXT, &s.html, "FILE",
+       "write a page with every config's time and the winners by shape"},
       {"merge", 0, CLI_FLAG, &s.merge, NULL, "put tables together; nothing is measured"},
       {"post", 0, CLI_TEXT, &s.post, "redis://...", "post the work as a job for other machines"},
       {"sign", 0, CLI_TEXT, &s.sign_key, "KEY", "of --post: secret key of `kiln cache keygen`"},

@@ -13,7 +13,7 @@
 enum { TUNE_MOST_KEYS = 16 };
 
 typedef struct tune_settings {
-  const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder;
+  const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder, *html;
   const char *post, *worker, *collect, *sign_key; // addresses of boards
   cli_list words, kernels, instances, trust;
   const tune_job *job; // that is worked on for another machine; NULL: none
@@ -48,6 +48,7 @@ typedef struct tuner {
   uint32_t pair_count;
   kiln_tuner_table known, old; // what is at --output; what --gate compares with
   progress *progress;
+  int html_fd;        // of --html; -1: none
   board_client board; // of s->job
   tune_reply where;   // product, processor and units of the device
   char toolchain[KILN_TUNER_ID + 1];

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/html_text.h"
+
+#include "tools/common/cli.h"
+
+// Bytes of the UTF-8 character at `s`; 0 when it is none or a control character, which HTML does not allow.
+static unsigned character_size(const char *s) {
+  uint32_t code;
+  unsigned size = cli_utf8(s, &code);
+  bool is_text = code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code & 0xfffe) != 0xfffe &&
+                 (code < 0xfdd0 || code > 0xfdef);
+  return size && is_text ? size : 0;
+}
+
+void html_text(kiln_buffer *out, const char *text, size_t most) {
+  static const char *const entities[128] = {
+      ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
+  for (size_t count = 0; *text; count++) {
+    if (count == most) {
+      kiln_buffer_format(out, "\xe2\x80\xa6");
+      return;
+    }
+    unsigned size = character_size(text);
+    const char *entity = (uint8_t)*text < 128 ? entities[(uint8_t)*text] : NULL;
+    if (!size) kiln_buffer_format(out, "\xef\xbf\xbd");
+    else if (entity) kiln_buffer_format(out, "%s", entity);
+    else kiln_buffer_bytes(out, text, size);
+    text += size ? size : 1;
+  }
+}

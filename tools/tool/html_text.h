@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any text as text of an HTML page.
+#ifndef KILN_TOOLS_TOOL_HTML_TEXT_H
+#define KILN_TOOLS_TOOL_HTML_TEXT_H
+
+#include "base/buffer.h"
+
+/// Text for an element or an attribute, cut after `most` characters.
+void html_text(kiln_buffer *out, const char *text, size_t most);
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/tune_html.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stream.h"
+#include "tools/tool/html_text.h"
+
+enum { MOST_TEXT = 400, BAR = 300 };
+
+int tune_html_begin(void) { return open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600); }
+
+// ------------------------------------------------------------------------------------- one contest
+
+static double median_of(const tune_contest *c, size_t i) {
+  return kiln_samples_estimate(&c->contenders[i].samples).median;
+}
+
+static bool is_measured(const tune_contest *c, size_t i) { return c->contenders[i].samples.count != 0; }
+
+static double slowest_of(const tune_contest *c) {
+  double most = 0;
+  for (size_t i = 0; i < c->count; i++)
+    if (is_measured(c, i)) most = fmax(most, median_of(c, i));
+  return most;
+}
+
+// Place among the measured ones, from 1, by time or by the model.
+static size_t place_of(const tune_contest *c, size_t at, bool by_model) {
+  size_t place = 1;
+  for (size_t i = 0; i < c->count; i++)
+    place += is_measured(c, i) && (by_model ? c->candidates[i].score > c->candidates[at].score
+                                            : median_of(c, i) < median_of(c, at));
+  return place;
+}
+
+static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config, double slowest) {
+  const tune_candidate *k = &c->candidates[i];
+  const char *mark = i == c->winner ? " class=win" : *k->why_out ? " class=out" : "";
+  kiln_buffer_format(out, "<tr%s><td>", mark);
+  html_text(out, config, MOST_TEXT);
+  kiln_buffer_format(out, "<td>%u<td>%u<td>%u<td>%u<td>%.3f", k->block_threads, k->registers, k->shared_bytes,
+                     k->spill_bytes, k->score);
+  if (is_measured(c, i)) {
+    kiln_estimate e = kiln_samples_estimate(&c->contenders[i].samples);
+    kiln_buffer_format(out, "<td>%zu<td>%zu<td>%.2f<td><i style=\"width:%dpx\"></i>", place_of(c, i, true),
+                       place_of(c, i, false), e.median / 1e3, (int)(e.median / slowest * BAR));
+  } else {
+    kiln_buffer_format(out, "<td><td><td><td>");
+  }
+  kiln_buffer_format(out, "<td>%s%s", i == c->usual ? "the default " : "",
+                     !k->is_tried && !*k->why_out ? "not tried" : "");
+  html_text(out, k->why_out, MOST_TEXT);
+  kiln_buffer_format(out, "\n");
+}
+
+// The row of the summary.
+static void put_winner(kiln_buffer *out, const char *title, const char *device, const tune_subject *s,
+                       const tune_contest *c) {
+  const kiln_config_record *configs = s->interface->configs;
+  kiln_buffer_format(out, "<tr><td>");
+  html_text(out, title, MOST_TEXT);
+  kiln_buffer_format(out, "<td>");
+  html_text(out, device, MOST_TEXT);
+  kiln_buffer_format(out, "<td>");
+  html_text(out, configs[c->candidates[c->winner].config].text, MOST_TEXT);
+  kiln_buffer_format(out, "<td>%.2f<td>", median_of(c, c->winner) / 1e3);
+  html_text(out, configs[c->candidates[c->usual].config].text, MOST_TEXT);
+  if (is_measured(c, c->usual))
+    kiln_buffer_format(out, "<td>%.3f", median_of(c, c->usual) / median_of(c, c->winner));
+  else kiln_buffer_format(out, "<td>");
+  kiln_buffer_format(out, "<td>%u of %zu<td>%s\n", c->tried, c->count, c->judge.by);
+}
+
+static void put_space(kiln_buffer *out, const char *title, const tune_subject *s, const tune_contest *c) {
+  double slowest = slowest_of(c);
+  kiln_buffer_format(out, "<h2>");
+  html_text(out, title, MOST_TEXT);
+  kiln_buffer_format(out, "</h2>\n<table><tr><th>config<th>threads<th>registers<th>shared<th>spilled<th>model"
+                          "<th>place by model<th>by time<th>us<th><th>\n");
+  for (size_t i = 0; i < c->count; i++)
+    put_config(out, c, i, s->interface->configs[c->candidates[i].config].text, slowest);
+  kiln_buffer_format(out, "</table>\n");
+}
+
+void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s, const tune_contest *c) {
+  kiln_buffer row = {0}, space = {0}, body = {0}, whole = {0};
+  put_winner(&row, title, device, s, c);
+  put_space(&space, title, s, c);
+  kiln_buffer_text(&body, title);
+  kiln_buffer_block(&body, row.bytes, row.size);
+  kiln_buffer_block(&body, space.bytes, space.size);
+  kiln_buffer_block(&whole, body.bytes, body.size);
+  // One call at the end of the file, so that processes do not mix.
+  if (!whole.failed && write(fd, whole.bytes, whole.size) < 0) perror("kiln: --html");
+  kiln_buffer_deinit(&row);
+  kiln_buffer_deinit(&space);
+  kiln_buffer_deinit(&body);
+  kiln_buffer_deinit(&whole);
+}
+
+// ---------------------------------------------------------------------------------------- the page
+
+typedef struct part {
+  const uint8_t *title, *row, *space; // in the file's bytes
+  size_t title_size, row_size, space_size;
+} part;
+
+static int by_title(const void *a, const void *b) {
+  const part *x = a, *y = b;
+  size_t size = x->title_size < y->title_size ? x->title_size : y->title_size;
+  int order = memcmp(x->title, y->title, size);
+  return order ? order : (x->title_size > y->title_size) - (x->title_size < y->title_size);
+}
+
+static part *read_parts(const kiln_buffer *bytes, size_t *out_count) {
+  part *all = NULL;
+  size_t size;
+  kiln_reader r = kiln_reader_of(bytes->bytes, bytes->size);
+  *out_count = 0;
+  while (r.left) {
+    const uint8_t *body = kiln_read_block(&r, &size);
+    if (!body) break;
+    kiln_reader b = kiln_reader_of(body, size);
+    all = realloc(all, (*out_count + 1) * sizeof *all);
+    if (!all) abort();
+    part *p = &all[*out_count];
+    p->title = kiln_read_block(&b, &p->title_size);
+    p->row = kiln_read_block(&b, &p->row_size);
+    p->space = kiln_read_block(&b, &p->space_size);
+    *out_count += kiln_read_done(&b);
+  }
+  if (*out_count) qsort(all, *out_count, sizeof *all, by_title);
+  return all;
+}
+
+static void put_page(kiln_buffer *out, const part *parts, size_t count) {
+  kiln_buffer_format(
+      out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln tune</title>\n"
+           "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+           "td,th{padding:2px 8px;text-align:left;border-bottom:1px solid #ddd}i{display:block;height:10px;"
+           "background:#47a}.win{font-weight:bold}.win i{background:#2a5}.out{color:#888}</style></head><body>\n"
+           "<h1>Winners by shape</h1>\n<table><tr><th>shape<th>device<th>winner<th>us<th>default<th>x the "
+           "default<th>tried<th>judged by\n");
+  for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].row, parts[i].row_size);
+  kiln_buffer_format(out, "</table>\n");
+  for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].space, parts[i].space_size);
+  kiln_buffer_format(out, "</body></html>\n");
+}
+
+kiln_status tune_html_end(int fd, const char *path, kiln_error *err) {
+  struct stat st;
+  kiln_buffer bytes = {0}, page = {0};
+  size_t count;
+  uint8_t *all = fd >= 0 && !fstat(fd, &st) ? malloc((size_t)st.st_size + 1) : NULL;
+  if (!all || lseek(fd, 0, SEEK_SET) || kiln_stream_read(fd, all, (size_t)st.st_size) != (size_t)st.st_size) {
+    free(all);
+    return kiln_fail(err, KILN_STATUS_IO, "%s: what was found cannot be read again", path);
+  }
+  kiln_buffer_bytes(&bytes, all, (size_t)st.st_size);
+  free(all);
+  part *parts = read_parts(&bytes, &count);
+  put_page(&page, parts, count);
+  kiln_status status = cli_write_file(path, page.bytes, page.size, err);
+  free(parts);
+  kiln_buffer_deinit(&bytes);
+  kiln_buffer_deinit(&page);
+  return status;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln tune --html: one page with the space of each kernel, what every config took beside what the model put
+// first, and the winners by shape. It has its style inside and runs no script.
+#ifndef KILN_TOOLS_TOOL_TUNE_HTML_H
+#define KILN_TOOLS_TOOL_TUNE_HTML_H
+
+#include "tools/tool/tune_session.h"
+
+/// A file without a name that the processes of all devices add contests to; -1: there is none.
+int tune_html_begin(void);
+void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s, const tune_contest *c);
+/// Writes the page, contests in order of their titles.
+kiln_status tune_html_end(int fd, const char *path, kiln_error *err);
+
+#endif
