@@ -4,6 +4,7 @@
 #   bench/tune.sh measure BUILD DEVICE TABLE      measures DEVICE (cuda:0, cuda:0,cuda:1) twice, each on its own: TABLE and TABLE.second, and their logs; with
 #                                                 PyTorch and Triton there, Triton's autotuner on the same shapes (TABLE.triton.log); then what they say together
 #   bench/tune.sh devices BUILD A A,B             shapes a second by one device and by two of one host
+# SECOND="--all-below 1000": the second run tries every config, so that what it says beside the first is what searching loses.
 # BUDGET: seconds of measuring a shape (1); JUDGE: seconds of the reference interpreter (0: the first config judges); TRITON=0: without Triton.
 set -eu
 half=${1:-} build=${2:-}
@@ -21,10 +22,12 @@ build)
   rm -rf "$cold"
   ;;
 measure)
-  device=$3 table=$4
+  device=$3 table=$4 more=
   for t in "$table" "$table.second"; do
     begin=$SECONDS
-    tune -v -d "$device" -o "$t" >"$t.log"
+    # shellcheck disable=SC2086
+    tune -v -d "$device" -o "$t" $more >"$t.log"
+    more=${SECOND:-}
     echo "$t: $((SECONDS - begin)) s, $(grep -c config= "$t") choices"
   done
   peer=
@@ -46,5 +49,5 @@ devices)
     rm -f "$table" "$table.log"
   done
   ;;
-*) sed -n 's/^# \{0,1\}//p' "$0" | head -7 >&2; exit 2 ;;
+*) sed -n 's/^# \{0,1\}//p' "$0" | head -8 >&2; exit 2 ;;
 esac

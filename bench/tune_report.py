@@ -87,6 +87,8 @@ def main():
     if len(options.logs) > 1:
         second = read(options.logs[1])
         both = [key for key in first if key in second]
+        found = [second[key]["best"][1] / second[key]["times"][first[key]["best"][0]] for key in both if first[key]["best"][0] in second[key]["times"]]
+        print(f"the first run's choices over the second's best, by the times of the second: {geomean(found):.3f} on {len(found)} shapes")
         good = [key for key in both if agrees(first[key], second[key])]
         print(f"two runs agree or tie on {len(good)} of {len(both)} shapes")
         for key in both:

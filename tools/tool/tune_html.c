@@ -40,7 +40,8 @@ static size_t place_of(const tune_contest *c, size_t at, bool by_model) {
   return place;
 }
 
-static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config, double slowest) {
+static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config,
+                       double slowest) {
   const tune_candidate *k = &c->candidates[i];
   const char *mark = i == c->winner ? " class=win" : *k->why_out ? " class=out" : "";
   kiln_buffer_format(out, "<tr%s><td>", mark);
@@ -89,7 +90,8 @@ static void put_space(kiln_buffer *out, const char *title, const tune_subject *s
   kiln_buffer_format(out, "</table>\n");
 }
 
-void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s, const tune_contest *c) {
+void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s,
+                   const tune_contest *c) {
   kiln_buffer row = {0}, space = {0}, body = {0}, whole = {0};
   put_winner(&row, title, device, s, c);
   put_space(&space, title, s, c);
@@ -142,12 +144,13 @@ static part *read_parts(const kiln_buffer *bytes, size_t *out_count) {
 
 static void put_page(kiln_buffer *out, const part *parts, size_t count) {
   kiln_buffer_format(
-      out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln tune</title>\n"
-           "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
-           "td,th{padding:2px 8px;text-align:left;border-bottom:1px solid #ddd}i{display:block;height:10px;"
-           "background:#47a}.win{font-weight:bold}.win i{background:#2a5}.out{color:#888}</style></head><body>\n"
-           "<h1>Winners by shape</h1>\n<table><tr><th>shape<th>device<th>winner<th>us<th>default<th>x the "
-           "default<th>tried<th>judged by\n");
+      out,
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln tune</title>\n"
+      "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+      "td,th{padding:2px 8px;text-align:left;border-bottom:1px solid #ddd}i{display:block;height:10px;"
+      "background:#47a}.win{font-weight:bold}.win i{background:#2a5}.out{color:#888}</style></head><body>\n"
+      "<h1>Winners by shape</h1>\n<table><tr><th>shape<th>device<th>winner<th>us<th>default<th>x the "
+      "default<th>tried<th>judged by\n");
   for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].row, parts[i].row_size);
   kiln_buffer_format(out, "</table>\n");
   for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].space, parts[i].space_size);

@@ -8,7 +8,8 @@
 
 /// A file without a name that the processes of all devices add contests to; -1: there is none.
 int tune_html_begin(void);
-void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s, const tune_contest *c);
+void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s,
+                   const tune_contest *c);
 /// Writes the page, contests in order of their titles.
 kiln_status tune_html_end(int fd, const char *path, kiln_error *err);
 
