@@ -49,5 +49,5 @@ devices)
     rm -f "$table" "$table.log"
   done
   ;;
-*) sed -n 's/^# \{0,1\}//p' "$0" | head -8 >&2; exit 2 ;;
+*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
