@@ -142,7 +142,8 @@ INCLUDE := $(B)/include
 PYTHON ?= /usr/bin/python3
 PYTHON_INCLUDE := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
 PACKAGE := $(B)/python/kiln
-PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(wildcard python/kiln/*)) $(PACKAGE)/_core.abi3.so $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
+PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py)
+PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(PACKAGE)/_core.abi3.so $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
 ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
 PACKAGE_FILES :=
@@ -325,7 +326,7 @@ DOC      = share/doc/kiln
 EXAMPLES = cmake embedded make ninja python saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
-INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE) $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
+INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
 .PHONY: install uninstall dist
 install: all ## install programs, library, headers, pages, examples under PREFIX (DESTDIR is honoured)
 	tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE) $(INSTALLED_FOLDERS)
@@ -342,7 +343,9 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
 	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
-	install -m 644 $(wildcard python/kiln/*) $(INTO)/$(PYTHON_PACKAGE)
+	install -m 644 $(filter-out $(wildcard python/kiln/*/*),$(PACKAGE_SOURCES)) $(INTO)/$(PYTHON_PACKAGE)
+	install -m 644 $(wildcard python/kiln/triton/*.py) $(INTO)/$(PYTHON_PACKAGE)/triton
+	install -m 644 python/kiln-triton.pth $(INTO)/$(PYTHON_PACKAGE).pth
 	$(if $(PACKAGE_FILES),install -m 755 -s $(PACKAGE)/_core.abi3.so $(INTO)/$(PYTHON_PACKAGE))
 	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@NAME@|kiln-runtime|' -e 's|@SUMMARY@|Opens bundles of compiled GPU kernels and launches them|' -e '/^License-File/d' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
@@ -353,7 +356,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib")
 uninstall: ## remove what install put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
-	  $(addprefix bin/,kiln) libexec/kiln lib/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(DISTINFO) 'lib/libkiln.so*' 'lib/libkiln-verify.so*' lib/libkiln.a lib/libkiln-verify.a \
+	  $(addprefix bin/,kiln) libexec/kiln lib/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) 'lib/libkiln.so*' 'lib/libkiln-verify.so*' lib/libkiln.a lib/libkiln-verify.a \
 	  lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib" quiet)
 dist: ## a source archive of HEAD

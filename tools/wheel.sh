@@ -18,8 +18,10 @@ make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"
 [ -f "$build/python/kiln/_core.abi3.so" ] || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
 
 runtime=$work/runtime compiler=$work/compiler
-mkdir -p "$runtime/kiln" "$compiler/kiln_compiler/bin" "$work/licenses-runtime" "$work/licenses-compiler"
+mkdir -p "$runtime/kiln/triton" "$compiler/kiln_compiler/bin" "$work/licenses-runtime" "$work/licenses-compiler"
 cp python/kiln/*.py python/kiln/py.typed python/kiln/*.pyi "$runtime/kiln/"
+cp python/kiln/triton/*.py "$runtime/kiln/triton/"
+cp python/kiln-triton.pth "$runtime/"
 cp -L "$build/python/kiln/_core.abi3.so" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$compiler/kiln_compiler/bin/"
 printf '"""The programs of Kiln; `python -m kiln` runs them."""\n' >"$compiler/kiln_compiler/__init__.py"

@@ -40,6 +40,7 @@ typedef struct kiln_globals {
   PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
   PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
   PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
+  PyObject *stream_name;                                      // ("stream",)
 } kiln_globals;
 extern kiln_globals kiln_of;
 
@@ -263,6 +264,7 @@ typedef struct kiln_arguments {
   PyObject *grid_object;   // borrowed; NULL: the kernel's own
   uint32_t grid[3];
   bool has_grid, has_tensors; // has_tensors: of PyTorch, on a GPU
+  bool is_lenient;            // as Triton takes arguments: see kernel_launch_lenient
   PyObject *written;          // owned: a list of tensors of PyTorch, or NULL
   kiln_hold *holds;           // one a parameter, `held_count` of them set
   size_t held_count;
@@ -271,7 +273,8 @@ typedef struct kiln_arguments {
   PyObject *few_values[KILN_FEW];
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
 } kiln_arguments;
-/// Fills `a` from a call's arguments; false with an exception, and nothing to deinit then.
+/// Fills `a`, whose `is_lenient` is set, from a call's arguments; false with an exception, and nothing to
+/// deinit then.
 bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *kernel, PyObject *const *args, size_t count,
                          PyObject *names, const uint32_t *grid);
 void kiln_arguments_deinit(kiln_arguments *a);

@@ -151,8 +151,8 @@ static void name_argument(const kiln_kernel_object *k, const kiln_parameter *p) 
   PyErr_Restore(type, value, trace);
 }
 
-static bool fits(const kiln_parameter *p, const kiln_array *array, const kiln_device_object *device,
-                 PyObject *value) {
+static bool fits(const kiln_arguments *a, const kiln_parameter *p, const kiln_array *array, PyObject *value) {
+  const kiln_device_object *device = a->kernel->device;
   bool is_taken = false;
   for (const uint32_t *t = p->element->accepted; *t; t++) is_taken |= *t == array->type;
   if (!is_taken) {
@@ -174,7 +174,7 @@ static bool fits(const kiln_parameter *p, const kiln_array *array, const kiln_de
   if (p->access < 2) return true;
   if (array->read_only)
     return PyErr_Format(PyExc_ValueError, "the kernel writes it, but the array %s", array->read_only), false;
-  return !array->is_tensor || kiln_torch_may_write(value);
+  return !array->is_tensor || a->is_lenient || kiln_torch_may_write(value);
 }
 
 static bool pack_address(const kiln_parameter *p, PyObject *value, uint8_t *out) {
@@ -225,16 +225,28 @@ static bool refuse_type(PyObject *value) {
   return false;
 }
 
+// What has an address and nothing else that is known here, as tensors that Triton reads as another type.
+static bool pack_data_pointer(const kiln_parameter *p, PyObject *value, uint8_t *out) {
+  PyObject *method = PyObject_GetAttrString(value, "data_ptr");
+  if (!method) return PyErr_Clear(), refuse_type(value);
+  PyObject *address = PyObject_CallFunctionObjArgs(method, NULL);
+  bool is_packed = address && pack_address(p, address, out);
+  Py_DECREF(method);
+  Py_XDECREF(address);
+  return is_packed;
+}
+
 static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *value, bool is_strided,
                        uint8_t *out, kiln_hold *hold) {
   kiln_device_object *device = a->kernel->device;
   kiln_array array;
   int found = kiln_array_of(value, a->stream, device, &array, hold);
+  if (!found && a->is_lenient && !p->rank) return pack_data_pointer(p, value, out);
   if (found <= 0) return found < 0 ? false : refuse_type(value);
-  if (!fits(p, &array, device, value)) return false;
+  if (!fits(a, p, &array, value)) return false;
   if (p->rank) {
     if (!pack_extents(p, &array, out)) return false;
-  } else if (!is_strided && !kiln_array_is_contiguous(&array))
+  } else if (!is_strided && !a->is_lenient && !kiln_array_is_contiguous(&array))
     return kiln_array_refuse_strides(&array), false;
   memcpy(out, &array.address, 8);
   if (!array.is_tensor) return true;
@@ -286,7 +298,10 @@ bool kiln_grid_of(kiln_kernel_object *k, PyObject *value, uint32_t *out) {
   for (Py_ssize_t i = 0; is_fine && i < count; i++) {
     PyObject *item = PyTuple_GetItem(grid, i);
     int overflow = 0;
-    long long extent = PyLong_Check(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : -1;
+    PyObject *whole = PyIndex_Check(item) ? PyNumber_Index(item) : NULL;
+    long long extent = whole ? PyLong_AsLongLongAndOverflow(whole, &overflow) : -1;
+    Py_XDECREF(whole);
+    PyErr_Clear();
     is_fine = !overflow && extent >= 0 && extent <= UINT32_MAX;
     out[i] = (uint32_t)extent;
   }
@@ -302,6 +317,7 @@ static bool take_stream(kiln_arguments *a) {
   kiln_device_object *device = a->kernel->device;
   a->has_tensors = false;
   if (!(device->place & (BY_CUDA | BY_HIP))) return true;
+  a->has_tensors = a->is_lenient;
   for (size_t i = 0; i < a->kernel->count && !a->has_tensors; i++)
     a->has_tensors = kiln_torch_is(a->values[i]);
   return !a->has_tensors || a->stream_object || kiln_torch_stream(device, &a->stream);
@@ -345,10 +361,9 @@ void kiln_arguments_deinit(kiln_arguments *a) {
 
 // ------------------------------------------------------------------------------------------- launch
 
-static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t flagged, PyObject *names,
-                        const uint32_t *grid) {
-  kiln_arguments a;
-  if (!kiln_arguments_init(&a, k, args, (size_t)PyVectorcall_NARGS(flagged), names, grid)) return NULL;
+// Deinits `a`.
+static PyObject *launch_arguments(kiln_arguments *a) {
+  kiln_kernel_object *k = a->kernel;
   kiln_held *h = k->device->held;
   PyObject *result = NULL;
   if (kiln_held_begin(h)) {
@@ -356,15 +371,47 @@ static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t fla
     size_t size = k->block_size;
     kiln_error err;
     kiln_status status;
-    Py_BEGIN_ALLOW_THREADS status = a.has_grid
-                                        ? h->c->launch_grid(handle, a.stream, a.grid, a.block, size, &err)
-                                        : h->c->launch_packed(handle, a.stream, a.block, size, &err);
+    Py_BEGIN_ALLOW_THREADS status = a->has_grid
+                                        ? h->c->launch_grid(handle, a->stream, a->grid, a->block, size, &err)
+                                        : h->c->launch_packed(handle, a->stream, a->block, size, &err);
     Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
-    else if (!a.written || kiln_torch_wrote(a.written)) result = Py_None;
-    kiln_arguments_deinit(&a); // what was closed meanwhile is freed before the device
+    else if (!a->written || kiln_torch_wrote(a->written)) result = Py_None;
+    kiln_arguments_deinit(a); // what was closed meanwhile is freed before the device
     kiln_held_end(h);
-  } else kiln_arguments_deinit(&a);
+  } else kiln_arguments_deinit(a);
   Py_XINCREF(result);
+  return result;
+}
+
+static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t flagged, PyObject *names,
+                        const uint32_t *grid) {
+  kiln_arguments a;
+  a.is_lenient = false;
+  if (!kiln_arguments_init(&a, k, args, (size_t)PyVectorcall_NARGS(flagged), names, grid)) return NULL;
+  return launch_arguments(&a);
+}
+
+// How kiln.triton launches, which has Triton's manners: _launch(values, grid, stream). Pointers take tensors
+// of any strides, those that require grad, and whatever has a data_ptr(); launches go to PyTorch's current
+// stream.
+static PyObject *kernel_launch_lenient(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  if (count != 3 || !PyList_Check(args[0]))
+    return PyErr_SetString(PyExc_TypeError, "expected a list of values, a grid and a stream"), NULL;
+  uint32_t grid[3];
+  kiln_arguments a;
+  a.is_lenient = true;
+  PyObject *values[KILN_FEW], **these = values;
+  size_t values_count = (size_t)PyList_Size(args[0]);
+  if (!kiln_grid_of(k, args[1], grid)) return NULL;
+  if (values_count + 1 > KILN_FEW) these = PyMem_Malloc((values_count + 1) * sizeof *these);
+  if (!these) return PyErr_NoMemory();
+  for (size_t i = 0; i < values_count; i++) these[i] = PyList_GetItem(args[0], (Py_ssize_t)i);
+  these[values_count] = args[2];
+  PyObject *names = args[2] == Py_None ? NULL : kiln_of.stream_name;
+  PyObject *result =
+      kiln_arguments_init(&a, k, these, values_count, names, grid) ? launch_arguments(&a) : NULL;
+  if (these != values) PyMem_Free(these);
   return result;
 }
 
@@ -382,6 +429,7 @@ static PyObject *kernel_new_plain(PyTypeObject *type, PyObject *args, PyObject *
 static PyObject *kernel_choose(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   kiln_kernel_object *k = (kiln_kernel_object *)self;
   kiln_arguments a;
+  a.is_lenient = false;
   if (!kiln_arguments_init(&a, k, args, (size_t)count, names, NULL)) return NULL;
   kiln_choice c;
   kiln_error err;
@@ -566,6 +614,7 @@ static PyMethodDef methods[] = {
     {"prepare", (PyCFunction)(void (*)(void))kernel_prepare, METH_FASTCALL | METH_KEYWORDS,
      "prepare(*arguments, grid=None)\n--\n\nA launch with everything decided before, as a Prepared; call "
      "that to launch."},
+    {"_launch", (PyCFunction)(void (*)(void))kernel_launch_lenient, METH_FASTCALL, NULL},
     {"preload", kernel_preload, METH_NOARGS,
      "preload()\n--\n\nLoads every code that the device could launch: needed before a graph is captured."},
     {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},

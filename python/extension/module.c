@@ -40,7 +40,8 @@ static int fill_module(PyObject *module) {
       take("kiln._words", "Preflight", &g->preflight) && take("kiln._words", "Param", &g->param) &&
       take("kiln._words", "Strided", &g->strided) && take("kiln._words", "Error", &g->error) &&
       take("kiln._words", "ERRORS", &g->errors) && take("kiln._interfaces", "describe", &g->describe) &&
-      take("kiln._loading", "candidates", &g->candidates);
+      take("kiln._loading", "candidates", &g->candidates) &&
+      (g->stream_name = Py_BuildValue("(s)", "stream"));
   is_fine =
       is_fine && add_type(module, &kiln_device_spec, &g->device) &&
       add_type(module, &kiln_memory_spec, &g->memory) && add_type(module, &kiln_stream_spec, &g->stream) &&

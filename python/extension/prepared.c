@@ -59,6 +59,7 @@ PyObject *kiln_prepare_new(kiln_kernel_object *k, PyObject *const *args, size_t 
   prepared *p = (prepared *)PyType_GenericAlloc(kiln_of.prepared, 0);
   if (!p) return NULL;
   kiln_arguments *a = PyMem_Malloc(sizeof *a);
+  if (a) a->is_lenient = false;
   if (!a || !kiln_arguments_init(a, k, args, count, names, NULL)) {
     if (!a) PyErr_NoMemory();
     PyMem_Free(a);

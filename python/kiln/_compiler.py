@@ -27,15 +27,19 @@ def program():
     return next((path for path in _places() if os.access(path, os.X_OK)), None)
 
 
-def build(sources, targets, output, arguments=()):
-    """Runs `kiln build`; Error with its messages where that fails."""
+def run(command, *arguments):
+    """Runs a command of kiln; Error with its messages where that fails."""
     path = program()
     if path is None:
         raise Error("the compiler is not installed (the package kiln-compiler has it)")
-    command = [path, "build", "-q", "-t", ",".join(targets), "-o", output, *arguments, *sources]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
-        raise Error(done.stdout.decode(errors="replace").strip() or "kiln build: exit %d" % done.returncode)
+        raise Error(done.stdout.decode(errors="replace").strip() or "kiln %s: exit %d" % (command, done.returncode))
+
+
+def build(sources, targets, output, arguments=(), command="build"):
+    """Runs `kiln build`, or a command that takes the same."""
+    run(command, "-q", "-t", ",".join(targets), "-o", output, *arguments, *sources)
 
 
 def compile(*sources, targets=("host",), output=None, arguments=()):

@@ -31,6 +31,49 @@ if triton is not None:
         tl.store(y + i, tl.load(x + i * stride, mask=i < n) * factor + OFFSET, mask=i < n)
 
     @triton.jit
+    def count_up(x, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, tl.load(x + i) + 1)
+
+    @triton.jit
+    def constants(y, A: tl.constexpr, B, C: tl.constexpr = None, flag=False):
+        value = A * 1.0
+        if B is not None:
+            value += 100
+        if C is None:
+            value += 1000
+        if flag:
+            value += 10000
+        tl.store(y, value)
+
+    @triton.jit
+    def kind_of(y, A: tl.constexpr):
+        tl.store(y, 7 // A)
+
+    @triton.jit
+    def type_of(y, n):
+        tl.store(y, n.to(tl.int64).to(tl.float64) + n.dtype.primitive_bitwidth / 1000.0)
+
+    @triton.jit
+    def sum_of_tuple(y, pair, FIRST: tl.constexpr):
+        tl.store(y, tl.load(pair[0]) + tl.load(pair[1][0]) * pair[1][1] + FIRST)
+
+    @triton.jit
+    def tiles_by_descriptor(source, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+        i, j = tl.program_id(0), tl.program_id(1)
+        tile = source.load([i * ROWS, j * COLUMNS])
+        rows = i * ROWS + tl.arange(0, ROWS)[:, None]
+        columns = j * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        tl.store(y + rows * 64 + columns, tile * 2)
+
+    @triton.jit
+    def tiles_by_device_descriptor(x, y, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+        source = tl.make_tensor_descriptor(x, shape=[rows, columns], strides=[columns, 1], block_shape=[ROWS, COLUMNS])
+        target = tl.make_tensor_descriptor(y, shape=[rows, columns], strides=[columns, 1], block_shape=[ROWS, COLUMNS])
+        at = [tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS]
+        target.store(at, source.load(at) * 2)
+
+    @triton.jit
     def softmax_rows(x, y, columns, BLOCK: tl.constexpr):
         at = tl.program_id(0) * columns + tl.arange(0, BLOCK)
         live = tl.arange(0, BLOCK) < columns
@@ -117,7 +160,10 @@ class AtTheFirstCall(Cases):
             softmax[(7,)](x, y, 100, BLOCK=128, num_warps=warps)
             torch.testing.assert_close(y, torch.softmax(x, 1))
         self.assertEqual(len(softmax.variants), 3)
-        self.assertIsInstance(softmax.run(x, y, 100, BLOCK=128, num_warps=4, grid=(7,), warmup=True), kiln.Kernel)
+        found = softmax.warmup(x, y, 100, BLOCK=128, num_warps=4, grid=(7,))
+        self.assertIsInstance(found.kernel, kiln.Kernel)
+        self.assertEqual((found.metadata.num_warps, found.metadata.name, found.n_spills), (4, "softmax_rows", 0))
+        self.assertIn("tt.reduce", found.asm["ttir"])
         self.assertEqual((softmax.launches, len(softmax.variants)), (3, 3))
 
     def test_heuristics(self):
@@ -127,13 +173,325 @@ class AtTheFirstCall(Cases):
         torch.testing.assert_close(y, torch.softmax(x, 1))
 
     def test_what_is_refused(self):
-        tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])(add_vectors)
-        self.assertRaisesRegex(TypeError, "@triton.autotune, which Kiln does not tune yet", kiln.triton.jit, tuned)
         self.assertRaisesRegex(TypeError, "expected a function of @triton.jit", kiln.triton.jit, len)
         add = kiln.triton.jit(add_vectors)
         self.assertRaises(TypeError, add[(1,)], torch.zeros(4))
         self.assertRaisesRegex(kiln.Error, "KILN-E0013", kiln.triton.export, add_vectors, {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 128},
                                targets=["toaster"])
+
+
+class Specialised(Cases):
+    """What makes a variant, against Triton's own rules."""
+
+    def value(self, jitted, *arguments, **named):
+        y = torch.zeros(1, dtype=torch.float64)
+        jitted[(1,)](y, *arguments, **named)
+        return y.item()
+
+    def test_constants_defaults_none_and_truth(self):
+        jitted = kiln.triton.jit(constants)
+        for arguments, named, expected in (((3, 5), {}, 1103), ((3, None), {}, 1003), ((3, None, 4), {}, 3), ((3, None), {"flag": True}, 11003),
+                                           ((3, None), {"flag": False}, 1003), ((3, 1), {"C": 2, "flag": True}, 10103)):
+            for _ in range(2):
+                self.assertEqual(self.value(jitted, *arguments, **named), expected, (arguments, named))
+
+    def test_constants_that_are_equal_are_not_the_same(self):
+        jitted = kiln.triton.jit(kind_of)
+        self.assertEqual(self.value(jitted, 2), 3)
+        self.assertEqual(len(jitted.variants), 1)
+        self.assertEqual(self.value(jitted, True), 7)
+        self.assertEqual(self.value(jitted, 1), 7)
+        self.assertEqual(len(jitted.variants), 3)
+
+    def test_integers_by_width_one_and_divisibility(self):
+        jitted, variants = kiln.triton.jit(type_of), 0
+        for n, bits, is_new in ((3, 32, True), (5, 32, False), (16, 32, True), (32, 32, False), (-(1 << 31), 32, False), ((1 << 31) - 1, 32, False), (1 << 31, 64, True),
+                                ((1 << 31) + 1, 64, True), ((1 << 62) + 1, 64, False), (-(1 << 31) - 1, 64, False), (0, 32, False)):
+            self.assertAlmostEqual(self.value(jitted, n), float(n) + bits / 1000, delta=abs(n) / (1 << 50) + 1e-9)
+            variants += is_new
+            self.assertEqual(len(jitted.variants), variants, n)
+        unspecialised = kiln.triton.jit(triton.jit(type_of.fn, do_not_specialize=["n"]))
+        for n in (1, 3, 16):
+            self.assertAlmostEqual(self.value(unspecialised, n), n + 0.032)
+        self.assertEqual(len(unspecialised.variants), 1)
+
+    def test_globals_that_change_are_an_error(self):
+        text = "import triton, triton.language as tl\nSTEP = tl.constexpr(3)\n@triton.jit\ndef stepped(y):\n    tl.store(y, STEP * 1.0)\n"
+        path = os.path.join(self.folder.name, "stepped_kernel.py")
+        with open(path, "w") as file:
+            file.write(text)
+        sys.path.insert(0, self.folder.name)
+        self.addCleanup(sys.path.remove, self.folder.name)
+        import stepped_kernel
+        jitted = kiln.triton.jit(stepped_kernel.stepped)
+        self.assertEqual(self.value(jitted), 3)
+        stepped_kernel.STEP = tl.constexpr(4)
+        self.assertRaisesRegex(RuntimeError, "Global variable STEP has changed", self.value, jitted)
+
+    def test_tuples(self):
+        jitted = kiln.triton.jit(sum_of_tuple)
+        pair = (torch.tensor([2.0], dtype=torch.float64), (torch.tensor([3.0], dtype=torch.float64), 7))
+        self.assertEqual(self.value(jitted, pair, 1), 24)
+        self.assertEqual(self.value(jitted, (pair[0], (pair[1][0], 1)), 1), 6)
+        self.assertEqual(len(jitted.variants), 2)
+
+    def test_what_tensors_may_be(self):
+        jitted = kiln.triton.jit(count_up)
+        x = torch.zeros(2, 64)
+        jitted[(1,)](x.T, BLOCK=128)  # the address counts, as with Triton
+        self.assertTrue(torch.equal(x, torch.ones(2, 64)))
+        parameter = torch.nn.Parameter(torch.zeros(64))
+        jitted[(1,)](parameter, BLOCK=64)
+        self.assertEqual((parameter.sum().item(), parameter._version), (64, 1))
+        jitted[(0,)](x, BLOCK=128)
+        jitted[(torch.tensor(1),)](triton.reinterpret(x.view(torch.int32), tl.int32), BLOCK=128)
+        self.assertEqual(x.view(torch.int32).unique().tolist(), [0x3F800001])
+        self.assertRaises(TypeError, jitted[(1,)], "text", BLOCK=64)
+        self.assertRaises(KeyError, jitted[(1,)], x, BLOCK=64, num_wraps=4)
+
+
+class Descriptors(Cases):
+    def test_made_by_the_host(self):
+        from triton.tools.tensor_descriptor import TensorDescriptor
+        jitted = kiln.triton.jit(tiles_by_descriptor)
+        for source in (torch.randn(48, 64), torch.randn(48, 128)[:, :64]):
+            y = torch.zeros(48, 64)
+            jitted[(3, 2)](TensorDescriptor.from_tensor(source, [16, 32]), y, ROWS=16, COLUMNS=32)
+            torch.testing.assert_close(y, 2 * source)
+        y = torch.zeros(64, 64)
+        jitted[(4, 2)](TensorDescriptor.from_tensor(torch.ones(40, 64), [16, 32]), y, ROWS=16, COLUMNS=32)  # zero beyond the rows
+        self.assertEqual(y.sum(), 2 * 40 * 64)
+        self.assertRaisesRegex(TypeError, "pads with zero, found padding 'nan'", jitted[(3, 2)],
+                               TensorDescriptor.from_tensor(torch.ones(48, 64), [16, 32], padding="nan"), y, ROWS=16, COLUMNS=32)
+
+    def test_made_by_the_kernel(self):
+        x, y = torch.randn(48, 64), torch.zeros(48, 64)
+        kiln.triton.jit(tiles_by_device_descriptor)[(3, 2)](x, y, 48, 64, ROWS=16, COLUMNS=32)
+        torch.testing.assert_close(y, 2 * x)
+
+
+class Hooks(Cases):
+    def test_around_launches(self):
+        told = []
+        described = kiln.triton.jit(triton.jit(count_up.fn, launch_metadata=lambda grid, metadata, arguments: {"flops": arguments["BLOCK"], "grid": grid}))
+        x = torch.zeros(64)
+        described.fn.add_pre_run_hook(lambda *arguments, **named: told.append(("before", named["BLOCK"])))
+
+        def enter(metadata):
+            told.append(("enter", metadata.get()["name"], metadata.get()["flops"], x[0].item()))
+
+        def leave(metadata):
+            told.append(("leave", x[0].item()))
+
+        triton.knobs.runtime.launch_enter_hook.add(enter)
+        triton.knobs.runtime.launch_exit_hook.add(leave)
+        try:
+            described[(1,)](x, BLOCK=64)
+        finally:
+            triton.knobs.runtime.launch_enter_hook.remove(enter)
+            triton.knobs.runtime.launch_exit_hook.remove(leave)
+        self.assertEqual(told, [("before", 64), ("enter", "count_up", 64, 0.0), ("leave", 1.0)])
+        described[(1,)](x, BLOCK=64)
+        self.assertEqual(told[3:], [("before", 64)])
+
+    def test_around_compiling(self):
+        told = []
+
+        def hook(**what):
+            told.append((what["fn"].name, what["compile"]["num_warps"], what["compile"]["signature"]["x"]))
+
+        triton.knobs.runtime.jit_post_compile_hook = hook
+        try:
+            jitted = kiln.triton.jit(count_up)
+            for _ in range(2):
+                jitted[(1,)](torch.zeros(64), BLOCK=64, num_warps=2)
+            triton.knobs.runtime.jit_cache_hook = lambda **_: True  # takes the compile upon itself
+            self.assertIsNone(jitted[(1,)](torch.zeros(64), BLOCK=32))
+        finally:
+            triton.knobs.runtime.jit_post_compile_hook = triton.knobs.runtime.jit_cache_hook = None
+        self.assertEqual(told, [("count_up", 2, "*fp32")])
+
+
+class Tuned(Cases):
+    """@triton.autotune; what is slow is made so by a hook of the config, which is not timed, and by a grid that does nothing more often."""
+
+    def setUp(self):
+        import kiln.triton._host
+        import kiln.triton._tuning
+        kiln.triton._host.activate()
+        self.tuning = kiln.triton._tuning
+        self.addCleanup(setattr, self.tuning, "BUDGET_S", self.tuning.BUDGET_S)
+        self.addCleanup(kiln.triton.use_table)
+        self.tuning.BUDGET_S = 1.0
+
+    def tuner(self, fn=None, sizes=(32, 1024), **named):
+        return kiln.triton.jit(triton.autotune([triton.Config({"BLOCK": size}) for size in sizes], key=["n"], **named)(fn or add_vectors))
+
+    def launch(self, tuner, n=1 << 15):
+        x, y, z = torch.randn(n), torch.randn(n), torch.zeros(n)
+        tuner[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, z, n)
+        torch.testing.assert_close(z, x + y)
+
+    def test_the_faster_config_wins_once_a_key(self):
+        tuner = self.tuner()  # blocks of 1024 are far faster on the host
+        self.launch(tuner)
+        self.assertEqual(tuner.best_config.kwargs, {"BLOCK": 1024})
+        done = tuner.fn.launches
+        self.launch(tuner)
+        self.assertEqual((tuner.fn.launches, len(tuner.cache)), (done + 1, 1))
+        self.launch(tuner, 1 << 14)
+        self.assertEqual(len(tuner.cache), 2)
+
+    def test_memory_is_as_one_launch_leaves_it(self):
+        x = torch.zeros(4096)
+        for named in ({"restore_value": ["x"]}, {"reset_to_zero": ["x"]}):
+            tuner = kiln.triton.jit(triton.autotune([triton.Config({"BLOCK": size}) for size in (64, 256)], key=[], **named)(count_up))
+            tuner[lambda meta: (4096 // meta["BLOCK"],)](x)
+            self.assertTrue(torch.equal(x, torch.ones(4096)), named)
+            x.zero_()
+
+    def test_pruning_and_hooks(self):
+        seen = []
+        tuner = kiln.triton.jit(triton.autotune(
+            [triton.Config({"BLOCK": size}, pre_hook=lambda given: seen.append(given["BLOCK"])) for size in (32, 64, 128)], key=["n"],
+            prune_configs_by={"early_config_prune": lambda configs, given, **_: [c for c in configs if c.kwargs["BLOCK"] <= 64 and given["n"]]})(add_vectors))
+        self.launch(tuner)
+        self.assertEqual(set(seen), {32, 64})
+        modelled = self.tuner(sizes=(32, 64, 1024), prune_configs_by={"perf_model": lambda BLOCK, **_: abs(BLOCK - 64), "top_k": 1})
+        self.launch(modelled)
+        self.assertEqual(modelled.best_config.kwargs, {"BLOCK": 64})
+
+    def test_configs_that_do_not_compile_are_passed_over(self):
+        refused = [triton.Config({"BLOCK": size}, num_ctas=2) for size in (64, 128)]  # Kiln has no clusters of Triton's
+        tuner = kiln.triton.jit(triton.autotune([refused[0], triton.Config({"BLOCK": 256}), refused[1]], key=["n"])(add_vectors))
+        self.launch(tuner)
+        self.assertEqual(tuner.best_config.kwargs, {"BLOCK": 256})
+        with self.assertRaises(triton.runtime.errors.PTXASError) as caught:
+            self.launch(kiln.triton.jit(triton.autotune(refused, key=["n"])(add_vectors)))
+        self.assertIn("add_vectors: no config can run", str(caught.exception))
+        self.assertIn("num_ctas", str(caught.exception))
+
+    def test_a_table_is_asked_first_and_filled(self):
+        path = os.path.join(self.folder.name, "choices.table")
+        kiln.triton.use_table(path)
+        tuner = self.tuner()
+        self.launch(tuner)
+        with open(path) as file:
+            text = file.read()
+        self.assertRegex(text, r'kernel=add_vectors types="\*f32 \*f32 \*f32 i32" product=host processor=host units=0 bin.n=32768 config="?BLOCK=1024,warps=4,stages=3"? id=[0-9a-f]{16}')
+        other = text.replace("BLOCK=1024,warps", "BLOCK=32,warps")
+        with open(path, "w") as file:
+            file.write(other)
+        again = self.tuner()
+        self.launch(again)  # measures nothing
+        self.assertEqual((again.best_config.kwargs, again.fn.launches), ({"BLOCK": 32}, 1))
+        self.launch(again, (1 << 15) + 16)  # the same bin
+        self.assertEqual((again.best_config.kwargs, again.fn.launches), ({"BLOCK": 32}, 2))
+        support.tool("tune", "--merge", "-o", os.path.join(self.folder.name, "merged.table"), path)
+
+    def test_bins_are_those_of_tables(self):
+        with open(os.path.join(self.folder.name, "bins"), "w") as file:
+            file.write("kiln tuned 1\n")
+            values = [0, 1, 7, 8, 9, 10, 13, 15, 16, 19, 20, 100, 1023, 1024, 1279, 1280, (1 << 31) - 1, (1 << 40) + 5]
+            for value in values:
+                file.write("kernel=k%d types=i32 product=* processor=* units=0 bin.n=%d config=x\n" % (value, self.tuning.bin_of(value)))
+        support.tool("tune", "--merge", "-o", os.path.join(self.folder.name, "bins.out"), os.path.join(self.folder.name, "bins"))  # refuses what is no least number
+        self.assertEqual([self.tuning.bin_of(value) for value in (-5, 9, 11, 19, 23)], [0, 8, 10, 16, 20])
+
+    def test_intervals(self):
+        self.assertEqual(self.tuning.estimate([5, 1, 3])[1:], (0, float("inf")))
+        self.assertEqual(self.tuning.estimate([1, 2, 3, 4, 5, 6]), (3.5, 1, 6))
+        self.assertEqual(self.tuning.estimate(range(1, 101)), (50.5, 40, 61))  # by the tables of the sign test
+        close, far = (10.0, 9.0, 11.0), (20.0, 19.0, 21.0)
+        self.assertEqual(self.tuning.narrowed({"a": close, "b": far, "c": (11.5, 10.5, 12.5)}), {"a", "c"})
+        self.assertEqual(self.tuning.winner({"usual": (10.5, 9.5, 11.5), "other": close}, "usual"), "usual")
+        self.assertEqual(self.tuning.winner({"usual": far, "other": close}, "usual"), "other")
+        self.assertEqual(self.tuning.winner({"other": close}, "usual"), "other")
+
+    def test_nothing_is_measured_in_a_capture(self):
+        tuner = self.tuner()
+        self.tuning._is_capturing, before = lambda: True, self.tuning._is_capturing
+        self.addCleanup(setattr, self.tuning, "_is_capturing", before)
+        self.launch(tuner)
+        self.assertEqual((tuner.best_config.kwargs, tuner.fn.launches, tuner.cache), ({"BLOCK": 32}, 1, {}))
+
+
+PROGRAM = """
+import torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], key=[])
+@triton.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0})
+@triton.jit
+def add(x, y, z, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = (i < n) | EVEN
+    tl.store(z + i, tl.load(x + i, mask=live) + tl.load(y + i, mask=live), mask=live)
+
+x, y = torch.randn(1000), torch.randn(1000)
+z = torch.zeros(1000)
+add[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, z, 1000)
+print("wrong:", int((z != x + y).sum()))
+"""
+
+
+class Unmodified(Cases):
+    """Kiln behind a program that knows nothing of it."""
+
+    def run_program(self, program, **environment):
+        path = os.path.join(self.folder.name, "program.py")
+        with open(path, "w") as file:
+            file.write(program)
+        environment = {"PYTHONPATH": os.path.join(support.BUILD, "python"), **environment}
+        return subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, env={**os.environ, **environment})
+
+    def test_by_one_import(self):
+        done = self.run_program("import kiln.triton.auto\n" + PROGRAM + "print(kiln.triton.launches()['triton'], kiln.triton.launches()['kiln'] > 2)\n"
+                                "kiln.triton.save('%s')\n" % os.path.join(self.folder.name, "saved.kbundle"))
+        self.assertEqual((done.returncode, done.stdout.decode()), (0, "wrong: 0\n0 True\n"), done.stderr.decode())
+        names = kiln.Library(os.path.join(self.folder.name, "saved.kbundle")).kernels
+        self.assertEqual(len(names), 2)
+        self.assertTrue(all(name.startswith("add[") for name in names), names)
+
+    def test_by_the_environment(self):
+        site = os.path.join(self.folder.name, "site")
+        os.makedirs(site, exist_ok=True)
+        with open(os.path.join(site, "sitecustomize.py"), "w") as file:  # a build's folder is in PYTHONPATH, which reads no .pth
+            file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
+        path = os.pathsep.join((site, os.path.join(support.BUILD, "python")))
+        for value, returncode, text in (("report", 0, "kernels ran Kiln's code, 0 Triton's"), ("0", 1, "")):
+            done = self.run_program(PROGRAM, KILN_TRITON=value, PYTHONPATH=path)
+            self.assertEqual(done.returncode, returncode, done.stderr.decode())
+            self.assertIn(text, done.stderr.decode())
+        self.assertIn("active drivers", done.stderr.decode())  # Triton itself has no CPU
+
+    def test_triton_comes_back(self):
+        before = triton.JITFunction.run
+        kiln.triton.enable()
+        kiln.triton.enable()
+        self.assertIsNot(triton.JITFunction.run, before)
+        x, count = torch.zeros(64), kiln.triton.launches()["kiln"]
+        try:
+            count_up[(1,)](x, BLOCK=64)
+            compiled = count_up.warmup(x, BLOCK=64, grid=(1,))
+            compiled[(1, 1, 1)](x, 64)
+        finally:
+            kiln.triton.disable()
+        self.assertIs(triton.JITFunction.run, before)
+        self.assertEqual((x.sum().item(), kiln.triton.launches()["kiln"]), (128, count + 2))
+
+
+class Saved(Cases):
+    def test_what_was_launched_runs_without_triton(self):
+        path = os.path.join(self.folder.name, "launched.kbundle")
+        kiln.triton.jit(softmax_rows)[(4,)](torch.randn(4, 60), torch.zeros(4, 60), 60, BLOCK=64)
+        kiln.triton.save(path)
+        program = "import sys, kiln\nlibrary = kiln.Library(sys.argv[1])\nassert 'triton' not in sys.modules\nimport torch\n" \
+                  "x = torch.randn(2, 60); y = torch.zeros(2, 60)\n" \
+                  "kernel = [k for k in library.kernels if k.startswith('softmax_rows')][0]\nlibrary.device('host').kernel(kernel)[2](x, y, 60)\n" \
+                  "assert torch.allclose(y, torch.softmax(x, 1))\n"
+        done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
+                              env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")))
+        self.assertEqual(done.returncode, 0, done.stdout.decode())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels of Triton, compiled by Kiln. Triton reads the Python (3.6, no GPU needed); from its IR on everything is Kiln's.
+
+    kiln.triton.export(fn, {"x": "*fp32", "n": "i32"}, {"BLOCK": 128}, targets=["sm_90a", "host"], output="app.kbundle")
+
+    @kiln.triton.jit
+    @triton.jit
+    def add(x, y, z, n, BLOCK: tl.constexpr): ...
+    add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, z, n, BLOCK=128)
+
+    kiln.triton.save("app.kbundle")        # all that was launched
+
+`import kiln.triton.auto`, or KILN_TRITON=1 in the environment, puts Kiln behind every @triton.jit function of an unmodified program.
+"""
+import copy
+
+import triton
+from triton.runtime import Autotuner, Heuristics, JITFunction
+
+from . import _launching, _reading, _tuning
+from .._core import Library
+from ._launching import Compiled, Jit
+from ._reading import READ_FOR, NotCompiled
+from ._tuning import use_table
+
+__all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "save", "use_table"]
+
+
+def export(fn, signature, constexprs=None, targets=("host",), output=None, divisible=(), read_for=READ_FOR, **options) -> Library:
+    """Compiles a @triton.jit function ahead of time. `signature` says each parameter's type as Triton does ("*fp32", "i32", "tensordesc<fp16[64, 64]>");
+    `constexprs` the others' values, where they have no default; `divisible` names those that are promised to be divisible by 16, which a launch checks.
+    `options` are those of a launch (num_warps, num_stages). The bundle is opened, and kept at `output`. Its kernel has the function's name and no grid:
+    launch it by kernel[grid](...)."""
+    if isinstance(fn, Jit):
+        fn = fn.fn
+    if not isinstance(fn, JITFunction):
+        raise TypeError("expected a function of @triton.jit, found %s" % type(fn).__name__)
+    defaults = {param.name: param.default for param in fn.params if param.has_default and param.name not in signature}
+    constexprs = {**defaults, **(constexprs or {})}
+    missing = [name for name in fn.arg_names if name not in signature and name not in constexprs]
+    unknown = [name for name in (*signature, *constexprs, *divisible) if name not in fn.arg_names]
+    if missing or unknown:
+        raise TypeError("%s: %s" % (fn.__name__, "parameter '%s' has neither a type nor a value" % missing[0] if missing else
+                                    "there is no parameter '%s'" % unknown[0]))
+    whole = {name: "constexpr" if name in constexprs else signature[name] for name in fn.arg_names}
+    attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
+    return _reading.compile_ir(*_reading.triton_ir(fn, whole, constexprs, attributes, options, read_for), targets, output)
+
+
+def jit(fn):
+    """Puts Kiln behind a @triton.jit function, unchanged, also under @triton.heuristics and @triton.autotune."""
+    if isinstance(fn, Jit):
+        return fn
+    if isinstance(fn, JITFunction):
+        return Jit(fn)
+    if isinstance(fn, (Heuristics, Autotuner)):
+        wrapped = copy.copy(fn)
+        wrapped.fn = jit(fn.fn)
+        if isinstance(fn, Autotuner):
+            wrapped.cache = {}
+            wrapped.run = _tuning.run.__get__(wrapped)
+        return wrapped
+    raise TypeError("expected a function of @triton.jit (Triton %s), found %s" % (triton.__version__, type(fn).__name__))
+
+
+_replaced = []
+
+
+def _replace(owner, name, value):
+    _replaced.append((owner, name, owner.__dict__[name]))
+    setattr(owner, name, value)
+
+
+def enable():
+    """Puts Kiln behind every @triton.jit function of the process. Without a GPU they run on the CPU."""
+    if _replaced:
+        return
+    from triton.compiler import CompiledKernel
+
+    from . import _host
+
+    def run(self, *arguments, grid, warmup=False, **named):
+        engine = self.__dict__.get("_kiln_engine")
+        if engine is None:
+            engine = self.__dict__["_kiln_engine"] = _launching.Engine(self)
+        return engine.run(*arguments, grid=grid, warmup=warmup, **named)
+
+    theirs = CompiledKernel.run
+
+    def counted(self):
+        _launching.counts["triton"] += 1
+        return theirs.fget(self)
+
+    _replace(JITFunction, "run", run)
+    _replace(Autotuner, "run", _tuning.run)
+    _replace(CompiledKernel, "run", property(counted))
+    _host.activate()
+
+
+def disable():
+    """Puts Triton back."""
+    while _replaced:
+        owner, name, value = _replaced.pop()
+        setattr(owner, name, value)
+
+
+def launches():
+    """How many launches ran Kiln's code, and how many Triton's: {"kiln": 12, "triton": 0}."""
+    return dict(_launching.counts)
+
+
+def compiled():
+    """What was compiled in this process, in order: each has `name`, `identity`, `signature`, `constants`, `facts` of the launch, `launches`, `kernel`."""
+    return list(_launching.variants.values())
+
+
+def save(output, targets=None) -> Library:
+    """Writes everything that was compiled as one bundle, which runs without Triton, and opens it. `targets` are those that were compiled for, unless
+    given. A function of one variant keeps its name; the variants of others have the begin of their identity behind it: add[0f3b..]."""
+    found = compiled()
+    if not found:
+        raise ValueError("no kernel of Triton was compiled yet")
+    targets = list(dict.fromkeys(one.place.target for one in found)) if targets is None else [targets] if isinstance(targets, str) else list(targets)
+    return _reading.bundle([(one.name, one.text, one.facts) for one in found], targets, output)

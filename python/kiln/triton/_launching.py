@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The launch of a @triton.jit function by Kiln. What is told apart is what Triton tells apart: its own binder specialises. The way of a launch that was
+compiled before is short, since programs wait for it."""
+import collections
+import functools
+
+import torch
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import make_backend
+from triton.compiler.compiler import LazyDict
+from triton.runtime.jit import KernelInterface, create_function_from_signature
+
+from . import _reading
+
+counts = {"kiln": 0, "triton": 0}  # launches
+variants = {}  # all that were compiled, by function, identity and target; in order
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
+
+class Place:
+    """A device with what Triton's front end is told of it and the target to compile for."""
+
+    def __init__(self, device, read_for, target):
+        self.device, self.read_for, self.target = device, read_for, target
+        self.backend = make_backend(read_for)
+
+
+@functools.lru_cache(None)
+def place_of(device) -> Place:
+    if device.type == "cpu":
+        return Place("host", _reading.READ_FOR, "host")
+    index = torch.cuda.current_device() if device.index is None else device.index
+    properties = torch.cuda.get_device_properties(index)
+    if torch.version.hip:
+        arch = properties.gcnArchName.split(":")[0]
+        return Place("hip:%d" % index, GPUTarget("hip", arch, properties.warp_size), arch)
+    arch = 10 * properties.major + properties.minor
+    return Place("cuda:%d" % index, GPUTarget("cuda", arch, 32), "sm_%d%s" % (arch, "a" if arch >= 90 else ""))
+
+
+def _device_of(values):
+    """Where the first tensor is; without one, where Triton would launch."""
+    for value in values:
+        kind = value.__class__
+        if kind is _Tensor or kind is _Parameter:
+            return value.device
+        if isinstance(value, tuple):
+            if any(hasattr(one, "data_ptr") for one in value):
+                return _device_of(value)
+            continue
+        device = getattr(value, "device", None) or getattr(getattr(value, "base", None), "device", None)
+        if device is not None:
+            return device
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def _plain(kind):
+    """Whether a parameter of that type is one of the kernel's, its value passed as it is."""
+    return isinstance(kind, str) and kind != "constexpr" and not kind.startswith("tensordesc")
+
+
+def _leaves(kind, value):
+    """What a kernel gets for an argument: tuples in their parts, a descriptor as a view with its extents and strides behind it, constants not at all."""
+    if isinstance(kind, (tuple, list)):
+        for one, its in zip(kind, value):
+            yield from _leaves(one, its)
+    elif kind.startswith("tensordesc"):
+        yield torch.as_strided(value.base, list(value.shape), list(value.strides))
+        yield from value.shape
+        yield from value.strides
+    elif kind != "constexpr":
+        yield value
+
+
+def _refuse_padding(name, kind, value):
+    """A descriptor of the host says at its launch what is read outside of it; a view of Kiln's has that in its code."""
+    if isinstance(kind, str) and kind.startswith("tensordesc") and getattr(value, "padding", "zero") != "zero":
+        raise TypeError("argument '%s': expected a descriptor that pads with zero, found padding '%s'" % (name, value.padding))
+
+
+class Compiled:
+    """One variant of a function on one device: `kernel` is Kiln's. It is launched as Triton's compiled kernels are, by all arguments in order, and has what
+    programs read of those."""
+
+    def __init__(self, fn, place, bound, signature, options, text, facts, constants):
+        self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
+        self.name = fn.__name__
+        self.identity = _reading.identity(text, facts)
+        self.kernel = _reading.compile_ir(text, facts, (place.target,)).device(place.device).kernel(self.name)
+        self.names = [name for name, kind in signature.items() if kind != "constexpr"]
+        self.is_plain = all(map(_plain, (signature[name] for name in self.names)))
+        self.hash, self.src = self.identity, fn
+        self.asm = {"ttir": text}
+        self.launches = 0
+        self._options = options
+        self._launch = self.kernel._launch
+        self._check(bound)
+
+    def _check(self, bound):
+        """The kernel's parameters are those that the arguments make."""
+        leaves = [value for name in self.names for value in self._leaves_of(name, bound[name])]
+        if len(leaves) != len(self.kernel.params):
+            raise _reading.NotCompiled("%s: expected %d parameters of the kernel for the arguments %s, found %s" % (
+                self.name, len(leaves), self.names, [param.name for param in self.kernel.params]))
+
+    def _leaves_of(self, name, value):
+        kind = self.signature[name]
+        _refuse_padding(name, kind, value)
+        if isinstance(kind, str) and kind.startswith("tensordesc") and not hasattr(value.base, "untyped_storage"):
+            return [value.base, *value.shape, *value.strides]  # of a warmup, which has no memory
+        return _leaves(kind, value)
+
+    def launch(self, bound, grid, stream):
+        if self.is_plain:
+            self._launch([bound[name] for name in self.names], grid, stream)
+        else:
+            self._launch([leaf for name in self.names for leaf in self._leaves_of(name, bound[name])], grid, stream)
+
+    @functools.cached_property
+    def choice(self):
+        """What a launch runs, or None where views would have to be made up."""
+        if any(param.rank for param in self.kernel.params):
+            return None
+        return self.kernel.choose(*[0] * len(self.kernel.params), grid=1)
+
+    @functools.cached_property
+    def metadata(self):
+        fields = {name: getattr(self._options, name) for name in _reading.FACTS if hasattr(self._options, name)}
+        fields.update(name=self.name, hash=self.hash, target=self.place.read_for, shared=self.choice.shared_bytes if self.choice else 0,
+                      tensordesc_meta=None, global_scratch_size=0, profile_scratch_size=0, cluster_dims=(1, 1, 1))
+        return collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
+
+    n_regs = property(lambda self: self.choice.registers if self.choice else 0)
+    n_spills = property(lambda self: self.choice.spill_bytes // 4 if self.choice else 0)
+    n_max_threads = property(lambda self: 1024)
+    function = property(lambda self: self.kernel)
+    packed_metadata = property(lambda self: (self.metadata.num_warps, 1, self.metadata.shared))
+
+    def _init_handles(self):
+        self.kernel.preload()
+
+    def launch_metadata(self, grid, stream, *values):
+        found = LazyDict({"name": self.name, "function": self.kernel, "stream": stream})
+        if self.fn.launch_metadata is not None:
+            found.add(self.fn.launch_metadata, (grid, self.metadata, dict(zip(self.fn.arg_names, values))))
+        return found
+
+    def start(self, bound, grid, stream):
+        """A launch with its hooks, counted."""
+        enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+        metadata = None
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
+            metadata = self.launch_metadata(grid, stream, *bound.values())
+            if enter:
+                enter(metadata)
+        self.launch(bound, grid, stream)
+        if metadata is not None and leave:
+            leave(metadata)
+        counts["kiln"] += 1
+        self.launches += 1
+
+    def run(self, x, y, z, stream, function, packed, metadata, enter, leave, *values):
+        """As the launcher of a kernel that Triton compiled."""
+        if enter:
+            enter(metadata)
+        self.launch(dict(zip(self.signature, values)), (x, y, z), stream or None)
+        if leave:
+            leave(metadata)
+        counts["kiln"] += 1
+        self.launches += 1
+
+    def __getitem__(self, grid):
+        def runner(*values, stream=None):
+            if len(values) == len(self.names) < len(self.signature):  # without the constants
+                bound = dict(zip(self.names, values))
+            else:
+                bound = dict(zip(self.signature, values))
+            self.start(bound, tuple(grid) + (1,) * (3 - len(grid)), stream)
+        return runner
+
+
+_MISSING = object()
+
+
+def _exactly(value):
+    """What tells constants apart beside their being equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
+    kind = value.__class__
+    return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float or kind is tuple else kind
+
+
+class Engine:
+    """The variants of one @triton.jit function."""
+
+    def __init__(self, fn):
+        if fn.is_gluon():
+            raise TypeError("%s: functions of Gluon are not taken" % fn.__name__)
+        self.fn, self.launches = fn, 0
+        self.variants = {}
+        self._binders, self._source = {}, fn.src
+        self._constants = [param.num for param in fn.params if param.is_constexpr]
+
+    def _compile(self, place, key, bound, specialization, options, named, is_warmup):
+        fn = self.fn
+        fn.cache_key  # finds the globals that it uses
+        named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
+        options, signature, constants, attributes = fn._pack_args(place.backend, named, bound, specialization, options)
+        told = (str(key), signature, place.device, constants, options, [attributes], is_warmup)
+        text_key = "%s%s" % (specialization, options)
+        if fn._call_hook(knobs.runtime.jit_cache_hook, (text_key, [kind for kind, _ in specialization]), *told[1:]):
+            return None
+        facts = {name: getattr(options, name) for name in _reading.FACTS if hasattr(options, name)}
+        facts["debug"] = options.debug
+        text, facts = _reading.triton_ir(fn, signature, constants, attributes, facts, place.read_for)
+        compiled = Compiled(fn, place, bound, signature, options, text, facts, constants)
+        self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
+        fn._call_hook(knobs.runtime.jit_post_compile_hook, (text_key, [kind for kind, _ in specialization]), *told[1:])
+        return compiled
+
+    def _forget_changed_source(self):
+        if self.fn._src is not self._source or self.fn.hash is None:
+            self.variants.clear()
+            self._source = self.fn._src
+            self.fn.cache_key
+
+    def _refuse_changed_globals(self):
+        for (name, _), (value, where) in self.fn.used_global_vals.items():
+            found = where.get(name, _MISSING)
+            if found != value:
+                raise RuntimeError("Global variable %s has changed since we compiled this kernel, from %s to %s" % (name, value, found))
+
+    def run(self, *arguments, grid, warmup=False, stream=None, **named):
+        """Triton's way to launch; with `warmup` it only compiles."""
+        fn = self.fn
+        for hook in fn.pre_run_hooks:
+            hook(*arguments, **named)
+        device = _device_of(arguments) if not named else _device_of((*arguments, *named.values()))
+        place = place_of(device)
+        binder = self._binders.get(device)
+        if binder is None:
+            binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
+        bound, specialization, options = binder(*arguments, **named)
+        key = (device, *specialization, *[_exactly(specialization[i][1]) for i in self._constants], knobs.runtime.debug,
+               str(sorted(options.items())) if options else None)
+        if fn._src is not self._source or fn.hash is None:
+            self._forget_changed_source()
+        compiled = self.variants.get(key)
+        if compiled is None:
+            compiled = self._compile(place, key, bound, specialization, options, named, warmup)
+            if compiled is None:
+                return None
+        if fn.used_global_vals:
+            self._refuse_changed_globals()
+        if warmup:
+            return compiled
+        if grid is None:
+            raise TypeError("%s: a kernel is launched with a grid: %s[grid](...)" % (fn.__name__, fn.__name__))
+        if callable(grid):
+            grid = grid(bound)
+        compiled.start(bound, grid, stream)
+        self.launches += 1
+        return compiled
+
+
+class Jit(KernelInterface):
+    """A @triton.jit function behind which Kiln is: `launches` counts, `variants` are what was compiled. Else it is as the function is."""
+
+    def __init__(self, fn):
+        self.fn, self._engine = fn, Engine(fn)
+        self.run = self._engine.run
+        functools.update_wrapper(self, fn.fn)
+
+    launches = property(lambda self: self._engine.launches)
+    variants = property(lambda self: self._engine.variants)
+
+    def __getitem__(self, grid):
+        return functools.partial(self.run, grid=grid)
+
+    def __call__(self, *_, **__):
+        raise TypeError("%s: a kernel is launched with a grid: %s[grid](...)" % (self.fn.__name__, self.fn.__name__))
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["fn"], name) if "fn" in self.__dict__ else object.__getattribute__(self, name)
