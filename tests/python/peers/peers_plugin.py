@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A plugin of pytest for the suites of others: puts Kiln behind their kernels, takes the tests that a list names, and writes for each what became of it,
+how many launches ran Kiln's code and how many Triton's, and which kernels they were. run.py sets the environment that it reads."""
+import json
+import os
+import time
+
+import pytest
+
+WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, shards, out
+IS_OURS = WISH["mode"] != "triton"
+_seen = {"triton": 0}
+
+
+def _flaggems_on_the_cpu(folder):
+    """Tells FlagGems, which looks for a GPU when it is imported, that NVIDIA's device is called cpu."""
+    import importlib.util
+    import sys
+    path = os.path.join(folder, "src", "flag_gems", "runtime", "backend", "backend_utils.py")
+    spec = importlib.util.spec_from_file_location("backend_utils", path)
+    module = sys.modules["backend_utils"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import torch
+    torch.cuda.get_device_name = lambda *_: "CPU"
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    theirs = module.VendorInfoBase
+    module.VendorInfoBase = lambda **its: theirs(**dict(its, device_name="cpu", dispatch_key="CPU"))
+
+
+if WISH["mode"] in ("ids", "dry") and os.path.isdir(os.path.join(WISH["suite"], "src", "flag_gems")):
+    _flaggems_on_the_cpu(WISH["suite"])
+if IS_OURS:
+    import kiln.triton
+    kiln.triton.enable()
+
+
+def _count_tritons():
+    from triton.compiler import CompiledKernel
+    theirs = CompiledKernel.run
+
+    def run(self):
+        _seen["triton"] += 1
+        return theirs.fget(self)
+    CompiledKernel.run = property(run)
+
+
+if not IS_OURS:
+    _count_tritons()
+
+
+def launches():
+    return kiln.triton.launches() if IS_OURS else {"kiln": 0, "triton": _seen["triton"]}
+
+
+def kernels():
+    return {"%s[%s]" % (one.name, one.identity): one.launches for one in kiln.triton.compiled()} if IS_OURS else {}
+
+
+def pytest_collection_modifyitems(config, items):
+    if WISH["ids"] is None:
+        return
+    with open(WISH["ids"]) as file:
+        wanted = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
+    mine = set(wanted[WISH["shard"]::WISH["shards"]])
+    kept = [item for item in items if item.nodeid in mine]
+    absent = mine - {item.nodeid for item in kept}
+    _write({"shard": [WISH["shard"], WISH["shards"]], "wanted": len(mine), "absent": sorted(absent)})
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
+    items[:] = kept
+
+
+def _write(row):
+    with open(WISH["out"], "a") as file:
+        file.write(json.dumps(row, sort_keys=True) + "\n")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    before, kernels_before, start = launches(), kernels(), time.monotonic()
+    item.user_properties = []
+    item.kiln_outcome = {}
+    yield
+    after, used = launches(), [name for name, count in kernels().items() if count != kernels_before.get(name, 0)]
+    _write({"id": item.nodeid, "outcome": item.kiln_outcome.get("outcome", "error"), "error": item.kiln_outcome.get("error", ""),
+            "kiln": after["kiln"] - before["kiln"], "triton": after["triton"] - before["triton"], "kernels": used,
+            "seconds": round(time.monotonic() - start, 3)})
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.when == "call" or report.outcome != "passed":
+        if item.kiln_outcome.get("outcome") != "failed":
+            item.kiln_outcome["outcome"] = report.outcome
+            item.kiln_outcome["error"] = str(call.excinfo.value)[-600:] if call.excinfo and report.outcome == "failed" else ""
+
+
+def pytest_sessionfinish():
+    """In a dry run what was seen is compiled for a GPU as well."""
+    if WISH["mode"] != "dry":
+        return
+    from kiln.triton import _reading
+    for one in kiln.triton.compiled():
+        row = {"kernel": "%s[%s]" % (one.name, one.identity), "target": WISH["target"], "error": ""}
+        try:
+            _reading.compile_ir(one.text, one.facts, (WISH["target"],)).close()
+        except _reading.NotCompiled as error:
+            row["error"] = str(error)[-600:]
+        _write(row)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs the suites of others with Kiln behind their kernels: run.py SUITE CHECKOUT MODE [options]
+
+SUITE is liger, flaggems or tutorials; CHECKOUT a folder with Liger-Kernel, FlagGems, or Triton's tutorials. MODE:
+  ids      prints the ids of the tests, for ids/SUITE.txt, which is committed before the first run
+  run      with Kiln: passes where the test does and every launch in it ran Kiln's code
+  triton   the same tests under Triton, the baseline
+  dry      without a GPU: on the CPU, and what was seen is compiled for --target too
+Options: --shard I/N, --out FILE (one JSON object a line), --target NAME (sm_90a), --seconds N (stop after), and after -- what goes to pytest.
+  run.py --sum BASELINE... -- OURS...   says how many of what passes in the one passes in the other, and what does not
+
+It wants pytest; KILN_PYTHON names the folder with the package where it is not installed.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUITES = {
+    # what pytest gets, and the environment on the CPU
+    "liger": (["test/transformers", "--ignore-glob=*cute*", "--ignore-glob=*cutile*", "-c", os.devnull, "--rootdir=."], {}),
+    "flaggems": (["tests", "--mode", "quick", "--ref", "cpu"], {"GEMS_VENDOR": "nvidia"}),
+    "tutorials": ([os.path.join(HERE, "test_tutorials.py"), "-c", os.devnull, "--rootdir=" + HERE], {}),
+}
+
+
+def command(suite, folder, more):
+    words, _ = SUITES[suite]
+    return [sys.executable, "-m", "pytest", "-p", "peers_plugin", "-p", "no:cacheprovider", "-q", "--tb=no", *words, *more]
+
+
+def environment(arguments, suite, folder, ids):
+    wish = {"mode": arguments.mode, "ids": ids, "shard": arguments.shard[0], "shards": arguments.shard[1], "out": os.path.abspath(arguments.out),
+            "target": arguments.target, "suite": os.path.abspath(folder)}
+    folders = [HERE, os.path.join(folder, "src"), folder, os.environ.get("KILN_PYTHON", ""), os.environ.get("PYTHONPATH", "")]
+    found = dict(os.environ, KILN_PEERS=json.dumps(wish), PYTHONPATH=os.pathsep.join(os.path.abspath(one) for one in folders if one))
+    if arguments.mode in ("ids", "dry"):
+        found.update(SUITES[suite][1])
+    return found
+
+
+def rows(paths):
+    for path in paths:
+        with open(path) as file:
+            yield from (json.loads(line) for line in file)
+
+
+def total(baseline, ours):
+    theirs = {row["id"]: row for row in rows(baseline) if "id" in row}
+    mine = {row["id"]: row for row in rows(ours) if "id" in row}
+    counted = [name for name, row in theirs.items() if row["outcome"] == "passed" and row["triton"] and name in mine]
+    passed = [name for name in counted if mine[name]["outcome"] == "passed" and mine[name]["kiln"] and not mine[name]["triton"]]
+    for name in counted:
+        if name not in passed:
+            row = mine[name]
+            print("%s: %s, %d launches by Kiln, %d by Triton: %s" % (name, row["outcome"], row["kiln"], row["triton"], row["error"].replace("\n", " ")[:300]))
+    kernels = {kernel for name in counted for kernel in mine[name]["kernels"]}
+    good = {kernel for name in passed for kernel in mine[name]["kernels"]}
+    print("%d of %d tests with launches that pass under Triton pass under Kiln (%.1f %%); %d of %d distinct kernels (%.1f %%)" % (
+        len(passed), len(counted), 100 * len(passed) / max(1, len(counted)), len(good), len(kernels), 100 * len(good) / max(1, len(kernels))))
+
+
+def summary(path):
+    tests = [row for row in rows([path]) if "id" in row]
+    counts = {outcome: sum(row["outcome"] == outcome for row in tests) for outcome in ("passed", "failed", "skipped", "error")}
+    launched = [row for row in tests if row["outcome"] == "passed" and row["kiln"] + row["triton"]]
+    print("%s; %d passed with launches, %d of them by Kiln alone; launches: %d by Kiln, %d by Triton; %d kernels" % (
+        ", ".join("%d %s" % (count, outcome) for outcome, count in counts.items()), len(launched), sum(not row["triton"] for row in launched),
+        sum(row["kiln"] for row in tests), sum(row["triton"] for row in tests), len({kernel for row in tests for kernel in row["kernels"]})))
+    dry = [row for row in rows([path]) if "target" in row]
+    if dry:
+        failed = [row for row in dry if row["error"]]
+        print("%d of %d kernels compile for %s" % (len(dry) - len(failed), len(dry), dry[0]["target"]))
+        for row in failed:
+            print("  %s: %s" % (row["kernel"], row["error"].replace("\n", " ")[:300]))
+
+
+def main():
+    if sys.argv[1:2] == ["--sum"]:
+        middle = sys.argv.index("--")
+        return total(sys.argv[2:middle], sys.argv[middle + 1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("checkout")
+    parser.add_argument("mode", choices=("ids", "run", "triton", "dry"))
+    parser.add_argument("--shard", type=lambda text: tuple(map(int, text.split("/"))), default=(0, 1))
+    parser.add_argument("--out", default="peers.jsonl")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--ids")
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("more", nargs="*")
+    words = sys.argv[1:]
+    cut = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:cut])
+    more, folder = words[cut + 1:], os.path.abspath(arguments.checkout)
+    if arguments.mode == "ids":
+        done = subprocess.run(command(arguments.suite, folder, ["--collect-only", *more]), cwd=folder, env=environment(arguments, arguments.suite, folder, None),
+                              stdout=subprocess.PIPE, check=False)
+        ids = sorted({line for line in done.stdout.decode().splitlines() if "::" in line and not line.startswith("ERROR")})
+        print("\n".join(ids))
+        return 0 if ids else 1
+    ids = arguments.ids or os.path.join(HERE, "ids", arguments.suite + ".txt")
+    if os.path.exists(arguments.out):
+        os.unlink(arguments.out)
+    try:
+        status = subprocess.run(command(arguments.suite, folder, more), cwd=folder, env=environment(arguments, arguments.suite, folder, os.path.abspath(ids)),
+                                timeout=arguments.seconds).returncode
+    except subprocess.TimeoutExpired:
+        status = 124
+        print("stopped after %d s" % arguments.seconds)
+    summary(arguments.out)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
