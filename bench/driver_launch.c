@@ -4,6 +4,7 @@
 // one process.
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -17,19 +18,33 @@ static struct {
                 void *stream, void **params, void **extra);
 } driver;
 
+static char why[96];
+
 PUBLIC void *driver_load(const char *cubin, const char *kernel);
+PUBLIC const char *driver_why(void);
 PUBLIC double driver_time(void *function, int arrays, const uint64_t *addresses, int n, void *stream,
                           int launches);
+
+static void *refuse(const char *what, int status) {
+  snprintf(why, sizeof why, "%s: %d", what, status);
+  return NULL;
+}
+
+/// What the last driver_load that gave NULL met.
+const char *driver_why(void) { return why; }
 
 /// The function of a cubin; NULL where there is no driver or it refuses.
 void *driver_load(const char *cubin, const char *kernel) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW), *module, *function;
-  if (!library) return NULL;
+  if (!library) return refuse("libcuda.so.1 is not there", 0);
   *(void **)&driver.load = dlsym(library, "cuModuleLoad");
   *(void **)&driver.get = dlsym(library, "cuModuleGetFunction");
   *(void **)&driver.launch = dlsym(library, "cuLaunchKernel");
-  if (!driver.load || !driver.get || !driver.launch || driver.load(&module, cubin)) return NULL;
-  return driver.get(&function, module, kernel) ? NULL : function;
+  if (!driver.load || !driver.get || !driver.launch) return refuse("libcuda.so.1 lacks a function", 0);
+  int status = driver.load(&module, cubin);
+  if (status) return refuse("cuModuleLoad", status);
+  status = driver.get(&function, module, kernel);
+  return status ? refuse("cuModuleGetFunction", status) : function;
 }
 
 /// Nanoseconds a launch, the mean of one round; below 0 on an error. Parameters: the arrays, then n.

@@ -15,6 +15,7 @@ import time
 
 FOLDER = os.path.abspath(sys.argv[1])
 sys.path.insert(0, FOLDER)
+SYMBOL = "kiln_arrays%d"  # of the kernel arraysN in its cubin
 COUNTS, ROUNDS, LAUNCHES, N = (2, 8, 16), 101, 200, 1024
 
 import kiln  # noqa: E402
@@ -87,12 +88,14 @@ def on_the_gpu(library, torch, plain):
     if not plain:
         driver = ctypes.CDLL(os.path.join(FOLDER, "driver_launch.so"))
         driver.driver_load.restype, driver.driver_load.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+        driver.driver_why.restype = ctypes.c_char_p
         driver.driver_time.restype = ctypes.c_double
         driver.driver_time.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
         figures = []
         for n, these in zip(COUNTS, tensors):
-            function = driver.driver_load(os.path.join(FOLDER, "arrays%d.cubin" % n).encode(), b"arrays%d" % n)
+            function = driver.driver_load(os.path.join(FOLDER, "arrays%d.cubin" % n).encode(), (SYMBOL % n).encode())
             if not function:
+                print("cuLaunchKernel from C: arrays%d.cubin: %s" % (n, driver.driver_why().decode()))
                 figures.append(None)
                 continue
             addresses = (ctypes.c_uint64 * n)(*[t.data_ptr() for t in these])

@@ -191,6 +191,18 @@ class Evaluator(unittest.TestCase):
                 self.value(body)
 
 
+class Bench(unittest.TestCase):
+    def test_it_asks_for_the_symbols_that_cubins_have(self):
+        """bench/python_launch.py compares with cuLaunchKernel of the same code, which it finds by its symbol."""
+        with open(os.path.join(support.ROOT, "bench", "python_launch.py")) as file:
+            symbol = re.search(r'^SYMBOL = "(.*?)"', file.read(), re.M).group(1)
+        for count in (2, 8, 16):
+            path = os.path.join(FOLDER, "arrays.ptx")
+            support.tool("compile", "-q", "--no-cache", "-t", "sm_90a", "--emit=ptx", "-k", "arrays%d" % count, "bench/python_launch.kiln", "-o", path)
+            with open(path) as file:
+                self.assertIn(".entry " + symbol % count + "(", file.read())
+
+
 if __name__ == "__main__":
     program = unittest.main(exit=False, argv=sys.argv[:1])
     failed = len(program.result.failures) + len(program.result.errors)

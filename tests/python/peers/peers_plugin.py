@@ -24,9 +24,19 @@ def _flaggems_on_the_cpu(folder):
     torch.cuda.get_device_name = lambda *_: "CPU"
     torch.cuda.get_device_capability = lambda *_: (9, 0)
     theirs = module.VendorInfoBase
-    module.VendorInfoBase = lambda **its: theirs(**dict(its, device_name="cpu", dispatch_key="CPU"))
+    module.VendorInfoBase = lambda **its: theirs(**dict(its, device_name="cpu", dispatch_key="CPU", triton_extra_name="cuda"))
 
 
+def _cpu_as_a_gpu():
+    """What suites ask of a device when they are collected."""
+    import types
+
+    import torch
+    torch.cpu.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=80 << 30, name="CPU")
+
+
+if WISH["mode"] in ("ids", "dry"):
+    _cpu_as_a_gpu()
 if WISH["mode"] in ("ids", "dry") and os.path.isdir(os.path.join(WISH["suite"], "src", "flag_gems")):
     _flaggems_on_the_cpu(WISH["suite"])
 if IS_OURS:
@@ -67,6 +77,11 @@ def pytest_collection_modifyitems(config, items):
     _write({"shard": [WISH["shard"], WISH["shards"]], "wanted": len(mine), "absent": sorted(absent)})
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
     items[:] = kept
+
+
+def pytest_collectreport(report):
+    if report.failed and WISH["ids"] is not None:
+        _write({"uncollected": report.nodeid, "error": str(report.longrepr)[-600:]})
 
 
 def _write(row):
