@@ -372,6 +372,30 @@ static void state_lanes(generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+/// Rows in order, whole or their first elements; now and then of a tile larger than others are.
+static void state_sort(generator *g) {
+  ir_value *a = pick_any(g, KILN_CLASS_INT);
+  if (!a->type.rank || chance(g, 30))
+    a = whole_numbers(g, tile(a->type.scalar, 1, (uint8_t[]){(uint8_t)(6 + below(g, 5))}), 3);
+  ir_type type = a->type;
+  uint8_t *last = &type.log2[type.rank - 1];
+  if (chance(g, 40)) *last = (uint8_t)below(g, *last + 1u);
+  if (ir_log2_elements(type) > MAX_LOG2) *last = (uint8_t)(*last - (ir_log2_elements(type) - MAX_LOG2));
+  ir_op *op = ir_emit(&g->b, IR_SORT, NULL, &a, 1, &type, NULL, 0);
+  keep(g, op ? &op->results[0] : NULL);
+}
+
+static void state_gather(generator *g) {
+  ir_value *a = pick_any(g, ANY_CLASS);
+  if (!a->type.rank) return;
+  ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
+  ir_type index = ir_with_element(a->type, ir_scalar_type(KILN_I32));
+  index.log2[attrs.axis] = (uint8_t)below(g, a->type.log2[attrs.axis] + 1u);
+  ir_value *at = binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * (double)below(g, 8)));
+  ir_op *op = ir_emit(&g->b, IR_GATHER, &attrs, (ir_value *[]){a, at}, 2, NULL, NULL, 0);
+  keep(g, op ? &op->results[0] : NULL);
+}
+
 /// The largest value and where it stands; the first of equals.
 static void state_argmax(generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
@@ -585,9 +609,10 @@ static const struct statement {
     {state_cast, 8, false},    {state_bitcast, 2, false},   {state_broadcast, 5, false},
     {state_reshape, 3, false}, {state_trans, 3, false},     {state_join, 2, false},
     {state_split, 2, false},   {state_lanes, 6, false},     {state_argmax, 2, false},
-    {state_dot, 2, false},     {state_hint, 1, false},      {state_atomic, 2, true},
-    {state_store, 3, true},    {state_for, 3, true},        {state_while, 2, true},
-    {state_if, 2, true},       {state_cas, 1, true},
+    {state_sort, 2, false},    {state_gather, 2, false},    {state_dot, 2, false},
+    {state_hint, 1, false},    {state_atomic, 2, true},     {state_store, 3, true},
+    {state_for, 3, true},      {state_while, 2, true},      {state_if, 2, true},
+    {state_cas, 1, true},
 };
 
 static void one_statement(generator *g) {

@@ -431,6 +431,12 @@ static void transfer_lanes(const ir_op *op, facts3 x, kiln_fact *f) {
   all_divisible(f, of_all(x[0], type_of(op, 0)));
 }
 
+/// The elements are some of operand 0's.
+static void transfer_chosen(const ir_op *op, facts3 x, kiln_fact *f) {
+  keep_bounds(x, f);
+  all_divisible(f, of_all(x[0], type_of(op, 0)));
+}
+
 /// What each operation says, and the classes of operand 0 that it says it of.
 static const struct {
   transfer *function;
@@ -453,6 +459,7 @@ static const struct {
     [IR_JOIN] = {transfer_join, ANY},       [IR_SPLIT] = {transfer_split, ANY},
     [IR_REDUCE] = {transfer_lanes, ANY},    [IR_SCAN] = {transfer_lanes, ANY},
     [IR_PTRADD] = {transfer_ptradd, ANY},   [IR_HINT] = {transfer_hint, ANY},
+    [IR_SORT] = {transfer_chosen, ANY},     [IR_GATHER] = {transfer_chosen, ANY},
 #undef ANY
 #undef INTEGERS
 };

@@ -58,6 +58,7 @@ HANDLER(scan);
 HANDLER(dot);
 HANDLER(sort);
 HANDLER(topk);
+HANDLER(gather);
 HANDLER(load);
 HANDLER(store);
 HANDLER(atomic);

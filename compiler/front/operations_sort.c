@@ -1,125 +1,184 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sort and topk: a bitonic network along the last axis, in reshapes, transposes and selects.
-#include <string.h>
-
+// sort, topk and gather. The operation `sort` of the IR orders integers; floats, falling order and the places
+// that elements come from are made of it here, so that the order is one of numbers without equals wherever
+// it must be: every machine gives the same bits.
 #include "compiler/front/operations.h"
 
-// The tile with its last axis cut in two at bit `bit`: [outer, high, 2, low]. All of it stays in row-major
-// order.
-static ir_type cut(ir_type type, unsigned bit) {
-  unsigned last = type.log2[type.rank - 1], outer = ir_log2_elements(type) - last;
-  ir_type to = ir_element(type);
-  to.rank = 3;
-  to.log2[0] = (uint8_t)(outer + last - bit - 1);
-  to.log2[1] = 1;
-  to.log2[2] = (uint8_t)bit;
-  return to;
+static kiln_values fail(kiln_value *one) { return kiln_call_one((kiln_value){0}, one); }
+
+static unsigned last_log2(ir_type type) { return type.log2[type.rank - 1]; }
+
+static ir_value *with_constant(ir_builder *b, ir_opcode code, ir_value *v, int64_t value) {
+  if (!v) return NULL;
+  ir_value *c = ir_const_int(b, (kiln_scalar)v->type.scalar, value);
+  return c ? ir_binary(b, code, 0, v, ir_splat(b, c, v->type)) : NULL;
 }
 
-static ir_value *trans021(ir_builder *b, ir_value *v) {
-  ir_attrs attrs = {.perm = {0, 2, 1}};
-  ir_op *op = v ? ir_emit(b, IR_TRANS, &attrs, &v, 1, NULL, NULL, 0) : NULL;
+static kiln_scalar integer_of(unsigned bits) {
+  return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
+}
+
+/// Signed integers that are ordered as the floats are: the magnitude of negative ones is complemented, and
+/// what then lies below -inf, the NaNs with a sign, is turned round to the upper end.
+static unsigned mantissa_of(kiln_scalar scalar) {
+  return scalar == KILN_F16 ? 10 : scalar == KILN_BF16 ? 7 : scalar == KILN_F32 ? 23 : 52;
+}
+
+static ir_value *turn_negative(ir_builder *b, ir_value *v) {
+  unsigned bits = v ? ir_type_bits(v->type) : 8;
+  ir_value *sign = with_constant(b, IR_SHR, v, bits - 1);
+  ir_value *flip = with_constant(b, IR_AND, sign, (int64_t)(UINT64_MAX >> (65 - bits)));
+  return flip ? ir_binary(b, IR_XOR, 0, v, flip) : NULL;
+}
+
+static ir_value *to_order(ir_builder *b, ir_value *v) {
+  ir_type type = v->type;
+  if (ir_type_class(type) == KILN_CLASS_INT) return v;
+  v = ir_bitcast(b, v, ir_scalar_type(integer_of(ir_type_bits(type))));
+  int64_t nans = ((int64_t)1 << mantissa_of(type.scalar)) - 1;
+  return with_constant(b, IR_SUB, turn_negative(b, v), nans);
+}
+
+static ir_value *from_order(ir_builder *b, ir_value *v, ir_type element) {
+  if (!v || ir_type_class(element) == KILN_CLASS_INT) return v;
+  int64_t nans = ((int64_t)1 << mantissa_of(element.scalar)) - 1;
+  v = turn_negative(b, with_constant(b, IR_ADD, v, nans));
+  return v ? ir_bitcast(b, v, element) : NULL;
+}
+
+static ir_value *complement(ir_builder *b, ir_value *v) { return with_constant(b, IR_XOR, v, -1); }
+
+static ir_value *sorted(ir_builder *b, ir_value *v, unsigned log2) {
+  if (!v) return NULL;
+  ir_type type = v->type;
+  type.log2[type.rank - 1] = (uint8_t)log2;
+  ir_op *op = ir_emit(b, IR_SORT, NULL, &v, 1, &type, NULL, 0);
   return op ? &op->results[0] : NULL;
 }
 
-// Splits the tile into elements whose index has `bit` clear and set.
-static bool halves(ir_builder *b, ir_value *v, unsigned bit, ir_value **out) {
-  ir_value *parts = trans021(b, ir_reshape(b, v, cut(v->type, bit)));
-  ir_op *op = parts ? ir_emit(b, IR_SPLIT, NULL, &parts, 1, NULL, NULL, 0) : NULL;
-  if (!op) return false;
-  out[0] = &op->results[0];
-  out[1] = &op->results[1];
-  return true;
+/// 0 .. along the last axis, in the shape of `type`.
+static ir_value *places(ir_builder *b, ir_type type, kiln_scalar scalar) {
+  ir_type row = ir_with_element(type, ir_scalar_type(KILN_I32));
+  for (unsigned i = 0; i + 1 < type.rank; i++) row.log2[i] = 0;
+  ir_value *v = ir_reshape(b, ir_iota(b, last_log2(type)), row);
+  if (v && scalar != KILN_I32) v = ir_cast(b, v, scalar, 0, IR_ROUND_NEAREST);
+  return v ? ir_broadcast(b, v, ir_with_element(type, ir_scalar_type(scalar))) : NULL;
 }
 
-static ir_value *rejoin(ir_builder *b, ir_value *low, ir_value *high, ir_type type) {
-  ir_value *v = trans021(b, ir_binary(b, IR_JOIN, 0, low, high));
-  return v ? ir_reshape(b, v, type) : NULL;
+/// How a key and its place share an integer: the key above, so that the place decides among equals.
+typedef struct pair {
+  kiln_scalar wide, key;
+  unsigned shift;
+} pair;
+
+static pair pair_of(ir_type key) {
+  bool is_narrow = ir_type_bits(key) <= 16 && last_log2(key) <= 16;
+  return (pair){is_narrow ? KILN_I32 : KILN_I64, (kiln_scalar)key.scalar, is_narrow ? 16 : 32};
 }
 
-// Where run `bit` of the index is set the order is turned round: a bit of the index of each pair, as i1.
-static ir_value *turned(ir_builder *b, ir_type pair, ir_type full, unsigned bit, unsigned run) {
-  unsigned last = full.log2[full.rank - 1];
-  ir_value *index = ir_iota(b, last), *parts[2];
-  if (!index || !halves(b, index, bit, parts)) return NULL;
-  ir_value *mask = ir_const_like(b, parts[0]->type, (double)(UINT64_C(1) << run)),
-           *zero = ir_const_like(b, parts[0]->type, 0);
-  ir_value *set = ir_compare(b, IR_NE, 0, ir_binary(b, IR_AND, 0, parts[0], mask), zero);
-  if (!set) return NULL;
-  unsigned outer = ir_log2_elements(pair) - ir_log2_elements(set->type);
-  ir_type flat = ir_scalar_type(KILN_I1), wide = flat;
-  flat.rank = wide.rank = 2;
-  flat.log2[1] = wide.log2[1] = (uint8_t)ir_log2_elements(set->type);
-  wide.log2[0] = (uint8_t)outer;
-  ir_value *v = ir_broadcast(b, ir_reshape(b, set, flat), wide);
-  return v ? ir_reshape(b, v, ir_with_element(pair, ir_scalar_type(KILN_I1))) : NULL;
+static ir_value *join_places(ir_builder *b, ir_value *key, const pair *p) {
+  if (!key) return NULL;
+  ir_value *at = places(b, key->type, p->wide);
+  ir_value *high = key->type.scalar == p->wide ? key : ir_cast(b, key, p->wide, 0, IR_ROUND_NEAREST);
+  high = with_constant(b, IR_SHL, high, p->shift);
+  return high && at ? ir_binary(b, IR_OR, 0, high, at) : NULL;
 }
 
-// One step: pairs at distance 2^bit inside runs of 2^run.
-static ir_value *step(ir_builder *b, ir_value *v, unsigned bit, unsigned run, bool descending) {
-  ir_value *parts[2];
-  ir_type type = v->type;
-  unsigned last = type.log2[type.rank - 1];
-  if (!halves(b, v, bit, parts)) return NULL;
-  ir_value *swap = ir_compare(b, descending ? IR_LT : IR_GT, 0, parts[0], parts[1]);
-  if (run < last) {
-    ir_value *other = ir_compare(b, descending ? IR_GT : IR_LT, 0, parts[0], parts[1]);
-    swap = ir_ternary(b, IR_SELECT, 0, turned(b, parts[0]->type, type, bit, run), other, swap);
-  }
-  ir_value *low = ir_ternary(b, IR_SELECT, 0, swap, parts[1], parts[0]),
-           *high = ir_ternary(b, IR_SELECT, 0, swap, parts[0], parts[1]);
-  return low && high ? rejoin(b, low, high, type) : NULL;
+static ir_value *key_of(ir_builder *b, ir_value *v, const pair *p) {
+  v = with_constant(b, IR_SHR, v, p->shift);
+  return v && p->key != p->wide ? ir_cast(b, v, p->key, 0, IR_ROUND_NEAREST) : v;
 }
 
-static ir_value *sorted(ir_builder *b, ir_value *v, bool descending) {
-  unsigned last = v->type.log2[v->type.rank - 1];
-  for (unsigned run = 1; v && run <= last; run++)
-    for (unsigned bit = run; v && bit-- > 0;) v = step(b, v, bit, run, descending);
-  return v;
+static ir_value *place_of(ir_builder *b, ir_value *v, const pair *p) {
+  v = with_constant(b, IR_AND, v, ((int64_t)1 << p->shift) - 1);
+  return v && p->wide != KILN_I32 ? ir_cast(b, v, KILN_I32, 0, IR_ROUND_NEAREST) : v;
 }
 
-enum { MOST_LOG2 = 6 }; // of the elements that are sorted
+/// What a call asks for.
+typedef struct request {
+  uint32_t descending, indices;
+  uint8_t first; ///< log2 of the elements kept
+} request;
 
 static ir_value *argument(kiln_elab *e, const kiln_call *c) {
   char text[IR_TYPE_TEXT];
   ir_value *v = kiln_call_value(e, c, 0);
   unsigned class = v ? ir_type_class(v->type) : 0;
   bool is_tile = v && v->type.rank && !v->type.is_view && (class & (KILN_CLASS_INT | KILN_CLASS_FLOAT));
-  if (is_tile && v->type.log2[v->type.rank - 1] > MOST_LOG2) {
-    kiln_elab_error(e, c->args[0]->place,
-                    "'%s': expected at most %u elements along the last axis, found %u: every thread of a GPU "
-                    "would sort a whole row, and code for longer ones takes minutes to compile",
-                    c->operation->name, 1u << MOST_LOG2, 1u << v->type.log2[v->type.rank - 1]);
-    return NULL;
-  }
   if (!v || is_tile) return v;
   kiln_elab_error(e, c->args[0]->place, "'%s': expected a tile of integers or floats, found %s",
                   c->operation->name, ir_type_text(v->type, text));
   return NULL;
 }
 
-kiln_values kiln_operation_sort(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  uint32_t descending = 0;
-  ir_value *v = argument(e, c);
-  if (!v || !kiln_call_flag(e, c, "descending", 1, &descending)) return kiln_call_one((kiln_value){0}, one);
-  return kiln_call_one(kiln_elab_result(e, c->place, sorted(&e->b, v, descending)), one);
+static bool fits(kiln_elab *e, const kiln_call *c, ir_type type, const request *r) {
+  char text[IR_TYPE_TEXT];
+  if (r->first > last_log2(type))
+    return kiln_elab_error(e, c->place, "'%s': expected at most %u elements, found %u", c->operation->name,
+                           1u << last_log2(type), 1u << r->first),
+           false;
+  if (r->indices && ir_type_bits(type) == 64)
+    return kiln_elab_error(e, c->args[0]->place,
+                           "'%s' with indices: expected elements of at most 32 bits, found %s",
+                           c->operation->name, ir_type_text(type, text)),
+           false;
+  return true;
 }
 
-// The k largest along the last axis, largest first: sorted, then the upper halves dropped.
+static kiln_values order(kiln_elab *e, const kiln_call *c, ir_value *v, const request *r, kiln_value *one) {
+  ir_builder *b = &e->b;
+  ir_type element = ir_element(v->type);
+  if (!fits(e, c, v->type, r)) return fail(one);
+  v = to_order(b, v);
+  if (r->descending) v = complement(b, v);
+  pair p = {KILN_I64, KILN_I64, 0};
+  if (r->indices && v) p = pair_of(v->type);
+  v = sorted(b, r->indices ? join_places(b, v, &p) : v, r->first);
+  ir_value *at = r->indices ? place_of(b, v, &p) : NULL;
+  if (r->indices) v = key_of(b, v, &p);
+  if (r->descending) v = complement(b, v);
+  v = from_order(b, v, element);
+  if (!r->indices || !v || !at) return kiln_call_one(kiln_elab_result(e, c->place, v), one);
+  kiln_values out = {KILN_NEW_ARRAY(e->arena, kiln_value, 2), 2};
+  out.items[0] = kiln_value_runtime(v);
+  out.items[1] = kiln_value_runtime(at);
+  return out;
+}
+
+kiln_values kiln_operation_sort(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  request r = {0};
+  ir_value *v = argument(e, c);
+  if (!v || !kiln_call_flag(e, c, "descending", 1, &r.descending) ||
+      !kiln_call_flag(e, c, "indices", 1, &r.indices))
+    return fail(one);
+  const kiln_node *first = kiln_call_named(c, "first");
+  r.first = (uint8_t)last_log2(v->type);
+  if (first && !kiln_elab_extent(e, first, &r.first)) return fail(one);
+  return order(e, c, v, &r, one);
+}
+
+// The k largest along the last axis, largest first.
 kiln_values kiln_operation_topk(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  uint8_t log2;
-  ir_value *v = argument(e, c), *parts[2];
-  if (!v || !kiln_elab_extent(e, c->args[1], &log2)) return kiln_call_one((kiln_value){0}, one);
-  ir_type type = v->type;
-  uint8_t *last = &type.log2[type.rank - 1];
-  if (log2 > *last)
-    return kiln_call_one(kiln_elab_error(e, c->place, "'topk': expected at most %u elements, found %u",
-                                         1u << *last, 1u << log2),
-                         one);
-  v = sorted(&e->b, v, true);
-  while (v && *last > log2) {
-    --*last;
-    v = halves(&e->b, v, *last, parts) ? ir_reshape(&e->b, parts[0], type) : NULL;
-  }
-  return kiln_call_one(kiln_elab_result(e, c->place, v), one);
+  request r = {.descending = 1};
+  ir_value *v = argument(e, c);
+  if (!v || !kiln_elab_extent(e, c->args[1], &r.first) || !kiln_call_flag(e, c, "indices", 1, &r.indices))
+    return fail(one);
+  return order(e, c, v, &r, one);
+}
+
+kiln_values kiln_operation_gather(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  char text[IR_TYPE_TEXT];
+  ir_attrs attrs = {0};
+  int64_t axis;
+  ir_value *v[2] = {kiln_call_value(e, c, 0), kiln_call_value(e, c, 1)};
+  if (!v[0] || !v[1]) return fail(one);
+  for (unsigned i = 0; i < 2; i++)
+    if (!v[i]->type.rank || v[i]->type.is_view)
+      return kiln_call_one(kiln_elab_error(e, c->args[i]->place, "'gather': expected a tile, found %s",
+                                           ir_type_text(v[i]->type, text)),
+                           one);
+  if (!kiln_elab_integer(e, c->args[2], 0, v[0]->type.rank - 1, "axis", &axis)) return fail(one);
+  attrs.axis = (uint8_t)axis;
+  ir_op *op = ir_emit(&e->b, IR_GATHER, &attrs, v, 2, NULL, NULL, 0);
+  return kiln_call_one(kiln_elab_result(e, c->place, op ? &op->results[0] : NULL), one);
 }

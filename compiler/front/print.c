@@ -286,6 +286,20 @@ static void put_hint(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
+static void put_sort(printer *p, const ir_op *op) {
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  kiln_buffer_format(p->out, "sort(");
+  put_value(p, op->operands[0]);
+  if (!ir_same_shape(from, to)) kiln_buffer_format(p->out, ", first = %u", 1u << to.log2[to.rank - 1]);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_gather(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "gather(");
+  put_values(p, op->operands, op->operand_count);
+  kiln_buffer_format(p->out, ", %u)", op->attrs.axis);
+}
+
 static void put_asm(printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "asm(");
   put_string(p->out, op->attrs.text);
@@ -364,6 +378,8 @@ static void put_expression(printer *p, const ir_op *op) {
   case IR_TRANS: put_trans(p, op); break;
   case IR_REDUCE:
   case IR_SCAN: put_across(p, op); break;
+  case IR_SORT: put_sort(p, op); break;
+  case IR_GATHER: put_gather(p, op); break;
   case IR_LOAD:
   case IR_STORE:
   case IR_ATOMIC:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reference interpreter: shapes, reductions, scans, dot.
+// The reference interpreter: shapes, reductions, scans, dot, sort, gather.
 #include "compiler/interpreter/interpreter_inner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/ir/scalar.h"
@@ -195,6 +196,46 @@ static kiln_status run_dot(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
+// --------------------------------------------------------------------------------- orders and indices
+
+static int compare_signed(const void *a, const void *b) {
+  int64_t x, y;
+  memcpy(&x, a, sizeof x);
+  memcpy(&y, b, sizeof y);
+  return (x > y) - (x < y);
+}
+
+static kiln_status run_sort(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  size_t length = (size_t)1 << from.log2[from.rank - 1], kept = (size_t)1 << to.log2[to.rank - 1];
+  int64_t *line = malloc(length * sizeof *line);
+  if (!line) return kiln_fail(m->err, KILN_STATUS_OUT_OF_MEMORY, "no memory to sort");
+  for (size_t r = 0; r < element_count(from) / length; r++) {
+    for (size_t k = 0; k < length; k++) line[k] = kiln_scalar_signed(in[r * length + k], ir_type_bits(from));
+    qsort(line, length, sizeof *line, compare_signed);
+    for (size_t k = 0; k < kept; k++)
+      out[r * kept + k] = kiln_scalar_mask((uint64_t)line[k], ir_type_bits(from));
+  }
+  free(line);
+  return KILN_OK;
+}
+
+static kiln_status run_gather(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0), *index = operand_place(m, op, 1);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  unsigned axis = op->attrs.axis;
+  size_t at[IR_MAX_RANK];
+  for (size_t i = 0; i < element_count(to); i++) {
+    coordinates(to, i, at);
+    at[axis] = index[i] & (((size_t)1 << from.log2[axis]) - 1);
+    out[i] = in[index_of(from, at)];
+  }
+  return KILN_OK;
+}
+
 execute *interpreter_tile_operation(ir_opcode code) {
   static execute *const operations[IR_OPCODE_COUNT] = {
       [IR_SPLAT] = run_splat,        [IR_EXPAND] = run_same_order,
@@ -202,6 +243,7 @@ execute *interpreter_tile_operation(ir_opcode code) {
       [IR_TRANS] = run_trans,        [IR_JOIN] = run_join,
       [IR_SPLIT] = run_split,        [IR_REDUCE] = run_reduce,
       [IR_SCAN] = run_scan,          [IR_DOT] = run_dot,
+      [IR_SORT] = run_sort,          [IR_GATHER] = run_gather,
   };
   return operations[code];
 }

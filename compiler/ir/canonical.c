@@ -35,6 +35,7 @@ static bool needs_type(ir_opcode code) {
   case IR_RULE_BITCAST:
   case IR_RULE_BROADCAST:
   case IR_RULE_RESHAPE:
+  case IR_RULE_SORT:
   case IR_RULE_VIEW: return true;
   default: return false;
   }

@@ -132,6 +132,8 @@ typedef enum ir_rule {
   IR_RULE_WAIT,
   IR_RULE_CLUSTER,
   IR_RULE_ROLES,
+  IR_RULE_SORT,
+  IR_RULE_GATHER,
 } ir_rule;
 
 /// Bits of the last column of ops.def, where each is explained.
@@ -245,7 +247,7 @@ typedef struct ir_attrs {
   const char *constraints;
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim
+  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance
   uint8_t stages, unroll; ///< for, while; 0: not said

@@ -540,6 +540,30 @@ static kiln_status rule_roles(typing *t) {
   return KILN_OK;
 }
 
+static kiln_status rule_sort(typing *t) {
+  KILN_TRY(need_given(t));
+  ir_type from = operand(t, 0), to = *t->given;
+  if (!from.rank) return refuse(t, "a tile", from);
+  ir_type whole = to;
+  if (to.rank == from.rank) whole.log2[to.rank - 1] = from.log2[to.rank - 1];
+  if (!ir_type_equal(from, whole) || to.log2[to.rank - 1] > from.log2[to.rank - 1])
+    return wrong(t, "the result must be the operand or the first elements of its rows", from, to);
+  return yield_type(t, to);
+}
+
+static kiln_status rule_gather(typing *t) {
+  ir_type from = operand(t, 0), index = operand(t, 1), across = index;
+  unsigned axis = t->op->attrs.axis;
+  if (index.pointer || index.is_view || index.slots || index.scalar != KILN_I32)
+    return refuse(t, "an index of i32", index);
+  if (axis >= from.rank)
+    return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis below %u, found %u", name(t),
+                     from.rank, axis);
+  across.log2[axis] = from.log2[axis];
+  if (!ir_same_shape(from, across)) return wrong(t, "extents differ apart from the axis", from, index);
+  return yield_type(t, ir_with_element(index, from));
+}
+
 typedef kiln_status rule_function(typing *t);
 static rule_function *const rules[] = {
     [IR_RULE_NONE] = rule_none,
@@ -580,6 +604,8 @@ static rule_function *const rules[] = {
     [IR_RULE_WAIT] = rule_wait,
     [IR_RULE_CLUSTER] = rule_cluster,
     [IR_RULE_ROLES] = rule_roles,
+    [IR_RULE_SORT] = rule_sort,
+    [IR_RULE_GATHER] = rule_gather,
 };
 
 static kiln_status check_limits(const typing *t) {

@@ -69,7 +69,7 @@ static void put_text(kiln_buffer *out, const char *name, const char *text) {
 
 static bool has_axis(ir_opcode code) {
   return code == IR_PID || code == IR_NPID || code == IR_EXPAND || code == IR_REDUCE || code == IR_SCAN ||
-         code == IR_DIM || code == IR_BLOCK;
+         code == IR_DIM || code == IR_BLOCK || code == IR_GATHER;
 }
 
 static void put_attributes(kiln_buffer *out, const ir_op *op) {

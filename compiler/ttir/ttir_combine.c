@@ -103,50 +103,12 @@ static bool pairs_fit(ttir_reader *r, unsigned log2) {
   return false;
 }
 
-static ir_type integer_of_width(ir_type type) {
-  static const uint8_t by_bytes[] = {[1] = KILN_I8, [2] = KILN_I16, [4] = KILN_I32, [8] = KILN_I64};
-  return ir_scalar_type((kiln_scalar)by_bytes[kiln_scalars[type.scalar].bytes]);
-}
-
 // The numbers 0.. along `axis` in the shape of `type`, as i32.
 static ir_value *numbers_along(ttir_reader *r, ir_type type, unsigned axis) {
   ir_value *v = ir_iota(&r->b, type.log2[axis]);
   for (unsigned i = 0; v && i < type.rank; i++)
     if (i != axis) v = ir_expand(&r->b, v, i);
   return v ? ir_broadcast(&r->b, v, type) : NULL;
-}
-
-static ir_value *or_along(ttir_reader *r, ir_value *v, unsigned axis) {
-  ir_attrs attrs = {.kind = IR_COMBINE_OR, .axis = (uint8_t)axis};
-  ir_op *op = v ? ttir_emit(r, IR_REDUCE, &attrs, &v, 1, NULL) : NULL;
-  return op ? &op->results[0] : NULL;
-}
-
-// The element whose number along `axis` is the index, picked out of all of them: result[.., j, ..] = or over
-// i of (i == index[.., j, ..] ? source[.., i, ..] : 0) on the bits. The pairs have one more axis, in front of
-// `axis`, for i.
-static ir_value *pick(ttir_reader *r, ir_value *source, ir_value *index, unsigned axis) {
-  ir_type shape = index->type;
-  for (unsigned i = shape.rank; i > axis; i--) shape.log2[i] = shape.log2[i - 1];
-  shape.log2[axis] = source->type.log2[axis];
-  shape.rank++;
-  ir_type pairs = ir_with_element(shape, ir_scalar_type(KILN_I32));
-  if (index->type.scalar != KILN_I32) index = ir_cast(&r->b, index, KILN_I32, 0, IR_ROUND_NEAREST);
-  ir_value *wide_index = index ? ir_broadcast(&r->b, ir_expand(&r->b, index, axis), pairs) : NULL;
-  ir_value *numbers = numbers_along(r, pairs, axis);
-  ir_value *bits =
-      source->type.scalar == KILN_I1 ? source : ir_bitcast(&r->b, source, integer_of_width(source->type));
-  ir_value *wide = bits ? ir_expand(&r->b, bits, axis + 1) : NULL;
-  ir_value *values = wide ? ir_broadcast(&r->b, wide, ir_with_element(shape, wide->type)) : NULL;
-  ttir_builder_error(r);
-  if (r->failed) return NULL;
-  ir_value *here = ir_compare(&r->b, IR_EQ, 0, numbers, wide_index);
-  ttir_builder_error(r);
-  if (r->failed) return NULL;
-  ir_value *found = ir_ternary(&r->b, IR_SELECT, 0, here, values, ttir_splat_bits(r, values->type, 0));
-  ir_value *result = or_along(r, found, axis);
-  return !result || source->type.scalar == KILN_I1 ? result
-                                                   : ir_bitcast(&r->b, result, ir_element(source->type));
 }
 
 // tt.gather %src[%idx] {axis = 0 : i32} : (T, U) -> V
@@ -166,8 +128,11 @@ void ttir_form_gather(ttir_reader *r, const ttir_row *row) {
   for (unsigned i = 0; fits && i < source.rank; i++)
     fits = i == (unsigned)axis || source.log2[i] == index.log2[i];
   if (!fits) ttir_error(r, "%s: expected indices in the shape of the source apart from the axis", row->name);
-  else if (pairs_fit(r, ir_log2_elements(index) + source.log2[axis]))
-    ttir_give(r, pick(r, v[0], v[1], (unsigned)axis));
+  if (!r->failed && index.scalar != KILN_I32) v[1] = ir_cast(&r->b, v[1], KILN_I32, 0, IR_ROUND_NEAREST);
+  ttir_builder_error(r);
+  ir_attrs attrs = {.axis = (uint8_t)axis};
+  ir_op *op = r->failed ? NULL : ttir_emit(r, (ir_opcode)row->code, &attrs, v, 2, NULL);
+  if (op) ttir_give(r, &op->results[0]);
 }
 
 // tt.histogram %x[, %mask] : tensor<NxI> -> tensor<Mxi32>: how many elements equal each number below M

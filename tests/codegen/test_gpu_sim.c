@@ -515,6 +515,61 @@ CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1
              "  store(y + i, v, i != 5)\n"
              "}\n")
 
+// Bits of the row in registers, lanes and warps, several rows, fewer elements than threads, all widths.
+CASE(sorts, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192, 8192, 8192},
+     .text =
+         "kiln 1\n"
+         "kernel order(x: in *f32 @align(16), h: in *bf16, l: in *i64, y: out *f32 @align(16), at: out *i32, "
+         "z: out *bf16, m: out *i64) @grid(2) " WARPS "{\n"
+         "  let i = pid(0) * 2048 + iota(2048)\n"
+         "  let v, p = sort(load(x + i), indices = true)\n"
+         "  store(y + i, v)\n"
+         "  store(at + i, p)\n"
+         "  store(z + i, sort(load(h + i), descending = true))\n"
+         "  let r = pid(0) * 2048 + iota(32)[:, _] * 64 + iota(64)[_, :]\n"
+         "  store(m + r, sort(load(l + r)))\n"
+         "  let w = 4096 + pid(0) * 2048 + iota(128)[:, _] * 16 + iota(16)[_, :]\n"
+         "  store(y + w, sort(load(x + w), descending = true))\n"
+         "  let s = 4096 + pid(0) * 2048 + iota(32)\n"
+         "  store(z + s, sort(load(h + s)))\n"
+         "}\n")
+
+CASE(tops, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192, 8192}, .bound = 100,
+     .text =
+         "kiln 1\n"
+         "kernel top(x: in *f32 @align(16), h: in *i16, y: out *f32, at: out *i32, z: out *i16, q: out *i32) "
+         "@grid(2) " WARPS "{\n"
+         "  let i = pid(0) * 2048 + iota(2048)\n"
+         "  let v, p = topk(load(x + i), 8, indices = true)\n"
+         "  let k = pid(0) * 8 + iota(8)\n"
+         "  store(y + k, v)\n"
+         "  store(at + k, p)\n"
+         "  let w, s = topk(load(h + i), 64, indices = true)\n"
+         "  let l = pid(0) * 64 + iota(64)\n"
+         "  store(z + l, w)\n"
+         "  store(q + l, s)\n"
+         "  let r = iota(32)[:, _] * 64 + iota(64)[_, :]\n"
+         "  let b = pid(0) * 32 + iota(32)\n"
+         "  store(y + 64 + b[:, _], topk(load(x + r), 1))\n"
+         "  store(z + 256 + b[:, _] * 16 + iota(16)[_, :], sort(load(h + r), first = 16))\n"
+         "  store(z + 4096 + pid(0) * 512 + iota(512), topk(load(h + 4096 + iota(1024)), 512))\n"
+         "}\n")
+
+CASE(gathers, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192},
+     .text =
+         "kiln 1\n"
+         "kernel gathers(x: in *f32 @align(16), n: in *i32 @align(16), l: in *i64, y: out *f32 @align(16), "
+         "m: out *i64) @grid(2) " WARPS "{\n"
+         "  let r = pid(0) * 2048 + iota(32)[:, _] * 64 + iota(64)[_, :]\n"
+         "  let c = pid(0) * 512 + iota(32)[:, _] * 16 + iota(16)[_, :]\n"
+         "  store(y + c, gather(load(x + r), load(n + c), 1))\n"
+         "  store(m + r, gather(load(l + r), load(n + r), 0))\n"
+         "  let i = pid(0) * 64 + iota(64)\n"
+         "  store(y + 4096 + i, select(gather(load(x + i) > 0.0, load(n + i) * 3, 0), gather(load(x + i), i, "
+         "0), "
+         "7.0))\n"
+         "}\n")
+
 TEST(gpu_sim, large_conversions_go_in_parts) {
   static const sim_case c = {
       .grid = {1, 1, 1},

@@ -285,6 +285,57 @@ TEST(host_kernels, scans) {
 
 // ------------------------------------------------------------------------------------------ shapes
 
+TEST(host_kernels, sorts) {
+  check("kiln 1\n"
+        "kernel k[T: type = f32](x: in *T, y: out *T, z: out *i32, n: i32)\n"
+        "  " FLOATS " " INTS " @grid(2) {\n"
+        "  let i = pid(0) * 1024 + iota(1024)\n"
+        "  store(y + i, sort(load(x + i)))\n"
+        "  let r = pid(0) * 512 + iota(64)[:, _] * 8 + iota(8)[_, :]\n"
+        "  store(y + 2048 + r, sort(load(x + r), descending = true))\n"
+        "  let two = pid(0) * 128 + iota(64)[:, _] * 2 + iota(2)[_, :]\n"
+        "  store(y + 3072 + two, sort(load(x + two)))\n"
+        "  store(y + 3328 + pid(0) * 32 + iota(32), topk(load(x + i), 32))\n"
+        "  store(y + 3456 + pid(0) * 64 + iota(64)[:, _], topk(load(x + r), 1))\n"
+        "  when T != i64 { when T != f64 {\n"
+        "    let v, at = sort(load(x + i), indices = true)\n"
+        "    store(z + i, at)\n"
+        "    store(y + 4096 + i, v)\n"
+        "    let w, there = topk(load(x + r) * load(x + r), 4, indices = true)\n"
+        "    store(z + 4096 + pid(0) * 256 + iota(64)[:, _] * 4 + iota(4)[_, :], there)\n"
+        "  } }\n"
+        "}\n",
+        0, 2);
+}
+
+TEST(host_kernels, sorts_in_loops) {
+  check("kiln 1\n"
+        "kernel k(x: in *i32, y: out *i32) @grid(1) {\n"
+        "  let i = iota(64)\n"
+        "  var v = load(x + i)\n"
+        "  for j in 0 .. 3 {\n"
+        "    let s = sort(v ^ (j * 77))\n"
+        "    v = gather(s, i * (2 * j + 3), 0) + s\n"
+        "    if j == 1 { store(y + 64 + i, v) }\n"
+        "  }\n"
+        "  store(y + i, v)\n"
+        "}\n",
+        0, 1);
+}
+
+TEST(host_kernels, gathers) {
+  check("kiln 1\n"
+        "kernel k[T: type = f32](x: in *T, n: in *i32, y: out *T, b: out *i1)\n"
+        "  " FLOATS " " INTS " @grid(2) {\n"
+        "  let r = pid(0) * 512 + iota(8)[:, _] * 64 + iota(64)[_, :]\n"
+        "  let s = pid(0) * 128 + iota(8)[:, _] * 16 + iota(16)[_, :]\n"
+        "  store(y + s, gather(load(x + r), load(n + s), 1))\n"
+        "  store(y + 1024 + r, gather(load(x + r), load(n + r), 0))\n"
+        "  store(b + r, gather(load(n + r) > 0, load(n + r), 0))\n"
+        "}\n",
+        0, 2);
+}
+
 TEST(host_kernels, shapes) {
   check("kiln 1\n"
         "kernel k(x: in *i16, y: out *i16) @grid(1) {\n"

@@ -212,6 +212,53 @@ TEST(meaning, tiles) {
     for (int i = 1; i < 8; i++) CHECK(o[row * 8 + i - 1] >= o[row * 8 + i]);
 }
 
+// The order of floats: -inf below all, -0 below 0, NaN of either sign above inf, bits unchanged. Equal
+// elements keep their order, falling too.
+TEST(meaning, orders) {
+  int32_t o[OUT];
+  static const uint32_t want[8] = {0xff800000, 0xbf800000, 0x80000000, 0x00000000,
+                                   0x3f800000, 0x7f800000, 0x7fc00001, 0xffc00000};
+  run("",
+      "let i = iota(8) let odd = select(i % 2 == 0, bits(f32, 0x80000000), 1.0) "
+      "let v = select(i == 0, bits(f32, 0xffc00000), select(i == 1, bits(f32, 0x7fc00001), select(i == 2, "
+      "inf, "
+      "select(i == 3, -inf, select(i == 4, 0.0, select(i == 5, -1.0, odd)))))) "
+      "store(o + i, bitcast(sort(v), i32)) store(o + 8 + i, bitcast(sort(v, descending = true), i32)) "
+      "let k, at = sort(i & 1, indices = true) store(o + 16 + i, at) "
+      "let l, place = topk(i & 1, 4, indices = true) store(o + 24 + iota(4), place) store(o + 28 + iota(4), "
+      "l) "
+      "store(o + 32 + iota(2), sort((i * 3) % 8, first = 2)) "
+      "let h, there = sort((i % 3) as bf16, descending = true, indices = true) store(o + 40 + i, there)",
+      0, o);
+  for (int i = 0; i < 8; i++) {
+    CHECK_INT((uint32_t)o[i], want[i]);
+    CHECK_INT((uint32_t)o[8 + i], want[7 - i]);
+    CHECK_INT(o[16 + i], i < 4 ? 2 * i : 2 * i - 7);
+  }
+  for (int i = 0; i < 4; i++) {
+    CHECK_INT(o[24 + i], 2 * i + 1);
+    CHECK_INT(o[28 + i], 1);
+  }
+  CHECK_INT(o[32], 0);
+  CHECK_INT(o[33], 1);
+  static const int falling[8] = {2, 5, 1, 4, 7, 0, 3, 6};
+  for (int i = 0; i < 8; i++) CHECK_INT(o[40 + i], falling[i]);
+}
+
+// Indices count modulo the extent.
+TEST(meaning, gathers) {
+  int32_t o[OUT];
+  run("",
+      "let i = iota(4) let j = iota(8) let t = i[:, _] * 8 + j[_, :] "
+      "store(o + iota(16), reshape(gather(t, (i[:, _] + iota(4)[_, :]) - 1, 1), [16])) "
+      "store(o + 16 + iota(16), reshape(gather(t, (j[_, :] + iota(2)[:, _]) % 4, 0), [16]))",
+      0, o);
+  for (int r = 0; r < 4; r++)
+    for (int c = 0; c < 4; c++) CHECK_INT(o[r * 4 + c], r * 8 + ((r + c - 1) & 7));
+  for (int r = 0; r < 2; r++)
+    for (int c = 0; c < 8; c++) CHECK_INT(o[16 + r * 8 + c], (c + r) % 4 * 8 + c);
+}
+
 TEST(meaning, views_and_atomics) {
   int32_t o[OUT];
   run("",

@@ -228,31 +228,41 @@ TEST(messages, an_error_inside_a_combiner) {
   kiln_arena_destroy(o.arena);
 }
 
-// Longer rows than 64 would be sorted whole by every thread, and compile for minutes.
-TEST(messages, long_rows_are_not_sorted) {
+// What sort, topk and gather cannot take.
+TEST(messages, orders_and_indices_that_do_not_fit) {
   static const struct {
-    const char *call, *found;
-  } rows[] = {{"sort(i)", "128"},
-              {"topk(i, 4)", "128"},
-              {"reshape(sort(reshape(i, [1, 128])), [128])", "128"},
-              {"reshape(sort(reshape(i, [2, 64])), [128])", NULL}};
+    const char *call, *want;
+  } rows[] = {
+      {"sort(i)", NULL},
+      {"topk(i, 256)", "'topk': expected at most 128 elements, found 256"},
+      {"topk(i, 3)", "an extent must be a power of two, found 3"},
+      {"sort(i, first = 512)", "'sort': expected at most 128 elements, found 512"},
+      {"sort(i == 3)", "'sort': expected a tile of integers or floats, found i1[128]"},
+      {"pick(topk(i as i64, 4, indices = true))",
+       "'topk' with indices: expected elements of at most 32 bits, found i64[128]"},
+      {"pick(sort(i as f64, indices = true))",
+       "'sort' with indices: expected elements of at most 32 bits, found f64[128]"},
+      {"gather(i, i, 0)", NULL},
+      {"gather(i, i, 1)", "axis: expected at most 0, found 1"},
+      {"gather(i, 3, 0)", "'gather': expected a tile, found i32"},
+      {"gather(i, i as i64, 0)", "gather: expected an index of i32, found i64[128]"},
+      {"gather(reshape(i, [2, 64]), reshape(i, [4, 32]), 1)", "gather: extents differ apart from the axis"}};
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-    char text[300];
+    char text[400];
     kiln_arena *arena = kiln_arena_create();
     kiln_diagnostics d = {.arena = arena};
     kiln_target target;
     kiln_error err;
     CHECK_OK(kiln_target_parse("host", &target, &err), err);
     snprintf(text, sizeof text,
-             "kiln 1\nkernel k(o: out *i32) @grid(1) {\n  let i = iota(128)\n  let s = %s\n  store(o, "
-             "reduce.add(s, 0))\n}\n",
+             "kiln 1\nfn pick(v, at) { return at }\nkernel k(o: out *i32) @grid(1) {\n  let i = iota(128)\n  "
+             "let s = %s\n  store(o, reduce.add(reshape(s, [128]), 0))\n}\n",
              rows[r].call);
     kiln_unit *unit = kiln_unit_open(arena, "k.kiln", text, strlen(text), NULL, &d);
     bool taken = unit && kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d);
-    CHECK_INT(taken, !rows[r].found);
-    if (!taken && (!strstr(d.items[0].text, "at most 64 elements along the last axis, found 128") ||
-                   d.items[0].line != 4))
-      FAIL("line %u: %s", d.items[0].line, d.items[0].text);
+    if (taken != !rows[r].want) FAIL("%s: %s", rows[r].call, taken ? "taken" : d.items[0].text);
+    if (!taken && (!strstr(d.items[0].text, rows[r].want) || d.items[0].line != 5))
+      FAIL("%s: line %u: %s", rows[r].call, d.items[0].line, d.items[0].text);
     kiln_arena_destroy(arena);
   }
 }

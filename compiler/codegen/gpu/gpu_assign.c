@@ -95,6 +95,10 @@ static void assign_scan(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) set_home(g, &op->results[i], layout);
 }
 
+static void assign_sort(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_sort_layout(g, op)); }
+
+static void assign_gather(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_gather_layout(g, op)); }
+
 static void assign_dot(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_dot_layout(g, op)); }
 
 static void assign_mma(gpu *g, ir_op *op) {
@@ -208,6 +212,7 @@ static void assign_op(gpu *g, ir_op *op) {
       [IR_DOT] = assign_dot,      [IR_ASM] = assign_asm,         [IR_FOR] = assign_for,
       [IR_WHILE] = assign_while,  [IR_IF] = assign_if,           [IR_MMA] = assign_mma,
       [IR_MMA_WAIT] = assign_mma, [IR_CLUSTER_SUM] = assign_mma, [IR_ROLES] = assign_roles,
+      [IR_SORT] = assign_sort,    [IR_GATHER] = assign_gather,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);

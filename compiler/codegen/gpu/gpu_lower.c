@@ -97,7 +97,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_WHILE] = gpu_lower_while,   [IR_IF] = gpu_lower_if,       [IR_IOTA] = lower_nothing,
     [IR_SPLAT] = lower_nothing,     [IR_EXPAND] = lower_shape,    [IR_BROADCAST] = lower_shape,
     [IR_RESHAPE] = lower_shape,     [IR_TRANS] = lower_shape,     [IR_JOIN] = lower_shape,
-    [IR_SPLIT] = lower_shape,
+    [IR_SPLIT] = lower_shape,       [IR_SORT] = gpu_lower_sort,   [IR_GATHER] = gpu_lower_gather,
 };
 
 void gpu_lower_op(gpu *g, ir_op *op) {

@@ -352,7 +352,12 @@ LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueR
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 
-// gpu_memory.c, gpu_reduce.c, gpu_dot.c, gpu_control.c: one function an operation
+// gpu_sort.c
+/// Layouts that the results of sort and gather have.
+kiln_layout gpu_sort_layout(gpu *g, const ir_op *op);
+kiln_layout gpu_gather_layout(gpu *g, const ir_op *op);
+
+// gpu_memory.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_control.c: one function an operation
 void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
@@ -360,6 +365,8 @@ void gpu_lower_reduce(gpu *g, ir_op *op);
 /// The layout in which a reduction takes its operands; `axis`: mask of the axis.
 kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis);
 void gpu_lower_scan(gpu *g, ir_op *op);
+void gpu_lower_sort(gpu *g, ir_op *op);
+void gpu_lower_gather(gpu *g, ir_op *op);
 void gpu_lower_dot(gpu *g, ir_op *op);
 void gpu_lower_asm(gpu *g, ir_op *op);
 void gpu_lower_for(gpu *g, ir_op *op);

@@ -297,6 +297,8 @@ uint32_t host_axis_bits(ir_type type, unsigned axis, unsigned *out_first);
 void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b,
                         LLVMValueRef *out);
 void host_scan(host *h, ir_op *op);
+void host_sort(host *h, ir_op *op);
+void host_gather(host *h, ir_op *op);
 void host_dot(host *h, ir_op *op);
 /// True when pulling an element of `v` may read the buffer at another index.
 bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer);

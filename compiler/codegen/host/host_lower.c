@@ -154,12 +154,14 @@ static void barrier(host *h, ir_op *op) {
 
 typedef void op_function(host *h, ir_op *op);
 static op_function *const functions[IR_OPCODE_COUNT] = {
-    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,     [IR_DOT] = host_dot,
-    [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,
-    [IR_ASSERT] = emit_assert, [IR_ASM] = assembly,       [IR_FOR] = host_for,       [IR_WHILE] = host_while,
-    [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,       [IR_VIEW] = refuse,
-    [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,  [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,
-    [IR_VIEW_BASE] = refuse,   [IR_VIEW_STRIDE] = refuse,
+    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,
+    [IR_DOT] = host_dot,       [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,
+    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,     [IR_ASSERT] = emit_assert,
+    [IR_ASM] = assembly,       [IR_FOR] = host_for,       [IR_WHILE] = host_while,
+    [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,
+    [IR_VIEW] = refuse,        [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,
+    [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,         [IR_VIEW_BASE] = refuse,
+    [IR_VIEW_STRIDE] = refuse, [IR_SORT] = host_sort,     [IR_GATHER] = host_gather,
 };
 
 void host_block_emit(host *h, ir_block *block) {

@@ -187,7 +187,8 @@ static void simulate_op(simulation *s, const ir_op *op, uint32_t *group_of) {
     s->bits = bits;
     for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->ready = s->group;
   } else if (op->region_count || ir_ops[op->code].effect == IR_WRITE || op->code == IR_BARRIER ||
-             op->code == IR_DOT || op->code == IR_SCAN || waits_for(op, s->group)) {
+             op->code == IR_DOT || op->code == IR_SCAN || op->code == IR_SORT || op->code == IR_GATHER ||
+             waits_for(op, s->group)) {
     s->group++;
     s->bits = -1;
   }
