@@ -516,21 +516,21 @@ CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1
              "}\n")
 
 // Bits of the row in registers, lanes and warps, several rows, fewer elements than threads, all widths.
-CASE(sorts, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192, 8192, 8192},
+CASE(sorts, .grid = {2, 1, 1}, .arguments = {2048, 2048, 2048, 2048, 2048, 2048, 2048},
      .text =
          "kiln 1\n"
          "kernel order(x: in *f32 @align(16), h: in *bf16, l: in *i64, y: out *f32 @align(16), at: out *i32, "
          "z: out *bf16, m: out *i64) @grid(2) " WARPS "{\n"
-         "  let i = pid(0) * 2048 + iota(2048)\n"
+         "  let i = pid(0) * 512 + iota(512)\n"
          "  let v, p = sort(load(x + i), indices = true)\n"
          "  store(y + i, v)\n"
          "  store(at + i, p)\n"
          "  store(z + i, sort(load(h + i), descending = true))\n"
-         "  let r = pid(0) * 2048 + iota(32)[:, _] * 64 + iota(64)[_, :]\n"
+         "  let r = pid(0) * 512 + iota(8)[:, _] * 64 + iota(64)[_, :]\n"
          "  store(m + r, sort(load(l + r)))\n"
-         "  let w = 4096 + pid(0) * 2048 + iota(128)[:, _] * 16 + iota(16)[_, :]\n"
+         "  let w = 1024 + pid(0) * 512 + iota(32)[:, _] * 16 + iota(16)[_, :]\n"
          "  store(y + w, sort(load(x + w), descending = true))\n"
-         "  let s = 4096 + pid(0) * 2048 + iota(32)\n"
+         "  let s = 1024 + pid(0) * 512 + iota(32)\n"
          "  store(z + s, sort(load(h + s)))\n"
          "}\n")
 

@@ -243,7 +243,7 @@ TEST(messages, orders_and_indices_that_do_not_fit) {
       {"pick(sort(i as f64, indices = true))",
        "'sort' with indices: expected elements of at most 32 bits, found f64[128]"},
       {"gather(i, i, 0)", NULL},
-      {"gather(i, i, 1)", "axis: expected at most 0, found 1"},
+      {"gather(i, i, 1)", "axis: expected a number from 0 to 0, found 1"},
       {"gather(i, 3, 0)", "'gather': expected a tile, found i32"},
       {"gather(i, i as i64, 0)", "gather: expected an index of i32, found i64[128]"},
       {"gather(reshape(i, [2, 64]), reshape(i, [4, 32]), 1)", "gather: extents differ apart from the axis"}};

@@ -338,6 +338,76 @@ static void histograms(run *r) {
   expect(r, bins, want, 0, 0);
 }
 
+/// Column of the `k`-th element of row `x` in rising or falling order; of equals the first comes first.
+static void order_row(const double *x, int cols, bool falls, double *places) {
+  for (int c = 0; c < cols; c++) {
+    int before = 0;
+    for (int i = 0; i < cols; i++)
+      before += falls ? x[i] > x[c] || (x[i] == x[c] && i < c) : x[i] < x[c] || (x[i] == x[c] && i < c);
+    places[before] = c;
+  }
+}
+
+static const int sorted_widths[] = {8, 61, 64, 200, 512, 1000, 2048, 4096};
+enum { SORTED_ROWS = 5, SORTED_TYPES = 3 };
+static const kiln_scalar sorted_types[SORTED_TYPES] = {KILN_F32, KILN_BF16, KILN_I32};
+
+static void sort_case(run *r, kiln_scalar scalar, int cols) {
+  size_t n = (size_t)SORTED_ROWS * cols;
+  double *places = malloc(2 * n * sizeof *places), *values = places + n;
+  array *x = input(r, scalar, n, -90, 90), *v = output(r, scalar, n), *w = output(r, scalar, n),
+        *at = output(r, KILN_I32, n);
+  for (int i = 0; i < SORTED_ROWS; i++) {
+    order_row(x->v + i * cols, cols, false, places + i * cols);
+    for (int c = 0; c < cols; c++) values[i * cols + c] = x->v[i * cols + (int)places[i * cols + c]];
+  }
+  CALL(r, instance("sort_rows", scalar), A(x), A(v), I(SORTED_ROWS), I(cols));
+  CALL(r, instance("argsort_rows", scalar), A(x), A(w), A(at), I(SORTED_ROWS), I(cols));
+  expect(r, v, values, 0, 0);
+  expect(r, w, values, 0, 0);
+  expect(r, at, places, 0, 0);
+  free(places);
+}
+
+static void sorts(run *r) {
+  for (int t = 0; t < SORTED_TYPES; t++)
+    for (size_t w = 0; w < sizeof sorted_widths / sizeof *sorted_widths; w++)
+      sort_case(r, sorted_types[t], sorted_widths[w]);
+}
+
+static void top_case(run *r, const char *name, kiln_scalar scalar, int k, int cols) {
+  size_t n = (size_t)SORTED_ROWS * k;
+  double *order = malloc(((size_t)cols + 2 * n) * sizeof *order), *places = order + cols,
+         *values = places + n;
+  array *x = input(r, scalar, (size_t)SORTED_ROWS * cols, -90, 90), *v = output(r, scalar, n),
+        *at = output(r, KILN_I32, n);
+  for (int i = 0; i < SORTED_ROWS; i++) {
+    order_row(x->v + i * cols, cols, true, order);
+    for (int c = 0; c < k; c++) {
+      places[i * k + c] = order[c];
+      values[i * k + c] = x->v[i * cols + (int)order[c]];
+    }
+  }
+  CALL(r, name, A(x), A(v), A(at), I(SORTED_ROWS), I(cols));
+  expect(r, v, values, 0, 0);
+  expect(r, at, places, 0, 0);
+  free(order);
+}
+
+static void tops(run *r) {
+  static const struct {
+    const char *name;
+    kiln_scalar scalar;
+    int k;
+  } rows[] = {{"top_rows[T=f32,K=8]", KILN_F32, 8},     {"top_rows[T=bf16,K=8]", KILN_BF16, 8},
+              {"top_rows[T=i32,K=8]", KILN_I32, 8},     {"top_rows[T=f32,K=64]", KILN_F32, 64},
+              {"top_rows[T=bf16,K=64]", KILN_BF16, 64}, {"top_rows[T=i32,K=64]", KILN_I32, 64}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t w = 0; w < sizeof sorted_widths / sizeof *sorted_widths; w++)
+      if (sorted_widths[w] >= rows[i].k)
+        top_case(r, rows[i].name, rows[i].scalar, rows[i].k, sorted_widths[w]);
+}
+
 const kernel_case row_cases[] = {
     {"softmax", softmaxes},
     {"softmax_looped", looped},
@@ -354,6 +424,8 @@ const kernel_case row_cases[] = {
     {"quantise_fp8", fp8_rows},
     {"argmax", argmaxes},
     {"top_k", topks},
+    {"sort_rows", sorts},
+    {"top_rows", tops},
     {"cumsum", cumsums},
     {"histogram", histograms},
     {NULL, NULL},
