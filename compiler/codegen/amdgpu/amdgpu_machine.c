@@ -96,6 +96,12 @@ static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
   return LLVMBuildBitCast(g->builder, out, type, "");
 }
 
+// Which pairs gfx11 can issue together is asked of all pairs of what is scheduled together.
+static void cut_schedule(gpu *g) {
+  LLVMValueRef nothing = gpu_i32(g, 0);
+  amdgpu_intrinsic(g, "llvm.amdgcn.sched.barrier", NULL, &nothing, 1);
+}
+
 // ----------------------------------------------------------------------------------------- machine
 
 const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage) {
@@ -120,6 +126,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .cas = amdgpu_cas,
       .least_register = 32,
       .shuffle_xor = amdgpu_shuffle_xor,
+      .cut_schedule = cut_schedule,
   };
   return storage;
 }

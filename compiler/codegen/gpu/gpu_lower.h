@@ -113,6 +113,9 @@ struct gpu_machine {
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
+  /// Nothing is scheduled across this point: LLVM's time grows with the square of what is scheduled together.
+  /// NULL: it does not.
+  void (*cut_schedule)(gpu *g);
   /// Machine operations (ops.def); NULL: it has none.
   void (*lower_machine)(gpu *g, ir_op *op);
   /// The layout of an accumulator of `mma`.

@@ -250,7 +250,10 @@ static void compare(network *n, unsigned bit) {
 
 static void merge(network *n) {
   settle_turn(n);
-  for (unsigned bit = n->run; bit-- > 0;) compare(n, bit);
+  for (unsigned bit = n->run; bit-- > 0;) {
+    compare(n, bit);
+    if (n->regs && n->g->machine->cut_schedule) n->g->machine->cut_schedule(n->g);
+  }
   end_turn(n);
 }
 
