@@ -79,6 +79,15 @@ typedef struct host_buffer {
   bool is_pointer;
 } host_buffer;
 
+/// A factor of a matrix product as the product reads it, in the type that is computed in. Strides are log2 of
+/// elements. Side 0, A: `step` from one reduced index to the next, `row` from row to row. Side 1, B: panels
+/// of so many columns as a register block has, each with its rows next to next; `row` from panel to panel.
+typedef struct host_factor {
+  LLVMValueRef pointer;
+  uint8_t row, step;
+  const ir_op *loop; ///< before which it was packed; NULL: for one product
+} host_factor;
+
 // ------------------------------------------------------------------------------------------ values
 
 /// A carried tile that grows by the same amount each turn: init + turns * step, in elements for pointers.
@@ -105,6 +114,7 @@ typedef struct host_value {
   bool moved;                       ///< some user pulls it under a map that repeats elements
   uint32_t ready;                   ///< group that must be over before it can be pulled
   uint32_t ready_moved;             ///< the same for pulling under a map that is not the identity
+  host_factor *packed[2];           ///< by side: packed before the loop that is emitted
   host_memo *memo;
   struct ir_op **users; ///< arena
   uint32_t user_count, user_capacity;
@@ -116,27 +126,40 @@ typedef enum host_root_kind {
   HOST_ROOT_STORE,
   HOST_ROOT_KEEP,
   HOST_ROOT_REDUCE,
-  HOST_ROOT_ASSERT
+  HOST_ROOT_ASSERT,
+  HOST_ROOT_PACK
 } host_root_kind;
 
 /// One thing that a group's loop does for every element of its space.
 typedef struct host_root {
   host_root_kind kind;
   ir_op *op;           ///< store, reduce, assert
-  ir_value *value;     ///< keep: what is kept
-  host_buffer *buffer; ///< keep: where
+  ir_value *value;     ///< keep, pack: what is kept
+  host_buffer *buffer; ///< keep, pack: where
   bool binds;          ///< keep: afterwards the buffer stands for the value
   bool carries;        ///< keep: overwrites a buffer that others of the group may read at the same index
   LLVMValueRef *state; ///< reduce: accumulators (stack slots), one an operand
   LLVMValueRef
       begun; ///< reduce: stack slot of i1, whether an accumulator holds something; NULL with an identity
+  const struct host_packing *packing;
 } host_root;
+
+/// In which order a value is packed.
+typedef struct host_packing {
+  host_map order;      ///< where the value's index bits come from
+  host_map place;      ///< where those of the buffer come from, with `turned`
+  uint32_t splits;     ///< bits of the root's index where a loop ends
+  uint8_t lanes_log2;  ///< that a chunk has at most
+  host_buffer *turned; ///< non-NULL: squares of lanes x lanes are transposed, and stand here before
+} host_packing;
 
 typedef struct host_group {
   uint32_t id;
-  uint8_t bits;     ///< log2 of the elements of the space
-  uint32_t reduced; ///< bits of the index that reductions run over; 0: no reduction inside
-  uint8_t row_bits; ///< log2 of the innermost extent
+  uint8_t bits;       ///< log2 of the elements of the space
+  uint32_t reduced;   ///< bits of the index that reductions run over; 0: no reduction inside
+  uint8_t row_bits;   ///< log2 of the innermost extent
+  uint8_t lanes_log2; ///< of a chunk, at most; 0: no limit
+  uint32_t splits;    ///< further bits where a loop ends
   uint32_t root_count;
   host_root roots[HOST_MAX_ROOTS];
 } host_group;
@@ -157,7 +180,7 @@ typedef struct host {
   kiln_buffer asserts;                  ///< owned: what stands in KILN_HOST_ASSERTS of the object
   LLVMTypeRef types[KILN_SCALAR_COUNT]; ///< element as held
   LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
-  unsigned vector_bytes;
+  unsigned vector_bytes, vector_registers;
   bool has_half, has_fma; ///< the processor converts f16, multiplies and adds in one
   uint64_t scratch_at, scratch_bytes;
   uint32_t point_count, group_count, walk_count;
@@ -184,6 +207,7 @@ void host_fail_at(host *h, const ir_op *op, kiln_status status, const char *form
 /// The type of `element` in as many lanes as `like` has.
 LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like);
 unsigned host_width(LLVMValueRef v); ///< lanes; 0 for a scalar
+unsigned host_log2(unsigned n);      ///< rounded down
 LLVMTypeRef host_element_type(const host *h, ir_type type);
 LLVMTypeRef host_memory_type(const host *h, ir_type type);
 unsigned host_memory_bytes(ir_type type);
@@ -288,6 +312,14 @@ host_buffer *host_keep_now(host *h, ir_value *v);
 /// True when pulling `op`'s operands needs results of the open group.
 bool host_waits(const host *h, const ir_op *op);
 
+// ----------------------------------------------------------------- host_pack.c: factors of products
+
+/// The factor of a product on `side`, packed now unless that was done before the loop. `panel`: log2 of the
+/// columns of a panel.
+host_factor host_pack(host *h, ir_value *v, kiln_scalar to, unsigned side, unsigned panel);
+void host_pack_chunk(host *h, const host_root *root);
+void host_pack_end(host *h, const host_root *root);
+
 // ---------------------------------------------------------------------------- the other operations
 
 void host_reduce_begin(host *h, host_root *root);
@@ -300,6 +332,9 @@ void host_scan(host *h, ir_op *op);
 void host_sort(host *h, ir_op *op);
 void host_gather(host *h, ir_op *op);
 void host_dot(host *h, ir_op *op);
+/// Packs what products inside `loop` multiply by in each turn, and forgets it behind the loop.
+void host_dot_before(host *h, const ir_op *loop);
+void host_dot_behind(host *h, const ir_op *loop);
 /// True when pulling an element of `v` may read the buffer at another index.
 bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer);
 void host_for(host *h, ir_op *op);

@@ -10,6 +10,12 @@ unsigned host_width(LLVMValueRef v) {
   return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 0;
 }
 
+unsigned host_log2(unsigned n) {
+  unsigned log2 = 0;
+  while (n >> (log2 + 1)) log2++;
+  return log2;
+}
+
 LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like) {
   unsigned width = host_width(like);
   return width ? LLVMVectorType(element, width) : element;

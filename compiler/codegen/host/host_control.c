@@ -218,6 +218,7 @@ void host_for(host *h, ir_op *op) {
   find_steps(h, &c, op);
   prepare(h, &c, op->results, op->result_count);
   assign(h, &c, ir_loop_initials(op));
+  host_dot_before(h, op);
   LLVMValueRef lo = scalar_of(ir_for_lower(op)), step = scalar_of(ir_for_step(op));
   LLVMTypeRef type = LLVMTypeOf(lo);
   LLVMValueRef count = turn_count(h, lo, scalar_of(ir_for_upper(op)), step),
@@ -240,6 +241,7 @@ void host_for(host *h, ir_op *op) {
   ir_value **results = KILN_NEW_ARRAY(h->arena, ir_value *, op->result_count + 1);
   for (uint32_t i = 0; i < op->result_count; i++) results[i] = &op->results[i];
   bind_all(h, &c, op, results, all);
+  host_dot_behind(h, op);
 }
 
 // Carried values enter region 0; what it passes on are the arguments of region 1 and the results.
@@ -254,6 +256,7 @@ void host_while(host *h, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) kinds[i].type = op->operands[i]->type;
   prepare(h, &in, kinds, op->operand_count);
   assign(h, &in, op->operands);
+  host_dot_before(h, op);
   if (waits) host_wait_begin(h, &wait);
   LLVMBasicBlockRef head = host_block(h, "while"), body = host_block(h, "do"),
                     done = host_block(h, "endwhile");
@@ -271,4 +274,5 @@ void host_while(host *h, ir_op *op) {
   LLVMPositionBuilderAtEnd(B, done);
   if (waits) host_wait_end(h, &wait);
   bind_results(h, &passed, op);
+  host_dot_behind(h, op);
 }

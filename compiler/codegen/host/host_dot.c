@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix products: operands are packed into scratch memory in the type that is computed in, then a block of
-// accumulators in registers runs along K.
+// Matrix products: factors are packed into scratch memory in the type that is computed in (host_pack.c), then
+// a block of accumulators in registers runs along K.
 #include "compiler/codegen/host/host.h"
 
 #define B h->builder
 
-enum { MAX_ROWS = 8, MAX_COLUMNS = 4 };
+enum { MAX_COLUMNS = 4, MAX_SUMS = 32, STEPS = 4 };
 
 typedef struct product {
   unsigned batch, m, n, k;     // log2
@@ -13,117 +13,11 @@ typedef struct product {
   LLVMTypeRef element, vector; // vector is the element itself when a row has one
   unsigned bytes, lanes;
   unsigned rows, columns; // of a register block; columns in vectors
-  LLVMValueRef a, b, c;
+  host_factor a, b;
+  LLVMValueRef c;
 } product;
 
-// ----------------------------------------------------------------------------------------- packing
-
-static LLVMValueRef convert(host *h, kiln_scalar from, LLVMValueRef x) {
-  return from == KILN_I8 ? LLVMBuildSExt(B, x, host_like(h->i32, x), "") : x;
-}
-
-/// The index of [.., rows, columns] in terms of that of [.., columns, rows].
-static host_map swapped_map(unsigned bits, unsigned rows, unsigned columns) {
-  host_map map = host_identity(bits);
-  for (unsigned b = 0; b < columns; b++) map.from[b] = (uint8_t)(rows + b);
-  for (unsigned b = 0; b < rows; b++) map.from[columns + b] = (uint8_t)b;
-  return map;
-}
-
-static unsigned vector_log2(const host *h, unsigned limit) {
-  unsigned log2 = 0;
-  while ((4u << (log2 + 1)) <= h->vector_bytes && log2 < limit) log2++;
-  return log2;
-}
-
-/// Pulls `v` under `map` in order of the root's index and writes it in that order; `row` bits are the
-/// innermost axis.
-static host_buffer *pack_in_order(host *h, ir_value *v, kiln_scalar to, const host_map *map, unsigned row) {
-  unsigned bits = map->count, log2 = vector_log2(h, bits), split = row > log2 ? row : log2;
-  host_buffer *buffer = host_buffer_create(h, ir_with_element(v->type, ir_scalar_type(to)));
-  host_map identity = host_identity(bits);
-  host_point point;
-  host_loop rows, columns;
-  host_point_init(h, &point, log2);
-  h->point = &point;
-  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): neither a row nor a vector is longer
-  host_loop_begin(h, &rows, (uint64_t)1 << (bits - split), 1);
-  host_point_digit(&point, rows.counter, split, bits - split);
-  host_loop_begin(h, &columns, (uint64_t)1 << (split - log2), 1);
-  host_point_digit(&point, columns.counter, log2, split - log2);
-  LLVMValueRef x = convert(h, (kiln_scalar)v->type.scalar, host_pull_vector(h, v, map));
-  host_buffer_store(h, buffer, &identity, (host_lanes){x, 0, log2 ? HOST_VECTOR : HOST_UNIFORM});
-  host_loop_end(h, &columns);
-  host_loop_end(h, &rows);
-  h->point = NULL;
-  return buffer;
-}
-
-// Swaps bit by bit of row and column: after step d, rows i and i + d have exchanged their off-diagonal
-// squares of d lanes.
-static void transpose_registers(host *h, LLVMValueRef *x, unsigned count) {
-  uint32_t low[64], high[64];
-  for (unsigned d = 1; d < count; d *= 2) {
-    for (unsigned l = 0; l < count; l++) {
-      low[l] = l & d ? count + l - d : l;
-      high[l] = l & d ? count + l : l + d;
-    }
-    for (unsigned i = 0; i < count; i++) {
-      if (i & d) continue;
-      LLVMValueRef a = x[i], b = x[i + d];
-      x[i] = host_shuffle(h, a, b, low, count);
-      x[i + d] = host_shuffle(h, a, b, high, count);
-    }
-  }
-}
-
-/// Writes the transpose of each [rows, columns] matrix of `from`, in squares that registers hold.
-static host_buffer *transpose(host *h, const host_buffer *from, ir_type type, unsigned batch, unsigned rows,
-                              unsigned columns) {
-  unsigned log2 = vector_log2(h, rows < columns ? rows : columns), count = 1u << log2,
-           bytes = kiln_scalars[from->scalar].bytes;
-  host_buffer *to = host_buffer_create(h, ir_with_element(type, ir_scalar_type(from->scalar)));
-  LLVMTypeRef element = h->types[from->scalar], vector = LLVMVectorType(element, count);
-  LLVMValueRef x[64];
-  host_loop all, down, along;
-  host_loop_begin(h, &all, (uint64_t)1 << batch, 1);
-  host_loop_begin(h, &down, (uint64_t)1 << rows, count);
-  host_loop_begin(h, &along, (uint64_t)1 << columns, count);
-  for (unsigned side = 0; side < 2; side++) {
-    unsigned inner = side ? rows : columns;
-    LLVMValueRef outer_at = side ? along.counter : down.counter,
-                 inner_at = side ? down.counter : along.counter;
-    LLVMValueRef matrix = LLVMBuildShl(B, all.counter, host_i64(h, rows + columns), "");
-    LLVMValueRef at = LLVMBuildAdd(
-        B, LLVMBuildAdd(B, matrix, LLVMBuildShl(B, outer_at, host_i64(h, inner), ""), ""), inner_at, "");
-    if (side) transpose_registers(h, x, count);
-    for (unsigned i = 0; i < count; i++) {
-      LLVMValueRef index = LLVMBuildAdd(B, at, host_i64(h, (int64_t)i << inner), "");
-      LLVMValueRef p = LLVMBuildInBoundsGEP2(B, element, side ? to->pointer : from->pointer, &index, 1, "");
-      LLVMValueRef access = side ? LLVMBuildStore(B, x[i], p) : LLVMBuildLoad2(B, vector, p, "");
-      LLVMSetAlignment(access, bytes);
-      if (!side) x[i] = access;
-    }
-  }
-  host_loop_end(h, &along);
-  host_loop_end(h, &down);
-  host_loop_end(h, &all);
-  return to;
-}
-
-/// The operand as a row-major matrix of `to`.
-static LLVMValueRef pack(host *h, ir_value *v, kiln_scalar to) {
-  ir_type type = v->type;
-  unsigned bits = ir_log2_elements(type), rows = type.log2[type.rank - 2], columns = type.log2[type.rank - 1];
-  const host_buffer *kept = host_info(v)->buffer;
-  host_map map = host_identity(bits);
-  if (kept && kept->scalar == to) return kept->pointer;
-  if (rows < 2 || columns < 2 || kept || !host_info(v)->swapped)
-    return pack_in_order(h, v, to, &map, columns)->pointer;
-  map = swapped_map(bits, rows, columns);
-  return transpose(h, pack_in_order(h, v, to, &map, rows), type, bits - rows - columns, columns, rows)
-      ->pointer;
-}
+static unsigned at_most(uint64_t x, unsigned limit) { return x < limit ? (unsigned)x : limit; }
 
 // ----------------------------------------------------------------------------------------- product
 
@@ -151,14 +45,22 @@ static LLVMValueRef multiply_add(host *h, const product *p, LLVMValueRef a, LLVM
   return LLVMBuildFAdd(B, LLVMBuildFMul(B, a, b, ""), c, "");
 }
 
-/// One step along K of a register block. `a_at`: index of A's element (first row, k); `b_at`: of B's (k,
-/// first column).
-static void step(host *h, const product *p, LLVMValueRef a_at, LLVMValueRef b_at, LLVMValueRef *sums) {
-  LLVMValueRef b[MAX_COLUMNS];
+/// A register block: pointers to its first element of each factor and of the sum.
+typedef struct register_block {
+  LLVMValueRef a, b, c;
+  unsigned rows;
+} register_block;
+
+/// One step along K; `k` is added to what the counter `along` says.
+static void step(host *h, const product *p, const register_block *t, LLVMValueRef along, unsigned k,
+                 LLVMValueRef *sums) {
+  LLVMValueRef b[MAX_COLUMNS], a_at = shift(h, along, p->a.step), b_at = shift(h, along, p->b.step);
   for (unsigned j = 0; j < p->columns; j++)
-    b[j] = load(h, p, p->vector, address(h, p, p->b, b_at, j * p->lanes));
-  for (unsigned i = 0; i < p->rows; i++) {
-    LLVMValueRef x = load(h, p, p->element, address(h, p, p->a, a_at, (uint64_t)i << p->k));
+    b[j] =
+        load(h, p, p->vector, address(h, p, t->b, b_at, ((uint64_t)k << p->b.step) + (uint64_t)j * p->lanes));
+  for (unsigned i = 0; i < t->rows; i++) {
+    uint64_t more = ((uint64_t)i << p->a.row) + ((uint64_t)k << p->a.step);
+    LLVMValueRef x = load(h, p, p->element, address(h, p, t->a, a_at, more));
     if (p->lanes > 1) x = host_splat(h, x, p->lanes);
     for (unsigned j = 0; j < p->columns; j++) {
       LLVMValueRef *sum = &sums[i * p->columns + j];
@@ -167,45 +69,57 @@ static void step(host *h, const product *p, LLVMValueRef a_at, LLVMValueRef b_at
   }
 }
 
-static void block(host *h, const product *p, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef column,
-                  LLVMValueRef *sums) {
-  LLVMValueRef c_at =
-      LLVMBuildAdd(B, LLVMBuildAdd(B, shift(h, batch, p->m + p->n), shift(h, row, p->n), ""), column, "");
+static LLVMValueRef sum_place(host *h, const product *p, const register_block *t, unsigned i) {
+  uint64_t more = ((uint64_t)(i / p->columns) << p->n) + (uint64_t)(i % p->columns) * p->lanes;
+  return address(h, p, t->c, host_i64(h, 0), more);
+}
+
+static void run_block(host *h, const product *p, const register_block *t, LLVMValueRef *sums) {
+  unsigned count = t->rows * p->columns, steps = at_most((uint64_t)1 << p->k, STEPS);
   host_loop along;
-  for (unsigned i = 0; i < p->rows * p->columns; i++) {
-    uint64_t more = ((uint64_t)(i / p->columns) << p->n) + (uint64_t)(i % p->columns) * p->lanes;
-    LLVMBuildStore(B, load(h, p, p->vector, address(h, p, p->c, c_at, more)), sums[i]);
-  }
-  host_loop_begin(h, &along, (uint64_t)1 << p->k, 1);
-  LLVMValueRef a_at =
-      LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->m), row, ""), p->k), along.counter, "");
-  LLVMValueRef b_at =
-      LLVMBuildAdd(B, shift(h, LLVMBuildAdd(B, shift(h, batch, p->k), along.counter, ""), p->n), column, "");
-  step(h, p, a_at, b_at, sums);
+  for (unsigned i = 0; i < count; i++)
+    LLVMBuildStore(B, load(h, p, p->vector, sum_place(h, p, t, i)), sums[i]);
+  host_loop_begin(h, &along, (uint64_t)1 << p->k, steps);
+  for (unsigned k = 0; k < steps; k++) step(h, p, t, along.counter, k, sums);
   host_loop_end(h, &along);
-  for (unsigned i = 0; i < p->rows * p->columns; i++) {
-    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): without columns the loop has no turns
-    uint64_t more = ((uint64_t)(i / p->columns) << p->n) + (uint64_t)(i % p->columns) * p->lanes;
-    LLVMValueRef store =
-        LLVMBuildStore(B, LLVMBuildLoad2(B, p->vector, sums[i], ""), address(h, p, p->c, c_at, more));
-    LLVMSetAlignment(store, p->bytes);
+  for (unsigned i = 0; i < count; i++) {
+    LLVMValueRef sum = LLVMBuildLoad2(B, p->vector, sums[i], "");
+    LLVMSetAlignment(LLVMBuildStore(B, sum, sum_place(h, p, t, i)), p->bytes);
   }
 }
 
+/// The block whose first row is `row` of the matrices that `t` points at.
+static void rows_from(host *h, const product *p, register_block t, LLVMValueRef row, unsigned rows,
+                      LLVMValueRef *sums) {
+  t.a = address(h, p, t.a, shift(h, row, p->a.row), 0);
+  t.c = address(h, p, t.c, shift(h, row, p->n), 0);
+  t.rows = rows;
+  run_block(h, p, &t, sums);
+}
+
+// Panels outside, rows inside: a panel stays in the nearest cache while the rows pass.
 static void multiply(host *h, const product *p) {
-  LLVMValueRef sums[MAX_ROWS * MAX_COLUMNS];
-  host_loop batch, columns, rows;
+  LLVMValueRef sums[MAX_SUMS];
+  host_loop batch, panels, rows;
+  unsigned m = 1u << p->m, whole = m - m % p->rows, width = p->columns * p->lanes;
   for (unsigned i = 0; i < p->rows * p->columns; i++) sums[i] = host_stack(h, p->vector);
   host_loop_begin(h, &batch, (uint64_t)1 << p->batch, 1);
-  host_loop_begin(h, &columns, (uint64_t)1 << p->n, (uint64_t)p->columns * p->lanes);
-  host_loop_begin(h, &rows, (uint64_t)1 << p->m, p->rows);
-  block(h, p, batch.counter, rows.counter, columns.counter, sums);
+  host_loop_begin(h, &panels, (1u << p->n) / width, 1);
+  LLVMValueRef column = LLVMBuildMul(B, panels.counter, host_i64(h, width), "");
+  register_block t = {
+      .a = address(h, p, p->a.pointer, shift(h, batch.counter, p->m + p->k), 0),
+      .c = address(h, p, p->c, LLVMBuildAdd(B, shift(h, batch.counter, p->m + p->n), column, ""), 0)};
+  t.b = address(h, p, p->b.pointer, shift(h, batch.counter, p->k + p->n), 0);
+  t.b = address(h, p, t.b, shift(h, panels.counter, p->b.row), 0);
+  host_loop_begin(h, &rows, whole, p->rows);
+  rows_from(h, p, t, rows.counter, p->rows, sums);
   host_loop_end(h, &rows);
-  host_loop_end(h, &columns);
+  if (whole < m) rows_from(h, p, t, host_i64(h, whole), m - whole, sums);
+  host_loop_end(h, &panels);
   host_loop_end(h, &batch);
 }
 
-static unsigned at_most(uint64_t x, unsigned limit) { return x < limit ? (unsigned)x : limit; }
+// ------------------------------------------------------------------------------------------- place
 
 /// The buffer of a carried argument whose place the product may take: nobody pulls the old value after it.
 static host_buffer *carried_place(host *h, const ir_op *op) {
@@ -235,6 +149,18 @@ static host_buffer *start(host *h, ir_op *op) {
   return result;
 }
 
+// --------------------------------------------------------------------------------------- the whole
+
+/// A register block has all the registers that a row of B, an element of A and, without fma, a product leave.
+/// Wide blocks load least; with few rows a block is as wide. Rows are shared out evenly.
+static void choose_block(const host *h, product *p) {
+  unsigned vectors = (1u << p->n) / p->lanes, m = 1u << p->m;
+  p->columns = at_most(vectors, h->vector_registers > 16 && h->vector_bytes < 64 ? 4 : 2);
+  unsigned most = (h->vector_registers - p->columns - (h->has_fma ? 1 : 2)) / p->columns;
+  unsigned blocks = (m + most - 1) / most;
+  p->rows = (m + blocks - 1) / blocks;
+}
+
 static product shape_of(const host *h, const ir_op *op) {
   ir_type a = op->operands[0]->type, c = op->results[0].type;
   unsigned r = c.rank;
@@ -247,19 +173,79 @@ static product shape_of(const host *h, const ir_op *op) {
   p.bytes = kiln_scalars[p.scalar].bytes;
   p.lanes = at_most((uint64_t)1 << p.n, h->vector_bytes / p.bytes);
   p.vector = p.lanes > 1 ? LLVMVectorType(p.element, p.lanes) : p.element;
-  p.rows = at_most((uint64_t)1 << p.m, h->vector_bytes >= 64 ? 8 : 4);
-  p.columns = at_most(((uint64_t)1 << p.n) / p.lanes, 2);
+  choose_block(h, &p);
   return p;
+}
+
+static host_factor factor(host *h, const ir_op *op, const product *p, unsigned side) {
+  return host_pack(h, op->operands[side], p->scalar, side, host_log2(p->columns * p->lanes));
 }
 
 // The operands are packed before the place of the old sum is touched: they may be computed from it.
 void host_dot(host *h, ir_op *op) {
   product p = shape_of(h, op);
   host_flush(h);
-  p.a = pack(h, op->operands[0], p.scalar);
-  p.b = pack(h, op->operands[1], p.scalar);
+  p.a = factor(h, op, &p, 0);
+  p.b = factor(h, op, &p, 1);
   host_buffer *result = start(h, op);
   p.c = result->pointer;
   multiply(h, &p);
   host_info(&op->results[0])->buffer = result;
+}
+
+// ------------------------------------------------------------------------------ products in a loop
+
+static bool is_inside(const ir_value *v, const ir_op *loop) {
+  const ir_block *block = v->def ? v->def->block : v->block;
+  for (; block; block = block->parent ? block->parent->block : NULL)
+    if (block->parent == loop) return true;
+  return false;
+}
+
+/// True when `v` is the same in each turn and can be pulled before the loop. Loads in the loop may see what
+/// its turns write.
+static bool is_invariant(const ir_value *v, const ir_op *loop, unsigned depth) {
+  if (!is_inside(v, loop)) return true;
+  if (!v->def || !depth || !host_is_lazy(v->def) || v->def->code == IR_LOAD) return false;
+  for (uint32_t i = 0; i < v->def->operand_count; i++)
+    if (!is_invariant(v->def->operands[i], loop, depth - 1)) return false;
+  return true;
+}
+
+enum { MAX_DEPTH = 6 }; // of operations in the loop between an invariant and the product
+
+static void each_product(host *h, const ir_op *loop, const ir_block *block,
+                         void (*visit)(host *, const ir_op *loop, const ir_op *dot)) {
+  for (const ir_op *op = block->first; op; op = op->next) {
+    if (op->code == IR_DOT) visit(h, loop, op);
+    for (uint32_t i = 0; i < op->region_count; i++) each_product(h, loop, op->regions[i], visit);
+  }
+}
+
+static void pack_before(host *h, const ir_op *loop, const ir_op *dot) {
+  product p = shape_of(h, dot);
+  for (unsigned side = 0; side < 2; side++) {
+    ir_value *v = dot->operands[side];
+    if (host_info(v)->packed[side] || !is_invariant(v, loop, MAX_DEPTH)) continue;
+    host_factor *f = KILN_NEW(h->arena, host_factor);
+    *f = factor(h, dot, &p, side);
+    f->loop = loop;
+    host_info(v)->packed[side] = f;
+  }
+}
+
+static void forget(host *h, const ir_op *loop, const ir_op *dot) {
+  (void)h;
+  for (unsigned side = 0; side < 2; side++) {
+    host_value *v = host_info(dot->operands[side]);
+    if (v->packed[side] && v->packed[side]->loop == loop) v->packed[side] = NULL;
+  }
+}
+
+void host_dot_before(host *h, const ir_op *loop) {
+  for (uint32_t i = 0; i < loop->region_count; i++) each_product(h, loop, loop->regions[i], pack_before);
+}
+
+void host_dot_behind(host *h, const ir_op *loop) {
+  for (uint32_t i = 0; i < loop->region_count; i++) each_product(h, loop, loop->regions[i], forget);
 }

@@ -88,6 +88,10 @@ static void visit_root(const host *h, visit *w, const host_root *root, const hos
     visit_value(h, w, root->value, map);
     return;
   }
+  if (root->kind == HOST_ROOT_PACK) {
+    visit_value(h, w, root->value, &root->packing->order);
+    return;
+  }
   if (root->kind == HOST_ROOT_STORE && root->op->operand_count > 2) see_mask(w, root->op->operands[2], map);
   for (uint32_t i = 0; i < root->op->operand_count; i++) visit_value(h, w, root->op->operands[i], map);
 }
@@ -123,6 +127,10 @@ void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduc
   g->reduced |= reduced;
   uint8_t row = space.rank ? space.log2[space.rank - 1] : 0;
   if (row > g->row_bits) g->row_bits = row;
+  if (root->packing) {
+    g->splits |= root->packing->splits;
+    g->lanes_log2 = root->packing->lanes_log2;
+  }
   g->roots[g->root_count++] = *root;
 }
 
@@ -146,6 +154,7 @@ static void emit_roots(host *h, host_group *g, const host_map *map) {
     case HOST_ROOT_KEEP: host_buffer_store(h, root->buffer, map, host_pull(h, root->value, map)); break;
     case HOST_ROOT_REDUCE: host_reduce_chunk(h, root, map); break;
     case HOST_ROOT_ASSERT: emit_assert(h, root, map); break;
+    case HOST_ROOT_PACK: host_pack_chunk(h, root); break;
     }
     if (op) kiln_llvm_lines_back(h->lines, B, place);
   }
@@ -200,7 +209,9 @@ static unsigned split_runs(const host_group *g, unsigned lanes_log2, run out[MAX
   for (unsigned b = lanes_log2; b < g->bits;) {
     unsigned end = b + 1;
     bool reduced = g->reduced >> b & 1;
-    while (end < g->bits && (g->reduced >> end & 1) == reduced && end != g->row_bits) end++;
+    while (end < g->bits && (g->reduced >> end & 1) == reduced && end != g->row_bits &&
+           !(g->splits >> end & 1))
+      end++;
     all[count++] = (run){(uint8_t)b, (uint8_t)(end - b), reduced};
     b = end;
   }
@@ -210,17 +221,12 @@ static unsigned split_runs(const host_group *g, unsigned lanes_log2, run out[MAX
   return count;
 }
 
-static unsigned log2_of(unsigned n) {
-  unsigned log2 = 0;
-  while (n >> (log2 + 1)) log2++;
-  return log2;
-}
-
 /// Vectors of 4-byte elements: two at once hide latencies, four when a reduction would wait for its
 /// accumulator, one when there is enough to do anyway and more would only be more code.
 static unsigned chunk_log2(const host *h, const host_group *g, const visit *w) {
-  unsigned log2 = log2_of(h->vector_bytes / 4);
+  unsigned log2 = host_log2(h->vector_bytes / 4);
   if (w->count <= MANY_VALUES) log2 += g->reduced & 1 ? 2 : 1;
+  if (g->lanes_log2 && log2 > g->lanes_log2) log2 = g->lanes_log2;
   return log2 > g->bits ? g->bits : log2;
 }
 
@@ -230,8 +236,10 @@ static void begin_states(host *h, host_group *g) {
 }
 
 static void end_states(host *h, host_group *g) {
-  for (uint32_t i = 0; i < g->root_count; i++)
+  for (uint32_t i = 0; i < g->root_count; i++) {
     if (g->roots[i].kind == HOST_ROOT_REDUCE) host_reduce_end(h, &g->roots[i], g);
+    if (g->roots[i].kind == HOST_ROOT_PACK) host_pack_end(h, &g->roots[i]);
+  }
 }
 
 static void open_loop(host *h, host_loop *loop, const run *r) {

@@ -206,6 +206,7 @@ static void init_machine(host *h) {
   h->vector_bytes = p->vector_bytes;
   if (!h->vector_bytes)
     h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
+  h->vector_registers = arm || h->vector_bytes >= 64 ? 32 : 16;
 }
 
 static void begin_function(host *h) {
