@@ -85,6 +85,7 @@ typedef struct host_buffer {
 typedef struct host_factor {
   LLVMValueRef pointer;
   uint8_t row, step;
+  bool pairs;        ///< of 16 bits each are an element
   const ir_op *loop; ///< before which it was packed; NULL: for one product
 } host_factor;
 
@@ -149,8 +150,10 @@ typedef struct host_packing {
   host_map order;      ///< where the value's index bits come from
   host_map place;      ///< where those of the buffer come from, with `turned`
   uint32_t splits;     ///< bits of the root's index where a loop ends
-  uint8_t lanes_log2;  ///< that a chunk has at most
-  host_buffer *turned; ///< non-NULL: squares of lanes x lanes are transposed, and stand here before
+  uint8_t lanes_log2;  ///< of a chunk: at most, with `turned` exactly; 0: no limit
+  bool pairs;          ///< neighbours along K are one element
+  uint8_t side;        ///< log2 of the elements of a square
+  host_buffer *turned; ///< non-NULL: squares are transposed, and stand here before
 } host_packing;
 
 typedef struct host_group {
@@ -159,6 +162,7 @@ typedef struct host_group {
   uint32_t reduced;   ///< bits of the index that reductions run over; 0: no reduction inside
   uint8_t row_bits;   ///< log2 of the innermost extent
   uint8_t lanes_log2; ///< of a chunk, at most; 0: no limit
+  bool lanes_exact;   ///< just as many
   uint32_t splits;    ///< further bits where a loop ends
   uint32_t root_count;
   host_root roots[HOST_MAX_ROOTS];
@@ -182,6 +186,7 @@ typedef struct host {
   LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
   unsigned vector_bytes, vector_registers;
   bool has_half, has_fma; ///< the processor converts f16, multiplies and adds in one
+  bool has_pairs;         ///< multiplies pairs of 16 bits and adds the two products
   uint64_t scratch_at, scratch_bytes;
   uint32_t point_count, group_count, walk_count;
   host_point *point; ///< where pulls happen
@@ -314,9 +319,11 @@ bool host_waits(const host *h, const ir_op *op);
 
 // ----------------------------------------------------------------- host_pack.c: factors of products
 
+/// Whether the factors of a product of bytes are packed as pairs.
+bool host_pack_pairs(const host *h, const ir_op *dot);
 /// The factor of a product on `side`, packed now unless that was done before the loop. `panel`: log2 of the
 /// columns of a panel.
-host_factor host_pack(host *h, ir_value *v, kiln_scalar to, unsigned side, unsigned panel);
+host_factor host_pack(host *h, ir_value *v, kiln_scalar to, bool pairs, unsigned side, unsigned panel);
 void host_pack_chunk(host *h, const host_root *root);
 void host_pack_end(host *h, const host_root *root);
 

@@ -8,11 +8,13 @@
 enum { MAX_COLUMNS = 4, MAX_SUMS = 32, STEPS = 4 };
 
 typedef struct product {
-  unsigned batch, m, n, k;     // log2
+  unsigned batch, m, n, k;     // log2; with pairs K counts these
   kiln_scalar scalar;          // computed in: f32, f64, i32
   LLVMTypeRef element, vector; // vector is the element itself when a row has one
   unsigned bytes, lanes;
   unsigned rows, columns; // of a register block; columns in vectors
+  unsigned steps;         // along K that are written out
+  bool pairs;
   host_factor a, b;
   LLVMValueRef c;
 } product;
@@ -37,7 +39,18 @@ static LLVMValueRef shift(host *h, LLVMValueRef x, unsigned log2) {
   return LLVMBuildShl(B, x, host_i64(h, log2), "");
 }
 
+/// The sums of the products of pairs of 16 bits, in x86's own words.
+static LLVMValueRef multiply_pairs(host *h, const product *p, LLVMValueRef a, LLVMValueRef b) {
+  const char *name = p->lanes == 4   ? "llvm.x86.sse2.pmadd.wd"
+                     : p->lanes == 8 ? "llvm.x86.avx2.pmadd.wd"
+                                     : "llvm.x86.avx512.pmaddw.d.512";
+  LLVMTypeRef halves = LLVMVectorType(h->i16, 2 * p->lanes);
+  LLVMValueRef args[2] = {LLVMBuildBitCast(B, a, halves, ""), LLVMBuildBitCast(B, b, halves, "")};
+  return host_intrinsic(h, name, NULL, 0, args, 2);
+}
+
 static LLVMValueRef multiply_add(host *h, const product *p, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+  if (p->pairs) return LLVMBuildAdd(B, multiply_pairs(h, p, a, b), c, "");
   if (p->scalar == KILN_I32) return LLVMBuildAdd(B, LLVMBuildMul(B, a, b, ""), c, "");
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef args[3] = {a, b, c};
@@ -75,7 +88,7 @@ static LLVMValueRef sum_place(host *h, const product *p, const register_block *t
 }
 
 static void run_block(host *h, const product *p, const register_block *t, LLVMValueRef *sums) {
-  unsigned count = t->rows * p->columns, steps = at_most((uint64_t)1 << p->k, STEPS);
+  unsigned count = t->rows * p->columns, steps = at_most((uint64_t)1 << p->k, p->steps);
   host_loop along;
   for (unsigned i = 0; i < count; i++)
     LLVMBuildStore(B, load(h, p, p->vector, sum_place(h, p, t, i)), sums[i]);
@@ -151,12 +164,15 @@ static host_buffer *start(host *h, ir_op *op) {
 
 // --------------------------------------------------------------------------------------- the whole
 
-/// A register block has all the registers that a row of B, an element of A and, without fma, a product leave.
-/// Wide blocks load least; with few rows a block is as wide. Rows are shared out evenly.
+/// A register block has all the registers that a row of B and an element of A leave; without fma products
+/// want some, more of them the longer they take. Rows are shared out evenly. Of integers one step is written
+/// out: LLVM would add products of several steps first, which takes a register each.
 static void choose_block(const host *h, product *p) {
+  bool integer = p->scalar == KILN_I32, fused = h->has_fma && !integer;
   unsigned vectors = (1u << p->n) / p->lanes, m = 1u << p->m;
   p->columns = at_most(vectors, h->vector_registers > 16 && h->vector_bytes < 64 ? 4 : 2);
-  unsigned most = (h->vector_registers - p->columns - (h->has_fma ? 1 : 2)) / p->columns;
+  unsigned most = (h->vector_registers - p->columns - (fused ? 1 : p->pairs ? 3 : 5)) / p->columns;
+  p->steps = integer ? 1 : STEPS;
   unsigned blocks = (m + most - 1) / most;
   p->rows = (m + blocks - 1) / blocks;
 }
@@ -172,13 +188,15 @@ static product shape_of(const host *h, const ir_op *op) {
   p.element = h->types[p.scalar];
   p.bytes = kiln_scalars[p.scalar].bytes;
   p.lanes = at_most((uint64_t)1 << p.n, h->vector_bytes / p.bytes);
+  p.pairs = host_pack_pairs(h, op);
+  p.k -= p.pairs;
   p.vector = p.lanes > 1 ? LLVMVectorType(p.element, p.lanes) : p.element;
   choose_block(h, &p);
   return p;
 }
 
 static host_factor factor(host *h, const ir_op *op, const product *p, unsigned side) {
-  return host_pack(h, op->operands[side], p->scalar, side, host_log2(p->columns * p->lanes));
+  return host_pack(h, op->operands[side], p->scalar, p->pairs, side, host_log2(p->columns * p->lanes));
 }
 
 // The operands are packed before the place of the old sum is touched: they may be computed from it.

@@ -130,6 +130,7 @@ void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduc
   if (root->packing) {
     g->splits |= root->packing->splits;
     g->lanes_log2 = root->packing->lanes_log2;
+    g->lanes_exact = root->packing->turned != NULL;
   }
   g->roots[g->root_count++] = *root;
 }
@@ -226,7 +227,7 @@ static unsigned split_runs(const host_group *g, unsigned lanes_log2, run out[MAX
 static unsigned chunk_log2(const host *h, const host_group *g, const visit *w) {
   unsigned log2 = host_log2(h->vector_bytes / 4);
   if (w->count <= MANY_VALUES) log2 += g->reduced & 1 ? 2 : 1;
-  if (g->lanes_log2 && log2 > g->lanes_log2) log2 = g->lanes_log2;
+  if (g->lanes_log2 && (g->lanes_exact || log2 > g->lanes_log2)) log2 = g->lanes_log2;
   return log2 > g->bits ? g->bits : log2;
 }
 

@@ -203,6 +203,7 @@ static void init_machine(host *h) {
   bool arm = !strcmp(p->arch, "aarch64") || (!p->arch[0] && has_feature(h->target, "+neon"));
   h->has_half = arm || p->level >= 3 || has_feature(h->target, "+f16c");
   h->has_fma = arm || p->level >= 3 || has_feature(h->target, "+fma");
+  h->has_pairs = !arm;
   h->vector_bytes = p->vector_bytes;
   if (!h->vector_bytes)
     h->vector_bytes = has_feature(h->target, "+avx512f") ? 64 : has_feature(h->target, "+avx2") ? 32 : 16;
