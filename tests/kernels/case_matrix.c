@@ -48,32 +48,37 @@ static void products(run *r) {
       }
 }
 
-// As many tiles as the configs for large problems ask for, with ragged edges.
+// As many tiles as the configs for large problems ask for, with ragged edges; the last is large for a host.
 static void large_products(run *r) {
-  static const int shapes[][3] = {{1150, 1288, 40}, {1160, 2600, 72}};
-  for (int i = 0; i < 2; i++)
+  static const int shapes[][3] = {{1150, 1288, 40}, {1160, 2600, 72}, {300, 500, 500}};
+  for (int i = 0; i < 3; i++)
     product(r, "gemm[T=bf16,ACT=0,BIAS=true]", KILN_BF16, shapes[i][0], shapes[i][1], shapes[i][2],
             (epilogue){.has_bias = true});
+  product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 300, 500, 500, (epilogue){0});
 }
 
 static void activated(run *r) {
   product(r, "gemm[T=bf16,ACT=1,BIAS=true]", KILN_BF16, 100, 72, 64, (epilogue){true, true});
 }
 
-static void batches(run *r) {
-  enum { M = 70, N = 72, K = 40, BATCH = 3 };
-  for (int t = 0; t < 3; t++) {
-    array *a = input(r, floats[t], BATCH * M * K, -1, 1), *b = input(r, floats[t], BATCH * N * K, -1, 1),
-          *c = output(r, floats[t], BATCH * M * N);
-    static double want[BATCH * M * N];
-    CALL(r, instance("gemm_batched", floats[t]), A(a), A(b), A(c), I(M), I(N), I(K), L(M * K), L(N * K),
-         L(M * N), I(BATCH));
-    for (int i = 0; i < BATCH * M * N; i++) {
-      int e = i / (M * N), m = i / N % M, n = i % N;
-      want[i] = inner(a->v + (e * M + m) * K, b->v + (e * N + n) * K, K);
-    }
-    expect(r, c, want, K * 1e-6, tolerance(floats[t]));
+static void batch(run *r, kiln_scalar s, int M, int N, int K) {
+  enum { BATCH = 3 };
+  array *a = input(r, s, (size_t)BATCH * M * K, -1, 1), *b = input(r, s, (size_t)BATCH * N * K, -1, 1),
+        *c = output(r, s, (size_t)BATCH * M * N);
+  double *want = calloc((size_t)BATCH * M * N, sizeof *want);
+  CALL(r, instance("gemm_batched", s), A(a), A(b), A(c), I(M), I(N), I(K), L(M * K), L(N * K), L(M * N),
+       I(BATCH));
+  for (int i = 0; i < BATCH * M * N; i++) {
+    int e = i / (M * N), m = i / N % M, n = i % N;
+    want[i] = inner(a->v + (e * M + m) * K, b->v + (e * N + n) * K, K);
   }
+  expect(r, c, want, K * 1e-6, tolerance(s));
+  free(want);
+}
+
+static void batches(run *r) {
+  for (int t = 0; t < 3; t++) batch(r, floats[t], 70, 72, 40);
+  batch(r, KILN_F32, 200, 248, 500);
 }
 
 static void splits(run *r) {
@@ -88,16 +93,21 @@ static void splits(run *r) {
   }
 }
 
-static void integers(run *r) {
-  enum { M = 70, N = 72, K = 176 };
-  array *a = input(r, KILN_I8, M * K, -128, 127), *b = input(r, KILN_I8, N * K, -128, 127);
+static void integer_product(run *r, int M, int N, int K) {
+  array *a = input(r, KILN_I8, (size_t)M * K, -128, 127), *b = input(r, KILN_I8, (size_t)N * K, -128, 127);
   array *sa = input(r, KILN_F32, M, 0.01, 0.02), *sb = input(r, KILN_F32, N, 0.01, 0.02),
-        *c = output(r, KILN_F32, M * N);
-  static double want[M * N];
+        *c = output(r, KILN_F32, (size_t)M * N);
+  double *want = calloc((size_t)M * N, sizeof *want);
   CALL(r, "gemm_i8", A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K));
   for (int i = 0; i < M * N; i++)
     want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
   expect(r, c, want, 1e-9, 1e-6);
+  free(want);
+}
+
+static void integers(run *r) {
+  integer_product(r, 70, 72, 176);
+  integer_product(r, 300, 500, 500);
 }
 
 // Matrix units sum fp8 products with about 13 bits below the largest: 2^-13 a product of operands up to 1.
@@ -114,8 +124,9 @@ static void fp8_product(run *r, const char *name, kiln_scalar left, int M, int N
 }
 
 static void fp8_products(run *r) {
-  static const int shapes[][3] = {{64, 64, 64}, {70, 72, 176}, {128, 192, 256}, {1, 64, 1024}};
-  for (int i = 0; i < 4; i++) {
+  static const int shapes[][3] = {
+      {64, 64, 64}, {70, 72, 176}, {128, 192, 256}, {1, 64, 1024}, {300, 504, 512}};
+  for (int i = 0; i < 5; i++) {
     fp8_product(r, "gemm_fp8[S=e4m3,T=e4m3,FAST=false]", KILN_E4M3, shapes[i][0], shapes[i][1], shapes[i][2]);
     fp8_product(r, "gemm_fp8[S=e5m2,T=e4m3,FAST=false]", KILN_E5M2, shapes[i][0], shapes[i][1], shapes[i][2]);
   }
