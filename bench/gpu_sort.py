@@ -67,7 +67,7 @@ def sorts(kiln, dtype, rows, cols, reps):
     x, name = data(dtype, rows, cols), NAMES[dtype]
     y, at = torch.empty_like(x), torch.empty(rows, cols, device="cuda", dtype=torch.int32)
     size, per = 2 * x.numel() * x.element_size(), max(1, 1024 // cols)
-    wanted, places = torch.sort(x, 1, stable=True)
+    wanted, places = torch.sort(x, dim=1, stable=True)
     call, call_at = kiln.kernel("sort_rows[T=%s]" % name), kiln.kernel("argsort_rows[T=%s]" % name)
     call(x, y, I32(rows), I32(cols)), torch.cuda.synchronize()
     title = "sort %s %dx%d" % (name, rows, cols)
@@ -84,7 +84,7 @@ def tops(kiln, dtype, rows, cols, k, reps):
     x, name = data(dtype, rows, cols), NAMES[dtype]
     y, at = torch.empty(rows, k, device="cuda", dtype=dtype), torch.empty(rows, k, device="cuda", dtype=torch.int32)
     per = max(1, 1024 // cols)
-    wanted, places = torch.sort(x, 1, descending=True, stable=True)
+    wanted, places = torch.sort(x, dim=1, descending=True, stable=True)
     call = kiln.kernel("top_rows[T=%s,K=%d]" % (name, k))
     call(x, y, at, I32(rows), I32(cols)), torch.cuda.synchronize()
     title = "top %d %s %dx%d" % (k, name, rows, cols)

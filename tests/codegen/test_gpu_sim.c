@@ -508,7 +508,7 @@ CASE(region_scan, .grid = {1, 1, 1}, .arguments = {512, 512, 512, 512}, .toleran
 
 CASE(pointer_tiles, .grid = {1, 1, 1}, .arguments = {1024, 256, 256}, .bound = 1024,
      .text = "kiln 1\n"
-             "kernel gather(x: in *f32, index: in *i32, y: out *f32) @grid(1) " WARPS "{\n"
+             "kernel picked(x: in *f32, index: in *i32, y: out *f32) @grid(1) " WARPS "{\n"
              "  let i = iota(256)\n"
              "  let at = load(index + i)\n"
              "  let v = load(x + at, at % 3 != 0, 7.0)\n"

@@ -168,5 +168,5 @@ TEST(operation_numbers, of_limits_on_gpus) {
       "}\n";
   check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 6);
   check_refusal(registers, "gfx942", KILN_STATUS_LIMIT, "registers a thread", 6);
-  check_refusal(assembly, "gfx942", KILN_STATUS_INTERNAL, "LLVM", 7);
+  check_refusal(assembly, "gfx942", KILN_STATUS_SOURCE, "LLVM", 7);
 }

@@ -20,6 +20,7 @@ static struct {
     {"cases/", "cases are recorded from Triton", false},
     {"app.manifest", "a manifest is what kiln build hands to kiln-tool", false},
     {"kiln why 3f9a", "keys are made up", false},
+    {"redis://", "there is no server; tools/test_tune_worker and test_fleet_build have one", false},
     {"...", "a form, no command", false},
 };
 
