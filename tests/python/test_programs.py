@@ -196,11 +196,12 @@ class Bench(unittest.TestCase):
         """bench/python_launch.py compares with cuLaunchKernel of the same code, which it finds by its symbol."""
         with open(os.path.join(support.ROOT, "bench", "python_launch.py")) as file:
             symbol = re.search(r'^SYMBOL = "(.*?)"', file.read(), re.M).group(1)
-        for count in (2, 8, 16):
-            path = os.path.join(FOLDER, "arrays.ptx")
-            support.tool("compile", "-q", "--no-cache", "-t", "sm_90a", "--emit=ptx", "-k", "arrays%d" % count, "bench/python_launch.kiln", "-o", path)
-            with open(path) as file:
-                self.assertIn(".entry " + symbol % count + "(", file.read())
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "arrays.ptx")
+            for count in (2, 8, 16):
+                support.tool("compile", "-q", "--no-cache", "-t", "sm_90a", "--emit=ptx", "-k", "arrays%d" % count, "bench/python_launch.kiln", "-o", path)
+                with open(path) as file:
+                    self.assertIn(".entry " + symbol % count + "(", file.read())
 
 
 if __name__ == "__main__":

@@ -129,7 +129,8 @@ kiln_status tuning_check_table(const plan *p, const char *path, bool strict, boo
   if (foreign)
     fprintf(stderr, "kiln: note: %s: %u choices are for other parameters than their kernels have; left out\n",
             path, foreign);
-  if (!used && !foreign) fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", path);
+  if (!used && !foreign && p->tuned->count)
+    fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", path);
   return KILN_OK;
 }
 
