@@ -322,7 +322,8 @@ static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_
   for (unsigned axis = 0; axis < 3; axis++) kiln_put32(block + code->grid_at + 4 * axis, call->grid[axis]);
   uint32_t cluster = code->info.cluster ? code->info.cluster : 1;
   room = room * code->info.blocks / cluster; // clusters
-  call->grid[0] = cluster * (uint32_t)(room && room < programs ? room : programs);
+  if (!room || room > INT32_MAX / cluster) room = INT32_MAX / cluster;
+  call->grid[0] = cluster * (uint32_t)(room < programs ? room : programs);
   call->grid[1] = call->grid[2] = 1;
   return KILN_OK;
 }
