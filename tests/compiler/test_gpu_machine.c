@@ -299,33 +299,27 @@ static unsigned plant_faults(const planting *p) {
   return count;
 }
 
-/// Rings that go round several times, several programs a block.
-TEST(gpu_faults, product) {
-  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
+/// A product of 128 x 64 with `k` to reduce, two programs one after another; returns how many kinds of faults
+/// it had.
+static unsigned plant_in_gemm(const char *from, const char *to, double k) {
+  char *text = library("tests/golden/gpu_form/gemm.kiln", from, to);
   sim_case c = {.name = "gemm",
                 .text = text,
-                .arguments = {128 * 256, 64 * 256, 64, 128 * 64, 128, 64, 256, 256, 256, 64},
+                .arguments = {128 * k, 64 * k, 64, 128 * 64, 128, 64, k, k, k, 64},
                 .grid = {2, 1, 1},
                 .blocks = 1,
                 .schedules = 6};
   c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
-  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 16); // all but those of mma_wait
+  unsigned count = plant_faults(&(planting){&c, 1, ""});
   free(text);
+  return count;
 }
 
-/// A loop that four blocks of a cluster share, several programs one after another.
-TEST(gpu_faults, shared_loop) {
-  char *text = library("tests/golden/gpu_form/gemm.kiln", "step BK {", "step BK @split(4) {");
-  sim_case c = {.name = "gemm, split",
-                .text = text,
-                .arguments = {128 * 1024, 64 * 1024, 64, 128 * 64, 128, 64, 1024, 1024, 1024, 64},
-                .grid = {2, 1, 1},
-                .blocks = 1,
-                .schedules = 6};
-  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
-  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 18); // all but those of mma_wait
-  free(text);
-}
+/// Rings that go round several times. Without faults of mma_wait and of sums.
+TEST(gpu_faults, product) { CHECK_INT(plant_in_gemm(small.text, small.text, 256), 16); }
+
+/// A loop that four blocks of a cluster share. Without faults of mma_wait.
+TEST(gpu_faults, shared_loop) { CHECK_INT(plant_in_gemm("step BK {", "step BK @split(4) {", 1024), 18); }
 
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. Early
 /// releases that do no harm: of K in both loops, whose slot is filled behind one of V that is released later;

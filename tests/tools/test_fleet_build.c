@@ -59,14 +59,7 @@ static pid_t begin(const char *name, const char *url, const char *source, unsign
            "host -o %s.kbundle %s > %s.txt 2>&1",
            ms, file(name), file("slow.so"), file(name), kiln_test_build(), url, file(name), source,
            file(name));
-  pid_t pid = fork();
-  if (!pid) {
-    server = 0;
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(127);
-  }
-  return pid;
+  return start_shell(command);
 }
 
 static int end(pid_t pid) {

@@ -87,14 +87,7 @@ static pid_t start_worker(const place *p, const char *name, const char *options)
   char command[6000];
   snprintf(command, sizeof command, "cd %s && exec %s tune --worker %s --trust ours.pub %s > %s.txt 2>&1",
            kiln_test_folder(), program(), p->url, options, name);
-  pid_t pid = fork();
-  if (!pid) {
-    server = 0;
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(127);
-  }
-  return pid;
+  return start_shell(command);
 }
 
 static int end(pid_t pid) {
