@@ -68,6 +68,8 @@ typedef struct kiln_config_record {
   kiln_span grid[3];  ///< expressions; an empty span is 1, all empty: the launcher gives the grid
   kiln_span *require; ///< expressions that must all hold
   uint32_t require_count;
+  kiln_span
+      cost; ///< an expression: of the configs that may be used the one with the least is taken; empty: none
 } kiln_config_record;
 
 /// A conjunction of facts; the last variant of a kernel has none and always fits.

@@ -35,7 +35,8 @@ typedef struct kiln_module {
   uint32_t blob;
   char *symbol; // owned: one code has one entry point, but a blob may be shared by names
   void *module, *function;
-  uint32_t maps_at; // of a code with tensor maps: where the device wants the first in the block
+  uint32_t maps_at;  // of a code with tensor maps: where the device wants the first in the block
+  uint32_t clusters; // of a code whose blocks form clusters: how many the device runs at a time; 0: unknown
 } kiln_module;
 
 struct kiln_tensor_map;
@@ -50,9 +51,10 @@ typedef struct kiln_code {
   uint8_t rank;
   bool is_present, is_ptx;
   uint32_t map_count;
-  uint32_t grid_at; // with info.blocks: where the logical grid lies in the block
-  uint32_t maps_at; // where they lie in the block: a multiple of 64, or what the device says before
-                    // `function` is set
+  uint32_t grid_at;  // with info.blocks: where the logical grid lies in the block
+  uint32_t maps_at;  // where they lie in the block: a multiple of 64, or what the device says before
+                     // `function` is set
+  uint32_t clusters; // as in kiln_module, before `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
   struct kiln_memo *memo; // arena: what the last launch with maps passed (launch.c); NULL: too large
 } kiln_code;
@@ -170,7 +172,8 @@ typedef struct kiln_prepared_config {
   uint32_t axes; // further ones are 1
   bool has_grid; // false: the launcher gives it
   kiln_conjunction require;
-  bool is_usable; // some variant has code
+  kiln_prepared_expr cost; // INT64_MAX where none is stated, or it can't be computed
+  bool is_usable;          // some variant has code
 } kiln_prepared_config;
 
 /// An integer or pointer parameter whose value an expression uses.
@@ -209,7 +212,9 @@ struct kiln_kernel {
   bool *is_read;                // for each parameter: an expression or a fact reads it
   uint64_t *masks;              // for each parameter: the promised alignment of its address - 1, or 0
   uint32_t integers_of_4, integers_to_8, integer_count;
-  kiln_tuned *tuned; // arena; NULL: no choices for this device
+  kiln_tuned *tuned;             // arena; NULL: no choices for this device
+  bool has_costs;                // the least of its configs is taken, not the first
+  struct kiln_choice_memo *memo; // arena; NULL: choosing takes no longer than remembering
 };
 
 /// A status where the device was closed, or stays with the parent of a fork. device_closed.c

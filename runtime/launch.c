@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/expr.h"
+#include "runtime/choice_memo.h"
 #include "runtime/device.h"
 #include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"
@@ -207,6 +208,25 @@ static __attribute__((noinline)) const kiln_code *pick_farther(const kiln_kernel
   return s.code;
 }
 
+// Of equal costs the first in order.
+static __attribute__((noinline)) const kiln_code *pick_cheapest(const kiln_kernel *k, const uint8_t *block,
+                                                                const int64_t *values, uint32_t *out_config,
+                                                                uint32_t *out_variant) {
+  const kiln_code *best = NULL;
+  int64_t least = INT64_MAX;
+  for (uint32_t c = 0; c < k->interface.config_count; c++) {
+    int64_t cost;
+    uint32_t variant;
+    if (!k->configs[c].is_usable) continue;
+    if (!evaluate(&k->configs[c].cost, values, &cost)) cost = INT64_MAX;
+    if (best && cost >= least) continue;
+    const kiln_code *code = pick_of(k, c, block, values, &variant);
+    if (!code) continue;
+    best = code, least = cost, *out_config = c, *out_variant = variant;
+  }
+  return best;
+}
+
 static inline const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
                                     uint32_t *out_config, uint32_t *out_variant) {
   const kiln_code *code = NULL;
@@ -216,6 +236,7 @@ static inline const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, 
     code = pick_of(k, *out_config, block, values, out_variant);
     if (UNLIKELY(!code)) code = pick_farther(k, cell, block, values, out_config, out_variant);
   }
+  if (!code && k->has_costs) return pick_cheapest(k, block, values, out_config, out_variant);
   for (uint32_t c = 0; c < k->interface.config_count && !code; c++)
     code = pick_of(k, *out_config = c, block, values, out_variant);
   return code;
@@ -274,16 +295,36 @@ static inline void read_integers(const kiln_kernel *k, const uint8_t *block, int
     values[p[i].param] = kiln_read_integer(block + p[i].offset, p[i].size, p[i].is_signed);
 }
 
+static inline bool remember(const kiln_kernel *k, kiln_memo_entry *e, const uint8_t *block, decision *out) {
+  kiln_chosen c;
+  if (!kiln_memo_find(k->memo, e, block, &c)) return false;
+  *out = (decision){.code = &k->codes[(size_t)c.config * k->interface.variant_count + c.variant],
+                    .config = c.config,
+                    .variant = c.variant,
+                    .grid = {c.grid[0], c.grid[1], c.grid[2]},
+                    .is_empty = c.is_empty};
+  return true;
+}
+
+static void keep(const kiln_kernel *k, kiln_memo_entry *e, const uint8_t *block, const decision *d) {
+  kiln_chosen c = {d->config, d->variant, {d->grid[0], d->grid[1], d->grid[2]}, d->is_empty};
+  kiln_memo_keep(k->memo, e, block, &c);
+}
+
 /// `grid`: the caller's; NULL: the kernel's own expressions.
 static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
                                  decision *out, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
+  kiln_memo_entry *entry = k->memo && !k->tuned && !grid ? kiln_memo_place(k->memo, block) : NULL;
+  if (entry && remember(k, entry, block, out)) return KILN_OK;
   read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
   out->code = pick(k, block, values, &out->config, &out->variant);
   if (UNLIKELY(!out->code)) return refuse_configs(k, values, err);
   if (grid) return take_grid(k, grid, out->grid, &out->is_empty, err);
-  return evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
+  kiln_status status = evaluate_grid(k, out->config, values, out->grid, &out->is_empty, err);
+  if (status == KILN_OK && entry) keep(k, entry, block, out);
+  return status;
 }
 
 // ------------------------------------------------------------------------------------------ launch
@@ -321,7 +362,8 @@ static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_
   memset(block + k->used_bytes, 0, code->grid_at - k->used_bytes);
   for (unsigned axis = 0; axis < 3; axis++) kiln_put32(block + code->grid_at + 4 * axis, call->grid[axis]);
   uint32_t cluster = code->info.cluster ? code->info.cluster : 1;
-  room = room * code->info.blocks / cluster; // clusters
+  // Clusters. Not every processor finds as many neighbours as one wants, so the device was asked.
+  room = code->clusters ? code->clusters : room * code->info.blocks / cluster;
   if (!room || room > INT32_MAX / cluster) room = INT32_MAX / cluster;
   call->grid[0] = cluster * (uint32_t)(room < programs ? room : programs);
   call->grid[1] = call->grid[2] = 1;
@@ -608,7 +650,10 @@ static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reas
       [KILN_BY_TABLE] = "tuned for arguments like these",
       [KILN_BY_NEAREST] = "tuned for the nearest arguments",
       [KILN_BY_DEFAULT] =
-          "no tuned config may be used for these arguments: the first config that may be used"};
+          "no tuned config may be used for these arguments: the first config that may be used",
+      [KILN_BY_COST] =
+          "no choices were tuned for this kernel on this device: of the configs that may be used "
+          "the one with the least cost"};
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
   bool is_tuned = k->tuned && k->tuned->choice_count;
@@ -616,7 +661,8 @@ static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reas
   read_integers(k, block, values);
   if (cell) search_tuned(k, block, values, &s);
   bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff);
-  out->by = !is_tuned                             ? KILN_BY_ORDER
+  out->by = !is_tuned && k->has_costs             ? KILN_BY_COST
+            : !is_tuned                           ? KILN_BY_ORDER
             : !s.code                             ? KILN_BY_DEFAULT
             : is_first && cell & KILN_TUNED_EXACT ? KILN_BY_TABLE
                                                   : KILN_BY_NEAREST;

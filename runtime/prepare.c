@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/expr.h"
+#include "runtime/choice_memo.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 
@@ -195,6 +196,36 @@ static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uin
   return true;
 }
 
+static void note_bits(struct kiln_choice_memo *m, uint32_t offset, uint32_t size, uint64_t mask) {
+  for (uint32_t i = 0; i < size; i++, mask >>= 8) {
+    uint8_t *bytes = (uint8_t *)m->relevant;
+    bytes[offset + i] |= (uint8_t)mask;
+  }
+}
+
+static void note_tests(struct kiln_choice_memo *m, const kiln_conjunction *c) {
+  for (uint32_t i = 0; i < c->mask_count; i++) note_bits(m, c->masks[i].offset, 4, c->masks[i].mask);
+}
+
+/// Which bits of the arguments a choice by costs depends on.
+static bool add_memo(kiln_kernel *k, const uint8_t *used) {
+  uint32_t words = (k->interface.block_bytes + 7) / 8;
+  if (!k->has_costs || words > KILN_MEMO_WORDS) return true;
+  struct kiln_choice_memo *m = k->memo = KILN_NEW(k->arena, struct kiln_choice_memo);
+  if (!m) return false;
+  m->word_count = words;
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    if (used[i] & USE_VALUE) note_bits(m, p->offset, p->size < 8 ? p->size : 8, UINT64_MAX);
+  }
+  for (uint32_t i = 0; i < k->interface.config_count; i++) note_tests(m, &k->configs[i].require);
+  for (uint32_t i = 0; i < k->interface.variant_count; i++) note_tests(m, &k->variants[i]);
+  for (uint32_t i = 0; i < k->fact_count; i++) note_bits(m, k->facts[i].offset, k->facts[i].size, UINT64_MAX);
+  for (uint32_t i = 0; i < k->alignment_count; i++)
+    note_bits(m, k->alignments[i].offset, 8, k->alignments[i].mask);
+  return true;
+}
+
 kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
   const kiln_interface *in = &k->interface;
   uint8_t used[KILN_MOST_PARAMS] = {0};
@@ -212,6 +243,10 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     }
     if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require))
       return invalid(k, "a @require expression", err);
+    to->cost = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = INT64_MAX};
+    k->has_costs |= from->cost.size != 0;
+    if (from->cost.size && !prepare_expr(in, from->cost, false, used, &to->cost))
+      return invalid(k, "a @cost expression", err);
   }
   k->variants = KILN_NEW_ARRAY(k->arena, kiln_conjunction, in->variant_count);
   if (!k->variants) return kiln_kernel_no_memory(k, err);
@@ -219,7 +254,7 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used,
                              &k->variants[v]))
       return invalid(k, "a @variant condition", err);
-  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used)
+  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used) && add_memo(k, used)
              ? KILN_OK
              : kiln_kernel_no_memory(k, err);
 }

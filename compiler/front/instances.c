@@ -249,7 +249,8 @@ static void check_attributes(maker *m) {
   } known[] = {{"grid", false, 1, 3},    {"config", true, 0, 255},    {"instance", true, 1, 255},
                {"variant", true, 1, 32}, {"require", true, 1, 32},    {"warps", false, 1, 1},
                {"stages", false, 1, 1},  {"regs", false, 1, 1},       {"key", false, 1, 255},
-               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}, {"space", false, 1, 255}};
+               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}, {"space", false, 1, 255},
+               {"cost", false, 1, 1}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -258,7 +259,7 @@ static void check_attributes(maker *m) {
     if (which == KNOWN)
       kiln_elab_error(&m->e, a->place,
                       "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant "
-                      "@require @warps @stages @regs @key @space @fp",
+                      "@require @cost @warps @stages @regs @key @space @fp",
                       a->atom->text);
     else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
       kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
@@ -414,6 +415,16 @@ static void launch_expressions(maker *m, kiln_native_config *c) {
   }
 }
 
+/// What the config costs, in units of the kernel's own.
+static void cost_expression(maker *m, kiln_native_config *c) {
+  const kiln_node *a = find_attribute(m, "cost");
+  if (!a || a->list.count != 1) return;
+  c->cost = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[0], "@cost");
+  if (c->cost && (c->cost->is_bool || kiln_launch_has_pointer(c->cost, m->instance->params)))
+    kiln_elab_error(&m->e, a->list.items[0]->place, "@cost: expected an integer, found %s",
+                    c->cost->is_bool ? "a condition" : "a pointer");
+}
+
 static bool never_holds(const kiln_native_config *c) {
   for (uint32_t i = 0; i < c->require_count; i++)
     if (c->require[i]->op == KILN_EXPR_CONST && !c->require[i]->value) return true;
@@ -450,6 +461,7 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
   config_targets(m, a, c);
   launch_expressions(m, c);
+  cost_expression(m, c);
   kiln_elab_close_scope(&m->e, top, scope);
   return m->e.d->errors == errors && !never_holds(c);
 }
@@ -479,6 +491,7 @@ static void add_config(maker *m, const kiln_node *a, const kiln_native_config *c
                             .stages = c->stages,
                             .require_count = c->require_count,
                             .require = encode_all(m, c->require, c->require_count)};
+  if (c->cost) r->cost = kiln_launch_encode(arena_of(m), c->cost);
   for (uint32_t i = 0; i < 3; i++)
     if (c->grid[i]) r->grid[i] = kiln_launch_encode(arena_of(m), c->grid[i]);
   // Without @grid one program runs. It is stated: an interface without any extent leaves the grid to the
@@ -492,11 +505,12 @@ static bool is_for(const kiln_native_config *c, const kiln_processor *processor)
 }
 
 // At launch the first config that holds is taken, so none after one that always holds is reached: of those
-// for the processor.
+// for the processor. Where configs have costs each may be the cheapest.
 static bool is_reached(const kiln_native_instance *in, uint32_t before, const kiln_native_config *c,
                        const kiln_processor *processor) {
   for (uint32_t i = 0; i < before; i++)
-    if (!in->configs[i].require_count && is_for(&in->configs[i], processor)) return false;
+    if (!in->configs[i].require_count && !in->configs[i].cost && is_for(&in->configs[i], processor))
+      return false;
   return is_for(c, processor);
 }
 

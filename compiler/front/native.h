@@ -14,6 +14,7 @@ typedef struct kiln_native_config {
   const kiln_launch_expr *grid[3];
   const kiln_launch_expr **require;
   uint32_t require_count;
+  const kiln_launch_expr *cost; ///< NULL: none is stated
 } kiln_native_config;
 
 typedef struct kiln_native_variant {

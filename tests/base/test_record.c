@@ -140,6 +140,19 @@ TEST(record, interface_round_trip) {
   }
   params[1].scalar = KILN_I8;
   CHECK(kiln_interface_abi(&in) != kiln_interface_abi(&out));
+  // A cost makes another version of the record, and takes no part in what callers agree on.
+  static const uint8_t cost[] = {KILN_EXPR_PARAM, 2};
+  size_t size = b.size;
+  config.cost = (kiln_span){cost, sizeof cost};
+  kiln_buffer_clear(&b);
+  kiln_interface_encode(&in, &b);
+  CHECK_INT(b.bytes[0], 2);
+  CHECK_INT(b.size, size + 1 + sizeof cost);
+  CHECK(kiln_interface_decode(arena, b.bytes, b.size, &out));
+  CHECK_INT(out.configs[0].cost.size, sizeof cost);
+  CHECK(!memcmp(out.configs[0].cost.bytes, cost, sizeof cost));
+  CHECK(kiln_interface_abi(&in) == kiln_interface_abi(&out));
+  for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_interface_decode(arena, b.bytes, cut, &out));
   kiln_buffer_deinit(&b);
   kiln_arena_destroy(arena);
 }

@@ -113,6 +113,29 @@ TEST(heads, configs_that_are_reached) {
   }
 }
 
+// Where configs have costs each may be the cheapest; which, a cost says that is a number of the arguments.
+TEST(heads, configs_with_costs) {
+  static const char text[] =
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32) @cost(cdiv(n, B) * (B + 5))\n"
+      "  @config(B = 2) @config(B = 8) @config(B = 4) { store(x, B) }\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  const kiln_interface *in = kiln_unit_interface(o.unit, 0);
+  static const int64_t want[] = {50 * 7, 13 * 13, 25 * 9}; // of n = 100
+  CHECK_INT(in->config_count, 3);
+  for (unsigned i = 0; i < 3; i++) {
+    int64_t values[] = {0, 100}, cost = 0;
+    CHECK(kiln_expr_verify(in->configs[i].cost.bytes, in->configs[i].cost.size, in->param_count));
+    CHECK(kiln_expr_eval(in->configs[i].cost.bytes, in->configs[i].cost.size, values, &cost));
+    CHECK_INT(cost, want[i]);
+  }
+  kiln_arena_destroy(o.arena);
+  check_error("kiln 1\nkernel k(n: i32) @cost(n < 4) {}\n", "@cost: expected an integer, found a condition");
+  check_error("kiln 1\nkernel k(p: in *f32) @cost(p) {}\n", "@cost: expected an integer, found a pointer");
+  check_error("kiln 1\nkernel k(n: i32) @cost(n) @cost(n + 1) {}\n", "'@cost' is there already");
+  check_error("kiln 1\nkernel k(n: i32) @cost(n, n) {}\n", "'@cost' takes 1 to 1 arguments, found 2");
+}
+
 // A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
 TEST(heads, variants_that_are_reached) {
   static const char text[] =

@@ -260,7 +260,7 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
       if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
       bool is_only_tuned = is_ended || kiln_unit_is_generated(unit, instance, job.config);
       if (is_only_tuned && p->tuned && !is_tuned(p, interface, job.config)) continue;
-      is_ended |= !interface->configs[job.config].require_count;
+      is_ended |= !interface->configs[job.config].require_count && !interface->configs[job.config].cost.size;
       for (job.variant = 0; job.variant < interface->variant_count; job.variant++) {
         if (!kiln_unit_has_variant(unit, instance, job.config, job.variant)) continue;
         kiln_status status = lower_one(p, &job, err);

@@ -69,7 +69,11 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
              : valid  ? kiln_expr_text(g->bytes, g->size, names, in->param_count, text, sizeof text)
                       : "?");
     }
-    printf(")\n");
+    printf(")");
+    const kiln_span *cost = &config->cost;
+    if (cost->size && kiln_expr_verify(cost->bytes, cost->size, in->param_count))
+      printf("  cost %s", kiln_expr_text(cost->bytes, cost->size, names, in->param_count, text, sizeof text));
+    printf("\n");
   }
   for (uint32_t i = 0; i < in->variant_count; i++)
     printf("  variant %u: %s\n", i, *in->variants[i].text ? in->variants[i].text : "generic");
