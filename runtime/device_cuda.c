@@ -183,6 +183,25 @@ static int find_maps(const cuda_state *s, void *function, uint32_t *out_at) {
   return 0;
 }
 
+/// CUlaunchConfig of the driver API.
+typedef struct launch_configuration {
+  unsigned grid[3], block[3], shared;
+  void *stream, *attributes;
+  unsigned attribute_count;
+} launch_configuration;
+
+/// How many clusters of the code run at a time, 0 where the driver does not say. The code itself states how
+/// many blocks each has. Clusters lie within a group of processors, whose number may be no multiple of
+/// theirs.
+static uint32_t count_clusters(const cuda_state *s, const kiln_code *code, void *function) {
+  int count = 0;
+  launch_configuration c = {.grid = {code->info.cluster, 1, 1},
+                            .block = {code->info.block_threads, 1, 1},
+                            .shared = code->info.dynamic_shared};
+  if (code->info.cluster < 2 || !s->api.most_clusters) return 0;
+  return s->api.most_clusters(&count, function, &c) || count < 0 ? 0 : (uint32_t)count;
+}
+
 static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
                         kiln_error *err) {
   cuda_state *s = d->state;
@@ -201,6 +220,7 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
   if (!result && (result = find_function(s, code, out))) s->api.module_unload(out->module);
   if (!result && code->map_count && (result = find_maps(s, out->function, &out->maps_at)))
     s->api.module_unload(out->module);
+  if (!result) out->clusters = count_clusters(s, code, out->function);
   leave(s, pushed);
   if (!result) return KILN_OK;
   driver_failed(&s->api, result, "cuModuleLoadDataEx", err);

@@ -66,6 +66,7 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
     if (!m) status = load_module(k, code, &m, err);
     if (status == KILN_OK && code->map_count) status = place_maps(k, code, m, err);
     if (status == KILN_OK && code->map_count) status = make_nowhere(d, err);
+    if (status == KILN_OK) code->clusters = m->clusters;
     if (status == KILN_OK) atomic_store_explicit(&code->function, m->function, memory_order_release);
   }
   pthread_mutex_unlock(&d->lock);
