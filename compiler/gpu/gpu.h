@@ -56,9 +56,15 @@ typedef struct kiln_product {
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
                      kiln_product *out);
 
-/// Blocks of a cluster that share a program, each with some of its rows: 2 where sixteen warps compute and
-/// nothing has to pass between the rows, else 1. Wants mapped accesses.
+/// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
+/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses.
 unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
+
+/// Two blocks stand below each other; of four, two stand side by side: block r in row r / 2, column r % 2.
+static inline unsigned kiln_columns_of_blocks(unsigned blocks) { return blocks > 2 ? 2 : 1; }
+static inline unsigned kiln_rows_of_blocks(unsigned blocks) {
+  return blocks / kiln_columns_of_blocks(blocks);
+}
 
 /// Accumulators of a thread that the product needs at a time.
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);

@@ -115,11 +115,12 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
 
 // ----------------------------------------------------------------------------------------- clusters
 
-enum { SPREAD_GROUPS = 4, SPREAD_BLOCKS = 2 };
+enum { GROUPS_OF_BLOCK = 2, MOST_SPREAD = 4 };
 
 typedef struct spreading {
   const kiln_matrix_machine *machine;
   ir_kernel *kernel;
+  unsigned blocks;
   bool has_product, is_possible;
 } spreading;
 
@@ -129,7 +130,14 @@ static bool is_tile_op(const ir_op *op) {
   return false;
 }
 
-/// Each block has its rows of every tile, and no way to those of the other.
+/// Each block has one piece of the result, 64 rows and more for each of its groups.
+static bool has_pieces(const spreading *s, const ir_op *dot, const kiln_product *p) {
+  unsigned columns = kiln_columns_of_blocks(s->blocks), rows = 1u << dot->results[0].type.log2[0];
+  unsigned least = (s->blocks / columns * GROUPS_OF_BLOCK) << s->machine->log2_rows;
+  return columns > 1 ? rows == least && !p->right_mn : rows >= least;
+}
+
+/// Each block has its part of every tile, and no way to those of the others.
 static void note_op(ir_op *op, void *context) {
   spreading *s = context;
   kiln_product p;
@@ -137,24 +145,25 @@ static void note_op(ir_op *op, void *context) {
   if (op->code == IR_DOT) {
     bool fits = kiln_product_of(s->machine, s->kernel, op, &p) && p.left && p.right && !p.left_mn &&
                 p.left->attrs.flags & IR_MAPPED && p.right->attrs.flags & IR_MAPPED &&
-                p.left->block == op->block && p.right->block == op->block &&
-                1u << op->results[0].type.log2[0] >= (unsigned)SPREAD_GROUPS << s->machine->log2_rows;
+                p.left->block == op->block && p.right->block == op->block && has_pieces(s, op, &p);
     s->is_possible &= fits;
     s->has_product = true;
     return;
   }
   bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
   bool is_local = ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_TRANS ||
-                  op->code == IR_FOR || op->code == IR_IF;
-  if (is_access || ir_ops[op->code].effect == IR_WRITE) s->is_possible &= is_access && is_mapped;
+                  op->code == IR_FOR || op->code == IR_IF || op->code == IR_CLUSTER_SUM;
+  bool is_write = ir_ops[op->code].effect == IR_WRITE && op->code != IR_CLUSTER_SUM;
+  if (is_access || is_write) s->is_possible &= is_access && is_mapped;
   else if (is_tile_op(op)) s->is_possible &= is_local;
 }
 
 unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
   spreading s = {.machine = m, .kernel = kernel, .is_possible = true};
-  if (kernel->warps != SPREAD_GROUPS * m->group_warps) return 1;
+  s.blocks = kernel->warps / (GROUPS_OF_BLOCK * m->group_warps);
+  if (s.blocks < 2 || s.blocks > MOST_SPREAD) return 1;
   ir_walk(kernel->body, note_op, &s);
-  return s.is_possible && s.has_product ? SPREAD_BLOCKS : 1;
+  return s.is_possible && s.has_product ? s.blocks : 1;
 }
 
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {

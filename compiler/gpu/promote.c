@@ -182,8 +182,9 @@ static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   unsigned blocks = kiln_gpu_blocks_of_program(p->machine, p->kernel);
   unsigned groups = p->kernel->warps / p->machine->group_warps / blocks;
-  uint64_t slot = p->loop_bytes - p->left_bytes + p->left_bytes / blocks;
-  return p->loads && p->loop_bytes &&
+  uint64_t slot = (p->loop_bytes - p->left_bytes) / kiln_columns_of_blocks(blocks) +
+                  p->left_bytes / kiln_rows_of_blocks(blocks);
+  return p->loads && p->loop_bytes && (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
          p->registers + KILN_SPARE_REGISTERS <= kiln_consumer_registers(p->machine, groups, 1) &&
          p->fixed_bytes + LEAST_SLOTS * slot + SPARE <= room;
 }
@@ -191,7 +192,6 @@ static bool fits(const promoting *p) {
 static unsigned promote(ir_kernel *kernel, const kiln_target *target, unsigned *out_registers) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   if (!machine || kernel->warps < machine->group_warps || kernel->max_registers) return 0;
-  if (kernel->warps * 32u + machine->group_warps * 32u > machine->threads) return 0;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
   promoting p = {.kernel = kernel, .machine = machine, .target = target};

@@ -16,8 +16,8 @@
 // never drained: sites that read the same view with the same tile share one, also in different loops.
 //
 // Where a program's accumulators are too many for one block, the blocks of a cluster share it: each has some
-// of the rows of the left operands and of the results. Right operands are the same for all, so each block
-// copies a part of them to all, and a slot is empty when the consumers of all blocks have released it.
+// of the rows and columns of the results. What several blocks need of an operand, each of them copies a part
+// of to all of them, and a slot is empty when the consumers of all blocks have released it.
 //
 // Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include <string.h>
@@ -34,9 +34,10 @@ typedef struct ring {
   ir_type tiles[MAX_LOADS];
   ir_value *memory[MAX_LOADS], *full, *empty;
   unsigned count, slots;
-  bool is_divided[MAX_LOADS]; ///< each block of the cluster has its rows only
-  uint32_t bytes;             ///< of a slot, in all blocks of the cluster together
-  uint32_t part;              ///< of a slot, in one of them
+  bool is_left[MAX_LOADS];
+  unsigned parts[MAX_LOADS]; ///< different ones that the blocks which share the program have
+  uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
+  uint32_t part;             ///< of a slot, in one of them
   bool is_in_loop;
 } ring;
 
@@ -84,6 +85,13 @@ static bool is_in_loop(const ir_op *op) {
   return loop && loop->block->parent; // the outermost loop is that of kiln_gpu_persist
 }
 
+/// Blocks side by side have the same rows of the left operand, those below each other the same columns of
+/// the right one.
+static unsigned parts_of_operand(const splitting *s, bool is_left) {
+  if (s->spread < 2) return 1;
+  return is_left ? kiln_rows_of_blocks(s->spread) : kiln_columns_of_blocks(s->spread);
+}
+
 /// A ring is shared by sites of different blocks only: within one the order of products could differ from
 /// that of loads.
 static bool can_share(const splitting *s, const ring *r, unsigned number, const site *from) {
@@ -91,7 +99,7 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   for (unsigned i = 0; i < r->count; i++)
     if (r->views[i] != from->loads[i]->operands[0] ||
         !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
-        r->is_divided[i] != (s->spread > 1 && from->loads[i] == from->left))
+        (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
     if (s->sites[i].ring == number && s->sites[i].loads[0]->block == from->loads[0]->block) return false;
@@ -114,9 +122,10 @@ static void add_ring(splitting *s, site *from) {
   for (unsigned i = 0; i < r->count; i++) {
     r->views[i] = from->loads[i]->operands[0];
     r->tiles[i] = from->loads[i]->results[0].type;
-    r->is_divided[i] = s->spread > 1 && from->loads[i] == from->left;
+    r->is_left[i] = from->loads[i] == from->left;
+    r->parts[i] = parts_of_operand(s, r->is_left[i]);
     r->bytes += bytes_of(r->tiles[i]);
-    r->part += bytes_of(r->tiles[i]) / (r->is_divided[i] ? s->spread : 1);
+    r->part += bytes_of(r->tiles[i]) / r->parts[i];
   }
 }
 
@@ -186,14 +195,15 @@ static void alloc_staging(ir_op *op, void *context) {
 static void alloc_exchange(ir_op *op, void *context) {
   splitting *s = context;
   if (op->code != IR_CLUSTER_SUM) return;
-  unsigned others = op->attrs.split - 1u;
-  ir_type type = ir_memory_type(op->operands[0]->type, others), barriers = ir_barrier_type(s->groups);
+  unsigned others = op->attrs.split - 1u, groups = s->groups / s->spread;
+  ir_type type = ir_memory_type(op->operands[0]->type, others), barriers = ir_barrier_type(groups);
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
   memcpy(operands, op->operands, 2 * sizeof *operands);
   s->split = op->attrs.split;
-  operands[2] = alloc(s, type, others * bytes_of(op->operands[0]->type), ALIGN, 0);
-  operands[3] = alloc(s, barriers, s->groups * BARRIER_BYTES, BARRIER_BYTES, 1);
-  operands[4] = alloc(s, barriers, s->groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  operands[2] = alloc(s, type, others * bytes_of(op->operands[0]->type) / s->spread, ALIGN, 0);
+  if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
+  operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
   op->operands = operands;
   op->operand_count = 5;
 }
@@ -214,9 +224,9 @@ static void alloc_rings(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->count; k++) {
-      uint32_t parts = r->is_divided[k] ? s->spread : 1, bytes = bytes_of(r->tiles[k]) / parts;
+      uint32_t parts = r->parts[k], bytes = bytes_of(r->tiles[k]) / parts;
       r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
-      if (r->memory[k] && parts > 1) r->memory[k]->def->attrs.split = (uint8_t)parts;
+      if (r->memory[k] && parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
     }
   }
   for (unsigned i = 0; i < s->ring_count; i++) {
@@ -345,7 +355,7 @@ static void emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_va
                          uint64_t bytes) {
   ir_value *operands[3] = {barriers, slot, phase};
   ir_attrs attrs = {.bits = bytes};
-  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.split = (uint8_t)s->spread;
+  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.spread = (uint8_t)s->spread;
   ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
 }
 
@@ -364,7 +374,8 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     operands[count++] = p->slot;
     operands[count++] = r->full;
     ir_attrs attrs = {0};
-    if (s->spread > 1) attrs.split = (uint8_t)s->spread, attrs.flags = r->is_divided[i] ? 0 : IR_MULTICAST;
+    if (s->spread > 1) attrs.spread = (uint8_t)s->spread, attrs.axis = r->is_left[i] ? 0 : 1;
+    if (s->spread > r->parts[i]) attrs.flags = IR_MULTICAST;
     ir_emit(&s->b, IR_COPY, &attrs, operands, count, NULL, NULL, 0);
   }
   advance(s, x->ring);
@@ -595,7 +606,7 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
 /// processor for itself has enough as it is: 0.
 static ir_attrs sharing(const splitting *s) {
   ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
-  if (s->spread > 1) attrs.split = (uint8_t)s->spread, attrs.flags = IR_MULTICAST;
+  if (s->spread > 1) attrs.spread = (uint8_t)s->spread;
   uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
   if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
   return attrs;

@@ -16,10 +16,12 @@
 // all its iterations.
 #include "compiler/gpu/gpu.h"
 
+enum { MOST_OF_CLUSTER = 8 }; // blocks (PTX ISA, ".reqnctapercluster")
+
 typedef struct sharing {
   ir_kernel *kernel;
-  ir_op *programs, *loop; ///< the persistent grid's loop; the one that is shared
-  unsigned blocks;
+  ir_op *programs, *loop;  ///< the persistent grid's loop; the one that is shared
+  unsigned blocks, spread; ///< that share it; that share each program besides
 } sharing;
 
 static void note_mapped(ir_op *op, void *context) {
@@ -50,7 +52,8 @@ static bool find_loop(sharing *s) {
   for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next)
     if (fits(op)) s->loop = op;
   if (s->loop) s->blocks = s->loop->attrs.split;
-  return s->loop;
+  if (s->blocks * s->spread > MOST_OF_CLUSTER) s->blocks = MOST_OF_CLUSTER / s->spread;
+  return s->blocks > 1;
 }
 
 static ir_builder in_front_of(const sharing *s, ir_op *op) {
@@ -58,12 +61,14 @@ static ir_builder in_front_of(const sharing *s, ir_op *op) {
       .arena = s->kernel->arena, .block = op->block, .before = op, .place = op->place, .machine = true};
 }
 
-/// The programs go round the clusters. Returns the number of the block in its own.
+/// The programs go round the clusters. Returns the number of the block among those of its own that share the
+/// loop: blocks that share a program follow one another.
 static ir_value *group_blocks(const sharing *s, ir_builder *b) {
   ir_value *block = ir_resolve(ir_for_lower(s->programs)), *count = ir_resolve(ir_for_step(s->programs));
-  ir_value *size = ir_const_int(b, KILN_I32, s->blocks);
+  ir_value *size = ir_const_int(b, KILN_I32, s->blocks * s->spread);
   s->programs->operands[0] = ir_binary(b, IR_DIV, IR_UNSIGNED, block, size);
   s->programs->operands[2] = ir_binary(b, IR_DIV, IR_UNSIGNED, count, size);
+  if (s->spread > 1) block = ir_binary(b, IR_DIV, IR_UNSIGNED, block, ir_const_int(b, KILN_I32, s->spread));
   return ir_binary(b, IR_AND, 0, block, ir_const_int(b, KILN_I32, s->blocks - 1));
 }
 
@@ -128,27 +133,17 @@ static void end_in_first(const sharing *s, ir_value *is_first) {
   ir_emit(&b, IR_IF, NULL, &is_first, 1, NULL, regions, 2);
 }
 
-/// One after another the programs go to whole clusters, whose blocks share their rows (roles.c).
-static kiln_status spread(sharing *s, unsigned blocks, kiln_error *err) {
-  ir_builder b = in_front_of(s, s->programs);
-  s->blocks = blocks;
-  group_blocks(s, &b);
-  if (b.error.status == KILN_OK) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s", b.error.text);
-}
-
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
-  sharing s = {.kernel = kernel};
+  sharing s = {.kernel = kernel, .blocks = 1};
   ir_count_uses(kernel);
-  bool has_sums = find_loop(&s);
-  unsigned blocks = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
-  if (blocks > 1) return spread(&s, blocks, err);
-  if (!has_sums) return KILN_OK;
-  ir_builder outer = in_front_of(&s, s.programs), inner = in_front_of(&s, s.loop);
+  s.spread = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
+  bool is_shared = find_loop(&s);
+  if (!is_shared && s.spread < 2) return KILN_OK;
+  ir_builder outer = in_front_of(&s, s.programs), inner = in_front_of(&s, is_shared ? s.loop : s.programs);
   ir_value *rank = group_blocks(&s, &outer);
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
-  take_turns(&s, &inner, rank, is_first);
-  end_in_first(&s, is_first);
+  if (is_shared) take_turns(&s, &inner, rank, is_first);
+  if (is_shared) end_in_first(&s, is_first);
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);
 }

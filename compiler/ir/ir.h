@@ -217,7 +217,7 @@ enum {
   IR_ASYNC = 1 << 13, ///< mma: goes on while what follows runs; only mma_wait may take its result
   IR_PARTIAL =
       1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
-  IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a cluster; roles: a cluster works on one program
+  IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a row or column of those that share the program
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -247,12 +247,12 @@ typedef struct ir_attrs {
   const char *constraints;
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather
+  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; copy: 0 of a left operand, 1 of a right one
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance
   uint8_t stages, unroll; ///< for, while; 0: not said
-  uint8_t split; ///< for: blocks that may share the iterations; machine operations: blocks of a cluster among
-                 ///< which this is divided
+  uint8_t split;          ///< for, cluster_sum, roles: blocks that may share the iterations of a loop, or do
+  uint8_t spread; ///< machine operations: blocks that share a program, or among which this is divided; 0: one
   uint8_t perm[IR_MAX_RANK];
 } ir_attrs;
 

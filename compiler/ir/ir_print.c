@@ -51,6 +51,7 @@ static const struct {
     {"stages", offsetof(ir_attrs, stages), NULL, 0},
     {"unroll", offsetof(ir_attrs, unroll), NULL, 0},
     {"split", offsetof(ir_attrs, split), NULL, 0},
+    {"spread", offsetof(ir_attrs, spread), NULL, 0},
 };
 
 static const char *const flags[] = {"unsigned", "precise", "nan",     "reverse",  "volatile", "saturate_off",
@@ -69,12 +70,12 @@ static void put_text(kiln_buffer *out, const char *name, const char *text) {
 
 static bool has_axis(ir_opcode code) {
   return code == IR_PID || code == IR_NPID || code == IR_EXPAND || code == IR_REDUCE || code == IR_SCAN ||
-         code == IR_DIM || code == IR_BLOCK || code == IR_GATHER;
+         code == IR_DIM || code == IR_BLOCK || code == IR_GATHER || code == IR_COPY;
 }
 
 static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
-  if (has_axis(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
+  if (has_axis(op->code) && (op->code != IR_COPY || a->spread)) kiln_buffer_format(out, " axis=%u", a->axis);
   if (op->code == IR_ALLOC) kiln_buffer_format(out, " at=%" PRIu64, a->bits);
   if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%u", (unsigned)(a->bits & 0xffffffff));
   if (op->code == IR_MMA_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);

@@ -87,10 +87,13 @@ TEST(gpu_machine, gemm) {
 
 static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, stages = 2", 256, 64};
 
-/// Two blocks share a program: the simulator has them as one.
+static const matrix_config spread_four = {"BM = 256, BN = 64, BK = 64, warps = 32, stages = 2", 256, 64};
+
+/// Two or four blocks share a program: the simulator has them as one.
 TEST(gpu_machine, shared_program) {
   check_matrix("gemm", "bf16", &spread, 300, 130, 200, 3);
   check_matrix("gemm", "bf16", &spread, 1, 8, 8, 3);
+  check_matrix("gemm", "bf16", &spread_four, 300, 130, 200, 3);
 }
 
 TEST(gpu_machine, short_loops) {

@@ -278,7 +278,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   g.facts = kiln_facts_compute(arena, kernel);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
   const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
-  if (roles && roles->flags & IR_MULTICAST) g.spread = roles->split;
+  if (roles) g.spread = roles->spread, g.split = roles->split;
   if (g.has_roles) gpu_collect_maps(&g);
   else gpu_prefetch(&g);
   g.facts = kiln_facts_compute(arena, kernel);
@@ -290,7 +290,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
   info->block_threads = gpu_block_threads(&g);
-  if (roles) info->cluster = roles->split;
+  if (roles && (g.split || g.spread))
+    info->cluster = (uint8_t)((g.split ? g.split : 1) * (g.spread ? g.spread : 1));
   if (g.has_roles) info->blocks = blocks_of(&g, l->target, info->shared_bytes);
   info->maps = g.map_count ? gpu_map_record(&g, l->texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;

@@ -234,10 +234,13 @@ struct gpu {
   unsigned map_count;
   LLVMValueRef grid[3]; ///< the logical grid, i32
   LLVMValueRef group;   ///< number of this thread's group of four warps in its block, the same in its lanes
-  LLVMValueRef program_group;        ///< among all that work on the program
-  LLVMValueRef rank;                 ///< of the block among those that share a program; NULL: it is alone
+  LLVMValueRef program_group; ///< among all that work on the program
+  // The block's place among those that share its program (compiler/gpu/gpu.h), its number among those that
+  // share its iterations.
+  LLVMValueRef block_row, block_column, share;
   LLVMValueRef shared_address;       ///< of `shared` in its window, i32
   unsigned spread;                   ///< blocks of a cluster that share a program; 0: one block has it alone
+  unsigned split;                    ///< blocks of a cluster that share iterations; 0: each has all
   unsigned barrier, barrier_threads; ///< of the consumers; 0: the block's
 };
 

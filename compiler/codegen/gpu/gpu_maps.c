@@ -23,7 +23,7 @@ static void put_box(kiln_buffer *out, const ir_op *op, ir_type view, unsigned ro
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
     if (i + 1 == view.rank) extent = row / bytes;
     else if (op->code == IR_STAGE && extent > STAGE_BOX_ROWS) extent = STAGE_BOX_ROWS;
-    else if (op->attrs.split && extent > 1) extent /= op->attrs.split;
+    else if (op->attrs.spread && extent > 1) extent /= op->attrs.spread;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
     kiln_buffer_bytes(out, word, 4);
   }

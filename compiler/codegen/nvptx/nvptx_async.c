@@ -65,6 +65,7 @@ static void open_barriers(gpu *g, kl_function meet) {
   LLVMValueRef first = LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
   LLVMBuildCondBr(g->builder, first, init, ready);
   LLVMPositionBuilderAtEnd(g->builder, init);
+  for (unsigned i = 0; i < g->map_count; i++) call(g, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
   ir_walk(g->kernel->body, init_barriers, g);
   call(g, KL_kl_mbar_fence, NULL, 0);
   LLVMBuildBr(g->builder, ready);
@@ -98,33 +99,59 @@ static void lower_region(gpu *g, ir_block *block) {
   g->region = region->parent;
 }
 
-/// The block's number among those that share the program, and this thread's and its group's among all of
-/// theirs.
-static void find_rank(gpu *g, unsigned groups) {
+/// Where the block stands in its cluster: blocks that share iterations come after those that share a program.
+static LLVMValueRef find_share(gpu *g) {
+  LLVMBuilderRef b = g->builder;
   LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
-  g->rank = LLVMBuildAnd(g->builder, block, gpu_i32(g, g->spread - 1), "");
-  g->program_group = add(g, g->group, scale(g, g->rank, groups));
-  g->thread = add(g, g->thread, scale(g, g->rank, groups * GROUP_THREADS));
+  unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
+  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
+  g->share = LLVMBuildAnd(b, g->share, gpu_i32(g, split - 1), "");
+  return LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
+}
+
+LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
+  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
+}
+
+LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
+  LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
+  if (!g->spread) return number;
+  LLVMValueRef row = scale(g, g->block_row, kiln_columns_of_blocks(g->spread));
+  return add(g, number, add(g, row, g->block_column));
+}
+
+/// The block's place among those that share the program, and this thread's and its group's numbers among all
+/// of theirs: groups side by side come one after another (nvptx_split_of).
+static void find_place(gpu *g, LLVMValueRef place, unsigned groups) {
+  LLVMBuilderRef b = g->builder;
+  unsigned columns = kiln_columns_of_blocks(g->spread);
+  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
+  g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
+  g->program_group =
+      add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
+  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), ""),
+                  scale(g, g->program_group, GROUP_THREADS));
 }
 
 /// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,
 /// and one thread of it copies.
 static void lower_roles(gpu *g, ir_op *op) {
   unsigned blocks = g->spread ? g->spread : 1, groups = g->kernel->warps / 4 / blocks;
+  bool is_cluster = nvptx_cluster(&op->attrs) > 1;
   LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer");
   ir_walk(g->kernel->body, find_top, g);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
-  open_barriers(g, op->attrs.split ? KL_kl_cluster_barrier : KL_kl_barrier);
+  open_barriers(g, is_cluster ? KL_kl_cluster_barrier : KL_kl_barrier);
   LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
   g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
-  if (g->spread) find_rank(g, groups);
+  LLVMValueRef place = find_share(g);
+  if (g->spread) find_place(g, place, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
   branch_unless(g, is_producer, consumer, "producer");
   set_registers(g, (uint32_t)op->attrs.bits, false);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), end, "warp");
   LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
-  for (unsigned i = 0; i < g->map_count; i++) call(g, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
   lower_region(g, op->regions[0]);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, consumer);
@@ -136,7 +163,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
   // Shared memory stays until the others of the cluster have read it.
-  if (op->attrs.split) call(g, KL_kl_cluster_barrier, NULL, 0);
+  if (is_cluster) call(g, KL_kl_cluster_barrier, NULL, 0);
 }
 
 static void lower_block_number(gpu *g, ir_op *op) {
@@ -166,9 +193,9 @@ static void lower_wait(gpu *g, ir_op *op) {
 static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
-  if (!op->attrs.split) call(g, KL_kl_mbar_arrive_if, arguments, 2);
-  for (unsigned rank = 0; rank < op->attrs.split; rank++) {
-    LLVMValueRef there[2] = {arguments[0], gpu_i32(g, rank)};
+  if (!op->attrs.spread) call(g, KL_kl_mbar_arrive_if, arguments, 2);
+  for (unsigned place = 0; place < op->attrs.spread; place++) {
+    LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};
     call(g, KL_kl_cluster_release_if,
          (LLVMValueRef[2]){call(g, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
   }
@@ -196,22 +223,45 @@ static const kl_function loads[] = {KL_kl_tensor_load_2, KL_kl_tensor_load_3, KL
 static const kl_function stores[] = {KL_kl_tensor_store_2, KL_kl_tensor_store_3, KL_kl_tensor_store_4,
                                      KL_kl_tensor_store_5};
 
-/// To the same place in all blocks of the cluster, and to the barrier of each.
-static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank) {
+/// To the same place in all blocks of the set `mask`, and to the barrier of each.
+static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank, LLVMValueRef mask) {
   char text[200], constraints[40] = "r,l,r";
   int n = snprintf(text, sizeof text,
-                   "{ .reg .b16 m; mov.u16 m, %u; cp.async.bulk.tensor.%ud.shared::cluster.global.tile"
+                   "{ .reg .b16 m; cvt.u16.u32 m, $%u; cp.async.bulk.tensor.%ud.shared::cluster.global.tile"
                    ".mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1, {",
-                   (1u << g->spread) - 1, rank);
+                   3 + rank, rank);
   for (unsigned i = 0; i < rank; i++) {
     n += snprintf(text + n, sizeof text - (size_t)n, "%s$%u", i ? ", " : "", 3 + i);
     strcat(constraints, ",r");
   }
   n += snprintf(text + n, sizeof text - (size_t)n, "}], [$2], m; }");
-  strcat(constraints, ",~{memory}");
-  LLVMValueRef values[8];
+  strcat(constraints, ",r,~{memory}");
+  LLVMValueRef values[9];
   memcpy(values, arguments, (3 + rank) * sizeof *values);
-  nvptx_asm(g, text, (size_t)n, constraints, LLVMVoidTypeInContext(g->context), values, 3 + rank);
+  values[3 + rank] = mask;
+  nvptx_asm(g, text, (size_t)n, constraints, LLVMVoidTypeInContext(g->context), values, 4 + rank);
+}
+
+/// What a block that shares the program copies of an operand: `rows` of its part, which all blocks of a row
+/// (left operands) or column of blocks have.
+typedef struct share {
+  LLVMValueRef first, inside; ///< row in the tile, in the part
+  LLVMValueRef blocks;        ///< that it goes to, a set
+} share;
+
+static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part_rows) {
+  if (!op->attrs.spread) return (share){.first = gpu_i32(g, 0), .inside = gpu_i32(g, 0)};
+  uint32_t columns = kiln_columns_of_blocks(g->spread), set = 0;
+  bool is_left = op->attrs.axis == 0;
+  LLVMValueRef part = is_left ? g->block_row : g->block_column,
+               turn = is_left ? g->block_column : g->block_row;
+  for (uint32_t i = 0; i < g->spread; i++)
+    if (is_left ? i < columns : i % columns == 0) set |= 1u << i;
+  share s = {.inside = scale(g, turn, rows)};
+  s.first = add(g, scale(g, part, part_rows), s.inside);
+  s.blocks =
+      LLVMBuildShl(g->builder, gpu_i32(g, set), nvptx_block_at(g, scale(g, part, is_left ? columns : 1)), "");
+  return s;
 }
 
 /// One box per column of `row_bytes`; each is as long as the tile has rows, or the block's part of them.
@@ -220,16 +270,15 @@ static void lower_copy(gpu *g, ir_op *op) {
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
   unsigned boxes = (bytes << tile.log2[1]) / row, rows = (1u << tile.log2[0]) / nvptx_parts(op);
-  bool is_for_all = op->attrs.flags & IR_MULTICAST;
-  uint32_t column = row * (is_for_all ? 1u << tile.log2[0] : rows);
-  LLVMValueRef first = op->attrs.split ? scale(g, g->rank, rows) : gpu_i32(g, 0);
+  uint32_t part_rows = (1u << tile.log2[0]) / nvptx_parts(op->operands[at]->def), column = row * part_rows;
+  share mine = share_of(g, op, rows, part_rows);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
-  if (is_for_all) to = add(g, to, scale(g, first, row));
+  to = add(g, to, scale(g, mine.inside, row));
   LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.pack].param, barrier};
-    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), first, arguments + 3);
-    if (is_for_all) load_for_all(g, arguments, rank);
+    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), mine.first, arguments + 3);
+    if (op->attrs.flags & IR_MULTICAST) load_for_all(g, arguments, rank, mine.blocks);
     else call(g, loads[rank - 2], arguments, 3 + rank);
   }
 }
@@ -324,12 +373,13 @@ static void lower_stage(gpu *g, ir_op *op) {
     }
 }
 
+/// What is on its way to global memory needs the block no longer: the end of the launch waits for it.
 static void lower_stage_wait(gpu *g, ir_op *op) {
   (void)op;
   LLVMBasicBlockRef wait = gpu_block(g, "drain"), after = gpu_block(g, "drained");
   LLVMBuildCondBr(g->builder, is_leader(g), wait, after);
   LLVMPositionBuilderAtEnd(g->builder, wait);
-  call(g, KL_kl_bulk_wait, NULL, 0);
+  call(g, KL_kl_bulk_wait_read, NULL, 0);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
 }

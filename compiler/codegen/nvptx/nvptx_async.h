@@ -22,8 +22,17 @@ kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator);
 /// First row and column of this thread's group, i32.
 LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *split);
 LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split);
-/// Blocks of a cluster among which the operation is divided; 1: it is not.
-static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.split ? op->attrs.split : 1; }
+/// Blocks among which the operation is divided; 1: it is not.
+static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.spread ? op->attrs.spread : 1; }
+/// Blocks of a cluster, by the attributes of `roles`; 1: each is alone.
+static inline unsigned nvptx_cluster(const ir_attrs *roles) {
+  return (roles->split ? roles->split : 1) * (roles->spread ? roles->spread : 1);
+}
+/// Number, in the cluster, of the block that has place `place` among those that share this block's program
+/// and its iterations; and of the block with this block's place among those with the iterations of number
+/// `share`.
+LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place);
+LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share);
 /// Shared window address of a slot; `slot` NULL: of the first.
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
 /// A call of assembly with effects that all threads of a warp make together.

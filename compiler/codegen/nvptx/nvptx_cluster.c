@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums over the blocks of a cluster. Each block but the first stores its accumulators into the shared memory
-// of the first, whose barrier counts their bytes; the first adds them in the order of the ranks and tells the
-// others that their places are empty. Group of warps by group: the same thread of each block has the same
-// elements. No fence is needed: `st.async` brings data and count together. Sources: PTX ISA, "st.async",
-// "mapa", "mbarrier".
+// Sums over the blocks of a cluster. Each block but the first copies its accumulators to the shared memory of
+// the first, whose barrier counts their bytes; the first adds them in the order of the ranks and tells the
+// others that their places are empty: they have been copied then, too. Group of warps by group: the same
+// thread of each block has the same elements. Sources: PTX ISA, "cp.async.bulk", "mapa", "mbarrier".
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 enum {
@@ -17,10 +16,10 @@ typedef struct exchange {
   gpu_tile tile;
   unsigned blocks, pieces; ///< of a cluster; of a thread
   uint32_t tile_bytes;     ///< of all groups
-  LLVMValueRef rank;       ///< of the block
   bool is_float;
-  LLVMValueRef memory;      ///< the thread's first piece
-  LLVMValueRef full, empty; ///< the group's barriers
+  LLVMValueRef group_memory; ///< where the group's sums of the second block lie
+  LLVMValueRef memory;       ///< the thread's first piece
+  LLVMValueRef full, empty;  ///< the group's barriers
   LLVMValueRef phase, is_leader;
 } exchange;
 
@@ -40,27 +39,36 @@ static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {
   return add(g, start, gpu_i32(g, i * GROUP_THREADS * PIECE * 4));
 }
 
-/// `address` of this block's shared memory, in that of block `rank`.
-static LLVMValueRef in_block(gpu *g, LLVMValueRef address, unsigned rank) {
-  return call(g, KL_kl_cluster_address, (LLVMValueRef[2]){address, gpu_i32(g, rank)}, 2);
+/// `address` of this block's shared memory, in that of the block with the iterations of number `share`.
+static LLVMValueRef in_block(gpu *g, LLVMValueRef address, unsigned share) {
+  return call(g, KL_kl_cluster_address, (LLVMValueRef[2]){address, nvptx_block_of_share(g, share)}, 2);
 }
 
+/// Into the block's own memory first, where the first block has the same place: one bulk copy then counts its
+/// bytes at once, where each remote store would count its own.
 static void send(gpu *g, const exchange *x) {
-  static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-                             "[$0], {$1, $2, $3, $4}, [$5];";
+  static const char write[] = "st.shared::cta.v4.b32 [$0], {$1, $2, $3, $4};";
+  static const char copy[] = "{ .reg .pred p; setp.ne.b32 p, $4, 0; "
+                             "@p cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                             "[$0], [$1], $2, [$3]; }";
+  LLVMTypeRef nothing = LLVMVoidTypeInContext(g->context);
   LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
-  LLVMValueRef number = LLVMBuildSub(g->builder, x->rank, gpu_i32(g, 1), "");
-  LLVMValueRef own = add(g, x->memory, LLVMBuildMul(g->builder, number, gpu_i32(g, x->tile_bytes), ""));
-  LLVMValueRef place = in_block(g, own, 0), full = in_block(g, x->full, 0);
+  LLVMValueRef number = LLVMBuildSub(g->builder, g->share, gpu_i32(g, 1), "");
+  LLVMValueRef turn = LLVMBuildMul(g->builder, number, gpu_i32(g, x->tile_bytes), "");
+  LLVMValueRef own = add(g, x->memory, turn), group = add(g, x->group_memory, turn);
   call(g, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
   for (unsigned i = 0; i < x->pieces; i++) {
-    LLVMValueRef arguments[2 + PIECE] = {piece_at(g, place, i)};
+    LLVMValueRef arguments[1 + PIECE] = {piece_at(g, own, i)};
     for (unsigned k = 0; k < PIECE; k++)
       arguments[1 + k] = LLVMBuildBitCast(g->builder, x->tile.regs[i * PIECE + k], g->i32, "");
-    arguments[1 + PIECE] = full;
-    nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context), arguments,
-              2 + PIECE);
+    nvptx_asm(g, write, sizeof write - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 1 + PIECE);
   }
+  call(g, KL_kl_proxy_fence, NULL, 0);
+  group_barrier(g);
+  LLVMValueRef arguments[5] = {in_block(g, group, 0), group,
+                               gpu_i32(g, x->pieces * PIECE * 4 * GROUP_THREADS), in_block(g, x->full, 0),
+                               x->is_leader};
+  nvptx_asm(g, copy, sizeof copy - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 5);
 }
 
 static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sums) {
@@ -95,12 +103,11 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile) {
   LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
   uint32_t registers = 1u << tile.layout.registers;
   exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
-  x.tile_bytes = 4u << ir_log2_elements(op->results[0].type);
-  x.rank = LLVMBuildAnd(b, call(g, KL_kl_pid_0, NULL, 0), gpu_i32(g, x.blocks - 1), "");
+  x.tile_bytes = (4u << ir_log2_elements(op->results[0].type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
   LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
-  x.memory = add(g, add(g, nvptx_slot_address(g, op->operands[2], NULL), group),
-                 LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
+  x.group_memory = add(g, nvptx_slot_address(g, op->operands[2], NULL), group);
+  x.memory = add(g, x.group_memory, LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
   LLVMValueRef own = LLVMBuildMul(b, g->group, gpu_i32(g, BARRIER_BYTES), "");
   x.full = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[3]->def->attrs.bits)), own);
   x.empty = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[4]->def->attrs.bits)), own);
@@ -118,7 +125,7 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
   exchange x = open_exchange(g, op, tile);
   LLVMValueRef *sums = kiln_arena_copy(g->arena, tile.regs, count * sizeof *sums);
   LLVMBasicBlockRef first = gpu_block(g, "gather"), other = gpu_block(g, "send"), after = gpu_block(g, "sum");
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, x.rank, gpu_i32(g, 0), ""), first, other);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, g->share, gpu_i32(g, 0), ""), first, other);
   LLVMPositionBuilderAtEnd(b, other);
   send(g, &x);
   LLVMBuildBr(b, after);

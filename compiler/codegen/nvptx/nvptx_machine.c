@@ -80,7 +80,7 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   set_bound(g, function, BOUND_THREADS, gpu_block_threads(g));
   const ir_attrs *roles = g->has_roles ? &g->kernel->body->last->attrs : NULL;
   if (roles) set_bound(g, function, BOUND_BLOCKS, roles->pack);
-  if (roles && roles->split) set_bound(g, function, BOUND_CLUSTER, roles->split);
+  if (roles && nvptx_cluster(roles) > 1) set_bound(g, function, BOUND_CLUSTER, nvptx_cluster(roles));
   if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }
 

@@ -77,9 +77,14 @@ LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s) {
   return group_part(g, g->program_group, 0, s->groups_n, 1u << s->columns);
 }
 
-/// First row of the group among those that its block has in shared memory.
+/// First row, and column, of the group among those that its block has in shared memory. Groups of a block
+/// that shares its program stand below each other.
 static LLVMValueRef stored_row(gpu *g, const nvptx_split *s) {
-  return group_part(g, g->group, s->groups_n, s->groups_m, 64u << s->blocks);
+  return group_part(g, g->group, g->spread ? 0 : s->groups_n, s->groups_m, 64u << s->blocks);
+}
+
+static LLVMValueRef stored_column(gpu *g, const nvptx_split *s) {
+  return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s);
 }
 
 // ------------------------------------------------------------------------------------- descriptors
@@ -265,7 +270,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
   operand right =
-      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, nvptx_group_column(g, &s));
+      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, stored_column(g, &s));
   LLVMValueRef keep = LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
     const LLVMValueRef *before = initial.regs + (size_t)block * sums;
