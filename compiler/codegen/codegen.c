@@ -88,14 +88,19 @@ static kiln_status resolve_format(compile *c, kiln_error *err) {
 // ------------------------------------------------------------------------------------------- steps
 
 static kiln_status check_pass_name(const char *name, kiln_error *err) {
-  if (!name || !strcmp(name, "all") || ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, name) ||
-      ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, name))
-    return KILN_OK;
+  const struct {
+    const ir_pass *passes;
+    size_t count;
+  } lists[] = {{kiln_middle_passes, kiln_middle_pass_count},
+               {kiln_gpu_passes, kiln_gpu_pass_count},
+               {kiln_gpu_register_passes, kiln_gpu_register_pass_count}};
   char list[400] = "all";
-  for (size_t i = 0; i < kiln_middle_pass_count; i++)
-    snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", kiln_middle_passes[i].name);
-  for (size_t i = 0; i < kiln_gpu_pass_count; i++)
-    snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", kiln_gpu_passes[i].name);
+  if (!name || !strcmp(name, "all")) return KILN_OK;
+  for (size_t n = 0; n < sizeof lists / sizeof *lists; n++)
+    for (size_t i = 0; i < lists[n].count; i++) {
+      if (!strcmp(name, lists[n].passes[i].name)) return KILN_OK;
+      snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", lists[n].passes[i].name);
+    }
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of %s", name,
                    list);
 }
@@ -107,7 +112,8 @@ static kiln_status run_middle(compile *c, kiln_error *err) {
                                    .printed = &c->artifact->printed};
   const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote}, none = {NULL, NULL};
   KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? promote : none, &options, err));
-  return kiln_gpu_has_mapped(c->kernel) ? kiln_gpu_form(c->kernel, c->target, &options, err) : KILN_OK;
+  if (kiln_gpu_has_mapped(c->kernel)) return kiln_gpu_form(c->kernel, c->target, &options, err);
+  return c->backend->form ? c->backend->form(c->kernel, c->target, &options, err) : KILN_OK;
 }
 
 // An error that LLVM reported while a step ran counts more than what the step returned.

@@ -424,6 +424,11 @@ static void put_expression(printer *p, const ir_op *op) {
   case IR_WHILE:
   case IR_IF:
   case IR_ROLES:
+  case IR_FETCH:
+  case IR_FETCH_COMMIT:
+  case IR_FETCH_WAIT:
+  case IR_SLOT_LOAD:
+  case IR_FETCH_END:
   case IR_YIELD:
   case IR_COND:
   case IR_OPCODE_COUNT: break;

@@ -10,6 +10,11 @@
 //   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
 //   order     of two chained products the second runs while the values for the next iteration are computed
 //
+// Where there is none of this, or a kernel does not fit it:
+//
+//   fetch     operands of products through slots of shared memory that threads fill some iterations ahead
+//   prefetch  else in registers, loaded an iteration ahead
+//
 // A kernel that does not fit is left as it was, and the reason is kept for the report.
 #ifndef KILN_COMPILER_GPU_GPU_H
 #define KILN_COMPILER_GPU_GPU_H
@@ -33,6 +38,20 @@ typedef struct kiln_matrix_machine {
   uint16_t producer_registers; ///< of a thread that copies
   uint16_t most_thread_registers;
 } kiln_matrix_machine;
+
+/// What a processor has for operands on their way to products from registers.
+typedef struct kiln_fetch_machine {
+  unsigned lanes;        ///< of a warp, logarithm
+  uint32_t threads;      ///< most a block may have
+  uint32_t shared_bytes; ///< most a block may have
+  kiln_matrix matrix;
+  bool has_fetch; ///< threads copy from global to shared memory and go on
+} kiln_fetch_machine;
+
+kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
+
+/// Whether the matrix unit computes the product from fragments in registers (mma.def).
+bool kiln_has_fragments(kiln_matrix matrix, const ir_op *dot);
 
 /// NULL: the target has none.
 const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
@@ -88,14 +107,24 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target);
 bool kiln_gpu_has_mapped(ir_kernel *kernel);
 bool kiln_gpu_has_form(ir_kernel *kernel);
 
-/// Rewrites a kernel with mapped accesses. UNSUPPORTED says why it does not fit; the kernel is then spoilt.
+/// Rewrites a kernel with mapped accesses, on processors that have it. UNSUPPORTED says why it does not fit;
+/// the kernel is then spoilt.
 kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                           kiln_error *err);
 /// The list, in order.
 extern const ir_pass kiln_gpu_passes[];
 extern const size_t kiln_gpu_pass_count;
 
+/// What GPUs without such a form, and kernels that do not fit it, have instead: operands of products are on
+/// their way while others are multiplied.
+kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
+                                   const ir_pass_options *options, kiln_error *err);
+extern const ir_pass kiln_gpu_register_passes[];
+extern const size_t kiln_gpu_register_pass_count;
+
 // One file each.
+kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
 kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The list of passes that give a kernel its GPU form, behind those of the middle.
+// The lists of passes that give a kernel its GPU form, behind those of the middle.
 #include "compiler/gpu/gpu.h"
 #include "compiler/simplify/simplify.h"
 
@@ -27,6 +27,29 @@ const ir_pass kiln_gpu_passes[] = {
     {"persist", persist}, {"split", split}, {"roles", roles}, {"order", order}, {"simplify-order", simplify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
+
+static kiln_status fetch(ir_kernel *kernel, const void *target, kiln_error *err) {
+  const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
+  return kiln_gpu_fetch(kernel, &machine, err);
+}
+
+static kiln_status prefetch(ir_kernel *kernel, const void *target, kiln_error *err) {
+  const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
+  return kiln_gpu_prefetch(kernel, &machine, err);
+}
+
+const ir_pass kiln_gpu_register_passes[] = {
+    {"fetch", fetch},
+    {"prefetch", prefetch},
+    {"simplify-prefetch", simplify},
+};
+const size_t kiln_gpu_register_pass_count =
+    sizeof kiln_gpu_register_passes / sizeof *kiln_gpu_register_passes;
+
+kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
+                                   const ir_pass_options *options, kiln_error *err) {
+  return ir_run_passes(kiln_gpu_register_passes, kiln_gpu_register_pass_count, kernel, target, options, err);
+}
 
 kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                           kiln_error *err) {

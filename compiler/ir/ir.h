@@ -132,6 +132,9 @@ typedef enum ir_rule {
   IR_RULE_WAIT,
   IR_RULE_CLUSTER,
   IR_RULE_ROLES,
+  IR_RULE_FETCH,
+  IR_RULE_SLOT,
+  IR_RULE_MEMORY,
   IR_RULE_SORT,
   IR_RULE_GATHER,
 } ir_rule;

@@ -533,6 +533,36 @@ static kiln_status rule_cluster(typing *t) {
   return yield_type(t, value);
 }
 
+/// Shared memory of tiles, not barriers.
+static kiln_status expect_memory(typing *t, uint32_t i) {
+  ir_type type = operand(t, i);
+  return type.slots && type.rank ? KILN_OK : refuse(t, "shared memory of tiles", type);
+}
+
+/// p, mask, memory, slot.
+static kiln_status rule_fetch(typing *t) {
+  ir_type pointer = operand(t, 0), memory = operand(t, 2);
+  KILN_TRY(expect_memory(t, 2));
+  if (!pointer.rank || pointer.pointer != 1) return refuse(t, "a tile of pointers to elements", pointer);
+  KILN_TRY(expect_type(t, "mask", ir_with_element(pointer, ir_scalar_type(KILN_I1)), operand(t, 1)));
+  ir_type tile = ir_with_element(pointer, ir_pointee(ir_element(pointer)));
+  KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
+  return is_i32(operand(t, 3)) ? KILN_OK : refuse(t, "a slot of i32", operand(t, 3));
+}
+
+static kiln_status rule_slot(typing *t) {
+  ir_type tile = operand(t, 0);
+  KILN_TRY(expect_memory(t, 0));
+  if (!is_i32(operand(t, 1))) return refuse(t, "a slot of i32", operand(t, 1));
+  tile.slots = 0;
+  return yield_type(t, tile);
+}
+
+static kiln_status rule_memory(typing *t) {
+  for (uint32_t i = 0; i < t->op->operand_count; i++) KILN_TRY(expect_memory(t, i));
+  return KILN_OK;
+}
+
 static kiln_status rule_roles(typing *t) {
   KILN_TRY(check_regions(t, 2));
   for (uint32_t i = 0; i < 2; i++)
@@ -599,6 +629,9 @@ static rule_function *const rules[] = {
     [IR_RULE_WHILE] = rule_while,
     [IR_RULE_IF] = rule_if,
     [IR_RULE_COPY] = rule_copy,
+    [IR_RULE_FETCH] = rule_fetch,
+    [IR_RULE_SLOT] = rule_slot,
+    [IR_RULE_MEMORY] = rule_memory,
     [IR_RULE_BARRIER] = rule_barrier,
     [IR_RULE_MMA] = rule_mma,
     [IR_RULE_WAIT] = rule_wait,

@@ -78,7 +78,7 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
   if (has_axis(op->code) && (op->code != IR_COPY || a->spread)) kiln_buffer_format(out, " axis=%u", a->axis);
   if (op->code == IR_ALLOC) kiln_buffer_format(out, " at=%" PRIu64, a->bits);
   if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%u", (unsigned)(a->bits & 0xffffffff));
-  if (op->code == IR_MMA_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);
+  if (op->code == IR_MMA_WAIT || op->code == IR_FETCH_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);
   if (op->code == IR_ROLES)
     kiln_buffer_format(out, " registers=%u,%u", (unsigned)(a->bits & 0xffff), (unsigned)(a->bits >> 32));
   for (size_t i = 0; i < sizeof byte_fields / sizeof *byte_fields; i++) {

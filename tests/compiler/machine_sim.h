@@ -7,6 +7,10 @@
 // counter, and barriers hand the counters on (vector clocks). So a read before the copy, a copy over what is
 // still read, or an accumulator used in flight is found whichever way the seed went.
 //
+// A kernel without roles (compiler/gpu/fetch.c) is run by some threads that have a part of every fetch each
+// and compute all of the rest; fetches land at any time until the wait for them, and what slot_load gives
+// counts as read up to the next barrier.
+//
 // It knows slots and tiles, not addresses; pure operations are the reference interpreter's.
 #ifndef KILN_TESTS_MACHINE_SIM_H
 #define KILN_TESTS_MACHINE_SIM_H
@@ -23,10 +27,10 @@ typedef struct machine_sim_run {
 typedef struct machine_sim_result {
   bool is_good;
   char text[300];  ///< what went wrong
-  uint64_t events; ///< copies, products, staged stores
+  uint64_t events; ///< copies, products, staged stores, fetches
 } machine_sim_result;
 
-/// Runs a kernel whose body is `alloc`s and one `roles`.
+/// Runs a kernel whose body is `alloc`s and one `roles`, or one without roles, whose blocks are programs.
 void machine_sim(ir_kernel *kernel, const machine_sim_run *run, machine_sim_result *out);
 
 #endif

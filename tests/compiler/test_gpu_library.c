@@ -86,7 +86,7 @@ static bool takes_form(const sim_case *c) {
 /// Returns how many configs and variants took the form.
 static unsigned check_instance(const char *text, kiln_unit *unit, size_t instance, uint64_t *random) {
   const kiln_interface *f = kiln_unit_interface(unit, instance);
-  kiln_target target = hopper();
+  kiln_target target = target_of(&(sim_case){NULL});
   unsigned taken = 0;
   for (uint32_t config = 0; config < f->config_count; config++) {
     for (uint32_t variant = 0; variant < f->variant_count; variant++) {

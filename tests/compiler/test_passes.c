@@ -16,7 +16,10 @@ enum { MOST = 200 };
 static const char folder[] = "tests/passes";
 
 /// Where a case needs another machine than this one.
-static const struct { const char *name, *target; } targets[] = {{"flush", "x86-64-v3"}};
+static const struct {
+  const char *name, *target;
+} targets[] = {{"flush", "x86-64-v3"},  {"fetch", "sm_80"},    {"fetch_bytes", "sm_89"},
+               {"fetch_room", "sm_86"}, {"prefetch", "sm_75"}, {"prefetch_deep", "sm_80"}};
 static const char usual_target[] = "sm_90a";
 
 static int wanted(const struct dirent *entry) {
@@ -62,19 +65,22 @@ static void check_case(const char *file) {
   snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".expected")), file);
   if (!(pass = strchr(name, '.'))) FAIL("%s: expected NAME.PASS.expected", file);
   *pass++ = 0;
-  bool is_of_gpu = ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, pass);
-  if (!is_of_gpu && !ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, pass))
+  bool is_of_gpu = ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, pass),
+       is_of_registers = ir_find_pass(kiln_gpu_register_passes, kiln_gpu_register_pass_count, pass);
+  if (!is_of_gpu && !is_of_registers && !ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, pass))
     FAIL("%s: no pass '%s'", file, pass);
   kiln_target target = target_of(name);
   const ir_pass_options options = {
       .print_after = pass, .stop_after = pass, .verify = true, .printed = &printed};
   const ir_pass_options silent = {.verify = true};
-  kiln_promotion promotion = {.recover = is_of_gpu ? NULL : recover,
+  kiln_promotion promotion = {.recover = is_of_gpu || is_of_registers ? NULL : recover,
                               .mark = is_of_gpu ? kiln_gpu_promote : NULL};
+  const ir_pass_options *before = is_of_gpu || is_of_registers ? &silent : &options;
   ir_kernel *kernel = lower(arena, name, &target);
-  if (kiln_middle_promoting(kernel, &target, promotion, is_of_gpu ? &silent : &options, &err) != KILN_OK)
-    FAIL("%s: %s", file, err.text);
-  if (is_of_gpu && kiln_gpu_form(kernel, &target, &options, &err) != KILN_OK) FAIL("%s: %s", file, err.text);
+  kiln_status status = kiln_middle_promoting(kernel, &target, promotion, before, &err);
+  if (status == KILN_OK && is_of_gpu) status = kiln_gpu_form(kernel, &target, &options, &err);
+  if (status == KILN_OK && is_of_registers) status = kiln_gpu_register_form(kernel, &target, &options, &err);
+  if (status != KILN_OK) FAIL("%s: %s", file, err.text);
   snprintf(golden, sizeof golden, "../passes/%s", file);
   kiln_test_golden(golden, (const char *)printed.bytes, printed.size);
   kiln_buffer_deinit(&printed);

@@ -7,6 +7,7 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/llvm/llvm_build.h"
 #include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/gpu/gpu.h"
 
 // What the linked code object says, which is what the loader will see, rules over what the lowering planned.
 static kiln_status read_back(kiln_finishing *f, kiln_error *err) {
@@ -51,6 +52,7 @@ const kiln_backend kiln_backend_amdgpu = {
     .family = KILN_FAMILY_AMDGPU,
     .lower = gpu_lower,
     .machine = gpu_machine_amdgpu,
+    .form = kiln_gpu_register_form,
     .passes = kiln_llvm_passes,
     .forms = forms,
     .link = link_flags,

@@ -67,6 +67,14 @@ static void assign_memory(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) want(g, op->operands[i], &layout, 0);
 }
 
+static void assign_fetch(gpu *g, ir_op *op) {
+  kiln_layout layout = gpu_memory_layout(g, op);
+  gpu_assign_fetch(g, op, &layout);
+  for (uint32_t i = 0; i < 2; i++) want(g, op->operands[i], &layout, 0);
+}
+
+static void assign_slot_load(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_slot_layout(g, op)); }
+
 static void assign_elementwise(gpu *g, ir_op *op) {
   kiln_layout layout;
   clear(g, &op->results[0]);
@@ -99,7 +107,10 @@ static void assign_sort(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_so
 
 static void assign_gather(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_gather_layout(g, op)); }
 
-static void assign_dot(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_dot_layout(g, op)); }
+static void assign_dot(gpu *g, ir_op *op) {
+  set_home(g, &op->results[0], gpu_dot_layout(g, op));
+  gpu_assign_reader(g, op);
+}
 
 static void assign_mma(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++)
@@ -207,12 +218,25 @@ static void assign_if(gpu *g, ir_op *op) {
 
 static void assign_op(gpu *g, ir_op *op) {
   static void (*const assigners[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
-      [IR_LOAD] = assign_memory,  [IR_STORE] = assign_memory,    [IR_ATOMIC] = assign_memory,
-      [IR_CAS] = assign_memory,   [IR_REDUCE] = assign_reduce,   [IR_SCAN] = assign_scan,
-      [IR_DOT] = assign_dot,      [IR_ASM] = assign_asm,         [IR_FOR] = assign_for,
-      [IR_WHILE] = assign_while,  [IR_IF] = assign_if,           [IR_MMA] = assign_mma,
-      [IR_MMA_WAIT] = assign_mma, [IR_CLUSTER_SUM] = assign_mma, [IR_ROLES] = assign_roles,
-      [IR_SORT] = assign_sort,    [IR_GATHER] = assign_gather,
+      [IR_LOAD] = assign_memory,
+      [IR_STORE] = assign_memory,
+      [IR_ATOMIC] = assign_memory,
+      [IR_CAS] = assign_memory,
+      [IR_REDUCE] = assign_reduce,
+      [IR_SCAN] = assign_scan,
+      [IR_DOT] = assign_dot,
+      [IR_ASM] = assign_asm,
+      [IR_FOR] = assign_for,
+      [IR_WHILE] = assign_while,
+      [IR_IF] = assign_if,
+      [IR_MMA] = assign_mma,
+      [IR_MMA_WAIT] = assign_mma,
+      [IR_CLUSTER_SUM] = assign_mma,
+      [IR_ROLES] = assign_roles,
+      [IR_SORT] = assign_sort,
+      [IR_GATHER] = assign_gather,
+      [IR_FETCH] = assign_fetch,
+      [IR_SLOT_LOAD] = assign_slot_load,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);

@@ -131,7 +131,6 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   bundle *phis = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, args[i]);
   for (uint32_t i = 0; i < count; i++) define(g, args[i], &phis[i]);
-  gpu_async_wait(g, body);
   gpu_lower_block(g, body);
   bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
@@ -150,7 +149,6 @@ void gpu_lower_for(gpu *g, ir_op *op) {
     add_incoming(&out[i], &next[i], end);
   }
   for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);
-  gpu_async_close(g, body);
 }
 
 void gpu_lower_while(gpu *g, ir_op *op) {

@@ -139,7 +139,7 @@ typedef struct passage {
   uint32_t start;     ///< byte offset of the tile
   LLVMValueRef base;  ///< byte offset of the thread's first element within it
   uint32_t base_bits; ///< bits that the base can have
-  LLVMValueRef slot;  ///< byte offset of a ring's slot, or NULL
+  LLVMValueRef slot;  ///< byte offset of a slot, or NULL
 } passage;
 
 static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout,
@@ -424,30 +424,32 @@ layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_la
   return layout_swizzle(writer, to, log2_bytes, NULL, 0);
 }
 
-static LLVMValueRef slot_offset(gpu *g, const gpu_ring *ring, LLVMValueRef slot) {
-  return LLVMBuildMul(g->builder, slot, gpu_i32(g, ring->bytes), "");
+static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
+  return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
 }
 
-/// A matrix load needs its rows in one piece; the ring was laid out for the first reader.
-gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to) {
-  gpu_staged s = {.from = {.layout = ring->writer},
+/// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
+gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
+  const gpu_slots *slots = place->slots;
+  gpu_staged s = {.from = {.layout = slots->writer},
                   .type = gpu_type(g, element),
-                  .start = ring->start,
-                  .memory = ring->memory};
+                  .start = slots->start,
+                  .memory = slots->memory};
   s.log2_bytes = log2_bytes_of(g, s.type);
-  s.is_matrix = plan_matrix_load(g, &ring->writer, to, s.log2_bytes, &s.plan);
+  s.is_matrix = plan_matrix_load(g, &slots->writer, to, s.log2_bytes, &s.plan);
   for (unsigned i = 0; s.is_matrix && i < 3; i++)
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
-  s.slot = slot_offset(g, ring, gpu_scalar(g, ring->read_slot));
+  s.slot = slot_offset(g, place);
   s.to = gpu_tile_new(g, to);
   gpu_note_exchange(g, &s.memory, NULL, s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
-LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r) {
-  unsigned log2_bytes = (unsigned)__builtin_ctz(ring->bytes) - ring->memory.bits;
-  passage p = open_passage(g, &ring->memory, &ring->writer, log2_bytes, ring->start);
-  p.slot = slot_offset(g, ring, slot);
+LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
+  const gpu_slots *s = place->slots;
+  unsigned log2_bytes = (unsigned)__builtin_ctz(s->bytes) - s->memory.bits;
+  passage p = open_passage(g, &s->memory, &s->writer, log2_bytes, s->start);
+  p.slot = slot_offset(g, place);
   return piece_pointer(g, &p, r);
 }
 

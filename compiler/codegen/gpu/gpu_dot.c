@@ -180,11 +180,11 @@ static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
   source s = {.value = value, .layout = layout};
   gpu_tile home;
   kiln_layout there;
-  gpu_ring *ring;
-  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &ring, &there)) {
-    s.is_written = ring != NULL;
-    s.staged = ring ? gpu_stage_ring(g, ring, ir_element(value->type), &there)
-                    : gpu_stage(g, &home, ir_element(value->type), &there);
+  gpu_place place;
+  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &place, &there)) {
+    s.is_written = place.slots != NULL;
+    s.staged = s.is_written ? gpu_stage_slot(g, &place, ir_element(value->type), &there)
+                            : gpu_stage(g, &home, ir_element(value->type), &there);
   }
   if (!s.staged) s.tile = gpu_tile_in(g, value, layout);
   return s;

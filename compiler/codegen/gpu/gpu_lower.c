@@ -89,15 +89,38 @@ static void lower_shape(gpu *g, ir_op *op) {
 }
 
 static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
-    [IR_PID] = lower_pid,           [IR_NPID] = lower_pid,        [IR_CONST] = lower_const,
-    [IR_LOAD] = gpu_lower_load,     [IR_STORE] = gpu_lower_store, [IR_ATOMIC] = gpu_lower_atomic,
-    [IR_CAS] = gpu_lower_atomic,    [IR_BARRIER] = lower_barrier, [IR_DOT] = gpu_lower_dot,
-    [IR_REDUCE] = gpu_lower_reduce, [IR_SCAN] = gpu_lower_scan,   [IR_ASM] = gpu_lower_asm,
-    [IR_ASSERT] = lower_assert,     [IR_ASSUME] = lower_nothing,  [IR_FOR] = gpu_lower_for,
-    [IR_WHILE] = gpu_lower_while,   [IR_IF] = gpu_lower_if,       [IR_IOTA] = lower_nothing,
-    [IR_SPLAT] = lower_nothing,     [IR_EXPAND] = lower_shape,    [IR_BROADCAST] = lower_shape,
-    [IR_RESHAPE] = lower_shape,     [IR_TRANS] = lower_shape,     [IR_JOIN] = lower_shape,
-    [IR_SPLIT] = lower_shape,       [IR_SORT] = gpu_lower_sort,   [IR_GATHER] = gpu_lower_gather,
+    [IR_PID] = lower_pid,
+    [IR_NPID] = lower_pid,
+    [IR_CONST] = lower_const,
+    [IR_LOAD] = gpu_lower_load,
+    [IR_STORE] = gpu_lower_store,
+    [IR_ATOMIC] = gpu_lower_atomic,
+    [IR_CAS] = gpu_lower_atomic,
+    [IR_BARRIER] = lower_barrier,
+    [IR_DOT] = gpu_lower_dot,
+    [IR_REDUCE] = gpu_lower_reduce,
+    [IR_SCAN] = gpu_lower_scan,
+    [IR_ASM] = gpu_lower_asm,
+    [IR_ASSERT] = lower_assert,
+    [IR_ASSUME] = lower_nothing,
+    [IR_FOR] = gpu_lower_for,
+    [IR_WHILE] = gpu_lower_while,
+    [IR_IF] = gpu_lower_if,
+    [IR_IOTA] = lower_nothing,
+    [IR_SPLAT] = lower_nothing,
+    [IR_EXPAND] = lower_shape,
+    [IR_BROADCAST] = lower_shape,
+    [IR_RESHAPE] = lower_shape,
+    [IR_TRANS] = lower_shape,
+    [IR_JOIN] = lower_shape,
+    [IR_SPLIT] = lower_shape,
+    [IR_SORT] = gpu_lower_sort,
+    [IR_GATHER] = gpu_lower_gather,
+    [IR_FETCH] = gpu_lower_fetch,
+    [IR_FETCH_COMMIT] = gpu_lower_fetch_commit,
+    [IR_FETCH_WAIT] = gpu_lower_fetch_wait,
+    [IR_FETCH_END] = gpu_lower_fetch_end,
+    [IR_SLOT_LOAD] = gpu_lower_slot_load,
 };
 
 void gpu_lower_op(gpu *g, ir_op *op) {
@@ -280,8 +303,6 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
   if (roles) g.spread = roles->spread, g.split = roles->split;
   if (g.has_roles) gpu_collect_maps(&g);
-  else gpu_prefetch(&g);
-  g.facts = kiln_facts_compute(arena, kernel);
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);
   gpu_assign(&g);

@@ -20,7 +20,6 @@
 #include "compiler/layout/layout.h"
 
 typedef struct gpu gpu;
-typedef struct gpu_ring gpu_ring;
 typedef struct gpu_machine gpu_machine;
 typedef struct gpu_matrix_form gpu_matrix_form;
 
@@ -151,6 +150,21 @@ typedef struct gpu_version {
   gpu_tile tile;
 } gpu_version;
 
+/// How the tiles of an `alloc` lie in its slots.
+typedef struct gpu_slots {
+  kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
+  bool has_reader;
+  bool is_open; ///< what follows is set, and the bytes are taken
+  layout_memory memory;
+  uint32_t start, bytes; ///< of the first slot; of one slot
+} gpu_slots;
+
+/// Where a tile lies in shared memory; slots NULL: it does not.
+typedef struct gpu_place {
+  gpu_slots *slots;
+  LLVMValueRef slot; ///< its number, i32
+} gpu_place;
+
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
   bool has_home; ///< computed where it stands, in `home`
@@ -159,36 +173,12 @@ typedef struct gpu_value {
   gpu_tile home_tile;
   LLVMValueRef scalar; ///< rank 0
   gpu_version *versions;
-  gpu_ring *ring;     ///< the tile lies in shared memory
+  gpu_place place;    ///< of a tile that is in shared memory; of an `alloc` its slots
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
   bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
-
-/// A ring of slots in shared memory that holds one matrix operand of several iterations.
-struct gpu_ring {
-  struct gpu_ring *next;
-  const ir_op *read; ///< the load that the ring stands for
-  const ir_op *dot;  ///< its user, as operand `operand`
-  unsigned operand, stages;
-  const ir_block *body; ///< of the loop
-  ir_value *read_slot;  ///< i32
-  bool is_open;         ///< what follows is set
-  kiln_layout writer;
-  layout_memory memory;
-  uint32_t start, bytes; ///< of the first slot; of one slot
-};
-
-/// A load that fills a slot.
-typedef struct gpu_copy {
-  struct gpu_copy *next;
-  const ir_op *load;
-  gpu_ring *ring;
-  unsigned slot;        ///< when write_slot is NULL
-  ir_value *write_slot; ///< i32
-  bool commits;         ///< the last of its iteration
-} gpu_copy;
 
 /// Tiles of one shape that are loaded or stored along one axis.
 typedef struct gpu_shape {
@@ -225,9 +215,7 @@ struct gpu {
   unsigned depth;        ///< of gpu_tile_in
   gpu_region *region;
   gpu_shape *shapes;
-  gpu_ring *rings;
-  gpu_copy *copies;
-  uint32_t scratch_base; ///< rings that are open lie below
+  uint32_t scratch_base; ///< slots that are in use lie below
   // Kernels in the GPU form (compiler/gpu/gpu.h).
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
@@ -267,11 +255,11 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// The value in that layout.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
-/// The value's own tile (or ring; then the tile has no registers) when it is (up to renaming shape
-/// operations) a home of the innermost open loop, and the layout there that gives `layout` for the value;
-/// false when the value is recomputed, cached already, or better converted before the loop.
+/// The value's own tile (or its place in shared memory; then the tile has no registers) when it is (up to
+/// renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for
+/// the value; false when the value is recomputed, cached already, or better converted before the loop.
 bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
-                   gpu_ring **out_ring, kiln_layout *out_layout);
+                   gpu_place *out_place, kiln_layout *out_layout);
 /// Computes a value that has a home, there and then.
 gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
@@ -320,14 +308,13 @@ typedef struct gpu_staged gpu_staged;
 gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
 uint32_t gpu_staged_bytes(const gpu_staged *s);
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
-/// The same for a tile that a ring holds: nothing to write.
-gpu_staged *gpu_stage_ring(gpu *g, const gpu_ring *ring, ir_type element, const kiln_layout *to);
+/// The same for a tile that lies in a slot: nothing to write.
+gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
 /// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
 layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
                                 unsigned log2_bytes);
-/// Where the piece of register `r` lies in a slot of a ring, for a thread that holds `writer`; `pieces` are
-/// the register bits of a piece, in order.
-LLVMValueRef gpu_ring_pointer(gpu *g, const gpu_ring *ring, LLVMValueRef slot, uint32_t r);
+/// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
+LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
 /// Registers [first, first + count) of the result.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// Every replica gets what the owner has: through shared memory.
@@ -407,17 +394,17 @@ bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);
 /// The layout of the result of a dot (and of its accumulator).
 kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
 
-/// gpu_prefetch.c: loads of matrix operands ahead of their use. Needs g->facts; changes the kernel, so that
-/// facts must be computed again.
-void gpu_prefetch(gpu *g);
-
-// gpu_async.c: rings in shared memory that copies fill ahead of the dots that read them
-/// Lowers a load that is a copy into a ring, or the read of one; false for other loads.
-bool gpu_async_load(gpu *g, ir_op *op);
-/// At the start of a loop's body: the oldest copies have landed and the slot before is free.
-void gpu_async_wait(gpu *g, const ir_block *body);
-/// After the loop: nothing is in flight and the memory is free again.
-void gpu_async_close(gpu *g, const ir_block *body);
+// gpu_fetch.c: slots of shared memory that threads fill while they go on
+/// Layouts, while gpu_assign goes over the operations: of what a fetch writes, of what a product reads.
+void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout);
+void gpu_assign_reader(gpu *g, const ir_op *dot);
+/// The layout that a tile in a slot was written in.
+kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load);
+void gpu_lower_fetch(gpu *g, ir_op *op);
+void gpu_lower_fetch_commit(gpu *g, ir_op *op);
+void gpu_lower_fetch_wait(gpu *g, ir_op *op);
+void gpu_lower_fetch_end(gpu *g, ir_op *op);
+void gpu_lower_slot_load(gpu *g, ir_op *op);
 
 // gpu_report.c
 /// A load or store of tiles or scalars: bytes of one access where all lanes are live, where the mask may cut

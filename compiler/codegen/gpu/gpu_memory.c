@@ -12,7 +12,7 @@ typedef struct direction {
 } direction;
 
 static const ir_value *mask_of(const ir_op *op) {
-  if (op->code == IR_LOAD) return op->operand_count > 1 ? op->operands[1] : NULL;
+  if (op->code == IR_LOAD || op->code == IR_FETCH) return op->operand_count > 1 ? op->operands[1] : NULL;
   if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
   return NULL;
 }
@@ -36,7 +36,9 @@ static direction direction_of(gpu *g, const ir_op *op) {
 
 unsigned gpu_access_axis(gpu *g, const ir_op *op) { return direction_of(g, op).axis; }
 
-static bool is_plain_access(const ir_op *op) { return op->code == IR_LOAD || op->code == IR_STORE; }
+static bool is_plain_access(const ir_op *op) {
+  return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
+}
 
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
@@ -436,7 +438,7 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  if (gpu_value_of(g, &op->results[0])->is_deferred || gpu_async_load(g, op)) return;
+  if (gpu_value_of(g, &op->results[0])->is_deferred) return;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));

@@ -254,9 +254,9 @@ static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
   }
 }
 
-static gpu_tile read_ring(gpu *g, const gpu_ring *ring, const ir_value *value, const kiln_layout *layout) {
+static gpu_tile read_slot(gpu *g, const gpu_place *place, const ir_value *value, const kiln_layout *layout) {
   gpu_tile tile = gpu_tile_new(g, layout);
-  gpu_staged *staged = gpu_stage_ring(g, ring, ir_element(value->type), layout);
+  gpu_staged *staged = gpu_stage_slot(g, place, ir_element(value->type), layout);
   const LLVMValueRef *regs = gpu_staged_read(g, staged, 0, count_of(&tile));
   for (uint32_t r = 0; r < count_of(&tile); r++) tile.regs[r] = regs[r];
   return tile;
@@ -265,7 +265,7 @@ static gpu_tile read_ring(gpu *g, const gpu_ring *ring, const ir_value *value, c
 static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   const gpu_value *v = gpu_value_of(g, value);
   const ir_op *op = value->def;
-  if (v->ring) return read_ring(g, v->ring, value, layout);
+  if (v->place.slots) return read_slot(g, &v->place, value, layout);
   if (v->has_home && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
   if (!op || (v->has_home && !ir_has(op->code, IR_EACH))) {
@@ -362,15 +362,15 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
 }
 
 bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
-                   gpu_ring **out_ring, kiln_layout *out_layout) {
+                   gpu_place *out_place, kiln_layout *out_layout) {
   *out_layout = *layout;
-  *out_ring = NULL;
+  *out_place = (gpu_place){NULL};
   for (;;) {
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
     if (loop_within(g, value)) return false;
-    if (v->ring || (v->has_home && v->is_ready)) {
-      *out_ring = v->ring;
+    if (v->place.slots || (v->has_home && v->is_ready)) {
+      *out_place = v->place;
       *out_tile = v->home_tile;
       return true;
     }

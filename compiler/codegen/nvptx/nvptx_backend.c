@@ -6,6 +6,7 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/gpu/gpu.h"
 
 /// The assembler does not know the processor: who asked for no form gets the PTX, and why.
 static kiln_status keep_ptx(kiln_finishing *f, kiln_error *err) {
@@ -35,6 +36,7 @@ const kiln_backend kiln_backend_nvptx = {
     .family = KILN_FAMILY_NVPTX,
     .lower = gpu_lower,
     .machine = gpu_machine_nvptx,
+    .form = kiln_gpu_register_form,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
     .forms = forms,

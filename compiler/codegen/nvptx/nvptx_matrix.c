@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// mma.sync forms. Fragments as the PTX ISA's figures have them: a lane is group = lane / 4 and member = lane
-// % 4; a 32-bit register of an operand holds neighbours along the reduced index.
+// mma.sync forms (compiler/gpu/mma.def). Fragments as the PTX ISA's figures have them: a lane is group = lane
+// / 4 and member = lane % 4; a 32-bit register of an operand holds neighbours along the reduced index.
 #include "compiler/codegen/nvptx/nvptx_matrix.h"
 
 static LLVMValueRef words(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned each) {
@@ -74,11 +74,6 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
   emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
 }
 
-#define UNIT(x) (1u << KILN_MATRIX_##x)
-#define FROM_89 (UNIT(MMA_89) | UNIT(WGMMA))
-#define FROM_80 (UNIT(MMA_80) | UNIT(MMA_89) | UNIT(WGMMA))
-#define FROM_75 (UNIT(MMA_75) | FROM_80)
-
 #define ACCUMULATOR                                                                              \
   {                                                                                              \
     {GPU_N(0), GPU_M(3), GPU_END}, { GPU_N(1), GPU_N(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
@@ -119,26 +114,26 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
     {GPU_K(0), GPU_K(1), GPU_K(4), GPU_END}, { GPU_K(2), GPU_K(3), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
   }
 
-#define FORM(units, type, sum, precision, k, left, right, emit)                                           \
-  {                                                                                                       \
-#type, units, 32, KILN_##type, KILN_##type, KILN_##sum, KILN_##type, KILN_##type, precision, 4, 3, k, \
-        left, right, ACCUMULATOR, emit                                                                    \
-  }
-#define FP8(l, r, emit)                                                                               \
-  {                                                                                                   \
-#l, FROM_89, 32, KILN_##l, KILN_##r, KILN_F32, KILN_##l, KILN_##r, IR_PREC_IEEE, 4, 3, 5, LEFT_8, \
-        RIGHT_8, ACCUMULATOR, emit                                                                    \
-  }
+#define UNITS_FROM(first) ((1u << (KILN_MATRIX_WGMMA + 1)) - (1u << KILN_MATRIX_MMA_##first))
+#define MMA(first, l, r, sum, precision, m, n, k, fragments, emit) \
+  {#l,                                                             \
+   UNITS_FROM(first),                                              \
+   32,                                                             \
+   KILN_##l,                                                       \
+   KILN_##r,                                                       \
+   KILN_##sum,                                                     \
+   KILN_##l,                                                       \
+   KILN_##r,                                                       \
+   IR_PREC_##precision,                                            \
+   m,                                                              \
+   n,                                                              \
+   k,                                                              \
+   LEFT_##fragments,                                               \
+   RIGHT_##fragments,                                              \
+   ACCUMULATOR,                                                    \
+   emit},
 
 const gpu_matrix_form nvptx_forms[] = {
-    FORM(FROM_80, F16, F32, IR_PREC_IEEE, 4, LEFT_16, RIGHT_16, emit_f16),
-    FORM(FROM_80, BF16, F32, IR_PREC_IEEE, 4, LEFT_16, RIGHT_16, emit_bf16),
-    FORM(FROM_75, F16, F32, IR_PREC_IEEE, 3, LEFT_16_K8, RIGHT_16_K8, emit_f16_k8),
-    FORM(FROM_80, F32, F32, IR_PREC_TF32, 3, LEFT_32, RIGHT_32, emit_tf32),
-    FORM(FROM_80, I8, I32, IR_PREC_IEEE, 5, LEFT_8, RIGHT_8, emit_s8),
-    FP8(E4M3, E4M3, emit_e4m3_e4m3),
-    FP8(E4M3, E5M2, emit_e4m3_e5m2),
-    FP8(E5M2, E4M3, emit_e5m2_e4m3),
-    FP8(E5M2, E5M2, emit_e5m2_e5m2),
+#include "compiler/gpu/mma.def"
 };
 const size_t nvptx_form_count = sizeof nvptx_forms / sizeof *nvptx_forms;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Slots of shared memory that threads fill while they go on (fetch, slot_load and what waits for them; made by
+// compiler/gpu/fetch.c).
+//
+// How a tile lies in its slot follows from who writes it, the layout of the fetch, and who reads it, the first
+// product that takes it from a slot_load.
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+static void call(gpu *g, kl_function function) { kl_call(&g->prelude, g->builder, function, NULL, 0); }
+
+static gpu_slots *slots_of(gpu *g, ir_value *memory) {
+  gpu_value *v = gpu_value_of(g, memory);
+  if (!v->place.slots) v->place.slots = KILN_NEW(g->arena, gpu_slots);
+  return v->place.slots;
+}
+
+// ------------------------------------------------------------------------------------------ layouts
+
+void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout) {
+  gpu_slots *s = slots_of(g, op->operands[2]);
+  s->writer = *layout;
+  if (!s->has_reader) s->reader = *layout;
+}
+
+kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load) {
+  return slots_of(g, slot_load->operands[0])->writer;
+}
+
+void gpu_assign_reader(gpu *g, const ir_op *dot) {
+  for (unsigned i = 0; i < 2 && gpu_dot_uses_matrix(g, dot); i++) {
+    const ir_value *v = dot->operands[i];
+    while (v->def && (v->def->code == IR_TRANS || v->def->code == IR_RESHAPE || v->def->code == IR_EXPAND))
+      v = v->def->operands[0];
+    if (!v->def || v->def->code != IR_SLOT_LOAD) continue;
+    gpu_slots *s = slots_of(g, v->def->operands[0]);
+    if (s->has_reader) continue;
+    s->has_reader = true;
+    s->reader = gpu_dot_operand(g, dot, i);
+    for (v = dot->operands[i]; v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
+      kiln_layout there = layout_backward(v->def, &s->reader);
+      s->reader = there;
+    }
+  }
+}
+
+/// Register bits that both the global access and the slot keep together, in order.
+static unsigned piece_of(gpu *g, const ir_op *op, const gpu_slots *s, uint8_t bits[8]) {
+  uint8_t inside[8];
+  unsigned log2_bytes = (unsigned)__builtin_ctz(s->bytes) - s->memory.bits,
+           count = gpu_access_bits(g, op, &s->writer, bits), same = 0;
+  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - log2_bytes, inside);
+  while (same < count && same < there && bits[same] == inside[same]) same++;
+  return same;
+}
+
+/// A fetch moves words. Where what suits the reader would cut them (bytes whose neighbours in global memory
+/// are not neighbours in the dot), what the fetch has in a row stays in a row, and the reader takes single
+/// elements.
+static void keep_words(gpu *g, const ir_op *op, gpu_slots *s, unsigned log2_bytes) {
+  uint8_t bits[8];
+  uint32_t row[8];
+  if (log2_bytes + piece_of(g, op, s, bits) >= 2) return;
+  unsigned count = gpu_access_bits(g, op, &s->writer, bits), most = 4 - log2_bytes;
+  if (count > most) count = most;
+  for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[bits[i]];
+  if (count) s->memory = layout_swizzle(&s->writer, &s->reader, log2_bytes, row, count);
+}
+
+/// Claims the bytes from the first fetch on.
+static void open_slots(gpu *g, const ir_op *op, gpu_slots *s) {
+  const ir_op *alloc = op->operands[2]->def;
+  unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[alloc->results[0].type.scalar].bytes);
+  s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
+  s->bytes = 1u << (s->writer.bits + log2_bytes);
+  keep_words(g, op, s, log2_bytes);
+  s->start = (uint32_t)alloc->attrs.bits;
+  KILN_ASSERT(s->start >= g->scratch_base);
+  uint32_t bytes = s->bytes * alloc->results[0].type.slots;
+  gpu_scratch_begin(g, s->start - g->scratch_base + bytes);
+  g->scratch_base = s->start + bytes;
+  s->is_open = true;
+}
+
+// ----------------------------------------------------------------------------------------- lowering
+
+/// Bytes from a mask: all, or none, which fills with zeros.
+static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, unsigned bytes) {
+  return LLVMBuildSelect(g->builder, mask, gpu_i32(g, bytes), gpu_i32(g, 0), "");
+}
+
+void gpu_lower_fetch(gpu *g, ir_op *op) {
+  static const kl_function copies[] = {KL_kl_copy_4, KL_kl_copy_8, KL_kl_copy_16};
+  enum { LEAST = 4 };
+  gpu_place at = {slots_of(g, op->operands[2]), gpu_scalar(g, op->operands[3])};
+  const kiln_layout *layout = &at.slots->writer;
+  uint8_t bits[8];
+  uint32_t inside = 0;
+  if (!at.slots->is_open) open_slots(g, op, at.slots);
+  unsigned vector = piece_of(g, op, at.slots, bits), bytes = (at.slots->bytes >> at.slots->memory.bits) << vector;
+  gpu_tile pointer = gpu_tile_in(g, op->operands[0], layout), mask = gpu_tile_in(g, op->operands[1], layout);
+  for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
+  if (bytes < LEAST)
+    gpu_fail_at(g, op, KILN_STATUS_INTERNAL, "operation %u: a fetch has pieces of %u bytes, expected at least %u",
+                ir_operation(op), bytes, LEAST);
+  gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
+  for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
+    if (r & inside) continue;
+    LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r],
+                                 size_of(g, mask.regs[r], bytes)};
+    kl_call(&g->prelude, g->builder, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
+  }
+}
+
+void gpu_lower_fetch_commit(gpu *g, ir_op *op) {
+  (void)op;
+  call(g, KL_kl_copy_commit);
+}
+
+void gpu_lower_fetch_wait(gpu *g, ir_op *op) {
+  static const kl_function waits[] = {KL_kl_copy_wait_0, KL_kl_copy_wait_1, KL_kl_copy_wait_2};
+  uint64_t most = sizeof waits / sizeof *waits - 1;
+  call(g, waits[op->attrs.bits < most ? op->attrs.bits : most]);
+}
+
+void gpu_lower_slot_load(gpu *g, ir_op *op) {
+  gpu_value_of(g, &op->results[0])->place =
+      (gpu_place){slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
+}
+
+void gpu_lower_fetch_end(gpu *g, ir_op *op) {
+  call(g, KL_kl_copy_wait_0);
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    gpu_slots *s = slots_of(g, op->operands[i]);
+    if (s->is_open && s->start < g->scratch_base) g->scratch_base = s->start;
+    s->is_open = false;
+  }
+  g->shared_dirty = true;
+}

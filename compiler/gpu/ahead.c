@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a loop loads for its products, in iterations to come. A value of a later iteration is its operations
+// once more, over the carried values as the iterations between leave them.
+#include "compiler/gpu/ahead.h"
+
+enum { MAX_BEHIND = 64 };
+
+kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine) {
+  kiln_ahead *a = KILN_NEW(kernel->arena, kiln_ahead);
+  unsigned most = machine->threads >> machine->lanes, warps = kernel->warps < most ? kernel->warps : most;
+  *a = (kiln_ahead){.kernel = kernel,
+                    .loop = loop,
+                    .body = ir_loop_body(loop),
+                    .threads = machine->lanes + (unsigned)__builtin_ctz(warps)};
+  return a;
+}
+
+// ----------------------------------------------------------------------------------------- what fits
+
+typedef struct effects {
+  bool writes, meets, fetches;
+} effects;
+
+/// What fetches write is shared memory of their own, and the barrier behind a wait for them is theirs: a loop
+/// with another is not given any.
+static void note_effect(ir_op *op, void *context) {
+  effects *e = context;
+  bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT;
+  e->fetches |= fetches;
+  e->meets |= ir_ops[op->code].effect == IR_SYNC;
+  e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
+}
+
+static bool has_effect(const kiln_ahead *a) {
+  effects e = {false};
+  ir_walk(a->body, note_effect, &e);
+  return e.writes || (e.meets && !e.fetches);
+}
+
+static bool is_load(const ir_op *op) {
+  return op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE);
+}
+
+/// Counts the operations a value needs in that iteration; false when one of them is not pure.
+static bool measure(const kiln_ahead *a, const ir_value *value, kiln_iteration when, unsigned *size) {
+  if (++*size > KILN_AHEAD_SLICE) return false;
+  if (!value->def) {
+    if (value->block != a->body || value->index == 0 || when == KILN_THIS) return true;
+    return measure(a, ir_loop_next(a->loop)->operands[value->index - 1], when - 1, size);
+  }
+  if (value->def->block != a->body) return true;
+  if (ir_ops[value->def->code].effect != IR_PURE || value->def->region_count || value->def->code == IR_DOT)
+    return false;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    if (!measure(a, value->def->operands[i], when, size)) return false;
+  return true;
+}
+
+static void add_load(kiln_ahead *a, ir_op *load, ir_op *dot, unsigned operand, kiln_iteration when) {
+  unsigned size = 0;
+  for (unsigned i = 0; i < a->count; i++)
+    if (a->loads[i].load == load) return;
+  if (a->count == KILN_AHEAD_LOADS) return;
+  for (uint32_t i = 0; i < load->operand_count; i++)
+    if (!measure(a, load->operands[i], when, &size)) return;
+  a->loads[a->count++] = (kiln_ahead_load){load, dot, operand};
+}
+
+/// Only renamed or cast on its way to the product.
+static void add_straight(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+                         kiln_iteration when) {
+  enum { MOST_BETWEEN = 16 };
+  for (unsigned i = 0; i < MOST_BETWEEN && value->def && value->def->block == a->body; i++) {
+    ir_op *op = value->def;
+    if (is_load(op)) add_load(a, op, dot, operand, when);
+    if (op->code != IR_TRANS && op->code != IR_RESHAPE && op->code != IR_EXPAND && op->code != IR_CAST)
+      return;
+    value = op->operands[0];
+  }
+}
+
+/// All loads in this body that the operand is computed from, as far as `budget` operations reach.
+static void add_behind(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+                       kiln_iteration when, unsigned *budget) {
+  ir_op *op = value->def;
+  if (!op || op->block != a->body || !*budget) return;
+  --*budget;
+  if (is_load(op)) {
+    add_load(a, op, dot, operand, when);
+    return;
+  }
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    add_behind(a, op->operands[i], dot, operand, when, budget);
+}
+
+bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
+  a->count = 0;
+  if (has_effect(a)) return false;
+  for (ir_op *op = a->body->first; op; op = op->next)
+    for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
+      unsigned budget = MAX_BEHIND;
+      if (deep) add_behind(a, op->operands[i], op, i, iterations, &budget);
+      else add_straight(a, op->operands[i], op, i, iterations);
+    }
+  return a->count != 0;
+}
+
+uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type) {
+  return (((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 32) >> a->threads;
+}
+
+// -------------------------------------------------------------------------------------- iterations
+
+static void stand(kiln_ahead *a, ir_block *block, ir_op *before) {
+  a->b = (ir_builder){.arena = a->kernel->arena,
+                      .block = block,
+                      .before = before,
+                      .place = a->loop->place,
+                      .machine = true,
+                      .error = a->b.error};
+}
+
+/// Counter of iteration `when` and whether the loop comes to it, from those of the iteration before. Exact
+/// also near the ends of the integers.
+static void advance(kiln_ahead *a, kiln_iteration when) {
+  ir_value *step = ir_for_step(a->loop);
+  ir_value *left = ir_binary(&a->b, IR_SUB, 0, ir_for_upper(a->loop), a->index[when - 1]);
+  ir_value *fits = ir_compare(&a->b, IR_GT, IR_UNSIGNED, left, step);
+  a->exists[when] = a->exists[when - 1] ? ir_binary(&a->b, IR_AND, 0, a->exists[when - 1], fits) : fits;
+  a->index[when] = ir_binary(&a->b, IR_ADD, 0, a->index[when - 1], step);
+}
+
+void kiln_ahead_open_before(kiln_ahead *a, unsigned count) {
+  stand(a, a->loop->block, a->loop);
+  a->index[KILN_FIRST] = ir_for_lower(a->loop);
+  a->exists[KILN_FIRST] = ir_compare(&a->b, IR_LT, 0, ir_for_lower(a->loop), ir_for_upper(a->loop));
+  for (unsigned n = 1; n < count; n++) advance(a, KILN_FIRST + n);
+}
+
+void kiln_ahead_open_inside(kiln_ahead *a, unsigned count) {
+  stand(a, a->body, a->body->first);
+  a->index[KILN_THIS] = ir_for_counter(a->loop);
+  a->exists[KILN_THIS] = NULL;
+  for (unsigned n = 1; n <= count; n++) advance(a, KILN_THIS + n);
+}
+
+// ------------------------------------------------------------------------------------------- values
+
+static ir_value *remembered(const kiln_ahead *a, const ir_value *value, kiln_iteration when) {
+  for (unsigned i = 0; i < a->copy_count; i++)
+    if (a->copies[i].from == value && a->copies[i].when == when) return a->copies[i].to;
+  return NULL;
+}
+
+static ir_value *remember(kiln_ahead *a, const ir_value *value, kiln_iteration when, ir_value *to) {
+  if (a->copy_count < sizeof a->copies / sizeof *a->copies)
+    a->copies[a->copy_count++] = (kiln_ahead_copy){value, when, to};
+  return to;
+}
+
+static ir_value *value_in(kiln_ahead *a, ir_value *value, kiln_iteration when);
+
+/// A counter or carried value.
+static ir_value *argument_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+  if (when == KILN_THIS) return value;
+  if (!value->index) return a->index[when];
+  uint32_t carried = value->index - ir_loop_counters(a->loop);
+  if (when == KILN_FIRST) return ir_loop_initials(a->loop)[carried];
+  return value_in(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+}
+
+/// The value as it is in that iteration, computed at the builder's place.
+static ir_value *value_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+  if (!value->def && value->block == a->body) return argument_in(a, value, when);
+  if (!value->def || value->def->block != a->body) return value;
+  ir_value *known = remembered(a, value, when);
+  if (known) return known;
+  ir_op *op = value->def;
+  ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = value_in(a, op->operands[i], when);
+  a->b.place = op->place;
+  ir_op *made = ir_emit(&a->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
+  return made ? remember(a, value, when, &made->results[value->index]) : value;
+}
+
+kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
+  kiln_ahead_place at = {.pointer = value_in(a, load->operands[0], when)};
+  ir_value *mask = load->operand_count > 1 ? value_in(a, load->operands[1], when) : NULL;
+  if (load->operand_count > 2) at.other = value_in(a, load->operands[2], when);
+  at.mask =
+      ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
+  if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
+  a->b.place = load->place;
+  return at;
+}
+
+// --------------------------------------------------------------------------------------------- loop
+
+static ir_value **extended(const kiln_ahead *a, ir_value **from, uint32_t count, ir_value *const *more,
+                           uint32_t more_count) {
+  ir_value **out = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, count + more_count);
+  for (uint32_t i = 0; i < count; i++) out[i] = from[i];
+  for (uint32_t i = 0; i < more_count; i++) out[count + i] = more[i];
+  return out;
+}
+
+ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
+  ir_op *loop = a->loop, *end = ir_loop_next(loop);
+  end->operands = extended(a, end->operands, end->operand_count, next, count);
+  end->operand_count += count;
+  ir_value **operands = extended(a, loop->operands, loop->operand_count, first, count);
+  stand(a, loop->block, loop);
+  ir_apply_forwards(a->kernel);
+  ir_op *made =
+      ir_emit(&a->b, IR_FOR, &loop->attrs, operands, loop->operand_count + count, NULL, &a->body, 1);
+  if (!made) return NULL;
+  for (uint32_t i = 0; i < loop->result_count; i++) loop->results[i].forward = &made->results[i];
+  loop->region_count = 0; // the body is the new loop's
+  ir_remove(loop);
+  ir_apply_forwards(a->kernel);
+  return a->loop = made;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads of a loop's products ahead of their use: which there are, and what they load in iterations to come.
+// Shared by the passes `fetch` and `prefetch`.
+#ifndef KILN_COMPILER_GPU_AHEAD_H
+#define KILN_COMPILER_GPU_AHEAD_H
+
+#include "compiler/gpu/gpu.h"
+
+enum {
+  KILN_AHEAD_LOADS = 4,
+  KILN_AHEAD_SLICE = 128, ///< operations that an address and a mask may need
+  KILN_AHEAD_STAGES = 4   ///< iterations that are looked at together
+};
+
+/// As which iteration a value is computed again: THIS + n is n iterations on, FIRST + n the n-th of the loop.
+typedef unsigned kiln_iteration;
+enum {
+  KILN_THIS = 0,
+  KILN_NEXT = 1,
+  KILN_FIRST = KILN_AHEAD_STAGES,
+  KILN_ITERATIONS = 2 * KILN_AHEAD_STAGES
+};
+
+/// A load that a product's operand comes from.
+typedef struct kiln_ahead_load {
+  ir_op *load, *dot;
+  unsigned operand; ///< of that product
+} kiln_ahead_load;
+
+typedef struct kiln_ahead_copy {
+  const ir_value *from;
+  kiln_iteration when;
+  ir_value *to;
+} kiln_ahead_copy;
+
+/// Work on one loop. The builder stands where kiln_ahead_open_* put it.
+typedef struct kiln_ahead {
+  ir_kernel *kernel;
+  ir_op *loop;
+  ir_block *body;
+  unsigned threads; ///< of a block, logarithm
+  kiln_ahead_load loads[KILN_AHEAD_LOADS];
+  unsigned count;
+  ir_builder b;
+  ir_value *index[KILN_ITERATIONS];  ///< the loop's counter in that iteration
+  ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
+  kiln_ahead_copy copies[KILN_ITERATIONS * KILN_AHEAD_SLICE];
+  unsigned copy_count;
+} kiln_ahead;
+
+kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);
+
+/// Finds the loads whose addresses and masks follow from the counter, carried values and invariants by pure
+/// operations `iterations` on. With `deep` also those whose values are computed with before the product.
+/// False: the loop writes memory or meets at barriers, or there are none.
+bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations);
+
+/// Registers of 32 bits that a tile takes in a thread.
+uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type);
+
+/// Before the loop: the counters of its first `count` iterations.
+void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
+/// At the start of the body: those of `count` iterations to come.
+void kiln_ahead_open_inside(kiln_ahead *a, unsigned count);
+
+/// Address and mask of a load as they are in that iteration: nothing is loaded where the loop does not come
+/// to it.
+typedef struct kiln_ahead_place {
+  ir_value *pointer, *mask, *other; ///< other: NULL where the load has none
+} kiln_ahead_place;
+kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
+
+/// The loop again with more carried values: `first` before it, `next` at the end of its body. The arguments
+/// for them are there already. Returns the new loop; NULL after an error of the builder.
+ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count);
+
+#endif

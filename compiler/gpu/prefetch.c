@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operands of products in registers, loaded an iteration ahead (`prefetch`), where they do not go through
+// slots of shared memory:
+//
+//   for iv in lo..hi { x = load p(iv); dot(x, ...) }   =>   x0 = load p(lo) if lo < hi
+//                                                           for iv in lo..hi (x = x0) {
+//                                                             x1 = load p(iv + step) if there is a next
+//                                                             dot(x, ...); yield x1 }
+#include "compiler/gpu/ahead.h"
+
+enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of a thread, 32 bits each: of loads, of all that is carried
+
+typedef struct prefetching {
+  ir_kernel *kernel;
+  const kiln_fetch_machine *machine;
+  kiln_error error;
+} prefetching;
+
+static bool has_room(const kiln_ahead *a) {
+  uint64_t words = 0, all = 0;
+  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
+  for (uint32_t i = 0; i < a->loop->result_count; i++) all += kiln_ahead_words(a, a->loop->results[i].type);
+  return words <= MAX_WORDS && all + words <= MAX_ALL_WORDS;
+}
+
+static ir_value *load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
+  kiln_ahead_place at = kiln_ahead_at(a, load, when);
+  ir_value *operands[3] = {at.pointer, at.mask, at.other};
+  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, at.other ? 3 : 2, &load->results[0].type,
+                        NULL, 0);
+  return made ? &made->results[0] : NULL;
+}
+
+static void carry(kiln_ahead *a) {
+  ir_value *first[KILN_AHEAD_LOADS], *next[KILN_AHEAD_LOADS];
+  kiln_ahead_open_before(a, 1);
+  for (unsigned i = 0; i < a->count; i++) first[i] = load_at(a, a->loads[i].load, KILN_FIRST);
+  kiln_ahead_open_inside(a, 1);
+  for (unsigned i = 0; i < a->count; i++) next[i] = load_at(a, a->loads[i].load, KILN_NEXT);
+  if (a->b.error.status != KILN_OK) return;
+  for (unsigned i = 0; i < a->count; i++) {
+    ir_op *load = a->loads[i].load;
+    ir_forward(&load->results[0], ir_block_arg(a->kernel->arena, a->body, load->results[0].type));
+    ir_remove(load);
+  }
+  kiln_ahead_remake(a, first, next, a->count);
+}
+
+/// Values that are computed with before the product too, unless they are too many.
+static void visit(ir_op *op, void *context) {
+  prefetching *p = context;
+  if (op->code != IR_FOR || p->error.status != KILN_OK) return;
+  kiln_ahead *a = kiln_ahead_open(p->kernel, op, p->machine);
+  bool fits = kiln_ahead_find(a, true, KILN_NEXT) && has_room(a);
+  if (!fits && !(kiln_ahead_find(a, false, KILN_NEXT) && has_room(a))) return;
+  carry(a);
+  p->error = a->b.error;
+}
+
+kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+  prefetching p = {.kernel = kernel, .machine = machine};
+  ir_walk(kernel->body, visit, &p);
+  if (p.error.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "prefetch: %s", p.error.text);
+}
