@@ -90,8 +90,7 @@ static void add_behind(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigne
     return;
   }
   if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    add_behind(a, op->operands[i], dot, operand, when, budget);
+  for (uint32_t i = 0; i < op->operand_count; i++) add_behind(a, op->operands[i], dot, operand, when, budget);
 }
 
 bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
@@ -159,37 +158,33 @@ static ir_value *remember(kiln_ahead *a, const ir_value *value, kiln_iteration w
   return to;
 }
 
-static ir_value *value_in(kiln_ahead *a, ir_value *value, kiln_iteration when);
-
 /// A counter or carried value.
 static ir_value *argument_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
   if (when == KILN_THIS) return value;
   if (!value->index) return a->index[when];
   uint32_t carried = value->index - ir_loop_counters(a->loop);
   if (when == KILN_FIRST) return ir_loop_initials(a->loop)[carried];
-  return value_in(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+  return kiln_ahead_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
 }
 
-/// The value as it is in that iteration, computed at the builder's place.
-static ir_value *value_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when) {
   if (!value->def && value->block == a->body) return argument_in(a, value, when);
   if (!value->def || value->def->block != a->body) return value;
   ir_value *known = remembered(a, value, when);
   if (known) return known;
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = value_in(a, op->operands[i], when);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = kiln_ahead_value(a, op->operands[i], when);
   a->b.place = op->place;
   ir_op *made = ir_emit(&a->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
   return made ? remember(a, value, when, &made->results[value->index]) : value;
 }
 
 kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
-  kiln_ahead_place at = {.pointer = value_in(a, load->operands[0], when)};
-  ir_value *mask = load->operand_count > 1 ? value_in(a, load->operands[1], when) : NULL;
-  if (load->operand_count > 2) at.other = value_in(a, load->operands[2], when);
-  at.mask =
-      ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
+  kiln_ahead_place at = {.pointer = kiln_ahead_value(a, load->operands[0], when)};
+  ir_value *mask = load->operand_count > 1 ? kiln_ahead_value(a, load->operands[1], when) : NULL;
+  if (load->operand_count > 2) at.other = kiln_ahead_value(a, load->operands[2], when);
+  at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
   if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
   a->b.place = load->place;
   return at;

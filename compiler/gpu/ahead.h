@@ -63,6 +63,9 @@ void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
 void kiln_ahead_open_inside(kiln_ahead *a, unsigned count);
 
+/// The value as it is in that iteration, computed at the builder's place.
+ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when);
+
 /// Address and mask of a load as they are in that iteration: nothing is loaded where the loop does not come
 /// to it.
 typedef struct kiln_ahead_place {

@@ -20,15 +20,14 @@
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
 // slot_load gives is read where it is used, up to the next barrier.
-#include "compiler/analysis/facts.h"
-#include "compiler/gpu/ahead.h"
+#include "compiler/gpu/fetch_mask.h"
 
 enum { MOST_SLOTS = KILN_AHEAD_STAGES, DEFAULT_SLOTS = 3, SPARE_SHARED = 32 * 1024, LEAST_PIECE = 32 };
 
 typedef struct fetching {
   ir_kernel *kernel;
   const kiln_fetch_machine *machine;
-  kiln_facts *facts; ///< NULL until a loop asks
+  kiln_facts *facts; ///< of the kernel as it is; NULL until a loop asks
   kiln_error error;
 } fetching;
 
@@ -52,22 +51,45 @@ static unsigned slots_for(const fetching *f, const kiln_ahead *a) {
   return asked;
 }
 
+static const ir_value *mask_of(const ir_op *load) {
+  return load->operand_count > 1 ? load->operands[1] : NULL;
+}
+
+/// Logarithm of the elements that are in a row along an axis; a mask that ends rows does not cut them.
+static unsigned row_of(const fetching *f, const ir_op *load, unsigned axis, bool *out_splits) {
+  const ir_value *mask = mask_of(load);
+  unsigned whole = kiln_fact_vector(f->facts, load->operands[0], NULL, axis, 4),
+           masked = mask ? kiln_fact_vector(f->facts, load->operands[0], mask, axis, 4) : whole;
+  *out_splits = masked < whole && kiln_can_split_mask(f->facts, mask, axis);
+  return *out_splits ? whole : masked;
+}
+
+/// Where the mask of a load is taken apart along an axis; -1: nowhere.
+static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row) {
+  int axis = -1;
+  *out_row = 0;
+  for (unsigned i = 0; i < load->results[0].type.rank; i++) {
+    bool splits;
+    unsigned row = row_of(f, load, i, &splits);
+    if (row <= *out_row) continue;
+    *out_row = row;
+    axis = splits ? (int)i : -1;
+  }
+  return axis;
+}
+
 /// Pieces of at least a word are in a row, each thread has one, what is masked off is zero, and the tile goes
 /// straight to a matrix instruction.
 static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_load *x) {
   const ir_op *load = x->load;
-  const ir_value *mask = load->operand_count > 1 ? load->operands[1] : NULL;
   ir_type type = load->results[0].type;
   uint64_t other = 0;
-  unsigned best = 0, bits = ir_type_bits(type);
+  unsigned row, bits = ir_type_bits(type);
   if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other)) return false;
   for (const ir_value *v = x->dot->operands[x->operand]; v->def != load; v = v->def->operands[0])
     if (v->def->code == IR_CAST) return false;
-  for (unsigned axis = 0; axis < type.rank; axis++) {
-    unsigned vector = kiln_fact_vector(f->facts, load->operands[0], mask, axis, 4);
-    if (vector > best) best = vector;
-  }
-  return bits >= 8 && bits << best >= LEAST_PIECE && kiln_ahead_words(a, type) &&
+  split_axis(f, load, &row);
+  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_ahead_words(a, type) &&
          kiln_has_fragments(f->machine->matrix, x->dot);
 }
 
@@ -75,7 +97,9 @@ static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_l
 
 typedef struct ring {
   kiln_ahead *a;
+  kiln_facts *facts;
   ir_value *memory[KILN_AHEAD_LOADS];
+  int axis[KILN_AHEAD_LOADS]; ///< along which masks are taken apart; -1: they are not
   unsigned slots;
 } ring;
 
@@ -95,14 +119,25 @@ static void emit_wait(ring *r, unsigned groups) {
   ir_emit(&r->a->b, IR_FETCH_WAIT, &(ir_attrs){.bits = groups}, NULL, 0, NULL, NULL, 0);
 }
 
+static void fetch_one(ring *r, unsigned i, kiln_iteration when, ir_value *slot) {
+  const ir_op *load = r->a->loads[i].load;
+  kiln_ahead_place at = {NULL};
+  kiln_mask_parts parts = {NULL};
+  if (r->axis[i] < 0) {
+    at = kiln_ahead_at(r->a, load, when);
+  } else {
+    at.pointer = kiln_ahead_value(r->a, load->operands[0], when);
+    parts = kiln_split_mask(r->a, r->facts, load->operands[1], (unsigned)r->axis[i], when);
+    at.mask = parts.mask;
+  }
+  ir_value *operands[5] = {at.pointer, at.mask, r->memory[i], slot, parts.left};
+  r->a->b.place = load->place;
+  ir_emit(&r->a->b, IR_FETCH, &load->attrs, operands, parts.left ? 5 : 4, NULL, NULL, 0);
+}
+
 /// What iteration `when` reads.
 static void fetch(ring *r, kiln_iteration when, ir_value *slot) {
-  for (unsigned i = 0; i < r->a->count; i++) {
-    const ir_op *load = r->a->loads[i].load;
-    kiln_ahead_place at = kiln_ahead_at(r->a, load, when);
-    ir_value *operands[4] = {at.pointer, at.mask, r->memory[i], slot};
-    ir_emit(&r->a->b, IR_FETCH, &load->attrs, operands, 4, NULL, NULL, 0);
-  }
+  for (unsigned i = 0; i < r->a->count; i++) fetch_one(r, i, when, slot);
   r->a->b.place = r->a->loop->place;
   ir_emit(&r->a->b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
 }
@@ -126,9 +161,11 @@ static void end_ring(ring *r, ir_op *loop) {
   ir_emit(b, IR_FETCH_END, NULL, r->memory, r->a->count, NULL, NULL, 0);
 }
 
-static void make_ring(kiln_ahead *a, unsigned slots) {
-  ring r = {.a = a, .slots = slots};
+static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
+  ring r = {.a = a, .facts = f->facts, .slots = slots};
   const unsigned ahead = slots - 1;
+  unsigned row;
+  for (unsigned i = 0; i < a->count; i++) r.axis[i] = split_axis(f, a->loads[i].load, &row);
   kiln_ahead_open_before(a, ahead);
   alloc_memory(&r);
   for (unsigned n = 0; n < ahead; n++) fetch(&r, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
@@ -159,8 +196,9 @@ static void visit(ir_op *op, void *context) {
     if (!can_fetch(f, a, &a->loads[i])) return;
   unsigned slots = slots_for(f, a);
   if (slots < 2) return;
-  make_ring(a, slots);
+  make_ring(f, a, slots);
   f->error = a->b.error;
+  f->facts = NULL;
 }
 
 kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {

@@ -26,8 +26,8 @@ static bool has_room(const kiln_ahead *a) {
 static ir_value *load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
   kiln_ahead_place at = kiln_ahead_at(a, load, when);
   ir_value *operands[3] = {at.pointer, at.mask, at.other};
-  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, at.other ? 3 : 2, &load->results[0].type,
-                        NULL, 0);
+  ir_op *made =
+      ir_emit(&a->b, IR_LOAD, &load->attrs, operands, at.other ? 3 : 2, &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
 }
 

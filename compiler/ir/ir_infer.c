@@ -539,7 +539,7 @@ static kiln_status expect_memory(typing *t, uint32_t i) {
   return type.slots && type.rank ? KILN_OK : refuse(t, "shared memory of tiles", type);
 }
 
-/// p, mask, memory, slot.
+/// p, mask, memory, slot, and left where there is a fifth.
 static kiln_status rule_fetch(typing *t) {
   ir_type pointer = operand(t, 0), memory = operand(t, 2);
   KILN_TRY(expect_memory(t, 2));
@@ -547,7 +547,9 @@ static kiln_status rule_fetch(typing *t) {
   KILN_TRY(expect_type(t, "mask", ir_with_element(pointer, ir_scalar_type(KILN_I1)), operand(t, 1)));
   ir_type tile = ir_with_element(pointer, ir_pointee(ir_element(pointer)));
   KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
-  return is_i32(operand(t, 3)) ? KILN_OK : refuse(t, "a slot of i32", operand(t, 3));
+  if (!is_i32(operand(t, 3))) return refuse(t, "a slot of i32", operand(t, 3));
+  if (t->op->operand_count == 4) return KILN_OK;
+  return expect_type(t, "left", ir_with_element(pointer, ir_scalar_type(KILN_I32)), operand(t, 4));
 }
 
 static kiln_status rule_slot(typing *t) {

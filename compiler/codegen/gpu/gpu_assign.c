@@ -70,7 +70,8 @@ static void assign_memory(gpu *g, ir_op *op) {
 static void assign_fetch(gpu *g, ir_op *op) {
   kiln_layout layout = gpu_memory_layout(g, op);
   gpu_assign_fetch(g, op, &layout);
-  for (uint32_t i = 0; i < 2; i++) want(g, op->operands[i], &layout, 0);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (!op->operands[i]->type.slots) want(g, op->operands[i], &layout, 0);
 }
 
 static void assign_slot_load(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_slot_layout(g, op)); }

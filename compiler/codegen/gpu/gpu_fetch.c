@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Slots of shared memory that threads fill while they go on (fetch, slot_load and what waits for them; made by
-// compiler/gpu/fetch.c).
+// Slots of shared memory that threads fill while they go on (fetch, slot_load and what waits for them; made
+// by compiler/gpu/fetch.c).
 //
-// How a tile lies in its slot follows from who writes it, the layout of the fetch, and who reads it, the first
-// product that takes it from a slot_load.
+// How a tile lies in its slot follows from who writes it, the layout of the fetch, and who reads it, the
+// first product that takes it from a slot_load.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 static void call(gpu *g, kl_function function) { kl_call(&g->prelude, g->builder, function, NULL, 0); }
@@ -83,9 +83,17 @@ static void open_slots(gpu *g, const ir_op *op, gpu_slots *s) {
 
 // ----------------------------------------------------------------------------------------- lowering
 
-/// Bytes from a mask: all, or none, which fills with zeros.
-static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, unsigned bytes) {
-  return LLVMBuildSelect(g->builder, mask, gpu_i32(g, bytes), gpu_i32(g, 0), "");
+/// Bytes of a piece of `bytes` that are there, the rest is filled with zeros. `left`: elements of `each`
+/// bytes; NULL: all.
+static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, LLVMValueRef left, unsigned bytes, unsigned each) {
+  LLVMValueRef size = gpu_i32(g, bytes), zero = gpu_i32(g, 0);
+  if (left) {
+    LLVMValueRef most[] = {left, gpu_i32(g, bytes / each)};
+    LLVMValueRef count[] = {gpu_intrinsic(g, "llvm.smin", &g->i32, 1, most, 2), zero};
+    size =
+        LLVMBuildMul(g->builder, gpu_intrinsic(g, "llvm.smax", &g->i32, 1, count, 2), gpu_i32(g, each), "");
+  }
+  return LLVMBuildSelect(g->builder, mask, size, zero, "");
 }
 
 void gpu_lower_fetch(gpu *g, ir_op *op) {
@@ -96,17 +104,21 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
   uint8_t bits[8];
   uint32_t inside = 0;
   if (!at.slots->is_open) open_slots(g, op, at.slots);
-  unsigned vector = piece_of(g, op, at.slots, bits), bytes = (at.slots->bytes >> at.slots->memory.bits) << vector;
+  unsigned vector = piece_of(g, op, at.slots, bits), bytes = (at.slots->bytes >> at.slots->memory.bits)
+                                                             << vector;
   gpu_tile pointer = gpu_tile_in(g, op->operands[0], layout), mask = gpu_tile_in(g, op->operands[1], layout);
+  gpu_tile left = {.regs = NULL};
+  if (op->operand_count > 4) left = gpu_tile_in(g, op->operands[4], layout);
   for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
   if (bytes < LEAST)
-    gpu_fail_at(g, op, KILN_STATUS_INTERNAL, "operation %u: a fetch has pieces of %u bytes, expected at least %u",
-                ir_operation(op), bytes, LEAST);
+    gpu_fail_at(g, op, KILN_STATUS_INTERNAL,
+                "operation %u: a fetch has pieces of %u bytes, expected at least %u", ir_operation(op), bytes,
+                LEAST);
   gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
   for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
     if (r & inside) continue;
-    LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r],
-                                 size_of(g, mask.regs[r], bytes)};
+    LLVMValueRef size = size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> vector);
+    LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r], size};
     kl_call(&g->prelude, g->builder, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
   }
 }
