@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Masks of fetches. A thread copies pieces of up to 16 elements that are in a row in memory, and says how many
-// bytes of a piece are there; the rest is zero. So a mask that ends in the middle of a piece does no harm when
-// what it says of a row is where the row ends: it is taken apart into what is the same all along a piece, and
-// the number of elements that are left from each on.
+// Masks of fetches. A thread copies pieces of up to 16 elements that are in a row in memory, and says how
+// many bytes of a piece are there; the rest is zero. So a mask that ends in the middle of a piece does no
+// harm when what it says of a row is where the row ends: it is taken apart into what is the same all along a
+// piece, and the number of elements that are left from each on.
 //
 //   rows < M  &  columns < K - k    =>   mask: rows < M    left: (K - k) - columns
 #include "compiler/gpu/fetch_mask.h"
@@ -85,8 +85,7 @@ static ir_value *both(const splitting *s, ir_opcode code, ir_value *x, ir_value 
 
 static kiln_mask_parts split(const splitting *s, ir_value *mask, unsigned axis) {
   const ir_op *op = mask->def;
-  if (is_level(s->facts, mask, axis))
-    return (kiln_mask_parts){.mask = kiln_ahead_value(s->a, mask, s->when)};
+  if (is_level(s->facts, mask, axis)) return (kiln_mask_parts){.mask = kiln_ahead_value(s->a, mask, s->when)};
   if (op->code == IR_AND) {
     kiln_mask_parts x = split(s, op->operands[0], axis), y = split(s, op->operands[1], axis);
     return (kiln_mask_parts){both(s, IR_AND, x.mask, y.mask), both(s, IR_MIN, x.left, y.left)};

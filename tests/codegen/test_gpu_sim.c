@@ -623,29 +623,38 @@ CASE(carried_once, CARRIED(16))
 CASE(carried_partly_masked, CARRIED(72))
 CASE(carried_never, CARRIED(0))
 
-#define RING(k)                                                                                            \
-  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                \
-  .text =                                                                                                  \
-      "kiln 1\n"                                                                                           \
-      "kernel ring(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n"  \
-      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n" \
-      "  let i = iota(32)\n"                                                                               \
-      "  let k = iota(16)\n"                                                                               \
-      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                          \
-      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                           \
-      "  var acc = zeros(f32[32, 32])\n"                                                                   \
-      "  for n in 0 .. K step 16 {\n"                                                                      \
-      "    let x = load(p, (n + k < K)[_, :] & (i >= 0)[:, _])\n"                                          \
-      "    acc = dot(x, load(q), acc)\n"                                                                   \
-      "    p = p + 16\n"                                                                                   \
-      "    q = q + 16 * 32\n"                                                                              \
-      "  }\n"                                                                                              \
-      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                       \
+#define RING_OF(type, sum, k, promise, mask)                                                                \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                 \
+  .text =                                                                                                   \
+      "kiln 1\n"                                                                                            \
+      "kernel ring(a: in *" type " @align(16), b: in *" type " @align(16), c: out *" sum ", K: i32" promise \
+      ") @grid(1)\n"                                                                                        \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"  \
+      "  let i = iota(32)\n"                                                                                \
+      "  let k = iota(32)\n"                                                                                \
+      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                           \
+      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                            \
+      "  var acc = zeros(" sum "[32, 32])\n"                                                                \
+      "  for n in 0 .. K step 32 {\n"                                                                       \
+      "    let x = load(p, (" mask ")[_, :] & (i >= 0)[:, _])\n"                                            \
+      "    acc = dot(x, load(q), acc)\n"                                                                    \
+      "    p = p + 32\n"                                                                                    \
+      "    q = q + 32 * 32\n"                                                                               \
+      "  }\n"                                                                                               \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                        \
       "}\n"
+#define RING(k) RING_OF("f16", "f32", k, " @div(8)", "n + k < K")
 CASE(ring_of_ten, RING(160))
 CASE(ring_of_one, RING(16))
 CASE(ring_partly_masked, RING(72))
 CASE(ring_not_entered, RING(0))
+// Rows that end in the middle of a piece; the bound may be far below.
+CASE(ring_that_ends_anywhere, RING_OF("f16", "f32", 155, "", "n + k < K"))
+CASE(ring_of_a_part, RING_OF("bf16", "f32", 3, "", "n + k < K"))
+CASE(ring_of_bytes, RING_OF("i8", "i32", 77, "", "n + k < K"))
+CASE(ring_with_wide_bounds, RING_OF("f16", "f32", 150, "", "(n + k) as i64 < K as i64 - 9"))
+CASE(ring_with_two_bounds, RING_OF("f16", "f32", 150, "", "(n + k < K) & (k < K - n - 7)"))
+CASE(ring_with_nothing_left, RING_OF("f16", "f32", 150, "", "k < K - 200 - n"))
 
 CASE(tiny_tiles, .grid = {2, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-5,
      .text = "kiln 1\n"

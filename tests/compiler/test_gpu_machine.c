@@ -200,6 +200,35 @@ static void shift_slot(ir_kernel *kernel, ir_op *op) {
   op->operands[i + 1] = ir_const_int(&b, KILN_I32, op->operands[i]->type.slots == 1);
 }
 
+/// The slot behind it, of a ring.
+static void next_slot(ir_kernel *kernel, ir_op *op) {
+  uint32_t i = 0;
+  while (!op->operands[i]->type.slots) i++;
+  op->operands[i + 1] = plus_one(kernel, op, i + 1, op->operands[i]->type.slots);
+}
+
+/// The barrier before the wait: others have not waited yet.
+static void meet_early(ir_kernel *kernel, ir_op *op) {
+  (void)kernel;
+  ir_op *to = op->prev;
+  while (to && to->code != IR_FETCH_WAIT) to = to->prev;
+  CHECK(to != NULL);
+  ir_move(op, op->block, to);
+}
+
+static void lose_mask(ir_kernel *kernel, ir_op *op) {
+  ir_builder b = builder_at(kernel, op);
+  op->operands[1] = ir_splat(&b, ir_const_int(&b, KILN_I1, 1), op->operands[1]->type);
+}
+
+/// One element more in each row.
+static void lengthen_rows(ir_kernel *kernel, ir_op *op) {
+  ir_builder b = builder_at(kernel, op);
+  if (op->operand_count < 5) return;
+  ir_value *one = ir_splat(&b, ir_const_int(&b, KILN_I32, 1), op->operands[4]->type);
+  op->operands[4] = ir_binary(&b, IR_ADD, 0, op->operands[4], one);
+}
+
 /// A wait behind the product that it is for.
 static void wait_late(ir_kernel *kernel, ir_op *op) {
   (void)kernel;
@@ -246,7 +275,20 @@ static const struct {
     {"release before the product has read", IR_BAR_ARRIVE, arrive_early},
     {"dropped sum of a cluster", IR_CLUSTER_SUM, drop_sum},
     {"wrong phase of a sum", IR_CLUSTER_SUM, flip_phase},
+    // Of fetches:
+    {"dropped fetch", IR_FETCH, drop_op},
+    {"fetch into the wrong slot", IR_FETCH, next_slot},
+    {"fetch without a mask", IR_FETCH, lose_mask},
+    {"fetch of too long rows", IR_FETCH, lengthen_rows},
+    {"dropped commit", IR_FETCH_COMMIT, drop_op},
+    {"dropped wait for fetches", IR_FETCH_WAIT, drop_op},
+    {"one group too many under way", IR_FETCH_WAIT, wait_less},
+    {"dropped barrier", IR_BARRIER, drop_op},
+    {"barrier before the wait", IR_BARRIER, meet_early},
+    {"read of the wrong slot", IR_SLOT_LOAD, next_slot},
+    {"dropped end of fetches", IR_FETCH_END, drop_op},
 };
+enum { FETCH_FAULTS = 11 };
 
 /// True when the fault number `f` at operation `which` is seen; false with `*out_exists` false when there is
 /// no such operation.
@@ -347,5 +389,21 @@ TEST(gpu_faults, chained_products) {
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
   CHECK_INT(plant_faults(&(planting){cases, 2, unseen}),
-            sizeof faults / sizeof *faults - 2); // no sums of a cluster
+            sizeof faults / sizeof *faults - 2 - FETCH_FAULTS); // no sums of a cluster
+}
+
+/// The same product through slots that threads fill: three slots, which go round twice, rows that end in the
+/// middle of a piece, and a last tile without some of its rows.
+TEST(gpu_faults, fetches) {
+  const double k = 205, row = 208, m = 70, n = 64;
+  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
+  sim_case c = {.name = "gemm",
+                .text = text,
+                .arguments = {m * row, n * row, n, m * n, m, n, k, row, row, n},
+                .grid = {2, 1, 1},
+                .schedules = 6,
+                .target = "sm_80"};
+  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
+  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), FETCH_FAULTS);
+  free(text);
 }

@@ -13,6 +13,7 @@ typedef struct nest {
   bool a_turned, b_turned, in_registers, is_batched, to_memory, is_atomic;
   unsigned m, n, k, times, split;
   const char *target; ///< one that fetches; NULL: the GPU form with roles
+  bool is_whole;      ///< extents are multiples of 8, and are known to be
 } nest;
 
 static unsigned any(nest *x, unsigned below) {
@@ -113,9 +114,8 @@ static void put_view(nest *x, char name, bool turned, const char *rows, const ch
                        tile_across);
 }
 
-/// Only whole words of rows are fetched.
 static void write_nest(nest *x) {
-  const char *whole = x->target ? " @div(8)" : "";
+  const char *whole = x->is_whole ? " @div(8)" : "";
   bool is_chained = shapes[x->shape].is_chained;
   kiln_buffer_format(
       &x->text,
@@ -173,7 +173,8 @@ static void draw_nest(nest *x, uint64_t seed, const char *target) {
   x->k = any(x, 8) ? 1 + any(x, x->bk * 6) : 0;
   x->times = any(x, 4);
   x->split = any(x, 2) ? 1u << any(x, 4) : 0;
-  if (target) x->m = rounded(x->m), x->n = rounded(x->n), x->k = rounded(x->k);
+  x->is_whole = target && any(x, 2);
+  if (x->is_whole) x->m = rounded(x->m), x->n = rounded(x->n), x->k = rounded(x->k);
   write_nest(x);
 }
 
