@@ -220,16 +220,21 @@ static gpu_tile read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type,
 
 // ------------------------------------------------------------------------------------ matrix loads
 
-/// ldmatrix: 8 x 8 elements of 16 bits a matrix. Each lane names a row of 16 bytes; a thread gets two
-/// neighbours of a row (plain) or of a column (transposed). `address` is the layout of those rows: registers
-/// are the row's elements, then what is left of the reader's; lanes are the row number, then up to two matrix
-/// bits.
+/// ldmatrix: 8 rows of 16 bytes a matrix. Each lane names a row; a thread gets a word of a row (plain), so
+/// that elements may have any size up to that, or two neighbours of 16 bits of a column (transposed).
+/// `address` is the layout of those rows: registers are the row's elements, then what is left of the
+/// reader's; lanes are the row number, then up to two matrix bits.
 typedef struct matrix_load {
   bool is_transposed;
+  unsigned word;     ///< elements of a word, logarithm
   unsigned matrices; ///< logarithm
-  uint32_t row[3];
+  uint32_t row[4];   ///< of its elements, as many as row_bits says
   kiln_layout address;
 } matrix_load;
+
+enum { WORD_BYTES = 2, LANES_IN_ROW = 2 }; // logarithms
+
+static unsigned row_bits(const matrix_load *plan) { return plan->word + LANES_IN_ROW; }
 
 static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
   for (unsigned i = 0; i < count; i++)
@@ -240,23 +245,28 @@ static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned
 /// True when `to` is what a matrix load yields and `from` can write whole rows.
 static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
                              matrix_load *out) {
-  if (log2_bytes != 1 || to->lanes != 5 || to->registers < 1 || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
+  unsigned word = WORD_BYTES - log2_bytes;
+  if (log2_bytes > WORD_BYTES || to->lanes != 5 || to->registers < word ||
+      word + 2 > sizeof out->row / sizeof *out->row || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
     return false;
-  const uint32_t *lanes = to->basis + to->registers;
-  const uint32_t near[3] = {to->basis[0], lanes[0], lanes[1]}, far[3] = {lanes[2], lanes[3], lanes[4]};
-  bool is_transposed = in_registers(from, far, 3);
-  if (!is_transposed && !in_registers(from, near, 3)) return false;
+  const uint32_t *lanes = to->basis + to->registers, *far = lanes + LANES_IN_ROW;
+  uint32_t near[4];
+  for (unsigned i = 0; i < word; i++) near[i] = to->basis[i];
+  for (unsigned i = 0; i < LANES_IN_ROW; i++) near[word + i] = lanes[i];
+  bool is_transposed = word == 1 && in_registers(from, far, 3);
+  if (!is_transposed && !in_registers(from, near, word + LANES_IN_ROW)) return false;
   *out = (matrix_load){.is_transposed = is_transposed,
-                       .matrices = to->registers - 1u < 2 ? to->registers - 1u : 2};
-  memcpy(out->row, is_transposed ? far : near, sizeof out->row);
+                       .word = word,
+                       .matrices = to->registers - word < 2 ? to->registers - word : 2};
+  memcpy(out->row, is_transposed ? far : near, row_bits(out) * sizeof *out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
   unsigned at = 0;
-  for (unsigned i = 0; i < 3; i++) a->basis[at++] = out->row[i];
-  for (unsigned i = 1 + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
+  for (unsigned i = 0; i < row_bits(out); i++) a->basis[at++] = out->row[i];
+  for (unsigned i = word + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
   a->registers = (uint8_t)at;
   for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];
-  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[1 + i] : 0;
+  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[word + i] : 0;
   for (unsigned i = 0; i < to->warps; i++) a->basis[at++] = to->basis[to->registers + to->lanes + i];
   return true;
 }
@@ -267,21 +277,21 @@ static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p,
   static const kl_function functions[2][3] = {
       {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
-  LLVMValueRef pointer = piece_pointer(g, p, r << 3);
+  LLVMValueRef pointer = piece_pointer(g, p, r << row_bits(plan));
   LLVMValueRef loaded =
       kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
   for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
     LLVMValueRef word =
         plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
-    gpu_unpack(g, word, type, regs + (((size_t)r << plan->matrices | m) << 1), 2);
+    gpu_unpack(g, word, type, regs + (((size_t)r << plan->matrices | m) << plan->word), 1u << plan->word);
   }
 }
 
 static gpu_tile read_matrices(gpu *g, const matrix_load *plan, const layout_memory *memory, LLVMTypeRef type,
                               const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
-  passage p = open_passage(g, memory, &plan->address, 1, g->scratch_base);
-  for (uint32_t r = 0; r < 1u << (to->registers - 1u - plan->matrices); r++)
+  passage p = open_passage(g, memory, &plan->address, WORD_BYTES - plan->word, g->scratch_base);
+  for (uint32_t r = 0; r < 1u << (to->registers - plan->word - plan->matrices); r++)
     read_matrix_piece(g, plan, &p, type, r, out.regs);
   return out;
 }
@@ -293,9 +303,11 @@ static unsigned log2_bytes_of(gpu *g, LLVMTypeRef type) {
 static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
   unsigned log2_bytes = log2_bytes_of(g, type);
   matrix_load plan;
-  bool is_matrix = plan_matrix_load(g, &tile->layout, to, log2_bytes, &plan);
-  layout_memory memory = is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, 3)
-                                   : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
+  // Other sizes are for operands: elsewhere what a thread holds is in a row more often.
+  bool is_matrix = log2_bytes == 1 && plan_matrix_load(g, &tile->layout, to, log2_bytes, &plan);
+  layout_memory memory =
+      is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, row_bits(&plan))
+                : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
   gpu_note_exchange(g, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes, is_matrix);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
@@ -408,8 +420,9 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   s.log2_bytes = log2_bytes_of(g, s.type);
   if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
   s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
-  s.memory = s.is_matrix ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, 3)
-                         : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
+  s.memory = s.is_matrix
+                 ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, row_bits(&s.plan))
+                 : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
   s.to = gpu_tile_new(g, to);
   gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
                     s.is_matrix);
@@ -420,7 +433,7 @@ layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_la
                                 unsigned log2_bytes) {
   matrix_load plan;
   if (plan_matrix_load(g, writer, to, log2_bytes, &plan))
-    return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, 3);
+    return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, row_bits(&plan));
   return layout_swizzle(writer, to, log2_bytes, NULL, 0);
 }
 
@@ -437,7 +450,7 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
                   .memory = slots->memory};
   s.log2_bytes = log2_bytes_of(g, s.type);
   s.is_matrix = plan_matrix_load(g, &slots->writer, to, s.log2_bytes, &s.plan);
-  for (unsigned i = 0; s.is_matrix && i < 3; i++)
+  for (unsigned i = 0; s.is_matrix && i < row_bits(&s.plan); i++)
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, place);
   s.to = gpu_tile_new(g, to);
@@ -469,7 +482,8 @@ const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint3
   for (uint32_t r = first; r < first + count; r++) {
     if (s->to.regs[r]) continue;
     if (s->is_matrix) {
-      read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (1 + s->plan.matrices), s->to.regs);
+      read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (s->plan.word + s->plan.matrices),
+                        s->to.regs);
       continue;
     }
     read_piece(g, &s->passage, s->type, r & ~piece_register(&s->passage, 0, (1u << s->passage.vector) - 1),
