@@ -178,8 +178,10 @@ static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
            *last = ir_const_int(&a->b, KILN_I32, (int64_t)ahead);
   ir_value *write = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, zero), last,
                                ir_binary(&a->b, IR_SUB, 0, slot, one));
-  ir_value *next = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, last), zero,
-                              ir_binary(&a->b, IR_ADD, 0, slot, one));
+  ir_value *next = write; // of two slots the other is both
+  if (slots > 2)
+    next = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, last), zero,
+                      ir_binary(&a->b, IR_ADD, 0, slot, one));
   fetch(&r, KILN_THIS + ahead, write);
   read_slot(&r, slot);
   ir_op *loop = a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &next, 1) : NULL;
