@@ -442,17 +442,24 @@ static void check_widths(ttir_reader *r, const ttir_row *row, ir_type from, ir_t
     ttir_error(r, "%s: expected fewer than %u bits as result, found %u", row->name, before, after);
 }
 
+/// The operand; what it becomes, and how, in `to` and `round`. NULL after an error.
+static ir_value *read_cast(ttir_reader *r, const ttir_row *row, ir_type *to, ir_round *round) {
+  ir_value *v = ttir_value(r);
+  if (r->failed) return NULL;
+  *to = cast_types(r, v, round);
+  if (r->failed) return NULL;
+  check_classes(r, row, v->type, *to);
+  check_widths(r, row, v->type, *to);
+  if (!r->failed && !ir_same_shape(v->type, *to))
+    ttir_error(r, "%s: operand and result have different shapes", row->name);
+  return r->failed ? NULL : v;
+}
+
 void ttir_form_cast(ttir_reader *r, const ttir_row *row) {
   ir_round round;
-  ir_value *v = ttir_value(r);
-  if (r->failed) return;
-  ir_type to = cast_types(r, v, &round);
-  if (r->failed) return;
-  check_classes(r, row, v->type, to);
-  check_widths(r, row, v->type, to);
-  if (!r->failed && !ir_same_shape(v->type, to))
-    ttir_error(r, "%s: operand and result have different shapes", row->name);
-  if (r->failed) return;
+  ir_type to;
+  ir_value *v = read_cast(r, row, &to, &round);
+  if (!v) return;
   if (ir_type_equal(v->type, to)) ttir_give(r, v);
   else if (is_bool(v) && row->flags & TTIR_SIGNED) ttir_give(r, from_signed_bool(r, v, to));
   else if (ir_type_class(to) == KILN_CLASS_BOOL) ttir_give(r, to_bool(r, v));
@@ -462,15 +469,9 @@ void ttir_form_cast(ttir_reader *r, const ttir_row *row) {
 
 void ttir_form_bitcast(ttir_reader *r, const ttir_row *row) {
   ir_round round;
-  ir_value *v = ttir_value(r);
-  if (r->failed) return;
-  ir_type to = cast_types(r, v, &round);
-  if (r->failed) return;
-  check_classes(r, row, v->type, to);
-  check_widths(r, row, v->type, to);
-  if (!r->failed && !ir_same_shape(v->type, to))
-    ttir_error(r, "%s: operand and result have different shapes", row->name);
-  if (r->failed) return;
+  ir_type to;
+  ir_value *v = read_cast(r, row, &to, &round);
+  if (!v) return;
   if (ir_type_equal(v->type, to)) {
     ttir_give(r, v);
     return;

@@ -50,20 +50,6 @@ static void read_order(ttir_reader *r, ir_attrs *attrs) {
   ttir_expect(r, ',');
 }
 
-// `{..} : (PTR, T, ..) -> T`
-static void read_atomic_types(ttir_reader *r, ir_value *const *v, uint32_t count) {
-  ttir_read_dictionary(r, &r->dictionary);
-  ttir_expect(r, ':');
-  ttir_expect(r, '(');
-  for (uint32_t i = 0; i < count && !r->failed; i++) {
-    if (i) ttir_expect(r, ',');
-    ttir_check_type(r, v[i], ttir_read_type(r, false).type);
-  }
-  ttir_expect(r, ')');
-  if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
-  ttir_read_type(r, false);
-}
-
 // tt.atomic_rmw fadd, acq_rel, gpu, %p, %v[, %mask] : (..) -> T
 void ttir_form_atomic(ttir_reader *r, const ttir_row *row) {
   ir_value *v[3];
@@ -72,7 +58,7 @@ void ttir_form_atomic(ttir_reader *r, const ttir_row *row) {
   ttir_expect(r, ',');
   read_order(r, &attrs);
   uint32_t count = ttir_values(r, v, 3);
-  read_atomic_types(r, v, count);
+  ttir_read_operand_types(r, v, count);
   if (!r->failed && count < 2) ttir_error(r, "%s: expected a pointer and a value", row->name);
   if (r->failed) return;
   ttir_spread_all(r, v, 2, count);
@@ -86,7 +72,7 @@ void ttir_form_cas(ttir_reader *r, const ttir_row *row) {
   ir_attrs attrs = {0};
   read_order(r, &attrs);
   if (!ttir_operands(r, v, 3)) return;
-  read_atomic_types(r, v, 3);
+  ttir_read_operand_types(r, v, 3);
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, &attrs, v, 3, NULL);
   if (op) ttir_give(r, &op->results[0]);
 }
@@ -129,7 +115,7 @@ void ttir_form_atomic_load(ttir_reader *r, const ttir_row *row) {
   ir_attrs attrs = {0};
   read_order(r, &attrs);
   uint32_t count = ttir_values(r, v, 2);
-  read_atomic_types(r, v, count);
+  ttir_read_operand_types(r, v, count);
   ir_value *got = fetch(r, integers_at(r, v[0]), v[1], attrs);
   if (!r->failed)
     ttir_give(r, got->type.scalar == v[0]->type.scalar

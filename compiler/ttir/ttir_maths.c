@@ -291,16 +291,7 @@ void ttir_form_maths(ttir_reader *r, const ttir_row *row) {
 void ttir_form_extern(ttir_reader *r, const ttir_row *row) {
   ir_value *v[TTIR_MAX_VALUES];
   uint32_t count = r->lex.token.kind == TTIR_VALUE ? ttir_values(r, v, TTIR_MAX_VALUES) : 0;
-  ttir_read_dictionary(r, &r->dictionary);
-  ttir_expect(r, ':');
-  ttir_expect(r, '(');
-  for (uint32_t i = 0; i < count && !r->failed; i++) {
-    if (i) ttir_expect(r, ',');
-    ttir_check_type(r, v[i], ttir_read_type(r, false).type);
-  }
-  ttir_expect(r, ')');
-  if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
-  ir_type to = ttir_read_type(r, false).type;
+  ir_type to = ttir_read_operand_types(r, v, count);
   const char *symbol = ttir_entry_text(r, &r->dictionary, "symbol");
   if (r->failed) return;
   const maths_row *maths = symbol ? find_symbol(symbol) : NULL;

@@ -117,6 +117,19 @@ void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated) {
              ir_type_text(value->type, got));
 }
 
+ir_type ttir_read_operand_types(ttir_reader *r, ir_value *const *v, uint32_t count) {
+  ttir_read_dictionary(r, &r->dictionary);
+  ttir_expect(r, ':');
+  ttir_expect(r, '(');
+  for (uint32_t i = 0; i < count && !r->failed; i++) {
+    if (i) ttir_expect(r, ',');
+    ttir_check_type(r, v[i], ttir_read_type(r, false).type);
+  }
+  ttir_expect(r, ')');
+  if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
+  return ttir_read_type(r, false).type;
+}
+
 ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
                          size_t count, ir_block *const *regions, size_t region_count) {
   if (r->failed) return NULL;

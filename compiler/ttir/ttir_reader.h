@@ -179,6 +179,9 @@ void ttir_leave(ttir_reader *r, uint32_t scope);
 void ttir_give(ttir_reader *r, ir_value *value);
 /// Checks that `value` has the type the text states.
 void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated);
+/// Reads `{..} : (T, ..) -> T`: checks the operands' types, gives the result's. The dictionary is the
+/// reader's.
+ir_type ttir_read_operand_types(ttir_reader *r, ir_value *const *v, uint32_t count);
 /// ir_emit with failures reported. NULL when it failed.
 ir_op *ttir_emit(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
                  size_t count, const ir_type *given);
