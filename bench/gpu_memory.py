@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from gpu_common import F32, I32, I64, Kiln, check, geomean, measure, ratios, report
+from triton_rows import layer_norm_row, softmax_row
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.int32: "i32"}
 
@@ -24,23 +25,13 @@ NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", tor
 @triton.jit
 def softmax_rows(x, y, cols, ldx, ldy, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK)
-    live = c < cols
-    v = tl.load(x + row * ldx + c, live, -float("inf")).to(tl.float32)
-    e = tl.exp(v - tl.max(v, 0))
-    tl.store(y + row * ldy + c, e / tl.sum(e, 0), live)
+    softmax_row(x + row * ldx, y + row * ldy, cols, BLOCK)
 
 
 @triton.jit
 def layer_norm_rows(x, w, b, y, mean, rstd, cols, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK)
-    live = c < cols
-    v = tl.load(x + row * cols + c, live, 0.0).to(tl.float32)
-    mu = tl.sum(v, 0) / cols
-    d = tl.where(live, v - mu, 0.0)
-    r = 1 / tl.sqrt(tl.sum(d * d, 0) / cols + eps)
-    tl.store(y + row * cols + c, d * r * tl.load(w + c, live).to(tl.float32) + tl.load(b + c, live).to(tl.float32), live)
+    mu, r = layer_norm_row(x + row * cols, w, b, y + row * cols, cols, eps, BLOCK)
     tl.store(mean + row, mu)
     tl.store(rstd + row, r)
 

@@ -16,6 +16,8 @@ import subprocess
 import triton
 import triton.language as tl
 
+from triton_rows import layer_norm_row, softmax_row
+
 
 @triton.jit
 def matmul(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
@@ -79,24 +81,14 @@ def attention(q, k, v, o, scale, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.co
 
 @triton.jit
 def softmax(x, y, cols, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK)
-    live = c < cols
-    v = tl.load(x + row * cols + c, live, -float("inf")).to(tl.float32)
-    e = tl.exp(v - tl.max(v, 0))
-    tl.store(y + row * cols + c, e / tl.sum(e, 0), live)
+    row = tl.program_id(0).to(tl.int64) * cols
+    softmax_row(x + row, y + row, cols, BLOCK)
 
 
 @triton.jit
 def layer_norm(x, w, b, y, cols, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK)
-    live = c < cols
-    v = tl.load(x + row * cols + c, live, 0.0).to(tl.float32)
-    mu = tl.sum(v, 0) / cols
-    d = tl.where(live, v - mu, 0.0)
-    r = 1 / tl.sqrt(tl.sum(d * d, 0) / cols + eps)
-    tl.store(y + row * cols + c, d * r * tl.load(w + c, live).to(tl.float32) + tl.load(b + c, live).to(tl.float32), live)
+    row = tl.program_id(0).to(tl.int64) * cols
+    layer_norm_row(x + row, w, b, y + row, cols, eps, BLOCK)
 
 
 def cases():
