@@ -106,8 +106,8 @@ static void refuse_strides(const checking *c, const ir_op *op, const ir_op *view
   ir_type type = view->results[0].type;
   int64_t stride;
   for (uint32_t i = 0; i < type.rank; i++)
-    if (type.log2[i] != IR_DROPPED && type.log2[i] &&
-        ir_constant_int(view->operands[1 + type.rank + i], &stride) && stride == 0)
+    if (type.log2[i] != IR_DROPPED && type.log2[i] && ir_constant_int(ir_view_strides(view)[i], &stride) &&
+        stride == 0)
       complain(c, op,
                kiln_arena_format(
                    c->d->arena,

@@ -92,10 +92,10 @@ static bool has_map(const promoting *p, const ir_op *view) {
   if (type.pointer || rank < 2 || rank > MAP_RANK || base->def || base->block != p->kernel->body)
     return false;
   if (p->kernel->params[base->index].align < MAP_ALIGN) return false;
-  if (!ir_constant_int(view->operands[2 * rank], &inner) || inner != 1) return false;
+  if (!ir_constant_int(ir_view_strides(view)[rank - 1], &inner) || inner != 1) return false;
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN) return false;
   for (unsigned i = 0; i < rank; i++) {
-    const ir_value *extent = view->operands[1 + i], *stride = view->operands[1 + rank + i];
+    const ir_value *extent = ir_view_extents(view)[i], *stride = ir_view_strides(view)[i];
     if (type.log2[i] != IR_DROPPED && type.log2[i] > 8 && i + 1 < rank) return false;
     if (!is_expression(p, extent)) return false;
     if (i + 1 < rank && (!is_expression(p, stride) || !is_multiple(p, stride, bytes))) return false;
@@ -109,7 +109,7 @@ static bool can_map(const promoting *p, const ir_op *op) {
   if (!view || view->code != IR_VIEW || op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return false;
   if (ir_view_tile(view->results[0].type).rank != 2) return false;
   for (unsigned i = 0; i < rank; i++)
-    if (!kiln_fact_within(kiln_fact_of(p->facts, op->operands[1 + i]), INT32_MIN, INT32_MAX)) return false;
+    if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX)) return false;
   return has_map(p, view);
 }
 

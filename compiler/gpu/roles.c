@@ -412,7 +412,7 @@ static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
   if (ir_constant_bits(acc, &bits) && !bits) return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0);
   const ir_op *loop = acc->def ? NULL : acc->block->parent;
   if (!loop || loop->code != IR_FOR || acc->block != dot->block || acc->index == 0 || acc->uses != 1 ||
-      !ir_constant_bits(loop->operands[2 + acc->index], &bits) || bits)
+      !ir_constant_bits(ir_loop_initials(loop)[acc->index - 1], &bits) || bits)
     return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1);
   *out_starts = true;
   return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);

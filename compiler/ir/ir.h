@@ -380,6 +380,20 @@ static inline ir_op *ir_combiner_end(const ir_op *op) {
   return op->region_count ? op->regions[0]->last : NULL;
 }
 
+/// Of a `view`, one an axis: extents and strides.
+static inline ir_value **ir_view_extents(const ir_op *view) {
+  KILN_ASSERT_DEEP(view->code == IR_VIEW);
+  return view->operands + 1;
+}
+static inline ir_value **ir_view_strides(const ir_op *view) {
+  return ir_view_extents(view) + view->results[0].type.rank;
+}
+/// Of an access through a view, one an axis.
+static inline ir_value **ir_view_indices(const ir_op *access) {
+  KILN_ASSERT_DEEP(access->operands[0]->type.is_view);
+  return access->operands + 1;
+}
+
 // ------------------------------------------------------------------------------------------ kernel
 
 typedef enum ir_access {

@@ -207,9 +207,9 @@ static ir_value *access_pointer(viewing *v, ir_value *base, const axis *axes, un
 static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes) {
   ir_type type = view->results[0].type;
   for (unsigned i = 0; i < type.rank; i++) {
-    axes[i] = (axis){.extent = view->operands[1 + i],
-                     .stride = view->operands[1 + type.rank + i],
-                     .index = op->operands[1 + i],
+    axes[i] = (axis){.extent = ir_view_extents(view)[i],
+                     .stride = ir_view_strides(view)[i],
+                     .index = ir_view_indices(op)[i],
                      .dropped = type.log2[i] == IR_DROPPED};
     axes[i].log2 = axes[i].dropped ? 0 : type.log2[i];
     judge(v, &axes[i]);

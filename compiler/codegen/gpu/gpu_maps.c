@@ -38,7 +38,7 @@ static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *view) {
     unsigned axis = rank - 1 - i % rank;
     if (!is_extent && axis == rank - 1) continue; // the innermost stride is 1
     kiln_buffer code = {0};
-    is_good &= kiln_launch_expression(g->kernel, view->operands[1 + (is_extent ? 0 : rank) + axis],
+    is_good &= kiln_launch_expression(g->kernel, (is_extent ? ir_view_extents : ir_view_strides)(view)[axis],
                                       is_extent ? 1 : bytes, &code);
     put_expression(out, &code);
     kiln_buffer_deinit(&code);

@@ -211,7 +211,7 @@ static unsigned coordinates(gpu *g, const ir_op *op, ir_type view, LLVMValueRef 
   }
   for (unsigned i = 0; i < rank; i++) {
     unsigned axis = rank - 1 - i;
-    out[i] = LLVMBuildTrunc(g->builder, gpu_scalar(g, op->operands[1 + axis]), g->i32, "");
+    out[i] = LLVMBuildTrunc(g->builder, gpu_scalar(g, ir_view_indices(op)[axis]), g->i32, "");
     if (!i) out[i] = add(g, out[i], column);
     else if (axis == row_axis) out[i] = add(g, out[i], row);
   }

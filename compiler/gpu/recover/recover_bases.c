@@ -38,9 +38,9 @@ void recover_base(recovering *r, ir_op *view) {
   r->b.block = view->block, r->b.before = view, r->b.place = view->place;
   for (unsigned i = 0; i < rank; i++) {
     bool is_new = i < a.rank;
-    operands[1 + i] = is_new ? recover_emit_sum(r, &a.extents[i], false) : view->operands[1 + i - a.rank];
+    operands[1 + i] = is_new ? recover_emit_sum(r, &a.extents[i], false) : ir_view_extents(view)[i - a.rank];
     operands[1 + rank + i] =
-        is_new ? recover_emit_sum(r, &a.strides[i], false) : view->operands[1 + type.rank + i - a.rank];
+        is_new ? recover_emit_sum(r, &a.strides[i], false) : ir_view_strides(view)[i - a.rank];
     if (is_new) indices[i] = recover_emit_sum(r, &a.indices[i], true);
   }
   ir_type larger = type;
