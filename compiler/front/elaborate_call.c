@@ -81,29 +81,15 @@ bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *wh
   return false;
 }
 
-typedef struct combine_kind {
-  const char *name;
-  uint8_t kind;
-  uint32_t flags;
-} combine_kind;
-
-static const combine_kind *find_kind(ir_opcode code, const char *name) {
-  static const combine_kind kinds[] = {
-      {"add", IR_COMBINE_ADD, 0},
-      {"mul", IR_COMBINE_MUL, 0},
-      {"max", IR_COMBINE_MAX, 0},
-      {"min", IR_COMBINE_MIN, 0},
-      {"and", IR_COMBINE_AND, 0},
-      {"or", IR_COMBINE_OR, 0},
-      {"xor", IR_COMBINE_XOR, 0},
-      {"xchg", IR_COMBINE_XCHG, 0},
-      {"umax", IR_COMBINE_MAX, IR_UNSIGNED},
-      {"umin", IR_COMBINE_MIN, IR_UNSIGNED},
-  };
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (!strcmp(kinds[i].name, name) && (kinds[i].kind != IR_COMBINE_XCHG || code == IR_ATOMIC))
-      return &kinds[i];
-  return NULL;
+/// The combination that `name` means behind an operation, which atomics have more of; 0: none.
+static unsigned find_kind(ir_opcode code, const char *name, uint32_t *out_flags) {
+  bool is_unsigned = !strcmp(name, "umax") || !strcmp(name, "umin");
+  *out_flags = is_unsigned ? IR_UNSIGNED : 0;
+  for (unsigned kind = IR_COMBINE_REGION + 1; kind < IR_COMBINE_COUNT; kind++)
+    if (!strcmp(ir_combines[kind].text, name + is_unsigned) &&
+        (ir_combines[kind].classes || code == IR_ATOMIC))
+      return kind;
+  return 0;
 }
 
 static bool has_forms(const kiln_operation *op) {
@@ -112,10 +98,11 @@ static bool has_forms(const kiln_operation *op) {
 
 // `op.member` is something.
 static bool has_form(kiln_elab *e, const kiln_operation *op, const kiln_node *n) {
+  uint32_t flags;
   if (!n->member) return true;
   if (!has_forms(op))
     kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form);
-  else if (!find_kind(op->code, n->member->text))
+  else if (!find_kind(op->code, n->member->text, &flags))
     kiln_elab_error(e, n->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
                     op->name, n->member->text, op->code == IR_ATOMIC ? " xchg" : "");
   else return true;
@@ -128,9 +115,9 @@ void kiln_elab_check_form(kiln_elab *e, const kiln_node *n) {
 }
 
 void kiln_call_combine(const kiln_call *c, uint8_t *out_kind, uint32_t *flags) {
-  const combine_kind *kind = find_kind(c->operation->code, c->node->member->text);
-  *out_kind = kind->kind;
-  *flags |= kind->flags;
+  uint32_t sign;
+  *out_kind = (uint8_t)find_kind(c->operation->code, c->node->member->text, &sign);
+  *flags |= sign;
 }
 
 bool kiln_call_takes_unsigned(kiln_elab *e, const kiln_call *c, uint32_t flags, ir_type element) {

@@ -70,7 +70,7 @@ static const struct {
   size_t offset;
   uint8_t most;
 } byte_fields[] = {
-    {offsetof(ir_attrs, kind), IR_COMBINE_XCHG},
+    {offsetof(ir_attrs, kind), IR_COMBINE_COUNT - 1},
     {offsetof(ir_attrs, axis), IR_MAX_RANK},
     {offsetof(ir_attrs, round), IR_ROUND_ZERO},
     {offsetof(ir_attrs, cache), IR_CACHE_WT},

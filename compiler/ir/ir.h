@@ -187,18 +187,29 @@ typedef enum ir_predicate {
   IR_GE
 } ir_predicate; // floats: ordered, NE is unordered
 
-/// Kinds of reduce, scan and atomic. Numbers are part of the canonical form.
+/// Kinds of reduce, scan and atomic, and what is known of them.
 typedef enum ir_combine {
-  IR_COMBINE_REGION,
-  IR_COMBINE_ADD,
-  IR_COMBINE_MUL,
-  IR_COMBINE_MAX,
-  IR_COMBINE_MIN,
-  IR_COMBINE_AND,
-  IR_COMBINE_OR,
-  IR_COMBINE_XOR,
-  IR_COMBINE_XCHG,
+#define COMBINE(code, ...) IR_COMBINE_##code,
+#include "compiler/ir/combines.def"
+#undef COMBINE
 } ir_combine;
+enum {
+#define COMBINE(...) +1
+  IR_COMBINE_COUNT = 0
+#include "compiler/ir/combines.def"
+#undef COMBINE
+};
+
+typedef struct ir_combine_info {
+  const char *text;
+  ir_opcode operation; ///< IR_OPCODE_COUNT: none
+  uint8_t classes, least_int, least_float;
+  bool is_idempotent;
+} ir_combine_info;
+
+extern const ir_combine_info ir_combines[IR_COMBINE_COUNT];
+/// Whether an atomic may combine in this way what has the type.
+bool ir_atomic_takes(ir_combine kind, kiln_scalar scalar);
 
 /// Bits of ir_attrs.flags.
 enum {

@@ -215,20 +215,6 @@ static kiln_status rule_split(typing *t) {
   return yield_type(t, to);
 }
 
-/// The classes a named combination takes: bits of KILN_CLASS_.
-static unsigned combine_classes(unsigned kind) {
-  static const uint8_t classes[] = {
-      [IR_COMBINE_ADD] = KILN_CLASS_INT | KILN_CLASS_FLOAT,
-      [IR_COMBINE_MUL] = KILN_CLASS_INT | KILN_CLASS_FLOAT,
-      [IR_COMBINE_MAX] = KILN_CLASS_INT | KILN_CLASS_FLOAT,
-      [IR_COMBINE_MIN] = KILN_CLASS_INT | KILN_CLASS_FLOAT,
-      [IR_COMBINE_AND] = KILN_CLASS_INT | KILN_CLASS_BOOL,
-      [IR_COMBINE_OR] = KILN_CLASS_INT | KILN_CLASS_BOOL,
-      [IR_COMBINE_XOR] = KILN_CLASS_INT | KILN_CLASS_BOOL,
-  };
-  return kind < sizeof classes ? classes[kind] : 0;
-}
-
 /// Checks that `block` takes `want` (count types) and ends in `code` passing `out` types after `skip`
 /// operands.
 static kiln_status check_region(const typing *t, const ir_block *block, const ir_type *want,
@@ -281,7 +267,7 @@ static kiln_status check_combiner(typing *t) {
   if (n != 1)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: a named combination takes 1 operand, found %u", name(t),
                      n);
-  if (!(combine_classes(a->kind) & ir_type_class(operand(t, 0))))
+  if (a->kind >= IR_COMBINE_COUNT || !(ir_combines[a->kind].classes & ir_type_class(operand(t, 0))))
     return refuse(t, "an element type that the combination takes", operand(t, 0));
   return KILN_OK;
 }
@@ -328,13 +314,8 @@ static kiln_status rule_store(typing *t) {
 }
 
 static kiln_status check_atomic(const typing *t, ir_type value) {
-  unsigned kind = t->op->attrs.kind, class = ir_type_class(value);
-  bool integer = class == KILN_CLASS_INT && ir_type_bits(value) >= 32;
-  bool ok = kind == IR_COMBINE_ADD    ? integer || class == KILN_CLASS_FLOAT
-            : kind == IR_COMBINE_XCHG ? integer || (class == KILN_CLASS_FLOAT && ir_type_bits(value) >= 16)
-            : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN
-                ? integer || (class == KILN_CLASS_FLOAT && ir_type_bits(value) >= 32)
-                : kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR && integer;
+  unsigned kind = t->op->attrs.kind;
+  bool ok = kind < IR_COMBINE_COUNT && !value.pointer && ir_atomic_takes(kind, value.scalar);
   return ok ? KILN_OK
             : refuse(t,
                      "a type that this atomic takes (add and xchg: i32 i64 and floats from 16 bits on; min "

@@ -25,7 +25,6 @@ static void put_typed(kiln_buffer *out, const ir_value *v) {
 // -------------------------------------------------------------------------------------- attributes
 
 static const char *const predicates[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-static const char *const combines[] = {"region", "add", "mul", "max", "min", "and", "or", "xor", "xchg"};
 static const char *const rounds[] = {"nearest", "zero"};
 static const char *const caches[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt"};
 static const char *const evicts[] = {"normal", "first", "last"};
@@ -117,7 +116,7 @@ static const char *kind_of(const ir_op *op) {
   case IR_REDUCE:
   case IR_SCAN:
   case IR_ATOMIC:
-  case IR_VIEW_ATOMIC: return op->attrs.kind <= IR_COMBINE_XCHG ? combines[op->attrs.kind] : "?";
+  case IR_VIEW_ATOMIC: return op->attrs.kind < IR_COMBINE_COUNT ? ir_combines[op->attrs.kind].text : "?";
   default: return NULL;
   }
 }

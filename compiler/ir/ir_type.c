@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Types of the IR as values: construction, comparison, text. The table of operations lives here too.
+// Types of the IR as values: construction, comparison, text. The tables of operations and combinations live
+// here too.
 #include "compiler/ir/ir.h"
 
 #include <stdio.h>
@@ -23,6 +24,14 @@ const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
 #include "compiler/ir/ops.def"
 #undef OP
 };
+#define IR_NONE IR_OPCODE_COUNT
+const ir_combine_info ir_combines[IR_COMBINE_COUNT] = {
+#define COMBINE(code, text, operation, classes, least_int, least_float, idempotent) \
+  [IR_COMBINE_##code] = {text, IR_##operation, classes, least_int, least_float, idempotent},
+#include "compiler/ir/combines.def"
+#undef COMBINE
+};
+#undef IR_NONE
 #undef EACH
 #undef COMMUTES
 #undef DEAR
@@ -41,6 +50,14 @@ const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
 #include "compiler/ir/ops.def"
 #undef OP
 _Static_assert((int)IR_TILE_COUNT < (int)IR_MACHINE_NUMBER, "the stages share no number");
+
+bool ir_atomic_takes(ir_combine kind, kiln_scalar scalar) {
+  const ir_combine_info *c = &ir_combines[kind];
+  unsigned least = kiln_scalars[scalar].type_class == KILN_CLASS_INT     ? c->least_int
+                   : kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT ? c->least_float
+                                                                         : 0;
+  return least && kiln_scalars[scalar].bits >= least;
+}
 
 ir_type ir_scalar_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar}; }
 

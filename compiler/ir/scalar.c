@@ -291,12 +291,7 @@ uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
 
 uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left,
                              uint64_t right) {
-  static const ir_opcode operation[] = {
-      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
-      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
-      [IR_COMBINE_XOR] = IR_XOR,
-  };
-  return kind == IR_COMBINE_XCHG ? right : binary(operation[kind], scalar, flags, left, right);
+  return kind == IR_COMBINE_XCHG ? right : binary(ir_combines[kind].operation, scalar, flags, left, right);
 }
 
 // ------------------------------------------------------------------------------- without denormals

@@ -123,18 +123,6 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
   return native;
 }
 
-kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const kiln_target *target) {
-  unsigned class = kiln_scalars[scalar].type_class, bits = kiln_scalars[scalar].bits;
-  bool wide_int = class == KILN_CLASS_INT && bits >= 32, wide_float = class == KILN_CLASS_FLOAT && bits >= 32;
-  (void)target;
-  bool fits = kind == IR_COMBINE_ADD    ? wide_int || class == KILN_CLASS_FLOAT
-              : kind == IR_COMBINE_XCHG ? wide_int || (class == KILN_CLASS_FLOAT && bits >= 16)
-              : kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN
-                  ? wide_int || wide_float
-                  : wide_int && kind >= IR_COMBINE_AND && kind <= IR_COMBINE_XOR;
-  return fits ? native : (kiln_legality){KILN_LEGAL_REFUSED, "no machine has this atomic for the type"};
-}
-
 // fp8 products need a whole instruction of mma.sync, m16n8k32; smaller tiles have wider types.
 static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
   kiln_matrix m = target->processor->matrix;

@@ -25,7 +25,6 @@ typedef struct kiln_legality {
 kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags,
                                const kiln_target *target);
 kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_target *target);
-kiln_legality kiln_atomic_legality(ir_combine kind, kiln_scalar scalar, const kiln_target *target);
 /// Inline assembly is native on NVIDIA's machines; elsewhere it is expanded or refused by its text
 /// (expand_asm.c).
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target);

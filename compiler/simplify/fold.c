@@ -222,7 +222,7 @@ static ir_value *fold_xor(folding *f, ir_op *op) {
   ir_op *test = producer(op->operands[0], IR_CMP);
   if (test && ir_type_bits(op->operands[0]->type) == 1 && ir_constant_int(op->operands[1], &n) && n == 1) {
     bool is_float = ir_type_class(test->operands[0]->type) == KILN_CLASS_FLOAT;
-    if (!is_float || test->attrs.kind <= IR_NE)
+    if (!is_float || test->attrs.kind == IR_EQ || test->attrs.kind == IR_NE)
       return ir_compare(&f->b, inverse[test->attrs.kind], test->attrs.flags, test->operands[0],
                         test->operands[1]);
   }
@@ -383,7 +383,7 @@ static void forward(folding *f, ir_op *op, uint32_t result, ir_value *v) {
 
 /// Along an axis of extent 1 there is nothing to combine; max, min, and, or of equal elements is the element.
 static bool fold_lanes(folding *f, ir_op *op) {
-  bool idempotent = op->attrs.kind >= IR_COMBINE_MAX && op->attrs.kind <= IR_COMBINE_OR;
+  bool idempotent = ir_combines[op->attrs.kind].is_idempotent;
   bool single = op->operands[0]->type.log2[op->attrs.axis] == 0;
   if (takes_denormals(f, op) || (!single && !(idempotent && splat_source(op->operands[0])))) return false;
   for (uint32_t i = 0; i < op->operand_count; i++) {

@@ -2,14 +2,6 @@
 // Reductions and scans with their regions, and what is expanded into them: gather and histogram.
 #include "compiler/ttir/ttir_forms.h"
 
-// Operations that are a named combination when they stand alone in a region.
-static const struct {
-  uint8_t code, kind;
-} kinds[] = {
-    {IR_ADD, IR_COMBINE_ADD}, {IR_MUL, IR_COMBINE_MUL}, {IR_MAX, IR_COMBINE_MAX}, {IR_MIN, IR_COMBINE_MIN},
-    {IR_AND, IR_COMBINE_AND}, {IR_OR, IR_COMBINE_OR},   {IR_XOR, IR_COMBINE_XOR},
-};
-
 // True when the region is one commuting operation on its two arguments; its kind and flags go to `attrs`.
 static bool is_named(const ir_block *block, ir_attrs *attrs) {
   const ir_op *op = block->first, *end = ir_terminator(block);
@@ -19,9 +11,9 @@ static bool is_named(const ir_block *block, ir_attrs *attrs) {
   bool straight = op->operands[0] == block->args[0] && op->operands[1] == block->args[1];
   bool crossed = op->operands[0] == block->args[1] && op->operands[1] == block->args[0];
   if (!straight && !crossed) return false;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (kinds[i].code == op->code) {
-      attrs->kind = kinds[i].kind;
+  for (unsigned kind = 0; kind < IR_COMBINE_COUNT; kind++)
+    if (ir_combines[kind].operation == op->code) {
+      attrs->kind = (uint8_t)kind;
       attrs->flags |= op->attrs.flags;
       return true;
     }

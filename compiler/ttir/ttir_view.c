@@ -141,22 +141,21 @@ void ttir_form_view_store(ttir_reader *r, const ttir_row *row) {
   ttir_emit(r, (ir_opcode)row->code, NULL, v, count + 1, NULL);
 }
 
-static const struct {
-  const char *word;
-  uint8_t kind;
-} kinds[] = {
-    {"add", IR_COMBINE_ADD}, {"min", IR_COMBINE_MIN}, {"max", IR_COMBINE_MAX},
-    {"and", IR_COMBINE_AND}, {"or", IR_COMBINE_OR},   {"xor", IR_COMBINE_XOR},
-};
+/// A combination of two integers that atomics have too; 0: the word means none.
+static uint8_t kind_of(ttir_token word) {
+  for (unsigned kind = 0; kind < IR_COMBINE_COUNT; kind++) {
+    const ir_combine_info *c = &ir_combines[kind];
+    bool is_meant = strlen(c->text) == word.length && !memcmp(c->text, word.at, word.length);
+    if (is_meant && c->classes && c->least_int) return (uint8_t)kind;
+  }
+  return 0;
+}
 
 // tt.descriptor_reduce add, %d[%i, %j], %v : D, T
 void ttir_form_view_reduce(ttir_reader *r, const ttir_row *row) {
   ir_value *v[2 + IR_MAX_RANK];
-  ir_attrs attrs = {0};
   ttir_token word = ttir_take(r, TTIR_WORD, "what the reduction does");
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strlen(kinds[i].word) == word.length && memcmp(kinds[i].word, word.at, word.length) == 0)
-      attrs.kind = kinds[i].kind;
+  ir_attrs attrs = {.kind = r->failed ? 0 : kind_of(word)};
   if (!r->failed && attrs.kind == 0)
     ttir_error(r, "%s: unknown kind '%.*s'", row->name, (int)word.length, word.at);
   ttir_expect(r, ',');

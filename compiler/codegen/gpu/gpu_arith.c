@@ -343,13 +343,8 @@ LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands) 
 }
 
 LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b) {
-  static const ir_opcode operation[] = {
-      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
-      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
-      [IR_COMBINE_XOR] = IR_XOR,
-  };
   LLVMValueRef operands[2] = {a, b};
-  ir_opcode code = operation[op->attrs.kind];
+  ir_opcode code = ir_combines[op->attrs.kind].operation;
   if (is_float(scalar)) return float_op(g, code, scalar, op->attrs.flags, operands, 2);
   return int_binary(g, code, scalar, op->attrs.flags, a, b);
 }

@@ -341,12 +341,7 @@ LLVMValueRef host_element(host *h, const ir_op *op, LLVMValueRef *x) {
 
 LLVMValueRef host_combine(host *h, ir_combine kind, ir_type type, uint32_t flags, LLVMValueRef a,
                           LLVMValueRef b) {
-  static const ir_opcode codes[] = {
-      [IR_COMBINE_ADD] = IR_ADD, [IR_COMBINE_MUL] = IR_MUL, [IR_COMBINE_MAX] = IR_MAX,
-      [IR_COMBINE_MIN] = IR_MIN, [IR_COMBINE_AND] = IR_AND, [IR_COMBINE_OR] = IR_OR,
-      [IR_COMBINE_XOR] = IR_XOR,
-  };
   LLVMValueRef x[2] = {a, b};
-  ir_op op = {.code = codes[kind], .attrs = {.flags = flags}};
+  ir_op op = {.code = ir_combines[kind].operation, .attrs = {.flags = flags}};
   return functions[op.code](h, &op, ir_element(type), x);
 }

@@ -361,6 +361,9 @@ static bool wide_through(const ir_op *op) {
   }
 }
 
+/// The elements are those of one operand at other places.
+static bool moves_one(const ir_op *op) { return ir_has(op->code, IR_RENAMES) && op->operand_count == 1; }
+
 static host_lanes extend(host *h, host_lanes x) {
   if (x.form == HOST_AFFINE) x = (host_lanes){host_vector(h, x), 0, HOST_VECTOR};
   if (LLVMTypeOf(x.value) == host_like(h->i64, x.value)) return x;
@@ -387,17 +390,10 @@ static host_lanes pull_wide(host *h, ir_value *v, const host_map *map) {
   host_map inner;
   if (host_info(v)->induction) return pull_induction(h, v, host_info(v)->induction, map, true);
   if (host_info(v)->buffer || !op) return extend(h, host_pull(h, v, map));
-  switch (op->code) {
-  case IR_IOTA: return pull_iota(h, map, true);
-  case IR_SPLAT:
-  case IR_EXPAND:
-  case IR_BROADCAST:
-  case IR_RESHAPE:
-  case IR_TRANS:
-  case IR_SPLIT:
+  if (op->code == IR_IOTA) return pull_iota(h, map, true);
+  if (moves_one(op)) {
     inner = host_operand_map(op, 0, v->index, map);
     return host_pull_wide(h, op->operands[0], &inner);
-  default: break;
   }
   if (wide_through(op)) return wide_op(h, op, map);
   return v->type.scalar == KILN_I64 ? host_pull(h, v, map) : extend(h, host_pull(h, v, map));
@@ -438,7 +434,9 @@ static LLVMValueRef compare_ends(host *h, const ir_op *op, const host_lanes *x) 
 }
 
 static bool is_monotone(const ir_op *op, const host_lanes *x) {
-  if (op->attrs.kind < IR_LT || ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return false;
+  if (op->attrs.kind == IR_EQ || op->attrs.kind == IR_NE ||
+      ir_type_class(op->operands[0]->type) != KILN_CLASS_INT)
+    return false;
   for (unsigned i = 0; i < 2; i++)
     if (x[i].form == HOST_VECTOR || x[i].stride < 0) return false;
   return true;
@@ -450,26 +448,18 @@ static LLVMValueRef all_true(host *h, ir_value *v, const host_map *map, unsigned
   const ir_op *op = v->def;
   const host_value *info = host_info(v);
   host_map inner;
-  if (op && !info->buffer && !info->has_lanes) switch (op->code) {
-    case IR_SPLAT:
-    case IR_EXPAND:
-    case IR_BROADCAST:
-    case IR_RESHAPE:
-    case IR_TRANS:
-    case IR_SPLIT:
-      inner = host_operand_map(op, 0, v->index, map);
-      return all_true(h, op->operands[0], &inner, depth);
-    case IR_AND:
-      if (depth == MAX_CONJUNCTION) break;
-      return LLVMBuildAnd(B, all_true(h, op->operands[0], map, depth + 1),
-                          all_true(h, op->operands[1], map, depth + 1), "");
-    case IR_CMP: {
-      host_lanes x[2] = {host_pull(h, op->operands[0], map), host_pull(h, op->operands[1], map)};
-      if (is_affine_or_uniform(x, 2) && is_monotone(op, x)) return compare_ends(h, op, x);
-      break;
-    }
-    default: break;
-    }
+  bool is_computed = op && !info->buffer && !info->has_lanes;
+  if (is_computed && moves_one(op)) {
+    inner = host_operand_map(op, 0, v->index, map);
+    return all_true(h, op->operands[0], &inner, depth);
+  }
+  if (is_computed && op->code == IR_AND && depth < MAX_CONJUNCTION)
+    return LLVMBuildAnd(B, all_true(h, op->operands[0], map, depth + 1),
+                        all_true(h, op->operands[1], map, depth + 1), "");
+  if (is_computed && op->code == IR_CMP) {
+    host_lanes x[2] = {host_pull(h, op->operands[0], map), host_pull(h, op->operands[1], map)};
+    if (is_affine_or_uniform(x, 2) && is_monotone(op, x)) return compare_ends(h, op, x);
+  }
   host_lanes x = host_pull(h, v, map);
   return reduce_lanes(h, x.form == HOST_UNIFORM ? x.value : host_vector(h, x));
 }
