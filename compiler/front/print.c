@@ -126,9 +126,8 @@ static void put_order(kiln_buffer *out, const ir_attrs *a) {
 }
 
 static const char *combine_name(const ir_attrs *a) {
-  static const char *const names[] = {"", "add", "mul", "max", "min", "and", "or", "xor", "xchg"};
   if (a->flags & IR_UNSIGNED) return a->kind == IR_COMBINE_MAX ? "umax" : "umin";
-  return names[a->kind];
+  return ir_combines[a->kind].text;
 }
 
 // -------------------------------------------------------------------------------------- operations
@@ -199,8 +198,8 @@ static void put_expand(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ']');
 }
 
-static void put_shaped(printer *p, const ir_op *op, const char *name) {
-  kiln_buffer_format(p->out, "%s(", name);
+static void put_shaped(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, ", ");
   put_shape(p->out, op->results[0].type);
@@ -233,8 +232,8 @@ static void put_across(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
-static void put_memory(printer *p, const ir_op *op, const char *name) {
-  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_ATOMIC ? "." : "",
+static void put_memory(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s%s%s(", ir_ops[op->code].text, op->code == IR_ATOMIC ? "." : "",
                      op->code == IR_ATOMIC ? combine_name(&op->attrs) : "");
   put_values(p, op->operands, op->operand_count);
   op->code == IR_ATOMIC || op->code == IR_CAS ? put_order(p->out, &op->attrs)
@@ -247,24 +246,24 @@ static void put_view(printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "view(");
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, ", ");
-  put_list(p, op->operands + 1, rank);
+  put_list(p, ir_view_extents(op), rank);
   kiln_buffer_format(p->out, ", ");
-  put_list(p, op->operands + 1 + rank, rank);
+  put_list(p, ir_view_strides(op), rank);
   kiln_buffer_format(p->out, ", ");
   put_shape(p->out, op->results[0].type);
   kiln_buffer_u8(p->out, ')');
 }
 
-static void put_view_access(printer *p, const ir_op *op, const char *name) {
+static void put_view_access(printer *p, const ir_op *op) {
   uint32_t rank = op->operands[0]->type.rank;
-  kiln_buffer_format(p->out, "%s%s%s(", name, op->code == IR_VIEW_ATOMIC ? "." : "",
-                     op->code == IR_VIEW_ATOMIC ? combine_name(&op->attrs) : "");
+  if (op->code == IR_VIEW_ATOMIC) kiln_buffer_format(p->out, "atomic.%s(", combine_name(&op->attrs));
+  else kiln_buffer_format(p->out, op->code == IR_VIEW_LOAD ? "load(" : "store(");
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, ", ");
-  put_list(p, op->operands + 1, rank);
+  put_list(p, ir_view_indices(op), rank);
   if (op->operand_count > 1 + rank) {
     kiln_buffer_format(p->out, ", ");
-    put_value(p, op->operands[1 + rank]);
+    put_value(p, ir_view_indices(op)[rank]);
   }
   op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
   kiln_buffer_u8(p->out, ')');
@@ -314,125 +313,125 @@ static void put_asm(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
+static void put_on_axis(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, op->attrs.axis);
+}
+
+static void put_const(printer *p, const ir_op *op) {
+  put_constant(p->out, op->results[0].type, op->attrs.bits);
+}
+
+static void put_iota(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "iota(%u)", 1u << op->results[0].type.log2[0]);
+}
+
+static void put_full(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "full(");
+  put_type(p->out, op->results[0].type);
+  kiln_buffer_format(p->out, ", ");
+  put_value(p, op->operands[0]);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_named(printer *p, const ir_op *op) { put_call(p, op, ir_ops[op->code].text); }
+
+static void put_binary(printer *p, const ir_op *op) {
+  if (!op->attrs.flags && infix[op->code]) put_infix(p, op, infix[op->code]);
+  else put_named(p, op);
+}
+
+static void put_bitcast(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "bitcast(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_type(p->out, ir_element(op->results[0].type));
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_assert(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "assert(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_string(p->out, op->attrs.text);
+  kiln_buffer_format(p->out, ", %llu)", (unsigned long long)op->attrs.bits);
+}
+
+static void put_of_view(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
+  put_value(p, op->operands[0]);
+  if (op->code != IR_VIEW_BASE) kiln_buffer_format(p->out, ", %u", op->attrs.axis);
+  kiln_buffer_u8(p->out, ')');
+}
+
+/// How an operation is written; NULL: it is a statement, or not of the language.
+static void (*const expressions[IR_OPCODE_COUNT])(printer *p, const ir_op *op) = {
+    [IR_PID] = put_on_axis,
+    [IR_NPID] = put_on_axis,
+    [IR_CONST] = put_const,
+    [IR_IOTA] = put_iota,
+    [IR_SPLAT] = put_full,
+    [IR_CMP] = put_compare,
+    [IR_ADD] = put_binary,
+    [IR_SUB] = put_binary,
+    [IR_MUL] = put_binary,
+    [IR_DIV] = put_binary,
+    [IR_REM] = put_binary,
+    [IR_AND] = put_binary,
+    [IR_OR] = put_binary,
+    [IR_XOR] = put_binary,
+    [IR_SHL] = put_binary,
+    [IR_SHR] = put_binary,
+    [IR_PTRADD] = put_binary,
+    [IR_MIN] = put_binary,
+    [IR_MAX] = put_binary,
+    [IR_MULHI] = put_binary,
+    [IR_FMA] = put_named,
+    [IR_SELECT] = put_named,
+    [IR_ABS] = put_named,
+    [IR_FLOOR] = put_named,
+    [IR_CEIL] = put_named,
+    [IR_ROUND] = put_named,
+    [IR_SQRT] = put_named,
+    [IR_RSQRT] = put_named,
+    [IR_EXP2] = put_named,
+    [IR_LOG2] = put_named,
+    [IR_SIN] = put_named,
+    [IR_COS] = put_named,
+    [IR_TANH] = put_named,
+    [IR_ERF] = put_named,
+    [IR_JOIN] = put_named,
+    [IR_SPLIT] = put_named,
+    [IR_BARRIER] = put_named,
+    [IR_ASSUME] = put_named,
+    [IR_CAST] = put_cast,
+    [IR_BITCAST] = put_bitcast,
+    [IR_EXPAND] = put_expand,
+    [IR_BROADCAST] = put_shaped,
+    [IR_RESHAPE] = put_shaped,
+    [IR_TRANS] = put_trans,
+    [IR_REDUCE] = put_across,
+    [IR_SCAN] = put_across,
+    [IR_SORT] = put_sort,
+    [IR_GATHER] = put_gather,
+    [IR_LOAD] = put_memory,
+    [IR_STORE] = put_memory,
+    [IR_ATOMIC] = put_memory,
+    [IR_CAS] = put_memory,
+    [IR_VIEW] = put_view,
+    [IR_VIEW_LOAD] = put_view_access,
+    [IR_VIEW_STORE] = put_view_access,
+    [IR_VIEW_ATOMIC] = put_view_access,
+    [IR_DIM] = put_of_view,
+    [IR_VIEW_STRIDE] = put_of_view,
+    [IR_VIEW_BASE] = put_of_view,
+    [IR_DOT] = put_dot,
+    [IR_HINT] = put_hint,
+    [IR_ASM] = put_asm,
+    [IR_ASSERT] = put_assert,
+};
+
 static void put_expression(printer *p, const ir_op *op) {
-  const ir_attrs *a = &op->attrs;
-  switch (op->code) {
-  case IR_PID:
-  case IR_NPID: kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, a->axis); break;
-  case IR_CONST: put_constant(p->out, op->results[0].type, a->bits); break;
-  case IR_IOTA: kiln_buffer_format(p->out, "iota(%u)", 1u << op->results[0].type.log2[0]); break;
-  case IR_SPLAT:
-    kiln_buffer_format(p->out, "full(");
-    put_type(p->out, op->results[0].type);
-    kiln_buffer_format(p->out, ", ");
-    put_value(p, op->operands[0]);
-    kiln_buffer_u8(p->out, ')');
-    break;
-  case IR_ADD:
-  case IR_SUB:
-  case IR_MUL:
-  case IR_DIV:
-  case IR_REM:
-  case IR_AND:
-  case IR_OR:
-  case IR_XOR:
-  case IR_SHL:
-  case IR_SHR:
-  case IR_PTRADD:
-  case IR_MIN:
-  case IR_MAX:
-  case IR_MULHI:
-    if (!a->flags && infix[op->code]) put_infix(p, op, infix[op->code]);
-    else put_call(p, op, ir_ops[op->code].text);
-    break;
-  case IR_CMP: put_compare(p, op); break;
-  case IR_FMA:
-  case IR_SELECT:
-  case IR_ABS:
-  case IR_FLOOR:
-  case IR_CEIL:
-  case IR_ROUND:
-  case IR_SQRT:
-  case IR_RSQRT:
-  case IR_EXP2:
-  case IR_LOG2:
-  case IR_SIN:
-  case IR_COS:
-  case IR_TANH:
-  case IR_ERF:
-  case IR_JOIN:
-  case IR_SPLIT:
-  case IR_BARRIER:
-  case IR_ASSUME: put_call(p, op, ir_ops[op->code].text); break;
-  case IR_CAST: put_cast(p, op); break;
-  case IR_BITCAST:
-    kiln_buffer_format(p->out, "bitcast(");
-    put_value(p, op->operands[0]);
-    kiln_buffer_format(p->out, ", ");
-    put_type(p->out, ir_element(op->results[0].type));
-    kiln_buffer_u8(p->out, ')');
-    break;
-  case IR_EXPAND: put_expand(p, op); break;
-  case IR_BROADCAST:
-  case IR_RESHAPE: put_shaped(p, op, ir_ops[op->code].text); break;
-  case IR_TRANS: put_trans(p, op); break;
-  case IR_REDUCE:
-  case IR_SCAN: put_across(p, op); break;
-  case IR_SORT: put_sort(p, op); break;
-  case IR_GATHER: put_gather(p, op); break;
-  case IR_LOAD:
-  case IR_STORE:
-  case IR_ATOMIC:
-  case IR_CAS: put_memory(p, op, ir_ops[op->code].text); break;
-  case IR_VIEW: put_view(p, op); break;
-  case IR_VIEW_LOAD: put_view_access(p, op, "load"); break;
-  case IR_VIEW_STORE: put_view_access(p, op, "store"); break;
-  case IR_VIEW_ATOMIC: put_view_access(p, op, "atomic"); break;
-  case IR_DOT: put_dot(p, op); break;
-  case IR_HINT: put_hint(p, op); break;
-  case IR_ASM: put_asm(p, op); break;
-  case IR_ASSERT:
-    kiln_buffer_format(p->out, "assert(");
-    put_value(p, op->operands[0]);
-    kiln_buffer_format(p->out, ", ");
-    put_string(p->out, a->text);
-    kiln_buffer_format(p->out, ", %llu)", (unsigned long long)a->bits);
-    break;
-  case IR_VIEW_BASE:
-    kiln_buffer_format(p->out, "view_base(");
-    put_value(p, op->operands[0]);
-    kiln_buffer_u8(p->out, ')');
-    break;
-  case IR_DIM:
-  case IR_VIEW_STRIDE:
-    kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
-    put_value(p, op->operands[0]);
-    kiln_buffer_format(p->out, ", %u)", a->axis);
-    break;
-  case IR_ALLOC:
-  case IR_BLOCK:
-  case IR_COPY:
-  case IR_BAR_EXPECT:
-  case IR_BAR_WAIT:
-  case IR_BAR_ARRIVE:
-  case IR_MMA:
-  case IR_MMA_WAIT:
-  case IR_CLUSTER_SUM:
-  case IR_STAGE:
-  case IR_STAGE_WAIT: // not of the language
-  case IR_FOR:
-  case IR_WHILE:
-  case IR_IF:
-  case IR_ROLES:
-  case IR_FETCH:
-  case IR_FETCH_COMMIT:
-  case IR_FETCH_WAIT:
-  case IR_SLOT_LOAD:
-  case IR_FETCH_END:
-  case IR_YIELD:
-  case IR_COND:
-  case IR_OPCODE_COUNT: break;
-  }
+  if (expressions[op->code]) expressions[op->code](p, op);
 }
 
 // ----------------------------------------------------------------------------------------- control
