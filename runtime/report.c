@@ -110,12 +110,13 @@ static void write_text(kiln_device *d, const char *name, bool exists, kiln_repor
     r->text =
         kiln_arena_format(r->arena, "kernel '%s' is in %s, but with no code for any device", name, bundles);
   else if (fits) r->text = kiln_arena_format(r->arena, "kernel '%s' on %s: %s", name, device, list);
-  else
-    r->text = kiln_arena_format(
-        r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`", name, device,
-        bundles, list,
-        d->target.family == KILN_FAMILY_HOST && !(d->library->policy & KILN_EXACT_ONLY) ? "host"
-                                                                                        : d->target.name);
+  else {
+    const kiln_family_info *family = kiln_family_of(d->target.family);
+    bool is_any = family->is_listed && !(d->library->policy & KILN_EXACT_ONLY);
+    r->text =
+        kiln_arena_format(r->arena, "kernel '%s' has no code for %s in %s: %s; build it with `--target %s`",
+                          name, device, bundles, list, is_any ? family->name : d->target.name);
+  }
 }
 
 kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {

@@ -11,7 +11,8 @@
 static const char blanks[] = " \t";
 
 static bool item_has(const char *item, size_t length, const kiln_processor *p) {
-  if (length == 4 && !memcmp(item, "host", 4)) return p->family == KILN_FAMILY_HOST;
+  const kiln_family_info *family = kiln_family_of(p->family);
+  if (family->is_listed && strlen(family->name) == length && !memcmp(item, family->name, length)) return true;
   if (item[length - 1] == '*') return !strncmp(item, p->name, length - 1);
   return strlen(p->name) == length && !memcmp(item, p->name, length);
 }

@@ -11,7 +11,7 @@ enum {
   T_ANY = 0xffff,
 };
 
-typedef enum place { ALL, HOST, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
+typedef enum place { ALL, NO_UNITS, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
 
 typedef struct op_row {
   const ir_opcode *operations;
@@ -81,7 +81,7 @@ static bool has_fp8_matrix(const kiln_target *target) {
 static bool holds(place where, const kiln_target *target) {
   switch (where) {
   case ALL: return true;
-  case HOST: return target->processor->family == KILN_FAMILY_HOST;
+  case NO_UNITS: return !kiln_family_of(target->processor->family)->has_units;
   case NO_FMA: return lacks_feature(target, "+fma");
   case NO_F16: return lacks_feature(target, "+f16c");
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
