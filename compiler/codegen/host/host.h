@@ -353,6 +353,9 @@ void host_block_emit(host *h, ir_block *block);
 
 /// Numbers the kernel, gives every value its host_value, and decides which lazy values are kept.
 void host_plan(host *h);
+/// What an operation does where it stands (host_ops.def).
+typedef enum host_role { HOST_NOW, HOST_LAZY, HOST_ROOT, HOST_ALONE } host_role;
+host_role host_role_of(const ir_op *op);
 /// True when a tile operation emits nothing where it stands.
 bool host_is_lazy(const ir_op *op);
 /// True when the elements of a lazy operation are those of its operands at the same index.

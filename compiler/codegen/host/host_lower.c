@@ -154,22 +154,19 @@ static void barrier(host *h, ir_op *op) {
 
 typedef void op_function(host *h, ir_op *op);
 static op_function *const functions[IR_OPCODE_COUNT] = {
-    [IR_STORE] = tile_store,   [IR_REDUCE] = tile_reduce, [IR_SCAN] = host_scan,
-    [IR_DOT] = host_dot,       [IR_ATOMIC] = host_atomic, [IR_CAS] = host_atomic,
-    [IR_BARRIER] = barrier,    [IR_ASSUME] = nothing,     [IR_ASSERT] = emit_assert,
-    [IR_ASM] = assembly,       [IR_FOR] = host_for,       [IR_WHILE] = host_while,
-    [IR_IF] = host_if,         [IR_YIELD] = nothing,      [IR_COND] = nothing,
-    [IR_VIEW] = refuse,        [IR_VIEW_LOAD] = refuse,   [IR_VIEW_STORE] = refuse,
-    [IR_VIEW_ATOMIC] = refuse, [IR_DIM] = refuse,         [IR_VIEW_BASE] = refuse,
-    [IR_VIEW_STRIDE] = refuse, [IR_SORT] = host_sort,     [IR_GATHER] = host_gather,
+#define HOST_OP(code, role, index, cost, emit) [IR_##code] = emit,
+#include "compiler/codegen/host/host_ops.def"
+#undef HOST_OP
 };
 
 void host_block_emit(host *h, ir_block *block) {
   for (ir_op *op = block->first; op && h->status == KILN_OK; op = op->next) {
     LLVMMetadataRef place = kiln_llvm_lines_at(h->lines, B, op);
+    host_role role = host_role_of(op);
     if (functions[op->code]) functions[op->code](h, op);
-    else if (host_is_lazy(op)) lazy_op(h, op);
+    else if (role == HOST_LAZY) lazy_op(h, op);
     else scalar_op(h, op);
+    KILN_ASSERT_DEEP(role != HOST_ALONE || !h->open || h->status != KILN_OK);
     kiln_llvm_lines_back(h->lines, B, place);
   }
 }

@@ -7,47 +7,45 @@
 #include "compiler/analysis/provenance.h"
 #include "compiler/codegen/host/host.h"
 
-#include <string.h>
-
 enum {
   COST_CHEAP = HOST_COST_CHEAP,
   COST_KEEP = 40,
-  COST_LOAD = 6,
   COST_CAST = 4,
   COST_FLOAT = 3,
   COST_INT = 1,
-  COST_SLOW = 24,
   COST_MAX = 1 << 20
 };
 
 // -------------------------------------------------------------------------------------- properties
 
-bool host_is_lazy(const ir_op *op) {
-  if (!op->result_count || !op->results[0].type.rank) return false;
-  switch (op->code) {
-  case IR_IOTA:
-  case IR_SPLAT:
-  case IR_PTRADD:
-  case IR_LOAD:
-  case IR_JOIN:
-  case IR_EXPAND:
-  case IR_BROADCAST:
-  case IR_RESHAPE:
-  case IR_TRANS:
-  case IR_SPLIT: return true;
-  default: return host_is_elementwise(op->code);
-  }
+enum { SAME, MOVED, REPEATS };
+enum { EACH = -1 };
+static const struct {
+  uint8_t role, index;
+  int8_t cost;
+  bool is_given;
+} rows[IR_OPCODE_COUNT] = {
+#define HOST_OP(code, role, index, cost, emit) [IR_##code] = {HOST_##role, index, cost, true},
+#include "compiler/codegen/host/host_ops.def"
+#undef HOST_OP
+};
+
+host_role host_role_of(const ir_op *op) {
+  host_role role = rows[op->code].is_given         ? (host_role)rows[op->code].role
+                   : host_is_elementwise(op->code) ? HOST_LAZY
+                                                   : HOST_NOW;
+  const ir_type *space = op->result_count ? &op->results[0].type : NULL;
+  if (role == HOST_LAZY && (!space || !space->rank)) return HOST_NOW; // a scalar
+  if (role == HOST_ROOT && !op->operands[0]->type.rank) return HOST_ALONE;
+  return role;
 }
 
+bool host_is_lazy(const ir_op *op) { return host_role_of(op) == HOST_LAZY; }
+
 bool host_keeps_index(const ir_op *op) {
-  switch (op->code) {
-  case IR_SPLAT:
-  case IR_JOIN:
-  case IR_TRANS:
-  case IR_SPLIT: return false;
-  case IR_BROADCAST: return ir_log2_elements(op->operands[0]->type) == ir_log2_elements(op->results[0].type);
-  default: return true;
-  }
+  if (rows[op->code].index == REPEATS)
+    return ir_log2_elements(op->operands[0]->type) == ir_log2_elements(op->results[0].type);
+  return rows[op->code].index == SAME;
 }
 
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -102,21 +100,9 @@ static void add_block(host *h, ir_block *block) {
 static uint32_t own_cost(const ir_op *op) {
   ir_type type = op->operand_count ? op->operands[0]->type : op->results[0].type;
   bool real = ir_type_class(type) == KILN_CLASS_FLOAT;
-  switch (op->code) {
-  case IR_LOAD: return COST_LOAD;
-  case IR_CAST: return real || ir_type_class(op->results[0].type) == KILN_CLASS_FLOAT ? COST_CAST : COST_INT;
-  case IR_DIV:
-  case IR_REM:
-  case IR_SQRT:
-  case IR_RSQRT: return COST_SLOW;
-  case IR_IOTA:
-  case IR_SPLAT:
-  case IR_EXPAND:
-  case IR_BROADCAST:
-  case IR_RESHAPE:
-  case IR_PTRADD: return 0;
-  default: return real ? COST_FLOAT : COST_INT;
-  }
+  if (rows[op->code].is_given && rows[op->code].cost != EACH) return (uint32_t)rows[op->code].cost;
+  if (op->code != IR_CAST) return real ? COST_FLOAT : COST_INT;
+  return real || ir_type_class(op->results[0].type) == KILN_CLASS_FLOAT ? COST_CAST : COST_INT;
 }
 
 static void set_cost(const ir_op *op) {
@@ -161,10 +147,6 @@ static bool contains_effect(const ir_op *op) {
   return false;
 }
 
-static bool is_root(const ir_op *op) {
-  return op->operand_count && op->operands[0]->type.rank && (op->code == IR_STORE || op->code == IR_REDUCE);
-}
-
 // Walks a block as emission will and writes the number of the loop of each root, and of the loop open at each
 // other operation.
 typedef struct simulation {
@@ -180,15 +162,14 @@ static bool waits_for(const ir_op *op, uint32_t group) {
 }
 
 static void simulate_op(simulation *s, const ir_op *op, uint32_t *group_of) {
-  if (host_is_lazy(op)) host_set_ready(op);
-  else if (is_root(op)) {
+  host_role role = host_role_of(op);
+  if (role == HOST_LAZY) host_set_ready(op);
+  else if (role == HOST_ROOT) {
     int bits = (int)ir_log2_elements(op->operands[0]->type);
     if (bits != s->bits || waits_for(op, s->group)) s->group++;
     s->bits = bits;
     for (uint32_t i = 0; i < op->result_count; i++) host_info(&op->results[i])->ready = s->group;
-  } else if (op->region_count || ir_ops[op->code].effect == IR_WRITE || op->code == IR_BARRIER ||
-             op->code == IR_DOT || op->code == IR_SCAN || op->code == IR_SORT || op->code == IR_GATHER ||
-             waits_for(op, s->group)) {
+  } else if (role == HOST_ALONE || waits_for(op, s->group)) {
     s->group++;
     s->bits = -1;
   }
@@ -237,7 +218,7 @@ static uses uses_of(const ir_value *v, const ir_block *block, const uint32_t *gr
       u.nested = true;
       merge(&u, user->number, false, group, group);
     } else if (host_is_lazy(user)) merge_lazy(&u, user, group);
-    else merge(&u, user->number, user->code == IR_STORE || user->code == IR_REDUCE, group, group);
+    else merge(&u, user->number, rows[user->code].role == HOST_ROOT, group, group);
   }
   return u;
 }
