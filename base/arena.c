@@ -15,7 +15,6 @@ typedef struct chunk {
 
 struct kiln_arena {
   chunk *top; // owned
-  size_t used;
   bool failed;
   void (*exhausted)(size_t size); // may be NULL
 };
@@ -36,30 +35,14 @@ kiln_arena *kiln_arena_create_with(void (*exhausted)(size_t size)) {
 
 bool kiln_arena_failed(const kiln_arena *arena) { return arena->failed; }
 
-static void free_chunks(chunk *c) {
-  while (c) {
-    chunk *next = c->next;
-    free(c);
-    c = next;
-  }
-}
-
 void kiln_arena_destroy(kiln_arena *arena) {
-  if (!arena) return;
-  free_chunks(arena->top);
+  chunk *next = arena ? arena->top : NULL;
+  for (chunk *c = next; c; c = next) {
+    next = c->next;
+    free(c);
+  }
   free(arena);
 }
-
-void kiln_arena_reset(kiln_arena *arena) {
-  if (arena->top) {
-    free_chunks(arena->top->next);
-    arena->top->next = NULL;
-    arena->top->used = 0;
-  }
-  arena->used = 0;
-}
-
-size_t kiln_arena_used(const kiln_arena *arena) { return arena->used; }
 
 static chunk *push(kiln_arena *arena, size_t least) {
   size_t size = arena->top ? arena->top->size * 2 : FIRST_CHUNK;
@@ -81,7 +64,6 @@ void *kiln_arena_alloc(kiln_arena *arena, size_t size) {
   if (!c) return NULL;
   void *at = c->bytes + c->used;
   c->used += size;
-  arena->used += size;
   return memset(at, 0, size);
 }
 

@@ -20,10 +20,6 @@ kiln_arena *kiln_arena_create(void);
 bool kiln_arena_failed(const kiln_arena *arena);
 /// Frees the arena and all that was taken from it. NULL is allowed.
 void kiln_arena_destroy(kiln_arena *arena);
-/// Gives all memory back for reuse; what was taken is dead.
-void kiln_arena_reset(kiln_arena *arena);
-/// Bytes taken so far.
-size_t kiln_arena_used(const kiln_arena *arena);
 
 /// `size` zeroed bytes aligned to 16; not NULL for size 0.
 void *kiln_arena_alloc(kiln_arena *arena, size_t size);

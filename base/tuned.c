@@ -24,8 +24,6 @@ static const char *const axis_prefixes[KILN_TUNED_AXIS_KINDS] = {
 
 static const char head[] = "kiln tuned ";
 
-const char *kiln_tuned_spelling(kiln_tuned_field field) { return rows[field].spelling; }
-
 // -------------------------------------------------------------------------------------------- bins
 
 int64_t kiln_tuned_bin_least(uint8_t bin) {
@@ -98,8 +96,8 @@ static void skip_spaces(source *s) {
 
 // A word of the text: a name, or a value out of its quotes.
 typedef struct word {
-  const char *at; // in the text
-  char *text;     // arena
+  const char *at;   // in the text
+  const char *text; // arena; "" while there is none
 } word;
 
 static bool is_printable(char c) { return (unsigned char)c >= 0x20 && c != 0x7f; }
@@ -118,8 +116,8 @@ static kiln_status read_name(source *s, word *out) {
 static kiln_status read_quoted(source *s, word *out) {
   const char *begin = s->at++;
   size_t length = 0;
-  out->text = kiln_arena_alloc(s->arena, (size_t)(s->line_end - begin) + 1);
-  if (!out->text) return no_memory(s);
+  char *text = kiln_arena_alloc(s->arena, (size_t)(s->line_end - begin) + 1);
+  if (!text) return no_memory(s);
   for (; s->at < s->line_end && *s->at != '"'; s->at++) {
     if (*s->at == '\\') s->at++;
     if (s->at == s->line_end) break;
@@ -127,16 +125,17 @@ static kiln_status read_quoted(source *s, word *out) {
       return fault(s, s->at - 1, "expected \\\" or \\\\, found '\\%c'", is_printable(*s->at) ? *s->at : '?');
     if (!is_printable(*s->at))
       return fault(s, s->at, "a character that cannot be printed (0x%02x)", (uint8_t)*s->at);
-    out->text[length++] = *s->at;
+    text[length++] = *s->at;
   }
   if (s->at == s->line_end) return fault(s, begin, "the quote is not closed in this line");
   s->at++;
   if (s->at < s->line_end && *s->at != ' ') return fault(s, s->at, "expected a space behind the quote");
+  out->text = text;
   return KILN_OK;
 }
 
 static kiln_status read_value(source *s, word *out) {
-  *out = (word){.at = s->at};
+  *out = (word){.at = s->at, .text = ""};
   if (s->at < s->line_end && *s->at == '"') return read_quoted(s, out);
   while (s->at < s->line_end && *s->at != ' ') {
     if (*s->at == '"' || !is_printable(*s->at))
@@ -207,7 +206,7 @@ static kiln_status unknown_name(source *s, const word *name) {
 }
 
 static kiln_status read_word(source *s, kiln_tuned_entry *entry) {
-  word name = {0}, value = {0};
+  word name = {.text = ""}, value = {.text = ""};
   KILN_TRY(read_name(s, &name));
   KILN_TRY(read_value(s, &value));
   for (unsigned kind = 0; kind < KILN_TUNED_AXIS_KINDS; kind++)

@@ -100,7 +100,4 @@ void kiln_tuned_write_axis(const kiln_tuned_axis *axis, kiln_buffer *out);
 enum { KILN_TUNED_NOTE = 4200 };
 bool kiln_tuned_note_key(const char *kernel, char out[KILN_TUNED_NOTE]);
 
-/// The fields' spelling, for messages.
-const char *kiln_tuned_spelling(kiln_tuned_field field);
-
 #endif

@@ -105,7 +105,6 @@ KILN_MUST_USE kiln_status kiln_key_walk_next(kiln_key_walk *walk, kiln_key_part 
 
 /// "OPTION"; "UNKNOWN" for other numbers.
 const char *kiln_field_name(uint32_t field);
-const char *kiln_field_text(uint32_t field);
 /// The name of a part for people ("option fast_math"), and its value on one line (long or binary values as
 /// size and digest).
 void kiln_key_part_title(const kiln_key_part *part, char *out, size_t capacity);

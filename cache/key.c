@@ -38,11 +38,6 @@ const char *kiln_field_name(uint32_t field) {
   return row ? row->name : "UNKNOWN";
 }
 
-const char *kiln_field_text(uint32_t field) {
-  const struct row *row = row_of(field);
-  return row ? row->text : "a field of another release";
-}
-
 // ---------------------------------------------------------------------------------------- building
 
 /// Where a collected field lies in builder.bytes.

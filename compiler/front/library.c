@@ -12,11 +12,6 @@ static const char text[] =
 #include "mathlib.inc"
     ;
 
-const char *kiln_mathlib_text(size_t *out_size) {
-  *out_size = sizeof text - 1;
-  return text;
-}
-
 kiln_module *kiln_library_open(kiln_arena *arena) {
   kiln_module *module = KILN_NEW(arena, kiln_module);
   *module = (kiln_module){.arena = arena, .file = "mathlib.kiln", .is_library = true};

@@ -12,7 +12,4 @@
 /// plain arithmetic, never the operation itself. Thread safe; parses only the functions it needs.
 ir_value *kiln_mathlib_call(ir_builder *b, const char *name, ir_value *const *args, size_t count);
 
-/// Text of the library and its size.
-const char *kiln_mathlib_text(size_t *out_size);
-
 #endif

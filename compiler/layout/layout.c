@@ -3,7 +3,6 @@
 // layout_convert.c.
 #include "compiler/layout/layout.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
@@ -81,18 +80,6 @@ void layout_normalise(kiln_layout *layout) {
 int layout_register_of(const kiln_layout *layout, uint32_t element) {
   uint32_t set;
   return layout_solve(layout->basis, layout->registers, element, &set) ? (int)set : -1;
-}
-
-const char *layout_text(const kiln_layout *layout, char out[LAYOUT_TEXT]) {
-  size_t at = 0;
-  const unsigned counts[3] = {layout->registers, layout->lanes, layout->warps};
-  for (unsigned kind = 0, i = 0; kind < 3; kind++) {
-    at += (size_t)snprintf(out + at, LAYOUT_TEXT - at, "%s%c[", kind ? " " : "", "rlw"[kind]);
-    for (unsigned j = 0; j < counts[kind]; j++)
-      at += (size_t)snprintf(out + at, LAYOUT_TEXT - at, "%s%u", j ? " " : "", layout->basis[i++]);
-    at += (size_t)snprintf(out + at, LAYOUT_TEXT - at, "]");
-  }
-  return out;
 }
 
 // ------------------------------------------------------------------------------------------ making

@@ -36,9 +36,6 @@ void layout_normalise(kiln_layout *layout);
 /// The register of a thread whose element, seen from the thread's first one, is `element`; -1 when there is
 /// none.
 int layout_register_of(const kiln_layout *layout, uint32_t element);
-/// "r[1 2] l[4 8 16] w[0]", for tests and messages.
-enum { LAYOUT_TEXT = 400 };
-const char *layout_text(const kiln_layout *layout, char out[LAYOUT_TEXT]);
 
 // ------------------------------------------------------------------------------------------ making
 

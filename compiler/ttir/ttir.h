@@ -28,7 +28,6 @@ ttir_module *ttir_open(kiln_arena *arena, const char *file, const char *text, si
                        kiln_diagnostics *d);
 /// Public functions, in order of the text: the kernels.
 size_t ttir_kernel_count(const ttir_module *module);
-const char *ttir_kernel_name(const ttir_module *module, size_t index);
 /// Builds and verifies kernel `index` in `arena`. NULL when there were errors; they are in `d`.
 ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts *facts, kiln_arena *arena,
                       kiln_diagnostics *d);

@@ -114,10 +114,6 @@ ttir_module *ttir_open(kiln_arena *arena, const char *file, const char *text, si
 
 size_t ttir_kernel_count(const ttir_module *module) { return module->public_count; }
 
-const char *ttir_kernel_name(const ttir_module *module, size_t index) {
-  return module->functions[module->publics[index]].name;
-}
-
 const ttir_function *ttir_find_function(const ttir_module *module, const char *name, uint32_t length) {
   for (uint32_t i = 0; i < module->function_count; i++)
     if (module->functions[i].length == length && memcmp(module->functions[i].name, name, length) == 0)
