@@ -291,9 +291,10 @@ FORMAT ?= clang-format-14
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cpp')
 format: ## apply .clang-format to every C file
 	$(FORMAT) -i $(C_FILES)
-lint-quick: ## check the format of every C file, the order of the folders, the numbers that tests cite, what documents name
+lint-quick: ## check the format of every C file, the order of the folders, the structure, the numbers that tests cite, what documents name
 	@$(FORMAT) --dry-run -Werror $(C_FILES)
 	tools/lint-folders.sh
+	tools/lint-structure.py
 	tools/lint-numbers.py
 	tools/lint-docs.py
 lint: lint-quick $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc ## lint-quick, then clang-tidy, cppcheck and gcc -fanalyzer (minutes)

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the structure of the C sources comes to, in numbers; docs/architecture.md has them under "Structure".
+
+    tools/lint-structure.py [--all] [COMMIT]
+
+Of the work tree, or of a commit. Fails when a number is above what LIMITS says, naming the places. --all names all places, and counts the files
+that clang-format would change too (`make lint-quick` checks the format by itself)."""
+import collections
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools", "python")
+FILE_LINES, FUNCTION_LINES = 600, 60
+LAYOUT = "tile_in|home_here|compute"  # these may convert, which no pass sees
+# What may be there; the others are told, not judged.
+LIMITS = {"opcode ranges": 0, "family tests": 0, "cycles of folders": 0, "further analyses of provenance": 0, "own messages searched": 0,
+          "operands by place": 0, "functions that nothing calls": 0}
+
+
+def read_sources():
+    sources = {}
+    for top in PRODUCTS:
+        for folder, _, names in os.walk(top):
+            for name in names:
+                if name.endswith((".c", ".h", ".cpp")):
+                    path = os.path.join(folder, name)
+                    sources[path] = open(path, encoding="utf-8").read()
+    return sources
+
+
+def without_comments(text):
+    """Comments and texts as blanks, lines kept."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group()) if m.group()[0] == "/" else '""'
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+def functions(text):
+    """(name, first line, lines, body) of each function that begins in the first column and ends with } there."""
+    lines = text.split("\n")
+    start = None
+    for number, line in enumerate(lines):
+        if start is None and re.match(r"[A-Za-z_]", line) and not re.match(r"(typedef|enum|struct|union|extern)\b[^(]*$", line):
+            start = number
+        if start is not None and line.endswith(";") and "{" not in "".join(lines[start:number + 1]):
+            start = None
+        if line == "}" and start is not None:
+            body = "\n".join(lines[start:number + 1])
+            name = re.match(r"[^(]*?(\w+)\(", body)
+            if name and "{" in body:
+                yield name[1], start + 1, number + 1 - start, body
+            start = None
+        elif start is not None and line.endswith("}") and number == start:
+            name = re.match(r"[^(]*?(\w+)\(.*\) \{", line)
+            if name:
+                yield name[1], number + 1, 1, line
+            start = None
+        elif start is not None and line.startswith("};"):
+            start = None
+
+
+def matches(sources, pattern, folders=PRODUCTS):
+    for path, text in sorted(sources.items()):
+        if path.startswith(tuple(f + "/" for f in folders)):
+            for m in re.finditer(pattern, text):
+                yield "%s:%d" % (path, text.count("\n", 0, m.start()) + 1)
+
+
+def opcode_ranges(sources):
+    rows = open("compiler/ir/ops.def" if os.path.exists("compiler/ir/ops.def") else "compiler/ops.def", encoding="utf-8").read()
+    code = r"IR_(?:%s)\b" % "|".join(re.findall(r"^OP\((\w+)", rows, re.M))
+    return matches(sources, r"(?:[^<>=\-][<>]=?|>=|<=)\s*(?:\([a-z_ ]+\))?%s|\b%s\s*(?:[<>]=?)\s" % (code, code), ("compiler",))
+
+
+def cycles(sources):
+    uses = collections.defaultdict(set)
+    for path, text in sources.items():
+        here = re.match(r"compiler/([a-z]+)/", path)
+        for there in re.findall(r'#include "compiler/([a-z]+)/', text) if here else ():
+            uses[here[1]].add(there)
+
+    def reach(folder, seen):
+        for f in uses[folder] - seen:
+            seen.add(f)
+            reach(f, seen)
+        return seen
+    reached = {f: reach(f, set()) for f in list(uses)}
+    return sorted("compiler/%s <-> compiler/%s" % (a, b) for a in reached for b in reached[a] if a < b and a in reached.get(b, ()))
+
+
+def provenance(sources):
+    """Functions that follow a pointer through IR_PTRADD in a loop or by themselves, to say where it comes from."""
+    for path, text in sorted(sources.items()):
+        if not path.startswith("compiler/") or path.endswith("analysis/provenance.c"):
+            continue
+        for name, line, _, body in functions(text):
+            inside = body[body.index("{"):]
+            follows = re.search(r"\b(while|for)\b", inside) or re.search(r"\b%s\(" % name, inside)
+            others = re.search(r"IR_MUL\b|LLVMBuild|\b(ir_emit|ir_binary|emit_\w+)\(", inside)
+            if follows and not others and re.search(r"\bdef\b", inside) and re.search(r"IR_PTRADD|IR_PASSES", inside):
+                yield "%s:%d: %s" % (path, line, name)
+
+
+def entries(sources, caller, which=""):
+    """Calls of what gpu_value.c defines, from a file that lowers products."""
+    text = {os.path.basename(p): t for p, t in sources.items()}
+    names = [f[0] for f in functions(text.get("gpu_value.c", "")) if not re.search(r"^static .*\b%s\(" % f[0], f[3]) and re.search(which, f[0])]
+    for m in re.finditer(r"\b(?:%s)\(" % "|".join(names), text.get(caller, "")):
+        yield m.group()[:-1]
+
+
+def uncalled(sources):
+    """External functions whose name stands at their definition and declarations only, in all C of the tree, tests too."""
+    names = collections.defaultdict(list)
+    for path, text in sorted(sources.items()):
+        for name, line, _, body in functions(text):
+            if not re.match(r"(static|PyMODINIT_FUNC|LLD_)\b", body) and name != "main":
+                names[name].append("%s:%d: %s" % (path, line, name))
+    words, pasted = collections.Counter(), set()
+    for folder, inner, files in os.walk("."):
+        inner[:] = [d for d in inner if d not in ("build", ".git")]
+        for f in files:
+            if f.endswith((".c", ".h", ".cpp", ".inc", ".def", ".mk", ".map", ".py")):
+                text = open(os.path.join(folder, f), encoding="utf-8").read()
+                text = text if f.endswith((".py", ".map", ".mk")) else without_comments(text)
+                words.update(re.findall(r"[A-Za-z_]\w+", text))
+                pasted.update(re.findall(r"(\w{6,}) ?##", text))
+                words.update(re.findall(r"(\w+)\([^;]*\) __asm__\(", text))  # called by another name
+                # What begins in the first column declares or defines.
+                words.subtract(re.findall(r"^[A-Za-z_][\w ]*[ *](\w+)\(", text, re.M))
+    for name, places in sorted(names.items()):
+        if words[name] <= 0 and not name.startswith(tuple(pasted)):
+            yield from places
+
+
+def long_functions(sources):
+    for path, text in sorted(sources.items()):
+        for name, line, count, _ in functions(text):
+            if count > FUNCTION_LINES:
+                yield "%s:%d: %s has %d lines" % (path, line, name, count)
+
+
+def unformatted():
+    files = [f for f in subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp"], capture_output=True, text=True).stdout.split()] or \
+            [os.path.join(d, n)[2:] for d, _, names in os.walk(".") for n in names if n.endswith((".c", ".h", ".cpp"))]
+    for f in files:
+        if subprocess.run([os.environ.get("FORMAT", "clang-format-14"), "--dry-run", "-Werror", f], capture_output=True).returncode:
+            yield f
+    print("%6d  files of C" % len(files))
+
+
+def count(want_all):
+    sources = {path: without_comments(text) if path != "" else text for path, text in read_sources().items()}
+    includes = {path: open(path, encoding="utf-8").read() for path in sources}
+    found = {
+        "opcode ranges": opcode_ranges(sources),
+        "family tests": matches(sources, r"[=!]= *KILN_FAMILY_(?!COUNT)|KILN_FAMILY_(?!COUNT)\w+ *[=!]=|case KILN_FAMILY_"),
+        "cycles of folders": cycles(includes),
+        "further analyses of provenance": provenance(sources),
+        # blame.c reads what LLVM and assemblers say, who name places in texts only
+        "own messages searched": matches({p: t for p, t in includes.items() if not p.endswith("/blame.c")}, r"strstr\((?:\w+(?:->|\.))*err(?:or)?(?:->|\.)text"),
+        "operands by place": matches(sources, r"(?:->|\.)operands\[[1-9] ?\+", ("compiler",)),
+        "functions that nothing calls": uncalled(sources),
+        "long functions": long_functions(sources),
+        "long files": ("%s has %d lines" % (p, t.count("\n")) for p, t in sorted(sources.items()) if t.count("\n") > FILE_LINES),
+        "entries of gpu_value.c from gpu_dot.c": entries(sources, "gpu_dot.c"),
+        "of these, for a value in a layout": entries(sources, "gpu_dot.c", LAYOUT),
+        "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma.c"),
+        "of those, for a value in a layout": entries(sources, "nvptx_wgmma.c", LAYOUT),
+    }
+    if want_all:
+        found["files that clang-format would change"] = unformatted()
+    bad = False
+    for name, places in found.items():
+        places = list(places)
+        is_over = len(places) > LIMITS.get(name, len(places))
+        print("%6d  %s%s" % (len(places), name, " (at most %d)" % LIMITS[name] if is_over else ""))
+        if is_over or want_all:
+            print("".join("          %s\n" % p for p in places), end="")
+        bad |= is_over
+    return bad
+
+
+def main():
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    arguments = [a for a in sys.argv[1:] if a != "--all"]
+    want_all = len(arguments) != len(sys.argv) - 1
+    if not arguments:
+        return count(want_all)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", arguments[0]], stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
+        if os.path.exists(".clang-format"):
+            open(os.path.join(folder, ".clang-format"), "w").write(open(".clang-format").read())
+        os.chdir(folder)
+        return count(want_all)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
