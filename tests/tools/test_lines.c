@@ -60,10 +60,10 @@ static lines of_dump(const char *text) {
 }
 
 /// Lines marked "here" must be in the table; comments, empty lines and lines outside of functions must not.
-static void compare(const lines *l, const char *what, unsigned shift) {
+static void compare_with(const char *all, const lines *l, const char *what, unsigned shift) {
   unsigned number = 1;
   CHECK_INT(l->other, 0);
-  for (const char *at = source; *at; number++) {
+  for (const char *at = all; *at; number++) {
     size_t length = strcspn(at, "\n");
     char line[200];
     snprintf(line, sizeof line, "%.*s", (int)length, at);
@@ -74,6 +74,10 @@ static void compare(const lines *l, const char *what, unsigned shift) {
     if (!is_code && l->has[number + shift]) FAIL("%s: code is of line %u: %s", what, number, line);
     at += length + (at[length] == '\n');
   }
+}
+
+static void compare(const lines *l, const char *what, unsigned shift) {
+  compare_with(source, l, what, shift);
 }
 
 static void write_source(char path[400], const char *folder, const char *before) {
@@ -140,6 +144,123 @@ TEST(lines, dwarf) {
     CHECK(strstr(out, "lines.kiln") == NULL);
     free(out);
   }
+}
+
+// Products in loops go through other lowerings: copies and products from shared memory, rings, registers.
+static const char product[] =
+    "kiln 1\n"
+    "\n"
+    "kernel mul(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16),\n"
+    "           m: i32, n: i32 @div(8), k: i32 @div(8), lda: i32 @div(8), ldb: i32 @div(8), ldc: i32 "
+    "@div(8))\n"
+    "  @grid(cdiv(m, 64), cdiv(n, 64)) @config(warps = 4, stages = 3)\n"
+    "{\n"
+    "  let A = view(a, [m, k], [lda, 1], [64, 32])\n"
+    "  let B = view(b, [k, n], [ldb, 1], [32, 64])\n"
+    "  let C = view(c, [m, n], [ldc, 1], [64, 64])\n"
+    "  let y = pid(0) * 64\n"
+    "  let x = pid(1) * 64\n"
+    "  var acc = zeros(f32[64, 64])\n"
+    "  for i in 0 .. k step 32 {\n"
+    "    let p = load(A, [y, i]) // left\n"
+    "    let q = load(B, [i, x]) // right\n"
+    "    // nothing\n"
+    "    acc = dot(p, q, acc) // here: product\n"
+    "  }\n"
+    "  store(C, [y, x], acc as f16) // here: store\n"
+    "}\n";
+
+/// The number of the line that holds `text`.
+static unsigned long line_with(const char *text) {
+  unsigned long number = 1;
+  for (const char *at = product; at < strstr(product, text); at++) number += *at == '\n';
+  return number;
+}
+
+/// Every `instruction` of the PTX belongs to `line`, or to `other`.
+static void check_owner(const char *ptx, const char *instruction, unsigned long line, unsigned long other) {
+  unsigned found = 0;
+  for (const char *at = strstr(ptx, instruction); at; at = strstr(at + 1, instruction), found++) {
+    const char *loc = at;
+    while (loc > ptx && strncmp(loc, "\t.loc\t", 6)) loc--;
+    char *end;
+    (void)strtoul(loc + 6, &end, 10);
+    unsigned long owner = strtoul(end, NULL, 10);
+    if (owner != line && owner != other)
+      FAIL("%s is of line %lu, expected %lu or %lu", instruction, owner, line, other);
+  }
+  if (!found) FAIL("no %s in\n%s", instruction, ptx);
+}
+
+TEST(lines, products) {
+  static const struct {
+    const char *target, *instruction, *copy;
+  } rows[] = {{"sm_90a", "wgmma.mma_async", "cp.async.bulk.tensor.2d.shared"},
+              {"sm_80", "mma.sync", "cp.async.cg"}};
+  char path[400], options[100];
+  snprintf(path, sizeof path, "%s/product.kiln", kiln_test_folder());
+  kiln_test_write(path, product, sizeof product - 1);
+  unsigned long dot = line_with("product\n"), left = line_with("left\n"), right = line_with("right\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    snprintf(options, sizeof options, "-t %s --emit=ptx --debug", rows[i].target);
+    char *text = compiled(path, options, "p.ptx");
+    lines l = of_ptx(text);
+    compare_with(product, &l, rows[i].target, 0);
+    check_owner(text, rows[i].instruction, dot, dot);
+    check_owner(text, rows[i].copy, left, right);
+    free(text);
+  }
+}
+
+TEST(lines, products_in_dwarf) {
+  static const char *const targets[] = {"host", "gfx90a", "gfx942", "gfx1100", "gfx1201"};
+  char path[400], options[100], *out;
+  if (kiln_test_run(&out, "command -v llvm-dwarfdump-22")) SKIP("llvm-dwarfdump-22 is not here");
+  free(out);
+  snprintf(path, sizeof path, "%s/product.kiln", kiln_test_folder());
+  kiln_test_write(path, product, sizeof product - 1);
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    snprintf(options, sizeof options, "-t %s --debug", targets[i]);
+    free(compiled(path, options, "p.o"));
+    CHECK_INT(kiln_test_run(&out, "llvm-dwarfdump-22 --debug-line %s/p.o", kiln_test_folder()), 0);
+    lines l = of_dump(out);
+    compare_with(product, &l, targets[i], 0);
+    free(out);
+  }
+}
+
+/// "//## File "./product.kiln", line 14", as nvdisasm -g writes it.
+static lines of_sass(const char *text) {
+  static const char mark[] = "\", line ";
+  lines l = {.other = 0};
+  for (const char *at = text; (at = strstr(at, "//## File "));) {
+    const char *number = strstr(at, mark);
+    if (number) add_line(&l, strtoul(number + sizeof mark - 1, NULL, 10));
+    at += 10;
+  }
+  return l;
+}
+
+// What profilers show: the assembler keeps the lines of the PTX.
+TEST(lines, sass) {
+  static const char *const targets[] = {"sm_80", "sm_90a"};
+  char path[400], options[300], *out, *tool;
+  if (kiln_test_run(&out, "command -v nvdisasm")) SKIP("nvdisasm is not in the path");
+  free(out);
+  if (kiln_test_run(&tool, "command -v ptxas")) SKIP("ptxas is not in the path");
+  tool[strcspn(tool, "\n")] = 0;
+  snprintf(path, sizeof path, "%s/product.kiln", kiln_test_folder());
+  kiln_test_write(path, product, sizeof product - 1);
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    snprintf(options, sizeof options, "-t %s --debug --ptx-assembler=ptxas --assembler-path=%.200s",
+             targets[i], tool);
+    free(compiled(path, options, "p.cubin"));
+    CHECK_INT(kiln_test_run(&out, "nvdisasm -g %s/p.cubin", kiln_test_folder()), 0);
+    lines l = of_sass(out);
+    compare_with(product, &l, targets[i], 0);
+    free(out);
+  }
+  free(tool);
 }
 
 // The places that Triton wrote into its IR, not those of the IR file.
