@@ -117,6 +117,42 @@ TEST(compile_report, is_stored) {
   free(out);
 }
 
+static char *key(const char *options) {
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/kiln key %s/mul.kiln -q -t sm_90a %s", kiln_test_build(),
+                    kiln_test_folder(), options))
+    FAIL("%s: %s", options, out);
+  return out;
+}
+
+// Asking what happens does not change what is made: the key is the same, and so are the bytes.
+TEST(compile_report, is_no_part_of_the_key) {
+  static const char *const neutral[] = {"--print-after=all", "--print-after=canonical", "--verify-passes"};
+  write_source(8);
+  char *plain = key(""), *other = key("--optimise=1"), *out;
+  CHECK(strcmp(plain, other) != 0);
+  free(other);
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
+    char *same = key(neutral[i]);
+    CHECK_TEXT(plain, same);
+    free(same);
+  }
+  free(plain);
+  char options[300];
+  snprintf(options, sizeof options, "-t sm_90a --emit=ptx --no-cache -o %s/plain", kiln_test_folder());
+  free(report(options));
+  snprintf(options, sizeof options, "-t sm_90a --emit=ptx --print-after=all -o %s/printed",
+           kiln_test_folder());
+  out = report(options);
+  expect(out, "roles");
+  free(out);
+  snprintf(options, sizeof options, "-t sm_90a --emit=ptx --report --no-cache -o %s/reported",
+           kiln_test_folder());
+  free(report(options));
+  CHECK_INT(kiln_test_run(&out, "cd %s && cmp plain printed && cmp plain reported", kiln_test_folder()), 0);
+  free(out);
+}
+
 // How many waves fit, as LLVM counts it.
 TEST(compile_report, occupancy_of_amdgpu) {
   static const struct {
