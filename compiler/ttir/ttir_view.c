@@ -25,7 +25,7 @@ uint32_t ttir_indices(ttir_reader *r, ir_value **out, uint32_t capacity) {
 bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out) {
   unsigned rank = view->type.rank;
   for (unsigned i = 0; i < 1 + 2 * rank; i++) {
-    ir_attrs attrs = {.axis = (uint8_t)(i ? (i - 1) % rank : 0)};
+    ir_attrs attrs = {.axis = (uint8_t)(!i ? 0 : i <= rank ? i - 1 : i - 1 - rank)};
     ir_opcode part = i == 0 ? IR_VIEW_BASE : i <= rank ? IR_DIM : IR_VIEW_STRIDE;
     ir_op *op = ttir_emit(r, part, &attrs, &view, 1, NULL);
     if (!op) return false;
