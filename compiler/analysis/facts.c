@@ -182,6 +182,10 @@ static void run_if(analysis *a, const ir_op *op) {
   }
 }
 
+static void run_roles(analysis *a, const ir_op *op) {
+  for (uint32_t r = 0; r < op->region_count; r++) run_block(a, op->regions[r]);
+}
+
 static void run_combiner(analysis *a, const ir_op *op) {
   for (uint32_t i = 0; op->region_count && i < op->regions[0]->arg_count; i++) {
     kiln_fact *f = at(a, op->regions[0]->args[i]);
@@ -211,6 +215,7 @@ static void run_block(analysis *a, const ir_block *block) {
     if (op->code == IR_FOR) run_for(a, op);
     else if (op->code == IR_WHILE) run_while(a, op);
     else if (op->code == IR_IF) run_if(a, op);
+    else if (op->code == IR_ROLES) run_roles(a, op);
     else run_op(a, op);
   }
 }

@@ -80,6 +80,21 @@ TEST(compile_report, why_not_better) {
   out = report("-t sm_90a --ptx-assembler=none --no-cache --report");
   expect(out, "mul.kiln:15:9: load: tensor map, 4096 bytes\n");
   expect(out, "product: matrix unit, wgmma\n");
+  expect(out,
+         "mul.kiln:18:3: store: single elements, 2 bytes: ldc is not known to be a multiple of 16 bytes\n");
+  free(out);
+}
+
+// What is known of addresses is known in both roles too.
+TEST(compile_report, wide_stores_beside_tensor_maps) {
+  char *out;
+  if (kiln_test_run(&out,
+                    "%s/bin/kiln compile kernels/gemm.kiln -k 'gemm_grouped[T=bf16,ACT=0]' -t sm_90a -q --no-cache "
+                    "--ptx-assembler=none --report",
+                    kiln_test_build()))
+    FAIL("%s", out);
+  expect(out, "product: matrix unit, wgmma\n");
+  expect(out, "store: vector, 16 bytes");
   free(out);
 }
 
