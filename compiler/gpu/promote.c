@@ -176,7 +176,7 @@ static void unmark(ir_op *op, void *context) {
 }
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
-enum { SPARE = 40 * 1024 };
+enum { SPARE = 34 * 1024 };
 
 static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
