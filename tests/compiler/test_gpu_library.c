@@ -11,10 +11,12 @@ enum { ELEMENTS = 1 << 18, MOST_DRAWS = 100 };
 
 static int64_t rounded(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
+enum { HEADS = 2, ROW = 256, WINDOW = 40, SEQUENCES = 2, EXPERTS = 2 };
+
 /// The value of a scalar parameter for one drawn shape. A kernel that takes the form and has a parameter of
 /// another name needs a row.
 static int64_t value_of(const char *name, const int64_t shape[3]) {
-  const int64_t m = shape[0], n = shape[1], k = shape[2];
+  const int64_t m = shape[0], n = shape[1], k = shape[2], has_window = m % 2;
   const struct {
     const char *name;
     int64_t value;
@@ -22,16 +24,40 @@ static int64_t value_of(const char *name, const int64_t shape[3]) {
       {"M", m},
       {"N", n},
       {"K", k},
-      {"lda", rounded(k, 16)},
-      {"ldb", rounded(k, 16)},
+      {"lda", rounded(k > m ? k : m, 16)},
+      {"ldb", rounded(k > n ? k : n, 16)},
       {"ldc", rounded(n, 8)},
+      {"ldd", rounded(n, 8)},
       {"stride_a", rounded(m * k, 8)},
       {"stride_b", rounded(n * k, 8)},
       {"stride_c", rounded(m * n, 8)},
       {"batch", 2},
       {"parts", 3},
-      {"heads", 2},
+      {"heads", HEADS},
       {"S", m},
+      {"kv_heads", 1},
+      {"rows", m},
+      {"keys", n},
+      {"q_head", ROW},
+      {"q_row", HEADS * ROW},
+      {"q_batch", m * HEADS * ROW},
+      {"o_head", ROW},
+      {"o_row", HEADS * ROW},
+      {"o_batch", m * HEADS * ROW},
+      {"g_head", m * ROW},
+      {"g_row", ROW},
+      {"g_batch", m * HEADS * ROW},
+      {"k_head", ROW},
+      {"k_row", ROW},
+      {"k_batch", n * ROW},
+      {"v_head", ROW},
+      {"v_row", ROW},
+      {"v_batch", n * ROW},
+      {"left", has_window ? WINDOW : -1},
+      {"right", m % 3 ? 0 : -1},
+      {"sequences", SEQUENCES},
+      {"longest", m},
+      {"experts", EXPERTS},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, name)) return known[i].value;
@@ -60,6 +86,7 @@ static bool draw_call(const kiln_interface *f, sim_case *c, uint64_t *random) {
       bool pointer = f->params[i].pointer, real = f->params[i].scalar == KILN_F32;
       c->arguments[i] = pointer ? ELEMENTS : 0.125;
       if (pointer || real) continue;
+      c->step = shape[0] / EXPERTS;
       values[i] = value_of(f->params[i].name, shape);
       c->arguments[i] = (double)values[i];
     }

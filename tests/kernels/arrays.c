@@ -102,7 +102,9 @@ void call(run *r, const char *name, const arg *args, size_t count) {
   for (size_t i = 0; i < count && i < 64; i++) {
     pointers[i] = &values[i];
     switch (args[i].kind) {
-    case ARG_ARRAY: values[i].p = args[i].a->device; break;
+    case ARG_ARRAY:
+      values[i].p = (char *)args[i].a->device + (size_t)args[i].i * kiln_scalars[args[i].a->scalar].bytes;
+      break;
     case ARG_I32: values[i].i32 = (int32_t)args[i].i; break;
     case ARG_I64: values[i].i64 = args[i].i; break;
     case ARG_F32: values[i].f32 = (float)args[i].f; break;
@@ -177,8 +179,9 @@ const char *instance(const char *kernel, kiln_scalar scalar) {
   return text;
 }
 
-const kernel_case *const kernel_case_lists[] = {elementwise_cases, row_cases,       token_cases,
-                                                matrix_cases,      attention_cases, NULL};
+const kernel_case *const kernel_case_lists[] = {elementwise_cases,    row_cases,     token_cases,
+                                                matrix_cases,         product_cases, attention_cases,
+                                                NULL};
 
 void run_cases(kiln_device *device, const char *part, case_report *report, void *context) {
   for (const kernel_case *const *list = kernel_case_lists; *list; list++)

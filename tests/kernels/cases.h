@@ -48,6 +48,9 @@ typedef struct arg {
 } arg;
 #define A(array_) \
   { ARG_ARRAY, array_, 0, 0 }
+/// From element `first` on.
+#define AT(array_, first) \
+  { ARG_ARRAY, array_, first, 0 }
 #define I(value) \
   { ARG_I32, NULL, value, 0 }
 #define L(value) \
@@ -76,7 +79,8 @@ typedef struct kernel_case {
   void (*body)(run *r);
 } kernel_case;
 
-extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], attention_cases[], token_cases[];
+extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], product_cases[], attention_cases[],
+    attention_form_cases[], token_cases[];
 /// The lists above, each ended by a row without a name.
 extern const kernel_case *const kernel_case_lists[];
 

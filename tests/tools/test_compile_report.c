@@ -88,10 +88,11 @@ TEST(compile_report, why_not_better) {
 // What is known of addresses is known in both roles too.
 TEST(compile_report, wide_stores_beside_tensor_maps) {
   char *out;
-  if (kiln_test_run(&out,
-                    "%s/bin/kiln compile kernels/gemm.kiln -k 'gemm_grouped[T=bf16,ACT=0]' -t sm_90a -q --no-cache "
-                    "--ptx-assembler=none --report",
-                    kiln_test_build()))
+  if (kiln_test_run(
+          &out,
+          "%s/bin/kiln compile kernels/gemm.kiln -k 'gemm_grouped[T=bf16,ACT=0]' -t sm_90a -q --no-cache "
+          "--ptx-assembler=none --report",
+          kiln_test_build()))
     FAIL("%s", out);
   expect(out, "product: matrix unit, wgmma\n");
   expect(out, "store: vector, 16 bytes");
