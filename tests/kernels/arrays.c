@@ -181,7 +181,7 @@ const char *instance(const char *kernel, kiln_scalar scalar) {
 
 const kernel_case *const kernel_case_lists[] = {elementwise_cases,    row_cases,     token_cases,
                                                 matrix_cases,         product_cases, attention_cases,
-                                                NULL};
+                                                attention_form_cases, NULL};
 
 void run_cases(kiln_device *device, const char *part, case_report *report, void *context) {
   for (const kernel_case *const *list = kernel_case_lists; *list; list++)
