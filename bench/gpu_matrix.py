@@ -4,7 +4,8 @@
 
 bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed N] [--check]
 
-Parts: gemm, fp8, int8, fused, batched, ragged, thin, attention, random. Each job is launched in turn with the peers', L2 flushed before it, then again
+Parts: gemm, fp8, int8, fused, batched, ragged, thin, attention, random; transposed (all transposes, C as input), experts (one product each, sizes on the
+device), forms (attention with shared heads, windows, unequal lengths, packed sequences), backward (gradients of attention). Each job is launched in turn with the peers', L2 flushed before it, then again
 with L2 as the job's own earlier run left it ("hot"); medians of device time, TFLOP/s (GB/s for thin products) and the ratio ours / peer. Every result is
 checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. Needs PyTorch.
 """
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, ratios, report
+from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, measure, ratios, report
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 
@@ -136,6 +137,172 @@ def thin(kiln, M, N, K, reps):
     report(title, 2 * (M * K + N * K + M * N), "GB/s", {"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps)
 
 
+def beside(title, work, ours, peers, reps):
+    """Times `ours` beside those peers that run here."""
+    jobs = {}
+    for name, peer in peers.items():
+        try:
+            peer(), torch.cuda.synchronize()
+            jobs[name] = peer
+        except Exception as e:  # a library without this form
+            print("  %s: %s does not run: %s" % (title, name, str(e).split("\n")[0][:150]), flush=True)
+    if reps and jobs:
+        report(title, work, "TFLOP/s", {**jobs, "kiln": ours}, reps)
+
+
+def transposed(kiln, M, N, K, reps):
+    """op(A) op(B) in all four forms, then op(A) op(B) + C."""
+    for ta in False, True:
+        for tb in False, True:
+            a = torch.randn((K, M) if ta else (M, K), device="cuda", dtype=torch.bfloat16)
+            b = torch.randn((N, K) if tb else (K, N), device="cuda", dtype=torch.bfloat16)
+            x, y = a.t() if ta else a, b.t() if tb else b
+            for beta in False, True:
+                c, d = torch.randn(M, N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+                kernel = kiln.kernel("gemm_general[T=bf16,TA=%s,TB=%s,BETA=%s]" % tuple(str(v).lower() for v in (ta, tb, beta)))
+                ours = lambda: kernel(a, b, c, d, I32(M), I32(N), I32(K), I64(a.stride(0)), I64(b.stride(0)), I64(N), I64(N), F32(1 if beta else 0))
+                library = (lambda: torch.addmm(c, x, y)) if beta else (lambda: torch.matmul(x, y))
+                ours(), torch.cuda.synchronize()
+                title = "gemm %s%s%s %dx%dx%d" % ("NT"[ta], "NT"[tb], " + C" if beta else "", M, N, K)
+                check(title, d, library(), 3e-3)
+                beside(title, 2 * M * N * K, ours, {"cublas": library}, reps)
+
+
+def experts(kiln, count, rows, N, K, even, reps):
+    sizes = torch.full((count,), rows // count) if even else torch.distributions.Multinomial(rows, torch.rand(count) ** 2).sample().int()
+    ends = sizes.cumsum(0).int().cuda()
+    a, w = torch.randn(rows, K, device="cuda", dtype=torch.bfloat16), torch.randn(count, N, K, device="cuda", dtype=torch.bfloat16)
+    c = torch.full((rows, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    kernel = kiln.kernel("gemm_grouped[T=bf16,ACT=0]")
+    ours = lambda: kernel(a, w, ends, c, I32(rows), I32(count), I32(N), I32(K), I64(K), I64(N))
+    ours(), torch.cuda.synchronize()
+    title = "gemm %d experts, %d rows%s, %dx%d" % (count, rows, "" if even else " (uneven)", N, K)
+    wanted, first = torch.empty_like(c), 0
+    for e, last in enumerate(ends.tolist()):
+        wanted[first:last] = a[first:last] @ w[e].t()
+        first = last
+    check(title, c, wanted, 3e-3)
+    dense = w[0]
+    beside(title, 2 * rows * N * K, ours, {"torch._grouped_mm": lambda: torch._grouped_mm(a, w.transpose(1, 2), offs=ends),
+                                           "dense cublas (one expert)": lambda: torch.matmul(a, dense.t())}, reps)
+
+
+def general_call(kiln, q, k, v, o, lse, left, right):
+    """Tensors are [batch, S, heads, D]."""
+    kernel = kiln.kernel("attention_general[T=%s,D=%d]" % (NAMES[q.dtype], q.shape[3]))
+    strides = [I64(s) for t in (q, k, v, o) for s in t.stride()[:3]]
+    sizes = [I32(n) for n in (q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1])]
+    scale = F32(1 / math.sqrt(q.shape[3]))
+    return lambda: kernel(q, k, v, o, lse, *sizes, *strides, I32(left), I32(right), scale)
+
+
+def seen(rows, keys, left, right):
+    place, key = torch.arange(rows, device="cuda")[:, None] + keys - rows, torch.arange(keys, device="cuda")[None, :]
+    every = (place == place) & (key == key)
+    return ((key >= place - left) if left >= 0 else every) & ((key <= place + right) if right >= 0 else every)
+
+
+def plain(q, k, v, left, right):
+    """Of [batch, S, heads, D], in double precision."""
+    group = q.shape[2] // k.shape[2]
+    q, k, v = (t.double().transpose(1, 2) for t in (q, k, v))
+    k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+    scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(~seen(q.shape[2], k.shape[2], left, right), -math.inf)
+    return (torch.softmax(scores, -1).nan_to_num(0) @ v).transpose(1, 2)
+
+
+def form(kiln, dtype, batch, heads, kv_heads, rows, keys, D, left, right, reps, packed_qkv=False):
+    if packed_qkv:
+        q, k, v = torch.randn(batch, rows, heads + 2 * kv_heads, D, device="cuda", dtype=dtype).split([heads, kv_heads, kv_heads], 2)
+    else:
+        q, k, v = (torch.randn(batch, n, h, D, device="cuda", dtype=dtype) for n, h in ((rows, heads), (keys, kv_heads), (keys, kv_heads)))
+    o, lse = torch.full((batch, rows, heads, D), float("nan"), device="cuda", dtype=dtype), torch.empty(batch, heads, rows, device="cuda")
+    ours = general_call(kiln, q, k, v, o, lse, left, right)
+    ours(), torch.cuda.synchronize()
+    group = heads // kv_heads
+    title = "attention %s D%d %dx%d/%d, %d x %d%s%s" % (str(dtype)[6:], D, batch, heads, kv_heads, rows, keys, "" if (left, right) == (-1, -1)
+                                                     else " causal" if (left, right) == (-1, 0) else " %d..%d" % (left, right), " packed qkv" if packed_qkv else "")
+    check(title, o[:1, :, :group], plain(q[:1, :, :group], k[:1, :, :1], v[:1, :, :1], left, right), 6e-3)
+    if not reps:
+        return
+    x, y, z = (t.transpose(1, 2) for t in (q, k, v))
+    causal = (left, right) == (-1, 0)
+
+    def library(backend):
+        def call():
+            with sdpa_kernel(backend):
+                F.scaled_dot_product_attention(x, y, z, is_causal=causal, enable_gqa=group > 1)
+        return call
+
+    def flash():
+        torch.ops.aten._flash_attention_forward(q, k, v, None, None, rows, keys, 0.0, causal, False, window_size_left=left if left >= 0 else None,
+                                                window_size_right=right if right >= 0 else None)
+
+    peers = {"flash": flash}
+    if causal and rows == keys or (left, right) == (-1, -1):
+        peers["cudnn"] = library(SDPBackend.CUDNN_ATTENTION)
+    beside(title, 4 * batch * heads * seen(rows, keys, left, right).sum().item() * D, ours, peers, reps)
+
+
+def sequences(kiln, dtype, lengths, heads, kv_heads, D, causal, reps):
+    starts = torch.tensor([0] + lengths, device="cuda").cumsum(0).int()
+    total, longest, right = sum(lengths), max(lengths), 0 if causal else -1
+    q, k, v = (torch.randn(total, h, D, device="cuda", dtype=dtype) for h in (heads, kv_heads, kv_heads))
+    o, lse = torch.full_like(q, float("nan")), torch.empty(heads, total, device="cuda")
+    kernel, scale = kiln.kernel("attention_packed[T=%s,D=%d]" % (NAMES[dtype], D)), F32(1 / math.sqrt(D))
+    numbers = [I32(n) for n in (len(lengths), longest, heads, kv_heads, total, total)]
+    strides = [I64(s) for t in (q, k, v, o) for s in t.stride()[:2]]
+    ours = lambda: kernel(q, k, v, o, lse, starts, starts, *numbers, *strides, I32(-1), I32(right), scale)
+    ours(), torch.cuda.synchronize()
+    title = "attention %s D%d packed, %d sequences of %d to %d%s" % (str(dtype)[6:], D, len(lengths), min(lengths), longest, " causal" if causal else "")
+    group = heads // kv_heads
+    for n in range(min(3, len(lengths))):
+        a, b = starts[n].item(), starts[n + 1].item()
+        check(title, o[None, a:b, :group], plain(q[None, a:b, :group], k[None, a:b, :1], v[None, a:b, :1], -1, right), 6e-3)
+    wide = [t.repeat_interleave(group, 1) for t in (k, v)]  # in case the peer knows no shared heads
+    flash = lambda k, v: torch.ops.aten._flash_attention_forward(q, k, v, starts, starts, longest, longest, 0.0, causal, False)
+    work = sum(4 * heads * n * n * D * (0.5 if causal else 1) for n in lengths)
+    beside(title, work, ours, {"flash": lambda: flash(k, v), "flash, heads repeated": lambda: flash(*wide)}, reps)
+
+
+def backward(kiln, dtype, batch, heads, kv_heads, S, D, causal, reps):
+    q, g = (torch.randn(batch, S, heads, D, device="cuda", dtype=dtype) for _ in range(2))
+    k, v = (torch.randn(batch, S, kv_heads, D, device="cuda", dtype=dtype) for _ in range(2))
+    o, lse, right = torch.empty_like(q), torch.empty(batch, heads, S, device="cuda"), 0 if causal else -1
+    general_call(kiln, q, k, v, o, lse, -1, right)()
+    dq, dk, dv = (torch.full_like(t, float("nan")) for t in (q, k, v))
+    delta = torch.empty_like(lse)
+    name = "attention_backward_%%s[T=%s,D=%d]" % (NAMES[dtype], D)
+    of_rows, of_keys, of_queries = (kiln.kernel(name % part) for part in ("rows", "keys", "queries"))
+    strides = [I64(s) for t in (q, k, v, g) for s in t.stride()[:3]]
+    numbers, tail = [I32(n) for n in (batch, heads, kv_heads, S, S)], (I32(-1), I32(right), F32(1 / math.sqrt(D)))
+    first = lambda: of_rows(o, g, delta, I32(batch), I32(heads), I32(S), *[I64(s) for t in (o, g) for s in t.stride()[:3]])
+    second = lambda: of_keys(q, k, v, g, lse, delta, dk, dv, *numbers, *strides, *tail)
+    third = lambda: of_queries(q, k, v, g, lse, delta, dq, *numbers, *strides, *tail)
+    ours = lambda: (first(), second(), third())
+    ours(), torch.cuda.synchronize()
+    title = "backward %s D%d %s %dx%d/%d of %d" % (str(dtype)[6:], D, "causal" if causal else "full", batch, heads, kv_heads, S)
+    group, size = heads // kv_heads, min(S, 2048)
+    if size == S:
+        parts = [t[:1, :, :n].double().detach().requires_grad_() for t, n in ((q, group), (k, 1), (v, 1))]
+        wanted = torch.autograd.grad(plain(*parts, -1, right), parts, g[:1, :, :group].double())
+        for which, found, want, n in zip("qkv", (dq, dk, dv), wanted, (group, 1, 1)):
+            check(title + " d" + which, found[:1, :, :n], want, 1e-2)
+    if not reps:
+        return
+    x, y, z = (t.transpose(1, 2).detach().repeat_interleave(group if t is not q else 1, 1).requires_grad_() for t in (q, k, v))
+
+    def library(backend):
+        with sdpa_kernel(backend):
+            out = F.scaled_dot_product_attention(x, y, z, is_causal=causal)
+        return lambda: torch.autograd.grad(out, (x, y, z), g.transpose(1, 2), retain_graph=True)
+
+    work = 10 * batch * heads * S * S * D * (0.5 if causal else 1)
+    beside(title, work, ours, {"cudnn": library(SDPBackend.CUDNN_ATTENTION), "flash": library(SDPBackend.FLASH_ATTENTION)}, reps)
+    parts = measure({"rows": first, "keys": second, "queries": third}, reps)
+    print("  " + ", ".join("%s %.1f us" % (name, t * 1e6) for name, t in parts.items()), flush=True)
+
+
 def drawn(kiln, seed, reps):
     """30 products and 20 attentions of shapes drawn from the seed; at most 2^42 operations each."""
     draw = random.Random(seed)
@@ -176,6 +343,11 @@ def main():
             for causal in (False, True):
                 for S in (1, 7, 64, 127, 128, 129, 333, 1000):
                     attention(kiln, torch.bfloat16, 5, S, D, causal, 0)
+                    backward(kiln, torch.bfloat16, 2, 4, 2, S, D, causal, 0)
+        for D in (32, 64, 96, 128, 256):
+            for rows, keys in ((1, 1), (1, 1000), (129, 129), (64, 640), (640, 64), (333, 1000), (1000, 1000)):
+                for left, right in ((-1, -1), (-1, 0), (100, 0), (17, 200), (256, -1)):
+                    form(kiln, torch.bfloat16, 2, 4, 2, rows, keys, D, left, right, 0)
         return
     if "gemm" in only:
         for dtype in (torch.bfloat16, torch.float16):
@@ -200,6 +372,32 @@ def main():
         for M in 16, 64, 256:
             for N, K in (4096, 4096), (14336, 4096), (4096, 14336):
                 thin(kiln, M, N, K, o.reps)
+    if "transposed" in only:
+        for n in (4096, 8192):
+            transposed(kiln, n, n, n, o.reps)
+    if "experts" in only:
+        for count, rows, N, K in ((8, 16384, 14336, 4096), (64, 16384, 4096, 4096), (64, 65536, 4096, 2048), (64, 2048, 4096, 2048)):
+            for even in True, False:
+                experts(kiln, count, rows, N, K, even, o.reps)
+    if "forms" in only:
+        for causal in -1, 0:
+            for D in (32, 64, 96, 128, 256):
+                form(kiln, torch.bfloat16, 4, 32, 8, 4096, 4096, D, -1, causal, o.reps)
+        form(kiln, torch.bfloat16, 4, 32, 32, 4096, 4096, 128, -1, 0, o.reps, packed_qkv=True)
+        form(kiln, torch.float16, 4, 32, 32, 4096, 4096, 64, -1, -1, o.reps, packed_qkv=True)
+        for window in (128, 1024, 4096):
+            form(kiln, torch.bfloat16, 1, 32, 8, 16384, 16384, 128, window, 0, o.reps)
+        form(kiln, torch.bfloat16, 1, 32, 8, 1024, 16384, 128, -1, 0, o.reps)
+        form(kiln, torch.bfloat16, 16, 16, 16, 512, 512, 64, -1, -1, o.reps)
+        draw = random.Random(o.seed)
+        for causal in False, True:
+            sequences(kiln, torch.bfloat16, [draw.randrange(64, 4096) for _ in range(16)], 32, 8, 128, causal, o.reps)
+            sequences(kiln, torch.bfloat16, [draw.randrange(16, 512) for _ in range(64)], 16, 16, 64, causal, o.reps)
+    if "backward" in only:
+        for D in (128, 64):
+            for causal in (False, True):
+                backward(kiln, torch.bfloat16, 4, 32, 32, 2048, D, causal, o.reps)
+                backward(kiln, torch.bfloat16, 4, 32, 8, 4096, D, causal, o.reps)
     if "attention" in only:
         for D in (128, 64):
             for causal in (False, True):
@@ -208,4 +406,5 @@ def main():
         drawn(kiln, o.seed, max(5, o.reps // 2))
 
 
-main()
+if __name__ == "__main__":
+    main()

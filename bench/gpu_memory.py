@@ -5,7 +5,7 @@
 bench/gpu_memory.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N]
 
 Parts: rows (softmax, layer norm, RMS norm, add + RMS norm; the peer is Triton's best of five warp counts), gemv (PyTorch), decode (paged attention
-beside a device copy), sort (torch.sort and torch.topk). GB/s of the bytes that must move, L2 flushed before each launch, then hot; medians; ratio
+beside a device copy), split (the same for few sequences, each cut into pieces). GB/s of the bytes that must move, L2 flushed before each launch, then hot; medians; ratio
 ours / peer. Every result is checked first. Needs PyTorch and Triton.
 """
 import argparse
@@ -155,6 +155,44 @@ def decode_part(kiln, reps):
     report("paged decode %dx%d" % (sequences, length), size, "GB/s", {"copy": lambda: target.copy_(source), "kiln": ours}, reps)
 
 
+def split_part(kiln, reps):
+    """Few sequences, each cut into parts: at most four programs a processor."""
+    heads, kv_heads, D, page, processors = 32, 8, 128, 16, torch.cuda.get_device_properties(0).multi_processor_count
+    for sequences, length in (1, 8192), (1, 131072), (2, 32768), (4, 8192), (8, 8192), (8, 65536):
+        pages = sequences * length // page
+        k, v = (torch.randn(pages, page, kv_heads, D, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        table = torch.randperm(pages, device="cuda").int().view(sequences, length // page)
+        lengths = torch.full((sequences,), length, device="cuda", dtype=torch.int32)
+        q = torch.randn(sequences, heads, D, device="cuda", dtype=torch.bfloat16)
+        o, size = torch.full_like(q, float("nan")), 2 * k.numel() * 2
+        keys, values = (t[table[0].long()].reshape(length, kv_heads, D).float().repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        wanted = torch.einsum("hl,lhd->hd", torch.softmax(torch.einsum("hd,lhd->hl", q[0].float(), keys) * D**-0.5, 1), values)
+        source, target = (torch.empty(size // 2, dtype=torch.int8, device="cuda") for _ in range(2))
+        whole = kiln.kernel("paged_attention[T=bf16,D=128,PAGE=16]")
+        parts_of, join = kiln.kernel("paged_attention_parts[T=bf16,D=128,PAGE=16]"), kiln.kernel("paged_attention_join[T=bf16,D=128]")
+        numbers = (I32(sequences), I32(heads), I32(kv_heads), I32(length // page))
+        jobs = {"copy": lambda: target.copy_(source)}
+        keys, values = (t[table.long()].reshape(sequences, length, kv_heads, D).transpose(1, 2).contiguous() for t in (k, v))
+        jobs["torch, contiguous"] = lambda: F.scaled_dot_product_attention(q[:, :, None], keys, values, enable_gqa=True)
+        jobs["one piece"] = lambda: whole(q, k, v, table, lengths, o, *numbers, F32(D**-0.5))
+        for each in 1, 2, 4, 8:
+            parts = min(length // 64, max(1, each * processors // (sequences * kv_heads)))
+            pieces, sums = torch.empty(sequences, heads, parts, D, device="cuda"), torch.empty(sequences, heads, parts, device="cuda")
+
+            def ours(parts=parts, pieces=pieces, sums=sums):
+                parts_of(q, k, v, table, lengths, pieces, sums, *numbers, I32(parts), F32(D**-0.5))
+                join(pieces, sums, o, I32(sequences), I32(heads), I32(parts))
+
+            o.fill_(float("nan"))
+            ours(), torch.cuda.synchronize()
+            check("split decode", o[0], wanted, 6e-3)
+            jobs["kiln" if each == 4 else "%d parts" % parts] = ours
+        title = "split decode %dx%d" % (sequences, length)
+        times = measure(jobs, reps)
+        ratios[title] = times["copy"] / times["kiln"]
+        print("%-30s GB/s: %s   ratio to copy %.3f" % (title, ", ".join("%s %.0f" % (n, size / t / 1e9) for n, t in times.items()), ratios[title]), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bundle")
@@ -164,7 +202,7 @@ def main():
     o = parser.parse_args()
     kiln = Kiln(o.libkiln, o.bundle)
     print(torch.cuda.get_device_name(0), "PyTorch", torch.__version__, "Triton", triton.__version__, flush=True)
-    parts = {"rows": rows_part, "gemv": gemv_part, "decode": decode_part}
+    parts = {"rows": rows_part, "gemv": gemv_part, "decode": decode_part, "split": split_part}
     for part in o.only.split(","):
         parts[part](kiln, o.reps)
 
