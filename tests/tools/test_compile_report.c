@@ -99,6 +99,21 @@ TEST(compile_report, wide_stores_beside_tensor_maps) {
   free(out);
 }
 
+// In all three loops over keys the second product of one block runs beside the first of the next.
+TEST(compile_report, attention_orders_its_products) {
+  char *out;
+  unsigned loops = 0;
+  if (kiln_test_run(
+          &out,
+          "%s/bin/kiln compile kernels/attention.kiln -k 'attention_general[T=bf16,D=128]' -t sm_90a -q "
+          "--no-cache --emit=ptx -o -",
+          kiln_test_build()))
+    FAIL("%s", out);
+  for (const char *at = out; (at = strstr(at, "wgmma.wait_group.sync.aligned 1;")); at++) loops++;
+  CHECK_INT(loops, 3);
+  free(out);
+}
+
 // The same from the cache, under the same key.
 TEST(compile_report, is_stored) {
   char options[500], *first, *again, *out;
