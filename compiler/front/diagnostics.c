@@ -93,15 +93,17 @@ static void put_message(kiln_buffer *out, const char *text) {
 }
 
 static void print_caret(const kiln_diagnostic *item, const char *line, size_t length, kiln_buffer *out) {
-  enum { WIDEST = 200 };
+  enum { WIDEST = 200, RIGHT = 50 };
   static const char mark[] = "\xef\xbb\xbf"; // columns count from behind it
   if (item->line == 1 && length >= 3 && !memcmp(line, mark, 3)) line += 3, length -= 3;
   if (length && line[length - 1] == '\r') length--;
-  if (!item->column || item->column > WIDEST) return;
-  kiln_buffer_format(out, "  ");
-  put_line(out, line, length > WIDEST ? WIDEST : length);
-  kiln_buffer_format(out, "\n  ");
-  for (size_t i = 0; i + 1 < item->column;) {
+  size_t from = item->column > WIDEST - RIGHT ? item->column - WIDEST / 2 : 0; // what is around it
+  if (!item->column || from > length) return;
+  while (from && from < length && ((unsigned char)line[from] & 0xc0) == 0x80) from--;
+  kiln_buffer_format(out, from ? "  ..." : "  ");
+  put_line(out, line + from, length - from > WIDEST ? WIDEST : length - from);
+  kiln_buffer_format(out, from ? "\n     " : "\n  ");
+  for (size_t i = from; i + 1 < item->column;) {
     size_t taken = i < length ? printable((const unsigned char *)line + i, length - i) : 0;
     kiln_buffer_u8(out, i < length && line[i] == '\t' ? '\t' : ' ');
     i += taken ? taken : 1;

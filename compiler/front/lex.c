@@ -174,8 +174,6 @@ static void lex_string(lexer *l) {
   if (!closed)
     kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start),
                   "expected '\"' at the end of the string before the end of the line");
-  if (memchr(text, 0, (size_t)(to - text)))
-    kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "a string cannot hold a zero byte");
 }
 
 static const struct sign {
@@ -194,6 +192,11 @@ static const struct sign {
     {'/', 0, KILN_TOKEN_SLASH},        {'%', 0, KILN_TOKEN_PERCENT},
 };
 
+/// A byte that no text has, or a part of a character beyond ASCII.
+static bool is_nonsense(unsigned char c) {
+  return c >= 0x7f || (c < 0x20 && c != '\n' && c != '\t' && c != '\r');
+}
+
 static void lex_sign(lexer *l) {
   const char *start = l->at;
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
@@ -203,13 +206,24 @@ static void lex_sign(lexer *l) {
     return;
   }
   unsigned char c = (unsigned char)*l->at++;
-  while (l->at < l->end && (unsigned char)*l->at >= 0x80)
-    l->at++; // the rest of one UTF-8 word is one mistake
+  while (l->at < l->end && is_nonsense((unsigned char)*l->at))
+    l->at++; // what follows of one UTF-8 word, or of bytes that are no text, is one mistake
   if (c > 0x20 && c < 0x7f)
     kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start), "character '%c' has no meaning here", c);
   else
     kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, start),
                   "byte 0x%02x has no meaning outside comments", c);
+}
+
+/// A file with zero bytes is no text, and one message says so.
+static bool refuse_zero(lexer *l) {
+  const char *zero = l->at < l->end ? memchr(l->at, 0, (size_t)(l->end - l->at)) : NULL;
+  if (!zero) return false;
+  for (; l->at < zero; l->at++)
+    if (*l->at == '\n') l->line++, l->line_start = l->at + 1;
+  kiln_diagnose(l->d, KILN_ERROR, l->file, place_of(l, zero), "expected text in UTF-8, found a zero byte");
+  push(l, KILN_TOKEN_END, zero);
+  return true;
 }
 
 kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size,
@@ -227,6 +241,7 @@ kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, con
   l.items = KILN_NEW_ARRAY(arena, kiln_token, l.capacity);
   if (line == 1 && size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1))
     l.at = l.line_start = text + sizeof mark - 1;
+  if (refuse_zero(&l)) return (kiln_tokens){l.items, l.count, false};
   for (skip_blanks(&l); l.at < l.end; skip_blanks(&l)) {
     if (is_letter(*l.at)) lex_word(&l);
     else if (is_digit(*l.at)) lex_number(&l);
@@ -234,5 +249,5 @@ kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, con
     else lex_sign(&l);
   }
   push(&l, KILN_TOKEN_END, l.at);
-  return (kiln_tokens){l.items, l.count};
+  return (kiln_tokens){l.items, l.count, true};
 }

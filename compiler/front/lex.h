@@ -56,6 +56,7 @@ typedef struct kiln_token {
 typedef struct kiln_tokens {
   kiln_token *items; ///< arena; ends with END
   uint32_t count;
+  bool is_text; ///< false: the file is something else, which has been said; there is END alone
 } kiln_tokens;
 
 void kiln_atoms_init(kiln_atoms *atoms, kiln_arena *arena);

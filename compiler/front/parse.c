@@ -100,8 +100,12 @@ kiln_list kiln_parser_take(kiln_parser *p, uint32_t from) {
 kiln_parser kiln_parser_of(kiln_module *module, const char *text, size_t size, uint32_t line,
                            kiln_diagnostics *d) {
   kiln_tokens tokens = kiln_lex(module->arena, &module->atoms, module->file, text, size, line, d);
-  return (kiln_parser){
-      .arena = module->arena, .module = module, .d = d, .tokens = tokens.items, .count = tokens.count};
+  return (kiln_parser){.arena = module->arena,
+                       .module = module,
+                       .d = d,
+                       .tokens = tokens.items,
+                       .count = tokens.count,
+                       .stopped = !tokens.is_text};
 }
 
 // ------------------------------------------------------------------------------------------- items
