@@ -465,12 +465,14 @@ static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *
                     KILN_ELAB_DEPTH / STATEMENT_DEPTH);
     return true;
   }
+  ir_place around = e->b.place; // what holds the list is emitted behind it, and stands where it began
   e->depth += STATEMENT_DEPTH;
   for (uint32_t i = from; i < list.count && !e->ended && !all; i++) {
     rest after = {list, i + 1, outer};
     all = statement(e, list.items[i], &after);
   }
   e->depth -= STATEMENT_DEPTH;
+  e->b.place = around;
   return all;
 }
 

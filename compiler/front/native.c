@@ -97,7 +97,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   kiln_native_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_warn(kernel, unit->file, d);
-  kiln_native_warn_of_stages(kernel, unit->file, in->kernel->place, d);
+  kiln_native_warn_of_loops(kernel, unit->file, in->kernel->place, d);
   kiln_native_guard_steps(kernel);
   return kernel;
 }
@@ -122,7 +122,7 @@ static void look_further(kiln_native_unit *u, kiln_diagnostics *d) {
   const kiln_item *last = NULL;
   for (uint32_t i = 0; i < u->count; i++) {
     const kiln_native_instance *in = &u->instances[i];
-    if (in->kernel == last || !in->interface.config_count) continue;
+    if (in->kernel == last || in->is_untyped || !in->interface.config_count) continue;
     last = in->kernel;
     build(&u->unit, u->unit.arena, i, 0, in->interface.variant_count - 1, &target, d);
   }

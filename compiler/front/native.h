@@ -31,6 +31,7 @@ typedef struct kiln_native_instance {
   kiln_native_variant *variants; ///< the last has no condition
   uint16_t max_registers;
   bool fp_strict, fp_flush;
+  bool is_untyped;     ///< a parameter's type is wrong: what its body does with it tells nothing
   bool has_grid_limit; ///< of @grid_limit; else from the grid's expressions
   int64_t grid_limit[3];
   const char *tuning_key; ///< names of `@key`, with commas
@@ -62,9 +63,10 @@ void kiln_native_check_unused(kiln_native_unit *unit, kiln_diagnostics *d);
 
 /// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
 void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
-/// Warns about stages, of a loop or of the kernel at `place`, that have no effect.
-void kiln_native_warn_of_stages(const ir_kernel *kernel, const char *file, ir_place place,
-                                kiln_diagnostics *d);
+/// Warns about stages (of a loop, or of the kernel at `place`) and about shared iterations that have no
+/// effect.
+void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,
+                               kiln_diagnostics *d);
 /// Asserts that steps of loops are above zero, where the text does not show it.
 void kiln_native_guard_steps(ir_kernel *kernel);
 /// Warns about loads that may miss what another lane has stored.
