@@ -93,6 +93,25 @@ void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n) {
   for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) kiln_nearest_consider(n, constants[i]);
 }
 
+const char *kiln_elab_meant(kiln_elab *e, const char *word, const char *lead, const char *known) {
+  kiln_nearest n = kiln_nearest_to(word);
+  for (const char *at = known; *at;) {
+    size_t length = strcspn(at, " (");
+    if (length) kiln_nearest_consider(&n, kiln_arena_format(e->arena, "%.*s", (int)length, at));
+    at += length;
+    at += *at == '(' ? strcspn(at, ")") + 1 : strspn(at, " ");
+  }
+  return n.best ? kiln_arena_format(e->arena, "; did you mean '%s'?", n.best)
+                : kiln_arena_format(e->arena, "%s%s", *known ? lead : "", known);
+}
+
+void kiln_elab_unknown_attribute(kiln_elab *e, const kiln_node *attribute, const char *thing,
+                                 const char *known) {
+  const char *name = kiln_arena_format(e->arena, "@%s", attribute->atom->text);
+  kiln_elab_error(e, attribute->place, "unknown attribute '%s' of a %s%s", name, thing,
+                  kiln_elab_meant(e, name, "; known are ", known));
+}
+
 static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
   kiln_nearest n = kiln_nearest_to(atom->text);
   kiln_elab_suggest(e, &n);

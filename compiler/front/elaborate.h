@@ -120,6 +120,12 @@ kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n);
 bool kiln_elab_is_constant(const char *name);
 /// Considers every name that could stand where the elaborator is.
 void kiln_elab_suggest(const kiln_elab *e, kiln_nearest *n);
+/// What a message about an unknown `word` ends with: "; did you mean 'x'?" with the nearest of `known`, or
+/// `lead` and all of them. `known` has words between blanks; what a parenthesis says of one is passed over.
+const char *kiln_elab_meant(kiln_elab *e, const char *word, const char *lead, const char *known);
+/// The error for an attribute that a `thing` does not have.
+void kiln_elab_unknown_attribute(kiln_elab *e, const kiln_node *attribute, const char *thing,
+                                 const char *known);
 /// The definition of a name in this module, or in the library.
 kiln_item *kiln_elab_item(kiln_elab *e, const kiln_atom *atom);
 /// Inlines a function.

@@ -57,14 +57,18 @@ bool kiln_call_flag(kiln_elab *e, const kiln_call *c, const char *name, uint32_t
 bool kiln_call_word(kiln_elab *e, const kiln_call *c, const char *name, const char *const *words,
                     uint8_t *out) {
   const kiln_node *n = kiln_call_named(c, name);
-  char list[200] = "";
+  const char *list = "";
   if (!n) return true;
   for (uint8_t i = 0; words[i]; i++) {
     if (n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, words[i])) return *out = i, true;
-    if (i) strcat(list, " ");
-    strcat(list, words[i]);
+    list = kiln_arena_format(e->arena, "%s%s%s", list, i ? " " : "", words[i]);
   }
-  kiln_elab_error(e, n->place, "'%s' of '%s': expected one of: %s", name, c->operation->name, list);
+  if (n->kind == KILN_NODE_NAME)
+    kiln_elab_error(e, n->place, "'%s' of '%s': unknown '%s'%s", name, c->operation->name, n->atom->text,
+                    kiln_elab_meant(e, n->atom->text, "; known are ", list));
+  else
+    kiln_elab_error(e, n->place, "'%s' of '%s': expected one of these, as a word without quotes: %s", name,
+                    c->operation->name, list);
   return false;
 }
 
@@ -103,8 +107,10 @@ static bool has_form(kiln_elab *e, const kiln_operation *op, const kiln_node *n)
   if (!has_forms(op))
     kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form);
   else if (!find_kind(op->code, n->member->text, &flags))
-    kiln_elab_error(e, n->place, "unknown '%s.%s'; known are add mul max min umax umin and or xor%s",
-                    op->name, n->member->text, op->code == IR_ATOMIC ? " xchg" : "");
+    kiln_elab_error(e, n->place, "unknown '%s.%s'%s", op->name, n->member->text,
+                    kiln_elab_meant(e, n->member->text, "; known are ",
+                                    op->code == IR_ATOMIC ? "add mul max min umax umin and or xor xchg"
+                                                          : "add mul max min umax umin and or xor"));
   else return true;
   return false;
 }
@@ -168,8 +174,8 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
       if (positional < KILN_CALL_ARGS) c->args[positional] = arg;
       positional++;
     } else if (!is_word_of(arg->atom->text, op->named)) {
-      kiln_elab_error(e, arg->place, "'%s' has no argument '%s'%s%s", op->name, arg->atom->text,
-                      *op->named ? "; it has: " : "", op->named);
+      kiln_elab_error(e, arg->place, "'%s' has no argument '%s'%s", op->name, arg->atom->text,
+                      kiln_elab_meant(e, arg->atom->text, "; it has: ", op->named));
       return false;
     } else if (kiln_call_named(c, arg->atom->text) != arg->a) {
       kiln_elab_error(e, arg->place, "argument '%s' is given twice", arg->atom->text);

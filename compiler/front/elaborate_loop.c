@@ -104,10 +104,7 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
     const counted *known = find_counted(a->atom->text);
     int64_t v = 0;
     if (!known && !flatten && !div) {
-      kiln_elab_error(e, a->place,
-                      "unknown attribute '@%s' of a loop; known are @stages(n) @unroll(n) @split(n) @flatten "
-                      "@div(n)",
-                      a->atom->text);
+      kiln_elab_unknown_attribute(e, a, "loop", "@stages(n) @unroll(n) @split(n) @flatten @div(n)");
       continue;
     }
     if (a->list.count != !flatten) {

@@ -135,10 +135,7 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
        integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
   while (which < 4 && strcmp(known[which].name, a->atom->text)) which++;
   if (which == 4) {
-    kiln_elab_error(
-        &m->e, a->place,
-        "unknown attribute '@%s' of a parameter; known are @align(n) @div(n) @range(lo, hi) @noalias",
-        a->atom->text);
+    kiln_elab_unknown_attribute(&m->e, a, "parameter", "@align(n) @div(n) @range(lo, hi) @noalias");
     return;
   }
   if (!(known[which].pointers && pointer) && !(known[which].integers && integer)) {
@@ -177,7 +174,10 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
 static void make_param(maker *m, const kiln_node *n, ir_param *p) {
   char text[IR_TYPE_TEXT];
   *p = (ir_param){.name = n->atom->text};
-  if (!kiln_elab_type(&m->e, n->a, &p->type)) return;
+  if (!kiln_elab_type(&m->e, n->a, &p->type)) {
+    m->instance->is_untyped = true;
+    return;
+  }
   bool pointer = p->type.pointer || p->type.is_view;
   if (p->type.rank && !p->type.is_view)
     kiln_elab_error(&m->e, n->place, "parameter '%s': expected a scalar, pointer or view, found %s", p->name,
@@ -257,10 +257,9 @@ static void check_attributes(maker *m) {
     size_t which = 0;
     while (which < KNOWN && !is_attribute(a, known[which].name)) which++;
     if (which == KNOWN)
-      kiln_elab_error(&m->e, a->place,
-                      "unknown attribute '@%s' of a kernel; known are @grid @config @instance @variant "
-                      "@require @cost @warps @stages @regs @key @space @fp",
-                      a->atom->text);
+      kiln_elab_unknown_attribute(&m->e, a, "kernel",
+                                  "@grid @config @instance @variant @require @cost @warps @stages @regs @key "
+                                  "@space @fp");
     else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
       kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
                       find_attribute(m, a->atom->text)->place.line);

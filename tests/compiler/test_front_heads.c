@@ -303,10 +303,20 @@ TEST(heads, nonsense_in_heads_is_refused) {
       {"kernel k[BLOCK: tune = 4](n: i32) @config(`BLOKC = 4) {}", "did you mean 'BLOCK'?"},
       {"kernel k[TYPE: type = f32](n: i32) @instance(`TPYE = f32) {}", "did you mean 'TYPE'?"},
       {"kernel k(p: `inn *f32) {}", "'accum' before it, found 'inn'; did you mean 'in'?"},
-      {"kernel k(n: i32) {}\nfn f(x) { return `reduce.ad(x, 0) }", "unknown 'reduce.ad'; known are"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `reduce.ad(x, 0) }",
+       "unknown 'reduce.ad'; did you mean 'add'?"},
+      {"kernel k(n: i32) {}\nfn f(x) { return `atomic.plus(x, 0) }",
+       "known are add mul max min umax umin and"},
       {"kernel k(n: i32) {}\nfn f(x) { return `load.add(x, 0) }", "'load' has no form '.add'"},
       {"kernel k(n: i32) {}\n`kernl j(n: i32) {}", "found 'kernl'; did you mean 'kernel'?"},
       {"kernel k(x: `f23) {}", "unknown name 'f23'; did you mean 'f32'?"},
+      {"kernel k(p: out *i32, n: `i23) @grid(1) { store(p, n) }", "unknown name 'i23'; did you mean 'i32'?"},
+      {"kernel k(p: in *f32 @`algin(16)) {}",
+       "unknown attribute '@algin' of a parameter; did you mean '@align'?"},
+      {"kernel k(n: i32 @`rnage(1, 2)) {}", "did you mean '@range'?"},
+      {"kernel k(n: i32 @`even) {}", "known are @align(n) @div(n) @range(lo, hi) @noalias"},
+      {"kernel k(n: i32) @`gird(1) {}", "unknown attribute '@gird' of a kernel; did you mean '@grid'?"},
+      {"kernel k(n: i32) @`launch(1) {}", "known are @grid @config @instance"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
 }

@@ -200,6 +200,14 @@ TEST(messages, nonsense_in_bodies_is_refused) {
       {"for i in 0 .. n { } if n > 3 { } `esle { }", "found 'esle'; did you mean 'else'?"},
       {"when `TARGTE == \"sm_90a\" { }", "unknown name 'TARGTE'; did you mean 'TARGET'?"},
       {"`assume(1 > 2)", "this 'assume' never holds"},
+      {"for i in 0 .. n @`stags(2) { }", "unknown attribute '@stags' of a loop; did you mean '@stages'?"},
+      {"for i in 0 .. n @`fast { }", "known are @stages(n) @unroll(n) @split(n) @flatten @div(n)"},
+      {"store(p, 1, `when_ = n > 3)", "'store' has no argument 'when_'; it has: mask cache evict volatile"},
+      {"let t = atomic.add(p, 1, order = `relaxd)",
+       "'order' of 'atomic': unknown 'relaxd'; did you mean 'relaxed'?"},
+      {"let t = atomic.add(p, 1, order = `none)",
+       "unknown 'none'; known are relaxed acquire release acq_rel"},
+      {"let t = atomic.add(p, 1, order = `\"relaxed\")", "as a word without quotes: relaxed acquire"},
       {"store(q, load(q) `& load(q))", "and: expected i1 or integers, found f32"},
       {"store(q, `sqrt(n))", "sqrt: expected floats, found i32"},
       {"let t = hint(n, div = `2147483648)", "div: no i32 but 0 is a multiple of 2147483648"},
@@ -324,6 +332,81 @@ TEST(messages, one_error_for_deep_nesting) {
   kiln_buffer_deinit(&text);
 }
 
+// Two letters of a named argument are swapped, for each that an operation has: it is found again, or another
+// name of the operation that is as near.
+TEST(messages, named_arguments_that_were_probably_meant) {
+  static const struct {
+    const char *named, *form;
+  } all[] = {
+#define OPERATION(name, handler, least, most, code, flags, named, form) {named, form},
+#include "compiler/front/operations.def"
+#undef OPERATION
+  };
+  unsigned tried = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char words[100], body[200], want[60];
+    snprintf(words, sizeof words, "%s", all[i].named);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+      size_t at = strlen(word) / 2;
+      if (at < 1 || word[at] == word[at - 1]) continue;
+      snprintf(want, sizeof want, "did you mean '%s'?", word);
+      char first = word[at - 1];
+      word[at - 1] = word[at], word[at] = first;
+      snprintf(body, sizeof body, "let t = %.*s(`%s = 1)", (int)strcspn(all[i].form, "("), all[i].form, word);
+      check_body_refused(body, want);
+      tried++;
+    }
+  }
+  CHECK(tried > 20);
+}
+
+// One message for a file that is no text.
+TEST(messages, what_is_no_text) {
+  static const struct {
+    const char *text;
+    size_t size;
+    unsigned line, column;
+  } files[] = {{"\xff\xfek\0i\0l\0n\0 \0"
+                "1\0\n\0",
+                16, 1, 4}, // as some editors write UTF-16
+               {"kiln 1\nkernel k(n: i32) { }\n\0", 30, 3, 1},
+               {"\177ELF\002\001\001\0\0\0\0\0", 12, 1, 8}};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    opened o = open_text("k.kiln", files[i].text, files[i].size, NULL);
+    CHECK_INT(o.d.errors, 1);
+    CHECK(strstr(o.d.items[0].text, "expected text in UTF-8, found a zero byte"));
+    CHECK_INT(o.d.items[0].line, files[i].line);
+    CHECK_INT(o.d.items[0].column, files[i].column);
+    kiln_arena_destroy(o.arena);
+  }
+}
+
+// The place at fault is shown with its caret however far to the right it is.
+TEST(messages, long_lines_have_a_caret) {
+  for (unsigned far = 150; far < 700; far += 50) {
+    kiln_buffer text = {0}, b = {0};
+    kiln_buffer_format(&text, "kiln 1\nkernel k(n: i32) { let a = ");
+    while (text.size < far) kiln_buffer_format(&text, "%s + ", text.size % 3 ? "1" : "\"\xc3\xa4\"");
+    kiln_buffer_format(&text, "nothing + 1 }\n");
+    opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+    CHECK(o.d.errors || (o.unit && !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, NULL, &o.d)));
+    for (uint32_t i = 0; i < o.d.count; i++)
+      if (strstr(o.d.items[i].text, "nothing")) o.d.items[0] = o.d.items[i], o.d.count = 1;
+    kiln_diagnostics_print(&o.d, (const char *)text.bytes, text.size, &b);
+    kiln_buffer_u8(&b, 0);
+    const char *shown = strstr((const char *)b.bytes, "nothing +"),
+               *caret = strrchr((const char *)b.bytes, '^');
+    if (!shown || !caret) FAIL("%s", b.bytes);
+    unsigned columns = 0, spaces = 0;
+    for (const char *c = shown; c[-1] != '\n'; c--) columns += ((unsigned char)c[-1] & 0xc0) != 0x80;
+    for (const char *c = caret; c[-1] != '\n'; c--) spaces++;
+    if (columns != spaces) FAIL("the caret is in column %u, the name in %u:\n%s", spaces, columns, b.bytes);
+    kiln_arena_destroy(o.arena);
+    kiln_buffer_deinit(&text);
+    kiln_buffer_deinit(&b);
+  }
+}
+
 // A message never hands bytes on that a terminal acts upon, and the caret stands under its character.
 TEST(messages, messages_are_printable) {
   static const char text[] = "\xef\xbb\xbfkiln 1 // \x1b[31m \xff \xc3\xa4\nkernel k(n: i32) {\n  "
@@ -341,13 +424,22 @@ TEST(messages, messages_are_printable) {
   kiln_buffer_deinit(&b);
 }
 
-static uint32_t stage_warnings(const char *text) {
+/// How many warnings a source gets for sm_90a, each at line `line` (0: any) with `part`.
+static uint32_t loop_warnings(const char *text, unsigned line, const char *part) {
   opened o = open_text("k.kiln", text, strlen(text), NULL);
   kiln_target target = target_of("sm_90a");
   if (!o.unit || !kiln_unit_lower(o.unit, o.arena, 0, 0, 0, &target, &o.d)) fail_with(&o, text, strlen(text));
   uint32_t count = o.d.count;
+  for (uint32_t i = 0; i < count; i++)
+    if (!strstr(o.d.items[i].text, part) || (line && o.d.items[i].line != line))
+      FAIL("%s\nline %u, expected '%s' at line %u: %s", text, o.d.items[i].line, part, line,
+           o.d.items[i].text);
   kiln_arena_destroy(o.arena);
   return count;
+}
+
+static uint32_t stage_warnings(const char *text) {
+  return loop_warnings(text, 0, "stages = 3 has no effect");
 }
 
 TEST(messages, warns_of_stages_without_effect) {
@@ -362,4 +454,38 @@ TEST(messages, warns_of_stages_without_effect) {
   CHECK(stage_warnings(text) >= 1);
   snprintf(text, sizeof text, "%s @config(stages = 3) {\n%s\n", head, dot);
   CHECK_INT(stage_warnings(text), 0);
+}
+
+// At the loop, with what would have one.
+TEST(messages, warns_of_split_without_effect) {
+  static const char sums[] = "sums of products", top[] = "at the top of a kernel";
+  static const struct {
+    const char *body, *part;
+  } rows[] = {
+      {"var c = S\nfor i in 0 .. n @split(4) { c = dot(t, t, c) }\nstore(Y, c)", NULL},
+      {"var c = S var d = S\nfor i in 0 .. n @split(2) { c = dot(t, t, dot(t, t, c)) d = dot(t, t, d) }\n"
+       "store(Y, c + d)",
+       NULL},
+      {"var c = S\nfor i in 0 .. n @split(1) { c = c + 1.0 }\nstore(Y, c)", NULL},
+      {"var c = S\nfor i in 0 .. n @split(4) { c = c + 1.0 }\nstore(Y, c)", sums},
+      {"var c = S var d = 0\nfor i in 0 .. n @split(4) { c = dot(t, t, c) d = d + i }\nstore(Y, c + d as "
+       "f32)",
+       sums},
+      {"var c = S\nfor i in 0 .. n @split(4) { if i > 3 { c = dot(t, t, c) } }\nstore(Y, c)", sums},
+      {"let c = S\nfor i in 0 .. n @split(4) { store(Y, c) }", sums},
+      {"var c = S if n > 3 {\nfor i in 0 .. n @split(4) { c = dot(t, t, c) } }\nstore(Y, c)", top},
+      {"var c = S var i = 0\nwhile i < n @split(4) { c = dot(t, t, c) i = i + 1 }\nstore(Y, c)", top},
+  };
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    char body[600] = "", text[1200];
+    for (const char *c = rows[r].body; *c; c++) {
+      const char *word = *c == 'S' ? "zeros(f32[16, 16])" : "y + iota(16)[:, _] * 16 + iota(16)[_, :]";
+      size_t size = strlen(body);
+      snprintf(body + size, sizeof body - size, *c == 'S' || *c == 'Y' ? "%s" : "%.1s",
+               *c == 'S' || *c == 'Y' ? word : c);
+    }
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel k(y: inout *f32, n: i32) { let t = zeros(f16[16, 16])\n%s }\n", body);
+    CHECK_INT(loop_warnings(text, 4, rows[r].part ? rows[r].part : ""), rows[r].part != NULL);
+  }
 }
