@@ -32,6 +32,16 @@ static unsigned distance(const char *a, const char *b) {
   return last[m];
 }
 
+bool kiln_same_digits(const char *a, const char *b) {
+  static const char digits[] = "0123456789";
+  for (;; a++, b++) {
+    a += strcspn(a, digits);
+    b += strcspn(b, digits);
+    if (*a != *b) return false;
+    if (!*a) return true;
+  }
+}
+
 void kiln_nearest_consider(kiln_nearest *n, const char *name) {
   unsigned d = distance(n->want, name);
   if (d && d < n->score && d < strlen(name)) n->score = d, n->best = name;

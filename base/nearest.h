@@ -4,6 +4,8 @@
 #ifndef KILN_BASE_NEAREST_H
 #define KILN_BASE_NEAREST_H
 
+#include <stdbool.h>
+
 typedef struct kiln_nearest {
   const char *want; ///< borrowed
   const char *best; ///< borrowed; NULL: nothing near enough so far
@@ -14,5 +16,7 @@ typedef struct kiln_nearest {
 kiln_nearest kiln_nearest_to(const char *want);
 /// The first of equally near names stays.
 void kiln_nearest_consider(kiln_nearest *n, const char *name);
+/// The digits of both are the same, in order: where numbers tell processors apart, another one is no slip.
+bool kiln_same_digits(const char *a, const char *b);
 
 #endif

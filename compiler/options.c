@@ -2,7 +2,10 @@
 // The option table of code generation and its three forms: fields, command line, wire.
 #include "compiler/options.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/nearest.h"
 
 enum { NEUTRAL, KEY };
 
@@ -91,8 +94,20 @@ static kiln_status refuse_value(const kiln_option_info *o, const char *value, ki
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "--%s: expected a number from %u to %u, found '%.40s'", o->name, o->least, o->most,
                      value);
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--%s: expected %s, found '%.40s'", o->name,
-                   o->kind == KILN_OPTION_FLAG ? "on or off" : o->choices, value);
+  enum { CHOICE_TEXT = 24 };
+  char best[CHOICE_TEXT] = "";
+  kiln_nearest near = kiln_nearest_to(value);
+  for (const char *at = o->kind == KILN_OPTION_CHOICE ? o->choices : ""; *at;) {
+    char word[CHOICE_TEXT];
+    size_t length = strcspn(at, ",");
+    snprintf(word, sizeof word, "%.*s", (int)length, at);
+    kiln_nearest_consider(&near, word);
+    if (near.best) memcpy(best, word, sizeof best), near.best = NULL;
+    at += length + (at[length] != 0);
+  }
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "--%s: expected %s, found '%.40s'%s%s%s", o->name,
+                   o->kind == KILN_OPTION_FLAG ? "on or off" : o->choices, value,
+                   *best ? "; did you mean '" : "", best, *best ? "'?" : "");
 }
 
 static kiln_status refuse_name(const char *text, size_t length, kiln_error *err) {

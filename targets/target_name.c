@@ -22,27 +22,16 @@ static void append(char *out, size_t capacity, const char *text) {
   snprintf(out + used, capacity - used, "%s", text);
 }
 
-/// Another number is another processor, not a slip.
-static bool same_digits(const char *a, const char *b) {
-  for (;; a++, b++) {
-    a += strcspn(a, "0123456789");
-    b += strcspn(b, "0123456789");
-    if (*a != *b) return false;
-    if (!*a) return true;
-  }
-}
-
 static kiln_status refuse_processor(const char *name, size_t length, kiln_error *err) {
   char list[900] = "", wanted[64];
   snprintf(wanted, sizeof wanted, "%.*s", (int)length, name);
   kiln_nearest n = kiln_nearest_to(wanted);
-  if (same_digits(wanted, "host")) kiln_nearest_consider(&n, "host");
+  if (kiln_same_digits(wanted, "host")) kiln_nearest_consider(&n, "host");
   for (size_t i = 0; i < kiln_processor_count(); i++)
-    if (same_digits(wanted, kiln_processor_at(i)->name))
+    if (kiln_same_digits(wanted, kiln_processor_at(i)->name))
       kiln_nearest_consider(&n, kiln_processor_at(i)->name);
   if (n.best)
-    return kiln_fail(err, KILN_STATUS_TARGET,
-                     "no target is called '%s'; did you mean '%s'? `kiln targets` lists all", wanted, n.best);
+    return kiln_fail(err, KILN_STATUS_TARGET, "no target is called '%s'; did you mean '%s'?", wanted, n.best);
   for (size_t i = 0; i < kiln_processor_count(); i++) {
     if (i) append(list, sizeof list, ", ");
     append(list, sizeof list, kiln_processor_at(i)->name);

@@ -225,7 +225,13 @@ TEST(bundle_tools, explain_says_why) {
   expect(0, "explain -d null:sm_90 a.kb add_one", "sm_80: fits (PTX)");
   expect(0, "explain -d null:gfx1100 a.kb 'scale[T=f32]'", "processor differs: code gfx942, device gfx1100");
   expect(0, "explain -d null:gfx942 a.kb", "2 kernels: 2 exact");
-  expect(0, "explain -d null:gfx942 a.kb nothing", "no kernel 'nothing'");
+  expect(1, "explain -d null:gfx942 a.kb nothing", "a.kb has no kernel 'nothing' (`kiln inspect` lists");
+  expect(1, "explain -d null:gfx942 a.kb add_on", "a.kb has no kernel 'add_on'; did you mean 'add_one'?");
+  expect(1, "explain -d null:gfx942 a.kb scale", "a.kb has no kernel 'scale'; did you mean 'scale[T=f32]'?");
+  expect(1, "run a.kb add_onne", "a.kb has no kernel 'add_onne'; did you mean 'add_one'?");
+  expect(1, "disasm a.kb ad_one", "no code of 'ad_one'; did you mean 'add_one'?");
+  expect(1, "inspect -k ad_one a.kb", "contains 'ad_one'; did you mean 'add_one'?");
+  expect(1, "prune --drop-kernel add_oen -o p.kb a.kb", "a kernel 'add_oen'; did you mean 'add_one'?");
 }
 
 TEST(bundle_tools, run_prints_saves_and_compares) {

@@ -24,6 +24,12 @@ TEST(words, names_that_were_probably_meant) {
   check(2, "build --traget=host x.kiln", "unknown option --traget; did you mean --target?");
   check(2, "build --optimize=2 x.kiln", "did you mean --optimise?");
   check(2, "inspect --jsno x", "did you mean --json?");
+  check(2, "cache statss", "'cache statss' is no command; did you mean 'stats'?");
+  check(2, "compile --emit=asmm x.kiln", "found 'asmm'; did you mean 'asm'?");
+  check(2, "compile --emit=zzzzz x.kiln",
+        "--emit: expected auto,ptx,cubin,hsaco,host,ir,llvm,asm, found 'zzzzz'\n");
+  check(0, "explain-error E0012 e13 KILN-E0003 10", "KILN-E0012");
+  check(2, "explain-error E9999", "'E9999' is not an error code");
   check(2, "build --qqqqqqqq x.kiln", "unknown option --qqqqqqqq (--help lists them)");
   check(1, "compile tests/ttir/add.ttir --no-cache -t sm90a",
         "no target is called 'sm90a'; did you mean 'sm_90a'?");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "tools/kiln/cache_commands.h"
 #include "tools/kiln/cache_session.h"
 #include "tools/kiln/commands.h"
@@ -23,7 +24,12 @@ int kiln_command_cache(int argc, char **argv) {
     if (!strcmp(argv[1], rows[i].name)) return rows[i].function(argc - 1, argv + 1);
   bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
   FILE *to = help ? stdout : stderr;
-  if (argc > 1 && !help) fprintf(to, "kiln: error: 'cache %s' is no command\n", argv[1]);
+  if (argc > 1 && !help) {
+    kiln_nearest n = kiln_nearest_to(argv[1]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) kiln_nearest_consider(&n, rows[i].name);
+    fprintf(to, "kiln: error: 'cache %s' is no command%s%s%s\n", argv[1], n.best ? "; did you mean '" : "",
+            n.best ? n.best : "", n.best ? "'?" : "");
+  }
   fprintf(to, "usage: kiln cache COMMAND [options]\n");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     fprintf(to, "  %-8s %s\n", rows[i].name, rows[i].text);

@@ -83,7 +83,9 @@ int kiln_command_explain_error(int argc, char **argv) {
   for (size_t i = 0; i < sizeof all / sizeof *all && !words.count; i++) explain(all[i]);
   code = CLI_OK;
   for (size_t w = 0; w < words.count; w++) {
-    const char *text = !strncasecmp(words.items[w], "KILN-E", 6) ? words.items[w] + 6 : words.items[w];
+    const char *text = words.items[w];
+    if (!strncasecmp(text, "KILN-", 5)) text += 5;
+    if (*text == 'E' || *text == 'e') text++;
     char *end;
     long number = strtol(text, &end, 10);
     size_t i = 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/guess.h"
 #include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
@@ -73,16 +74,24 @@ static kiln_status combine(const combine_settings *s, bundle_filter *filter, fil
 }
 
 // What was listed and is nowhere is a slip of the pen.
+static kiln_status refuse_listed(const combine_settings *s, const char *kernel, const char *target,
+                                 kiln_error *err) {
+  bundle_view v;
+  KILN_TRY(bundle_view_open(s->words.items[0], &v, err));
+  name_guess guess = kernel ? guess_kernel(&v, kernel) : guess_target(&v, target);
+  bundle_view_close(&v);
+  if (kernel)
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code of a kernel '%s'%s", s->words.items[0],
+                     kernel, *guess.text ? guess.text : " (`kiln inspect` lists its kernels)");
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s%s", s->words.items[0], target,
+                   *guess.text ? guess.text : " (`kiln stat` lists its targets)");
+}
+
 static kiln_status need_listed(const combine_settings *s, kiln_error *err) {
   for (size_t i = 0; i < s->targets.count; i++)
-    if (!s->met_targets[i])
-      return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code for %s (`kiln stat` lists its targets)",
-                       s->words.items[0], s->targets.items[i]);
+    if (!s->met_targets[i]) return refuse_listed(s, NULL, s->targets.items[i], err);
   for (size_t i = 0; i < s->kernels.count; i++)
-    if (!s->met_kernels[i])
-      return kiln_fail(err, KILN_STATUS_NOT_FOUND,
-                       "%s has no code of a kernel '%s' (`kiln inspect` lists its kernels)",
-                       s->words.items[0], s->kernels.items[i]);
+    if (!s->met_kernels[i]) return refuse_listed(s, s->kernels.items[i], NULL, err);
   return KILN_OK;
 }
 
@@ -123,9 +132,10 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
     status = combine(s, filter, &context, &bytes, &sums, err);
   }
   if (status == KILN_OK && s->max_size && sums.file > (uint64_t)s->max_size)
-    status = kiln_fail(err, KILN_STATUS_LIMIT,
-                       "%s would have %llu bytes with all %zu targets dropped; --max-size allows %lld",
-                       s->out, (unsigned long long)sums.file, s->targets.count, (long long)s->max_size);
+    status =
+        kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes%s; --max-size allows %lld%s", s->out,
+                  (unsigned long long)sums.file, s->targets.count ? " with all listed targets dropped" : "",
+                  (long long)s->max_size, s->targets.count ? "" : ", and --drop-target says what may go");
   if (status == KILN_OK && !sums.codes)
     status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s would have no code", s->out);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);

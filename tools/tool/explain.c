@@ -12,6 +12,7 @@
 
 #include "base/tuned.h"
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/guess.h"
 #include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
@@ -124,6 +125,8 @@ int kiln_command_explain(int argc, char **argv) {
     exit_code = cli_usage(&page, "expected BUNDLE [KERNEL], found %zu words", words.count);
   if (exit_code == -1) {
     kiln_status status = kiln_open_file(words.items[0], &library, &err);
+    if (status == KILN_OK && words.count == 2)
+      status = need_kernel(library, words.items[0], words.items[1], &err);
     if (status == KILN_OK) status = kiln_device_open(library, device_name, &device, &err);
     if (status == KILN_OK)
       status = words.count < 2 ? explain_preflight(device, json, &err)
@@ -208,10 +211,12 @@ static kiln_status print_kernel(const bundle_view *v, const char *name, const ch
       printed++;
     }
   }
-  return printed || nobody_reads()
-             ? KILN_OK
-             : kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s", v->bundle->name, name,
-                         target ? " for " : "", target ? target : "");
+  if (printed || nobody_reads()) return KILN_OK;
+  bool is_there = false;
+  for (uint32_t i = 0; i < v->kernel_count; i++) is_there |= !strcmp(v->kernels[i].name, name);
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s%s", v->bundle->name, name,
+                   target ? " for " : "", target ? target : "",
+                   (is_there ? guess_target(v, target) : guess_kernel(v, name)).text);
 }
 
 int kiln_command_disasm(int argc, char **argv) {

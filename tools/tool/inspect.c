@@ -6,6 +6,7 @@
 
 #include "base/expr.h"
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/guess.h"
 #include "tools/tool/pack_family.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
@@ -98,16 +99,19 @@ static bool is_shown(const inspect_settings *s, const view_kernel *k) {
 static int nothing_to_show(const bundle_view *v, const inspect_settings *s) {
   kiln_error err;
   bool named = false;
+  name_guess guess;
   for (uint32_t i = 0; s->kernel && i < v->kernel_count; i++)
     named |= strstr(v->kernels[i].name, s->kernel) != NULL;
-  if (s->kernel && !named)
-    return cli_report(kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no kernel whose name contains '%s'",
-                                v->bundle->name, s->kernel),
-                      &err);
-  return cli_report(kiln_fail(&err, KILN_STATUS_NOT_FOUND,
-                              "%s has no code for %s (`kiln stat` lists its targets)", v->bundle->name,
-                              s->target),
-                    &err);
+  if (s->kernel && !named) {
+    guess = guess_kernel(v, s->kernel);
+    kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no kernel whose name contains '%s'%s", v->bundle->name,
+              s->kernel, guess.text);
+  } else {
+    guess = guess_target(v, s->target);
+    kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no code for %s%s", v->bundle->name, s->target,
+              *guess.text ? guess.text : " (`kiln stat` lists its targets)");
+  }
+  return cli_report(err.status, &err);
 }
 
 static int inspect_json(const bundle_view *v, const inspect_settings *s) {
