@@ -5,7 +5,7 @@ import glob
 import re
 import sys
 
-SECTIONS = {"## Axes of the key": "axis", "## Behaviours": "behaviour", "## Fault tests of the cache": "fault test"}
+SECTIONS = {"### Axes of the key": "axis", "### Behaviours": "behaviour", "### Fault tests of the cache": "fault test"}
 NUMBER = r"(?:[ABC]?\d+[a-d]?)"
 LIST = rf"{NUMBER}(?:(?: to |, | and ){NUMBER})*"
 

@@ -2,6 +2,7 @@
 // The language from text to canonical bytes: kernels of the documents and of the library, every operation
 // printed and read back.
 #include <dirent.h>
+#include <time.h>
 
 #include "tests/compiler/front_test.h"
 
@@ -194,4 +195,25 @@ TEST(language, steps_of_loops_are_asserted) {
     CHECK_INT(count_ops(kernel->body, IR_ASSERT), cases[i].asserts);
     kiln_arena_destroy(o.arena);
   }
+}
+
+// Sixteen times as many kernels take about sixteen times as long to read.
+TEST(language, reading_takes_time_in_proportion) {
+  enum { FEW = 500, MANY = 16 * FEW };
+  double best[2] = {1e9, 1e9};
+  for (unsigned round = 0; round < 6; round++) {
+    kiln_buffer text = {0};
+    kiln_buffer_format(&text, "kiln 1\n");
+    for (unsigned i = 0; i < (round & 1 ? MANY : FEW); i++)
+      kiln_buffer_format(&text, "kernel k%u(p: out *i32, n: i32) @grid(1) { store(p, n + %u) }\n", i, i);
+    clock_t start = clock();
+    opened o = open_text("k.kiln", (const char *)text.bytes, text.size, NULL);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    CHECK(o.unit && kiln_unit_instance_count(o.unit) == (round & 1 ? MANY : FEW));
+    if (seconds < best[round & 1]) best[round & 1] = seconds;
+    kiln_arena_destroy(o.arena);
+    kiln_buffer_deinit(&text);
+  }
+  if (best[1] > best[0] * 64 + 0.05)
+    FAIL("%d kernels take %.4f s, %d take %.4f s", FEW, best[0], MANY, best[1]);
 }
