@@ -228,6 +228,22 @@ TEST(nvptx_source, inline_assembly) {
   end_assembled();
 }
 
+// Every thread keeps its share of a tile that is sorted, however long: the whole of it would not fit into its
+// registers.
+TEST(nvptx_source, sorts_are_shared_by_all_threads) {
+  static const char source[] = "kiln 1\n"
+                               "kernel k(x: inout *i32) @grid(1) @config(warps = 4) {\n"
+                               "  store(x + iota(4096), sort(load(x + iota(4096))))\n"
+                               "}\n";
+  char *text = ptx(source, "sm_90a", NULL);
+  CHECK_INT(count(text, ".local"), 0);
+  CHECK(strstr(text, "shfl.sync") && strstr(text, "bar.sync"));
+  CHECK(count(text, "ld.global") >= 8 && count(text, "ld.global") <= 32); // 32 elements a thread
+  assemble(text, "sm_90a");
+  free(text);
+  end_assembled();
+}
+
 // The number in the PTX is the one that interpreter and host report.
 TEST(nvptx_source, asserts_say_which_operation) {
   static const char source[] = "kiln 1\n"
