@@ -19,10 +19,7 @@ static const kiln_processor processors[] = {
    .wave = 32,                                                 \
    .waves = 1,                                                 \
    .triple = "nvptx64-nvidia-cuda",                            \
-   .generic = "",                                              \
-   .arch = "",                                                 \
-   .cpu = "",                                                  \
-   .features = ""},
+   .generic = ""},
 #define AMDGPU(n, ma, mi, st, w, ws, gen, gen_version, modes, shared, unit, version) \
   {.name = n,                                                                        \
    .family = KILN_FAMILY_AMDGPU,                                                     \
@@ -40,10 +37,7 @@ static const kiln_processor processors[] = {
    .llvm = version,                                                                  \
    .has_xnack = ((modes)&X) != 0,                                                    \
    .has_sramecc = ((modes)&S) != 0,                                                  \
-   .generic = gen,                                                                   \
-   .arch = "",                                                                       \
-   .cpu = "",                                                                        \
-   .features = ""},
+   .generic = gen},
 #define HOST(n, a, c, f, vector, l)  \
   {.name = n,                        \
    .family = KILN_FAMILY_HOST,       \

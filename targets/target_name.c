@@ -205,7 +205,7 @@ const char *kiln_target_triple(const kiln_target *target) { return target->proce
 
 const char *kiln_target_cpu(const kiln_target *target) {
   const kiln_processor *p = target->processor;
-  return target->native_cpu[0] ? target->native_cpu : p->cpu[0] ? p->cpu : p->name;
+  return target->native_cpu[0] ? target->native_cpu : p->cpu && *p->cpu ? p->cpu : p->name;
 }
 
 static void add_feature(char *out, const char *sign, const char *name) {
@@ -221,7 +221,7 @@ const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET
   out[0] = 0;
   if (p->ptx) snprintf(out, KILN_TARGET_FEATURES + 64, "+ptx%u", p->ptx);
   if (target->native_features[0]) add_feature(out, "", target->native_features);
-  if (p->features[0]) add_feature(out, "", p->features);
+  if (p->features && *p->features) add_feature(out, "", p->features);
   if (target->sramecc != KILN_MODE_ANY) add_feature(out, mode_sign(target->sramecc), "sramecc");
   if (target->wave != p->wave)
     add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");

@@ -64,7 +64,7 @@ static bool lacks_feature(const kiln_target *target, const char *feature) {
   const kiln_processor *p = target->processor;
   if (target->native_features[0])
     return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
-  return !strcmp(p->arch, "x86_64") && p->level < 3;
+  return p->arch && !strcmp(p->arch, "x86_64") && p->level < 3;
 }
 
 static bool lacks_bf16_matrix(const kiln_target *target) {

@@ -41,7 +41,7 @@ kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_T
   case SUFFIX_NONE: snprintf(out, KILN_TOOL_FAMILY, "%s", row->prefix); break;
   case SUFFIX_MAJOR: snprintf(out, KILN_TOOL_FAMILY, "%s%u", row->prefix, (unsigned)p->major); break;
   case SUFFIX_ARCH:
-    snprintf(out, KILN_TOOL_FAMILY, "%s%s", row->prefix, *p->arch ? p->arch : "native");
+    snprintf(out, KILN_TOOL_FAMILY, "%s%s", row->prefix, p->arch && *p->arch ? p->arch : "native");
     break;
   }
   return KILN_OK;
