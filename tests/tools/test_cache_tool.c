@@ -418,7 +418,10 @@ TEST(cache_tool, settings_that_make_no_sense_are_said) {
       {"KILN_CACHE_LAYERS=/nonexistent/layer",
        "nothing can be found in /nonexistent/layer/v1/main.default: No such file"},
       {"KILN_CACHE_READ_DOMAINS=main KILN_CACHE_DOMAIN=pr-1", ""}, // nothing was built there: no mistake
-      {"KILN_CACHE_MIN_FREE=4096T", "what was stored goes again"}};
+      {"KILN_CACHE_MIN_FREE=4096T", "what was stored goes again"},
+      {"KILN_CACHE_SZIE=3G", "KILN_CACHE_SZIE is no setting; did you mean KILN_CACHE_SIZE?"},
+      {"KILN_TUST=require", "KILN_TUST is no setting; did you mean KILN_TRUST?"},
+      {"KILN_WHATEVER=1 MY_CACHE_SZIE=1", ""}};
   snprintf(source, sizeof source, "%s/k.kiln", folder);
   kiln_test_write(source, text, sizeof text - 1);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -431,6 +434,11 @@ TEST(cache_tool, settings_that_make_no_sense_are_said) {
       FAIL("%s: %d: %s", cases[i].environment, code, out);
     free(out);
   }
+  CHECK_INT(kiln_test_run(&out, "KILN_CACHE_REMOET=http://x KILN_CACHE_DIR=%s/d %s/bin/kiln cache doctor",
+                          folder, b),
+            1);
+  CHECK(strstr(out, "BAD  settings: KILN_CACHE_REMOET is no setting; did you mean KILN_CACHE_REMOTE?"));
+  free(out);
 }
 
 /// An entry that is there is in the cache, whatever happened to it before.

@@ -184,6 +184,7 @@ int cache_command_doctor(int argc, char **argv) {
        : !trust ? "no list"
        : lacks  ? "there is no list yet"
                 : trust);
+  for (size_t at = 0; environment_slip(&at, text, sizeof text);) note(&c, false, "settings", text);
   check_entries(&c, tool.store);
   check_remote(&c, tool.store);
   if (tool.json) kiln_buffer_format(&c.out, "\n]\n");

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/nearest.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
 
@@ -45,6 +47,28 @@ kiln_status environment_size(environment_name name, uint64_t *in_out, kiln_error
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                    "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
                    value);
+}
+
+bool environment_slip(size_t *at, char *out, size_t capacity) {
+  static const char ours[] = "KILN_";
+  enum { OURS = sizeof ours - 1 };
+  for (; environ && environ[*at]; ++*at) {
+    char name[64];
+    size_t length = strcspn(environ[*at], "=");
+    bool known = false;
+    if (strncmp(environ[*at], ours, OURS) || length >= sizeof name) continue;
+    snprintf(name, sizeof name, "%.*s", (int)length, environ[*at]);
+    kiln_nearest near = kiln_nearest_to(name + OURS);
+    for (unsigned i = 0; i < ENV_COUNT; i++) {
+      known |= !strcmp(rows[i].name, name);
+      if (!strncmp(rows[i].name, ours, OURS)) kiln_nearest_consider(&near, rows[i].name + OURS);
+    }
+    if (known || !near.best) continue;
+    ++*at;
+    snprintf(out, capacity, "%s is no setting; did you mean KILN_%s?", name, near.best);
+    return true;
+  }
+  return false;
 }
 
 int kiln_command_env(int argc, char **argv) {

@@ -4,6 +4,7 @@
 #define KILN_TOOLS_KILN_CACHE_ENVIRONMENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -22,5 +23,8 @@ bool environment_flag(environment_name name, bool absent);
 /// A number with an optional K, M, G or T. INVALID_ARGUMENT names variable and value.
 kiln_status environment_size(environment_name name, uint64_t *in_out, kiln_error *err);
 kiln_status environment_parse_size(const char *text, uint64_t *out);
+/// Looks from the variable `*at` on for one that is no setting of Kiln and is called nearly as one: what to
+/// say of it, in `out`. False when there is no more.
+bool environment_slip(size_t *at, char *out, size_t capacity);
 
 #endif

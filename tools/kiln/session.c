@@ -66,6 +66,11 @@ static bool wants_assembler(const plan *p) {
   return false;
 }
 
+static void note_slips(void) {
+  char text[200];
+  for (size_t at = 0; environment_slip(&at, text, sizeof text);) fprintf(stderr, "kiln: note: %s\n", text);
+}
+
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
   cache_session_options options = {.folder = s->cache_folder,
@@ -94,6 +99,7 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
+  if (!s->quiet) note_slips();
   KILN_TRY(open_cache(s, err));
   return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
                        s->cache ? s->cache : s->memory, err);
