@@ -245,10 +245,10 @@ static kiln_status read_head(source *s) {
   memcpy(number, s->at + length, size - length);
   if (!read_number(number, &version))
     return fault(s, s->at + length, "expected the version of the format, found '%s'", number);
-  if (version == KILN_TUNED_VERSION) return KILN_OK;
+  if (version && version <= KILN_TUNED_VERSION) return KILN_OK;
   s->place = (kiln_tuned_place){s->line, (uint32_t)length + 1};
-  return kiln_fail(s->err, KILN_STATUS_VERSION, "%s:1:%zu: the table has version %s, this program reads %d",
-                   s->file, length + 1, number, KILN_TUNED_VERSION);
+  return kiln_fail(s->err, KILN_STATUS_VERSION, "%s:1:%zu: the table has version %s, this program reads up to %d", s->file, length + 1,
+                   number, KILN_TUNED_VERSION);
 }
 
 kiln_status kiln_tuned_read(kiln_arena *arena, const char *file, const char *text, size_t size,
@@ -281,7 +281,10 @@ kiln_status kiln_tuned_read(kiln_arena *arena, const char *file, const char *tex
 
 // ----------------------------------------------------------------------------------------- writing
 
-void kiln_tuned_write_head(kiln_buffer *out) { kiln_buffer_format(out, "%s%d\n", head, KILN_TUNED_VERSION); }
+void kiln_tuned_write_head(kiln_tuned_extent extent, kiln_buffer *out) {
+  kiln_buffer_format(out, "%s%d\n", head,
+                     extent == KILN_TUNED_WHOLE ? KILN_TUNED_VERSION : KILN_TUNED_NOTE_VERSION);
+}
 
 static void write_value(const char *text, kiln_buffer *out) {
   if (*text && !strpbrk(text, " \"")) {

@@ -2,7 +2,7 @@
 // Tuned choices: which configuration of a kernel is the best for a shape on a device. One text for everyone:
 // tables that people keep and merge, and the notes of a bundle that the runtime reads (docs/tuning.md).
 //
-//   kiln tuned 1
+//   kiln tuned 2
 //   kernel=softmax[T=f32] types="*f32 *f32 i32 i32" product="NVIDIA H200" processor=sm_90 units=132
 //   bin.cols=1024 bin.rows=4096 aligned.cols=yes config="BLOCK=1024,warps=4" ns=12345 ...
 //
@@ -24,7 +24,9 @@
 #include "base/status.h"
 
 enum {
-  KILN_TUNED_VERSION = 1,
+  KILN_TUNED_VERSION = 2,      ///< of tables; 1, which had no figures of codes, is read as well
+  KILN_TUNED_NOTE_VERSION = 1, ///< of what bundles hold, which has no history: runtimes of before read it
+  KILN_TUNED_IDENTITY = 1,     ///< of identities
   KILN_TUNED_MOST_AXES = 32,
   KILN_TUNED_MOST_ENTRIES = 1 << 16,
   KILN_TUNED_MOST_BINS = 248,
@@ -89,8 +91,8 @@ typedef enum kiln_tuned_extent {
   KILN_TUNED_WITHOUT_HISTORY,
   KILN_TUNED_IDENTITY_ONLY
 } kiln_tuned_extent;
-/// "kiln tuned 1" and a line's end.
-void kiln_tuned_write_head(kiln_buffer *out);
+/// The first line of a text whose lines are written so: "kiln tuned 2" and a line's end.
+void kiln_tuned_write_head(kiln_tuned_extent extent, kiln_buffer *out);
 /// The entry as the one line that stands for it, without the line's end.
 void kiln_tuned_write(const kiln_tuned_entry *entry, kiln_tuned_extent extent, kiln_buffer *out);
 /// "bin.cols=1024": the axis as it is written.

@@ -26,7 +26,7 @@ kiln_status kiln_tuner_key(const kiln_tuned_entry *entry, kiln_key *out, kiln_er
   kiln_key_named_text(&b, KILN_FIELD_DEVICE, "processor", entry->texts[KILN_TUNED_PROCESSOR]);
   kiln_key_named_number(&b, KILN_FIELD_DEVICE, "units", (int64_t)entry->numbers[KILN_TUNED_UNITS]);
   for (uint32_t i = 0; i < entry->axis_count; i++) add_axis(&b, &entry->axes[i]);
-  kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "tuned", KILN_TUNED_VERSION);
+  kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "tuned", KILN_TUNED_IDENTITY);
   kiln_status status = kiln_key_finish(&b, out, err);
   kiln_key_builder_deinit(&b);
   return status;

@@ -122,7 +122,7 @@ kiln_status kiln_tuner_table_read(kiln_tuner_table *table, const char *file, con
 }
 
 void kiln_tuner_table_write(const kiln_tuner_table *table, kiln_buffer *out) {
-  kiln_tuned_write_head(out);
+  kiln_tuned_write_head(KILN_TUNED_WHOLE, out);
   for (uint32_t i = 0; i < table->count; i++) kiln_buffer_format(out, "%s\n", table->rows[i].whole);
 }
 

@@ -5,7 +5,7 @@
 #include "tests/fuzz/fuzz.h"
 
 static void write_all(const kiln_tuned_entry *entries, uint32_t count, kiln_buffer *out) {
-  kiln_tuned_write_head(out);
+  kiln_tuned_write_head(KILN_TUNED_WHOLE, out);
   for (uint32_t i = 0; i < count; i++) {
     kiln_tuned_write(&entries[i], KILN_TUNED_WHOLE, out);
     kiln_buffer_u8(out, '\n');

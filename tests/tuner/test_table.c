@@ -71,8 +71,8 @@ TEST(tuned_table, what_is_wrong_is_named_with_its_place) {
   static const struct {
     const char *text, *says;
   } wrong[] = {
-      {"", "t:1:1: expected 'kiln tuned 1'"},
-      {"kiln tuned", "t:1:1: expected 'kiln tuned 1'"},
+      {"", "t:1:1: expected 'kiln tuned 2'"},
+      {"kiln tuned", "t:1:1: expected 'kiln tuned 2'"},
       {"kiln tuned x\n", "t:1:12: expected the version of the format, found 'x'"},
       {"kiln tuned 2\n", "t:1:12: the table has version 2, this program reads 1"},
       {HEAD "\n# a comment\n" LINE " wraps=4\n", "t:4:189: unknown field 'wraps'"},
@@ -337,7 +337,7 @@ TEST(tuned_file, a_file_that_is_no_table_stays) {
   kiln_test_write(path, "precious\n", 9);
   kiln_tuner_table t = read_table(HEAD LINE "\n");
   CHECK_INT(kiln_tuner_table_update(path, &t, &err), KILN_STATUS_SOURCE);
-  CHECK(strstr(err.text, "t.table:1:1: expected 'kiln tuned 1'"));
+  CHECK(strstr(err.text, "t.table:1:1: expected 'kiln tuned 2'"));
   char *text = kiln_test_read(path, NULL);
   CHECK_TEXT(text, "precious\n");
   free(text);

@@ -7,6 +7,7 @@
 #include "tools/kiln/commands.h"
 #include "tools/kiln/session.h"
 #include "tools/kiln/trace.h"
+#include "tools/kiln/tuning.h"
 
 typedef struct build {
   session s;
@@ -27,9 +28,11 @@ static kiln_status write_depfile(const build *b, kiln_error *err) {
   kiln_buffer text = {0};
   escape_path(&text, b->bundle.output);
   kiln_buffer_u8(&text, ':');
-  for (size_t i = 0; i < b->s.words.count; i++) {
+  const cli_list *lists[] = {&b->s.words, &b->s.plan.tuned_files};
+  for (size_t i = 0; i < lists[0]->count + lists[1]->count; i++) {
+    bool is_source = i < lists[0]->count;
     kiln_buffer_u8(&text, ' ');
-    escape_path(&text, b->s.words.items[i]);
+    escape_path(&text, lists[!is_source]->items[is_source ? i : i - lists[0]->count]);
   }
   kiln_buffer_u8(&text, '\n');
   kiln_status status = cli_write_file(b->depfile, text.bytes, text.size, err);
@@ -82,7 +85,9 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code, boo
     return code;
   }
   trace_phase(&b->timeline, "write the bundle");
-  kiln_status status = is_written ? KILN_OK : session_write_bundle(&b->s, &b->bundle, &err);
+  kiln_status status =
+      b->s.tuned_strict && !is_written ? tuning_check_codes(&b->s.plan, &err) : KILN_OK;
+  if (status == KILN_OK && !is_written) status = session_write_bundle(&b->s, &b->bundle, &err);
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)
@@ -98,6 +103,7 @@ int kiln_command_build(int argc, char **argv) {
   work_sums sums = {0};
   kiln_error err = {0};
   uint64_t start = cli_now_ns();
+  bool without = false;
   session_init(&b.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
@@ -105,8 +111,10 @@ int kiln_command_build(int argc, char **argv) {
       SESSION_BUNDLE_OPTIONS(&b.bundle),
       {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
        "take the choices of a table of `kiln tune`, or of a folder's *.table, into the bundle"},
+      {"no-tuned", 0, CLI_FLAG, &without, NULL,
+       "without --tuned: leave out the tables of the folder `tuned` beside a source, too"},
       {"tuned-strict", 0, CLI_FLAG, &b.s.tuned_strict, NULL,
-       "refuse choices that were measured with code of other tools"},
+       "refuse choices that were measured with other code than is built"},
       {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,
        "every config, and what `kiln tune` wants to know: a bundle to measure, not to ship"},
       {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
@@ -137,6 +145,8 @@ int kiln_command_build(int argc, char **argv) {
       code = cli_usage(&page, "--fleet needs the cache: neither --no-cache nor --force");
     else if (!b.s.words.count) code = cli_usage(&page, "no source was named");
   }
+  b.s.beside = !without;
+  if (code == -1 && without && b.s.tuned) code = cli_usage(&page, "--no-tuned and --tuned were both given");
   if (code == -1) {
     trace_phase(&b.timeline, "read, check and lower sources");
     kiln_status status = session_prepare(&b.s, "host", &err);

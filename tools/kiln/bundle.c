@@ -160,6 +160,19 @@ static kiln_status signer(const session_bundle *how, char out[2 * KEY_FILE_PUBLI
   return KILN_OK;
 }
 
+// What is said of a bundle follows from the history of the choices, too.
+static void add_table(kiln_key_builder *b, const session *s) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_buffer text = {0};
+  kiln_buffer_text(&text, s->plan.tuned_path);
+  kiln_buffer_u8(&text, s->tuned_strict);
+  kiln_tuner_table_write(s->plan.tuned, &text);
+  kiln_digest digest = kiln_digest_of(text.bytes, text.size);
+  kiln_digest_hex(&digest, hex);
+  kiln_key_named_text(b, KILN_FIELD_OPTION, "tuned", hex);
+  kiln_buffer_deinit(&text);
+}
+
 static kiln_status bundle_key(const session *s, const session_bundle *how, const identity_tool *tool,
                               kiln_key *out, kiln_error *err) {
   char name[64], signed_by[2 * KEY_FILE_PUBLIC + 1];
@@ -180,6 +193,7 @@ static kiln_status bundle_key(const session *s, const session_bundle *how, const
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "dictionary", how->dictionary ? how->dictionary : "auto");
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "max-size", how->max_size ? how->max_size : "");
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "signer", signed_by);
+  if (s->plan.tuned) add_table(&b, s);
   kiln_key_bytes(&b, KILN_FIELD_COMPILER, tool->digest.bytes, KILN_DIGEST_SIZE);
   kiln_status status = kiln_key_finish(&b, out, err);
   kiln_key_builder_deinit(&b);

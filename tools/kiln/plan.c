@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
+#include "tools/kiln/tuning.h"
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
 
@@ -42,6 +43,9 @@ void plan_deinit(plan *p) {
   free(p->targets);
   if (p->tuned) kiln_tuner_table_deinit(p->tuned);
   free(p->tuned);
+  free(p->tuned_path);
+  for (size_t i = 0; i < p->tuned_files.count; i++) free((char *)(uintptr_t)p->tuned_files.items[i]);
+  cli_list_deinit(&p->tuned_files);
   memset(p, 0, sizeof *p);
 }
 
@@ -234,12 +238,14 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   return status;
 }
 
-/// Some choice of the table is this config.
-static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t config) {
+/// Some choice of the table is this config, on a device that runs code for the target.
+static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t config,
+                     const kiln_target *target) {
   for (uint32_t i = 0; p->tuned && i < p->tuned->count; i++) {
     const kiln_tuned_entry *e = p->tuned->rows[i].entry;
     if (!strcmp(e->texts[KILN_TUNED_KERNEL], interface->name) &&
-        !strcmp(e->texts[KILN_TUNED_CONFIG], interface->configs[config].text))
+        !strcmp(e->texts[KILN_TUNED_CONFIG], interface->configs[config].text) &&
+        tuning_is_for_target(e, target))
       return true;
   }
   return false;
@@ -259,7 +265,7 @@ static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, k
     for (; job.config < interface->config_count; job.config++) {
       if (!kiln_unit_has_config(unit, instance, job.config, target)) continue;
       bool is_only_tuned = is_ended || kiln_unit_is_generated(unit, instance, job.config);
-      if (is_only_tuned && p->tuned && !is_tuned(p, interface, job.config)) continue;
+      if (is_only_tuned && p->tuned && !is_tuned(p, interface, job.config, target)) continue;
       is_ended |= !interface->configs[job.config].require_count && !interface->configs[job.config].cost.size;
       for (job.variant = 0; job.variant < interface->variant_count; job.variant++) {
         if (!kiln_unit_has_variant(unit, instance, job.config, job.variant)) continue;

@@ -57,7 +57,10 @@ typedef struct plan {
   identity who;
   bool all_configs;
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
-  kiln_tuner_table *tuned; ///< --tuned: owned; NULL: none
+  kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
+  char *tuned_path;        ///< where they are from, for messages: owned
+  cli_list tuned_files;    ///< the tables that were read: texts are owned
+  bool tuned_beside;       ///< nobody named them: they lie beside the sources
   size_t max_jobs;         ///< --max-objects
   uint64_t front_ns;
 } plan;

@@ -107,15 +107,16 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
 
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
   plan *p = &s->plan;
-  kiln_front_options front = {.instances = s->instances.items,
-                              .instance_count = s->instances.count,
-                              .all_configs = s->all_configs || s->for_tuning || s->tuned,
-                              .with_ranges = s->for_tuning || s->tuned,
-                              .warps = (uint32_t)s->warps,
-                              .stages = (uint32_t)s->stages};
   KILN_TRY(session_open(s, fallback_target, err));
   p->for_tuning = s->for_tuning;
   if (s->tuned) KILN_TRY(tuning_read_table(p, s->tuned, err));
+  else if (s->beside && !s->for_tuning) KILN_TRY(tuning_read_beside(p, &s->words, err));
+  kiln_front_options front = {.instances = s->instances.items,
+                              .instance_count = s->instances.count,
+                              .all_configs = s->all_configs || s->for_tuning || p->tuned,
+                              .with_ranges = s->for_tuning || p->tuned,
+                              .warps = (uint32_t)s->warps,
+                              .stages = (uint32_t)s->stages};
   kiln_status worst = KILN_OK;
   for (size_t i = 0; i < s->words.count; i++) {
     kiln_status status = plan_add_source(p, s->words.items[i], &front, err);
@@ -123,8 +124,7 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
     if (status != KILN_OK) worst = status;
   }
   if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
-  return worst == KILN_OK && s->tuned ? tuning_check_table(p, s->tuned, s->tuned_strict, s->quiet, err)
-                                      : worst;
+  return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet, err) : worst;
 }
 
 // Errors of the code generator carry the number of an operation: the source shows which that is, or at least
@@ -182,6 +182,7 @@ void session_notes(const session *s, kiln_buffer *out) {
           out, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count,
           count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
   }
+  tuning_code_notes(p, out);
 }
 
 static void print_notes(const session *s) {

@@ -12,11 +12,19 @@
 #include "base/bundle_format.h"
 #include "base/nearest.h"
 #include "cache/bundle/manifest.h"
+#include "tools/common/code_figures.h"
 #include "tools/common/tuned_file.h"
 
 static int is_table(const struct dirent *file) {
   size_t length = strlen(file->d_name);
   return length > 6 && *file->d_name != '.' && !strcmp(file->d_name + length - 6, ".table");
+}
+
+static kiln_status read_file(plan *p, const char *path, kiln_error *err) {
+  char *copy = strdup(path);
+  if (!copy) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  cli_list_add(&p->tuned_files, copy);
+  return tuned_file_read(path, p->tuned, err);
 }
 
 // The tables of a folder in order of name.
@@ -30,20 +38,77 @@ static kiln_status read_folder(plan *p, const char *folder, kiln_error *err) {
     int length = snprintf(path, sizeof path, "%s/%s", folder, files[i]->d_name);
     if (status == KILN_OK && length >= (int)sizeof path)
       status = kiln_fail(err, KILN_STATUS_LIMIT, "%s: the path is too long", folder);
-    if (status == KILN_OK) status = tuned_file_read(path, p->tuned, err);
+    if (status == KILN_OK) status = read_file(p, path, err);
     free(files[i]);
   }
   if (count >= 0) free(files);
   return status;
 }
 
-kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err) {
+static bool is_folder(const char *path) {
   struct stat st;
+  return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static kiln_status begin_table(plan *p, const char *path, kiln_error *err) {
   p->tuned = calloc(1, sizeof *p->tuned);
-  if (!p->tuned) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  p->tuned_path = strdup(path);
+  if (!p->tuned || !p->tuned_path) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_tuner_table_init(p->tuned);
-  bool is_folder = !stat(path, &st) && S_ISDIR(st.st_mode);
-  return is_folder ? read_folder(p, path, err) : tuned_file_read(path, p->tuned, err);
+  return KILN_OK;
+}
+
+static void forget_table(plan *p) {
+  if (p->tuned) kiln_tuner_table_deinit(p->tuned);
+  free(p->tuned);
+  p->tuned = NULL;
+}
+
+kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err) {
+  KILN_TRY(begin_table(p, path, err));
+  return is_folder(path) ? read_folder(p, path, err) : read_file(p, path, err);
+}
+
+bool tuning_is_for_target(const kiln_tuned_entry *e, const kiln_target *target) {
+  kiln_device_target device;
+  kiln_error unseen;
+  char rule[KILN_RULE_TEXT];
+  const char *processor = e->texts[KILN_TUNED_PROCESSOR];
+  if (!strcmp(processor, "*")) return true;
+  return kiln_device_target_parse(processor, &device, &unseen) == KILN_OK &&
+         kiln_target_rank(target, false, &device, rule) != KILN_RANK_REFUSED;
+}
+
+static bool is_for_targets(const plan *p, const kiln_tuned_entry *e) {
+  for (size_t t = 0; t < p->target_count; t++)
+    if (tuning_is_for_target(e, &p->targets[t])) return true;
+  return false;
+}
+
+static bool has_file(const plan *p, const char *folder) {
+  size_t length = strlen(folder);
+  for (size_t i = 0; i < p->tuned_files.count; i++)
+    if (!strncmp(p->tuned_files.items[i], folder, length) && p->tuned_files.items[i][length] == '/' &&
+        !strchr(p->tuned_files.items[i] + length + 1, '/'))
+      return true;
+  return false;
+}
+
+kiln_status tuning_read_beside(plan *p, const cli_list *sources, kiln_error *err) {
+  bool is_used = false;
+  for (size_t i = 0; i < sources->count; i++) {
+    char folder[PATH_MAX];
+    const char *path = sources->items[i], *slash = strrchr(path, '/');
+    int length = snprintf(folder, sizeof folder, "%.*stuned", slash ? (int)(slash + 1 - path) : 0, path);
+    if (length >= (int)sizeof folder || !is_folder(folder) || has_file(p, folder)) continue;
+    if (!p->tuned) KILN_TRY(begin_table(p, folder, err));
+    KILN_TRY(read_folder(p, folder, err));
+  }
+  for (uint32_t i = 0; p->tuned && i < p->tuned->count && !is_used; i++)
+    is_used = is_for_targets(p, p->tuned->rows[i].entry);
+  p->tuned_beside = is_used;
+  if (!is_used) forget_table(p);
+  return KILN_OK;
 }
 
 // -------------------------------------------------------------------------------------------- checks
@@ -94,16 +159,26 @@ static kiln_status check_axes(const char *path, const kiln_interface *interface,
   return KILN_OK;
 }
 
-static bool is_by_others(const plan *p, const kiln_tuned_entry *e) {
-  char ours[KILN_TUNER_ID + 1];
-  const char *theirs = e->texts[KILN_TUNED_TOOLCHAIN];
-  const char *assembler = p->who.assembler.text[0] ? p->who.assembler.text : NULL;
-  kiln_tuner_toolchain(e->texts[KILN_TUNED_PROCESSOR], p->who.compiler.text, assembler, ours);
-  return theirs && strcmp(theirs, ours);
+// A choice of the plan's table, and what it is about.
+typedef struct choice {
+  const kiln_tuned_entry *entry;
+  const kiln_interface *interface;
+} choice;
+
+// Whether row `index` goes into the bundle: its kernel is there, with these parameters, for one of the
+// targets. What else it names is there, or tuning_check_table said so.
+static bool is_taken(const plan *p, uint32_t index, choice *out) {
+  kiln_error unseen;
+  *out = (choice){p->tuned->rows[index].entry, NULL};
+  out->interface = interface_of(p, out->entry);
+  return out->interface && has_types(out->interface, out->entry) && is_for_targets(p, out->entry) &&
+         check_config("", out->interface, out->entry, &unseen) == KILN_OK &&
+         check_axes("", out->interface, out->entry, &unseen) == KILN_OK;
 }
 
-kiln_status tuning_check_table(const plan *p, const char *path, bool strict, bool quiet, kiln_error *err) {
-  uint32_t old = 0, foreign = 0, used = 0;
+kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err) {
+  uint32_t foreign = 0, used = 0, lost = 0;
+  kiln_error why = {0};
   for (uint32_t i = 0; i < p->tuned->count; i++) {
     const kiln_tuned_entry *e = p->tuned->rows[i].entry;
     const kiln_interface *interface = interface_of(p, e);
@@ -112,25 +187,110 @@ kiln_status tuning_check_table(const plan *p, const char *path, bool strict, boo
       foreign++;
       continue;
     }
-    KILN_TRY(check_config(path, interface, e, err));
-    KILN_TRY(check_axes(path, interface, e, err));
-    used++;
-    old += is_by_others(p, e);
+    kiln_error here = {0};
+    kiln_status status = check_config(p->tuned_path, interface, e, &here);
+    if (status == KILN_OK) status = check_axes(p->tuned_path, interface, e, &here);
+    if (status != KILN_OK && !p->tuned_beside) return kiln_fail(err, status, "%s", here.text);
+    if (status != KILN_OK && !lost++) why = here;
+    used += status == KILN_OK;
   }
-  if (old && strict)
+  if (quiet) return KILN_OK;
+  if (lost)
+    fprintf(stderr, "kiln: note: %u choices name what is not there; left out: %s\n", lost, why.text);
+  if (foreign)
+    fprintf(stderr, "kiln: note: %s: %u choices are for other parameters than their kernels have; left out\n",
+            p->tuned_path, foreign);
+  if (!used && !foreign && !lost && p->tuned->count && !p->tuned_beside)
+    fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", p->tuned_path);
+  return KILN_OK;
+}
+
+// -------------------------------------------------------------------------------------------- codes
+
+// How the code of a job is beside the one that was measured.
+static code_likeness like_job(const plan *p, const plan_job *job, const choice *c, const code_figures *then,
+                              code_figures *out) {
+  kiln_code_info info;
+  if (job->state == JOB_FAILED || !job->code.size || plan_interface(p, job) != c->interface ||
+      strcmp(c->interface->configs[job->config].text, c->entry->texts[KILN_TUNED_CONFIG]) ||
+      !tuning_is_for_target(c->entry, &p->targets[job->target]) ||
+      !kiln_code_info_decode(job->info.bytes, job->info.size, &info))
+    return CODE_UNKNOWN;
+  *out = code_figures_of(&info, job->code.bytes, job->code.size);
+  return code_figures_compare(then, out);
+}
+
+// Of the variants and targets of the config the one that is most like it: which of them was launched the
+// table does not say.
+static code_likeness like_code(const plan *p, const choice *c, const code_figures *then, code_figures *out) {
+  code_likeness best = CODE_UNKNOWN;
+  for (size_t i = 0; i < p->job_count; i++) {
+    code_figures now;
+    code_likeness likeness = like_job(p, &p->jobs[i], c, then, &now);
+    if (likeness >= best) continue;
+    best = likeness;
+    *out = now;
+  }
+  return best;
+}
+
+static bool is_by_others(const plan *p, const kiln_tuned_entry *e) {
+  char ours[KILN_TUNER_ID + 1];
+  const char *theirs = e->texts[KILN_TUNED_TOOLCHAIN];
+  const char *assembler = p->who.assembler.text[0] ? p->who.assembler.text : NULL;
+  kiln_tuner_toolchain(e->texts[KILN_TUNED_PROCESSOR], p->who.compiler.text, assembler, ours);
+  return theirs && strcmp(theirs, ours);
+}
+
+// Choices whose code is another one, with what differs of the first; those of which nothing is known but
+// that other tools made it; and those of which the codes cannot be compared.
+typedef struct changes {
+  uint32_t used, changed, by_others, unknown;
+  char first[CODE_FIGURES_TEXT + 400];
+} changes;
+
+static changes find_changes(const plan *p) {
+  changes found = {0};
+  for (uint32_t i = 0; p->tuned && i < p->tuned->count; i++) {
+    choice c;
+    code_figures now;
+    char text[CODE_FIGURES_TEXT];
+    if (!is_taken(p, i, &c)) continue;
+    found.used++;
+    const code_figures then = code_figures_read(c.entry);
+    code_likeness likeness = like_code(p, &c, &then, &now);
+    if (likeness == CODE_CHANGED && !found.changed++)
+      snprintf(found.first, sizeof found.first, "%.150s %.150s: %s", c.interface->name,
+               c.entry->texts[KILN_TUNED_CONFIG], code_figures_difference(&then, &now, text));
+    if (likeness != CODE_UNKNOWN || !is_by_others(p, c.entry)) continue;
+    if (*then.id) found.unknown++;
+    else found.by_others++;
+  }
+  return found;
+}
+
+void tuning_code_notes(const plan *p, kiln_buffer *out) {
+  const changes found = find_changes(p);
+  if (found.changed)
+    kiln_buffer_format(out, "kiln: note: %s: %u of %u choices were measured with other code, the first %s\n",
+                       p->tuned_path, found.changed, found.used, found.first);
+  if (found.by_others)
+    kiln_buffer_format(out, "kiln: note: %s: %u of %u choices were measured with code of other tools\n",
+                       p->tuned_path, found.by_others, found.used);
+}
+
+kiln_status tuning_check_codes(const plan *p, kiln_error *err) {
+  const changes found = find_changes(p);
+  if (found.changed)
+    return kiln_fail(err, KILN_STATUS_MISMATCH,
+                     "%s: %u of %u choices were measured with other code, the first %s; `kiln tune --check` "
+                     "measures again",
+                     p->tuned_path, found.changed, found.used, found.first);
+  if (found.by_others || found.unknown)
     return kiln_fail(
         err, KILN_STATUS_MISMATCH,
         "%s: %u of %u choices were measured with code of other tools; `kiln tune --check` measures again",
-        path, old, used);
-  if (quiet) return KILN_OK;
-  if (old)
-    fprintf(stderr, "kiln: note: %s: %u of %u choices were measured with code of other tools\n", path, old,
-            used);
-  if (foreign)
-    fprintf(stderr, "kiln: note: %s: %u choices are for other parameters than their kernels have; left out\n",
-            path, foreign);
-  if (!used && !foreign && p->tuned->count)
-    fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", path);
+        p->tuned_path, found.by_others + found.unknown, found.used);
   return KILN_OK;
 }
 
@@ -140,11 +300,11 @@ static void add_choices(const plan *p, const kiln_interface *interface, kiln_buf
   kiln_buffer text = {0};
   char key[KILN_TUNED_NOTE];
   uint32_t count = 0;
-  kiln_tuned_write_head(&text);
+  kiln_tuned_write_head(KILN_TUNED_WITHOUT_HISTORY, &text);
   for (uint32_t i = 0; i < p->tuned->count; i++) {
-    const kiln_tuned_entry *e = p->tuned->rows[i].entry;
-    if (strcmp(e->texts[KILN_TUNED_KERNEL], interface->name) || !has_types(interface, e)) continue;
-    kiln_tuned_write(e, KILN_TUNED_WITHOUT_HISTORY, &text);
+    choice c;
+    if (!is_taken(p, i, &c) || c.interface != interface) continue;
+    kiln_tuned_write(c.entry, KILN_TUNED_WITHOUT_HISTORY, &text);
     kiln_buffer_u8(&text, '\n');
     count++;
   }

@@ -4,8 +4,12 @@
 // the buffer's usual size, as far as other elements differ as much: an error that stands alone is one. NaN
 // meets NaN only, infinity itself only.
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/ir/ir.h"
 #include "tools/tool/case_file.h"
@@ -39,23 +43,31 @@ const char *case_tolerances(void) {
          "matrices in less than f32), f16 5e-3, bf16 3e-2, e4m3 0.13, e5m2 0.26. All else must be equal.\n";
 }
 
-static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t index) {
-  uint64_t bits = 0;
-  for (unsigned i = 0; i < t->bytes; i++) bits |= (uint64_t)bytes[index * t->bytes + i] << 8 * i;
-  return t->share > 0 ? ir_bits_to_float((kiln_scalar)t->scalar, bits) : (double)bits;
+// Elements of one or two bytes by their bits.
+static double small_elements[CASE_ELEMENTS][1 << 16];
+
+static void know_small_elements(const tolerance *t) {
+  double *table = small_elements[t - tolerances];
+  if (t->share > 0 && t->bytes <= 2 && !table[1])
+    for (uint64_t bits = 1ull << 8 * t->bytes; bits-- > 0;)
+      table[bits] = ir_bits_to_float((kiln_scalar)t->scalar, bits);
 }
 
-// The mean size of the finite values: what an error is held against where a value itself is near zero.
-static double usual_size(const tolerance *t, const uint8_t *bytes, uint64_t count) {
-  double sum = 0;
-  uint64_t finite = 0;
-  for (uint64_t i = 0; i < count; i++) {
-    double value = fabs(element_at(t, bytes, i));
-    if (!isfinite(value)) continue;
-    sum += value;
-    finite++;
-  }
-  return finite ? sum / (double)finite : 0;
+// Of the bytes as they lie there: every machine that this runs on is little-endian.
+static uint64_t bits_at(const uint8_t *at, unsigned bytes) {
+  uint32_t word;
+  uint16_t half;
+  uint64_t all = *at;
+  if (bytes == 2) memcpy(&half, at, 2), all = half;
+  if (bytes == 4) memcpy(&word, at, 4), all = word;
+  if (bytes == 8) memcpy(&all, at, 8);
+  return all;
+}
+
+static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t index) {
+  uint64_t bits = bits_at(bytes + index * t->bytes, t->bytes);
+  if (t->share <= 0) return (double)bits;
+  return t->bytes <= 2 ? small_elements[t - tolerances][bits] : ir_bits_to_float((kiln_scalar)t->scalar, bits);
 }
 
 // True when every element is a number of f32 and some are no integers, which f64 would hold too.
@@ -80,23 +92,6 @@ static uint64_t skip_equal(const tolerance *t, const uint8_t *got, const uint8_t
   return i;
 }
 
-// What all but a hundredth of the elements, and at least one, stay within, rounded up to a power of two.
-static double common_error(const tolerance *t, const uint8_t *got, const uint8_t *want, uint64_t count) {
-  enum { LEAST = -1100, BUCKETS = 2200 };
-  uint64_t buckets[BUCKETS] = {0}, left = count / 100 ? count / 100 : 1;
-  for (uint64_t i = skip_equal(t, got, want, 0, count); i < count;
-       i = skip_equal(t, got, want, i + 1, count)) {
-    double away = fabs(element_at(t, got, i) - element_at(t, want, i));
-    int exponent = 0;
-    if (!(away > 0) || !isfinite(away)) continue;
-    frexp(away, &exponent);
-    buckets[exponent - LEAST]++;
-  }
-  for (int i = BUCKETS; i-- > 0; left -= buckets[i])
-    if (buckets[i] > left) return ldexp(1, i + LEAST);
-  return 0;
-}
-
 // Near zero an element may be away by as much as the common error allows, but by no more than the share of
 // the usual size and no less than a thirty-second of that.
 static double least_allowed(double share, double usual, double common) {
@@ -109,29 +104,141 @@ static bool close_enough(double share, double got, double want, double least) {
   return fabs(got - want) <= fmax(share * fabs(want), least);
 }
 
-kiln_status case_compare(const char *label, case_element element, bool coarse, const uint8_t *want,
-                         const uint8_t *got, uint64_t size, kiln_error *err) {
-  if (size == 0 || memcmp(got, want, size) == 0) return KILN_OK;
-  const tolerance *t = &tolerances[size % tolerances[element].bytes == 0 ? element : CASE_BYTES];
-  double share = coarse && element == CASE_F32 ? coarse_share : t->share;
-  uint64_t count = size / t->bytes, first = count, wrong = 0;
-  if (element == CASE_F64 && is_widened(t, want, count)) share = widened_share;
-  double least = 0, largest = 0;
-  if (t->share > 0)
-    least = least_allowed(share, usual_size(t, want, count), common_error(t, got, want, count));
-  for (uint64_t i = skip_equal(t, got, want, 0, count); i < count;
-       i = skip_equal(t, got, want, i + 1, count)) {
-    double x = element_at(t, got, i), y = element_at(t, want, i);
-    if (fabs(x - y) > largest) largest = fabs(x - y);
-    if (close_enough(share, x, y, least)) continue;
-    if (first == count) first = i;
-    wrong++;
+// ------------------------------------------------------------------------------- in parts, by threads
+
+enum { PART = 1 << 20, MOST_THREADS = 16, LEAST = -1100, BUCKETS = 2200 };
+
+// What is found in one part; the parts are put together in order, however many threads looked at them.
+typedef struct part {
+  double sum;               // of the sizes of finite values
+  uint64_t finite, *errors; // errors: by exponent; owned
+  uint64_t first, wrong;
+  double largest;
+} part;
+
+typedef struct comparison {
+  const tolerance *t;
+  const uint8_t *want, *got;
+  uint64_t count;
+  double share, least;
+  part *parts; // owned
+  uint64_t part_count;
+  void (*look)(const struct comparison *c, part *p, uint64_t from, uint64_t to);
+  atomic_ullong next;
+} comparison;
+
+static void *look_at_parts(void *context) {
+  comparison *c = context;
+  uint64_t i;
+  while ((i = atomic_fetch_add(&c->next, 1)) < c->part_count)
+    c->look(c, &c->parts[i], i * PART, i + 1 == c->part_count ? c->count : (i + 1) * PART);
+  return NULL;
+}
+
+static void in_parts(comparison *c, void (*look)(const comparison *, part *, uint64_t, uint64_t)) {
+  pthread_t threads[MOST_THREADS];
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned started = 0;
+  c->look = look;
+  atomic_store(&c->next, 0);
+  for (; started + 1 < MOST_THREADS && started + 1 < c->part_count && started + 1 < processors; started++)
+    if (pthread_create(&threads[started], NULL, look_at_parts, c)) break;
+  look_at_parts(c); // this thread is one of them, and all of them where no other can be had
+  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
+// The mean size of finite values is what an error is held against where a value itself is near zero.
+static void look_at_sizes(const comparison *c, part *p, uint64_t from, uint64_t to) {
+  for (uint64_t i = from; i < to; i++) {
+    double value = fabs(element_at(c->t, c->want, i));
+    if (!isfinite(value)) continue;
+    p->sum += value;
+    p->finite++;
+  }
+  for (uint64_t i = skip_equal(c->t, c->got, c->want, from, to); i < to;
+       i = skip_equal(c->t, c->got, c->want, i + 1, to)) {
+    double away = fabs(element_at(c->t, c->got, i) - element_at(c->t, c->want, i));
+    int exponent = 0;
+    if (!(away > 0) || !isfinite(away)) continue;
+    frexp(away, &exponent);
+    p->errors[exponent - LEAST]++;
+  }
+}
+
+static void look_for_errors(const comparison *c, part *p, uint64_t from, uint64_t to) {
+  p->first = to;
+  for (uint64_t i = skip_equal(c->t, c->got, c->want, from, to); i < to;
+       i = skip_equal(c->t, c->got, c->want, i + 1, to)) {
+    double x = element_at(c->t, c->got, i), y = element_at(c->t, c->want, i);
+    if (fabs(x - y) > p->largest) p->largest = fabs(x - y);
+    if (close_enough(c->share, x, y, c->least)) continue;
+    if (p->first == to) p->first = i;
+    p->wrong++;
+  }
+}
+
+static double usual_size(const comparison *c) {
+  double sum = 0;
+  uint64_t finite = 0;
+  for (uint64_t i = 0; i < c->part_count; i++) sum += c->parts[i].sum, finite += c->parts[i].finite;
+  return finite ? sum / (double)finite : 0;
+}
+
+// What all but a hundredth of the elements, and at least one, stay within, rounded up to a power of two.
+static double common_error(const comparison *c) {
+  uint64_t left = c->count / 100 ? c->count / 100 : 1;
+  for (int b = BUCKETS; b-- > 0;) {
+    uint64_t here = 0;
+    for (uint64_t i = 0; i < c->part_count; i++) here += c->parts[i].errors[b];
+    if (here > left) return ldexp(1, b + LEAST);
+    left -= here;
+  }
+  return 0;
+}
+
+static kiln_status tell_errors(const comparison *c, const char *label, kiln_error *err) {
+  uint64_t first = c->count, wrong = 0;
+  double largest = 0;
+  for (uint64_t i = c->part_count; i-- > 0;) {
+    const part *p = &c->parts[i];
+    if (p->wrong) first = p->first;
+    wrong += p->wrong;
+    largest = fmax(largest, p->largest);
   }
   if (wrong == 0) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_MISMATCH,
                    "%s %s %llu of %llu: expected %.9g, found %.9g; %llu differ, largest error %.3g", label,
-                   t->name, (unsigned long long)first, (unsigned long long)count, element_at(t, want, first),
-                   element_at(t, got, first), (unsigned long long)wrong, largest);
+                   c->t->name, (unsigned long long)first, (unsigned long long)c->count,
+                   element_at(c->t, c->want, first), element_at(c->t, c->got, first),
+                   (unsigned long long)wrong, largest);
+}
+
+kiln_status case_compare(const char *label, case_element element, bool coarse, const uint8_t *want,
+                         const uint8_t *got, uint64_t size, kiln_error *err) {
+  if (size == 0 || memcmp(got, want, size) == 0) return KILN_OK;
+  const tolerance *t = &tolerances[size % tolerances[element].bytes == 0 ? element : CASE_BYTES];
+  comparison c = {.t = t, .want = want, .got = got, .count = size / t->bytes};
+  c.share = coarse && element == CASE_F32 ? coarse_share : t->share;
+  if (element == CASE_F64 && is_widened(t, want, c.count)) c.share = widened_share;
+  know_small_elements(t);
+  c.part_count = (c.count + PART - 1) / PART;
+  c.parts = calloc(c.part_count, sizeof *c.parts);
+  uint64_t *errors = calloc(c.part_count, BUCKETS * sizeof *errors);
+  kiln_status status = KILN_OK;
+  if (c.parts && errors) {
+    for (uint64_t i = 0; i < c.part_count; i++) c.parts[i].errors = errors + i * BUCKETS;
+    if (t->share > 0) {
+      in_parts(&c, look_at_sizes);
+      c.least = least_allowed(c.share, usual_size(&c), common_error(&c));
+    }
+    in_parts(&c, look_for_errors);
+    status = tell_errors(&c, label, err);
+  } else {
+    status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  }
+  free(c.parts);
+  free(errors);
+  return status;
 }
 
 kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, const uint8_t *got,

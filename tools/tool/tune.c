@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/common/code_figures.h"
 #include "tools/common/tuned_file.h"
 #include "tools/tool/case_run.h"
 #include "tools/tool/tool.h"
@@ -72,17 +73,31 @@ static void tell_check(tuner *t, const char *title, const tune_subject *s, const
   if (!holds) atomic_fetch_add(&t->progress->broken, 1);
 }
 
+// What became of the code: another config, the same bytes, or its numbers.
+static void print_code_change(const kiln_tuned_entry *then, const kiln_tuned_entry *now) {
+  char text[CODE_FIGURES_TEXT];
+  const code_figures a = code_figures_read(then), b = code_figures_read(now);
+  code_likeness likeness = code_figures_compare(&a, &b);
+  if (strcmp(then->texts[KILN_TUNED_CONFIG], now->texts[KILN_TUNED_CONFIG]))
+    printf("; %s -> %s", then->texts[KILN_TUNED_CONFIG], now->texts[KILN_TUNED_CONFIG]);
+  if (likeness == CODE_SAME) printf("; the same code\n");
+  else if (likeness == CODE_ALIKE) printf("; other code of the same size\n");
+  else if (likeness == CODE_CHANGED) printf("; %s\n", code_figures_difference(&a, &b, text));
+  else printf("\n");
+}
+
 // --gate: the best now against the best then.
 static void tell_gate(tuner *t, const char *title, const kiln_tuned_entry *now, const kiln_tuner_row *row) {
   double before = (double)row->entry->numbers[KILN_TUNED_NS], after = (double)now->numbers[KILN_TUNED_NS];
   if (!(before > 0) || !(after > 0)) return;
   double ratio = before / after;
   bool loss = after > before * (1 + t->s->gate_band), win = before > after * (1 + t->s->gate_band);
-  printf("%s %s: %.2f us, before %.2f us, %.3f x\n",
+  printf("%s %s: %.2f us, before %.2f us, %.3f x",
          loss  ? "loss"
          : win ? "win "
                : "same",
          title, after / 1e3, before / 1e3, ratio);
+  print_code_change(row->entry, now);
   fflush(stdout);
   atomic_fetch_add(&t->progress->compared, 1);
   atomic_fetch_add(&t->progress->log_sum, (int64_t)(log(ratio) * 1e6));

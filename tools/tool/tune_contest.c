@@ -69,6 +69,14 @@ static const view_kernel *kernel_of(const running *r) {
   return &r->view->kernels[i];
 }
 
+static const view_code *code_of(const view_kernel *k, uint32_t config, const tune_reply *reply) {
+  for (uint32_t i = 0; i < k->code_count; i++)
+    if (k->codes[i].entry.config == config && k->codes[i].entry.variant == reply->variant &&
+        !strcmp(k->codes[i].target, reply->target))
+      return &k->codes[i];
+  return NULL;
+}
+
 // A candidate whose code and grid another one has: what differs has no effect.
 static void drop_doubles(running *r) {
   const view_kernel *k = kernel_of(r);
@@ -116,6 +124,7 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
     t->shared_bytes = reply.shared_bytes;
     t->block_threads = reply.block_threads;
     memcpy(t->grid, reply.grid, sizeof t->grid);
+    t->code = status == KILN_OK ? code_of(kernel_of(r), config, &reply) : NULL;
     t->score = score_of(r, t);
     if (status == KILN_OK && reply.spill_bytes > r->rules->most_spill)
       drop(r, c->count - 1, "it spills %u bytes; the limit is %u", reply.spill_bytes, r->rules->most_spill);

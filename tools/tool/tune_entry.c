@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tools/common/code_figures.h"
 #include "tools/tool/tune_session.h"
 
 enum { ALIGNED = KILN_TUNED_ALIGNMENT };
@@ -106,6 +107,16 @@ static void set_number(const tuner *t, kiln_tuned_entry *e, kiln_tuned_field fie
   e->texts[field] = number_text(t, e->numbers[field]);
 }
 
+// What the code of the winner is: not known where it cannot be read any more.
+static void set_code(const tuner *t, kiln_tuned_entry *e, const view_code *code) {
+  kiln_bytes bytes = {0};
+  kiln_error unseen;
+  if (!code || kiln_bundle_load(t->view.bundle, code->entry.blob, &bytes, &unseen) != KILN_OK) return;
+  code_figures figures = code_figures_of(&code->info, bytes.bytes, bytes.size);
+  code_figures_write(&figures, t->arena, e);
+  kiln_bytes_deinit(&bytes);
+}
+
 void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s, const tune_contest *c) {
   char date[32];
   time_t now = time(NULL);
@@ -114,6 +125,7 @@ void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s,
   kiln_estimate best = kiln_samples_estimate(&c->contenders[c->winner].samples),
                 usual = kiln_samples_estimate(&c->contenders[c->usual].samples);
   e->texts[KILN_TUNED_CONFIG] = configs[c->candidates[c->winner].config].text;
+  set_code(t, e, c->candidates[c->winner].code);
   set_number(t, e, KILN_TUNED_NS, best.median);
   e->texts[KILN_TUNED_DEFAULT] = configs[c->candidates[c->usual].config].text;
   if (c->contenders[c->usual].samples.count) set_number(t, e, KILN_TUNED_DEFAULT_NS, usual.median);

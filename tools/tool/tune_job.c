@@ -127,7 +127,7 @@ static kiln_status gather(board_client *b, const char *in, const kiln_buffer *id
   kiln_buffer line = {0};
   kiln_status status = KILN_OK;
   kiln_reader r = kiln_reader_of(ids->bytes, ids->size);
-  kiln_tuned_write_head(out);
+  kiln_tuned_write_head(KILN_TUNED_WHOLE, out);
   while (status == KILN_OK && r.left) {
     char id[64] = "";
     size_t size;

@@ -96,7 +96,7 @@ static kiln_status make_override(const tune_subject *s, uint32_t config, kiln_bu
                                       [KILN_TUNED_PROCESSOR] = "*",
                                       [KILN_TUNED_UNITS] = "0",
                                       [KILN_TUNED_CONFIG] = s->interface->configs[config].text}};
-  kiln_tuned_write_head(&note);
+  kiln_tuned_write_head(KILN_TUNED_WITHOUT_HISTORY, &note);
   kiln_tuned_write(&entry, KILN_TUNED_WITHOUT_HISTORY, &note);
   kiln_buffer_u8(&note, 0);
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -185,6 +185,11 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
   out->shared_bytes = o->choice.shared_bytes;
   out->block_threads = o->choice.block_threads;
   memcpy(out->grid, o->choice.grid, sizeof out->grid);
+  snprintf(out->target, sizeof out->target, "%s", o->choice.target);
+  const kiln_interface *interface = p->subject->interface;
+  while (out->variant + 1 < interface->variant_count &&
+         strcmp(interface->variants[out->variant].text, o->choice.variant))
+    out->variant++;
   return KILN_OK;
 }
 

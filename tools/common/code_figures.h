@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a code is by numbers, so that two of them can be compared without their bytes: what a tuned choice was
+// measured with, and what a build or a later measurement has in its place.
+#ifndef KILN_TOOLS_COMMON_CODE_FIGURES_H
+#define KILN_TOOLS_COMMON_CODE_FIGURES_H
+
+#include "base/record.h"
+#include "base/tuned.h"
+
+enum { CODE_FIGURES_ID = 16, CODE_FIGURES_TEXT = 200 };
+
+typedef struct code_figures {
+  char id[CODE_FIGURES_ID + 1]; ///< digits of the digest of its bytes; "": there is no code
+  bool is_machine;              ///< the numbers are known; of PTX they are not
+  uint64_t registers, spills;   ///< a thread's registers; bytes that are spilled
+  uint64_t instructions;        ///< of NVIDIA GPUs; words of AMD GPUs, bytes of the host
+} code_figures;
+
+code_figures code_figures_of(const kiln_code_info *info, const uint8_t *code, size_t size);
+
+/// The fields of a line of a table; texts are borrowed from `arena`, or from the line.
+void code_figures_write(const code_figures *figures, kiln_arena *arena, kiln_tuned_entry *entry);
+code_figures code_figures_read(const kiln_tuned_entry *entry);
+
+typedef enum code_likeness {
+  CODE_SAME,    ///< the same bytes
+  CODE_ALIKE,   ///< the same numbers
+  CODE_CHANGED, ///< other numbers
+  CODE_UNKNOWN  ///< one of them has none
+} code_likeness;
+code_likeness code_figures_compare(const code_figures *a, const code_figures *b);
+/// "38 -> 40 registers, 96 -> 104 instructions": what differs of `b` from `a`.
+const char *code_figures_difference(const code_figures *a, const code_figures *b,
+                                    char out[CODE_FIGURES_TEXT]);
+
+#endif
