@@ -28,6 +28,7 @@ typedef struct kiln_family_info {
   bool flushes;
   uint8_t assembly; ///< kiln_assembly
   bool is_listed, has_units;
+  uint16_t registers;
 } kiln_family_info;
 
 /// Matrix units; back ends choose instruction forms by it.

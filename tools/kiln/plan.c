@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "compiler/analysis/live.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
 #include "tools/kiln/tuning.h"
@@ -151,7 +152,26 @@ const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t
   return out;
 }
 
-static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
+/// Whether the tiles that a config of a range keeps are more than the registers of its threads, so that no
+/// code of it could but spill: then it is no candidate, and not compiled.
+static bool must_spill(plan *p, const plan_job *job, ir_kernel *kernel, kiln_arena *arena) {
+  char name[300];
+  const kiln_target *target = &p->targets[job->target];
+  unsigned most = kiln_family_of(target->processor->family)->registers;
+  if (!most || !p->for_tuning ||
+      !kiln_unit_is_generated(p->sources[job->source].unit, job->instance, job->config))
+    return false;
+  if (kernel->max_registers && kernel->max_registers < most) most = kernel->max_registers;
+  uint64_t least = kiln_live_bytes(arena, kernel) / 4 / ((uint64_t)kernel->warps * target->wave);
+  if (least <= most) return false;
+  if (!p->left_out++)
+    snprintf(p->first_left_out, sizeof p->first_left_out, "%s keeps %llu values a thread, which has %u registers",
+             plan_job_name(p, job, name, sizeof name), (unsigned long long)least, most);
+  return true;
+}
+
+/// `out_left_out`: it is no candidate for tuning.
+static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_error *err) {
   plan_source *source = &p->sources[job->source];
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
@@ -160,7 +180,10 @@ static kiln_status lower_job(plan *p, plan_job *job, kiln_error *err) {
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
                                       &p->targets[job->target], &d);
   print_diagnostics(&d, source);
-  if (kernel && !kiln_canonical_encode(kernel, &job->canonical)) {
+  *out_left_out = kernel && must_spill(p, job, kernel, arena);
+  if (*out_left_out) {
+    status = KILN_OK;
+  } else if (kernel && !kiln_canonical_encode(kernel, &job->canonical)) {
     status = kiln_fail(err, KILN_STATUS_INTERNAL, "%s: the front end made an operation of machines",
                        interface->name);
   } else if (kernel) {
@@ -231,7 +254,9 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
                      "more than %zu objects would be built; --max-objects raises the limit", p->max_jobs);
   plan_job *job = add_job(p);
   *job = *wanted;
-  kiln_status status = lower_job(p, job, err);
+  bool is_left_out;
+  kiln_status status = lower_job(p, job, &is_left_out, err);
+  if (is_left_out) p->job_count--;
   if (status != KILN_STATUS_SOURCE) return status;
   job->state = JOB_FAILED;
   job->error = *err;

@@ -59,6 +59,8 @@ typedef struct plan {
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
   kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
   char *tuned_path;        ///< where they are from, for messages: owned
+  uint32_t left_out;       ///< of --tuning: objects of ranges that could not but spill
+  char first_left_out[400];
   cli_list tuned_files;    ///< the tables that were read: texts are owned
   bool tuned_beside;       ///< nobody named them: they lie beside the sources
   size_t max_jobs;         ///< --max-objects

@@ -124,6 +124,9 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
     if (status != KILN_OK) worst = status;
   }
   if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
+  if (p->left_out && !s->quiet)
+    fprintf(stderr, "kiln: note: %u objects of @space are left out, the first: %s\n", p->left_out,
+            p->first_left_out);
   return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet, err) : worst;
 }
 
