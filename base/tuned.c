@@ -247,7 +247,8 @@ static kiln_status read_head(source *s) {
     return fault(s, s->at + length, "expected the version of the format, found '%s'", number);
   if (version && version <= KILN_TUNED_VERSION) return KILN_OK;
   s->place = (kiln_tuned_place){s->line, (uint32_t)length + 1};
-  return kiln_fail(s->err, KILN_STATUS_VERSION, "%s:1:%zu: the table has version %s, this program reads up to %d", s->file, length + 1,
+  return kiln_fail(s->err, KILN_STATUS_VERSION,
+                   "%s:1:%zu: the table has version %s, this program reads up to %d", s->file, length + 1,
                    number, KILN_TUNED_VERSION);
 }
 

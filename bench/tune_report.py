@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What logs of `kiln tune -v` say together: tuned over default, whether runs agree, what a look-up of the nearest shape loses, and beside Triton.
 
-bench/tune_report.py LOG [SECOND_LOG] [--triton LOG]     logs of bench/tune.sh and bench/tune_triton.py
-Two runs agree where they chose the same, or where each winner is within 2 % of the other in both runs' interleaved times.
+bench/tune_report.py LOG [SECOND_LOG] [--again LOG] [--all LOG] [--triton LOG]     logs of bench/tune.sh and bench/tune_triton.py
+Two runs agree where they chose the same, or where their winners are within 2 % of each other when both are measured again in turn (--again; without it, in
+both runs' own times). --all: a run that tried every config, in turn with what the first run chose.
 """
 import argparse
 import math
@@ -58,17 +59,19 @@ def nearest_loss(shapes):
     return sorted(losses, reverse=True)
 
 
-def agrees(one, two):
+def agrees(one, two, judges):
     a, b = one["best"][0], two["best"][0]
     if a == b:
         return True
-    return all(c in s["times"] for c in (a, b) for s in (one, two)) and all(max(s["times"][a], s["times"][b]) <= 1.02 * min(s["times"][a], s["times"][b]) for s in (one, two))
+    return all(a in s["times"] and b in s["times"] and max(s["times"][a], s["times"][b]) <= 1.02 * min(s["times"][a], s["times"][b]) for s in judges)
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("logs", nargs="+")
     options.add_argument("--triton")
+    options.add_argument("--again")
+    options.add_argument("--all")
     options = options.parse_args()
     first = read(options.logs[0])
     by_kernel = {}
@@ -89,11 +92,19 @@ def main():
         both = [key for key in first if key in second]
         found = [second[key]["best"][1] / second[key]["times"][first[key]["best"][0]] for key in both if first[key]["best"][0] in second[key]["times"]]
         print(f"the first run's choices over the second's best, by the times of the second: {geomean(found):.3f} on {len(found)} shapes")
-        good = [key for key in both if agrees(first[key], second[key])]
-        print(f"two runs agree or tie on {len(good)} of {len(both)} shapes")
+        again = read(options.again) if options.again else {}
+        good = [key for key in both if agrees(first[key], second[key], [again[key]] if key in again else [first[key], second[key]])]
+        same = sum(first[key]["best"][0] == second[key]["best"][0] for key in both)
+        print(f"two runs agree or tie on {len(good)} of {len(both)} shapes; the same config on {same}")
         for key in both:
             if key not in good:
-                print(f"  differ: {key[0]} {key[1]}: {first[key]['best']} and {second[key]['best']}")
+                times = [again[key]["times"].get(s[key]["best"][0]) for s in (first, second)] if key in again else []
+                print(f"  differ: {key[0]} {key[1]}: {first[key]['best']} and {second[key]['best']}{', again ' + str(times) if times else ''}")
+    if options.all:
+        every = {key: s for key, s in read(options.all).items() if key in first and first[key]["best"][0] in s["times"]}
+        shares = {key: min(s["times"].values()) / s["times"][first[key]["best"][0]] for key, s in every.items()}
+        worst = min(shares, key=shares.get, default=None)
+        print(f"found over the best of all configs, {len(shares)} shapes: {geomean(shares.values()):.3f}{f', least {shares[worst]:.3f} ({worst[0]} {worst[1]})' if worst else ''}")
     if options.triton:
         peers = {key_of(m): float(m[3]) for m in map(TRITON.match, open(options.triton)) if m}
         ratios = {}

@@ -48,7 +48,7 @@ static void note_value(lives *l, const ir_value *v, uint32_t begin) {
 
 static void note_op(ir_op *op, void *context) {
   lives *l = context;
-  for (uint32_t i = 0; i < op->result_count; i++) note_value(l, &op->results[i], op->number);
+  for (uint32_t i = 0; i < op->result_count; i++) note_value(l, &op->results[i], last_inside(op));
   if (ir_is_renaming(op) || op->code == IR_CONST) l->of[op->results[0].id].bytes = 0;
   for (uint32_t r = 0; r < op->region_count; r++)
     for (uint32_t i = 0; i < op->regions[r]->arg_count; i++)

@@ -362,7 +362,7 @@ TEST(tuned_launch, what_no_argument_is_is_left_out) {
 }
 
 TEST(tuned_launch, an_invalid_table_is_ignored_with_a_line_in_the_log) {
-  static const char *const notes[] = {"", "kiln tuned 2\n", "kiln tuned 1\nkernel=k\n",
+  static const char *const notes[] = {"", "kiln tuned 3\n", "kiln tuned 1\nkernel=k\n",
                                       "kiln tuned 1\n\x01\n"};
   for (unsigned i = 0; i < sizeof notes / sizeof *notes; i++) {
     opened o = open_note(notes[i], CONFIGS);

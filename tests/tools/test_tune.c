@@ -474,6 +474,64 @@ TEST(tune, what_a_table_names_must_be_there) {
   free(out);
 }
 
+// The line of the table at t.table that has `part`, as a table of its own; `name` is given another value
+// there, or none where `value` is NULL.
+static char *only_line(const char *part, const char *name, const char *value) {
+  char field[60];
+  kiln_buffer out = {0};
+  char *text = table(), *line = strstr(text, part);
+  CHECK(line);
+  while (line[-1] != '\n') line--;
+  line[strcspn(line, "\n")] = 0;
+  snprintf(field, sizeof field, " %s=", name);
+  char *at = strstr(line, field);
+  CHECK(at);
+  size_t length = 1 + strcspn(at + 1, " ");
+  kiln_buffer_format(&out, "kiln tuned 2\n%.*s", (int)(at - line), line);
+  if (value) kiln_buffer_format(&out, "%s%s", field, value);
+  kiln_buffer_format(&out, "%s\n", at + length);
+  kiln_buffer_u8(&out, 0);
+  free(text);
+  return (char *)out.bytes;
+}
+
+// What the tools were called does not matter where the code is the same, or its numbers; without these the
+// name of the tools is all there is.
+TEST(tune, choices_of_other_code_are_noted_or_refused) {
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY);
+  static const struct {
+    const char *name, *value, *says;
+  } cases[] = {{"toolchain", "0011223344556677", NULL},
+               {"code", "0011223344556677", NULL},
+               {"code", NULL, NULL},
+               {"instructions", NULL, NULL}};
+  free(tune(0, "--again", kernel, SHAPE));
+  char *own = table();
+  expect_in(own, "kiln tuned 2\n");
+  for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put("t.table", own);
+    char *text = only_line(" bin.n=896 ", cases[i].name, cases[i].value);
+    char *out = build_tuned(0, "--tuned-strict", text);
+    expect_not_in(out, "measured with");
+    free(out), free(text);
+  }
+  put("t.table", own);
+  char *other = only_line(" bin.n=896 ", "code", "0011223344556677");
+  put("t.table", other);
+  char *text = only_line(" bin.n=896 ", "instructions", "7"), *out = build_tuned(0, "", text);
+  expect_in(out, "t.table: 1 of 1 choices were measured with other code, the first k BLOCK=");
+  expect_in(out, ": 7 -> ");
+  expect_in(out, " instructions\n");
+  free(out);
+  out = build_tuned(0, "", text); // the bundle is in the cache now, with what was said
+  expect_in(out, "1 of 1 choices were measured with other code");
+  free(out);
+  out = build_tuned(1, "--tuned-strict", text);
+  expect_in(out, "measured with other code, the first k BLOCK=");
+  expect_in(out, "`kiln tune --check` measures again");
+  free(out), free(text), free(other), free(own);
+}
+
 TEST(tune, choices_of_other_tools_are_noted_or_refused) {
   static const char text[] = HEAD ENTRY("k", "64", "BLOCK=128,warps=4") " toolchain=0011223344556677\n";
   char *out = build_tuned(0, "", text);
@@ -482,16 +540,49 @@ TEST(tune, choices_of_other_tools_are_noted_or_refused) {
   out = build_tuned(1, "--tuned-strict", text);
   expect_in(out, "1 of 1 choices were measured with code of other tools; `kiln tune --check` measures again");
   free(out);
-  free(tune(0, "--again", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY), SHAPE)); // of these tools
-  char *own = kiln_test_read(file("t.table"), NULL), *line = strstr(own, " bin.n=896 ");
-  CHECK(line);
-  kiln_buffer only = {0};
-  while (line[-1] != '\n') line--;
-  kiln_buffer_format(&only, HEAD "%.*s\n", (int)strcspn(line, "\n"), line);
-  kiln_buffer_u8(&only, 0);
-  out = build_tuned(0, "--tuned-strict", (const char *)only.bytes);
-  free(own), free(out);
-  kiln_buffer_deinit(&only);
+}
+
+// Nobody names the table: it lies in the folder `tuned` beside the source.
+TEST(tune, a_table_beside_the_source_is_taken) {
+  char words[1000], *out;
+  const char *format = "build -t host %s -o %s %s";
+  kiln_test_run(NULL, "mkdir -p %s/tuned", kiln_test_folder());
+  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
+  snprintf(words, sizeof words, format, "", file("k.kbundle"), file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 2 objects, ");
+  free(out);
+  out = explain_run("1024");
+  expect_in(out, "config BLOCK=256,warps=4, ");
+  free(out);
+  char depfile[300];
+  snprintf(depfile, sizeof depfile, "--depfile %s", file("k.d"));
+  snprintf(words, sizeof words, format, depfile, file("k.kbundle"), file("k.kiln"));
+  free(kiln(0, words));
+  char *rule = kiln_test_read(file("k.d"), NULL);
+  expect_in(rule, "/tuned/a.table");
+  free(rule);
+  snprintf(words, sizeof words, format, "--no-tuned", file("k.kbundle"), file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 1 objects, ");
+  free(out);
+  // one for other devices is as none; one that names what is gone is left out with a note
+  put("tuned/a.table", HEAD "kernel=k types=\"*f32, *f32, i32\" product=* processor=sm_90 units=0 bin.n=1024 "
+                            "config=BLOCK=256,warps=4\n");
+  snprintf(words, sizeof words, format, "", file("k.kbundle"), file("k.kiln"));
+  out = kiln(0, words);
+  expect_in(out, ": 1 objects, ");
+  free(out);
+  put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=512,warps=4") "\n");
+  out = kiln(0, words);
+  expect_in(out, "note: 1 choices name what is not there; left out: ");
+  expect_in(out, "tuned:2: kernel k has no config 'BLOCK=512,warps=4'");
+  free(out);
+  put("tuned/a.table", "kiln tuned 1\nkernel\n");
+  out = kiln(1, words);
+  expect_in(out, "tuned/a.table:2:1: expected NAME=VALUE, found 'kernel'");
+  free(out);
 }
 
 // --------------------------------------------------------------------------------------- the space
@@ -521,6 +612,41 @@ TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
   out = kiln(0, words);
   expect_in(out, ": 2 objects, "); // without a table ranges are nothing
   free(out);
+}
+
+// With a warp of 32 a thread keeps 1024 numbers, with 16 warps 64: the first cannot but spill. What the
+// source writes is compiled whatever it costs.
+TEST(tune, ranges_that_cannot_but_spill_are_not_compiled) {
+  static const char text[] =
+      "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
+      "  @space(warps = [1, 2, 16])\n  @config(BLOCK = 32768, warps = 1)\n"
+      "{\n  let i = iota(BLOCK)\n  let live = i < n\n  let v = load(x + i, live)\n"
+      "  %s\n}\n";
+  static const struct {
+    const char *body, *says;
+  } cases[] = {
+      {"store(y + i, v - reduce.max(v, 0), live)", ": 2 objects, "},
+      {"var s = v\n  for j in 0 .. n { s = s * 0.5 + 1.0 }\n  store(y + i, s, live)", ": 2 objects, "},
+      {"store(y + i, v * 2.0, live)", ": 3 objects, "}, // one after another
+      {"store(y + i, full(f32[BLOCK], reduce.max(v, 0)), live)", ": 3 objects, "}};
+  char source[1000], words[600];
+  for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(source, sizeof source, text, cases[i].body);
+    put("k.kiln", source);
+    snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
+             file("k.kiln"));
+    char *out = kiln(0, words);
+    expect_in(out, cases[i].says);
+    if (i < 2)
+      expect_in(out, "1 objects of @space are left out, the first: k BLOCK=32768,warps=2 keeps 512 values a "
+                     "thread, which has 255 registers");
+    else expect_not_in(out, "left out");
+    free(out);
+    snprintf(words, sizeof words, "build --tuning -t host -o %s %s", file("k.kbundle"), file("k.kiln"));
+    out = kiln(0, words);
+    expect_not_in(out, "left out"); // its registers are no such limit
+    free(out);
+  }
 }
 
 // 64 configs, of which the fastest is six and five steps away from the default: the search finds it, or what

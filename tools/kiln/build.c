@@ -85,8 +85,7 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code, boo
     return code;
   }
   trace_phase(&b->timeline, "write the bundle");
-  kiln_status status =
-      b->s.tuned_strict && !is_written ? tuning_check_codes(&b->s.plan, &err) : KILN_OK;
+  kiln_status status = b->s.tuned_strict && !is_written ? tuning_check_codes(&b->s.plan, &err) : KILN_OK;
   if (status == KILN_OK && !is_written) status = session_write_bundle(&b->s, &b->bundle, &err);
   if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
   if (status != KILN_OK) return cli_report(status, &err);

@@ -165,7 +165,8 @@ static bool must_spill(plan *p, const plan_job *job, ir_kernel *kernel, kiln_are
   uint64_t least = kiln_live_bytes(arena, kernel) / 4 / ((uint64_t)kernel->warps * target->wave);
   if (least <= most) return false;
   if (!p->left_out++)
-    snprintf(p->first_left_out, sizeof p->first_left_out, "%s keeps %llu values a thread, which has %u registers",
+    snprintf(p->first_left_out, sizeof p->first_left_out,
+             "%s keeps %llu values a thread, which has %u registers",
              plan_job_name(p, job, name, sizeof name), (unsigned long long)least, most);
   return true;
 }

@@ -61,9 +61,9 @@ typedef struct plan {
   char *tuned_path;        ///< where they are from, for messages: owned
   uint32_t left_out;       ///< of --tuning: objects of ranges that could not but spill
   char first_left_out[400];
-  cli_list tuned_files;    ///< the tables that were read: texts are owned
-  bool tuned_beside;       ///< nobody named them: they lie beside the sources
-  size_t max_jobs;         ///< --max-objects
+  cli_list tuned_files; ///< the tables that were read: texts are owned
+  bool tuned_beside;    ///< nobody named them: they lie beside the sources
+  size_t max_jobs;      ///< --max-objects
   uint64_t front_ns;
 } plan;
 

@@ -75,6 +75,7 @@ bool tuning_is_for_target(const kiln_tuned_entry *e, const kiln_target *target) 
   char rule[KILN_RULE_TEXT];
   const char *processor = e->texts[KILN_TUNED_PROCESSOR];
   if (!strcmp(processor, "*")) return true;
+  if (!strncmp(processor, "native", 6)) return target->processor->family == KILN_FAMILY_HOST;
   return kiln_device_target_parse(processor, &device, &unseen) == KILN_OK &&
          kiln_target_rank(target, false, &device, rule) != KILN_RANK_REFUSED;
 }
@@ -195,8 +196,7 @@ kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err) {
     used += status == KILN_OK;
   }
   if (quiet) return KILN_OK;
-  if (lost)
-    fprintf(stderr, "kiln: note: %u choices name what is not there; left out: %s\n", lost, why.text);
+  if (lost) fprintf(stderr, "kiln: note: %u choices name what is not there; left out: %s\n", lost, why.text);
   if (foreign)
     fprintf(stderr, "kiln: note: %s: %u choices are for other parameters than their kernels have; left out\n",
             p->tuned_path, foreign);

@@ -67,7 +67,8 @@ static uint64_t bits_at(const uint8_t *at, unsigned bytes) {
 static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t index) {
   uint64_t bits = bits_at(bytes + index * t->bytes, t->bytes);
   if (t->share <= 0) return (double)bits;
-  return t->bytes <= 2 ? small_elements[t - tolerances][bits] : ir_bits_to_float((kiln_scalar)t->scalar, bits);
+  return t->bytes <= 2 ? small_elements[t - tolerances][bits]
+                       : ir_bits_to_float((kiln_scalar)t->scalar, bits);
 }
 
 // True when every element is a number of f32 and some are no integers, which f64 would hold too.

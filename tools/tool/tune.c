@@ -367,6 +367,12 @@ static kiln_status read_tables(tuner *t, kiln_error *err) {
   kiln_tuner_table_init(&t->old);
   if (t->s->output && (t->s->check || !access(t->s->output, F_OK)))
     KILN_TRY(tuned_file_read(t->s->output, &t->known, err));
+  t->among = calloc(t->s->among.count + 1, sizeof *t->among);
+  if (!t->among) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < t->s->among.count; i++) {
+    kiln_tuner_table_init(&t->among[i]);
+    KILN_TRY(tuned_file_read(t->s->among.items[i], &t->among[i], err));
+  }
   return t->s->gate ? tuned_file_read(t->s->gate, &t->old, err) : KILN_OK;
 }
 
@@ -401,6 +407,9 @@ int tune_bundle(const tune_settings *s, const char *path) {
   if (t.view.arena) bundle_view_close(&t.view);
   kiln_tuner_table_deinit(&t.known);
   kiln_tuner_table_deinit(&t.old);
+  for (size_t i = 0; t.among && i < s->among.count; i++)
+    if (t.among[i].arena) kiln_tuner_table_deinit(&t.among[i]);
+  free(t.among);
   kiln_arena_destroy(t.arena);
   free(t.pairs);
   return code;
@@ -461,6 +470,8 @@ static int check_settings(const cli_page *page, tune_settings *s) {
   if (s->post && !s->sign_key)
     return cli_usage(page, "--post: --sign is missing: workers run signed jobs only");
   if (!s->words.count) return cli_usage(page, "expected a bundle, sources, or tables after --merge");
+  if (s->among.count > TUNE_MOST_HINTS)
+    return cli_usage(page, "--among: expected up to %d tables, found %zu", TUNE_MOST_HINTS, s->among.count);
   if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
   if (!s->shapes && !s->record) return cli_usage(page, "--shapes is missing");
   if (!s->output && !s->gate && measures_here) return cli_usage(page, "--output is missing");
@@ -514,6 +525,8 @@ int kiln_command_tune(int argc, char **argv) {
       {"gate", 0, CLI_TEXT, &s.gate, "TABLE",
        "compare with the times of another table; exit code 1 where one is lost"},
       {"band", 0, CLI_TEXT, &s.band, "PERCENT", "of --gate: what is no difference (5)"},
+      {"among", 0, CLI_LIST, &s.among, "TABLE",
+       "measure only what this table, or one of several, chose for a shape"},
       {"html", 0, CLI_TEXT, &s.html, "FILE",
        "write a page with every config's time and the winners by shape"},
       {"merge", 0, CLI_FLAG, &s.merge, NULL, "put tables together; nothing is measured"},
@@ -560,5 +573,6 @@ int kiln_command_tune(int argc, char **argv) {
   cli_list_deinit(&s.kernels);
   cli_list_deinit(&s.instances);
   cli_list_deinit(&s.trust);
+  cli_list_deinit(&s.among);
   return code;
 }

@@ -95,6 +95,12 @@ static double score_of(const running *r, const tune_candidate *t) {
   return tune_model_score(&needs, r->hints->units);
 }
 
+static bool is_hinted(const running *r, uint32_t config) {
+  for (uint32_t i = 0; i < r->hints->count; i++)
+    if (r->hints->configs[i] == config) return true;
+  return false;
+}
+
 // Loads every config: those that may run are the candidates.
 static kiln_status find_candidates(running *r, kiln_error *err) {
   tune_contest *c = r->contest;
@@ -105,6 +111,7 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
   if (!c->candidates || !c->contenders)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (uint32_t config = 0; config < configs; config++) {
+    if (r->hints->is_all && c->count && !is_hinted(r, config)) continue; // the default is always one
     kiln_error why = {0};
     tune_candidate *t = &c->candidates[c->count];
     memset(t, 0, sizeof *t);

@@ -23,13 +23,14 @@ typedef struct tune_hints {
   uint32_t units;                    ///< of the device
   uint32_t configs[TUNE_MOST_HINTS]; ///< that won for shapes nearby, or on other devices
   uint32_t count;
+  bool is_all; ///< no other configs are candidates
 } tune_hints;
 
 typedef struct tune_candidate {
   uint32_t config;
   uint32_t registers, spill_bytes, shared_bytes, block_threads, grid[3];
   const view_code *code; ///< that is launched; NULL: not known
-  double score; ///< by the model, before it was measured
+  double score;          ///< by the model, before it was measured
   bool is_tried;
   char why_out[400]; ///< why it was dropped; "": it was not
 } tune_candidate;

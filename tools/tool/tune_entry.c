@@ -165,9 +165,23 @@ static uint32_t bins_apart(const kiln_tuned_entry *a, const kiln_tuned_entry *b)
   return sum;
 }
 
+static void take_chosen(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out) {
+  const char *identity = tune_entry_identity(t, e);
+  out->is_all = true;
+  for (size_t i = 0; i < t->s->among.count; i++) {
+    const kiln_tuner_row *row = kiln_tuner_table_find(&t->among[i], identity);
+    if (row && out->count < TUNE_MOST_HINTS)
+      out->configs[out->count++] = config_called(s->interface, row->entry->texts[KILN_TUNED_CONFIG]);
+  }
+}
+
 void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out) {
   uint32_t apart[TUNE_MOST_HINTS + 1];
   *out = (tune_hints){.units = t->where.units};
+  if (t->s->among.count) {
+    take_chosen(t, e, s, out);
+    return;
+  }
   for (uint32_t i = 0; i < t->known.count; i++) {
     const kiln_tuned_entry *other = t->known.rows[i].entry;
     uint32_t config = config_called(s->interface, other->texts[KILN_TUNED_CONFIG]), d = bins_apart(e, other),

@@ -15,7 +15,7 @@ enum { TUNE_MOST_KEYS = 16 };
 typedef struct tune_settings {
   const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder, *html;
   const char *post, *worker, *collect, *sign_key; // addresses of boards
-  cli_list words, kernels, instances, trust;
+  cli_list words, kernels, instances, trust, among;
   const tune_job *job; // that is worked on for another machine; NULL: none
   int64_t timeout_s, judge_s, most_spill, all_below, jobs;
   bool hot, again, check, merge, verbose;
@@ -47,6 +47,7 @@ typedef struct tuner {
   tune_pair *pairs; // owned
   uint32_t pair_count;
   kiln_tuner_table known, old; // what is at --output; what --gate compares with
+  kiln_tuner_table *among;     // of --among, one each: owned
   progress *progress;
   int html_fd;        // of --html; -1: none
   board_client board; // of s->job
@@ -73,6 +74,7 @@ const char *tune_entry_identity(const tuner *t, const kiln_tuned_entry *e);
 void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s, const tune_contest *c);
 
 /// What won for the kernel in the table at --output, the nearest shapes first, those of other devices too.
+/// With --among: what those tables chose for this identity.
 void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out);
 
 /// Measures the pairs of a bundle. An exit code.

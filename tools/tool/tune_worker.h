@@ -43,7 +43,7 @@ typedef struct tune_request {
 typedef struct tune_reply {
   kiln_error error; ///< status OK: it worked
   char product[128], processor[64];
-  char target[96];  ///< of the code that is launched, and its variant
+  char target[96]; ///< of the code that is launched, and its variant
   uint32_t variant, units, registers, spill_bytes, shared_bytes, block_threads, grid[3];
   double ns[TUNE_MOST_TIMES];
 } tune_reply;
