@@ -343,6 +343,53 @@ TEST(tune, gate_finds_a_loss_and_passes_what_is_no_difference) {
   free(text);
 }
 
+// By a clock that is the test's own: times of this machine are a matter of luck.
+static char *gate(int want, const char *settings, const char *kernel, bool is_gate) {
+  char *out, folder[300];
+  snprintf(folder, sizeof folder, "%s", kiln_test_folder());
+  put("k.kiln", kernel);
+  put("shapes", "k n={1000,3000,9000} x=zeros:n y=zeros:n\n");
+  int code = kiln_test_run(
+      &out,
+      "LD_LIBRARY_PATH=%s KILN_CACHE_DIR=%s/cache %s %s/bin/kiln tune -d cuda:0 --budget 0.2 "
+      "--judge-limit 0 -s %s/shapes --again %s %s/clock.table %s/k.kiln",
+      folder, folder, settings, kiln_test_build(), folder, is_gate ? "--gate" : "-o", folder, folder);
+  if (code != want) FAIL("%s: exit status is %d, expected %d:\n%s", settings, code, want, out);
+  return out;
+}
+
+TEST(tune, gate_catches_a_loss_of_a_tenth_and_passes_noise) {
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("128"), COPY),
+                    longer[] =
+                        KERNEL(IN_OUT, CONFIG("128"), "store(y + i, exp(load(x + i, live)) + 1.0, live)");
+  char settings[100], *out;
+  if (kiln_test_run(&out, "gcc -shared -fPIC -O1 -o %s/libcuda.so.1 tests/emulation/cuda_clock.c",
+                    kiln_test_folder()))
+    FAIL("%s", out);
+  free(out);
+  free(gate(0, "FAKE_NOISE=30 FAKE_SEED=1000", kernel, false));
+  for (unsigned seed = 1; seed <= 6; seed++) {
+    snprintf(settings, sizeof settings, "FAKE_NOISE=30 FAKE_SEED=%u", seed);
+    out = gate(0, settings, kernel, true);
+    expect_in(out, "3 compared, 0 lost, geomean ");
+    expect_in(out, " x; the same code\n");
+    expect_not_in(out, "win ");
+    free(out);
+    snprintf(settings, sizeof settings, "FAKE_PERCENT=110 FAKE_NOISE=30 FAKE_SEED=%u", seed);
+    out = gate(1, settings, kernel, true);
+    expect_in(out, "loss k n=1000: ");
+    expect_in(out, "3 compared, 3 lost, geomean 0.9");
+    free(out);
+  }
+  out = gate(0, "FAKE_PERCENT=90", kernel, true);
+  expect_in(out, "win  k n=9000: ");
+  free(out);
+  out = gate(1, "FAKE_PERCENT=110", longer, true); // the code is another one, too
+  expect_in(out, "3 compared, 3 lost, geomean 0.9");
+  expect_not_in(out, "the same code");
+  free(out);
+}
+
 #define ENTRY(kernel, n, config) \
   "kernel=" kernel " types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.n=" n " config=" config
 
@@ -585,6 +632,33 @@ TEST(tune, a_table_beside_the_source_is_taken) {
   free(out);
 }
 
+// What is shipped is of kernels, configs and parameters that there are: an explicit --tuned refuses anything
+// else. Every line is a choice of the bundle.
+TEST(tune, the_tables_of_the_kernel_library_fit_its_kernels) {
+  kiln_buffer words = {0};
+  unsigned choices = 0, found = 0;
+  char *all, *out, *name, *line;
+  kiln_test_run(&all, "cat kernels/tuned/*.table 2>/dev/null | grep '^kernel='");
+  if (!*all) kiln_test_skip("no table is shipped");
+  kiln_buffer_format(&words,
+                     "build -q -t sm_90a --ptx-assembler=none --tuned kernels/tuned -o %s kernels/*.kiln",
+                     file("library.kbundle"));
+  for (line = all; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+    name = line + strlen("kernel=");
+    choices++;
+    expect_in(line, " processor=sm_90 "); // another product's table gets a target here
+    kiln_buffer_format(&words, " -k '%.*s'", (int)strcspn(name, " "), name);
+  }
+  kiln_buffer_u8(&words, 0);
+  free(kiln(0, (const char *)words.bytes));
+  kiln_test_run(&out, "%s/bin/kiln inspect %s | grep -c '^kernel=.* config='", kiln_test_build(),
+                file("library.kbundle"));
+  found = (unsigned)strtoul(out, NULL, 10);
+  if (found != choices) FAIL("the bundle has %u choices, the tables have %u", found, choices);
+  free(all), free(out);
+  kiln_buffer_deinit(&words);
+}
+
 // --------------------------------------------------------------------------------------- the space
 
 #define RANGES                                                                                               \
@@ -614,12 +688,12 @@ TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
   free(out);
 }
 
-// With a warp of 32 a thread keeps 1024 numbers, with 16 warps 64: the first cannot but spill. What the
+// With two warps a thread keeps 256 numbers, with 16 of them 32: the first cannot but spill. What the
 // source writes is compiled whatever it costs.
 TEST(tune, ranges_that_cannot_but_spill_are_not_compiled) {
   static const char text[] =
       "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
-      "  @space(warps = [1, 2, 16])\n  @config(BLOCK = 32768, warps = 1)\n"
+      "  @space(warps = [1, 2, 16])\n  @config(BLOCK = 16384, warps = 1)\n"
       "{\n  let i = iota(BLOCK)\n  let live = i < n\n  let v = load(x + i, live)\n"
       "  %s\n}\n";
   static const struct {
@@ -638,7 +712,7 @@ TEST(tune, ranges_that_cannot_but_spill_are_not_compiled) {
     char *out = kiln(0, words);
     expect_in(out, cases[i].says);
     if (i < 2)
-      expect_in(out, "1 objects of @space are left out, the first: k BLOCK=32768,warps=2 keeps 512 values a "
+      expect_in(out, "1 objects of @space are left out, the first: k BLOCK=16384,warps=2 keeps 256 values a "
                      "thread, which has 255 registers");
     else expect_not_in(out, "left out");
     free(out);

@@ -86,12 +86,20 @@ static void print_code_change(const kiln_tuned_entry *then, const kiln_tuned_ent
   else printf("\n");
 }
 
+// Whether the time of `slow` lies above that of `fast` for all that is known of how well they were measured.
+static bool is_apart(const kiln_tuned_entry *fast, const kiln_tuned_entry *slow) {
+  double low = (double)slow->numbers[KILN_TUNED_NS] * (1 - (double)slow->numbers[KILN_TUNED_SPREAD] / 1000),
+         high = (double)fast->numbers[KILN_TUNED_NS] * (1 + (double)fast->numbers[KILN_TUNED_SPREAD] / 1000);
+  return low > high;
+}
+
 // --gate: the best now against the best then.
 static void tell_gate(tuner *t, const char *title, const kiln_tuned_entry *now, const kiln_tuner_row *row) {
   double before = (double)row->entry->numbers[KILN_TUNED_NS], after = (double)now->numbers[KILN_TUNED_NS];
   if (!(before > 0) || !(after > 0)) return;
-  double ratio = before / after;
-  bool loss = after > before * (1 + t->s->gate_band), win = before > after * (1 + t->s->gate_band);
+  double ratio = before / after, least = 1 + t->s->gate_band;
+  bool loss = after > before * least && is_apart(row->entry, now),
+       win = before > after * least && is_apart(now, row->entry);
   printf("%s %s: %.2f us, before %.2f us, %.3f x",
          loss  ? "loss"
          : win ? "win "

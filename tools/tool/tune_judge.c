@@ -187,7 +187,8 @@ kiln_status tune_judge_interpret(tune_judge *judge, tune_subject *s, const bundl
   kiln_status status;
   if (kernel) {
     ir_walk(kernel->body, look_at, &judge->coarse);
-    status = interpret(s, kernel, &p, grid, limit_ms, err);
+    status = limit_ms ? interpret(s, kernel, &p, grid, limit_ms, err)
+                      : kiln_fail(err, KILN_STATUS_TIMEOUT, "the reference interpreter is not to be run");
   } else {
     status =
         kiln_fail(err, KILN_STATUS_NOT_FOUND, "the bundle has no kernel to interpret for these arguments");
