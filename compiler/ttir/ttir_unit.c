@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A Triton IR file as a unit: one instance a public function, one config (its launch facts are fixed in
-// Triton's metadata), one variant.
+// A Triton IR file as a unit: one instance a public function, one variant, one config: the launch facts of
+// Triton's metadata. For tuning there are ranges behind it: what a launch may choose freely is how many warps
+// compute a program, and how many stages its loops have.
 //
 // TTIR has no launch expression, so the grid spans of the config are empty: the caller of a launch gives the
 // grid.
@@ -9,6 +10,8 @@
 #include "compiler/front/native.h"
 #include "compiler/front/unit.h"
 #include "compiler/ttir/ttir.h"
+
+enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_RANGES = 5 * MOST_STAGES };
 
 typedef struct ttir_unit {
   kiln_unit unit;
@@ -29,14 +32,21 @@ static const kiln_interface *interface_of(kiln_unit *unit, size_t index) {
 static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                         const kiln_target *target, kiln_diagnostics *d) {
   ttir_unit *u = (ttir_unit *)unit;
-  (void)config;
   (void)variant;
   (void)target;
-  ir_kernel *kernel = u->kernels[index];
+  ir_kernel *kernel = config ? NULL : u->kernels[index];
+  ttir_facts facts = u->facts;
+  facts.warps = u->interfaces[index].configs[config].warps;
+  facts.stages = u->interfaces[index].configs[config].stages;
   if (kernel && arena == unit->arena) u->kernels[index] = NULL; // it will be changed in place
-  else kernel = ttir_build(u->module, index, &u->facts, arena, d);
+  else kernel = ttir_build(u->module, index, config ? &facts : &u->facts, arena, d);
   if (kernel) kernel->name = u->interfaces[index].symbol;
   return kernel;
+}
+
+static bool is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
+  (void)unit, (void)index;
+  return config != 0;
 }
 
 static const char *origin_of(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]) {
@@ -48,6 +58,7 @@ static const kiln_unit_methods methods = {.instance_count = instance_count,
                                           .interface = interface_of,
                                           .build = build,
                                           .check = kiln_native_check_access,
+                                          .is_generated = is_generated,
                                           .origin = origin_of};
 
 static void fill_param(const ir_param *param, kiln_param_record *out) {
@@ -64,21 +75,33 @@ static void fill_param(const ir_param *param, kiln_param_record *out) {
                              .hi = param->hi};
 }
 
-static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const char *suffix,
+static void add_config(kiln_arena *arena, uint16_t warps, uint16_t stages, kiln_interface *out) {
+  out->configs[out->config_count++] =
+      (kiln_config_record){.text = kiln_arena_format(arena, "warps=%u,stages=%u", warps, stages),
+                           .warps = warps,
+                           .stages = stages};
+}
+
+static void add_ranges(kiln_arena *arena, kiln_interface *out) {
+  for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
+    for (uint16_t stages = 1; stages <= MOST_STAGES; stages++)
+      if (warps != out->configs[0].warps || stages != out->configs[0].stages)
+        add_config(arena, warps, stages, out);
+}
+
+static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const kiln_front_options *options,
                            kiln_interface *out) {
+  const char *suffix = options->name_suffix;
   const char *name = suffix ? kiln_arena_format(arena, "%s%s", kernel->name, suffix) : kernel->name;
   *out = (kiln_interface){.name = name,
                           .symbol = kiln_unit_symbol(arena, name),
                           .param_count = kernel->param_count,
-                          .config_count = 1,
                           .variant_count = 1};
   out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
   for (uint32_t i = 0; i < out->param_count; i++) fill_param(&kernel->params[i], &out->params[i]);
-  out->configs = KILN_NEW(arena, kiln_config_record);
-  out->configs[0] = (kiln_config_record){
-      .text = kiln_arena_format(arena, "warps=%u,stages=%u", kernel->warps, kernel->stages),
-      .warps = kernel->warps,
-      .stages = kernel->stages};
+  out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, 1 + MOST_RANGES);
+  add_config(arena, kernel->warps, kernel->stages, out);
+  if (options->with_ranges) add_ranges(arena, out);
   out->variants = KILN_NEW(arena, kiln_variant_record);
   out->variants[0].text = "";
   kiln_layout_params(out);
@@ -123,7 +146,7 @@ kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *
   for (size_t i = 0; i < count; i++) {
     u->kernels[i] = ttir_build(u->module, i, &u->facts, arena, d);
     if (!u->kernels[i]) return NULL;
-    fill_interface(arena, u->kernels[i], options->name_suffix, &u->interfaces[i]);
+    fill_interface(arena, u->kernels[i], options, &u->interfaces[i]);
   }
   return &u->unit;
 }

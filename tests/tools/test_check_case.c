@@ -286,3 +286,65 @@ TEST(check_case, recorded_cases_on_the_host) {
   free(out);
   CHECK_INT(code, 0);
 }
+
+// ---------------------------------------------------------------------------- cases as what is tuned
+
+static char *tune(int want, const char *options) {
+  char *out;
+  int code =
+      kiln_test_run(&out,
+                    "cd %s && KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH kiln tune -v --budget 0.2 -o "
+                    "t.table %s",
+                    kiln_test_folder(), kiln_test_build(), options);
+  if (code != want) FAIL("%s: exit status is %d, expected %d:\n%s", options, code, want, out);
+  return out;
+}
+
+// The space of Triton IR are warps and stages; what is recorded judges, so that a case whose recording is
+// wrong leaves no config. The table goes with the kernel into a bundle that chooses by it.
+TEST(check_case, a_case_is_shape_and_judge_of_a_tuning) {
+  const char *folder = kiln_test_folder();
+  char *out, words[600];
+  recorded m = good_memory(), wrong = good_memory();
+  wrong.after[200] += 1;
+  write_case(folder, "good", NULL, &m, COUNT, true);
+  write_case(folder, "wrong", NULL, &wrong, COUNT, true);
+  write_case(folder, "described", NULL, &m, COUNT, false);
+  out = tune(0, "--case good --all-below 100");
+  expect_in(out, "add_kernel n=304: warps=");
+  expect_in(out, "(20 configs, ");
+  expect_in(out, "judged by case)");
+  expect_in(out, "it is the same code as warps=4,stages=2"); // a host has neither
+  free(out);
+  out = tune(1, "--case wrong --case good --again");
+  expect_in(out,
+            "no config is left: warps=4,stages=2: its results are wrong (judged by case): out f32 200 of "
+            "304: expected 301, found 300; 1 differ");
+  expect_in(out, "add_kernel n=304: warps=");
+  free(out);
+  out = tune(1, "--case described");
+  expect_in(out, "described: no memory was recorded; nothing can be launched");
+  free(out);
+  out = tune(2, "--case good some.kiln");
+  expect_in(out, "--case is source and shape");
+  free(out);
+  snprintf(words, sizeof words, "sed -i 's/config=[^ ]*/config=warps=8,stages=1/' %s/t.table", folder);
+  kiln_test_run(NULL, "%s", words);
+  kiln_test_run(
+      &out,
+      "cd %s && KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH && kiln build -t host --tuned t.table -o "
+      "k.kbundle good/kernel.ttir && kiln explain --all k.kbundle add_kernel",
+      folder, kiln_test_build());
+  expect_in(out, " config=warps=8,stages=1\n");
+  free(out);
+}
+
+TEST(check_case, arguments_that_share_a_buffer_that_changes_are_refused) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  write_case(folder, "shared", NULL, &m, COUNT, true);
+  kiln_test_run(NULL, "sed -i 's/\"buffer\": 1/\"buffer\": 2/' %s/shared/case.json", folder);
+  char *out = tune(1, "--case shared");
+  expect_in(out, "shared: 'out' shares buffer 2, which the launch changes, with another argument");
+  free(out);
+}

@@ -390,7 +390,7 @@ int tune_bundle(const tune_settings *s, const char *path) {
   kiln_error err = {0};
   kiln_status status = open_bundle(&t, &err);
   if (status == KILN_OK) status = read_tables(&t, &err);
-  if (status == KILN_OK) status = tune_pairs_read(&t, &err);
+  if (status == KILN_OK) status = s->case_folder ? tune_case_read(&t, &err) : tune_pairs_read(&t, &err);
   t.progress = mmap(NULL, sizeof *t.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (status == KILN_OK && t.progress == MAP_FAILED)
     status = kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
@@ -418,6 +418,7 @@ int tune_bundle(const tune_settings *s, const char *path) {
   for (size_t i = 0; t.among && i < s->among.count; i++)
     if (t.among[i].arena) kiln_tuner_table_deinit(&t.among[i]);
   free(t.among);
+  if (t.recorded) case_file_deinit(t.recorded);
   kiln_arena_destroy(t.arena);
   free(t.pairs);
   return code;
@@ -437,6 +438,32 @@ static int tune_sources(const tune_settings *s) {
                                : tune_bundle(s, path);
   unlink(path);
   rmdir(folder);
+  return code;
+}
+
+// Each case is a source of its own, and the shape.
+static int tune_cases(const tune_settings *s) {
+  int code = CLI_OK;
+  for (size_t i = 0; i < s->cases.count; i++) {
+    char folder[] = "/tmp/kiln-case-XXXXXX", path[sizeof folder + 20];
+    tune_settings own = *s;
+    kiln_error err = {0};
+    const char *word = path;
+    own.case_folder = s->cases.items[i];
+    own.words = (cli_list){.items = &word, .count = 1};
+    if (!mkdtemp(folder)) {
+      kiln_status status = kiln_fail(&err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
+      return cli_report(status, &err);
+    }
+    snprintf(path, sizeof path, "%s/kernel.ttir", folder);
+    kiln_status status = tune_case_source(own.case_folder, folder, &err);
+    int this = status == KILN_OK ? tune_sources(&own) : cli_report(status, &err);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/kernel.json", folder);
+    unlink(path);
+    rmdir(folder);
+    if (this != CLI_OK) code = this;
+  }
   return code;
 }
 
@@ -477,11 +504,14 @@ static int check_settings(const cli_page *page, tune_settings *s) {
   if (s->worker) return s->words.count ? cli_usage(page, "--worker takes its bundles from jobs") : -1;
   if (s->post && !s->sign_key)
     return cli_usage(page, "--post: --sign is missing: workers run signed jobs only");
-  if (!s->words.count) return cli_usage(page, "expected a bundle, sources, or tables after --merge");
+  if (s->cases.count && (s->words.count || s->shapes || s->record || s->post))
+    return cli_usage(page, "--case is source and shape: it goes with no words, --shapes, --record or --post");
+  if (!s->words.count && !s->cases.count)
+    return cli_usage(page, "expected a bundle, sources, or tables after --merge");
   if (s->among.count > TUNE_MOST_HINTS)
     return cli_usage(page, "--among: expected up to %d tables, found %zu", TUNE_MOST_HINTS, s->among.count);
   if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
-  if (!s->shapes && !s->record) return cli_usage(page, "--shapes is missing");
+  if (!s->shapes && !s->record && !s->cases.count) return cli_usage(page, "--shapes is missing");
   if (!s->output && !s->gate && measures_here) return cli_usage(page, "--output is missing");
   if (!read_real(s->budget, 0.001, 1e6, &s->rules.budget_s))
     return cli_usage(page, "--budget: expected seconds, found '%s'", s->budget);
@@ -495,8 +525,7 @@ static int check_settings(const cli_page *page, tune_settings *s) {
   s->rules.judge_ms = (unsigned)(s->judge_s > 86400 ? 86400 : s->judge_s) * 1000;
   s->rules.all_below = (uint32_t)(s->all_below > UINT32_MAX ? UINT32_MAX : s->all_below);
   s->rules.most_spill = (uint32_t)(s->most_spill > UINT32_MAX ? UINT32_MAX : s->most_spill);
-  bool bundle = is_bundle(s->words.items[0]);
-  if (bundle && s->words.count > 1)
+  if (s->words.count && is_bundle(s->words.items[0]) && s->words.count > 1)
     return cli_usage(page, "expected one bundle, found %zu words", s->words.count);
   return -1;
 }
@@ -515,6 +544,8 @@ int kiln_command_tune(int argc, char **argv) {
       {"shapes", 's', CLI_TEXT, &s.shapes, "FILE", "kernels and arguments to measure; see below"},
       {"record", 0, CLI_TEXT, &s.record, "FILE",
        "shapes that an application recorded; --shapes says what buffers hold"},
+      {"case", 0, CLI_LIST, &s.cases, "DIR",
+       "a recorded launch of a Triton kernel (`kiln check-case`): source, shape and judge"},
       {"device", 'd', CLI_TEXT, &s.devices, "NAME,...",
        "host, cuda:N, hip:N; several share the shapes (host)"},
       {"budget", 0, CLI_TEXT, &s.budget, "SECONDS",
@@ -574,6 +605,7 @@ int kiln_command_tune(int argc, char **argv) {
     code = s.merge                                 ? merge_tables(&s)
            : s.worker                              ? tune_work_for_others(&s)
            : s.collect                             ? tune_collect(&s)
+           : s.cases.count                         ? tune_cases(&s)
            : s.post && is_bundle(s.words.items[0]) ? tune_post(&s, s.words.items[0])
            : is_bundle(s.words.items[0])           ? tune_bundle(&s, s.words.items[0])
                                                    : tune_sources(&s);
@@ -582,5 +614,6 @@ int kiln_command_tune(int argc, char **argv) {
   cli_list_deinit(&s.instances);
   cli_list_deinit(&s.trust);
   cli_list_deinit(&s.among);
+  cli_list_deinit(&s.cases);
   return code;
 }

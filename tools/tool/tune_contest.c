@@ -290,7 +290,9 @@ kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const
     if (contest->candidates[i].config == usual_config) contest->usual = i;
   size_t in = 0;
   for (size_t i = 0; i < contest->count; i++) in += !contest->contenders[i].is_out;
-  r.is_judge_known = tune_judge_interpret(&contest->judge, subject, view, rules->judge_ms, &why) == KILN_OK;
+  r.is_judge_known = subject->after ||
+                     tune_judge_interpret(&contest->judge, subject, view, rules->judge_ms, &why) == KILN_OK;
+  if (subject->after) tune_judge_recorded(&contest->judge, subject, view);
   r.is_search = in > rules->all_below;
   if (r.is_search) search(&r);
   else judge_all(&r);

@@ -30,7 +30,7 @@ static case_element element_of(const run_value *v) {
 kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *s, kiln_error *err) {
   for (size_t i = 0; i < s->count; i++) {
     const run_value *v = &s->values[i];
-    if (v->bytes && v->param.access != ACCESS_IN)
+    if (v->bytes && (s->after || v->param.access != ACCESS_IN))
       KILN_TRY(case_compare(v->param.name, element_of(v), judge->coarse, s->want + s->at[i],
                             s->got + s->at[i], v->size, err));
   }
@@ -100,16 +100,21 @@ static ir_kernel *decode(kiln_arena *arena, const char *hex, size_t digits) {
                                                                                                    : NULL;
 }
 
+// What the bundle says of a kernel for the interpreter; NULL: nothing.
+static const char *reference_of(const tune_subject *s, const bundle_view *view) {
+  char key[5000];
+  snprintf(key, sizeof key, "reference %.4096s", s->interface->name);
+  for (uint32_t i = 0; i < view->note_count; i++)
+    if (!strcmp(view->notes[i].key, key)) return view->notes[i].value;
+  return NULL;
+}
+
 // The first config of the note that may run, which is what is launched without a table: what another one does
 // differently is wrong.
 static ir_kernel *find_kernel(kiln_arena *arena, const tune_subject *s, const bundle_view *view,
                               const packed *p, uint32_t out_grid[3]) {
-  char key[5000];
-  const char *note = NULL;
+  const char *note = reference_of(s, view);
   ir_kernel *found = NULL;
-  snprintf(key, sizeof key, "reference %.4096s", s->interface->name);
-  for (uint32_t i = 0; i < view->note_count && !note; i++)
-    if (!strcmp(view->notes[i].key, key)) note = view->notes[i].value;
   while (note && *note && !found) {
     char *space;
     unsigned long config = strtoul(note, &space, 10);
@@ -195,4 +200,15 @@ kiln_status tune_judge_interpret(tune_judge *judge, tune_subject *s, const bundl
   }
   kiln_arena_destroy(arena);
   return status;
+}
+
+void tune_judge_recorded(tune_judge *judge, tune_subject *s, const bundle_view *view) {
+  kiln_arena *arena = kiln_arena_create();
+  const char *note = reference_of(s, view), *space = note ? strchr(note, ' ') : NULL;
+  ir_kernel *kernel = space ? decode(arena, space + 1, strcspn(space + 1, "\n")) : NULL;
+  *judge = (tune_judge){.by = "case"};
+  if (kernel) ir_walk(kernel->body, look_at, &judge->coarse);
+  kiln_arena_destroy(arena);
+  for (size_t i = 0; i < s->count; i++)
+    if (s->values[i].bytes) memcpy(s->want + s->at[i], s->after[i], s->values[i].size);
 }

@@ -7,7 +7,7 @@
 #include "tools/tool/tune_worker.h"
 
 typedef struct tune_judge {
-  const char *by; ///< "interpreter" or "first": what `want` of the subject is from
+  const char *by; ///< "case", "interpreter" or "first": what `want` of the subject is from
   bool coarse;    ///< the kernel multiplies matrices in less than f32
 } tune_judge;
 
@@ -16,6 +16,8 @@ typedef struct tune_judge {
 /// arguments.
 kiln_status tune_judge_interpret(tune_judge *judge, tune_subject *subject, const bundle_view *view,
                                  unsigned limit_ms, kiln_error *err);
+/// Fills `want` from the recorded launch that the subject is.
+void tune_judge_recorded(tune_judge *judge, tune_subject *subject, const bundle_view *view);
 /// Takes what is in `got` as right: what the first config computed.
 void tune_judge_take(tune_judge *judge, tune_subject *subject);
 /// Compares `got` with `want`, with the tolerances of recorded cases. MISMATCH names argument and element.

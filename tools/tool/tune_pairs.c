@@ -101,6 +101,7 @@ kiln_status tune_pair_values(const tuner *t, const tune_pair *j, tune_subject *s
     KILN_TRY(kiln_param_at(kernel, s->count, &param));
     KILN_TRY(run_value_begin(&s->values[s->count], &param, err));
   }
+  if (t->recorded) return tune_case_values(t, j, s, err);
   for (uint32_t i = 0; i < j->shape->argument_count; i++) {
     const char *text = j->shape->arguments[i], *equals = strchr(text, '=');
     run_value *v = NULL;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "tools/common/cli.h"
+#include "tools/tool/case_file.h"
 #include "tools/tool/tune_contest.h"
 #include "tools/tool/tune_job.h"
 #include "tools/tool/tune_shapes.h"
@@ -15,7 +16,8 @@ enum { TUNE_MOST_KEYS = 16 };
 typedef struct tune_settings {
   const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder, *html;
   const char *post, *worker, *collect, *sign_key; // addresses of boards
-  cli_list words, kernels, instances, trust, among;
+  const char *case_folder;                        // one of `cases`, while it is worked on
+  cli_list words, kernels, instances, trust, among, cases;
   const tune_job *job; // that is worked on for another machine; NULL: none
   int64_t timeout_s, judge_s, most_spill, all_below, jobs;
   bool hot, again, check, merge, verbose;
@@ -49,9 +51,10 @@ typedef struct tuner {
   kiln_tuner_table known, old; // what is at --output; what --gate compares with
   kiln_tuner_table *among;     // of --among, one each: owned
   progress *progress;
-  int html_fd;        // of --html; -1: none
-  board_client board; // of s->job
-  tune_reply where;   // product, processor and units of the device
+  case_file *recorded; // of a case: owned
+  int html_fd;         // of --html; -1: none
+  board_client board;  // of s->job
+  tune_reply where;    // product, processor and units of the device
   char toolchain[KILN_TUNER_ID + 1];
 } tuner;
 
@@ -63,6 +66,12 @@ kiln_status tune_shapes_text(const tune_settings *settings, kiln_buffer *out, ki
 kiln_status tune_pairs_read(tuner *t, kiln_error *err);
 /// The arguments of a pair. What is there is the caller's to free, also after an error.
 kiln_status tune_pair_values(const tuner *t, const tune_pair *pair, tune_subject *s, kiln_error *err);
+/// Reads the case; its one pair is the bundle's kernel, with the recorded arguments.
+kiln_status tune_case_read(tuner *t, kiln_error *err);
+/// Sets the values, which were begun, and what the subject is judged by.
+kiln_status tune_case_values(const tuner *t, const tune_pair *pair, tune_subject *s, kiln_error *err);
+/// Writes the case's kernel into a folder as kernel.ttir, with its launch facts beside it.
+kiln_status tune_case_source(const char *folder, const char *into, kiln_error *err);
 /// "softmax[T=f32] rows=128 cols=256"
 void tune_pair_title(const tune_pair *pair, const tune_subject *s, char *out, size_t capacity);
 

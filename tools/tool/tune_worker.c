@@ -59,7 +59,8 @@ void tune_subject_unshare(tune_subject *s) {
 
 void tune_subject_contents(const tune_subject *s, size_t index, uint8_t *out) {
   const run_value *v = &s->values[index];
-  if (v->param.access == ACCESS_OUT) memset(out, POISON, v->size);
+  if (s->after) memcpy(out, v->bytes, v->size); // what is not written must be as it was
+  else if (v->param.access == ACCESS_OUT) memset(out, POISON, v->size);
   else if (v->param.access == ACCESS_ACCUM) memset(out, 0, v->size);
   else memcpy(out, v->bytes, v->size);
 }
@@ -145,7 +146,9 @@ static kiln_status open_subject(process *p, kiln_error *err) {
   for (size_t i = 0; i < s->count; i++) {
     run_value *v = &s->values[i];
     KILN_TRY(run_value_place(v, p->device, s->is_host, ALIGNMENT, err));
-    if (v->bytes && v->param.access > ACCESS_OUT) KILN_TRY(add_restore(p, i, err));
+    bool is_changed =
+        s->after ? v->bytes && memcmp(v->bytes, s->after[i], v->size) : v->param.access > ACCESS_OUT;
+    if (v->bytes && is_changed) KILN_TRY(add_restore(p, i, err));
   }
   const tune_clock_options options = {s->is_hot, p->restores, p->restore_count};
   return tune_clock_open(p->device, s->device, &options, &p->clock, err);
@@ -174,7 +177,8 @@ static kiln_status open_config(process *p, uint32_t config, opened *o, kiln_erro
   if (strcmp(o->choice.config, text))
     return kiln_fail(err, KILN_STATUS_NO_VARIANT,
                      "it has no code for this device, or its @require does not hold");
-  return kiln_prepare(kernel, args, s->count, NULL, &o->prepared, err);
+  if (s->grid) memcpy(o->choice.grid, s->grid, sizeof o->choice.grid);
+  return kiln_prepare(kernel, args, s->count, s->grid, &o->prepared, err);
 }
 
 static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error *err) {

@@ -20,6 +20,8 @@ typedef struct tune_subject {
   uint8_t *want, *got; ///< memory that the processes share: buffers after a launch, one behind another
   size_t *at;          ///< where the buffer of each value begins in them
   bool is_host, is_hot;
+  const uint32_t *grid;  ///< of a recorded launch; NULL: the kernel's own
+  const uint8_t **after; ///< of a recorded launch, borrowed: what each buffer held then; NULL: not recorded
 } tune_subject;
 
 /// Sets up the shared memory for the values; frees it.
