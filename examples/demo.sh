@@ -8,10 +8,10 @@ export KILN_CACHE_DIR="$PWD/$demo/cache"
 targets=host,sm_90a,gfx942,gfx1100
 
 echo "== compile kernels/ for $targets"
-"$build/bin/kiln" build kernels/*.kiln --tuned kernels/tuned --target "$targets" -o "$demo/kernels.kbundle"
+"$build/bin/kiln" build kernels/*.kiln --target "$targets" -o "$demo/kernels.kbundle"
 
 echo "== the same again: every artifact comes from the cache"
-"$build/bin/kiln" build kernels/*.kiln --tuned kernels/tuned --target "$targets" -o "$demo/kernels.kbundle" --must-hit
+"$build/bin/kiln" build kernels/*.kiln --target "$targets" -o "$demo/kernels.kbundle" --must-hit
 
 echo "== the application: a small transformer that links libkiln only"
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I"$build/include" -I. examples/transformer/*.c -o "$demo/transformer" "$build/lib/libkiln.so" -Wl,-rpath,"$PWD/$build/lib" -lm

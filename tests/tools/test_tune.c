@@ -751,6 +751,29 @@ TEST(tune, a_large_space_is_searched) {
   free(out), free(text);
 }
 
+// The fastest config is two knobs from the default, and what lies between is slower than both: the search
+// comes to it only from what won elsewhere, here on another product, for other bins.
+TEST(tune, a_search_begins_with_what_won_on_another_device) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[P: tune = 0, Q: tune = 0](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
+      "  @space(P = [0, 1, 2, 3, 4, 5, 6, 7], Q = [0, 1, 2, 3, 4, 5, 6, 7])\n  @config(P = 0)\n"
+      "{\n  var s = load(x + pid(0))\n"
+      "  for k in 0 .. 4000 * min(1 + 64 * ((P - 6) * (P - 6) + (Q - 5) * (Q - 5)), 8 + 8 * (P + Q)) {\n"
+      "    s = s * 0.5 + 1.0\n  }\n"
+      "  store(y + pid(0), s)\n}\n";
+  static const char shape[] = "k n=8 x=random:n y=zeros:n\n";
+  unlink(file("t.table"));
+  char *out = tune(0, "-v --device host:1 --judge-limit 0", kernel, shape);
+  expect_in(out, "n=8: P=0,Q=0,warps=4 ");
+  expect_not_in(out, "  P=6,Q=5,warps=4 ");
+  free(out);
+  put("t.table", HEAD "kernel=k types=\"*f32, *f32, i32\" product=Other processor=sm_90 units=132 bin.n=1024 "
+                      "config=P=6,Q=5,warps=4\n");
+  out = tune(0, "-v --device host:1 --judge-limit 0", kernel, shape);
+  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  free(out);
+}
+
 // Of what the search tries first nothing is right: it goes on until something is.
 TEST(tune, a_search_goes_on_until_something_is_right) {
   static const char kernel[] =
