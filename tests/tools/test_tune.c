@@ -758,7 +758,8 @@ TEST(tune, a_search_begins_with_what_won_on_another_device) {
       "kiln 1\n\nkernel k[P: tune = 0, Q: tune = 0](x: in *f32, y: out *f32, n: i32)\n  @grid(n) @key(n)\n"
       "  @space(P = [0, 1, 2, 3, 4, 5, 6, 7], Q = [0, 1, 2, 3, 4, 5, 6, 7])\n  @config(P = 0)\n"
       "{\n  var s = load(x + pid(0))\n"
-      "  for k in 0 .. 4000 * min(1 + 64 * ((P - 6) * (P - 6) + (Q - 5) * (Q - 5)), 8 + 8 * (P + Q)) {\n"
+      "  for k in 0 .. 4000 * min(1 + (64 + 8 * P + Q) * ((P - 6) * (P - 6) + (Q - 5) * (Q - 5)), 8 + 8 * (8 "
+      "* P + Q)) {\n"
       "    s = s * 0.5 + 1.0\n  }\n"
       "  store(y + pid(0), s)\n}\n";
   static const char shape[] = "k n=8 x=random:n y=zeros:n\n";
