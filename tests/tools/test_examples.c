@@ -16,7 +16,7 @@ static struct {
     {"cuda:", "needs a GPU", false},
     {"-t sm_90a app.kbundle add", "needs NVIDIA's disassembler", false},
     {"h200.table", "a table is measured on a GPU", false},
-    {"kiln tuned 1", "the first line of a table", false},
+    {"kiln tuned 2", "the first line of a table", false},
     {"cases/", "cases are recorded from Triton", false},
     {"app.manifest", "a manifest is what kiln build hands to kiln-tool", false},
     {"kiln why 3f9a", "keys are made up", false},
