@@ -390,6 +390,43 @@ TEST(tune, gate_catches_a_loss_of_a_tenth_and_passes_noise) {
   free(out);
 }
 
+// Two kernels are two bundles: the second is compiled while the first is measured, what no shape names is not
+// compiled at all, and what is found is kept where a later one is not there.
+TEST(tune, kernels_are_compiled_while_others_are_measured) {
+  static const char source[] =
+      "kiln 1\n\nkernel k[B: tune = 64](y: out *f32, n: i32)\n  @grid(cdiv(n, B)) @config(B = 64) @config(B "
+      "= 128)\n"
+      "{\n  let i = pid(0) * B + iota(B)\n  store(y + i, zeros(f32[B]), i < n)\n}\n\n"
+      "kernel l(y: out *f32, n: i32)\n  @grid(n)\n{\n  store(y + pid(0), 1.0)\n}\n\n"
+      "kernel unnamed[B: tune = 2097152](y: out *f32)\n  @grid(1)\n{\n  store(y + iota(B), "
+      "zeros(f32[B]))\n}\n";
+  const char *folder = kiln_test_folder(), *build = kiln_test_build();
+  char *out;
+  put("k.kiln", source);
+  if (kiln_test_run(&out, "gcc -shared -fPIC -O1 -o %s/libcuda.so.1 tests/emulation/cuda_clock.c", folder))
+    FAIL("%s", out);
+  free(out);
+  for (unsigned bad = 0; bad < 2; bad++) {
+    put("shapes", bad ? "k n=100 y=zeros:n\nelse n=1\n"
+                      : "k n={100,200} y=zeros:n\nl n=300 y=zeros:n\nk n=400 y=zeros:n\n");
+    unlink(file("c.table"));
+    int code =
+        kiln_test_run(&out,
+                      "LD_LIBRARY_PATH=%s KILN_CACHE_DIR=%s/cache %s/bin/kiln tune -d cuda:0 --budget 0.1 "
+                      "--judge-limit 0 -s %s/shapes -o %s/c.table %s/k.kiln",
+                      folder, folder, build, folder, folder, folder);
+    if (code != (int)bad) FAIL("exit status is %d:\n%s", code, out);
+    expect_in(out, "k n=100: ");
+    expect_not_in(out, "the limit is");
+    if (bad) expect_in(out, "no kernel is called 'else'");
+    else expect_in(out, "k n=400: "), expect_in(out, "l n=300: ");
+    free(out);
+    char *text = kiln_test_read(file("c.table"), NULL);
+    expect_in(text, "kernel=k ");
+    free(text);
+  }
+}
+
 #define ENTRY(kernel, n, config) \
   "kernel=" kernel " types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.n=" n " config=" config
 

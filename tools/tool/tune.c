@@ -263,7 +263,7 @@ static void work(tuner *t) {
 
 // ---------------------------------------------------------------------------------- devices, bundle
 
-static kiln_status ask_device(const char *bundle, const char *device, tune_reply *out, kiln_error *err) {
+kiln_status tune_ask_device(const char *bundle, const char *device, tune_reply *out, kiln_error *err) {
   tune_subject nothing = {.bundle = bundle, .device = device};
   tune_worker worker = {0};
   kiln_status status =
@@ -275,7 +275,7 @@ static kiln_status ask_device(const char *bundle, const char *device, tune_reply
 static void use_device(tuner *t, const char *device) {
   kiln_error err = {0};
   t->device = device;
-  kiln_status status = ask_device(t->bundle_path, device, &t->where, &err);
+  kiln_status status = tune_ask_device(t->bundle_path, device, &t->where, &err);
   kiln_tuner_toolchain(t->where.processor, tune_note_of(&t->view, "compiler", ""),
                        tune_note_of(&t->view, "assembler", ""), t->toolchain);
   if (status == KILN_OK && t->s->job) status = board_open(&t->board, t->s->worker, &err);
@@ -319,49 +319,6 @@ static void use_devices(tuner *t) {
 static bool is_bundle(const char *path) {
   size_t length = strlen(path);
   return length > 8 && !strcmp(path + length - 8, ".kbundle");
-}
-
-// Builds the sources with all configs for the first device.
-static kiln_status build(const tune_settings *s, const char *path, kiln_error *err) {
-  char program[PATH_MAX], device[200], target[100], jobs[32];
-  tune_reply where;
-  int status = 0;
-  if (!cli_find_program("kiln", program, sizeof program) &&
-      !cli_find_program("../../bin/kiln", program, sizeof program))
-    return kiln_fail(err, KILN_STATUS_TOOL,
-                     "kiln is not beside this program, so that sources cannot be built; give a bundle");
-  snprintf(device, sizeof device, "%.*s", (int)strcspn(s->devices, ","), s->devices);
-  KILN_TRY(ask_device(NULL, device, &where, err));
-  snprintf(target, sizeof target, "%s", case_code_target(where.processor));
-  const char **words =
-      calloc(s->words.count + 2 * s->kernels.count + 2 * s->instances.count + 16, sizeof *words);
-  if (!words) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  const char *fixed[] = {
-      program,        "build", "--tuning",
-      "--keep-going", "-q",    "-o",
-      path,           "-t",    s->devices[0] == 'h' && s->devices[1] == 'o' ? "host" : target};
-  size_t n = sizeof fixed / sizeof *fixed;
-  memcpy(words, fixed, sizeof fixed);
-  snprintf(jobs, sizeof jobs, "%lld", (long long)s->jobs);
-  if (s->jobs > 0) words[n++] = "-j", words[n++] = jobs;
-  if (s->cache_folder) words[n++] = "--cache-dir", words[n++] = s->cache_folder;
-  for (size_t i = 0; i < s->kernels.count; i++) words[n++] = "-k", words[n++] = s->kernels.items[i];
-  for (size_t i = 0; i < s->instances.count; i++) words[n++] = "-i", words[n++] = s->instances.items[i];
-  for (size_t i = 0; i < s->words.count; i++) words[n++] = s->words.items[i];
-  fflush(NULL);
-  pid_t pid = fork();
-  if (!pid) {
-    execv(program, (char **)(uintptr_t)words);
-    _exit(127);
-  }
-  if (pid > 0)
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-  free(words);
-  // A config that does not compile is no candidate; its message is above.
-  return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) <= CLI_FAILED && !access(path, R_OK)
-             ? KILN_OK
-             : kiln_fail(err, KILN_STATUS_TOOL, "the sources were not built (the message is above)");
 }
 
 static kiln_status open_bundle(tuner *t, kiln_error *err) {
@@ -421,49 +378,6 @@ int tune_bundle(const tune_settings *s, const char *path) {
   if (t.recorded) case_file_deinit(t.recorded);
   kiln_arena_destroy(t.arena);
   free(t.pairs);
-  return code;
-}
-
-static int tune_sources(const tune_settings *s) {
-  char folder[] = "/tmp/kiln-tune-XXXXXX", path[sizeof folder + 20];
-  kiln_error err = {0};
-  if (!mkdtemp(folder)) {
-    kiln_status status = kiln_fail(&err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
-    return cli_report(status, &err);
-  }
-  snprintf(path, sizeof path, "%s/all.kbundle", folder);
-  kiln_status status = build(s, path, &err);
-  int code = status != KILN_OK ? cli_report(status, &err)
-             : s->post         ? tune_post(s, path)
-                               : tune_bundle(s, path);
-  unlink(path);
-  rmdir(folder);
-  return code;
-}
-
-// Each case is a source of its own, and the shape.
-static int tune_cases(const tune_settings *s) {
-  int code = CLI_OK;
-  for (size_t i = 0; i < s->cases.count; i++) {
-    char folder[] = "/tmp/kiln-case-XXXXXX", path[sizeof folder + 20];
-    tune_settings own = *s;
-    kiln_error err = {0};
-    const char *word = path;
-    own.case_folder = s->cases.items[i];
-    own.words = (cli_list){.items = &word, .count = 1};
-    if (!mkdtemp(folder)) {
-      kiln_status status = kiln_fail(&err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
-      return cli_report(status, &err);
-    }
-    snprintf(path, sizeof path, "%s/kernel.ttir", folder);
-    kiln_status status = tune_case_source(own.case_folder, folder, &err);
-    int this = status == KILN_OK ? tune_sources(&own) : cli_report(status, &err);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/kernel.json", folder);
-    unlink(path);
-    rmdir(folder);
-    if (this != CLI_OK) code = this;
-  }
   return code;
 }
 

@@ -17,8 +17,7 @@ kiln_status tune_case_read(tuner *t, kiln_error *err) {
   if (!t->recorded->golden)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: no memory was recorded; nothing can be launched",
                      t->s->case_folder);
-  if (!t->view.kernel_count)
-    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no kernel", t->bundle_path);
+  if (!t->view.kernel_count) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no kernel", t->bundle_path);
   t->pairs = calloc(1, sizeof *t->pairs);
   if (!t->pairs) abort();
   t->pairs[t->pair_count++] = (tune_pair){.kernel = &t->view.kernels[0]};

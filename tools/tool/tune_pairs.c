@@ -72,7 +72,7 @@ kiln_status tune_pairs_read(tuner *t, kiln_error *err) {
   if (status != KILN_OK && place.line) tuned_file_point((const char *)text.bytes, text.size, place);
   kiln_buffer_deinit(&text);
   for (uint32_t i = 0; i < t->shape_count && status == KILN_OK; i++)
-    status = add_pairs(t, &t->shapes[i], err);
+    if (!t->s->only || !strcmp(t->s->only, t->shapes[i].kernel)) status = add_pairs(t, &t->shapes[i], err);
   if (status == KILN_OK && !t->pair_count)
     status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no shape", t->shapes_path);
   return status;

@@ -16,6 +16,7 @@ enum { TUNE_MOST_KEYS = 16 };
 typedef struct tune_settings {
   const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder, *html;
   const char *post, *worker, *collect, *sign_key; // addresses of boards
+  const char *only;                               // of the shapes those of this kernel; NULL: all
   const char *case_folder;                        // one of `cases`, while it is worked on
   cli_list words, kernels, instances, trust, among, cases;
   const tune_job *job; // that is worked on for another machine; NULL: none
@@ -86,8 +87,13 @@ void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s,
 /// With --among: what those tables chose for this identity.
 void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out);
 
-/// Measures the pairs of a bundle. An exit code.
+/// Says which device it is, by a process of its own. `bundle` may be NULL.
+kiln_status tune_ask_device(const char *bundle, const char *device, tune_reply *out, kiln_error *err);
+
+/// Measure the pairs of a bundle, of sources, of cases. Exit codes.
 int tune_bundle(const tune_settings *s, const char *path);
+int tune_sources(const tune_settings *s);
+int tune_cases(const tune_settings *s);
 
 /// --post, --worker, --collect. Exit codes.
 int tune_post(const tune_settings *s, const char *bundle_path);
