@@ -11,7 +11,7 @@
 
 enum {
   INTERFACE_VERSION = 1,
-  INTERFACE_WITH_COSTS = 2,
+  INTERFACE_EXTENDED = 2, // the same with costs, then `returns` and `backward`; written where one of them is set
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
@@ -144,39 +144,42 @@ static void get_param(kiln_reader *r, kiln_param_record *p) {
   }
 }
 
-static void put_config(kiln_buffer *b, const kiln_config_record *c, bool has_costs) {
+static void put_config(kiln_buffer *b, const kiln_config_record *c, bool is_extended) {
   put_text(b, c->text);
   kiln_buffer_varint(b, c->warps);
   kiln_buffer_varint(b, c->stages);
   for (unsigned i = 0; i < 3; i++) put_span(b, c->grid[i]);
   put_spans(b, c->require, c->require_count);
-  if (has_costs) put_span(b, c->cost);
+  if (is_extended) put_span(b, c->cost);
 }
 
-static void get_config(kiln_arena *arena, kiln_reader *r, kiln_config_record *c, bool has_costs) {
+static void get_config(kiln_arena *arena, kiln_reader *r, kiln_config_record *c, bool is_extended) {
   c->text = get_text(r);
   c->warps = (uint16_t)kiln_read_count(r, 1024);
   c->stages = (uint16_t)kiln_read_count(r, 1024);
   for (unsigned i = 0; i < 3; i++) c->grid[i] = get_span(r);
   c->require = get_spans(arena, r, &c->require_count);
-  if (has_costs) c->cost = get_span(r);
+  if (is_extended) c->cost = get_span(r);
 }
 
 void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out) {
-  bool has_costs = false;
-  for (uint32_t i = 0; i < interface->config_count; i++) has_costs |= interface->configs[i].cost.size != 0;
-  kiln_buffer_u8(out, has_costs ? INTERFACE_WITH_COSTS : INTERFACE_VERSION);
+  bool is_extended = interface->returns || interface->backward;
+  for (uint32_t i = 0; i < interface->config_count; i++) is_extended |= interface->configs[i].cost.size != 0;
+  kiln_buffer_u8(out, is_extended ? INTERFACE_EXTENDED : INTERFACE_VERSION);
   put_text(out, interface->name);
   put_text(out, interface->symbol);
   kiln_buffer_varint(out, interface->param_count);
   for (uint32_t i = 0; i < interface->param_count; i++) put_param(out, &interface->params[i]);
   kiln_buffer_varint(out, interface->config_count);
-  for (uint32_t i = 0; i < interface->config_count; i++) put_config(out, &interface->configs[i], has_costs);
+  for (uint32_t i = 0; i < interface->config_count; i++) put_config(out, &interface->configs[i], is_extended);
   kiln_buffer_varint(out, interface->variant_count);
   for (uint32_t i = 0; i < interface->variant_count; i++) {
     put_text(out, interface->variants[i].text);
     put_spans(out, interface->variants[i].conditions, interface->variants[i].condition_count);
   }
+  if (!is_extended) return;
+  put_text(out, interface->returns);
+  put_text(out, interface->backward);
 }
 
 // A count is also bounded by the bytes that are left, since each item takes at least one: a small file cannot
@@ -185,11 +188,16 @@ static uint32_t item_count(kiln_reader *r, uint32_t limit) {
   return (uint32_t)kiln_read_count(r, limit < r->left ? limit : r->left);
 }
 
+static const char *text_or_none(kiln_reader *r) {
+  const char *text = get_text(r);
+  return text[0] ? text : NULL;
+}
+
 bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, kiln_interface *out) {
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version != INTERFACE_VERSION && version != INTERFACE_WITH_COSTS) return false;
+  if (version != INTERFACE_VERSION && version != INTERFACE_EXTENDED) return false;
   out->name = get_text(&r);
   out->symbol = get_text(&r);
   out->param_count = item_count(&r, MOST_PARAMS);
@@ -200,13 +208,17 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, out->config_count);
   if (!out->configs) return false;
   for (uint32_t i = 0; i < out->config_count; i++)
-    get_config(arena, &r, &out->configs[i], version == INTERFACE_WITH_COSTS);
+    get_config(arena, &r, &out->configs[i], version == INTERFACE_EXTENDED);
   out->variant_count = item_count(&r, MOST_VARIANTS);
   out->variants = KILN_NEW_ARRAY(arena, kiln_variant_record, out->variant_count);
   if (!out->variants) return false;
   for (uint32_t i = 0; i < out->variant_count; i++) {
     out->variants[i].text = get_text(&r);
     out->variants[i].conditions = get_spans(arena, &r, &out->variants[i].condition_count);
+  }
+  if (version == INTERFACE_EXTENDED) {
+    out->returns = text_or_none(&r);
+    out->backward = text_or_none(&r);
   }
   kiln_layout_params(out);
   return kiln_read_done(&r) && !kiln_arena_failed(arena);

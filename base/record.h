@@ -89,6 +89,9 @@ typedef struct kiln_interface {
   uint32_t config_count;
   kiln_variant_record *variants;
   uint32_t variant_count;
+  const char
+      *returns; ///< of @returns, "y[rows, cols], rstd[rows]": what a caller may allocate; NULL: nothing
+  const char *backward; ///< of @backward: the name of the kernel of its derivatives; NULL: none
 } kiln_interface;
 
 /// Fills offset, size and block_bytes.

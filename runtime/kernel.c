@@ -281,6 +281,8 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
 size_t kiln_param_count(const kiln_kernel *k) { return k->interface.param_count; }
 size_t kiln_block_size(const kiln_kernel *k) { return k->interface.block_bytes; }
 uint64_t kiln_kernel_abi(const kiln_kernel *k) { return k->abi; }
+const char *kiln_kernel_returns(const kiln_kernel *k) { return k->interface.returns; }
+const char *kiln_kernel_backward(const kiln_kernel *k) { return k->interface.backward; }
 
 // "*f32", "view bf16": static texts for every scalar and depth.
 #define TYPE_ROW(spelling) \

@@ -181,6 +181,10 @@ KILN_API kiln_status kiln_param_at(const kiln_kernel *kernel, size_t index, kiln
 /// Bytes of the packed block.
 KILN_API size_t kiln_block_size(const kiln_kernel *kernel);
 KILN_API uint64_t kiln_kernel_abi(const kiln_kernel *kernel);
+/// What the source states for callers that allocate outputs, "y[rows, cols], rstd[rows]" (@returns), and the
+/// name of the kernel of the derivatives (@backward). NULL where it states nothing.
+KILN_API const char *kiln_kernel_returns(const kiln_kernel *kernel);
+KILN_API const char *kiln_kernel_backward(const kiln_kernel *kernel);
 
 /// Loads every code of the kernel that the device could launch, so that no later launch loads (needed before
 /// graph capture).

@@ -246,11 +246,11 @@ static void check_attributes(maker *m) {
     const char *name;
     bool repeats;
     uint8_t least, most;
-  } known[] = {{"grid", false, 1, 3},    {"config", true, 0, 255},    {"instance", true, 1, 255},
-               {"variant", true, 1, 32}, {"require", true, 1, 32},    {"warps", false, 1, 1},
-               {"stages", false, 1, 1},  {"regs", false, 1, 1},       {"key", false, 1, 255},
-               {"fp", false, 1, 2},      {"grid_limit", false, 3, 3}, {"space", false, 1, 255},
-               {"cost", false, 1, 1}};
+  } known[] = {{"grid", false, 1, 3},     {"config", true, 0, 255},    {"instance", true, 1, 255},
+               {"variant", true, 1, 32},  {"require", true, 1, 32},    {"warps", false, 1, 1},
+               {"stages", false, 1, 1},   {"regs", false, 1, 1},       {"key", false, 1, 255},
+               {"fp", false, 1, 2},       {"grid_limit", false, 3, 3}, {"space", false, 1, 255},
+               {"returns", false, 1, 26}, {"backward", false, 1, 1}, {"cost", false, 1, 1}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -259,7 +259,7 @@ static void check_attributes(maker *m) {
     if (which == KNOWN)
       kiln_elab_unknown_attribute(&m->e, a, "kernel",
                                   "@grid @config @instance @variant @require @cost @warps @stages @regs @key "
-                                  "@space @fp");
+                                  "@space @fp @returns @backward");
     else if (!known[which].repeats && find_attribute(m, a->atom->text) != a)
       kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
                       find_attribute(m, a->atom->text)->place.line);
@@ -624,12 +624,18 @@ static bool shadows(const kiln_native_variant *earlier, const kiln_native_varian
   return true;
 }
 
+static const char **param_names(maker *m) {
+  uint32_t count = m->kernel->params.count;
+  const char **names = KILN_NEW_ARRAY(arena_of(m), const char *, count);
+  for (uint32_t i = 0; i < count; i++) names[i] = m->instance->params[i].name;
+  return names;
+}
+
 static const char *variant_text(maker *m, const kiln_native_variant *v, const kiln_span *spans) {
   kiln_buffer b = {0};
   uint32_t count = m->kernel->params.count;
-  const char **names = KILN_NEW_ARRAY(arena_of(m), const char *, count);
+  const char **names = param_names(m);
   char text[512];
-  for (uint32_t i = 0; i < count; i++) names[i] = m->instance->params[i].name;
   for (uint32_t i = 0; i < v->count; i++)
     kiln_buffer_format(&b, "%s%s", i ? ", " : "",
                        kiln_expr_text(spans[i].bytes, spans[i].size, names, count, text, sizeof text));
@@ -687,6 +693,72 @@ bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_ins
   return true;
 }
 
+// --------------------------------------------------------- what callers may allocate and differentiate
+
+// The parameter that `n`, "y[rows, cols]", names, if a caller may allocate it; -1 after an error.
+static int returned_param(maker *m, const kiln_node *n) {
+  const ir_param *params = m->instance->params;
+  if (n->kind != KILN_NODE_INDEX || n->a->kind != KILN_NODE_NAME)
+    return kiln_elab_error(&m->e, n->place,
+                           "'@returns': expected a parameter and its extents, as in y[rows, cols]"),
+           -1;
+  uint32_t i = 0;
+  while (i < m->kernel->params.count && m->kernel->params.items[i]->atom != n->a->atom) i++;
+  if (i == m->kernel->params.count)
+    return kiln_elab_error(&m->e, n->place, "'@returns': there is no parameter '%s'", n->a->atom->text), -1;
+  bool is_written = params[i].access == IR_ACCESS_OUT || params[i].access == IR_ACCESS_ACCUM;
+  if (!is_written || (!params[i].type.is_view && params[i].type.pointer != 1))
+    return kiln_elab_error(&m->e, n->place,
+                           "'@returns': expected a parameter that is out or accum, which '%s' is not",
+                           n->a->atom->text),
+           -1;
+  if (params[i].type.is_view && params[i].type.rank != n->list.count)
+    return kiln_elab_error(&m->e, n->place, "'@returns': '%s' has %u axes, found %u extents",
+                           n->a->atom->text, params[i].type.rank, n->list.count),
+           -1;
+  return (int)i;
+}
+
+static void returned_extents(maker *m, const kiln_node *n, const char *const *names, kiln_buffer *out) {
+  for (uint32_t i = 0; i < n->list.count; i++) {
+    const ir_param *params = m->instance->params;
+    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, n->list.items[i], "@returns");
+    char text[512];
+    if (!x) continue;
+    if (x->is_bool || kiln_launch_has_pointer(x, params))
+      kiln_elab_error(&m->e, n->list.items[i]->place, "@returns: expected integers");
+    kiln_span code = kiln_launch_encode(arena_of(m), x);
+    kiln_buffer_format(
+        out, "%s%s", i ? ", " : "",
+        kiln_expr_text(code.bytes, code.size, names, m->kernel->params.count, text, sizeof text));
+  }
+}
+
+static void make_statements(maker *m) {
+  const kiln_node *returns = find_attribute(m, "returns"), *backward = find_attribute(m, "backward");
+  const char **names = param_names(m);
+  kiln_buffer text = {0};
+  uint64_t seen = 0;
+  for (uint32_t i = 0; returns && i < returns->list.count; i++) {
+    const kiln_node *n = returns->list.items[i];
+    int at = returned_param(m, n);
+    if (at < 0) continue;
+    if (at < 64 && seen >> at & 1)
+      kiln_elab_error(&m->e, n->place, "'@returns': '%s' is there already", n->a->atom->text);
+    seen |= at < 64 ? (uint64_t)1 << at : 0;
+    kiln_buffer_format(&text, "%s%s[", text.size ? ", " : "", names[at]);
+    returned_extents(m, n, names, &text);
+    kiln_buffer_format(&text, "]");
+  }
+  if (text.size)
+    m->instance->interface.returns = kiln_arena_text(arena_of(m), (const char *)text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+  if (!backward || !backward->list.count) return;
+  const kiln_node *name = backward->list.items[0];
+  if (name->kind == KILN_NODE_NAME) m->instance->interface.backward = name->atom->text;
+  else kiln_elab_error(&m->e, name->place, "'@backward': expected the name of a kernel");
+}
+
 // ----------------------------------------------------------------------- instances
 
 static bool check_instance_args(maker *m, kiln_list args) {
@@ -736,6 +808,7 @@ static void make_instance(maker *m, kiln_list args, ir_place place, bool may_rep
   make_params(m);
   plain_attributes(m);
   make_variants(m);
+  make_statements(m);
   kiln_elab_close_scope(&m->e, top, scope);
   make_configs(m);
   KILN_GROW(arena_of(m), u->instances, u->count, u->capacity);

@@ -466,6 +466,16 @@ static PyObject *kernel_abi(PyObject *self, void *Py_UNUSED(closure)) {
   return PyLong_FromUnsignedLongLong(k->device->held->c->kernel_abi(k->handle));
 }
 
+// Of @returns and @backward; `closure` says which.
+static PyObject *kernel_statement(PyObject *self, void *closure) {
+  kiln_kernel_object *k = (kiln_kernel_object *)self;
+  if (!kiln_device_is_open(k->device)) return NULL;
+  const kiln_api *c = k->device->held->c;
+  const char *text = closure ? c->kernel_backward(k->handle) : c->kernel_returns(k->handle);
+  if (!text) Py_RETURN_NONE;
+  return kiln_text(text);
+}
+
 static PyObject *kernel_params(PyObject *self, void *Py_UNUSED(closure)) {
   PyObject *params = params_of((kiln_kernel_object *)self);
   Py_XINCREF(params);
@@ -623,6 +633,12 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getters[] = {
     {"abi", kernel_abi, NULL, "The number of the parameter list; the same as in headers by `kiln header`.",
      NULL},
+    {"returns", kernel_statement, NULL,
+     "What a caller may allocate, as the source states it (@returns): \"y[rows, cols], rstd[rows]\"; or "
+     "None.",
+     NULL},
+    {"backward", kernel_statement, NULL, "The name of the kernel of its derivatives (@backward); or None.",
+     (void *)1},
     {"params", kernel_params, NULL, "The parameters, as a tuple of Param.", NULL},
     {"__doc__", kernel_doc, NULL, NULL, NULL},
     {"__signature__", kernel_signature, NULL, NULL, NULL},

@@ -5,9 +5,11 @@
     ops = kiln.torch.register("app.kbundle", namespace="app")
     ops.saxpy(0.5, x, y, x.numel())        # torch.ops.app.saxpy
 
-An operation has the parameters of its kernel: arrays are tensors, of which those that the kernel writes are mutated; it returns nothing. It runs on the
-device of its tensors and on PyTorch's current stream. Operations have fake functions, so torch.compile and torch.export keep them in one graph.
+An operation has the parameters of its kernel: arrays are tensors, of which those that the kernel writes are mutated, but for those that the source states
+the extents of (`@returns`): they are allocated and returned. `@backward` gives it derivatives. It runs on the device of its tensors and on PyTorch's current
+stream. Operations have fake functions, so torch.compile and torch.export keep them in one graph.
 """
+import ast
 import re
 
 import torch
@@ -22,25 +24,83 @@ _DTYPES.update((getattr(torch, name), scalar) for name, scalar in (("uint16", "i
 _registered = {}  # by namespace: PyTorch forgets operations whose library is gone
 
 
+_TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64, "i1": torch.bool, "i8": torch.int8, "i16": torch.int16,
+          "i32": torch.int32, "i64": torch.int64, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+_ACCUM = 4
+
+
 def _is_tensor(param):
     return param.rank > 0 or param.depth == 1
 
 
-def _schema(params):
-    """The part of a schema behind the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
-    letters, words = iter("abcdefghijklmnopqrstuvwxyz"), []
-    for param in params:
-        if not _is_tensor(param):
-            kind = "SymInt" if param.depth else _SCALARS.get(param.scalar, "SymInt")
-        elif param.access >= 2:
-            letter = next(letters, None)
-            if letter is None:
-                raise ValueError("a kernel that writes more than 26 arrays is no operation of PyTorch's")
-            kind = "Tensor(%s!)" % letter
-        else:
-            kind = "Tensor"
-        words.append("%s %s" % (kind, param.name))
-    return "(%s, *, SymInt[]? grid=None) -> ()" % ", ".join(words)
+# ------------------------------------------------------------------------------------------ extents
+
+def _quotient(a, b):
+    """Towards zero, as launch expressions divide; extents that are not known yet are not below zero."""
+    if isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0):
+        return -(-a // b)
+    return a // b
+
+
+_OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.Div: _quotient,
+              ast.Mod: lambda a, b: a - b * _quotient(a, b)}
+_FUNCTIONS = {"cdiv": lambda a, b: -_quotient(-a, b), "min": torch.sym_min, "max": torch.sym_max}
+
+
+def _value(node, given):
+    """A launch expression, whose text is also one of Python's, for the arguments."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return given[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, given)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.left, given), _value(node.right, given))
+    if isinstance(node, ast.Call) and node.func.id in _FUNCTIONS:
+        return _FUNCTIONS[node.func.id](*[_value(one, given) for one in node.args])
+    raise ValueError("an extent that PyTorch cannot compute: %s" % ast.unparse(node))
+
+
+class _Interface:
+    """What an operation is made of: the parameters that it takes, and those that it allocates and returns, each with its extents."""
+
+    def __init__(self, kernel):
+        self.name, self.params, self.backward = kernel.name, kernel.params, kernel.backward
+        by_name = {param.name: param for param in self.params}
+        stated = ast.parse("(%s,)" % kernel.returns, mode="eval").body.elts if kernel.returns else []
+        self.returned = {one.value.id: (by_name[one.value.id], one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]) for one in stated}
+        self.taken = [param for param in self.params if param.name not in self.returned]
+        self.tensors = [i for i, param in enumerate(self.taken) if _is_tensor(param)]
+
+    def allocate(self, arguments):
+        """The outputs, by name; what the kernel adds to is zero."""
+        given = {param.name: value for param, value in zip(self.taken, arguments)}
+        device = arguments[self.tensors[0]].device
+        return {name: (torch.zeros if param.access == _ACCUM else torch.empty)([_value(one, given) for one in extents], dtype=_TYPES[param.scalar], device=device)
+                for name, (param, extents) in self.returned.items()}
+
+    def schema(self):
+        """The part of a schema behind the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
+        letters, words = iter("abcdefghijklmnopqrstuvwxyz"), []
+        for param in self.taken:
+            if not _is_tensor(param):
+                kind = "SymInt" if param.depth else _SCALARS.get(param.scalar, "SymInt")
+            elif param.access >= 2:
+                letter = next(letters, None)
+                if letter is None:
+                    raise ValueError("a kernel that writes more than 26 arrays is no operation of PyTorch's")
+                kind = "Tensor(%s!)" % letter
+            else:
+                kind = "Tensor"
+            words.append("%s %s" % (kind, param.name))
+        found = ", ".join("Tensor %s" % name for name in self.returned)
+        return "(%s, *, SymInt[]? grid=None) -> %s" % (", ".join(words), "Tensor" if len(self.returned) == 1 else "(%s)" % found)
+
+
+def _answer(outputs):
+    """What an operation returns: nothing, a tensor, or several."""
+    return None if not outputs else next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
 
 
 def _device_name(device):
@@ -51,6 +111,8 @@ def _device_name(device):
         return "%s:%d" % ("hip" if torch.version.hip else "cuda", device.index or 0)
     raise TypeError("expected tensors of the CPU or a GPU, found %s" % device)
 
+
+# --------------------------------------------------------------------------------------- operations
 
 class _Kernels:
     """The kernels of a library on the devices that they were asked for."""
@@ -64,55 +126,132 @@ class _Kernels:
         return self.devices[device].kernel(name)
 
 
-def _operation(kernels, name, params):
-    """The function behind the operation of one kernel."""
-    first = next(i for i, param in enumerate(params) if _is_tensor(param))
-    found = {}
+class _Operation:
+    """The operation of one kernel; `launch` and `fake` are its functions."""
 
-    def launch(*arguments, grid=None):
-        device = arguments[first].device
-        kernel = found.get(device)
+    def __init__(self, kernels, interface):
+        self.kernels, self.interface, self.found = kernels, interface, {}
+        self.first = interface.tensors[0]
+
+    def of(self, _):
+        return self
+
+    def launch(self, *arguments, grid=None):
+        device = arguments[self.first].device
+        kernel = self.found.get(device)
         if kernel is None:
-            kernel = found[device] = kernels.on(device, name)
-        kernel(*arguments, grid=grid)
+            kernel = self.found[device] = self.kernels.on(device, self.interface.name)
+        if not self.interface.returned:
+            kernel(*arguments, grid=grid)
+            return None
+        outputs, rest = self.interface.allocate(arguments), iter(arguments)
+        kernel(*[outputs[param.name] if param.name in outputs else next(rest) for param in self.interface.params], grid=grid)
+        return _answer(outputs)
 
-    return launch
-
-
-def _choice(kernels, title, instances):
-    """The function behind an operation that stands for all instances of a kernel: the types of the tensors say which."""
-    params = next(iter(instances.values()))
-    tensors = [i for i, param in enumerate(params) if _is_tensor(param)]
-    found = {}
-
-    def choose(arguments):
-        types = [_DTYPES.get(arguments[i].dtype) for i in tensors]
-        fitting = [name for name, its in instances.items() if [its[i].scalar for i in tensors] == types]
-        if len(fitting) != 1:
-            given = ", ".join("%s: %s" % (params[i].name, arguments[i].dtype) for i in tensors)
-            raise TypeError("%s: expected tensors that one of its kernels takes, found %s, which %s takes; it has %s" %
-                            (title, given, " and ".join(fitting) or "none", ", ".join(instances)))
-        return kernels.on(arguments[tensors[0]].device, fitting[0])
-
-    def launch(*arguments, grid=None):
-        key = (arguments[tensors[0]].device, *[arguments[i].dtype for i in tensors])
-        kernel = found.get(key)
-        if kernel is None:
-            kernel = found[key] = choose(arguments)
-        kernel(*arguments, grid=grid)
-
-    return launch
+    def fake(self, *arguments, grid=None):
+        return _answer(self.interface.allocate(arguments)) if self.interface.returned else None
 
 
-def _fake(*_, **__):
-    """What an operation does to tensors without memory: nothing, since it returns nothing."""
+class _Choice:
+    """An operation that stands for all instances of a kernel: the types of the tensors say which."""
+
+    def __init__(self, title, operations):
+        self.title, self.operations, self.found = title, operations, {}
+        self.interface = operations[0].interface
+
+    def of(self, arguments):
+        tensors = self.interface.tensors
+        types = tuple(arguments[i].dtype for i in tensors)
+        if types not in self.found:
+            fitting = [one for one in self.operations if [one.interface.taken[i].scalar for i in tensors] == [_DTYPES.get(dtype) for dtype in types]]
+            if len(fitting) != 1:
+                given = ", ".join("%s: %s" % (self.interface.taken[i].name, dtype) for i, dtype in zip(tensors, types))
+                raise TypeError("%s: expected tensors that one of its kernels takes, found %s, which %s takes; it has %s" %
+                                (self.title, given, " and ".join(one.interface.name for one in fitting) or "none",
+                                 ", ".join(one.interface.name for one in self.operations)))
+            self.found[types] = fitting[0]
+        return self.found[types]
+
+    def launch(self, *arguments, grid=None):
+        return self.of(arguments).launch(*arguments, grid=grid)
+
+    def fake(self, *arguments, grid=None):
+        return self.of(arguments).fake(*arguments, grid=grid) if self.interface.returned else None
 
 
-def _define(target, namespace, name, params, function):
-    target.define(name + _schema(params), tags=(torch.Tag.pt2_compliant_tag,))
+# -------------------------------------------------------------------------------------- derivatives
+
+class _Derivative:
+    """Of an operation by the operation of its backward kernel, whose parameters are by name the forward's, its outputs, or `dNAME`: the gradient of an output,
+    and where it is returned that of an input."""
+
+    def __init__(self, forward, backward, call):
+        self.call, self.forward = call, forward
+        inputs, outputs = [param.name for param in forward.taken], list(forward.returned)
+        self.taken, self.needed = [], set()
+        for param in backward.taken:
+            name = param.name
+            if name in inputs:
+                source = ("input", inputs.index(name), name)
+            elif name in outputs:
+                source = ("output", outputs.index(name), name)
+            elif name[:1] == "d" and name[1:] in outputs:
+                source = ("gradient", outputs.index(name[1:]), name)
+            else:
+                raise ValueError("@backward of '%s': '%s' of '%s' is no parameter of it, and no gradient of what it returns" %
+                                 (forward.name, name, backward.name))
+            self.taken.append(source)
+        wrong = [name for name in backward.returned if name[:1] != "d" or name[1:] not in inputs]
+        if wrong or not backward.returned or not forward.returned:
+            raise ValueError("@backward of '%s': '%s' %s" % (forward.name, backward.name, "returns '%s', which is the gradient of no parameter" % wrong[0]
+                                                             if wrong else "and it have to state what they return by @returns"))
+        self.wanted = {inputs.index(name[1:]): i for i, name in enumerate(backward.returned)}
+        self.differentiable = {at for kind, at, _ in self.taken if kind == "gradient"}
+
+    def setup(self, ctx, inputs, output):
+        outputs = output if isinstance(output, tuple) else (output,)
+        saved = [inputs[at] if kind == "input" else outputs[at] for kind, at, _ in self.taken if kind != "gradient"]
+        ctx.save_for_backward(*[one for one in saved if isinstance(one, torch.Tensor)])
+        ctx.numbers = [None if isinstance(one, torch.Tensor) else (one,) for one in saved]
+        ctx.types = {at: inputs[at].dtype for at in self.wanted}
+        ctx.shapes = [(tuple(one.shape), one.dtype, one.device) for one in outputs]
+        ctx.mark_non_differentiable(*[one for at, one in enumerate(outputs) if at not in self.differentiable])
+        ctx.set_materialize_grads(False)
+
+    def backward(self, ctx, *gradients):
+        tensors, numbers, arguments = iter(ctx.saved_tensors), iter(ctx.numbers), []
+        for kind, at, _ in self.taken:
+            if kind != "gradient":
+                number = next(numbers)
+                arguments.append(next(tensors) if number is None else number[0])
+            elif gradients[at] is None:
+                shape, dtype, device = ctx.shapes[at]
+                arguments.append(torch.zeros(shape, dtype=dtype, device=device))
+            else:
+                arguments.append(gradients[at].contiguous())
+        found = self.call(*arguments)
+        found = found if isinstance(found, tuple) else (found,)
+        # A gradient has its tensor's type; kernels add up in a wider one.
+        return tuple(found[self.wanted[at]].to(ctx.types[at]) if at in self.wanted and ctx.needs_input_grad[at] else None
+                     for at in range(len(self.forward.taken)))
+
+
+def _define(target, namespace, name, operation):
+    target.define(name + operation.interface.schema(), tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):
-        target.impl(name, function, key)
-    torch.library.register_fake("%s::%s" % (namespace, name), _fake, lib=target)
+        target.impl(name, operation.launch, key)
+    torch.library.register_fake("%s::%s" % (namespace, name), operation.fake, lib=target)
+
+
+def _differentiate(target, namespace, name, forward, backward, backward_name):
+    derivative = _Derivative(forward, backward, getattr(getattr(torch.ops, namespace), backward_name))
+    torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup, lib=target)
+
+
+def _backward_of(interface, operations):
+    """The backward kernel that the source names: the instance of the same constants, or the only one; None where it was not asked for or lacks that."""
+    constants = interface.name.partition("[")[2]
+    return operations.get("%s[%s" % (interface.backward, constants)) or operations.get(interface.backward) if interface.backward else None
 
 
 def operation_name(kernel):
@@ -132,16 +271,24 @@ def register(*sources, namespace, kernels=None, **options):
     library = sources[0] if len(sources) == 1 and isinstance(sources[0], Library) else Library(*sources, **options)
     names = list(dict.fromkeys(library.kernels if kernels is None else kernels))
     nowhere = library.device("null")
-    params = {name: nowhere.kernel(name).params for name in names}
-    params = {name: its for name, its in params.items() if any(map(_is_tensor, its))}
     target, opened, bases = torch.library.Library(namespace, "DEF"), _Kernels(library), {}
-    for name, its in params.items():
-        _define(target, namespace, operation_name(name), its, _operation(opened, name, its))
+    interfaces = [_Interface(nowhere.kernel(name)) for name in names]
+    operations = {interface.name: _Operation(opened, interface) for interface in interfaces if interface.tensors}
+    for name, operation in operations.items():
+        _define(target, namespace, operation_name(name), operation)
         if "[" in name:
-            bases.setdefault(name.partition("[")[0], {})[name] = its
-    for base, instances in bases.items():
-        if base not in params and len({_schema(its) for its in instances.values()}) == 1:
-            its = next(iter(instances.values()))
-            _define(target, namespace, base, its, _choice(opened, "%s::%s" % (namespace, base), instances))
+            bases.setdefault(name.partition("[")[0], []).append(operation)
+    choices = {base: _Choice("%s::%s" % (namespace, base), instances) for base, instances in bases.items()
+               if base not in operations and len({one.interface.schema() for one in instances}) == 1}
+    for base, choice in choices.items():
+        _define(target, namespace, base, choice)
+    for name, operation in operations.items():
+        backward = _backward_of(operation.interface, operations)
+        if backward is not None:
+            _differentiate(target, namespace, operation_name(name), operation.interface, backward.interface, operation_name(backward.interface.name))
+    for base, choice in choices.items():
+        backward = choices.get(choice.interface.backward) or operations.get(choice.interface.backward)
+        if backward is not None:
+            _differentiate(target, namespace, base, choice.interface, backward.interface, choice.interface.backward)
     _registered[namespace] = (target, opened)
     return getattr(torch.ops, namespace)

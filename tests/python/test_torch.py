@@ -245,6 +245,162 @@ class Operations(Cases):
         self.assertFalse(hasattr(only, "saxpy"))
 
 
+DERIVED = """kiln 1
+
+kernel scaled[T: type = f32](x: in *T, s: in *T, y: out *T, rows: i32, cols: i32) @grid(cdiv(rows * cols, 64)) @config(warps = 2)
+  @instance(T = f32) @instance(T = f64) @returns(y[rows, cols]) @backward(scaled_backward)
+{
+  let i = pid(0) * 64 + iota(64)
+  let live = i < rows * cols
+  store(y + i, load(x + i, live) * load(s + i % cols, live), live)
+}
+
+kernel scaled_backward[T: type = f32](dy: in *T, x: in *T, s: in *T, dx: out *T, ds: accum *T, rows: i32, cols: i32)
+  @grid(cdiv(rows * cols, 64)) @config(warps = 2) @instance(T = f32) @instance(T = f64) @returns(dx[rows, cols], ds[cols])
+{
+  let i = pid(0) * 64 + iota(64)
+  let live = i < rows * cols
+  let g = load(dy + i, live)
+  store(dx + i, g * load(s + i % cols, live), live)
+  atomic.add(ds + i % cols, g * load(x + i, live), live)
+}
+
+kernel halves(x: in *f32, y: out *f32, z: out *i32, seen: inout *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 2)
+  @returns(z[cdiv(n, 64), 2 * 1], y[max(n / 2, 1)])
+{
+  let i = pid(0) * 64 + iota(64)
+  store(y + i / 2, load(x + i, (i < n) & (i % 2 == 0)), (i < n / 2 * 2) & (i % 2 == 0))
+  store(z + pid(0) * 2 + iota(2), full([2], 7))
+  store(seen, 1.0)
+}
+
+kernel plain(x: in *f32, y: out *f32, n: i32) @grid(1) @config(warps = 1) @backward(nothing) @returns(y[n]) { store(y, load(x)) }
+"""
+
+
+class Returned(Cases):
+    """Outputs that operations allocate, and derivatives: what the source states."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        import kiln.torch
+        path = os.path.join(FOLDER, "derived.kiln")
+        with open(path, "w") as file:
+            file.write(DERIVED)
+        cls.bundle = os.path.join(FOLDER, "derived.kbundle")
+        support.tool("build", path, "-t", "host", "--no-cache", "-q", "-o", cls.bundle)
+        cls.ops = kiln.torch.register(cls.bundle, namespace="kiln_returned")
+
+    def test_kernels_say_what_the_source_states(self):
+        device = kiln.Library(self.bundle).device("host")
+        self.assertEqual((device.kernel("scaled[T=f64]").returns, device.kernel("scaled[T=f64]").backward), ("y[rows, cols]", "scaled_backward"))
+        self.assertEqual((device.kernel("scaled_backward[T=f32]").returns, device.kernel("scaled_backward[T=f32]").backward), ("dx[rows, cols], ds[cols]", None))
+        self.assertEqual((self.saxpy.returns, self.saxpy.backward), (None, None))
+
+    def test_schemas_and_shapes(self):
+        self.assertEqual(str(self.ops.halves.default._schema), "kiln_returned::halves(Tensor x, Tensor(a!) seen, SymInt n, *, SymInt[]? grid=None) -> (Tensor z, Tensor y)")
+        for n in (1, 64, 65, 130):
+            seen = torch.zeros(1)
+            z, y = self.ops.halves(torch.arange(float(n)), seen, n)
+            self.assertEqual((z.shape, z.dtype, y.shape, seen.item()), ((-(-n // 64), 2), torch.int32, (max(n // 2, 1),), 1))
+            self.assertTrue(bool((z == 7).all()))
+            if n > 1:
+                self.assertTrue(torch.equal(y, torch.arange(float(n))[:n // 2 * 2:2]))
+
+    def test_derivatives_are_those_of_the_formula(self):
+        for dtype in (torch.float64, torch.float32):
+            x, s = torch.randn(5, 7, dtype=dtype, requires_grad=True), torch.randn(7, dtype=dtype, requires_grad=True)
+            for call in (self.ops.scaled, self.ops.scaled__T_f64 if dtype == torch.float64 else self.ops.scaled__T_f32):
+                torch.testing.assert_close(call(x, s, 5, 7), x * s)
+                for cut in (lambda y: y.sum(), lambda y: (y * y).sum(), lambda y: y.T[2:].sum()):
+                    found = torch.autograd.grad(cut(call(x, s, 5, 7)), (x, s))
+                    expected = torch.autograd.grad(cut(x * s), (x, s))
+                    torch.testing.assert_close(found, expected)
+        x, s = torch.randn(5, 7, dtype=torch.float64, requires_grad=True), torch.randn(7, dtype=torch.float64, requires_grad=True)
+        torch.autograd.gradcheck(lambda x, s: self.ops.scaled(x, s, 5, 7), (x, s))
+        s.requires_grad_(False)
+        self.ops.scaled(x, s, 5, 7).sum().backward()
+        self.assertIsNone(s.grad)
+
+    def test_opcheck(self):
+        x, s = torch.randn(5, 7), torch.randn(7)
+        torch.library.opcheck(self.ops.scaled.default, (x.clone().requires_grad_(), s.clone().requires_grad_(), 5, 7))
+        torch.library.opcheck(self.ops.scaled__T_f32.default, (x.clone().requires_grad_(), s, 5, 7))
+        torch.library.opcheck(self.ops.scaled_backward.default, (x, x, s, 5, 7))
+        torch.library.opcheck(self.ops.halves.default, (torch.arange(65.0), torch.zeros(1), 65))
+
+    def test_one_graph_exported_and_loaded(self):
+        ops = self.ops
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.s = torch.nn.Parameter(torch.randn(7))
+
+            def forward(self, x):
+                return ops.scaled(x.sin(), self.s, x.shape[0], x.shape[1]).cos()
+
+        model, x = Model(), torch.randn(5, 7)
+        expected = (x.sin() * model.s).cos()
+        torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), expected)
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+        for rows in (5, 9):
+            its = torch.randn(rows, 7)
+            compiled(its).sum().backward()
+            found, model.s.grad = model.s.grad, None
+            torch.testing.assert_close(found, torch.autograd.grad((its.sin() * model.s).cos().sum(), model.s)[0])
+        program = torch.export.export(model, (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=64)}})
+        path = os.path.join(FOLDER, "returned.pt2")
+        torch.export.save(program, path)
+        its = torch.randn(11, 7)
+        torch.testing.assert_close(torch.export.load(path).module()(its), (its.sin() * model.s).cos())
+
+    def test_norms_of_the_library(self):
+        import kiln.torch
+        bundle = os.path.join(FOLDER, "norms_returned.kbundle")
+        support.tool("build", "kernels/norms.kiln", "-t", "host", "--no-cache", "-q", "-o", bundle)
+        ops = kiln.torch.register(bundle, namespace="kiln_norms")
+        x, w, b = torch.randn(6, 48, requires_grad=True), torch.randn(48, requires_grad=True), torch.randn(48, requires_grad=True)
+        y, rstd = ops.rms_norm(x, w, 6, 48, 1e-5)
+        reference = torch.nn.functional.rms_norm(x, (48,), w, 1e-5)
+        torch.testing.assert_close(y, reference)
+        self.assertFalse(rstd.requires_grad)  # nothing is known of its derivative
+        torch.testing.assert_close(torch.autograd.grad((y * y).sum(), (x, w)), torch.autograd.grad((reference * reference).sum(), (x, w)))
+        y, _, _ = ops.layer_norm(x, w, b, 6, 48, 1e-5)
+        reference = torch.nn.functional.layer_norm(x, (48,), w, b, 1e-5)
+        torch.testing.assert_close(y, reference)
+        torch.testing.assert_close(torch.autograd.grad((y * y).sum(), (x, w, b)), torch.autograd.grad((reference * reference).sum(), (x, w, b)), rtol=1e-4, atol=1e-4)
+        torch.library.opcheck(ops.rms_norm.default, (x, w, 6, 48, 1e-5))
+
+    def test_what_is_refused(self):
+        import kiln.torch
+        for attribute, text in (("@returns(y)", "'@returns': expected a parameter and its extents, as in y[rows, cols]"),
+                                ("@returns(w[n])", "'@returns': there is no parameter 'w'"),
+                                ("@returns(x[n])", "'@returns': expected a parameter that is out or accum, which 'x' is not"),
+                                ("@returns(n[n])", "'@returns': expected a parameter that is out or accum, which 'n' is not"),
+                                ("@returns(y[n], y[n])", "'@returns': 'y' is there already"),
+                                ("@returns(v[n])", "'@returns': 'v' has 2 axes, found 1 extents"),
+                                ("@returns(y[n < 2])", "@returns: expected integers"),
+                                ("@returns(y[m])", "m"),
+                                ("@backward(3)", "'@backward': expected the name of a kernel")):
+            path = os.path.join(FOLDER, "refused.kiln")
+            with open(path, "w") as file:
+                file.write("kiln 1\nkernel k(x: in *f32, y: out *f32, v: out view f32[4, 4], n: i32) @grid(1) @config(warps = 1)\n  %s\n{ store(y, load(x)) store(v, [0, 0], full([4, 4], 0.0)) }\n" % attribute)
+            with self.assertRaises(AssertionError) as caught:
+                support.tool("build", path, "-t", "host", "--no-cache", "-q", "-o", os.path.join(FOLDER, "refused.kbundle"))
+            self.assertIn(text, str(caught.exception))
+            self.assertRegex(str(caught.exception), r"refused\.kiln:3:\d+: error")
+        wrong = DERIVED.replace("kernel scaled_backward[T: type = f32](dy:", "kernel scaled_backward[T: type = f32](grad:").replace("load(dy + i", "load(grad + i")
+        path = os.path.join(FOLDER, "wrong.kiln")
+        with open(path, "w") as file:
+            file.write(wrong)
+        support.tool("build", path, "-t", "host", "--no-cache", "-q", "-o", path + ".kbundle")
+        self.assertRaisesRegex(ValueError, "@backward of 'scaled.*': 'grad' of 'scaled_backward.*' is no parameter of it", kiln.torch.register, path + ".kbundle",
+                               namespace="kiln_wrong")
+        self.assertRaises(Exception, self.ops.plain(torch.ones(4, requires_grad=True), 4).sum().backward)  # its backward kernel is in no bundle
+
+
 class Examples(Cases):
     def test_a_model_trains_as_eager_does(self):
         bundle = os.path.join(FOLDER, "norms.kbundle")
