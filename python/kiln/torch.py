@@ -24,7 +24,7 @@ _DTYPES.update((getattr(torch, name), scalar) for name, scalar in (("uint16", "i
 _registered = {}  # by namespace: PyTorch forgets operations whose library is gone
 
 
-_TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64, "i1": torch.bool, "i8": torch.int8, "i16": torch.int16,
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64, "i1": torch.bool, "i8": torch.int8, "i16": torch.int16,
           "i32": torch.int32, "i64": torch.int64, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 _ACCUM = 4
 
@@ -44,7 +44,7 @@ def _quotient(a, b):
 
 _OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.Div: _quotient,
               ast.Mod: lambda a, b: a - b * _quotient(a, b)}
-_FUNCTIONS = {"cdiv": lambda a, b: -_quotient(-a, b), "min": torch.sym_min, "max": torch.sym_max}
+_FUNCTIONS = {"cdiv": lambda a, b: -(-a // b), "min": torch.sym_min, "max": torch.sym_max}
 
 
 def _value(node, given):
@@ -77,7 +77,7 @@ class _Interface:
         """The outputs, by name; what the kernel adds to is zero."""
         given = {param.name: value for param, value in zip(self.taken, arguments)}
         device = arguments[self.tensors[0]].device
-        return {name: (torch.zeros if param.access == _ACCUM else torch.empty)([_value(one, given) for one in extents], dtype=_TYPES[param.scalar], device=device)
+        return {name: (torch.zeros if param.access == _ACCUM else torch.empty)([_value(one, given) for one in extents], dtype=TYPES[param.scalar], device=device)
                 for name, (param, extents) in self.returned.items()}
 
     def schema(self):
@@ -208,7 +208,8 @@ class _Derivative:
         self.wanted = {inputs.index(name[1:]): i for i, name in enumerate(backward.returned)}
         self.differentiable = {at for kind, at, _ in self.taken if kind == "gradient"}
 
-    def setup(self, ctx, inputs, output):
+    def setup(self, ctx, inputs, output, keyword_only_inputs=None):
+        """`keyword_only_inputs` has a grid, which is the forward's alone."""
         outputs = output if isinstance(output, tuple) else (output,)
         saved = [inputs[at] if kind == "input" else outputs[at] for kind, at, _ in self.taken if kind != "gradient"]
         ctx.save_for_backward(*[one for one in saved if isinstance(one, torch.Tensor)])
@@ -248,10 +249,26 @@ def _differentiate(target, namespace, name, forward, backward, backward_name):
     torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup, lib=target)
 
 
+def _refuse_to_differentiate(target, namespace, name):
+    """An operation that returns tensors and has no derivatives says so; PyTorch would leave its inputs without a gradient."""
+    def backward(ctx, *_):
+        raise NotImplementedError("%s::%s has no derivatives: its kernel names no kernel of them (@backward), or that is not among those registered" %
+                                  (namespace, name))
+    torch.library.register_autograd("%s::%s" % (namespace, name), backward, lib=target)
+
+
 def _backward_of(interface, operations):
-    """The backward kernel that the source names: the instance of the same constants, or the only one; None where it was not asked for or lacks that."""
+    """The interface of the backward kernel that the source names: the instance of the same constants, or the only one; None where it was not asked for or lacks that."""
     constants = interface.name.partition("[")[2]
-    return operations.get("%s[%s" % (interface.backward, constants)) or operations.get(interface.backward) if interface.backward else None
+    found = operations.get("%s[%s" % (interface.backward, constants)) or operations.get(interface.backward) if interface.backward else None
+    return found and found.interface
+
+
+def _state_derivative(target, namespace, name, interface, backward, backward_name=None):
+    if backward is not None:
+        _differentiate(target, namespace, name, interface, backward, backward_name or operation_name(backward.name))
+    elif interface.returned:
+        _refuse_to_differentiate(target, namespace, name)
 
 
 def operation_name(kernel):
@@ -283,12 +300,9 @@ def register(*sources, namespace, kernels=None, **options):
     for base, choice in choices.items():
         _define(target, namespace, base, choice)
     for name, operation in operations.items():
-        backward = _backward_of(operation.interface, operations)
-        if backward is not None:
-            _differentiate(target, namespace, operation_name(name), operation.interface, backward.interface, operation_name(backward.interface.name))
+        _state_derivative(target, namespace, operation_name(name), operation.interface, _backward_of(operation.interface, operations))
     for base, choice in choices.items():
         backward = choices.get(choice.interface.backward) or operations.get(choice.interface.backward)
-        if backward is not None:
-            _differentiate(target, namespace, base, choice.interface, backward.interface, choice.interface.backward)
+        _state_derivative(target, namespace, base, choice.interface, backward and backward.interface, choice.interface.backward)
     _registered[namespace] = (target, opened)
     return getattr(torch.ops, namespace)
