@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, shards, out
+WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, out, target, suite
 IS_OURS = WISH["mode"] != "triton"
 _seen = {"triton": 0}
 
@@ -70,11 +70,10 @@ def pytest_collection_modifyitems(config, items):
     if WISH["ids"] is None:
         return
     with open(WISH["ids"]) as file:
-        wanted = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
-    mine = set(wanted[WISH["shard"]::WISH["shards"]])
+        mine = {line.rstrip("\n") for line in file}
     kept = [item for item in items if item.nodeid in mine]
     absent = mine - {item.nodeid for item in kept}
-    _write({"shard": [WISH["shard"], WISH["shards"]], "wanted": len(mine), "absent": sorted(absent)})
+    _write({"shard": WISH["shard"], "wanted": len(mine), "absent": sorted(absent)})
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
     items[:] = kept
 
