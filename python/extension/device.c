@@ -143,6 +143,13 @@ PyObject *kiln_refuse_pickling(PyObject *self, PyObject *Py_UNUSED(none)) {
   return NULL;
 }
 
+PyObject *kiln_pickle(PyObject *self, PyObject *Py_UNUSED(none)) {
+  PyObject *pickling = PyImport_ImportModule("kiln._pickling");
+  PyObject *found = pickling ? PyObject_CallMethod(pickling, "reduce", "O", self) : NULL;
+  Py_XDECREF(pickling);
+  return found;
+}
+
 // ------------------------------------------------------------------------------------------- device
 
 bool kiln_device_is_open(kiln_device_object *device) {
@@ -374,7 +381,7 @@ static PyMethodDef device_methods[] = {
      "close()\n--\n\nEnds the device's memory, streams and kernels, then the device."},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
-    {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
+    {"__reduce__", kiln_pickle, METH_NOARGS, NULL},
     {0},
 };
 static PyGetSetDef device_getters[] = {

@@ -92,6 +92,7 @@ typedef enum kiln_device_place { BY_HOST = 1, BY_CUDA = 2, BY_HIP = 4, BY_NULL =
 
 typedef struct kiln_library_object {
   PyObject_HEAD PyObject *dict, *weak;
+  PyObject *opened_by; ///< (sources, options or None, folder), for pickles
   kiln_opened *opened;
   struct kiln_device_object *devices; // borrowed: the first that is open
 } kiln_library_object;
@@ -139,6 +140,8 @@ bool kiln_stream_of(PyObject *value, kiln_stream *out);
 PyObject *kiln_enter(PyObject *self, PyObject *none);
 PyObject *kiln_exit(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kiln_refuse_pickling(PyObject *self, PyObject *none);
+/// __reduce__ of libraries, devices and kernels: by kiln._pickling.
+PyObject *kiln_pickle(PyObject *self, PyObject *none);
 PyObject *kiln_closed(PyObject *self); // raises
 
 // --------------------------------------------------------------------------------- memory.c

@@ -627,7 +627,7 @@ static PyMethodDef methods[] = {
     {"_launch", (PyCFunction)(void (*)(void))kernel_launch_lenient, METH_FASTCALL, NULL},
     {"preload", kernel_preload, METH_NOARGS,
      "preload()\n--\n\nLoads every code that the device could launch: needed before a graph is captured."},
-    {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
+    {"__reduce__", kiln_pickle, METH_NOARGS, NULL},
     {0},
 };
 static PyGetSetDef getters[] = {

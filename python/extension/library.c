@@ -171,6 +171,17 @@ out:
   return is_done;
 }
 
+// How it was opened; paths are of the folder that the process was in then.
+static PyObject *opening(PyObject *sources, PyObject *named) {
+  PyObject *os = PyImport_ImportModule("os"), *folder = os ? PyObject_CallMethod(os, "getcwd", NULL) : NULL;
+  Py_XDECREF(os);
+  if (!folder) { // a folder that is gone; what is absolute is found all the same
+    PyErr_Clear();
+    folder = PyUnicode_FromString("");
+  }
+  return folder ? Py_BuildValue("(OON)", sources, named ? named : Py_None, folder) : NULL;
+}
+
 static PyObject *library_new(PyTypeObject *type, PyObject *sources, PyObject *named) {
   static char *names[] = {"policy", "trust", "log", "library", "name", "min_version", NULL};
   wishes w = {.trust = Py_None, .log = Py_None, .library = Py_None, .name = Py_None, .min_version = NULL};
@@ -191,7 +202,8 @@ static PyObject *library_new(PyTypeObject *type, PyObject *sources, PyObject *na
   o->references = 1;
   o->c = c;
   o->bytes = PyList_New(0);
-  if (o->bytes && open_bundles(o, sources, &w)) return (PyObject *)self;
+  self->opened_by = opening(sources, named);
+  if (self->opened_by && o->bytes && open_bundles(o, sources, &w)) return (PyObject *)self;
   Py_DECREF((PyObject *)self);
   return NULL;
 }
@@ -267,6 +279,7 @@ static int library_traverse(PyObject *self, visitproc visit, void *arg) {
   kiln_library_object *l = (kiln_library_object *)self;
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(l->dict);
+  Py_VISIT(l->opened_by);
   if (l->opened) Py_VISIT(l->opened->log);
   return 0;
 }
@@ -274,6 +287,7 @@ static int library_traverse(PyObject *self, visitproc visit, void *arg) {
 static int library_clear(PyObject *self) {
   kiln_library_object *l = (kiln_library_object *)self;
   Py_CLEAR(l->dict);
+  Py_CLEAR(l->opened_by);
   if (l->opened) Py_CLEAR(l->opened->log);
   return 0;
 }
@@ -299,7 +313,7 @@ static PyMethodDef methods[] = {
     {"close", library_close, METH_NOARGS, "close()\n--\n\nCloses the library and its devices."},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
-    {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
+    {"__reduce__", kiln_pickle, METH_NOARGS, NULL},
     {0},
 };
 static PyGetSetDef getters[] = {
@@ -308,6 +322,7 @@ static PyGetSetDef getters[] = {
     {0},
 };
 static PyMemberDef members[] = {
+    {"_opened_by", T_OBJECT_EX, offsetof(kiln_library_object, opened_by), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(kiln_library_object, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(kiln_library_object, weak), READONLY, NULL},
     {0},

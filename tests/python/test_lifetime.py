@@ -239,11 +239,41 @@ for t in threads: t.join()
 assert not failures, failures
 """)
 
-    def test_handles_are_not_pickled(self):
-        library = kiln.Library(BUNDLE, library=LIBRARY)
-        device = library.device("host")
-        for handle in (library, device, device.kernel("gridless"), device.memory(4), device.stream()):
+    def test_kernels_are_pickled_by_bundle_and_name(self):
+        folder = os.getcwd()
+        os.chdir(os.path.dirname(BUNDLE))
+        try:
+            library = kiln.Library(os.path.basename(BUNDLE), library=LIBRARY)
+        finally:
+            os.chdir(folder)
+        device = library.device("host:2")
+        kernel = device.kernel("gridless")
+        text = pickle.dumps((kernel, device, library))
+        self.assertLess(len(text), 1000)  # nothing of the bundle's bytes
+        for again in (pickle.loads(text), pickle.loads(text)):
+            self.assertIs(again[0].device, again[1])
+            self.assertIs(again[1].library, again[2])
+            self.assertEqual((again[0].name, again[1].name, again[2].kernels), ("gridless", "host:2", library.kernels))
+            self.assertEqual(launch(again[0], again[1], 3), launch(kernel, device, 3))
+        kept = pickle.loads(text)
+        self.assertIs(pickle.loads(pickle.dumps(kernel)).device, kept[1])  # opened once
+        with open(BUNDLE, "rb") as file:
+            of_bytes = kiln.Library(file.read(), library=LIBRARY)
+            self.assertEqual(pickle.loads(pickle.dumps(of_bytes)).kernels, library.kernels)
+            file.seek(0)
+            self.assertRaisesRegex(TypeError, "an open file belongs to its process", pickle.dumps, kiln.Library(file, library=LIBRARY))
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            self.assertEqual(pool.apply(launch_alone, (kernel, 3)), launch(kernel, device, 3))
+
+    def test_what_lives_on_a_device_is_not_pickled(self):
+        device = kiln.Library(BUNDLE, library=LIBRARY).device("host")
+        kernel = device.kernel("gridless")
+        for handle in (device.memory(4), device.stream(), kernel.prepare(device.memory(4, "i32"), grid=4)):
             self.assertRaisesRegex(TypeError, "belongs to its process", pickle.dumps, handle)
+
+
+def launch_alone(kernel, count):
+    return launch(kernel, kernel.device, count)
 
 
 def launch(kernel, device, count):
