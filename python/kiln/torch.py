@@ -267,7 +267,8 @@ def _backward_of(interface, operations):
 def _state_derivative(target, namespace, name, interface, backward, backward_name=None):
     if backward is not None:
         _differentiate(target, namespace, name, interface, backward, backward_name or operation_name(backward.name))
-    elif interface.returned:
+    elif interface.returned and not any(param.access >= 2 and _is_tensor(param) for param in interface.taken):
+        # PyTorch wants no derivatives of operations that write into what they are given.
         _refuse_to_differentiate(target, namespace, name)
 
 

@@ -492,10 +492,10 @@ class Saved(Cases):
         path = os.path.join(self.folder.name, "launched.kbundle")
         kiln.triton.jit(softmax_rows)[(4,)](torch.randn(4, 60), torch.zeros(4, 60), 60, BLOCK=64)
         kiln.triton.save(path)
-        program = "import sys, kiln\nlibrary = kiln.Library(sys.argv[1])\nassert 'triton' not in sys.modules\nimport torch\n" \
+        program = "import sys, kiln\nlibrary = kiln.Library(sys.argv[1])\nassert 'triton' not in sys.modules\nimport torch\ntorch.set_default_device(%r)\n" \
                   "x = torch.randn(2, 60); y = torch.zeros(2, 60)\n" \
-                  "kernel = [k for k in library.kernels if k.startswith('softmax_rows')][0]\nlibrary.device('host').kernel(kernel)[2](x, y, 60)\n" \
-                  "assert torch.allclose(y, torch.softmax(x, 1))\n"
+                  "kernel = [k for k in library.kernels if k.startswith('softmax_rows')][0]\nlibrary.device(%r).kernel(kernel)[2](x, y, 60)\n" \
+                  "assert torch.allclose(y, torch.softmax(x, 1))\n" % (DEVICE, PLACE)
         done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
                               env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")))
         self.assertEqual(done.returncode, 0, done.stdout.decode())

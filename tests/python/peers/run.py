@@ -14,6 +14,7 @@ A shard has every N-th file of the list. With --seconds and more than one shard,
 It wants pytest; KILN_PYTHON names the folder with the package where it is not installed.
 """
 import argparse
+import collections
 import json
 import os
 import subprocess
@@ -30,10 +31,11 @@ SUITES = {
 
 
 def of_shard(path, shard, shards):
-    """The ids of a shard: those in every `shards`-th file of tests, so that few files are collected for it."""
+    """The ids of a shard and their files: every `shards`-th file of tests, so that few are collected for it; those with few tests come first."""
     with open(path) as file:
         ids = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
-    files = sorted({one.partition("::")[0] for one in ids})
+    counts = collections.Counter(one.partition("::")[0] for one in ids)
+    files = sorted(counts, key=lambda name: (counts[name], name))
     mine = set(files[shard::shards])
     return [one for one in ids if one.partition("::")[0] in mine], [one for one in files if one in mine]
 
