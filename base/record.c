@@ -11,7 +11,8 @@
 
 enum {
   INTERFACE_VERSION = 1,
-  INTERFACE_EXTENDED = 2, // the same with costs, then `returns` and `backward`; written where one of them is set
+  INTERFACE_EXTENDED =
+      2, // the same with costs, then `returns` and `backward`; written where one of them is set
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest

@@ -250,7 +250,7 @@ static void check_attributes(maker *m) {
                {"variant", true, 1, 32},  {"require", true, 1, 32},    {"warps", false, 1, 1},
                {"stages", false, 1, 1},   {"regs", false, 1, 1},       {"key", false, 1, 255},
                {"fp", false, 1, 2},       {"grid_limit", false, 3, 3}, {"space", false, 1, 255},
-               {"returns", false, 1, 26}, {"backward", false, 1, 1}, {"cost", false, 1, 1}};
+               {"returns", false, 1, 26}, {"backward", false, 1, 1},   {"cost", false, 1, 1}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
