@@ -261,18 +261,26 @@ TEST(build_command, a_finished_bundle_is_an_artifact_of_its_own) {
   free(first), free(last);
 }
 
-/// A damaged bundle in the cache is a miss, and each object is in use as long as its bundle is.
+/// A damaged bundle in the cache is a miss, a damaged entry that leads to it too, and each object is in use
+/// as long as its bundle is.
 TEST(build_command, a_damaged_bundle_is_packed_again) {
   expect_packed(true, "-t host");
-  CHECK_INT(kiln_test_run(NULL,
-                          "cd %s && f=$(grep -rl kbundle cache/v1/main.default/entries) && chmod 600 $f && "
-                          "printf X | dd of=$f bs=1 seek=400 conv=notrunc && "
-                          "find cache/v1/main.default/entries -type f | xargs touch -d 2020-01-01",
-                          kiln_test_folder()),
-            0);
+  CHECK_INT(
+      kiln_test_run(NULL,
+                    "cd %s && f=$(grep -rl kbundle cache/v1/main.default/entries | xargs ls -S | head -1) && "
+                    "chmod 600 $f && printf X | dd of=$f bs=1 seek=400 conv=notrunc && "
+                    "find cache/v1/main.default/entries -type f | xargs touch -d 2020-01-01",
+                    kiln_test_folder()),
+      0);
   expect_packed(true, "-t host");
   CHECK_INT(kiln_test_run(NULL,
                           "cd %s && find cache/v1/main.default/entries -type f | xargs touch -d 2020-01-01",
+                          kiln_test_folder()),
+            0);
+  expect_packed(false, "-t host");
+  CHECK_INT(kiln_test_run(NULL,
+                          "cd %s && f=$(grep -rl bundle-name cache/v1/main.default/entries) && "
+                          "chmod 600 $f && printf X | dd of=$f bs=1 seek=400 conv=notrunc",
                           kiln_test_folder()),
             0);
   expect_packed(false, "-t host");
@@ -280,6 +288,109 @@ TEST(build_command, a_damaged_bundle_is_packed_again) {
   kiln_test_run(&old, "find %s/cache/v1/main.default/entries -type f -mtime +100", kiln_test_folder());
   CHECK_TEXT(old, "");
   free(old);
+}
+
+// ------------------------------------------------------------------------------ a build without changes
+
+/// Runs a line of the shell in the test's folder, where `kiln` is the program and `ttir` a text of Triton IR.
+static char *in_folder(int want, const char *line) {
+  char *out;
+  int code = kiln_test_run(&out,
+                           "root=$PWD; cd %s; export KILN_CACHE_DIR=$PWD/cache PATH=$root/%s/bin:$PATH "
+                           "ttir=$root/tests/ttir/add.ttir; %s",
+                           kiln_test_folder(), kiln_test_build(), line);
+  if (code != want) FAIL("%s: exit code %d, expected %d:\n%s", line, code, want, out);
+  return out;
+}
+
+static void step(const char *line) { free(in_folder(0, line)); }
+
+static const char warned[] =
+    "kiln 1\nkernel twice(x: inout *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 1) {\n"
+    "  let i = pid(0) * 64 + iota(64)\n  store(x + i, 1.0, i < n)\n"
+    "  store(x + 64 - i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+
+static void write_source(const char *text) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/twice.kiln", kiln_test_folder());
+  kiln_test_write(path, text, strlen(text));
+}
+
+/// Its objects, its bundle and what says which bundle it is are hits, and nothing is stored: no source was
+/// lowered. What a source has to say is said at each build, so such a one is lowered.
+TEST(build_command, a_build_without_changes_lowers_nothing) {
+  write_source(source);
+  step("cp $ttir add.ttir; kiln build -q twice.kiln add.ttir -t host,sm_80 -o k.kb; cp k.kb first.kb");
+  step("kiln cache stats --zero");
+  char *out = in_folder(0, "kiln build twice.kiln add.ttir -t host,sm_80 -o k.kb; cmp k.kb first.kb; "
+                           "kiln cache stats --json");
+  if (!strstr(out, "4 objects, 4 from the cache, 0 compiled, 0 failed")) FAIL("%s", out);
+  if (!strstr(out, "\"HIT_LOCAL\": 6,") || !strstr(out, "\"misses\": 0,") || !strstr(out, "\"STORED\": 0,"))
+    FAIL("%s", out);
+  free(out);
+  write_source(warned);
+  for (unsigned i = 0; i < 3; i++) {
+    out = in_folder(0, "kiln build -q twice.kiln -t host -o k.kb");
+    if (!strstr(out, "warning:")) FAIL("build %u of a source with a warning says nothing of it: %s", i, out);
+    free(out);
+  }
+}
+
+/// Whatever the front end sees: after each change, and again without one, the build with a cache makes the
+/// bundle that a build without any makes.
+TEST(build_command, a_build_with_changes_is_never_an_older_one) {
+  static const struct {
+    const char *change, *words;
+  } rows[] = {
+      {":", "twice.kiln add.ttir"},
+      {"echo '// a comment' >>twice.kiln", "twice.kiln add.ttir"},
+      {"sed -i 's/2\\.0/3.0/' twice.kiln", "twice.kiln add.ttir"},
+      {"sed -i 's/3\\.0/2.0/' twice.kiln; touch -d 2001-01-01 twice.kiln", "twice.kiln add.ttir"},
+      {"sed -i 's/2\\.0/4.0/' twice.kiln; touch -d 2001-01-01 twice.kiln", "twice.kiln add.ttir"},
+      {"sed 's/kernel twice/kernel thrice/' twice.kiln >thrice.kiln", "twice.kiln thrice.kiln"},
+      {":", "thrice.kiln twice.kiln"},
+      {":", "thrice.kiln twice.kiln -k twice"},
+      {":", "thrice.kiln twice.kiln -k thrice"},
+      {"echo '{\"num_warps\": 8}' >add.json", "twice.kiln add.ttir"},
+      {"echo '{\"num_warps\": 2}' >add.json", "twice.kiln add.ttir"},
+      {"rm add.json", "twice.kiln add.ttir"},
+      {":", "twice.kiln add.ttir --warps 8"},
+      {":", "twice.kiln add.ttir --stages 2"},
+      {":", "twice.kiln add.ttir --optimise=1"},
+      {":", "twice.kiln add.ttir --debug"},
+      {"mkdir there; cp twice.kiln there", "there/twice.kiln add.ttir --debug"},
+      {":", "twice.kiln -t sm_90"},
+      {":", "twice.kiln --level 9"},
+      {"sed 's/twice(x: inout \\*f32/twice[T: type = f32](x: inout *T/' twice.kiln >any.kiln", "any.kiln"},
+      {":", "any.kiln -i 'twice[T=f32]'"},
+      {":", "any.kiln -i 'twice[T=f16]'"},
+      {"sed -i 's/@config(warps = 1)/@config(warps = 1) @config(warps = 2)/' any.kiln", "any.kiln"},
+      {":", "any.kiln --configs-all"},
+      {"mv any.kiln twice.kiln", "twice.kiln"},
+  };
+  char line[600];
+  write_source(source);
+  step("cp $ttir add.ttir");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    step(rows[i].change);
+    snprintf(line, sizeof line,
+             "w=\"-q -t host,sm_80 --ptx-assembler=none %s\"; eval kiln build $w -o k.kb && "
+             "eval kiln build $w -o again.kb && eval kiln build $w --no-cache -o fresh.kb && "
+             "cmp k.kb fresh.kb && cmp again.kb fresh.kb",
+             rows[i].words);
+    step(line);
+  }
+}
+
+/// The front end is the program itself: another one believes nothing of what this one found out.
+TEST(build_command, another_front_end_lowers_again) {
+  write_source(source);
+  step("mkdir p; cp $(dirname $(which kiln))/kiln* p; PATH=$PWD/p:$PATH; for i in 1 2; do "
+       "kiln build -q twice.kiln -t host -o k.kb; done; kiln cache stats --zero");
+  char *out = in_folder(0, "PATH=$PWD/p:$PATH; cp -p p/kiln old; echo >>p/kiln; touch -r old p/kiln; "
+                           "kiln build -q twice.kiln -t host -o k.kb; kiln cache stats --json");
+  if (!strstr(out, "\"STORED\": 1,") || !strstr(out, "\"COMPILED\": 0,")) FAIL("%s", out);
+  free(out);
 }
 
 // ---------------------------------------------------------------------------------------- timeline

@@ -91,7 +91,7 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code, boo
   if (status != KILN_OK) return cli_report(status, &err);
   if (!b->s.quiet && !b->json)
     printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
-           b->s.plan.job_count, sums->hits, sums->compiled, sums->failed,
+           is_written ? sums->hits : b->s.plan.job_count, sums->hits, sums->compiled, sums->failed,
            (double)(cli_now_ns() - start) / 1e9);
   if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
@@ -148,10 +148,12 @@ int kiln_command_build(int argc, char **argv) {
   if (code == -1 && without && b.s.tuned) code = cli_usage(&page, "--no-tuned and --tuned were both given");
   if (code == -1) {
     trace_phase(&b.timeline, "read, check and lower sources");
-    kiln_status status = session_prepare(&b.s, "host", &err);
+    bool may_reuse = !b.json && !b.trace; // they tell of each object, so each is looked up
+    kiln_status status = session_read(&b.s, "host", &err);
+    bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b.s, &b.bundle, &sums);
+    if (status == KILN_OK && !is_there) status = session_lower(&b.s, &err);
     trace_phase(&b.timeline, "look up and compile");
-    // JSON and the timeline tell of each object, so each is looked up.
-    bool is_there = status == KILN_OK && !b.json && !b.trace && session_reuse_bundle(&b.s, &b.bundle, &sums);
+    if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b.s, &b.bundle, &sums);
     if (status != KILN_OK) code = cli_report(status, &err);
     else code = is_there ? CLI_OK : session_make(&b.s, &sums);
     if (status == KILN_OK) code = finish(&b, &sums, start, code, is_there);

@@ -31,6 +31,15 @@ kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache 
   return status;
 }
 
+kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) {
+  kiln_file_mark mark;
+  int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "/proc/self/exe: %s", strerror(errno));
+  kiln_status status = kiln_cache_file_digest(cache, fd, &mark, out, err);
+  close(fd);
+  return status;
+}
+
 /// Where the vendor's tools are looked for; nothing else is. The first that exists is taken, of all or of the
 /// kind that was asked for. nvJitLink (13.0) takes PTX for one of several units and ignores setmaxnreg there
 /// (C7504), which matrix kernels want: ptxas first.

@@ -29,6 +29,8 @@ typedef struct identity {
 
 /// Opens the sibling program `name`; the caller closes out->fd. NOT_FOUND when it is not installed.
 kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err);
+/// The content of this very program, whatever its path leads to by now.
+kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err);
 /// Whether the open file is as it was, and what its path leads to.
 bool identity_tool_holds(identity_tool *tool);
 

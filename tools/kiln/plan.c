@@ -78,11 +78,14 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
                          : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
 }
 
-static void print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
+/// False when there was nothing to print.
+static bool print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
   kiln_buffer out = {0};
   kiln_diagnostics_print(d, (const char *)source->text.bytes, source->text.size, &out);
-  if (out.size) fwrite(out.bytes, 1, out.size, stderr);
+  bool any = out.size;
+  if (any) fwrite(out.bytes, 1, out.size, stderr);
   kiln_buffer_deinit(&out);
+  return any;
 }
 
 /// Triton writes launch facts to NAME.json beside NAME.ttir; its absence is fine.
@@ -95,29 +98,39 @@ static void read_metadata(plan_source *source) {
     kiln_buffer_clear(&source->metadata);
 }
 
-kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err) {
-  uint64_t start = cli_now_ns();
+kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
   p->sources = realloc(p->sources, (p->source_count + 1) * sizeof *p->sources);
   if (!p->sources) abort();
   plan_source *source = &p->sources[p->source_count++];
   memset(source, 0, sizeof *source);
   source->path = path;
-  source->arena = kiln_arena_create();
   KILN_TRY(cli_read_file(path, MOST_SOURCE, &source->text, err));
-  kiln_front_options o = *options;
   read_metadata(source);
+  return KILN_OK;
+}
+
+kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,
+                             kiln_error *err) {
+  uint64_t start = cli_now_ns();
+  kiln_front_options o = *options;
+  source->arena = kiln_arena_create();
   if (source->metadata.size) {
     o.metadata = (const char *)source->metadata.bytes;
     o.metadata_size = source->metadata.size;
   }
   kiln_diagnostics d = {.arena = source->arena};
-  source->unit =
-      kiln_unit_open(source->arena, path, (const char *)source->text.bytes, source->text.size, &o, &d);
-  print_diagnostics(&d, source);
+  source->unit = kiln_unit_open(source->arena, source->path, (const char *)source->text.bytes,
+                                source->text.size, &o, &d);
+  p->has_spoken |= print_diagnostics(&d, source);
   p->front_ns += cli_now_ns() - start;
-  return source->unit
-             ? KILN_OK
-             : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", path, d.errors, d.errors == 1 ? "" : "s");
+  return source->unit ? KILN_OK
+                      : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", source->path, d.errors,
+                                  d.errors == 1 ? "" : "s");
+}
+
+kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err) {
+  KILN_TRY(plan_read_source(p, path, err));
+  return plan_open_source(p, &p->sources[p->source_count - 1], options, err);
 }
 
 static plan_job *add_job(plan *p) {
@@ -180,7 +193,7 @@ static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_er
   kiln_status status = KILN_OK;
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
                                       &p->targets[job->target], &d);
-  print_diagnostics(&d, source);
+  p->has_spoken |= print_diagnostics(&d, source);
   *out_left_out = kernel && must_spill(p, job, kernel, arena);
   if (*out_left_out) {
     status = KILN_OK;

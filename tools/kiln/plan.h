@@ -64,6 +64,7 @@ typedef struct plan {
   cli_list tuned_files; ///< the tables that were read: texts are owned
   bool tuned_beside;    ///< nobody named them: they lie beside the sources
   size_t max_jobs;      ///< --max-objects
+  bool has_spoken;      ///< diagnostics were printed
   uint64_t front_ns;
 } plan;
 
@@ -72,7 +73,12 @@ void plan_deinit(plan *p);
 
 /// Reads targets ("sm_90a,gfx942" or several words).
 kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
-/// Reads one source; its diagnostics go to stderr. SOURCE when it has errors.
+/// Reads the bytes of one source, and of the metadata beside it.
+kiln_status plan_read_source(plan *p, const char *path, kiln_error *err);
+/// Parses and checks a source that was read; its diagnostics go to stderr. SOURCE when it has errors.
+kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,
+                             kiln_error *err);
+/// Both.
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
 /// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE
 /// when any did not lower. Instances of one name in two sources are an error.

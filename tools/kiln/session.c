@@ -105,12 +105,18 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
                        s->cache ? s->cache : s->memory, err);
 }
 
-kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
-  plan *p = &s->plan;
+kiln_status session_read(session *s, const char *fallback_target, kiln_error *err) {
   KILN_TRY(session_open(s, fallback_target, err));
+  plan *p = &s->plan;
   p->for_tuning = s->for_tuning;
   if (s->tuned) KILN_TRY(tuning_read_table(p, s->tuned, err));
   else if (s->beside && !s->for_tuning) KILN_TRY(tuning_read_beside(p, &s->words, err));
+  for (size_t i = 0; i < s->words.count; i++) KILN_TRY(plan_read_source(p, s->words.items[i], err));
+  return KILN_OK;
+}
+
+kiln_status session_lower(session *s, kiln_error *err) {
+  plan *p = &s->plan;
   kiln_front_options front = {.instances = s->instances.items,
                               .instance_count = s->instances.count,
                               .all_configs = s->all_configs || s->for_tuning || p->tuned,
@@ -118,8 +124,8 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
                               .warps = (uint32_t)s->warps,
                               .stages = (uint32_t)s->stages};
   kiln_status worst = KILN_OK;
-  for (size_t i = 0; i < s->words.count; i++) {
-    kiln_status status = plan_add_source(p, s->words.items[i], &front, err);
+  for (size_t i = 0; i < p->source_count; i++) {
+    kiln_status status = plan_open_source(p, &p->sources[i], &front, err);
     if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
     if (status != KILN_OK) worst = status;
   }
@@ -128,6 +134,11 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
     fprintf(stderr, "kiln: note: %u objects of @space are left out, the first: %s\n", p->left_out,
             p->first_left_out);
   return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet, err) : worst;
+}
+
+kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
+  KILN_TRY(session_read(s, fallback_target, err));
+  return session_lower(s, err);
 }
 
 // Errors of the code generator carry the number of an operation: the source shows which that is, or at least

@@ -52,8 +52,11 @@ const char *session_codegen_help(void);
 
 /// Targets (`fallback` when none was named), tools, cache.
 kiln_status session_open(session *s, const char *fallback_target, kiln_error *err);
-/// After the command line is read: session_open with targets (`fallback` when none was named), tools, cache,
-/// sources, lowering.
+/// After the command line is read: session_open, and the bytes of the sources.
+kiln_status session_read(session *s, const char *fallback_target, kiln_error *err);
+/// Parses, checks and lowers what was read.
+kiln_status session_lower(session *s, kiln_error *err);
+/// Both.
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
 int session_make(session *s, work_sums *sums);
@@ -76,6 +79,9 @@ kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_err
 /// Instead of session_make and session_write_bundle, where the cache has the finished bundle: true when it is
 /// written, with its notes printed and every object counted as a hit.
 bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums);
+/// The same before session_lower, where the cache knows what bundle this command makes of these bytes: no
+/// source is parsed, and the plan has no jobs. Nothing is kept of sources that have something to say.
+bool session_reuse_build(session *s, const session_bundle *how, work_sums *sums);
 /// What a user should know of the objects that were made, line by line.
 void session_notes(const session *s, kiln_buffer *out);
 
