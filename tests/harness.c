@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/harness.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,12 @@ __attribute__((constructor)) static void check_passes(void) {
   if (ir_check_passes) ir_check_passes(true);
   setenv("KILN_VERIFY_PASSES", "1", 1);
 }
+
+// A process that a test forked must not go on with the other tests, nor tell Criterion, which would wait for
+// more: say it and leave.
+static bool forked;
+static void note_fork(void) { forked = true; }
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
 #ifdef KILN_PLAIN_TESTS
 
@@ -40,6 +47,7 @@ void kiln_test_fail(const char *file, int line, const char *format, ...) {
   vfprintf(stderr, format, args);
   fputc('\n', stderr);
   va_end(args);
+  if (forked) _exit(1);
   longjmp(leave, FAILED);
 }
 
@@ -50,6 +58,7 @@ void kiln_test_skip(const char *format, ...) {
   vfprintf(stderr, format, args);
   fputc('\n', stderr);
   va_end(args);
+  if (forked) _exit(1);
   longjmp(leave, SKIPPED);
 }
 
@@ -69,12 +78,6 @@ int main(void) {
 #else
 
 #include <criterion/hooks.h>
-#include <pthread.h>
-
-// In a process that a test forked, Criterion's own way of failing would hang the run: say it and leave.
-static bool forked;
-static void note_fork(void) { forked = true; }
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
 void kiln_test_fail(const char *file, int line, const char *format, ...) {
   char text[4096];
@@ -94,6 +97,10 @@ void kiln_test_skip(const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  if (forked) {
+    fprintf(stderr, "not skipped, by a process that a test forked: %s\n", text);
+    _exit(1);
+  }
   cr_skip_test("%s", text);
   abort();
 }
@@ -116,6 +123,12 @@ bool kiln_test_full(void) {
 const char *kiln_test_build(void) {
   const char *v = getenv("KILN_BUILD");
   return v ? v : "build/release";
+}
+
+const char *kiln_test_build_path(void) {
+  static char path[4096];
+  if (!realpath(kiln_test_build(), path)) FAIL("%s is not there", kiln_test_build());
+  return path;
 }
 
 char *kiln_test_read(const char *path, size_t *out_size) {

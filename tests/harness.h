@@ -34,7 +34,8 @@ void kiln_test_register(kiln_test *test);
 /// Ends the test as failed, with a formatted reason.
 void kiln_test_fail(const char *file, int line, const char *format, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
-/// Ends the test as skipped; the reason is printed and counted.
+/// Ends the test as skipped; the reason is printed and counted. Not for processes that a test forked, where
+/// it is a failure: nobody would count it.
 void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #define FAIL(...) kiln_test_fail(__FILE__, __LINE__, __VA_ARGS__)
@@ -56,6 +57,30 @@ void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(pri
     if ((call) != KILN_OK) FAIL("%s failed: %s", #call, (err).text); \
   } while (0)
 
+/// Whether a sanitizer is in it: it brings its own malloc, its own constructors and its own time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KILN_TEST_SANITIZED 1
+#else
+#define KILN_TEST_SANITIZED 0
+#endif
+
+/// For programs that a test compiles against the libraries of its build; a command of the shell behind which
+/// they get one GiB; how many times longer than otherwise things may take. Sanitizers reserve terabytes of
+/// addresses and have a limit of their own.
+#if defined(__SANITIZE_ADDRESS__)
+#define KILN_TEST_COMPILE "-fsanitize=address,undefined"
+#define KILN_TEST_GIGABYTE "export ASAN_OPTIONS=hard_rss_limit_mb=1024"
+enum { KILN_TEST_PATIENCE = 5 };
+#elif defined(__SANITIZE_THREAD__)
+#define KILN_TEST_COMPILE "-fsanitize=thread"
+#define KILN_TEST_GIGABYTE "export TSAN_OPTIONS=hard_rss_limit_mb=1024"
+enum { KILN_TEST_PATIENCE = 5 };
+#else
+#define KILN_TEST_COMPILE ""
+#define KILN_TEST_GIGABYTE "ulimit -v 1048576"
+enum { KILN_TEST_PATIENCE = 1 };
+#endif
+
 bool kiln_test_same_text(const char *a, const char *b);
 
 /// True in `make check-full`.
@@ -63,6 +88,8 @@ bool kiln_test_full(void);
 /// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the
 /// current folder.
 const char *kiln_test_build(void);
+/// The same from the root folder, for commands that run elsewhere.
+const char *kiln_test_build_path(void);
 /// Compares with the file tests/golden/<name>; with KILN_TEST_BLESS it writes the file instead.
 void kiln_test_golden(const char *name, const char *text, size_t size);
 /// A new empty folder that is removed when the test's process ends well. Static storage, one a process.

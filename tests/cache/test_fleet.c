@@ -6,15 +6,18 @@
 /// PATIENCE_MS is for tests in which nothing is to run out, however busy the machine.
 enum { LEASE_MS = 8000, MACHINES = 8, PATIENCE_MS = 120000 };
 
+static const char *remote_program(void) {
+  static char program[300];
+  snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
+  return program;
+}
+
 static kiln_cache *patient_machine(const char *folder, unsigned number, const char *url, uint32_t lease_ms,
                                    uint32_t remote_ms) {
-  static char program[300];
   char root[300];
-  snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
-  if (access(program, X_OK)) SKIP("%s is not built", program);
   snprintf(root, sizeof root, "%s/machine%u", folder, number);
   kiln_cache_config config = config_in(root);
-  config.remote_program = program;
+  config.remote_program = remote_program();
   config.remote_url = url;
   config.remote_ms = remote_ms;
   config.remote_write = true;
@@ -26,8 +29,10 @@ static kiln_cache *machine(const char *folder, unsigned number, const char *url,
   return patient_machine(folder, number, url, lease_ms, DEADLINE_MS);
 }
 
+/// Each test begins with it, before it forks.
 static const char *redis_url(const char *folder) {
   static char url[64];
+  if (access(remote_program(), X_OK)) SKIP("%s is not built", remote_program());
   snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(folder));
   return url;
 }

@@ -310,7 +310,8 @@ TEST(bundle, embedded_in_a_program) {
   fixture_add_one(fixture_path("a.kbundle"), "");
   kiln_test_write(fixture_path("app.c"), program, sizeof program - 1);
   if (kiln_test_run(&out,
-                    "gcc -std=c11 -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a "
+                    "gcc -std=c11 " KILN_TEST_COMPILE
+                    " -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a "
                     "%s/lib/libbase.a -l:libzstd.a -lpthread -ldl -o %s/app && "
                     "rm %s/a.kbundle && mkdir %s/moved && mv %s/app %s/moved/ && %s/moved/app",
                     f, f, kiln_test_build(), kiln_test_build(), kiln_test_build(), f, f, f, f, f, f))

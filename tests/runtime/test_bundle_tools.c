@@ -12,9 +12,8 @@ static char *tool(int want, const char *format, ...) {
   va_start(args, format);
   vsnprintf(words, sizeof words, format, args);
   va_end(args);
-  int status = kiln_test_run(
-      &out, "cd %s && %s/bin/kiln-tool %s", kiln_test_folder(),
-      kiln_test_build()[0] == '/' ? kiln_test_build() : realpath(kiln_test_build(), NULL), words);
+  int status =
+      kiln_test_run(&out, "cd %s && %s/bin/kiln-tool %s", kiln_test_folder(), kiln_test_build_path(), words);
   if (status != want) FAIL("kiln-tool %s: exit %d, expected %d\n%s", words, status, want, out);
   return out;
 }

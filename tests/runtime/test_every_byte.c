@@ -13,7 +13,7 @@ static size_t verify_batch(size_t count, size_t first) {
                 "cd %s/v && %s/bin/kiln-tool verify --json --key=../secret.pub $(seq -f %%g.kb 0 %zu) "
                 ">out.json; grep -o '\"good\": true' out.json | wc -l; grep -c '\"good\": ' out.json; "
                 "grep -B9 '\"good\": true' out.json | head -20",
-                kiln_test_folder(), realpath(kiln_test_build(), NULL), count - 1);
+                kiln_test_folder(), kiln_test_build_path(), count - 1);
   size_t good, all;
   if (sscanf(out, "%zu %zu", &good, &all) != 2 || all != count)
     FAIL("%zu bundles were verified, %zu given: %s", all, count, out);
@@ -33,7 +33,7 @@ static size_t flip_every_byte(const char *options) {
           &out,
           "cd %s && mkdir -p v && %s/bin/kiln-tool sign --key=secret --name=app --version=3 a.kbundle "
           "&& %s/bin/kiln-tool verify --key=secret.pub --name=app --min-version=3 a.kbundle",
-          kiln_test_folder(), realpath(kiln_test_build(), NULL), realpath(kiln_test_build(), NULL)))
+          kiln_test_folder(), kiln_test_build_path(), kiln_test_build_path()))
     FAIL("%s", out);
   free(out);
   uint8_t *bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &size);
@@ -83,7 +83,7 @@ TEST(every_byte, the_older_format_is_named) {
   if (kiln_test_run(&out,
                     "cd %s && %s/bin/kiln-tool merge -o new.kbundle old.kbundle && %s/bin/kiln-tool verify "
                     "new.kbundle && cmp new.kbundle a.kbundle",
-                    kiln_test_folder(), realpath(kiln_test_build(), NULL), realpath(kiln_test_build(), NULL)))
+                    kiln_test_folder(), kiln_test_build_path(), kiln_test_build_path()))
     FAIL("%s", out);
   free(out);
 }
@@ -114,7 +114,7 @@ TEST(every_byte, the_digest_is_what_the_page_says) {
   if (kiln_test_run(&out,
                     "cd %s && %s/bin/kiln-tool sign --key=secret --name=app --version=7 a.kbundle && "
                     "/usr/bin/python3 digest.py a.kbundle",
-                    kiln_test_folder(), realpath(kiln_test_build(), NULL)))
+                    kiln_test_folder(), kiln_test_build_path()))
     FAIL("%s", out);
   free(out);
 }
@@ -141,7 +141,7 @@ TEST(every_byte, signing_states_name_and_version) {
           "! $t sign --key=secret --version=-1 a.kbundle && "
           "! $t sign --key=secret --name=$(printf %%064d 0) a.kbundle && "
           "$t sign --key=secret --name=$(printf %%063d 0) -o l.kb a.kbundle",
-          kiln_test_folder(), realpath(kiln_test_build(), NULL)))
+          kiln_test_folder(), kiln_test_build_path()))
     FAIL("%s", out);
   free(out);
 }

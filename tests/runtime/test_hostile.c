@@ -188,12 +188,12 @@ static kiln_status open_all(const char *path, uint32_t policy, kiln_library **l,
   return kiln_open(&options, l, err);
 }
 
-/// A program of ours in 1 GiB of address space and 10 seconds of processor time ends with `want`, saying
-/// `text`.
+/// A program of ours in 1 GiB of address space (of memory where a sanitizer is in it) and 10 seconds of
+/// processor time ends with `want`, saying `text`.
 static void expect(int want, const char *command, const char *text) {
   char *out;
-  int status = kiln_test_run(&out, "cd %s && ulimit -v 1048576 && ulimit -t 10 && %s/bin/kiln-tool %s",
-                             kiln_test_folder(), realpath(kiln_test_build(), NULL), command);
+  int status = kiln_test_run(&out, "cd %s && " KILN_TEST_GIGABYTE " && ulimit -t %d && %s/bin/kiln-tool %s",
+                             kiln_test_folder(), 10 * KILN_TEST_PATIENCE, kiln_test_build_path(), command);
   if (status != want || !strstr(out, text))
     FAIL("%s: exit %d, expected %d and '%s'\n%.2000s", command, status, want, text, out);
   free(out);

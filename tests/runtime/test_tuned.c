@@ -451,6 +451,7 @@ static double launch_ns(const opened *o, const int32_t *n, unsigned count) {
 
 // 1,000 choices over two integers and a fact; the default, which is first, is what is compared with.
 TEST(tuned_launch, costs_little) {
+  if (KILN_TEST_SANITIZED) SKIP("times under a sanitizer say nothing");
   enum { ENTRIES = 1000, MOST_NS = 15 };
   kiln_buffer note = {0};
   kiln_buffer_format(&note, "kiln tuned 1\n");

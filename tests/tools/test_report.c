@@ -207,7 +207,7 @@ TEST(report, same_bundle_same_bytes) {
                     "mkdir %s/moved && cp %s %s/moved/a.kb && cd %s/moved && TZ=Asia/Tokyo "
                     "LC_ALL=de_DE.UTF-8 %s/bin/kiln report a.kb",
                     kiln_test_folder(), fixture_path("a.kb"), kiln_test_folder(), kiln_test_folder(),
-                    realpath(kiln_test_build(), NULL)))
+                    kiln_test_build_path()))
     FAIL("%s", out);
   CHECK_TEXT(out, first);
   free(first);

@@ -282,7 +282,7 @@ TEST(run_waits, which_loops_tell) {
             "cd %s && for k in by_atomic by_load by_variable by_cas by_branch twice lock test_and_set "
             "chain slow fails %s %s %s %s; do %s/bin/kiln compile waits.kiln -k $k -t %s -o $k.o "
             "--no-cache -q || exit; grep -q kiln_${k}_wait $k.o && echo $k; done",
-            kiln_test_folder(), others[0], others[1], others[2], others[3], realpath(kiln_test_build(), NULL),
+            kiln_test_folder(), others[0], others[1], others[2], others[3], kiln_test_build_path(),
             targets[t]) > 1)
       FAIL("%s", out);
     CHECK_TEXT(out,
