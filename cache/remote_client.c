@@ -244,8 +244,10 @@ void kiln_remote_drop(kiln_remote *r, const char *domain, const kiln_digest *key
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {
   int e = kiln_spool_add(store, key);
   if (e) return e;
-  if (r->broken) return 0;
   int fd;
+  // Starting the helper is no part of the deadline: nobody waits for an answer, and who gives up here would
+  // leave what is put later for the end of the build.
+  if (r->broken || !start(r)) return 0;
   if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + GRACE_MS, &fd)) close(fd);
   return 0;
 }

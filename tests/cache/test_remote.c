@@ -381,6 +381,33 @@ TEST(remote, tls) {
   write_here_read_there(url);
 }
 
+/// A helper that takes a second to start, as on a busy machine, takes every upload while the build runs.
+TEST(remote, a_helper_that_starts_slowly_uploads) {
+  const char *folder = kiln_test_folder();
+  char url[64], program[300], text[600], root[300];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_nginx(folder));
+  snprintf(program, sizeof program, "%s/slow-remote", folder);
+  snprintf(root, sizeof root, "%s/writer", folder);
+  int size = snprintf(text, sizeof text, "#!/bin/sh\nsleep 1\nexec %s/bin/kiln-remote \"$@\"\n",
+                      kiln_test_build_path());
+  kiln_test_write(program, text, (size_t)size);
+  CHECK_INT(chmod(program, 0700), 0);
+  kiln_cache_config config = config_in(root);
+  config.remote_program = program;
+  config.remote_url = url;
+  config.remote_ms = DEADLINE_MS;
+  config.remote_write = true;
+  kiln_cache *writer = open_with(&config);
+  kiln_key a = key_of("a"), b = key_of("b");
+  CHECK_INT(put_size(writer, &a, SIZE), KILN_OK);
+  pause_ms(2000);
+  CHECK_INT(put_size(writer, &b, SIZE), KILN_OK);
+  wait_uploaded(writer, 2);
+  kiln_cache_close(writer);
+  kiln_key_deinit(&a);
+  kiln_key_deinit(&b);
+}
+
 /// Uploads that could not be made wait in the spool and go out with the next build.
 TEST(remote, interrupted_uploads_go_on) {
   const char *folder = kiln_test_folder();
@@ -623,7 +650,8 @@ TEST(remote, many_keys_take_as_long_as_one) {
   kiln_cache_get_many(reader, list, 2 * ENTRIES, arrive, &arrived);
   int64_t took = now_ms() - start;
   for (unsigned i = 0; i < 2 * ENTRIES; i++) CHECK_INT(arrived.count[i], i % 2 == 0);
-  if (took < 2 * FAR_MS || took > 1000) FAIL("%d look-ups took %d ms", 2 * ENTRIES, (int)took);
+  if (took < 2 * FAR_MS || took > 1000 * KILN_TEST_PATIENCE)
+    FAIL("%d look-ups took %d ms", 2 * ENTRIES, (int)took);
   CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_HIT_REMOTE), ENTRIES);
   CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_MISS_ABSENT), ENTRIES);
   CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED), 0);
