@@ -17,10 +17,12 @@
 
 enum { SIZE = 200000 };
 
-/// The same in children: a folder belongs to the process that asks first.
+/// The same in children: a folder belongs to the process that asks first. Each test has another.
 static const char *path(void) {
   static char text[300];
-  if (!text[0]) snprintf(text, sizeof text, "%s/out", kiln_test_folder());
+  static pid_t owner;
+  if (!owner) owner = getpid();
+  if (owner == getpid()) snprintf(text, sizeof text, "%s/out", kiln_test_folder());
   return text;
 }
 
