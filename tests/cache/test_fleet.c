@@ -26,7 +26,7 @@ static kiln_cache *patient_machine(const char *folder, unsigned number, const ch
 }
 
 static kiln_cache *machine(const char *folder, unsigned number, const char *url, uint32_t lease_ms) {
-  return patient_machine(folder, number, url, lease_ms, DEADLINE_MS);
+  return patient_machine(folder, number, url, lease_ms, DEADLINE_MS * KILN_TEST_PATIENCE);
 }
 
 /// Each test begins with it, before it forks.
