@@ -392,7 +392,8 @@ TEST(bundle_tools, header_compiles_and_launches) {
   if (kiln_test_run(&out,
                     "cd %s && c=\"-Wall -Wextra -pedantic -Werror -I%s\" && gcc -std=c11 $c -c use.c -o "
                     "use.o && g++ -std=c++17 $c -x c++ -fsyntax-only use.c && "
-                    "if [ -e %s/%s/lib/libkiln.so.0 ]; then gcc use.o %s/%s/lib/libkiln.so.0 "
+                    "if [ -e %s/%s/lib/libkiln.so.0 ]; then gcc " KILN_TEST_COMPILE
+                    " use.o %s/%s/lib/libkiln.so.0 "
                     "-Wl,-rpath,%s/%s/lib -o use && ./use; else echo no library; fi",
                     kiln_test_folder(), root, root, kiln_test_build(), root, kiln_test_build(), root,
                     kiln_test_build()))
