@@ -17,7 +17,9 @@
 #include "base/fs.h"
 #include "cache/spool.h"
 
-enum { GRACE_MS = 250, URL_SIZE = 1024 }; // the helper keeps the deadline itself; the grace is for its answer
+// The helper keeps the deadline itself; the grace is for its answer. One that is too busy for that, MOST_LATE
+// times in a row, would cost every further look-up as much.
+enum { GRACE_MS = 250, MOST_LATE = 3, URL_SIZE = 1024 };
 
 struct kiln_remote {
   pthread_mutex_t mutex; ///< guards starting
@@ -25,7 +27,8 @@ struct kiln_remote {
       space[KILN_NAME_SIZE];
   uint32_t deadline_ms, lease_ms;
   bool write, started;
-  atomic_bool broken; ///< the helper is gone or cannot be started: no further attempts in this process
+  atomic_bool broken; ///< the helper is gone, late or cannot be started: no further attempts in this process
+  atomic_uint late;   ///< answers in a row that did not come in time
   uint64_t max_bytes;
   struct sockaddr_un address; ///< abstract, given by the kernel
   socklen_t address_size;
@@ -214,6 +217,8 @@ static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const ch
   if (!request(r, kind, domain, key, deadline, &fd)) return KILN_REMOTE_FAILED;
   kiln_remote_state state = receive(r, fd, deadline, out_file);
   close(fd);
+  if (state != KILN_REMOTE_FAILED || now_ms() < deadline) atomic_store(&r->late, 0);
+  else if (atomic_fetch_add(&r->late, 1) + 1 >= MOST_LATE) r->broken = true;
   return state;
 }
 

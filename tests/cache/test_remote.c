@@ -408,6 +408,33 @@ TEST(remote, a_helper_that_starts_slowly_uploads) {
   kiln_key_deinit(&b);
 }
 
+/// A helper that takes requests and never answers costs a few deadlines, not one for each look-up.
+TEST(remote, a_helper_that_never_answers_costs_a_bounded_delay_once) {
+  const char *folder = kiln_test_folder();
+  char program[300], root[300];
+  static const char text[] = "#!/bin/sh\nsleep 30 &\n"; // it holds the listening socket
+  snprintf(program, sizeof program, "%s/mute-remote", folder);
+  snprintf(root, sizeof root, "%s/reader", folder);
+  kiln_test_write(program, text, sizeof text - 1);
+  CHECK_INT(chmod(program, 0700), 0);
+  kiln_cache_config config = config_in(root);
+  config.remote_program = program;
+  config.remote_url = "http://127.0.0.1:1";
+  config.remote_ms = DEADLINE_MS;
+  kiln_cache *reader = open_with(&config);
+  int64_t start = now_ms();
+  for (unsigned i = 0; i < 20; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(get_size(reader, &key, SIZE), 0);
+    kiln_key_deinit(&key);
+  }
+  int64_t took = now_ms() - start;
+  if (took > ONCE_MS) FAIL("20 look-ups took %d ms, allowed are %d", (int)took, ONCE_MS);
+  CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_FAILED), 3);
+  CHECK_INT(kiln_cache_counted(reader, KILN_OUTCOME_REMOTE_SKIPPED), 17);
+  kiln_cache_close(reader);
+}
+
 /// Uploads that could not be made wait in the spool and go out with the next build.
 TEST(remote, interrupted_uploads_go_on) {
   const char *folder = kiln_test_folder();
