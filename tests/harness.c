@@ -25,12 +25,6 @@ static bool forked;
 static void note_fork(void) { forked = true; }
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
-#ifdef __SANITIZE_THREAD__
-// Children of programs with threads start threads of their own, and the library says that they may.
-const char *__tsan_default_options(void);
-__attribute__((visibility("default"))) const char *__tsan_default_options(void) { return "die_after_fork=0"; }
-#endif
-
 #ifdef KILN_PLAIN_TESTS
 
 #include <setjmp.h>

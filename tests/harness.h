@@ -63,6 +63,11 @@ void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(pri
 #else
 #define KILN_TEST_SANITIZED 0
 #endif
+#ifdef __SANITIZE_THREAD__
+#define KILN_TEST_THREAD_SANITIZER 1
+#else
+#define KILN_TEST_THREAD_SANITIZER 0
+#endif
 
 /// For programs that a test compiles against the libraries of its build; a command of the shell behind which
 /// they get one GiB; how many times longer than otherwise things may take. Sanitizers reserve terabytes of

@@ -221,6 +221,7 @@ static int end_of(pid_t child) {
 }
 
 TEST(lifetime, a_child_launches_and_closes) {
+  if (KILN_TEST_THREAD_SANITIZER) SKIP("the thread sanitizer does not follow forks of programs with threads");
   const char *path = bundle();
   for (int launched = 0; launched < 2; launched++) {
     opened o = open_all(path, "host:4");
@@ -240,6 +241,7 @@ TEST(lifetime, a_child_launches_and_closes) {
 }
 
 TEST(lifetime, a_grandchild_too) {
+  if (KILN_TEST_THREAD_SANITIZER) SKIP("the thread sanitizer does not follow forks of programs with threads");
   opened o = open_all(bundle(), "host:3");
   CHECK_INT(try_launch(o.kernel), 0);
   pid_t child = fork();
@@ -297,9 +299,8 @@ static int use_in_child(opened *o) {
 }
 
 TEST(lifetime, forks_while_threads_work) {
-#ifdef __SANITIZE_ADDRESS__
-  SKIP("a lock of the sanitizer's allocator stays held in children of programs with threads (gcc 12)");
-#endif
+  if (KILN_TEST_SANITIZED)
+    SKIP("a lock of the sanitizer's stays held in children of programs with threads (gcc 12)");
   pthread_t threads[3];
   churn_path = bundle();
   opened o = open_all(churn_path, "host:3");
