@@ -58,7 +58,7 @@ static const machine_word words[] = {
 
 static bool is_for(const machine_word *w, const kiln_processor *p) {
   if (w->family != p->family) return false;
-  if (*p->arch) return !strcmp(w->arch, p->arch);
+  if (*w->arch) return p->arch && !strcmp(w->arch, p->arch);
   return p->major >= w->first && p->major <= w->last && (!w->matrix || w->matrix == p->matrix);
 }
 

@@ -75,7 +75,8 @@ bool tuning_is_for_target(const kiln_tuned_entry *e, const kiln_target *target) 
   char rule[KILN_RULE_TEXT];
   const char *processor = e->texts[KILN_TUNED_PROCESSOR];
   if (!strcmp(processor, "*")) return true;
-  if (!strncmp(processor, "native", 6)) return target->processor->family == KILN_FAMILY_HOST;
+  if (!strncmp(processor, "native", 6))
+    return kiln_family_of(target->processor->family)->plain == KILN_FORMAT_HOST;
   return kiln_device_target_parse(processor, &device, &unseen) == KILN_OK &&
          kiln_target_rank(target, false, &device, rule) != KILN_RANK_REFUSED;
 }

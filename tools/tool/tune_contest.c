@@ -278,6 +278,17 @@ static kiln_status all_failed(const running *r, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_NO_VARIANT, "no config is left: %s", text);
 }
 
+/// What a launch takes when nothing is tuned: the candidate with the least cost, of equals the first.
+static size_t default_of(const tune_contest *c, const tune_subject *subject) {
+  size_t best = 0;
+  int64_t least = INT64_MAX;
+  for (size_t i = 0; i < c->count; i++) {
+    int64_t cost = tune_cost_of(subject, c->candidates[i].config);
+    if (cost < least) best = i, least = cost;
+  }
+  return best;
+}
+
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
                              tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
                              uint32_t usual_config, kiln_error *err) {
@@ -288,6 +299,7 @@ kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const
   KILN_TRY(find_candidates(&r, err));
   for (size_t i = 0; i < contest->count; i++)
     if (contest->candidates[i].config == usual_config) contest->usual = i;
+  if (usual_config == UINT32_MAX) contest->usual = default_of(contest, subject);
   size_t in = 0;
   for (size_t i = 0; i < contest->count; i++) in += !contest->contenders[i].is_out;
   r.is_judge_known = subject->after ||

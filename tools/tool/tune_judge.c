@@ -75,6 +75,16 @@ static bool may_run(const kiln_config_record *config, const packed *p) {
   return true;
 }
 
+int64_t tune_cost_of(const tune_subject *s, uint32_t config) {
+  static packed p;
+  const kiln_span *cost = &s->interface->configs[config].cost;
+  int64_t value;
+  memset(&p, 0, sizeof p);
+  if (!cost->size || !pack(s, &p) || !kiln_expr_eval(cost->bytes, cost->size, p.numbers, &value))
+    return INT64_MAX;
+  return value;
+}
+
 static bool grid_of(const kiln_config_record *config, const packed *p, uint32_t out[3]) {
   bool states_one = false;
   for (unsigned axis = 0; axis < 3; axis++) {

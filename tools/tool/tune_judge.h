@@ -11,6 +11,9 @@ typedef struct tune_judge {
   bool coarse;    ///< the kernel multiplies matrices in less than f32
 } tune_judge;
 
+/// What the config costs for these arguments (@cost); INT64_MAX: none is stated, or it cannot be computed.
+int64_t tune_cost_of(const tune_subject *subject, uint32_t config);
+
 /// Fills `want` by the reference interpreter, with the kernel that a bundle of `kiln build --tuning` has, in
 /// a process of its own. TIMEOUT after `limit_ms`; NOT_FOUND when the bundle has no kernel for these
 /// arguments.
