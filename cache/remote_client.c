@@ -19,7 +19,9 @@
 
 // The helper keeps the deadline itself; the grace is for its answer. One that is too busy for that, MOST_LATE
 // times in a row, would cost every further look-up as much.
-enum { GRACE_MS = 250, MOST_LATE = 3, URL_SIZE = 1024 };
+// Waking it only fills a socket, which takes no time unless the machine has none for this process: who gave
+// up would leave what is put later for the end of the build.
+enum { GRACE_MS = 250, WAKE_MS = 10000, MOST_LATE = 3, URL_SIZE = 1024 };
 
 struct kiln_remote {
   pthread_mutex_t mutex; ///< guards starting
@@ -250,9 +252,8 @@ int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key
   int e = kiln_spool_add(store, key);
   if (e) return e;
   int fd;
-  // Starting the helper is no part of the deadline: nobody waits for an answer, and who gives up here would
-  // leave what is put later for the end of the build.
+  // Starting the helper is no part of the deadline: nobody waits for an answer.
   if (r->broken || !start(r)) return 0;
-  if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + GRACE_MS, &fd)) close(fd);
+  if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + WAKE_MS, &fd)) close(fd);
   return 0;
 }
