@@ -261,7 +261,7 @@ $(foreach d,base targets compiler codegen cache tuner bundle runtime tools,$(eva
 
 .PHONY: tests check check-full check-memory check-sanitizers bless
 tests: $(TESTS) $(CHECKERS) $(EMULATED)
-check: ## install what the tests need, build, run all of them (under ten minutes on two cores); ends with the line of sums
+check: ## install what the tests need, build, run all of them (about a quarter of an hour on two cores); ends with the line of sums
 	$(PACKAGES) build test
 	$(MAKE) $(JOBS) all tests
 	tests/run.sh $(B)
