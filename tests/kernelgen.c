@@ -192,6 +192,20 @@ static ir_value *other_view(generator *g, ir_value *view, unsigned rank) {
   return ir_ternary(&g->b, IR_SELECT, 0, test, view, &made->results[0]);
 }
 
+/// Some accesses take only the first elements along an axis. Drawn beside the other numbers, so that kernels
+/// of a seed are otherwise what they were.
+static void draw_first(const generator *g, ir_type view, ir_attrs *attrs) {
+  uint64_t beside = g->random ^ 0x6669727374;
+  ir_type tile = ir_view_tile(view);
+  uint32_t drawn = (uint32_t)(kiln_test_random(&beside) >> 16);
+  if (!tile.rank || drawn % 4) return;
+  uint8_t axis = (uint8_t)(drawn / 4 % tile.rank);
+  uint32_t extent = 1u << tile.log2[axis];
+  if (extent < 2) return;
+  attrs->axis = axis;
+  attrs->first = 1 + drawn / 64 % (extent - 1);
+}
+
 static void state_view_load(generator *g) {
   ir_value *base = g->inputs[below(g, g->input_count)], *operands[8];
   unsigned rank = 1 + below(g, 2);
@@ -212,6 +226,7 @@ static void state_view_load(generator *g) {
     operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
   ir_attrs attrs = {.flags = chance(g, 50) ? IR_HAS_OTHER : 0};
   if (attrs.flags) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
+  draw_first(g, view, &attrs);
   ir_op *op = ir_emit(&g->b, IR_VIEW_LOAD, &attrs, operands, count, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
   if (chance(g, 80)) return;
@@ -503,6 +518,7 @@ static void store_through_view(generator *g, ir_value *v) {
     operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 4) - 2);
   operands[count++] = v;
   ir_attrs attrs = {.kind = adds ? IR_COMBINE_ADD : 0};
+  draw_first(g, view, &attrs);
   if (!ir_emit(&g->b, adds ? IR_VIEW_ATOMIC : IR_VIEW_STORE, &attrs, operands, count, NULL, NULL, 0))
     keep(g, NULL);
 }

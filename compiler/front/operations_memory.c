@@ -70,6 +70,24 @@ static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
   return kiln_elab_result(e, n->place, ir_cast(&e->b, ir, KILN_I64, 0, IR_ROUND_NEAREST)).ir;
 }
 
+// first = n, axis = a: only the first n elements along an axis of the tile; all of them is the same as
+// nothing said.
+static bool first_attributes(kiln_elab *e, const kiln_call *c, ir_type tile, ir_attrs *attrs) {
+  const kiln_node *first = kiln_call_named(c, "first"), *along = kiln_call_named(c, "axis");
+  int64_t count, axis;
+  if (!first && !along) return true;
+  if (!first || !along)
+    return kiln_elab_error(e, (first ? first : along)->place, "'first' and 'axis' go together"), false;
+  if (!tile.rank) return kiln_elab_error(e, first->place, "'first': the view's tile has no axis"), false;
+  if (!kiln_elab_integer(e, along, 0, tile.rank - 1, "axis", &axis)) return false;
+  int64_t extent = (int64_t)1 << tile.log2[axis];
+  if (!kiln_elab_integer(e, first, 1, extent, "first", &count)) return false;
+  if (count == extent) return true;
+  attrs->first = count;
+  attrs->axis = (uint8_t)axis;
+  return true;
+}
+
 // [view, indices...] of an access through a view; count in `out_count`.
 static bool view_operands(kiln_elab *e, const kiln_call *c, ir_value *view, ir_value **operands,
                           uint32_t *out_count) {
@@ -98,7 +116,9 @@ static kiln_values view_load(kiln_elab *e, const kiln_call *c, ir_value *view, k
   if (kiln_call_named(c, "mask"))
     return kiln_call_one(
         kiln_elab_error(e, c->place, "a view has no mask: what is out of range reads 0, or 'other'"), one);
-  if (!view_operands(e, c, view, operands, &count) || !access_attributes(e, c, &attrs)) return fail(one);
+  if (!view_operands(e, c, view, operands, &count) || !access_attributes(e, c, &attrs) ||
+      !first_attributes(e, c, ir_view_tile(view->type), &attrs))
+    return fail(one);
   const kiln_node *other = kiln_call_arg(c, 2, "other");
   if (other) {
     attrs.flags |= IR_HAS_OTHER;
@@ -110,7 +130,7 @@ static kiln_values view_load(kiln_elab *e, const kiln_call *c, ir_value *view, k
 }
 
 static kiln_values view_write(kiln_elab *e, const kiln_call *c, ir_opcode code, ir_value *view,
-                              const ir_attrs *attrs, kiln_value *one) {
+                              ir_attrs *attrs, kiln_value *one) {
   ir_value *operands[IR_MAX_RANK + 2];
   uint32_t count;
   if (c->count != 3 || kiln_call_named(c, "mask"))
@@ -118,7 +138,9 @@ static kiln_values view_write(kiln_elab *e, const kiln_call *c, ir_opcode code, 
                                          "'%s' on a view: expected (V, [i, j], x) without a mask",
                                          c->operation->name),
                          one);
-  if (!view_operands(e, c, view, operands, &count)) return fail(one);
+  if (!view_operands(e, c, view, operands, &count) ||
+      !first_attributes(e, c, ir_view_tile(view->type), attrs))
+    return fail(one);
   operands[count] = kiln_elab_fit(e, c->args[2]->place, kiln_elab_eval(e, c->args[2]),
                                   ir_view_tile(view->type), "value to store");
   if (!operands[count++]) return fail(one);
@@ -175,13 +197,23 @@ kiln_values kiln_operation_view_base(kiln_elab *e, const kiln_call *c, kiln_valu
 
 // ---------------------------------------------------------------------------------- load and store
 
+// The error for what only views have; false when there is none.
+static bool has_view_words(kiln_elab *e, const kiln_call *c) {
+  const kiln_node *first = kiln_call_named(c, "first"), *axis = kiln_call_named(c, "axis");
+  if (!first && !axis) return false;
+  kiln_elab_error(e, (first ? first : axis)->place, "'%s' is for accesses of views: a pointer has a mask",
+                  first ? "first" : "axis");
+  return true;
+}
+
 kiln_values kiln_operation_load(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   ir_value *operands[3] = {address(e, c)};
   uint32_t count = 1;
   if (!operands[0]) return fail(one);
   if (operands[0]->type.is_view) return view_load(e, c, operands[0], one);
-  if (!mask_operand(e, c, 1, &operands[0], &operands[1]) || !access_attributes(e, c, &attrs))
+  if (has_view_words(e, c) || !mask_operand(e, c, 1, &operands[0], &operands[1]) ||
+      !access_attributes(e, c, &attrs))
     return fail(one);
   count += operands[1] != NULL;
   const kiln_node *other = kiln_call_arg(c, 2, "other");
@@ -196,6 +228,7 @@ kiln_values kiln_operation_load(kiln_elab *e, const kiln_call *c, kiln_value *on
 // p, v [, mask] of a store or atomic through pointers.
 static kiln_values pointer_write(kiln_elab *e, const kiln_call *c, ir_value *p, const ir_attrs *attrs,
                                  kiln_value *one) {
+  if (has_view_words(e, c)) return fail(one);
   ir_value *operands[3] = {p};
   kiln_value v = kiln_elab_eval(e, c->args[1]);
   operands[1] = kiln_elab_fit(e, c->args[1]->place, v, ir_pointee(p->type),

@@ -265,6 +265,8 @@ static void put_view_access(printer *p, const ir_op *op) {
     kiln_buffer_format(p->out, ", ");
     put_value(p, ir_view_indices(op)[rank]);
   }
+  if (op->attrs.first)
+    kiln_buffer_format(p->out, ", first = %" PRId64 ", axis = %u", op->attrs.first, op->attrs.axis);
   op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
   kiln_buffer_u8(p->out, ')');
 }

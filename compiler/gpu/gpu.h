@@ -29,6 +29,7 @@ typedef struct kiln_matrix_machine {
   uint8_t group_warps;     ///< warps that issue one product together
   uint8_t log2_rows;       ///< rows of one product of a group
   uint8_t least_n, most_n; ///< logarithms of its columns
+  uint8_t part_columns;    ///< where only a part of a tile's columns counts, the part is a multiple of this
   uint8_t step_bytes;      ///< of the reduced index in one product
   uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
   uint16_t most_partial;       ///< products of fp8 that the unit may sum before they are added in f32
@@ -67,6 +68,7 @@ unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_targe
 /// How one product is done.
 typedef struct kiln_product {
   ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers
+  unsigned columns;       ///< of the result that the right operand has elements for: the others stay
   bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
   bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
 } kiln_product;
@@ -137,5 +139,13 @@ bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int6
 /// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
 /// several such columns one after another.
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
+/// Rows of a tile that a load by the copy engine, its copy and its memory have; their bytes.
+unsigned kiln_memory_rows(const ir_op *op, ir_type tile);
+uint32_t kiln_memory_bytes(const ir_op *op, ir_type tile);
+
+/// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
+/// they are a multiple.
+unsigned kiln_stage_columns(const ir_kernel *kernel, const ir_op *op);
+unsigned kiln_stage_row(const ir_kernel *kernel, const ir_op *op, unsigned row_bytes);
 
 #endif

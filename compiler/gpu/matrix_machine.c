@@ -9,6 +9,7 @@ static const kiln_matrix_machine machines[] = {
      .log2_rows = 6,
      .least_n = 4,
      .most_n = 8,
+     .part_columns = 16,
      .step_bytes = 32,
      .row_bytes = 128,
      .most_partial = 128,
@@ -44,6 +45,30 @@ unsigned kiln_blocks_within(const kiln_matrix_machine *m, const kiln_target *tar
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
   unsigned bytes = kiln_scalars[tile.scalar].bytes << tile.log2[tile.rank - 1];
   return bytes < row_bytes ? bytes : row_bytes;
+}
+
+unsigned kiln_memory_rows(const ir_op *op, ir_type tile) {
+  return op->attrs.first ? (unsigned)op->attrs.first : 1u << tile.log2[0];
+}
+
+uint32_t kiln_memory_bytes(const ir_op *op, ir_type tile) {
+  unsigned columns = ir_log2_elements(tile) - tile.log2[0];
+  return kiln_memory_rows(op, tile) * ((uint32_t)kiln_scalars[tile.scalar].bytes << columns);
+}
+
+unsigned kiln_stage_columns(const ir_kernel *kernel, const ir_op *op) {
+  enum { LOG2_GROUP_WARPS = 2, LOG2_ROWS = 6 };
+  ir_type tile = ir_view_tile(op->operands[0]->type);
+  unsigned groups = (unsigned)__builtin_ctz(kernel->warps) - LOG2_GROUP_WARPS,
+           down = tile.log2[0] - LOG2_ROWS;
+  if (op->attrs.first) return (unsigned)op->attrs.first;
+  return 1u << (groups > down ? tile.log2[1] - (groups - down) : tile.log2[1]);
+}
+
+unsigned kiln_stage_row(const ir_kernel *kernel, const ir_op *op, unsigned row_bytes) {
+  unsigned bytes = kiln_stage_columns(kernel, op) * kiln_scalars[op->operands[0]->type.scalar].bytes;
+  unsigned whole = 1u << __builtin_ctz(bytes);
+  return whole < row_bytes ? whole : row_bytes;
 }
 
 typedef struct usage {
@@ -109,6 +134,13 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   out->left_mn = transposed;
   out->right = load_behind(kernel, dot->operands[1], &transposed);
   out->right_mn = !transposed;
+  if (out->left && out->left->attrs.first) return false;
+  out->columns = 1u << c.log2[1];
+  if (out->right && out->right->attrs.first) {
+    out->columns = (unsigned)out->right->attrs.first;
+    bool is_free = !out->right_mn && out->right->attrs.axis == 0 && groups == groups_m && !out->is_partial;
+    if (!is_free || out->columns % m->part_columns) return false;
+  }
   if (!out->right || (bytes != 2 && (out->right_mn || out->left_mn))) return false;
   return out->left || bytes == 2;
 }
@@ -134,7 +166,8 @@ static bool is_tile_op(const ir_op *op) {
 static bool has_pieces(const spreading *s, const ir_op *dot, const kiln_product *p) {
   unsigned columns = kiln_columns_of_blocks(s->blocks), rows = 1u << dot->results[0].type.log2[0];
   unsigned least = (s->blocks / columns * GROUPS_OF_BLOCK) << s->machine->log2_rows;
-  return columns > 1 ? rows == least && !p->right_mn : rows >= least;
+  if (columns > 1) return rows == least && !p->right_mn && !p->right->attrs.first;
+  return rows >= least;
 }
 
 /// Each block has its part of every tile, and no way to those of the others.
@@ -168,6 +201,7 @@ unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *ker
 
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {
   unsigned sums = 1u << (ir_log2_elements(dot->results[0].type) - 5 - (unsigned)__builtin_ctz(kernel->warps));
+  sums = sums * how->columns >> dot->results[0].type.log2[1];
   unsigned part = 1u << (KILN_PARTIAL_COLUMNS - 1);
   return how->is_partial ? sums + (sums < part ? sums : part) : sums;
 }

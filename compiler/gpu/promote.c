@@ -131,8 +131,7 @@ static bool is_counted(promoting *p, const ir_op *load) {
 
 static void mark(promoting *p, ir_op *load, bool is_left) {
   if (!load || load->attrs.flags & IR_MAPPED) return;
-  ir_type tile = load->results[0].type;
-  uint64_t bytes = (uint64_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
+  uint64_t bytes = kiln_memory_bytes(load, load->results[0].type);
   load->attrs.flags |= IR_MAPPED;
   p->loads++;
   if (!is_in_loop(load)) p->fixed_bytes += bytes;
@@ -163,6 +162,7 @@ static void visit_store(ir_op *op, void *context) {
   if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
   ir_type value = op->operands[op->operand_count - 1]->type;
   if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
+  if (op->attrs.first && (op->attrs.axis != 1 || op->attrs.first % p->machine->part_columns)) return;
   for (unsigned i = 0; i < p->accumulator_count; i++)
     if (ir_same_shape(value, p->accumulators[i])) {
       op->attrs.flags |= IR_MAPPED;

@@ -32,6 +32,7 @@ enum { BARRIER_BYTES = 8, EXCHANGE_BYTES = 512 }; // of a barrier; of exchanges 
 typedef struct ring {
   const ir_value *views[MAX_LOADS];
   ir_type tiles[MAX_LOADS];
+  int64_t first[MAX_LOADS]; ///< rows of the tile that are copied; 0: all
   ir_value *memory[MAX_LOADS], *full, *empty;
   unsigned count, slots;
   bool is_left[MAX_LOADS];
@@ -63,7 +64,8 @@ typedef struct splitting {
     kiln_product how;
   } products[MAX_SITES];
   unsigned ring_count, site_count, product_count, groups, blocks;
-  uint32_t top; ///< shared memory claimed
+  uint32_t top;   ///< shared memory claimed
+  ir_type staged; ///< what is staged at a time; rank 0: nothing
   ir_value *staging;
   unsigned split;  ///< blocks of a cluster that share a loop; 0: none
   unsigned spread; ///< blocks that share a program
@@ -99,6 +101,7 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   for (unsigned i = 0; i < r->count; i++)
     if (r->views[i] != from->loads[i]->operands[0] ||
         !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
+        r->first[i] != from->loads[i]->attrs.first ||
         (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
@@ -124,8 +127,10 @@ static void add_ring(splitting *s, site *from) {
     r->tiles[i] = from->loads[i]->results[0].type;
     r->is_left[i] = from->loads[i] == from->left;
     r->parts[i] = parts_of_operand(s, r->is_left[i]);
-    r->bytes += bytes_of(r->tiles[i]);
-    r->part += bytes_of(r->tiles[i]) / r->parts[i];
+    r->first[i] = from->loads[i]->attrs.first;
+    uint32_t bytes = kiln_memory_bytes(from->loads[i], r->tiles[i]);
+    r->bytes += bytes;
+    r->part += bytes / r->parts[i];
   }
 }
 
@@ -180,14 +185,20 @@ static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t alig
   return op ? &op->results[0] : NULL;
 }
 
-/// Staged stores share one piece of memory: `groups` times 64 rows of at most 128 columns.
-static void alloc_staging(ir_op *op, void *context) {
+/// Staged stores share one piece of memory: `groups` times 64 rows of at most 128 columns, as many as the
+/// widest has.
+static void note_staged(ir_op *op, void *context) {
   splitting *s = context;
-  if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED) || s->staging) return;
+  if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED)) return;
   ir_type type = op->operands[op->operand_count - 1]->type;
   type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
   if (type.log2[1] > STAGE_COLUMNS) type.log2[1] = STAGE_COLUMNS;
-  s->staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
+  if (!s->staged.rank || s->staged.log2[1] < type.log2[1]) s->staged = type;
+}
+
+static void alloc_staging(splitting *s, ir_block *body) {
+  ir_walk(body, note_staged, s);
+  if (s->staged.rank) s->staging = alloc(s, ir_memory_type(s->staged, 1), bytes_of(s->staged), ALIGN, 0);
 }
 
 /// The others' accumulators go to the memory of the first block of a cluster, which tells when it has read
@@ -224,9 +235,12 @@ static void alloc_rings(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->count; k++) {
-      uint32_t parts = r->parts[k], bytes = bytes_of(r->tiles[k]) / parts;
+      ir_op as_load = {.attrs = {.first = r->first[k]}};
+      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(&as_load, r->tiles[k]) / parts;
       r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
-      if (r->memory[k] && parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
+      if (!r->memory[k]) return;
+      r->memory[k]->def->attrs.first = r->first[k];
+      if (parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
     }
   }
   for (unsigned i = 0; i < s->ring_count; i++) {
@@ -373,7 +387,7 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     operands[count++] = r->memory[i];
     operands[count++] = p->slot;
     operands[count++] = r->full;
-    ir_attrs attrs = {0};
+    ir_attrs attrs = {.first = r->first[i]};
     if (s->spread > 1) attrs.spread = (uint8_t)s->spread, attrs.axis = r->is_left[i] ? 0 : 1;
     if (s->spread > r->parts[i]) attrs.flags = IR_MULTICAST;
     ir_emit(&s->b, IR_COPY, &attrs, operands, count, NULL, NULL, 0);
@@ -485,7 +499,8 @@ static void stage(splitting *s, ir_op *op) {
   operands[count++] = s->staging;
   operands[count++] = op->operands[op->operand_count - 1];
   before(s, op);
-  ir_emit(&s->b, IR_STAGE, NULL, operands, count, NULL, NULL, 0);
+  ir_attrs attrs = {.first = op->attrs.first};
+  ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
   ir_remove(op);
 }
 
@@ -581,7 +596,7 @@ static unsigned accumulators_of(const splitting *s) {
 static unsigned widest_of(const splitting *s) {
   unsigned most = 0;
   for (unsigned i = 0; i < s->product_count; i++) {
-    unsigned sums = 1u << s->products[i].dot->results[0].type.log2[1] >> 1;
+    unsigned sums = s->products[i].how.columns / 2;
     if (sums > most) most = sums;
   }
   return most;
@@ -626,7 +641,7 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
     ir_move(op, consumer, NULL);
   }
   s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
-  ir_walk(consumer, alloc_staging, s);
+  alloc_staging(s, consumer);
   ir_walk(consumer, alloc_exchange, s);
   if (!choose_slots(s, target)) {
     s->reason = "shared memory has no room for two slots";

@@ -129,9 +129,10 @@ static bool view_address(machine *m, const ir_op *op, size_t lane, uint64_t *add
   *address = view[0];
   for (unsigned i = type.rank; i-- > 0;) {
     unsigned log2 = type.log2[i] == IR_DROPPED ? 0 : type.log2[i];
-    int64_t at = (int64_t)(operand_place(m, op, 1 + i)[0] + (lane & (((size_t)1 << log2) - 1)));
+    size_t place = lane & (((size_t)1 << log2) - 1);
+    int64_t at = (int64_t)(operand_place(m, op, 1 + i)[0] + place);
     lane >>= log2;
-    inside &= at >= 0 && at < (int64_t)view[1 + i];
+    inside &= at >= 0 && at < (int64_t)view[1 + i] && place < (size_t)ir_view_count(op, i);
     *address += (uint64_t)at * view[1 + type.rank + i] * bytes_of(ir_scalar_type(type.scalar));
   }
   return inside;

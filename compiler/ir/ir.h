@@ -257,11 +257,14 @@ typedef struct ir_attrs {
   uint64_t bits;      ///< const: bit pattern, zero-extended; assert: line of the source, 0 unknown
   int64_t divisible;  ///< hint, for: 0 unknown
   int64_t contiguous; ///< hint
-  const char *text;   ///< asm template, assert message
+  int64_t first;    ///< accesses of views, what the copy engine makes of them and its memory: elements of the
+                    ///< tile along an axis, those behind read as masked off and are not written; 0: all
+  const char *text; ///< asm template, assert message
   const char *constraints;
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; copy: 0 of a left operand, 1 of a right one
+  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; with `first`: that of the tile (of copy,
+                ///< alloc 0, of stage 1); copy: 0 of a left operand, 1 of a right one
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance
   uint8_t stages, unroll; ///< for, while; 0: not said
@@ -399,6 +402,8 @@ static inline ir_value **ir_view_extents(const ir_op *view) {
 static inline ir_value **ir_view_strides(const ir_op *view) {
   return ir_view_extents(view) + view->results[0].type.rank;
 }
+/// Elements of an access along axis `axis` of its view; IR_DROPPED axes have one.
+int64_t ir_view_count(const ir_op *access, unsigned axis);
 /// Of an access through a view, one an axis.
 static inline ir_value **ir_view_indices(const ir_op *access) {
   KILN_ASSERT_DEEP(access->operands[0]->type.is_view);

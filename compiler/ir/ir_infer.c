@@ -359,12 +359,25 @@ static kiln_status rule_view(typing *t) {
   return yield_type(t, view);
 }
 
+static kiln_status check_first(const typing *t, ir_type tile) {
+  const ir_attrs *a = &t->op->attrs;
+  if (!a->first) return KILN_OK;
+  if (a->axis >= tile.rank)
+    return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis below %u, found %u", name(t),
+                     tile.rank, a->axis);
+  int64_t extent = (int64_t)1 << tile.log2[a->axis];
+  if (a->first > 0 && a->first < extent) return KILN_OK;
+  return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected 'first' between 1 and %lld, found %lld", name(t),
+                   (long long)extent - 1, (long long)a->first);
+}
+
 static kiln_status check_view_access(const typing *t, uint32_t extra) {
   ir_type view = operand(t, 0);
   if (!view.is_view) return refuse(t, "a view", view);
   if (t->op->operand_count != 1u + view.rank + extra)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected %u indices, found %d", name(t), view.rank,
                      (int)t->op->operand_count - 1 - (int)extra);
+  KILN_TRY(check_first(t, ir_view_tile(view)));
   return check_scalars(t, 1, view.rank, KILN_I64);
 }
 

@@ -72,6 +72,10 @@ static bool has_axis(ir_opcode code) {
          code == IR_DIM || code == IR_BLOCK || code == IR_GATHER || code == IR_COPY;
 }
 
+static bool is_view_access(ir_opcode code) {
+  return code == IR_VIEW_LOAD || code == IR_VIEW_STORE || code == IR_VIEW_ATOMIC;
+}
+
 static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   if (has_axis(op->code) && (op->code != IR_COPY || a->spread)) kiln_buffer_format(out, " axis=%u", a->axis);
@@ -89,6 +93,8 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
   }
   if (a->divisible) kiln_buffer_format(out, " div=%" PRId64, a->divisible);
   if (a->contiguous) kiln_buffer_format(out, " contig=%" PRId64, a->contiguous);
+  if (a->first) kiln_buffer_format(out, " first=%" PRId64, a->first);
+  if (a->first && is_view_access(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
   for (unsigned i = 0; op->code == IR_TRANS && i < op->operands[0]->type.rank; i++)
     kiln_buffer_format(out, "%s%u%s", i ? ", " : " [", a->perm[i],
                        i + 1 == op->operands[0]->type.rank ? "]" : "");

@@ -83,6 +83,15 @@ ir_type ir_view_tile(ir_type view) {
   return tile;
 }
 
+int64_t ir_view_count(const ir_op *access, unsigned axis) {
+  ir_type view = access->operands[0]->type;
+  unsigned at = 0;
+  if (view.log2[axis] == IR_DROPPED) return 1;
+  for (unsigned i = 0; i < axis; i++) at += view.log2[i] != IR_DROPPED;
+  return access->attrs.first && access->attrs.axis == at ? access->attrs.first
+                                                         : (int64_t)1 << view.log2[axis];
+}
+
 ir_type ir_memory_type(ir_type tile, unsigned slots) {
   tile.slots = (uint8_t)slots;
   return tile;

@@ -74,6 +74,7 @@ static void split_params(ir_kernel *kernel) {
 typedef struct axis {
   ir_value *extent, *stride, *index; // scalar i64
   unsigned log2;                     // of the tile's extent; 0 for a dropped axis
+  int64_t count;                     // elements of the tile that are accessed
   bool dropped;
   bool may_end, may_begin; // the upper, the lower bound can lie inside the tile
 } axis;
@@ -96,8 +97,8 @@ static bool counts_up_to_extent(const viewing *v, const axis *a) {
 
 static void judge(const viewing *v, axis *a) {
   const kiln_fact *index = fact(v, a->index), *extent = fact(v, a->extent);
-  int64_t lanes = (int64_t)1 << a->log2, last;
-  bool inside = !__builtin_add_overflow(index->hi, lanes, &last) && extent->lo >= last;
+  int64_t last;
+  bool inside = !__builtin_add_overflow(index->hi, a->count, &last) && extent->lo >= last;
   a->may_begin = index->lo < 0;
   a->may_end = !inside && !counts_up_to_extent(v, a);
 }
@@ -135,6 +136,10 @@ static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank
     ir_value *rest = clamped(v, ir_binary(&v->b, IR_SUB, 0, a->extent, a->index), a->log2);
     mask = ir_compare(&v->b, IR_LT, 0, lane, ir_splat(&v->b, rest, lane->type));
   }
+  if (a->count >> a->log2 == 0) {
+    ir_value *count = ir_splat(&v->b, ir_const_int(&v->b, KILN_I32, a->count), lane->type);
+    mask = both(v, mask, ir_compare(&v->b, IR_LT, 0, lane, count));
+  }
   if (a->may_begin) {
     ir_value *before = clamped(v, ir_binary(&v->b, IR_SUB, 0, i64(v, 0), a->index), a->log2);
     mask = both(v, mask, ir_compare(&v->b, IR_GE, 0, lane, ir_splat(&v->b, before, lane->type)));
@@ -155,7 +160,8 @@ static ir_value *access_mask(viewing *v, const axis *axes, unsigned rank, ir_typ
       uniform = both(v, uniform, scalar_mask(v, &axes[i]));
       continue;
     }
-    ir_value *part = axes[i].may_end || axes[i].may_begin ? lane_mask(v, &axes[i], at, tile.rank) : NULL;
+    bool is_masked = axes[i].may_end || axes[i].may_begin || axes[i].count >> axes[i].log2 == 0;
+    ir_value *part = is_masked ? lane_mask(v, &axes[i], at, tile.rank) : NULL;
     if (part) mask = both(v, mask, grown(v, part, tile));
     at++;
   }
@@ -212,6 +218,7 @@ static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes
                      .index = ir_view_indices(op)[i],
                      .dropped = type.log2[i] == IR_DROPPED};
     axes[i].log2 = axes[i].dropped ? 0 : type.log2[i];
+    axes[i].count = ir_view_count(op, i);
     judge(v, &axes[i]);
   }
 }
@@ -230,6 +237,7 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
     operands[count++] = tile.rank ? ir_splat(&v->b, value, tile) : value;
   ir_attrs attrs = op->attrs;
   attrs.flags &= ~(uint32_t)IR_HAS_OTHER;
+  attrs.first = attrs.axis = 0;
   ir_opcode code = op->code == IR_VIEW_LOAD ? IR_LOAD : op->code == IR_VIEW_STORE ? IR_STORE : IR_ATOMIC;
   return ir_emit(&v->b, code, &attrs, operands, count, NULL, NULL, 0);
 }

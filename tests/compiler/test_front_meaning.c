@@ -274,3 +274,22 @@ TEST(meaning, views_and_atomics) {
       CHECK_INT(o[32 + r * 8 + c], want);
     }
 }
+
+TEST(meaning, the_first_elements_of_an_access) {
+  int32_t o[OUT];
+  run("",
+      "let V = view(o, [4, 8], [8, 1], [4, 8]) store(V, [0, 0], full(i32[4, 8], 5), first = 5, axis = 1)"
+      " atomic.add(V, [1, 0], full(i32[4, 8], 2), axis = 0, first = 2)"
+      " let W = view(o, [4, 8], [8, 1], [_, 8]) let t = load(W, [1, 2], 9, first = 3, axis = 0)"
+      " store(o + 32 + iota(8), t) store(o + 40 + iota(8), load(W, [1, 2], first = 8, axis = 0))",
+      8, o);
+  for (int r = 0; r < 4; r++)
+    for (int c = 0; c < 8; c++) {
+      int stored = c < 5 ? 5 : -1, added = r == 1 || r == 2 ? 2 : 0;
+      CHECK_INT(o[r * 8 + c], stored + added);
+    }
+  for (int c = 0; c < 8; c++) {
+    CHECK_INT(o[32 + c], c < 3 ? o[8 + 2 + c] : 9);
+    CHECK_INT(o[40 + c], c < 6 ? o[8 + 2 + c] : 0);
+  }
+}

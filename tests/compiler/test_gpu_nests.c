@@ -10,6 +10,7 @@ typedef struct nest {
   kiln_buffer text;
   const char *type;
   unsigned bm, bn, bk, depth, warps, stages, shape;
+  unsigned part; ///< columns that a program has; BN: all
   bool a_turned, b_turned, in_registers, is_batched, to_memory, is_atomic;
   unsigned m, n, k, times, split;
   const char *target; ///< one that fetches; NULL: the GPU form with roles
@@ -54,8 +55,11 @@ static const struct {
 /// An operand of a product: rows x columns of `view`, which lies the other way round when `turned`.
 static void put_load(nest *x, char view, bool turned, const char *row, const char *column) {
   const char *z = x->is_batched ? "pid(2), " : "";
-  if (turned) kiln_buffer_format(&x->text, "trans(load(%c, [%s%s, %s]))", view, z, column, row);
-  else kiln_buffer_format(&x->text, "load(%c, [%s%s, %s])", view, z, row, column);
+  char first[40] = "";
+  if (x->part < x->bn && view == 'B')
+    snprintf(first, sizeof first, ", first = %u, axis = %d", x->part, !turned);
+  if (turned) kiln_buffer_format(&x->text, "trans(load(%c, [%s%s, %s]%s))", view, z, column, row, first);
+  else kiln_buffer_format(&x->text, "load(%c, [%s%s, %s]%s)", view, z, row, column, first);
 }
 
 static void put_product(nest *x, const char *k, const char *sum) {
@@ -123,9 +127,10 @@ static void write_nest(nest *x) {
       "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
       "    c: %s *%s @align(16), M: i32%s, N: i32%s, K: i32 @range(0, 65536)%s, times: i32,\n"
       "    lda: i64 @div(8), ldb: i64 @div(8), ldv: i64 @div(8), ldc: i64 @div(8))\n"
-      "  @grid(cdiv(M, BM), cdiv(N, BN), %u) @config(warps = %u, stages = %u)\n{\n",
+      "  @grid(cdiv(M, BM), cdiv(N, %u), %u) @config(warps = %u, stages = %u)\n{\n",
       x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
-      x->to_memory ? x->type : "f32", whole, whole, whole, x->is_batched ? 2 : 1, x->warps, x->stages);
+      x->to_memory ? x->type : "f32", whole, whole, whole, x->part, x->is_batched ? 2 : 1, x->warps,
+      x->stages);
   if (is_chained) {
     put_view(x, 'A', false, "M", "D", "BM", "D");
     put_view(x, 'B', true, "D", "K", "D", "BK");
@@ -135,8 +140,8 @@ static void write_nest(nest *x) {
     put_view(x, 'B', x->b_turned, "K", "N", "BK", "BN");
   }
   put_view(x, 'C', false, "M", "N", "BM", "BN");
-  kiln_buffer_format(&x->text,
-                     "  let m0 = pid(0) * BM\n  let n0 = pid(1) * BN\n  var acc = zeros(f32[BM, BN])\n");
+  kiln_buffer_format(
+      &x->text, "  let m0 = pid(0) * BM\n  let n0 = pid(1) * %u\n  var acc = zeros(f32[BM, BN])\n", x->part);
   if (is_chained) {
     kiln_buffer_format(&x->text, "  var total = zeros(f32[BM])\n  let q = ");
     put_load(x, 'A', false, "m0", "0");
@@ -145,9 +150,12 @@ static void write_nest(nest *x) {
   put_shape(x);
   const char *place = x->is_batched ? "pid(2), m0, n0" : "m0, n0";
   if (is_chained) kiln_buffer_format(&x->text, "  acc = acc + total[:, _]\n");
-  if (x->is_atomic) kiln_buffer_format(&x->text, "  atomic.add(C, [%s], acc)\n}\n", place);
+  char first[40] = "";
+  if (x->part < x->bn) snprintf(first, sizeof first, ", first = %u, axis = 1", x->part);
+  if (x->is_atomic) kiln_buffer_format(&x->text, "  atomic.add(C, [%s], acc%s)\n}\n", place, first);
   else
-    kiln_buffer_format(&x->text, "  store(C, [%s], acc as %s)\n}\n", place, x->to_memory ? x->type : "f32");
+    kiln_buffer_format(&x->text, "  store(C, [%s], acc as %s%s)\n}\n", place, x->to_memory ? x->type : "f32",
+                       first);
   kiln_buffer_u8(&x->text, 0);
 }
 
@@ -174,6 +182,9 @@ static void draw_nest(nest *x, uint64_t seed, const char *target) {
   x->times = any(x, 4);
   x->split = any(x, 2) ? 1u << any(x, 4) : 0;
   x->is_whole = target && any(x, 2);
+  bool has_part = !is_chained && !any(x, 4);
+  x->part = has_part ? x->bn - 16 * (1 + any(x, x->bn / 32)) : x->bn;
+  x->b_turned |= has_part;
   if (x->is_whole) x->m = rounded(x->m), x->n = rounded(x->n), x->k = rounded(x->k);
   write_nest(x);
 }
@@ -190,7 +201,7 @@ static bool check_nest(uint64_t seed, const char *target) {
   if (is_chained) row[0] = row[1] = x.depth, rows[0] = x.m, rows[1] = k;
   sim_case c = {.name = name,
                 .text = (const char *)x.text.bytes,
-                .grid = {blocks_of(x.m, x.bm), blocks_of(x.n, x.bn), batches},
+                .grid = {blocks_of(x.m, x.bm), blocks_of(x.n, x.part), batches},
                 .schedules = 3,
                 .sparse = 2,
                 .target = target};

@@ -16,12 +16,20 @@ static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
 /// Swizzles by row width: 0 none, 1 32, 2 64, 3 128 bytes.
 static unsigned swizzle_of(unsigned row) { return row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0; }
 
+static unsigned row_of(const gpu *g, const ir_op *op) {
+  unsigned row_bytes = kiln_matrix_machine_of(g->target)->row_bytes;
+  return op->code == IR_STAGE ? kiln_stage_row(g->kernel, op, row_bytes)
+                              : kiln_memory_row(ir_view_tile(op->operands[0]->type), row_bytes);
+}
+
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
-static void put_box(kiln_buffer *out, const ir_op *op, ir_type view, unsigned row_bytes) {
-  unsigned bytes = kiln_scalars[view.scalar].bytes, row = kiln_memory_row(ir_view_tile(view), row_bytes);
+static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
+  unsigned bytes = kiln_scalars[view.scalar].bytes;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
-    if (i + 1 == view.rank) extent = row / bytes;
+    if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY)
+      extent = kiln_memory_rows(op, ir_view_tile(view));
+    if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
     else if (op->code == IR_STAGE && extent > STAGE_BOX_ROWS) extent = STAGE_BOX_ROWS;
     else if (op->attrs.spread && extent > 1) extent /= op->attrs.spread;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
@@ -56,7 +64,6 @@ static void add_map(ir_op *op, void *context) {
   if (op->code != IR_COPY && op->code != IR_STAGE) return;
   const ir_op *view = op->operands[0]->def;
   ir_type type = view->results[0].type;
-  unsigned row_bytes = kiln_matrix_machine_of(g->target)->row_bytes;
   kiln_buffer map = {0};
   if (view->operands[0]->index > UINT8_MAX) {
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is behind too many parameters",
@@ -65,11 +72,11 @@ static void add_map(ir_op *op, void *context) {
   }
   kiln_buffer_u8(&map, type.scalar);
   kiln_buffer_u8(&map, type.rank);
-  kiln_buffer_u8(&map, (uint8_t)swizzle_of(kiln_memory_row(ir_view_tile(type), row_bytes)));
+  kiln_buffer_u8(&map, (uint8_t)swizzle_of(row_of(g, op)));
   kiln_buffer_u8(&map, 0); // not interleaved
   kiln_buffer_u8(&map, 0); // zeros outside
   kiln_buffer_u8(&map, (uint8_t)view->operands[0]->index);
-  put_box(&map, op, type, row_bytes);
+  put_box(g, &map, op, type);
   if (!put_expressions(g, &map, view))
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",
              ir_operation(op));

@@ -21,15 +21,12 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
 }
 
-static uint32_t bytes_of(ir_type tile) {
-  return (uint32_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
-}
-
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
   LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)memory->def->attrs.bits));
-  return slot
-             ? add(g, start, scale(g, gpu_scalar(g, slot), bytes_of(memory->type) / nvptx_parts(memory->def)))
-             : start;
+  return slot ? add(g, start,
+                    scale(g, gpu_scalar(g, slot),
+                          kiln_memory_bytes(memory->def, memory->type) / nvptx_parts(memory->def)))
+              : start;
 }
 
 /// Number of the thread in its group of warps, and whether it acts for the group.
@@ -54,7 +51,7 @@ static void find_top(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC) return;
   ir_type type = op->results[0].type;
-  uint32_t bytes = type.rank ? bytes_of(type) / nvptx_parts(op) : BARRIER_BYTES;
+  uint32_t bytes = type.rank ? kiln_memory_bytes(op, type) / nvptx_parts(op) : BARRIER_BYTES;
   uint32_t end = (uint32_t)op->attrs.bits + type.slots * bytes;
   if (end > g->scratch_base) g->scratch_base = end;
 }
@@ -269,8 +266,9 @@ static void lower_copy(gpu *g, ir_op *op) {
   ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  unsigned boxes = (bytes << tile.log2[1]) / row, rows = (1u << tile.log2[0]) / nvptx_parts(op);
-  uint32_t part_rows = (1u << tile.log2[0]) / nvptx_parts(op->operands[at]->def), column = row * part_rows;
+  unsigned boxes = (bytes << tile.log2[1]) / row, rows = kiln_memory_rows(op, tile) / nvptx_parts(op);
+  uint32_t part_rows = kiln_memory_rows(op, tile) / nvptx_parts(op->operands[at]->def);
+  uint32_t column = row * part_rows;
   share mine = share_of(g, op, rows, part_rows);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
   to = add(g, to, scale(g, mine.inside, row));
@@ -292,16 +290,15 @@ static void group_barrier(gpu *g) {
 
 typedef struct staging {
   gpu_tile tile;
-  ir_type value;       ///< of the whole tile
-  unsigned columns;    ///< log2 of the columns staged at a time
+  unsigned columns;    ///< staged at a time
   unsigned row;        ///< bytes of a row in shared memory
   LLVMValueRef memory; ///< the group's part
 } staging;
 
-/// Writes 64 rows and `columns` columns from (`block`, `part`) on in the interleaved form that the map reads:
+/// Writes 64 rows and `columns` columns from register `first` on in the interleaved form that the map reads:
 /// 16-byte pieces of a row are exchanged by the low bits of the row. Each lane of a warp gives the address of
 /// one row of 16 bytes: rows l % 16, columns 8 (l / 16).
-static void write_part(gpu *g, const staging *s, uint32_t first) {
+static void write_part(gpu *g, const staging *s, uint32_t first, unsigned columns) {
   LLVMBuilderRef b = g->builder;
   unsigned pieces = s->row / 16;
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
@@ -313,7 +310,7 @@ static void write_part(gpu *g, const staging *s, uint32_t first) {
   unsigned shift = s->row == 128 ? 0 : s->row == 64 ? 1 : 2;
   LLVMValueRef turn =
       LLVMBuildAnd(b, LLVMBuildLShr(b, row, gpu_i32(g, shift), ""), gpu_i32(g, pieces - 1), "");
-  for (unsigned c = 0; c < 1u << (s->columns - 4); c++) {
+  for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5];
     unsigned column = 2 * c % pieces, box = 2 * c / pieces;
     LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
@@ -325,8 +322,9 @@ static void write_part(gpu *g, const staging *s, uint32_t first) {
   }
 }
 
-static void send_part(gpu *g, const ir_op *op, const staging *s, LLVMValueRef row, LLVMValueRef column) {
-  unsigned boxes = (2u << s->columns) / s->row;
+static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
+                      LLVMValueRef column) {
+  unsigned boxes = 2 * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
                                  add(g, s->memory, gpu_i32(g, i * 64 * s->row))};
@@ -338,36 +336,40 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, LLVMValueRef ro
   call(g, KL_kl_bulk_commit, NULL, 0);
 }
 
+static void wait_for_part(gpu *g, LLVMValueRef leader) {
+  LLVMBasicBlockRef wait = gpu_block(g, "drain"), write = gpu_block(g, "stage");
+  LLVMBuildCondBr(g->builder, leader, wait, write);
+  LLVMPositionBuilderAtEnd(g->builder, wait);
+  call(g, KL_kl_bulk_wait_read, NULL, 0);
+  LLVMBuildBr(g->builder, write);
+  LLVMPositionBuilderAtEnd(g->builder, write);
+  group_barrier(g);
+}
+
 /// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
 static void lower_stage(gpu *g, ir_op *op) {
   ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
   kiln_layout layout = nvptx_accumulator(g, value->type);
   nvptx_split split = nvptx_split_of(g, value->type);
-  staging s = {.tile = gpu_tile_in(g, value, &layout), .value = value->type};
-  s.columns = memory->type.log2[1] < split.columns ? memory->type.log2[1] : split.columns;
-  s.row = (2u << s.columns) < NVPTX_ROW ? 2u << s.columns : NVPTX_ROW;
-  s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * (2u << s.columns)));
+  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(g->kernel, op, NVPTX_ROW)};
+  unsigned all = kiln_stage_columns(g->kernel, op), most = 1u << memory->type.log2[1];
+  s.columns = most < all ? most : all;
+  s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * 2 * s.columns));
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_leader(g);
   for (unsigned block = 0; block < 1u << split.blocks; block++)
-    for (unsigned part = 0; part < 1u << (split.columns - s.columns); part++) {
-      uint32_t first = (block << (split.columns - 1)) + (part << (s.columns - 1));
-      LLVMBasicBlockRef wait = gpu_block(g, "drain"), write = gpu_block(g, "stage");
-      LLVMBuildCondBr(g->builder, leader, wait, write);
-      LLVMPositionBuilderAtEnd(g->builder, wait);
-      call(g, KL_kl_bulk_wait_read, NULL, 0);
-      LLVMBuildBr(g->builder, write);
-      LLVMPositionBuilderAtEnd(g->builder, write);
-      group_barrier(g);
-      write_part(g, &s, first);
+    for (unsigned at = 0; at < all; at += s.columns) {
+      unsigned columns = all - at < s.columns ? all - at : s.columns;
+      wait_for_part(g, leader);
+      write_part(g, &s, (block << (split.columns - 1)) + at / 2, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
       group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);
       LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
-      LLVMValueRef column = add(g, nvptx_group_column(g, &split), gpu_i32(g, part << s.columns));
-      send_part(g, op, &s, row, column);
+      LLVMValueRef column = add(g, nvptx_group_column(g, &split), gpu_i32(g, at));
+      send_part(g, op, &s, columns, row, column);
       LLVMBuildBr(g->builder, after);
       LLVMPositionBuilderAtEnd(g->builder, after);
     }

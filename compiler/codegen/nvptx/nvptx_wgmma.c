@@ -106,7 +106,8 @@ static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row =
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = (row << tile.log2[0]) / nvptx_parts(memory->def), lead = is_mn ? column : 16;
+  uint32_t column = row * kiln_memory_rows(memory->def, tile) / nvptx_parts(memory->def),
+           lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
   LLVMValueRef offset;
@@ -173,7 +174,7 @@ static void put_immediates(product *p, bool a_in_registers) {
 
 static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const operand *left,
                      const LLVMValueRef *registers, const operand *right, const char *scale) {
-  kiln_buffer_format(&p->text, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s ", 1u << columns,
+  kiln_buffer_format(&p->text, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s ", columns,
                      STEP / kiln_scalars[p->a.scalar].bytes, p->c.scalar == KILN_F32 ? "f32" : "s32",
                      type_text(&p->a), type_text(&p->b));
   put_sums(p);
@@ -219,12 +220,12 @@ static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef 
   for (unsigned i = 0; i < p->sums; i++) sums[i] = LLVMBuildExtractValue(g->builder, made, i, "");
 }
 
-/// 64 rows and 2^`columns` columns: all steps, then the wait unless the product goes on. `keep`: whether the
+/// 64 rows and `columns` columns: all steps, then the wait unless the product goes on. `keep`: whether the
 /// accumulators count; NULL: they start from zero.
 static void multiply(gpu *g, product *p, unsigned columns, const operand *left, const LLVMValueRef *registers,
                      const operand *right, LLVMValueRef keep, const LLVMValueRef *initial,
                      LLVMValueRef *sums) {
-  p->sums = 1u << (columns - 1);
+  p->sums = columns / 2;
   p->count = 0;
   kiln_buffer_clear(&p->text);
   kiln_buffer_clear(&p->constraints);
@@ -247,7 +248,7 @@ static void add_parts(gpu *g, product *p, const nvptx_split *s, const operand *l
   for (unsigned i = 0; i < 1u << (s->columns - columns); i++) {
     operand from = *right;
     from.address = LLVMBuildAdd(g->builder, right->address, gpu_i32(g, (i << columns) * right->row), "");
-    multiply(g, p, columns, left, NULL, &from, NULL, NULL, part);
+    multiply(g, p, 1u << columns, left, NULL, &from, NULL, NULL, part);
     for (unsigned k = 0; k < p->sums; k++)
       sums[i * p->sums + k] = LLVMBuildFAdd(g->builder, initial[i * p->sums + k], part[k], "");
   }
@@ -266,6 +267,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   }
   if (g->status != KILN_OK) return;
   unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1, sums = 1u << (s.columns - 1);
+  unsigned columns = b->def->attrs.first ? (unsigned)b->def->attrs.first : 1u << s.columns;
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
@@ -282,7 +284,9 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     }
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
     if (op->attrs.flags & IR_PARTIAL) add_parts(g, &p, &s, &from, &right, before, after);
-    else multiply(g, &p, s.columns, &from, registers, &right, keep, before, after);
+    else multiply(g, &p, columns, &from, registers, &right, keep, before, after);
+    // Behind them are columns without products. Where `keep` is false they are zero.
+    for (unsigned i = columns / 2; i < sums; i++) after[i] = before[i];
   }
   kiln_buffer_deinit(&p.text);
   kiln_buffer_deinit(&p.constraints);
