@@ -124,6 +124,20 @@ kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
 extern const ir_pass kiln_gpu_register_passes[];
 extern const size_t kiln_gpu_register_pass_count;
 
+/// What stands behind a loop, for a part of the columns.
+typedef struct kiln_slice {
+  const ir_op *loop;
+  ir_value **sums;     ///< for each result of the loop, the part's columns of it
+  ir_value *first;     ///< first column of the part, i32
+  unsigned log2_parts; ///< all have as many columns
+} kiln_slice;
+
+/// Whether parts of the loop's sums have enough columns to be stored.
+bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts);
+/// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what
+/// was emitted up to then is of no use.
+bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
+
 // One file each.
 kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);

@@ -184,9 +184,10 @@ static void note_op(ir_op *op, void *context) {
     return;
   }
   bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
+  bool is_sum = op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER;
   bool is_local = ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_TRANS ||
-                  op->code == IR_FOR || op->code == IR_IF || op->code == IR_CLUSTER_SUM;
-  bool is_write = ir_ops[op->code].effect == IR_WRITE && op->code != IR_CLUSTER_SUM;
+                  op->code == IR_FOR || op->code == IR_IF || is_sum;
+  bool is_write = ir_ops[op->code].effect == IR_WRITE && !is_sum;
   if (is_access || is_write) s->is_possible &= is_access && is_mapped;
   else if (is_tile_op(op)) s->is_possible &= is_local;
 }

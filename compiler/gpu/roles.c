@@ -202,19 +202,20 @@ static void alloc_staging(splitting *s, ir_block *body) {
 }
 
 /// The others' accumulators go to the memory of the first block of a cluster, which tells when it has read
-/// them.
+/// them; or parts of everybody's to everybody, who all tell.
 static void alloc_exchange(ir_op *op, void *context) {
   splitting *s = context;
-  if (op->code != IR_CLUSTER_SUM) return;
-  unsigned others = op->attrs.split - 1u, groups = s->groups / s->spread;
-  ir_type type = ir_memory_type(op->operands[0]->type, others), barriers = ir_barrier_type(groups);
+  bool is_scatter = op->code == IR_CLUSTER_SCATTER;
+  if (op->code != IR_CLUSTER_SUM && !is_scatter) return;
+  unsigned tiles = is_scatter ? 1 : op->attrs.split - 1u, groups = s->groups / s->spread;
+  ir_type type = ir_memory_type(op->operands[0]->type, tiles), barriers = ir_barrier_type(groups);
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
   memcpy(operands, op->operands, 2 * sizeof *operands);
   s->split = op->attrs.split;
-  operands[2] = alloc(s, type, others * bytes_of(op->operands[0]->type) / s->spread, ALIGN, 0);
+  operands[2] = alloc(s, type, tiles * bytes_of(op->operands[0]->type) / s->spread, ALIGN, 0);
   if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
   operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
-  operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, is_scatter ? op->attrs.split : 1u);
   op->operands = operands;
   op->operand_count = 5;
 }
@@ -518,7 +519,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) produce(s, op, seen);
   else if (op->code == IR_VIEW_LOAD && is_mapped) hold(s, op);
   else if (op->code == IR_DOT && !s->is_producer) consume(s, op);
-  else if (op->code == IR_CLUSTER_SUM && s->is_producer) pass_on(op);
+  else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
   else if (op->code == IR_VIEW_STORE && is_mapped && !s->is_producer) stage(s, op);
 }
 

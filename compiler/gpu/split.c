@@ -8,6 +8,11 @@
 // becomes, with `rank` the number of the block in its cluster of n,
 //
 //   sums = for k in lo + rank s .. hi step n s { ... }
+//   part = cluster_scatter sums
+//   rest, for the columns of the part (slice.c)
+//
+// or, where the rest has no such form,
+//
 //   all  = cluster_sum sums
 //   if rank == 0 { rest }
 //
@@ -133,6 +138,39 @@ static void end_in_first(const sharing *s, ir_value *is_first) {
   ir_emit(&b, IR_IF, NULL, &is_first, 1, NULL, regions, 2);
 }
 
+/// Parts of the columns are parts of each thread's accumulators: no group has other columns than the next.
+static bool has_slices(const sharing *s, const kiln_matrix_machine *machine) {
+  ir_type sums = s->loop->results[0].type;
+  unsigned groups = s->kernel->warps / machine->group_warps, rows = 1u << sums.log2[0];
+  return s->loop->result_count == 1 && kiln_columns_of_blocks(s->spread) == 1 &&
+         rows >> machine->log2_rows >= groups &&
+         kiln_gpu_has_slices(sums, (unsigned)__builtin_ctz(s->blocks));
+}
+
+/// Each block has its part of the sums and does with it what stands behind the loop.
+static bool end_in_all(const sharing *s, ir_value *rank) {
+  ir_op *loop = s->loop, *end = ir_terminator(loop->block);
+  ir_block *made = ir_block_create(s->kernel->arena);
+  ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
+  ir_value *operands[2] = {&loop->results[0], parity(s, &b)};
+  ir_attrs attrs = {.split = (uint8_t)s->blocks};
+  ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
+  if (!part) return false;
+  ir_value *sum = &part->results[0];
+  kiln_slice how = {.loop = loop, .sums = &sum, .log2_parts = (unsigned)__builtin_ctz(s->blocks)};
+  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, 1 << sum->type.log2[1]));
+  if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;
+  for (ir_op *op = loop->next, *next; op != end; op = next) {
+    next = op->next;
+    if (op->code == IR_VIEW_STORE || op->code == IR_STORE) ir_remove(op);
+  }
+  for (ir_op *op = made->first, *next; op; op = next) {
+    next = op->next;
+    ir_move(op, loop->block, end);
+  }
+  return true;
+}
+
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
   sharing s = {.kernel = kernel, .blocks = 1};
   ir_count_uses(kernel);
@@ -143,7 +181,8 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   ir_value *rank = group_blocks(&s, &outer);
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
   if (is_shared) take_turns(&s, &inner, rank, is_first);
-  if (is_shared) end_in_first(&s, is_first);
+  bool is_sliced = is_shared && has_slices(&s, kiln_matrix_machine_of(target)) && end_in_all(&s, rank);
+  if (is_shared && !is_sliced) end_in_first(&s, is_first);
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);
 }

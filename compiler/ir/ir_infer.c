@@ -515,16 +515,21 @@ static kiln_status rule_wait(typing *t) {
 }
 
 static kiln_status rule_cluster(typing *t) {
-  ir_type value = operand(t, 0);
+  ir_type value = operand(t, 0), sum = value;
+  bool is_scatter = t->op->code == IR_CLUSTER_SCATTER;
+  unsigned blocks = t->op->attrs.split, parts = is_scatter ? (unsigned)__builtin_ctz(blocks | 256) : 0;
+  if (is_scatter && (value.rank != 2 || value.log2[1] < parts || blocks & (blocks - 1)))
+    return refuse(t, "a tile with as many columns as there are blocks", value);
+  if (is_scatter) sum.log2[1] = (uint8_t)(sum.log2[1] - parts);
   if (!is_i32(operand(t, 1))) return refuse(t, "a phase of i32", operand(t, 1));
-  if (t->op->operand_count == 2) return yield_type(t, value);
+  if (t->op->operand_count == 2) return yield_type(t, sum);
   if (t->op->operand_count != 5)
-    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "cluster_sum: expected 2 or 5 operands, found %u",
+    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "%s: expected 2 or 5 operands, found %u", name(t),
                      t->op->operand_count);
-  KILN_TRY(expect_type(t, "memory", ir_memory_type(value, t->op->attrs.split - 1u), operand(t, 2)));
+  KILN_TRY(expect_type(t, "memory", ir_memory_type(value, is_scatter ? 1 : blocks - 1u), operand(t, 2)));
   for (uint32_t i = 3; i < 5; i++)
     if (!is_barriers(operand(t, i))) return refuse(t, "barriers", operand(t, i));
-  return yield_type(t, value);
+  return yield_type(t, sum);
 }
 
 /// Shared memory of tiles, not barriers.

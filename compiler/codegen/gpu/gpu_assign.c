@@ -233,6 +233,7 @@ static void assign_op(gpu *g, ir_op *op) {
       [IR_MMA] = assign_mma,
       [IR_MMA_WAIT] = assign_mma,
       [IR_CLUSTER_SUM] = assign_mma,
+      [IR_CLUSTER_SCATTER] = assign_mma,
       [IR_ROLES] = assign_roles,
       [IR_SORT] = assign_sort,
       [IR_GATHER] = assign_gather,

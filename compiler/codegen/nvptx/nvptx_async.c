@@ -399,6 +399,7 @@ void nvptx_lower_machine(gpu *g, ir_op *op) {
       [IR_MMA] = nvptx_lower_mma,
       [IR_MMA_WAIT] = nvptx_lower_mma_wait,
       [IR_CLUSTER_SUM] = nvptx_lower_cluster_sum,
+      [IR_CLUSTER_SCATTER] = nvptx_lower_cluster_scatter,
   };
   if (lowerings[op->code]) lowerings[op->code](g, op);
 }

@@ -42,6 +42,7 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
 void nvptx_lower_mma(gpu *g, ir_op *op);
 void nvptx_lower_mma_wait(gpu *g, ir_op *op);
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op);
+void nvptx_lower_cluster_scatter(gpu *g, ir_op *op);
 /// All machine operations.
 void nvptx_lower_machine(gpu *g, ir_op *op);
 

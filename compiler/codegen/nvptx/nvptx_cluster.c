@@ -3,6 +3,10 @@
 // the first, whose barrier counts their bytes; the first adds them in the order of the ranks and tells the
 // others that their places are empty: they have been copied then, too. Group of warps by group: the same
 // thread of each block has the same elements. Sources: PTX ISA, "cp.async.bulk", "mapa", "mbarrier".
+//
+// Or each block has the sums of a part of the columns: every thread stores each part of its accumulators into
+// the memory of the block that adds it ("st.async": data and count arrive together), its own part too, so
+// that all add in the order of the ranks.
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 enum {
@@ -15,7 +19,7 @@ enum {
 typedef struct exchange {
   gpu_tile tile;
   unsigned blocks, pieces; ///< of a cluster; of a thread
-  uint32_t tile_bytes;     ///< of all groups
+  uint32_t tile_bytes;     ///< from what one block sent to what the next did
   bool is_float;
   LLVMValueRef group_memory; ///< where the group's sums of the second block lie
   LLVMValueRef memory;       ///< the thread's first piece
@@ -103,7 +107,7 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile) {
   LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
   uint32_t registers = 1u << tile.layout.registers;
   exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
-  x.tile_bytes = (4u << ir_log2_elements(op->results[0].type)) / (g->spread ? g->spread : 1);
+  x.tile_bytes = (4u << ir_log2_elements(op->operands[0]->type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
   LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
   x.group_memory = add(g, nvptx_slot_address(g, op->operands[2], NULL), group);
@@ -140,5 +144,57 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
     LLVMAddIncoming(out.regs[i], (LLVMValueRef[2]){sums[i], tile.regs[i]},
                     (LLVMBasicBlockRef[2]){first, other}, 2);
   }
+  gpu_set_home(g, &op->results[0], out);
+}
+
+// ---------------------------------------------------------------------------------- parts for everybody
+
+/// Register `i` of the thread in part `part`: a part has some columns of each 64 rows of the group.
+static unsigned register_of(const exchange *x, const nvptx_split *split, unsigned part, unsigned i) {
+  unsigned row_registers = 1u << (split->columns - 1), width = row_registers / x->blocks;
+  return i / width * row_registers + part * width + i % width;
+}
+
+/// Waits until all have read what this block sent before.
+static void scatter(gpu *g, const exchange *x, const nvptx_split *split) {
+  static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                             "[$0], {$1, $2, $3, $4}, [$5];";
+  unsigned pieces = x->pieces / x->blocks;
+  LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
+  LLVMValueRef turn = LLVMBuildMul(g->builder, g->share, gpu_i32(g, x->tile_bytes), "");
+  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->empty, before}, 2);
+  for (unsigned part = 0; part < x->blocks; part++) {
+    LLVMValueRef there = in_block(g, add(g, x->memory, turn), part), full = in_block(g, x->full, part);
+    for (unsigned i = 0; i < pieces; i++) {
+      LLVMValueRef arguments[2 + PIECE] = {piece_at(g, there, i)};
+      for (unsigned k = 0; k < PIECE; k++)
+        arguments[1 + k] = LLVMBuildBitCast(
+            g->builder, x->tile.regs[register_of(x, split, part, i * PIECE + k)], g->i32, "");
+      arguments[1 + PIECE] = full;
+      nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context),
+                arguments, 2 + PIECE);
+    }
+  }
+}
+
+void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
+  ir_type whole = op->operands[0]->type;
+  kiln_layout layout = nvptx_accumulator(g, whole), part = nvptx_accumulator(g, op->results[0].type);
+  nvptx_split split = nvptx_split_of(g, whole);
+  gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &part);
+  if (g->status != KILN_OK) return;
+  exchange x = open_exchange(g, op, tile);
+  uint32_t count = 1u << part.registers, bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
+  LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes), "");
+  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
+  x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
+  scatter(g, &x, &split);
+  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
+  x.pieces /= x.blocks;
+  for (uint32_t i = 0; i < count; i++) out.regs[i] = x.is_float ? LLVMConstReal(g->f32, -0.0) : gpu_i32(g, 0);
+  for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, out.regs);
+  group_barrier(g);
+  for (unsigned rank = 0; rank < x.blocks; rank++)
+    call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader}, 2);
   gpu_set_home(g, &op->results[0], out);
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What stands behind a shared loop, for a part of the columns: each block of a cluster computes and stores its
+// own.
+//
+// Values are made anew from the stores backwards, with tiles of fewer columns:
+//
+//   iota n                      iota n / parts + first column
+//   sums of the loop            what the block has of them after the exchange
+//   splat, broadcast, expand, elementwise operations, loads through pointers      the same, smaller
+//   stores                      at the first column
+//
+// Anything else, and what does not belong to one axis of columns, is refused.
+#include "compiler/gpu/gpu.h"
+
+enum { MOST_VALUES = 64, LEAST_COLUMNS = 4 }; // a logarithm: of a store by the copy engine
+
+typedef struct slicing {
+  ir_builder *b;
+  const kiln_slice *how;
+  const ir_block *block; ///< whose loads may move to the stores
+  struct {
+    const ir_value *from;
+    unsigned axis;
+    ir_value *to;
+  } made[MOST_VALUES];
+  unsigned made_count;
+} slicing;
+
+static ir_type narrowed(const slicing *s, ir_type type, unsigned axis) {
+  type.log2[axis] = (uint8_t)(type.log2[axis] - s->how->log2_parts);
+  return type;
+}
+
+static ir_value *result_of(ir_op *op) { return op ? &op->results[0] : NULL; }
+
+static ir_value *slice(slicing *s, ir_value *v, unsigned axis);
+
+/// The operation again, operands of the same shape sliced. NULL: one of them can't be.
+static ir_value *slice_operands(slicing *s, const ir_op *op, unsigned axis) {
+  ir_value *operands[IR_MAX_RANK];
+  ir_type type = narrowed(s, op->results[0].type, axis);
+  if (op->operand_count > IR_MAX_RANK) return NULL;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    operands[i] = op->operands[i];
+    if (operands[i]->type.rank && !(operands[i] = slice(s, operands[i], axis))) return NULL;
+  }
+  return result_of(ir_emit(s->b, op->code, &op->attrs, operands, op->operand_count, &type, NULL, 0));
+}
+
+static ir_value *slice_renamed(slicing *s, const ir_op *op, unsigned axis) {
+  ir_type type = narrowed(s, op->results[0].type, axis);
+  unsigned inner = op->code == IR_EXPAND && axis > op->attrs.axis ? axis - 1 : axis;
+  ir_value *operand = op->operands[0];
+  if (operand->type.log2[inner] && !(operand = slice(s, operand, inner))) return NULL;
+  return result_of(ir_emit(s->b, op->code, &op->attrs, &operand, 1, &type, NULL, 0));
+}
+
+static ir_value *slice_iota(slicing *s, const ir_op *op) {
+  ir_type type = narrowed(s, op->results[0].type, 0);
+  ir_value *lanes = result_of(ir_emit(s->b, IR_IOTA, NULL, NULL, 0, &type, NULL, 0));
+  ir_value *first = result_of(ir_emit(s->b, IR_SPLAT, NULL, (ir_value *[]){s->how->first}, 1, &type, NULL, 0));
+  return ir_binary(s->b, IR_ADD, 0, lanes, first);
+}
+
+static ir_value *make(slicing *s, ir_value *v, unsigned axis) {
+  const ir_op *op = v->def;
+  if (!op || v->type.log2[axis] < s->how->log2_parts) return NULL;
+  if (op == s->how->loop) return axis == 1 ? s->how->sums[v->index] : NULL;
+  if (op->code == IR_IOTA) return slice_iota(s, op);
+  if (op->code == IR_BROADCAST || op->code == IR_EXPAND) return slice_renamed(s, op, axis);
+  bool is_load = op->code == IR_LOAD && op->block == s->block;
+  if (is_load || op->code == IR_SPLAT || ir_has(op->code, IR_EACH)) return slice_operands(s, op, axis);
+  return NULL;
+}
+
+static ir_value *slice(slicing *s, ir_value *v, unsigned axis) {
+  v = ir_resolve(v);
+  if (!v->type.log2[axis]) return v;
+  for (unsigned i = 0; i < s->made_count; i++)
+    if (s->made[i].from == v && s->made[i].axis == axis) return s->made[i].to;
+  ir_value *made = make(s, v, axis);
+  if (!made || s->made_count == MOST_VALUES) return NULL;
+  s->made[s->made_count].from = v, s->made[s->made_count].axis = axis;
+  s->made[s->made_count++].to = made;
+  return made;
+}
+
+static bool slice_view_store(slicing *s, const ir_op *op) {
+  const ir_op *view = op->operands[0]->def;
+  ir_value *operands[IR_MAX_RANK + 2], *value = op->operands[op->operand_count - 1];
+  ir_type type = view->results[0].type;
+  unsigned rank = type.rank;
+  if (op->attrs.first || type.log2[rank - 1] == IR_DROPPED || rank > IR_MAX_RANK) return false;
+  ir_value *sliced = slice(s, value, value->type.rank - 1u);
+  if (!sliced) return false;
+  type = narrowed(s, type, rank - 1);
+  ir_op *narrow = ir_emit(s->b, IR_VIEW, NULL, view->operands, view->operand_count, &type, NULL, 0);
+  if (!narrow) return false;
+  operands[0] = &narrow->results[0];
+  for (unsigned i = 0; i < rank; i++) operands[1 + i] = ir_view_indices(op)[i];
+  ir_value *first = ir_cast(s->b, s->how->first, KILN_I64, 0, IR_ROUND_NEAREST);
+  operands[rank] = ir_binary(s->b, IR_ADD, 0, operands[rank], first);
+  operands[1 + rank] = sliced;
+  return ir_emit(s->b, IR_VIEW_STORE, &op->attrs, operands, 2 + rank, NULL, NULL, 0) != NULL;
+}
+
+static bool slice_store(slicing *s, const ir_op *op) {
+  ir_value *operands[3];
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (!(operands[i] = slice(s, op->operands[i], op->operands[i]->type.rank - 1u))) return false;
+  return ir_emit(s->b, IR_STORE, &op->attrs, operands, op->operand_count, NULL, NULL, 0) != NULL;
+}
+
+bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end) {
+  slicing s = {.b = b, .how = how, .block = end->block};
+  unsigned stores = 0, loads = 0;
+  for (ir_op *op = first; op != end; op = op->next) {
+    bool is_store = op->code == IR_VIEW_STORE || op->code == IR_STORE;
+    bool is_whole = is_store && op->operands[op->operand_count - 1]->type.rank == 2;
+    if (op->region_count || (ir_ops[op->code].effect == IR_WRITE && !is_whole)) return false;
+    if (op->code == IR_VIEW_LOAD) return false;
+    stores += is_store;
+    loads += op->code == IR_LOAD;
+    if (is_store && !(op->code == IR_STORE ? slice_store(&s, op) : slice_view_store(&s, op))) return false;
+  }
+  return stores == 1 || (stores && !loads);
+}
+
+bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts) {
+  return sums.rank == 2 && sums.log2[1] >= log2_parts + LEAST_COLUMNS;
+}
