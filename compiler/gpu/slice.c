@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands behind a shared loop, for a part of the columns: each block of a cluster computes and stores its
-// own.
+// What stands behind a shared loop, for a part of the columns: each block of a cluster computes and stores
+// its own.
 //
 // Values are made anew from the stores backwards, with tiles of fewer columns:
 //
@@ -58,7 +58,8 @@ static ir_value *slice_renamed(slicing *s, const ir_op *op, unsigned axis) {
 static ir_value *slice_iota(slicing *s, const ir_op *op) {
   ir_type type = narrowed(s, op->results[0].type, 0);
   ir_value *lanes = result_of(ir_emit(s->b, IR_IOTA, NULL, NULL, 0, &type, NULL, 0));
-  ir_value *first = result_of(ir_emit(s->b, IR_SPLAT, NULL, (ir_value *[]){s->how->first}, 1, &type, NULL, 0));
+  ir_value *first =
+      result_of(ir_emit(s->b, IR_SPLAT, NULL, (ir_value *[]){s->how->first}, 1, &type, NULL, 0));
   return ir_binary(s->b, IR_ADD, 0, lanes, first);
 }
 

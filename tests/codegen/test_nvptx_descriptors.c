@@ -285,3 +285,59 @@ TEST(nvptx_descriptors, two_bytes) {
 TEST(nvptx_descriptors, four_bytes) {
   check_types(&(shape){.type = "f32", .sum = "f32", .bytes = 4}, false, false);
 }
+
+// ------------------------------------------------------------------------------------- staged stores
+
+/// A store by the copy engine: its tile, warps, columns that count (0: all), and what its box must have: the
+/// largest power of two that divides what a group stages, at most 128 bytes.
+typedef struct staged {
+  unsigned m, n, warps, first, box;
+} staged;
+
+static void check_staged(const staged *s) {
+  char text[900], first[2][40] = {"", ""};
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  kiln_target target;
+  kiln_error err = {0};
+  kiln_codegen_options options;
+  kiln_artifact artifact = {0};
+  followed f = {.s = {.bytes = 2}};
+  for (int i = 0; s->first && i < 2; i++)
+    snprintf(first[i], sizeof first[i], ", first = %u, axis = %d", s->first, i);
+  snprintf(text, sizeof text,
+           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
+           "@div(8))\n"
+           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
+           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
+           "  var acc = zeros(f32[%u, %u])\n"
+           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
+           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], acc as bf16%s)\n}\n",
+           s->warps, s->m, s->n, s->m, s->n, first[0], s->m, s->n, first[1]);
+  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
+  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
+  kiln_codegen_options_init(&options);
+  options.output = KILN_FORMAT_LLVM;
+  options.optimise = 0;
+  CHECK_OK(kiln_codegen(kernel, &target, &options, &artifact, &err), err);
+  f.info = artifact.info;
+  CHECK_INT(*(const uint8_t *)f.info.maps.bytes, 3);
+  const uint8_t *map = map_of(&f, 2);
+  CHECK_INT(map[5], 2); // of the third parameter
+  CHECK_INT(box_extent(map, 0), s->box);
+  CHECK_INT(box_extent(map, 1), 64);
+  CHECK_INT(box_extent(map_of(&f, 1), 1), s->first ? s->first : s->n);
+  CHECK_INT(16u << map[2], 2 * s->box < 32 ? 16 : 2 * s->box);
+  kiln_artifact_deinit(&artifact);
+  kiln_arena_destroy(arena);
+}
+
+/// Groups that share the columns stage fewer than the tile has.
+TEST(nvptx_descriptors, staged_stores) {
+  static const staged cases[] = {{64, 64, 4, 0, 64},    {64, 64, 8, 0, 32},     {64, 128, 8, 0, 64},
+                                 {64, 32, 8, 0, 16},    {128, 256, 8, 192, 64}, {128, 256, 8, 160, 32},
+                                 {128, 128, 8, 96, 32}, {128, 256, 8, 208, 16}, {128, 128, 8, 112, 16}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_staged(&cases[i]);
+}
