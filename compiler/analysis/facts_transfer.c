@@ -190,6 +190,19 @@ static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
   else if (most_left && !(op->attrs.flags & IR_UNSIGNED)) bounds(op, f, -most_left, most_left);
 }
 
+/// Runs of numbers that are not negative, modulo one number: a run stays one when it begins at a multiple of
+/// its length and the divisor is one too.
+static void runs_of_rest(const ir_op *op, facts3 x, kiln_fact *f) {
+  uint8_t divisor = of_all(x[1], type_of(op, 1));
+  for (unsigned i = 0; i < op->results[0].type.rank && x[0]->lo >= 0; i++) {
+    uint8_t run = least(x[0]->contiguity[i], least(x[0]->divisibility[i], divisor));
+    if (!run || (type_of(op, 1).rank && x[1]->constancy[i] < run)) continue;
+    f->contiguity[i] = run;
+    f->constancy[i] = 0;
+    f->divisibility[i] = run;
+  }
+}
+
 static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
   int s = power_of_two(op->operands[1]);
   constancy_of_operands(op, x, f);
@@ -198,6 +211,7 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
     return;
   }
   all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
+  runs_of_rest(op, x, f);
   int64_t most_right = magnitude(x[1]);
   if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi - 1));
   else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's

@@ -15,7 +15,18 @@ typedef struct guarding {
 
 static ir_value *like(guarding *g, const ir_value *v, double n) { return ir_const_like(&g->b, v->type, n); }
 
-static bool excludes(const kiln_fact *f, int64_t n) { return f->lo > n || f->hi < n; }
+static uint8_t least_divisibility(const kiln_fact *f, ir_type type) {
+  uint8_t least = f->divisibility[0];
+  for (unsigned i = 1; i < type.rank; i++)
+    if (f->divisibility[i] < least) least = f->divisibility[i];
+  for (unsigned i = 0; i < type.rank; i++)
+    if (f->contiguity[i]) return 0;
+  return least;
+}
+
+static bool excludes(const kiln_fact *f, ir_type type, int64_t n) {
+  return f->lo > n || f->hi < n || (n & 1 && least_divisibility(f, type));
+}
 
 static int64_t smallest(ir_type type) {
   return type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(type) - 1));
@@ -28,13 +39,17 @@ static ir_value *divide(guarding *g, const ir_op *op, ir_value *divisor) {
 static ir_value *guard_division(guarding *g, ir_op *op) {
   ir_value *a = op->operands[0], *b = op->operands[1];
   const kiln_fact *fa = kiln_fact_of(g->facts, a), *fb = kiln_fact_of(g->facts, b);
-  bool zero = !excludes(fb, 0);
-  bool wraps = !(op->attrs.flags & IR_UNSIGNED) && !excludes(fb, -1) && !excludes(fa, smallest(a->type));
+  bool zero = !excludes(fb, b->type, 0);
+  bool wraps = !(op->attrs.flags & IR_UNSIGNED) && !excludes(fb, b->type, -1) &&
+               !excludes(fa, a->type, smallest(a->type));
   if (!zero && !wraps) return NULL;
   ir_value *bad = zero ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, 0)) : NULL;
   ir_value *minus = wraps ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, -1)) : NULL;
   ir_value *either = bad && minus ? ir_binary(&g->b, IR_OR, 0, bad, minus) : bad ? bad : minus;
-  ir_value *quotient = divide(g, op, ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, 1), b));
+  // What stands for the divisor is a multiple of what the divisor is a multiple of.
+  unsigned even = wraps ? 0 : least_divisibility(fb, b->type), most = ir_type_bits(b->type) - 2;
+  double other = (double)((int64_t)1 << (even < most ? even : most));
+  ir_value *quotient = divide(g, op, ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, other), b));
   if (!wraps) return quotient;
   ir_value *by_minus = op->code == IR_DIV ? ir_binary(&g->b, IR_SUB, 0, like(g, a, 0), a) : like(g, a, 0);
   return ir_ternary(&g->b, IR_SELECT, 0, minus, by_minus, quotient);

@@ -57,6 +57,20 @@ TEST(facts, a_block_of_a_vector) {
   end(&s);
 }
 
+TEST(facts, runs_modulo_a_multiple_of_their_length) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 5), *base = ir_splat(&s.b, mul(&s, pid(&s), i32(&s, 32)), lanes->type);
+  ir_value *n = ir_splat(&s.b, s.n, lanes->type);
+  ir_value *low = ir_binary(&s.b, IR_REM, 0, lanes, n), *below = ir_binary(&s.b, IR_SUB, 0, lanes, n);
+  CHECK_INT(fact(&s, low)->contiguity[0], 4); // n % 16 == 0, lanes are not negative
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_REM, 0, base, n))->contiguity[0], 0);
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_REM, 0, below, n))->contiguity[0], 0); // -1, then 0 again: no run
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_REM, 0, lanes, ir_splat(&s.b, add(&s, s.n, i32(&s, 1)), lanes->type)))
+                ->contiguity[0],
+            0);
+  end(&s);
+}
+
 TEST(facts, rows_with_a_leading_dimension) {
   sample s = begin();
   ir_value *rows = ir_expand(&s.b, ir_iota(&s.b, 4), 1), *columns = ir_expand(&s.b, ir_iota(&s.b, 5), 0);
