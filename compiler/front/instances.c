@@ -127,15 +127,17 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   static const struct {
     const char *name;
     uint8_t args, pointers, integers;
-  } known[] = {{"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}};
+  } known[] = {
+      {"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}, {"within", 0, 1, 0}};
+  enum { KNOWN = sizeof known / sizeof *known };
   size_t which = 0;
   int64_t v[2] = {0};
   char text[IR_TYPE_TEXT];
   bool pointer = p->type.pointer || p->type.is_view,
        integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
-  while (which < 4 && strcmp(known[which].name, a->atom->text)) which++;
-  if (which == 4) {
-    kiln_elab_unknown_attribute(&m->e, a, "parameter", "@align(n) @div(n) @range(lo, hi) @noalias");
+  while (which < KNOWN && strcmp(known[which].name, a->atom->text)) which++;
+  if (which == KNOWN) {
+    kiln_elab_unknown_attribute(&m->e, a, "parameter", "@align(n) @div(n) @range(lo, hi) @noalias @within");
     return;
   }
   if (!(known[which].pointers && pointer) && !(known[which].integers && integer)) {
@@ -169,6 +171,7 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   if (which == 1) p->div = v[0];
   if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
   if (which == 3) p->noalias = true;
+  if (which == 4) p->within = p->type.pointer;
 }
 
 static void make_param(maker *m, const kiln_node *n, ir_param *p) {

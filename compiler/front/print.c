@@ -625,6 +625,7 @@ static void put_param(printer *p, const ir_param *param, uint32_t index) {
     kiln_buffer_u8(p->out, ')');
   }
   if (param->noalias) kiln_buffer_format(p->out, " @noalias");
+  if (param->within) kiln_buffer_format(p->out, " @within");
 }
 
 // True when the language takes the name as it is.

@@ -5,7 +5,8 @@
 //   u8 version; varint warps, stages, registers; u8 fp flags (1 strict, 2 flush); varint grid limit x 3;
 //   params; block
 // params:
-//   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range), varint align, svarint div, lo, hi
+//   varint count; each: type, u8 access, u8 flags (1 noalias, 2 range, 4 within), varint align, svarint div,
+//   lo, hi
 // type:
 //   u8 scalar; u8 pointer | view << 2 | rank << 4; u8 log2 x rank
 // block:
@@ -152,7 +153,7 @@ bool kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
     const ir_param *p = &kernel->params[i];
     put_type(out, p->type);
     kiln_buffer_u8(out, p->access);
-    kiln_buffer_u8(out, (uint8_t)(p->noalias | p->has_range << 1));
+    kiln_buffer_u8(out, (uint8_t)(p->noalias | p->has_range << 1 | p->within << 2));
     kiln_buffer_varint(out, p->align);
     kiln_buffer_svarint(out, p->div);
     kiln_buffer_svarint(out, p->lo);
@@ -301,12 +302,13 @@ static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   uint8_t flags = kiln_read_u8(&d->r);
   p.noalias = flags & 1;
   p.has_range = flags >> 1 & 1;
+  p.within = flags >> 2 & 1;
   p.align = (uint32_t)kiln_read_count(&d->r, 1 << 20);
   p.div = kiln_read_svarint(&d->r);
   p.lo = kiln_read_svarint(&d->r);
   p.hi = kiln_read_svarint(&d->r);
-  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 3 || p.align & (p.align - 1) || p.div < 0 ||
-      (p.type.rank && !p.type.is_view))
+  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 7 || (p.within && !p.type.pointer) ||
+      p.align & (p.align - 1) || p.div < 0 || (p.type.rank && !p.type.is_view))
     return false;
   ir_add_param(kernel, &p);
   return true;

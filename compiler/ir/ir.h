@@ -428,6 +428,7 @@ typedef struct ir_param {
   uint8_t access; ///< ir_access; NONE for scalars
   bool noalias;
   bool has_range;
+  bool within;    ///< a pointer: offsets from it to what is accessed, in bytes, are below 2^31
   uint32_t align; ///< pointer alignment in bytes, a power of two; 0: that of the element
   int64_t div;    ///< integer is a multiple of this; 0 or 1: unknown
   int64_t lo, hi; ///< with has_range: inclusive bounds; lo == hi is a known value

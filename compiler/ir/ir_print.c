@@ -183,6 +183,7 @@ static void put_param(kiln_buffer *out, const ir_param *p, const ir_value *v) {
   kiln_buffer_format(out, "  %%%u %s: %s%s", v->id, p->name ? p->name : "", modes[p->access],
                      ir_type_text(v->type, text));
   if (p->noalias) kiln_buffer_format(out, " noalias");
+  if (p->within) kiln_buffer_format(out, " within");
   if (p->align) kiln_buffer_format(out, " align=%u", p->align);
   if (p->div > 1) kiln_buffer_format(out, " div=%" PRId64, p->div);
   if (p->has_range) kiln_buffer_format(out, " range=%" PRId64 "..%" PRId64, p->lo, p->hi);

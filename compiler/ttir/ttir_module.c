@@ -142,6 +142,7 @@ static void read_param(ttir_reader *r, ir_kernel *kernel) {
   if (type.type.pointer && power && divisible <= 4096) param.align = (uint32_t)divisible;
   else if (!type.type.pointer && divisible > 1 && ir_type_class(type.type) == KILN_CLASS_INT)
     param.div = divisible;
+  param.within = type.type.pointer && ttir_entry_int(&facts, "tt.pointer_range", 0) == 32;
   ir_value *value = ir_add_param(kernel, &param);
   ttir_define(r, name, &value, 1);
 }
