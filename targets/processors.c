@@ -64,15 +64,16 @@ const kiln_processor *kiln_processor_at(size_t index) {
 static const kiln_family_info families[KILN_FAMILY_COUNT] = {
     {.name = "none", .maker = "an unknown family"},
 #define KILN_FORMAT_NONE 0
-#define FAMILY(code, name, maker, plain, assembled, flushes, assembly, listed, units, registers) \
-  [KILN_FAMILY_##code] = {name,                                                                  \
-                          maker,                                                                 \
-                          KILN_FORMAT_##plain,                                                   \
-                          KILN_FORMAT_##assembled,                                               \
-                          flushes,                                                               \
-                          KILN_ASSEMBLY_##assembly,                                              \
-                          listed,                                                                \
-                          units,                                                                 \
+#define FAMILY(code, name, maker, plain, assembled, flushes, assembly, listed, units, buffers, registers) \
+  [KILN_FAMILY_##code] = {name,                                                                           \
+                          maker,                                                                          \
+                          KILN_FORMAT_##plain,                                                            \
+                          KILN_FORMAT_##assembled,                                                        \
+                          flushes,                                                                        \
+                          KILN_ASSEMBLY_##assembly,                                                       \
+                          listed,                                                                         \
+                          units,                                                                          \
+                          buffers,                                                                        \
                           registers},
 #include "targets/families.def"
 #undef FAMILY

@@ -144,6 +144,27 @@ void kiln_ahead_open_inside(kiln_ahead *a, unsigned count) {
   for (unsigned n = 1; n <= count; n++) advance(a, KILN_THIS + n);
 }
 
+/// The value in the next iteration rests on scalars and on what the loop does not change.
+static bool rests_on_scalars(const kiln_ahead *a, const ir_value *value, unsigned *size) {
+  if (++*size > KILN_AHEAD_SLICE) return false;
+  if (!value->def) return value->block != a->body || !value->type.rank;
+  if (value->def->block != a->body) return true;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    if (!rests_on_scalars(a, value->def->operands[i], size)) return false;
+  return true;
+}
+
+void kiln_ahead_stay(kiln_ahead *a) {
+  unsigned size = 0;
+  for (unsigned i = 0; i < a->count; i++) {
+    const ir_op *load = a->loads[i].load;
+    if (load->operand_count > 1 || !rests_on_scalars(a, load->operands[0], &size)) return;
+  }
+  a->stays = true;
+  a->index[KILN_NEXT] =
+      ir_ternary(&a->b, IR_SELECT, 0, a->exists[KILN_NEXT], a->index[KILN_NEXT], a->index[KILN_THIS]);
+}
+
 // ------------------------------------------------------------------------------------------- values
 
 static ir_value *remembered(const kiln_ahead *a, const ir_value *value, kiln_iteration when) {
@@ -164,14 +185,17 @@ static ir_value *argument_in(kiln_ahead *a, ir_value *value, kiln_iteration when
   if (!value->index) return a->index[when];
   uint32_t carried = value->index - ir_loop_counters(a->loop);
   if (when == KILN_FIRST) return ir_loop_initials(a->loop)[carried];
-  return kiln_ahead_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+  ir_value *next = kiln_ahead_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+  if (!a->stays || next == value) return next;
+  return remember(a, value, when, ir_ternary(&a->b, IR_SELECT, 0, a->exists[when], next, value));
 }
 
 ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when) {
-  if (!value->def && value->block == a->body) return argument_in(a, value, when);
-  if (!value->def || value->def->block != a->body) return value;
+  bool is_argument = !value->def && value->block == a->body;
+  if (!is_argument && (!value->def || value->def->block != a->body)) return value;
   ir_value *known = remembered(a, value, when);
   if (known) return known;
+  if (is_argument) return argument_in(a, value, when);
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = kiln_ahead_value(a, op->operands[i], when);
@@ -184,9 +208,10 @@ kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration 
   kiln_ahead_place at = {.pointer = kiln_ahead_value(a, load->operands[0], when)};
   ir_value *mask = load->operand_count > 1 ? kiln_ahead_value(a, load->operands[1], when) : NULL;
   if (load->operand_count > 2) at.other = kiln_ahead_value(a, load->operands[2], when);
+  a->b.place = load->place;
+  if (a->stays) return at;
   at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
   if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
-  a->b.place = load->place;
   return at;
 }
 

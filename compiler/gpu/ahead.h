@@ -46,6 +46,7 @@ typedef struct kiln_ahead {
   ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
   kiln_ahead_copy copies[KILN_ITERATIONS * KILN_AHEAD_SLICE];
   unsigned copy_count;
+  bool stays; ///< see kiln_ahead_stay
 } kiln_ahead;
 
 kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);
@@ -63,13 +64,18 @@ void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
 void kiln_ahead_open_inside(kiln_ahead *a, unsigned count);
 
+/// Behind kiln_ahead_open_inside for one iteration: where no load has a mask and all addresses rest on
+/// scalars and on what the loop does not change, the iteration behind the last is the last once more. Its
+/// loads then need no mask.
+void kiln_ahead_stay(kiln_ahead *a);
+
 /// The value as it is in that iteration, computed at the builder's place.
 ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when);
 
 /// Address and mask of a load as they are in that iteration: nothing is loaded where the loop does not come
 /// to it.
 typedef struct kiln_ahead_place {
-  ir_value *pointer, *mask, *other; ///< other: NULL where the load has none
+  ir_value *pointer, *mask, *other; ///< mask: NULL where all is loaded; other: where the load has none
 } kiln_ahead_place;
 kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
 

@@ -11,7 +11,8 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
                               .threads = BLOCK_THREADS,
                               .shared_bytes = p->shared_bytes,
                               .matrix = p->matrix,
-                              .has_fetch = units >> p->matrix & 1};
+                              .has_fetch = units >> p->matrix & 1,
+                              .has_buffers = kiln_family_of(p->family)->has_buffers};
 }
 
 typedef struct mma_row {

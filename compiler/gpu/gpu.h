@@ -46,7 +46,9 @@ typedef struct kiln_fetch_machine {
   uint32_t threads;      ///< most a block may have
   uint32_t shared_bytes; ///< most a block may have
   kiln_matrix matrix;
-  bool has_fetch; ///< threads copy from global to shared memory and go on
+  bool has_fetch;   ///< threads copy from global to shared memory and go on
+  bool has_buffers; ///< loads add a scalar and an offset of each thread, need no branch where they are masked
+                    ///< off, and complete in order
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
@@ -117,8 +119,8 @@ kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir
 extern const ir_pass kiln_gpu_passes[];
 extern const size_t kiln_gpu_pass_count;
 
-/// What GPUs without such a form, and kernels that do not fit it, have instead: operands of products are on
-/// their way while others are multiplied.
+/// What GPUs without such a form, and kernels that do not fit it, have instead: addresses in the parts that
+/// the processor adds, operands of products on their way while others are multiplied.
 kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
                                    const ir_pass_options *options, kiln_error *err);
 extern const ir_pass kiln_gpu_register_passes[];
@@ -139,6 +141,8 @@ bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts);
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
 
 // One file each.
+kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel);
+kiln_status kiln_gpu_bring_near(ir_kernel *kernel);
 kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);

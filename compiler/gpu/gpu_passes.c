@@ -28,6 +28,21 @@ const ir_pass kiln_gpu_passes[] = {
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 
+// Addresses in parts are for processors that add them.
+static bool wants_parts(const void *target) { return kiln_fetch_machine_of(target).has_buffers; }
+
+static kiln_status carry(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)err, wants_parts(target) ? kiln_gpu_carry_scalars(kernel) : KILN_OK;
+}
+
+static kiln_status near(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)err, wants_parts(target) ? kiln_gpu_bring_near(kernel) : KILN_OK;
+}
+
+static kiln_status simplify_parts(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return wants_parts(target) ? simplify(kernel, target, err) : KILN_OK;
+}
+
 static kiln_status fetch(ir_kernel *kernel, const void *target, kiln_error *err) {
   const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
   return kiln_gpu_fetch(kernel, &machine, err);
@@ -39,6 +54,10 @@ static kiln_status prefetch(ir_kernel *kernel, const void *target, kiln_error *e
 }
 
 const ir_pass kiln_gpu_register_passes[] = {
+    {"carry", carry},
+    {"simplify-carry", simplify_parts},
+    {"near", near},
+    {"simplify-near", simplify_parts},
     {"fetch", fetch},
     {"prefetch", prefetch},
     {"simplify-prefetch", simplify},

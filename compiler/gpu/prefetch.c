@@ -26,16 +26,21 @@ static bool has_room(const kiln_ahead *a) {
 static ir_value *load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
   kiln_ahead_place at = kiln_ahead_at(a, load, when);
   ir_value *operands[3] = {at.pointer, at.mask, at.other};
-  ir_op *made =
-      ir_emit(&a->b, IR_LOAD, &load->attrs, operands, at.other ? 3 : 2, &load->results[0].type, NULL, 0);
+  uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
+  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
 }
 
-static void carry(kiln_ahead *a) {
+static void mark(kiln_ahead *a) {
+  for (unsigned i = 0; i < a->count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
+}
+
+static void carry(kiln_ahead *a, const kiln_fetch_machine *machine) {
   ir_value *first[KILN_AHEAD_LOADS], *next[KILN_AHEAD_LOADS];
   kiln_ahead_open_before(a, 1);
   for (unsigned i = 0; i < a->count; i++) first[i] = load_at(a, a->loads[i].load, KILN_FIRST);
   kiln_ahead_open_inside(a, 1);
+  if (machine->has_buffers) kiln_ahead_stay(a);
   for (unsigned i = 0; i < a->count; i++) next[i] = load_at(a, a->loads[i].load, KILN_NEXT);
   if (a->b.error.status != KILN_OK) return;
   for (unsigned i = 0; i < a->count; i++) {
@@ -46,14 +51,17 @@ static void carry(kiln_ahead *a) {
   kiln_ahead_remake(a, first, next, a->count);
 }
 
-/// Values that are computed with before the product too, unless they are too many.
+/// Values that are computed with before the product too, unless they are too many. Those that are too many to
+/// carry are loads of operands all the same, and marked.
 static void visit(ir_op *op, void *context) {
   prefetching *p = context;
   if (op->code != IR_FOR || p->error.status != KILN_OK) return;
   kiln_ahead *a = kiln_ahead_open(p->kernel, op, p->machine);
   bool fits = kiln_ahead_find(a, true, KILN_NEXT) && has_room(a);
-  if (!fits && !(kiln_ahead_find(a, false, KILN_NEXT) && has_room(a))) return;
-  carry(a);
+  if (!fits) fits = kiln_ahead_find(a, false, KILN_NEXT) && has_room(a);
+  if (p->machine->has_buffers) mark(a);
+  if (!fits) return;
+  carry(a, p->machine);
   p->error = a->b.error;
 }
 

@@ -232,6 +232,7 @@ enum {
   IR_PARTIAL =
       1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
   IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a row or column of those that share the program
+  IR_FEEDS = 1 << 16, ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

@@ -17,6 +17,17 @@ LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
                         LLVMValueRef expected, LLVMValueRef desired);
 LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 
+/// Loads through buffer resources (amdgpu_buffer.c).
+LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base);
+LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+                              LLVMValueRef mask, LLVMTypeRef type);
+
+/// Loads stay before what follows.
+void amdgpu_hold_loads(gpu *g);
+
+/// Halves of two words by v_perm (amdgpu_shuffle.c).
+LLVMValueRef amdgpu_join_halves(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
+
 /// `value` of vector registers, made where this stands: LLVM (19 and 22) does not know of every instruction
 /// that what it computes depends on which lanes run, and sinks v_permlane and v_wmma, with what they read,
 /// into the branch of their only user.

@@ -125,6 +125,11 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .atomic = amdgpu_atomic,
       .cas = amdgpu_cas,
       .least_register = 32,
+      .carries_words = true,
+      .join_halves = amdgpu_join_halves,
+      .hold_loads = amdgpu_hold_loads,
+      .near_memory = amdgpu_near_memory,
+      .near_load = amdgpu_near_load,
       .shuffle_xor = amdgpu_shuffle_xor,
       .cut_schedule = cut_schedule,
   };

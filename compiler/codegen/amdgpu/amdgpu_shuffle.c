@@ -80,3 +80,10 @@ static LLVMValueRef xor_gfx10(gpu *g, LLVMValueRef value, unsigned mask) {
 LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask) {
   return g->target->processor->major < 10 ? xor_gfx9(g, value, mask) : xor_gfx10(g, value, mask);
 }
+
+// v_perm takes its bytes from two words: 0 to 3 are the second operand's.
+LLVMValueRef amdgpu_join_halves(gpu *g, const LLVMValueRef words[2], const bool upper[2]) {
+  unsigned low = upper[0] ? 0x0302 : 0x0100, high = upper[1] ? 0x0706 : 0x0504;
+  LLVMValueRef arguments[] = {words[1], words[0], gpu_i32(g, high << 16 | low)};
+  return amdgpu_intrinsic(g, "llvm.amdgcn.perm", NULL, arguments, 3);
+}

@@ -3,24 +3,32 @@
 // by all. A carried tile is one phi a register.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-/// The values of one variable: one for a scalar, else one per register. Neighbours of 16 bits are one word,
-/// so that a register carries both.
+/// The values of one variable: one for a scalar, else one per register. Neighbours of 8 or 16 bits are one
+/// word, so that a register carries all of them.
 typedef struct bundle {
   kiln_layout layout;
   LLVMValueRef *values;
   uint32_t count;
-  LLVMTypeRef type; ///< of each
-  bool is_paired;
+  LLVMTypeRef type;  ///< of each
+  unsigned per_word; ///< elements of a value
 } bundle;
 
+enum { WORD_BITS = 32 };
+
+static unsigned elements_in_word(gpu *g, ir_type type, uint32_t count) {
+  unsigned bits = ir_type_bits(type);
+  bool fits = g->has_roles ? bits == 16 : g->machine->carries_words && (bits == 16 || bits == 8);
+  return fits && count >= WORD_BITS / bits ? WORD_BITS / bits : 1;
+}
+
 static bundle new_bundle(gpu *g, ir_value *like) {
-  bundle b = {.count = 1, .type = gpu_type(g, ir_element(like->type))};
+  bundle b = {.count = 1, .type = gpu_type(g, ir_element(like->type)), .per_word = 1};
   if (like->type.rank) {
     b.layout = gpu_value_of(g, like)->home;
     b.count = 1u << b.layout.registers;
-    b.is_paired = g->has_roles && ir_type_bits(like->type) == 16 && b.count > 1;
+    b.per_word = elements_in_word(g, like->type, b.count);
   }
-  if (b.is_paired) b.count /= 2, b.type = g->i32;
+  if (b.per_word > 1) b.count /= b.per_word, b.type = g->i32;
   b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);
   return b;
 }
@@ -31,10 +39,11 @@ static void fill(gpu *g, bundle *b, ir_value *from) {
     return;
   }
   LLVMValueRef *regs = gpu_tile_in(g, from, &b->layout).regs;
-  if (!b->is_paired) b->values = regs;
+  if (b->per_word == 1) b->values = regs;
   else
     for (uint32_t i = 0; i < b->count; i++)
-      b->values[i] = LLVMBuildBitCast(g->builder, gpu_pack(g, regs + 2 * i, 2), g->i32, "");
+      b->values[i] =
+          LLVMBuildBitCast(g->builder, gpu_pack(g, regs + b->per_word * i, b->per_word), g->i32, "");
 }
 
 /// The builder stands behind the phis of its block.
@@ -44,10 +53,11 @@ static void define(gpu *g, ir_value *value, const bundle *b) {
     return;
   }
   gpu_tile tile = {.layout = b->layout, .regs = b->values};
-  if (b->is_paired) {
+  if (b->per_word > 1) {
     LLVMTypeRef element = gpu_type(g, ir_element(value->type));
     tile = gpu_tile_new(g, &b->layout);
-    for (uint32_t i = 0; i < b->count; i++) gpu_unpack(g, b->values[i], element, tile.regs + 2 * i, 2);
+    for (uint32_t i = 0; i < b->count; i++)
+      gpu_unpack(g, b->values[i], element, tile.regs + b->per_word * i, b->per_word);
   }
   gpu_set_home(g, value, tile);
 }
@@ -132,6 +142,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, args[i]);
   for (uint32_t i = 0; i < count; i++) define(g, args[i], &phis[i]);
   gpu_lower_block(g, body);
+  gpu_issue_feeds(g, body, NULL);
   bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");

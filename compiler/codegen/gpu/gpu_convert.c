@@ -187,7 +187,10 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
     LLVMBuildCondBr(g->builder, owner, body, after);
     LLVMPositionBuilderAtEnd(g->builder, body);
   }
-  for (uint32_t r = 0; r < 1u << tile->layout.registers; r++) {
+  // Where loads complete in order, what was loaded last is written first: then there is one wait.
+  const uint32_t count = 1u << tile->layout.registers;
+  for (uint32_t n = 0; n < count; n++) {
+    const uint32_t r = g->machine->hold_loads ? count - 1 - n : n;
     if (!starts_piece(&p, r)) continue;
     for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = tile->regs[piece_register(&p, r, i)];
     LLVMValueRef store =
@@ -414,6 +417,27 @@ struct gpu_staged {
   passage passage;
 };
 
+/// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
+/// reader alone does, so that at least it moves whole pieces. How many vectors of elements those are.
+static unsigned reader_pieces(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                              uint32_t row[4]) {
+  unsigned count = 0, most = 4 - log2_bytes;
+  for (unsigned pass = 0; pass < 2; pass++)
+    for (unsigned i = 0; i < to->registers && count < most; i++) {
+      bool is_shared = false, is_simple = !(to->basis[i] & (to->basis[i] - 1));
+      for (unsigned k = 0; k < from->registers; k++) is_shared |= from->basis[k] == to->basis[i];
+      if (is_simple && is_shared == !pass) row[count++] = to->basis[i];
+    }
+  return count;
+}
+
+static layout_memory plain_memory(gpu *g, const kiln_layout *from, const kiln_layout *to,
+                                  unsigned log2_bytes) {
+  uint32_t row[4];
+  unsigned count = g->machine->hold_loads ? reader_pieces(from, to, log2_bytes, row) : 0;
+  return layout_swizzle(from, to, log2_bytes, row, count);
+}
+
 gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
   layout_moves moves = layout_convert(&tile->layout, to);
   gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
@@ -422,7 +446,7 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
   s.memory = s.is_matrix
                  ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, row_bits(&s.plan))
-                 : layout_swizzle(&tile->layout, to, s.log2_bytes, NULL, 0);
+                 : plain_memory(g, &tile->layout, to, s.log2_bytes);
   s.to = gpu_tile_new(g, to);
   gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
                     s.is_matrix);

@@ -15,6 +15,8 @@ typedef struct shape {
 typedef struct split {
   unsigned warp_batch, warp_m, warp_n;
   unsigned reg_batch, reg_m, reg_n, reg_k;
+  /// The bit of the reduced index that stands for bit i of the instruction's, and behind those for the steps.
+  uint8_t order[LAYOUT_MAX_BITS];
 } split;
 
 static shape shape_of(const ir_op *op) {
@@ -66,12 +68,14 @@ static split split_warps(gpu *g, const shape *s, unsigned m, unsigned n, unsigne
 /// Where the bits of rows, columns, reduced index and batch lie in an operand; -1: not there.
 typedef struct places {
   int m, n, k, batch;
+  const uint8_t *order; ///< of the reduced index
 } places;
 
 static uint32_t bit_of(const places *at, uint8_t code) {
   if (code == GPU_NO_BIT) return 0;
-  int base = code >= GPU_K(0) ? at->k : code >= GPU_N(0) ? at->n : at->m;
-  return base < 0 ? 0 : 1u << ((unsigned)base + code % 32);
+  bool is_reduced = code >= GPU_K(0);
+  int base = is_reduced ? at->k : code >= GPU_N(0) ? at->n : at->m;
+  return base < 0 ? 0 : 1u << ((unsigned)base + (is_reduced ? at->order[code % 32] : code % 32u));
 }
 
 typedef struct maker {
@@ -83,6 +87,11 @@ static void add(maker *x, uint32_t basis) { x->layout.basis[x->at++] = basis; }
 
 static void add_run(maker *x, int base, unsigned from, unsigned count) {
   for (unsigned i = 0; i < count; i++) add(x, base < 0 ? 0 : 1u << ((unsigned)base + from + i));
+}
+
+/// Steps of the reduced index beyond one instruction.
+static void add_steps(maker *x, const places *at, unsigned from, unsigned count) {
+  for (unsigned i = 0; i < count; i++) add(x, 1u << ((unsigned)at->k + at->order[from + i]));
 }
 
 static unsigned add_list(maker *x, const places *at, const uint8_t *codes) {
@@ -97,7 +106,7 @@ static kiln_layout make_layout(gpu *g, const gpu_matrix_form *f, const gpu_fragm
                                const places *at, const split *p, unsigned bits) {
   maker x = {.layout = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps}};
   add_list(&x, at, fragment->registers);
-  if (at->k >= 0) add_run(&x, at->k, f->k, p->reg_k);
+  if (at->k >= 0) add_steps(&x, at, f->k, p->reg_k);
   if (at->n >= 0) add_run(&x, at->n, f->n, p->reg_n);
   if (at->m >= 0) add_run(&x, at->m, f->m, p->reg_m);
   add_run(&x, at->batch, 0, p->reg_batch);
@@ -114,14 +123,97 @@ typedef struct layouts {
   split split;
 } layouts;
 
-static layouts form_layouts(gpu *g, const shape *s, const gpu_matrix_form *f) {
+static bool is_reduced(uint8_t code) { return code >= GPU_K(0) && code < GPU_END; }
+
+static bool has_code(const uint8_t *codes, uint8_t code) {
+  while (*codes != GPU_END && *codes != code) codes++;
+  return *codes == code;
+}
+
+/// Both operands may take the reduced index in any order, the same one. What a thread holds comes first, of
+/// as many steps as make GPU_MAX_VECTOR_BYTES, so that it reads pieces of that size.
+static void order_for_memory(const shape *s, const gpu_matrix_form *f, split *p) {
+  unsigned next = 0, bytes = kiln_scalars[s->left.scalar].bytes, extra = 0;
+  for (unsigned i = 0; i < f->k; i++)
+    if (has_code(f->left_fragment.registers, (uint8_t)GPU_K(i))) p->order[i] = (uint8_t)next++;
+  while (extra < p->reg_k && bytes << (next + 1) <= GPU_MAX_VECTOR_BYTES)
+    p->order[f->k + extra++] = (uint8_t)next++;
+  for (unsigned i = 0; i < f->k; i++)
+    if (!has_code(f->left_fragment.registers, (uint8_t)GPU_K(i))) p->order[i] = (uint8_t)next++;
+  for (; extra < p->reg_k; extra++) p->order[f->k + extra] = (uint8_t)next++;
+}
+
+/// The order in which a left operand that lies in `from` needs not leave its thread; false when there is
+/// none.
+static bool order_for_registers(const shape *s, const gpu_matrix_form *f, const kiln_layout *from, split *p) {
+  const uint8_t *lanes = f->left_fragment.lanes;
+  const uint32_t reduced = (1u << s->k) - 1;
+  uint32_t taken = 0;
+  for (unsigned i = 0; lanes[i] != GPU_END; i++) {
+    uint32_t basis = from->basis[from->registers + i];
+    if (lanes[i] == GPU_NO_BIT) return false;
+    if (!is_reduced(lanes[i]) && basis != 1u << (s->k + lanes[i])) return false;
+    if (!is_reduced(lanes[i])) continue;
+    if (!basis || basis & (basis - 1) || basis > reduced) return false;
+    p->order[lanes[i] - GPU_K(0)] = (uint8_t)__builtin_ctz(basis);
+    taken |= basis;
+  }
+  for (unsigned i = 0, next = 0; i < s->k; i++) {
+    if (i < f->k && has_code(lanes, (uint8_t)GPU_K(i))) continue;
+    while (taken >> next & 1) next++;
+    p->order[i] = (uint8_t)next++;
+  }
+  return true;
+}
+
+/// The instruction takes rows and columns alike: exchanged operands give the exchanged product.
+static bool is_symmetric(const gpu_matrix_form *f) {
+  bool same = f->m == f->n && f->left == f->right;
+  for (unsigned side = 0; side < 2 && same; side++) {
+    const uint8_t *a = side ? f->left_fragment.lanes : f->left_fragment.registers,
+                  *b = side ? f->right_fragment.lanes : f->right_fragment.registers;
+    for (unsigned i = 0; same; i++) {
+      bool is_row = a[i] < GPU_N(0);
+      same = is_row ? b[i] == a[i] + GPU_N(0) : b[i] == a[i];
+      if (a[i] == GPU_END) break;
+    }
+  }
+  return same;
+}
+
+/// Accumulators of the exchanged product: a thread has neighbours of a row, which memory has in a row too,
+/// and which are the left operand of a product with it.
+static gpu_fragment exchanged(const gpu_fragment *f) {
+  gpu_fragment out = *f;
+  uint8_t *const lists[2] = {out.registers, out.lanes};
+  for (unsigned side = 0; side < 2; side++)
+    for (uint8_t *code = lists[side]; *code != GPU_END; code++)
+      *code = *code < GPU_N(0)   ? (uint8_t)(*code + GPU_N(0))
+              : *code < GPU_K(0) ? (uint8_t)(*code - GPU_N(0))
+                                 : *code;
+  return out;
+}
+
+static layouts form_layouts(gpu *g, const ir_op *op, const shape *s, const gpu_matrix_form *f) {
   layouts l = {.split = split_warps(g, s, f->m, f->n, f->k)};
-  places a = {.k = 0, .m = (int)s->k, .n = -1, .batch = (int)(s->k + s->m)},
-         b = {.n = 0, .k = (int)s->n, .m = -1, .batch = (int)(s->n + s->k)};
-  places c = {.n = 0, .m = (int)s->n, .k = -1, .batch = (int)(s->n + s->m)};
-  l.left = make_layout(g, f, &f->left_fragment, &a, &l.split, s->batch + s->m + s->k);
+  uint8_t *order = l.split.order;
+  places a = {.k = 0, .m = (int)s->k, .n = -1, .batch = (int)(s->k + s->m), .order = order},
+         b = {.n = 0, .k = (int)s->n, .m = -1, .batch = (int)(s->n + s->k), .order = order};
+  places c = {.n = 0, .m = (int)s->n, .k = -1, .batch = (int)(s->n + s->m), .order = order};
+  unsigned left_bits = s->batch + s->m + s->k;
+  kiln_layout from;
+  for (unsigned i = 0; i < LAYOUT_MAX_BITS; i++) order[i] = (uint8_t)i;
+  bool is_in_place = is_symmetric(f) && gpu_suggestion(g, op->operands[0], &from) &&
+                     order_for_registers(s, f, &from, &l.split);
+  if (is_in_place) {
+    l.left = make_layout(g, f, &f->left_fragment, &a, &l.split, left_bits);
+    is_in_place = layout_convert(&from, &l.left).reach == LAYOUT_SAME_THREAD;
+  }
+  if (!is_in_place && is_symmetric(f)) order_for_memory(s, f, &l.split);
+  gpu_fragment sums = is_symmetric(f) ? exchanged(&f->accumulator_fragment) : f->accumulator_fragment;
+  l.left = make_layout(g, f, &f->left_fragment, &a, &l.split, left_bits);
   l.right = make_layout(g, f, &f->right_fragment, &b, &l.split, s->batch + s->k + s->n);
-  l.accumulator = make_layout(g, f, &f->accumulator_fragment, &c, &l.split, s->batch + s->m + s->n);
+  l.accumulator = make_layout(g, f, &sums, &c, &l.split, s->batch + s->m + s->n);
   return l;
 }
 
@@ -148,14 +240,14 @@ static kiln_layout plain_layout(gpu *g, const shape *s) {
 kiln_layout gpu_dot_layout(gpu *g, const ir_op *op) {
   shape s = shape_of(op);
   const gpu_matrix_form *f = find_form(g, op);
-  return f ? form_layouts(g, &s, f).accumulator : plain_layout(g, &s);
+  return f ? form_layouts(g, op, &s, f).accumulator : plain_layout(g, &s);
 }
 
 bool gpu_dot_uses_matrix(gpu *g, const ir_op *op) { return find_form(g, op) != NULL; }
 
 kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand) {
   shape s = shape_of(op);
-  layouts l = form_layouts(g, &s, find_form(g, op));
+  layouts l = form_layouts(g, op, &s, find_form(g, op));
   return operand ? l.right : l.left;
 }
 
@@ -231,12 +323,14 @@ static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, 
 }
 
 static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const shape *s) {
-  layouts l = form_layouts(g, s, f);
+  layouts l = form_layouts(g, op, s, f);
   gpu_tile initial = gpu_tile_in(g, op->operands[2], &l.accumulator), out = gpu_tile_new(g, &l.accumulator);
   source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
   exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
+  gpu_issue_feeds(g, op->block, op);
   const split *p = &l.split;
+  bool is_exchanged = is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
            c_bits = length_of(f->accumulator_fragment.registers);
   for (uint32_t r = 0; r < 1u << l.accumulator.registers; r++) out.regs[r] = initial.regs[r];
@@ -248,7 +342,9 @@ static gpu_tile matrix_dot(gpu *g, ir_op *op, const gpu_matrix_form *f, const sh
           uint32_t a = k | m << p->reg_k | batch << (p->reg_k + p->reg_m),
                    b = k | n << p->reg_k | batch << (p->reg_k + p->reg_n);
           uint32_t c = n | m << p->reg_n | batch << (p->reg_n + p->reg_m);
-          f->emit(g, f, fragment_of(g, &sources[0], a, a_bits), fragment_of(g, &sources[1], b, b_bits),
+          const LLVMValueRef *right = fragment_of(g, &sources[1], b, b_bits),
+                             *left = fragment_of(g, &sources[0], a, a_bits);
+          f->emit(g, f, is_exchanged ? right : left, is_exchanged ? left : right,
                   out.regs + ((size_t)c << c_bits));
         }
   for (uint32_t r = 0; f->finish && r < 1u << l.accumulator.registers; r += 1u << c_bits)

@@ -305,6 +305,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   if (g.has_roles) gpu_collect_maps(&g);
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);
+  gpu_collect_feeds(&g);
   gpu_assign(&g);
   gpu_defer(&g);
   lower_body(&g);

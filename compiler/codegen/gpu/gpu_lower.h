@@ -36,6 +36,13 @@ typedef struct gpu_access {
   bool is_invariant; ///< nothing in the kernel writes what this reads
 } gpu_access;
 
+/// An access of a tile whose elements lie within 2 GiB of each other, as a scalar and offsets of 32 bits.
+typedef struct gpu_near {
+  LLVMValueRef base;   ///< ptr, the same in all threads
+  LLVMValueRef *bytes; ///< i32 a register, from the base; NULL: the access is none such
+  LLVMValueRef memory; ///< what gpu_machine.near_memory makes of the base
+} gpu_near;
+
 /// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
 #define GPU_M(i) (i)
 #define GPU_N(i) (32 + (i))
@@ -96,6 +103,11 @@ struct gpu_machine {
                        LLVMValueRef other, LLVMTypeRef type);
   void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
                 LLVMValueRef value);
+  /// The same for memory near a base: what is masked off is zero, without branches. NULL: there is no such
+  /// access.
+  LLVMValueRef (*near_memory)(gpu *g, LLVMValueRef base);
+  LLVMValueRef (*near_load)(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+                            LLVMValueRef mask, LLVMTypeRef type);
   /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in
   /// their LLVM type, bf16 as i16.
   LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
@@ -110,6 +122,12 @@ struct gpu_machine {
   /// The same integer or float, computed here and not later; with thread_registers.
   LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
+  bool carries_words;      ///< loops carry elements of 8 and 16 bits by the word: registers have no parts
+  /// A word of two halves, the first in the low bits, each the upper or lower one of a word; NULL: by shifts.
+  LLVMValueRef (*join_halves)(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
+  /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;
+  /// NULL: none of this. Called behind the loads.
+  void (*hold_loads)(gpu *g);
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
   /// Nothing is scheduled across this point: LLVM's time grows with the square of what is scheduled together.
@@ -165,6 +183,13 @@ typedef struct gpu_place {
   LLVMValueRef slot; ///< its number, i32
 } gpu_place;
 
+/// The product that a load's value goes to in a loop (IR_FEEDS).
+typedef struct gpu_feed {
+  const ir_op *dot; ///< as operand `operand`; NULL: none that is known
+  unsigned operand;
+  bool waits; ///< not issued where it stands, but when what it follows has left its registers
+} gpu_feed;
+
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
   bool has_home; ///< computed where it stands, in `home`
@@ -177,6 +202,7 @@ typedef struct gpu_value {
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
   bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
+  gpu_feed feed;     ///< of what is loaded
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
 
@@ -272,6 +298,12 @@ LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
 void gpu_collect_maps(gpu *g);
 /// The record of all, in `arena`; empty without maps.
 kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
+
+// gpu_feed.c
+/// Finds the products of loads with IR_FEEDS. Needs ir_count_uses.
+void gpu_collect_feeds(gpu *g);
+/// Issues the loads of this block that have waited: for `dot` alone, or (NULL) all.
+void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot);
 
 // gpu_assign.c
 /// Chooses homes; sets the slots of all values.

@@ -132,9 +132,52 @@ static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, con
   return segment >= 32 || segment >= ideal;
 }
 
+/// The axis of a loaded matrix that the product sums over; -1: not known.
+static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
+  const ir_value *v = feed->dot->operands[feed->operand];
+  int axis = feed->operand ? 0 : 1;
+  if (v->type.rank != 2 || load->operands[0]->type.rank != 2) return -1;
+  for (; v->def && v->def->code != IR_LOAD; v = v->def->operands[0]) {
+    if (v->def->code == IR_TRANS) axis = 1 - axis;
+    else if (v->def->code != IR_CAST) return -1;
+  }
+  return axis;
+}
+
+/// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
+/// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
+static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out) {
+  const gpu_feed *feed = &gpu_value_of(g, &op->results[0])->feed;
+  ir_type type = op->operands[0]->type;
+  int reduced = feed->dot ? reduced_axis(op, feed) : -1;
+  unsigned bits = ir_log2_elements(type), threads = g->lanes + g->warps, rows = 0, at = 0;
+  if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
+      !gpu_dot_uses_matrix(g, feed->dot))
+    return false;
+  unsigned bytes = element_bytes(type), along = layout_axis_shift(type, d.axis),
+           across = layout_axis_shift(type, (unsigned)reduced);
+  while (bytes << (rows + 1) <= GPU_MAX_VECTOR_BYTES && rows < type.log2[reduced] &&
+         rows < bits - threads - d.whole)
+    rows++;
+  kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps};
+  uint32_t order[LAYOUT_MAX_BITS];
+  unsigned count = 0;
+  for (unsigned i = d.whole; i < type.log2[d.axis]; i++) order[count++] = 1u << (along + i);
+  for (unsigned i = rows; i < type.log2[reduced]; i++) order[count++] = 1u << (across + i);
+  for (unsigned i = 0; i < d.whole; i++) l.basis[at++] = 1u << (along + i);
+  for (unsigned i = 0; i < rows; i++) l.basis[at++] = 1u << (across + i);
+  for (unsigned i = threads; i < count; i++) l.basis[at++] = order[i];
+  l.registers = (uint8_t)at;
+  for (unsigned i = 0; i < threads && i < count; i++) l.basis[at + i] = order[i];
+  *out = l;
+  return true;
+}
+
 kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
   ir_type type = op->operands[0]->type;
   direction d = direction_of(g, op);
+  kiln_layout turned;
+  if (op->code == IR_LOAD && layout_across(g, op, d, &turned)) return turned;
   kiln_layout best = blocked(g, type, d), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
   if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
@@ -284,15 +327,36 @@ static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access 
 typedef struct tile_access {
   const gpu_access *element; ///< bytes of one element
   LLVMTypeRef type;
+  gpu_near near;
   gpu_tile pointer, mask,
       data; ///< mask, data: registers may be NULL; data: what masked-off lanes read, or what is stored
   LLVMValueRef owner; ///< of a store: NULL when every thread owns its elements
   pieces wide, narrow;
 } tile_access;
 
+/// A load in the form that compiler/gpu/addresses.c gives it.
+static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, const kiln_layout *layout) {
+  const ir_op *sum = op->operands[0]->def,
+              *base = sum && sum->code == IR_PTRADD ? sum->operands[0]->def : NULL;
+  gpu_near near = {.base = NULL};
+  bool is_plain = op->code == IR_LOAD && !element->cache && !element->evict && !element->is_volatile;
+  if (!g->machine->near_load || !is_plain || !base || base->code != IR_SPLAT) return near;
+  int param = kiln_param_behind(base->operands[0]);
+  if (param < 0 || !g->kernel->params[param].within || sum->operands[1]->type.scalar != KILN_I32) return near;
+  near.base = gpu_scalar(g, base->operands[0]);
+  near.memory = g->machine->near_memory(g, near.base);
+  const LLVMValueRef *offsets = gpu_tile_in(g, sum->operands[1], layout).regs;
+  near.bytes = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << layout->registers);
+  for (uint32_t r = 0; r < 1u << layout->registers; r++)
+    near.bytes[r] =
+        LLVMBuildShl(g->builder, offsets[r], gpu_i32(g, (unsigned)__builtin_ctz(element->bytes)), "");
+  return near;
+}
+
 static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
                                const kiln_layout *layout, unsigned mask_at, unsigned data_at) {
-  tile_access x = {.element = element, .type = type, .pointer = gpu_tile_in(g, op->operands[0], layout)};
+  tile_access x = {.element = element, .type = type, .near = near_of(g, op, element, layout)};
+  if (!x.near.bytes) x.pointer = gpu_tile_in(g, op->operands[0], layout);
   if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
   if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
   x.wide = pieces_of(g, op, layout, true);
@@ -322,9 +386,14 @@ static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r
   for (unsigned i = 0; i < count; i++)
     elements[i] =
         x->data.regs ? x->data.regs[piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
-  LLVMValueRef pointer = x->pointer.regs[piece_register(&x->wide, r, first)];
-  LLVMValueRef loaded =
-      load_one(g, &a, pointer, mask, mask ? gpu_pack(g, elements, count) : NULL, gpu_packed_type(g, a.bytes));
+  uint32_t at = piece_register(&x->wide, r, first);
+  LLVMTypeRef packed = gpu_packed_type(g, a.bytes);
+  LLVMValueRef other = mask ? gpu_pack(g, elements, count) : NULL, loaded;
+  if (!x->near.bytes) loaded = load_one(g, &a, x->pointer.regs[at], mask, other, packed);
+  else {
+    loaded = g->machine->near_load(g, &a, x->near.memory, x->near.bytes[at], mask, packed);
+    if (mask && !LLVMIsNull(other)) loaded = LLVMBuildSelect(g->builder, mask, loaded, other, "");
+  }
   gpu_unpack(g, loaded, x->type, elements, count);
 }
 
@@ -438,7 +507,8 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  if (gpu_value_of(g, &op->results[0])->is_deferred) return;
+  gpu_value *loaded = gpu_value_of(g, &op->results[0]);
+  if (loaded->is_deferred || loaded->feed.waits) return;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));

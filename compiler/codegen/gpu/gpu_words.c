@@ -32,9 +32,37 @@ unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type) {
   return type == g->i32 || type == g->f32 ? 4 : 8;
 }
 
+/// The word that 16 bits were cut out of, and whether they are its upper half; NULL: they come from
+/// elsewhere.
+static LLVMValueRef word_behind(gpu *g, LLVMValueRef half, bool *out_upper) {
+  while (LLVMIsABitCastInst(half)) half = LLVMGetOperand(half, 0);
+  LLVMValueRef word = LLVMIsATruncInst(half) ? LLVMGetOperand(half, 0) : NULL;
+  if (!word || LLVMTypeOf(word) != g->i32) return NULL;
+  *out_upper = LLVMIsABinaryOperator(word) && LLVMGetInstructionOpcode(word) == LLVMLShr &&
+               LLVMGetOperand(word, 1) == gpu_i32(g, 16);
+  return *out_upper ? LLVMGetOperand(word, 0) : word;
+}
+
+static bool is_same_word(LLVMValueRef a, LLVMValueRef b) {
+  bool are_parts = LLVMIsAExtractElementInst(a) && LLVMIsAExtractElementInst(b);
+  return a == b || (are_parts && LLVMGetOperand(a, 0) == LLVMGetOperand(b, 0) &&
+                    LLVMGetOperand(a, 1) == LLVMGetOperand(b, 1));
+}
+
+/// Halves of two words by one instruction where the machine has it; NULL: it has not, or they are none.
+static LLVMValueRef join_halves(gpu *g, const LLVMValueRef *bits) {
+  bool upper[2];
+  LLVMValueRef words[2];
+  for (unsigned i = 0; i < 2; i++)
+    if (!g->machine->join_halves || !(words[i] = word_behind(g, bits[i], &upper[i]))) return NULL;
+  if (is_same_word(words[0], words[1]) && !upper[0] && upper[1]) return words[0];
+  return g->machine->join_halves(g, words, upper);
+}
+
 /// `count` integers narrower than a word in one i32, the first in the low bits.
 static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) {
-  LLVMValueRef word = NULL;
+  LLVMValueRef word = count == 2 ? join_halves(g, bits) : NULL;
+  if (word) return word;
   unsigned width = 32 / count;
   for (unsigned i = 0; i < count; i++) {
     LLVMValueRef part = LLVMBuildZExt(g->builder, bits[i], g->i32, "");

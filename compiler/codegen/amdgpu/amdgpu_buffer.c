@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads by buffer instructions: a resource in scalar registers (base, bytes from it, format) and an offset of
+// 32 bits for each thread. An offset beyond the bytes reads zero, which is what masked-off lanes are given.
+//
+//   base - BIAS ........ base ................... base + 2^31 | never read
+//   offset 0             BIAS                     LIMIT         LIMIT: masked off
+//
+// The whole access lies below 2^31 behind its parameter, but the thread's part may be below zero where a loop
+// has added the rest to the base: hence the bias.
+#include <llvm/Config/llvm-config.h>
+
+#include "compiler/codegen/amdgpu/amdgpu.h"
+
+#define BIAS 0x40000000u
+#define LIMIT 0xc0000000u
+
+enum {
+  FORMAT_FLOAT_32 = 7u << 12 | 4u << 15, ///< any that is not 0: these instructions do not convert
+  RDNA_RESERVED = 1u << 24,              ///< to be set from gfx10 on
+  RDNA_BY_OFFSET = 3u << 28,             ///< out of bounds is by offset
+};
+
+LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base) {
+  LLVMTypeRef types[] = {LLVMPointerTypeInContext(g->context, 8), g->global_pointer};
+  bool is_rdna = g->target->processor->major >= 10;
+#if LLVM_VERSION_MAJOR < 22
+  LLVMTypeRef count = g->i32;
+#else
+  LLVMTypeRef count = g->i64;
+#endif
+  LLVMValueRef less = LLVMConstInt(g->i64, (uint64_t) - (int64_t)BIAS, true),
+               start = LLVMBuildGEP2(g->builder, g->i8, base, &less, 1, "");
+  LLVMValueRef arguments[] = {start, LLVMConstInt(g->i16, 0, false), LLVMConstInt(count, LIMIT, false),
+                              gpu_i32(g, FORMAT_FLOAT_32 | (is_rdna ? RDNA_RESERVED | RDNA_BY_OFFSET : 0u))};
+  return gpu_intrinsic(g, "llvm.amdgcn.make.buffer.rsrc", types, 2, arguments, 4);
+}
+
+LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+                              LLVMValueRef mask, LLVMTypeRef type) {
+  LLVMValueRef offset = LLVMBuildAdd(g->builder, bytes, gpu_i32(g, BIAS), "");
+  if (mask) offset = LLVMBuildSelect(g->builder, mask, offset, gpu_i32(g, LIMIT), "");
+  LLVMValueRef arguments[] = {memory, offset, gpu_i32(g, 0), gpu_i32(g, 0)};
+  LLVMValueRef loaded = gpu_intrinsic(g, "llvm.amdgcn.raw.ptr.buffer.load", &type, 1, arguments, 4);
+  if (access->is_invariant) kiln_llvm_note(loaded, "invariant.load", NULL);
+  return loaded;
+}
+
+void amdgpu_hold_loads(gpu *g) {
+  enum { ARITHMETIC = 1, SHARED_MEMORY = 1 << 7 }; // what the scheduler may move across
+  LLVMValueRef mask = gpu_i32(g, ARITHMETIC | SHARED_MEMORY);
+  amdgpu_intrinsic(g, "llvm.amdgcn.sched.barrier", NULL, &mask, 1);
+}
