@@ -126,9 +126,12 @@ static void name_instance(maker *m) {
 static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   static const struct {
     const char *name;
-    uint8_t args, pointers, integers;
-  } known[] = {
-      {"align", 1, 1, 0}, {"div", 1, 0, 1}, {"range", 2, 0, 1}, {"noalias", 0, 1, 0}, {"within", 0, 1, 0}};
+    uint8_t args, pointers, views, integers;
+  } known[] = {{"align", 1, 1, 1, 0},
+               {"div", 1, 0, 0, 1},
+               {"range", 2, 0, 0, 1},
+               {"noalias", 0, 1, 1, 0},
+               {"within", 0, 1, 0, 0}};
   enum { KNOWN = sizeof known / sizeof *known };
   size_t which = 0;
   int64_t v[2] = {0};
@@ -140,9 +143,13 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
     kiln_elab_unknown_attribute(&m->e, a, "parameter", "@align(n) @div(n) @range(lo, hi) @noalias @within");
     return;
   }
-  if (!(known[which].pointers && pointer) && !(known[which].integers && integer)) {
+  if (!(known[which].pointers && p->type.pointer) && !(known[which].views && p->type.is_view) &&
+      !(known[which].integers && integer)) {
     kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name,
-                    known[which].pointers ? "pointer and view" : "integer", p->name);
+                    known[which].views      ? "pointer and view"
+                    : known[which].pointers ? "pointer"
+                                            : "integer",
+                    p->name);
     return;
   }
   if (a->list.count != known[which].args) {
@@ -171,7 +178,7 @@ static void param_attribute(maker *m, const kiln_node *a, ir_param *p) {
   if (which == 1) p->div = v[0];
   if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
   if (which == 3) p->noalias = true;
-  if (which == 4) p->within = p->type.pointer;
+  if (which == 4) p->within = true;
 }
 
 static void make_param(maker *m, const kiln_node *n, ir_param *p) {

@@ -117,6 +117,31 @@ TEST(ops, the_canonical_form_refuses_machine_operations) {
   kiln_arena_destroy(arena);
 }
 
+/// The byte of a parameter's promises: @within is a bit that was always 0 before it came, so that keys of
+/// kernels without it are what they were; of a number it is refused.
+TEST(ops, within_is_a_bit_of_the_canonical_form) {
+  enum { TYPE = 10, FLAGS = 12 }; // behind version, warps, stages, registers, fp, 3 limits, count
+  for (unsigned flags = 0; flags < 9; flags++) {
+    kiln_arena *arena = kiln_arena_create();
+    ir_kernel *kernel = ir_kernel_create(arena, "k"), *back = NULL;
+    ir_param param = {
+        .name = "p", .type = ir_pointer_type(KILN_F32), .noalias = flags & 1, .within = flags & 4};
+    kiln_buffer bytes = {0};
+    kiln_error err = {0};
+    ir_add_param(kernel, &param);
+    CHECK(kiln_canonical_encode(kernel, &bytes));
+    CHECK_INT(bytes.bytes[FLAGS], flags & 5);
+    bytes.bytes[FLAGS] = (uint8_t)flags;
+    bool known = kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &back, &err) == KILN_OK;
+    CHECK_INT(known, flags < 8);
+    if (known) CHECK_INT(back->params[0].within, flags >> 2);
+    bytes.bytes[TYPE] = 0; // a number
+    CHECK_INT(kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &back, &err) == KILN_OK, flags < 4);
+    kiln_buffer_deinit(&bytes);
+    kiln_arena_destroy(arena);
+  }
+}
+
 TEST(ops, only_passes_for_gpus_emit_machine_operations) {
   for (unsigned code = IR_TILE_COUNT; code < IR_OPCODE_COUNT; code++) {
     fixture f = make();
