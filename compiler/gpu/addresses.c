@@ -7,7 +7,6 @@
 //           for (p = start) { ... p; yield p + c }  =>  for (s = 0) { ... start + s; yield s + c }
 //   near    a load whose address is a parameter that promises 2 GiB and offsets: base + offsets of 32 bits,
 //           where the base is a scalar that has taken up every uniform part
-#include "compiler/analysis/facts.h"
 #include "compiler/analysis/provenance.h"
 #include "compiler/gpu/gpu.h"
 
@@ -130,7 +129,6 @@ typedef struct parts {
 
 typedef struct nearing {
   ir_kernel *kernel;
-  kiln_facts *facts;
   parts *of; ///< by value
   uint32_t count;
 } nearing;
@@ -149,31 +147,6 @@ static ir_value *narrow(ir_builder *b, ir_value *v) {
   return was_narrow ? op->operands[0] : ir_cast(b, v, KILN_I32, 0, IR_ROUND_NEAREST);
 }
 
-/// Rows or columns modulo an extent, which make an offset that is not negative: a run of them that begins at
-/// a multiple of its length stays a run when the extent is a multiple of it too.
-static void note_run(const nearing *n, ir_op *op) {
-  const kiln_fact *left = kiln_fact_of(n->facts, op->operands[0]),
-                  *right = kiln_fact_of(n->facts, op->operands[1]);
-  uint8_t run = left->contiguity[0];
-  if (left->divisibility[0] < run) run = left->divisibility[0];
-  if (right->divisibility[0] < run) run = right->divisibility[0];
-  if (!run || right->constancy[0] < run) return;
-  ir_builder b = {.arena = n->kernel->arena, .block = op->block, .before = op, .place = op->place};
-  ir_attrs attrs = {.contiguous = (int64_t)1 << run, .divisible = (int64_t)1 << run};
-  ir_value *rest = ir_binary(&b, IR_REM, op->attrs.flags, op->operands[0], op->operands[1]);
-  ir_op *hint = ir_emit(&b, IR_HINT, &attrs, &rest, 1, NULL, NULL, 0);
-  if (hint) ir_forward(&op->results[0], &hint->results[0]);
-}
-
-static void note_runs(const nearing *n, const ir_value *v, unsigned depth) {
-  enum { DEPTH = 16 };
-  ir_op *op = v->def;
-  if (!op || !v->type.rank || depth > DEPTH || v->forward) return;
-  if (op->code == IR_REM && v->type.rank == 1) note_run(n, op);
-  if (!ir_has(op->code, IR_EACH) && !ir_has(op->code, IR_RENAMES)) return;
-  for (uint32_t i = 0; i < op->operand_count; i++) note_runs(n, op->operands[i], depth + 1);
-}
-
 static parts parts_of(nearing *n, ir_value *v);
 
 static parts parts_of_sum(nearing *n, ir_value *v) {
@@ -183,7 +156,6 @@ static parts parts_of_sum(nearing *n, ir_value *v) {
   ir_builder b = before(n, v);
   if (scalar) p.base = ir_binary(&b, IR_PTRADD, 0, p.base, scalar);
   else p.offset = p.offset ? ir_binary(&b, IR_ADD, 0, p.offset, narrow(&b, by)) : narrow(&b, by);
-  if (!scalar) note_runs(n, by, 0);
   p.is_near = b.error.status == KILN_OK;
   return p;
 }
@@ -244,7 +216,7 @@ kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel) {
 }
 
 kiln_status kiln_gpu_bring_near(ir_kernel *kernel) {
-  nearing n = {.kernel = kernel, .facts = kiln_facts_compute(kernel->arena, kernel)};
+  nearing n = {.kernel = kernel};
   n.count = ir_number(kernel);
   n.of = KILN_NEW_ARRAY(kernel->arena, parts, n.count);
   ir_walk(kernel->body, bring_near, &n);

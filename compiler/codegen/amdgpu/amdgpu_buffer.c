@@ -5,14 +5,15 @@
 //   base - BIAS ........ base ................... base + 2^31 | never read
 //   offset 0             BIAS                     LIMIT         LIMIT: masked off
 //
-// The whole access lies below 2^31 behind its parameter, but the thread's part may be below zero where a loop
-// has added the rest to the base: hence the bias.
+// The whole access lies below 2^31 behind its parameter, but the thread's part of the offset may be below
+// zero where the base has taken up more than the rest: hence the bias. It is as large as leaves 16 bytes
+// behind LIMIT, so that an access there does not end beyond 2^32.
 #include <llvm/Config/llvm-config.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
-#define BIAS 0x40000000u
-#define LIMIT 0xc0000000u
+#define BIAS 0x7fffffe0u
+#define LIMIT 0xffffffe0u
 
 enum {
   FORMAT_FLOAT_32 = 7u << 12 | 4u << 15, ///< any that is not 0: these instructions do not convert
