@@ -53,6 +53,10 @@ class In:
     def __init__(self, kind, values): self.kind, self.values = kind, as_stored(kind, values)
 
 
+class Number:
+    def __init__(self, kind, value): self.kind, self.value = kind, value
+
+
 class Out:
     """A result. `tolerance`: relative to the larger of 1 and the magnitude; 0: exact."""
 
@@ -150,10 +154,20 @@ def product_cases():
         operands = [In("u8", [fp8_nearest(kind, float(v), True) for v in values]) if kind in ("e4m3", "e5m2") else In(kind, values)
                     for kind, values in ((left, a), (right, b))]
         yield Case("product-%s-%s" % (left, right), "product[T=%s,S=%s,R=%s]" % (left, right, sums), (1,), operands + [Out(sums, c)])
+    yield from near_product_cases(r)
     m, n, k = 16, 16, 1024
     a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
     c = [sum(a[i * k + x] * b[x * n + j] for x in range(k)) for i in range(m) for j in range(n)]
     yield Case("product-in-parts", "product_in_parts", (1,), [In("f32", a), In("f32", b), Out("f32", c)])
+
+
+def near_product_cases(r):
+    m, n = 64, 64
+    for kind, sums, by, k in (("f16", "f32", 0, 80), ("f16", "f32", 1, 80), ("bf16", "f32", 0, 16), ("i8", "i32", 1, 96)):
+        a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
+        column = lambda j: b[j::n] if by else b[j * k:(j + 1) * k]
+        c = [sum(map(operator.mul, a[(m - 1 - i) * k:(m - i) * k], column(j))) for i in range(m) for j in range(n)]
+        yield Case("product-near-%s-%d" % (kind, by), "product_near[T=%s,R=%s,BY=%d]" % (kind, sums, by), (1,), [In(kind, a), In(kind, b), Out(sums, c), Number("i32", k)])
 
 
 def large_product_cases():
@@ -206,6 +220,7 @@ def compare(number, arg, order, data):
 
 
 def argument(driver, arg, poison):
+    if isinstance(arg, Number): return driver.val(arg.kind, arg.value)
     if isinstance(arg, In): return driver.Buf(data=pack(arg.kind, arg.values), readonly=True)
     if arg.start is None: return driver.Buf(size=len(arg.expected) * SIZES[arg.kind], poison=poison)
     return driver.Buf(data=pack(arg.kind, arg.start))

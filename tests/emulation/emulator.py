@@ -19,6 +19,9 @@ HALF_LOADS = {"GLOBAL_LOAD_U16": (ctypes.c_uint16, False, 0), "GLOBAL_LOAD_USHOR
 WIDE_ATOMICS = ("GLOBAL_ATOMIC_CMPSWAP_X2", "GLOBAL_ATOMIC_CMPSWAP_B64", "GLOBAL_ATOMIC_ADD_F64")
 STORES = {"GLOBAL_STORE_" + name: count for count, names in enumerate((("B32", "DWORD"), ("B64", "DWORDX2"), ("B96", "DWORDX3"), ("B128", "DWORDX4")), 1)
           for name in names}
+# Buffer instructions of gfx11 and gfx12: bytes, signed, and of 16-bit ones which keep the other half of the register, or read their upper half.
+BUFFER_SIZES = {"U8": 1, "I8": 1, "B8": 1, "U16": 2, "I16": 2, "B16": 2, "B32": 4, "B64": 8, "B96": 12, "B128": 16}
+NULL_SCALAR, ZERO = 124, 128
 
 
 def words_at(address, count):
@@ -70,6 +73,9 @@ class Corrections:
             if found: return found
         if w >> 26 == 0x37 or w >> 24 == 0xEE:
             found = self.global_access(pc, arch, w, w1)
+            if found: return found
+        if arch != "cdna" and w >> 26 == (0x38 if arch == "rdna3" else 0x31):
+            found = self.buffer_access(pc, arch, w, w1)
             if found: return found
         if w >> 25 == 0x3F or w >> 26 == (0x34 if arch == "cdna" else 0x35):
             found = self.to_even(pc, arch, w, w1) or self.float_parts(pc, arch, w, w1)
@@ -169,6 +175,49 @@ class Corrections:
             s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
 
         return run, (0, 1, 2, 3, 4, 5), barrier, text
+
+    # -- buffer instructions of gfx11 and gfx12, which the emulator does not know: raw ones, with an offset in a vector register or none. Out of range is
+    #    an access that does not lie whole below the number of records: it reads zero and stores nothing.
+    def buffer_access(self, pc, arch, w, w1):
+        if arch == "rdna4":
+            w2 = words_at(pc, 3)[2]
+            size, code, table = 12, w >> 14 & 255, self.emu.ir4.VBUFFEROp
+            scalar, tfe, data, resource, offen, idxen, at, offset = w & 127, w >> 22 & 1, w1 & 255, w1 >> 9 & 511, w1 >> 30 & 1, w1 >> 31, w2 & 255, signed(w2 >> 8, 24)
+        else:
+            size, code, table = 8, w >> 18 & 255, self.emu.ir3.MUBUFOp
+            scalar, tfe, data, resource, offen, idxen, at, offset = w1 >> 24, w1 >> 21 & 1, w1 >> 8 & 255, (w1 >> 16 & 31) * 4, w1 >> 22 & 1, w1 >> 23 & 1, w1 & 255, w & 4095
+        name = next((op.name for op in table if op.value == code), "buffer instruction %d" % code)
+        words = name.split("_")
+        if name.endswith("_INV"): return None   # of a cache
+        if words[1] not in ("LOAD", "STORE") or words[-1] not in BUFFER_SIZES or "LDS" in words: self.refuse(name, pc)
+        if tfe or idxen or scalar not in (NULL_SCALAR, ZERO) or offset < 0: self.refuse(name + " in this form", pc)
+        bytes_each, stores, half, high = BUFFER_SIZES[words[-1]], words[1] == "STORE", "D16" in words, "HI" in words
+        first, low, following = self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX, pc + size
+        driver = self.driver
+
+        def run(scalars, vectors):
+            s, v = words_at(scalars.value, 260), words_at(vectors.value, 256 * 32)
+            base, upper, records, flags = s[resource:resource + 4]
+            if upper >> 16 or flags >> 28 != 3: raise driver.Trap("%s: a resource with a stride, or not checked by offset: %#x %#x" % (name, upper, flags))
+            base |= upper << 32
+            for i in range(32):
+                if not s[first] >> i & 1: continue
+                below = (v[at * 32 + i] if offen else 0) + offset
+                if below >> 32: raise driver.Trap("%s: the offset %#x has more than 32 bits" % (name, below))
+                live, places = below + bytes_each <= records, [(data + k) * 32 + i for k in range((bytes_each + 3) // 4)]
+                if stores and live:
+                    value = b"".join(struct.pack("<I", v[p]) for p in places)
+                    ctypes.memmove(base + below, value[2:] if high else value, bytes_each)
+                elif not stores:
+                    value = ctypes.string_at(base + below, bytes_each) if live else bytes(bytes_each)
+                    if bytes_each >= 4:
+                        for p, word in zip(places, struct.unpack("<%dI" % len(places), value)): v[p] = word
+                        continue
+                    number, p = int.from_bytes(value, "little", signed="I8" in words or "I16" in words), places[0]
+                    v[p] = (v[p] & 0xFFFF | (number & 0xFFFF) << 16 if high else v[p] & 0xFFFF0000 | number & 0xFFFF) if half else number & 0xFFFFFFFF
+            s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
+
+        return run, (0, 1), False, name.lower()
 
     # -- parts of floats
     def float_parts(self, pc, arch, w, w1):
