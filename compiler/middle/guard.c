@@ -46,8 +46,9 @@ static ir_value *guard_division(guarding *g, ir_op *op) {
   ir_value *bad = zero ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, 0)) : NULL;
   ir_value *minus = wraps ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, -1)) : NULL;
   ir_value *either = bad && minus ? ir_binary(&g->b, IR_OR, 0, bad, minus) : bad ? bad : minus;
-  // What stands for the divisor is a multiple of what the divisor is a multiple of.
-  unsigned even = wraps ? 0 : least_divisibility(fb, b->type), most = ir_type_bits(b->type) - 2;
+  // What stands for the divisor of a tile is a multiple of what the divisor is a multiple of: runs stay runs.
+  unsigned even = wraps || !b->type.rank ? 0 : least_divisibility(fb, b->type),
+           most = ir_type_bits(b->type) - 2;
   double other = (double)((int64_t)1 << (even < most ? even : most));
   ir_value *quotient = divide(g, op, ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, other), b));
   if (!wraps) return quotient;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What ranges allow: offsets and comparisons in 32 bits, comparisons that are always or never true, signed
-// division of what is not negative as unsigned division.
+// division of what is not negative as unsigned division. What every program assumes stays as it is, since the
+// ranges of later passes rest on it, and is true wherever else it is used.
 //
 // Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
 // DCE.
@@ -10,6 +11,8 @@
 typedef struct narrowing {
   kiln_facts *facts;
   ir_builder b;
+  uint32_t count;   ///< of values when this began
+  bool *is_claimed; ///< by value
   bool changed;
 } narrowing;
 
@@ -128,16 +131,42 @@ static void (*const narrowers[IR_OPCODE_COUNT])(narrowing *n, ir_op *op) = {
     [IR_REM] = narrow_division,
 };
 
+static bool claims(const narrowing *n, const ir_value *v) { return v->id < n->count && n->is_claimed[v->id]; }
+
+/// An assume's condition and, where that is a conjunction, its parts.
+static void note_claim(narrowing *n, const ir_value *v) {
+  if (!v->def) return;
+  n->is_claimed[v->id] = true;
+  for (uint32_t i = 0; v->def->code == IR_AND && i < 2; i++) note_claim(n, v->def->operands[i]);
+}
+
+static ir_value *truth(narrowing *n, ir_value *claimed) {
+  n->b.block = claimed->def->block;
+  n->b.before = claimed->def;
+  n->b.place = claimed->def->place;
+  if (!claimed->slot) claimed->slot = ir_const_like(&n->b, claimed->type, 1);
+  n->changed = true;
+  return claimed->slot;
+}
+
 static void visit(ir_op *op, void *context) {
   narrowing *n = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  if (narrowers[op->code]) narrowers[op->code](n, op);
+  bool is_claim = op->code == IR_ASSUME || (op->result_count && claims(n, &op->results[0]));
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    ir_value *v = op->operands[i] = ir_resolve(op->operands[i]);
+    if (!is_claim && claims(n, v)) op->operands[i] = truth(n, v);
+  }
+  if (!is_claim && narrowers[op->code]) narrowers[op->code](n, op);
 }
 
 bool kiln_narrow(ir_kernel *kernel) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return false;
   narrowing n = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
+  n.count = ir_number(kernel);
+  n.is_claimed = KILN_NEW_ARRAY(scratch, bool, n.count + 1u);
+  for (const ir_op *op = kernel->body->first; op; op = op->next)
+    if (op->code == IR_ASSUME) note_claim(&n, op->operands[0]);
   ir_walk(kernel->body, visit, &n);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(scratch);
