@@ -15,6 +15,7 @@
 typedef struct compiled {
   kiln_arena *arena;
   kiln_target target;
+  bool is_best;                    // the variant with the most promises, not the generic one
   const kiln_interface *interface; // arena
   kiln_artifact artifact;
   kiln_amdgpu_facts facts;
@@ -40,8 +41,8 @@ static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_di
     c->interface = kiln_unit_interface(unit, i);
     if (strcmp(c->interface->name, name) != 0) continue;
     uint32_t config = kiln_unit_first_config(unit, i, &c->target);
-    ir_kernel *kernel =
-        kiln_unit_lower(unit, c->arena, i, config, c->interface->variant_count - 1, &c->target, d);
+    ir_kernel *kernel = kiln_unit_lower(unit, c->arena, i, config,
+                                        c->is_best ? 0 : c->interface->variant_count - 1, &c->target, d);
     if (!kernel) fail_with(d, source, size);
     return kernel; // the unit borrows the text, which the test's process keeps
   }
@@ -50,7 +51,7 @@ static ir_kernel *lower(compiled *c, const char *file, const char *name, kiln_di
 
 static kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target,
                                kiln_format format, kiln_error *err) {
-  *c = (compiled){.arena = kiln_arena_create()};
+  c->arena = kiln_arena_create();
   CHECK(c->arena);
   CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
   kiln_diagnostics d = {.arena = c->arena};
@@ -62,7 +63,7 @@ static kiln_status try_compile(compiled *c, const char *file, const char *name, 
 }
 
 static compiled compile(const char *file, const char *name, const char *target) {
-  compiled c;
+  compiled c = {.is_best = false};
   kiln_error err = {0};
   if (try_compile(&c, file, name, target, KILN_FORMAT_HSACO, &err) != KILN_OK)
     FAIL("%s for %s: %s", name, target, err.text);
@@ -223,7 +224,7 @@ TEST(amdgpu, products_use_the_matrix_unit) {
       {"gfx1250", "gemm_fp8[S=e5m2,T=e4m3,FAST=false]", "v_wmma_f32_16x16x64_bf8_fp8"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     if (!llvm_has(cases[i].target)) continue;
     if (try_compile(&c, "gemm", cases[i].kernel, cases[i].target, KILN_FORMAT_ASM, &err) != KILN_OK)
@@ -233,6 +234,121 @@ TEST(amdgpu, products_use_the_matrix_unit) {
       FAIL("%s for %s has no %s", cases[i].kernel, cases[i].target, cases[i].instruction);
     release(&c);
   }
+}
+
+// Hot loops are innermost loops with products: from a label to the last branch back to it.
+typedef struct span {
+  const char *begin, *end;
+} span;
+
+enum { MOST_LOOPS = 64 };
+
+static const char *label_of(const char *text, const char *branch, const char *end_of_line) {
+  const char *name = memchr(branch, '.', (size_t)(end_of_line - branch));
+  char label[40];
+  if (!name) return NULL;
+  size_t length = strcspn(name, " ;\n");
+  snprintf(label, sizeof label, "\n%.*s:", (int)length, name);
+  return strstr(text, label);
+}
+
+static size_t find_loops(const char *text, span *loops) {
+  size_t count = 0;
+  for (const char *at = strstr(text, "s_"); at; at = strstr(at + 1, "s_")) {
+    if (strncmp(at, "s_cbranch", 9) != 0 && strncmp(at, "s_branch", 8) != 0) continue;
+    span s = {label_of(text, at, strchr(at, '\n')), at};
+    size_t i = 0;
+    if (!s.begin || s.begin > at) continue;
+    while (i < count && loops[i].begin != s.begin) i++;
+    CHECK(i < MOST_LOOPS);
+    loops[i] = s;
+    count += i == count;
+  }
+  return count;
+}
+
+static bool span_has(const span *s, const char *word) {
+  const char *found = strstr(s->begin, word);
+  return found && found < s->end;
+}
+
+static bool is_innermost(const span *loops, size_t count, size_t which) {
+  for (size_t i = 0; i < count; i++)
+    if (i != which && loops[i].begin >= loops[which].begin && loops[i].end <= loops[which].end) return false;
+  return true;
+}
+
+static bool moves(const span *s, const char *const *kinds, const char *const *whole, const char **out_kind) {
+  bool any = false, is_whole = false;
+  for (; *kinds; kinds++)
+    if (span_has(s, *kinds)) any = true, *out_kind = *kinds;
+  for (; *whole; whole++) is_whole |= span_has(s, *whole);
+  return !any || is_whole;
+}
+
+static void check_hot_loops(const char *text, const char *kernel, const char *target) {
+  static const char *const shared[] = {"ds_read", "ds_load", NULL},
+                           *const whole_shared[] = {"_b128",
+                                                    "ds_read2_b64",
+                                                    "ds_load_2addr_b64",
+                                                    "read2st64_b64",
+                                                    "ds_load_2addr_stride64_b64",
+                                                    NULL},
+                           *const global[] = {"global_load", "buffer_load", "flat_load", NULL},
+                           *const whole_global[] = {"load_dwordx4", "load_b128", NULL},
+                           *const none[] = {".vgpr_spill_count:", ".private_segment_fixed_size:"};
+  span loops[MOST_LOOPS];
+  size_t count = find_loops(text, loops), hot = 0;
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    const char *at = strstr(text, none[i]);
+    if (!at) FAIL("%s for %s: no %s", kernel, target, none[i]);
+    if (strtol(strchr(at, ':') + 1, NULL, 10) != 0)
+      FAIL("%s for %s: %.*s", kernel, target, (int)strcspn(at, "\n"), at);
+  }
+  for (size_t i = 0; i < count; i++) {
+    const char *kind = "";
+    if (!is_innermost(loops, count, i)) continue;
+    if (!span_has(&loops[i], "v_mfma") && !span_has(&loops[i], "v_wmma")) continue;
+    hot++;
+    if (!moves(&loops[i], shared, whole_shared, &kind) || !moves(&loops[i], global, whole_global, &kind))
+      FAIL("%s for %s: a loop with products has %s of less than 16 bytes only", kernel, target, kind);
+    // scalars saved in lanes of a vector register
+    if (span_has(&loops[i], "v_writelane") || span_has(&loops[i], "v_readlane"))
+      FAIL("%s for %s: a loop with products saves scalars", kernel, target);
+  }
+  if (!hot) FAIL("%s for %s: no loop with matrix instructions", kernel, target);
+}
+
+// What the library gives when nobody chooses.
+TEST(amdgpu, hot_loops_of_the_library) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
+  static const struct {
+    const char *file, *name;
+    bool is_quick;
+  } hot[] = {{"gemm", "gemm[T=bf16,ACT=0,BIAS=true]", true},
+             {"gemm", "gemm[T=f16,ACT=0,BIAS=true]", false},
+             {"gemm", "gemm_i8", true},
+             {"gemm", "gemm_split_k[T=bf16]", false},
+             {"attention", "attention[T=bf16,D=128,CAUSAL=true]", true},
+             {"attention", "attention[T=f16,D=128,CAUSAL=false]", false},
+             {"attention", "attention[T=bf16,D=64,CAUSAL=true]", false},
+             {"attention", "attention[T=f16,D=64,CAUSAL=false]", false},
+             {"attention", "attention_general[T=bf16,D=128]", false},
+             {"attention", "attention_general[T=bf16,D=256]", false},
+             {"attention", "attention_packed[T=bf16,D=128]", false},
+             {"attention", "paged_attention[T=bf16,D=128,PAGE=16]", true},
+             {"attention", "paged_attention_parts[T=bf16,D=128,PAGE=16]", false}};
+  for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+      compiled c = {.is_best = true};
+      kiln_error err = {0};
+      if (!llvm_has(targets[i]) || !(hot[k].is_quick || kiln_test_full())) continue;
+      if (try_compile(&c, hot[k].file, hot[k].name, targets[i], KILN_FORMAT_ASM, &err) != KILN_OK)
+        FAIL("%s for %s: %s", hot[k].name, targets[i], err.text);
+      kiln_buffer_u8(&c.artifact.code, 0);
+      check_hot_loops((const char *)c.artifact.code.bytes, hot[k].name, targets[i]);
+      release(&c);
+    }
 }
 
 // One product of exactly one instruction's size, by hand.
