@@ -245,7 +245,8 @@ typedef enum kiln_chosen_by {
   KILN_BY_NEAREST = 2, ///< tuned for the nearest arguments for which its config may be used
   KILN_BY_DEFAULT = 3, ///< the first of the source: the arguments lie outside of what was tuned, or no tuned
                        ///< config may be used
-  KILN_BY_COST = 4,    ///< the one with the least cost that may be used: nothing was tuned
+  KILN_BY_COST = 4,    ///< the one with the least cost that may be used: nothing was tuned for arguments like
+                       ///< these, or what was costs more than a quarter above the least
 } kiln_chosen_by;
 typedef struct kiln_reason {
   size_t size; ///< set by the caller: sizeof(kiln_reason)

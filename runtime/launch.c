@@ -208,35 +208,59 @@ static __attribute__((noinline)) const kiln_code *pick_farther(const kiln_kernel
   return s.code;
 }
 
+static int64_t cost_of(const kiln_kernel *k, uint32_t config, const int64_t *values) {
+  int64_t cost;
+  return evaluate(&k->configs[config].cost, values, &cost) ? cost : INT64_MAX;
+}
+
 // Of equal costs the first in order.
-static __attribute__((noinline)) const kiln_code *pick_cheapest(const kiln_kernel *k, const uint8_t *block,
-                                                                const int64_t *values, uint32_t *out_config,
-                                                                uint32_t *out_variant) {
+static const kiln_code *pick_cheapest(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
+                                      uint32_t *out_config, uint32_t *out_variant, int64_t *out_least) {
   const kiln_code *best = NULL;
   int64_t least = INT64_MAX;
   for (uint32_t c = 0; c < k->interface.config_count; c++) {
-    int64_t cost;
     uint32_t variant;
     if (!k->configs[c].is_usable) continue;
-    if (!evaluate(&k->configs[c].cost, values, &cost)) cost = INT64_MAX;
+    int64_t cost = cost_of(k, c, values);
     if (best && cost >= least) continue;
     const kiln_code *code = pick_of(k, c, block, values, &variant);
     if (!code) continue;
     best = code, least = cost, *out_config = c, *out_variant = variant;
   }
+  *out_least = least;
   return best;
+}
+
+// A quarter: what a cost may be wrong by.
+static bool is_near(int64_t cost, int64_t least) {
+  return cost <= least || (least > 0 && cost - least <= least / 4);
+}
+
+// What was measured for a bin goes before what costs say, unless they say that it loses more than they are
+// wrong by: a bin is a range, in which the number of rounds over the processors may jump.
+static __attribute__((noinline)) const kiln_code *pick_by_cost(const kiln_kernel *k, uint64_t cell,
+                                                               const uint8_t *block, const int64_t *values,
+                                                               uint32_t *out_config, uint32_t *out_variant) {
+  int64_t least;
+  uint32_t config = (uint32_t)(cell & 0xffff) - 1, variant;
+  const kiln_code *cheapest = pick_cheapest(k, block, values, out_config, out_variant, &least), *tuned = NULL;
+  if (cell & 0xffff) tuned = try_config(k, config, block, values, &variant);
+  if (!tuned && cell & 0xffff) tuned = pick_farther(k, cell, block, values, &config, &variant);
+  if (!tuned || (k->tuned->has_bins && !is_near(cost_of(k, config, values), least))) return cheapest;
+  *out_config = config, *out_variant = variant;
+  return tuned;
 }
 
 static inline const kiln_code *pick(const kiln_kernel *k, const uint8_t *block, const int64_t *values,
                                     uint32_t *out_config, uint32_t *out_variant) {
   const kiln_code *code = NULL;
   uint64_t cell = k->tuned ? kiln_tuned_cell(k->tuned, block) : 0;
+  if (k->has_costs) return pick_by_cost(k, cell, block, values, out_config, out_variant);
   if (cell & 0xffff) {
     *out_config = (uint32_t)(cell & 0xffff) - 1;
     code = pick_of(k, *out_config, block, values, out_variant);
     if (UNLIKELY(!code)) code = pick_farther(k, cell, block, values, out_config, out_variant);
   }
-  if (!code && k->has_costs) return pick_cheapest(k, block, values, out_config, out_variant);
   for (uint32_t c = 0; c < k->interface.config_count && !code; c++)
     code = pick_of(k, *out_config = c, block, values, out_variant);
   return code;
@@ -315,7 +339,7 @@ static void keep(const kiln_kernel *k, kiln_memo_entry *e, const uint8_t *block,
 static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
                                  decision *out, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
-  kiln_memo_entry *entry = k->memo && !k->tuned && !grid ? kiln_memo_place(k->memo, block) : NULL;
+  kiln_memo_entry *entry = k->memo && !grid ? kiln_memo_place(k->memo, block) : NULL;
   if (entry && remember(k, entry, block, out)) return KILN_OK;
   read_integers(k, block, values);
   KILN_TRY(check_facts(k, block, err));
@@ -643,17 +667,29 @@ static const char *line_at(const char *text, uint32_t number, size_t *out_size) 
   return text;
 }
 
-static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reason *out) {
+// Of a kernel whose configs have costs.
+static void explain_cost(bool is_tuned, bool is_there, bool is_taken, kiln_reason *out) {
+  out->by = is_taken ? KILN_BY_TABLE : KILN_BY_COST;
+  out->text =
+      is_taken ? "tuned for arguments like these"
+      : is_there
+          ? "tuned for arguments like these, but here its cost is more than a quarter above the least: "
+            "of the configs that may be used the one with the least cost"
+      : is_tuned ? "no choice was tuned for arguments like these: of the configs that may be used the "
+                   "one with the least cost"
+                 : "no choices were tuned for this kernel on this device: of the configs that may be "
+                   "used the one with the least cost";
+}
+
+/// `config`: what was decided.
+static void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t *block, kiln_reason *out) {
   static const char *const texts[] = {
       [KILN_BY_ORDER] =
           "no choices were tuned for this kernel on this device: the first config that may be used",
       [KILN_BY_TABLE] = "tuned for arguments like these",
       [KILN_BY_NEAREST] = "tuned for the nearest arguments",
       [KILN_BY_DEFAULT] =
-          "no tuned config may be used for these arguments: the first config that may be used",
-      [KILN_BY_COST] =
-          "no choices were tuned for this kernel on this device: of the configs that may be used "
-          "the one with the least cost"};
+          "no tuned config may be used for these arguments: the first config that may be used"};
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
   bool is_tuned = k->tuned && k->tuned->choice_count;
@@ -661,16 +697,20 @@ static void explain_choice(const kiln_kernel *k, const uint8_t *block, kiln_reas
   read_integers(k, block, values);
   if (cell) search_tuned(k, block, values, &s);
   bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff);
-  out->by = !is_tuned && k->has_costs             ? KILN_BY_COST
-            : !is_tuned                           ? KILN_BY_ORDER
+  if (is_tuned) out->bundle = k->tuned->bundle->name;
+  if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
+  if (k->has_costs) {
+    bool is_taken = s.code && k->tuned->choices[s.choice].config == config;
+    explain_cost(is_tuned, s.code != NULL, is_taken, out);
+    return;
+  }
+  out->by = !is_tuned                             ? KILN_BY_ORDER
             : !s.code                             ? KILN_BY_DEFAULT
             : is_first && cell & KILN_TUNED_EXACT ? KILN_BY_TABLE
                                                   : KILN_BY_NEAREST;
   out->text = out->by == KILN_BY_DEFAULT && !cell
                   ? "the arguments lie outside of what was tuned: the first config that may be used"
                   : texts[out->by];
-  if (is_tuned) out->bundle = k->tuned->bundle->name;
-  if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
 }
 
 kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, kiln_reason *out,
@@ -683,7 +723,7 @@ kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, k
   reason.size = out->size;
   kiln_status status = check_size(k, size, err);
   if (status == KILN_OK) status = decide(k, block, NULL, &d, err);
-  if (status == KILN_OK) explain_choice(k, block, &reason);
+  if (status == KILN_OK) explain_choice(k, d.config, block, &reason);
   memcpy(out, &reason, sizeof reason);
   return status;
 }

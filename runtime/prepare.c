@@ -196,15 +196,8 @@ static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uin
   return true;
 }
 
-static void note_bits(struct kiln_choice_memo *m, uint32_t offset, uint32_t size, uint64_t mask) {
-  for (uint32_t i = 0; i < size; i++, mask >>= 8) {
-    uint8_t *bytes = (uint8_t *)m->relevant;
-    bytes[offset + i] |= (uint8_t)mask;
-  }
-}
-
 static void note_tests(struct kiln_choice_memo *m, const kiln_conjunction *c) {
-  for (uint32_t i = 0; i < c->mask_count; i++) note_bits(m, c->masks[i].offset, 4, c->masks[i].mask);
+  for (uint32_t i = 0; i < c->mask_count; i++) kiln_memo_note(m, c->masks[i].offset, 4, c->masks[i].mask);
 }
 
 /// Which bits of the arguments a choice by costs depends on.
@@ -216,13 +209,14 @@ static bool add_memo(kiln_kernel *k, const uint8_t *used) {
   m->word_count = words;
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    if (used[i] & USE_VALUE) note_bits(m, p->offset, p->size < 8 ? p->size : 8, UINT64_MAX);
+    if (used[i] & USE_VALUE) kiln_memo_note(m, p->offset, p->size < 8 ? p->size : 8, UINT64_MAX);
   }
   for (uint32_t i = 0; i < k->interface.config_count; i++) note_tests(m, &k->configs[i].require);
   for (uint32_t i = 0; i < k->interface.variant_count; i++) note_tests(m, &k->variants[i]);
-  for (uint32_t i = 0; i < k->fact_count; i++) note_bits(m, k->facts[i].offset, k->facts[i].size, UINT64_MAX);
+  for (uint32_t i = 0; i < k->fact_count; i++)
+    kiln_memo_note(m, k->facts[i].offset, k->facts[i].size, UINT64_MAX);
   for (uint32_t i = 0; i < k->alignment_count; i++)
-    note_bits(m, k->alignments[i].offset, 8, k->alignments[i].mask);
+    kiln_memo_note(m, k->alignments[i].offset, 8, k->alignments[i].mask);
   return true;
 }
 

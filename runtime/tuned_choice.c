@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/choice_memo.h"
+
 // ------------------------------------------------------------------------------------------- notes
 
 // The note `key` of a bundle, or NULL.
@@ -147,6 +149,7 @@ static void set_ranges(kiln_tuned *t) {
       if (v > most) most = v;
     }
     if (in->kind == KILN_TUNED_BIN) {
+      t->has_bins |= least != KILN_TUNED_ANY;
       if (any) least = 0, most = KILN_TUNED_MOST_BINS - 1; // measured for all
       in->least = least;
       in->radix = (uint32_t)most - least + 1;
@@ -239,7 +242,7 @@ static kiln_status attach_recorder(kiln_kernel *k, kiln_error *err) {
     if (!k->tuned) return kiln_kernel_no_memory(k, err);
     add_all_inputs(k);
   }
-  if (recorder) k->tuned->recorder = recorder;
+  if (recorder) k->tuned->recorder = recorder, k->memo = NULL; // it sees every launch
   return KILN_OK;
 }
 
@@ -256,6 +259,7 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
     if (!t) return kiln_kernel_no_memory(k, err);
     t->bundle = l->bundles[i];
     t->note = note;
+    t->is_exact = k->has_costs;
     kiln_status status = take_note(k, size, err);
     if (status == KILN_OK) return KILN_OK;
     k->tuned = NULL;
@@ -267,8 +271,13 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
 kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
   KILN_TRY(attach_choices(k, err));
   KILN_TRY(attach_recorder(k, err));
-  for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++)
-    k->is_read[k->tuned->inputs[i].param] = true;
+  for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++) {
+    const kiln_tuned_input *in = &k->tuned->inputs[i];
+    k->is_read[in->param] = true;
+    if (k->memo)
+      kiln_memo_note(k->memo, in->offset, in->size,
+                     in->kind == KILN_TUNED_ALIGNED ? KILN_TUNED_ALIGNMENT - 1 : UINT64_MAX);
+  }
   return KILN_OK;
 }
 
@@ -297,7 +306,7 @@ typedef struct config_set {
 // The nearest choice whose config is not in `tried`, of equally near ones the first; the count of choices
 // when there is none.
 static uint32_t next_nearest(const kiln_tuned *t, const uint8_t *values, const config_set *tried) {
-  uint32_t best = t->choice_count, least = UINT32_MAX;
+  uint32_t best = t->choice_count, least = t->is_exact ? 1 : UINT32_MAX;
   for (uint32_t i = 0; i < t->choice_count; i++) {
     uint32_t config = t->choices[i].config, d = distance(t, &t->choices[i], values);
     if (d < least && !(tried->bits[config / 8] >> config % 8 & 1)) best = i, least = d;

@@ -38,7 +38,9 @@ struct kiln_tuned {
   const char *note;    ///< text of the note, in the bundle
   kiln_tuned_input inputs[KILN_TUNED_MOST_AXES];
   uint32_t input_count, choice_count;
-  uint64_t cell_count;        ///< 0: too many
+  bool has_bins;       ///< some choice names a bin: none is for everything
+  bool is_exact;       ///< only choices for the very bins are taken: configs have costs, which know more
+  uint64_t cell_count; ///< 0: too many
   kiln_tuned_choice *choices; ///< arena of the kernel
   _Atomic(uint64_t) *cells;   ///< owned
   kiln_recorder *recorder;    ///< NULL: shapes are not recorded

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of the configs that may be used the one with the least cost is taken, whatever was launched before: a
-// search of the test's own over random arguments, from one thread and from several.
+// Of the configs that may be used the one with the least cost is taken, whatever was launched before, unless
+// a choice was tuned for the very bins: a search of the test's own over random arguments, from one thread and
+// from several.
 #include <pthread.h>
+#include <time.h>
 
 #include "tests/runtime/fixture.h"
 
@@ -16,7 +18,7 @@ typedef struct arguments {
   int32_t n, m;
 } arguments;
 
-static void write_bundle(const char *path) {
+static void write_bundle(const char *path, const char *note) {
   static const char *const names[] = {"c0", "c1", "c2", "c3"};
   static const uint8_t costs[CONFIGS][8] = {
       {P(1)}, {P(2), C(7), KILN_EXPR_ADD}, {C2(1000), P(1), KILN_EXPR_DIV}};
@@ -44,6 +46,7 @@ static void write_bundle(const char *path) {
   for (uint32_t c = 0; c < CONFIGS; c++)
     for (uint32_t v = 0; v < 2; v++)
       if (c != 1 || !v) fixture_code(&f, kernel, c, v, KILN_FORMAT_PTX, "sm_90", "k", "// code", 7);
+  if (note) kiln_manifest_note(&f.manifest, "tuned k", note);
   fixture_write(&f, path, "");
 }
 
@@ -51,14 +54,16 @@ static kiln_library *library;
 static kiln_device *device;
 static kiln_kernel *kernel;
 
-static void open_bundle(void) {
+static void open_with(const char *note) {
   kiln_error err;
   const char *path = fixture_path("cost.kbundle");
-  write_bundle(path);
+  write_bundle(path, note);
   CHECK_OK(kiln_open_file(path, &library, &err), err);
   CHECK_OK(kiln_device_open(library, "null:sm_90", &device, &err), err);
   CHECK_OK(kiln_kernel_get(device, "k", NULL, &kernel, &err), err);
 }
+
+static void open_bundle(void) { open_with(NULL); }
 
 static void close_bundle(void) {
   kiln_device_close(device);
@@ -73,6 +78,14 @@ static const char *expected(const arguments *a) {
   if (a->n % 2 == 0 && a->m + 7 < least) best = "c1", least = a->m + 7;
   if (a->m < 40 && a->n && 1000 / a->n < least) best = "c2", least = 1000 / a->n;
   return best;
+}
+
+static kiln_chosen_by reason_of(const arguments *a, const char *text) {
+  kiln_reason reason = {.size = sizeof reason};
+  kiln_error err;
+  CHECK_OK(kiln_choose_reason(kernel, a, sizeof *a, &reason, &err), err);
+  if (!strstr(reason.text, text)) FAIL("expected a reason with '%s', found '%s'", text, reason.text);
+  return reason.by;
 }
 
 static const char *chosen(const arguments *a) {
@@ -93,11 +106,7 @@ TEST(cost, least_of_those_that_may_be_used) {
       CHECK_TEXT(expected(&rows[i]), want[i]); // the table and the rule agree
       CHECK_TEXT(chosen(&rows[i]), want[i]);
     }
-  kiln_reason reason = {.size = sizeof reason};
-  kiln_error err;
-  CHECK_OK(kiln_choose_reason(kernel, &rows[0], sizeof rows[0], &reason, &err), err);
-  CHECK_INT(reason.by, KILN_BY_COST);
-  CHECK(strstr(reason.text, "least cost") != NULL);
+  CHECK_INT(reason_of(&rows[0], "least cost"), KILN_BY_COST);
   close_bundle();
 }
 
@@ -138,4 +147,102 @@ TEST(cost, remembered_choices_are_those_of_the_rule) {
     CHECK(!pthread_create(&threads[i], NULL, choose_often, (void *)(11 + i)));
   for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   close_bundle();
+}
+
+// ------------------------------------------------------------------------------------ tuned choices
+
+#define LINE "kernel=k types=\"*f32, i32, i32\" product=* processor=* units=0 "
+
+TEST(cost, a_choice_for_the_very_bins_goes_before_costs_and_a_near_one_does_not) {
+  open_with("kiln tuned 1\n" LINE "bin.n=32 bin.m=24 config=c1\n" LINE "bin.n=64 bin.m=64 config=c0\n");
+  arguments a = {64, 32, 24};
+  for (unsigned again = 0; again < 2; again++) { // chosen, and remembered
+    a.n = 32, a.m = 24;                          // c0 costs 32, c1 31, c2 31: c1 is the first of the least
+    CHECK_TEXT(chosen(&a), "c1");
+    CHECK_INT(reason_of(&a, "tuned for arguments like these"), KILN_BY_TABLE);
+    a.n = 36; // in the bin of 32; c2 costs 27, c1 31: near
+    CHECK_TEXT(chosen(&a), "c1");
+    CHECK_INT(reason_of(&a, "tuned for arguments like these"), KILN_BY_TABLE);
+    a.n = 38; // c2 costs 26, c1 31
+    CHECK_TEXT(chosen(&a), "c1");
+    a.n = 64, a.m = 64; // c0 costs 64, c1 71
+    CHECK_TEXT(chosen(&a), "c0");
+    CHECK_INT(reason_of(&a, "tuned for arguments like these"), KILN_BY_TABLE);
+    a.n = 78, a.m = 64; // in the bin of 64; c0 costs 78, c1 71: near
+    CHECK_TEXT(chosen(&a), "c0");
+    a.n = 42, a.m = 24; // the bin of 40 has no choice, however near: c2 costs 23
+    CHECK_TEXT(chosen(&a), "c2");
+    CHECK_INT(reason_of(&a, "no choice was tuned for arguments like these"), KILN_BY_COST);
+    a.n = 200, a.m = 200; // outside of what was measured
+    CHECK_TEXT(chosen(&a), "c0");
+    CHECK_INT(reason_of(&a, "no choice was tuned for arguments like these"), KILN_BY_COST);
+  }
+  close_bundle();
+}
+
+// A bin is a range; what was the best at its begin may be far from it at its end.
+TEST(cost, a_choice_that_costs_more_than_a_quarter_above_the_least_is_not_taken) {
+  open_with("kiln tuned 1\n" LINE "bin.n=128 config=c0\n");
+  arguments a = {64, 128, 120}; // c0 costs 128, c1 127
+  CHECK_TEXT(chosen(&a), "c0");
+  a.n = 158; // the same
+  CHECK_TEXT(chosen(&a), "c0");
+  a.n = 158, a.m = 116; // 158 and 123: 28 percent more
+  CHECK_TEXT(chosen(&a), "c1");
+  CHECK_INT(reason_of(&a, "more than a quarter above the least"), KILN_BY_COST);
+  a.n = 152, a.m = 116; // 152 and 123: 24 percent more
+  CHECK_TEXT(chosen(&a), "c0");
+  CHECK_INT(reason_of(&a, "tuned for arguments like these"), KILN_BY_TABLE);
+  close_bundle();
+}
+
+// What names no bins was asked for by hand: kiln tune measures each config so.
+TEST(cost, a_choice_for_everything_is_taken_whatever_it_costs) {
+  open_with("kiln tuned 1\n" LINE "config=c3\n");
+  for (arguments a = {64, 2, 4}; a.n < 100000; a.n *= 3) {
+    CHECK_TEXT(chosen(&a), "c3");
+    CHECK_INT(reason_of(&a, "tuned for arguments like these"), KILN_BY_TABLE);
+  }
+  close_bundle();
+}
+
+// 1,000 launches with arguments that change, in turn with and without choices.
+static double launch_ns(kiln_kernel *of) {
+  enum { ROUNDS = 1000 };
+  struct timespec begin, end;
+  kiln_error err;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    arguments a = {64, 32 + (int32_t)(i % 4) * 16, 24};
+    CHECK_OK(kiln_launch_packed(of, NULL, &a, sizeof a, &err), err);
+  }
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) / ROUNDS;
+}
+
+TEST(cost, choices_cost_a_launch_little) {
+  if (KILN_TEST_SANITIZED) SKIP("times under a sanitizer say nothing");
+  enum { MOST_NS = 15 };
+  open_bundle();
+  kiln_library *plain = library;
+  kiln_device *plain_device = device;
+  kiln_kernel *plain_kernel = kernel;
+  kiln_buffer note = {0};
+  kiln_buffer_format(&note, "kiln tuned 1\n");
+  for (unsigned i = 0; i < 1000; i++) // of n the bins 32 and 64, not 48 and 80
+    kiln_buffer_format(&note, LINE "bin.n=%u bin.m=%u config=c%u\n", 32u << i % 10, 4u << i / 40 % 25, i % 2);
+  kiln_buffer_u8(&note, 0);
+  open_with((const char *)note.bytes);
+  kiln_buffer_deinit(&note);
+  double without = 1e9, with = 1e9;
+  for (unsigned round = 0; round < 3000 && !(round >= 100 && with - without <= MOST_NS); round++) {
+    double ns[] = {launch_ns(plain_kernel), launch_ns(kernel)};
+    if (ns[0] < without) without = ns[0];
+    if (ns[1] < with) with = ns[1];
+  }
+  printf("a launch by costs: %.1f ns without choices, %.1f with 1,000\n", without, with);
+  if (with - without > MOST_NS) FAIL("choices cost %.1f ns, the limit is %d", with - without, MOST_NS);
+  close_bundle();
+  kiln_device_close(plain_device);
+  kiln_close(plain);
 }

@@ -84,7 +84,7 @@ static void print_choice(const kiln_choice *c) {
 }
 
 static void print_reason(const kiln_reason *r) {
-  if (r->by == KILN_BY_ORDER || r->by == KILN_BY_COST) return; // nothing was tuned
+  if (!*r->bundle) return; // nothing was tuned
   printf("%s (%s)%s%.*s\n", r->text, r->bundle, r->entry_size ? ": " : "", (int)r->entry_size, r->entry);
 }
 
