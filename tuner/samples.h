@@ -16,6 +16,7 @@ typedef struct kiln_samples {
 
 void kiln_samples_deinit(kiln_samples *samples);
 void kiln_samples_add(kiln_samples *samples, double ns);
+void kiln_samples_clear(kiln_samples *samples);
 
 /// The median, and an interval that holds the true one with at least 95 %. With fewer than 6 samples no
 /// interval does: then it is from 0 to infinity.
@@ -27,16 +28,27 @@ kiln_estimate kiln_samples_estimate(const kiln_samples *samples);
 /// What is known of a candidate.
 typedef struct kiln_contender {
   kiln_samples samples;
-  bool is_out; ///< dropped by the caller, or by kiln_contest_narrow as slower than another
+  bool is_out; ///< dropped by the caller, or as slower than another
 } kiln_contender;
 
-/// Takes those out whose interval lies wholly above that of another one. At least one stays. Returns how many
-/// are in.
-size_t kiln_contest_narrow(kiln_contender *contenders, size_t count);
+/// What is no difference: the same code differs by as much from process to process.
+#define KILN_CONTEST_TIE 0.01
+/// So many rounds say which of two is the faster; the first ones are often slower than those that follow.
+enum { KILN_CONTEST_SURE = 4 };
+
+/// After each round, in which all that are in were timed the same number of times; `rounds`: how many there
+/// were. Takes out what is slower: first what is far behind by its median, from round KILN_CONTEST_SURE on
+/// those whose interval lies wholly above that of another one, but none within a tie of the lowest median. At
+/// least one stays. Returns how many are in.
+size_t kiln_contest_narrow(kiln_contender *contenders, size_t count, unsigned rounds);
+/// Takes the slower half out, down to `enough`; `usual` (an index) stays, and what is near to the best.
+void kiln_contest_halve(kiln_contender *contenders, size_t count, size_t usual, size_t enough);
+/// Whether all that are in are a tie, with their intervals: no further round tells more.
+bool kiln_contest_is_tie(const kiln_contender *contenders, size_t count);
 /// Takes all out but the fastest `share` (0 to 1) of those that are in; at least one stays.
 void kiln_contest_keep(kiln_contender *contenders, size_t count, double share);
-/// The winner of those that are in: `usual` (an index) where it is in and its interval meets that of the
-/// lowest median, else the lowest median, of equal ones the first. `count` when all are out.
+/// The winner of those that are in: `usual` (an index) where it is in and a tie with the lowest median, or its
+/// interval meets that one's; else the lowest median, of equal ones the first. `count` when all are out.
 size_t kiln_contest_winner(const kiln_contender *contenders, size_t count, size_t usual);
 
 #endif

@@ -10,12 +10,10 @@
 
 enum {
   LOAD_MS = 120000,
-  FIRST_TIMES = 3,
   TIMES = 3,
   LEAST_FIRST = 8,
-  MOST_MOVES = 8,
+  LEADERS = 3,
   ENOUGH = 4,
-  LEAST_ROUNDS = 3,
   MOST_ROUNDS = 100
 };
 
@@ -183,15 +181,16 @@ static void try_one(running *r, size_t candidate) {
   tune_contest *c = r->contest;
   if (c->candidates[candidate].is_tried) return;
   judge_one(r, candidate);
-  if (!c->contenders[candidate].is_out) time_one(r, candidate, FIRST_TIMES);
+  if (!c->contenders[candidate].is_out) time_one(r, candidate, TIMES);
 }
 
-// The tried candidate with the lowest median; the count of candidates where none is left.
-static size_t best_of_tried(const tune_contest *c) {
+// The tried candidate with the lowest median, without those of `passed` (NULL: of all); the count of
+// candidates where none is left.
+static size_t best_of_tried(const tune_contest *c, const bool *passed) {
   size_t best = c->count;
   double least = 0;
   for (size_t i = 0; i < c->count; i++) {
-    if (c->contenders[i].is_out || !c->candidates[i].is_tried) continue;
+    if (c->contenders[i].is_out || !c->candidates[i].is_tried || (passed && passed[i])) continue;
     double median = kiln_samples_estimate(&c->contenders[i].samples).median;
     if (best == c->count || median < least) best = i, least = median;
   }
@@ -208,18 +207,34 @@ static size_t most_promising(const tune_contest *c) {
   return best;
 }
 
-// What is one knob away from the best, as long as that finds a better one.
+// Of the LEADERS lowest medians the first from which no step was made; the count of candidates where there is
+// none.
+static size_t next_leader(const tune_contest *c) {
+  bool *passed = calloc(c->count + 1, sizeof *passed);
+  size_t found = c->count;
+  if (!passed) abort();
+  for (unsigned place = 0; place < LEADERS && found == c->count; place++) {
+    size_t best = best_of_tried(c, passed);
+    if (best == c->count) break;
+    passed[best] = true;
+    if (!c->candidates[best].is_left) found = best;
+  }
+  free(passed);
+  return found;
+}
+
+// What is one knob away from one of the leaders, as long as there are new ones among these: which of them is
+// the first is often noise.
 static void move(running *r) {
   tune_contest *c = r->contest;
   const kiln_config_record *configs = r->subject->interface->configs;
-  size_t best = best_of_tried(c), before = c->count;
-  for (unsigned moves = 0; best != before && best < c->count && moves < MOST_MOVES; moves++) {
-    before = best;
+  size_t from;
+  while ((from = next_leader(c)) < c->count) {
+    c->candidates[from].is_left = true;
     for (size_t i = 0; i < c->count; i++)
       if (!c->contenders[i].is_out && tune_knobs_apart(configs[c->candidates[i].config].text,
-                                                       configs[c->candidates[best].config].text) == 1)
+                                                       configs[c->candidates[from].config].text) == 1)
         try_one(r, i);
-    best = best_of_tried(c);
   }
 }
 
@@ -233,36 +248,32 @@ static void search(running *r) {
     for (uint32_t h = 0; h < r->hints->count; h++)
       if (c->candidates[i].config == r->hints->configs[h] && !c->contenders[i].is_out) try_one(r, i);
   while (c->tried < first && (next = most_promising(c)) < c->count) try_one(r, next);
-  while (best_of_tried(c) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
+  while (best_of_tried(c, NULL) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
   move(r);
-  for (size_t i = 0; i < c->count; i++) c->contenders[i].is_out |= !c->candidates[i].is_tried;
+  for (size_t i = 0; i < c->count; i++) {
+    c->contenders[i].is_out |= !c->candidates[i].is_tried;
+    kiln_samples_clear(&c->contenders[i].samples); // they were not taken in turn
+  }
 }
 
 static void judge_all(running *r) {
   for (size_t i = 0; i < r->contest->count; i++) judge_one(r, i);
 }
 
-// The faster half, and the default, which is to keep a tie.
-static void halve(tune_contest *c) {
-  size_t in = 0;
-  for (size_t i = 0; i < c->count; i++) in += !c->contenders[i].is_out;
-  bool usual_is_in = !c->contenders[c->usual].is_out;
-  if (in <= ENOUGH) return;
-  kiln_contest_keep(c->contenders, c->count, 0.5);
-  if (usual_is_in) c->contenders[c->usual].is_out = false;
-}
-
 // All of them in turn, so that what changes with time changes for all.
 static void measure(running *r) {
   tune_contest *c = r->contest;
   uint64_t end = cli_now_ns() + (uint64_t)(r->rules->budget_s * 1e9);
-  for (c->rounds = 0; c->rounds < MOST_ROUNDS; c->rounds++) {
-    if (c->rounds >= LEAST_ROUNDS && cli_now_ns() >= end) break;
+  for (c->rounds = 0; c->rounds < MOST_ROUNDS;) {
+    if (c->rounds >= KILN_CONTEST_SURE && cli_now_ns() >= end) break;
     for (size_t i = 0; i < c->count; i++)
-      if (!c->contenders[i].is_out) time_one(r, i, c->rounds ? TIMES : FIRST_TIMES);
-    if (r->is_search) halve(c);
-    if (!c->rounds && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
-    if (kiln_contest_narrow(c->contenders, c->count) < 2 && c->rounds >= LEAST_ROUNDS) break;
+      if (!c->contenders[i].is_out) time_one(r, i, TIMES);
+    c->rounds++;
+    if (r->is_search) kiln_contest_halve(c->contenders, c->count, c->usual, ENOUGH);
+    if (c->rounds == 1 && r->rules->keep < 1)
+      kiln_contest_keep(c->contenders, c->count, r->rules->keep);
+    size_t in = kiln_contest_narrow(c->contenders, c->count, c->rounds);
+    if (c->rounds >= KILN_CONTEST_SURE && (in < 2 || kiln_contest_is_tie(c->contenders, c->count))) break;
   }
 }
 
