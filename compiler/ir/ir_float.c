@@ -31,9 +31,23 @@ static uint64_t largest(format f) {
   return f.infinity ? (((1u << f.exponent) - 1u) << f.mantissa) - 1u : nan_bits(f) - 1u;
 }
 
+// The same for what is a normal number and stays one: the exponent is moved, the last place rounded to even.
+static bool encode_normal(format f, double value, uint64_t *out) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  int bias = (1 << (f.exponent - 1)) - 1, exponent = (int)(bits >> 52 & 0x7ff) - 1023, shift = 52 - f.mantissa;
+  if (exponent < 1 - bias || exponent >= bias) return false;
+  uint64_t magnitude = (uint64_t)(exponent + bias) << 52 | (bits & ((UINT64_C(1) << 52) - 1));
+  magnitude += ((UINT64_C(1) << (shift - 1)) - 1) + (magnitude >> shift & 1);
+  *out = bits >> 63 << (f.exponent + f.mantissa) | magnitude >> shift;
+  return true;
+}
+
 // One rounding from the exact double: scale the magnitude to units of the last place, round to even, and let
 // a carry run into the exponent.
 static uint64_t encode(format f, double value, bool saturate) {
+  uint64_t normal;
+  if (encode_normal(f, value, &normal)) return normal;
   uint64_t sign = signbit(value) ? 1ull << (f.exponent + f.mantissa) : 0;
   int bias = (1 << (f.exponent - 1)) - 1, e;
   if (isnan(value)) return nan_bits(f);

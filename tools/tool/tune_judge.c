@@ -18,7 +18,7 @@
 #include "tools/common/key_file.h"
 #include "tools/tool/case_file.h"
 
-enum { ACCESS_IN = 1, MOST_VALUES = 512, MOST_BLOCK = 4096 };
+enum { MOST_VALUES = 512, MOST_BLOCK = 4096 };
 
 static case_element element_of(const run_value *v) {
   static const case_element elements[KILN_SCALAR_COUNT] = {
@@ -30,7 +30,7 @@ static case_element element_of(const run_value *v) {
 kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *s, kiln_error *err) {
   for (size_t i = 0; i < s->count; i++) {
     const run_value *v = &s->values[i];
-    if (v->bytes && (s->after || v->param.access != ACCESS_IN))
+    if (tune_subject_is_judged(s, i))
       KILN_TRY(case_compare(v->param.name, element_of(v), judge->coarse, s->want + s->at[i],
                             s->got + s->at[i], v->size, err));
   }
@@ -40,7 +40,7 @@ kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *s, k
 void tune_judge_take(tune_judge *judge, tune_subject *s) {
   judge->by = "first";
   for (size_t i = 0; i < s->count; i++)
-    if (s->values[i].bytes) memcpy(s->want + s->at[i], s->got + s->at[i], s->values[i].size);
+    if (tune_subject_is_judged(s, i)) memcpy(s->want + s->at[i], s->got + s->at[i], s->values[i].size);
 }
 
 // ------------------------------------------------------------------------------------- interpreter

@@ -57,6 +57,11 @@ void tune_subject_unshare(tune_subject *s) {
   s->at = NULL;
 }
 
+bool tune_subject_is_judged(const tune_subject *s, size_t index) {
+  const run_value *v = &s->values[index];
+  return v->bytes && (s->after || v->param.access != ACCESS_IN);
+}
+
 void tune_subject_contents(const tune_subject *s, size_t index, uint8_t *out) {
   const run_value *v = &s->values[index];
   if (s->after) memcpy(out, v->bytes, v->size); // what is not written must be as it was
@@ -197,14 +202,21 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
   return KILN_OK;
 }
 
+// What is only read is set again, too: a config that is wrong may have written it. It is not looked at.
+static kiln_status set_contents(process *p, size_t index, kiln_error *err) {
+  const tune_subject *s = p->subject;
+  const run_value *v = &s->values[index];
+  uint8_t *got = s->got + s->at[index];
+  bool is_judged = tune_subject_is_judged(s, index);
+  if (is_judged) tune_subject_contents(s, index, got);
+  return kiln_copy_in(p->device, v->memory.at, is_judged ? got : v->bytes, v->size, err);
+}
+
 static kiln_status run(process *p, uint32_t config, kiln_error *err) {
   const tune_subject *s = p->subject;
   opened *o = &p->configs[config];
-  for (size_t i = 0; i < s->count; i++) {
-    if (!s->values[i].bytes) continue;
-    tune_subject_contents(s, i, s->got + s->at[i]);
-    KILN_TRY(kiln_copy_in(p->device, s->values[i].memory.at, s->got + s->at[i], s->values[i].size, err));
-  }
+  for (size_t i = 0; i < s->count; i++)
+    if (s->values[i].bytes) KILN_TRY(set_contents(p, i, err));
   if (s->is_host) run_memory_watch(true);
   kiln_status status = kiln_prepared_launch(o->prepared, NULL, err);
   if (status == KILN_OK) status = kiln_sync(o->device, NULL, err);
@@ -212,7 +224,7 @@ static kiln_status run(process *p, uint32_t config, kiln_error *err) {
   for (size_t i = 0; i < s->count && status == KILN_OK; i++)
     status = run_memory_check(&s->values[i].memory, err);
   for (size_t i = 0; i < s->count && status == KILN_OK; i++)
-    if (s->values[i].bytes)
+    if (tune_subject_is_judged(s, i))
       status = kiln_copy_out(p->device, s->got + s->at[i], s->values[i].memory.at, s->values[i].size, err);
   return status;
 }
