@@ -47,8 +47,8 @@ void kiln_contest_halve(kiln_contender *contenders, size_t count, size_t usual, 
 bool kiln_contest_is_tie(const kiln_contender *contenders, size_t count);
 /// Takes all out but the fastest `share` (0 to 1) of those that are in; at least one stays.
 void kiln_contest_keep(kiln_contender *contenders, size_t count, double share);
-/// The winner of those that are in: `usual` (an index) where it is in and a tie with the lowest median, or its
-/// interval meets that one's; else the lowest median, of equal ones the first. `count` when all are out.
+/// The winner of those that are in: `usual` (an index) where it is in and a tie with the lowest median, or
+/// its interval meets that one's; else the lowest median, of equal ones the first. `count` when all are out.
 size_t kiln_contest_winner(const kiln_contender *contenders, size_t count, size_t usual);
 
 #endif

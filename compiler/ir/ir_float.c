@@ -35,7 +35,8 @@ static uint64_t largest(format f) {
 static bool encode_normal(format f, double value, uint64_t *out) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  int bias = (1 << (f.exponent - 1)) - 1, exponent = (int)(bits >> 52 & 0x7ff) - 1023, shift = 52 - f.mantissa;
+  int bias = (1 << (f.exponent - 1)) - 1, exponent = (int)(bits >> 52 & 0x7ff) - 1023,
+      shift = 52 - f.mantissa;
   if (exponent < 1 - bias || exponent >= bias) return false;
   uint64_t magnitude = (uint64_t)(exponent + bias) << 52 | (bits & ((UINT64_C(1) << 52) - 1));
   magnitude += ((UINT64_C(1) << (shift - 1)) - 1) + (magnitude >> shift & 1);

@@ -669,6 +669,36 @@ TEST(tune, a_table_beside_the_source_is_taken) {
   free(out);
 }
 
+// Of a kernel whose configs have costs a line that says that their choice won is none for a bundle: in the
+// rest of its bin costs know better. A line with another one is.
+TEST(tune, what_costs_choose_anyway_is_left_to_them) {
+  static const char kernel[] =
+      "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, BLOCK)) "
+      "@key(n)\n"
+      "  @cost(cdiv(n, BLOCK) + BLOCK / 4)\n  @config(BLOCK = 64)\n  @config(BLOCK = 128)\n"
+      "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n";
+  char words[1000], *out;
+  put("k.kiln", kernel);
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("t.table"), file("k.kbundle"),
+           file("k.kiln"));
+  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=64,warps=4") " default=BLOCK=64,warps=4\n");
+  free(kiln(0, words));
+  out = explain_run("1024"); // 16 + 16 and 8 + 32
+  expect_in(out, "config BLOCK=64,warps=4, ");
+  expect_not_in(out, "bin.n=1024");
+  free(out);
+  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") " default=BLOCK=64,warps=4\n");
+  free(kiln(0, words));
+  out = explain_run("1024"); // no more than a quarter above
+  expect_in(out, "config BLOCK=128,warps=4, ");
+  expect_in(out, "tuned for arguments like these");
+  free(out);
+  out = explain_run("1300");
+  expect_in(out, "config BLOCK=64,warps=4, ");
+  expect_in(out, "no choice was tuned for arguments like these");
+  free(out);
+}
+
 // What is shipped is of kernels, configs and parameters that there are: an explicit --tuned refuses anything
 // else. Every line is a choice of the bundle.
 TEST(tune, the_tables_of_the_kernel_library_fit_its_kernels) {

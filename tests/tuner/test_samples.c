@@ -57,8 +57,7 @@ static size_t contest(uint64_t *state, const double *ns, size_t count, size_t us
   kiln_contender c[MOST] = {0};
   for (unsigned round = 0; round < rounds; round++) {
     for (size_t i = 0; i < count; i++)
-      for (unsigned k = 0; k < 3 && !c[i].is_out; k++)
-        kiln_samples_add(&c[i].samples, noisy(state, ns[i]));
+      for (unsigned k = 0; k < 3 && !c[i].is_out; k++) kiln_samples_add(&c[i].samples, noisy(state, ns[i]));
     if (kiln_contest_narrow(c, count, round + 1) == 1) break;
   }
   size_t winner = kiln_contest_winner(c, count, usual);
@@ -78,8 +77,8 @@ TEST(tuner_samples, a_tenth_is_found_and_equal_ones_keep_the_usual) {
 }
 
 // As kiln tune measures: in rounds, three launches at a time that share half of their noise, the first rounds
-// slower; the slower half is dropped. The fastest of the candidates are near to each other, the default is one
-// of them.
+// slower; the slower half is dropped. The fastest of the candidates are near to each other, the default is
+// one of them.
 static size_t whole_contest(uint64_t *state, const double *ns, size_t count, size_t usual) {
   kiln_contender *c = calloc(count, sizeof *c);
   for (unsigned round = 0; round < 60; round++) {

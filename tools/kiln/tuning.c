@@ -167,6 +167,15 @@ typedef struct choice {
   const kiln_interface *interface;
 } choice;
 
+// Whether a choice says no more than costs do: what they chose where it was measured won. In the rest of its
+// bin they know better.
+static bool is_left_to_costs(const kiln_interface *interface, const kiln_tuned_entry *e) {
+  const char *config = e->texts[KILN_TUNED_CONFIG], *usual = e->texts[KILN_TUNED_DEFAULT];
+  bool has_costs = false;
+  for (uint32_t c = 0; c < interface->config_count; c++) has_costs |= interface->configs[c].cost.size != 0;
+  return has_costs && usual && !strcmp(config, usual);
+}
+
 // Whether row `index` goes into the bundle: its kernel is there, with these parameters, for one of the
 // targets. What else it names is there, or tuning_check_table said so.
 static bool is_taken(const plan *p, uint32_t index, choice *out) {
@@ -175,7 +184,8 @@ static bool is_taken(const plan *p, uint32_t index, choice *out) {
   out->interface = interface_of(p, out->entry);
   return out->interface && has_types(out->interface, out->entry) && is_for_targets(p, out->entry) &&
          check_config("", out->interface, out->entry, &unseen) == KILN_OK &&
-         check_axes("", out->interface, out->entry, &unseen) == KILN_OK;
+         check_axes("", out->interface, out->entry, &unseen) == KILN_OK &&
+         !is_left_to_costs(out->interface, out->entry);
 }
 
 kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err) {

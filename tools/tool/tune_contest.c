@@ -8,14 +8,7 @@
 #include "tools/common/cli.h"
 #include "tools/tool/tune_search.h"
 
-enum {
-  LOAD_MS = 120000,
-  TIMES = 3,
-  LEAST_FIRST = 8,
-  LEADERS = 3,
-  ENOUGH = 4,
-  MOST_ROUNDS = 100
-};
+enum { LOAD_MS = 120000, TIMES = 3, LEAST_FIRST = 8, LEADERS = 3, ENOUGH = 4, MOST_ROUNDS = 100 };
 
 typedef struct running {
   tune_contest *contest;
@@ -270,8 +263,7 @@ static void measure(running *r) {
       if (!c->contenders[i].is_out) time_one(r, i, TIMES);
     c->rounds++;
     if (r->is_search) kiln_contest_halve(c->contenders, c->count, c->usual, ENOUGH);
-    if (c->rounds == 1 && r->rules->keep < 1)
-      kiln_contest_keep(c->contenders, c->count, r->rules->keep);
+    if (c->rounds == 1 && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
     size_t in = kiln_contest_narrow(c->contenders, c->count, c->rounds);
     if (c->rounds >= KILN_CONTEST_SURE && (in < 2 || kiln_contest_is_tie(c->contenders, c->count))) break;
   }

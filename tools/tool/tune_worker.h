@@ -27,7 +27,8 @@ typedef struct tune_subject {
 /// Sets up the shared memory for the values; frees it.
 kiln_status tune_subject_share(tune_subject *subject, kiln_error *err);
 void tune_subject_unshare(tune_subject *subject);
-/// Whether what a launch leaves in buffer `index` is compared: it may be written, or a record says what it is.
+/// Whether what a launch leaves in buffer `index` is compared: it may be written, or a record says what it
+/// is.
 bool tune_subject_is_judged(const tune_subject *subject, size_t index);
 /// What buffer `index` holds before a launch: what only is written is poisoned, what is added into is zero.
 void tune_subject_contents(const tune_subject *subject, size_t index, uint8_t *out);
