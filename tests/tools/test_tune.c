@@ -288,6 +288,23 @@ TEST(tune, mistakes_are_named) {
   }
 }
 
+// How far it is, with the best so far; a lower one comes later, never a higher one that is not measured
+// again.
+TEST(tune, progress_shows_the_best_so_far) {
+  char *out = tune(0, "--progress --all-below 1", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY),
+                   "k n={1000,3000} x=random:n y=zeros:n\n");
+  expect_in(out, "[1/2] k n=1000: config 1 of 3\n");
+  expect_in(out, "[1/2] k n=1000: config 2 of 3, the best so far ");
+  expect_in(out, "[2/2] k n=3000: config 3 of 3, the best so far ");
+  expect_in(out, "[2/2] k n=3000: round 1, the best so far ");
+  expect_in(out, " us BLOCK=");
+  expect_not_in(out, "\r");
+  free(out);
+  out = tune(0, "--again", KERNEL(IN_OUT, CONFIG("128"), COPY), SHAPE); // no terminal
+  expect_not_in(out, "best so far");
+  free(out);
+}
+
 TEST(tune, check_says_whether_choices_hold) {
   static const char kernel[] = KERNEL(IN_OUT, CONFIG("16384"), COPY);
   static const char shape[] = "k n=64 x=random:n y=zeros:n\n";
@@ -297,6 +314,7 @@ TEST(tune, check_says_whether_choices_hold) {
   if (!config) FAIL("the slower config won:\n%s", text);
   out = tune(0, "--check", kernel, shape);
   expect_in(out, "holds   k n=64: BLOCK=64,warps=4\n");
+  expect_in(out, "1 of 1 choices hold\n");
   free(out);
   kiln_buffer changed = {0}; // the same choice with the slow config
   kiln_buffer_bytes(&changed, text, (size_t)(config - text));
@@ -305,6 +323,7 @@ TEST(tune, check_says_whether_choices_hold) {
   put("t.table", (const char *)changed.bytes);
   out = tune(1, "--check", kernel, shape);
   expect_in(out, "differs k n=64: BLOCK=16384,warps=4; now BLOCK=64,warps=4\n");
+  expect_in(out, "0 of 1 choices hold\n");
   free(out);
   out = tune(0, "--check", kernel, "k n=5 x=random:n y=zeros:n\n");
   expect_in(out, "unknown k n=5: the table has no choice for it");

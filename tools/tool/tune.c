@@ -70,6 +70,7 @@ static void tell_check(tuner *t, const char *title, const tune_subject *s, const
   printf("%s %s: %s%s%s\n", holds ? "holds  " : "differs", title, row->entry->texts[KILN_TUNED_CONFIG],
          holds ? "" : "; now ", holds ? "" : config);
   fflush(stdout);
+  atomic_fetch_add(&t->progress->checked, 1);
   if (!holds) atomic_fetch_add(&t->progress->broken, 1);
 }
 
@@ -175,7 +176,14 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   uint32_t usual = t->s->check ? config_of(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
   tune_hints hints;
   tune_entry_hints(t, e, s, &hints);
-  kiln_status status = tune_contest_run(&contest, s, &t->view, &worker, &t->s->rules, &hints, usual, err);
+  unsigned begun = atomic_load(&t->progress->next);
+  tune_watch watch = {.title = t->s->progress || isatty(2) ? title : NULL,
+                      .shape = begun < t->pair_count ? begun : t->pair_count,
+                      .of = t->pair_count,
+                      .is_line = !t->s->progress};
+  kiln_status status =
+      tune_contest_run(&contest, s, &t->view, &worker, &t->s->rules, &hints, usual, &watch, err);
+  tune_watch_end(&watch);
   tune_worker_end(&worker);
   if (status == KILN_OK) {
     tune_entry_fill(t, e, s, &contest);
@@ -355,7 +363,8 @@ int tune_bundle(const tune_settings *s, const char *path) {
   if (status == KILN_OK) {
     use_devices(&t);
     unsigned failed = atomic_load(&t.progress->failed), broken = atomic_load(&t.progress->broken),
-             compared = atomic_load(&t.progress->compared);
+             compared = atomic_load(&t.progress->compared), checked = atomic_load(&t.progress->checked);
+    if (checked) printf("%u of %u choices hold\n", checked - broken, checked);
     if (s->gate && compared)
       printf("%u compared, %u lost, geomean %.3f x\n", compared, broken,
              exp((double)atomic_load(&t.progress->log_sum) / 1e6 / compared));
@@ -493,6 +502,8 @@ int kiln_command_tune(int argc, char **argv) {
       {"jobs", 'j', CLI_COUNT, &s.jobs, "N", "of sources: compile so many at the same time"},
       {"cache-dir", 0, CLI_TEXT, &s.cache_folder, "DIR", "of sources: folder of the cache"},
       {"verbose", 'v', CLI_FLAG, &s.verbose, NULL, "print the times of every config"},
+      {"progress", 0, CLI_FLAG, &s.progress, NULL,
+       "print each step with the best so far; without it one line of a terminal shows it"},
   };
   const cli_page page = {
       .usage = "kiln tune [options] -o TABLE --shapes FILE BUNDLE|SOURCE...",

@@ -17,6 +17,7 @@ typedef struct running {
   tune_worker *worker;
   const tune_rules *rules;
   const tune_hints *hints;
+  tune_watch *watch;
   bool is_judge_known, is_search;
 } running;
 
@@ -34,6 +35,31 @@ static KILN_PRINTF(3, 4) void drop(running *r, size_t candidate, const char *for
             format, list);
   va_end(list);
   r->contest->contenders[candidate].is_out = true;
+}
+
+// The candidate with the lowest median of those that were timed, without those of `passed` (NULL: of all);
+// the count of candidates where there is none.
+static size_t best_so_far(const tune_contest *c, const bool *passed) {
+  size_t best = c->count;
+  double least = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->contenders[i].is_out || !c->contenders[i].samples.count || (passed && passed[i])) continue;
+    double median = kiln_samples_estimate(&c->contenders[i].samples).median;
+    if (best == c->count || median < least) best = i, least = median;
+  }
+  return best;
+}
+
+static void show(const running *r, const char *what, unsigned done, size_t of) {
+  const tune_contest *c = r->contest;
+  size_t best = best_so_far(c, NULL);
+  char of_text[32] = "";
+  if (of) snprintf(of_text, sizeof of_text, " of %zu", of);
+  if (best == c->count) tune_watch_show(r->watch, "%s %u%s", what, done, of_text);
+  else
+    tune_watch_show(r->watch, "%s %u%s, the best so far %.2f us %s", what, done, of_text,
+                    kiln_samples_estimate(&c->contenders[best].samples).median / 1e3,
+                    r->subject->interface->configs[c->candidates[best].config].text);
 }
 
 // -------------------------------------------------------------------------------------- candidates
@@ -150,6 +176,7 @@ static void judge_one(running *r, size_t candidate) {
   if (c->contenders[candidate].is_out || c->candidates[candidate].is_tried) return;
   c->candidates[candidate].is_tried = true;
   c->tried++;
+  show(r, "config", c->tried, c->count);
   if (run_one(r, candidate) != KILN_OK) return;
   if (!r->is_judge_known) tune_judge_take(&c->judge, r->subject);
   r->is_judge_known = true;
@@ -177,19 +204,6 @@ static void try_one(running *r, size_t candidate) {
   if (!c->contenders[candidate].is_out) time_one(r, candidate, TIMES);
 }
 
-// The tried candidate with the lowest median, without those of `passed` (NULL: of all); the count of
-// candidates where none is left.
-static size_t best_of_tried(const tune_contest *c, const bool *passed) {
-  size_t best = c->count;
-  double least = 0;
-  for (size_t i = 0; i < c->count; i++) {
-    if (c->contenders[i].is_out || !c->candidates[i].is_tried || (passed && passed[i])) continue;
-    double median = kiln_samples_estimate(&c->contenders[i].samples).median;
-    if (best == c->count || median < least) best = i, least = median;
-  }
-  return best;
-}
-
 // The candidate that promises most of those that were not tried; of equal ones the first.
 static size_t most_promising(const tune_contest *c) {
   size_t best = c->count;
@@ -207,7 +221,7 @@ static size_t next_leader(const tune_contest *c) {
   size_t found = c->count;
   if (!passed) abort();
   for (unsigned place = 0; place < LEADERS && found == c->count; place++) {
-    size_t best = best_of_tried(c, passed);
+    size_t best = best_so_far(c, passed);
     if (best == c->count) break;
     passed[best] = true;
     if (!c->candidates[best].is_left) found = best;
@@ -241,7 +255,7 @@ static void search(running *r) {
     for (uint32_t h = 0; h < r->hints->count; h++)
       if (c->candidates[i].config == r->hints->configs[h] && !c->contenders[i].is_out) try_one(r, i);
   while (c->tried < first && (next = most_promising(c)) < c->count) try_one(r, next);
-  while (best_of_tried(c, NULL) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
+  while (best_so_far(c, NULL) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
   move(r);
   for (size_t i = 0; i < c->count; i++) {
     c->contenders[i].is_out |= !c->candidates[i].is_tried;
@@ -262,6 +276,7 @@ static void measure(running *r) {
     for (size_t i = 0; i < c->count; i++)
       if (!c->contenders[i].is_out) time_one(r, i, TIMES);
     c->rounds++;
+    show(r, "round", c->rounds, 0);
     if (r->is_search) kiln_contest_halve(c->contenders, c->count, c->usual, ENOUGH);
     if (c->rounds == 1 && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
     size_t in = kiln_contest_narrow(c->contenders, c->count, c->rounds);
@@ -294,9 +309,14 @@ static size_t default_of(const tune_contest *c, const tune_subject *subject) {
 
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
                              tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
-                             uint32_t usual_config, kiln_error *err) {
-  running r = {
-      .contest = contest, .subject = subject, .view = view, .worker = worker, .rules = rules, .hints = hints};
+                             uint32_t usual_config, tune_watch *watch, kiln_error *err) {
+  running r = {.contest = contest,
+               .subject = subject,
+               .view = view,
+               .worker = worker,
+               .rules = rules,
+               .hints = hints,
+               .watch = watch};
   kiln_error why = {0};
   memset(contest, 0, sizeof *contest);
   KILN_TRY(find_candidates(&r, err));

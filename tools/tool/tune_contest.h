@@ -5,6 +5,7 @@
 #define KILN_TOOLS_TOOL_TUNE_CONTEST_H
 
 #include "tools/tool/tune_judge.h"
+#include "tools/tool/tune_watch.h"
 #include "tuner/samples.h"
 
 typedef struct tune_rules {
@@ -43,11 +44,12 @@ typedef struct tune_contest {
   unsigned rounds, tried;
 } tune_contest;
 
-/// `usual_config`: what is to keep a tie; UINT32_MAX: the first that may run. `worker` is left running.
+/// `usual_config`: what is to keep a tie; UINT32_MAX: what a launch takes without a table. `worker` is left
+/// running.
 /// NO_VARIANT when no config may run, or all were dropped: the text has the reason of each.
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
                              tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
-                             uint32_t usual_config, kiln_error *err);
+                             uint32_t usual_config, tune_watch *watch, kiln_error *err);
 void tune_contest_deinit(tune_contest *contest);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct tune_settings {
   cli_list words, kernels, instances, trust, among, cases;
   const tune_job *job; // that is worked on for another machine; NULL: none
   int64_t timeout_s, judge_s, most_spill, all_below, jobs;
-  bool hot, again, check, merge, verbose;
+  bool hot, again, check, merge, verbose, progress;
   tune_rules rules;
   double gate_band;
 } tune_settings;
@@ -34,7 +34,7 @@ typedef struct tune_pair {
 
 // What the processes of several devices share.
 typedef struct progress {
-  atomic_uint next, failed, broken, compared;
+  atomic_uint next, failed, broken, compared, checked;
   _Atomic(int64_t) log_sum; // of gates: logarithms of ratios, in millionths
 } progress;
 

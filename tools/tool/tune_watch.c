@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/tune_watch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "tools/common/cli.h"
+
+enum { PAUSE_NS = 100000000, MOST_COLUMNS = 120 };
+
+void tune_watch_show(tune_watch *w, const char *format, ...) {
+  char text[1000];
+  va_list list;
+  if (!w->title || (w->is_line && cli_now_ns() - w->shown_at_ns < PAUSE_NS)) return;
+  w->shown_at_ns = cli_now_ns();
+  int used = snprintf(text, sizeof text, "[%u/%u] %.300s: ", w->shape, w->of, w->title);
+  va_start(list, format);
+  vsnprintf(text + used, sizeof text - (size_t)used, format, list);
+  va_end(list);
+  if (w->is_line) fprintf(stderr, "\r%.*s\033[K", MOST_COLUMNS, text);
+  else fprintf(stderr, "%s\n", text);
+}
+
+void tune_watch_end(tune_watch *w) {
+  if (w->title && w->is_line && w->shown_at_ns) fprintf(stderr, "\r\033[K");
+  w->title = NULL;
+}
