@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/tool/tune_contest.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/common/cli.h"
-#include "tools/tool/tune_search.h"
+#include "tools/common/code_figures.h"
+#include "tuner/model.h"
 
 enum { LOAD_MS = 120000, TIMES = 3, LEAST_FIRST = 8, LEADERS = 3, ENOUGH = 4, MOST_ROUNDS = 100 };
 
@@ -106,10 +108,37 @@ static void drop_doubles(running *r) {
         drop(r, i, "it is the same code as %s", r->subject->interface->configs[c->candidates[j].config].text);
 }
 
-static double score_of(const running *r, const tune_candidate *t) {
-  const tune_needs needs = {t->block_threads, t->registers, t->shared_bytes, t->spill_bytes,
-                            (uint64_t)t->grid[0] * t->grid[1] * t->grid[2]};
-  return tune_model_score(&needs, r->hints->units);
+static uint64_t instructions_of(const running *r, const view_code *code) {
+  kiln_bytes bytes = {0};
+  kiln_error unseen;
+  if (!code || kiln_bundle_load(r->view->bundle, code->entry.blob, &bytes, &unseen) != KILN_OK) return 0;
+  code_figures figures = code_figures_of(&code->info, bytes.bytes, bytes.size);
+  kiln_bytes_deinit(&bytes);
+  return figures.is_machine ? figures.instructions : 0;
+}
+
+// What a code needs and, where it has no loop, how many instructions the least busy of them executes beside
+// it.
+static void score_all(running *r) {
+  tune_contest *c = r->contest;
+  bool is_straight = tune_judge_is_straight(r->subject, r->view);
+  double least = INFINITY;
+  for (size_t i = 0; i < c->count; i++) {
+    tune_candidate *t = &c->candidates[i];
+    const kiln_model_needs needs = {
+        t->block_threads,
+        t->registers,
+        t->shared_bytes,
+        t->spill_bytes,
+        (uint64_t)t->grid[0] * t->grid[1] * t->grid[2],
+        is_straight && t->registers ? instructions_of(r, t->code) : 0,
+    };
+    t->score = kiln_model_score(&needs, r->hints->units);
+    t->work = kiln_model_work(&needs);
+    if (t->work > 0) least = fmin(least, t->work);
+  }
+  for (size_t i = 0; i < c->count; i++)
+    if (c->candidates[i].work > 0) c->candidates[i].score *= least / c->candidates[i].work;
 }
 
 static bool is_hinted(const running *r, uint32_t config) {
@@ -149,11 +178,11 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
     t->block_threads = reply.block_threads;
     memcpy(t->grid, reply.grid, sizeof t->grid);
     t->code = status == KILN_OK ? code_of(kernel_of(r), config, &reply) : NULL;
-    t->score = score_of(r, t);
     if (status == KILN_OK && reply.spill_bytes > r->rules->most_spill)
       drop(r, c->count - 1, "it spills %u bytes; the limit is %u", reply.spill_bytes, r->rules->most_spill);
   }
   drop_doubles(r);
+  score_all(r);
   return c->count ? KILN_OK
                   : kiln_fail(err, KILN_STATUS_NO_VARIANT,
                               "no config has code for this device and may run with these arguments");
@@ -239,8 +268,8 @@ static void move(running *r) {
   while ((from = next_leader(c)) < c->count) {
     c->candidates[from].is_left = true;
     for (size_t i = 0; i < c->count; i++)
-      if (!c->contenders[i].is_out && tune_knobs_apart(configs[c->candidates[i].config].text,
-                                                       configs[c->candidates[from].config].text) == 1)
+      if (!c->contenders[i].is_out && kiln_model_knobs_apart(configs[c->candidates[i].config].text,
+                                                             configs[c->candidates[from].config].text) == 1)
         try_one(r, i);
   }
 }

@@ -31,7 +31,7 @@ typedef struct tune_candidate {
   uint32_t config;
   uint32_t registers, spill_bytes, shared_bytes, block_threads, grid[3];
   const view_code *code;  ///< that is launched; NULL: not known
-  double score;           ///< by the model, before it was measured
+  double score, work;     ///< by the model, before it was measured
   bool is_tried, is_left; ///< is_left: what is one knob away from it was tried
   char why_out[400];      ///< why it was dropped; "": it was not
 } tune_candidate;

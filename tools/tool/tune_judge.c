@@ -141,6 +141,18 @@ static ir_kernel *find_kernel(kiln_arena *arena, const tune_subject *s, const bu
   return found;
 }
 
+static void look_for_loops(ir_op *op, void *context) { *(bool *)context |= ir_is_loop(op); }
+
+bool tune_judge_is_straight(const tune_subject *s, const bundle_view *view) {
+  const char *note = reference_of(s, view), *space = note ? strchr(note, ' ') : NULL;
+  kiln_arena *arena = kiln_arena_create();
+  ir_kernel *kernel = space ? decode(arena, space + 1, strcspn(space + 1, "\n")) : NULL;
+  bool has_loop = !kernel;
+  if (kernel) ir_walk(kernel->body, look_for_loops, &has_loop);
+  kiln_arena_destroy(arena);
+  return !has_loop;
+}
+
 static void look_at(ir_op *op, void *context) {
   if (op->code == IR_DOT && ir_type_class(op->operands[0]->type) != KILN_CLASS_INT)
     *(bool *)context |= ir_type_bits(op->operands[0]->type) < 32 || op->attrs.precision == IR_PREC_TF32;

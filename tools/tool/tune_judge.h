@@ -14,6 +14,10 @@ typedef struct tune_judge {
 /// What the config costs for these arguments (@cost); INT64_MAX: none is stated, or it cannot be computed.
 int64_t tune_cost_of(const tune_subject *subject, uint32_t config);
 
+/// Whether the kernel has no loop, by what a bundle of `kiln build --tuning` says of it; false: it has, or
+/// nothing is said.
+bool tune_judge_is_straight(const tune_subject *subject, const bundle_view *view);
+
 /// Fills `want` by the reference interpreter, with the kernel that a bundle of `kiln build --tuning` has, in
 /// a process of its own. TIMEOUT after `limit_ms`; NOT_FOUND when the bundle has no kernel for these
 /// arguments.

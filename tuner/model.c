@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "tools/tool/tune_search.h"
+#include "tuner/model.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@ enum { UNIT_THREADS = 2048, UNIT_REGISTERS = 65536, UNIT_SHARED = 228 << 10, UNI
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-double tune_model_score(const tune_needs *n, uint32_t units) {
+double kiln_model_score(const kiln_model_needs *n, uint32_t units) {
   if (!n->registers || !n->block_threads || !units || !n->blocks) return 1;
   uint64_t resident = least(UNIT_BLOCKS, UNIT_THREADS / n->block_threads);
   resident = least(resident, UNIT_REGISTERS / ((uint64_t)n->registers * n->block_threads));
@@ -18,6 +18,10 @@ double tune_model_score(const tune_needs *n, uint32_t units) {
   double occupied = (double)(resident * n->block_threads) / UNIT_THREADS,
          full = (double)n->blocks / (double)(waves * at_once);
   return (occupied < 0.5 ? 2 * occupied : 1) * full / (1 + n->spill_bytes / 64.0);
+}
+
+double kiln_model_work(const kiln_model_needs *n) {
+  return (double)n->instructions * n->block_threads * (double)n->blocks;
 }
 
 // Knobs of `a` that `b` lacks or has with another value.
@@ -33,7 +37,7 @@ static unsigned missing(const char *a, const char *b) {
   return count;
 }
 
-unsigned tune_knobs_apart(const char *a, const char *b) {
+unsigned kiln_model_knobs_apart(const char *a, const char *b) {
   unsigned x = missing(a, b), y = missing(b, a);
   return x > y ? x : y;
 }
