@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Tunes the kernels of bench/tune.shapes. Building needs the compiler, measuring does not: the halves may run on different machines.
 #   bench/tune.sh build BUILD [TARGET]            BUILD/tune/all.kbundle: every config, for TARGET (sm_90a), with cold caches; says how long
-#   bench/tune.sh measure BUILD DEVICE TABLE      measures DEVICE (cuda:0, cuda:0,cuda:1) twice, each on its own: TABLE and TABLE.second, and their logs; with
-#                                                 PyTorch and Triton there, Triton's autotuner on the same shapes (TABLE.triton.log); then what they say together
+#   bench/tune.sh measure BUILD DEVICE TABLE      measures DEVICE (cuda:0, cuda:0,cuda:1) twice, each on its own: TABLE and TABLE.second, and their logs; what they
+#                                                 chose differently a third time, in turn; with PyTorch and Triton there, Triton's autotuner on the same shapes
+#                                                 (TABLE.triton.log); then what they say together
 #   bench/tune.sh devices BUILD A A,B             shapes a second by one device and by two of one host
 # SECOND="--all-below 1000": the second run tries every config, so that what it says beside the first is what searching loses.
 # BUDGET: seconds of measuring a shape (1); JUDGE: seconds of the reference interpreter (0: the first config judges); TRITON=0: without Triton.
@@ -30,6 +31,12 @@ measure)
     more=${SECOND:-}
     echo "$t: $((SECONDS - begin)) s, $(grep -c config= "$t") choices"
   done
+  again=
+  python3 "$here/tune_differ.py" "$here/tune.shapes" "$table" "$table.second" >"$table.differ"
+  if [ -s "$table.differ" ]; then
+    again="--again $table.again.log"
+    "$build/bin/kiln-tool" tune -v -d "${device%%,*}" -s "$table.differ" --judge-limit 0 --again --among "$table" --among "$table.second" -o "$table.again" "$build/tune/all.kbundle" >"$table.again.log"
+  fi
   peer=
   if [ "${TRITON:-1}" = 1 ] && python3 -c 'import torch, triton' 2>/dev/null; then
     cold=$(mktemp -d) peer="--triton $table.triton.log"
@@ -38,7 +45,7 @@ measure)
     tail -1 "$table.triton.log"
   fi
   # shellcheck disable=SC2086
-  python3 "$here/tune_report.py" "$table.log" "$table.second.log" $peer
+  python3 "$here/tune_report.py" "$table.log" "$table.second.log" $again $peer
   ;;
 devices)
   for d in "$3" "$4"; do
@@ -49,5 +56,5 @@ devices)
     rm -f "$table" "$table.log"
   done
   ;;
-*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

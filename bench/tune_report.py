@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What logs of `kiln tune -v` say together: tuned over default, whether runs agree, what a look-up of the nearest shape loses, and beside Triton.
 
-bench/tune_report.py LOG [SECOND_LOG] [--again LOG] [--all LOG] [--triton LOG]     logs of bench/tune.sh and bench/tune_triton.py
+bench/tune_report.py LOG [SECOND_LOG] [--again LOG] [--all LOG] [--triton LOG] [--cost gemm,gemm_batched]     logs of bench/tune.sh and bench/tune_triton.py
 Two runs agree where they chose the same, or where their winners are within 2 % of each other when both are measured again in turn (--again; without it, in
-both runs' own times). --all: a run that tried every config, in turn with what the first run chose.
+both runs' own times). --all: a run that tried every config, in turn with what the first run chose. --cost: kernels whose configs have costs; a shape
+that was not measured gets what these choose, so the default.
 """
 import argparse
 import math
@@ -46,15 +47,16 @@ def bins_away(a, b):
     return sum((place(x) - place(y)) ** 2 for x, y in zip(numbers(a), numbers(b)))
 
 
-def nearest_loss(shapes):
-    """Each shape by the choice of the nearest other one of its kernel; its own time over the best, the worst first."""
+def nearest_loss(shapes, every, by_cost):
+    """Each shape by the choice of the nearest other one of its kernel; its time over that of its own choice, the worst first. Times are those of `every`."""
     losses = []
     for (kernel, arguments), own in shapes.items():
-        others = [(bins_away(arguments, a), a, s) for (k, a), s in shapes.items() if k == kernel and a != arguments]
-        for _, a, other in sorted(others, key=lambda o: o[:2]):
-            config = other["best"][0]
-            if config in own["times"]:  # else its @require does not hold, and the next one is taken
-                losses.append((own["times"][config] / own["best"][1], kernel, arguments, config))
+        times = every.get((kernel, arguments), own)["times"]
+        others = [(bins_away(arguments, a), a, s["best"][0]) for (k, a), s in shapes.items() if k == kernel and a != arguments]
+        candidates = [own["default"]] if kernel.split("[")[0] in by_cost else [config for _, _, config in sorted(others)]
+        for config in candidates:
+            if config in times and own["best"][0] in times:  # else its @require does not hold, and the next one is taken
+                losses.append((times[config] / times[own["best"][0]], kernel, arguments, config))
                 break
     return sorted(losses, reverse=True)
 
@@ -72,6 +74,7 @@ def main():
     options.add_argument("--triton")
     options.add_argument("--again")
     options.add_argument("--all")
+    options.add_argument("--cost", default="gemm,gemm_batched")
     options = options.parse_args()
     first = read(options.logs[0])
     by_kernel = {}
@@ -83,7 +86,7 @@ def main():
     everything = [r for ratios in by_kernel.values() for r in ratios]
     print(f"{'all':12} {len(everything):2} shapes, tuned over default: {geomean(everything):.3f}")
     print(f"found over the best time of all configs: {geomean(min(s['times'].values()) / s['best'][1] for s in first.values() if s['times']):.3f}")
-    losses = nearest_loss(first)
+    losses = nearest_loss(first, read(options.all) if options.all else {}, options.cost.split(","))
     if losses:
         worst = losses[0]
         print(f"nearest instead of exact: geomean {geomean(l[0] for l in losses):.3f} x the time, worst {worst[0]:.3f} ({worst[1]} {worst[2]} by {worst[3]})")
