@@ -689,7 +689,7 @@ static void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t 
       [KILN_BY_TABLE] = "tuned for arguments like these",
       [KILN_BY_NEAREST] = "tuned for the nearest arguments",
       [KILN_BY_DEFAULT] =
-          "no tuned config may be used for these arguments: the first config that may be used"};
+          "no choice that was tuned near these arguments may be used: the first config that may be used"};
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
   bool is_tuned = k->tuned && k->tuned->choice_count;

@@ -304,9 +304,9 @@ typedef struct config_set {
 } config_set;
 
 // The nearest choice whose config is not in `tried`, of equally near ones the first; the count of choices
-// when there is none.
+// when none is near.
 static uint32_t next_nearest(const kiln_tuned *t, const uint8_t *values, const config_set *tried) {
-  uint32_t best = t->choice_count, least = t->is_exact ? 1 : UINT32_MAX;
+  uint32_t best = t->choice_count, least = t->is_exact ? 1 : KILN_TUNED_NEAR + 1;
   for (uint32_t i = 0; i < t->choice_count; i++) {
     uint32_t config = t->choices[i].config, d = distance(t, &t->choices[i], values);
     if (d < least && !(tried->bits[config / 8] >> config % 8 & 1)) best = i, least = d;

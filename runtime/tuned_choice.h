@@ -14,6 +14,7 @@ enum {
   KILN_TUNED_MOST_CHOICES = 65534,
   KILN_TUNED_MOST_CELLS = 1 << 20, ///< of a table with more each launch searches
   KILN_TUNED_NEAREST = 3,          ///< choices in a cell, of different configs
+  KILN_TUNED_NEAR = 16,            ///< the sum of the squares of the bins between: an octave of one integer
   KILN_TUNED_ANY = 255,            ///< of an axis that a choice does not name
 };
 
@@ -62,7 +63,7 @@ void kiln_tuned_values(const kiln_tuned *tuned, const uint8_t *block, uint8_t *v
 uint64_t kiln_tuned_outside(const kiln_tuned *tuned, const uint8_t *block);
 /// Fills the cell of that number for what is in the block.
 uint64_t kiln_tuned_fill(const kiln_tuned *tuned, const uint8_t *block, uint64_t number);
-/// The nearest choice of each config, by distance: calls `each` until it returns true. Slow.
+/// The near choices of each config, by distance: calls `each` until it returns true. Slow.
 void kiln_tuned_search(const kiln_tuned *tuned, const uint8_t *values,
                        bool (*each)(void *context, uint32_t choice), void *context);
 
