@@ -30,10 +30,7 @@ struct kiln_choice_memo {
 };
 
 /// A choice depends on these bits of `size` bytes of the block.
-static inline void kiln_memo_note(struct kiln_choice_memo *m, uint32_t offset, uint32_t size, uint64_t mask) {
-  uint8_t *bytes = (uint8_t *)m->relevant;
-  for (uint32_t i = 0; i < size; i++, mask >>= 8) bytes[offset + i] |= (uint8_t)mask;
-}
+void kiln_memo_note(struct kiln_choice_memo *m, uint32_t offset, uint32_t size, uint64_t mask);
 
 static inline uint64_t kiln_memo_word(const struct kiln_choice_memo *m, const uint8_t *block, uint32_t i) {
   uint64_t word;

@@ -240,9 +240,10 @@ KILN_API kiln_status kiln_choose(kiln_kernel *kernel, const void *block, size_t 
 /// Why that config. Choices that were tuned (docs/tuning.md) come with the bundles; of several bundles the
 /// first that has some for kernel and device counts, so one without codes that is listed first overrides.
 typedef enum kiln_chosen_by {
-  KILN_BY_ORDER = 0,   ///< the first of the source that may be used: nothing was tuned
-  KILN_BY_TABLE = 1,   ///< tuned for arguments like these
-  KILN_BY_NEAREST = 2, ///< tuned for the nearest arguments, within an octave, for which its config may be used
+  KILN_BY_ORDER = 0, ///< the first of the source that may be used: nothing was tuned
+  KILN_BY_TABLE = 1, ///< tuned for arguments like these
+  KILN_BY_NEAREST =
+      2, ///< tuned for the nearest arguments, within an octave, for which its config may be used
   KILN_BY_DEFAULT = 3, ///< the first of the source: the arguments lie outside of what was tuned, or nothing
                        ///< that may be used was tuned near them
   KILN_BY_COST = 4,    ///< the one with the least cost that may be used: nothing was tuned for arguments like

@@ -159,10 +159,9 @@ static inline const kiln_code *pick_of(const kiln_kernel *k, uint32_t c, const u
 }
 
 // The same where speed does not matter.
-static __attribute__((noinline, cold)) const kiln_code *try_config(const kiln_kernel *k, uint32_t c,
-                                                                   const uint8_t *block,
-                                                                   const int64_t *values,
-                                                                   uint32_t *out_variant) {
+static __attribute__((noinline)) const kiln_code *try_config(const kiln_kernel *k, uint32_t c,
+                                                             const uint8_t *block, const int64_t *values,
+                                                             uint32_t *out_variant) {
   return pick_of(k, c, block, values, out_variant);
 }
 
@@ -208,7 +207,8 @@ static __attribute__((noinline)) const kiln_code *pick_farther(const kiln_kernel
   return s.code;
 }
 
-static int64_t cost_of(const kiln_kernel *k, uint32_t config, const int64_t *values) {
+static __attribute__((noinline)) int64_t cost_of(const kiln_kernel *k, uint32_t config,
+                                                 const int64_t *values) {
   int64_t cost;
   return evaluate(&k->configs[config].cost, values, &cost) ? cost : INT64_MAX;
 }
@@ -223,7 +223,7 @@ static const kiln_code *pick_cheapest(const kiln_kernel *k, const uint8_t *block
     if (!k->configs[c].is_usable) continue;
     int64_t cost = cost_of(k, c, values);
     if (best && cost >= least) continue;
-    const kiln_code *code = pick_of(k, c, block, values, &variant);
+    const kiln_code *code = try_config(k, c, block, values, &variant);
     if (!code) continue;
     best = code, least = cost, *out_config = c, *out_variant = variant;
   }
@@ -245,7 +245,6 @@ static __attribute__((noinline)) const kiln_code *pick_by_cost(const kiln_kernel
   uint32_t config = (uint32_t)(cell & 0xffff) - 1, variant;
   const kiln_code *cheapest = pick_cheapest(k, block, values, out_config, out_variant, &least), *tuned = NULL;
   if (cell & 0xffff) tuned = try_config(k, config, block, values, &variant);
-  if (!tuned && cell & 0xffff) tuned = pick_farther(k, cell, block, values, &config, &variant);
   if (!tuned || (k->tuned->has_bins && !is_near(cost_of(k, config, values), least))) return cheapest;
   *out_config = config, *out_variant = variant;
   return tuned;
@@ -667,50 +666,29 @@ static const char *line_at(const char *text, uint32_t number, size_t *out_size) 
   return text;
 }
 
-// Of a kernel whose configs have costs.
-static void explain_cost(bool is_tuned, bool is_there, bool is_taken, kiln_reason *out) {
-  out->by = is_taken ? KILN_BY_TABLE : KILN_BY_COST;
-  out->text =
-      is_taken ? "tuned for arguments like these"
-      : is_there
-          ? "tuned for arguments like these, but here its cost is more than a quarter above the least: "
-            "of the configs that may be used the one with the least cost"
-      : is_tuned ? "no choice was tuned for arguments like these: of the configs that may be used the "
-                   "one with the least cost"
-                 : "no choices were tuned for this kernel on this device: of the configs that may be "
-                   "used the one with the least cost";
-}
-
 /// `config`: what was decided.
 static void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t *block, kiln_reason *out) {
-  static const char *const texts[] = {
-      [KILN_BY_ORDER] =
-          "no choices were tuned for this kernel on this device: the first config that may be used",
-      [KILN_BY_TABLE] = "tuned for arguments like these",
-      [KILN_BY_NEAREST] = "tuned for the nearest arguments",
-      [KILN_BY_DEFAULT] =
-          "no choice that was tuned near these arguments may be used: the first config that may be used"};
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
   bool is_tuned = k->tuned && k->tuned->choice_count;
   uint64_t cell = is_tuned ? kiln_tuned_cell(k->tuned, block) : 0;
   read_integers(k, block, values);
   if (cell) search_tuned(k, block, values, &s);
-  bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff);
-  if (is_tuned) out->bundle = k->tuned->bundle->name;
-  if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
-  if (k->has_costs) {
-    bool is_taken = s.code && k->tuned->choices[s.choice].config == config;
-    explain_cost(is_tuned, s.code != NULL, is_taken, out);
-    return;
-  }
-  out->by = !is_tuned                             ? KILN_BY_ORDER
-            : !s.code                             ? KILN_BY_DEFAULT
+  bool is_first = s.code && k->tuned->choices[s.choice].config + 1u == (cell & 0xffff),
+       is_declined = s.code && k->tuned->choices[s.choice].config != config;
+  out->by = !s.code || is_declined                ? k->has_costs ? KILN_BY_COST
+                                                    : is_tuned   ? KILN_BY_DEFAULT
+                                                                 : KILN_BY_ORDER
             : is_first && cell & KILN_TUNED_EXACT ? KILN_BY_TABLE
                                                   : KILN_BY_NEAREST;
-  out->text = out->by == KILN_BY_DEFAULT && !cell
-                  ? "the arguments lie outside of what was tuned: the first config that may be used"
-                  : texts[out->by];
+  out->text = out->by == KILN_BY_TABLE     ? "tuned for arguments like these"
+              : out->by == KILN_BY_NEAREST ? "tuned for the nearest arguments"
+              : is_declined ? "more than a quarter above the least cost: the config that has it"
+              : !is_tuned   ? "nothing was tuned for kernel and device: by order, or least cost"
+              : !cell       ? "the arguments lie outside of what was tuned: by order, or least cost"
+                            : "nothing that may be used was tuned near: by order, or least cost";
+  if (is_tuned) out->bundle = k->tuned->bundle->name;
+  if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
 }
 
 kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, kiln_reason *out,

@@ -196,6 +196,12 @@ static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uin
   return true;
 }
 
+__attribute__((noinline)) void kiln_memo_note(struct kiln_choice_memo *m, uint32_t offset, uint32_t size,
+                                              uint64_t mask) {
+  uint8_t *bytes = (uint8_t *)m->relevant;
+  for (uint32_t i = 0; i < size; i++, mask >>= 8) bytes[offset + i] |= (uint8_t)mask;
+}
+
 static void note_tests(struct kiln_choice_memo *m, const kiln_conjunction *c) {
   for (uint32_t i = 0; i < c->mask_count; i++) kiln_memo_note(m, c->masks[i].offset, 4, c->masks[i].mask);
 }
