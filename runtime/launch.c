@@ -369,13 +369,14 @@ static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32
                    k->interface.name);
 }
 
-// What lies behind the parameters in `block`: the logical grid, then tensor maps. A grid of more programs
-// than blocks that the device has room for becomes that many blocks.
-static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, uint8_t *block, kiln_error *err) {
+// What lies behind the parameters in `block`: the logical grid, then tensor maps, as kiln_tensor_maps_encode
+// has it. A grid of more programs than blocks that the device has room for becomes that many blocks.
+static kiln_status complete(const kiln_kernel *k, kiln_launch_call *call, const kiln_block_words *changes,
+                            kiln_map_sizes *known, uint8_t *block, kiln_error *err) {
   const kiln_code *code = call->code;
   call->block = block;
   call->size = code->map_count ? kiln_maps_end(code->maps_at, code->map_count) : kiln_code_extras_at(k, code);
-  if (code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, code, block, err));
+  if (code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, code, changes, known, block, err));
   if (!code->info.blocks) return KILN_OK;
   uint64_t programs = (uint64_t)call->grid[0] * call->grid[1], room = k->device->processors;
   programs = programs > INT32_MAX ? programs : programs * call->grid[2];
@@ -404,24 +405,26 @@ struct kiln_memo {
   bool is_set;
   uint32_t asked[3], grid[3];
   size_t size;
+  kiln_map_sizes known[]; // one a map
 };
 
 struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code) {
   uint32_t end = kiln_code_extras_at(k, code) + KILN_MAP_ALIGNMENT + code->map_count * KILN_MAP_BYTES;
-  uint8_t *memory =
-      end > MEMO_BYTES ? NULL : kiln_arena_alloc(k->arena, sizeof(struct kiln_memo) + KILN_MAP_ALIGNMENT);
+  size_t size = sizeof(struct kiln_memo) + code->map_count * sizeof(kiln_map_sizes);
+  uint8_t *memory = end > MEMO_BYTES ? NULL : kiln_arena_alloc(k->arena, size + KILN_MAP_ALIGNMENT);
   if (!memory) return NULL;
   struct kiln_memo *m =
       (void *)(((uintptr_t)memory + KILN_MAP_ALIGNMENT - 1) & ~(uintptr_t)(KILN_MAP_ALIGNMENT - 1));
-  memset(m, 0, sizeof *m);
+  memset(m, 0, size);
   atomic_flag_clear(&m->is_held);
   return m;
 }
 
 static kiln_status launch_alone(kiln_kernel *k, kiln_launch_call *call, kiln_error *err) {
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t block[KILN_MOST_BLOCK];
+  kiln_map_sizes sizes[KILN_MOST_MAPS];
   memcpy(block, call->block, k->used_bytes);
-  KILN_TRY(complete(k, call, block, err));
+  KILN_TRY(complete(k, call, NULL, sizes, block, err));
   return k->device->kind->launch(k->device, call, err);
 }
 
@@ -433,17 +436,21 @@ static kiln_status recall(kiln_kernel *k, kiln_launch_call *call, struct kiln_me
     memcpy(call->grid, m->grid, sizeof m->grid);
     return KILN_OK;
   }
+  kiln_block_words changes;
+  bool was_set = m->is_set;
+  if (was_set) kiln_block_changes(m->block, call->block, k->used_bytes, &changes);
   m->is_set = false;
   memcpy(m->block, call->block, k->used_bytes);
   memcpy(m->asked, call->grid, sizeof m->asked);
-  KILN_TRY(complete(k, call, m->block, err));
+  KILN_TRY(complete(k, call, was_set ? &changes : NULL, m->known, m->block, err));
   memcpy(m->grid, call->grid, sizeof m->grid);
   m->size = call->size;
   m->is_set = true;
   return KILN_OK;
 }
 
-// The same arguments again encode no map. A prepared launch keeps what is encoded by itself.
+// The same arguments again encode no map, others those maps that depend on what is different. A prepared
+// launch keeps what is encoded by itself.
 static __attribute__((noinline)) kiln_status launch_with_extras(kiln_kernel *k, kiln_launch_call *call,
                                                                 kiln_error *err) {
   struct kiln_memo *m = call->code->memo;
@@ -505,10 +512,12 @@ struct kiln_prepared {
   bool has_given_grid, is_empty;
   kiln_launch_call call; // `block` is the one below; the stream is the launch's
   uint8_t *block;        // inside this allocation, aligned to 64: parameters, then tensor maps
+  bool is_encoded;       // the block has the maps of call.code, made from `known`
+  kiln_map_sizes known[KILN_MOST_MAPS];
 };
 
-// Chooses, loads and encodes for what is in the block.
-static kiln_status settle(kiln_prepared *p, kiln_error *err) {
+// Chooses, loads and encodes for what is in the block. `old`: the parameters for which it was settled before.
+static kiln_status settle(kiln_prepared *p, const uint8_t *old, kiln_error *err) {
   kiln_kernel *k = p->kernel;
   decision d;
   const uint32_t *grid = p->has_given_grid ? p->given_grid : NULL;
@@ -523,7 +532,12 @@ static kiln_status settle(kiln_prepared *p, kiln_error *err) {
       .block = p->block,
       .size = k->used_bytes,
   };
-  if (has_extras(d.code) && !d.is_empty) KILN_TRY(complete(k, &call, p->block, err));
+  bool has_more = has_extras(d.code) && !d.is_empty, is_same = p->is_encoded && d.code == p->call.code;
+  kiln_block_words changes;
+  if (is_same && has_more) kiln_block_changes(old, p->block, k->used_bytes, &changes);
+  p->is_encoded = false;
+  if (has_more) KILN_TRY(complete(k, &call, is_same ? &changes : NULL, p->known, p->block, err));
+  p->is_encoded = has_more;
   p->is_empty = d.is_empty;
   p->call = call;
   return KILN_OK;
@@ -551,7 +565,7 @@ kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_cou
   if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
   p->has_given_grid = grid != NULL;
   pack(k, args, p->block);
-  kiln_status status = settle(p, err);
+  kiln_status status = settle(p, NULL, err);
   if (status != KILN_OK) {
     free(p);
     return status;
@@ -571,7 +585,7 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
   uint8_t old[KILN_MOST_BLOCK];
   memcpy(old, p->block, p->call.size);
   memcpy(p->block + param->offset, value, param->size);
-  kiln_status status = settle(p, err);
+  kiln_status status = settle(p, old, err);
   if (status != KILN_OK) memcpy(p->block, old, p->call.size);
   return status;
 }

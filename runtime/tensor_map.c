@@ -37,15 +37,38 @@ static word word_at(const kiln_interface *in, uint64_t number) {
   return (word){p, (uint32_t)number};
 }
 
+static bool is_within(const kiln_block_words *words, const kiln_block_words *of) {
+  uint64_t both = 0;
+  for (unsigned i = 0; i < KILN_WORD_SETS; i++) both |= words->in[i] & of->in[i];
+  return both != 0;
+}
+
+static bool has_word(const kiln_block_words *words, uint32_t i) { return words->in[i / 64] >> i % 64 & 1; }
+
+enum { ADDRESS = 8 };
+
+static uint32_t bytes_of(const kiln_param_record *p) { return is_address(p) ? ADDRESS : p->size; }
+
+static uint32_t place_of(word w) { return w.param->offset + w.part * ADDRESS; }
+
+static void add_words(kiln_block_words *to, word w) {
+  uint32_t last = (place_of(w) + bytes_of(w.param) - 1) / KILN_BLOCK_WORD;
+  for (uint32_t i = place_of(w) / KILN_BLOCK_WORD; i <= last; i++) to->in[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 // Only integers and addresses may be read.
-static bool take_expression(const kiln_interface *in, kiln_reader *r, kiln_span *out) {
+static bool take_expression(const kiln_interface *in, kiln_reader *r, kiln_block_words *reads,
+                            kiln_span *out) {
   out->bytes = kiln_read_block(r, &out->size);
   if (!out->bytes || !kiln_expr_verify(out->bytes, out->size, word_count(in))) return false;
   kiln_reader code = kiln_reader_of(out->bytes, out->size);
   while (code.left) {
     uint8_t op = kiln_read_u8(&code);
     if (op == KILN_EXPR_CONST) kiln_read_svarint(&code);
-    if (op == KILN_EXPR_PARAM && !is_integer(word_at(in, kiln_read_varint(&code)).param)) return false;
+    if (op != KILN_EXPR_PARAM) continue;
+    word w = word_at(in, kiln_read_varint(&code));
+    if (!is_integer(w.param)) return false;
+    add_words(reads, w);
   }
   return true;
 }
@@ -68,11 +91,14 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
     if (!box) return false;
     m->box[i] = kiln_le32(box);
   }
+  m->sizes = (kiln_block_words){{0}};
   for (unsigned i = 0; i < m->rank; i++)
-    if (!take_expression(in, r, &m->extents[i])) return false;
+    if (!take_expression(in, r, &m->sizes, &m->extents[i])) return false;
   for (unsigned i = 0; i + 1 < m->rank; i++)
-    if (!take_expression(in, r, &m->strides[i])) return false;
-  return take_expression(in, r, &m->offset);
+    if (!take_expression(in, r, &m->sizes, &m->strides[i])) return false;
+  if (!take_expression(in, r, &m->sizes, &m->offset)) return false;
+  m->base_at = place_of(base);
+  return true;
 }
 
 kiln_status kiln_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
@@ -126,18 +152,22 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
 /// then stops with an illegal instruction.
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
 
-static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsigned number,
-                              const int64_t *values, uint8_t *out, kiln_error *err) {
-  const kiln_tensor_map *m = &code->maps[number];
-  kiln_tensor_map_values v = {.map = m};
+static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t *values, kiln_map_sizes *v,
+                           kiln_error *err) {
+  const kiln_tensor_map *m = v->map;
   for (unsigned i = 0; i < m->rank; i++) {
-    KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v.extents[i], err));
-    if ((int64_t)v.extents[i] > MOST_EXTENT) v.extents[i] = (uint64_t)MOST_EXTENT;
+    KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v->extents[i], err));
+    if ((int64_t)v->extents[i] > MOST_EXTENT) v->extents[i] = (uint64_t)MOST_EXTENT;
   }
   for (unsigned i = 0; i + 1 < m->rank; i++)
-    KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v.strides[i], err));
-  KILN_TRY(evaluate(k, m->offset, values, number, "the base offset", &v.address, err));
-  v.address += (uint64_t)values[m->param];
+    KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v->strides[i], err));
+  return evaluate(k, m->offset, values, number, "the base offset", &v->address, err);
+}
+
+static kiln_status encode_one(const kiln_kernel *k, unsigned number, const kiln_map_sizes *sizes,
+                              const uint8_t *block, uint8_t *out, kiln_error *err) {
+  kiln_tensor_map_values v = *sizes;
+  v.address += kiln_le64(block + v.map->base_at);
   if (!has_elements(&v)) stand_in(k, &v);
   kiln_status status = k->device->kind->encode_map(k->device, &v, out, err);
   return status == KILN_OK ? status
@@ -146,29 +176,49 @@ static kiln_status encode_one(const kiln_kernel *k, const kiln_code *code, unsig
 
 /// Integers and addresses of a block, by word.
 static void read_words(const kiln_interface *in, const uint8_t *block, int64_t *values) {
-  enum { ADDRESS = 8 };
   for (uint32_t i = 0; i < in->param_count; i++) {
     const kiln_param_record *p = &in->params[i];
-    uint8_t bytes = is_address(p) ? ADDRESS : (uint8_t)p->size;
     for (uint32_t part = 0; part < words_of(p); part++, values++)
-      *values = is_integer(p)
-                    ? kiln_read_integer(block + p->offset + part * ADDRESS, bytes, p->scalar != KILN_I1)
-                    : 0;
+      *values = is_integer(p) ? kiln_read_integer(block + p->offset + part * ADDRESS, (uint8_t)bytes_of(p),
+                                                  p->scalar != KILN_I1)
+                              : 0;
   }
 }
 
-kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code, uint8_t *block,
+void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out) {
+  const size_t whole = size / KILN_BLOCK_WORD, rest = size % KILN_BLOCK_WORD;
+  *out = (kiln_block_words){{0}};
+  for (size_t i = 0; i < whole; i++)
+    out->in[i / 64] |=
+        (uint64_t)(memcmp(a + i * KILN_BLOCK_WORD, b + i * KILN_BLOCK_WORD, KILN_BLOCK_WORD) != 0) << i % 64;
+  if (rest && memcmp(a + size - rest, b + size - rest, rest) != 0)
+    out->in[whole / 64] |= UINT64_C(1) << whole % 64;
+}
+
+kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
+                                    const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
                                     kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS + KILN_MOST_BLOCK / sizeof(int64_t)];
+  bool has_values = false;
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];
   if (!k->device->kind->encode_map)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "'%s' wants tensor maps, which %s does not have",
                      k->interface.name, k->device->name);
-  read_words(&k->interface, block, values);
   uint32_t from = kiln_code_extras_at(k, code);
   memset(block + from, 0, code->maps_at - from);
   for (unsigned i = 0; i < code->map_count; i++) {
-    KILN_TRY(encode_one(k, code, i, values, map, err));
+    const kiln_tensor_map *m = &code->maps[i];
+    bool is_other = !changes || has_word(changes, m->base_at / KILN_BLOCK_WORD);
+    if (!changes || is_within(changes, &m->sizes)) {
+      kiln_map_sizes now = {.map = m};
+      if (!has_values) read_words(&k->interface, block, values);
+      has_values = true;
+      KILN_TRY(measure(k, i, values, &now, err));
+      is_other = is_other || memcmp(&now, &known[i], sizeof now) != 0;
+      known[i] = now;
+    }
+    if (!is_other) continue;
+    KILN_TRY(encode_one(k, i, &known[i], block, map, err));
     memcpy(block + kiln_maps_end(code->maps_at, i), map, sizeof map);
   }
   return KILN_OK;

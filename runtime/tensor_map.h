@@ -9,6 +9,13 @@
 
 #include "base/record.h"
 #include "runtime/kiln.h"
+#include "runtime/launch.h"
+
+/// Some of a block's words of 8 bytes.
+enum { KILN_BLOCK_WORD = 8, KILN_WORD_SETS = KILN_MOST_BLOCK / KILN_BLOCK_WORD / 64 };
+typedef struct kiln_block_words {
+  uint64_t in[KILN_WORD_SETS];
+} kiln_block_words;
 
 enum { KILN_MAP_BYTES = 128, KILN_MAP_ALIGNMENT = 64, KILN_MAP_RANK = 5, KILN_MOST_MAPS = 16 };
 
@@ -21,7 +28,9 @@ typedef struct kiln_tensor_map {
   uint8_t param;      ///< word (docs/bundle.md) with the base address: of a pointer or a view
   uint32_t box[KILN_MAP_RANK];
   kiln_span extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1],
-      offset; ///< in the bundle; strides and offset in bytes
+      offset;             ///< in the bundle; strides and offset in bytes
+  uint32_t base_at;       ///< where the base address lies in the block
+  kiln_block_words sizes; ///< what the expressions read
 } kiln_tensor_map;
 
 /// A map with its expressions evaluated, for the device's encoder.
@@ -46,10 +55,19 @@ kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, const uint8_t *r
 /// What stands in for a tensor without elements, which no driver describes: a place of its own on the device,
 /// zeros to read and room to write. Made when a code with maps is loaded.
 enum { KILN_NOWHERE_BYTES = 1024 };
+/// What the maps of a block were made from, one element a map: their expressions' values, the address without
+/// the base.
+typedef kiln_tensor_map_values kiln_map_sizes;
+
+/// The words in which the first `size` bytes of two blocks differ.
+void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out);
+
 /// Encodes the maps of a code into `block`, which has the parameters packed and room to
-/// kiln_maps_end(code->maps_at). LAUNCH when an expression fails, UNSUPPORTED when the device has no encoder,
-/// DRIVER.
+/// kiln_maps_end(code->maps_at). With `changes` only those that are others since these words changed; `block`
+/// has the rest of the maps, and `known` is as the last call left it. After a failure neither is worth
+/// anything. LAUNCH when an expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
 kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code,
-                                    uint8_t *block, kiln_error *err);
+                                    const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
+                                    kiln_error *err);
 
 #endif

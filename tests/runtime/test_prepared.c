@@ -199,12 +199,14 @@ static struct {
   kiln_device_kind kind;
   const kiln_device_kind *behind;
   unsigned encoded;
+  bool fails;
   const opened *again; // launched once more from within the next launch
   size_t size;
   _Alignas(64) uint8_t block[KILN_MOST_BLOCK];
 } watched;
 
 static kiln_status watch_encode(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {
+  if (watched.fails) return kiln_fail(err, KILN_STATUS_DRIVER, "no map is encoded now");
   watched.encoded++;
   return watched.behind->encode_map(d, v, out, err);
 }
@@ -262,6 +264,132 @@ TEST(prepared, the_same_arguments_again_encode_no_map) {
     o.device->kind = watched.behind;
     close_all(&o);
   }
+}
+
+// p, q: *f32, n, m: i32, free: i64. Three maps: of p by n, of q by m, of q by n; a code by n % 16, another.
+static opened open_three(void) {
+  static const uint8_t by_16[] = {P(2), C(16), KILN_EXPR_REM, C(0), KILN_EXPR_EQ};
+#define BY(base, columns)                                                                             \
+  KILN_F32, 2, 3, 0, 1, (base), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(columns), 2, C(7), 5, P(columns), C(4), \
+      KILN_EXPR_MUL, 2, C(32)
+  kiln_param_record params[] = {pointer_param("p", KILN_F32), pointer_param("q", KILN_F32),
+                                scalar_param("n", KILN_I32), scalar_param("m", KILN_I32),
+                                scalar_param("free", KILN_I64)};
+  kiln_interface in = {
+      .name = "k",
+      .params = params,
+      .param_count = 5,
+      .config_count = 1,
+      .variant_count = 2,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+      .variants = (kiln_variant_record[]){
+          {.text = "n % 16 == 0", .conditions = (kiln_span[]){{by_16, sizeof by_16}}, .condition_count = 1},
+          {.text = ""}}};
+  return open_interface(&in, "null:sm_90a", SPAN(3, BY(0, 2), BY(1, 3), BY(1, 2)));
+#undef BY
+}
+
+typedef struct three {
+  uint64_t p, q;
+  int n, m;
+  int64_t free;
+} three;
+
+static bool is_map_of(const uint8_t *bytes, uint64_t base, int columns) {
+  plain_map map;
+  memcpy(&map, bytes, sizeof map);
+  return map.address == base + 32 && map.extents[0] == (uint64_t)columns && map.extents[1] == 7 &&
+         map.strides[0] == 4 * (uint64_t)columns;
+}
+
+static bool are_maps_of(const uint8_t *block, const three *x) {
+  const uint8_t *maps = block + 64;
+  return is_map_of(maps, x->p, x->n) && is_map_of(maps + KILN_MAP_BYTES, x->q, x->m) &&
+         is_map_of(maps + 2 * KILN_MAP_BYTES, x->q, x->n);
+}
+
+/// Maps that are not the same for both.
+static unsigned maps_between(const three *a, const three *b) {
+  bool p = a->p != b->p, q = a->q != b->q, n = a->n != b->n, m = a->m != b->m;
+  return (p || n) + (q || m) + (q || n);
+}
+
+static unsigned any(unsigned below) {
+  static uint64_t state = 11;
+  return (unsigned)(kiln_test_random(&state) % below);
+}
+
+static three changed(three x) {
+  switch (any(6)) {
+  case 0: x.p = 0x10000 + 0x100 * any(4); break;
+  case 1: x.q = 0x10000 + 0x100 * any(4); break;
+  case 2: x.n = 16 + 8 * (int)any(3); break;
+  case 3: x.m = 16 + 8 * (int)any(3); break;
+  case 4: x.free++; break;
+  default: break;
+  }
+  return any(2) ? x : changed(x);
+}
+
+TEST(prepared, only_maps_that_changed_are_encoded) {
+  enum { ROUNDS = 3000, NONE = 3 };
+  opened o = open_three();
+  kiln_error err;
+  three x = {0x10000, 0x20000, 16, 16, 0}, last[2] = {{0}};
+  bool is_known[2] = {false};
+  CHECK(o.kernel != NULL);
+  watch(o.device);
+  for (int round = 0; round < ROUNDS; round++) {
+    unsigned before = watched.encoded, code = x.n % 16 != 0;
+    const void *const args[] = {&x.p, &x.q, &x.n, &x.m, &x.free};
+    CHECK_OK(kiln_launch(o.kernel, NULL, args, 5, &err), err);
+    CHECK_INT(watched.size, 64 + 3 * KILN_MAP_BYTES);
+    CHECK(are_maps_of(watched.block, &x));
+    CHECK_INT(watched.encoded - before, is_known[code] ? maps_between(&last[code], &x) : NONE);
+    last[code] = x;
+    is_known[code] = true;
+    x = changed(x);
+  }
+  o.device->kind = watched.behind;
+  close_all(&o);
+}
+
+TEST(prepared, what_is_set_encodes_only_maps_that_changed) {
+  enum { ROUNDS = 3000, PARAMS = 5 };
+  opened o = open_three();
+  kiln_prepared *p;
+  kiln_error err;
+  size_t size;
+  three x = {0x10000, 0x20000, 16, 16, 0};
+  const void *args[PARAMS] = {&x.p, &x.q, &x.n, &x.m, &x.free};
+  CHECK(o.kernel != NULL);
+  watch(o.device);
+  CHECK_OK(kiln_prepare(o.kernel, args, PARAMS, NULL, &p, &err), err);
+  CHECK_INT(watched.encoded, 3);
+  const uint8_t *block = kiln_prepared_block(p, &size);
+  bool has_failed = false;
+  for (int round = 0; round < ROUNDS; round++) {
+    three next = changed(x);
+    const void *const values[PARAMS] = {&next.p, &next.q, &next.n, &next.m, &next.free};
+    for (unsigned i = 0; i < PARAMS; i++) { // one after another, each with what is set already
+      three was = x;
+      unsigned before = watched.encoded;
+      memcpy((void *)args[i], values[i], i == 2 || i == 3 ? 4 : 8);
+      watched.fails = any(8) == 0;
+      kiln_status status = kiln_prepared_set(p, i, values[i], &err);
+      bool is_same = (was.n % 16 != 0) == (x.n % 16 != 0);
+      unsigned wanted = is_same && !has_failed ? maps_between(&was, &x) : 3;
+      has_failed = status != KILN_OK; // the next encodes all
+      if (!has_failed) CHECK_INT(watched.encoded - before, wanted);
+      else CHECK(wanted && watched.fails);
+      if (has_failed) x = was;
+      watched.fails = false;
+      CHECK(are_maps_of(block, &x));
+    }
+  }
+  kiln_prepared_free(p);
+  o.device->kind = watched.behind;
+  close_all(&o);
 }
 
 // scale: f32, v: view f32 of rank 2, first: i32 are words 0, 1 to 5 and 6.
@@ -362,7 +490,8 @@ TEST(prepared, cuda_encodes_tensor_maps) {
   memcpy(block + 8, &n, 4);
   kiln_kernel *k = o.kernel;
   uint8_t zeros[KILN_MAP_BYTES] = {0};
-  CHECK_OK(kiln_tensor_maps_encode(k, &k->codes[0], block, &err), err);
+  kiln_map_sizes known[1];
+  CHECK_OK(kiln_tensor_maps_encode(k, &k->codes[0], NULL, known, block, &err), err);
   CHECK(memcmp(block + 64, zeros, sizeof zeros));
   kiln_free(o.device, memory);
   close_all(&o);
