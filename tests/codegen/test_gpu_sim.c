@@ -656,6 +656,39 @@ CASE(ring_with_wide_bounds, RING_OF("f16", "f32", 150, "", "(n + k) as i64 < K a
 CASE(ring_with_two_bounds, RING_OF("f16", "f32", 150, "", "(n + k < K) & (k < K - n - 7)"))
 CASE(ring_with_nothing_left, RING_OF("f16", "f32", 150, "", "k < K - 200 - n"))
 
+// Rows that begin anywhere, at words and at pairs of words: elements come one by one or in pieces shorter
+// than the rows that matrix loads read. The reduced index is contiguous in both operands, in none, in one.
+#define STRIDES(type, sum, promise, stride, left, right)                                                   \
+  .grid = {1, 1, 1}, .arguments = {12000, 12000, 4096, 150, stride}, .tolerance = 1e-2,                    \
+  .text =                                                                                                  \
+      "kiln 1\n"                                                                                           \
+      "kernel strides(a: in *" type " @align(16), b: in *" type " @align(16), c: out *" sum                \
+      ", K: i32, s: i32" promise ") @grid(1)\n"                                                            \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 4, stages = 1) {\n" \
+      "  let i = iota(64)\n"                                                                               \
+      "  let k = iota(32)\n"                                                                               \
+      "  var acc = zeros(" sum "[64, 64])\n"                                                               \
+      "  for n in 0 .. K step 32 {\n"                                                                      \
+      "    let live = n + k < K\n"                                                                         \
+      "    acc = dot(" left ", " right ", acc)\n"                                                          \
+      "  }\n"                                                                                              \
+      "  store(c + (i[:, _] * 64 + i[_, :]), acc)\n"                                                       \
+      "}\n"
+#define ALONG(p) "load(" p " + i[:, _] * s + (n + k)[_, :], live[_, :] & (i >= 0)[:, _])"
+#define ACROSS(p) "load(" p " + (n + k)[:, _] * s + i[_, :], live[:, _] & (i >= 0)[_, :])"
+CASE(strides_of_odd_bytes, STRIDES("f16", "f32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_odd_bytes_across, STRIDES("bf16", "f32", "", 77, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_odd_bytes_one,
+     STRIDES("f16", "f32", "", 79, "trans(" ACROSS("a") ")", "trans(" ALONG("b") ")"))
+CASE(strides_of_words, STRIDES("f16", "f32", " @div(2)", 154, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_words_across, STRIDES("f16", "f32", " @div(2)", 78, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_two_words, STRIDES("bf16", "f32", " @div(4)", 156, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_bytes, STRIDES("i8", "i32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_four_bytes, STRIDES("i8", "i32", " @div(4)", 156, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_four_bytes_across,
+     STRIDES("i8", "i32", " @div(4)", 76, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_words_tf32, STRIDES("f32", "f32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+
 CASE(tiny_tiles, .grid = {2, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-5,
      .text = "kiln 1\n"
              "kernel tiny(x: in *f32, y: out *f32, z: out *i32) @grid(2) " WARPS "{\n"

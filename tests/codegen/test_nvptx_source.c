@@ -305,6 +305,28 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   end_assembled();
 }
 
+// Rows that begin at any element: loaded one by one, but in pairs, written as words and read by matrix loads.
+TEST(nvptx_source, odd_strides_are_read_by_matrix_loads) {
+  static const char source[] =
+      "kiln 1\n"
+      "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *f32 @align(16), K: i32, s: i32) "
+      "@grid(1) @config(warps = 4) {\n"
+      "  let A = view(a, [64, K], [s, 1], [64, 32])\n"
+      "  let B = view(b, [64, K], [s, 1], [64, 32])\n"
+      "  let C = view(c, [64, 64], [64, 1], [64, 64])\n"
+      "  var acc = zeros(f32[64, 64])\n"
+      "  for k in 0 .. K step 32 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
+      "  store(C, [0, 0], acc)\n"
+      "}\n";
+  char *text = ptx(source, "sm_80", NULL);
+  CHECK_INT(count(text, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+            8); // two steps, two of rows, two of columns
+  CHECK_INT(count(text, "cp.async.c"), 0);
+  assemble(text, "sm_80");
+  free(text);
+  end_assembled();
+}
+
 #define FP8_GEMM(left, right, m, n, k)                                                          \
   "kiln 1\n"                                                                                    \
   "kernel gemm(a: in *" left " @align(16), b: in *" right                                       \

@@ -239,15 +239,27 @@ enum { WORD_BYTES = 2, LANES_IN_ROW = 2 }; // logarithms
 
 static unsigned row_bits(const matrix_load *plan) { return plan->word + LANES_IN_ROW; }
 
-static bool in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
-  for (unsigned i = 0; i < count; i++)
-    if (!vectors[i] || layout_register_of(l, vectors[i]) < 0) return false;
-  return true;
+/// How many of the vectors, from the first on, are registers.
+static unsigned in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
+  unsigned found = 0;
+  while (found < count && vectors[found] && layout_register_of(l, vectors[found]) >= 0) found++;
+  return found;
 }
 
-/// True when `to` is what a matrix load yields and `from` can write whole rows.
+/// Whether rows lie across (far) rather than along what a thread reads: where more of a row is written at
+/// once, or lanes go on from it.
+static bool is_across(const kiln_layout *from, const uint32_t near[4], unsigned near_count,
+                      const uint32_t far[3]) {
+  unsigned along = in_registers(from, near, near_count), across = in_registers(from, far, 3);
+  if (across == 3 || along == near_count) return across == 3;
+  if (across != along) return across > along;
+  return from->lanes && far[across] && from->basis[from->registers] == far[across];
+}
+
+/// True when `to` is what a matrix load yields and `from` can write rows: whole ones, or any part of them.
+typedef enum rows_written { WHOLE_ROWS, PARTS_OF_ROWS } rows_written;
 static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
-                             matrix_load *out) {
+                             rows_written written, matrix_load *out) {
   unsigned word = WORD_BYTES - log2_bytes;
   if (log2_bytes > WORD_BYTES || to->lanes != 5 || to->registers < word ||
       word + 2 > sizeof out->row / sizeof *out->row || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
@@ -256,12 +268,16 @@ static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout 
   uint32_t near[4];
   for (unsigned i = 0; i < word; i++) near[i] = to->basis[i];
   for (unsigned i = 0; i < LANES_IN_ROW; i++) near[word + i] = lanes[i];
-  bool is_transposed = word == 1 && in_registers(from, far, 3);
-  if (!is_transposed && !in_registers(from, near, word + LANES_IN_ROW)) return false;
+  bool is_transposed = word == 1 && is_across(from, near, word + LANES_IN_ROW, far);
+  const uint32_t *row = is_transposed ? far : near;
+  unsigned whole = word + LANES_IN_ROW; // of 16-bit elements 3, either way
+  if (written == WHOLE_ROWS && in_registers(from, row, whole) < whole) return false;
+  for (unsigned i = 0; i < whole; i++)
+    if (!row[i]) return false;
   *out = (matrix_load){.is_transposed = is_transposed,
                        .word = word,
                        .matrices = to->registers - word < 2 ? to->registers - word : 2};
-  memcpy(out->row, is_transposed ? far : near, row_bits(out) * sizeof *out->row);
+  memcpy(out->row, row, row_bits(out) * sizeof *out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
   unsigned at = 0;
@@ -307,7 +323,7 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   unsigned log2_bytes = log2_bytes_of(g, type);
   matrix_load plan;
   // Other sizes are for operands: elsewhere what a thread holds is in a row more often.
-  bool is_matrix = log2_bytes == 1 && plan_matrix_load(g, &tile->layout, to, log2_bytes, &plan);
+  bool is_matrix = log2_bytes == 1 && plan_matrix_load(g, &tile->layout, to, log2_bytes, WHOLE_ROWS, &plan);
   layout_memory memory =
       is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, row_bits(&plan))
                 : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
@@ -443,7 +459,7 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
   s.log2_bytes = log2_bytes_of(g, s.type);
   if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
-  s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, &s.plan);
+  s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, PARTS_OF_ROWS, &s.plan);
   s.memory = s.is_matrix
                  ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, row_bits(&s.plan))
                  : plain_memory(g, &tile->layout, to, s.log2_bytes);
@@ -456,7 +472,7 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
 layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
                                 unsigned log2_bytes) {
   matrix_load plan;
-  if (plan_matrix_load(g, writer, to, log2_bytes, &plan))
+  if (plan_matrix_load(g, writer, to, log2_bytes, PARTS_OF_ROWS, &plan))
     return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, row_bits(&plan));
   return layout_swizzle(writer, to, log2_bytes, NULL, 0);
 }
@@ -473,7 +489,7 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
                   .start = slots->start,
                   .memory = slots->memory};
   s.log2_bytes = log2_bytes_of(g, s.type);
-  s.is_matrix = plan_matrix_load(g, &slots->writer, to, s.log2_bytes, &s.plan);
+  s.is_matrix = plan_matrix_load(g, &slots->writer, to, s.log2_bytes, PARTS_OF_ROWS, &s.plan);
   for (unsigned i = 0; s.is_matrix && i < row_bits(&s.plan); i++)
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, place);

@@ -238,6 +238,7 @@ struct gpu {
   uint32_t shared_bytes; ///< largest use so far
   bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
   bool has_writes;       ///< the kernel writes memory
+  bool has_products;     ///< it has products by matrix instructions
   unsigned depth;        ///< of gpu_tile_in
   gpu_region *region;
   gpu_shape *shapes;

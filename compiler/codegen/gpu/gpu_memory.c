@@ -63,26 +63,28 @@ static void collect_reduced(ir_op *op, void *context) {
     if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
 }
 
-static void note_writes(ir_op *op, void *context) {
+static void note_kinds(ir_op *op, void *context) {
   gpu *g = context;
   if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
       !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
     g->has_writes = true;
+  if (op->code == IR_DOT) g->has_products |= gpu_dot_uses_matrix(g, op);
 }
 
 void gpu_collect_accesses(gpu *g) {
   ir_walk(g->kernel->body, collect, g);
   ir_walk(g->kernel->body, collect_reduced, g);
-  ir_walk(g->kernel->body, note_writes, g);
+  ir_walk(g->kernel->body, note_kinds, g);
 }
 
-static kiln_layout blocked(gpu *g, ir_type type, direction d) {
+static kiln_layout blocked(gpu *g, ir_type type, direction d, unsigned least) {
   unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps, reduced = 0;
   for (gpu_shape *s = g->shapes; s; s = s->next)
     if (ir_same_shape(s->type, type) && s->axis == d.axis) {
       vector = s->vector;
       reduced = s->reduced;
     }
+  if (vector < least) vector = least;
   if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
   if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
   return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
@@ -173,12 +175,20 @@ static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out
   return true;
 }
 
+/// Elements of 16 bits that are loaded one by one for products are held in pairs: they are written to shared
+/// memory as words then.
+static bool wants_pairs(gpu *g, const ir_op *op, direction d) {
+  ir_type type = op->operands[0]->type;
+  return op->code == IR_LOAD && g->has_products && type.rank > 1 && d.contiguity && !d.whole &&
+         element_bytes(type) == 2;
+}
+
 kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
   ir_type type = op->operands[0]->type;
   direction d = direction_of(g, op);
   kiln_layout turned;
   if (op->code == IR_LOAD && layout_across(g, op, d, &turned)) return turned;
-  kiln_layout best = blocked(g, type, d), offered;
+  kiln_layout best = blocked(g, type, d, wants_pairs(g, op, d)), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
   if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
     return offered;
