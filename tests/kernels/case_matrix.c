@@ -78,11 +78,13 @@ static void batch(run *r, kiln_scalar s, int M, int N, int K) {
 
 static void batches(run *r) {
   for (int t = 0; t < 3; t++) batch(r, floats[t], 70, 72, 40);
+  for (int t = 0; t < 3; t++) batch(r, floats[t], 72, 75, 40); // the other variants
+  for (int t = 0; t < 3; t++) batch(r, floats[t], 72, 80, 45);
   batch(r, KILN_F32, 200, 248, 500);
 }
 
-static void splits(run *r) {
-  enum { M = 70, N = 72, K = 328 };
+static void split(run *r, int K) {
+  enum { M = 70, N = 72 };
   for (int t = 0; t < 3; t++) {
     array *a = input(r, floats[t], M * K, -1, 1), *b = input(r, floats[t], N * K, -1, 1),
           *c = zeros(r, KILN_F32, M * N);
@@ -91,6 +93,11 @@ static void splits(run *r) {
     for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
     expect(r, c, want, K * 1e-6, 1e-5);
   }
+}
+
+static void splits(run *r) {
+  split(r, 328);
+  split(r, 331); // rows that begin anywhere
 }
 
 static void integer_product(run *r, int M, int N, int K) {
