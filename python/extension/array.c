@@ -21,6 +21,7 @@ const char *kiln_place_name(kiln_place place) { return places[place].name; }
 unsigned kiln_place_devices(kiln_place place) { return places[place].devices; }
 
 static kiln_place place_of(int number) {
+  if (number == places[KILN_PLACE_CUDA].number) return KILN_PLACE_CUDA;
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
     if (places[i].number == number && number) return (kiln_place)i;
   return KILN_PLACE_ELSEWHERE;
@@ -154,13 +155,13 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out) {
     return false;
   }
   unsigned kind = tensor->code < sizeof kinds - 1 ? (unsigned char)kinds[tensor->code] : '?';
-  *out = (kiln_array){
-      .address = (uintptr_t)tensor->data + tensor->byte_offset,
-      .type = KILN_IS(kind, kind == '?' ? (uint32_t)tensor->code : tensor->bits),
-      .rank = tensor->rank,
-      .shape = tensor->shape,
-      .strides = tensor->strides,
-  };
+  out->address = (uintptr_t)tensor->data + tensor->byte_offset;
+  out->type = KILN_IS(kind, kind == '?' ? (uint32_t)tensor->code : tensor->bits);
+  out->rank = tensor->rank;
+  out->shape = tensor->shape;
+  out->strides = tensor->strides;
+  out->strides_are_bytes = out->is_tensor = false;
+  out->read_only = NULL;
   place_array(out, tensor->device_type, tensor->device_id);
   return true;
 }
@@ -333,17 +334,19 @@ static PyTypeObject *numpy_array(void) {
   return NULL;
 }
 
-int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, kiln_array *out,
-                  kiln_hold *hold) {
-  PyTypeObject *type = Py_TYPE(value), *array = numpy_array();
+int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, bool wants_extents,
+                  kiln_array *out, kiln_hold *hold) {
+  PyTypeObject *type = Py_TYPE(value), *array;
+  if (kiln_torch_is_exact(value)) return kiln_torch_array(value, wants_extents, out, hold);
   if (type == kiln_of.memory) return from_memory(value, out, hold);
+  array = numpy_array();
   if (type == array || (array && PyType_IsSubtype(type, array))) {
     int found = from_buffer(value, out, hold);
     if (found > 0 || !PyErr_ExceptionMatches(PyExc_ValueError)) return found;
     PyErr_Clear(); // types that buffers cannot name
     return from_interface(value, "__array_interface__", stream, device, out, hold);
   }
-  int found = kiln_torch_array(value, out, hold);
+  int found = kiln_torch_array(value, wants_extents, out, hold);
   if (found) return found;
   if (PyObject_HasAttrString(value, "__array_interface__"))
     return from_interface(value, "__array_interface__", stream, device, out, hold);

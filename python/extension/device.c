@@ -293,7 +293,7 @@ static PyObject *device_copy(PyObject *self, PyObject *args, PyObject *named) {
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
   if (!PyArg_ParseTupleAndKeywords(args, named, "O|z:copy", names, &value, &wanted)) return NULL;
-  int found = kiln_array_of(value, NULL, NULL, &array, &hold);
+  int found = kiln_array_of(value, NULL, NULL, true, &array, &hold);
   if (found < 0) return NULL;
   const kiln_element *element = found ? element_for(&array, wanted) : NULL;
   if (!found) PyErr_Format(PyExc_TypeError, "expected a host array, found %R", Py_TYPE(value));

@@ -25,6 +25,8 @@
 #define PyVectorcall_NARGS(n) ((Py_ssize_t)((n) & ~PY_VECTORCALL_ARGUMENTS_OFFSET))
 typedef PyObject *(*vectorcallfunc)(PyObject *callable, PyObject *const *args, size_t count, PyObject *names);
 PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *callable, PyObject *tuple, PyObject *names);
+PyAPI_FUNC(PyObject *)
+    PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t flagged, PyObject *names);
 #endif
 
 typedef struct kiln_api {
@@ -36,11 +38,12 @@ typedef struct kiln_api {
 /// What other modules of the package and the interpreter have for us. References are owned to the process's
 /// end: subinterpreters are refused, so there is one of each.
 typedef struct kiln_globals {
-  PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared;
+  PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
+      *with_grid;
   PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
   PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
   PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
-  PyObject *stream_name;                                      // ("stream",)
+  PyObject *stream_name, *grid_name;                          // ("stream",), ("grid",)
 } kiln_globals;
 extern kiln_globals kiln_of;
 
@@ -199,9 +202,10 @@ typedef struct kiln_hold {
 void kiln_hold_drop(kiln_hold *hold);
 
 /// The array that `value` is: 1, 0 where it speaks no protocol, -1 with an exception. `stream` is what will
-/// use it; `device` waits for the stream of a __cuda_array_interface__ (may be NULL).
-int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, kiln_array *out,
-                  kiln_hold *hold);
+/// use it; `device` waits for the stream of a __cuda_array_interface__ (may be NULL). Without
+/// `wants_extents` a contiguous tensor may have no shape and no rank.
+int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, bool wants_extents,
+                  kiln_array *out, kiln_hold *hold);
 bool kiln_array_is_contiguous(const kiln_array *array);
 /// Raises why a pointer cannot have it.
 void kiln_array_refuse_strides(const kiln_array *array);
@@ -218,8 +222,11 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out);
 // --------------------------------------------------------------------------------- torch.c
 
 /// 1 with the array where `value` is exactly a torch.Tensor or Parameter, 0 where it is not, -1 with an
-/// exception: it is negative, or a subclass that has no memory of its own.
-int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold);
+/// exception: it is negative, or a subclass that has no memory of its own. Without `wants_extents` what is
+/// contiguous may have none, and no rank.
+int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_hold *hold);
+/// Whether it is exactly a torch.Tensor or Parameter.
+bool kiln_torch_is_exact(PyObject *value);
 /// Whether a tensor may be written: false with an exception where autograd would not know of it.
 bool kiln_torch_may_write(PyObject *tensor);
 /// Whether it is a tensor of PyTorch, or kiln.strided of one.
@@ -285,6 +292,10 @@ void kiln_arguments_deinit(kiln_arguments *a);
 /// parameter.
 bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
                         kiln_hold *hold);
+/// Puts the parameter's name before the text of what was raised.
+void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p);
+/// Appends to a list that is NULL before the first.
+bool kiln_list_add(PyObject **list, PyObject *value);
 /// "grid: expected one to three integers" where it is none.
 bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 
@@ -293,6 +304,6 @@ bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
-    kiln_gridded_spec, kiln_prepared_spec;
+    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec;
 
 #endif

@@ -134,7 +134,7 @@ static bool order(kiln_arguments *a, PyObject *const *args, size_t count, PyObje
 // ------------------------------------------------------------------------------------------- packing
 
 // "saxpy: argument 'x' (*f32): " before the text of what was raised.
-static void name_argument(const kiln_kernel_object *k, const kiln_parameter *p) {
+void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -179,7 +179,7 @@ static bool fits(const kiln_arguments *a, const kiln_parameter *p, const kiln_ar
 
 static bool pack_address(const kiln_parameter *p, PyObject *value, uint8_t *out) {
   unsigned long long address = PyLong_AsUnsignedLongLong(value);
-  if (PyErr_Occurred()) {
+  if (address == (unsigned long long)-1 && PyErr_Occurred()) {
     if (PyErr_ExceptionMatches(PyExc_OverflowError))
       PyErr_Format(PyExc_OverflowError, "%R is not an address", value);
     return false;
@@ -236,11 +236,19 @@ static bool pack_data_pointer(const kiln_parameter *p, PyObject *value, uint8_t 
   return is_packed;
 }
 
+bool kiln_list_add(PyObject **list, PyObject *value) {
+  if (*list) return !PyList_Append(*list, value);
+  *list = PyList_New(1);
+  if (!*list) return false;
+  Py_INCREF(value);
+  return !PyList_SetItem(*list, 0, value);
+}
+
 static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *value, bool is_strided,
                        uint8_t *out, kiln_hold *hold) {
   kiln_device_object *device = a->kernel->device;
   kiln_array array;
-  int found = kiln_array_of(value, a->stream, device, &array, hold);
+  int found = kiln_array_of(value, a->stream, device, p->rank > 0, &array, hold);
   if (!found && a->is_lenient && !p->rank) return pack_data_pointer(p, value, out);
   if (found <= 0) return found < 0 ? false : refuse_type(value);
   if (!fits(a, p, &array, value)) return false;
@@ -254,8 +262,7 @@ static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *val
       !kiln_torch_record(value, device, a->stream, a->stream_object))
     return false;
   if (p->access < 2) return true;
-  if (!a->written && !(a->written = PyList_New(0))) return false;
-  return !PyList_Append(a->written, value);
+  return kiln_list_add(&a->written, value);
 }
 
 static bool pack_strided(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
@@ -285,11 +292,26 @@ bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *va
   hold->kind = HOLDS_NOTHING;
   if (pack_one(a, p, value, out, hold)) return true;
   kiln_hold_drop(hold);
-  name_argument(a->kernel, p);
+  kiln_argument_name(a->kernel, p);
   return false;
 }
 
+// A tuple of one to three plain integers in range, as most grids are.
+static bool take_plain_grid(PyObject *value, uint32_t *out) {
+  Py_ssize_t count = PyTuple_CheckExact(value) ? PyTuple_Size(value) : 0;
+  out[0] = out[1] = out[2] = 1;
+  for (Py_ssize_t i = 0; i < count && count <= 3; i++) {
+    PyObject *item = PyTuple_GetItem(value, i);
+    int overflow = 1;
+    long long extent = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : -1;
+    if (overflow || extent < 0 || extent > UINT32_MAX) return false;
+    out[i] = (uint32_t)extent;
+  }
+  return count >= 1 && count <= 3;
+}
+
 bool kiln_grid_of(kiln_kernel_object *k, PyObject *value, uint32_t *out) {
+  if (take_plain_grid(value, out)) return true;
   PyObject *grid = PyLong_Check(value) ? PyTuple_Pack(1, value) : PySequence_Tuple(value);
   if (!grid) return false;
   Py_ssize_t count = PyTuple_Size(grid);

@@ -104,7 +104,7 @@ static kiln_memory_object *open_memory(PyObject *self) {
 // A host array of the memory's size; false with an exception.
 static bool host_array(kiln_memory_object *m, PyObject *value, bool is_written, kiln_array *array,
                        kiln_hold *hold) {
-  int found = kiln_array_of(value, NULL, NULL, array, hold);
+  int found = kiln_array_of(value, NULL, NULL, true, array, hold);
   if (found < 0) return false;
   size_t size = found ? kiln_array_size(array) : 0;
   if (!found)

@@ -41,13 +41,15 @@ static int fill_module(PyObject *module) {
       take("kiln._words", "Strided", &g->strided) && take("kiln._words", "Error", &g->error) &&
       take("kiln._words", "ERRORS", &g->errors) && take("kiln._interfaces", "describe", &g->describe) &&
       take("kiln._loading", "candidates", &g->candidates) &&
-      (g->stream_name = Py_BuildValue("(s)", "stream"));
+      (g->stream_name = Py_BuildValue("(s)", "stream")) && (g->grid_name = Py_BuildValue("(s)", "grid"));
   is_fine =
       is_fine && add_type(module, &kiln_device_spec, &g->device) &&
       add_type(module, &kiln_memory_spec, &g->memory) && add_type(module, &kiln_stream_spec, &g->stream) &&
       add_type(module, &kiln_kernel_spec, &g->kernel) && add_type(module, &kiln_gridded_spec, &g->gridded) &&
       add_type(module, &kiln_prepared_spec, &g->prepared) &&
-      add_type(module, &kiln_library_spec, &g->library);
+      add_type(module, &kiln_library_spec, &g->library) && add_type(module, &kiln_plan_spec, &g->plan) &&
+      add_type(module, &kiln_variants_spec, &g->variants) &&
+      add_type(module, &kiln_with_grid_spec, &g->with_grid);
   return is_fine ? 0 : -1;
 }
 

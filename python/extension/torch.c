@@ -6,14 +6,28 @@
 
 #include <string.h>
 
+// A function of PyTorch's own module, called without the calling convention where it is plain C of one
+// argument or none.
+typedef struct builtin {
+  PyObject *object; // NULL: absent
+  PyCFunction function;
+  PyObject *self;
+} builtin;
+
+// An attribute that a descriptor of the type gives, without the search for it.
+typedef struct property {
+  PyObject *descriptor;
+  descrgetfunc get;
+} property;
+
 enum { MOST_DTYPES = 32 };
 static struct {
   bool is_looked_up;
   PyTypeObject *tensor, *parameter; // owned, with all below
   const dlpack_exchange *exchange;  // NULL: by attributes
-  PyObject *is_neg, *is_grad_enabled, *increment_version, *disabled_dispatch, *data_ptr, *stride, *get_device,
-      *current_stream;
-  PyObject *requires_grad, *dtype, *shape, *is_cuda; // interned names
+  PyObject *is_neg, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous, *current_stream;
+  builtin is_grad_enabled, increment_version;
+  property requires_grad, dtype, shape, is_cuda;
   struct {
     PyObject *dtype;
     uint32_t type;
@@ -60,6 +74,36 @@ static PyObject *attribute(PyObject *from, const char *path) {
   return from;
 }
 
+// Takes over `object`, which may be NULL.
+static builtin builtin_of(PyObject *object, int flags) {
+  builtin b = {.object = object};
+  if (!object || Py_TYPE(object) != &PyCFunction_Type || PyCFunction_GetFlags(object) != flags) return b;
+  b.function = PyCFunction_GetFunction(object);
+  b.self = PyCFunction_GetSelf(object);
+  return b;
+}
+
+static PyObject *call(const builtin *b, PyObject *argument) {
+  return b->function ? b->function(b->self, argument)
+                     : PyObject_CallFunctionObjArgs(b->object, argument, NULL);
+}
+
+static property property_of(PyObject *type, const char *name) {
+  property p = {.descriptor = attribute(type, name)};
+  if (p.descriptor) p.get = (descrgetfunc)PyType_GetSlot(Py_TYPE(p.descriptor), Py_tp_descr_get);
+  return p;
+}
+
+static PyObject *get(const property *p, PyObject *value) {
+  if (p->get) return p->get(p->descriptor, value, (PyObject *)Py_TYPE(value));
+  return PyErr_SetString(PyExc_AttributeError, "this PyTorch lacks an attribute of tensors"), NULL;
+}
+
+// A method without arguments.
+static PyObject *call_method(PyObject *method, PyObject *value) {
+  return PyObject_Vectorcall(method, &value, 1, NULL);
+}
+
 // Whether the program uses PyTorch.
 static bool look_up(void) {
   if (torch.is_looked_up) return torch.tensor != NULL;
@@ -77,14 +121,15 @@ static bool look_up(void) {
   torch.data_ptr = attribute(tensor, "data_ptr");
   torch.stride = attribute(tensor, "stride");
   torch.get_device = attribute(tensor, "get_device");
-  torch.is_grad_enabled = attribute(module, "is_grad_enabled");
-  torch.increment_version = attribute(module, "_C._increment_version");
+  torch.is_contiguous = attribute(tensor, "is_contiguous");
+  torch.is_grad_enabled = builtin_of(attribute(module, "is_grad_enabled"), METH_NOARGS);
+  torch.increment_version = builtin_of(attribute(module, "_C._increment_version"), METH_O);
   torch.disabled_dispatch = attribute(module, "_C._disabled_torch_dispatch_impl");
   torch.current_stream = attribute(module, "_C._cuda_getCurrentRawStream");
-  torch.requires_grad = PyUnicode_InternFromString("requires_grad");
-  torch.dtype = PyUnicode_InternFromString("dtype");
-  torch.shape = PyUnicode_InternFromString("shape");
-  torch.is_cuda = PyUnicode_InternFromString("is_cuda");
+  torch.requires_grad = property_of(tensor, "requires_grad");
+  torch.dtype = property_of(tensor, "dtype");
+  torch.shape = property_of(tensor, "shape");
+  torch.is_cuda = property_of(tensor, "is_cuda");
   size_t count = 0;
   for (size_t i = 0; i < sizeof names_of_dtypes / sizeof *names_of_dtypes; i++) {
     torch.dtypes[count].type = names_of_dtypes[i].type;
@@ -94,7 +139,9 @@ static bool look_up(void) {
   return true;
 }
 
-static bool is_exact(PyTypeObject *type) { return type == torch.tensor || (type == torch.parameter && type); }
+static bool is_exact(PyTypeObject *type) { return type == torch.tensor || type == torch.parameter; }
+
+bool kiln_torch_is_exact(PyObject *value) { return is_exact(Py_TYPE(value)); }
 
 // A subclass that handles its operations itself (fake, functional, distributed) need not have memory of its
 // own.
@@ -119,6 +166,7 @@ static int refuse_dispatching(PyObject *value) {
 // be asked.
 static bool may_be_negative(const kiln_array *array) {
   int64_t odd = 0;
+  if (!array->strides) return true;
   for (int i = 0; i < array->rank; i++) odd |= array->shape[i] > 1 ? array->strides[i] & 1 : 0;
   return !odd;
 }
@@ -130,12 +178,13 @@ static bool has_elements(const kiln_array *array) {
 }
 
 static bool is_plain(PyObject *value, const kiln_array *array) {
-  if (!array->address && has_elements(array)) { // of a transform, or zeros that are none yet
+  if (!array->address &&
+      (!array->shape || has_elements(array))) { // of a transform, or zeros that are none yet
     PyErr_SetString(PyExc_ValueError, "the tensor has no memory of its own");
     return false;
   }
   if (!may_be_negative(array) || !torch.is_neg) return true;
-  PyObject *answer = PyObject_CallFunctionObjArgs(torch.is_neg, value, NULL);
+  PyObject *answer = call_method(torch.is_neg, value);
   if (answer == Py_True)
     PyErr_SetString(PyExc_ValueError,
                     "the tensor is negative: its memory holds other numbers; pass tensor.resolve_neg()");
@@ -184,46 +233,61 @@ static int64_t *room_for(Py_ssize_t rank, kiln_hold *hold) {
 
 static kiln_place place_of(PyObject *value, int index) {
   if (index < 0) return KILN_PLACE_HOST;
-  PyObject *is_cuda = PyObject_GetAttr(value, torch.is_cuda);
+  PyObject *is_cuda = get(&torch.is_cuda, value);
   Py_XDECREF(is_cuda);
   return is_cuda == Py_True ? KILN_PLACE_GPU : KILN_PLACE_ELSEWHERE;
 }
 
-static bool by_attributes(PyObject *value, kiln_array *out, kiln_hold *hold) {
-  PyObject *address = PyObject_CallFunctionObjArgs(torch.data_ptr, value, NULL);
-  PyObject *dtype = address ? PyObject_GetAttr(value, torch.dtype) : NULL;
-  PyObject *device = dtype ? PyObject_CallFunctionObjArgs(torch.get_device, value, NULL) : NULL;
-  PyObject *shape = device ? PyObject_GetAttr(value, torch.shape) : NULL;
+static bool take_extents(PyObject *value, kiln_array *out, kiln_hold *hold) {
+  PyObject *shape = get(&torch.shape, value), *strides = NULL;
   Py_ssize_t rank = shape ? PyTuple_Size(shape) : -1;
   int64_t *extents = rank < 0 ? NULL : room_for(rank, hold);
   bool is_fine = extents && integers(shape, extents, (int)rank);
-  PyObject *strides = is_fine ? PyObject_CallFunctionObjArgs(torch.stride, value, NULL) : NULL;
+  if (is_fine) strides = call_method(torch.stride, value);
   is_fine = strides && integers(strides, extents + rank, (int)rank);
   if (is_fine) {
-    *out = (kiln_array){.address = PyLong_AsUnsignedLongLong(address), .rank = (int)rank, .shape = extents};
+    out->rank = (int)rank;
+    out->shape = extents;
     out->strides = extents + rank;
+  }
+  Py_XDECREF(shape);
+  Py_XDECREF(strides);
+  return is_fine;
+}
+
+// What is contiguous and has memory needs no extents unless they are `wanted`.
+static bool by_attributes(PyObject *value, bool wanted, kiln_array *out, kiln_hold *hold) {
+  PyObject *address = call_method(torch.data_ptr, value);
+  PyObject *dtype = address ? get(&torch.dtype, value) : NULL;
+  PyObject *device = dtype ? call_method(torch.get_device, value) : NULL;
+  PyObject *is_dense = device && !wanted ? call_method(torch.is_contiguous, value) : NULL;
+  bool is_fine = device && (wanted || is_dense);
+  if (is_fine) {
+    *out = (kiln_array){.address = PyLong_AsUnsignedLongLong(address), .type = KILN_IS('?', 0)};
     out->index = (int)PyLong_AsLong(device);
     out->place = place_of(value, out->index);
-    out->type = KILN_IS('?', 0);
     for (size_t i = 0; i < MOST_DTYPES && torch.dtypes[i].dtype; i++)
-      if (torch.dtypes[i].dtype == dtype) out->type = torch.dtypes[i].type;
+      if (torch.dtypes[i].dtype == dtype) {
+        out->type = torch.dtypes[i].type;
+        break;
+      }
+    is_fine = (is_dense == Py_True && out->address) || take_extents(value, out, hold);
   }
   Py_XDECREF(address);
   Py_XDECREF(dtype);
   Py_XDECREF(device);
-  Py_XDECREF(shape);
-  Py_XDECREF(strides);
+  Py_XDECREF(is_dense);
   if (!is_fine) cut_to_first_line();
   return is_fine;
 }
 
-int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold) {
+int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_hold *hold) {
   PyTypeObject *type = Py_TYPE(value);
   if (!is_exact(type)) {
     if (!look_up()) return 0;
     if (!is_exact(type)) return refuse_dispatching(value);
   }
-  bool is_there = torch.exchange ? by_exchange(value, out) : by_attributes(value, out, hold);
+  bool is_there = torch.exchange ? by_exchange(value, out) : by_attributes(value, wants_extents, out, hold);
   if (!is_there) return -1;
   out->is_tensor = true;
   if (is_plain(value, out)) return 1;
@@ -234,8 +298,8 @@ int kiln_torch_array(PyObject *value, kiln_array *out, kiln_hold *hold) {
 // ----------------------------------------------------------------------------------------- autograd
 
 bool kiln_torch_may_write(PyObject *tensor) {
-  PyObject *requires = PyObject_GetAttr(tensor, torch.requires_grad), *enabled = NULL;
-  if (requires == Py_True) enabled = PyObject_CallFunctionObjArgs(torch.is_grad_enabled, NULL);
+  PyObject *requires = get(&torch.requires_grad, tensor), *enabled = NULL;
+  if (requires == Py_True) enabled = call(&torch.is_grad_enabled, NULL);
   if (enabled == Py_True)
     PyErr_SetString(PyExc_ValueError,
                     "the kernel writes it, but the tensor requires grad, and autograd would not know; launch "
@@ -246,8 +310,7 @@ bool kiln_torch_may_write(PyObject *tensor) {
 }
 
 bool kiln_torch_wrote(PyObject *tensors) {
-  PyObject *done =
-      torch.increment_version ? PyObject_CallFunctionObjArgs(torch.increment_version, tensors, NULL) : NULL;
+  PyObject *done = torch.increment_version.object ? call(&torch.increment_version, tensors) : NULL;
   Py_XDECREF(done);
   return done || !PyErr_Occurred();
 }

@@ -18,7 +18,7 @@ import triton
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
 from . import _launching, _reading, _tuning
-from .._core import Library
+from .._core import Library, Variants
 from ._launching import Compiled, Jit
 from ._reading import READ_FOR, NotCompiled
 from ._tuning import use_table
@@ -83,7 +83,7 @@ def enable():
         engine = self.__dict__.get("_kiln_engine")
         if engine is None:
             engine = self.__dict__["_kiln_engine"] = _launching.Engine(self)
-        return engine.run(*arguments, grid=grid, warmup=warmup, **named)
+        return engine.call(*arguments, grid=grid, warmup=warmup, **named)
 
     theirs = CompiledKernel.run
 
@@ -106,7 +106,7 @@ def disable():
 
 def launches():
     """How many launches ran Kiln's code, and how many Triton's: {"kiln": 12, "triton": 0}."""
-    return dict(_launching.counts)
+    return dict(_launching.counts, kiln=_launching.counts["kiln"] + Variants.launched())
 
 
 def compiled():

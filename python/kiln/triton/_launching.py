@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The launch of a @triton.jit function by Kiln. What is told apart is what Triton tells apart: its own binder specialises. The way of a launch that was
-compiled before is short, since programs wait for it."""
+compiled before is in C (kiln._core.Variants), since programs wait for it; Python compiles, and launches what is not plain."""
 import collections
 import functools
+import sys
 
 import torch
+import triton.language as tl
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
@@ -12,8 +14,9 @@ from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import KernelInterface, create_function_from_signature
 
 from . import _reading
+from .._core import Plan, Variants
 
-counts = {"kiln": 0, "triton": 0}  # launches
+counts = {"kiln": 0, "triton": 0}  # launches, of Kiln's those that went through Python
 variants = {}  # all that were compiled, by function, identity and target; in order
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
@@ -92,10 +95,11 @@ class Compiled:
         self.is_plain = all(map(_plain, (signature[name] for name in self.names)))
         self.hash, self.src = self.identity, fn
         self.asm = {"ttir": text}
-        self.launches = 0
+        self._launches = 0
         self._options = options
         self._launch = self.kernel._launch
         self._check(bound)
+        self.plan = Plan(self.kernel, self, tuple(map(fn.arg_names.index, self.names))) if self.is_plain else None
 
     def _check(self, bound):
         """The kernel's parameters are those that the arguments make."""
@@ -131,6 +135,7 @@ class Compiled:
                       tensordesc_meta=None, global_scratch_size=0, profile_scratch_size=0, cluster_dims=(1, 1, 1))
         return collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
 
+    launches = property(lambda self: self._launches + (self.plan.launches if self.plan else 0))
     n_regs = property(lambda self: self.choice.registers if self.choice else 0)
     n_spills = property(lambda self: self.choice.spill_bytes // 4 if self.choice else 0)
     n_max_threads = property(lambda self: 1024)
@@ -158,7 +163,7 @@ class Compiled:
         if metadata is not None and leave:
             leave(metadata)
         counts["kiln"] += 1
-        self.launches += 1
+        self._launches += 1
 
     def run(self, x, y, z, stream, function, packed, metadata, enter, leave, *values):
         """As the launcher of a kernel that Triton compiled."""
@@ -168,7 +173,7 @@ class Compiled:
         if leave:
             leave(metadata)
         counts["kiln"] += 1
-        self.launches += 1
+        self._launches += 1
 
     def __getitem__(self, grid):
         def runner(*values, stream=None):
@@ -181,6 +186,7 @@ class Compiled:
 
 
 _MISSING = object()
+_FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose objects do not change
 
 
 def _exactly(value):
@@ -195,10 +201,32 @@ class Engine:
     def __init__(self, fn):
         if fn.is_gluon():
             raise TypeError("%s: functions of Gluon are not taken" % fn.__name__)
-        self.fn, self.launches = fn, 0
+        self.fn = fn
         self.variants = {}
         self._binders, self._source = {}, fn.src
         self._constants = [param.num for param in fn.params if param.is_constexpr]
+        defaults = {param.name: param.default for param in fn.params if param.has_default}
+        self.call = Variants(self.run, self._guards, tuple(map(sys.intern, fn.arg_names)), tuple(self._constants), defaults, tl.dtype)
+
+    launches = property(lambda self: self.call.launches)
+
+    def _guards(self, compiled):
+        """What a launch of the same kinds need not ask Python for: while each of these dicts has at its key just that object (... : none), and the lists
+        are empty. None: it has to ask."""
+        fn, runtime = self.fn, knobs.runtime
+        found = [vars(fn), "_src", self._source, vars(fn), "hash", fn.hash, vars(fn), "pre_run_hooks", fn.pre_run_hooks, fn.pre_run_hooks, None, None]
+        for name in ("debug", "launch_enter_hook", "launch_exit_hook"):
+            found += [vars(runtime), name, vars(runtime).get(name, ...)]
+        for hook in (runtime.launch_enter_hook, runtime.launch_exit_hook):
+            if hook is not None:
+                if not isinstance(getattr(hook, "calls", None), list):
+                    return None
+                found += [hook.calls, None, None]
+        for (name, _), (_, where) in fn.used_global_vals.items():
+            if type(where.get(name)) not in _FIXED:
+                return None
+            found += [where, name, where[name]]
+        return tuple(found)
 
     def _compile(self, place, key, bound, specialization, options, named, is_warmup):
         fn = self.fn
@@ -258,7 +286,7 @@ class Engine:
         if callable(grid):
             grid = grid(bound)
         compiled.start(bound, grid, stream)
-        self.launches += 1
+        self.call.launches += 1
         return compiled
 
 
@@ -267,14 +295,14 @@ class Jit(KernelInterface):
 
     def __init__(self, fn):
         self.fn, self._engine = fn, Engine(fn)
-        self.run = self._engine.run
+        self.run = self._engine.call
         functools.update_wrapper(self, fn.fn)
 
     launches = property(lambda self: self._engine.launches)
     variants = property(lambda self: self._engine.variants)
 
     def __getitem__(self, grid):
-        return functools.partial(self.run, grid=grid)
+        return self.run[grid]
 
     def __call__(self, *_, **__):
         raise TypeError("%s: a kernel is launched with a grid: %s[grid](...)" % (self.fn.__name__, self.fn.__name__))
