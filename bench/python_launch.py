@@ -28,14 +28,16 @@ def optional(name):
         return None
 
 
-def rounds(launch, *arguments, wait=lambda: None, **named):
-    """(median, least) nanoseconds a launch."""
-    found = []
-    loop = range(LAUNCHES)
+def rounds(launch, *arguments, wait=lambda: None, grid=None, form=None):
+    """(median, least) nanoseconds a launch, as a program writes it: launch(a, b, n), or launch[grid](a, b, n). `form` is another text of it."""
+    names = ["a%d" % i for i in range(len(arguments))]
+    form = form or "launch%s(%s)" % ("" if grid is None else "[grid]", ", ".join(names))
+    made = {}
+    exec("def loop(%s):\n    for _ in times:\n        %s\n" % (", ".join(["times", "launch", "grid", *names]), form), made)
+    found, times = [], range(LAUNCHES)
     for _ in range(ROUNDS):
         start = time.perf_counter_ns()
-        for _ in loop:
-            launch(*arguments, **named)
+        made["loop"](times, launch, grid, *arguments)
         found.append((time.perf_counter_ns() - start) / LAUNCHES)
         wait()
     return statistics.median(found), min(found)
@@ -58,12 +60,11 @@ def on_the_host(library, arrays_of, what):
         device = library.device(name)
         kernels = [device.kernel("arrays%d" % n) for n in COUNTS]
         arrays = [arrays_of(n) for n in COUNTS]
-        grid = (1,)
         row("%s, %s" % (name, what), [rounds(k, *a, 128) for k, a in zip(kernels, arrays)])
         if what == "NumPy":
             row("%s, memory of Kiln" % name, [rounds(k, *[device.memory(4, "f32") for _ in a], 128) for k, a in zip(kernels, arrays)])
             row("%s, addresses" % name, [rounds(k, *[x.ctypes.data for x in a], 128) for k, a in zip(kernels, arrays)])
-            row("%s, prepared" % name, [rounds(k.prepare(*a, 128, grid=grid)) for k, a in zip(kernels, arrays)])
+            row("%s, prepared" % name, [rounds(k.prepare(*a, 128, grid=(1,))) for k, a in zip(kernels, arrays)])
 
 
 def triton_kernels():
@@ -75,6 +76,20 @@ def triton_kernels():
             file.write("@triton.jit\ndef arrays%d(%s, n):\n    pass\n" % (n, ", ".join("p%d" % i for i in range(n))))
     module = __import__(os.path.basename(path)[:-3])
     os.unlink(path)  # its text is in linecache by now
+    return [getattr(module, "arrays%d" % n) for n in COUNTS]
+
+
+def helion_kernels():
+    """Kernels of as many tensors that write one; Helion passes on only what a kernel uses."""
+    path = os.path.join(FOLDER, "helion_kernels_%d.py" % os.getpid())
+    with open(path, "w") as file:
+        file.write("import torch, helion\nimport helion.language as hl\n")
+        for n in COUNTS:
+            file.write("@helion.kernel(config=helion.Config(block_sizes=[128], num_warps=4), static_shapes=False)\n"
+                       "def arrays%d(%s, n: int):\n    for tile in hl.tile(p0.size(0)):\n        p0[tile] = 0.0\n" %
+                       (n, ", ".join("p%d: torch.Tensor" % i for i in range(n))))
+    module = __import__(os.path.basename(path)[:-3])
+    os.unlink(path)
     return [getattr(module, "arrays%d" % n) for n in COUNTS]
 
 
@@ -108,34 +123,41 @@ def on_the_gpu(library, torch, plain):
     row("kernel(tensors)%s" % (", without the exchange" if plain else ""), [rounds(k, *t, N, wait=wait) for k, t in zip(kernels, tensors)])
     if plain:
         return
-    row("kernel[grid](tensors)", [rounds(lambda *a: k[N // 128](*a), *t, N, wait=wait) for k, t in zip(kernels, tensors)])
+    row("kernel[grid](tensors)", [rounds(k, *t, N, wait=wait, grid=(N // 128,)) for k, t in zip(kernels, tensors)])
     row("kernel(addresses)", [rounds(k, *[x.data_ptr() for x in t], N, wait=wait) for k, t in zip(kernels, tensors)])
     prepared = [k.prepare(*t, N) for k, t in zip(kernels, tensors)]
     row("prepared()", [rounds(p, wait=wait) for p in prepared])
     addressed = [k.prepare(*[x.data_ptr() for x in t], N) for k, t in zip(kernels, tensors)]
     row("prepared() of addresses", [rounds(p, wait=wait) for p in addressed])
 
-    def set_and_launch(p, value):
-        p.set(1, value)
-        p()
-
-    row("prepared.set(1, tensor), prepared()", [rounds(set_and_launch, p, t[1], wait=wait) for p, t in zip(prepared, tensors)])
+    row("prepared.set(1, tensor), prepared()", [rounds(p, t[1], wait=wait, form="launch.set(1, a0); launch()") for p, t in zip(prepared, tensors)])
     if optional("triton"):
         peers = triton_kernels()
         for k, t in zip(peers, tensors):
             k[(N // 128,)](*t, N)
-        row("Triton's launcher", [rounds(k[(N // 128,)], *t, N, wait=wait) for k, t in zip(peers, tensors)])
+        row("Triton's launcher", [rounds(k, *t, N, wait=wait, grid=(N // 128,)) for k, t in zip(peers, tensors)])
         import kiln.triton
         jitted = [kiln.triton.jit(k) for k in peers] if kiln._compiler.program() else []
         for k, t in zip(jitted, tensors):
             k[(N // 128,)](*t, N)
         if jitted:
-            row("kiln.triton.jit", [rounds(k[(N // 128,)], *t, N, wait=wait) for k, t in zip(jitted, tensors)])
+            row("kiln.triton.jit", [rounds(k, *t, N, wait=wait, grid=(N // 128,)) for k, t in zip(jitted, tensors)])
     import kiln.torch
     operations = kiln.torch.register(library, namespace="kiln_bench")
     row("torch.ops of Kiln", [rounds(getattr(operations, "arrays%d" % n), *t, N, wait=wait) for n, t in zip(COUNTS, tensors)])
+    learned = [[t[0], *[x.detach().requires_grad_() for x in t[1:]]] for t in tensors]
+    row("torch.ops of Kiln, inputs require grad", [rounds(getattr(operations, "arrays%d" % n), *t, N, wait=wait) for n, t in zip(COUNTS, learned)])
+    row("torch.ops of Kiln, returned", [rounds(operations.returned, tensors[0][0], N, wait=wait), None, None])
+    row("torch.ops of Kiln, returned, require grad", [rounds(operations.returned, learned[0][1], N, wait=wait), None, None])
     small = [torch.ones(16, device="cuda") for _ in range(2)]
     row("torch.ops.aten.add of two tensors", [rounds(torch.ops.aten.add, *small, wait=wait), None, None])
+    small = [x.requires_grad_() for x in small]
+    row("torch.ops.aten.add, require grad", [rounds(torch.ops.aten.add, *small, wait=wait), None, None])
+    if optional("helion"):
+        try:
+            row("Helion", [rounds(k, *t, N, wait=wait) for k, t in zip(helion_kernels(), tensors)])
+        except Exception as error:  # whatever that raises: what follows does not need it
+            print("Helion: %s: %s" % (type(error).__name__, error))
 
 
 COLD = """
