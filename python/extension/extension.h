@@ -225,7 +225,10 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out);
 /// exception: it is negative, or a subclass that has no memory of its own. Without `wants_extents` what is
 /// contiguous may have none, and no rank.
 int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_hold *hold);
-/// Whether it is exactly a torch.Tensor or Parameter.
+/// Whether the program uses PyTorch.
+bool kiln_torch_is_used(void);
+/// Whether it is exactly a torch.Tensor or Parameter, as far as a tensor was met before or PyTorch was asked
+/// for.
 bool kiln_torch_is_exact(PyObject *value);
 /// Whether a tensor may be written: false with an exception where autograd would not know of it.
 bool kiln_torch_may_write(PyObject *tensor);

@@ -104,8 +104,7 @@ static PyObject *call_method(PyObject *method, PyObject *value) {
   return PyObject_Vectorcall(method, &value, 1, NULL);
 }
 
-// Whether the program uses PyTorch.
-static bool look_up(void) {
+bool kiln_torch_is_used(void) {
   if (torch.is_looked_up) return torch.tensor != NULL;
   PyObject *module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
   PyObject *tensor = attribute(module, "Tensor"), *parameter = attribute(module, "nn.Parameter");
@@ -284,7 +283,7 @@ static bool by_attributes(PyObject *value, bool wanted, kiln_array *out, kiln_ho
 int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_hold *hold) {
   PyTypeObject *type = Py_TYPE(value);
   if (!is_exact(type)) {
-    if (!look_up()) return 0;
+    if (!kiln_torch_is_used()) return 0;
     if (!is_exact(type)) return refuse_dispatching(value);
   }
   bool is_there = torch.exchange ? by_exchange(value, out) : by_attributes(value, wants_extents, out, hold);
@@ -321,7 +320,7 @@ bool kiln_torch_is(PyObject *value) {
   PyTypeObject *type = Py_TYPE(value);
   if (is_exact(type)) return true;
   if ((PyObject *)type != kiln_of.strided)
-    return !PyLong_Check(value) && look_up() && PyType_IsSubtype(type, torch.tensor);
+    return !PyLong_Check(value) && kiln_torch_is_used() && PyType_IsSubtype(type, torch.tensor);
   PyObject *array = PyObject_GetAttrString(value, "array");
   bool is = array && kiln_torch_is(array);
   Py_XDECREF(array);

@@ -90,7 +90,7 @@ PyType_Spec kiln_plan_spec = {"kiln.Plan", sizeof(plan), 0, Py_TPFLAGS_DEFAULT |
 typedef struct entry {
   uint64_t hash, *words; ///< owned; NULL: none
   size_t count;
-  PyObject *refs;   ///< owned, a tuple: strings, which are compared, and what else the words have as addresses
+  PyObject *refs; ///< owned, a tuple: strings, which are compared, and what else the words have as addresses
   PyObject *guards; ///< owned, a tuple
   plan *plan;       ///< owned
 } entry;
@@ -203,7 +203,8 @@ static bool take_kind(call *c, PyObject *value, bool is_constant, size_t index) 
   }
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
-  if (!kiln_torch_is_exact(value) || kiln_torch_array(value, false, &array, &hold) != 1) return PyErr_Clear(), false;
+  if (!kiln_torch_is_exact(value) || kiln_torch_array(value, false, &array, &hold) != 1)
+    return PyErr_Clear(), false;
   if (hold.kind) kiln_hold_drop(&hold);
   w[0] = IS_TENSOR | (uint64_t)array.place << 8 | (uint64_t)(array.address % 16 == 0) << 16 |
          (uint64_t)array.type << 32;
@@ -450,6 +451,7 @@ static PyObject *variants_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
   Py_INCREF(names);
   Py_INCREF(defaults);
   Py_INCREF(atoms);
+  kiln_torch_is_used(); // so that the first call knows tensors
   v->call = variants_call;
   v->compile = compile;
   v->guards = guards;
@@ -607,4 +609,5 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 PyType_Spec kiln_variants_spec = {"kiln.Variants", sizeof(variants), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                                  slots};
