@@ -111,7 +111,7 @@ class Kinds(Cases):
         self.assertEqual([asks(x, 2, C=c) for c in ("ab", "".join("ab"), "ba")], [1, 0, 1])
         self.assertEqual([asks(y, 7, b=7) for y in (x, x[4:], x[1:], x[2:], x.float(), x.view(8, 8).t())], [0, 0, 1, 0, 1, 0])
         self.assertEqual([asks(x, 7, num_warps=w) for w in (4, 4, 8)], [1, 0, 1])
-        self.assertEqual([asks(x=x, a=a, b=5) for a in (9, 11)], [1, 0])
+        self.assertEqual([asks(x=x, a=a, b=5) for a in (9, 11)], [0, 0])
         self.assertEqual([asks(x, 2, C=(1, 2)) for _ in range(2)], [1, 1], "tuples are Python's")
 
     def test_what_is_not_plain_goes_to_python(self):
