@@ -116,7 +116,7 @@ $(B)/obj/tests/codegen/%.c.o: tests/codegen/%.c $(FLAGS) $(LLVM)
 $(B)/obj/python/extension/%.c.o: python/extension/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(CFLAGS) -isystem $(PYTHON_INCLUDE) -c $< -o $@
+	$(Q)$(CC) $(CFLAGS) -fno-plt -isystem $(PYTHON_INCLUDE) -c $< -o $@
 $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)

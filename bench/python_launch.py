@@ -6,11 +6,14 @@ FOLDER is what `make bench-python` leaves in build/<config>/bench/python: the pa
 are all that is needed on another machine. On the host and the null device with NumPy arrays and, where PyTorch is, its tensors; on cuda:0 beside
 cuLaunchKernel called from C and Triton's launcher, in this process. Medians of rounds; on a machine with other work read `least`.
 """
+import atexit
 import ctypes
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 FOLDER = os.path.abspath(sys.argv[1])
@@ -67,30 +70,30 @@ def on_the_host(library, arrays_of, what):
             row("%s, prepared" % name, [rounds(k.prepare(*a, 128, grid=(1,))) for k, a in zip(kernels, arrays)])
 
 
-def triton_kernels():
-    """Empty kernels of as many pointers; Triton reads their source, so they are written to a file."""
-    path = os.path.join(FOLDER, "triton_kernels_%d.py" % os.getpid())
-    with open(path, "w") as file:
-        file.write("import triton\n")
-        for n in COUNTS:
-            file.write("@triton.jit\ndef arrays%d(%s, n):\n    pass\n" % (n, ", ".join("p%d" % i for i in range(n))))
-    module = __import__(os.path.basename(path)[:-3])
-    os.unlink(path)  # its text is in linecache by now
+def written(name, text):
+    """A module of a text: who compiles Python reads the source from its file."""
+    folder = tempfile.mkdtemp(prefix="kiln-bench-")
+    atexit.register(shutil.rmtree, folder)
+    with open(os.path.join(folder, name + ".py"), "w") as file:
+        file.write(text)
+    sys.path.insert(0, folder)
+    module = __import__(name)
+    sys.path.remove(folder)
     return [getattr(module, "arrays%d" % n) for n in COUNTS]
+
+
+def triton_kernels():
+    """Empty kernels of as many pointers."""
+    return written("bench_of_triton", "import triton\n" + "".join(
+        "@triton.jit\ndef arrays%d(%s, n):\n    pass\n" % (n, ", ".join("p%d" % i for i in range(n))) for n in COUNTS))
 
 
 def helion_kernels():
     """Kernels of as many tensors that write one; Helion passes on only what a kernel uses."""
-    path = os.path.join(FOLDER, "helion_kernels_%d.py" % os.getpid())
-    with open(path, "w") as file:
-        file.write("import torch, helion\nimport helion.language as hl\n")
-        for n in COUNTS:
-            file.write("@helion.kernel(config=helion.Config(block_sizes=[128], num_warps=4), static_shapes=False)\n"
-                       "def arrays%d(%s, n: int):\n    for tile in hl.tile(p0.size(0)):\n        p0[tile] = 0.0\n" %
-                       (n, ", ".join("p%d: torch.Tensor" % i for i in range(n))))
-    module = __import__(os.path.basename(path)[:-3])
-    os.unlink(path)
-    return [getattr(module, "arrays%d" % n) for n in COUNTS]
+    return written("bench_of_helion", "import torch, helion\nimport helion.language as hl\n" + "".join(
+        "@helion.kernel(config=helion.Config(block_sizes=[128], num_warps=4), static_shapes=False)\n"
+        "def arrays%d(%s, n: int):\n    for tile in hl.tile(p0.size(0)):\n        p0[tile] = 0.0\n" %
+        (n, ", ".join("p%d: torch.Tensor" % i for i in range(n))) for n in COUNTS))
 
 
 def on_the_gpu(library, torch, plain):

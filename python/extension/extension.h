@@ -230,6 +230,9 @@ bool kiln_torch_is_used(void);
 /// Whether it is exactly a torch.Tensor or Parameter, as far as a tensor was met before or PyTorch was asked
 /// for.
 bool kiln_torch_is_exact(PyObject *value);
+/// Whether it is one of more than one element, contiguous, with memory of its own, and not negative: the
+/// common case, read without more. No exception where it is not.
+bool kiln_torch_dense(PyObject *value, kiln_array *out);
 /// Whether a tensor may be written: false with an exception where autograd would not know of it.
 bool kiln_torch_may_write(PyObject *tensor);
 /// Whether it is a tensor of PyTorch, or kiln.strided of one.
@@ -263,6 +266,7 @@ typedef struct kiln_kernel_object {
   kiln_device_object *device;
   kiln_kernel *handle;
   PyObject *name, *params; // params: a tuple of Param, made when asked for
+  PyObject *spare;         // owned: a list for the tensor that a launch writes, or NULL; see kiln_list_keep
   size_t block_size, count;
   kiln_parameter *parameters; // owned
 } kiln_kernel_object;
@@ -297,8 +301,10 @@ bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *va
                         kiln_hold *hold);
 /// Puts the parameter's name before the text of what was raised.
 void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p);
-/// Appends to a list that is NULL before the first.
-bool kiln_list_add(PyObject **list, PyObject *value);
+/// Lists of what a launch writes. To add makes a list where there is none; what a launch is done with may be
+/// kept for the next, emptied to None, which only a list of one is.
+bool kiln_list_add(PyObject **list, kiln_kernel_object *k, PyObject *value);
+void kiln_list_keep(kiln_kernel_object *k, PyObject *list);
 /// "grid: expected one to three integers" where it is none.
 bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 

@@ -153,9 +153,9 @@ void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p) {
 
 static bool fits(const kiln_arguments *a, const kiln_parameter *p, const kiln_array *array, PyObject *value) {
   const kiln_device_object *device = a->kernel->device;
-  bool is_taken = false;
-  for (const uint32_t *t = p->element->accepted; *t; t++) is_taken |= *t == array->type;
-  if (!is_taken) {
+  const uint32_t *taken = p->element->accepted;
+  while (*taken && *taken != array->type) taken++;
+  if (!*taken) {
     PyObject *text = kiln_array_type_text(array->type);
     if (text) PyErr_Format(PyExc_TypeError, "expected elements of type %s, found %U", p->element->name, text);
     Py_XDECREF(text);
@@ -236,25 +236,40 @@ static bool pack_data_pointer(const kiln_parameter *p, PyObject *value, uint8_t 
   return is_packed;
 }
 
-bool kiln_list_add(PyObject **list, PyObject *value) {
+bool kiln_list_add(PyObject **list, kiln_kernel_object *k, PyObject *value) {
   if (*list) return !PyList_Append(*list, value);
-  *list = PyList_New(1);
+  *list = k->spare ? k->spare : PyList_New(1);
+  k->spare = NULL;
   if (!*list) return false;
   Py_INCREF(value);
   return !PyList_SetItem(*list, 0, value);
+}
+
+void kiln_list_keep(kiln_kernel_object *k, PyObject *list) {
+  if (!list) return;
+  if (k->spare || PyList_Size(list) != 1 || Py_REFCNT(list) != 1) {
+    Py_DECREF(list);
+    return;
+  }
+  k->spare = list;
+  Py_INCREF(Py_None);
+  PyList_SetItem(list, 0, Py_None); // may run code of the tensor's, to which the list is not ours any more
 }
 
 static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *value, bool is_strided,
                        uint8_t *out, kiln_hold *hold) {
   kiln_device_object *device = a->kernel->device;
   kiln_array array;
-  int found = kiln_array_of(value, a->stream, device, p->rank > 0, &array, hold);
-  if (!found && a->is_lenient && !p->rank) return pack_data_pointer(p, value, out);
-  if (found <= 0) return found < 0 ? false : refuse_type(value);
+  bool is_dense = !p->rank && kiln_torch_dense(value, &array);
+  if (!is_dense) {
+    int found = kiln_array_of(value, a->stream, device, p->rank > 0, &array, hold);
+    if (!found && a->is_lenient && !p->rank) return pack_data_pointer(p, value, out);
+    if (found <= 0) return found < 0 ? false : refuse_type(value);
+  }
   if (!fits(a, p, &array, value)) return false;
   if (p->rank) {
     if (!pack_extents(p, &array, out)) return false;
-  } else if (!is_strided && !a->is_lenient && !kiln_array_is_contiguous(&array))
+  } else if (!is_dense && !is_strided && !a->is_lenient && !kiln_array_is_contiguous(&array))
     return kiln_array_refuse_strides(&array), false;
   memcpy(out, &array.address, 8);
   if (!array.is_tensor) return true;
@@ -262,7 +277,7 @@ static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *val
       !kiln_torch_record(value, device, a->stream, a->stream_object))
     return false;
   if (p->access < 2) return true;
-  return kiln_list_add(&a->written, value);
+  return kiln_list_add(&a->written, a->kernel, value);
 }
 
 static bool pack_strided(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
@@ -378,7 +393,8 @@ void kiln_arguments_deinit(kiln_arguments *a) {
     if (a->holds[i].kind) kiln_hold_drop(&a->holds[i]);
   if (a->holds != a->few_holds) PyMem_Free(a->holds);
   if (a->values != a->few_values) PyMem_Free(a->values);
-  Py_CLEAR(a->written);
+  kiln_list_keep(a->kernel, a->written);
+  a->written = NULL;
 }
 
 // ------------------------------------------------------------------------------------------- launch
@@ -566,6 +582,7 @@ static void kernel_free(PyObject *self) {
     Py_CLEAR(k->parameters[i].type);
   }
   PyMem_Free(k->parameters);
+  Py_CLEAR(k->spare);
   Py_CLEAR(k->name);
   Py_CLEAR(k->params);
   PyObject_GC_Del(self);

@@ -294,6 +294,21 @@ int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_
   return -1;
 }
 
+bool kiln_torch_dense(PyObject *value, kiln_array *out) {
+  dlpack_tensor tensor;
+  if (!is_exact(Py_TYPE(value)) || !torch.exchange) return false;
+  if (torch.exchange->tensor_from_object(value, &tensor) || !kiln_array_from_dlpack(&tensor, out))
+    return PyErr_Clear(), false;
+  int64_t step = 1;
+  bool is_dense = tensor.strides != NULL;
+  for (int i = tensor.rank; is_dense && i-- > 0;) {
+    is_dense = tensor.strides[i] == step || tensor.shape[i] == 1;
+    step *= tensor.shape[i];
+  }
+  out->is_tensor = true;
+  return is_dense && step > 1 && out->address; // of those none is negative: its elements lie two apart
+}
+
 // ----------------------------------------------------------------------------------------- autograd
 
 bool kiln_torch_may_write(PyObject *tensor) {
@@ -303,9 +318,10 @@ bool kiln_torch_may_write(PyObject *tensor) {
     PyErr_SetString(PyExc_ValueError,
                     "the kernel writes it, but the tensor requires grad, and autograd would not know; launch "
                     "under torch.no_grad(), or pass tensor.detach()");
+  bool may = requires && (requires != Py_True || enabled == Py_False);
   Py_XDECREF(requires);
   Py_XDECREF(enabled);
-  return !PyErr_Occurred();
+  return may;
 }
 
 bool kiln_torch_wrote(PyObject *tensors) {

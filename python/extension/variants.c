@@ -203,9 +203,11 @@ static bool take_kind(call *c, PyObject *value, bool is_constant, size_t index) 
   }
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
-  if (!kiln_torch_is_exact(value) || kiln_torch_array(value, false, &array, &hold) != 1)
-    return PyErr_Clear(), false;
-  if (hold.kind) kiln_hold_drop(&hold);
+  if (!kiln_torch_dense(value, &array)) {
+    if (!kiln_torch_is_exact(value) || kiln_torch_array(value, false, &array, &hold) != 1)
+      return PyErr_Clear(), false;
+    kiln_hold_drop(&hold);
+  }
   w[0] = IS_TENSOR | (uint64_t)array.place << 8 | (uint64_t)(array.address % 16 == 0) << 16 |
          (uint64_t)array.type << 32;
   w[1] = (uint64_t)array.index;
@@ -305,7 +307,7 @@ static bool pack(const call *c, const plan *p, uint8_t *block, PyObject **writte
     }
     memcpy(block + to->offset, &c->addresses[from], 8);
     if (to->access < 2) continue;
-    if (!kiln_list_add(written, value)) return false;
+    if (!kiln_list_add(written, p->kernel, value)) return false;
   }
   return true;
 }
@@ -328,7 +330,7 @@ static bool launch(const call *c, plan *p, PyObject *grid_object) {
     if (status) kiln_raise(status, &err);
     is_fine = !status && (!written || kiln_torch_wrote(written));
   }
-  Py_XDECREF(written);
+  kiln_list_keep(k, written);
   if (!is_fine) return false;
   p->launches++;
   c->v->launches++;

@@ -72,13 +72,29 @@ class _Interface:
         self.returned = {one.value.id: (by_name[one.value.id], one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]) for one in stated}
         self.taken = [param for param in self.params if param.name not in self.returned]
         self.tensors = [i for i, param in enumerate(self.taken) if _is_tensor(param)]
+        place = {param.name: i for i, param in enumerate(self.taken)}
+        # Extents that are parameters as they are, as most, are looked up by their place.
+        self._made = [(torch.zeros if param.access == _ACCUM else torch.empty, TYPES[param.scalar],
+                       [place.get(one.id) if isinstance(one, ast.Name) else None for one in extents], extents) for param, extents in self.returned.values()]
+        outputs = {name: i for i, name in enumerate(self.returned)}
+        self._order = [(False, place[param.name]) if param.name in place else (True, outputs[param.name]) for param in self.params]
 
     def allocate(self, arguments):
-        """The outputs, by name; what the kernel adds to is zero."""
-        given = {param.name: value for param, value in zip(self.taken, arguments)}
+        """The outputs in order; what the kernel adds to is zero."""
         device = arguments[self.tensors[0]].device
-        return {name: (torch.zeros if param.access == _ACCUM else torch.empty)([_value(one, given) for one in extents], dtype=TYPES[param.scalar], device=device)
-                for name, (param, extents) in self.returned.items()}
+        found, given = [], None
+        for make, dtype, places, extents in self._made:
+            if None in places:
+                given = given or {param.name: value for param, value in zip(self.taken, arguments)}
+                shape = [_value(one, given) for one in extents]
+            else:
+                shape = [arguments[at] for at in places]
+            found.append(make(shape, dtype=dtype, device=device))
+        return found
+
+    def in_order(self, arguments, outputs):
+        """The kernel's arguments."""
+        return [outputs[at] if is_output else arguments[at] for is_output, at in self._order]
 
     def schema(self):
         """The part of a schema behind the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
@@ -100,7 +116,7 @@ class _Interface:
 
 def _answer(outputs):
     """What an operation returns: nothing, a tensor, or several."""
-    return None if not outputs else next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
+    return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def _device_name(device):
@@ -142,10 +158,13 @@ class _Operation:
         if kernel is None:
             kernel = self.found[device] = self.kernels.on(device, self.interface.name)
         if not self.interface.returned:
-            kernel(*arguments, grid=grid)
+            if grid is None:
+                kernel(*arguments)
+            else:
+                kernel(*arguments, grid=grid)
             return None
-        outputs, rest = self.interface.allocate(arguments), iter(arguments)
-        kernel(*[outputs[param.name] if param.name in outputs else next(rest) for param in self.interface.params], grid=grid)
+        outputs = self.interface.allocate(arguments)
+        kernel(*self.interface.in_order(arguments, outputs), grid=grid)
         return _answer(outputs)
 
     def fake(self, *arguments, grid=None):
@@ -237,6 +256,51 @@ class _Derivative:
                      for at in range(len(self.forward.taken)))
 
 
+def _is_plain(keyset):
+    """Whether nothing but a device's own code is below autograd: no mode, no tracing, no tensors that stand for others."""
+    below = (keyset & torch._C._after_autograd_keyset).remove(torch._C.DispatchKey.ADInplaceOrView)
+    return below.highestPriorityTypeId() in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)
+
+
+class _Shortcut:
+    """In place of the library with which PyTorch's register_autograd registers: where nothing but the device's code is below, the operation's function is
+    taken at once, since going through the dispatcher again takes longer than the launch."""
+
+    def __init__(self, target, operation, derivative=None):
+        self.target, self.launch, self.derivative = target, operation.launch, derivative
+
+    def _recorded(self):
+        """The operation with its derivative, for calls without keywords."""
+        launch, setup, differentiate = self.launch, self.derivative.setup, self.derivative.backward
+
+        class Recorded(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *arguments):
+                output = launch(*arguments)
+                setup(ctx, arguments, output)
+                return output
+
+            @staticmethod
+            def backward(ctx, *gradients):
+                return differentiate(ctx, *gradients)
+        return Recorded.apply
+
+    def impl(self, name, general, key, with_keyset):
+        launch, recorded, plain = self.launch, self.derivative and self._recorded(), {}
+
+        def autograd(keyset, *arguments, **named):
+            mark = keyset.raw_repr()
+            if mark not in plain:
+                plain[mark] = _is_plain(keyset)
+            if plain[mark]:
+                if not (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)):
+                    return launch(*arguments, **named)
+                if recorded and not named:
+                    return recorded(*arguments)
+            return general(keyset, *arguments, **named)
+        self.target.impl(name, autograd, key, with_keyset=with_keyset)
+
+
 def _define(target, namespace, name, operation):
     target.define(name + operation.interface.schema(), tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):
@@ -244,17 +308,18 @@ def _define(target, namespace, name, operation):
     torch.library.register_fake("%s::%s" % (namespace, name), operation.fake, lib=target)
 
 
-def _differentiate(target, namespace, name, forward, backward, backward_name):
-    derivative = _Derivative(forward, backward, getattr(getattr(torch.ops, namespace), backward_name))
-    torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup, lib=target)
+def _differentiate(target, namespace, name, operation, backward, backward_name):
+    derivative = _Derivative(operation.interface, backward, getattr(getattr(torch.ops, namespace), backward_name))
+    torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup,
+                                    lib=_Shortcut(target, operation, derivative))
 
 
-def _refuse_to_differentiate(target, namespace, name):
+def _refuse_to_differentiate(target, namespace, name, operation):
     """An operation that returns tensors and has no derivatives says so; PyTorch would leave its inputs without a gradient."""
     def backward(ctx, *_):
         raise NotImplementedError("%s::%s has no derivatives: its kernel names no kernel of them (@backward), or that is not among those registered" %
                                   (namespace, name))
-    torch.library.register_autograd("%s::%s" % (namespace, name), backward, lib=target)
+    torch.library.register_autograd("%s::%s" % (namespace, name), backward, lib=_Shortcut(target, operation))
 
 
 def _backward_of(interface, operations):
@@ -264,12 +329,13 @@ def _backward_of(interface, operations):
     return found and found.interface
 
 
-def _state_derivative(target, namespace, name, interface, backward, backward_name=None):
+def _state_derivative(target, namespace, name, operation, backward, backward_name=None):
+    interface = operation.interface
     if backward is not None:
-        _differentiate(target, namespace, name, interface, backward, backward_name or operation_name(backward.name))
+        _differentiate(target, namespace, name, operation, backward, backward_name or operation_name(backward.name))
     elif interface.returned and not any(param.access >= 2 and _is_tensor(param) for param in interface.taken):
         # PyTorch wants no derivatives of operations that write into what they are given.
-        _refuse_to_differentiate(target, namespace, name)
+        _refuse_to_differentiate(target, namespace, name, operation)
 
 
 def operation_name(kernel):
@@ -301,9 +367,9 @@ def register(*sources, namespace, kernels=None, **options):
     for base, choice in choices.items():
         _define(target, namespace, base, choice)
     for name, operation in operations.items():
-        _state_derivative(target, namespace, operation_name(name), operation.interface, _backward_of(operation.interface, operations))
+        _state_derivative(target, namespace, operation_name(name), operation, _backward_of(operation.interface, operations))
     for base, choice in choices.items():
         backward = choices.get(choice.interface.backward) or operations.get(choice.interface.backward)
-        _state_derivative(target, namespace, base, choice.interface, backward and backward.interface, choice.interface.backward)
+        _state_derivative(target, namespace, base, choice, backward and backward.interface, choice.interface.backward)
     _registered[namespace] = (target, opened)
     return getattr(torch.ops, namespace)
