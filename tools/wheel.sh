@@ -1,20 +1,36 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Makes the two wheels: tools/wheel.sh [-b BUILD] [FOLDER]. The runtime (kiln_runtime: the package with its extension, libkiln,
+# Makes the two wheels: tools/wheel.sh [-b BUILD] [-a ROOT] [FOLDER]. The runtime (kiln_runtime: the package with its extension, libkiln,
 # libkiln-verify) for CPython 3.11 and newer, and the compiler (kiln_compiler: kiln, kiln-codegen, kiln-tool). They are built first, for
 # this machine's architecture, and depend on libc alone; the tag is the oldest glibc that all of them start with. The same build gives
-# the same bytes.
+# the same bytes. With -a the runtime alone is made, for aarch64 by its cross compiler; ROOT is an unpacked Debian of that architecture
+# with libzstd-dev, libsodium-dev and libpython3-dev (mmdebstrap --variant=extract --architectures=arm64 --include=...).
 set -eu
 cd "$(dirname "$0")/.."
-build=build/release
-if [ "${1:-}" = -b ]; then build=$2; shift 2; fi
+build="" other="" machine=$(uname -m) prefix=""
+while getopts a:b: option; do
+  case $option in
+  a) other=$OPTARG machine=aarch64 prefix=aarch64-linux-gnu- ;;
+  b) build=$OPTARG ;;
+  *) exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+build=${build:-build/release${other:+-aarch64}}
 folder=${1:-$build/wheels}
 version=$(sed -n 's/^VERSION := //p' Makefile)
 llvm=${LLVM_VERSION:-$(sed -n 's/^LLVM_VERSION ?= //p' Makefile)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"
+if [ -n "$other" ]; then
+  include=$(cd "$other/usr/include" && pwd)
+  mkdir -p "$build/static"
+  cp "$other"/usr/lib/aarch64-linux-gnu/lib{zstd,sodium}.a "$build/static/"
+  make -s B="$build" CC=${prefix}gcc AR=${prefix}ar PYTHON_INCLUDE="$(printf '%s\n' "$include"/python3.* | head -n 1)" EXTRA_LDFLAGS="-L$build/static" \
+    EXTRA_CFLAGS="-idirafter $include -idirafter $include/aarch64-linux-gnu" \
+    "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
+else make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"; fi
 [ -f "$build/python/kiln/_core.abi3.so" ] || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
 
 runtime=$work/runtime compiler=$work/compiler
@@ -23,9 +39,13 @@ cp python/kiln/*.py python/kiln/py.typed python/kiln/*.pyi "$runtime/kiln/"
 cp python/kiln/triton/*.py "$runtime/kiln/triton/"
 cp python/kiln-triton.pth "$runtime/"
 cp -L "$build/python/kiln/_core.abi3.so" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
-cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$compiler/kiln_compiler/bin/"
-printf '"""The programs of Kiln; `python -m kiln` runs them."""\n' >"$compiler/kiln_compiler/__init__.py"
-strip --strip-unneeded "$runtime"/kiln/*.so* "$compiler"/kiln_compiler/bin/*
+programs=()
+if [ -z "$other" ]; then
+  cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$compiler/kiln_compiler/bin/"
+  printf '"""The programs of Kiln; `python -m kiln` runs them."""\n' >"$compiler/kiln_compiler/__init__.py"
+  programs=("$compiler"/kiln_compiler/bin/*)
+fi
+${prefix}strip --strip-unneeded "$runtime"/kiln/*.so* "${programs[@]}"
 
 licences() { # FOLDER PACKAGE...
   local to=$1 package; shift
@@ -36,21 +56,22 @@ licences "$work/licenses-runtime" libzstd-dev libsodium-dev
 licences "$work/licenses-compiler" "llvm-$llvm-dev" libstdc++-12-dev libzstd-dev libsodium-dev libarchive-dev libbz2-dev liblzma-dev nettle-dev libxxhash-dev zlib1g-dev \
   libncurses-dev
 
-for file in "$runtime"/kiln/*.so* "$compiler"/kiln_compiler/bin/*; do
-  needed=$(readelf -d "$file" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|ld-linux.*)\.so' || true)
+for file in "$runtime"/kiln/*.so* "${programs[@]}"; do
+  needed=$(${prefix}readelf -d "$file" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|ld-linux.*)\.so' || true)
   [ -z "$needed" ] || { echo "tools/wheel.sh: $(basename "$file") needs" $needed >&2; exit 1; }
 done
 tag() { # FILE...: manylinux_2_N_MACHINE by the newest symbol of glibc
   local newest
-  newest=$(for f; do objdump -T "$f" 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' || true; done | sed 's/.*\.//' | sort -n | tail -n 1)
+  newest=$(for f; do ${prefix}objdump -T "$f" 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' || true; done | sed 's/.*\.//' | sort -n | tail -n 1)
   [ "${newest:-17}" -ge 17 ] || newest=17
   [ "${newest:-17}" -le 34 ] || { echo "tools/wheel.sh: glibc 2.$newest is wanted, 2.34 at most is allowed" >&2; exit 1; }
-  echo "manylinux_2_${newest:-17}_$(uname -m)"
+  echo "manylinux_2_${newest:-17}_$machine"
 }
 mkdir -p "$folder"
 runtime_tag=cp311-abi3-$(tag "$runtime"/kiln/*.so*)
-compiler_tag=py3-none-$(tag "$compiler"/kiln_compiler/bin/*)
 tools/wheel-pack.py "$folder" kiln_runtime "$version" "$runtime_tag" "$runtime" "$work/licenses-runtime" \
   "Opens bundles of compiled GPU kernels and launches them"
+[ -z "$other" ] || exit 0
+compiler_tag=py3-none-$(tag "${programs[@]}")
 tools/wheel-pack.py "$folder" kiln_compiler "$version" "$compiler_tag" "$compiler" "$work/licenses-compiler" \
   "Compiles tile-level GPU kernels ahead of time"
