@@ -4,6 +4,7 @@
 // never read as the other.
 #include "base/record.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -270,6 +271,21 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
     if (version == CODE_INFO_WITH_CLUSTER) out->cluster = (uint32_t)kiln_read_count(&r, MOST_CLUSTER);
   }
   return kiln_read_done(&r);
+}
+
+kiln_status kiln_record_refuse(kiln_error *err, kiln_record_kind kind, const uint8_t *bytes, size_t size,
+                               const char *format, ...) {
+  char what[512];
+  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_EXTENDED : CODE_INFO_WITH_CLUSTER - kind,
+           version = size && bytes[0] > kind ? bytes[0] - kind : 0;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  if (version <= newest || version >= CODE_INFO_VERSION - 1)
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s is damaged", what);
+  return kiln_fail(err, KILN_STATUS_VERSION, "%s has version %u of a newer Kiln, this program reads up to %u",
+                   what, version, newest);
 }
 
 const char *kiln_format_name(unsigned format) {

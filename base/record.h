@@ -20,6 +20,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/status.h"
 #include "base/types.h"
 
 enum { KILN_KERNEL_ABI = 1 };
@@ -139,11 +140,18 @@ typedef struct kiln_code_info {
 } kiln_code_info;
 
 /// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing
-/// but arrays: texts end in NUL inside the bytes, which must outlive the struct. False when damaged, or when
-/// the arena failed; `arena` may then hold rubbish.
+/// but arrays: texts end in NUL inside the bytes, which must outlive the struct. False when damaged, of a
+/// later version (kiln_record_refuse tells), or when the arena failed; `arena` may then hold rubbish.
 void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out);
 bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size, kiln_interface *out);
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out);
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out);
+
+/// Kinds of records: each has 63 versions, which begin behind its number.
+typedef enum kiln_record_kind { KILN_RECORD_INTERFACE = 0, KILN_RECORD_CODE_INFO = 64 } kiln_record_kind;
+/// The error of a record that does not decode: VERSION of one that a later Kiln wrote, with both numbers,
+/// else CORRUPT. `format` names the record.
+kiln_status kiln_record_refuse(kiln_error *err, kiln_record_kind kind, const uint8_t *bytes, size_t size,
+                               const char *format, ...) KILN_PRINTF(5, 6);
 
 #endif

@@ -89,8 +89,8 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     const uint8_t *info = kiln_bundle_info(k->bundle, entry.info, &size, err);
     if (!info) return KILN_STATUS_CORRUPT;
     if (!kiln_code_info_decode(info, size, &code->info))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the code info of '%s' is damaged", k->bundle->name,
-                       in->name);
+      return kiln_record_refuse(err, KILN_RECORD_CODE_INFO, info, size, "%s: the code info of '%.200s'",
+                                k->bundle->name, in->name);
     code->map_count = 0, code->memo = NULL;
     code->grid_at = (k->used_bytes + 3) & ~3u;
     KILN_TRY(take_maps(k, &entry, code, err));
@@ -120,8 +120,8 @@ static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry
   bool is_whole = kiln_interface_decode(k->arena, record, size, in);
   if (kiln_arena_failed(k->arena)) return kiln_kernel_no_memory(k, err);
   if (!is_whole || strcmp(in->name, name) || !in->config_count || !in->variant_count)
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", k->bundle->name,
-                     name);
+    return kiln_record_refuse(err, KILN_RECORD_INTERFACE, record, size, "%s: the interface of '%.200s'",
+                              k->bundle->name, name);
   kiln_layout_params(in);
   if (in->param_count > KILN_MOST_PARAMS || in->block_bytes > KILN_MOST_BLOCK)
     return kiln_fail(err, KILN_STATUS_LIMIT,

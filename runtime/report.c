@@ -49,7 +49,8 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
   const uint8_t *record = kiln_bundle_record(b, kernel.interface, &size, err);
   if (!record) return KILN_STATUS_CORRUPT;
   if (!kiln_interface_decode(r->arena, record, size, &in) && !kiln_arena_failed(r->arena))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%.200s' is damaged", b->name, name);
+    return kiln_record_refuse(err, KILN_RECORD_INTERFACE, record, size, "%s: the interface of '%.200s'",
+                              b->name, name);
   for (uint32_t i = 0; i < kernel.code_count && !kiln_arena_failed(r->arena); i++) {
     kiln_code_entry code;
     KILN_TRY(kiln_bundle_code_at(b, &kernel, i, &code, err));

@@ -161,3 +161,54 @@ TEST(damage, newer_formats_are_named) {
   }
   free(bytes);
 }
+
+static kiln_status look_up(const uint8_t *bytes, size_t size, kiln_error *err) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_status status = kiln_open_memory(bytes, size, &l, err);
+  if (status != KILN_OK) return status;
+  status = kiln_device_open(l, "host:1", &d, err);
+  if (status == KILN_OK) status = kiln_kernel_get(d, "add_one", NULL, &k, err);
+  if (status == KILN_OK) kiln_device_close(d);
+  kiln_close(l);
+  return status;
+}
+
+/// Every first byte of the two records: a later version is named with both numbers, all else is damage.
+TEST(damage, newer_records_are_named) {
+  static const struct {
+    const char *bytes; // how the record of add_one begins, behind its version
+    size_t size;
+    unsigned kind, newest;
+  } records[] = {{"\x08"
+                  "add_one",
+                  9, 0, 2},
+                 {"\x04\x0a"
+                  "x86-64-v2",
+                  12, 64, 4}};
+  size_t size;
+  uint8_t *bytes = read_bundle("", &size);
+  for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+    uint8_t *at = memmem(bytes, size, records[i].bytes, records[i].size);
+    CHECK(at != NULL);
+    uint8_t own = *--at;
+    CHECK(own > records[i].kind && own <= records[i].kind + records[i].newest);
+    for (unsigned value = 0; value < 256; value++) {
+      kiln_error err = {0};
+      *at = (uint8_t)value;
+      seal(bytes);
+      unsigned version = value - records[i].kind;
+      bool newer = value > records[i].kind + records[i].newest && version < 64;
+      kiln_status status = look_up(bytes, size, &err);
+      if (newer != (status == KILN_STATUS_VERSION)) FAIL("first byte %u: %s", value, err.text);
+      if (!newer) continue;
+      char text[60];
+      snprintf(text, sizeof text, "version %u of a newer Kiln, this program reads up to %u", version,
+               records[i].newest);
+      if (!strstr(err.text, text)) FAIL("%s", err.text);
+    }
+    *at = own;
+  }
+  free(bytes);
+}

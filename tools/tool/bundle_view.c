@@ -14,8 +14,8 @@ static kiln_status read_code(bundle_view *v, const kiln_kernel_entry *kernel, ui
   out->info_bytes = out->target ? kiln_bundle_info(v->bundle, out->entry.info, &out->info_size, err) : NULL;
   if (!out->info_bytes) return KILN_STATUS_CORRUPT;
   if (kiln_code_info_decode(out->info_bytes, out->info_size, &out->info)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the info of code %u of kernel %u is damaged",
-                   v->bundle->name, index, kernel->number);
+  return kiln_record_refuse(err, KILN_RECORD_CODE_INFO, out->info_bytes, out->info_size,
+                            "%s: the info of code %u of kernel %u", v->bundle->name, index, kernel->number);
 }
 
 // The interface of a kernel has the kernel's name, so a file cannot have one decoded for many.
@@ -26,8 +26,8 @@ static kiln_status read_kernel(bundle_view *v, const kiln_kernel_entry *entry, v
   if (!out->record) return KILN_STATUS_CORRUPT;
   if (!kiln_interface_decode(v->arena, out->record, out->record_size, &out->interface) ||
       strcmp(out->interface.name, out->name))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the interface of '%s' is damaged", v->bundle->name,
-                     out->name);
+    return kiln_record_refuse(err, KILN_RECORD_INTERFACE, out->record, out->record_size,
+                              "%s: the interface of '%s'", v->bundle->name, out->name);
   kiln_layout_params(&out->interface);
   out->codes = KILN_NEW_ARRAY(v->arena, view_code, entry->code_count);
   out->code_count = entry->code_count;
