@@ -126,6 +126,32 @@ def math_cases():
     yield Case("math-exp2", "math_exp2", (1,), [In("f32", y), Out("f32", [2.0**t for t in as_stored("f32", y)], relative)])
 
 
+# Every pair of numbers from all over their range, denormals and results that are denormal among them. A quotient in double, rounded again for f32, is
+# the nearest f32: two f32 whose quotient is no tie are never so near to one.
+def division_cases():
+    r = random.Random(13)
+    for kind, fraction, least, most in (("f32", 23, -126, 127), ("f64", 52, -1022, 1023)):
+        smallest = 2.0**(least - fraction)
+        edges = [smallest, 3 * smallest, 63 * smallest, 2.0**least - smallest, 2.0**least, 2.0**least * 1.5, 2.0**(least + 22), 2.0**(least + 52) / 3, 2.0**-70 * 1.1,
+                 1.0, 3.0, 1e9 / 7, 2.0**(most - 70), 2.0**(most - 2) * 1.7, 2.0**(most - 1) * 1.3, 2.0**most, 2.0**most * 1.9, 0.0, math.inf, math.nan]
+        edges += [math.ldexp(r.uniform(1, 2), r.randint(least - fraction, most)) for _ in range(64 - len(edges))]
+        edges = as_stored(kind, edges)
+        pairs = [(a if r.random() < 0.5 else -a, b) for a in edges for b in edges]
+        quotients = [float_quotient(a, b) for a, b in pairs]
+        yield Case("divide-exactly-" + kind, "divide_exactly[T=%s]" % kind, (16,),
+                   [In(kind, [a for a, _ in pairs]), In(kind, [b for _, b in pairs]), Out(kind, [nearest_stored(kind, q) for q in quotients])])
+
+
+def float_quotient(a, b):
+    if b: return a / b
+    return math.nan if math.isnan(a) or not a else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def nearest_stored(kind, value):
+    try: return as_stored(kind, [value])[0]
+    except OverflowError: return math.copysign(math.inf, value)
+
+
 def exchange_cases():
     r = random.Random(9)
     x = [r.randint(-1000, 1000) for _ in range(64 * 64)]
@@ -192,7 +218,7 @@ def large_reduction_cases():
 
 
 def all_cases():
-    for make in (cast_cases, math_cases, exchange_cases, product_cases, large_product_cases, large_reduction_cases): yield from make()
+    for make in (cast_cases, math_cases, division_cases, exchange_cases, product_cases, large_product_cases, large_reduction_cases): yield from make()
 
 
 # -------------------------------------------------------------------------------------------------------------------- running
