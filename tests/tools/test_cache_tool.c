@@ -26,6 +26,7 @@ static void fill(void) {
   snprintf(root, sizeof root, "%s/cache", kiln_test_folder());
   kiln_cache *cache = open_in(root);
   for (unsigned i = 0; i < COUNT; i++) {
+    kiln_key_deinit(&keys[i]);
     keys[i] = key_number(i);
     get_size(cache, &keys[i], SIZE);
     put_size(cache, &keys[i], SIZE);
@@ -155,6 +156,7 @@ TEST(cache_tool, ls_shows_the_newest) {
     CHECK_INT(kiln(&out, "", command), 0);
     CHECK_TEXT(lines, out);
     free(lines);
+    free(out);
     CHECK_INT(kiln(&out, "", "cache ls"), 0);
     char last[32] = "9";
     for (const char *at = out; *at; at = strchr(at, '\n') + 1) { // no line is newer than the one before it

@@ -92,6 +92,6 @@ kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out
 }
 
 void cache_print(kiln_buffer *out) {
-  fwrite(out->bytes, 1, out->size, stdout);
+  if (out->size) fwrite(out->bytes, 1, out->size, stdout); // of an empty one bytes may be NULL
   kiln_buffer_deinit(out);
 }

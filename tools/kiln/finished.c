@@ -163,7 +163,8 @@ static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *
   kiln_error err = {0};
   if (!kiln_cache_contains(s->cache, &key->digest) || !kiln_cache_get(s->cache, key, &entry)) return false;
   bool done = finished_deliver(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
-  if (done && !s->quiet) fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
+  if (done && !s->quiet && entry.content.diagnostics.size)
+    fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
   kiln_cache_entry_deinit(&entry);
   return done;
 }
