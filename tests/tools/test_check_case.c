@@ -184,6 +184,7 @@ static const char crashing[] =
     "}\n";
 
 TEST(check_case, a_crash_costs_one_case) {
+  if (KILN_TEST_SANITIZED) SKIP("a sanitizer takes the signal");
   const char *folder = kiln_test_folder();
   recorded m = good_memory();
   write_case(folder, "a_crash", crashing, &m, COUNT, true);
