@@ -28,20 +28,35 @@ def _flaggems_on_the_cpu(folder):
 
 
 def _cpu_as_a_gpu():
-    """What suites ask of a device when they are collected."""
+    """What suites ask of a device."""
+    import contextlib
     import types
 
     import torch
     torch.cpu.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=80 << 30, name="CPU")
+    torch.cpu.device = lambda *_: contextlib.nullcontext()
+    torch.cpu.current_device = lambda: 0
+    torch.cpu.default_generators = [torch.default_generator]
 
 
-if WISH["mode"] in ("ids", "dry"):
+if "PYTEST_XDIST_WORKER" in os.environ and "FLAGGEMS_CACHE_DIR" in os.environ:  # FlagGems' files are for one process
+    os.environ["FLAGGEMS_CACHE_DIR"] = os.path.join(os.environ["FLAGGEMS_CACHE_DIR"], os.environ["PYTEST_XDIST_WORKER"])
+WITHOUT_A_GPU = WISH["mode"] in ("ids", "dry", "trace")
+IS_FLAGGEMS = os.path.isdir(os.path.join(WISH["suite"], "src", "flag_gems"))
+if WITHOUT_A_GPU:
     _cpu_as_a_gpu()
-if WISH["mode"] in ("ids", "dry") and os.path.isdir(os.path.join(WISH["suite"], "src", "flag_gems")):
+if WITHOUT_A_GPU and IS_FLAGGEMS:
     _flaggems_on_the_cpu(WISH["suite"])
 if IS_OURS:
     import kiln.triton
     kiln.triton.enable()
+if WISH["mode"] in ("ids", "trace") and not IS_FLAGGEMS:
+    import tracing
+    tracing.pretend()
+if WISH["mode"] == "trace":
+    import tracing
+    tracing.agree()
+    tracing.record(WISH["folder"])
 
 
 def _count_tritons():
@@ -90,6 +105,8 @@ def _write(row):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
+    if WISH["mode"] in ("run", "triton"):
+        _write({"started": item.nodeid})  # of tests that end their process
     before, kernels_before, start = launches(), kernels(), time.monotonic()
     item.user_properties = []
     item.kiln_outcome = {}
@@ -98,6 +115,46 @@ def pytest_runtest_protocol(item):
     _write({"id": item.nodeid, "outcome": item.kiln_outcome.get("outcome", "error"), "error": item.kiln_outcome.get("error", ""),
             "kiln": after["kiln"] - before["kiln"], "triton": after["triton"] - before["triton"], "kernels": used,
             "seconds": round(time.monotonic() - start, 3)})
+    if WISH["mode"] == "run" and item.kiln_outcome.get("outcome") != "passed":
+        _keep(used)
+    if WISH["mode"] in ("run", "triton") and item.kiln_outcome.get("outcome") not in ("passed", "skipped"):
+        _end_with_a_broken_device()
+
+
+def _end_with_a_broken_device():
+    """After a fault of a kernel nothing runs in this process any more: another one of pytest-xdist goes on."""
+    import torch
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        os._exit(1)
+
+
+def _keep(names):
+    """The IR of the kernels of a test that failed."""
+    from kiln.triton import _reading
+    os.makedirs(WISH["folder"], exist_ok=True)
+    for one in kiln.triton.compiled():
+        if "%s[%s]" % (one.name, one.identity) in names:
+            _reading.write(WISH["folder"], "%s-%s" % (one.name, one.identity), one.text, one.facts)
+
+
+def _keep_what_does_not_compile():
+    from kiln.triton import _reading
+    compile_ir = _reading.compile_ir
+
+    def kept(text, facts, targets, *more, **named):
+        try:
+            return compile_ir(text, facts, targets, *more, **named)
+        except _reading.NotCompiled:
+            os.makedirs(WISH["folder"], exist_ok=True)
+            _reading.write(WISH["folder"], "refused-%s" % _reading.identity(text, facts), text, facts)
+            raise
+    _reading.compile_ir = kept
+
+
+if WISH["mode"] == "run":
+    _keep_what_does_not_compile()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -106,7 +163,7 @@ def pytest_runtest_makereport(item, call):
     if report.when == "call" or report.outcome != "passed":
         if item.kiln_outcome.get("outcome") != "failed":
             item.kiln_outcome["outcome"] = report.outcome
-            item.kiln_outcome["error"] = str(call.excinfo.value)[-600:] if call.excinfo and report.outcome == "failed" else ""
+            item.kiln_outcome["error"] = "%s: %s" % (call.excinfo.typename, str(call.excinfo.value)[-3000:]) if call.excinfo and report.outcome == "failed" else ""
 
 
 def pytest_sessionfinish():

@@ -6,9 +6,11 @@ SUITE is liger, flaggems or tutorials; CHECKOUT a folder with Liger-Kernel, Flag
   ids      prints the ids of the tests, for ids/SUITE.txt, which is committed before the first run
   run      with Kiln: passes where the test does and every launch in it ran Kiln's code
   triton   the same tests under Triton, the baseline
+  trace    only reads, without a GPU: the IR of what is launched goes to OUT.ttir
   dry      without a GPU: on the CPU, and what was seen is compiled for --target too
-Options: --shard I/N, --out FILE (one JSON object a line), --target NAME (sm_90a), --seconds N (stop after), and after -- what goes to pytest.
-A shard has every N-th file of the list. With --seconds and more than one shard, see shards.sh: a lease after another.
+Options: --shard I/N, --each N, --out FILE (one JSON object a line), --target NAME (sm_90a), --workers N (processes, by pytest-xdist), --seconds N (stop
+after), and after -- what goes to pytest. A shard has every N-th file of the list, --each at most N tests of every function, spread over its parameters. With
+--seconds and more than one shard, see shards.sh: a lease after another. The kernels of tests that fail with Kiln are written to OUT.ttir.
   run.py --sum BASELINE... -- OURS...   says how many of what passes in the one passes in the other, and what does not
 
 It wants pytest; KILN_PYTHON names the folder with the package where it is not installed.
@@ -40,6 +42,14 @@ def of_shard(path, shard, shards):
     return [one for one in ids if one.partition("::")[0] in mine], [one for one in files if one in mine]
 
 
+def some_of_each(ids, most):
+    """At most so many tests of every function, spread evenly over the list."""
+    functions = collections.defaultdict(list)
+    for one in ids:
+        functions[one.partition("[")[0]].append(one)
+    return [its[round(i * (len(its) - 1) / max(1, most - 1))] for its in functions.values() for i in range(min(most, len(its)))]
+
+
 def command(suite, files, more):
     words, _ = SUITES[suite]
     if files and suite != "tutorials":
@@ -49,18 +59,26 @@ def command(suite, files, more):
 
 
 def environment(arguments, suite, folder, ids):
-    wish = {"mode": arguments.mode, "ids": ids, "shard": arguments.shard, "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder)}
+    wish = {"mode": arguments.mode, "ids": ids, "shard": arguments.shard, "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder),
+            "folder": os.path.abspath(arguments.out) + ".ttir"}
     folders = [HERE, os.path.join(folder, "src"), folder, os.environ.get("KILN_PYTHON", ""), os.environ.get("PYTHONPATH", "")]
     found = dict(os.environ, KILN_PEERS=json.dumps(wish), PYTHONPATH=os.pathsep.join(os.path.abspath(one) for one in folders if one))
-    if arguments.mode in ("ids", "dry"):
+    if arguments.mode in ("ids", "dry", "trace"):
         found.update(SUITES[suite][1])
+    if arguments.mode == "trace":
+        found["PYTHONOPTIMIZE"] = "1"
     return found
 
 
 def rows(paths):
+    """The rows of files; tests that were started and have no row ended their process, or were stopped with it."""
     for path in paths:
         with open(path) as file:
-            yield from (json.loads(line) for line in file)
+            found = [json.loads(line) for line in file]
+        ended = {row.get("id") for row in found}
+        yield from (row for row in found if "started" not in row)
+        for name in dict.fromkeys(row["started"] for row in found if "started" in row and row["started"] not in ended):
+            yield {"id": name, "outcome": "error", "error": "no end", "kiln": 0, "triton": 0, "kernels": [], "seconds": 0}
 
 
 def total(baseline, ours):
@@ -103,11 +121,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("checkout")
-    parser.add_argument("mode", choices=("ids", "run", "triton", "dry"))
+    parser.add_argument("mode", choices=("ids", "run", "triton", "dry", "trace"))
     parser.add_argument("--shard", type=lambda text: tuple(map(int, text.split("/"))), default=(0, 1))
     parser.add_argument("--out", default="peers.jsonl")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--ids")
+    parser.add_argument("--each", type=int)
+    parser.add_argument("--workers", type=int)
     parser.add_argument("--seconds", type=int)
     parser.add_argument("more", nargs="*")
     words = sys.argv[1:]
@@ -121,6 +141,10 @@ def main():
         print("\n".join(ids))
         return 0 if ids else 1
     ids, files = of_shard(arguments.ids or os.path.join(HERE, "ids", arguments.suite + ".txt"), *arguments.shard)
+    if arguments.each:
+        ids = some_of_each(ids, arguments.each)
+    if arguments.workers:
+        more = ["-n", str(arguments.workers), *more]
     if os.path.exists(arguments.out):
         os.unlink(arguments.out)
     try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Triton's tutorials as tests: each is run as a program, and fails where it raises. What they only measure is left out."""
+"""Triton's tutorials as tests: each is run as a program, and fails where it raises; the tests that one has are taken as they are. What they only measure is
+left out."""
 import glob
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 FOLDER = json.loads(os.environ["KILN_PEERS"])["suite"]
+test_attention = runpy.run_path(os.path.join(FOLDER, "06-fused-attention.py"), run_name="attention")["test_op"]
 
 
 @pytest.mark.parametrize("name", [os.path.basename(path) for path in sorted(glob.glob(os.path.join(FOLDER, "[0-9]*.py")))])
