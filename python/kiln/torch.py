@@ -10,12 +10,13 @@ the extents of (`@returns`): they are allocated and returned. `@backward` gives 
 stream. Operations have fake functions, so torch.compile and torch.export keep them in one graph.
 """
 import ast
-import re
+import os
 
 import torch
 
-from . import Library
+from . import Library, _torch_library
 from ._core import Kernel
+from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, value_of
 
 _SCALARS = {"i1": "bool", "f16": "float", "bf16": "float", "f32": "float", "f64": "float"}  # the other types are integers
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.bool: "i1", torch.int8: "i8", torch.uint8: "i8",
@@ -26,67 +27,27 @@ _registered = {}  # by namespace: PyTorch forgets operations whose library is go
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64, "i1": torch.bool, "i8": torch.int8, "i16": torch.int16,
           "i32": torch.int32, "i64": torch.int64, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
-_ACCUM = 4
+_EXTENTS = {"min": torch.sym_min, "max": torch.sym_max}
 
 
-def _is_tensor(param):
-    return param.rank > 0 or param.depth == 1
-
-
-# ------------------------------------------------------------------------------------------ extents
-
-def _quotient(a, b):
-    """Towards zero, as launch expressions divide; extents that are not known yet are not below zero."""
-    if isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0):
-        return -(-a // b)
-    return a // b
-
-
-_OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.Div: _quotient,
-              ast.Mod: lambda a, b: a - b * _quotient(a, b)}
-_FUNCTIONS = {"cdiv": lambda a, b: -(-a // b), "min": torch.sym_min, "max": torch.sym_max}
-
-
-def _value(node, given):
-    """A launch expression, whose text is also one of Python's, for the arguments."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return given[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, given)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.left, given), _value(node.right, given))
-    if isinstance(node, ast.Call) and node.func.id in _FUNCTIONS:
-        return _FUNCTIONS[node.func.id](*[_value(one, given) for one in node.args])
-    raise ValueError("an extent that PyTorch cannot compute: %s" % ast.unparse(node))
-
-
-class _Interface:
-    """What an operation is made of: the parameters that it takes, and those that it allocates and returns, each with its extents."""
-
+class _Interface(Interface):
     def __init__(self, kernel):
-        self.name, self.params, self.backward = kernel.name, kernel.params, kernel.backward
-        by_name = {param.name: param for param in self.params}
-        stated = ast.parse("(%s,)" % kernel.returns, mode="eval").body.elts if kernel.returns else []
-        self.returned = {one.value.id: (by_name[one.value.id], one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]) for one in stated}
-        self.taken = [param for param in self.params if param.name not in self.returned]
-        self.tensors = [i for i, param in enumerate(self.taken) if _is_tensor(param)]
+        super().__init__(kernel)
         place = {param.name: i for i, param in enumerate(self.taken)}
         # Extents that are parameters as they are, as most, are looked up by their place.
-        self._made = [(torch.zeros if param.access == _ACCUM else torch.empty, TYPES[param.scalar],
+        self._made = [(torch.zeros if param.access == ACCUM else torch.empty, TYPES[param.scalar],
                        [place.get(one.id) if isinstance(one, ast.Name) else None for one in extents], extents) for param, extents in self.returned.values()]
         outputs = {name: i for i, name in enumerate(self.returned)}
         self._order = [(False, place[param.name]) if param.name in place else (True, outputs[param.name]) for param in self.params]
 
     def allocate(self, arguments):
         """The outputs in order; what the kernel adds to is zero."""
-        device = arguments[self.tensors[0]].device
+        device = arguments[self.arrays[0]].device
         found, given = [], None
         for make, dtype, places, extents in self._made:
             if None in places:
                 given = given or {param.name: value for param, value in zip(self.taken, arguments)}
-                shape = [_value(one, given) for one in extents]
+                shape = [value_of(one, given, _EXTENTS) for one in extents]
             else:
                 shape = [arguments[at] for at in places]
             found.append(make(shape, dtype=dtype, device=device))
@@ -100,7 +61,7 @@ class _Interface:
         """The part of a schema behind the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
         letters, words = iter("abcdefghijklmnopqrstuvwxyz"), []
         for param in self.taken:
-            if not _is_tensor(param):
+            if not is_array(param):
                 kind = "SymInt" if param.depth else _SCALARS.get(param.scalar, "SymInt")
             elif param.access >= 2:
                 letter = next(letters, None)
@@ -147,7 +108,7 @@ class _Operation:
 
     def __init__(self, kernels, interface):
         self.kernels, self.interface, self.found = kernels, interface, {}
-        self.first = interface.tensors[0]
+        self.first = interface.arrays[0]
 
     def of(self, _):
         return self
@@ -179,7 +140,7 @@ class _Choice:
         self.interface = operations[0].interface
 
     def of(self, arguments):
-        tensors = self.interface.tensors
+        tensors = self.interface.arrays
         types = tuple(arguments[i].dtype for i in tensors)
         if types not in self.found:
             fitting = [one for one in self.operations if [one.interface.taken[i].scalar for i in tensors] == [_DTYPES.get(dtype) for dtype in types]]
@@ -200,32 +161,12 @@ class _Choice:
 
 # -------------------------------------------------------------------------------------- derivatives
 
-class _Derivative:
-    """Of an operation by the operation of its backward kernel, whose parameters are by name the forward's, its outputs, or `dNAME`: the gradient of an output,
-    and where it is returned that of an input."""
+class _Derivative(Gradients):
+    """Of an operation by the operation of its backward kernel."""
 
     def __init__(self, forward, backward, call):
+        super().__init__(forward, backward)
         self.call, self.forward = call, forward
-        inputs, outputs = [param.name for param in forward.taken], list(forward.returned)
-        self.taken, self.needed = [], set()
-        for param in backward.taken:
-            name = param.name
-            if name in inputs:
-                source = ("input", inputs.index(name), name)
-            elif name in outputs:
-                source = ("output", outputs.index(name), name)
-            elif name[:1] == "d" and name[1:] in outputs:
-                source = ("gradient", outputs.index(name[1:]), name)
-            else:
-                raise ValueError("@backward of '%s': '%s' of '%s' is no parameter of it, and no gradient of what it returns" %
-                                 (forward.name, name, backward.name))
-            self.taken.append(source)
-        wrong = [name for name in backward.returned if name[:1] != "d" or name[1:] not in inputs]
-        if wrong or not backward.returned or not forward.returned:
-            raise ValueError("@backward of '%s': '%s' %s" % (forward.name, backward.name, "returns '%s', which is the gradient of no parameter" % wrong[0]
-                                                             if wrong else "and it have to state what they return by @returns"))
-        self.wanted = {inputs.index(name[1:]): i for i, name in enumerate(backward.returned)}
-        self.differentiable = {at for kind, at, _ in self.taken if kind == "gradient"}
 
     def setup(self, ctx, inputs, output, keyword_only_inputs=None):
         """`keyword_only_inputs` has a grid, which is the forward's alone."""
@@ -322,26 +263,38 @@ def _refuse_to_differentiate(target, namespace, name, operation):
     torch.library.register_autograd("%s::%s" % (namespace, name), backward, lib=_Shortcut(target, operation))
 
 
-def _backward_of(interface, operations):
-    """The interface of the backward kernel that the source names: the instance of the same constants, or the only one; None where it was not asked for or lacks that."""
-    constants = interface.name.partition("[")[2]
-    found = operations.get("%s[%s" % (interface.backward, constants)) or operations.get(interface.backward) if interface.backward else None
-    return found and found.interface
-
-
 def _state_derivative(target, namespace, name, operation, backward, backward_name=None):
     interface = operation.interface
     if backward is not None:
         _differentiate(target, namespace, name, operation, backward, backward_name or operation_name(backward.name))
-    elif interface.returned and not any(param.access >= 2 and _is_tensor(param) for param in interface.taken):
+    elif interface.returned and not any(param.access >= 2 and is_array(param) for param in interface.taken):
         # PyTorch wants no derivatives of operations that write into what they are given.
         _refuse_to_differentiate(target, namespace, name, operation)
 
 
-def operation_name(kernel):
-    """The operation of one instance: "copy__T_bf16" of "copy[T=bf16]"."""
-    base, _, constants = kernel.partition("[")
-    return base + ("__" + re.sub(r"\W+", "_", constants).strip("_") if constants else "")
+def _operations(opened, library, namespace, kernels):
+    """The operations of all kernels that take arrays, and those that choose among instances, by base name."""
+    nowhere, bases = library.device("null"), {}
+    interfaces = [_Interface(nowhere.kernel(name)) for name in dict.fromkeys(library.kernels if kernels is None else kernels)]
+    operations = {interface.name: _Operation(opened, interface) for interface in interfaces if interface.arrays}
+    for name, operation in operations.items():
+        if "[" in name:
+            bases.setdefault(name.partition("[")[0], []).append(operation)
+    return operations, {base: _Choice("%s::%s" % (namespace, base), instances) for base, instances in bases.items()
+                        if base not in operations and len({one.interface.schema() for one in instances}) == 1}
+
+
+def library(bundle, namespace, output, kernels=None, compiler=("cc",)):
+    """Writes a shared library with the operations that register() makes of a bundle, for programs that have no Python, such as what AOTInductor compiled:
+    torch.ops.load_library(output), or dlopen after libtorch. The bundle is in it. It wants a compiler of C and, where it runs, libkiln and PyTorch 2.10."""
+    opened = Library(bundle)
+    operations, choices = _operations(None, opened, namespace, kernels)
+    stated = {operation_name(name): (one.interface.schema(), [name]) for name, one in operations.items()}
+    stated.update({base: (one.interface.schema(), [its.interface.name for its in one.operations]) for base, one in choices.items()})
+    text = _torch_library.source({name: one.interface for name, one in operations.items()}, stated, namespace, os.path.abspath(bundle),
+                                 "hip" if torch.version.hip else "cuda")
+    _torch_library.build(text, os.fspath(output), [compiler] if isinstance(compiler, str) else list(compiler),
+                         os.path.join(os.path.dirname(torch.__file__), "lib"))
 
 
 def register(*sources, namespace, kernels=None, **options):
@@ -353,21 +306,15 @@ def register(*sources, namespace, kernels=None, **options):
     if namespace in _registered:
         raise ValueError("the namespace '%s' is registered already" % namespace)
     library = sources[0] if len(sources) == 1 and isinstance(sources[0], Library) else Library(*sources, **options)
-    names = list(dict.fromkeys(library.kernels if kernels is None else kernels))
-    nowhere = library.device("null")
-    target, opened, bases = torch.library.Library(namespace, "DEF"), _Kernels(library), {}
-    interfaces = [_Interface(nowhere.kernel(name)) for name in names]
-    operations = {interface.name: _Operation(opened, interface) for interface in interfaces if interface.tensors}
+    opened = _Kernels(library)
+    operations, choices = _operations(opened, library, namespace, kernels)
+    target = torch.library.Library(namespace, "DEF")
     for name, operation in operations.items():
         _define(target, namespace, operation_name(name), operation)
-        if "[" in name:
-            bases.setdefault(name.partition("[")[0], []).append(operation)
-    choices = {base: _Choice("%s::%s" % (namespace, base), instances) for base, instances in bases.items()
-               if base not in operations and len({one.interface.schema() for one in instances}) == 1}
     for base, choice in choices.items():
         _define(target, namespace, base, choice)
     for name, operation in operations.items():
-        _state_derivative(target, namespace, operation_name(name), operation, _backward_of(operation.interface, operations))
+        _state_derivative(target, namespace, operation_name(name), operation, backward_of(operation.interface, {one: its.interface for one, its in operations.items()}))
     for base, choice in choices.items():
         backward = choices.get(choice.interface.backward) or operations.get(choice.interface.backward)
         _state_derivative(target, namespace, base, choice, backward and backward.interface, choice.interface.backward)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What makes an operation of a framework of a kernel: what it takes, what it allocates and returns (`@returns`), and the kernel of its derivatives
+(`@backward`)."""
+import ast
+
+ACCUM = 4
+_OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b}
+
+
+def is_array(param):
+    return param.rank > 0 or param.depth == 1
+
+
+def _quotient(a, b):
+    """Towards zero, as launch expressions divide; extents that are not known yet are not below zero."""
+    if isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0):
+        return -(-a // b)
+    return a // b
+
+
+_OPERATORS.update({ast.Div: _quotient, ast.Mod: lambda a, b: a - b * _quotient(a, b)})
+
+
+def value_of(node, given, functions):
+    """A launch expression, whose text is also one of Python's, for the arguments; `functions` are "min" and "max"."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return given[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -value_of(node.operand, given, functions)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](value_of(node.left, given, functions), value_of(node.right, given, functions))
+    if isinstance(node, ast.Call) and node.func.id in ("cdiv", *functions):
+        values = [value_of(one, given, functions) for one in node.args]
+        return -(-values[0] // values[1]) if node.func.id == "cdiv" else functions[node.func.id](*values)
+    raise ValueError("an extent that cannot be computed: %s" % ast.unparse(node))
+
+
+class Interface:
+    """The parameters that an operation takes, and those that it allocates and returns, each with its extents."""
+
+    def __init__(self, kernel):
+        self.name, self.params, self.backward = kernel.name, kernel.params, kernel.backward
+        by_name = {param.name: param for param in self.params}
+        stated = ast.parse("(%s,)" % kernel.returns, mode="eval").body.elts if kernel.returns else []
+        self.returned = {one.value.id: (by_name[one.value.id], one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]) for one in stated}
+        self.taken = [param for param in self.params if param.name not in self.returned]
+        self.arrays = [i for i, param in enumerate(self.taken) if is_array(param)]
+
+    def shapes(self, arguments, functions):
+        """{name: (parameter, shape)} of what is returned."""
+        given = {param.name: value for param, value in zip(self.taken, arguments)}
+        return {name: (param, [value_of(one, given, functions) for one in extents]) for name, (param, extents) in self.returned.items()}
+
+
+class Gradients:
+    """How the backward kernel of an operation is called: its parameters are by name the forward's, its outputs, or `dNAME`: the gradient of an output, and
+    where it is returned that of an input. `taken` has (kind, number of the input or output, name) for each, `wanted` for each input that has one the
+    number of its gradient, `differentiable` the outputs whose gradients are read."""
+
+    def __init__(self, forward, backward):
+        inputs, outputs = [param.name for param in forward.taken], list(forward.returned)
+        self.taken = []
+        for param in backward.taken:
+            name = param.name
+            if name in inputs:
+                source = ("input", inputs.index(name), name)
+            elif name in outputs:
+                source = ("output", outputs.index(name), name)
+            elif name[:1] == "d" and name[1:] in outputs:
+                source = ("gradient", outputs.index(name[1:]), name)
+            else:
+                raise ValueError("@backward of '%s': '%s' of '%s' is no parameter of it, and no gradient of what it returns" %
+                                 (forward.name, name, backward.name))
+            self.taken.append(source)
+        wrong = [name for name in backward.returned if name[:1] != "d" or name[1:] not in inputs]
+        if wrong or not backward.returned or not forward.returned:
+            raise ValueError("@backward of '%s': '%s' %s" % (forward.name, backward.name, "returns '%s', which is the gradient of no parameter" % wrong[0]
+                                                             if wrong else "and it have to state what they return by @returns"))
+        self.wanted = {inputs.index(name[1:]): i for i, name in enumerate(backward.returned)}
+        self.differentiable = {at for kind, at, _ in self.taken if kind == "gradient"}
+
+
+def backward_of(interface, interfaces):
+    """The interface of the backward kernel that the source names: the instance of the same constants, or the only one; None where it lacks that."""
+    constants = interface.name.partition("[")[2]
+    return (interfaces.get("%s[%s" % (interface.backward, constants)) or interfaces.get(interface.backward)) if interface.backward else None
