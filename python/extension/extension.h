@@ -312,6 +312,14 @@ bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 
 PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
 
+// --------------------------------------------------------------------------------- xla.c
+
+/// Two capsules: the functions that XLA calls on the host and on a GPU.
+PyObject *kiln_xla_targets(PyObject *module, PyObject *none);
+/// _xla_call(kernels, values, grid or None): what a program has to hand to it, as an integer. `kernels` has
+/// the kernel on each device, `values` for each parameter a number, or the number of the buffer.
+PyObject *kiln_xla_call(PyObject *module, PyObject *args);
+
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
     kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec;
 

@@ -56,6 +56,8 @@ static int fill_module(PyObject *module) {
 static PyMethodDef functions[] = {
     {"version", version, METH_VARARGS,
      "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
+    {"_xla_targets", kiln_xla_targets, METH_NOARGS, NULL},
+    {"_xla_call", kiln_xla_call, METH_VARARGS, NULL},
     {0},
 };
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls of kernels from programs that XLA compiled. kiln.jax makes a call when a program is traced: the
+// kernel on each device, the block with its scalars, and which buffer each array is. XLA then calls
+// `launch` on threads of its own, without the interpreter.
+#include "python/extension/extension.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "python/extension/xla_ffi.h"
+
+typedef struct array_slot {
+  uint32_t offset, buffer; // buffer: of the arguments, then of the results
+  uint8_t rank;            // of a view
+} array_slot;
+
+// Programs know it by its address, and nobody knows when the last of them is gone: calls live as long as the
+// process, and kiln.jax makes one only where none is equal.
+typedef struct call {
+  const kiln_api *c;
+  kiln_kernel **kernels; // by ordinal
+  size_t kernel_count, array_count, block_size;
+  array_slot *arrays;
+  bool has_stream, has_grid;
+  uint32_t grid[3];
+  uint8_t *block;
+} call;
+
+static xla_error *refuse(const xla_frame *f, int code, const char *text) {
+  return f->api->error_create(
+      &(xla_error_arguments){.size = sizeof(xla_error_arguments), .message = text, .code = code});
+}
+
+static const call *call_of(const xla_frame *f, const char *place) {
+  for (int64_t i = 0; i < f->attributes.count; i++) {
+    const xla_text *name = f->attributes.names[i];
+    const xla_scalar *value = f->attributes.at[i];
+    if (f->attributes.kinds[i] == XLA_ATTRIBUTE_SCALAR && name->size == strlen(place) &&
+        !memcmp(name->text, place, name->size) && value->type == XLA_S64)
+      return (const call *)(intptr_t) * (const int64_t *)value->value;
+  }
+  return NULL;
+}
+
+static bool pack(const xla_frame *f, const array_slot *slot, uint8_t *out) {
+  int64_t at = slot->buffer, count = f->arguments.count;
+  if (at >= count + f->results.count) return false;
+  const xla_buffer *buffer = at < count ? f->arguments.at[at] : f->results.at[at - count];
+  memcpy(out, &buffer->data, sizeof buffer->data);
+  if (!slot->rank) return true;
+  if (buffer->rank != slot->rank) return false;
+  int64_t step = 1;
+  for (int64_t i = slot->rank; i-- > 0; step *= buffer->extents[i]) {
+    memcpy(out + 8 + 8 * i, &buffer->extents[i], 8);
+    memcpy(out + 8 + 8 * (slot->rank + i), &step, 8);
+  }
+  return true;
+}
+
+static xla_error *where(const xla_frame *f, const call *c, kiln_stream *stream, size_t *ordinal) {
+  *stream = NULL;
+  *ordinal = 0;
+  if (!c->has_stream) return NULL;
+  xla_stream_arguments on = {.size = sizeof on, .context = f->context};
+  xla_ordinal_arguments at = {.size = sizeof at, .context = f->context};
+  xla_error *error = f->api->stream_get(&on);
+  if (!error && c->kernel_count > 1) error = f->api->device_ordinal_get(&at);
+  *stream = on.stream;
+  *ordinal = (size_t)at.ordinal;
+  return error;
+}
+
+static xla_error *launch(const xla_frame *f, const char *place) {
+  for (xla_extension *e = f->extensions; e; e = e->next)
+    if (e->type == XLA_METADATA_EXTENSION) { // XLA asks what this is
+      xla_metadata *metadata = ((xla_metadata_extension *)e)->metadata;
+      metadata->version.major = 0;
+      metadata->version.minor = 1;
+      metadata->traits = 0;
+      return NULL;
+    }
+  const call *c = f->stage == XLA_STAGE_EXECUTE ? call_of(f, place) : NULL;
+  if (!c) return refuse(f, XLA_INVALID_ARGUMENT, "kiln: the bundle has no code for this platform's devices");
+  uint8_t block[KILN_MOST_BLOCK];
+  memcpy(block, c->block, c->block_size);
+  for (size_t i = 0; i < c->array_count; i++)
+    if (!pack(f, &c->arrays[i], block + c->arrays[i].offset))
+      return refuse(f, XLA_INVALID_ARGUMENT, "kiln: the arrays are not those that the call was traced with");
+  kiln_stream stream;
+  size_t ordinal;
+  xla_error *error = where(f, c, &stream, &ordinal);
+  if (error) return error;
+  if (ordinal >= c->kernel_count) return refuse(f, XLA_INTERNAL, "kiln: a device that was not there before");
+  kiln_error err;
+  kiln_kernel *kernel = c->kernels[ordinal];
+  kiln_status status = c->has_grid
+                           ? c->c->launch_grid(kernel, stream, c->grid, block, c->block_size, &err)
+                           : c->c->launch_packed(kernel, stream, block, c->block_size, &err);
+  return status ? refuse(f, XLA_INTERNAL, err.text) : NULL;
+}
+
+// What a program hands over has the calls for both; only the function knows where it runs.
+static xla_error *launch_on_host(xla_frame *f) { return launch(f, "host"); }
+static xla_error *launch_on_gpu(xla_frame *f) { return launch(f, "gpu"); }
+
+PyObject *kiln_xla_targets(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
+  return Py_BuildValue("(NN)", PyCapsule_New((void *)(uintptr_t)launch_on_host, NULL, NULL),
+                       PyCapsule_New((void *)(uintptr_t)launch_on_gpu, NULL, NULL));
+}
+
+// ------------------------------------------------------------------------------------- making a call
+
+static bool take_values(call *c, const kiln_kernel_object *k, PyObject *values) {
+  for (size_t i = 0; i < k->count; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    PyObject *value = PyTuple_GetItem(values, (Py_ssize_t)i);
+    if (!p->rank && !p->depth) {
+      if (!kiln_scalar_pack(p->element, value, c->block + p->offset)) return false;
+      continue;
+    }
+    unsigned long buffer = PyLong_AsUnsignedLong(value);
+    if (PyErr_Occurred()) return false;
+    c->arrays[c->array_count++] = (array_slot){p->offset, (uint32_t)buffer, p->rank};
+  }
+  return true;
+}
+
+static bool take_kernels(call *c, PyObject *kernels) {
+  for (; c->kernel_count < (size_t)PyTuple_Size(kernels); c->kernel_count++) {
+    kiln_kernel_object *k = (kiln_kernel_object *)PyTuple_GetItem(kernels, (Py_ssize_t)c->kernel_count);
+    c->kernels[c->kernel_count] = k->handle;
+    c->has_stream = k->device->place & (BY_CUDA | BY_HIP);
+    Py_INCREF((PyObject *)k); // with its device, to the process's end
+  }
+  return true;
+}
+
+static void *zeroed(size_t size) {
+  void *found = PyMem_Calloc(1, size + 1);
+  if (!found) PyErr_NoMemory();
+  return found;
+}
+
+PyObject *kiln_xla_call(PyObject *Py_UNUSED(module), PyObject *args) {
+  PyObject *kernels, *values, *grid;
+  if (!PyArg_ParseTuple(args, "O!O!O:_xla_call", &PyTuple_Type, &kernels, &PyTuple_Type, &values, &grid))
+    return NULL;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(kernels); i++)
+    if (!PyObject_TypeCheck(PyTuple_GetItem(kernels, i), kiln_of.kernel))
+      return PyErr_SetString(PyExc_TypeError, "expected kernels"), NULL;
+  kiln_kernel_object *k = PyTuple_Size(kernels) ? (kiln_kernel_object *)PyTuple_GetItem(kernels, 0) : NULL;
+  if (!k || (size_t)PyTuple_Size(values) != k->count)
+    return PyErr_SetString(PyExc_ValueError, "expected a kernel and a value for each of its parameters"), NULL;
+  call *c = zeroed(sizeof *c);
+  if (!c) return NULL;
+  *c = (call){.c = k->device->held->c, .block_size = k->block_size, .has_grid = grid != Py_None};
+  c->kernels = zeroed((size_t)PyTuple_Size(kernels) * sizeof *c->kernels);
+  c->arrays = zeroed(k->count * sizeof *c->arrays);
+  c->block = zeroed(k->block_size);
+  if (c->kernels && c->arrays && c->block && take_values(c, k, values) &&
+      (!c->has_grid || kiln_grid_of(k, grid, c->grid)) && take_kernels(c, kernels))
+    return PyLong_FromVoidPtr(c);
+  PyMem_Free(c->kernels);
+  PyMem_Free(c->arrays);
+  PyMem_Free(c->block);
+  PyMem_Free(c);
+  return NULL;
+}
