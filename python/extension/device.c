@@ -354,31 +354,35 @@ static void device_free(PyObject *self) {
 
 static PyMethodDef device_methods[] = {
     {"kernel", device_kernel, METH_O,
-     "kernel(name)\n--\n\nThe kernel of that name (\"softmax[T=f32]\"). Raises NotFound, or NoVariant with "
+     "kernel($self, name, /)\n--\n\nThe kernel of that name (\"softmax[T=f32]\"). Raises NotFound, or "
+     "NoVariant with "
      "the report of every "
      "candidate."},
     {"explain", device_explain, METH_O,
-     "explain(name)\n--\n\nWhy each code of a kernel fits this device or not; one paragraph, also for "
+     "explain($self, name, /)\n--\n\nWhy each code of a kernel fits this device or not; one paragraph, also "
+     "for "
      "kernels that do not "
      "exist."},
     {"candidates", device_candidates, METH_O,
-     "candidates(name)\n--\n\nThe same as a list of Candidate; `rule` is \"\" for those that fit."},
+     "candidates($self, name, /)\n--\n\nThe same as a list of Candidate; `rule` is \"\" for those that fit."},
     {"preflight", device_preflight, METH_NOARGS,
-     "preflight()\n--\n\nHow many kernels of the library run here, by the best path of each."},
+     "preflight($self)\n--\n\nHow many kernels of the library run here, by the best path of each."},
     {"memory", (PyCFunction)(void (*)(void))device_memory, METH_VARARGS | METH_KEYWORDS,
-     "memory(shape, type=\"i8\")\n--\n\nNew memory of the device: `shape` elements (an integer or a tuple) "
+     "memory($self, shape, type=\"i8\")\n--\n\nNew memory of the device: `shape` elements (an integer or a "
+     "tuple) "
      "of a type of the "
      "kernel language."},
     {"copy", (PyCFunction)(void (*)(void))device_copy, METH_VARARGS | METH_KEYWORDS,
-     "copy(array, type=None)\n--\n\nNew memory of the device with a copy of a contiguous host array; `type` "
+     "copy($self, array, type=None)\n--\n\nNew memory of the device with a copy of a contiguous host array; "
+     "`type` "
      "where its own says "
      "less (\"bf16\" of 16-bit words)."},
-    {"stream", device_stream, METH_NOARGS, "stream()\n--\n\nA new stream."},
+    {"stream", device_stream, METH_NOARGS, "stream($self)\n--\n\nA new stream."},
     {"sync", (PyCFunction)(void (*)(void))device_sync, METH_VARARGS | METH_KEYWORDS,
-     "sync(stream=None)\n--\n\nWaits for all work given to the stream; raises the errors of earlier "
+     "sync($self, stream=None)\n--\n\nWaits for all work given to the stream; raises the errors of earlier "
      "launches."},
     {"close", device_close, METH_NOARGS,
-     "close()\n--\n\nEnds the device's memory, streams and kernels, then the device."},
+     "close($self)\n--\n\nEnds the device's memory, streams and kernels, then the device."},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
     {"__reduce__", kiln_pickle, METH_NOARGS, NULL},
@@ -490,8 +494,8 @@ static PyObject *stream_handle(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 static PyMethodDef stream_methods[] = {
-    {"sync", stream_sync, METH_NOARGS, "sync()\n--\n\nWaits for all work given to it."},
-    {"close", stream_close, METH_NOARGS, "close()\n--\n\nDestroys the stream."},
+    {"sync", stream_sync, METH_NOARGS, "sync($self)\n--\n\nWaits for all work given to it."},
+    {"close", stream_close, METH_NOARGS, "close($self)\n--\n\nDestroys the stream."},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
     {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},

@@ -659,13 +659,16 @@ PyType_Spec kiln_gridded_spec = {"kiln.GriddedKernel", sizeof(gridded), 0,
 
 static PyMethodDef methods[] = {
     {"choose", (PyCFunction)(void (*)(void))kernel_choose, METH_FASTCALL | METH_KEYWORDS,
-     "choose(*arguments)\n--\n\nWhat a launch with these arguments would run, as a Choice."},
+     "choose($self, *arguments, **named)\n--\n\nWhat a launch with these arguments would run, as a Choice."},
     {"prepare", (PyCFunction)(void (*)(void))kernel_prepare, METH_FASTCALL | METH_KEYWORDS,
-     "prepare(*arguments, grid=None)\n--\n\nA launch with everything decided before, as a Prepared; call "
+     "prepare($self, *arguments, grid=None, **named)\n--\n\nA launch with everything decided before, as a "
+     "Prepared; "
+     "call "
      "that to launch."},
     {"_launch", (PyCFunction)(void (*)(void))kernel_launch_lenient, METH_FASTCALL, NULL},
     {"preload", kernel_preload, METH_NOARGS,
-     "preload()\n--\n\nLoads every code that the device could launch: needed before a graph is captured."},
+     "preload($self)\n--\n\nLoads every code that the device could launch: needed before a graph is "
+     "captured."},
     {"__reduce__", kiln_pickle, METH_NOARGS, NULL},
     {0},
 };

@@ -308,9 +308,9 @@ static void library_free(PyObject *self) {
 
 static PyMethodDef methods[] = {
     {"device", (PyCFunction)(void (*)(void))library_device, METH_VARARGS | METH_KEYWORDS,
-     "device(name=\"host\")\n--\n\nOpens \"host\", \"host:4\", \"cuda:0\", \"hip:0\", \"null\" or "
+     "device($self, name=\"host\")\n--\n\nOpens \"host\", \"host:4\", \"cuda:0\", \"hip:0\", \"null\" or "
      "\"null:sm_90\"."},
-    {"close", library_close, METH_NOARGS, "close()\n--\n\nCloses the library and its devices."},
+    {"close", library_close, METH_NOARGS, "close($self)\n--\n\nCloses the library and its devices."},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},
     {"__reduce__", kiln_pickle, METH_NOARGS, NULL},

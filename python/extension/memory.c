@@ -249,14 +249,16 @@ static PyObject *memory_close(PyObject *self, PyObject *Py_UNUSED(none)) {
 
 static PyMethodDef methods[] = {
     {"copy_in", memory_copy_in, METH_O,
-     "copy_in(array)\n--\n\nCopies a contiguous host array (or bytes) of the same size into the memory."},
+     "copy_in($self, array, /)\n--\n\nCopies a contiguous host array (or bytes) of the same size into the "
+     "memory."},
     {"copy_out", memory_copy_out, METH_O,
-     "copy_out(array)\n--\n\nCopies the memory into a contiguous host array (or bytearray) of the same "
+     "copy_out($self, array, /)\n--\n\nCopies the memory into a contiguous host array (or bytearray) of the "
+     "same "
      "size."},
-    {"fill", memory_fill, METH_O, "fill(byte)\n--\n\nSets every byte."},
+    {"fill", memory_fill, METH_O, "fill($self, byte, /)\n--\n\nSets every byte."},
     {"numpy", memory_numpy, METH_NOARGS,
-     "numpy()\n--\n\nA copy as a NumPy array; bf16 and the 8-bit floats as their bits."},
-    {"close", memory_close, METH_NOARGS, "close()\n--\n\nFrees the memory."},
+     "numpy($self)\n--\n\nA copy as a NumPy array; bf16 and the 8-bit floats as their bits."},
+    {"close", memory_close, METH_NOARGS, "close($self)\n--\n\nFrees the memory."},
     {"__bytes__", memory_bytes, METH_NOARGS, NULL},
     {"__enter__", kiln_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))kiln_exit, METH_FASTCALL, NULL},

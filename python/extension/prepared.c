@@ -186,7 +186,8 @@ static void prepared_free(PyObject *self) {
 
 static PyMethodDef methods[] = {
     {"set", prepared_set, METH_VARARGS,
-     "set(parameter, value)\n--\n\nChanges one argument, by its number or name. After an error everything is "
+     "set($self, parameter, value, /)\n--\n\nChanges one argument, by its number or name. After an error "
+     "everything is "
      "as before."},
     {"__reduce__", kiln_refuse_pickling, METH_NOARGS, NULL},
     {0},

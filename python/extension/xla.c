@@ -93,9 +93,8 @@ static xla_error *launch(const xla_frame *f, const char *place) {
   if (ordinal >= c->kernel_count) return refuse(f, XLA_INTERNAL, "kiln: a device that was not there before");
   kiln_error err;
   kiln_kernel *kernel = c->kernels[ordinal];
-  kiln_status status = c->has_grid
-                           ? c->c->launch_grid(kernel, stream, c->grid, block, c->block_size, &err)
-                           : c->c->launch_packed(kernel, stream, block, c->block_size, &err);
+  kiln_status status = c->has_grid ? c->c->launch_grid(kernel, stream, c->grid, block, c->block_size, &err)
+                                   : c->c->launch_packed(kernel, stream, block, c->block_size, &err);
   return status ? refuse(f, XLA_INTERNAL, err.text) : NULL;
 }
 
@@ -150,7 +149,8 @@ PyObject *kiln_xla_call(PyObject *Py_UNUSED(module), PyObject *args) {
       return PyErr_SetString(PyExc_TypeError, "expected kernels"), NULL;
   kiln_kernel_object *k = PyTuple_Size(kernels) ? (kiln_kernel_object *)PyTuple_GetItem(kernels, 0) : NULL;
   if (!k || (size_t)PyTuple_Size(values) != k->count)
-    return PyErr_SetString(PyExc_ValueError, "expected a kernel and a value for each of its parameters"), NULL;
+    return PyErr_SetString(PyExc_ValueError, "expected a kernel and a value for each of its parameters"),
+           NULL;
   call *c = zeroed(sizeof *c);
   if (!c) return NULL;
   *c = (call){.c = k->device->held->c, .block_size = k->block_size, .has_grid = grid != Py_None};
