@@ -2,6 +2,7 @@
 """What makes an operation of a framework of a kernel: what it takes, what it allocates and returns (`@returns`), and the kernel of its derivatives
 (`@backward`)."""
 import ast
+import re
 
 ACCUM = 4
 _OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b}
@@ -86,3 +87,9 @@ def backward_of(interface, interfaces):
     """The interface of the backward kernel that the source names: the instance of the same constants, or the only one; None where it lacks that."""
     constants = interface.name.partition("[")[2]
     return (interfaces.get("%s[%s" % (interface.backward, constants)) or interfaces.get(interface.backward)) if interface.backward else None
+
+
+def operation_name(kernel):
+    """What frameworks call one instance: "copy__T_bf16" of "copy[T=bf16]"."""
+    base, _, constants = kernel.partition("[")
+    return base + ("__" + re.sub(r"\W+", "_", constants).strip("_") if constants else "")
