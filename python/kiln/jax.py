@@ -84,11 +84,11 @@ def _devices(platform):
     if platform == "host":
         return ["host"]
     try:
-        last = max(device.local_hardware_id for device in jax.local_devices(backend="gpu"))
+        devices = jax.local_devices(backend="gpu")
     except RuntimeError:
         return []
-    kind = "hip" if "rocm" in jax.extend.backend.get_backend("gpu").platform_version.lower() else "cuda"
-    return ["%s:%d" % (kind, i) for i in range(last + 1)]
+    kind = "hip" if "rocm" in devices[0].client.platform_version.lower() else "cuda"
+    return ["%s:%d" % (kind, i) for i in range(max(device.local_hardware_id for device in devices) + 1)]
 
 
 _opened = {}
