@@ -3,8 +3,9 @@
 // `__ocml_*` names of the vendors' libraries. All become our own operations and library, on every target; no
 // vendor code is linked.
 //
-// exp and log are made of exp2 and log2 in f32: that is the fast form that Triton itself takes. f16 and bf16
-// go through f32.
+// exp is made of exp2 in f32: that is the fast form that Triton itself takes. log is made of a log2 that is
+// precise, as in Triton: what the machines' own log2 has is absolute, and near 1 nothing of a result is left.
+// f16 and bf16 go through f32.
 #include <math.h>
 #include <string.h>
 
@@ -82,7 +83,8 @@ static ir_value *scaled_after(ttir_reader *r, const maths_row *row, ir_value **v
   if (v[0]->type.scalar == KILN_F64) return make_lib(r, row, v);
   ir_value *x = widened(r, v[0]);
   if (failed(r)) return NULL;
-  return narrowed(r, binary(r, IR_MUL, unary(r, (ir_opcode)row->code, x), number(r, x, factor)), v[0]);
+  ir_value *raw = ir_unary(&r->b, (ir_opcode)row->code, row->flags, x);
+  return narrowed(r, binary(r, IR_MUL, raw, number(r, x, factor)), v[0]);
 }
 
 static ir_value *make_exp(ttir_reader *r, const maths_row *row, ir_value **v) {

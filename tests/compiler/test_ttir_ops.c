@@ -309,3 +309,39 @@ TEST(ttir_ops, constants) {
   CHECK_INT(constant_of("dense<2> : tensor<i32>", "i32"), 2); // rank 0
   CHECK_INT(constant_of("dense<-2.500000e+00> : tensor<f64>", "f64"), (long long)0xc004000000000000);
 }
+
+static void note_log2(ir_op *op, void *context) {
+  if (op->code == IR_LOG2) *(unsigned *)context |= op->attrs.flags & IR_PRECISE ? 1u : 2u;
+}
+
+/// The error of a machine's own log2 is absolute: near 1, where losses are small differences, nothing would
+/// be left of a logarithm. Triton takes that form under the names that say fast, and nowhere else.
+TEST(ttir_ops, logarithms_are_precise) {
+  static const struct {
+    const char *op;
+    unsigned want;
+  } cases[] = {
+      {"math.log %x : @T", 1},
+      {"math.log2 %x : @T", 1},
+      {"math.log10 %x : @T", 1},
+      {"tt.extern_elementwise %x {libname = \"\", libpath = \"\", pure = true, symbol = \"__nv_logf\"} : "
+       "(@T) -> @U",
+       1},
+      {"tt.extern_elementwise %x {libname = \"\", libpath = \"\", pure = true, symbol = \"__nv_fast_logf\"} "
+       ": (@T) -> @U",
+       2},
+      {"tt.extern_elementwise %x {libname = \"\", libpath = \"\", pure = true, symbol = \"__nv_fast_log2f\"} "
+       ": (@T) -> @U",
+       2},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char whole[4096], text[4096];
+    unsigned found = 0;
+    snprintf(whole, sizeof whole, "%s%s%s", scalar_kernel, cases[i].op, scalar_end);
+    expand(text, sizeof text, whole, "f32", "f32");
+    ttir_read t = ttir_read_good(text);
+    ir_walk(t.kernel->body, note_log2, &found);
+    if (found != cases[i].want) FAIL("%s: expected %u, found %u", cases[i].op, cases[i].want, found);
+    ttir_read_end(&t);
+  }
+}
