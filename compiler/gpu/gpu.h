@@ -157,13 +157,13 @@ bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int6
 /// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
 /// several such columns one after another.
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
-/// Rows of a tile that a load by the copy engine, its copy and its memory have; their bytes.
-unsigned kiln_memory_rows(const ir_op *op, ir_type tile);
-uint32_t kiln_memory_bytes(const ir_op *op, ir_type tile);
+/// Rows of a tile in shared memory, of which only the `first` are copied (0: all); their bytes.
+unsigned kiln_memory_rows(ir_type tile, int64_t first);
+uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
 
 /// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
 /// they are a multiple.
-unsigned kiln_stage_columns(const ir_kernel *kernel, const ir_op *op);
-unsigned kiln_stage_row(const ir_kernel *kernel, const ir_op *op, unsigned row_bytes);
+unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+unsigned kiln_stage_row(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 
 #endif

@@ -47,28 +47,27 @@ unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
   return bytes < row_bytes ? bytes : row_bytes;
 }
 
-unsigned kiln_memory_rows(const ir_op *op, ir_type tile) {
-  return op->attrs.first ? (unsigned)op->attrs.first : 1u << tile.log2[0];
+unsigned kiln_memory_rows(ir_type tile, int64_t first) {
+  return first ? (unsigned)first : 1u << tile.log2[0];
 }
 
-uint32_t kiln_memory_bytes(const ir_op *op, ir_type tile) {
+uint32_t kiln_memory_bytes(ir_type tile, int64_t first) {
   unsigned columns = ir_log2_elements(tile) - tile.log2[0];
-  return kiln_memory_rows(op, tile) * ((uint32_t)kiln_scalars[tile.scalar].bytes << columns);
+  return kiln_memory_rows(tile, first) * ((uint32_t)kiln_scalars[tile.scalar].bytes << columns);
 }
 
-unsigned kiln_stage_columns(const ir_kernel *kernel, const ir_op *op) {
-  enum { LOG2_GROUP_WARPS = 2, LOG2_ROWS = 6 };
+unsigned kiln_stage_columns(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
   ir_type tile = ir_view_tile(op->operands[0]->type);
-  unsigned groups = (unsigned)__builtin_ctz(kernel->warps) - LOG2_GROUP_WARPS,
-           down = tile.log2[0] - LOG2_ROWS;
+  unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
+           down = tile.log2[0] - m->log2_rows;
   if (op->attrs.first) return (unsigned)op->attrs.first;
   return 1u << (groups > down ? tile.log2[1] - (groups - down) : tile.log2[1]);
 }
 
-unsigned kiln_stage_row(const ir_kernel *kernel, const ir_op *op, unsigned row_bytes) {
-  unsigned bytes = kiln_stage_columns(kernel, op) * kiln_scalars[op->operands[0]->type.scalar].bytes;
+unsigned kiln_stage_row(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
+  unsigned bytes = kiln_stage_columns(m, kernel, op) * kiln_scalars[op->operands[0]->type.scalar].bytes;
   unsigned whole = 1u << __builtin_ctz(bytes);
-  return whole < row_bytes ? whole : row_bytes;
+  return whole < m->row_bytes ? whole : m->row_bytes;
 }
 
 typedef struct usage {

@@ -131,7 +131,7 @@ static bool is_counted(promoting *p, const ir_op *load) {
 
 static void mark(promoting *p, ir_op *load, bool is_left) {
   if (!load || load->attrs.flags & IR_MAPPED) return;
-  uint64_t bytes = kiln_memory_bytes(load, load->results[0].type);
+  uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
   load->attrs.flags |= IR_MAPPED;
   p->loads++;
   if (!is_in_loop(load)) p->fixed_bytes += bytes;

@@ -128,7 +128,7 @@ static void add_ring(splitting *s, site *from) {
     r->is_left[i] = from->loads[i] == from->left;
     r->parts[i] = parts_of_operand(s, r->is_left[i]);
     r->first[i] = from->loads[i]->attrs.first;
-    uint32_t bytes = kiln_memory_bytes(from->loads[i], r->tiles[i]);
+    uint32_t bytes = kiln_memory_bytes(r->tiles[i], r->first[i]);
     r->bytes += bytes;
     r->part += bytes / r->parts[i];
   }
@@ -236,8 +236,7 @@ static void alloc_rings(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->count; k++) {
-      ir_op as_load = {.attrs = {.first = r->first[k]}};
-      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(&as_load, r->tiles[k]) / parts;
+      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->tiles[k], r->first[k]) / parts;
       r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
       if (!r->memory[k]) return;
       r->memory[k]->def->attrs.first = r->first[k];

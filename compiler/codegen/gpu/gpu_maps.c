@@ -17,9 +17,9 @@ static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
 static unsigned swizzle_of(unsigned row) { return row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0; }
 
 static unsigned row_of(const gpu *g, const ir_op *op) {
-  unsigned row_bytes = kiln_matrix_machine_of(g->target)->row_bytes;
-  return op->code == IR_STAGE ? kiln_stage_row(g->kernel, op, row_bytes)
-                              : kiln_memory_row(ir_view_tile(op->operands[0]->type), row_bytes);
+  const kiln_matrix_machine *m = kiln_matrix_machine_of(g->target);
+  return op->code == IR_STAGE ? kiln_stage_row(m, g->kernel, op)
+                              : kiln_memory_row(ir_view_tile(op->operands[0]->type), m->row_bytes);
 }
 
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
@@ -28,7 +28,7 @@ static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type vie
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
     if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY)
-      extent = kiln_memory_rows(op, ir_view_tile(view));
+      extent = kiln_memory_rows(ir_view_tile(view), op->attrs.first);
     if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
     else if (op->code == IR_STAGE && extent > STAGE_BOX_ROWS) extent = STAGE_BOX_ROWS;
     else if (op->attrs.spread && extent > 1) extent /= op->attrs.spread;

@@ -25,7 +25,8 @@ LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
   LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)memory->def->attrs.bits));
   return slot ? add(g, start,
                     scale(g, gpu_scalar(g, slot),
-                          kiln_memory_bytes(memory->def, memory->type) / nvptx_parts(memory->def)))
+                          kiln_memory_bytes(memory->type, memory->def->attrs.first) /
+                              nvptx_parts(memory->def)))
               : start;
 }
 
@@ -51,7 +52,7 @@ static void find_top(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC) return;
   ir_type type = op->results[0].type;
-  uint32_t bytes = type.rank ? kiln_memory_bytes(op, type) / nvptx_parts(op) : BARRIER_BYTES;
+  uint32_t bytes = type.rank ? kiln_memory_bytes(type, op->attrs.first) / nvptx_parts(op) : BARRIER_BYTES;
   uint32_t end = (uint32_t)op->attrs.bits + type.slots * bytes;
   if (end > g->scratch_base) g->scratch_base = end;
 }
@@ -266,8 +267,9 @@ static void lower_copy(gpu *g, ir_op *op) {
   ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  unsigned boxes = (bytes << tile.log2[1]) / row, rows = kiln_memory_rows(op, tile) / nvptx_parts(op);
-  uint32_t part_rows = kiln_memory_rows(op, tile) / nvptx_parts(op->operands[at]->def);
+  unsigned boxes = (bytes << tile.log2[1]) / row,
+           rows = kiln_memory_rows(tile, op->attrs.first) / nvptx_parts(op);
+  uint32_t part_rows = kiln_memory_rows(tile, op->attrs.first) / nvptx_parts(op->operands[at]->def);
   uint32_t column = row * part_rows;
   share mine = share_of(g, op, rows, part_rows);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
@@ -351,8 +353,9 @@ static void lower_stage(gpu *g, ir_op *op) {
   ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
   kiln_layout layout = nvptx_accumulator(g, value->type);
   nvptx_split split = nvptx_split_of(g, value->type);
-  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(g->kernel, op, NVPTX_ROW)};
-  unsigned all = kiln_stage_columns(g->kernel, op), most = 1u << memory->type.log2[1];
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
+  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(machine, g->kernel, op)};
+  unsigned all = kiln_stage_columns(machine, g->kernel, op), most = 1u << memory->type.log2[1];
   s.columns = most < all ? most : all;
   s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * 2 * s.columns));
   if (g->status != KILN_OK) return;

@@ -106,7 +106,7 @@ static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row =
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = row * kiln_memory_rows(memory->def, tile) / nvptx_parts(memory->def),
+  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.first) / nvptx_parts(memory->def),
            lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
