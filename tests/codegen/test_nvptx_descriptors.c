@@ -212,13 +212,26 @@ static void follow(followed *f, const kiln_artifact *artifact) {
   LLVMContextDispose(context);
 }
 
-static void check_shape(const shape *s) {
-  char text[1200], a[40], b[40];
+/// To LLVM IR, as it is before LLVM's passes.
+static void compile(const char *text, kiln_artifact *out) {
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_target target;
   kiln_error err = {0};
   kiln_codegen_options options;
+  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
+  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
+  kiln_codegen_options_init(&options);
+  options.output = KILN_FORMAT_LLVM;
+  options.optimise = 0;
+  CHECK_OK(kiln_codegen(kernel, &target, &options, out, &err), err);
+  kiln_arena_destroy(arena);
+}
+
+static void check_shape(const shape *s) {
+  char text[1200], a[40], b[40];
   kiln_artifact artifact = {0};
   followed *f = calloc(1, sizeof *f);
   CHECK(f != NULL);
@@ -240,21 +253,13 @@ static void check_shape(const shape *s) {
            : !strcmp(s->type, "e4m3") ? ", prec = fast"
                                       : "",
            s->m, s->n);
-  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
-  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
-  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
-  kiln_codegen_options_init(&options);
-  options.output = KILN_FORMAT_LLVM;
-  options.optimise = 0;
-  CHECK_OK(kiln_codegen(kernel, &target, &options, &artifact, &err), err);
+  compile(text, &artifact);
   f->s = *s;
   f->info = artifact.info;
   if (!f->info.maps.size) FAIL("no tensor maps in\n%s", text);
   follow(f, &artifact);
   free(f);
   kiln_artifact_deinit(&artifact);
-  kiln_arena_destroy(arena);
 }
 
 static void check_types(const shape *type, bool a_mn, bool b_mn) {
@@ -296,11 +301,6 @@ typedef struct staged {
 
 static void check_staged(const staged *s) {
   char text[900], first[2][40] = {"", ""};
-  kiln_arena *arena = kiln_arena_create();
-  kiln_diagnostics d = {.arena = arena};
-  kiln_target target;
-  kiln_error err = {0};
-  kiln_codegen_options options;
   kiln_artifact artifact = {0};
   followed f = {.s = {.bytes = 2}};
   for (int i = 0; s->first && i < 2; i++)
@@ -314,14 +314,7 @@ static void check_staged(const staged *s) {
            "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
            "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], acc as bf16%s)\n}\n",
            s->warps, s->m, s->n, s->m, s->n, first[0], s->m, s->n, first[1]);
-  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
-  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
-  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
-  kiln_codegen_options_init(&options);
-  options.output = KILN_FORMAT_LLVM;
-  options.optimise = 0;
-  CHECK_OK(kiln_codegen(kernel, &target, &options, &artifact, &err), err);
+  compile(text, &artifact);
   f.info = artifact.info;
   CHECK_INT(*(const uint8_t *)f.info.maps.bytes, 3);
   const uint8_t *map = map_of(&f, 2);
@@ -331,7 +324,6 @@ static void check_staged(const staged *s) {
   CHECK_INT(box_extent(map_of(&f, 1), 1), s->first ? s->first : s->n);
   CHECK_INT(16u << map[2], 2 * s->box < 32 ? 16 : 2 * s->box);
   kiln_artifact_deinit(&artifact);
-  kiln_arena_destroy(arena);
 }
 
 /// Groups that share the columns stage fewer than the tile has.
