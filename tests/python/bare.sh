@@ -21,7 +21,7 @@ root=${2:-$work/root}
 mapfile -t sources < <(grep -ls "$suite" /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
 [ -d "$root" ] || mmdebstrap --quiet --mode=root --variant=minbase --include=python3,python3-venv --setup-hook='.ci/apt-configuration "$1"' "$suite" "$root" "${sources[@]}" ||
   skip "mmdebstrap failed"
-rm -rf "$root/wheels" "$root/work"
+rm -rf "$root/wheels" "$root/app"
 mkdir "$root/wheels"
 cp "$wheels"/kiln_*.whl "$root/wheels/"
 if ! cp "$wheels"/numpy-*.whl "$root/wheels/" 2>/dev/null; then
@@ -30,15 +30,15 @@ if ! cp "$wheels"/numpy-*.whl "$root/wheels/" 2>/dev/null; then
 fi
 
 fenced() { awk -v want="$1" '/^```/ {inside = !done && $0 == "```" want; if (!inside && seen) done = 1; next} inside {print; seen = 1}' README.md; }
-mkdir "$root/work"
-fenced kiln >"$root/work/add.kiln"
-fenced python >"$root/work/app.py"
-grep -q '^kernel add' "$root/work/add.kiln" && grep -q '^import kiln' "$root/work/app.py" || fail "the README's programs were not found"
+mkdir "$root/app"
+fenced kiln >"$root/app/add.kiln"
+fenced python >"$root/app/app.py"
+grep -q '^kernel add' "$root/app/add.kiln" && grep -q '^import kiln' "$root/app/app.py" || fail "the README's programs were not found"
 
-env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/work LC_ALL=C unshare --mount --propagation private --net --pid --fork --kill-child bash -euc '
+env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/app LC_ALL=C unshare --mount --propagation private --net --pid --fork --kill-child bash -euc '
   mount -t proc proc "$1/proc"
   exec chroot "$1" /bin/bash -euc "$2"' bash "$root" '
-  cd /work
+  cd /app
   for tool in cc gcc clang as ld make; do ! command -v $tool || { echo "$tool is here" >&2; exit 1; }; done
   [ ! -e /usr/include/stdio.h ] || { echo "headers are here" >&2; exit 1; }
   python3 -m venv empty
