@@ -84,8 +84,8 @@ $(B)/lib/lib%.a:
 	$(call say,AR,$@)
 	$(Q)$(AR) rcsD $@ $^
 
-# libkiln is small: what runs once a program or once a kernel is compiled for size.
-COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c
+# libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
+COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr.c base/file_mark.c base/stream.c base/digest_name.c
 ifeq ($(CONFIG),release)
 $(call objects,$(COLD)): CFLAGS += -Os
 endif

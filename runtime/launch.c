@@ -13,6 +13,9 @@
 #include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"
 
+/// Errors, and what runs once a kernel or for people who ask: compiled for size, libkiln is small.
+#define COLD __attribute__((cold))
+
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 static inline bool evaluate(const kiln_prepared_expr *e, const int64_t *values, int64_t *out) {
@@ -43,8 +46,8 @@ static void name_params(const kiln_kernel *k, const char **names) {
 }
 
 // "cols <= 1024 (cols = 2000)"
-static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values, char *out,
-                     size_t capacity) {
+static COLD void describe(const kiln_kernel *k, kiln_span code, const int64_t *values, char *out,
+                          size_t capacity) {
   const char *names[KILN_MOST_PARAMS];
   name_params(k, names);
   kiln_expr_text(code.bytes, code.size, names, k->interface.param_count, out, capacity);
@@ -67,15 +70,15 @@ static void describe(const kiln_kernel *k, kiln_span code, const int64_t *values
   if (*separator == ',' && used + 1 < capacity) memcpy(out + used, ")", 2);
 }
 
-static kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64_t *values, const char *what,
-                               kiln_error *err) {
+static COLD kiln_status refuse_expr(const kiln_kernel *k, kiln_span code, const int64_t *values,
+                                    const char *what, kiln_error *err) {
   char text[400];
   describe(k, code, values, text, sizeof text);
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name,
                    what, text);
 }
 
-static kiln_status refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+static COLD kiln_status refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   const kiln_alignment *a = k->alignments;
   while (!(kiln_le64(block + a->offset) & a->mask)) a++;
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx",
@@ -83,7 +86,8 @@ static kiln_status refuse_alignment(const kiln_kernel *k, const uint8_t *block, 
                    (unsigned long long)kiln_le64(block + a->offset));
 }
 
-static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
+static COLD kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value,
+                                    kiln_error *err) {
   const char *name = k->interface.params[f->param].name;
   if (value < f->lo || value > f->hi)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld",
@@ -93,7 +97,7 @@ static kiln_status refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t
 }
 
 // No config with code allows these arguments: say for each which requirement failed.
-static kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, kiln_error *err) {
+static COLD kiln_status refuse_configs(const kiln_kernel *k, const int64_t *values, kiln_error *err) {
   KILN_TRY(kiln_device_check(k->device, err)); // that of a closed device has none
   char all[800] = "", text[300];
   size_t used = 0;
@@ -353,7 +357,8 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, con
 // ------------------------------------------------------------------------------------------ launch
 
 // The first launch of a code.
-static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream stream, kiln_error *err) {
+static COLD kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream stream,
+                                   kiln_error *err) {
   const kiln_device *d = k->device;
   if (d->kind->is_capturing && d->kind->is_capturing(k->device, stream))
     return kiln_fail(err, KILN_STATUS_LAUNCH,
@@ -363,7 +368,8 @@ static kiln_status first_load(kiln_kernel *k, const kiln_code *code, kiln_stream
   return kiln_code_load(k, (kiln_code *)code, err);
 }
 
-static kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32_t *grid, kiln_error *err) {
+static COLD kiln_status end_empty(const kiln_kernel *k, uint32_t config, const uint32_t *grid,
+                                  kiln_error *err) {
   if (grid || k->configs[config].has_grid) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid",
                    k->interface.name);
@@ -408,7 +414,7 @@ struct kiln_memo {
   kiln_map_sizes known[]; // one a map
 };
 
-struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code) {
+COLD struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code) {
   uint32_t end = kiln_code_extras_at(k, code) + KILN_MAP_ALIGNMENT + code->map_count * KILN_MAP_BYTES;
   size_t size = sizeof(struct kiln_memo) + code->map_count * sizeof(kiln_map_sizes);
   uint8_t *memory = end > MEMO_BYTES ? NULL : kiln_arena_alloc(k->arena, size + KILN_MAP_ALIGNMENT);
@@ -488,8 +494,8 @@ static inline void pack(const kiln_kernel *k, const void *const *args, uint8_t *
   for (; i < k->interface.param_count; i++) memcpy(block + s[i].offset, args[s[i].param], s[i].size);
 }
 
-static __attribute__((noinline)) kiln_status refuse_count(const kiln_kernel *k, size_t count,
-                                                          kiln_error *err) {
+static COLD __attribute__((noinline)) kiln_status refuse_count(const kiln_kernel *k, size_t count,
+                                                               kiln_error *err) {
   KILN_TRY(kiln_device_check(k->device, err));
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
                    k->interface.name, k->interface.param_count, count);
@@ -550,8 +556,8 @@ static uint32_t most_maps(const kiln_kernel *k) {
   return most;
 }
 
-kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid,
-                         kiln_prepared **out, kiln_error *err) {
+COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count, const uint32_t *grid,
+                              kiln_prepared **out, kiln_error *err) {
   *out = NULL;
   if (arg_count != k->interface.param_count) return refuse_count(k, arg_count, err);
   size_t block = kiln_maps_at(k->interface.block_bytes + 8 + 16) + KILN_MAP_ALIGNMENT +
@@ -590,8 +596,8 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
   return status;
 }
 
-static __attribute__((noinline)) kiln_status refuse_index(const kiln_kernel *k, size_t index,
-                                                          kiln_error *err) {
+static COLD __attribute__((noinline)) kiln_status refuse_index(const kiln_kernel *k, size_t index,
+                                                               kiln_error *err) {
   KILN_TRY(kiln_device_check(k->device, err));
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set",
                    k->interface.name, k->interface.param_count, index);
@@ -622,7 +628,7 @@ const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
   return p->block;
 }
 
-void kiln_prepared_free(kiln_prepared *p) {
+COLD void kiln_prepared_free(kiln_prepared *p) {
   if (!p) return;
   kiln_device_drop(p->kernel->device);
   free(p);
@@ -649,7 +655,8 @@ kiln_status kiln_launch_grid(kiln_kernel *k, kiln_stream stream, const uint32_t 
   return launch_block(k, stream, grid, block, err);
 }
 
-kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
+COLD kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out,
+                             kiln_error *err) {
   decision d;
   kiln_status status = check_size(k, size, err);
   if (status == KILN_OK) status = decide(k, block, NULL, &d, err);
@@ -681,7 +688,8 @@ static const char *line_at(const char *text, uint32_t number, size_t *out_size) 
 }
 
 /// `config`: what was decided.
-static void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t *block, kiln_reason *out) {
+static COLD void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t *block,
+                                kiln_reason *out) {
   int64_t values[KILN_MOST_PARAMS];
   tuned_search s = {.code = NULL};
   bool is_tuned = k->tuned && k->tuned->choice_count;
@@ -705,8 +713,8 @@ static void explain_choice(const kiln_kernel *k, uint32_t config, const uint8_t 
   if (s.code) out->entry = line_at(k->tuned->note, k->tuned->choices[s.choice].line, &out->entry_size);
 }
 
-kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, kiln_reason *out,
-                               kiln_error *err) {
+COLD kiln_status kiln_choose_reason(kiln_kernel *k, const void *block, size_t size, kiln_reason *out,
+                                    kiln_error *err) {
   decision d;
   kiln_reason reason = {.size = sizeof reason, .text = "", .entry = "", .bundle = ""};
   if (!out || out->size < sizeof reason)
