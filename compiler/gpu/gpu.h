@@ -131,11 +131,14 @@ typedef struct kiln_slice {
   const ir_op *loop;
   ir_value **sums;     ///< for each result of the loop, the part's columns of it
   ir_value *first;     ///< first column of the part, i32
+  int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
   unsigned log2_parts; ///< all have as many columns
 } kiln_slice;
 
 /// Whether parts of the loop's sums have enough columns to be stored.
 bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts);
+/// Columns that each of the stores from `first` up to `end` has; 0: they differ, or are of other tiles.
+int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end);
 /// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what
 /// was emitted up to then is of no use.
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
@@ -162,8 +165,12 @@ unsigned kiln_memory_rows(ir_type tile, int64_t first);
 uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
 
 /// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
-/// they are a multiple.
+/// they are a multiple; rows of a box. Those of a turned store are the tile's rows.
 unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 unsigned kiln_stage_row(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// What a store by the copy engine stages: its value, or what a transposition behind it transposes.
+ir_value *kiln_staged_value(const ir_op *store);
 
 #endif

@@ -57,17 +57,27 @@ uint32_t kiln_memory_bytes(ir_type tile, int64_t first) {
 }
 
 unsigned kiln_stage_columns(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
-  ir_type tile = ir_view_tile(op->operands[0]->type);
+  ir_type tile = ir_staged_type(op);
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
            down = tile.log2[0] - m->log2_rows;
   if (op->attrs.first) return (unsigned)op->attrs.first;
   return 1u << (groups > down ? tile.log2[1] - (groups - down) : tile.log2[1]);
 }
 
+static unsigned whole_part(unsigned count, unsigned most) {
+  unsigned whole = 1u << __builtin_ctz(count);
+  return whole < most ? whole : most;
+}
+
 unsigned kiln_stage_row(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
-  unsigned bytes = kiln_stage_columns(m, kernel, op) * kiln_scalars[op->operands[0]->type.scalar].bytes;
-  unsigned whole = 1u << __builtin_ctz(bytes);
-  return whole < m->row_bytes ? whole : m->row_bytes;
+  unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
+  if (op->attrs.flags & IR_TURNED) return bytes << m->log2_rows;
+  return whole_part(kiln_stage_columns(m, kernel, op) * bytes, m->row_bytes);
+}
+
+unsigned kiln_stage_box_rows(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
+  unsigned rows = 1u << m->log2_rows;
+  return op->attrs.flags & IR_TURNED ? whole_part(kiln_stage_columns(m, kernel, op), rows) : rows;
 }
 
 typedef struct usage {

@@ -157,22 +157,30 @@ static void visit_dot(ir_op *op, void *context) {
   if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
 }
 
+ir_value *kiln_staged_value(const ir_op *store) {
+  ir_value *value = ir_resolve(store->operands[store->operand_count - 1]);
+  return store->attrs.flags & IR_TURNED ? ir_resolve(value->def->operands[0]) : value;
+}
+
 static void visit_store(ir_op *op, void *context) {
   promoting *p = context;
   if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
-  ir_type value = op->operands[op->operand_count - 1]->type;
+  const ir_op *behind = op->operands[op->operand_count - 1]->def;
+  bool is_turned = behind && behind->code == IR_TRANS && behind->attrs.perm[0] == 1;
+  ir_type value = (is_turned ? behind->operands[0] : op->operands[op->operand_count - 1])->type;
+  unsigned columns = is_turned ? 0 : 1; // their axis in the tile
   if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
-  if (op->attrs.first && (op->attrs.axis != 1 || op->attrs.first % p->machine->part_columns)) return;
+  if (op->attrs.first && (op->attrs.axis != columns || op->attrs.first % p->machine->part_columns)) return;
   for (unsigned i = 0; i < p->accumulator_count; i++)
     if (ir_same_shape(value, p->accumulators[i])) {
-      op->attrs.flags |= IR_MAPPED;
+      op->attrs.flags |= IR_MAPPED | (is_turned ? IR_TURNED : 0u);
       return;
     }
 }
 
 static void unmark(ir_op *op, void *context) {
   (void)context;
-  op->attrs.flags &= ~(uint32_t)IR_MAPPED;
+  op->attrs.flags &= ~(uint32_t)(IR_MAPPED | IR_TURNED);
 }
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.

@@ -190,7 +190,7 @@ static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t alig
 static void note_staged(ir_op *op, void *context) {
   splitting *s = context;
   if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED)) return;
-  ir_type type = op->operands[op->operand_count - 1]->type;
+  ir_type type = kiln_staged_value(op)->type;
   type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
   if (type.log2[1] > STAGE_COLUMNS) type.log2[1] = STAGE_COLUMNS;
   if (!s->staged.rank || s->staged.log2[1] < type.log2[1]) s->staged = type;
@@ -212,7 +212,9 @@ static void alloc_exchange(ir_op *op, void *context) {
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
   memcpy(operands, op->operands, 2 * sizeof *operands);
   s->split = op->attrs.split;
-  operands[2] = alloc(s, type, tiles * bytes_of(op->operands[0]->type) / s->spread, ALIGN, 0);
+  uint32_t bytes = tiles * bytes_of(op->operands[0]->type) / s->spread;
+  if (op->attrs.first) bytes = (bytes >> op->results[0].type.log2[1]) * (uint32_t)op->attrs.first;
+  operands[2] = alloc(s, type, bytes, ALIGN, 0);
   if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
   operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
   operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, is_scatter ? op->attrs.split : 1u);
@@ -497,9 +499,9 @@ static void stage(splitting *s, ir_op *op) {
   uint32_t count = op->operand_count - 1;
   memcpy(operands, op->operands, count * sizeof *operands);
   operands[count++] = s->staging;
-  operands[count++] = op->operands[op->operand_count - 1];
+  operands[count++] = kiln_staged_value(op);
   before(s, op);
-  ir_attrs attrs = {.first = op->attrs.first};
+  ir_attrs attrs = {.first = op->attrs.first, .flags = op->attrs.flags & IR_TURNED};
   ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
   ir_remove(op);
 }

@@ -7,6 +7,7 @@
 //   iota n                      iota n / parts + first column
 //   sums of the loop            what the block has of them after the exchange
 //   splat, broadcast, expand, elementwise operations, loads through pointers      the same, smaller
+//   trans                       the same, of the other axis
 //   stores                      at the first column
 //
 // Anything else, and what does not belong to one axis of columns, is refused.
@@ -55,6 +56,12 @@ static ir_value *slice_renamed(slicing *s, const ir_op *op, unsigned axis) {
   return result_of(ir_emit(s->b, op->code, &op->attrs, &operand, 1, &type, NULL, 0));
 }
 
+static ir_value *slice_turned(slicing *s, const ir_op *op, unsigned axis) {
+  ir_type type = narrowed(s, op->results[0].type, axis);
+  ir_value *operand = slice(s, op->operands[0], op->attrs.perm[axis]);
+  return operand ? result_of(ir_emit(s->b, IR_TRANS, &op->attrs, &operand, 1, &type, NULL, 0)) : NULL;
+}
+
 static ir_value *slice_iota(slicing *s, const ir_op *op) {
   ir_type type = narrowed(s, op->results[0].type, 0);
   ir_value *lanes = result_of(ir_emit(s->b, IR_IOTA, NULL, NULL, 0, &type, NULL, 0));
@@ -68,6 +75,7 @@ static ir_value *make(slicing *s, ir_value *v, unsigned axis) {
   if (!op || v->type.log2[axis] < s->how->log2_parts) return NULL;
   if (op == s->how->loop) return axis == 1 ? s->how->sums[v->index] : NULL;
   if (op->code == IR_IOTA) return slice_iota(s, op);
+  if (op->code == IR_TRANS) return slice_turned(s, op, axis);
   if (op->code == IR_BROADCAST || op->code == IR_EXPAND) return slice_renamed(s, op, axis);
   bool is_load = op->code == IR_LOAD && op->block == s->block;
   if (is_load || op->code == IR_SPLAT || ir_has(op->code, IR_EACH)) return slice_operands(s, op, axis);
@@ -86,23 +94,30 @@ static ir_value *slice(slicing *s, ir_value *v, unsigned axis) {
   return made;
 }
 
+static bool is_turned(const ir_value *value) {
+  return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->def->attrs.perm[0];
+}
+
 static bool slice_view_store(slicing *s, const ir_op *op) {
   const ir_op *view = op->operands[0]->def;
   ir_value *operands[IR_MAX_RANK + 2], *value = op->operands[op->operand_count - 1];
   ir_type type = view->results[0].type;
-  unsigned rank = type.rank;
-  if (op->attrs.first || type.log2[rank - 1] == IR_DROPPED || rank > IR_MAX_RANK) return false;
-  ir_value *sliced = slice(s, value, value->type.rank - 1u);
+  unsigned rank = type.rank, turned = is_turned(value);
+  unsigned axis = rank - 1 - turned; // that has the columns
+  if (type.log2[axis] == IR_DROPPED || rank > IR_MAX_RANK) return false;
+  ir_value *sliced = slice(s, value, value->type.rank - 1u - turned);
   if (!sliced) return false;
-  type = narrowed(s, type, rank - 1);
+  type = narrowed(s, type, axis);
   ir_op *narrow = ir_emit(s->b, IR_VIEW, NULL, view->operands, view->operand_count, &type, NULL, 0);
   if (!narrow) return false;
   operands[0] = &narrow->results[0];
   for (unsigned i = 0; i < rank; i++) operands[1 + i] = ir_view_indices(op)[i];
   ir_value *first = ir_cast(s->b, s->how->first, KILN_I64, 0, IR_ROUND_NEAREST);
-  operands[rank] = ir_binary(s->b, IR_ADD, 0, operands[rank], first);
+  operands[1 + axis] = ir_binary(s->b, IR_ADD, 0, operands[1 + axis], first);
   operands[1 + rank] = sliced;
-  return ir_emit(s->b, IR_VIEW_STORE, &op->attrs, operands, 2 + rank, NULL, NULL, 0) != NULL;
+  ir_attrs attrs = op->attrs;
+  attrs.first = s->how->columns;
+  return ir_emit(s->b, IR_VIEW_STORE, &attrs, operands, 2 + rank, NULL, NULL, 0) != NULL;
 }
 
 static bool slice_store(slicing *s, const ir_op *op) {
@@ -110,6 +125,20 @@ static bool slice_store(slicing *s, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (!(operands[i] = slice(s, op->operands[i], op->operands[i]->type.rank - 1u))) return false;
   return ir_emit(s->b, IR_STORE, &op->attrs, operands, op->operand_count, NULL, NULL, 0) != NULL;
+}
+
+int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end) {
+  int64_t columns = 0;
+  for (const ir_op *op = first; op != end; op = op->next) {
+    if (op->code != IR_VIEW_STORE && op->code != IR_STORE) continue;
+    const ir_value *value = op->operands[op->operand_count - 1];
+    if (value->type.rank != 2) return 0;
+    unsigned axis = is_turned(value) ? 0 : 1;
+    int64_t stored = op->attrs.first ? op->attrs.first : (int64_t)1 << value->type.log2[axis];
+    if ((op->attrs.first && op->attrs.axis != axis) || (columns && columns != stored)) return 0;
+    columns = stored;
+  }
+  return columns;
 }
 
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end) {

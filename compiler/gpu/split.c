@@ -139,26 +139,35 @@ static void end_in_first(const sharing *s, ir_value *is_first) {
 }
 
 /// Parts of the columns are parts of each thread's accumulators: no group has other columns than the next.
-static bool has_slices(const sharing *s, const kiln_matrix_machine *machine) {
-  ir_type sums = s->loop->results[0].type;
+/// `out_columns`: of a part, where less than the tile is stored; else 0.
+static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, int64_t *out_columns) {
+  const ir_op *loop = s->loop, *end = ir_terminator(loop->block);
+  ir_type sums = loop->results[0].type;
   unsigned groups = s->kernel->warps / machine->group_warps, rows = 1u << sums.log2[0];
-  return s->loop->result_count == 1 && kiln_columns_of_blocks(s->spread) == 1 &&
-         rows >> machine->log2_rows >= groups &&
-         kiln_gpu_has_slices(sums, (unsigned)__builtin_ctz(s->blocks));
+  bool is_possible = loop->result_count == 1 && kiln_columns_of_blocks(s->spread) == 1 &&
+                     rows >> machine->log2_rows >= groups &&
+                     kiln_gpu_has_slices(sums, (unsigned)__builtin_ctz(s->blocks));
+  if (!is_possible) return false;
+  int64_t stored = kiln_gpu_stored_columns(loop->next, end);
+  bool is_whole = stored == (int64_t)1 << sums.log2[1];
+  *out_columns = is_whole ? 0 : stored / s->blocks;
+  return is_whole || (stored && stored % (s->blocks * machine->part_columns) == 0);
 }
 
 /// Each block has its part of the sums and does with it what stands behind the loop.
-static bool end_in_all(const sharing *s, ir_value *rank) {
+static bool end_in_all(const sharing *s, ir_value *rank, int64_t columns) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *made = ir_block_create(s->kernel->arena);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
   ir_value *operands[2] = {&loop->results[0], parity(s, &b)};
-  ir_attrs attrs = {.split = (uint8_t)s->blocks};
+  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = columns};
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;
   ir_value *sum = &part->results[0];
-  kiln_slice how = {.loop = loop, .sums = &sum, .log2_parts = (unsigned)__builtin_ctz(s->blocks)};
-  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, 1 << sum->type.log2[1]));
+  kiln_slice how = {.loop = loop, .sums = &sum, .columns = columns};
+  how.log2_parts = (unsigned)__builtin_ctz(s->blocks);
+  int64_t width = columns ? columns : 1 << sum->type.log2[1];
+  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, width));
   if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;
@@ -181,7 +190,9 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   ir_value *rank = group_blocks(&s, &outer);
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
   if (is_shared) take_turns(&s, &inner, rank, is_first);
-  bool is_sliced = is_shared && has_slices(&s, kiln_matrix_machine_of(target)) && end_in_all(&s, rank);
+  int64_t columns = 0;
+  bool is_sliced = is_shared && has_slices(&s, kiln_matrix_machine_of(target), &columns) &&
+                   end_in_all(&s, rank, columns);
   if (is_shared && !is_sliced) end_in_first(&s, is_first);
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);

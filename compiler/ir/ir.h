@@ -233,6 +233,7 @@ enum {
       1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
   IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a row or column of those that share the program
   IR_FEEDS = 1 << 16, ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
+  IR_TURNED = 1 << 17, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -265,7 +266,7 @@ typedef struct ir_attrs {
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
   uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; with `first`: that of the tile (of copy,
-                ///< alloc 0, of stage 1); copy: 0 of a left operand, 1 of a right one
+                ///< alloc 0; of stage the staged columns); copy: 0 of a left operand, 1 of a right one
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance
   uint8_t stages, unroll; ///< for, while; 0: not said
@@ -403,6 +404,8 @@ static inline ir_value **ir_view_extents(const ir_op *view) {
 static inline ir_value **ir_view_strides(const ir_op *view) {
   return ir_view_extents(view) + view->results[0].type.rank;
 }
+/// What a `stage` stages of its view's tile of rank 2: its rows are columns of the tile where it is turned.
+ir_type ir_staged_type(const ir_op *stage);
 /// Elements of an access along axis `axis` of its view; IR_DROPPED axes have one.
 int64_t ir_view_count(const ir_op *access, unsigned axis);
 /// Of an access through a view, one an axis.

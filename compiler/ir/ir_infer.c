@@ -479,7 +479,7 @@ static kiln_status rule_copy(typing *t) {
   ir_type memory = operand(t, rest), tile = ir_view_tile(view);
   if (!memory.slots || memory.scalar != tile.scalar)
     return refuse(t, "shared memory of that element", memory);
-  if (!loads) return expect_type(t, "value", tile, operand(t, rest + 1));
+  if (!loads) return expect_type(t, "value", ir_staged_type(t->op), operand(t, rest + 1));
   KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
   if (!is_i32(operand(t, rest + 1))) return refuse(t, "a slot of i32", operand(t, rest + 1));
   return is_barriers(operand(t, rest + 2)) ? KILN_OK : refuse(t, "barriers", operand(t, rest + 2));

@@ -83,6 +83,13 @@ ir_type ir_view_tile(ir_type view) {
   return tile;
 }
 
+ir_type ir_staged_type(const ir_op *stage) {
+  ir_type tile = ir_view_tile(stage->operands[0]->type), turned = tile;
+  if (!(stage->attrs.flags & IR_TURNED)) return tile;
+  turned.log2[0] = tile.log2[1], turned.log2[1] = tile.log2[0];
+  return turned;
+}
+
 int64_t ir_view_count(const ir_op *access, unsigned axis) {
   ir_type view = access->operands[0]->type;
   unsigned at = 0;

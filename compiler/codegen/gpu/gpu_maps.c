@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { STAGE_BOX_ROWS = 64 };
-
 static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
   kiln_buffer_block(out, code->bytes, code->size);
 }
@@ -25,12 +23,14 @@ static unsigned row_of(const gpu *g, const ir_op *op) {
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
 static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
   unsigned bytes = kiln_scalars[view.scalar].bytes;
+  unsigned box_rows =
+      op->code == IR_STAGE ? kiln_stage_box_rows(kiln_matrix_machine_of(g->target), g->kernel, op) : 0;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
     if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY)
       extent = kiln_memory_rows(ir_view_tile(view), op->attrs.first);
     if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
-    else if (op->code == IR_STAGE && extent > STAGE_BOX_ROWS) extent = STAGE_BOX_ROWS;
+    else if (op->code == IR_STAGE && extent > box_rows) extent = box_rows;
     else if (op->attrs.spread && extent > 1) extent /= op->attrs.spread;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
     kiln_buffer_bytes(out, word, 4);

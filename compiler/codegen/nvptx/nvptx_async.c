@@ -294,8 +294,15 @@ typedef struct staging {
   gpu_tile tile;
   unsigned columns;    ///< staged at a time
   unsigned row;        ///< bytes of a row in shared memory
+  unsigned box_rows;
   LLVMValueRef memory; ///< the group's part
 } staging;
+
+/// Four words of two neighbouring columns: rows l / 4, rows 8 + l / 4 of a warp; both 8 columns further.
+static void pack_words(gpu *g, const staging *s, uint32_t first, LLVMValueRef *words) {
+  for (unsigned w = 0; w < 4; w++)
+    words[w] = LLVMBuildBitCast(g->builder, gpu_pack(g, s->tile.regs + first + 2 * w, 2), g->i32, "");
+}
 
 /// Writes 64 rows and `columns` columns from register `first` on in the interleaved form that the map reads:
 /// 16-byte pieces of a row are exchanged by the low bits of the row. Each lane of a warp gives the address of
@@ -317,20 +324,39 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
     unsigned column = 2 * c % pieces, box = 2 * c / pieces;
     LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
     arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * 64 * s->row));
-    for (unsigned w = 0; w < 4; w++)
-      arguments[1 + w] =
-          LLVMBuildBitCast(b, gpu_pack(g, s->tile.regs + first + 8 * c + 2 * w, 2), g->i32, "");
+    pack_words(g, s, first + 8 * c, arguments + 1);
     call(g, KL_kl_stmatrix_x4, arguments, 5);
   }
 }
 
+/// The same turned: column c of the group is row c in memory, of 64 elements. Lanes give the addresses of rows
+/// l % 8 + 8 (l / 16) of 16, of their pieces 2 warp + l / 8 % 2.
+static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned columns) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
+  LLVMValueRef warp = LLVMBuildAnd(b, LLVMBuildLShr(b, g->thread, gpu_i32(g, 5), ""), gpu_i32(g, 3), "");
+  LLVMValueRef turn = LLVMBuildAnd(b, lane, gpu_i32(g, 7), "");
+  LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 3), ""), gpu_i32(g, 1), "");
+  LLVMValueRef row = add(g, turn, scale(g, LLVMBuildLShr(b, lane, gpu_i32(g, 4), ""), 8));
+  LLVMValueRef piece = LLVMBuildXor(b, add(g, scale(g, warp, 2), right), turn, "");
+  LLVMValueRef start = add(g, add(g, s->memory, scale(g, row, s->row)), scale(g, piece, 16));
+  for (unsigned c = 0; c < columns / 16; c++) {
+    LLVMValueRef arguments[5] = {add(g, start, gpu_i32(g, c * 16 * s->row))};
+    pack_words(g, s, first + 8 * c, arguments + 1);
+    call(g, KL_kl_stmatrix_x4_trans, arguments, 5);
+  }
+}
+
+/// Box i is where its columns begin, or its rows where the store is turned.
 static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
                       LLVMValueRef column) {
-  unsigned boxes = 2 * columns / s->row;
+  bool is_turned = op->attrs.flags & IR_TURNED;
+  unsigned boxes = is_turned ? columns / s->box_rows : 2 * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
-                                 add(g, s->memory, gpu_i32(g, i * 64 * s->row))};
-    unsigned rank = coordinates(g, op, op->operands[0]->type, add(g, column, gpu_i32(g, i * s->row / 2)), row,
+                                 add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
+    LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / 2)));
+    unsigned rank = coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row,
                                 arguments + 2);
     // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): `coordinates` wrote as many as it says
     call(g, stores[rank - 2], arguments, 2 + rank);
@@ -354,7 +380,8 @@ static void lower_stage(gpu *g, ir_op *op) {
   kiln_layout layout = nvptx_accumulator(g, value->type);
   nvptx_split split = nvptx_split_of(g, value->type);
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
-  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(machine, g->kernel, op)};
+  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(machine, g->kernel, op),
+               .box_rows = kiln_stage_box_rows(machine, g->kernel, op)};
   unsigned all = kiln_stage_columns(machine, g->kernel, op), most = 1u << memory->type.log2[1];
   s.columns = most < all ? most : all;
   s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * 2 * s.columns));
@@ -364,7 +391,8 @@ static void lower_stage(gpu *g, ir_op *op) {
     for (unsigned at = 0; at < all; at += s.columns) {
       unsigned columns = all - at < s.columns ? all - at : s.columns;
       wait_for_part(g, leader);
-      write_part(g, &s, (block << (split.columns - 1)) + at / 2, columns);
+      (op->attrs.flags & IR_TURNED ? write_turned : write_part)(
+          g, &s, (block << (split.columns - 1)) + at / 2, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
       group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");

@@ -102,10 +102,10 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
 }
 
-static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile) {
+/// `registers` of a thread are exchanged.
+static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t registers) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
-  uint32_t registers = 1u << tile.layout.registers;
   exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
   x.tile_bytes = (4u << ir_log2_elements(op->operands[0]->type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
@@ -126,7 +126,7 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
   gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &layout);
   if (g->status != KILN_OK) return;
   uint32_t count = 1u << layout.registers;
-  exchange x = open_exchange(g, op, tile);
+  exchange x = open_exchange(g, op, tile, count);
   LLVMValueRef *sums = kiln_arena_copy(g->arena, tile.regs, count * sizeof *sums);
   LLVMBasicBlockRef first = gpu_block(g, "gather"), other = gpu_block(g, "send"), after = gpu_block(g, "sum");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, g->share, gpu_i32(g, 0), ""), first, other);
@@ -149,14 +149,20 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
 
 // ---------------------------------------------------------------------------------- parts for everybody
 
-/// Register `i` of the thread in part `part`: a part has some columns of each 64 rows of the group.
-static unsigned register_of(const exchange *x, const nvptx_split *split, unsigned part, unsigned i) {
-  unsigned row_registers = 1u << (split->columns - 1), width = row_registers / x->blocks;
-  return i / width * row_registers + part * width + i % width;
+/// A part of the columns in registers of a thread: `width` of each 64 rows of the group.
+typedef struct part_registers {
+  unsigned width, whole, part; ///< of the part that counts; of 64 rows of the tile, of the result
+} part_registers;
+
+static part_registers registers_of_part(const gpu *g, const ir_op *op) {
+  unsigned whole = nvptx_split_of(g, op->operands[0]->type).columns,
+           part = nvptx_split_of(g, op->results[0].type).columns;
+  unsigned columns = op->attrs.first ? (unsigned)op->attrs.first : 1u << part;
+  return (part_registers){.width = columns / 2, .whole = 1u << (whole - 1), .part = 1u << (part - 1)};
 }
 
 /// Waits until all have read what this block sent before.
-static void scatter(gpu *g, const exchange *x, const nvptx_split *split) {
+static void scatter(gpu *g, const exchange *x, const part_registers *r) {
   static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
                              "[$0], {$1, $2, $3, $4}, [$5];";
   unsigned pieces = x->pieces / x->blocks;
@@ -167,9 +173,11 @@ static void scatter(gpu *g, const exchange *x, const nvptx_split *split) {
     LLVMValueRef there = in_block(g, add(g, x->memory, turn), part), full = in_block(g, x->full, part);
     for (unsigned i = 0; i < pieces; i++) {
       LLVMValueRef arguments[2 + PIECE] = {piece_at(g, there, i)};
-      for (unsigned k = 0; k < PIECE; k++)
-        arguments[1 + k] = LLVMBuildBitCast(
-            g->builder, x->tile.regs[register_of(x, split, part, i * PIECE + k)], g->i32, "");
+      for (unsigned k = 0; k < PIECE; k++) {
+        unsigned at = i * PIECE + k;
+        LLVMValueRef sum = x->tile.regs[at / r->width * r->whole + part * r->width + at % r->width];
+        arguments[1 + k] = LLVMBuildBitCast(g->builder, sum, g->i32, "");
+      }
       arguments[1 + PIECE] = full;
       nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context),
                 arguments, 2 + PIECE);
@@ -180,19 +188,23 @@ static void scatter(gpu *g, const exchange *x, const nvptx_split *split) {
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   ir_type whole = op->operands[0]->type;
   kiln_layout layout = nvptx_accumulator(g, whole), part = nvptx_accumulator(g, op->results[0].type);
-  nvptx_split split = nvptx_split_of(g, whole);
+  part_registers r = registers_of_part(g, op);
   gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &part);
   if (g->status != KILN_OK) return;
-  exchange x = open_exchange(g, op, tile);
-  uint32_t count = 1u << part.registers, bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
+  uint32_t count = 1u << part.registers, own = count / r.part * r.width;
+  exchange x = open_exchange(g, op, tile, own * op->attrs.split);
+  uint32_t bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
   LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes), "");
   call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
-  scatter(g, &x, &split);
+  scatter(g, &x, &r);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
   x.pieces /= x.blocks;
-  for (uint32_t i = 0; i < count; i++) out.regs[i] = x.is_float ? LLVMConstReal(g->f32, -0.0) : gpu_i32(g, 0);
-  for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, out.regs);
+  LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), zero = gpu_i32(g, 0);
+  if (x.is_float) zero = LLVMConstReal(g->f32, -0.0);
+  for (uint32_t i = 0; i < count; i++) sums[i] = out.regs[i] = zero;
+  for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, sums);
+  for (uint32_t i = 0; i < own; i++) out.regs[i / r.width * r.part + i % r.width] = sums[i];
   group_barrier(g);
   for (unsigned rank = 0; rank < x.blocks; rank++)
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader}, 2);
