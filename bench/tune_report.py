@@ -14,6 +14,8 @@ import re
 HEAD = re.compile(r"^(\S+)((?: \w+=-?\d+)*): (\S+) ([\d.]+) us(?:, the default|, [\d.]+ x the default (\S+))? \(")
 ROW = re.compile(r"^  (\S+) +([\d.]+) us \[")
 TRITON = re.compile(r"^triton (\S+)((?: \w+=-?\d+)*): ([\d.]+) us")
+COPY = re.compile(r"^copy (\S+)((?: \w+=-?\d+)*): ([\d.]+) us")
+LAUNCH_BOUND_US = 10  # shorter ones of Triton are bound by its launch where that is slower than emptying the L2
 
 
 def key_of(match):
@@ -47,14 +49,18 @@ def bins_away(a, b):
     return sum((place(x) - place(y)) ** 2 for x, y in zip(numbers(a), numbers(b)))
 
 
+OCTAVE = 16  # squares of bins, of which an octave has four: as far as a launch goes
+
+
 def nearest_loss(shapes, every, by_cost):
-    """Each shape by the choice of the nearest other one of its kernel; its time over that of its own choice, the worst first. Times are those of `every`."""
+    """Each shape by the choice of the nearest other one of its kernel within an octave, else by its default; its time over that of its own choice, the
+    worst first. Times are those of `every`."""
     losses = []
     for (kernel, arguments), own in shapes.items():
         times = every.get((kernel, arguments), own)["times"]
         others = [(bins_away(arguments, a), a, s["best"][0]) for (k, a), s in shapes.items() if k == kernel and a != arguments]
-        candidates = [own["default"]] if kernel.split("[")[0] in by_cost else [config for _, _, config in sorted(others)]
-        for config in candidates:
+        near = [] if kernel.split("[")[0] in by_cost else [config for away, _, config in sorted(others) if away <= OCTAVE]
+        for config in near + [own["default"]]:
             if config in times and own["best"][0] in times:  # else its @require does not hold, and the next one is taken
                 losses.append((times[config] / times[own["best"][0]], kernel, arguments, config))
                 break
@@ -110,12 +116,25 @@ def main():
         print(f"found over the best of all configs, {len(shares)} shapes: {geomean(shares.values()):.3f}{f', least {shares[worst]:.3f} ({worst[0]} {worst[1]})' if worst else ''}")
     if options.triton:
         peers = {key_of(m): float(m[3]) for m in map(TRITON.match, open(options.triton)) if m}
-        ratios = {}
+        copies = {key_of(m): float(m[3]) for m in map(COPY.match, open(options.triton)) if m}
+        ratios, memory, long, roof = {}, [], [], []
         for key, us in peers.items():
-            if key in first:
-                ratios.setdefault(key[0].split("[")[0], []).append(us / first[key]["best"][1])
+            if key not in first:
+                continue
+            ours = first[key]["best"][1]
+            ratios.setdefault(key[0].split("[")[0], []).append(us / ours)
+            if key not in copies:
+                continue
+            memory.append(us / ours)
+            if ours >= LAUNCH_BOUND_US:
+                long.append(us / ours)
+                roof.append((copies[key] / ours, copies[key] / us))
         for kernel, r in sorted(ratios.items()):
             print(f"{kernel:12} {len(r):2} shapes, Triton's autotuned time over ours: {geomean(r):.3f}, {min(r):.3f} to {max(r):.3f}")
+        if long:
+            print(f"memory-bound {len(memory):2} shapes, Triton's autotuned time over ours: {geomean(memory):.3f}; of the {len(long)} that take {LAUNCH_BOUND_US} us or more "
+                  f"{geomean(long):.3f}, {min(long):.3f} to {max(long):.3f}")
+            print(f"  these {len(long)}: a copy of as many bytes by the device over ours {geomean(r[0] for r in roof):.3f}, over Triton's {geomean(r[1] for r in roof):.3f}")
 
 
 if __name__ == "__main__":

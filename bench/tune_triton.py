@@ -163,6 +163,15 @@ def launch_of(kernel, n):
     return lambda: gemv[rows_grid(n)](a, x, y, n["rows"], n["cols"], n["cols"])
 
 
+def copy_of(kernel, n):
+    """A copy that reads and writes as many bytes as the kernel, in 16 bits each; None where operations bound it."""
+    if "rows" not in n:
+        return None
+    count = n["rows"] * n["cols"] // (2 if kernel == "gemv" else 1)
+    a, b = some(count), empty(count)
+    return lambda: b.copy_(a)
+
+
 def read_shapes(path):
     """(kernel, {integer: value}) of each combination of each line, integers in the order of the line."""
     for line in open(path):
@@ -183,6 +192,10 @@ def main():
             call()  # tunes
             us = 1000 * triton.testing.do_bench(call, warmup=3, rep=20, quantiles=[0.5])
             print(f"triton {kernel} {' '.join(f'{k}={v}' for k, v in n.items())}: {us:.2f} us", flush=True)
+            copy = copy_of(kernel.split("[")[0], n)
+            if copy:
+                us = 1000 * triton.testing.do_bench(copy, warmup=3, rep=20, quantiles=[0.5])
+                print(f"copy {kernel} {' '.join(f'{k}={v}' for k, v in n.items())}: {us:.2f} us", flush=True)
         except Exception as why:  # one shape that fails costs that shape
             print(f"triton {kernel} {n}: failed: {str(why)[:300]!r}", flush=True)
         torch.cuda.empty_cache()
