@@ -4,14 +4,12 @@
 // the buffer's usual size, as far as other elements differ as much: an error that stands alone is one. NaN
 // meets NaN only, infinity itself only.
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "compiler/ir/ir.h"
+#include "tools/common/in_parts.h"
 #include "tools/tool/case_file.h"
 
 typedef struct tolerance {
@@ -107,7 +105,7 @@ static bool close_enough(double share, double got, double want, double least) {
 
 // ------------------------------------------------------------------------------- in parts, by threads
 
-enum { PART = 1 << 20, MOST_THREADS = 16, LEAST = -1100, BUCKETS = 2200 };
+enum { LEAST = -1100, BUCKETS = 2200 };
 
 // What is found in one part; the parts are put together in order, however many threads looked at them.
 typedef struct part {
@@ -124,32 +122,12 @@ typedef struct comparison {
   double share, least;
   part *parts; // owned
   uint64_t part_count;
-  void (*look)(const struct comparison *c, part *p, uint64_t from, uint64_t to);
-  atomic_ullong next;
 } comparison;
 
-static void *look_at_parts(void *context) {
-  comparison *c = context;
-  uint64_t i;
-  while ((i = atomic_fetch_add(&c->next, 1)) < c->part_count)
-    c->look(c, &c->parts[i], i * PART, i + 1 == c->part_count ? c->count : (i + 1) * PART);
-  return NULL;
-}
-
-static void in_parts(comparison *c, void (*look)(const comparison *, part *, uint64_t, uint64_t)) {
-  pthread_t threads[MOST_THREADS];
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  unsigned started = 0;
-  c->look = look;
-  atomic_store(&c->next, 0);
-  for (; started + 1 < MOST_THREADS && started + 1 < c->part_count && started + 1 < processors; started++)
-    if (pthread_create(&threads[started], NULL, look_at_parts, c)) break;
-  look_at_parts(c); // this thread is one of them, and all of them where no other can be had
-  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
-}
-
 // The mean size of finite values is what an error is held against where a value itself is near zero.
-static void look_at_sizes(const comparison *c, part *p, uint64_t from, uint64_t to) {
+static void look_at_sizes(void *context, uint64_t from, uint64_t to) {
+  const comparison *c = context;
+  part *p = &c->parts[from / CLI_PART];
   for (uint64_t i = from; i < to; i++) {
     double value = fabs(element_at(c->t, c->want, i));
     if (!isfinite(value)) continue;
@@ -166,7 +144,9 @@ static void look_at_sizes(const comparison *c, part *p, uint64_t from, uint64_t 
   }
 }
 
-static void look_for_errors(const comparison *c, part *p, uint64_t from, uint64_t to) {
+static void look_for_errors(void *context, uint64_t from, uint64_t to) {
+  const comparison *c = context;
+  part *p = &c->parts[from / CLI_PART];
   p->first = to;
   for (uint64_t i = skip_equal(c->t, c->got, c->want, from, to); i < to;
        i = skip_equal(c->t, c->got, c->want, i + 1, to)) {
@@ -222,17 +202,17 @@ kiln_status case_compare(const char *label, case_element element, bool coarse, c
   c.share = coarse && element == CASE_F32 ? coarse_share : t->share;
   if (element == CASE_F64 && is_widened(t, want, c.count)) c.share = widened_share;
   know_small_elements(t);
-  c.part_count = (c.count + PART - 1) / PART;
+  c.part_count = (c.count + CLI_PART - 1) / CLI_PART;
   c.parts = calloc(c.part_count, sizeof *c.parts);
   uint64_t *errors = calloc(c.part_count, BUCKETS * sizeof *errors);
   kiln_status status = KILN_OK;
   if (c.parts && errors) {
     for (uint64_t i = 0; i < c.part_count; i++) c.parts[i].errors = errors + i * BUCKETS;
     if (t->share > 0) {
-      in_parts(&c, look_at_sizes);
+      cli_in_parts(c.count, look_at_sizes, &c);
       c.least = least_allowed(c.share, usual_size(&c), common_error(&c));
     }
-    in_parts(&c, look_for_errors);
+    cli_in_parts(c.count, look_for_errors, &c);
     status = tell_errors(&c, label, err);
   } else {
     status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");

@@ -10,6 +10,7 @@
 #include "base/bundle_format.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
+#include "tools/common/in_parts.h"
 
 enum { MOST_BYTES_LOG2 = 36 };
 
@@ -43,29 +44,23 @@ size_t run_value_count(const run_value *v) { return v->size / kiln_scalars[v->sc
 
 // -------------------------------------------------------------------------------------- generators
 
-static uint64_t next_random(uint64_t *state) { // splitmix64
-  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+// Number `index` of splitmix64.
+static uint64_t random_word(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
 
-/// What a generator is given: the element's number, its extra word, its state.
-typedef double generate(size_t index, double word, uint64_t *state, kiln_scalar scalar);
-static double zeros(size_t i, double w, uint64_t *s, kiln_scalar t) {
-  return (void)i, (void)w, (void)s, (void)t, 0;
-}
-static double ones(size_t i, double w, uint64_t *s, kiln_scalar t) {
-  return (void)i, (void)w, (void)s, (void)t, 1;
-}
-static double iota(size_t i, double w, uint64_t *s, kiln_scalar t) {
-  return (void)w, (void)s, (void)t, (double)i;
-}
-static double same(size_t i, double w, uint64_t *s, kiln_scalar t) { return (void)i, (void)s, (void)t, w; }
+/// What a generator is given: the element's number, its extra word.
+typedef double generate(size_t index, double word, kiln_scalar scalar);
+static double zeros(size_t i, double w, kiln_scalar t) { return (void)i, (void)w, (void)t, 0; }
+static double ones(size_t i, double w, kiln_scalar t) { return (void)i, (void)w, (void)t, 1; }
+static double iota(size_t i, double w, kiln_scalar t) { return (void)w, (void)t, (double)i; }
+static double same(size_t i, double w, kiln_scalar t) { return (void)i, (void)t, w; }
 // Floats in [-1, 1), integers in 0..99.
-static double random_element(size_t i, double w, uint64_t *s, kiln_scalar t) {
-  (void)i, (void)w;
-  double unit = (double)(next_random(s) >> 11) / 9007199254740992.0;
+static double random_element(size_t i, double w, kiln_scalar t) {
+  double unit = (double)(random_word((uint64_t)w, i) >> 11) / 9007199254740992.0;
   return is_float(t) ? 2 * unit - 1 : floor(100 * unit);
 }
 
@@ -74,6 +69,19 @@ static const struct {
   generate *make;
 } generators[] = {
     {"zeros", zeros}, {"ones", ones}, {"iota", iota}, {"fill", same}, {"random", random_element}};
+
+typedef struct generating {
+  run_value *value;
+  generate *make;
+  double word;
+} generating;
+
+static void generate_part(void *context, uint64_t from, uint64_t to) {
+  const generating *g = context;
+  unsigned bytes = kiln_scalars[g->value->scalar].bytes;
+  for (uint64_t i = from; i < to; i++)
+    store(g->value->scalar, g->make(i, g->word, g->value->scalar), g->value->bytes + i * bytes);
+}
 
 static kiln_status bad(const run_value *v, const char *text, kiln_error *err) {
   return kiln_fail(
@@ -96,12 +104,11 @@ static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *e
     return kiln_fail(err, KILN_STATUS_LIMIT, "argument '%s': %llu elements; the limit is 2^%d bytes",
                      v->param.name, (unsigned long long)count, MOST_BYTES_LOG2);
   v->size = (size_t)count * bytes;
-  v->bytes = malloc(v->size + 1);
+  v->bytes = calloc(v->size + 1, 1);
   if (!v->bytes)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", v->param.name, v->size);
-  uint64_t state = (uint64_t)word;
-  for (size_t i = 0; i < count; i++)
-    store(v->scalar, generators[g].make(i, word, &state, v->scalar), v->bytes + i * bytes);
+  generating all = {v, generators[g].make, word};
+  if (all.make != zeros) cli_in_parts(count, generate_part, &all); // they are zeros already
   return KILN_OK;
 }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/common/in_parts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 16 };
+
+typedef struct work {
+  uint64_t count;
+  void (*look)(void *context, uint64_t from, uint64_t to);
+  void *context;
+  atomic_ullong next; // element
+} work;
+
+static void *look_at_parts(void *context) {
+  work *w = context;
+  uint64_t from;
+  while ((from = atomic_fetch_add(&w->next, CLI_PART)) < w->count)
+    w->look(w->context, from, w->count - from < CLI_PART ? w->count : from + CLI_PART);
+  return NULL;
+}
+
+void cli_in_parts(uint64_t count, void (*look)(void *context, uint64_t from, uint64_t to), void *context) {
+  work w = {.count = count, .look = look, .context = context};
+  pthread_t threads[MOST_THREADS];
+  uint64_t parts = count / CLI_PART + (count % CLI_PART != 0);
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned started = 0;
+  for (; started + 1 < MOST_THREADS && started + 1 < parts && started + 1 < processors; started++)
+    if (pthread_create(&threads[started], NULL, look_at_parts, &w)) break;
+  look_at_parts(&w); // this thread is one of them, and all of them where no other can be had
+  for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
