@@ -259,7 +259,7 @@ static void check_attributes(maker *m) {
   } known[] = {{"grid", false, 1, 3},     {"config", true, 0, 255},    {"instance", true, 1, 255},
                {"variant", true, 1, 32},  {"require", true, 1, 32},    {"warps", false, 1, 1},
                {"stages", false, 1, 1},   {"regs", false, 1, 1},       {"key", false, 1, 255},
-               {"fp", false, 1, 2},       {"grid_limit", false, 3, 3}, {"space", false, 1, 255},
+               {"fp", false, 1, 2},       {"grid_limit", false, 3, 3}, {"space", true, 1, 255},
                {"returns", false, 1, 26}, {"backward", false, 1, 1},   {"cost", false, 1, 1}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
@@ -322,7 +322,7 @@ static void plain_attributes(maker *m) {
 // ------------------------------------------------------------------------- configs
 
 static bool check_config_arg(maker *m, const kiln_node *arg) {
-  static const char *const words[] = {"warps", "stages", "targets"};
+  static const char *const words[] = {"warps", "stages", "regs", "targets"};
   if (arg->kind != KILN_NODE_NAMED)
     return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
   kiln_nearest near = kiln_nearest_to(arg->atom->text);
@@ -342,20 +342,33 @@ static bool check_config_arg(maker *m, const kiln_node *arg) {
   return false;
 }
 
+// What the config says of `name`; NULL: nothing.
+static const kiln_node *value_in(const kiln_node *config, const char *name) {
+  const kiln_node *value = NULL;
+  for (uint32_t i = 0; config && i < config->list.count; i++)
+    if (config->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(config->list.items[i], name))
+      value = config->list.items[i]->a;
+  return value;
+}
+
 static bool geometry(maker *m, const kiln_node *a, const char *name, int64_t least, int64_t most,
                      uint16_t *out) {
-  const kiln_node *given = NULL, *default_of = find_attribute(m, name);
+  const kiln_node *given = value_in(a, name), *default_of = find_attribute(m, name);
   int64_t v = *out;
   bool ok = true;
-  if (default_of && default_of->list.count == 1) given = default_of->list.items[0];
-  for (uint32_t i = 0; a && i < a->list.count; i++)
-    if (a->list.items[i]->kind == KILN_NODE_NAMED && is_attribute(a->list.items[i], name))
-      given = a->list.items[i]->a;
+  if (!given && default_of && default_of->list.count == 1) given = default_of->list.items[0];
   if (given) ok = kiln_elab_integer(&m->e, given, least, most, name, &v);
   if (ok && given && least && v & (v - 1))
     kiln_elab_error(&m->e, given->place, "%s must be a power of two, found %lld", name, (long long)v);
   *out = (uint16_t)v;
   return ok;
+}
+
+// The kernel's own (@regs) stays where the config has none.
+static void register_limit(maker *m, const kiln_node *a, uint16_t *out) {
+  const kiln_node *given = value_in(a, "regs");
+  int64_t v;
+  if (given && kiln_elab_integer(&m->e, given, 1, MOST_REGISTERS, "regs", &v)) *out = (uint16_t)v;
 }
 
 // The processors that a config is for.
@@ -377,9 +390,8 @@ static void config_targets(maker *m, const kiln_node *a, kiln_native_config *c) 
 // ------------------------------------------------------------------ configs of @space
 
 // @space(BLOCK = [512, 1024], warps = [4, 8]): values that tuning tries besides those of @config.
-static void check_space(maker *m) {
-  const kiln_node *a = find_attribute(m, "space");
-  for (uint32_t i = 0; a && i < a->list.count; i++) {
+static void check_space(maker *m, const kiln_node *a) {
+  for (uint32_t i = 0; i < a->list.count; i++) {
     const kiln_node *arg = a->list.items[i];
     if (arg->kind == KILN_NODE_NAMED && is_attribute(arg, "targets"))
       kiln_elab_error(&m->e, arg->place, "'@space': what a config is for stands in @config");
@@ -448,6 +460,7 @@ static const char *config_text(maker *m, const kiln_native_config *c) {
                          value_text(arena_of(m), c->values[i]));
   kiln_buffer_format(&b, "warps=%u", c->warps);
   if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
+  if (c->registers != m->instance->max_registers) kiln_buffer_format(&b, ",regs=%u", c->registers);
   if (c->targets) kiln_buffer_format(&b, ",targets=%s", c->targets);
   const char *text = kiln_arena_text(arena_of(m), (const char *)b.bytes, b.size);
   kiln_buffer_deinit(&b);
@@ -459,7 +472,7 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   uint32_t errors = m->e.d->errors;
   kiln_binding *top;
   bool ok = true;
-  *c = (kiln_native_config){.warps = 4};
+  *c = (kiln_native_config){.warps = 4, .registers = m->instance->max_registers};
   for (uint32_t i = 0; a && i < a->list.count; i++) ok &= check_config_arg(m, a->list.items[i]);
   c->values = KILN_NEW_ARRAY(arena_of(m), kiln_value, m->kernel->cparams.count);
   if (!ok || !compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values))
@@ -468,6 +481,7 @@ static bool make_config(maker *m, const kiln_node *a, kiln_native_config *c) {
   kiln_native_bind(&m->e, m->kernel, c->values, true);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
   geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
+  register_limit(m, a, &c->registers);
   config_targets(m, a, c);
   launch_expressions(m, c);
   cost_expression(m, c);
@@ -559,9 +573,8 @@ static kiln_node varied(maker *m, const kiln_node *base, const kiln_node *ranges
   return out;
 }
 
-// All combinations of @space on top of `base`; those that are there already are left out.
-static void generate_configs(maker *m, const kiln_node *base, uint32_t *capacity) {
-  const kiln_node *ranges = find_attribute(m, "space");
+// All combinations of a @space on top of `base`; those that are there already are left out.
+static void generate_configs(maker *m, const kiln_node *ranges, const kiln_node *base, uint32_t *capacity) {
   uint32_t count = ranges->list.count, *chosen = KILN_NEW_ARRAY(arena_of(m), uint32_t, count), at;
   do {
     kiln_native_config c;
@@ -576,21 +589,22 @@ static void generate_configs(maker *m, const kiln_node *base, uint32_t *capacity
   } while (at < count);
 }
 
-static void generate_all(maker *m, uint32_t *capacity) {
+static void generate_all(maker *m, const kiln_node *ranges, uint32_t *capacity) {
   bool any = false;
   uint32_t errors = m->e.d->errors;
   for (uint32_t i = 0; i < m->kernel->attributes.count && m->e.d->errors == errors; i++) {
     if (!is_attribute(m->kernel->attributes.items[i], "config")) continue;
     any = true;
-    generate_configs(m, m->kernel->attributes.items[i], capacity);
+    generate_configs(m, ranges, m->kernel->attributes.items[i], capacity);
   }
-  if (!any) generate_configs(m, NULL, capacity);
+  if (!any) generate_configs(m, ranges, NULL, capacity);
 }
 
 static void make_configs(maker *m) {
   uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
   kiln_native_config c;
-  check_space(m);
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++)
+    if (is_attribute(m->kernel->attributes.items[i], "space")) check_space(m, m->kernel->attributes.items[i]);
   for (uint32_t i = 0; i < m->kernel->attributes.count && m->instance->interface.config_count < MOST_CONFIGS;
        i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -600,8 +614,9 @@ static void make_configs(maker *m) {
     add_config(m, a, &c, &capacity);
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
-  if (m->unit->with_ranges && find_attribute(m, "space") && m->e.d->errors == errors)
-    generate_all(m, &capacity);
+  for (uint32_t i = 0; m->unit->with_ranges && i < m->kernel->attributes.count; i++) // each on its own
+    if (is_attribute(m->kernel->attributes.items[i], "space") && m->e.d->errors == errors)
+      generate_all(m, m->kernel->attributes.items[i], &capacity);
   if (!m->instance->interface.config_count && m->e.d->errors == errors)
     kiln_elab_error(&m->e, m->kernel->place, "kernel '%s' has no config whose @require can hold",
                     m->kernel->atom->text);

@@ -72,7 +72,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   bool *left_over = KILN_NEW_ARRAY(arena, bool, v->count);
   kernel->warps = c->warps;
   kernel->stages = c->stages;
-  kernel->max_registers = in->max_registers;
+  kernel->max_registers = c->registers;
   kernel->fp_strict = in->fp_strict;
   kernel->fp_flush = in->fp_flush;
   add_params(kernel, in, c, v, left_over);

@@ -7,10 +7,10 @@
 #include "compiler/front/unit.h"
 
 typedef struct kiln_native_config {
-  kiln_value *values;  ///< one a compile-time parameter
-  const char *targets; ///< canonical list of the processors it is for; NULL: all
-  uint16_t warps, stages;
-  bool is_generated; ///< from the ranges of @space
+  kiln_value *values;                ///< one a compile-time parameter
+  const char *targets;               ///< canonical list of the processors it is for; NULL: all
+  uint16_t warps, stages, registers; ///< registers: the most of a thread; 0: no limit
+  bool is_generated;                 ///< from the ranges of @space
   const kiln_launch_expr *grid[3];
   const kiln_launch_expr **require;
   uint32_t require_count;

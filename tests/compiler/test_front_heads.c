@@ -299,6 +299,7 @@ TEST(heads, nonsense_in_heads_is_refused) {
       {"kernel k(n: i32) @warps(`255) {}", "warps: expected a number from 1 to 32, found 255"},
       {"kernel k(n: i32) @config(warps = `6) {}", "warps must be a power of two, found 6"},
       {"kernel k(n: i32) @regs(`1000) {}", "regs: expected a number from 1 to 512, found 1000"},
+      {"kernel k(n: i32) @config(regs = `0) {}", "regs: expected a number from 1 to 512, found 0"},
       {"kernel k(n: i32) @config(`wraps = 4) {}", "did you mean 'warps'?"},
       {"kernel k[BLOCK: tune = 4](n: i32) @config(`BLOKC = 4) {}", "did you mean 'BLOCK'?"},
       {"kernel k[TYPE: type = f32](n: i32) @instance(`TPYE = f32) {}", "did you mean 'TYPE'?"},
