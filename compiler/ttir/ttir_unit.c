@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A Triton IR file as a unit: one instance a public function, one variant, one config: the launch facts of
 // Triton's metadata. For tuning there are ranges behind it: what a launch may choose freely is how many warps
-// compute a program, and how many stages its loops have.
+// compute a program, how many stages its loops have, and what the code generator may spend: registers of a
+// thread.
 //
 // TTIR has no launch expression, so the grid spans of the config are empty: the caller of a launch gives the
 // grid.
@@ -11,13 +12,20 @@
 #include "compiler/front/unit.h"
 #include "compiler/ttir/ttir.h"
 
-enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_RANGES = 5 * MOST_STAGES };
+enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_CONFIGS = 1 + 5 * (MOST_STAGES + 2) };
+enum { LANES = 32, FILE_OF_REGISTERS = 65536 };
+
+// Beyond the recorded one.
+typedef struct knobs {
+  uint16_t warps, stages, registers; // registers: 0 as recorded
+} knobs;
 
 typedef struct ttir_unit {
   kiln_unit unit;
   ttir_module *module;
   ttir_facts facts;
   kiln_interface *interfaces; ///< one a kernel
+  knobs *configs;             ///< MOST_CONFIGS a kernel
   ir_kernel **kernels;        ///< built when the unit was opened; each is handed out once
 } ttir_unit;
 
@@ -36,8 +44,10 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   (void)target;
   ir_kernel *kernel = config ? NULL : u->kernels[index];
   ttir_facts facts = u->facts;
-  facts.warps = u->interfaces[index].configs[config].warps;
-  facts.stages = u->interfaces[index].configs[config].stages;
+  const knobs *k = &u->configs[index * MOST_CONFIGS + config];
+  facts.warps = k->warps;
+  facts.stages = k->stages;
+  if (k->registers) facts.max_registers = k->registers;
   if (kernel && arena == unit->arena) u->kernels[index] = NULL; // it will be changed in place
   else kernel = ttir_build(u->module, index, config ? &facts : &u->facts, arena, d);
   if (kernel) kernel->name = u->interfaces[index].symbol;
@@ -75,22 +85,31 @@ static void fill_param(const ir_param *param, kiln_param_record *out) {
                              .hi = param->hi};
 }
 
-static void add_config(kiln_arena *arena, uint16_t warps, uint16_t stages, kiln_interface *out) {
+static void add_config(kiln_arena *arena, knobs k, kiln_interface *out, knobs *configs) {
+  const char *text = kiln_arena_format(arena, "warps=%u,stages=%u", k.warps, k.stages);
+  if (k.registers) text = kiln_arena_format(arena, "%s,regs=%u", text, k.registers);
+  configs[out->config_count] = k;
   out->configs[out->config_count++] =
-      (kiln_config_record){.text = kiln_arena_format(arena, "warps=%u,stages=%u", warps, stages),
-                           .warps = warps,
-                           .stages = stages};
+      (kiln_config_record){.text = text, .warps = k.warps, .stages = k.stages};
 }
 
-static void add_ranges(kiln_arena *arena, kiln_interface *out) {
+// All warps and stages; limits of registers, where they are below what the file of a unit allows anyway, with
+// the recorded stages.
+static void add_ranges(kiln_arena *arena, kiln_interface *out, knobs *configs) {
+  static const uint16_t limits[] = {64, 128};
+  const knobs recorded = configs[0];
   for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
     for (uint16_t stages = 1; stages <= MOST_STAGES; stages++)
-      if (warps != out->configs[0].warps || stages != out->configs[0].stages)
-        add_config(arena, warps, stages, out);
+      if (warps != recorded.warps || stages != recorded.stages)
+        add_config(arena, (knobs){warps, stages, 0}, out, configs);
+  for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+      if (warps * LANES * limits[i] < FILE_OF_REGISTERS)
+        add_config(arena, (knobs){warps, recorded.stages, limits[i]}, out, configs);
 }
 
 static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const kiln_front_options *options,
-                           kiln_interface *out) {
+                           kiln_interface *out, knobs *configs) {
   const char *suffix = options->name_suffix;
   const char *name = suffix ? kiln_arena_format(arena, "%s%s", kernel->name, suffix) : kernel->name;
   *out = (kiln_interface){.name = name,
@@ -99,9 +118,9 @@ static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const kil
                           .variant_count = 1};
   out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
   for (uint32_t i = 0; i < out->param_count; i++) fill_param(&kernel->params[i], &out->params[i]);
-  out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, 1 + MOST_RANGES);
-  add_config(arena, kernel->warps, kernel->stages, out);
-  if (options->with_ranges) add_ranges(arena, out);
+  out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, MOST_CONFIGS);
+  add_config(arena, (knobs){kernel->warps, kernel->stages, 0}, out, configs);
+  if (options->with_ranges) add_ranges(arena, out, configs);
   out->variants = KILN_NEW(arena, kiln_variant_record);
   out->variants[0].text = "";
   kiln_layout_params(out);
@@ -142,11 +161,12 @@ kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *
   if (!u->module) return NULL;
   size_t count = ttir_kernel_count(u->module);
   u->interfaces = KILN_NEW_ARRAY(arena, kiln_interface, count);
+  u->configs = KILN_NEW_ARRAY(arena, knobs, count * MOST_CONFIGS);
   u->kernels = KILN_NEW_ARRAY(arena, ir_kernel *, count);
   for (size_t i = 0; i < count; i++) {
     u->kernels[i] = ttir_build(u->module, i, &u->facts, arena, d);
     if (!u->kernels[i]) return NULL;
-    fill_interface(arena, u->kernels[i], options, &u->interfaces[i]);
+    fill_interface(arena, u->kernels[i], options, &u->interfaces[i], u->configs + i * MOST_CONFIGS);
   }
   return &u->unit;
 }

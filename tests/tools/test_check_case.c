@@ -301,8 +301,8 @@ static char *tune(int want, const char *options) {
   return out;
 }
 
-// The space of Triton IR are warps and stages; what is recorded judges, so that a case whose recording is
-// wrong leaves no config. The table goes with the kernel into a bundle that chooses by it.
+// The space of Triton IR are warps, stages and limits of registers; what is recorded judges, so that a case
+// whose recording is wrong leaves no config. The table goes with the kernel into a bundle that chooses by it.
 TEST(check_case, a_case_is_shape_and_judge_of_a_tuning) {
   const char *folder = kiln_test_folder();
   char *out, words[600];
@@ -313,7 +313,7 @@ TEST(check_case, a_case_is_shape_and_judge_of_a_tuning) {
   write_case(folder, "described", NULL, &m, COUNT, false);
   out = tune(0, "--case good --all-below 100");
   expect_in(out, "add_kernel n=304: warps=");
-  expect_in(out, "(20 configs, ");
+  expect_in(out, "(29 configs, ");
   expect_in(out, "judged by case)");
   expect_in(out, "it is the same code as warps=4,stages=2"); // a host has neither
   free(out);
@@ -331,12 +331,32 @@ TEST(check_case, a_case_is_shape_and_judge_of_a_tuning) {
   free(out);
   snprintf(words, sizeof words, "sed -i 's/config=[^ ]*/config=warps=8,stages=1/' %s/t.table", folder);
   kiln_test_run(NULL, "%s", words);
+  kiln_test_run(&out,
+                "cd %s && export KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH && kiln build -t host "
+                "--tuned t.table -o "
+                "k.kbundle good/kernel.ttir && kiln explain --all k.kbundle add_kernel",
+                folder, kiln_test_build());
+  expect_in(out, " config=warps=8,stages=1\n");
+  free(out);
+}
+
+// A limit that is above what a unit has for so many warps is none.
+TEST(check_case, the_code_generator_of_triton_ir_has_a_knob) {
+  const char *folder = kiln_test_folder();
+  recorded m = good_memory();
+  char *out;
+  write_case(folder, "good", NULL, &m, COUNT, true);
   kiln_test_run(
       &out,
-      "cd %s && KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH && kiln build -t host --tuned t.table -o "
-      "k.kbundle good/kernel.ttir && kiln explain --all k.kbundle add_kernel",
+      "cd %s && export KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH && kiln build --tuning -t sm_90a "
+      "--ptx-assembler=none -o k.kbundle good/kernel.ttir && kiln inspect -c k.kbundle | grep regs= && "
+      "kiln disasm k.kbundle add_kernel | grep maxnreg | sort -u",
       folder, kiln_test_build());
-  expect_in(out, " config=warps=8,stages=1\n");
+  static const char *const there[] = {"warps=1,stages=3,regs=64", "warps=8,stages=3,regs=128",
+                                      "warps=16,stages=3,regs=64", ".maxnreg 64", ".maxnreg 128"};
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++) expect_in(out, there[i]);
+  if (strstr(out, "warps=16,stages=3,regs=128"))
+    FAIL("16 warps have 128 registers a thread anyway:\n%s", out);
   free(out);
 }
 
