@@ -4,10 +4,14 @@
 //   FAKE_NS       of one launch (10000), and 10 for each block of its grid
 //   FAKE_PERCENT  of that (100): a loss that is planted
 //   FAKE_NOISE    up to so many thousandths more or less (0), otherwise with each FAKE_SEED
+//   FAKE_LOG      a file that gets a line for each process that makes a context
+//   FAKE_DIE      a file; where it is there, the next launch takes it away and ends the process
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -47,7 +51,14 @@ API int cuDeviceGetAttribute(int *out, int attribute, int device) {
                                         : 65535;
   return 0;
 }
-API int cuDevicePrimaryCtxRetain(void **out, int device) { return (void)device, *out = &now, 0; }
+API int cuDevicePrimaryCtxRetain(void **out, int device) {
+  static bool is_made;
+  const char *log = getenv("FAKE_LOG");
+  FILE *file = log && !is_made ? fopen(log, "a") : NULL;
+  if (file) fprintf(file, "context of %d\n", device), fclose(file);
+  is_made = true;
+  return *out = &now, 0;
+}
 API int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }
 API int cuCtxGetCurrent(void **out) { return *out = NULL, 0; }
 API int cuCtxSetCurrent(void *context) { return (void)context, 0; }
@@ -67,6 +78,8 @@ API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, un
                        unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
   (void)function, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params, (void)extra;
   double ns = setting("FAKE_NS", 10000) + 10.0 * gx * gy * gz;
+  const char *die = getenv("FAKE_DIE");
+  if (die && !unlink(die)) _exit(3);
   now += ns * setting("FAKE_PERCENT", 100) / 100 * (1 + noise() * setting("FAKE_NOISE", 0) / 1000);
   return 0;
 }

@@ -409,6 +409,60 @@ TEST(tune, gate_catches_a_loss_of_a_tenth_and_passes_noise) {
   free(out);
 }
 
+static unsigned lines_of(const char *path) {
+  unsigned count = 0;
+  char *text = kiln_test_read(path, NULL);
+  for (const char *c = text; c && *c; c++) count += *c == '\n';
+  free(text);
+  return count;
+}
+
+// A context of a GPU takes longer to make than most kernels to measure: a device has one process for all
+// shapes and kernels, and another one only where that died.
+TEST(tune, a_device_has_one_process_for_all_shapes) {
+  static const char source[] =
+      "kiln 1\n\nkernel k[B: tune = 64](y: inout *f32, n: i32)\n  @grid(cdiv(n, B)) @key(n) @config(B = 64) "
+      "@config(B = 128)\n"
+      "{\n  let i = pid(0) * B + iota(B)\n  store(y + i, load(y + i, i < n) + 1.0, i < n)\n}\n\n"
+      "kernel l[B: tune = 32](y: out *f32, n: i32)\n  @grid(n) @key(n) @config(B = 32) @config(B = 16)\n"
+      "{\n  store(y + pid(0) + iota(B), 1.0)\n}\n";
+  static const struct {
+    const char *device;
+    bool dies;
+    unsigned processes, dropped;
+  } cases[] = {{"cuda:0", false, 1, 0}, {"cuda:0", true, 2, 1}, {"cuda:0,cuda:1", false, 2, 0}};
+  const char *folder = kiln_test_folder(), *build = kiln_test_build();
+  char *out, words[1000], says[100];
+  put("k.kiln", source);
+  put("shapes", "k n={100,200,400} y=iota:n\nl n={300,600} y=zeros:700\nk n={800,1600} y=iota:n\n");
+  if (kiln_test_run(&out, "gcc -shared -fPIC -O1 -o %s/libcuda.so.1 tests/emulation/cuda_clock.c", folder))
+    FAIL("%s", out);
+  free(out);
+  snprintf(words, sizeof words, "build --tuning -t sm_90 --ptx-assembler=none -o %s %s", file("k.kbundle"),
+           file("k.kiln"));
+  free(kiln(0, words));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    unlink(file("contexts"));
+    unlink(file("c.table"));
+    if (cases[i].dies) put("die", "");
+    int code =
+        kiln_test_run(&out,
+                      "LD_LIBRARY_PATH=%s FAKE_LOG=%s FAKE_DIE=%s %s/bin/kiln tune -v -d %s --budget "
+                      "0.1 --judge-limit 0 -s %s/shapes -o %s/c.table %s/k.kbundle",
+                      folder, file("contexts"), file("die"), build, cases[i].device, folder, folder, folder);
+    if (code) FAIL("exit status is %d:\n%s", code, out);
+    snprintf(says, sizeof says, "; %u processes\n", cases[i].processes);
+    expect_in(out, says);
+    CHECK_INT(lines_of(file("contexts")), cases[i].processes);
+    unsigned dropped = 0;
+    for (const char *at = out; (at = strstr(at, "dropped ")); at++) dropped++;
+    CHECK_INT(dropped, cases[i].dropped);
+    if (cases[i].dropped) expect_in(out, "the process ended with exit status 3");
+    free(out);
+    CHECK_INT(lines_of(file("c.table")), 1 + 7);
+  }
+}
+
 // Two kernels are two bundles: the second is compiled while the first is measured, what no shape names is not
 // compiled at all, and what is found is kept where a later one is not there.
 TEST(tune, kernels_are_compiled_while_others_are_measured) {
@@ -774,6 +828,45 @@ TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
   free(out);
 }
 
+// Each @space is one of its own on top of what the source writes: no combinations between them.
+TEST(tune, several_spaces_stand_beside_each_other) {
+  char *out = tune(0, "-v",
+                   "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n"
+                   "  @grid(cdiv(n, BLOCK)) @key(n) @space(BLOCK = [128, 4096]) @space(warps = [1, 2])\n"
+                   "  @config(BLOCK = 64)\n"
+                   "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n",
+                   "k n=100000 x=random:n y=zeros:n\n");
+  expect_in(out, "(5 configs, ");
+  expect_in(out, "  BLOCK=4096,warps=4 ");
+  expect_in(out, "BLOCK=64,warps=2: it is the same code as BLOCK=64,warps=4"); // a host has no warps
+  expect_not_in(out, "BLOCK=4096,warps=1");
+  free(out);
+}
+
+// How many registers a thread may have is a knob of the code generator: the assembler is told.
+TEST(tune, limits_of_registers_are_a_knob) {
+  static const char source[] =
+      "kiln 1\n\nkernel k[BLOCK: tune = 64](x: in *f32, y: out *f32, n: i32)\n"
+      "  @grid(cdiv(n, BLOCK)) @key(n) @regs(168) @space(regs = [32, 168])\n  @config(BLOCK = 64)\n"
+      "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n";
+  char words[900];
+  put("k.kiln", source);
+  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
+           file("k.kiln"));
+  char *out = kiln(0, words);
+  expect_in(out, ": 2 objects, "); // 168 is what the source says
+  free(out);
+  snprintf(words, sizeof words, "disasm %s k", file("k.kbundle"));
+  out = kiln(0, words);
+  expect_in(out, ".maxnreg 32");
+  expect_in(out, ".maxnreg 168");
+  free(out);
+  snprintf(words, sizeof words, "inspect -c %s", file("k.kbundle"));
+  out = kiln(0, words);
+  expect_in(out, "BLOCK=64,warps=4,regs=32");
+  free(out);
+}
+
 // With two warps a thread keeps 256 numbers, with 16 of them 32: the first cannot but spill. What the
 // source writes is compiled whatever it costs.
 TEST(tune, ranges_that_cannot_but_spill_are_not_compiled) {
@@ -882,6 +975,7 @@ TEST(tune, ranges_are_checked) {
                {"BLOCK = 4", "'@space': expected a list of values such as [512, 1024]"},
                {"BLOCK = []", "'@space': expected a list of values"},
                {"BLOCK = [4], BLOCK = [8]", "'@space': 'BLOCK' is there already"},
+               {"BLOCK = [4]) @space(BLOK = [8]", "'@config': 'BLOK' is no compile-time parameter"},
                {"targets = [\"host\"]", "'@space': what a config is for stands in @config"},
                {"4", "'@config': expected name = value"}};
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -168,11 +168,26 @@ static kiln_status end_turn(tuner *t, const char *id, const kiln_tuned_entry *e,
 
 // ------------------------------------------------------------------------------------- one contest
 
+static void count_time(progress *p, const tune_contest *c) {
+  atomic_fetch_add(&p->contests, 1);
+  atomic_fetch_add(&p->judge_ns, c->judge_ns);
+  for (unsigned i = 0; i < TUNE_TASKS; i++) atomic_fetch_add(&p->spent_ns[i], c->spent_ns[i]);
+}
+
+static void print_time(const progress *p) {
+  const double s = 1e-9;
+  printf(
+      "%u shapes, in seconds of devices: arguments %.1f, loading %.1f, a launch of each %.1f, judging %.1f, "
+      "measuring %.1f; %u processes\n",
+      atomic_load(&p->contests), s * (double)atomic_load(&p->values_ns),
+      s * (double)atomic_load(&p->spent_ns[TUNE_LOAD]), s * (double)atomic_load(&p->spent_ns[TUNE_RUN]),
+      s * (double)atomic_load(&p->judge_ns), s * (double)atomic_load(&p->spent_ns[TUNE_TIME]),
+      atomic_load(&p->processes));
+}
+
 static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tuned_entry *e,
                            const kiln_tuner_row *row, const kiln_tuner_row *old, kiln_error *err) {
   tune_contest contest;
-  tune_worker worker = {0};
-  KILN_TRY(tune_subject_share(s, err));
   uint32_t usual = t->s->check ? config_of(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
   tune_hints hints;
   tune_entry_hints(t, e, s, &hints);
@@ -182,9 +197,11 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
                       .of = t->pair_count,
                       .is_line = !t->s->progress};
   kiln_status status =
-      tune_contest_run(&contest, s, &t->view, &worker, &t->s->rules, &hints, usual, &watch, err);
+      tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &watch, err);
   tune_watch_end(&watch);
-  tune_worker_end(&worker);
+  // On a host a kernel can spoil the process in ways that nobody sees, and another one costs nothing.
+  if (s->is_host) tune_worker_end(&t->worker);
+  count_time(t->progress, &contest);
   if (status == KILN_OK) {
     tune_entry_fill(t, e, s, &contest);
     print_contest(t, title, s, &contest);
@@ -231,24 +248,30 @@ static kiln_status run_contest(tuner *t, const tune_pair *j, tune_subject *s, tu
   return status == KILN_OK ? ended : status;
 }
 
+static kiln_status make_subject(const void *context, uint32_t number, tune_subject *out, kiln_error *err) {
+  const tuner *t = context;
+  const tune_pair *j = &t->pairs[number];
+  *out = (tune_subject){.number = number,
+                        .interface = &j->kernel->interface,
+                        .is_host = !strncmp(t->device, "host", 4),
+                        .is_hot = t->s->hot};
+  return tune_pair_values(t, j, out, err);
+}
+
 // What fails costs its own shape. False: another machine measures it.
-static bool do_pair(tuner *t, const tune_pair *j) {
+static bool do_pair(tuner *t, uint32_t number) {
   kiln_error err = {0};
   turn how = TURN_DONE;
-  tune_subject s = {.bundle = t->bundle_path,
-                    .device = t->device,
-                    .interface = &j->kernel->interface,
-                    .is_host = !strncmp(t->device, "host", 4),
-                    .is_hot = t->s->hot};
-  kiln_status status = tune_pair_values(t, j, &s, &err);
-  if (status == KILN_OK) status = run_contest(t, j, &s, &how, &err);
+  tune_subject s = {0};
+  uint64_t begin = cli_now_ns();
+  kiln_status status = tune_worker_subject(&t->worker, number, &s, &err);
+  atomic_fetch_add(&t->progress->values_ns, cli_now_ns() - begin);
+  if (status == KILN_OK) status = run_contest(t, &t->pairs[number], &s, &how, &err);
   if (status != KILN_OK) {
     cli_report(status, &err);
     atomic_fetch_add(&t->progress->failed, 1);
   }
-  tune_subject_unshare(&s);
-  for (size_t i = 0; i < s.count; i++) run_value_deinit(&s.values[i]);
-  free(s.values);
+  tune_subject_deinit(&s);
   return how != TURN_BUSY;
 }
 
@@ -258,12 +281,12 @@ static void work(tuner *t) {
   uint32_t at, later_count = 0, *later = calloc((size_t)t->pair_count + 1, sizeof *later);
   if (!later) abort();
   while ((at = atomic_fetch_add(&t->progress->next, 1)) < t->pair_count)
-    if (!do_pair(t, &t->pairs[at])) later[later_count++] = at;
+    if (!do_pair(t, at)) later[later_count++] = at;
   while (later_count) {
     uint32_t left = 0;
     usleep(LATER_MS * 1000);
     for (uint32_t i = 0; i < later_count; i++)
-      if (!do_pair(t, &t->pairs[later[i]])) later[left++] = later[i];
+      if (!do_pair(t, later[i])) later[left++] = later[i];
     later_count = left;
   }
   free(later);
@@ -271,19 +294,23 @@ static void work(tuner *t) {
 
 // ---------------------------------------------------------------------------------- devices, bundle
 
-kiln_status tune_ask_device(const char *bundle, const char *device, tune_reply *out, kiln_error *err) {
-  tune_subject nothing = {.bundle = bundle, .device = device};
-  tune_worker worker = {0};
-  kiln_status status =
-      tune_worker_ask(&worker, &nothing, &(tune_request){.task = TUNE_HELLO}, HELLO_MS, out, err);
-  tune_worker_end(&worker);
+static kiln_status ask_device(tune_worker *worker, tune_reply *out, kiln_error *err) {
+  return tune_worker_ask(worker, NULL, (tune_request){.task = TUNE_HELLO}, HELLO_MS, out, err);
+}
+
+kiln_status tune_ask_device(const char *device, tune_reply *out, kiln_error *err) {
+  tune_worker worker = {.device = device, .memory = -1};
+  kiln_status status = ask_device(&worker, out, err);
+  tune_worker_close(&worker);
   return status;
 }
 
 static void use_device(tuner *t, const char *device) {
   kiln_error err = {0};
   t->device = device;
-  kiln_status status = tune_ask_device(t->bundle_path, device, &t->where, &err);
+  t->worker = (tune_worker){.bundle = t->bundle_path, .device = device, .make = make_subject, .context = t};
+  kiln_status status = tune_worker_open(&t->worker, &err);
+  if (status == KILN_OK) status = ask_device(&t->worker, &t->where, &err);
   kiln_tuner_toolchain(t->where.processor, tune_note_of(&t->view, "compiler", ""),
                        tune_note_of(&t->view, "assembler", ""), t->toolchain);
   if (status == KILN_OK && t->s->job) status = board_open(&t->board, t->s->worker, &err);
@@ -294,6 +321,8 @@ static void use_device(tuner *t, const char *device) {
     atomic_fetch_add(&t->progress->failed, 1);
   }
   board_close(&t->board);
+  atomic_fetch_add(&t->progress->processes, t->worker.starts);
+  tune_worker_close(&t->worker);
 }
 
 // A process a device; they take shapes from one queue.
@@ -364,6 +393,7 @@ int tune_bundle(const tune_settings *s, const char *path) {
     use_devices(&t);
     unsigned failed = atomic_load(&t.progress->failed), broken = atomic_load(&t.progress->broken),
              compared = atomic_load(&t.progress->compared), checked = atomic_load(&t.progress->checked);
+    if (s->verbose) print_time(t.progress);
     if (checked) printf("%u of %u choices hold\n", checked - broken, checked);
     if (s->gate && compared)
       printf("%u compared, %u lost, geomean %.3f x\n", compared, broken,

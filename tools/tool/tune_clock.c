@@ -30,10 +30,11 @@ static const kiln_driver_symbol symbols[] = {
 };
 
 struct tune_clock {
-  kiln_device *device; // borrowed
-  tune_clock_options options;
+  kiln_device *device;          // borrowed
+  const tune_restore *restores; // borrowed
+  size_t restore_count;
   kiln_stream stream; // owned; NULL where the device has none
-  bool is_cuda;
+  bool is_cuda, is_hot;
   cuda_api cuda;
   void *flush;               // owned: memory of the device
   void *events[MOST_EVENTS]; // end with the process
@@ -55,16 +56,16 @@ static kiln_status open_cuda(tune_clock *clock, const char *name, kiln_error *er
   CUDA_TRY(primary_retain(&context, device)); // the one that libkiln uses; until the process ends
   CUDA_TRY(context_set(context));
   for (unsigned i = 0; i < MOST_EVENTS; i++) CUDA_TRY(event_create(&clock->events[i], 0));
-  return clock->options.is_hot ? KILN_OK : kiln_alloc(clock->device, FLUSH_BYTES, &clock->flush, err);
+  return clock->is_hot ? KILN_OK : kiln_alloc(clock->device, FLUSH_BYTES, &clock->flush, err);
 }
 
-kiln_status tune_clock_open(kiln_device *device, const char *name, const tune_clock_options *options,
-                            tune_clock **out, kiln_error *err) {
+kiln_status tune_clock_open(kiln_device *device, const char *name, bool is_hot, tune_clock **out,
+                            kiln_error *err) {
   *out = NULL;
   tune_clock *clock = calloc(1, sizeof *clock);
   if (!clock) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   clock->device = device;
-  clock->options = *options;
+  clock->is_hot = is_hot;
   clock->is_cuda = !strncmp(name, "cuda", 4);
   kiln_status status = kiln_stream_create(device, &clock->stream, err);
   if (status == KILN_OK && clock->is_cuda) status = open_cuda(clock, name, err);
@@ -80,11 +81,23 @@ void tune_clock_close(tune_clock *clock) {
   free(clock);
 }
 
+void tune_clock_restore(tune_clock *clock, const tune_restore *restores, size_t count) {
+  clock->restores = restores;
+  clock->restore_count = count;
+}
+
+bool tune_clock_copies(const tune_clock *clock) { return clock->is_cuda; }
+
+kiln_status tune_clock_copy(tune_clock *clock, void *to, const void *from, size_t size, kiln_error *err) {
+  CUDA_TRY(copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size, NULL));
+  return KILN_OK;
+}
+
 // ---------------------------------------------------------------------------------- by this process
 
 static kiln_status restore_here(tune_clock *clock, kiln_error *err) {
-  for (size_t i = 0; i < clock->options.restore_count; i++) {
-    const tune_restore *r = &clock->options.restores[i];
+  for (size_t i = 0; i < clock->restore_count; i++) {
+    const tune_restore *r = &clock->restores[i];
     KILN_TRY(kiln_copy_in(clock->device, r->to, r->from, r->size, err));
   }
   return KILN_OK;
@@ -109,7 +122,7 @@ static kiln_status time_on_host(tune_clock *clock, kiln_prepared *prepared, doub
                                 kiln_error *err) {
   double warm;
   KILN_TRY(time_here(clock, prepared, 1, &warm, err));
-  unsigned together = clock->options.restore_count ? 1 : together_for(warm, LEAST_NS);
+  unsigned together = clock->restore_count ? 1 : together_for(warm, LEAST_NS);
   for (size_t i = 0; i < count; i++) KILN_TRY(time_here(clock, prepared, together, &out_ns[i], err));
   return KILN_OK;
 }
@@ -125,8 +138,8 @@ static kiln_status between(tune_clock *clock, unsigned first, double *out_ns, ki
 
 // What comes before a launch is so long that the launch waits in the device's queue, not in this process.
 static kiln_status enqueue_one(tune_clock *clock, kiln_prepared *prepared, unsigned event, kiln_error *err) {
-  for (size_t i = 0; i < clock->options.restore_count; i++) {
-    const tune_restore *r = &clock->options.restores[i];
+  for (size_t i = 0; i < clock->restore_count; i++) {
+    const tune_restore *r = &clock->restores[i];
     CUDA_TRY(copy((uint64_t)(uintptr_t)r->to, (uint64_t)(uintptr_t)r->from, r->size, clock->stream));
   }
   if (clock->flush) CUDA_TRY(memory_set((uint64_t)(uintptr_t)clock->flush, 0, FLUSH_BYTES, clock->stream));
@@ -190,7 +203,6 @@ static kiln_status time_hot(tune_clock *clock, kiln_prepared *prepared, double *
 kiln_status tune_clock_time(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
                             kiln_error *err) {
   if (!clock->is_cuda) return time_on_host(clock, prepared, out_ns, count, err);
-  return clock->options.is_hot && !clock->options.restore_count
-             ? time_hot(clock, prepared, out_ns, count, err)
-             : time_cold(clock, prepared, out_ns, count, err);
+  return clock->is_hot && !clock->restore_count ? time_hot(clock, prepared, out_ns, count, err)
+                                                : time_cold(clock, prepared, out_ns, count, err);
 }

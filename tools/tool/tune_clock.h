@@ -20,16 +20,18 @@ typedef struct tune_restore {
   size_t size;
 } tune_restore;
 
-typedef struct tune_clock_options {
-  bool is_hot; ///< caches stay as the launch before left them; else the L2 of a GPU is emptied before each
-  const tune_restore *restores; ///< borrowed
-  size_t restore_count;
-} tune_clock_options;
-
-/// `name` is the device's name ("cuda:0").
-kiln_status tune_clock_open(kiln_device *device, const char *name, const tune_clock_options *options,
-                            tune_clock **out, kiln_error *err);
+/// `name` is the device's name ("cuda:0"). `is_hot`: caches stay as the launch before left them; else the L2
+/// of a GPU is emptied before each.
+kiln_status tune_clock_open(kiln_device *device, const char *name, bool is_hot, tune_clock **out,
+                            kiln_error *err);
 void tune_clock_close(tune_clock *clock);
+/// What is to be restored from now on; borrowed.
+void tune_clock_restore(tune_clock *clock, const tune_restore *restores, size_t count);
+
+/// Whether the device copies within its own memory.
+bool tune_clock_copies(const tune_clock *clock);
+/// Does so, before what is launched next on the device's own stream.
+kiln_status tune_clock_copy(tune_clock *clock, void *to, const void *from, size_t size, kiln_error *err);
 
 /// `count` times of one launch each, in nanoseconds; of short ones each is the mean of several launches in a
 /// row, where nothing is to be restored or emptied before each.

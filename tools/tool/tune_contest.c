@@ -25,9 +25,13 @@ typedef struct running {
 
 static kiln_status ask(running *r, tune_task task, size_t candidate, uint32_t count, tune_reply *out,
                        kiln_error *err) {
-  const tune_request request = {task, r->contest->candidates[candidate].config, count};
-  return tune_worker_ask(r->worker, r->subject, &request,
-                         r->rules->limit_ms + (task == TUNE_LOAD ? LOAD_MS : 0), out, err);
+  const tune_request request = {
+      .task = task, .config = r->contest->candidates[candidate].config, .count = count};
+  uint64_t begin = cli_now_ns();
+  kiln_status status = tune_worker_ask(r->worker, r->subject, request,
+                                       r->rules->limit_ms + (task == TUNE_LOAD ? LOAD_MS : 0), out, err);
+  r->contest->spent_ns[task] += cli_now_ns() - begin;
+  return status;
 }
 
 static KILN_PRINTF(3, 4) void drop(running *r, size_t candidate, const char *format, ...) {
@@ -207,10 +211,12 @@ static void judge_one(running *r, size_t candidate) {
   c->tried++;
   show(r, "config", c->tried, c->count);
   if (run_one(r, candidate) != KILN_OK) return;
+  uint64_t begin = cli_now_ns();
   if (!r->is_judge_known) tune_judge_take(&c->judge, r->subject);
   r->is_judge_known = true;
   if (tune_judge_compare(&c->judge, r->subject, &why) != KILN_OK)
     drop(r, candidate, "its results are wrong (judged by %s): %s", c->judge.by, why.text);
+  c->judge_ns += cli_now_ns() - begin;
 }
 
 // --------------------------------------------------------------------------------------- measuring
@@ -354,9 +360,11 @@ kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const
   if (usual_config == UINT32_MAX) contest->usual = default_of(contest, subject);
   size_t in = 0;
   for (size_t i = 0; i < contest->count; i++) in += !contest->contenders[i].is_out;
+  uint64_t begin = cli_now_ns();
   r.is_judge_known = subject->after ||
                      tune_judge_interpret(&contest->judge, subject, view, rules->judge_ms, &why) == KILN_OK;
   if (subject->after) tune_judge_recorded(&contest->judge, subject, view);
+  contest->judge_ns += cli_now_ns() - begin;
   r.is_search = in > rules->all_below;
   if (r.is_search) search(&r);
   else judge_all(&r);

@@ -42,6 +42,7 @@ typedef struct tune_contest {
   size_t count, usual, winner; ///< usual: what is launched without a table
   tune_judge judge;
   unsigned rounds, tried;
+  uint64_t spent_ns[TUNE_TASKS], judge_ns; ///< in tasks of the worker; in judging what it left
 } tune_contest;
 
 /// `usual_config`: what is to keep a tie; UINT32_MAX: what a launch takes without a table. `worker` is left

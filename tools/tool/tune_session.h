@@ -34,8 +34,9 @@ typedef struct tune_pair {
 
 // What the processes of several devices share.
 typedef struct progress {
-  atomic_uint next, failed, broken, compared, checked;
+  atomic_uint next, failed, broken, compared, checked, contests, processes;
   _Atomic(int64_t) log_sum; // of gates: logarithms of ratios, in millionths
+  _Atomic(uint64_t) values_ns, judge_ns, spent_ns[TUNE_TASKS]; // of all devices together
 } progress;
 
 typedef struct tuner {
@@ -55,6 +56,7 @@ typedef struct tuner {
   case_file *recorded; // of a case: owned
   int html_fd;         // of --html; -1: none
   board_client board;  // of s->job
+  tune_worker worker;  // of the device
   tune_reply where;    // product, processor and units of the device
   char toolchain[KILN_TUNER_ID + 1];
 } tuner;
@@ -87,8 +89,8 @@ void tune_entry_fill(const tuner *t, kiln_tuned_entry *e, const tune_subject *s,
 /// With --among: what those tables chose for this identity.
 void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out);
 
-/// Says which device it is, by a process of its own. `bundle` may be NULL.
-kiln_status tune_ask_device(const char *bundle, const char *device, tune_reply *out, kiln_error *err);
+/// Says which device it is, by a process of its own.
+kiln_status tune_ask_device(const char *device, tune_reply *out, kiln_error *err);
 
 /// Measure the pairs of a bundle, of sources, of cases. Exit codes.
 int tune_bundle(const tune_settings *s, const char *path);

@@ -13,25 +13,30 @@
 #include "tools/tool/case_run.h"
 #include "tools/tool/tune_session.h"
 
-// Builds the sources with all configs for the first device; `only`: of this kernel, NULL: of all.
-static kiln_status build(const tune_settings *s, const char *only, const char *path, kiln_error *err) {
-  char program[PATH_MAX], device[200], target[100], jobs[32];
+// What code for the first device is made for.
+static kiln_status find_target(const tune_settings *s, char out[100], kiln_error *err) {
+  char device[200];
   tune_reply where;
+  snprintf(device, sizeof device, "%.*s", (int)strcspn(s->devices, ","), s->devices);
+  KILN_TRY(tune_ask_device(device, &where, err));
+  bool is_host = s->devices[0] == 'h' && s->devices[1] == 'o';
+  snprintf(out, 100, "%s", is_host ? "host" : case_code_target(where.processor));
+  return KILN_OK;
+}
+
+// Builds the sources with all configs; `only`: of this kernel, NULL: of all.
+static kiln_status build(const tune_settings *s, const char *target, const char *only, const char *path,
+                         kiln_error *err) {
+  char program[PATH_MAX], jobs[32];
   int status = 0;
   if (!cli_find_program("kiln", program, sizeof program) &&
       !cli_find_program("../../bin/kiln", program, sizeof program))
     return kiln_fail(err, KILN_STATUS_TOOL,
                      "kiln is not beside this program, so that sources cannot be built; give a bundle");
-  snprintf(device, sizeof device, "%.*s", (int)strcspn(s->devices, ","), s->devices);
-  KILN_TRY(tune_ask_device(NULL, device, &where, err));
-  snprintf(target, sizeof target, "%s", case_code_target(where.processor));
   const char **words =
       calloc(s->words.count + 2 * s->kernels.count + 2 * s->instances.count + 18, sizeof *words);
   if (!words) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  const char *fixed[] = {
-      program,        "build", "--tuning",
-      "--keep-going", "-q",    "-o",
-      path,           "-t",    s->devices[0] == 'h' && s->devices[1] == 'o' ? "host" : target};
+  const char *fixed[] = {program, "build", "--tuning", "--keep-going", "-q", "-o", path, "-t", target};
   size_t n = sizeof fixed / sizeof *fixed;
   memcpy(words, fixed, sizeof fixed);
   snprintf(jobs, sizeof jobs, "%lld", (long long)s->jobs);
@@ -57,11 +62,11 @@ static kiln_status build(const tune_settings *s, const char *only, const char *p
              : kiln_fail(err, KILN_STATUS_TOOL, "the sources were not built (the message is above)");
 }
 
-static int tune_whole(const tune_settings *s, const char *folder) {
+static int tune_whole(const tune_settings *s, const char *target, const char *folder) {
   char path[PATH_MAX];
   kiln_error err = {0};
   snprintf(path, sizeof path, "%s/all.kbundle", folder);
-  kiln_status status = build(s, NULL, path, &err);
+  kiln_status status = build(s, target, NULL, path, &err);
   int code = status != KILN_OK ? cli_report(status, &err)
              : s->post         ? tune_post(s, path)
                                : tune_bundle(s, path);
@@ -108,12 +113,13 @@ static void part_path(const char *folder, uint32_t part, char out[PATH_MAX]) {
 
 // Builds one part after another and says of each through the pipe whether it is there; ends with the first
 // that is not.
-static void build_parts(const tune_settings *s, const parts *p, const char *folder, int to) {
+static void build_parts(const tune_settings *s, const char *target, const parts *p, const char *folder,
+                        int to) {
   for (uint32_t i = 0; i < p->count; i++) {
     char path[PATH_MAX];
     kiln_error err = {0};
     part_path(folder, i, path);
-    kiln_status status = build(s, p->names[i], path, &err);
+    kiln_status status = build(s, target, p->names[i], path, &err);
     uint8_t is_there = status == KILN_OK;
     if (!is_there) cli_report(status, &err);
     if (!kiln_stream_write(to, &is_there, 1) || !is_there) break;
@@ -140,7 +146,7 @@ static int measure_parts(const tune_settings *s, const parts *p, const char *fol
 }
 
 // While one kernel is measured the next ones are compiled.
-static int tune_parts(const tune_settings *s, const parts *p, const char *folder) {
+static int tune_parts(const tune_settings *s, const char *target, const parts *p, const char *folder) {
   int ends[2], status;
   kiln_error err = {0};
   if (pipe2(ends, O_CLOEXEC)) {
@@ -151,10 +157,10 @@ static int tune_parts(const tune_settings *s, const parts *p, const char *folder
   pid_t pid = fork();
   if (!pid) {
     close(ends[0]);
-    build_parts(s, p, folder, ends[1]);
+    build_parts(s, target, p, folder, ends[1]);
   }
   close(ends[1]);
-  int code = pid < 0 ? tune_whole(s, folder) : measure_parts(s, p, folder, ends[0]);
+  int code = pid < 0 ? tune_whole(s, target, folder) : measure_parts(s, p, folder, ends[0]);
   close(ends[0]);
   if (pid > 0)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -170,15 +176,17 @@ static bool may_overlap(const tune_settings *s) {
 }
 
 int tune_sources(const tune_settings *s) {
-  char folder[] = "/tmp/kiln-tune-XXXXXX";
+  char folder[] = "/tmp/kiln-tune-XXXXXX", target[100];
   kiln_error err = {0};
   parts p = {0};
+  kiln_status status = find_target(s, target, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   if (!mkdtemp(folder)) {
-    kiln_status status = kiln_fail(&err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
+    status = kiln_fail(&err, kiln_status_of_errno(errno), "%s: %s", folder, strerror(errno));
     return cli_report(status, &err);
   }
   if (may_overlap(s)) find_parts(s, &p);
-  int code = p.count > 1 ? tune_parts(s, &p, folder) : tune_whole(s, folder);
+  int code = p.count ? tune_parts(s, target, &p, folder) : tune_whole(s, target, folder);
   if (p.arena) kiln_arena_destroy(p.arena);
   rmdir(folder);
   return code;

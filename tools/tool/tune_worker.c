@@ -30,17 +30,13 @@ static size_t whole_of(const tune_subject *s) {
   return size + ALIGNMENT;
 }
 
-static uint8_t *map_shared(size_t size) {
-  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return at == MAP_FAILED ? NULL : at;
-}
-
-kiln_status tune_subject_share(tune_subject *s, kiln_error *err) {
+// Both halves of the file are mapped at once: `want`, then `got`.
+static kiln_status map_shared(tune_subject *s, int file, kiln_error *err) {
   size_t size = whole_of(s), at = 0;
+  void *memory = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   s->at = calloc(s->count + 1, sizeof *s->at);
-  s->want = map_shared(size);
-  s->got = map_shared(size);
-  if (!s->at || !s->want || !s->got)
+  if (memory != MAP_FAILED) s->want = memory, s->got = s->want + size;
+  if (!s->at || !s->want)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for twice %zu bytes", size);
   for (size_t i = 0; i < s->count; i++) {
     s->at[i] = at;
@@ -49,12 +45,12 @@ kiln_status tune_subject_share(tune_subject *s, kiln_error *err) {
   return KILN_OK;
 }
 
-void tune_subject_unshare(tune_subject *s) {
-  if (s->want) munmap(s->want, whole_of(s));
-  if (s->got) munmap(s->got, whole_of(s));
+void tune_subject_deinit(tune_subject *s) {
+  if (s->want) munmap(s->want, 2 * whole_of(s));
   free(s->at);
-  s->want = s->got = NULL;
-  s->at = NULL;
+  for (size_t i = 0; i < s->count; i++) run_value_deinit(&s->values[i]);
+  free(s->values);
+  *s = (tune_subject){0};
 }
 
 bool tune_subject_is_judged(const tune_subject *s, size_t index) {
@@ -72,20 +68,29 @@ void tune_subject_contents(const tune_subject *s, size_t index, uint8_t *out) {
 
 // ----------------------------------------------------------------------------------------- process
 
+// A config of the kernel. What is loaded stays for the next subjects of the same kernel.
 typedef struct opened {
+  kiln_buffer override; // a bundle in memory that chooses it
   kiln_library *library;
   kiln_device *device;
+  kiln_kernel *kernel;
+  // For the arguments of the subject.
   kiln_prepared *prepared;
   kiln_choice choice;
 } opened;
 
 typedef struct process {
-  const tune_subject *subject;
+  const tune_worker *worker;
   kiln_library *library;
-  kiln_device *device;
+  kiln_device *device; // stays open, and with it the context of a GPU
   tune_clock *clock;
+  const kiln_interface *interface; // whose configs are loaded
   opened *configs;
-  kiln_buffer *overrides; // one a config: bundles in memory
+  // Of the subject that the last task was about.
+  bool has_subject;
+  tune_subject subject;
+  void **fresh; // one a value: what it holds before a launch, as memory of the device; NULL: it is copied
+                // from this process
   tune_restore *restores;
   size_t restore_count;
 } process;
@@ -118,84 +123,150 @@ static kiln_status make_override(const tune_subject *s, uint32_t config, kiln_bu
 }
 
 static kiln_status open_device(process *p, kiln_error *err) {
-  const tune_subject *s = p->subject;
-  kiln_source source = {.path = s->bundle};
-  kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = s->bundle != NULL};
+  kiln_source source = {.path = p->worker->bundle};
+  kiln_open_options options = {
+      .size = sizeof options, .sources = &source, .source_count = source.path != NULL};
   KILN_TRY(kiln_open(&options, &p->library, err));
-  return kiln_device_open(p->library, s->device, &p->device, err);
+  return kiln_device_open(p->library, p->worker->device, &p->device, err);
+}
+
+// What the value holds before a launch, in memory of this process.
+static const uint8_t *contents_of(const tune_subject *s, size_t index) {
+  uint8_t *got = s->got + s->at[index];
+  if (!tune_subject_is_judged(s, index)) return s->values[index].bytes;
+  tune_subject_contents(s, index, got);
+  return got;
+}
+
+static bool is_changed(const tune_subject *s, size_t index) {
+  const run_value *v = &s->values[index];
+  return s->after ? memcmp(v->bytes, s->after[index], v->size) != 0 : v->param.access > ACCESS_OUT;
+}
+
+// A copy of that where the device copies by itself; what is to be restored needs it, the rest where there is
+// room.
+static kiln_status keep_fresh(process *p, size_t index, kiln_error *err) {
+  size_t size = p->subject.values[index].size;
+  if (!tune_clock_copies(p->clock)) return KILN_OK;
+  kiln_status status = kiln_alloc(p->device, size + 1, &p->fresh[index], err);
+  if (status != KILN_OK) return is_changed(&p->subject, index) ? status : KILN_OK;
+  return kiln_copy_in(p->device, p->fresh[index], contents_of(&p->subject, index), size, err);
 }
 
 // The contents of what a launch changes, for before each measured one.
 static kiln_status add_restore(process *p, size_t index, kiln_error *err) {
-  const tune_subject *s = p->subject;
-  run_value *v = &s->values[index];
-  uint8_t *contents = malloc(v->size + 1);
-  void *copy = NULL;
-  if (!contents) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  tune_subject_contents(s, index, contents);
-  if (!strncmp(s->device, "cuda", 4)) {
-    KILN_TRY(kiln_alloc(p->device, v->size + 1, &copy, err));
-    KILN_TRY(kiln_copy_in(p->device, copy, contents, v->size, err));
+  run_value *v = &p->subject.values[index];
+  const void *from = p->fresh[index];
+  if (!from) {
+    uint8_t *copy = malloc(v->size + 1);
+    if (!copy) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+    tune_subject_contents(&p->subject, index, copy);
+    from = copy;
   }
-  p->restores[p->restore_count++] = (tune_restore){v->memory.at, copy ? copy : contents, v->size};
-  return KILN_OK; // `contents` lives as long as the process
+  p->restores[p->restore_count++] = (tune_restore){v->memory.at, from, v->size};
+  return KILN_OK;
 }
 
-static kiln_status open_subject(process *p, kiln_error *err) {
-  const tune_subject *s = p->subject;
-  p->configs = calloc(s->interface->config_count, sizeof *p->configs);
-  p->overrides = calloc(s->interface->config_count, sizeof *p->overrides);
+static void close_config(opened *o) {
+  kiln_prepared_free(o->prepared);
+  kiln_device_close(o->device);
+  kiln_close(o->library);
+  kiln_buffer_deinit(&o->override);
+  *o = (opened){0};
+}
+
+static void close_configs(process *p) {
+  for (uint32_t c = 0; p->configs && c < p->interface->config_count; c++) close_config(&p->configs[c]);
+  free(p->configs);
+  p->configs = NULL;
+  p->interface = NULL;
+}
+
+static void close_subject(process *p) {
+  for (uint32_t c = 0; p->configs && c < p->interface->config_count; c++) {
+    kiln_prepared_free(p->configs[c].prepared);
+    p->configs[c].prepared = NULL;
+  }
+  if (p->clock) tune_clock_restore(p->clock, NULL, 0);
+  for (size_t i = 0; i < p->restore_count; i++)
+    if (!tune_clock_copies(p->clock)) free((void *)(uintptr_t)p->restores[i].from);
+  for (size_t i = 0; p->fresh && i < p->subject.count; i++)
+    if (p->fresh[i]) kiln_free(p->device, p->fresh[i]);
+  free(p->fresh);
+  free(p->restores);
+  tune_subject_deinit(&p->subject);
+  p->fresh = NULL;
+  p->restores = NULL;
+  p->restore_count = 0;
+  p->has_subject = false;
+}
+
+static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
+  tune_subject *s = &p->subject;
+  KILN_TRY(p->worker->make(p->worker->context, number, s, err));
+  KILN_TRY(map_shared(s, p->worker->memory, err));
+  if (!p->clock) KILN_TRY(tune_clock_open(p->device, p->worker->device, s->is_hot, &p->clock, err));
+  if (p->interface != s->interface) close_configs(p);
+  p->interface = s->interface;
+  if (!p->configs) p->configs = calloc(s->interface->config_count + 1, sizeof *p->configs);
+  p->fresh = calloc(s->count + 1, sizeof *p->fresh);
   p->restores = calloc(s->count + 1, sizeof *p->restores);
-  if (!p->configs || !p->overrides || !p->restores)
+  if (!p->configs || !p->fresh || !p->restores)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < s->count; i++) {
-    run_value *v = &s->values[i];
-    KILN_TRY(run_value_place(v, p->device, s->is_host, ALIGNMENT, err));
-    bool is_changed =
-        s->after ? v->bytes && memcmp(v->bytes, s->after[i], v->size) : v->param.access > ACCESS_OUT;
-    if (v->bytes && is_changed) KILN_TRY(add_restore(p, i, err));
+    KILN_TRY(run_value_place(&s->values[i], p->device, s->is_host, ALIGNMENT, err));
+    if (!s->values[i].bytes) continue;
+    KILN_TRY(keep_fresh(p, i, err));
+    if (is_changed(s, i)) KILN_TRY(add_restore(p, i, err));
   }
-  const tune_clock_options options = {s->is_hot, p->restores, p->restore_count};
-  return tune_clock_open(p->device, s->device, &options, &p->clock, err);
+  tune_clock_restore(p->clock, p->restores, p->restore_count);
+  p->has_subject = true;
+  return KILN_OK;
 }
 
-static kiln_status open_config(process *p, uint32_t config, opened *o, kiln_error *err) {
-  const tune_subject *s = p->subject;
-  const char *text = s->interface->configs[config].text;
-  const void *args[512];
-  uint8_t block[4096] = {0};
-  kiln_kernel *kernel;
-  if (s->count > sizeof args / sizeof *args || s->interface->block_bytes > sizeof block)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "%zu arguments", s->count);
-  KILN_TRY(make_override(s, config, &p->overrides[config], err));
-  kiln_source sources[] = {{.bytes = p->overrides[config].bytes, .size = p->overrides[config].size},
-                           {.path = s->bundle}};
+static kiln_status open_config(process *p, uint32_t config, kiln_error *err) {
+  opened *o = &p->configs[config];
+  KILN_TRY(make_override(&p->subject, config, &o->override, err));
+  kiln_source sources[] = {{.bytes = o->override.bytes, .size = o->override.size},
+                           {.path = p->worker->bundle}};
   kiln_open_options options = {.size = sizeof options, .sources = sources, .source_count = 2};
   KILN_TRY(kiln_open(&options, &o->library, err));
-  KILN_TRY(kiln_device_open(o->library, s->device, &o->device, err));
-  KILN_TRY(kiln_kernel_get(o->device, s->interface->name, NULL, &kernel, err));
+  KILN_TRY(kiln_device_open(o->library, p->worker->device, &o->device, err));
+  return kiln_kernel_get(o->device, p->interface->name, NULL, &o->kernel, err);
+}
+
+static kiln_status prepare(process *p, uint32_t config, kiln_error *err) {
+  const tune_subject *s = &p->subject;
+  opened *o = &p->configs[config];
+  const void *args[512];
+  uint8_t block[4096] = {0};
+  if (s->count > sizeof args / sizeof *args || s->interface->block_bytes > sizeof block)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%zu arguments", s->count);
   for (size_t i = 0; i < s->count; i++) {
     args[i] = s->values[i].packed;
     memcpy(block + s->values[i].param.offset, s->values[i].packed, s->values[i].param.size);
   }
-  KILN_TRY(kiln_choose(kernel, block, s->interface->block_bytes, &o->choice, err));
-  if (strcmp(o->choice.config, text))
+  KILN_TRY(kiln_choose(o->kernel, block, s->interface->block_bytes, &o->choice, err));
+  if (strcmp(o->choice.config, s->interface->configs[config].text))
     return kiln_fail(err, KILN_STATUS_NO_VARIANT,
                      "it has no code for this device, or its @require does not hold");
   if (s->grid) memcpy(o->choice.grid, s->grid, sizeof o->choice.grid);
-  return kiln_prepare(kernel, args, s->count, s->grid, &o->prepared, err);
+  return kiln_prepare(o->kernel, args, s->count, s->grid, &o->prepared, err);
 }
 
 static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error *err) {
   opened *o = &p->configs[config];
-  if (!o->prepared) KILN_TRY(open_config(p, config, o, err));
+  kiln_status status = o->kernel ? KILN_OK : open_config(p, config, err);
+  if (status == KILN_OK && !o->prepared) status = prepare(p, config, err);
+  if (!o->kernel) close_config(o);
+  if (status != KILN_OK) return status;
   out->registers = o->choice.registers;
   out->spill_bytes = o->choice.spill_bytes;
   out->shared_bytes = o->choice.shared_bytes;
   out->block_threads = o->choice.block_threads;
   memcpy(out->grid, o->choice.grid, sizeof out->grid);
   snprintf(out->target, sizeof out->target, "%s", o->choice.target);
-  const kiln_interface *interface = p->subject->interface;
+  const kiln_interface *interface = p->subject.interface;
   while (out->variant + 1 < interface->variant_count &&
          strcmp(interface->variants[out->variant].text, o->choice.variant))
     out->variant++;
@@ -204,16 +275,13 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
 
 // What is only read is set again, too: a config that is wrong may have written it. It is not looked at.
 static kiln_status set_contents(process *p, size_t index, kiln_error *err) {
-  const tune_subject *s = p->subject;
-  const run_value *v = &s->values[index];
-  uint8_t *got = s->got + s->at[index];
-  bool is_judged = tune_subject_is_judged(s, index);
-  if (is_judged) tune_subject_contents(s, index, got);
-  return kiln_copy_in(p->device, v->memory.at, is_judged ? got : v->bytes, v->size, err);
+  const run_value *v = &p->subject.values[index];
+  if (p->fresh[index]) return tune_clock_copy(p->clock, v->memory.at, p->fresh[index], v->size, err);
+  return kiln_copy_in(p->device, v->memory.at, contents_of(&p->subject, index), v->size, err);
 }
 
 static kiln_status run(process *p, uint32_t config, kiln_error *err) {
-  const tune_subject *s = p->subject;
+  const tune_subject *s = &p->subject;
   opened *o = &p->configs[config];
   for (size_t i = 0; i < s->count; i++)
     if (s->values[i].bytes) KILN_TRY(set_contents(p, i, err));
@@ -238,7 +306,8 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
     out->units = kiln_device_units(p->device);
     return KILN_OK;
   }
-  if (!p->configs) KILN_TRY(open_subject(p, err));
+  if (!p->has_subject || p->subject.number != request->subject) close_subject(p);
+  if (!p->has_subject) KILN_TRY(open_subject(p, request->subject, err));
   KILN_TRY(load(p, request->config, out, err));
   if (request->task == TUNE_RUN) return run(p, request->config, err);
   if (request->task != TUNE_TIME) return KILN_OK;
@@ -247,8 +316,8 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
 }
 
 // Ends with the pipe, so with whoever asks.
-static void serve(const tune_subject *subject, int in, int out) {
-  process p = {.subject = subject};
+static void serve(const tune_worker *worker, int in, int out) {
+  process p = {.worker = worker};
   tune_request request;
   while (kiln_stream_read(in, &request, sizeof request) == sizeof request) {
     static tune_reply reply;
@@ -262,7 +331,27 @@ static void serve(const tune_subject *subject, int in, int out) {
 
 // ------------------------------------------------------------------------------------------ asking
 
-static kiln_status start(tune_worker *w, const tune_subject *subject, kiln_error *err) {
+kiln_status tune_worker_open(tune_worker *w, kiln_error *err) {
+  w->memory = memfd_create("kiln-tune", MFD_CLOEXEC);
+  return w->memory >= 0 ? KILN_OK
+                        : kiln_fail(err, kiln_status_of_errno(errno), "memfd_create: %s", strerror(errno));
+}
+
+void tune_worker_close(tune_worker *w) {
+  tune_worker_end(w);
+  if (w->memory >= 0) close(w->memory);
+  w->memory = -1;
+}
+
+kiln_status tune_worker_subject(tune_worker *w, uint32_t number, tune_subject *out, kiln_error *err) {
+  KILN_TRY(w->make(w->context, number, out, err));
+  size_t size = 2 * whole_of(out); // pages of the one before are given back
+  if (ftruncate(w->memory, 0) < 0 || ftruncate(w->memory, (off_t)size) < 0)
+    return kiln_fail(err, kiln_status_of_errno(errno), "%zu bytes: %s", size, strerror(errno));
+  return map_shared(out, w->memory, err);
+}
+
+static kiln_status start(tune_worker *w, kiln_error *err) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   if (pipe2(out, O_CLOEXEC)) {
@@ -274,14 +363,17 @@ static kiln_status start(tune_worker *w, const tune_subject *subject, kiln_error
   pid_t pid = fork();
   if (!pid) {
     close(in[1]), close(out[0]);
-    serve(subject, in[0], out[1]);
+    serve(w, in[0], out[1]);
   }
   close(in[0]), close(out[1]);
   if (pid < 0) {
     close(in[1]), close(out[0]);
     return kiln_fail(err, kiln_status_of_errno(errno), "fork: %s", strerror(errno));
   }
-  *w = (tune_worker){pid, in[1], out[0]};
+  w->pid = pid;
+  w->to = in[1];
+  w->from = out[0];
+  w->starts++;
   return KILN_OK;
 }
 
@@ -326,10 +418,11 @@ static int wait_reply(tune_worker *w, unsigned limit_ms, tune_reply *out) {
   return 1;
 }
 
-kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, const tune_request *request,
+kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, tune_request request,
                             unsigned limit_ms, tune_reply *out, kiln_error *err) {
-  if (!w->pid) KILN_TRY(start(w, subject, err));
-  int got = kiln_stream_write(w->to, request, sizeof *request) ? wait_reply(w, limit_ms, out) : 0;
+  if (subject) request.subject = subject->number;
+  if (!w->pid) KILN_TRY(start(w, err));
+  int got = kiln_stream_write(w->to, &request, sizeof request) ? wait_reply(w, limit_ms, out) : 0;
   if (got < 0) {
     reap(w, true);
     return kiln_fail(err, KILN_STATUS_TIMEOUT, "it took longer than %u ms", limit_ms);
@@ -337,6 +430,6 @@ kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, const t
   if (!got) return tell_death(reap(w, false), err);
   if (out->error.status == KILN_OK) return KILN_OK;
   // What a driver does after an error of its own means nothing, and what a launch spoiled stays spoiled.
-  if (out->error.status == KILN_STATUS_DRIVER || request->task >= TUNE_RUN) reap(w, true);
+  if (out->error.status == KILN_STATUS_DRIVER || request.task >= TUNE_RUN) reap(w, true);
   return kiln_fail(err, out->error.status, "%s", out->error.text);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A process of its own that launches configs of a kernel: what crashes or hangs there costs that config only.
-// The process that tunes never opens a GPU.
+// A process of its own that launches configs of kernels: what crashes or hangs there costs that config only.
+// The process that tunes never opens a GPU. A process is kept for all subjects as long as nothing goes wrong,
+// since a context of a GPU takes longer to make than most kernels to measure.
 #ifndef KILN_TOOLS_TOOL_TUNE_WORKER_H
 #define KILN_TOOLS_TOOL_TUNE_WORKER_H
 
@@ -13,7 +14,7 @@ enum { TUNE_MOST_TIMES = 32 };
 
 /// A kernel with arguments, on a device.
 typedef struct tune_subject {
-  const char *bundle, *device;     ///< path, name
+  uint32_t number;                 ///< by which a worker makes it again
   const kiln_interface *interface; ///< borrowed
   run_value *values;               ///< with their contents; not placed
   size_t count;
@@ -24,9 +25,7 @@ typedef struct tune_subject {
   const uint8_t **after; ///< of a recorded launch, borrowed: what each buffer held then; NULL: not recorded
 } tune_subject;
 
-/// Sets up the shared memory for the values; frees it.
-kiln_status tune_subject_share(tune_subject *subject, kiln_error *err);
-void tune_subject_unshare(tune_subject *subject);
+void tune_subject_deinit(tune_subject *subject);
 /// Whether what a launch leaves in buffer `index` is compared: it may be written, or a record says what it
 /// is.
 bool tune_subject_is_judged(const tune_subject *subject, size_t index);
@@ -38,11 +37,12 @@ typedef enum tune_task {
   TUNE_LOAD,  ///< opens the config; NO_VARIANT where it may not be used for these arguments
   TUNE_RUN,   ///< one launch from fresh contents; the buffers are in `got` then
   TUNE_TIME,  ///< `count` times
+  TUNE_TASKS,
 } tune_task;
 
 typedef struct tune_request {
   tune_task task;
-  uint32_t config, count;
+  uint32_t config, count, subject;
 } tune_request;
 
 typedef struct tune_reply {
@@ -53,15 +53,32 @@ typedef struct tune_reply {
   double ns[TUNE_MOST_TIMES];
 } tune_reply;
 
+/// Makes a subject, with its values, by its number. A worker does it again in its own process, with what
+/// `context` held when it was started.
+typedef kiln_status tune_make_subject(const void *context, uint32_t number, tune_subject *out,
+                                      kiln_error *err);
+
 typedef struct tune_worker {
-  pid_t pid; ///< 0: not running
+  const char *bundle, *device; ///< path or NULL, name; borrowed
+  tune_make_subject *make;
+  const void *context; ///< borrowed
+  int memory;          ///< owned: file without a name that `want` and `got` of the subject are in
+  pid_t pid;           ///< 0: not running
   int to, from;
+  unsigned starts; ///< how many processes there were
 } tune_worker;
 
+/// No process runs yet.
+kiln_status tune_worker_open(tune_worker *worker, kiln_error *err);
+void tune_worker_close(tune_worker *worker);
+/// Makes a subject, and the memory that is shared with the worker; the one before it is over then.
+kiln_status tune_worker_subject(tune_worker *worker, uint32_t number, tune_subject *out, kiln_error *err);
 /// Asks; starts the process where none runs. TOOL when it died at this, with how; TIMEOUT when it took longer
-/// than `limit_ms`, and it is ended then. Other errors are of the task.
-kiln_status tune_worker_ask(tune_worker *worker, const tune_subject *subject, const tune_request *request,
+/// than `limit_ms`, and it is ended then. Other errors are of the task. `subject`: NULL where the task has
+/// none.
+kiln_status tune_worker_ask(tune_worker *worker, const tune_subject *subject, tune_request request,
                             unsigned limit_ms, tune_reply *out, kiln_error *err);
+/// Ends the process; the next task starts another one.
 void tune_worker_end(tune_worker *worker);
 
 #endif
