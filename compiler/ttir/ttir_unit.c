@@ -12,7 +12,7 @@
 #include "compiler/front/unit.h"
 #include "compiler/ttir/ttir.h"
 
-enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_CONFIGS = 1 + 5 * (MOST_STAGES + 2) };
+enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_CONFIGS = 1 + 5 * (MOST_STAGES + 3) };
 enum { LANES = 32, FILE_OF_REGISTERS = 65536 };
 
 // Beyond the recorded one.
@@ -94,9 +94,9 @@ static void add_config(kiln_arena *arena, knobs k, kiln_interface *out, knobs *c
 }
 
 // All warps and stages; limits of registers, where they are below what the file of a unit allows anyway, with
-// the recorded stages.
+// the recorded stages. 255 limits nothing but the roles of warps, which a kernel with a limit does not get.
 static void add_ranges(kiln_arena *arena, kiln_interface *out, knobs *configs) {
-  static const uint16_t limits[] = {64, 128};
+  static const uint16_t limits[] = {64, 128, 255};
   const knobs recorded = configs[0];
   for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
     for (uint16_t stages = 1; stages <= MOST_STAGES; stages++)

@@ -458,6 +458,8 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
     for (const char *at = out; (at = strstr(at, "dropped ")); at++) dropped++;
     CHECK_INT(dropped, cases[i].dropped);
     if (cases[i].dropped) expect_in(out, "the process ended with exit status 3");
+    const char *largest = strstr(out, "k n=1600: "), *least = strstr(out, "k n=100: ");
+    CHECK(largest && least && (largest < least) == (cases[i].processes == 2 && !cases[i].dies));
     free(out);
     CHECK_INT(lines_of(file("c.table")), 1 + 7);
   }

@@ -24,13 +24,39 @@ static bool is_called(const char *kernel, const char *wanted) {
   return !strcmp(kernel, wanted) || (strlen(wanted) == plain && !memcmp(kernel, wanted, plain));
 }
 
+// Of "x=random:4096:1" 4096.
+static uint64_t elements_of(const tune_shape *shape) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < shape->argument_count; i++) {
+    const char *colon = strchr(shape->arguments[i], ':');
+    if (colon) sum += strtoull(colon + 1, NULL, 0);
+  }
+  return sum;
+}
+
+// Kernel by kernel, since a device keeps the configs of one loaded; of each the largest first, so that
+// several devices end at about the same time.
+static int by_size(const void *a, const void *b) {
+  const tune_pair *x = a, *y = b;
+  if (x->group != y->group) return x->group < y->group ? -1 : 1;
+  if (x->elements != y->elements) return x->elements > y->elements ? -1 : 1;
+  return x->number < y->number ? -1 : x->number > y->number;
+}
+
 static kiln_status add_pairs(tuner *t, const tune_shape *shape, kiln_error *err) {
   uint32_t before = t->pair_count;
   for (uint32_t k = 0; k < t->view.kernel_count; k++) {
     if (!is_called(t->view.kernels[k].name, shape->kernel)) continue;
     t->pairs = realloc(t->pairs, (t->pair_count + 1) * sizeof *t->pairs);
     if (!t->pairs) abort();
-    t->pairs[t->pair_count++] = (tune_pair){&t->view.kernels[k], shape};
+    uint32_t same = 0;
+    while (same < t->pair_count && t->pairs[same].kernel != &t->view.kernels[k]) same++;
+    t->pairs[t->pair_count] = (tune_pair){.kernel = &t->view.kernels[k],
+                                          .shape = shape,
+                                          .elements = elements_of(shape),
+                                          .group = same < t->pair_count ? t->pairs[same].group : same,
+                                          .number = t->pair_count};
+    t->pair_count++;
   }
   if (t->pair_count > before) return KILN_OK;
   if (t->s->record) { // an application launches kernels of other bundles, too
@@ -75,6 +101,8 @@ kiln_status tune_pairs_read(tuner *t, kiln_error *err) {
     if (!t->s->only || !strcmp(t->s->only, t->shapes[i].kernel)) status = add_pairs(t, &t->shapes[i], err);
   if (status == KILN_OK && !t->pair_count)
     status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no shape", t->shapes_path);
+  if (status == KILN_OK && strchr(t->s->devices, ','))
+    qsort(t->pairs, t->pair_count, sizeof *t->pairs, by_size);
   return status;
 }
 

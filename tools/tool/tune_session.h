@@ -30,6 +30,8 @@ typedef struct tune_settings {
 typedef struct tune_pair {
   const view_kernel *kernel;
   const tune_shape *shape;
+  uint64_t elements;      // of all buffers that the shape's line makes
+  uint32_t group, number; // of the kernel, by where it is named first; of the pair
 } tune_pair;
 
 // What the processes of several devices share.
