@@ -49,17 +49,17 @@ def bins_away(a, b):
     return sum((place(x) - place(y)) ** 2 for x, y in zip(numbers(a), numbers(b)))
 
 
-OCTAVE = 16  # squares of bins, of which an octave has four: as far as a launch goes
+OCTAVE = 16  # squares of bins, of which an octave has four: a launch goes less far
 
 
 def nearest_loss(shapes, every, by_cost):
-    """Each shape by the choice of the nearest other one of its kernel within an octave, else by its default; its time over that of its own choice, the
+    """Each shape by the choice of the nearest other one of its kernel nearer than an octave, else by its default; its time over that of its own choice, the
     worst first. Times are those of `every`."""
     losses = []
     for (kernel, arguments), own in shapes.items():
         times = every.get((kernel, arguments), own)["times"]
         others = [(bins_away(arguments, a), a, s["best"][0]) for (k, a), s in shapes.items() if k == kernel and a != arguments]
-        near = [] if kernel.split("[")[0] in by_cost else [config for away, _, config in sorted(others) if away <= OCTAVE]
+        near = [] if kernel.split("[")[0] in by_cost else [config for away, _, config in sorted(others) if away < OCTAVE]
         for config in near + [own["default"]]:
             if config in times and own["best"][0] in times:  # else its @require does not hold, and the next one is taken
                 losses.append((times[config] / times[own["best"][0]], kernel, arguments, config))

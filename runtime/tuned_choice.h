@@ -14,8 +14,8 @@ enum {
   KILN_TUNED_MOST_CHOICES = 65534,
   KILN_TUNED_MOST_CELLS = 1 << 20, ///< of a table with more each launch searches
   KILN_TUNED_NEAREST = 3,          ///< choices in a cell, of different configs
-  KILN_TUNED_NEAR = 16,            ///< the sum of the squares of the bins between: an octave of one integer
-  KILN_TUNED_ANY = 255,            ///< of an axis that a choice does not name
+  KILN_TUNED_NEAR = 15, ///< the sum of the squares of the bins between: less than an octave of one integer
+  KILN_TUNED_ANY = 255, ///< of an axis that a choice does not name
 };
 
 /// An argument that choices depend on.

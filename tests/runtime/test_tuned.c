@@ -132,11 +132,11 @@ TEST(tuned_launch, table_then_nearest_then_default) {
   expect(&o, &a, "c1", KILN_BY_TABLE, "bin.n=64 bin.m=64 ");
   a.n = 1279;
   expect(&o, &a, "c2", KILN_BY_TABLE, "bin.n=1024 bin.m=64 ");
-  a.n = 512; // nearer to 1024
+  a.n = 640; // nearer to 1024, three bins below
   expect(&o, &a, "c2", KILN_BY_NEAREST, "bin.n=1024 bin.m=64 ");
   a.n = 127; // 96 to 111 is three bins, this is the third behind 64
   expect(&o, &a, "c1", KILN_BY_NEAREST, "bin.n=64 bin.m=64 ");
-  a.n = 500; // more than an octave below 1024
+  a.n = 512; // an octave below 1024
   expect(&o, &a, "c0", KILN_BY_DEFAULT, "");
   a.n = 128, a.m = 80; // an octave and a bin
   expect(&o, &a, "c0", KILN_BY_DEFAULT, "");
@@ -262,7 +262,7 @@ static unsigned search(const line *lines, unsigned count, const arguments *a, ki
   bool outside = is_outside(lines, count, places);
   for (unsigned k = 0; k < count && !outside; k++) {
     int64_t d = away(&lines[k], a, places);
-    if (d < 0 || d > 16) continue; // an octave
+    if (d < 0 || d >= 16) continue; // an octave
     if (d < least_of_all) least_of_all = d, first_of_all = lines[k].config;
     if (may_run(lines[k].config, a) && d < least) least = d, best = lines[k].config;
   }
