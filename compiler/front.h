@@ -55,6 +55,7 @@ typedef struct kiln_front_options {
   size_t metadata_size;
   const char
       *name_suffix; ///< of a .ttir file: put behind the look-up names of its kernels ("[4f2a]"), or NULL
+  const char *tuning_key; ///< of a .ttir file: integer parameters, as @key names them ("M,N"); NULL: all
 } kiln_front_options;
 
 /// Reads a source. `file` is for messages and decides the language by its suffix. Returns NULL when there

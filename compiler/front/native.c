@@ -170,6 +170,9 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   u->all_configs = options->all_configs;
   u->with_ranges = options->with_ranges;
   check_names(u->module, d);
+  if (options->tuning_key)
+    kiln_diagnose(d, KILN_ERROR, u->unit.file, (ir_place){0},
+                  "--key is for Triton IR; a kernel of this language says @key");
   kiln_native_instances(u, options, d);
   kiln_native_check_unused(u, d);
   if (d->errors == errors) return &u->unit;

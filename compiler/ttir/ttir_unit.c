@@ -8,6 +8,7 @@
 // grid.
 #include <string.h>
 
+#include "base/nearest.h"
 #include "compiler/front/native.h"
 #include "compiler/front/unit.h"
 #include "compiler/ttir/ttir.h"
@@ -26,7 +27,8 @@ typedef struct ttir_unit {
   ttir_facts facts;
   kiln_interface *interfaces; ///< one a kernel
   knobs *configs;             ///< MOST_CONFIGS a kernel
-  ir_kernel **kernels;        ///< built when the unit was opened; each is handed out once
+  const char *tuning_key;
+  ir_kernel **kernels; ///< built when the unit was opened; each is handed out once
 } ttir_unit;
 
 static size_t instance_count(const kiln_unit *unit) {
@@ -54,6 +56,10 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   return kernel;
 }
 
+static const char *tuning_key(const kiln_unit *unit, size_t index) {
+  return (void)index, ((const ttir_unit *)unit)->tuning_key;
+}
+
 static bool is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
   (void)unit, (void)index;
   return config != 0;
@@ -69,6 +75,7 @@ static const kiln_unit_methods methods = {.instance_count = instance_count,
                                           .build = build,
                                           .check = kiln_native_check_access,
                                           .is_generated = is_generated,
+                                          .tuning_key = tuning_key,
                                           .origin = origin_of};
 
 static void fill_param(const ir_param *param, kiln_param_record *out) {
@@ -126,6 +133,31 @@ static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const kil
   kiln_layout_params(out);
 }
 
+static bool is_integer(const ir_param *p) {
+  return !p->type.pointer && !p->type.is_view && ir_type_class(p->type) == KILN_CLASS_INT;
+}
+
+// Every name of the key is an integer of every kernel.
+static void check_key(const ttir_unit *u, const ir_kernel *kernel, const char *key, kiln_diagnostics *d) {
+  for (const char *at = key; *at; at += strcspn(at, ","), at += *at == ',') {
+    size_t length = strcspn(at, ",");
+    const char *name = kiln_arena_text(u->unit.arena, at, length), *known = "";
+    kiln_nearest near = kiln_nearest_to(name);
+    bool is_there = false;
+    for (uint32_t i = 0; i < kernel->param_count; i++) {
+      if (!is_integer(&kernel->params[i])) continue;
+      is_there |= !strcmp(kernel->params[i].name, name);
+      kiln_nearest_consider(&near, kernel->params[i].name);
+      known = kiln_arena_format(u->unit.arena, "%s%s%s", known, *known ? ", " : "", kernel->params[i].name);
+    }
+    if (!is_there)
+      kiln_diagnose(d, KILN_ERROR, u->unit.file, (ir_place){0},
+                    "--key: '%s' is no integer parameter of %s, which has %s%s%s%s", name, kernel->name,
+                    *known ? known : "none", near.best ? "; did you mean '" : "", near.best ? near.best : "",
+                    near.best ? "'?" : "");
+  }
+}
+
 // Facts: from the metadata, then what the caller set.
 static bool read_facts(ttir_unit *u, const kiln_front_options *options, kiln_diagnostics *d) {
   kiln_error err;
@@ -148,7 +180,9 @@ static bool read_facts(ttir_unit *u, const kiln_front_options *options, kiln_dia
 
 kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
                                const kiln_front_options *options, kiln_diagnostics *d) {
+  uint32_t errors = d->errors;
   ttir_unit *u = KILN_NEW(arena, ttir_unit);
+  u->tuning_key = options->tuning_key ? options->tuning_key : "";
   u->unit =
       (kiln_unit){.methods = &methods, .arena = arena, .file = kiln_arena_text(arena, file, strlen(file))};
   if (options->instance_count) {
@@ -166,7 +200,8 @@ kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *
   for (size_t i = 0; i < count; i++) {
     u->kernels[i] = ttir_build(u->module, i, &u->facts, arena, d);
     if (!u->kernels[i]) return NULL;
+    check_key(u, u->kernels[i], u->tuning_key, d);
     fill_interface(arena, u->kernels[i], options, &u->interfaces[i], u->configs + i * MOST_CONFIGS);
   }
-  return &u->unit;
+  return d->errors == errors ? &u->unit : NULL;
 }

@@ -340,6 +340,53 @@ TEST(check_case, a_case_is_shape_and_judge_of_a_tuning) {
   free(out);
 }
 
+// Without it a choice depends on every integer.
+TEST(check_case, a_key_says_what_choices_of_triton_ir_depend_on) {
+  static const char text[] = "module {\n"
+                             "  tt.func public @both(%o: !tt.ptr<i32>, %rows: i32, %cols: i32) {\n"
+                             "    %s = arith.addi %rows, %cols : i32\n"
+                             "    tt.store %o, %s : !tt.ptr<i32>\n"
+                             "    tt.return\n"
+                             "  }\n"
+                             "}\n";
+  static const struct {
+    const char *source, *options;
+    int code;
+    const char *says;
+  } cases[] = {
+      {"both.ttir", "--tuning --key cols", 0, "note tuning key both: cols\n"},
+      {"both.ttir", "--tuning --key rows,cols", 0, "note tuning key both: rows,cols\n"},
+      {"both.ttir", "--tuning --key rows,col", 1,
+       "--key: 'col' is no integer parameter of both, which has rows, cols; did you mean 'cols'?"},
+      {"both.ttir", "--tuning --key o", 1,
+       "--key: 'o' is no integer parameter of both, which has rows, cols"},
+      {"both.ttir", "--key cols", 2, "--key is of --tuning"},
+      {"k.kiln", "--tuning --key n", 1, "--key is for Triton IR; a kernel of this language says @key"}};
+  const char *folder = kiln_test_folder();
+  char path[300], *out;
+  snprintf(path, sizeof path, "%s/both.ttir", folder);
+  kiln_test_write(path, text, strlen(text));
+  snprintf(path, sizeof path, "%s/k.kiln", folder);
+  kiln_test_write(path, "kiln 1\nkernel k(n: i32) {}\n", 26);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int code = kiln_test_run(
+        &out,
+        "{ cd %s && export KILN_CACHE_DIR=cache PATH=$OLDPWD/%s/bin:$PATH && kiln build -t host "
+        "%s -o k.kbundle %s && kiln inspect k.kbundle | grep tuning; }",
+        folder, kiln_test_build(), cases[i].options, cases[i].source);
+    if (code != cases[i].code)
+      FAIL("%s: exit status is %d, expected %d:\n%s", cases[i].options, code, cases[i].code, out);
+    expect_in(out, cases[i].says);
+    free(out);
+  }
+  recorded m = good_memory();
+  write_case(folder, "good", NULL, &m, COUNT, true);
+  free(tune(0, "--case good --key n"));
+  out = tune(1, "--case good --key m --again");
+  expect_in(out, "--key: 'm' is no integer parameter of add_kernel, which has n");
+  free(out);
+}
+
 // A limit that is above what a unit has for so many warps is none.
 TEST(check_case, the_code_generator_of_triton_ir_has_a_knob) {
   const char *folder = kiln_test_folder();

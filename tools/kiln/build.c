@@ -116,6 +116,8 @@ int kiln_command_build(int argc, char **argv) {
        "refuse choices that were measured with other code than is built"},
       {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,
        "every config, and what `kiln tune` wants to know: a bundle to measure, not to ship"},
+      {"key", 0, CLI_TEXT, &b.s.key, "NAMES",
+       "of --tuning, for Triton IR: the integer parameters that a choice depends on, with commas (all)"},
       {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
        "share the build with every machine that runs this command with this server: each object is compiled "
        "once"},
@@ -145,6 +147,7 @@ int kiln_command_build(int argc, char **argv) {
     else if (!b.s.words.count) code = cli_usage(&page, "no source was named");
   }
   b.s.beside = !without;
+  if (code == -1 && b.s.key && !b.s.for_tuning) code = cli_usage(&page, "--key is of --tuning");
   if (code == -1 && without && b.s.tuned) code = cli_usage(&page, "--no-tuned and --tuned were both given");
   if (code == -1) {
     trace_phase(&b.timeline, "read, check and lower sources");

@@ -122,7 +122,8 @@ kiln_status session_lower(session *s, kiln_error *err) {
                               .all_configs = s->all_configs || s->for_tuning || p->tuned,
                               .with_ranges = s->for_tuning || p->tuned,
                               .warps = (uint32_t)s->warps,
-                              .stages = (uint32_t)s->stages};
+                              .stages = (uint32_t)s->stages,
+                              .tuning_key = s->key};
   kiln_status worst = KILN_OK;
   for (size_t i = 0; i < p->source_count; i++) {
     kiln_status status = plan_open_source(p, &p->sources[i], &front, err);

@@ -15,6 +15,7 @@ typedef struct session {
   const char *verify;       ///< --verify-cache=PERCENT
   int64_t jobs, warps, stages, max_objects;
   const char *tuned; ///< --tuned
+  const char *key;   ///< --key
   bool beside;       ///< else the tables that lie beside the sources
   const char *fleet; ///< --fleet
   bool no_cache, force, must_hit, all_configs, quiet, assembler_given, for_tuning, tuned_strict;

@@ -529,6 +529,8 @@ int kiln_command_tune(int argc, char **argv) {
       {"collect", 0, CLI_TEXT, &s.collect, "redis://...", "put what workers found into --output"},
       {"kernel", 'k', CLI_LIST, &s.kernels, "NAME", "of sources: only this kernel"},
       {"instance", 'i', CLI_LIST, &s.instances, "K[P=V]", "of sources: one more instance"},
+      {"key", 0, CLI_TEXT, &s.key, "NAMES",
+       "of Triton IR: the integer parameters that a choice depends on, with commas (all)"},
       {"jobs", 'j', CLI_COUNT, &s.jobs, "N", "of sources: compile so many at the same time"},
       {"cache-dir", 0, CLI_TEXT, &s.cache_folder, "DIR", "of sources: folder of the cache"},
       {"verbose", 'v', CLI_FLAG, &s.verbose, NULL, "print the times of every config"},

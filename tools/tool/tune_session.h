@@ -17,6 +17,7 @@ typedef struct tune_settings {
   const char *output, *shapes, *record, *devices, *budget, *keep, *gate, *band, *cache_folder, *html;
   const char *post, *worker, *collect, *sign_key; // addresses of boards
   const char *only;                               // of the shapes those of this kernel; NULL: all
+  const char *key;                                // of Triton IR
   const char *case_folder;                        // one of `cases`, while it is worked on
   cli_list words, kernels, instances, trust, among, cases;
   const tune_job *job; // that is worked on for another machine; NULL: none

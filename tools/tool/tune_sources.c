@@ -34,7 +34,7 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
     return kiln_fail(err, KILN_STATUS_TOOL,
                      "kiln is not beside this program, so that sources cannot be built; give a bundle");
   const char **words =
-      calloc(s->words.count + 2 * s->kernels.count + 2 * s->instances.count + 18, sizeof *words);
+      calloc(s->words.count + 2 * s->kernels.count + 2 * s->instances.count + 20, sizeof *words);
   if (!words) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   const char *fixed[] = {program, "build", "--tuning", "--keep-going", "-q", "-o", path, "-t", target};
   size_t n = sizeof fixed / sizeof *fixed;
@@ -42,6 +42,7 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
   snprintf(jobs, sizeof jobs, "%lld", (long long)s->jobs);
   if (s->jobs > 0) words[n++] = "-j", words[n++] = jobs;
   if (s->cache_folder) words[n++] = "--cache-dir", words[n++] = s->cache_folder;
+  if (s->key) words[n++] = "--key", words[n++] = s->key;
   if (only) words[n++] = "-k", words[n++] = only;
   for (size_t i = 0; i < s->kernels.count; i++) words[n++] = "-k", words[n++] = s->kernels.items[i];
   for (size_t i = 0; i < s->instances.count; i++) words[n++] = "-i", words[n++] = s->instances.items[i];
