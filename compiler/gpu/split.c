@@ -191,8 +191,8 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
   if (is_shared) take_turns(&s, &inner, rank, is_first);
   int64_t columns = 0;
-  bool is_sliced = is_shared && has_slices(&s, kiln_matrix_machine_of(target), &columns) &&
-                   end_in_all(&s, rank, columns);
+  bool is_sliced =
+      is_shared && has_slices(&s, kiln_matrix_machine_of(target), &columns) && end_in_all(&s, rank, columns);
   if (is_shared && !is_sliced) end_in_first(&s, is_first);
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);

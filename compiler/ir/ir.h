@@ -232,7 +232,7 @@ enum {
   IR_PARTIAL =
       1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
   IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a row or column of those that share the program
-  IR_FEEDS = 1 << 16, ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
+  IR_FEEDS = 1 << 16,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
   IR_TURNED = 1 << 17, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
 };
 

@@ -294,17 +294,17 @@ TEST(nvptx_descriptors, four_bytes) {
 // ------------------------------------------------------------------------------------- staged stores
 
 /// A store by the copy engine: its tile, warps, columns that count (0: all), and what its box must have: the
-/// largest power of two that divides what a group stages, at most 128 bytes.
+/// largest power of two that divides what a group stages, at most 64. Turned, these are rows of the box.
 typedef struct staged {
   unsigned m, n, warps, first, box;
 } staged;
 
-static void check_staged(const staged *s) {
+static void check_staged(const staged *s, bool is_turned) {
   char text[900], first[2][40] = {"", ""};
   kiln_artifact artifact = {0};
   followed f = {.s = {.bytes = 2}};
   for (int i = 0; s->first && i < 2; i++)
-    snprintf(first[i], sizeof first[i], ", first = %u, axis = %d", s->first, i);
+    snprintf(first[i], sizeof first[i], ", first = %u, axis = %d", s->first, is_turned ? 0 : i);
   snprintf(text, sizeof text,
            "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
            "@div(8))\n"
@@ -312,17 +312,18 @@ static void check_staged(const staged *s) {
            "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
            "  var acc = zeros(f32[%u, %u])\n"
            "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
-           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], acc as bf16%s)\n}\n",
-           s->warps, s->m, s->n, s->m, s->n, first[0], s->m, s->n, first[1]);
+           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
+           s->warps, s->m, s->n, s->m, s->n, first[0], is_turned ? s->n : s->m, is_turned ? s->m : s->n,
+           is_turned ? "trans(acc as bf16)" : "acc as bf16", first[1]);
   compile(text, &artifact);
   f.info = artifact.info;
   CHECK_INT(*(const uint8_t *)f.info.maps.bytes, 3);
   const uint8_t *map = map_of(&f, 2);
   CHECK_INT(map[5], 2); // of the third parameter
-  CHECK_INT(box_extent(map, 0), s->box);
-  CHECK_INT(box_extent(map, 1), 64);
+  CHECK_INT(box_extent(map, is_turned), s->box);
+  CHECK_INT(box_extent(map, !is_turned), 64);
   CHECK_INT(box_extent(map_of(&f, 1), 1), s->first ? s->first : s->n);
-  CHECK_INT(16u << map[2], 2 * s->box < 32 ? 16 : 2 * s->box);
+  CHECK_INT(16u << map[2], is_turned ? 128 : 2 * s->box < 32 ? 16 : 2 * s->box);
   kiln_artifact_deinit(&artifact);
 }
 
@@ -331,5 +332,6 @@ TEST(nvptx_descriptors, staged_stores) {
   static const staged cases[] = {{64, 64, 4, 0, 64},    {64, 64, 8, 0, 32},     {64, 128, 8, 0, 64},
                                  {64, 32, 8, 0, 16},    {128, 256, 8, 192, 64}, {128, 256, 8, 160, 32},
                                  {128, 128, 8, 96, 32}, {128, 256, 8, 208, 16}, {128, 128, 8, 112, 16}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_staged(&cases[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int is_turned = 0; is_turned < 2; is_turned++) check_staged(&cases[i], is_turned);
 }

@@ -292,8 +292,8 @@ static void group_barrier(gpu *g) {
 
 typedef struct staging {
   gpu_tile tile;
-  unsigned columns;    ///< staged at a time
-  unsigned row;        ///< bytes of a row in shared memory
+  unsigned columns; ///< staged at a time
+  unsigned row;     ///< bytes of a row in shared memory
   unsigned box_rows;
   LLVMValueRef memory; ///< the group's part
 } staging;
@@ -329,8 +329,8 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
   }
 }
 
-/// The same turned: column c of the group is row c in memory, of 64 elements. Lanes give the addresses of rows
-/// l % 8 + 8 (l / 16) of 16, of their pieces 2 warp + l / 8 % 2.
+/// The same turned: column c of the group is row c in memory, of 64 elements. Lanes give the addresses of
+/// rows l % 8 + 8 (l / 16) of 16, of their pieces 2 warp + l / 8 % 2.
 static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned columns) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
@@ -356,8 +356,8 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
     LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
                                  add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
     LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / 2)));
-    unsigned rank = coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row,
-                                arguments + 2);
+    unsigned rank =
+        coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row, arguments + 2);
     // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): `coordinates` wrote as many as it says
     call(g, stores[rank - 2], arguments, 2 + rank);
   }
@@ -380,7 +380,8 @@ static void lower_stage(gpu *g, ir_op *op) {
   kiln_layout layout = nvptx_accumulator(g, value->type);
   nvptx_split split = nvptx_split_of(g, value->type);
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
-  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_stage_row(machine, g->kernel, op),
+  staging s = {.tile = gpu_tile_in(g, value, &layout),
+               .row = kiln_stage_row(machine, g->kernel, op),
                .box_rows = kiln_stage_box_rows(machine, g->kernel, op)};
   unsigned all = kiln_stage_columns(machine, g->kernel, op), most = 1u << memory->type.log2[1];
   s.columns = most < all ? most : all;
@@ -391,8 +392,8 @@ static void lower_stage(gpu *g, ir_op *op) {
     for (unsigned at = 0; at < all; at += s.columns) {
       unsigned columns = all - at < s.columns ? all - at : s.columns;
       wait_for_part(g, leader);
-      (op->attrs.flags & IR_TURNED ? write_turned : write_part)(
-          g, &s, (block << (split.columns - 1)) + at / 2, columns);
+      (op->attrs.flags & IR_TURNED ? write_turned
+                                   : write_part)(g, &s, (block << (split.columns - 1)) + at / 2, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
       group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
