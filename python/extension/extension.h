@@ -246,6 +246,26 @@ bool kiln_torch_record(PyObject *tensor, const kiln_device_object *device, kiln_
 /// Tells autograd that `tensors`, a list, were written.
 bool kiln_torch_wrote(PyObject *tensors);
 
+// --------------------------------------------------------------------------------- handles.c
+
+/// The types that PyTorch has names for (torch.c): torch.NAME.
+typedef struct kiln_torch_type {
+  const char *name;
+  uint32_t type; // KILN_IS
+} kiln_torch_type;
+extern const kiln_torch_type kiln_torch_types[];
+extern const size_t kiln_torch_type_count;
+
+/// Finds how exact tensors are read by their handles, once. Where that cannot be proved, none is.
+void kiln_handles_find(bool is_hip);
+bool kiln_handles_are_read(void);
+/// The array of an exact torch.Tensor or Parameter: false, and no exception, where another way has to tell.
+bool kiln_handle_read(PyObject *tensor, kiln_array *out);
+/// Of an exact tensor, where handles are read.
+bool kiln_handle_requires_grad(PyObject *tensor);
+/// Raises the version of an exact tensor: false where another way has to.
+bool kiln_handle_wrote(PyObject *tensor);
+
 // --------------------------------------------------------------------------------- scalar.c
 
 /// The bytes of a number as `element`, little-endian, at `out`; false with an exception.

@@ -13,6 +13,11 @@ static PyObject *version(PyObject *Py_UNUSED(module), PyObject *args) {
   return c ? kiln_text(c->version()) : NULL;
 }
 
+// For tests.
+static PyObject *reads_handles(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
+  return PyBool_FromLong(kiln_handles_are_read());
+}
+
 static bool take(const char *module, const char *name, PyObject **out) {
   PyObject *from = PyImport_ImportModule(module);
   *out = from ? PyObject_GetAttrString(from, name) : NULL;
@@ -56,6 +61,7 @@ static int fill_module(PyObject *module) {
 static PyMethodDef functions[] = {
     {"version", version, METH_VARARGS,
      "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
+    {"_reads_handles", reads_handles, METH_NOARGS, NULL},
     {"_xla_targets", kiln_xla_targets, METH_NOARGS, NULL},
     {"_xla_call", kiln_xla_call, METH_VARARGS, NULL},
     {0},

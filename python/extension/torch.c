@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensors of PyTorch, by the C functions that its type gives (DLPack's exchange, 54 ns) or, where it has
-// none, by its attributes. The exchange knows no flags and other types inherit it, so it is for exact
-// torch.Tensor and Parameter only, and what DLPack would have refused is refused here.
+// Tensors of PyTorch, by their handles (handles.c), else by the C functions that its type gives (DLPack's
+// exchange) or, where it has none, by its attributes. Neither of the first two knows flags and other types
+// inherit them, so they are for exact torch.Tensor and Parameter only, and what DLPack would have refused is
+// refused here.
 #include "python/extension/extension.h"
 
 #include <string.h>
@@ -34,10 +35,7 @@ static struct {
   } dtypes[MOST_DTYPES];
 } torch;
 
-static const struct {
-  const char *name;
-  uint32_t type;
-} names_of_dtypes[] = {
+const kiln_torch_type kiln_torch_types[] = {
     {"float32", KILN_IS('f', 32)},   {"float16", KILN_IS('f', 16)},      {"bfloat16", KILN_IS('F', 16)},
     {"float64", KILN_IS('f', 64)},   {"int32", KILN_IS('i', 32)},        {"int64", KILN_IS('i', 64)},
     {"int16", KILN_IS('i', 16)},     {"int8", KILN_IS('i', 8)},          {"uint8", KILN_IS('u', 8)},
@@ -45,6 +43,7 @@ static const struct {
     {"bool", KILN_IS('b', 8)},       {"float8_e4m3fn", KILN_IS('4', 8)}, {"float8_e5m2", KILN_IS('5', 8)},
     {"complex64", KILN_IS('c', 64)}, {"complex128", KILN_IS('c', 128)},
 };
+const size_t kiln_torch_type_count = sizeof kiln_torch_types / sizeof *kiln_torch_types;
 
 // ------------------------------------------------------------------------------------------ look-up
 
@@ -130,11 +129,14 @@ bool kiln_torch_is_used(void) {
   torch.shape = property_of(tensor, "shape");
   torch.is_cuda = property_of(tensor, "is_cuda");
   size_t count = 0;
-  for (size_t i = 0; i < sizeof names_of_dtypes / sizeof *names_of_dtypes; i++) {
-    torch.dtypes[count].type = names_of_dtypes[i].type;
-    if ((torch.dtypes[count].dtype = attribute(module, names_of_dtypes[i].name))) count++;
+  for (size_t i = 0; i < kiln_torch_type_count; i++) {
+    torch.dtypes[count].type = kiln_torch_types[i].type;
+    if ((torch.dtypes[count].dtype = attribute(module, kiln_torch_types[i].name))) count++;
   }
   find_exchange();
+  PyObject *hip = attribute(module, "version.hip");
+  if (torch.exchange) kiln_handles_find(hip && hip != Py_None);
+  Py_XDECREF(hip);
   return true;
 }
 
@@ -209,6 +211,7 @@ static void cut_to_first_line(void) {
 }
 
 static bool by_exchange(PyObject *value, kiln_array *out) {
+  if (kiln_handle_read(value, out)) return true;
   dlpack_tensor tensor;
   if (!torch.exchange->tensor_from_object(value, &tensor)) return kiln_array_from_dlpack(&tensor, out);
   cut_to_first_line();
@@ -295,23 +298,26 @@ int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_
 }
 
 bool kiln_torch_dense(PyObject *value, kiln_array *out) {
-  dlpack_tensor tensor;
   if (!is_exact(Py_TYPE(value)) || !torch.exchange) return false;
-  if (torch.exchange->tensor_from_object(value, &tensor) || !kiln_array_from_dlpack(&tensor, out))
-    return PyErr_Clear(), false;
-  int64_t step = 1;
-  bool is_dense = tensor.strides != NULL;
-  for (int i = tensor.rank; is_dense && i-- > 0;) {
-    is_dense = tensor.strides[i] == step || tensor.shape[i] == 1;
-    step *= tensor.shape[i];
+  if (!kiln_handle_read(value, out)) {
+    dlpack_tensor tensor;
+    if (torch.exchange->tensor_from_object(value, &tensor) || !kiln_array_from_dlpack(&tensor, out))
+      return PyErr_Clear(), false;
+    out->is_tensor = true;
   }
-  out->is_tensor = true;
+  int64_t step = 1;
+  bool is_dense = out->strides != NULL;
+  for (int i = out->rank; is_dense && i-- > 0;) {
+    is_dense = out->strides[i] == step || out->shape[i] == 1;
+    step *= out->shape[i];
+  }
   return is_dense && step > 1 && out->address; // of those none is negative: its elements lie two apart
 }
 
 // ----------------------------------------------------------------------------------------- autograd
 
 bool kiln_torch_may_write(PyObject *tensor) {
+  if (is_exact(Py_TYPE(tensor)) && kiln_handles_are_read() && !kiln_handle_requires_grad(tensor)) return true;
   PyObject *requires = get(&torch.requires_grad, tensor), *enabled = NULL;
   if (requires == Py_True) enabled = call(&torch.is_grad_enabled, NULL);
   if (enabled == Py_True)
@@ -325,9 +331,17 @@ bool kiln_torch_may_write(PyObject *tensor) {
 }
 
 bool kiln_torch_wrote(PyObject *tensors) {
-  PyObject *done = torch.increment_version.object ? call(&torch.increment_version, tensors) : NULL;
+  Py_ssize_t count = PyList_Size(tensors), raised = 0;
+  for (; raised < count; raised++) {
+    PyObject *tensor = PyList_GetItem(tensors, raised);
+    if (!is_exact(Py_TYPE(tensor)) || !kiln_handle_wrote(tensor)) break;
+  }
+  if (raised == count || !torch.increment_version.object) return true;
+  PyObject *rest = PyList_GetSlice(tensors, raised, count);
+  PyObject *done = rest ? call(&torch.increment_version, rest) : NULL;
+  Py_XDECREF(rest);
   Py_XDECREF(done);
-  return done || !PyErr_Occurred();
+  return done != NULL;
 }
 
 // ------------------------------------------------------------------------------------------ streams

@@ -16,6 +16,8 @@ try:
 except ImportError:
     torch = None
 
+WAY = os.environ.get("KILN_TEST_TORCH_WAY", "")  # how tensors are to be read; see OtherWays
+
 
 class Cases(unittest.TestCase):
     @classmethod
@@ -139,6 +141,17 @@ class Refused(Cases):
             z = torch.zeros(4)
             self.saxpy(1, torch.ones(4), z, 4)
             self.assertEqual(z.sum(), 4)
+
+
+    def test_versions_of_views(self):
+        kernel = self.device.kernel("twice")
+        y = torch.zeros(16, 16)
+        for version in range(1, 5):
+            kernel(torch.ones(16, 16), y, 16, 16)
+            self.assertEqual(y._version, version)
+        view = y[:8]
+        kernel(torch.ones(8, 16), view, 8, 16)
+        self.assertEqual((y._version, view._version), (5, 5))  # they share it
 
     def test_prepared_launches_tell_autograd(self):
         x, y, z = torch.ones(4), torch.zeros(4), torch.zeros(4)
@@ -412,18 +425,52 @@ class Examples(Cases):
         self.assertIn("50 steps on cpu: loss ", done.stdout.decode())
 
 
-class WithoutExchange(Cases):
+class OtherWays(Cases):
+    """Tensors are read by their handles where that is proved, else by the exchange, else by their attributes: the other tests again, in processes of each."""
+
+    def again(self, way, *classes):
+        return subprocess.run([sys.executable, os.path.abspath(__file__), *classes], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=dict(os.environ, KILN_TEST_TORCH_WAY=way), timeout=600)
+
     def test_everything_holds_by_attributes(self):
-        """The other tests again, in a process whose PyTorch has no exchange."""
-        if os.environ.get("KILN_TEST_PLAIN_TORCH"):
+        if WAY == "attributes":
             self.assertFalse(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"))
+        if not WAY:
+            done = self.again("attributes")
+            self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+
+    def test_everything_holds_by_the_exchange(self):
+        if not WAY:
+            for way in ("no proof", "another tensor"):
+                done = self.again(way, "Taken", "Refused")
+                self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+
+    def test_the_way_is_the_one_expected(self):
+        self.saxpy(1, torch.ones(4), torch.ones(4), 4)
+        self.assertEqual(kiln._core._reads_handles(), WAY == "" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"))
+
+    def test_handles_are_proved_in_any_mode(self):
+        """The first tensor that a process launches with may be one of inference, under a mode, with another default type."""
+        if WAY or not kiln._core._reads_handles():
             return
-        done = subprocess.run([sys.executable, os.path.abspath(__file__)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=dict(os.environ, KILN_TEST_PLAIN_TORCH="1"), timeout=600)
-        self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+        for mode in ("torch.inference_mode()", "torch.no_grad()", "FakeTensorMode()", "Mode()", "torch.device('meta')"):
+            text = ("import sys\nsys.path.insert(0, %r)\nimport kiln, torch\nfrom torch._subclasses import FakeTensorMode\n"
+                    "class Mode(torch.utils._python_dispatch.TorchDispatchMode):\n  def __torch_dispatch__(self, *_): raise AssertionError\n"
+                    "torch.set_default_dtype(torch.float64)\nx = torch.ones(4, dtype=torch.float32)\nsaxpy = kiln.Library(%r).device('host').kernel('saxpy')\n"
+                    "with %s: saxpy(2, x, x, 4)\nassert kiln._core._reads_handles() and x.tolist() == [3] * 4 and x._version == 1" %
+                    (os.path.join(support.BUILD, "python"), BUNDLE, mode))
+            done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+            self.assertEqual((done.returncode, done.stdout.decode(errors="replace")), (0, ""), mode)
 
 
 if __name__ == "__main__":
-    if torch is not None and os.environ.get("KILN_TEST_PLAIN_TORCH") and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    if torch is not None and WAY == "attributes" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         del torch.Tensor.__dlpack_c_exchange_api__
+    if torch is not None and WAY in ("no proof", "another tensor"):
+        import kiln._handles
+        another = torch.ones(2, 3)
+        kiln._handles.tensors = None if WAY == "no proof" else lambda: (another, torch.nn.Parameter(another))
+    if sys.argv[1:]:  # of these classes and of OtherWays alone
+        for name in [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Cases) and name not in ("OtherWays", *sys.argv[1:])]:
+            del globals()[name]
     sys.exit(support.main(__name__))
