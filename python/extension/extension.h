@@ -39,7 +39,7 @@ typedef struct kiln_api {
 /// end: subinterpreters are refused, so there is one of each.
 typedef struct kiln_globals {
   PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
-      *with_grid;
+      *with_grid, *operation, *differentiable;
   PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
   PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
   PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
@@ -263,6 +263,13 @@ bool kiln_handles_are_read(void);
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
 /// Of an exact tensor, where handles are read.
 bool kiln_handle_requires_grad(PyObject *tensor);
+/// A new tensor; NULL where another way has to make it. Memory that is not there leaves a text of PyTorch's on stderr.
+PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes, const int64_t *strides,
+                            kiln_place place, int index);
+/// Whether autograd records what is done, and whether a mode of the program handles PyTorch's operations;
+/// where handles are read.
+bool kiln_handles_grad_is_enabled(void);
+bool kiln_handles_has_mode(void);
 /// Raises the version of an exact tensor: false where another way has to.
 bool kiln_handle_wrote(PyObject *tensor);
 
@@ -341,6 +348,7 @@ PyObject *kiln_xla_targets(PyObject *module, PyObject *none);
 PyObject *kiln_xla_call(PyObject *module, PyObject *args);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
-    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec;
+    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec, kiln_operation_spec,
+    kiln_differentiable_spec;
 
 #endif

@@ -135,6 +135,26 @@ bool kiln_handles_are_read(void) { return by.offset != 0; }
 
 bool kiln_handle_requires_grad(PyObject *tensor) { return by.requires_grad(impl_of(tensor)); }
 
+PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes,
+                            const int64_t *strides, kiln_place place, int index) {
+  int32_t number = 0;
+  while (number < MOST_NUMBERS && by.types[number] != type) number++;
+  if (!by.offset || number == MOST_NUMBERS || (place != KILN_PLACE_HOST && place != by.gpu)) return NULL;
+  bool is_host = place == KILN_PLACE_HOST;
+  void *handle = NULL;
+  bool is_made;
+  Py_BEGIN_ALLOW_THREADS is_made = !by.empty(rank, sizes, strides, number,
+                                             is_host ? TYPE_OF_CPU : TYPE_OF_CUDA, is_host ? 0 : index, &handle) &&
+                                   (!is_zeroed || !by.zero(handle));
+  Py_END_ALLOW_THREADS PyObject *tensor = is_made ? by.wrap(handle) : NULL;
+  if (handle) by.drop(handle);
+  return tensor;
+}
+
+bool kiln_handles_has_mode(void) { return by.has_mode(); }
+
+bool kiln_handles_grad_is_enabled(void) { return by.grad_enabled(); }
+
 bool kiln_handle_wrote(PyObject *tensor) {
   void *handle = handle_of(tensor);
   if (!by.offset || !*by.version(handle)) return false; // of inference mode: PyTorch says what is to be

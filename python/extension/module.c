@@ -54,7 +54,9 @@ static int fill_module(PyObject *module) {
       add_type(module, &kiln_prepared_spec, &g->prepared) &&
       add_type(module, &kiln_library_spec, &g->library) && add_type(module, &kiln_plan_spec, &g->plan) &&
       add_type(module, &kiln_variants_spec, &g->variants) &&
-      add_type(module, &kiln_with_grid_spec, &g->with_grid);
+      add_type(module, &kiln_with_grid_spec, &g->with_grid) &&
+      add_type(module, &kiln_operation_spec, &g->operation) &&
+      add_type(module, &kiln_differentiable_spec, &g->differentiable);
   return is_fine ? 0 : -1;
 }
 

@@ -38,6 +38,22 @@ def value_of(node, given, functions):
     raise ValueError("an extent that cannot be computed: %s" % ast.unparse(node))
 
 
+_OPCODES = {ast.Add: 2, ast.Sub: 3, ast.Mult: 4, ast.Div: 5, ast.Mod: 6, ast.USub: 7, "cdiv": 8, "min": 9, "max": 10}
+
+
+def program_of(node, place):
+    """A launch expression as code of kiln._core.Operation: pairs of an opcode and a value; `place` has the numbers of the arguments by name."""
+    if isinstance(node, ast.Constant):
+        return (0, node.value)
+    if isinstance(node, ast.Name):
+        return (1, place[node.id])
+    if isinstance(node, ast.UnaryOp):
+        return program_of(node.operand, place) + (_OPCODES[type(node.op)], 0)
+    if isinstance(node, ast.BinOp):
+        return program_of(node.left, place) + program_of(node.right, place) + (_OPCODES[type(node.op)], 0)
+    return sum((program_of(one, place) for one in node.args), ()) + (_OPCODES[node.func.id], 0)
+
+
 class Interface:
     """The parameters that an operation takes, and those that it allocates and returns, each with its extents."""
 

@@ -15,8 +15,8 @@ import os
 import torch
 
 from . import Library, _torch_library
-from ._core import Kernel
-from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, value_of
+from ._core import Differentiable, Kernel, Operation
+from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, program_of, value_of
 
 _SCALARS = {"i1": "bool", "f16": "float", "bf16": "float", "f32": "float", "f64": "float"}  # the other types are integers
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.bool: "i1", torch.int8: "i8", torch.uint8: "i8",
@@ -52,6 +52,22 @@ class _Interface(Interface):
                 shape = [arguments[at] for at in places]
             found.append(make(shape, dtype=dtype, device=device))
         return found
+
+    def output_like(self, at, numbers, device):
+        """Zeros as output `at` is for such numbers among the arguments."""
+        _, dtype, _, extents = self._made[at]
+        given = {param.name: value for param, value in zip(self.taken, numbers)}
+        return torch.zeros([value_of(one, given, _EXTENTS) for one in extents], dtype=dtype, device=device)
+
+    def call(self, operation):
+        """What the dispatcher calls for `operation`: the extension, or where that has no room for so many arguments the function of Python."""
+        place = {param.name: i for i, param in enumerate(self.taken)}
+        outputs = tuple((_DTYPES[dtype], dtype, make is torch.zeros, tuple(program_of(one, place) for one in extents)) for make, dtype, _, extents in self._made)
+        order = tuple(-1 - at if is_output else at for is_output, at in self._order)
+        try:
+            return Operation(operation.launch, operation.target, torch.empty_strided, len(self.taken), tuple(self.arrays), order, outputs)
+        except ValueError:
+            return operation.launch
 
     def in_order(self, arguments, outputs):
         """The kernel's arguments."""
@@ -109,15 +125,21 @@ class _Operation:
     def __init__(self, kernels, interface):
         self.kernels, self.interface, self.found = kernels, interface, {}
         self.first = interface.arrays[0]
+        self.call = interface.call(self)
 
     def of(self, _):
         return self
 
-    def launch(self, *arguments, grid=None):
+    def target(self, *arguments):
+        """The kernel on the device of such arguments."""
         device = arguments[self.first].device
         kernel = self.found.get(device)
         if kernel is None:
             kernel = self.found[device] = self.kernels.on(device, self.interface.name)
+        return kernel
+
+    def launch(self, *arguments, grid=None):
+        kernel = self.target(*arguments)
         if not self.interface.returned:
             if grid is None:
                 kernel(*arguments)
@@ -138,6 +160,10 @@ class _Choice:
     def __init__(self, title, operations):
         self.title, self.operations, self.found = title, operations, {}
         self.interface = operations[0].interface
+        self.call = self.interface.call(self)
+
+    def target(self, *arguments):
+        return self.of(arguments).call
 
     def of(self, arguments):
         tensors = self.interface.arrays
@@ -167,40 +193,35 @@ class _Derivative(Gradients):
     def __init__(self, forward, backward, call):
         super().__init__(forward, backward)
         self.call, self.forward = call, forward
+        tensors = [(kind, at) for kind, at, _ in self.taken if kind == "output" or kind == "input" and at in forward.arrays]
+        self.saved = tuple(at if kind == "input" else -1 - at for kind, at in tensors)
+        self.fixed = tuple(at for at in range(len(forward.returned)) if at not in self.differentiable)
 
     def setup(self, ctx, inputs, output, keyword_only_inputs=None):
-        """`keyword_only_inputs` has a grid, which is the forward's alone."""
+        """Keeps what kiln._core.Differentiable keeps. `keyword_only_inputs` has a grid, which is the forward's alone."""
         outputs = output if isinstance(output, tuple) else (output,)
-        saved = [inputs[at] if kind == "input" else outputs[at] for kind, at, _ in self.taken if kind != "gradient"]
-        ctx.save_for_backward(*[one for one in saved if isinstance(one, torch.Tensor)])
-        ctx.numbers = [None if isinstance(one, torch.Tensor) else (one,) for one in saved]
-        ctx.types = {at: inputs[at].dtype for at in self.wanted}
-        ctx.shapes = [(tuple(one.shape), one.dtype, one.device) for one in outputs]
-        ctx.mark_non_differentiable(*[one for at, one in enumerate(outputs) if at not in self.differentiable])
+        ctx.save_for_backward(*[inputs[at] if at >= 0 else outputs[-1 - at] for at in self.saved])
+        ctx.numbers = tuple(None if isinstance(one, torch.Tensor) else one for one in inputs)
+        ctx.types = tuple(inputs[at].dtype for at in self.wanted)
+        ctx.mark_non_differentiable(*[outputs[at] for at in self.fixed])
         ctx.set_materialize_grads(False)
 
     def backward(self, ctx, *gradients):
-        tensors, numbers, arguments = iter(ctx.saved_tensors), iter(ctx.numbers), []
+        tensors, arguments = iter(ctx.saved_tensors), []
+        device = next((one.device for one in gradients if one is not None), None)
+        if device is None:
+            return (None,) * len(self.forward.taken)
         for kind, at, _ in self.taken:
-            if kind != "gradient":
-                number = next(numbers)
-                arguments.append(next(tensors) if number is None else number[0])
-            elif gradients[at] is None:
-                shape, dtype, device = ctx.shapes[at]
-                arguments.append(torch.zeros(shape, dtype=dtype, device=device))
+            if kind == "gradient":
+                arguments.append(self.forward.output_like(at, ctx.numbers, device) if gradients[at] is None else gradients[at].contiguous())
             else:
-                arguments.append(gradients[at].contiguous())
+                arguments.append(next(tensors) if kind == "output" or ctx.numbers[at] is None else ctx.numbers[at])
         found = self.call(*arguments)
         found = found if isinstance(found, tuple) else (found,)
+        types = dict(zip(self.wanted, ctx.types))
         # A gradient has its tensor's type; kernels add up in a wider one.
-        return tuple(found[self.wanted[at]].to(ctx.types[at]) if at in self.wanted and ctx.needs_input_grad[at] else None
+        return tuple(found[self.wanted[at]].to(types[at]) if at in self.wanted and ctx.needs_input_grad[at] else None
                      for at in range(len(self.forward.taken)))
-
-
-def _is_plain(keyset):
-    """Whether nothing but a device's own code is below autograd: no mode, no tracing, no tensors that stand for others."""
-    below = (keyset & torch._C._after_autograd_keyset).remove(torch._C.DispatchKey.ADInplaceOrView)
-    return below.highestPriorityTypeId() in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)
 
 
 class _Shortcut:
@@ -208,44 +229,25 @@ class _Shortcut:
     taken at once, since going through the dispatcher again takes longer than the launch."""
 
     def __init__(self, target, operation, derivative=None):
-        self.target, self.launch, self.derivative = target, operation.launch, derivative
-
-    def _recorded(self):
-        """The operation with its derivative, for calls without keywords."""
-        launch, setup, differentiate = self.launch, self.derivative.setup, self.derivative.backward
-
-        class Recorded(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, *arguments):
-                output = launch(*arguments)
-                setup(ctx, arguments, output)
-                return output
-
-            @staticmethod
-            def backward(ctx, *gradients):
-                return differentiate(ctx, *gradients)
-        return Recorded.apply
+        self.target, self.call, self.derivative = target, operation.call, derivative
 
     def impl(self, name, general, key, with_keyset):
-        launch, recorded, plain = self.launch, self.derivative and self._recorded(), {}
-
-        def autograd(keyset, *arguments, **named):
-            mark = keyset.raw_repr()
-            if mark not in plain:
-                plain[mark] = _is_plain(keyset)
-            if plain[mark]:
-                if not (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)):
-                    return launch(*arguments, **named)
-                if recorded and not named:
-                    return recorded(*arguments)
-            return general(keyset, *arguments, **named)
-        self.target.impl(name, autograd, key, with_keyset=with_keyset)
+        if isinstance(self.call, Operation):
+            derivative, transforms = self.derivative, torch._C._are_functorch_transforms_active
+            kept = (derivative.saved, derivative.fixed, tuple(derivative.wanted)) if derivative else ((), (), ())
+            autograd = Differentiable(self.call, general, transforms, *kept)
+            if derivative:
+                recorded = type("Recorded", (torch.autograd.Function,),
+                                {"forward": staticmethod(autograd.forward), "backward": staticmethod(derivative.backward)})
+                autograd.record(super(torch.autograd.Function, recorded).apply)  # without what is for transforms alone
+            general = autograd
+        self.target.impl(name, general, key, with_keyset=with_keyset)
 
 
 def _define(target, namespace, name, operation):
     target.define(name + operation.interface.schema(), tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):
-        target.impl(name, operation.launch, key)
+        target.impl(name, operation.call, key)
     torch.library.register_fake("%s::%s" % (namespace, name), operation.fake, lib=target)
 
 

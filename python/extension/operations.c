@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operations of PyTorch as its dispatcher calls them: kiln._core.Operation launches and allocates what is
+// returned, kiln._core.Differentiable stands at autograd's key above it. Both take the common case, plain
+// tensors in order, themselves, and give all else to functions of kiln.torch, whose answer is the same.
+#include "python/extension/extension.h"
+
+#include <string.h>
+
+enum { MOST_ARGUMENTS = 32, MOST_OUTPUTS = 8, MOST_RANK = 8, MOST_FOUND = 64, MOST_STACK = 16 };
+
+// Extents are programs over the integers among the arguments: pairs of an opcode and a value.
+enum { PUSH, TAKE, ADD, SUB, MUL, DIV, MOD, NEG, CDIV, MIN, MAX };
+
+typedef struct extent {
+  const int64_t *code;
+  size_t count; // of pairs
+} extent;
+
+typedef struct output {
+  PyObject *dtype; // owned
+  uint32_t type;
+  bool is_zeroed;
+  int rank;
+  extent extents[MOST_RANK];
+} output;
+
+// What launches for tensors of some types on some device.
+typedef struct found {
+  kiln_place place;
+  int index;
+  uint32_t types[MOST_ARGUMENTS];
+  PyObject *kernel; // owned: a kiln.Kernel, or the operation of the instance
+  PyObject *named[MOST_OUTPUTS]; // owned: of torch.empty_strided for each output
+} found;
+
+typedef struct operation {
+  PyObject_HEAD vectorcallfunc call;
+  PyObject *launch, *resolve; // owned: of kiln.torch.
+  PyObject *empty_strided;
+  size_t taken, arrays_count, passed, outputs_count, found_count;
+  uint8_t arrays[MOST_ARGUMENTS]; // numbers of the arguments that are tensors
+  int8_t order[MOST_ARGUMENTS];   // of the kernel's: an argument, or -1 - output
+  output outputs[MOST_OUTPUTS];
+  int64_t *code; // owned
+  found *found;  // owned
+} operation;
+
+// ------------------------------------------------------------------------------------------- extents
+
+static bool divide(int64_t a, int64_t b, int64_t *quotient) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+  *quotient = a / b;
+  return true;
+}
+
+static bool apply(int64_t opcode, int64_t a, int64_t b, int64_t *out) {
+  int64_t q;
+  switch (opcode) {
+  case ADD: return !__builtin_add_overflow(a, b, out);
+  case SUB: return !__builtin_sub_overflow(a, b, out);
+  case MUL: return !__builtin_mul_overflow(a, b, out);
+  case DIV: return divide(a, b, out);
+  case MOD: return divide(a, b, &q) && (*out = a - b * q, true);
+  case CDIV: return divide(a, b, &q) && (*out = q + (q * b != a && (a < 0) == (b < 0)), true);
+  case MIN: return *out = a < b ? a : b, true;
+  case MAX: return *out = a > b ? a : b, true;
+  default: return false;
+  }
+}
+
+// False, and perhaps an exception, where a general way has to tell.
+static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
+  int64_t stack[MOST_STACK];
+  int depth = 0;
+  for (size_t i = 0; i < e->count; i++) {
+    int64_t opcode = e->code[2 * i], value = e->code[2 * i + 1];
+    int overflow = 0;
+    if (opcode <= TAKE && depth == MOST_STACK) return false;
+    if (opcode == PUSH) stack[depth++] = value;
+    else if (opcode == TAKE) {
+      if (!PyLong_CheckExact(args[value])) return false;
+      stack[depth++] = PyLong_AsLongLongAndOverflow(args[value], &overflow);
+      if (overflow) return false;
+    } else if (opcode == NEG) {
+      if (depth < 1 || __builtin_sub_overflow((int64_t)0, stack[depth - 1], &stack[depth - 1])) return false;
+    } else if (depth < 2 || !apply(opcode, stack[depth - 2], stack[depth - 1], &stack[depth - 2])) return false;
+    else depth--;
+  }
+  *out = depth == 1 ? stack[0] : -1;
+  return *out >= 0;
+}
+
+// ------------------------------------------------------------------------------------------ launching
+
+static PyObject *tuple_of(const int64_t *values, int count) {
+  PyObject *tuple = PyTuple_New(count);
+  for (int i = 0; tuple && i < count; i++) {
+    PyObject *value = PyLong_FromLongLong(values[i]);
+    if (!value) Py_CLEAR(tuple);
+    else PyTuple_SetItem(tuple, i, value);
+  }
+  return tuple;
+}
+
+// NULL without an exception where a general way has to tell.
+static PyObject *allocate(const operation *o, const output *made, kiln_place place, int index, PyObject *named,
+                          PyObject *const *args) {
+  int64_t sizes[MOST_RANK], strides[MOST_RANK], step = 1;
+  for (int i = 0; i < made->rank; i++)
+    if (!evaluate(&made->extents[i], args, &sizes[i])) return NULL;
+  for (int i = made->rank; i-- > 0;) {
+    strides[i] = step;
+    if (__builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) return NULL;
+  }
+  PyObject *direct =
+      kiln_handle_empty(made->type, made->is_zeroed, made->rank, sizes, strides, place, index);
+  if (direct || PyErr_Occurred()) return direct;
+  PyObject *shape = tuple_of(sizes, made->rank), *apart = tuple_of(strides, made->rank);
+  PyObject *both = shape && apart ? PyTuple_Pack(2, shape, apart) : NULL;
+  PyObject *tensor = both ? PyObject_Call(o->empty_strided, both, named) : NULL;
+  Py_XDECREF(shape);
+  Py_XDECREF(apart);
+  Py_XDECREF(both);
+  if (tensor && made->is_zeroed) {
+    PyObject *zeroed = PyObject_CallMethod(tensor, "zero_", NULL);
+    if (!zeroed) Py_CLEAR(tensor);
+    Py_XDECREF(zeroed);
+  }
+  return tensor;
+}
+
+// What was found for such tensors, found again by `resolve`; NULL where a general way has to tell.
+static const found *find(operation *o, PyObject *const *args) {
+  found wanted = {0};
+  for (size_t i = 0; i < o->arrays_count; i++) {
+    PyObject *tensor = args[o->arrays[i]];
+    kiln_array array;
+    if (!kiln_torch_is_exact(tensor) || !kiln_handle_read(tensor, &array)) return NULL;
+    if (!i) wanted.place = array.place, wanted.index = array.index;
+    wanted.types[i] = array.type;
+  }
+  for (size_t i = 0; i < o->found_count; i++)
+    if (o->found[i].place == wanted.place && o->found[i].index == wanted.index &&
+        !memcmp(o->found[i].types, wanted.types, o->arrays_count * sizeof *wanted.types))
+      return &o->found[i];
+  if (o->found_count == MOST_FOUND) return NULL;
+  PyObject *tuple = PyTuple_New((Py_ssize_t)o->taken);
+  for (size_t i = 0; tuple && i < o->taken; i++) {
+    Py_INCREF(args[i]);
+    PyTuple_SetItem(tuple, (Py_ssize_t)i, args[i]);
+  }
+  wanted.kernel = tuple ? PyObject_Call(o->resolve, tuple, NULL) : NULL;
+  Py_XDECREF(tuple);
+  PyObject *device = wanted.kernel ? PyObject_GetAttrString(args[o->arrays[0]], "device") : NULL;
+  bool is_fine = device != NULL;
+  for (size_t i = 0; is_fine && i < o->outputs_count; i++)
+    is_fine = (wanted.named[i] = Py_BuildValue("{sOsO}", "dtype", o->outputs[i].dtype, "device", device)) != NULL;
+  Py_XDECREF(device);
+  found *more = is_fine && o->found_count < MOST_FOUND
+                    ? PyMem_Realloc(o->found, (o->found_count + 1) * sizeof *more)
+                    : NULL;
+  if (!more) {
+    Py_XDECREF(wanted.kernel);
+    for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(wanted.named[i]);
+    return NULL; // what was raised is raised again, by the general way
+  }
+  o->found = more;
+  more[o->found_count] = wanted;
+  return &more[o->found_count++];
+}
+
+static PyObject *answer(PyObject *const *made, size_t count) {
+  if (!count) Py_RETURN_NONE;
+  PyObject *result = count == 1 ? made[0] : PyTuple_New((Py_ssize_t)count);
+  if (count == 1) Py_INCREF(result);
+  for (size_t i = 0; result && count > 1 && i < count; i++) {
+    Py_INCREF(made[i]);
+    PyTuple_SetItem(result, (Py_ssize_t)i, made[i]);
+  }
+  return result;
+}
+
+static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
+
+// The answer, or NULL: with an exception, or without where a general way has to tell.
+static PyObject *run(operation *o, PyObject *const *args, size_t count) {
+  const found *these = count == o->taken ? find(o, args) : NULL;
+  if (!these) return PyErr_Clear(), NULL;
+  if (Py_TYPE(these->kernel) == kiln_of.operation) return operation_call(these->kernel, args, count, NULL);
+  PyObject *made[MOST_OUTPUTS] = {NULL}, *passed[MOST_ARGUMENTS], *result = NULL;
+  PyObject *kernel = these->kernel, *named[MOST_OUTPUTS];
+  kiln_place place = these->place;
+  int index = these->index;
+  memcpy(named, these->named, sizeof named); // others may be found meanwhile; none is given up
+  bool is_fine = true;
+  for (size_t i = 0; is_fine && i < o->outputs_count; i++)
+    is_fine = (made[i] = allocate(o, &o->outputs[i], place, index, named[i], args)) != NULL;
+  for (size_t i = 0; i < o->passed; i++)
+    passed[i] = o->order[i] < 0 ? made[-1 - o->order[i]] : args[o->order[i]];
+  PyObject *none = is_fine ? PyObject_Vectorcall(kernel, passed, o->passed, NULL) : NULL;
+  if (none) result = answer(made, o->outputs_count);
+  Py_XDECREF(none);
+  for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(made[i]);
+  return result;
+}
+
+static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
+  operation *o = (operation *)self;
+  PyObject *result = NULL;
+  Py_INCREF(self);
+  if (!names || !PyTuple_Size(names)) result = run(o, args, (size_t)PyVectorcall_NARGS(flagged));
+  if (!result && !PyErr_Occurred())
+    result = PyObject_Vectorcall(o->launch, args, (size_t)PyVectorcall_NARGS(flagged), names);
+  Py_DECREF(self);
+  return result;
+}
+
+// -------------------------------------------------------------------------------------------- making
+
+static bool take_extent(PyObject *program, int64_t *code, size_t taken, extent *out) {
+  Py_ssize_t count = PyTuple_Size(program);
+  *out = (extent){.code = code, .count = (size_t)count / 2};
+  for (Py_ssize_t i = 0; i < count; i++) {
+    code[i] = PyLong_AsLongLong(PyTuple_GetItem(program, i));
+    if (i % 2 && code[i - 1] == TAKE && (code[i] < 0 || (size_t)code[i] >= taken))
+      PyErr_SetString(PyExc_ValueError, "an extent of an argument that is not there");
+  }
+  return count >= 0 && !PyErr_Occurred();
+}
+
+// (name of the element type, dtype, whether zeros, extents as tuples of code); `code` has room.
+static bool take_output(PyObject *from, size_t taken, int64_t **code, output *out) {
+  PyObject *dtype, *extents;
+  const char *name;
+  int is_zeroed;
+  if (!PyArg_ParseTuple(from, "sOpO!", &name, &dtype, &is_zeroed, &PyTuple_Type, &extents)) return false;
+  const kiln_element *element = kiln_element_find(name, strlen(name));
+  if (!element) return PyErr_Format(PyExc_TypeError, "there is no type %s", name), false;
+  Py_INCREF(dtype);
+  *out = (output){.dtype = dtype, .type = element->own, .is_zeroed = is_zeroed, .rank = (int)PyTuple_Size(extents)};
+  if (out->rank > MOST_RANK) return PyErr_SetString(PyExc_ValueError, "too many axes"), false;
+  for (int i = 0; i < out->rank; i++) {
+    PyObject *program = PyTuple_GetItem(extents, i);
+    if (!take_extent(program, *code, taken, &out->extents[i])) return false;
+    *code += PyTuple_Size(program);
+  }
+  return true;
+}
+
+static Py_ssize_t code_size(PyObject *outputs) {
+  Py_ssize_t size = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(outputs); i++) {
+    PyObject *extents = PyTuple_GetItem(PyTuple_GetItem(outputs, i), 3);
+    for (Py_ssize_t j = 0; extents && j < PyTuple_Size(extents); j++)
+      size += PyTuple_Size(PyTuple_GetItem(extents, j));
+  }
+  return PyErr_Occurred() ? -1 : size;
+}
+
+static bool take_numbers(PyObject *tuple, long least, long most, int8_t *out) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
+    long value = PyLong_AsLong(PyTuple_GetItem(tuple, i));
+    if (PyErr_Occurred()) return false;
+    if (value < least || value >= most) return PyErr_SetString(PyExc_ValueError, "a number out of range"), false;
+    out[i] = (int8_t)value;
+  }
+  return true;
+}
+
+// Operation(launch, resolve, taken, arrays, order, outputs): see kiln.torch.
+static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+  PyObject *launch, *resolve, *empty, *arrays, *order, *outputs;
+  int taken;
+  if (!PyArg_ParseTuple(args, "OOOiO!O!O!:Operation", &launch, &resolve, &empty, &taken, &PyTuple_Type, &arrays,
+                        &PyTuple_Type, &order, &PyTuple_Type, &outputs))
+    return NULL;
+  if (taken > MOST_ARGUMENTS || PyTuple_Size(order) > MOST_ARGUMENTS || PyTuple_Size(outputs) > MOST_OUTPUTS ||
+      PyTuple_Size(arrays) < 1 || PyTuple_Size(arrays) > taken)
+    return PyErr_SetString(PyExc_ValueError, "an operation of more than 32 arguments or 8 outputs"), NULL;
+  Py_ssize_t size = code_size(outputs);
+  operation *o = size < 0 ? NULL : (operation *)PyType_GenericAlloc(type, 0);
+  if (!o) return NULL;
+  o->call = operation_call;
+  Py_INCREF(launch);
+  Py_INCREF(resolve);
+  Py_INCREF(empty);
+  o->launch = launch;
+  o->resolve = resolve;
+  o->empty_strided = empty;
+  o->taken = (size_t)taken;
+  o->arrays_count = (size_t)PyTuple_Size(arrays);
+  o->passed = (size_t)PyTuple_Size(order);
+  o->code = PyMem_Malloc((size_t)(size + 1) * sizeof *o->code);
+  int64_t *code = o->code;
+  bool is_fine = code && take_numbers(arrays, 0, taken, (int8_t *)o->arrays) &&
+                 take_numbers(order, -(long)PyTuple_Size(outputs), taken, o->order);
+  if (!code) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; is_fine && i < PyTuple_Size(outputs); i++) {
+    is_fine = take_output(PyTuple_GetItem(outputs, i), o->taken, &code, &o->outputs[i]);
+    o->outputs_count++;
+  }
+  if (!is_fine) Py_CLEAR(o);
+  return (PyObject *)o;
+}
+
+static int operation_traverse(PyObject *self, visitproc visit, void *arg) {
+  operation *o = (operation *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(o->launch);
+  Py_VISIT(o->resolve);
+  Py_VISIT(o->empty_strided);
+  for (size_t i = 0; i < o->found_count; i++) Py_VISIT(o->found[i].kernel);
+  return 0;
+}
+
+static int operation_clear(PyObject *self) {
+  operation *o = (operation *)self;
+  Py_CLEAR(o->launch);
+  Py_CLEAR(o->resolve);
+  Py_CLEAR(o->empty_strided);
+  while (o->found_count) {
+    found one = o->found[--o->found_count];
+    Py_XDECREF(one.kernel);
+    for (size_t i = 0; i < MOST_OUTPUTS; i++) Py_XDECREF(one.named[i]);
+  }
+  return 0;
+}
+
+static void operation_free(PyObject *self) {
+  operation *o = (operation *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  operation_clear(self);
+  for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(o->outputs[i].dtype);
+  PyMem_Free(o->code);
+  PyMem_Free(o->found);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef operation_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(operation, call), READONLY, NULL},
+    {0},
+};
+static PyType_Slot operation_slots[] = {
+    {Py_tp_new, operation_new},
+    {Py_tp_dealloc, operation_free},
+    {Py_tp_traverse, operation_traverse},
+    {Py_tp_clear, operation_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, operation_members},
+    {0, NULL},
+};
+PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0,
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                                   operation_slots};
+
+// ------------------------------------------------------------------------------------------ autograd
+
+typedef struct differentiable {
+  PyObject_HEAD vectorcallfunc call;
+  operation *below;
+  PyObject *general;          // owned: PyTorch's own way; called with the keyset
+  PyObject *recorded;         // owned: the apply of an autograd.Function, or NULL: no derivatives
+  PyObject *has_transforms;   // owned
+  PyObject *names[5];         // owned: attributes of what apply passes to forward
+  size_t saved_count, fixed_count, wanted_count;
+  int8_t saved[MOST_ARGUMENTS + MOST_OUTPUTS]; // tensors for backward: an argument, or -1 - output
+  int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives
+  int8_t wanted[MOST_ARGUMENTS];               // arguments with derivatives
+} differentiable;
+
+// Whether nothing but a device's own code is below autograd.
+static bool is_plain(const operation *o, PyObject *const *args) {
+  if (kiln_handles_has_mode()) return false;
+  for (size_t i = 0; i < o->arrays_count; i++) {
+    kiln_array array;
+    if (!kiln_torch_dense(args[o->arrays[i]], &array)) return false;
+  }
+  return true;
+}
+
+static bool any_requires_grad(const operation *o, PyObject *const *args) {
+  for (size_t i = 0; i < o->arrays_count; i++)
+    if (kiln_handle_requires_grad(args[o->arrays[i]])) return true;
+  return false;
+}
+
+static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
+  differentiable *d = (differentiable *)self;
+  size_t count = (size_t)PyVectorcall_NARGS(flagged);
+  PyObject *result = NULL;
+  Py_INCREF(self);
+  bool is_simple = (!names || !PyTuple_Size(names)) && count == d->below->taken + 1 && kiln_handles_are_read() &&
+                   is_plain(d->below, args + 1);
+  bool is_recorded = is_simple && any_requires_grad(d->below, args + 1) && kiln_handles_grad_is_enabled();
+  if (is_recorded) {
+    PyObject *transforms = d->recorded ? PyObject_Vectorcall(d->has_transforms, NULL, 0, NULL) : NULL;
+    if (transforms == Py_False) result = PyObject_Vectorcall(d->recorded, args + 1, count - 1, NULL);
+    Py_XDECREF(transforms);
+  } else if (is_simple) result = run(d->below, args + 1, count - 1);
+  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->general, args, count, names);
+  Py_DECREF(self);
+  return result;
+}
+
+static PyObject *dtype_of(PyObject *tensor) { return PyObject_GetAttrString(tensor, "dtype"); }
+
+// Keeps for the backward function: ctx.saved_tensors, ctx.numbers (the arguments, None for tensors),
+// ctx.types (of those with derivatives).
+static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
+  const operation *o = d->below;
+  bool is_tuple = o->outputs_count > 1, is_fine = true;
+  PyObject *kept[5] = {PyTuple_New((Py_ssize_t)d->saved_count), PyTuple_New((Py_ssize_t)d->fixed_count), Py_False,
+                       PyTuple_New((Py_ssize_t)o->taken), PyTuple_New((Py_ssize_t)d->wanted_count)};
+  Py_INCREF(Py_False);
+  for (size_t i = 0; i < 5; i++) is_fine &= kept[i] != NULL;
+  for (size_t i = 0; is_fine && i < d->saved_count; i++) {
+    int at = d->saved[i];
+    PyObject *one = at >= 0 ? args[at] : is_tuple ? PyTuple_GetItem(outputs, -1 - at) : outputs;
+    Py_INCREF(one);
+    PyTuple_SetItem(kept[0], (Py_ssize_t)i, one);
+  }
+  for (size_t i = 0; is_fine && i < d->fixed_count; i++) {
+    PyObject *one = is_tuple ? PyTuple_GetItem(outputs, d->fixed[i]) : outputs;
+    Py_INCREF(one);
+    PyTuple_SetItem(kept[1], (Py_ssize_t)i, one);
+  }
+  for (size_t i = 0; is_fine && i < o->taken; i++) {
+    Py_INCREF(args[i]);
+    PyTuple_SetItem(kept[3], (Py_ssize_t)i, args[i]);
+  }
+  for (size_t i = 0; is_fine && i < o->arrays_count; i++) {
+    Py_INCREF(Py_None);
+    PyTuple_SetItem(kept[3], o->arrays[i], Py_None);
+  }
+  for (size_t i = 0; is_fine && i < d->wanted_count; i++) {
+    PyObject *dtype = dtype_of(args[d->wanted[i]]);
+    if (!dtype) is_fine = false;
+    else PyTuple_SetItem(kept[4], (Py_ssize_t)i, dtype);
+  }
+  for (size_t i = 0; i < 5; i++) {
+    if (is_fine && (i != 1 || d->fixed_count)) is_fine = !PyObject_SetAttr(ctx, d->names[i], kept[i]);
+    Py_XDECREF(kept[i]);
+  }
+  return is_fine;
+}
+
+// forward(ctx, *arguments) of the autograd.Function.
+static PyObject *differentiable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+  differentiable *d = (differentiable *)self;
+  if (count != (Py_ssize_t)d->below->taken + 1)
+    return PyErr_Format(PyExc_TypeError, "expected %zu arguments", d->below->taken + 1), NULL;
+  PyObject *result = operation_call((PyObject *)d->below, args + 1, (size_t)count - 1, NULL);
+  if (result && !keep(d, args[0], args + 1, result)) Py_CLEAR(result);
+  return result;
+}
+
+static PyObject *differentiable_record(PyObject *self, PyObject *apply) {
+  differentiable *d = (differentiable *)self;
+  PyObject *old = d->recorded;
+  Py_INCREF(apply);
+  d->recorded = apply;
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
+// Differentiable(operation, general, has_transforms, saved, fixed, wanted)
+static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+  static const char *const texts[5] = {"to_save", "non_differentiable", "materialize_grads", "numbers", "types"};
+  PyObject *below, *general, *has_transforms, *saved, *fixed, *wanted;
+  if (!PyArg_ParseTuple(args, "O!OOO!O!O!:Differentiable", kiln_of.operation, &below, &general, &has_transforms,
+                        &PyTuple_Type, &saved, &PyTuple_Type, &fixed, &PyTuple_Type, &wanted))
+    return NULL;
+  operation *o = (operation *)below;
+  if (PyTuple_Size(saved) > MOST_ARGUMENTS || PyTuple_Size(fixed) > MOST_OUTPUTS || PyTuple_Size(wanted) > MOST_ARGUMENTS)
+    return PyErr_SetString(PyExc_ValueError, "too many tensors"), NULL;
+  differentiable *d = (differentiable *)PyType_GenericAlloc(type, 0);
+  if (!d) return NULL;
+  d->call = differentiable_call;
+  Py_INCREF(below);
+  Py_INCREF(general);
+  Py_INCREF(has_transforms);
+  d->below = o;
+  d->general = general;
+  d->has_transforms = has_transforms;
+  d->saved_count = (size_t)PyTuple_Size(saved);
+  d->fixed_count = (size_t)PyTuple_Size(fixed);
+  d->wanted_count = (size_t)PyTuple_Size(wanted);
+  bool is_fine = take_numbers(saved, -(long)o->outputs_count, (long)o->taken, d->saved) &&
+                 take_numbers(fixed, 0, (long)o->outputs_count, d->fixed) &&
+                 take_numbers(wanted, 0, (long)o->taken, d->wanted);
+  for (size_t i = 0; i < 5; i++) is_fine &= (d->names[i] = PyUnicode_InternFromString(texts[i])) != NULL;
+  if (!is_fine) Py_CLEAR(d);
+  return (PyObject *)d;
+}
+
+static int differentiable_traverse(PyObject *self, visitproc visit, void *arg) {
+  differentiable *d = (differentiable *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(d->below);
+  Py_VISIT(d->general);
+  Py_VISIT(d->recorded);
+  Py_VISIT(d->has_transforms);
+  return 0;
+}
+
+static int differentiable_clear(PyObject *self) {
+  differentiable *d = (differentiable *)self;
+  Py_CLEAR(d->general);
+  Py_CLEAR(d->recorded);
+  Py_CLEAR(d->has_transforms);
+  return 0;
+}
+
+static void differentiable_free(PyObject *self) {
+  differentiable *d = (differentiable *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  differentiable_clear(self);
+  Py_CLEAR(d->below);
+  for (size_t i = 0; i < 5; i++) Py_XDECREF(d->names[i]);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyMethodDef differentiable_methods[] = {
+    {"forward", (PyCFunction)(void (*)(void))differentiable_forward, METH_FASTCALL, NULL},
+    {"record", differentiable_record, METH_O, NULL},
+    {0},
+};
+static PyMemberDef differentiable_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(differentiable, call), READONLY, NULL},
+    {0},
+};
+static PyType_Slot differentiable_slots[] = {
+    {Py_tp_new, differentiable_new},
+    {Py_tp_dealloc, differentiable_free},
+    {Py_tp_traverse, differentiable_traverse},
+    {Py_tp_clear, differentiable_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_methods, differentiable_methods},
+    {Py_tp_members, differentiable_members},
+    {0, NULL},
+};
+PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0,
+                                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                                        differentiable_slots};
