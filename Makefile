@@ -324,7 +324,7 @@ INTO     = $(DESTDIR)$(PREFIX)
 PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln
 DISTINFO = lib/$(PYTHON_FOLDER)/dist-packages/kiln_runtime-$(VERSION).dist-info
 DOC      = share/doc/kiln
-EXAMPLES = cmake embedded make ninja python saxpy transformer
+EXAMPLES = cmake embedded make ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
 INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))

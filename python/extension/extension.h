@@ -169,6 +169,19 @@ typedef struct kiln_memory_object {
   int64_t *shape; // owned
 } kiln_memory_object;
 
+// --------------------------------------------------------------------------------- copies.c
+
+typedef struct kiln_copy {
+  void *device, *host;
+  size_t size;
+  kiln_stream stream;
+  int index;
+  bool is_in;
+} kiln_copy;
+/// Asks the driver of a GPU to copy when `stream` comes to it; 0, the driver's error, or -1 where the driver
+/// has no such copies.
+int kiln_copy_by_stream(const kiln_copy *copy, kiln_device_place place);
+
 // --------------------------------------------------------------------------------- array.c
 
 typedef enum kiln_place {
@@ -263,9 +276,10 @@ bool kiln_handles_are_read(void);
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
 /// Of an exact tensor, where handles are read.
 bool kiln_handle_requires_grad(PyObject *tensor);
-/// A new tensor; NULL where another way has to make it. Memory that is not there leaves a text of PyTorch's on stderr.
-PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes, const int64_t *strides,
-                            kiln_place place, int index);
+/// A new tensor; NULL where another way has to make it. Memory that is not there leaves a text of PyTorch's
+/// on stderr.
+PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes,
+                            const int64_t *strides, kiln_place place, int index);
 /// Whether autograd records what is done, and whether a mode of the program handles PyTorch's operations;
 /// where handles are read.
 bool kiln_handles_grad_is_enabled(void);
@@ -348,7 +362,7 @@ PyObject *kiln_xla_targets(PyObject *module, PyObject *none);
 PyObject *kiln_xla_call(PyObject *module, PyObject *args);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
-    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec, kiln_operation_spec,
-    kiln_differentiable_spec;
+    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec,
+    kiln_operation_spec, kiln_differentiable_spec;
 
 #endif

@@ -58,7 +58,8 @@ static size_t offset_in(PyObject *tensor) {
   long long size = integer_at((PyObject *)Py_TYPE(tensor), "__basicsize__");
   long long data = integer_at(tensor, "_cdata");
   size_t found = 0, count = 0;
-  for (size_t at = sizeof(PyObject); data > 0 && (long long)(at + sizeof(void *)) <= size; at += sizeof(void *))
+  for (size_t at = sizeof(PyObject); data > 0 && (long long)(at + sizeof(void *)) <= size;
+       at += sizeof(void *))
     if (*(uintptr_t *)((char *)tensor + at) == (uintptr_t)data) found = at, count++;
   return count == 1 ? found : 0;
 }
@@ -71,8 +72,8 @@ static bool is_right_of(PyObject *tensor, bool requires_grad) {
   return array.address == (uint64_t)integer_at(tensor, "data_ptr") && array.type == KILN_IS('f', 32) &&
          array.rank == 2 && array.shape[0] == 2 && array.shape[1] == 3 && array.strides[0] == 6 &&
          array.strides[1] == 2 && array.place == KILN_PLACE_HOST &&
-         kiln_handle_requires_grad(tensor) == requires_grad && kiln_handle_wrote(tensor) &&
-         version >= 0 && integer_at(tensor, "_version") == version + 1;
+         kiln_handle_requires_grad(tensor) == requires_grad && kiln_handle_wrote(tensor) && version >= 0 &&
+         integer_at(tensor, "_version") == version + 1;
 }
 
 static bool is_right(void) {
@@ -143,9 +144,10 @@ PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64
   bool is_host = place == KILN_PLACE_HOST;
   void *handle = NULL;
   bool is_made;
-  Py_BEGIN_ALLOW_THREADS is_made = !by.empty(rank, sizes, strides, number,
-                                             is_host ? TYPE_OF_CPU : TYPE_OF_CUDA, is_host ? 0 : index, &handle) &&
-                                   (!is_zeroed || !by.zero(handle));
+  Py_BEGIN_ALLOW_THREADS is_made =
+      !by.empty(rank, sizes, strides, number, is_host ? TYPE_OF_CPU : TYPE_OF_CUDA, is_host ? 0 : index,
+                &handle) &&
+      (!is_zeroed || !by.zero(handle));
   Py_END_ALLOW_THREADS PyObject *tensor = is_made ? by.wrap(handle) : NULL;
   if (handle) by.drop(handle);
   return tensor;

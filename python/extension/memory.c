@@ -152,19 +152,51 @@ static PyObject *run(kiln_memory_object *m, copy_function *function, void *host,
   Py_RETURN_NONE;
 }
 
-static PyObject *copy(PyObject *self, PyObject *value, bool is_written, copy_function *function) {
+static PyObject *run_by_stream(kiln_memory_object *m, kiln_stream stream, void *host, bool is_in) {
+  kiln_held *h = m->child.held;
+  const kiln_device_object *device = m->child.device;
+  kiln_copy copy = {m->child.handle, host, m->size, stream, device->index, is_in};
+  if (!kiln_held_begin(h)) return NULL;
+  m->child.uses++;
+  int result;
+  Py_BEGIN_ALLOW_THREADS result = kiln_copy_by_stream(&copy, device->place);
+  Py_END_ALLOW_THREADS kiln_child_unuse(&m->child);
+  kiln_held_end(h);
+  if (!result) Py_RETURN_NONE;
+  if (result < 0) PyErr_Format(kiln_of.error, "the driver of %U has no copies by a stream", device->name);
+  else PyErr_Format(kiln_of.error, "a copy by a stream failed: error %d of the driver", result);
+  return NULL;
+}
+
+// copy_in and copy_out: (array, /, stream=None).
+static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names, bool is_in) {
   kiln_memory_object *m = open_memory(self);
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
-  if (!m || !host_array(m, value, is_written, &array, &hold)) return NULL;
-  PyObject *done =
-      m->child.is_open ? run(m, function, (void *)(uintptr_t)array.address, 0) : kiln_closed(self);
+  kiln_stream stream = NULL;
+  Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  if (count != 1 || named > 1 ||
+      (named && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "stream")))
+    return PyErr_SetString(PyExc_TypeError, "a copy takes an array, stream= and nothing else"), NULL;
+  bool is_async = named && args[1] != Py_None;
+  if (!m || (is_async && !kiln_stream_of(args[1], &stream)) || !host_array(m, args[0], !is_in, &array, &hold))
+    return NULL;
+  void *host = (void *)(uintptr_t)array.address;
+  PyObject *done = NULL;
+  if (!m->child.is_open || !m->child.device) kiln_closed(self);
+  else if (is_async && m->child.device->place & (BY_CUDA | BY_HIP))
+    done = run_by_stream(m, stream, host, is_in);
+  else done = run(m, is_in ? in : out, host, 0);
   kiln_hold_drop(&hold);
   return done;
 }
 
-static PyObject *memory_copy_in(PyObject *self, PyObject *value) { return copy(self, value, false, in); }
-static PyObject *memory_copy_out(PyObject *self, PyObject *value) { return copy(self, value, true, out); }
+static PyObject *memory_copy_in(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  return copy(self, args, count, names, true);
+}
+static PyObject *memory_copy_out(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  return copy(self, args, count, names, false);
+}
 
 static PyObject *memory_fill(PyObject *self, PyObject *value) {
   kiln_memory_object *m = open_memory(self);
@@ -195,7 +227,7 @@ static PyObject *memory_numpy(PyObject *self, PyObject *Py_UNUSED(none)) {
   PyObject *numpy = m ? PyImport_ImportModule("numpy") : NULL;
   PyObject *shape = numpy ? memory_shape(self, NULL) : NULL;
   PyObject *array = shape ? PyObject_CallMethod(numpy, "empty", "Os", shape, m->element->typestr) : NULL;
-  PyObject *done = array ? memory_copy_out(self, array) : NULL;
+  PyObject *done = array ? memory_copy_out(self, &array, 1, NULL) : NULL;
   if (!done) Py_CLEAR(array);
   Py_XDECREF(numpy);
   Py_XDECREF(shape);
@@ -248,13 +280,14 @@ static PyObject *memory_close(PyObject *self, PyObject *Py_UNUSED(none)) {
 }
 
 static PyMethodDef methods[] = {
-    {"copy_in", memory_copy_in, METH_O,
-     "copy_in($self, array, /)\n--\n\nCopies a contiguous host array (or bytes) of the same size into the "
-     "memory."},
-    {"copy_out", memory_copy_out, METH_O,
-     "copy_out($self, array, /)\n--\n\nCopies the memory into a contiguous host array (or bytearray) of the "
-     "same "
-     "size."},
+    {"copy_in", (PyCFunction)(void (*)(void))memory_copy_in, METH_FASTCALL | METH_KEYWORDS,
+     "copy_in($self, array, /, *, stream=None)\n--\n\nCopies a contiguous host array (or bytes) of the same "
+     "size into the memory. With a stream of a GPU it is the stream that copies, and the array has to live "
+     "until it has passed."},
+    {"copy_out", (PyCFunction)(void (*)(void))memory_copy_out, METH_FASTCALL | METH_KEYWORDS,
+     "copy_out($self, array, /, *, stream=None)\n--\n\nCopies the memory into a contiguous host array (or "
+     "bytearray) of the same size. With a stream of a GPU it is the stream that copies, and the array has it "
+     "when that has passed."},
     {"fill", memory_fill, METH_O, "fill($self, byte, /)\n--\n\nSets every byte."},
     {"numpy", memory_numpy, METH_NOARGS,
      "numpy($self)\n--\n\nA copy as a NumPy array; bf16 and the 8-bit floats as their bits."},

@@ -29,7 +29,7 @@ typedef struct found {
   kiln_place place;
   int index;
   uint32_t types[MOST_ARGUMENTS];
-  PyObject *kernel; // owned: a kiln.Kernel, or the operation of the instance
+  PyObject *kernel;              // owned: a kiln.Kernel, or the operation of the instance
   PyObject *named[MOST_OUTPUTS]; // owned: of torch.empty_strided for each output
 } found;
 
@@ -83,7 +83,8 @@ static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
       if (overflow) return false;
     } else if (opcode == NEG) {
       if (depth < 1 || __builtin_sub_overflow((int64_t)0, stack[depth - 1], &stack[depth - 1])) return false;
-    } else if (depth < 2 || !apply(opcode, stack[depth - 2], stack[depth - 1], &stack[depth - 2])) return false;
+    } else if (depth < 2 || !apply(opcode, stack[depth - 2], stack[depth - 1], &stack[depth - 2]))
+      return false;
     else depth--;
   }
   *out = depth == 1 ? stack[0] : -1;
@@ -103,8 +104,8 @@ static PyObject *tuple_of(const int64_t *values, int count) {
 }
 
 // NULL without an exception where a general way has to tell.
-static PyObject *allocate(const operation *o, const output *made, kiln_place place, int index, PyObject *named,
-                          PyObject *const *args) {
+static PyObject *allocate(const operation *o, const output *made, kiln_place place, int index,
+                          PyObject *named, PyObject *const *args) {
   int64_t sizes[MOST_RANK], strides[MOST_RANK], step = 1;
   for (int i = 0; i < made->rank; i++)
     if (!evaluate(&made->extents[i], args, &sizes[i])) return NULL;
@@ -112,8 +113,7 @@ static PyObject *allocate(const operation *o, const output *made, kiln_place pla
     strides[i] = step;
     if (__builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) return NULL;
   }
-  PyObject *direct =
-      kiln_handle_empty(made->type, made->is_zeroed, made->rank, sizes, strides, place, index);
+  PyObject *direct = kiln_handle_empty(made->type, made->is_zeroed, made->rank, sizes, strides, place, index);
   if (direct || PyErr_Occurred()) return direct;
   PyObject *shape = tuple_of(sizes, made->rank), *apart = tuple_of(strides, made->rank);
   PyObject *both = shape && apart ? PyTuple_Pack(2, shape, apart) : NULL;
@@ -154,7 +154,8 @@ static const found *find(operation *o, PyObject *const *args) {
   PyObject *device = wanted.kernel ? PyObject_GetAttrString(args[o->arrays[0]], "device") : NULL;
   bool is_fine = device != NULL;
   for (size_t i = 0; is_fine && i < o->outputs_count; i++)
-    is_fine = (wanted.named[i] = Py_BuildValue("{sOsO}", "dtype", o->outputs[i].dtype, "device", device)) != NULL;
+    is_fine =
+        (wanted.named[i] = Py_BuildValue("{sOsO}", "dtype", o->outputs[i].dtype, "device", device)) != NULL;
   Py_XDECREF(device);
   found *more = is_fine && o->found_count < MOST_FOUND
                     ? PyMem_Realloc(o->found, (o->found_count + 1) * sizeof *more)
@@ -237,7 +238,8 @@ static bool take_output(PyObject *from, size_t taken, int64_t **code, output *ou
   const kiln_element *element = kiln_element_find(name, strlen(name));
   if (!element) return PyErr_Format(PyExc_TypeError, "there is no type %s", name), false;
   Py_INCREF(dtype);
-  *out = (output){.dtype = dtype, .type = element->own, .is_zeroed = is_zeroed, .rank = (int)PyTuple_Size(extents)};
+  *out = (output){
+      .dtype = dtype, .type = element->own, .is_zeroed = is_zeroed, .rank = (int)PyTuple_Size(extents)};
   if (out->rank > MOST_RANK) return PyErr_SetString(PyExc_ValueError, "too many axes"), false;
   for (int i = 0; i < out->rank; i++) {
     PyObject *program = PyTuple_GetItem(extents, i);
@@ -261,7 +263,8 @@ static bool take_numbers(PyObject *tuple, long least, long most, int8_t *out) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
     long value = PyLong_AsLong(PyTuple_GetItem(tuple, i));
     if (PyErr_Occurred()) return false;
-    if (value < least || value >= most) return PyErr_SetString(PyExc_ValueError, "a number out of range"), false;
+    if (value < least || value >= most)
+      return PyErr_SetString(PyExc_ValueError, "a number out of range"), false;
     out[i] = (int8_t)value;
   }
   return true;
@@ -271,11 +274,11 @@ static bool take_numbers(PyObject *tuple, long least, long most, int8_t *out) {
 static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
   PyObject *launch, *resolve, *empty, *arrays, *order, *outputs;
   int taken;
-  if (!PyArg_ParseTuple(args, "OOOiO!O!O!:Operation", &launch, &resolve, &empty, &taken, &PyTuple_Type, &arrays,
-                        &PyTuple_Type, &order, &PyTuple_Type, &outputs))
+  if (!PyArg_ParseTuple(args, "OOOiO!O!O!:Operation", &launch, &resolve, &empty, &taken, &PyTuple_Type,
+                        &arrays, &PyTuple_Type, &order, &PyTuple_Type, &outputs))
     return NULL;
-  if (taken > MOST_ARGUMENTS || PyTuple_Size(order) > MOST_ARGUMENTS || PyTuple_Size(outputs) > MOST_OUTPUTS ||
-      PyTuple_Size(arrays) < 1 || PyTuple_Size(arrays) > taken)
+  if (taken > MOST_ARGUMENTS || PyTuple_Size(order) > MOST_ARGUMENTS ||
+      PyTuple_Size(outputs) > MOST_OUTPUTS || PyTuple_Size(arrays) < 1 || PyTuple_Size(arrays) > taken)
     return PyErr_SetString(PyExc_ValueError, "an operation of more than 32 arguments or 8 outputs"), NULL;
   Py_ssize_t size = code_size(outputs);
   operation *o = size < 0 ? NULL : (operation *)PyType_GenericAlloc(type, 0);
@@ -360,10 +363,10 @@ PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0,
 typedef struct differentiable {
   PyObject_HEAD vectorcallfunc call;
   operation *below;
-  PyObject *general;          // owned: PyTorch's own way; called with the keyset
-  PyObject *recorded;         // owned: the apply of an autograd.Function, or NULL: no derivatives
-  PyObject *has_transforms;   // owned
-  PyObject *names[5];         // owned: attributes of what apply passes to forward
+  PyObject *general;        // owned: PyTorch's own way; called with the keyset
+  PyObject *recorded;       // owned: the apply of an autograd.Function, or NULL: no derivatives
+  PyObject *has_transforms; // owned
+  PyObject *names[5];       // owned: attributes of what apply passes to forward
   size_t saved_count, fixed_count, wanted_count;
   int8_t saved[MOST_ARGUMENTS + MOST_OUTPUTS]; // tensors for backward: an argument, or -1 - output
   int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives
@@ -391,8 +394,8 @@ static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
   Py_INCREF(self);
-  bool is_simple = (!names || !PyTuple_Size(names)) && count == d->below->taken + 1 && kiln_handles_are_read() &&
-                   is_plain(d->below, args + 1);
+  bool is_simple = (!names || !PyTuple_Size(names)) && count == d->below->taken + 1 &&
+                   kiln_handles_are_read() && is_plain(d->below, args + 1);
   bool is_recorded = is_simple && any_requires_grad(d->below, args + 1) && kiln_handles_grad_is_enabled();
   if (is_recorded) {
     PyObject *transforms = d->recorded ? PyObject_Vectorcall(d->has_transforms, NULL, 0, NULL) : NULL;
@@ -411,8 +414,8 @@ static PyObject *dtype_of(PyObject *tensor) { return PyObject_GetAttrString(tens
 static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
   const operation *o = d->below;
   bool is_tuple = o->outputs_count > 1, is_fine = true;
-  PyObject *kept[5] = {PyTuple_New((Py_ssize_t)d->saved_count), PyTuple_New((Py_ssize_t)d->fixed_count), Py_False,
-                       PyTuple_New((Py_ssize_t)o->taken), PyTuple_New((Py_ssize_t)d->wanted_count)};
+  PyObject *kept[5] = {PyTuple_New((Py_ssize_t)d->saved_count), PyTuple_New((Py_ssize_t)d->fixed_count),
+                       Py_False, PyTuple_New((Py_ssize_t)o->taken), PyTuple_New((Py_ssize_t)d->wanted_count)};
   Py_INCREF(Py_False);
   for (size_t i = 0; i < 5; i++) is_fine &= kept[i] != NULL;
   for (size_t i = 0; is_fine && i < d->saved_count; i++) {
@@ -467,13 +470,16 @@ static PyObject *differentiable_record(PyObject *self, PyObject *apply) {
 
 // Differentiable(operation, general, has_transforms, saved, fixed, wanted)
 static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-  static const char *const texts[5] = {"to_save", "non_differentiable", "materialize_grads", "numbers", "types"};
+  static const char *const texts[5] = {"to_save", "non_differentiable", "materialize_grads", "numbers",
+                                       "types"};
   PyObject *below, *general, *has_transforms, *saved, *fixed, *wanted;
-  if (!PyArg_ParseTuple(args, "O!OOO!O!O!:Differentiable", kiln_of.operation, &below, &general, &has_transforms,
-                        &PyTuple_Type, &saved, &PyTuple_Type, &fixed, &PyTuple_Type, &wanted))
+  if (!PyArg_ParseTuple(args, "O!OOO!O!O!:Differentiable", kiln_of.operation, &below, &general,
+                        &has_transforms, &PyTuple_Type, &saved, &PyTuple_Type, &fixed, &PyTuple_Type,
+                        &wanted))
     return NULL;
   operation *o = (operation *)below;
-  if (PyTuple_Size(saved) > MOST_ARGUMENTS || PyTuple_Size(fixed) > MOST_OUTPUTS || PyTuple_Size(wanted) > MOST_ARGUMENTS)
+  if (PyTuple_Size(saved) > MOST_ARGUMENTS || PyTuple_Size(fixed) > MOST_OUTPUTS ||
+      PyTuple_Size(wanted) > MOST_ARGUMENTS)
     return PyErr_SetString(PyExc_ValueError, "too many tensors"), NULL;
   differentiable *d = (differentiable *)PyType_GenericAlloc(type, 0);
   if (!d) return NULL;
@@ -534,14 +540,10 @@ static PyMemberDef differentiable_members[] = {
     {0},
 };
 static PyType_Slot differentiable_slots[] = {
-    {Py_tp_new, differentiable_new},
-    {Py_tp_dealloc, differentiable_free},
-    {Py_tp_traverse, differentiable_traverse},
-    {Py_tp_clear, differentiable_clear},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_methods, differentiable_methods},
-    {Py_tp_members, differentiable_members},
-    {0, NULL},
+    {Py_tp_new, differentiable_new},           {Py_tp_dealloc, differentiable_free},
+    {Py_tp_traverse, differentiable_traverse}, {Py_tp_clear, differentiable_clear},
+    {Py_tp_call, PyVectorcall_Call},           {Py_tp_methods, differentiable_methods},
+    {Py_tp_members, differentiable_members},   {0, NULL},
 };
 PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0,
                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,

@@ -32,8 +32,8 @@ echo "== test_triton on cuda"
 KILN_TEST_DEVICE=cuda "$python" tests/python/test_triton.py || status=1
 echo "== examples on cuda"
 "$folder/bin/kiln" build -q -t host,sm_90a kernels/norms.kiln -o "$folder/norms.kbundle" &&
-  "$python" examples/python/pytorch.py "$folder/norms.kbundle" cuda || status=1
-"$python" examples/python/triton_add.py "$folder/add.kbundle" cuda || status=1
+  "$python" examples/python/pytorch/train.py "$folder/norms.kbundle" cuda || status=1
+"$python" examples/python/triton/add.py "$folder/add.kbundle" cuda || status=1
 echo "== what a launch costs"
 "$python" bench/python_launch.py build/release/bench/python || status=1
 exit $status

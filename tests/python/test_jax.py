@@ -184,7 +184,7 @@ class Calls(unittest.TestCase):
 @unittest.skipIf(jax is None, "JAX is not installed")
 class Example(unittest.TestCase):
     def test_it_runs(self):
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "jax_train.py"), NORMS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "jax", "train.py"), NORMS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout.decode())
         self.assertIn(b"50 steps", done.stdout)

@@ -692,6 +692,68 @@ class Buffers(Cases):
         y.extend(b"x")
 
 
+COPIES = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+driver = ctypes.CDLL(sys.argv[2])
+driver.drivers_run.restype = ctypes.c_void_p
+import kiln
+library = kiln.Library(sys.argv[3], library=sys.argv[4])
+device = library.device(sys.argv[5] + ":1")
+memory, there, back = device.memory(64, "i8"), bytearray(range(64)), bytearray(64)
+memory.fill(7)
+memory.copy_in(there, stream=5)
+assert bytes(memory) == bytes([7] * 64)      # nothing has run
+assert driver.drivers_run() == 5
+assert bytes(memory) == there
+memory.copy_out(back, stream=0)
+assert back == bytes(64)
+assert driver.drivers_run() is None          # the default stream
+assert back == there
+memory.copy_in(bytes(64))                    # without a stream, at once
+memory.copy_out(back, stream=None)
+assert back == bytes(64)
+driver.drivers_refuse(719)
+for call in (memory.copy_in, memory.copy_out):
+    try:
+        call(back, stream=5)
+    except kiln.Error as error:
+        assert str(error) == "a copy by a stream failed: error 719 of the driver", error
+    else:
+        raise AssertionError
+for wrong in (lambda: memory.copy_in(back, strean=5), lambda: memory.copy_in(back, 5), lambda: memory.copy_in(), lambda: memory.copy_in(bytes(3), stream=5)):
+    try:
+        wrong()
+    except (TypeError, ValueError):
+        pass
+    else:
+        raise AssertionError
+assert driver.drivers_left() == 0 and driver.drivers_device() == int(sys.argv[6])
+print("agreed")
+"""
+
+
+class Copies(unittest.TestCase):
+    def test_a_stream_copies(self):
+        recorder = os.path.join(FOLDER, "copies_recorder.so")
+        compile_c = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-O1", "-Wall", "-Werror", "-I", ROOT]
+        subprocess.run([*compile_c, os.path.join(ROOT, "tests", "python", "recorder.c"), "-Wl,--no-as-needed", LIBRARY, "-Wl,-rpath," + os.path.dirname(LIBRARY),
+                        "-o", recorder], check=True, env=support.plain_environment())
+        for name, soname, device in (("cuda", "libcuda.so.1", "1"), ("hip", "libamdhip64.so", "0")):
+            driver = os.path.join(FOLDER, name + "_driver.so")
+            subprocess.run([*compile_c, *(["-DCUDA"] if name == "cuda" else []), os.path.join(ROOT, "tests", "python", "drivers.c"), "-Wl,-soname," + soname, "-o", driver],
+                           check=True, env=support.plain_environment())
+            done = subprocess.run([sys.executable, "-c", COPIES, os.path.join(support.BUILD, "python"), driver, BUNDLE, recorder, name, device],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+            self.assertEqual((done.returncode, done.stdout.decode()), (0, "agreed\n"))
+
+    def test_without_the_driver_and_on_the_host(self):
+        with kiln.Library(BUNDLE, library=LIBRARY) as library:
+            memory = library.device("host").memory(4, "i8")
+            memory.copy_in(b"abcd", stream=3)  # the host has no streams: at once
+            self.assertEqual(bytes(memory), b"abcd")
+
+
 class Gpus(unittest.TestCase):
     """What needs a GPU: skipped, and counted, where there is none. Every other argument test runs on the host."""
 
@@ -723,11 +785,26 @@ class Gpus(unittest.TestCase):
         device.sync()
         np.testing.assert_array_equal(b.numpy(), 2 * x.reshape(20, 50))
 
+    def copy_by_streams(self, name):
+        device = self.device_of(name)
+        x = np.arange(1 << 20, dtype=np.float32)
+        there, back = device.memory(len(x), "f32"), np.zeros_like(x)
+        with device.stream() as stream:
+            for factor in range(1, 4):
+                more = factor * x
+                there.copy_in(more, stream=stream)
+                device.kernel("saxpy")(1, there, there, len(x), stream=stream)
+                there.copy_out(back, stream=stream)
+                stream.sync()
+                np.testing.assert_array_equal(back, 2 * more)
+
     def test_cuda(self):
         self.run_all("cuda:0")
+        self.copy_by_streams("cuda:0")
 
     def test_hip(self):
         self.run_all("hip:0")
+        self.copy_by_streams("hip:0")
 
     def test_torch(self):
         try:

@@ -419,7 +419,7 @@ class Examples(Cases):
     def test_a_model_trains_as_eager_does(self):
         bundle = os.path.join(FOLDER, "norms.kbundle")
         support.tool("build", "kernels/norms.kiln", "-t", "host", "--no-cache", "-q", "-o", bundle)
-        done = subprocess.run([sys.executable, os.path.join(support.ROOT, "examples", "python", "pytorch.py"), bundle], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run([sys.executable, os.path.join(support.ROOT, "examples", "python", "pytorch", "train.py"), bundle], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
         self.assertIn("50 steps on cpu: loss ", done.stdout.decode())

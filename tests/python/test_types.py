@@ -99,7 +99,7 @@ class Types(unittest.TestCase):
 class Signatures(unittest.TestCase):
     def test_methods_have_their_parameters(self):
         """As help() shows them; those that bound methods lacked the first before."""
-        for method, names in ((kiln.Memory.copy_in, ["self", "array"]), (kiln.Library.device, ["self", "name"]), (kiln.Prepared.set, ["self", "parameter", "value"])):
+        for method, names in ((kiln.Memory.copy_in, ["self", "array", "stream"]), (kiln.Library.device, ["self", "name"]), (kiln.Prepared.set, ["self", "parameter", "value"])):
             self.assertEqual(list(inspect.signature(method).parameters), names)
         with kiln.Library(BUNDLE) as library:
             self.assertEqual(str(inspect.signature(library.device)), "(name='host')")

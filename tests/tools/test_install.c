@@ -162,7 +162,7 @@ static void use_python(const char *folder) {
                     "stage=%s/stage && $stage/usr/bin/kiln build examples/saxpy/saxpy.kiln -t host "
                     "--no-cache -q -o $stage/../saxpy.kbundle && "
                     "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$stage/usr/lib/python3/dist-packages "
-                    "/usr/bin/python3 examples/python/saxpy.py $stage/../saxpy.kbundle",
+                    "/usr/bin/python3 examples/python/numpy/saxpy.py $stage/../saxpy.kbundle",
                     folder))
     FAIL("%s", out);
   if (!strstr(out, "3000 sums on host (") || !strstr(out, "), 0 wrong\n")) FAIL("%s", out);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a small model whose normalisation, forward and backward, is Kiln's, beside the same model of PyTorch alone: pytorch.py norms.kbundle [DEVICE]
+"""Trains a small model whose normalisation, forward and backward, is Kiln's, beside the same model of PyTorch alone: train.py norms.kbundle [DEVICE]
 
-    kiln build ../../kernels/norms.kiln -t host,sm_90a -o norms.kbundle
+    kiln build ../../../kernels/norms.kiln -t host,sm_90a -o norms.kbundle
 """
 import sys
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Launches saxpy on NumPy arrays: python3 saxpy.py saxpy.kbundle [DEVICE]
 
-    kiln build ../saxpy/saxpy.kiln -t host,sm_90 -o saxpy.kbundle
+    kiln build ../../saxpy/saxpy.kiln -t host,sm_90 -o saxpy.kbundle
 """
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A kernel of Triton that Kiln compiles, launched on the CPU or a GPU, and written out as a bundle: triton_add.py add.kbundle [DEVICE]"""
+"""A kernel of Triton that Kiln compiles, launched on the CPU or a GPU, and written out as a bundle: add.py add.kbundle [DEVICE]"""
 import sys
 
 import torch

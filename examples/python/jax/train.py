@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a small model whose normalisation, forward and backward, is Kiln's, beside the same model of JAX alone: jax_train.py norms.kbundle
+"""Trains a small model whose normalisation, forward and backward, is Kiln's, beside the same model of JAX alone: train.py norms.kbundle
 
-    kiln build ../../kernels/norms.kiln -t host,sm_90a -o norms.kbundle
+    kiln build ../../../kernels/norms.kiln -t host,sm_90a -o norms.kbundle
 """
 import sys
 
