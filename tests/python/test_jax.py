@@ -154,10 +154,11 @@ class Calls(unittest.TestCase):
             jax.block_until_ready(kiln.jax.call(WRITTEN, "copy[T=f64]" if jax.config.jax_enable_x64 else "copy[T=i8]", jnp.zeros(5, jnp.int8), jnp.zeros(5, jnp.int8), 5))
         self.close(rms_norm(numbers(4, 64), numbers(64)), expected_rms_norm(numbers(4, 64), numbers(64)))
 
-    @unittest.skipIf(IS_GPU, "for two devices of the host")
     def test_sharded_arrays(self):
         """XLA gathers them for a call; in shard_map each device has its part."""
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        if len(jax.devices()) < 2:
+            self.skipTest("one device: sharded arrays want two")
         mesh = Mesh(np.array(jax.devices()[:2]), ("rows",))
         rows = NamedSharding(mesh, PartitionSpec("rows"))
         x, w = jax.device_put(numbers(8, 64), rows), numbers(64, seed=2)

@@ -343,6 +343,73 @@ class Returned(Cases):
         torch.library.opcheck(self.ops.scaled_backward.default, (x, x, s, 5, 7))
         torch.library.opcheck(self.ops.halves.default, (torch.arange(65.0), torch.zeros(1), 65))
 
+    def test_what_is_recorded_and_what_modes_see(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+        seen = []
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, arguments=(), named=None):
+                seen.append(str(function))
+                return function(*arguments, **(named or {}))
+
+        x, s = torch.randn(5, 7, requires_grad=True), torch.randn(7)
+        self.ops.scaled(x, s, 5, 7)
+        y = self.ops.scaled(x, s, 5, 7)
+        if kiln._core._reads_handles():
+            self.assertEqual(y.grad_fn.name(), "RecordedBackward")  # the common case is the extension's
+        with Mode():
+            torch.testing.assert_close(self.ops.scaled(x, s, 5, 7), x * s)
+        self.assertIn("kiln_returned.scaled.default", seen)
+        with torch.no_grad():
+            self.assertFalse(self.ops.scaled(x, s, 5, 7).requires_grad)
+        with torch.inference_mode():
+            self.assertTrue(self.ops.scaled(x, s, 5, 7).is_inference())
+        for device, default in ((torch.device("meta"), torch.float32), (torch.device("cpu"), torch.float64)):
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(default)
+            with device:
+                found = self.ops.scaled(x, s, 5, 7)
+            torch.set_default_dtype(before)
+            self.assertEqual((found.device.type, found.dtype), ("cpu", torch.float32))
+
+    def test_extents_are_those_of_python(self):
+        """The extension computes the extents; kiln._operations says what they are."""
+        from kiln._operations import program_of, value_of
+        import ast
+        import random
+        draw = random.Random(11)
+
+        def expression(depth):
+            kind = draw.choice(("name", "number") if not depth else ("name", "number", "+", "-", "*", "/", "%", "neg", "cdiv", "min", "max", "+", "/"))
+            if kind in ("name", "number"):
+                return draw.choice("ab") if kind == "name" else str(draw.randrange(0, 9))
+            if kind == "neg":
+                return "(-%s)" % expression(depth - 1)
+            left, right = expression(depth - 1), expression(depth - 1)
+            return "%s(%s, %s)" % (kind, left, right) if kind.isalpha() else "(%s %s %s)" % (left, kind, right)
+
+        def refuse(*_):
+            raise LookupError
+        x = torch.zeros(4)
+        self.saxpy(1, x, x.clone(), 4)  # so that handles are read
+        compared = 0
+        for _ in range(400):
+            node = ast.parse(expression(3), mode="eval").body
+            operation = kiln._core.Operation(refuse, lambda *_: len, torch.empty_strided, 3, (0,), (0,),
+                                             (("f32", torch.float32, False, (program_of(node, {"a": 1, "b": 2}),)),))
+            for a, b in ((5, 3), (0, 7), (12, 1)):
+                try:
+                    expected = value_of(node, {"a": a, "b": b}, {"min": min, "max": max})
+                except ZeroDivisionError:
+                    expected = -1
+                # `len` stands for the kernel: what is returned is allocated, whatever that says.
+                if expected < 0 or not kiln._core._reads_handles():
+                    self.assertRaises(LookupError, operation, x, a, b)
+                else:
+                    self.assertEqual(operation(x, a, b).shape, (expected,), ast.unparse(node))
+                    compared += 1
+        self.assertTrue(compared > 300 or not kiln._core._reads_handles())
+
     def test_one_graph_exported_and_loaded(self):
         ops = self.ops
 

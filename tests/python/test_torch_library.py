@@ -17,6 +17,8 @@ except ImportError:
 
 FOLDER = BUNDLE = None
 FULL = bool(os.environ.get("KILN_TEST_FULL"))
+DEVICE = os.environ.get("KILN_TEST_DEVICE", "cpu")  # "cuda": what was exported and compiled runs there
+TARGETS = "host" if DEVICE == "cpu" else "host,sm_90a"
 
 CALLS = """
 import sys
@@ -66,8 +68,9 @@ import sys
 import torch
 torch.ops.load_library(sys.argv[1])
 torch.manual_seed(1)
-x = torch.randn(37, 192)
-w = torch.arange(192.0) / 192
+device = sys.argv[3]
+x = torch.randn(37, 192, device=device)
+w = torch.arange(192.0, device=device) / 192
 want = torch.nn.functional.rms_norm(2 * x, (192,), w, 1e-5) + 1
 model = torch._inductor.aoti_load_package(sys.argv[2]) if "compiled" in sys.argv[2] else torch.export.load(sys.argv[2]).module()
 torch.testing.assert_close(model(x), want)
@@ -93,7 +96,7 @@ class Library(unittest.TestCase):
         cls.bundle, cls.library = os.path.join(FOLDER, "all.kbundle"), os.path.join(FOLDER, "libapp.so")
         norms = [word for name in ("rms_norm[T=f32]", "rms_norm[T=bf16]", "rms_norm_backward[T=f32]") for word in ("-k", name)]
         own = [word for name in ("saxpy", "copy", "twice", "scalars", "gridless") for word in ("-k", name)]
-        support.tool("build", "kernels/norms.kiln", os.path.join(FOLDER, "test.kiln"), "-t", "host", "-q", *norms, *own, "-o", cls.bundle)
+        support.tool("build", "kernels/norms.kiln", os.path.join(FOLDER, "test.kiln"), "-t", TARGETS, "-q", *norms, *own, "-o", cls.bundle)
         kiln.torch.library(cls.bundle, "app", cls.library)
         kiln.torch.register(cls.bundle, namespace="app")
 
@@ -106,14 +109,14 @@ class Library(unittest.TestCase):
 
     def test_a_reloaded_export(self):
         path = os.path.join(FOLDER, "exported.pt2")
-        torch.export.save(torch.export.export(Model(), (torch.randn(37, 192),)), path)
-        self.run_program(EXPORTED, path)
+        torch.export.save(torch.export.export(Model().to(DEVICE), (torch.randn(37, 192, device=DEVICE),)), path)
+        self.run_program(EXPORTED, path, DEVICE)
 
     @unittest.skipUnless(FULL and shutil.which("g++"), "what AOTInductor compiles is for KILN_TEST_FULL=1 and a compiler of C++")
     def test_what_aotinductor_compiled(self):
         path = os.path.join(FOLDER, "compiled.pt2")
-        torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (torch.randn(37, 192),)), package_path=path)
-        self.run_program(EXPORTED, path)
+        torch._inductor.aoti_compile_and_package(torch.export.export(Model().to(DEVICE), (torch.randn(37, 192, device=DEVICE),)), package_path=path)
+        self.run_program(EXPORTED, path, DEVICE)
 
     def test_what_cannot_be_compiled_is_an_error(self):
         with self.assertRaisesRegex(OSError, "exit 1"):
