@@ -69,14 +69,17 @@ def is_instrumented():
 
 
 def _restart_with_sanitizer():
-    """Does not return. The interpreter keeps memory to its end, so leaks are not looked for."""
-    runtime = shutil.which("gcc") and subprocess.check_output(["gcc", "-print-file-name=libasan.so"]).decode().strip()
+    """Does not return. The interpreter keeps memory to its end, so leaks are not looked for. PyTorch and JAX throw exceptions of C++, whose library
+    has to be there when the sanitizer starts."""
+    def of_gcc(name):
+        return subprocess.check_output(["gcc", "-print-file-name=" + name]).decode().strip()
+    runtime = shutil.which("gcc") and of_gcc("libasan.so")
     if not runtime or not os.path.isabs(runtime):
         print("[SKIP] the runtime of the address sanitizer (gcc's libasan.so) is not installed")
         print("0 passed, 0 failed, 1 skipped")
         sys.exit(0)
     options = "detect_leaks=0:verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")
-    os.execve(sys.executable, [sys.executable] + sys.argv, dict(os.environ, LD_PRELOAD=runtime, ASAN_OPTIONS=options))
+    os.execve(sys.executable, [sys.executable] + sys.argv, dict(os.environ, LD_PRELOAD=runtime + " " + of_gcc("libstdc++.so.6"), ASAN_OPTIONS=options))
 
 
 if is_instrumented() and "libasan" not in os.environ.get("LD_PRELOAD", ""):
