@@ -35,10 +35,9 @@ static bool find(const char *const *libraries, const char *const *names, size_t 
 
 static int copy_cuda(const kiln_copy *c) {
   static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
-  static const char *const names[] = {"cuDeviceGet",          "cuDevicePrimaryCtxRetain",
-                                      "cuDevicePrimaryCtxRelease_v2", "cuCtxPushCurrent_v2",
-                                      "cuCtxPopCurrent_v2",   "cuMemcpyHtoDAsync_v2",
-                                      "cuMemcpyDtoHAsync_v2"};
+  static const char *const names[] = {
+      "cuDeviceGet",        "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxPushCurrent_v2",
+      "cuCtxPopCurrent_v2", "cuMemcpyHtoDAsync_v2",     "cuMemcpyDtoHAsync_v2"};
   cuda_driver d;
   void *context, *popped;
   int device, result;

@@ -11,10 +11,16 @@ def _numpy(name):
 
 def _take_places(interface):
     """Objects as large as what the interface describes: they take the place of such memory where it has been freed."""
+    scalars = []
+    if _numpy("zeros") and not interface["shape"]:
+        # From NumPy 2.5 on a scalar's interface names the inside of its object. CPython has 512 places of that size in a row. They come first: lists have such
+        # places too.
+        zero = _numpy("zeros")((), interface["typestr"])
+        scalars = [zero[()] for _ in range(1024)]
     size = int(re.search(r"\d*$", interface["typestr"]).group() or 1)
     for extent in interface["shape"]:
         size *= extent
-    taken = [bytearray(min(size, 1 << 16)) for _ in range(2)]
+    taken = [bytearray(min(size, 1 << 16)) for _ in range(2)] + scalars
     return taken + [_numpy("empty")(size, "u1") for _ in range(8)] if _numpy("empty") else taken
 
 

@@ -470,11 +470,12 @@ class Numpy(Cases):
 
         y = np.zeros(1 << 20, np.float32)
         makers = (lambda n: np.full(n, 1, np.float32).__array_interface__, lambda n: np.float32(n).__array_interface__)
-        for make in makers:
+        for i, make in enumerate(makers):
             for count in (1, 4, 16, 200, 300, 5000, 1 << 20):
                 for _ in range(20):
-                    self.assertRaisesRegex(TypeError, "'x'.*the __array_interface__ of this Afresh names other memory each time", self.device.kernel("saxpy"), 1,
-                                           Afresh(count, make), y, count if make is makers[0] else 1)
+                    with self.subTest(maker=i, count=count):
+                        self.assertRaisesRegex(TypeError, "'x'.*the __array_interface__ of this Afresh names other memory each time", self.device.kernel("saxpy"), 1,
+                                               Afresh(count, make), y, 1 if i else count)
         kept = np.full(100, 2, np.float32)  # a property that names what stays is fine
         self.device.kernel("saxpy")(1, Afresh(0, lambda n: kept.__array_interface__), y, 100)
         self.assertEqual((y[0], y[99], y[100]), (2, 2, 0))
