@@ -186,7 +186,7 @@ class Calls(unittest.TestCase):
 class Example(unittest.TestCase):
     def test_it_runs(self):
         done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "jax", "train.py"), NORMS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
+                              env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python"), JAX_PLATFORMS="cuda" if IS_GPU else "cpu"), timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout.decode())
         self.assertIn(b"50 steps", done.stdout)
 
