@@ -11,7 +11,8 @@ kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_mac
   *a = (kiln_ahead){.kernel = kernel,
                     .loop = loop,
                     .body = ir_loop_body(loop),
-                    .threads = machine->lanes + (unsigned)__builtin_ctz(warps)};
+                    .threads = machine->lanes + (unsigned)__builtin_ctz(warps),
+                    .reads_masks = machine->has_buffers};
   return a;
 }
 
@@ -165,6 +166,42 @@ void kiln_ahead_stay(kiln_ahead *a) {
       ir_ternary(&a->b, IR_SELECT, 0, a->exists[KILN_NEXT], a->index[KILN_NEXT], a->index[KILN_THIS]);
 }
 
+// -------------------------------------------------------------------------------------------- masks
+
+static const ir_value *behind_shape(const ir_value *v) {
+  while (v->def && (v->def->code == IR_EXPAND || v->def->code == IR_BROADCAST || v->def->code == IR_SPLAT))
+    v = v->def->operands[0];
+  return v;
+}
+
+/// The loop goes from 0 or more in steps of one to (length + step - 1) / step, where that does not pass the
+/// largest integer: iteration n begins at n * step, and the one behind the last at `length` or beyond.
+static bool covers(const kiln_ahead *a, const ir_value *length, int64_t step) {
+  const ir_op *quotient = ir_for_upper(a->loop)->def;
+  int64_t lower, one, by, more;
+  if (!ir_constant_int(ir_for_lower(a->loop), &lower) || lower < 0) return false;
+  if (!ir_constant_int(ir_for_step(a->loop), &one) || one != 1) return false;
+  if (!quotient || quotient->code != IR_DIV || quotient->attrs.flags & IR_UNSIGNED) return false;
+  const ir_op *sum = quotient->operands[0]->def;
+  return sum && sum->code == IR_ADD && ir_constant_int(quotient->operands[1], &by) && by == step && by > 0 &&
+         sum->operands[0] == length && ir_constant_int(sum->operands[1], &more) && more == step - 1;
+}
+
+/// The mask holds nowhere in the iteration behind the last: one of its conditions is that a number from 0 on
+/// lies below length - n * step.
+static bool ends_with_loop(const kiln_ahead *a, const ir_value *mask) {
+  const ir_op *op = behind_shape(mask)->def;
+  int64_t step;
+  if (!op) return false;
+  if (op->code == IR_AND) return ends_with_loop(a, op->operands[0]) || ends_with_loop(a, op->operands[1]);
+  if (op->code != IR_CMP || op->attrs.kind != IR_LT || op->attrs.flags & IR_UNSIGNED) return false;
+  const ir_op *place = behind_shape(op->operands[0])->def, *left = behind_shape(op->operands[1])->def;
+  if (!place || place->code != IR_IOTA || !left || left->code != IR_SUB) return false;
+  const ir_op *begin = left->operands[1]->def;
+  return begin && begin->code == IR_MUL && begin->operands[0] == ir_for_counter(a->loop) &&
+         ir_constant_int(begin->operands[1], &step) && covers(a, left->operands[0], step);
+}
+
 // ------------------------------------------------------------------------------------------- values
 
 static ir_value *remembered(const kiln_ahead *a, const ir_value *value, kiln_iteration when) {
@@ -210,6 +247,10 @@ kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration 
   if (load->operand_count > 2) at.other = kiln_ahead_value(a, load->operands[2], when);
   a->b.place = load->place;
   if (a->stays) return at;
+  if (a->reads_masks && when == KILN_NEXT && mask && ends_with_loop(a, load->operands[1])) {
+    at.mask = mask;
+    return at;
+  }
   at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
   if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
   return at;

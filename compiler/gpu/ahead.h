@@ -46,7 +46,8 @@ typedef struct kiln_ahead {
   ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
   kiln_ahead_copy copies[KILN_ITERATIONS * KILN_AHEAD_SLICE];
   unsigned copy_count;
-  bool stays; ///< see kiln_ahead_stay
+  bool stays;       ///< see kiln_ahead_stay
+  bool reads_masks; ///< a mask that no iteration behind the last passes is not asked for again
 } kiln_ahead;
 
 kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);

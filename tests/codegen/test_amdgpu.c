@@ -562,6 +562,33 @@ TEST(amdgpu, loads_of_near_memory_are_buffer_loads) {
     }
 }
 
+// What a loop adds of constants is the scalar offset of gfx9's buffer loads, so that no base is computed
+// again; and a mask that holds nowhere behind the last iteration is not joined with the loop's condition.
+TEST(amdgpu, loops_advance_near_memory_by_one_scalar) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    compiled c;
+    kiln_error err = {0};
+    span loops[MOST_LOOPS];
+    size_t count = 0;
+    if (!llvm_has(targets[i])) continue;
+    CHECK_OK(try_compile(&c, "../tests/emulation/cases", "product_counted[BY=1]", targets[i], KILN_FORMAT_ASM,
+                         &err),
+             err);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    const char *text = (const char *)c.artifact.code.bytes;
+    CHECK(find_loops(text, loops) == 1);
+    for (const char *at = strstr(loops[0].begin, "\ts_"); at && at < loops[0].end;
+         at = strstr(at + 1, "\ts_")) {
+      count += strncmp(at + 1, "s_wait", 6) != 0 && strncmp(at + 1, "s_barrier", 9) != 0 &&
+               strncmp(at + 1, "s_nop", 5) != 0;
+    }
+    // The counter, what is left, two offsets, the comparison, the branch.
+    if (count > 6) FAIL("%s: %zu scalar instructions:\n%s", targets[i], count, text);
+    release(&c);
+  }
+}
+
 // Loads `count` tiles of 64 x 256 f32, then stores them all.
 static ir_kernel *copies(kiln_arena *arena, unsigned count, unsigned warps) {
   ir_kernel *k = ir_kernel_create(arena, "copies");

@@ -194,6 +194,11 @@ def near_product_cases(r):
         column = lambda j: b[j::n] if by else b[j * k:(j + 1) * k]
         c = [sum(map(operator.mul, a[(m - 1 - i) * k:(m - i) * k], column(j))) for i in range(m) for j in range(n)]
         yield Case("product-near-%s-%d" % (kind, by), "product_near[T=%s,R=%s,BY=%d]" % (kind, sums, by), (1,), [In(kind, a), In(kind, b), Out(sums, c), Number("i32", k)])
+    for by, k in ((0, 80), (1, 80), (0, 32), (1, 0)):
+        a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
+        column = lambda j: b[j::n] if by else b[j * k:(j + 1) * k]
+        c = [sum(map(operator.mul, a[i * k:(i + 1) * k], column(j))) for i in range(m) for j in range(n)]
+        yield Case("product-counted-%d-%d" % (by, k), "product_counted[BY=%d]" % by, (1,), [In("f16", a), In("f16", b), Out("f32", c), Number("i32", k)])
 
 
 def large_product_cases():

@@ -19,7 +19,7 @@ LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 
 /// Loads through buffer resources (amdgpu_buffer.c).
 LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base);
-LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, const gpu_near *near, uint32_t at,
                               LLVMValueRef mask, LLVMTypeRef type);
 
 /// Loads stay before what follows.

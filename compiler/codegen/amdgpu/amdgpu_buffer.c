@@ -8,12 +8,18 @@
 // The whole access lies below 2^31 behind its parameter, but the thread's part of the offset may be below
 // zero where the base has taken up more than the rest: hence the bias. It is as large as leaves 16 bytes
 // behind LIMIT, so that an access there does not end beyond 2^32.
+//
+// What a loop adds of constants stands in the instruction's scalar offset. On gfx9 the bytes are then LIMIT
+// less that offset, which is never below zero: both are multiples of GPU_NEAR_STEP. So what is masked off
+// stays so even where a loop that loads nothing any more runs on beyond 2^32. From gfx10 on texts differ in
+// what is compared with what, and all goes into the base.
 #include <llvm/Config/llvm-config.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
 #define BIAS 0x7fffffe0u
 #define LIMIT 0xffffffe0u
+_Static_assert(LIMIT % GPU_NEAR_STEP == 0, "see above");
 
 enum {
   FORMAT_FLOAT_32 = 7u << 12 | 4u << 15, ///< any that is not 0: these instructions do not convert
@@ -36,11 +42,11 @@ LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base) {
   return gpu_intrinsic(g, "llvm.amdgcn.make.buffer.rsrc", types, 2, arguments, 4);
 }
 
-LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, const gpu_near *near, uint32_t at,
                               LLVMValueRef mask, LLVMTypeRef type) {
-  LLVMValueRef offset = LLVMBuildAdd(g->builder, bytes, gpu_i32(g, BIAS), "");
+  LLVMValueRef offset = LLVMBuildAdd(g->builder, near->bytes[at], gpu_i32(g, BIAS), "");
   if (mask) offset = LLVMBuildSelect(g->builder, mask, offset, gpu_i32(g, LIMIT), "");
-  LLVMValueRef arguments[] = {memory, offset, gpu_i32(g, 0), gpu_i32(g, 0)};
+  LLVMValueRef arguments[] = {near->memory, offset, near->ahead ? near->ahead : gpu_i32(g, 0), gpu_i32(g, 0)};
   LLVMValueRef loaded = gpu_intrinsic(g, "llvm.amdgcn.raw.ptr.buffer.load", &type, 1, arguments, 4);
   if (access->is_invariant) kiln_llvm_note(loaded, "invariant.load", NULL);
   return loaded;

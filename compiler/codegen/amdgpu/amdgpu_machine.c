@@ -130,6 +130,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .hold_loads = amdgpu_hold_loads,
       .near_memory = amdgpu_near_memory,
       .near_load = amdgpu_near_load,
+      .takes_ahead = p->major < 10,
       .shuffle_xor = amdgpu_shuffle_xor,
       .cut_schedule = cut_schedule,
   };

@@ -39,9 +39,11 @@ typedef struct gpu_access {
 /// An access of a tile whose elements lie within 2 GiB of each other, as a scalar and offsets of 32 bits.
 typedef struct gpu_near {
   LLVMValueRef base;   ///< ptr, the same in all threads
-  LLVMValueRef *bytes; ///< i32 a register, from the base; NULL: the access is none such
+  LLVMValueRef ahead;  ///< i32, bytes, the same in all threads, a multiple of GPU_NEAR_STEP; NULL: none
+  LLVMValueRef *bytes; ///< i32 a register, from base + ahead; NULL: the access is none such
   LLVMValueRef memory; ///< what gpu_machine.near_memory makes of the base
 } gpu_near;
+enum { GPU_NEAR_STEP = 32 };
 
 /// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
 #define GPU_M(i) (i)
@@ -103,11 +105,12 @@ struct gpu_machine {
                        LLVMValueRef other, LLVMTypeRef type);
   void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
                 LLVMValueRef value);
-  /// The same for memory near a base: what is masked off is zero, without branches. NULL: there is no such
-  /// access.
+  /// The same for memory near a base, of register `at`: what is masked off is zero, without branches. NULL:
+  /// there is no such access.
   LLVMValueRef (*near_memory)(gpu *g, LLVMValueRef base);
-  LLVMValueRef (*near_load)(gpu *g, const gpu_access *access, LLVMValueRef memory, LLVMValueRef bytes,
+  LLVMValueRef (*near_load)(gpu *g, const gpu_access *access, const gpu_near *near, uint32_t at,
                             LLVMValueRef mask, LLVMTypeRef type);
+  bool takes_ahead; ///< such a load has a place for gpu_near.ahead
   /// One atomic of one element, not masked; the old value. `scalar` is the element type; integers are in
   /// their LLVM type, bf16 as i16.
   LLVMValueRef (*atomic)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,

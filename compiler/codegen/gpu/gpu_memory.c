@@ -344,6 +344,37 @@ typedef struct tile_access {
   pieces wide, narrow;
 } tile_access;
 
+/// A constant from 0 on of whole steps.
+static bool is_steps(const ir_value *v, uint32_t element_bytes) {
+  int64_t n;
+  return ir_constant_int(v, &n) && n >= 0 && n % GPU_NEAR_STEP * element_bytes % GPU_NEAR_STEP == 0;
+}
+
+/// A loop's sum of such constants, or one of them further.
+static bool grows_by_steps(const ir_value *v, uint32_t element_bytes) {
+  while (v->def && v->def->code == IR_ADD && is_steps(v->def->operands[1], element_bytes))
+    v = v->def->operands[0];
+  const ir_op *loop = v->def ? NULL : v->block->parent;
+  if (!loop || loop->code != IR_FOR || v == ir_for_counter(loop)) return false;
+  uint32_t carried = v->index - ir_loop_counters(loop);
+  const ir_value *next = ir_loop_next(loop)->operands[carried];
+  if (!is_steps(ir_loop_initials(loop)[carried], element_bytes)) return false;
+  while (next->def && next->def->code == IR_ADD && is_steps(next->def->operands[1], element_bytes))
+    next = next->def->operands[0];
+  return next == v;
+}
+
+/// Takes from the base what only grows.
+static void take_ahead(gpu *g, const ir_value *base, uint32_t element_bytes, gpu_near *near) {
+  const ir_op *sum = base->def;
+  bool found = g->machine->takes_ahead && sum && sum->code == IR_PTRADD &&
+               sum->operands[1]->type.scalar == KILN_I64 && grows_by_steps(sum->operands[1], element_bytes);
+  near->base = gpu_scalar(g, found ? sum->operands[0] : (ir_value *)base);
+  if (!found) return;
+  LLVMValueRef elements = LLVMBuildTrunc(g->builder, gpu_scalar(g, sum->operands[1]), g->i32, "");
+  near->ahead = LLVMBuildMul(g->builder, elements, gpu_i32(g, element_bytes), "");
+}
+
 /// A load in the form that compiler/gpu/addresses.c gives it.
 static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, const kiln_layout *layout) {
   const ir_op *sum = op->operands[0]->def,
@@ -353,7 +384,7 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, cons
   if (!g->machine->near_load || !is_plain || !base || base->code != IR_SPLAT) return near;
   int param = kiln_param_behind(base->operands[0]);
   if (param < 0 || !g->kernel->params[param].within || sum->operands[1]->type.scalar != KILN_I32) return near;
-  near.base = gpu_scalar(g, base->operands[0]);
+  take_ahead(g, base->operands[0], element->bytes, &near);
   near.memory = g->machine->near_memory(g, near.base);
   const LLVMValueRef *offsets = gpu_tile_in(g, sum->operands[1], layout).regs;
   near.bytes = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << layout->registers);
@@ -401,7 +432,7 @@ static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r
   LLVMValueRef other = mask ? gpu_pack(g, elements, count) : NULL, loaded;
   if (!x->near.bytes) loaded = load_one(g, &a, x->pointer.regs[at], mask, other, packed);
   else {
-    loaded = g->machine->near_load(g, &a, x->near.memory, x->near.bytes[at], mask, packed);
+    loaded = g->machine->near_load(g, &a, &x->near, at, mask, packed);
     if (mask && !LLVMIsNull(other)) loaded = LLVMBuildSelect(g->builder, mask, loaded, other, "");
   }
   gpu_unpack(g, loaded, x->type, elements, count);
