@@ -329,6 +329,8 @@ TEST(amdgpu, hot_loops_of_the_library) {
              {"gemm", "gemm[T=f16,ACT=0,BIAS=true]", false},
              {"gemm", "gemm_i8", true},
              {"gemm", "gemm_split_k[T=bf16]", false},
+             {"gemm", "gemm_batched[T=bf16]", false},
+             {"gemm", "gemm_fp8[S=e4m3,T=e4m3,FAST=true]", false},
              {"attention", "attention[T=bf16,D=128,CAUSAL=true]", true},
              {"attention", "attention[T=f16,D=128,CAUSAL=false]", false},
              {"attention", "attention[T=bf16,D=64,CAUSAL=true]", false},
