@@ -339,7 +339,10 @@ TEST(amdgpu, hot_loops_of_the_library) {
              {"attention", "attention_general[T=bf16,D=256]", false},
              {"attention", "attention_packed[T=bf16,D=128]", false},
              {"attention", "paged_attention[T=bf16,D=128,PAGE=16]", true},
-             {"attention", "paged_attention_parts[T=bf16,D=128,PAGE=16]", false}};
+             {"attention", "paged_attention_parts[T=bf16,D=128,PAGE=16]", false},
+             {"attention_backward", "attention_backward_queries[T=bf16,D=128]", true},
+             {"attention_backward", "attention_backward_queries[T=f16,D=64]", false},
+             {"attention_backward", "attention_backward_keys[T=bf16,D=64]", false}};
   for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
       compiled c = {.is_best = true};
@@ -611,16 +614,17 @@ static ir_kernel *copies(kiln_arena *arena, unsigned count, unsigned warps) {
   return k;
 }
 
-// A tile takes 64 registers of a thread with four waves of 64, so five need more than half of the file: then,
-// and only then, LLVM is told that one wave is what fits.
+// A tile takes 64 registers of a thread with four waves of 64, so five need more than half of the file, and
+// two of 128 with waves of 32: then, and only then, LLVM is told that one wave is what fits.
 TEST(amdgpu, tiles_that_leave_no_room_for_a_second_wave) {
   static const struct {
     const char *target;
     unsigned count, warps;
     bool is_alone;
-  } cases[] = {{"gfx90a", 5, 4, true},  {"gfx942", 5, 4, true},  {"gfx950", 5, 4, true},
-               {"gfx942", 4, 4, false}, {"gfx942", 5, 8, false}, {"gfx942", 8, 8, false},
-               {"gfx908", 5, 4, false}, {"gfx1100", 5, 8, false}};
+  } cases[] = {{"gfx90a", 5, 4, true},  {"gfx942", 5, 4, true},   {"gfx950", 5, 4, true},
+               {"gfx942", 4, 4, false}, {"gfx942", 5, 8, false},  {"gfx942", 8, 8, false},
+               {"gfx908", 5, 4, false}, {"gfx1100", 5, 8, false}, {"gfx1100", 2, 4, true},
+               {"gfx1201", 2, 4, true}, {"gfx1100", 1, 4, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kiln_arena *arena = kiln_arena_create();
     kiln_target target;

@@ -46,11 +46,13 @@ bool amdgpu_has_far_registers(const kiln_target *target) {
   return found;
 }
 
-// Tiles that are alive together need more than half of the registers, so a second wave has no room on a SIMD
-// whatever is done: LLVM then need not look for a schedule that makes room.
+// Tiles that are alive together need more than half of the registers, so a second wave has little or no room
+// on a SIMD whatever is done: LLVM then need not look for a schedule that makes room, and spill for it.
 static bool fills_registers(gpu *g) {
-  enum { HALF = 256, SIMDS = 2 }; // of the register file; log2 a compute unit
-  return amdgpu_has_far_registers(g->target) && g->warps <= SIMDS && gpu_live_words(g) > HALF;
+  enum { HALF = 256, HALF_OF_RDNA = 128, WAVES = 2, WAVES_OF_RDNA = 2 }; // log2 of waves of a block
+  bool is_rdna = g->target->processor->major >= 10;
+  if (!is_rdna && !amdgpu_has_far_registers(g->target)) return false;
+  return g->warps <= (is_rdna ? WAVES_OF_RDNA : WAVES) && gpu_live_words(g) > (is_rdna ? HALF_OF_RDNA : HALF);
 }
 
 static void finish_kernel(gpu *g, LLVMValueRef function) {
