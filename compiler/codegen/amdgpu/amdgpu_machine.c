@@ -46,13 +46,17 @@ bool amdgpu_has_far_registers(const kiln_target *target) {
   return found;
 }
 
+static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
+
 // Tiles that are alive together need more than half of the registers, so a second wave has little or no room
 // on a SIMD whatever is done: LLVM then need not look for a schedule that makes room, and spill for it.
+// Operands of WMMA, which are read in between, are as large again as what is alive of them.
 static bool fills_registers(gpu *g) {
-  enum { HALF = 256, HALF_OF_RDNA = 128, WAVES = 2, WAVES_OF_RDNA = 2 }; // log2 of waves of a block
-  bool is_rdna = g->target->processor->major >= 10;
-  if (!is_rdna && !amdgpu_has_far_registers(g->target)) return false;
-  return g->warps <= (is_rdna ? WAVES_OF_RDNA : WAVES) && gpu_live_words(g) > (is_rdna ? HALF_OF_RDNA : HALF);
+  enum { HALF = 256, HALF_OF_RDNA = 128, WAVES = 2 }; // waves of a block: logarithm
+  bool is_rdna = g->target->processor->major >= 10, has_product = false;
+  if (g->warps > WAVES || (!is_rdna && !amdgpu_has_far_registers(g->target))) return false;
+  ir_walk(g->kernel->body, note_product, &has_product);
+  return gpu_live_words(g) > (!is_rdna ? HALF : has_product ? HALF_OF_RDNA / 2 : HALF_OF_RDNA);
 }
 
 static void finish_kernel(gpu *g, LLVMValueRef function) {
