@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A plugin of pytest for the suites of others: puts Kiln behind their kernels, takes the tests that a list names, and writes for each what became of it,
 how many launches ran Kiln's code and how many Triton's, and which kernels they were. run.py sets the environment that it reads."""
+import functools
 import json
 import os
+import random
 import time
 
 import pytest
+from run import as_on_a_gpu
 
-WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, out, target, suite
+WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, out, target, suite, orders, rows
 IS_OURS = WISH["mode"] != "triton"
 _seen = {"triton": 0}
 
@@ -36,11 +39,18 @@ def _cpu_as_a_gpu():
     torch.cpu.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=80 << 30, name="CPU")
     torch.cpu.device = lambda *_: contextlib.nullcontext()
     torch.cpu.current_device = lambda: 0
+    torch.cuda.device_count = lambda: 1
     torch.cpu.default_generators = [torch.default_generator]
 
 
-if "PYTEST_XDIST_WORKER" in os.environ and "FLAGGEMS_CACHE_DIR" in os.environ:  # FlagGems' files are for one process
-    os.environ["FLAGGEMS_CACHE_DIR"] = os.path.join(os.environ["FLAGGEMS_CACHE_DIR"], os.environ["PYTEST_XDIST_WORKER"])
+def _flaggems_with_todays_triton():
+    """FlagGems knows how Triton 3.3 to 3.5 want their arguments, which is how 3.6 does; for later ones it takes another way, that none has."""
+    import triton
+    version, triton.__version__ = triton.__version__, "3.5.0"
+    import flag_gems  # noqa: F401
+    triton.__version__ = version
+
+
 WITHOUT_A_GPU = WISH["mode"] in ("ids", "dry", "trace")
 IS_FLAGGEMS = os.path.isdir(os.path.join(WISH["suite"], "src", "flag_gems"))
 if WITHOUT_A_GPU:
@@ -57,6 +67,26 @@ if WISH["mode"] == "trace":
     import tracing
     tracing.agree()
     tracing.record(WISH["folder"])
+
+
+def _tune_briefly():
+    """Where tests share a GPU and a lease, tuners take what a few launches show: each config is compiled and run all the same."""
+    import triton.testing
+    theirs = triton.testing.do_bench
+
+    @functools.wraps(theirs)
+    def brief(fn, warmup=25, rep=100, **named):
+        return theirs(fn, warmup=1, rep=2, **named)
+    triton.testing.do_bench = brief
+    if IS_OURS:
+        from kiln.triton import _tuning
+        _tuning.BUDGET_S = 0.05
+
+
+if WISH["orders"] is not None:
+    _tune_briefly()
+if IS_FLAGGEMS:
+    _flaggems_with_todays_triton()
 
 
 def _count_tritons():
@@ -81,15 +111,26 @@ def kernels():
     return {"%s[%s]" % (one.name, one.identity): one.launches for one in kiln.triton.compiled()} if IS_OURS else {}
 
 
+def pytest_collectstart(collector):
+    """Parameters that a suite draws are the same in every process."""
+    if isinstance(collector, pytest.Module):
+        random.seed(0)
+
+
+def name_of(item):
+    """The id of a test on a GPU; without one FlagGems' device has another name."""
+    return as_on_a_gpu(item.nodeid) if IS_FLAGGEMS and WITHOUT_A_GPU else item.nodeid
+
+
 def pytest_collection_modifyitems(config, items):
     if WISH["ids"] is None:
         return
     with open(WISH["ids"]) as file:
         mine = {line.rstrip("\n") for line in file}
-    kept = [item for item in items if item.nodeid in mine]
-    absent = mine - {item.nodeid for item in kept}
+    kept = [item for item in items if name_of(item) in mine]
+    absent = mine - set(map(name_of, kept))
     _write({"shard": WISH["shard"], "wanted": len(mine), "absent": sorted(absent)})
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
+    config.hook.pytest_deselected(items=[item for item in items if name_of(item) not in mine])
     items[:] = sorted(kept, key=lambda item: "test_libcache" in item.nodeid)  # those of FlagGems that delete the files of their process come last
 
 
@@ -99,26 +140,63 @@ def pytest_collectreport(report):
 
 
 def _write(row):
+    line = json.dumps(row, sort_keys=True) + "\n"
+    if WISH["rows"] is not None:
+        os.write(WISH["rows"], line.encode())
+        return
     with open(WISH["out"], "a") as file:
-        file.write(json.dumps(row, sort_keys=True) + "\n")
+        file.write(line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    """One test after another, as lease.py says."""
+    if WISH["orders"] is None or session.config.option.collectonly:
+        return None
+    items = {name_of(item): item for item in session.items}
+    _write({"ready": len(items)})
+    with os.fdopen(WISH["orders"]) as orders:
+        for line in orders:
+            name = line.rstrip("\n")
+            if name in items:
+                session.config.hook.pytest_runtest_protocol(item=items[name], nextitem=None)
+                _give_memory_back()
+            else:
+                _write({"id": name, "outcome": "absent", "error": "", "kiln": 0, "triton": 0, "kernels": [], "seconds": 0})
+    return True
+
+
+def _give_memory_back():
+    """Other processes want some, too."""
+    import torch
+    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() > 2 << 30:
+        torch.cuda.empty_cache()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    if WISH["mode"] in ("run", "triton"):
-        _write({"started": item.nodeid})  # of tests that end their process
+    if WISH["mode"] in ("run", "triton") and WISH["orders"] is None:
+        _write({"started": name_of(item)})  # of tests that end their process
+    _seed(name_of(item))
     before, kernels_before, start = launches(), kernels(), time.monotonic()
     item.user_properties = []
     item.kiln_outcome = {}
     yield
     after, used = launches(), [name for name, count in kernels().items() if count != kernels_before.get(name, 0)]
-    _write({"id": item.nodeid, "outcome": item.kiln_outcome.get("outcome", "error"), "error": item.kiln_outcome.get("error", ""),
+    _write({"id": name_of(item), "outcome": item.kiln_outcome.get("outcome", "error"), "error": item.kiln_outcome.get("error", ""),
             "kiln": after["kiln"] - before["kiln"], "triton": after["triton"] - before["triton"], "kernels": used,
             "seconds": round(time.monotonic() - start, 3)})
     if WISH["mode"] == "run" and item.kiln_outcome.get("outcome") != "passed":
         _keep(used)
     if WISH["mode"] in ("run", "triton") and item.kiln_outcome.get("outcome") not in ("passed", "skipped"):
         _end_with_a_broken_device()
+
+
+def _seed(name):
+    """What a test draws without a seed of its own is the same in both modes."""
+    import torch
+    random.seed(name)
+    torch.manual_seed(random.getrandbits(31))
 
 
 def _end_with_a_broken_device():

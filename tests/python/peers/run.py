@@ -8,9 +8,9 @@ SUITE is liger, flaggems or tutorials; CHECKOUT a folder with Liger-Kernel, Flag
   triton   the same tests under Triton, the baseline
   trace    only reads, without a GPU: the IR of what is launched goes to OUT.ttir
   dry      without a GPU: on the CPU, and what was seen is compiled for --target too
-Options: --shard I/N, --each N, --out FILE (one JSON object a line), --target NAME (sm_90a), --workers N (processes, by pytest-xdist), --seconds N (stop
-after), and after -- what goes to pytest. A shard has every N-th file of the list, --each at most N tests of every function, spread over its parameters. With
---seconds and more than one shard, see shards.sh: a lease after another. The kernels of tests that fail with Kiln are written to OUT.ttir.
+Options: --shard I/N, --each N, --out FILE (one JSON object a line), --target NAME (sm_90a), --seconds N (stop after), and after -- what
+goes to pytest. A shard has every N-th file of the list, --each at most N tests of every function, spread over its parameters. The kernels of tests that fail
+with Kiln are written to OUT.ttir. lease.py runs both modes in several processes, results.py keeps what became of the tests.
   run.py --sum BASELINE... -- OURS...   says how many of what passes in the one passes in the other, and what does not
 
 It wants pytest; KILN_PYTHON names the folder with the package where it is not installed.
@@ -25,17 +25,26 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUITES = {
-    # what pytest gets, and the environment on the CPU
+    # what pytest gets, and what the environment has
     "liger": (["test/transformers", "--ignore-glob=*cute*", "--ignore-glob=*cutile*", "-c", os.devnull, "--rootdir=."], {}),
-    "flaggems": (["tests", "--mode", "quick", "--ref", "cpu"], {"GEMS_VENDOR": "nvidia"}),
+    "flaggems": (["tests", "--mode", "quick"], {"GEMS_VENDOR": "nvidia"}),
     "tutorials": ([os.path.join(HERE, "test_tutorials.py"), "-c", os.devnull, "--rootdir=" + HERE], {}),
 }
 
 
+def read_ids(path):
+    with open(path) as file:
+        return [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
+
+
+def as_on_a_gpu(name):
+    """An id of FlagGems, whose device is called cpu without a GPU."""
+    return name.replace("-cpu-", "-cuda-")
+
+
 def of_shard(path, shard, shards):
     """The ids of a shard and their files: every `shards`-th file of tests, so that few are collected for it; those with few tests come first."""
-    with open(path) as file:
-        ids = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
+    ids = read_ids(path)
     counts = collections.Counter(one.partition("::")[0] for one in ids)
     files = sorted(counts, key=lambda name: (counts[name], name))
     mine = set(files[shard::shards])
@@ -47,7 +56,11 @@ def some_of_each(ids, most):
     functions = collections.defaultdict(list)
     for one in ids:
         functions[one.partition("[")[0]].append(one)
-    return [its[round(i * (len(its) - 1) / max(1, most - 1))] for its in functions.values() for i in range(min(most, len(its)))]
+    found = []
+    for its in functions.values():
+        count = min(most, len(its))
+        found += [its[round(i * (len(its) - 1) / max(1, count - 1))] for i in range(count)]
+    return found
 
 
 def command(suite, files, more):
@@ -59,12 +72,12 @@ def command(suite, files, more):
 
 
 def environment(arguments, suite, folder, ids):
-    wish = {"mode": arguments.mode, "ids": ids, "shard": arguments.shard, "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder),
+    """Of a process of pytest. With `orders` and `rows`, descriptors, it runs what the one tells and writes to the other (lease.py)."""
+    wish = {"mode": arguments.mode, "ids": ids, "orders": arguments.orders, "rows": arguments.rows, "shard": arguments.shard, "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder),
             "folder": os.path.abspath(arguments.out) + ".ttir"}
     folders = [HERE, os.path.join(folder, "src"), folder, os.environ.get("KILN_PYTHON", ""), os.environ.get("PYTHONPATH", "")]
-    found = dict(os.environ, KILN_PEERS=json.dumps(wish), PYTHONPATH=os.pathsep.join(os.path.abspath(one) for one in folders if one))
-    if arguments.mode in ("ids", "dry", "trace"):
-        found.update(SUITES[suite][1])
+    found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KILN_PEERS=json.dumps(wish), PYTHONPATH=os.pathsep.join(os.path.abspath(one) for one in folders if one))
+    found.update(SUITES[suite][1])
     if arguments.mode == "trace":
         found["PYTHONOPTIMIZE"] = "1"
     return found
@@ -127,7 +140,7 @@ def main():
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--ids")
     parser.add_argument("--each", type=int)
-    parser.add_argument("--workers", type=int)
+    parser.set_defaults(orders=None, rows=None)
     parser.add_argument("--seconds", type=int)
     parser.add_argument("more", nargs="*")
     words = sys.argv[1:]
@@ -137,14 +150,13 @@ def main():
     if arguments.mode == "ids":
         done = subprocess.run(command(arguments.suite, None, ["--collect-only", *more]), cwd=folder, env=environment(arguments, arguments.suite, folder, None),
                               stdout=subprocess.PIPE, check=False)
-        ids = sorted({line for line in done.stdout.decode().splitlines() if "::" in line and not line.startswith("ERROR")})
+        ids = {line for line in done.stdout.decode().splitlines() if "::" in line and not line.startswith("ERROR")}
+        ids = sorted(map(as_on_a_gpu, ids) if arguments.suite == "flaggems" else ids)
         print("\n".join(ids))
         return 0 if ids else 1
     ids, files = of_shard(arguments.ids or os.path.join(HERE, "ids", arguments.suite + ".txt"), *arguments.shard)
     if arguments.each:
         ids = some_of_each(ids, arguments.each)
-    if arguments.workers:
-        more = ["-n", str(arguments.workers), *more]
     if os.path.exists(arguments.out):
         os.unlink(arguments.out)
     try:

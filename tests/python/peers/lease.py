@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The suites of others, under Triton and with Kiln, over as many leases of a machine as it takes: lease.py FOLDER SUITE=CHECKOUT... [options]
+
+FOLDER gets SUITE.MODE.jsonl, a row a test, written when it has ended; MODE is triton or run, as run.py has them. Tests with a row there or a letter in
+results/ (results.py) are not run again, so the same command goes on where the last lease ended. --again FILE runs the ids in FILE instead, whatever is known.
+Processes collect a suite once and then run what they are told, so that one that dies or takes too long costs one test. The order is fixed by the names: first
+six tests of every function, spread over its parameters, then the others, so that a lease that ends early leaves a sample of all functions.
+
+Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite)
+"""
+import argparse
+import collections
+import hashlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+
+import results
+import run
+
+FIRST, MORE = 6, 20  # tests of a function that are run in one go: at first, later
+START_SECONDS = 180  # for imports and collecting, on a busy machine
+
+
+def chunks(ids):
+    """Tests in the order of their run, in groups of one function."""
+    functions = collections.defaultdict(list)
+    for one in ids:
+        functions[one.partition("[")[0]].append(one)
+    names = sorted(functions, key=lambda name: ("test_libcache" in name, hashlib.sha256(name.encode()).digest()))
+    first, later = [], []
+    for name in names:
+        its = functions[name]
+        drawn = run.some_of_each(its, FIRST)
+        first.append(drawn)
+        rest = [one for one in its if one not in set(drawn)]
+        later.extend(rest[i:i + MORE] for i in range(0, len(rest), MORE))
+    return first + later
+
+
+class Queue:
+    """What is left of a suite in one mode."""
+
+    def __init__(self, suite, checkout, mode, left, folder):
+        self.suite, self.checkout, self.mode = suite, os.path.abspath(checkout), mode
+        self.left = collections.deque(left)
+        self.path = os.path.join(folder, "%s.%s.jsonl" % (suite, mode))
+        self.seconds = self.ended = self.workers = 0
+
+    def expected(self):
+        """Seconds that what is left takes one process."""
+        each = (self.seconds + 5) / (self.ended + 10)
+        return each * sum(map(len, self.left))
+
+    def write(self, row):
+        with open(self.path, "a") as file:
+            file.write(json.dumps(row, sort_keys=True) + "\n")
+        self.seconds, self.ended = self.seconds + row["seconds"], self.ended + 1
+
+
+class Worker:
+    """A process of pytest that runs what it is told."""
+
+    def __init__(self, queue, number, folder, arguments):
+        self.queue, self.chunk, self.running = queue, collections.deque(), None
+        self.started = None
+        orders, self.orders = os.pipe()
+        self.rows, rows = os.pipe()
+        name = "%s.%s.%d" % (queue.suite, queue.mode, number)
+        wish = argparse.Namespace(mode=queue.mode, shard=(0, 1), out=os.path.join(folder, name), target="", orders=orders, rows=rows)
+        environment = run.environment(wish, queue.suite, queue.checkout, None)
+        environment["FLAGGEMS_CACHE_DIR"] = os.path.join(arguments.scratch, "flaggems", name)  # its files are for one process
+        for cache in ("TRITON_CACHE_DIR", "KILN_CACHE_DIR"):
+            environment.setdefault(cache, os.path.join(arguments.scratch, cache.lower()))
+        with open(os.path.join(folder, name + ".log"), "w") as log:
+            self.process = subprocess.Popen(run.command(queue.suite, None, []), cwd=queue.checkout, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, pass_fds=(orders, rows), start_new_session=True)
+        os.close(orders), os.close(rows)
+        self.text, self.until = b"", time.monotonic() + START_SECONDS
+        queue.workers += 1
+
+    def tell(self, limit):
+        """The next test, of its function or of the next one; False where there is none."""
+        if not self.chunk and self.queue.left:
+            self.chunk = collections.deque(self.queue.left.popleft())
+        if not self.chunk:
+            return False
+        self.running, self.started = self.chunk.popleft(), time.monotonic()
+        self.until = self.started + limit
+        try:
+            os.write(self.orders, (self.running + "\n").encode())
+        except BrokenPipeError:
+            pass  # its end is noticed where its rows are read
+        return True
+
+    def lines(self):
+        """What it has said; None at its end."""
+        found = os.read(self.rows, 1 << 20)
+        if not found:
+            return None
+        *lines, self.text = (self.text + found).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def stop(self, why):
+        """Ends it; the test that it was at has that outcome, and the others of its group go back."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        code = self.process.wait()
+        os.close(self.orders), os.close(self.rows)
+        self.queue.workers -= 1
+        if self.running and why:
+            self.queue.write({"id": self.running, "outcome": why, "error": "exit %d" % code, "kiln": 0, "triton": 0, "kernels": [],
+                              "seconds": round(time.monotonic() - self.started, 3)})
+        elif self.running:
+            self.chunk.appendleft(self.running)
+        if self.chunk:
+            self.queue.left.appendleft(list(self.chunk))
+
+
+class Pool:
+    def __init__(self, queues, folder, arguments):
+        self.queues, self.folder, self.arguments = queues, folder, arguments
+        self.workers, self.selector, self.number = [], selectors.DefaultSelector(), 0
+        self.failed_starts = collections.Counter()
+
+    def start(self):
+        """One more process, for the queue with the most left a process."""
+        useful = [queue for queue in self.queues if queue.left and self.failed_starts[queue] < 4]
+        if not useful:
+            return False
+        queue = max(useful, key=lambda one: one.expected() / (one.workers + 1))
+        if queue.workers and queue.expected() / queue.workers < 25:
+            return False  # it would not have started before they are done
+        self.number += 1
+        worker = Worker(queue, self.number, self.folder, self.arguments)
+        self.workers.append(worker)
+        self.selector.register(worker.rows, selectors.EVENT_READ, worker)
+        return True
+
+    def end(self, worker, why):
+        self.selector.unregister(worker.rows)
+        self.workers.remove(worker)
+        if worker.started is None and why:
+            self.failed_starts[worker.queue] += 1
+        worker.stop(why)
+
+    def hear(self, worker):
+        rows = worker.lines()
+        if rows is None:
+            return self.end(worker, "died")
+        for row in rows:
+            if "ready" in row:
+                self.next(worker)
+            elif "id" in row:
+                worker.queue.write(row)
+                worker.running = None
+                self.next(worker)
+
+    def next(self, worker):
+        ends = worker.started is not None and not worker.chunk and self.is_last_of_its_process(worker)
+        if ends or not worker.tell(self.arguments.each):
+            self.end(worker, None)
+
+    @staticmethod
+    def is_last_of_its_process(worker):
+        """Tests of FlagGems that delete the files of their process come last in it."""
+        return worker.queue.suite == "flaggems" and worker.queue.left and "test_libcache" in worker.queue.left[0][0]
+
+    def run(self, until):
+        shown = 0
+        while time.monotonic() < until:
+            while len(self.workers) < self.arguments.workers and self.start():
+                pass
+            if not self.workers:
+                break
+            for key, _ in self.selector.select(1):
+                self.hear(key.data)
+            now = time.monotonic()
+            for worker in [one for one in self.workers if now > one.until]:
+                self.end(worker, "long")
+            if now > shown + 30:
+                shown = now
+                print("; ".join("%s.%s %d ended, %d left, %d processes" % (one.suite, one.mode, one.ended, sum(map(len, one.left)), one.workers)
+                                for one in self.queues), flush=True)
+        for worker in list(self.workers):
+            self.end(worker, None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("suites", nargs="+", metavar="SUITE=CHECKOUT")
+    parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--each", type=float, default=60)
+    parser.add_argument("--modes", default="triton,run")
+    parser.add_argument("--ids", default=os.path.join(run.HERE, "ids"))
+    parser.add_argument("--again")
+    parser.add_argument("--most", type=int)
+    parser.add_argument("--scratch", default="/tmp")
+    arguments = parser.parse_args()
+    until = time.monotonic() + arguments.seconds
+    os.makedirs(arguments.folder, exist_ok=True)
+    again = None
+    if arguments.again:
+        with open(arguments.again) as file:
+            again = {line.rstrip("\n") for line in file}
+    queues = []
+    for suite, _, checkout in (one.partition("=") for one in arguments.suites):
+        ids = run.read_ids(os.path.join(arguments.ids, suite + ".txt"))[:arguments.most]
+        for mode in arguments.modes.split(","):
+            known = results.known(suite, mode, arguments.folder) if again is None else results.rows(suite, mode, arguments.folder)
+            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids)]
+            queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder))
+    Pool(queues, arguments.folder, arguments).run(until)
+    for queue in queues:
+        print("%s.%s: %d ended in %.0f s, %d left" % (queue.suite, queue.mode, queue.ended, queue.seconds, sum(map(len, queue.left))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
