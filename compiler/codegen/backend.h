@@ -69,9 +69,10 @@ typedef struct kiln_backend {
   /// Passes behind those of the middle, for kernels that take no form with roles; NULL: none.
   kiln_status (*form)(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                       kiln_error *err);
-  bool finishes_text;                 ///< what is finished is text, which an assembler of another maker reads
-  const char *const *passes;          ///< LLVM's, by level
-  void (*mend)(LLVMModuleRef module); ///< behind them, what LLVM would compile wrongly; NULL: nothing
+  bool finishes_text;        ///< what is finished is text, which an assembler of another maker reads
+  const char *const *passes; ///< LLVM's, by level
+  void (*mend)(
+      LLVMModuleRef module); ///< behind them, what would be compiled wrongly or too slowly; NULL: nothing
   const kiln_backend_form *forms;
   const char *const *link; ///< lld's flags besides the common ones, ended by NULL; NULL: it links nothing
   const char *const *bare; ///< those of code without line information

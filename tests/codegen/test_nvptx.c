@@ -139,3 +139,30 @@ TEST(nvptx, unknown_length_takes_vectors_where_all_lanes_are_live) {
   expect(text, " ld.global.b32"); // the masked side
   assemble(text, "sm_75");
 }
+
+/// The most divisions that stand between two accesses of memory.
+static unsigned divisions_in_a_row(const char *text) {
+  unsigned most = 0, count = 0;
+  for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    const char *end = line + strcspn(line, "\n");
+    const char *div = strstr(line, "div.s32"), *access_of = strstr(line, ".global.");
+    if (div && div < end) count++;
+    if (access_of && access_of < end) count = 0;
+    if (count > most) most = count;
+  }
+  return most;
+}
+
+/// z = w[i / n]: all 512 offsets of a thread were alive before the first access.
+TEST(nvptx, offsets_of_large_tiles_are_computed_where_they_are_needed) {
+  open_kernel(4);
+  ir_value *w = pointer_param("w", KILN_F32, IR_ACCESS_IN), *z = pointer_param("z", KILN_F32, IR_ACCESS_OUT);
+  ir_value *n = int_param("n"), *i = ir_iota(&b, 16);
+  ir_value *row = ir_binary(&b, IR_DIV, 0, i, ir_splat(&b, n, i->type));
+  store(pointers(z, i), load(pointers(w, row), NULL), NULL);
+  char *text = compile("sm_90a", NULL);
+  unsigned most = divisions_in_a_row(text);
+  if (most > 8) FAIL("%u divisions stand between two accesses", most);
+  free(text);
+}

@@ -6,6 +6,7 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
+#include "compiler/codegen/llvm/llvm_order.h"
 #include "compiler/gpu/gpu.h"
 
 /// The assembler does not know the processor: who asked for no form gets the PTX, and why.
@@ -29,6 +30,10 @@ static kiln_status finish_cubin(kiln_finishing *f, kiln_error *err) {
   return status == KILN_STATUS_UNSUPPORTED && !f->options->output ? keep_ptx(f, err) : status;
 }
 
+enum { LONG_BLOCK = 4096 }; // instructions; what is shorter the assembler orders itself
+
+static void order_long_blocks(LLVMModuleRef module) { kiln_llvm_order(module, LONG_BLOCK); }
+
 static const kiln_backend_form forms[] = {
     {KILN_FORMAT_PTX, LLVMAssemblyFile, NULL}, {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish_cubin}, {0}};
 
@@ -39,6 +44,7 @@ const kiln_backend kiln_backend_nvptx = {
     .form = kiln_gpu_register_form,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
+    .mend = order_long_blocks,
     .forms = forms,
     .finish_time = offsetof(kiln_codegen_times, assemble),
 };
