@@ -469,3 +469,34 @@ TEST(nvptx_source, limits_are_errors_with_numbers) {
                "sm_80", KILN_STATUS_LIMIT,
                "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
 }
+
+/// Library functions of f32 that differ from each other only in the last bits of what the machine has.
+static const char of_one_function[] =
+    "kiln 1\nkernel k(x: *f32, y: out *f32) @warps(4) @grid(1) {\n  let i = iota(256)\n"
+    "  store(y + i, %s(load(x + i)))\n}\n";
+
+static char *ptx_of_function(const char *name) {
+  char source[400];
+  snprintf(source, sizeof source, of_one_function, name);
+  return ptx(source, "sm_90a", NULL);
+}
+
+/// The machine's log2 is right to 2^-22 absolutely: log1p of 2^-20 had two bits left.
+TEST(nvptx_source, log1p_is_not_made_of_the_machines_logarithm) {
+  static const char *const names[] = {"log1p", "atanh"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char *text = ptx_of_function(names[i]);
+    if (strstr(text, "lg2.approx")) FAIL("%s is made of lg2.approx", names[i]);
+    free(text);
+  }
+}
+
+/// 1 + tanh(x) is compared with that of NVIDIA's library, whose steps these are.
+TEST(nvptx_source, tanh_has_the_steps_of_the_vendors) {
+  char *text = ptx_of_function("tanh");
+  static const char *const pieces[] = {"ex2.approx", "0f4038AA3B", "0f3C80F082", "0fBD563CAE",
+                                       "0f3E085941", "0fBEAAA9ED", "0f41102CB4", "0fC0000000"};
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+    if (!strstr(text, pieces[i])) FAIL("expected %s in\n%s", pieces[i], text);
+  free(text);
+}
