@@ -3,7 +3,8 @@
 // `__ocml_*` names of the vendors' libraries. All become our own operations and library, on every target; no
 // vendor code is linked.
 //
-// exp is made of exp2 in f32: that is the fast form that Triton itself takes. log is made of a log2 that is
+// math.exp is made of exp2 in f32: that is the fast form that Triton itself takes; those of the libraries are
+// exact to 2 units in the last place. log is made of a log2 that is
 // precise, as in Triton: what the machines' own log2 has is absolute, and near 1 nothing of a result is left.
 // f16 and bf16 go through f32.
 #include <math.h>
@@ -284,7 +285,7 @@ void ttir_form_maths(ttir_reader *r, const ttir_row *row) {
   ttir_check_type(r, v[0], type);
   const char *name = strchr(row->name, '.') + 1;
   size_t length = strlen(name) - !strcmp(name, "powf");
-  const maths_row *maths = find_row(name, length);
+  const maths_row *own = find_row(row->name, strlen(row->name)), *maths = own ? own : find_row(name, length);
   bool test = maths && has_prefix(maths->name, "is");
   if (maths) make(r, maths, v, count, test ? ir_with_element(type, ir_scalar_type(KILN_I1)) : type);
 }
