@@ -135,7 +135,7 @@ class Pool:
         useful = [queue for queue in self.queues if queue.left and self.failed_starts[queue] < 4]
         if not useful:
             return False
-        queue = max(useful, key=lambda one: one.expected() / (one.workers + 1))
+        queue = max(useful, key=lambda one: (not one.workers, one.expected() / (one.workers + 1)))
         if queue.workers and queue.expected() / queue.workers < 25:
             return False  # it would not have started before they are done
         self.number += 1

@@ -60,7 +60,7 @@ def record(folder):
 
     def read(self, fn, place, bound, signature, options, text, facts, constants):
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
-        self.name, self.identity, self.launches, self._options = fn.__name__, _reading.identity(text, facts), 0, options
+        self.name, self.identity, self._launches, self.plan, self._options = fn.__name__, _reading.identity(text, facts), 0, None, options
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
         self.hash, self.src, self.asm, self.kernel = self.identity, fn, {"ttir": text}, None
         self.choice = types.SimpleNamespace(registers=64, shared_bytes=16384, spill_bytes=0)
