@@ -120,6 +120,14 @@ bool kiln_test_full(void) {
   return v && *v == '1';
 }
 
+bool kiln_test_wants_row(const char *row) {
+  const char *list = getenv("KILN_TEST_ROWS");
+  if (!list) return true;
+  for (size_t length = strlen(row); *list; list += strcspn(list, ","), list += *list == ',')
+    if (strcspn(list, ",") == length && !strncmp(list, row, length)) return true;
+  return false;
+}
+
 const char *kiln_test_build(void) {
   const char *v = getenv("KILN_BUILD");
   return v ? v : "build/release";

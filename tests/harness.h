@@ -90,6 +90,9 @@ bool kiln_test_same_text(const char *a, const char *b);
 
 /// True in `make check-full`.
 bool kiln_test_full(void);
+/// Whether this run is about a row of `kiln targets`: KILN_TEST_ROWS, names between commas, divides the long
+/// matrix among machines. Without it all are wanted.
+bool kiln_test_wants_row(const char *row);
 /// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the
 /// current folder.
 const char *kiln_test_build(void);

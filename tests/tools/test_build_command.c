@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `kiln build` around the compiling: what it prints, the timeline of --trace, limits and signatures of the
 // bundle.
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -397,7 +398,8 @@ TEST(build_command, another_front_end_lowers_again) {
 
 typedef struct timeline {
   unsigned phases, stages, hits, compiled;
-  double end; ///< of the last phase
+  double end;    ///< of the last phase
+  double worker; ///< the last that compiled
 } timeline;
 
 static double number(const kiln_json *event, const char *key) {
@@ -426,6 +428,7 @@ static void take(timeline *t, const kiln_json *event) {
   t->compiled += !strcmp(category, "compiled");
   if (!strcmp(category, "phase") && start + length > t->end) t->end = start + length;
   else if (!strcmp(category, "compiled") && number(event, "tid") < 1) FAIL("a compile has no worker");
+  if (!strcmp(category, "compiled") && number(event, "tid") > t->worker) t->worker = number(event, "tid");
 }
 
 static timeline read_trace(void) {
@@ -460,6 +463,23 @@ TEST(build_command, the_trace_has_each_object) {
   CHECK_INT(warm.compiled, 0);
   CHECK_INT(warm.hits, 3);
   CHECK_INT(warm.stages, 0);
+}
+
+// A part of a machine is all that taskset or a container gives: so many compile at once, not one for each
+// processor of the machine.
+TEST(build_command, there_is_a_worker_for_each_usable_processor) {
+  cpu_set_t usable, one;
+  int first = 0;
+  if (sched_getaffinity(0, sizeof usable, &usable) || CPU_COUNT(&usable) < 2) SKIP("there is one processor");
+  while (!CPU_ISSET(first, &usable)) first++;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  CHECK_INT(sched_setaffinity(0, sizeof one, &one), 0);
+  expect(0, "-q -t host,sm_80,gfx942,gfx1100 --trace t.json", "");
+  CHECK_INT(read_trace().worker, 1);
+  CHECK_INT(sched_setaffinity(0, sizeof usable, &usable), 0);
+  expect(0, "-q -t sm_90,gfx90a,gfx1200,sm_86 --trace t.json", "");
+  CHECK(read_trace().worker > 1);
 }
 
 // --------------------------------------------------------- assemblers that do not know a processor

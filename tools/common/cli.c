@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +353,12 @@ bool cli_is_yes(const char *text) {
   for (unsigned i = 0; text && i < sizeof yes / sizeof *yes; i++)
     if (!strcmp(text, yes[i])) return true;
   return false;
+}
+
+unsigned cli_processors(void) {
+  cpu_set_t set;
+  long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+  return n < 1 ? 1 : n > 256 ? 256 : (unsigned)n;
 }
 
 uint64_t cli_now_ns(void) {

@@ -91,6 +91,9 @@ void cli_json_text(kiln_buffer *out, const char *text);
 /// "1", "on", "yes", "true". NULL is none of them.
 bool cli_is_yes(const char *text);
 
+/// Those that this process may run on, 1 to 256.
+unsigned cli_processors(void);
+
 uint64_t cli_now_ns(void);
 
 #endif

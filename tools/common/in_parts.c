@@ -3,7 +3,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
+
+#include "tools/common/cli.h"
 
 enum { MOST_THREADS = 16 };
 
@@ -26,7 +27,7 @@ void cli_in_parts(uint64_t count, void (*look)(void *context, uint64_t from, uin
   work w = {.count = count, .look = look, .context = context};
   pthread_t threads[MOST_THREADS];
   uint64_t parts = count / CLI_PART + (count % CLI_PART != 0);
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned processors = cli_processors();
   unsigned started = 0;
   for (; started + 1 < MOST_THREADS && started + 1 < parts && started + 1 < processors; started++)
     if (pthread_create(&threads[started], NULL, look_at_parts, &w)) break;

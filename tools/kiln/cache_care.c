@@ -39,7 +39,7 @@ static void print_bad(void *context, const kiln_digest *key, kiln_outcome outcom
 int cache_command_verify(int argc, char **argv) {
   cache_tool tool = {0};
   bool repair = false;
-  int64_t jobs = sysconf(_SC_NPROCESSORS_ONLN);
+  int64_t jobs = cli_processors();
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
                                 {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: processors)"}};

@@ -54,11 +54,6 @@ const char *session_codegen_help(void) {
   return text;
 }
 
-static unsigned processors(void) {
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n < 1 ? 1 : n > 256 ? 256 : (unsigned)n;
-}
-
 /// Whether an assembler would make something better for a target.
 static bool wants_assembler(const plan *p) {
   for (size_t i = 0; i < p->target_count; i++)
@@ -248,7 +243,7 @@ int session_make(session *s, work_sums *sums) {
   memset(sums, 0, sizeof *sums);
   bool all = work_look_up(&s->plan, s->cache, sums);
   if (!all || percent) {
-    work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : processors(),
+    work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : cli_processors(),
                             .progress = !s->quiet && isatty(2),
                             .must_hit = s->must_hit,
                             .fleet = s->fleet != NULL,

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bundle_format.h"
 #include "base/output.h"
@@ -153,9 +152,7 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
 }
 
 int kiln_command_bundle_write(int argc, char **argv) {
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  settings s = {
-      .dictionary = "auto", .level = 3, .threads = processors > 0 ? processors : 1, .max_size = INT64_MAX};
+  settings s = {.dictionary = "auto", .level = 3, .threads = cli_processors(), .max_size = INT64_MAX};
   const cli_option options[] = {
       {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle; - is standard output"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "what messages call it (FILE)"},
