@@ -62,9 +62,19 @@ void kiln_test_skip(const char *format, ...) {
   longjmp(leave, SKIPPED);
 }
 
-int main(void) {
+static bool is_named(const kiln_test *t, char *const *names) {
+  if (!*names) return true;
+  for (; *names; names++)
+    if (!strcmp(*names, t->name)) return true;
+  return false;
+}
+
+/// Arguments name the tests to run; without them all run.
+int main(int argc, char **argv) {
   unsigned counts[3] = {0};
+  (void)argc;
   for (kiln_test *volatile t = tests; t; t = t->next) {
+    if (!is_named(t, argv + 1)) continue;
     int how = setjmp(leave);
     if (!how) t->run();
     remove_folder(); // each test has one of its own
@@ -126,6 +136,14 @@ bool kiln_test_wants_row(const char *row) {
   for (size_t length = strlen(row); *list; list += strcspn(list, ","), list += *list == ',')
     if (strcspn(list, ",") == length && !strncmp(list, row, length)) return true;
   return false;
+}
+
+bool kiln_test_wants_piece(uint64_t number) {
+  unsigned part, parts;
+  const char *text = getenv("KILN_TEST_PART");
+  if (!text) return true;
+  if (sscanf(text, "%u/%u", &part, &parts) != 2 || part >= parts) FAIL("KILN_TEST_PART=%s is not K/N", text);
+  return number % parts == part;
 }
 
 const char *kiln_test_build(void) {

@@ -93,6 +93,9 @@ bool kiln_test_full(void);
 /// Whether this run is about a row of `kiln targets`: KILN_TEST_ROWS, names between commas, divides the long
 /// matrix among machines. Without it all are wanted.
 bool kiln_test_wants_row(const char *row);
+/// Whether this run takes a piece of a long test, by its number: KILN_TEST_PART=k/n takes each nth from the
+/// kth (0 to n - 1). Without it all are taken.
+bool kiln_test_wants_piece(uint64_t number);
 /// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the
 /// current folder.
 const char *kiln_test_build(void);
