@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/record.h"
 #include "cache/bundle/bundle_internal.h"
 
@@ -69,7 +70,7 @@ static uint32_t record(encoder *e, const void *bytes, size_t size) {
   uint32_t at = (uint32_t)hash & (e->map.slot_count - 1);
   for (; e->map.offsets[at]; at = (at + 1) & (e->map.slot_count - 1)) {
     uint32_t offset = e->map.offsets[at] - 1;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what the map knows has been written
+    KILN_ASSERT(out->bytes); // what the map knows has been written
     if (e->map.hashes[at] != hash || kiln_le32(out->bytes + offset) != size) continue;
     if (!memcmp(out->bytes + offset + 4, bytes, size)) return offset;
   }
