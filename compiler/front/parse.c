@@ -268,8 +268,8 @@ static void parse_item(kiln_parser *p) {
   item->place = p->tokens[p->at].place;
   item->atom = kiln_parser_name(p, kinds[which].where);
   kinds[which].rest(p, item);
+  if (!p->panic && item->kind != KILN_ITEM_CONST) item->body = kiln_parse_block(p);
   if (p->panic) recover_head(p, item, start);
-  else if (item->kind != KILN_ITEM_CONST) item->body = kiln_parse_block(p);
   item->broken |= p->d->errors + p->d->suppressed != errors;
   p->panic = false;
   p->depth = 0;

@@ -332,6 +332,23 @@ TEST(messages, one_error_for_deep_nesting) {
   kiln_buffer_deinit(&text);
 }
 
+// What stands in the place of a block is told once, and what follows is read.
+TEST(messages, one_error_for_a_missing_block) {
+  static const char *const heads[] = {"fn f(a: i32) -> i32 { return a }", "fn f(a: i32) return a",
+                                      "kernel k(x: inout *f32) @grid(1) store(x, 1.0)",
+                                      "kernel k(x: inout *f32) @grid(1) ) { store(x, 1.0) }"};
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+    char text[200];
+    int size = snprintf(text, sizeof text, "kiln 1\n%s\nkernel j(x: inout *f32) @grid(1) { store(x, y) }\n",
+                        heads[i]);
+    opened o = open_text("k.kiln", text, (size_t)size, NULL);
+    if (o.d.errors != 2) FAIL("%s: %u errors, expected 2", heads[i], o.d.errors);
+    CHECK(strstr(o.d.items[0].text, "expected '{' at the start of a block"));
+    CHECK(strstr(o.d.items[1].text, "unknown name 'y'"));
+    kiln_arena_destroy(o.arena);
+  }
+}
+
 // Two letters of a named argument are swapped, for each that an operation has: it is found again, or another
 // name of the operation that is as near.
 TEST(messages, named_arguments_that_were_probably_meant) {
