@@ -240,10 +240,11 @@ static void compare(network *n, unsigned bit) {
     compare_lanes(n, place);
     return;
   }
-  unsigned turn = n->run < n->bits && !n->is_turned ? place_of(n, n->run) : LAYOUT_MAX_PLACES;
+  unsigned turn = n->run < n->bits && !n->is_turned ? place_of(n, n->run) : n->registers;
+  uint32_t falling = turn < n->registers ? 1u << turn : 0;
   for (uint32_t r = 0; r < 1u << n->registers; r++) {
     if (r >> place & 1) continue;
-    bool falls = turn < n->registers && r >> turn & 1;
+    bool falls = (r & falling) != 0;
     order(n, &n->regs[falls ? r | 1u << place : r], &n->regs[falls ? r : r | 1u << place]);
   }
 }

@@ -123,7 +123,7 @@ static void assign(host *h, const carried *c, ir_value *const *values) {
     keep_into(h, values[i], host_buffer_create(h, values[i]->type), true);
     host_flush(h);
   }
-  for (uint8_t way = OVERWRITES; way <= ASIDE; way++)
+  for (unsigned way = OVERWRITES; way <= ASIDE; way++)
     for (unsigned bits = 0; tiles && bits <= IR_MAX_LOG2_ELEMENTS; bits++)
       keep_all(h, c, values, ways, way, bits);
   for (uint32_t i = 0; i < c->count; i++) {

@@ -67,7 +67,7 @@ typedef struct register_block {
 /// One step along K; `k` is added to what the counter `along` says.
 static void step(host *h, const product *p, const register_block *t, LLVMValueRef along, unsigned k,
                  LLVMValueRef *sums) {
-  LLVMValueRef b[MAX_COLUMNS], a_at = shift(h, along, p->a.step), b_at = shift(h, along, p->b.step);
+  LLVMValueRef b[MAX_COLUMNS] = {NULL}, a_at = shift(h, along, p->a.step), b_at = shift(h, along, p->b.step);
   for (unsigned j = 0; j < p->columns; j++)
     b[j] =
         load(h, p, p->vector, address(h, p, t->b, b_at, ((uint64_t)k << p->b.step) + (uint64_t)j * p->lanes));
@@ -112,7 +112,7 @@ static void rows_from(host *h, const product *p, register_block t, LLVMValueRef 
 
 // Panels outside, rows inside: a panel stays in the nearest cache while the rows pass.
 static void multiply(host *h, const product *p) {
-  LLVMValueRef sums[MAX_SUMS];
+  LLVMValueRef sums[MAX_SUMS] = {NULL};
   host_loop batch, panels, rows;
   unsigned m = 1u << p->m, whole = m - m % p->rows, width = p->columns * p->lanes;
   for (unsigned i = 0; i < p->rows * p->columns; i++) sums[i] = host_stack(h, p->vector);

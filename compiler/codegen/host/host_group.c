@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/check.h"
+
 #define B h->builder
 
 enum { MAX_MASKS = 8, MAX_VISITED = 256, MAX_RUNS = 8, MANY_VALUES = 32 };
@@ -138,6 +140,7 @@ void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduc
 // ----------------------------------------------------------------------------------------- a chunk
 
 static void emit_assert(host *h, const host_root *root, const host_map *map) {
+  KILN_ASSERT(root->op);
   LLVMValueRef all = host_all_true(h, root->op->operands[0], map);
   LLVMValueRef before = LLVMBuildLoad2(B, h->i1, root->begun, "");
   LLVMBuildStore(B, LLVMBuildAnd(B, before, all, ""), root->begun);

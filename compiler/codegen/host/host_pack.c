@@ -79,7 +79,7 @@ static host_point column_point(host *h, const host_point *outer, const host_pack
 void host_pack_end(host *h, const host_root *root) {
   const host_packing *p = root->packing;
   unsigned count = 1u << p->side;
-  LLVMValueRef x[MAX_SQUARE];
+  LLVMValueRef x[MAX_SQUARE] = {NULL};
   host_point *outer = h->point;
   if (!p->turned) return;
   host_map square = host_identity(2u * p->side);
