@@ -7,3 +7,9 @@
 // looks.
 #define kiln_fail(err, status, ...) ((kiln_fail)((err), (status), __VA_ARGS__), (status))
 #define kiln_context(err, status, ...) ((kiln_context)((err), (status), __VA_ARGS__), (status))
+
+// So does this one.
+#ifdef KILN_LINT_RUNTIME
+#include "runtime/bundle_parts.h"
+#define kiln_bundle_damaged(...) ((kiln_bundle_damaged)(__VA_ARGS__), KILN_STATUS_CORRUPT)
+#endif

@@ -34,8 +34,8 @@ enum { MOST_CARRIED = 32, MOST_STEPS = 8 };
 /// A tile that a loop advances by scalars.
 typedef struct advance {
   uint32_t index; ///< among carried values
-  ir_value *steps[MOST_STEPS];
   unsigned count;
+  ir_value *steps[MOST_STEPS];
 } advance;
 
 /// The scalar that an addition adds to all elements of a tile, and the operand it adds it to; NULL: there is

@@ -19,6 +19,7 @@
 // Blocks add in the order of their ranks, so that the result does not depend on which comes first. Wants a
 // persistent grid (kiln_gpu_persist), whose blocks are clusters afterwards. A loop that does not fit keeps
 // all its iterations.
+#include "base/check.h"
 #include "compiler/gpu/gpu.h"
 
 enum { MOST_OF_CLUSTER = 8 }; // blocks (PTX ISA, ".reqnctapercluster")
@@ -54,11 +55,12 @@ static bool fits(const ir_op *op) {
 static bool find_loop(sharing *s) {
   for (ir_op *op = s->kernel->body->first; op; op = op->next)
     if (op->code == IR_FOR) s->programs = op;
+  if (!s->programs) return false;
   for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next)
     if (fits(op)) s->loop = op;
   if (s->loop) s->blocks = s->loop->attrs.split;
   if (s->blocks * s->spread > MOST_OF_CLUSTER) s->blocks = MOST_OF_CLUSTER / s->spread;
-  return s->blocks > 1;
+  return s->loop && s->blocks > 1;
 }
 
 static ir_builder in_front_of(const sharing *s, ir_op *op) {
@@ -186,6 +188,7 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   s.spread = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
   bool is_shared = find_loop(&s);
   if (!is_shared && s.spread < 2) return KILN_OK;
+  KILN_ASSERT(s.programs);
   ir_builder outer = in_front_of(&s, s.programs), inner = in_front_of(&s, is_shared ? s.loop : s.programs);
   ir_value *rank = group_blocks(&s, &outer);
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));

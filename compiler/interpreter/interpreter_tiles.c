@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/ir/scalar.h"
 
 // ------------------------------------------------------------------------------------------ shapes
@@ -149,6 +150,7 @@ static kiln_status run_reduce(machine *m, const ir_op *op) {
 static kiln_status run_scan(machine *m, const ir_op *op) {
   uint64_t *operands[IR_MAX_RESULTS], total[IR_MAX_RESULTS];
   bool reverse = op->attrs.flags & IR_REVERSE;
+  KILN_ASSERT(op->operand_count > 0);
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = operand_place(m, op, i);
   for (size_t r = 0; r < row_count(op); r++) {
     row line = row_at(op, r);

@@ -44,10 +44,11 @@ static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *v
   base.has_range = false;
   base.div = 0;
   parts[count++] = ir_add_param(kernel, &base);
-  for (unsigned i = 0; i < 2 * rank; i++) {
-    ir_param part = part_of(view, i < rank ? "extent" : "stride", i % rank, kernel->arena, i < rank);
-    parts[count++] = ir_add_param(kernel, &part);
-  }
+  for (unsigned strides = 0; strides < 2; strides++)
+    for (unsigned i = 0; i < rank; i++) {
+      ir_param part = part_of(view, strides ? "stride" : "extent", i, kernel->arena, !strides);
+      parts[count++] = ir_add_param(kernel, &part);
+    }
   ir_op *op = ir_emit(b, IR_VIEW, NULL, parts, count, &view->type, NULL, 0);
   return op ? &op->results[0] : NULL;
 }
@@ -73,8 +74,8 @@ static void split_params(ir_kernel *kernel) {
 /// One axis of an access.
 typedef struct axis {
   ir_value *extent, *stride, *index; // scalar i64
-  unsigned log2;                     // of the tile's extent; 0 for a dropped axis
   int64_t count;                     // elements of the tile that are accessed
+  unsigned log2;                     // of the tile's extent; 0 for a dropped axis
   bool dropped;
   bool may_end, may_begin; // the upper, the lower bound can lie inside the tile
 } axis;

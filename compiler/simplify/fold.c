@@ -96,12 +96,12 @@ typedef enum result_kind { LEFT, RIGHT, ZERO } result_kind;
 /// x op constant, for integers.
 static const struct {
   ir_opcode code;
-  int64_t right;
   result_kind gives;
+  int64_t right;
 } integer_rows[] = {
-    {IR_ADD, 0, LEFT}, {IR_SUB, 0, LEFT}, {IR_MUL, 1, LEFT},  {IR_MUL, 0, ZERO},   {IR_DIV, 1, LEFT},
-    {IR_REM, 1, ZERO}, {IR_AND, 0, ZERO}, {IR_AND, -1, LEFT}, {IR_OR, 0, LEFT},    {IR_OR, -1, RIGHT},
-    {IR_XOR, 0, LEFT}, {IR_SHL, 0, LEFT}, {IR_SHR, 0, LEFT},  {IR_MULHI, 0, ZERO},
+    {IR_ADD, LEFT, 0}, {IR_SUB, LEFT, 0}, {IR_MUL, LEFT, 1},  {IR_MUL, ZERO, 0},   {IR_DIV, LEFT, 1},
+    {IR_REM, ZERO, 1}, {IR_AND, ZERO, 0}, {IR_AND, LEFT, -1}, {IR_OR, LEFT, 0},    {IR_OR, RIGHT, -1},
+    {IR_XOR, LEFT, 0}, {IR_SHL, LEFT, 0}, {IR_SHR, LEFT, 0},  {IR_MULHI, ZERO, 0},
 };
 
 /// x op constant, for floats; signs of zero count.

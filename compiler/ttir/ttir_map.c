@@ -90,7 +90,7 @@ static void lift_plain(lifting *l, ir_op *op, ir_value *active) {
 }
 
 static void lift_if(lifting *l, ir_op *op, ir_value *active) {
-  ir_value *condition = mapped(op->operands[0]), *values[2][TTIR_MAX_VALUES];
+  ir_value *condition = mapped(op->operands[0]), *values[2][TTIR_MAX_VALUES] = {{NULL}};
   uint32_t count[2];
   ir_value *masks[2] = {both(l, active, condition), both(l, active, opposite(l, condition))};
   for (int side = 0; side < 2 && !l->r->failed; side++)
@@ -105,12 +105,12 @@ static void lift_uniform_for(lifting *l, ir_op *op, ir_value *active) {
   ir_value *operands[TTIR_MAX_VALUES + IR_FOR_BOUNDS], **initials = operands + IR_FOR_BOUNDS,
                                                        *values[TTIR_MAX_VALUES];
   ir_block *body = op->regions[0];
-  uint32_t count;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = i < IR_FOR_BOUNDS ? mapped(op->operands[i]) : spread(l, mapped(op->operands[i]));
+  uint32_t count, carried = ir_carried_count(op);
+  for (uint32_t i = 0; i < IR_FOR_BOUNDS; i++) operands[i] = mapped(op->operands[i]);
+  for (uint32_t i = 0; i < carried; i++) initials[i] = spread(l, mapped(ir_loop_initials(op)[i]));
   ttir_region region = ttir_open_region(r);
   ir_for_counter(op)->slot = ir_block_arg(r->arena, region.block, operands[0]->type);
-  for (uint32_t i = 0; i < ir_carried_count(op) && !r->failed; i++)
+  for (uint32_t i = 0; i < carried && !r->failed; i++)
     ir_loop_args(op)[i]->slot = ir_block_arg(r->arena, region.block, initials[i]->type);
   lift_block(l, body, active, values, &count);
   for (uint32_t i = 0; i < count && !r->failed; i++) values[i] = spread(l, values[i]);

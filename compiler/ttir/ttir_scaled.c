@@ -4,6 +4,7 @@
 // 4-bit floats, and then multiplied as usual. Where one is fp16, that is the type of both.
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/ttir/ttir_forms.h"
 
 enum { LEAST_BLOCK = 4, LARGEST_BLOCK = 5 }; // log2 of the elements that share a scale
@@ -191,6 +192,7 @@ void ttir_form_dot_scaled(ttir_reader *r, const ttir_row *row) {
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
   ir_type to = ttir_read_type(r, false).type;
   if (r->failed) return;
+  KILN_ASSERT(left.value && left.format && right.value && right.format);
   ttir_check_type(r, v[2], to);
   if (left.value->type.rank != 2 || right.value->type.rank != 2)
     ttir_error(r, "%s: expected operands of two axes", row->name);

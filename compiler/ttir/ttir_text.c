@@ -27,7 +27,8 @@ static ir_place place_of_token(const ttir_reader *r) {
 // Of the operation at hand, as far as it is known.
 static ir_place place_of(const ttir_reader *r) {
   if (r->line && r->b.place.line == r->line) return r->b.place;
-  return r->line && r->line != r->lex.token.line ? (ir_place){.line = r->line} : place_of_token(r);
+  if (!r->line || r->line == r->lex.token.line) return place_of_token(r);
+  return (ir_place){.line = r->line};
 }
 
 void ttir_error(ttir_reader *r, const char *format, ...) {

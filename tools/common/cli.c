@@ -171,7 +171,7 @@ static int response_words(const cli_page *page, const char *path, cli_list *out)
   kiln_error err = {0};
   if (cli_read_file(path, 64 << 20, &text, &err) != KILN_OK)
     return cli_usage(page, "@%s: %s", path, err.text);
-  for (char *p = (char *)text.bytes;;) {
+  for (char *p = (char *)text.bytes; p;) {
     while (*p && isspace((unsigned char)*p)) p++;
     if (!*p) return -1;
     char quote = *p == '"' || *p == '\'' ? *p++ : 0, *start = p;
@@ -182,6 +182,7 @@ static int response_words(const cli_page *page, const char *path, cli_list *out)
     if (!more) return -1;
     p++;
   }
+  return -1;
 }
 
 static int parse_words(const cli_page *page, int argc, char **argv, cli_list *words) {
@@ -201,12 +202,11 @@ static int parse_words(const cli_page *page, int argc, char **argv, cli_list *wo
 
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   cli_list all = {0};
-  for (int i = 1; i < argc; i++) {
-    int how = argv[i][0] == '@' && argv[i][1] ? response_words(page, argv[i] + 1, &all)
-                                              : (cli_list_add(&all, argv[i]), -1);
-    if (how != -1) return how;
-  }
-  int how = parse_words(page, (int)all.count, (char **)all.items, words);
+  int how = -1;
+  for (int i = 1; i < argc && how == -1; i++)
+    if (argv[i][0] == '@' && argv[i][1]) how = response_words(page, argv[i] + 1, &all);
+    else cli_list_add(&all, argv[i]);
+  if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
   cli_list_deinit(&all);
   return how;
 }

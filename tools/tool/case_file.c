@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
@@ -304,6 +305,7 @@ kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, 
     if (at >= c->arg_count)
       return kiln_fail(err, KILN_STATUS_ABI, "%s: the kernel has %u parameters, the case has %u arguments",
                        c->name, interface->param_count, c->arg_count);
+    KILN_ASSERT(c->args);
     const case_arg *arg = &c->args[at++];
     if (param->view_rank) {
       KILN_TRY(put_view(c, param, arg, addresses, out, err));

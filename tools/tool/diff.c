@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
@@ -112,6 +113,7 @@ static void diff_notes(const bundle_view *a, const bundle_view *b, diff_sums *su
 }
 
 static int diff_json(diff_sums *sums, const bundle_view *a, const bundle_view *b) {
+  KILN_ASSERT(a->bundle && b->bundle);
   kiln_buffer out = {0};
   kiln_buffer_format(&out, "{");
   json_member(&out, true, "first", a->bundle->name);
@@ -134,8 +136,8 @@ int kiln_command_diff(int argc, char **argv) {
       "Exit code 1 when something differs.",
       options);
   cli_list words = {0};
-  bundle_view a, b;
-  kiln_error err;
+  bundle_view a = {0}, b = {0};
+  kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && words.count != 2)
     exit_code = cli_usage(&page, "expected two bundles, found %zu words", words.count);

@@ -48,9 +48,8 @@ static kiln_status add_member(archive_image *im, struct archive *a, const char *
                               kiln_error *err) {
   if (im->count == im->capacity) {
     im->capacity = im->capacity ? im->capacity * 2 : 16;
-    member *bigger = realloc(im->members, im->capacity * sizeof *bigger);
-    if (!bigger || im->count >= MOST_MEMBERS)
-      return kiln_fail(err, KILN_STATUS_LIMIT, "%s: more than %zu members", path, im->count);
+    member *bigger = im->count < MOST_MEMBERS ? realloc(im->members, im->capacity * sizeof *bigger) : NULL;
+    if (!bigger) return kiln_fail(err, KILN_STATUS_LIMIT, "%s: more than %zu members", path, im->count);
     im->members = bigger;
   }
   member *m = &im->members[im->count++];

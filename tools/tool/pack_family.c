@@ -10,16 +10,16 @@
 typedef enum suffix { SUFFIX_NONE, SUFFIX_MAJOR, SUFFIX_ARCH } suffix;
 
 typedef struct format_row {
-  uint32_t flags;
   const char *prefix;
   suffix suffix;
+  uint32_t flags;
 } format_row;
 
 static const format_row formats[] = {
-    [KILN_FORMAT_PTX] = {KILN_BUNDLE_CODE_PTX, "ptx", SUFFIX_NONE},
-    [KILN_FORMAT_CUBIN] = {0, "cubin", SUFFIX_NONE},
-    [KILN_FORMAT_HSACO] = {0, "gfx", SUFFIX_MAJOR},
-    [KILN_FORMAT_HOST] = {KILN_BUNDLE_CODE_HOST, "host-", SUFFIX_ARCH},
+    [KILN_FORMAT_PTX] = {"ptx", SUFFIX_NONE, KILN_BUNDLE_CODE_PTX},
+    [KILN_FORMAT_CUBIN] = {"cubin", SUFFIX_NONE, 0},
+    [KILN_FORMAT_HSACO] = {"gfx", SUFFIX_MAJOR, 0},
+    [KILN_FORMAT_HOST] = {"host-", SUFFIX_ARCH, KILN_BUNDLE_CODE_HOST},
 };
 
 kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_TOOL_FAMILY],

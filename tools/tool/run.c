@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "tools/tool/guess.h"
 #include "tools/tool/run_values.h"
 #include "tools/tool/tool.h"
@@ -28,9 +29,11 @@ typedef struct run_state {
 } run_state;
 
 static run_value *find_value(run_state *r, const char *text, size_t length) {
-  for (size_t i = 0; i < r->count; i++)
-    if (strlen(r->values[i].param.name) == length && !memcmp(r->values[i].param.name, text, length))
-      return &r->values[i];
+  for (size_t i = 0; i < r->count; i++) {
+    const char *name = r->values[i].param.name;
+    KILN_ASSERT(name);
+    if (strlen(name) == length && !memcmp(name, text, length)) return &r->values[i];
+  }
   return NULL;
 }
 
@@ -115,9 +118,10 @@ static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size
     times[i] = cli_now_ns() - start;
   }
   if (status == KILN_OK) {
+    size_t middle = (size_t)repeat / 2;
     qsort(times, (size_t)repeat, sizeof *times, by_time);
     printf("launch and wait, %lld times: least %.1f us, median %.1f us\n", (long long)repeat,
-           (double)times[0] / 1e3, (double)times[repeat / 2] / 1e3);
+           (double)times[0] / 1e3, (double)times[middle] / 1e3);
   }
   free(times);
   for (size_t i = 0; i < r->count && status == KILN_OK; i++)

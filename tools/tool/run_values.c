@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/bundle_format.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
@@ -34,6 +35,7 @@ static void store(kiln_scalar scalar, double value, uint8_t *at) {
 
 double run_value_at(const run_value *v, size_t index) {
   unsigned bytes = kiln_scalars[v->scalar].bytes;
+  KILN_ASSERT(bytes > 0);
   uint64_t bits = load_bits(v->bytes + index * bytes, bytes);
   if (is_float(v->scalar)) return ir_bits_to_float(v->scalar, bits);
   unsigned shift = 64 - 8 * bytes;

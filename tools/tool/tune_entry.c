@@ -176,7 +176,7 @@ static void take_chosen(const tuner *t, const kiln_tuned_entry *e, const tune_su
 }
 
 void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subject *s, tune_hints *out) {
-  uint32_t apart[TUNE_MOST_HINTS + 1];
+  uint32_t apart[TUNE_MOST_HINTS + 1] = {0};
   *out = (tune_hints){.units = t->where.units};
   if (t->s->among.count) {
     take_chosen(t, e, s, out);

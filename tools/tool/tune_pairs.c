@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "tools/common/tuned_file.h"
 #include "tools/tool/tune_recorded.h"
 #include "tools/tool/tune_session.h"
@@ -133,10 +134,12 @@ kiln_status tune_pair_values(const tuner *t, const tune_pair *j, tune_subject *s
   for (uint32_t i = 0; i < j->shape->argument_count; i++) {
     const char *text = j->shape->arguments[i], *equals = strchr(text, '=');
     run_value *v = NULL;
-    for (size_t k = 0; k < s->count && !v; k++)
-      if (strlen(s->values[k].param.name) == (size_t)(equals - text) &&
-          !memcmp(s->values[k].param.name, text, (size_t)(equals - text)))
+    for (size_t k = 0; k < s->count && !v; k++) {
+      const char *name = s->values[k].param.name;
+      KILN_ASSERT(name);
+      if (strlen(name) == (size_t)(equals - text) && !memcmp(name, text, (size_t)(equals - text)))
         v = &s->values[k];
+    }
     if (!v) return no_argument(t, j, text, err);
     kiln_status status = run_value_set(v, equals + 1, err);
     if (status != KILN_OK) return kiln_context(err, status, "%s:%u", t->shapes_path, j->shape->line);
