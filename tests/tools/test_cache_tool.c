@@ -515,6 +515,8 @@ TEST(cache_tool, why_says_one_thing_of_each_state) {
 TEST(cache_tool, nothing_to_merge_is_an_error) {
   fill();
   expect("", "cache merge /nonexistent/folder", 1, "/nonexistent/folder has no cache");
+  expect("", "cache merge", 2, "expected 1 word, found 0");
+  expect("", "cache stats more words", 2, "expected 0 words, found 2");
 }
 
 /// Of a writer that was killed between making it and filling it.
