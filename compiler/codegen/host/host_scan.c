@@ -107,8 +107,7 @@ void host_scan(host *h, ir_op *op) {
   host_loop upper, lower, along;
   host_flush(h);
   for (uint32_t i = 0; i < s.n; i++)
-    if (host_info(&op->results[i])->user_count)
-      buffers[i] = host_buffer_create(h, op->results[i].type);
+    if (host_info(&op->results[i])->user_count) buffers[i] = host_buffer_create(h, op->results[i].type);
   host_point_init(h, &point, log2);
   h->point = &point;
   open_loop(h, &upper, &s, high, bits, false);
