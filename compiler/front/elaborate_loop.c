@@ -86,12 +86,14 @@ typedef struct counted {
   size_t field; ///< of ir_attrs
   int64_t most;
   bool is_power;
+  uint32_t flag; ///< instead of a field: set for 1
 } counted;
 
 static const counted *find_counted(const char *name) {
-  static const counted all[] = {{"stages", offsetof(ir_attrs, stages), KILN_MOST_STAGES, false},
-                                {"unroll", offsetof(ir_attrs, unroll), 255, false},
-                                {"split", offsetof(ir_attrs, split), KILN_MOST_SPLIT, true}};
+  static const counted all[] = {{"stages", offsetof(ir_attrs, stages), KILN_MOST_STAGES, false, 0},
+                                {"unroll", offsetof(ir_attrs, unroll), 255, false, 0},
+                                {"split", offsetof(ir_attrs, split), KILN_MOST_SPLIT, true, 0},
+                                {"overlap", 0, 2, false, IR_IN_ORDER}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(all[i].name, name)) return &all[i];
   return NULL;
@@ -104,7 +106,8 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
     const counted *known = find_counted(a->atom->text);
     int64_t v = 0;
     if (!known && !flatten && !div) {
-      kiln_elab_unknown_attribute(e, a, "loop", "@stages(n) @unroll(n) @split(n) @flatten @div(n)");
+      kiln_elab_unknown_attribute(e, a, "loop",
+                                  "@stages(n) @unroll(n) @split(n) @overlap(n) @flatten @div(n)");
       continue;
     }
     if (a->list.count != !flatten) {
@@ -117,7 +120,8 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
     else if (kiln_elab_integer(e, a->list.items[0], 1, known->most, known->name, &v)) {
       if (known->is_power && v & (v - 1))
         kiln_elab_error(e, a->place, "'@%s': expected a power of two, found %lld", known->name, (long long)v);
-      if (v > 1 || !known->is_power) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
+      if (known->flag) attrs->flags |= v == 1 ? known->flag : 0;
+      else if (v > 1 || !known->is_power) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
     }
   }
 }

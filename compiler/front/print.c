@@ -456,6 +456,7 @@ static void put_loop_attributes(kiln_buffer *out, const ir_attrs *a) {
   if (a->split) kiln_buffer_format(out, " @split(%u)", a->split);
   if (a->divisible) kiln_buffer_format(out, " @div(%" PRId64 ")", a->divisible);
   if (a->flags & IR_FLATTEN) kiln_buffer_format(out, " @flatten");
+  if (a->flags & IR_IN_ORDER) kiln_buffer_format(out, " @overlap(1)");
 }
 
 // The last line of a loop's body: carried values become what is yielded.

@@ -84,7 +84,7 @@ static const struct {
     {offsetof(ir_attrs, unroll), 255},
     {offsetof(ir_attrs, split), 255},
 };
-enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_FTZ * 2 - 1 };
+enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_IN_ORDER * 2 - 1 };
 enum { HAS_FIRST = FIRST_BYTE << BYTE_FIELDS };
 
 static unsigned perm_length(const ir_attrs *a) {

@@ -222,18 +222,19 @@ enum {
   IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
   IR_ASM_PURE = 1 << 7,
   IR_FLATTEN = 1 << 8,
-  IR_FTZ = 1 << 9, ///< exp2 of f32: a denormal result is zero
+  IR_FTZ = 1 << 9,       ///< exp2 of f32: a denormal result is zero
+  IR_IN_ORDER = 1 << 10, ///< for: of two chained products none runs while the other's operands are computed
   // Of machine operations and what leads to them:
   IR_MAPPED =
-      1 << 10, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
-  IR_A_MN = 1 << 11,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
-  IR_B_MN = 1 << 12,  ///< mma: operand b lies with columns contiguous
-  IR_ASYNC = 1 << 13, ///< mma: goes on while what follows runs; only mma_wait may take its result
+      1 << 11, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
+  IR_A_MN = 1 << 12,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
+  IR_B_MN = 1 << 13,  ///< mma: operand b lies with columns contiguous
+  IR_ASYNC = 1 << 14, ///< mma: goes on while what follows runs; only mma_wait may take its result
   IR_PARTIAL =
-      1 << 14, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
-  IR_MULTICAST = 1 << 15, ///< copy: for all blocks of a row or column of those that share the program
-  IR_FEEDS = 1 << 16,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
-  IR_TURNED = 1 << 17, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
+      1 << 15, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
+  IR_MULTICAST = 1 << 16, ///< copy: for all blocks of a row or column of those that share the program
+  IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
+  IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

@@ -845,6 +845,42 @@ TEST(tune, several_spaces_stand_beside_each_other) {
   free(out);
 }
 
+// Whether chained products run beside each other is a knob: without it the products in front of the loop and
+// behind it are not there.
+TEST(tune, the_overlap_of_products_is_a_knob) {
+  static const char source[] =
+      "kiln 1\n\nkernel k[OVERLAP: tune = 2](q: in *bf16 @align(16), k: in *bf16 @align(16), v: in *bf16 "
+      "@align(16), "
+      "y: out *bf16 @align(16), n: i32 @div(64))\n  @grid(1) @warps(4) @stages(2) @space(OVERLAP = [1, "
+      "2])\n{\n"
+      "  let Q = load(view(q, [n, 64], [64, 1], [64, 64]), [0, 0])\n"
+      "  let K = view(k, [n, 64], [64, 1], [64, 64])\n  let V = view(v, [n, 64], [64, 1], [64, 64])\n"
+      "  var sum = zeros(f32[64, 64])\n  var most = full(f32[64], -1.0e30)\n"
+      "  for i in 0 .. n step 64 @overlap(OVERLAP) {\n"
+      "    let s = dot(Q, trans(load(K, [i, 0])), zeros(f32[64, 64]))\n"
+      "    let next = max(most, reduce.max(s, 1))\n    let scale = exp2(most - next)\n"
+      "    sum = dot(exp2(s - next[:, _]) as bf16, load(V, [i, 0]), sum * scale[:, _])\n    most = next\n  "
+      "}\n"
+      "  store(view(y, [n, 64], [64, 1], [64, 64]), [0, 0], sum as bf16)\n}\n";
+  char words[900];
+  unsigned products[2] = {0};
+  put("k.kiln", source);
+  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
+           file("k.kiln"));
+  char *out = kiln(0, words);
+  expect_in(out, ": 2 objects, ");
+  free(out);
+  snprintf(words, sizeof words, "disasm %s k", file("k.kbundle"));
+  out = kiln(0, words);
+  char *second = strstr(out, ".visible .entry");
+  second = second ? strstr(second + 1, ".visible .entry") : NULL;
+  CHECK(second != NULL);
+  for (const char *at = out; (at = strstr(at, "wgmma.commit_group")) != NULL; at++) products[at > second]++;
+  CHECK(products[0] > products[1]);
+  CHECK_INT(products[1], 2);
+  free(out);
+}
+
 // How many registers a thread may have is a knob of the code generator: the assembler is told.
 TEST(tune, limits_of_registers_are_a_knob) {
   static const char source[] =
