@@ -2,7 +2,9 @@
 """What the GPU benches share: a bundle's kernels through kiln_launch, timing with events, ratios. Needs PyTorch."""
 import ctypes as C
 import math
+import os
 import statistics
+import threading
 
 import torch
 
@@ -75,20 +77,85 @@ def error_of(found, wanted):
     return ((found - wanted).norm() / wanted.norm().clamp_min(1e-30)).item()
 
 
+wrong = []
+watched = []  # with `repeats`: what was checked since the last report, which is what the next job writes
+
+
 def check(title, found, wanted, bound):
     e = error_of(found, wanted)
     good = e <= bound and not torch.isnan(found.double()).any()
+    if repeats:
+        watched.append((found, wanted, bound))
     if not good:
+        wrong.append(title)
         bad = (found.double() - wanted.double()).abs() > 1e-2 * wanted.double().abs().max()
         print("%s: WRONG, error %.3g; %d of %d elements, first at %s" % (title, e, bad.sum().item(), bad.numel(), bad.nonzero()[:1].tolist()), flush=True)
     return good
 
 
 ratios = {}
+repeats = 0  # instead of timing, run each job of ours so often under copies and compare
+
+
+class Watchdog:
+    """Ends the process where what it surrounds takes longer than `seconds`: a kernel that hangs can't be stopped otherwise."""
+
+    def __init__(self, title, seconds=60):
+        self.timer = threading.Timer(seconds, self.end, (title, seconds))
+        self.timer.daemon = True
+
+    def end(self, title, seconds):
+        print("%s: HANGS, no end within %d s" % (title, seconds), flush=True)
+        os._exit(3)
+
+    def __enter__(self):
+        self.timer.start()
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+
+
+copies = None
+
+
+def copy_beside():
+    """Some 2 ms of copies on a stream of their own, of the device and in both directions over the bus."""
+    global copies
+    if copies is None:
+        near = [torch.zeros(512 << 20, dtype=torch.int8, device="cuda") for _ in range(2)]
+        far = [torch.zeros(16 << 20, dtype=torch.int8, pin_memory=True) for _ in range(2)]
+        copies = [torch.cuda.Stream() for _ in range(3)], near, far
+    streams, near, far = copies
+    pairs = (near[0], near[1]), (near[0][: 16 << 20], far[0]), (far[1], near[1][: 16 << 20])
+    for stream, (to, source) in zip(streams, pairs):
+        with torch.cuda.stream(stream):
+            to.copy_(source, non_blocking=True)
+
+
+def repeat(title, job):
+    """Runs `job` under copies; each result must be as near to the reference as the first, and how many are its very bits is printed."""
+    whole = [found if found._base is None else found._base for found, _, _ in watched]  # a check may look at a part of them
+    firsts, equal, outputs = [tensor.clone() for tensor in whole], 0, list(watched)
+    for i in range(repeats):
+        for tensor in whole:
+            tensor.fill_(float("nan"))
+        torch.cuda.synchronize()
+        copy_beside()
+        with Watchdog(title):
+            job()
+            torch.cuda.current_stream().synchronize()
+        same = all(((tensor == first) | (first != first)).all().item() for tensor, first in zip(whole, firsts))
+        equal += same
+        for found, wanted, bound in () if same else outputs:
+            check("%s, repetition %d" % (title, i), found, wanted, bound)
+    watched.clear()
+    print("%-44s %d repetitions under copies, %d bit for bit the first" % (title, repeats, equal), flush=True)
 
 
 def report(title, work, unit, jobs, reps, hot=True, ours="kiln"):
     """Times the jobs, prints their rates and the ratio to the best peer; `work` is in the unit's base: operations or bytes."""
+    if repeats:
+        return repeat(title, jobs[ours])
     scale = {"TFLOP/s": 1e12, "GB/s": 1e9}[unit]
     times = measure(jobs, reps)
     peer = min(t for name, t in times.items() if name != ours)

@@ -2,22 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Matrix kernels of a bundle on an NVIDIA GPU beside the vendor's libraries, through kiln_launch.
 
-bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed N] [--check]
+bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed N] [--check | --repeat N]
 
 Parts: gemm, fp8, int8, fused, batched, ragged, thin, attention, random; transposed (all transposes, C as input), experts (one product each, sizes on the
 device), forms (attention with shared heads, windows, unequal lengths, packed sequences), backward (gradients of attention). Each job is launched in turn with the peers', L2 flushed before it, then again
 with L2 as the job's own earlier run left it ("hot"); medians of device time, TFLOP/s (GB/s for thin products) and the ratio ours / peer. Every result is
-checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. Needs PyTorch.
+checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. --repeat runs each job of ours N times beside copies on
+other streams, compares every result and times nothing; a launch that does not end within a minute ends the program. Needs PyTorch.
 """
 import argparse
 import math
 import random
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import gpu_common
 from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, measure, ratios, report
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
@@ -146,7 +149,7 @@ def beside(title, work, ours, peers, reps):
             jobs[name] = peer
         except Exception as e:  # a library without this form
             print("  %s: %s does not run: %s" % (title, name, str(e).split("\n")[0][:150]), flush=True)
-    if reps and jobs:
+    if reps and (jobs or gpu_common.repeats):
         report(title, work, "TFLOP/s", {**jobs, "kiln": ours}, reps)
 
 
@@ -316,7 +319,7 @@ def drawn(kiln, seed, reps):
         D, causal = draw.choice((64, 128)), draw.random() < 0.5
         attention(kiln, torch.bfloat16, draw.choice((1, 2, 4, 8)) * draw.choice((8, 16, 32)), size(128, 16384, 1), D, causal, reps)
     attentions = [ratios[t] for t in ratios if t not in before]
-    for name, found in ("products", products), ("attentions", attentions):
+    for name, found in () if gpu_common.repeats else (("products", products), ("attentions", attentions)):
         print("seed %d: %d %s: geomean %.3f, least %.3f" % (seed, len(found), name, geomean(found), min(found)), flush=True)
 
 
@@ -328,7 +331,9 @@ def main():
     parser.add_argument("--reps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--repeat", type=int, default=0, metavar="N")
     o = parser.parse_args()
+    gpu_common.repeats = o.repeat
     begun = time.time()
     torch.manual_seed(o.seed)
     kiln = Kiln(o.libkiln, o.bundle)
@@ -404,7 +409,8 @@ def main():
                 attention(kiln, torch.bfloat16, 128, 4096, D, causal, o.reps)
     if "random" in only:
         drawn(kiln, o.seed, max(5, o.reps // 2))
+    return 1 if gpu_common.wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
