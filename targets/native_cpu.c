@@ -79,47 +79,18 @@ static unsigned native_level(void) {
   return level;
 }
 
+#define NATIVE(level_, cpu_, features_, vector_bytes_)                                                 \
+  {                                                                                                    \
+    .name = "native", .family = KILN_FAMILY_HOST, .generic = "", .triple = "x86_64-unknown-linux-gnu", \
+    .wave = 1, .arch = "x86_64", .cpu = cpu_, .features = features_, .vector_bytes = vector_bytes_,    \
+    .level = level_                                                                                    \
+  }
+
 static const kiln_processor rows[] = {
-    {.name = "native",
-     .family = KILN_FAMILY_HOST,
-     .generic = "",
-     .triple = "x86_64-unknown-linux-gnu",
-     .wave = 1,
-     .arch = "x86_64",
-     .cpu = "x86-64",
-     .features = "",
-     .vector_bytes = 16,
-     .level = 1},
-    {.name = "native",
-     .family = KILN_FAMILY_HOST,
-     .generic = "",
-     .triple = "x86_64-unknown-linux-gnu",
-     .wave = 1,
-     .arch = "x86_64",
-     .cpu = "x86-64-v2",
-     .features = "",
-     .vector_bytes = 16,
-     .level = 2},
-    {.name = "native",
-     .family = KILN_FAMILY_HOST,
-     .generic = "",
-     .triple = "x86_64-unknown-linux-gnu",
-     .wave = 1,
-     .arch = "x86_64",
-     .cpu = "x86-64-v3",
-     .features = "",
-     .vector_bytes = 32,
-     .level = 3},
-    {.name = "native",
-     .family = KILN_FAMILY_HOST,
-     .generic = "",
-     .triple = "x86_64-unknown-linux-gnu",
-     .wave = 1,
-     .arch = "x86_64",
-     .cpu = "x86-64-v4",
-     .features = "-prefer-256-bit",
-     .vector_bytes = 64,
-     .level = 4},
+    NATIVE(1, "x86-64", "", 16),
+    NATIVE(2, "x86-64-v2", "", 16),
+    NATIVE(3, "x86-64-v3", "", 32),
+    NATIVE(4, "x86-64-v4", "-prefer-256-bit", 64),
 };
 
 const kiln_processor *kiln_native_processor(void) { return &rows[native_level() - 1]; }
