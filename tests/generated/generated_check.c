@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin]. Random kernels
+// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin] [--print]. Random kernels
 // (tests/kernelgen.h) go the whole way: worker, bundle, libkiln, device; what they leave in memory must be
 // bit for bit what the interpreter leaves. Carried to machines that have a device.
 //
 // There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
 // (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes
-// kernels without any, so that no seed is skipped for it.
+// kernels without any, so that no seed is skipped for it. --print prints the kernels instead.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,7 @@ typedef struct checker {
   worker_client worker;
   kernelgen_options generator;
   kiln_codegen_options codegen;
+  bool only_prints;
 } checker;
 
 // Everything one seed owns while it runs.
@@ -276,8 +277,20 @@ static bool read_number(const char *text, unsigned long long *out) {
   return *text >= '0' && *text <= '9' && !*end;
 }
 
+static void print(checker *c, uint64_t seed) {
+  kiln_arena *arena = kiln_arena_create();
+  kernelgen_case made;
+  kiln_buffer text = {0};
+  kernelgen_make(arena, seed, &c->generator, &made);
+  ir_print(made.kernel, NULL, &text);
+  printf("// seed %llu\n%.*s\n", (unsigned long long)seed, (int)text.size, (const char *)text.bytes);
+  kiln_buffer_deinit(&text);
+  kiln_arena_destroy(arena);
+}
+
 static bool read_flag(checker *c, const char *text) {
   if (!strcmp(text, "--no-maths")) c->generator.no_maths = true;
+  else if (!strcmp(text, "--print")) c->only_prints = true;
   else if (!strcmp(text, "--cubin")) c->codegen.assembler = KILN_ASSEMBLER_NVJITLINK;
   else return false;
   return true;
@@ -291,7 +304,12 @@ int main(int argc, char **argv) {
   kiln_codegen_options_init(&c.codegen);
   bool right = argc > 3 && read_number(argv[2], &first) && read_number(argv[3], &count);
   for (int i = 4; right && i < argc; i++) right = read_flag(&c, argv[i]);
-  if (!right) return fprintf(stderr, "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin]\n"), 2;
+  if (!right)
+    return fprintf(stderr, "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin] [--print]\n"), 2;
+  if (c.only_prints) {
+    for (unsigned long long i = 0; i < count; i++) print(&c, first + i);
+    return 0;
+  }
   if (start(&c, &err) != KILN_OK) {
     fprintf(stderr, "generated-check: %s\n", err.text);
     stop(&c);
