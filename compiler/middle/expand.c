@@ -69,14 +69,20 @@ static ir_value *widened_dot(expanding *x, const ir_op *op) {
   return resulting(ir_emit(&x->b, IR_DOT, &op->attrs, operands, 3, NULL, NULL, 0));
 }
 
+/// Without the flag its last bits are the machine's.
+static ir_value *hyperbolic_tangent(expanding *x, const ir_op *op) {
+  if (!(op->attrs.flags & IR_PRECISE)) return through_library(x, op);
+  return kiln_mathlib_call(&x->b, "precise_tanh", op->operands, op->operand_count);
+}
+
 typedef ir_value *expansion(expanding *x, const ir_op *op);
 
 /// By operation, for elements of f32 and f64, and conversions.
 static expansion *const expansions[IR_OPCODE_COUNT] = {
-    [IR_EXP2] = exponential,    [IR_LOG2] = through_library, [IR_SIN] = through_library,
-    [IR_COS] = through_library, [IR_TANH] = through_library, [IR_ERF] = through_library,
-    [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder, [IR_FMA] = expand_fma,
-    [IR_CAST] = expand_cast,    [IR_DOT] = widened_dot,      [IR_ABS] = clear_sign,
+    [IR_EXP2] = exponential,    [IR_LOG2] = through_library,    [IR_SIN] = through_library,
+    [IR_COS] = through_library, [IR_TANH] = hyperbolic_tangent, [IR_ERF] = through_library,
+    [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder,    [IR_FMA] = expand_fma,
+    [IR_CAST] = expand_cast,    [IR_DOT] = widened_dot,         [IR_ABS] = clear_sign,
     [IR_ASM] = expand_asm,
 };
 

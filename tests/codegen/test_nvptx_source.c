@@ -491,6 +491,23 @@ TEST(nvptx_source, log1p_is_not_made_of_the_machines_logarithm) {
   }
 }
 
+/// What is precise has the same bits on all machines, so nothing of it may be left to one's own functions.
+TEST(nvptx_source, precise_functions_are_made_of_exact_operations) {
+  static const char *const names[] = {"exp2", "log2", "sin", "cos", "tanh", "erf", "sqrt", "rsqrt"};
+  static const char *const types[] = {"f32", "f16", "bf16"};
+  for (size_t i = 0; i < 3 * sizeof names / sizeof *names; i++) {
+    char source[400];
+    snprintf(source, sizeof source,
+             "kiln 1\nkernel k(x: *%s, y: out *%s) @warps(4) @grid(1) {\n  let i = iota(256)\n"
+             "  store(y + i, %s(load(x + i), precise = true))\n}\n",
+             types[i % 3], types[i % 3], names[i / 3]);
+    char *text = ptx(source, "sm_90a", NULL);
+    if (strstr(text, ".approx") || strstr(text, "div.full"))
+      FAIL("%s of %s is approximated in\n%s", names[i / 3], types[i % 3], text);
+    free(text);
+  }
+}
+
 /// 1 + tanh(x) is compared with that of NVIDIA's library, whose steps these are.
 TEST(nvptx_source, tanh_has_the_steps_of_the_vendors) {
   char *text = ptx_of_function("tanh");

@@ -26,6 +26,7 @@ static const function singles[] = {
     {"soft_cos(x)", cosl, 0, INFINITY, 2, false},
     {"tan(x)", tanl, 0, INFINITY, 4, false},
     {"soft_tanh(x)", tanhl, 0, INFINITY, 3, false},
+    {"precise_tanh(x)", tanhl, 0, INFINITY, 2.5, false},
     {"soft_erf(x)", erfl, 0, INFINITY, 2, false},
     {"erfc(x)", erfcl, 0, INFINITY, 8, false},
     {"sinh(x)", sinhl, 0, INFINITY, 4, false},
