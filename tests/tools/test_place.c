@@ -37,6 +37,27 @@ TEST(place, of_a_failed_assert) {
   free(out);
 }
 
+// The assert that a build puts before a loop names the loop's line.
+TEST(place, of_a_step_that_is_not_above_zero) {
+  static const char text[] = "kiln 1\n"
+                             "kernel k(x: inout *i32, s: i32) @grid(1) @config(warps = 1) {\n"
+                             "  store(x, 3)\n"
+                             "  for i in 0 .. 9 step s { store(x + i, i) }\n"
+                             "}\n";
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out, path[400];
+  snprintf(path, sizeof path, "%s/step.kiln", folder);
+  kiln_test_write(path, text, sizeof text - 1);
+  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/s.kbundle", build, path, folder))
+    FAIL("%s", out);
+  free(out);
+  CHECK(kiln_test_run(&out, "%s/bin/kiln run %s/s.kbundle k -a x=zeros:16 -a s=0", build, folder) != 0);
+  expect(out, "'kiln_k': line 4: assertion 'step of a 'for': expected at least 1' at operation ");
+  free(out);
+  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln run %s/s.kbundle k -a x=zeros:16 -a s=3", build, folder), 0);
+  free(out);
+}
+
 // Message, line and program of one of several asserts, also from Triton IR and from the canonical form's
 // text.
 TEST(place, of_asserts_of_many_programs) {

@@ -95,3 +95,36 @@ TEST(run_bounds, a_load_outside_is_named) {
 TEST(run_bounds, other_devices_take_the_buffers) {
   expect(bundle(), "null", NULL, ARGUMENTS, 100, 100, 100, 0, 0);
 }
+
+// What is printed of an integer is all of it, and one that differs in the last bit differs.
+TEST(run_bounds, integers_are_whole) {
+  static const char text[] = "kiln 1\n"
+                             "kernel copy(z: out *i64, n: i64) @grid(1) @config(warps = 1) {\n"
+                             "  store(z, n)\n"
+                             "  store(z + 1, 9223372036854775807)\n"
+                             "}\n";
+  static const struct {
+    const char *arguments, *want;
+    int code;
+  } cases[] = {
+      {"-a n=9007199254740993 -p z --save z=Z", "z = 9007199254740993 9223372036854775807", 0},
+      {"-a n=9007199254740993 --compare z=Z", "", 0},
+      {"-a n=9007199254740992 --compare z=Z", "is 9007199254740992, expected 9007199254740993", 1},
+      {"-a n=-9223372036854775808 -p z", "z = -9223372036854775808 9223372036854775807", 0},
+  };
+  const char *folder = kiln_test_folder(), *build = kiln_test_build();
+  char path[512], *out;
+  snprintf(path, sizeof path, "%s/copy.kiln", folder);
+  kiln_test_write(path, text, sizeof text - 1);
+  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host --no-cache -q -o %s/c.kbundle", build, path, folder))
+    FAIL("kiln build: %s", out);
+  free(out);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int code = kiln_test_run(
+        &out, "kiln=$(realpath %s/bin/kiln) && cd %s && $kiln run c.kbundle copy -a z=zeros:2 %s", build,
+        folder, cases[i].arguments);
+    if (code != cases[i].code || !strstr(out, cases[i].want))
+      FAIL("%s: exit %d, expected %s in:\n%s", cases[i].arguments, code, cases[i].want, out);
+    free(out);
+  }
+}

@@ -180,7 +180,8 @@ static kiln_status print_value(run_state *r, const char *text, kiln_error *err) 
   if (!v || !v->bytes) return no_argument(r, text, err);
   size_t count = run_value_count(v), wanted = text[length] ? strtoull(text + length + 1, NULL, 0) : 16;
   printf("%s =", v->param.name);
-  for (size_t i = 0; i < count && i < wanted; i++) printf(" %.9g", run_value_at(v, i));
+  char element[RUN_VALUE_TEXT];
+  for (size_t i = 0; i < count && i < wanted; i++) printf(" %s", run_value_text(v, i, element));
   printf(count > wanted ? " ... (%zu elements)\n" : "\n", count);
   return KILN_OK;
 }

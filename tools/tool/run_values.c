@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,13 +34,19 @@ static void store(kiln_scalar scalar, double value, uint8_t *at) {
   for (unsigned i = 0; i < kiln_scalars[scalar].bytes; i++) at[i] = (uint8_t)(bits >> 8 * i);
 }
 
-double run_value_at(const run_value *v, size_t index) {
+// A long double holds every f64 and every i64.
+static long double value_at(const run_value *v, size_t index) {
   unsigned bytes = kiln_scalars[v->scalar].bytes;
   KILN_ASSERT(bytes > 0);
   uint64_t bits = load_bits(v->bytes + index * bytes, bytes);
   if (is_float(v->scalar)) return ir_bits_to_float(v->scalar, bits);
   unsigned shift = 64 - 8 * bytes;
-  return v->scalar == KILN_I1 ? (double)bits : (double)((int64_t)(bits << shift) >> shift);
+  return v->scalar == KILN_I1 ? (long double)bits : (long double)((int64_t)(bits << shift) >> shift);
+}
+
+const char *run_value_text(const run_value *v, size_t index, char text[RUN_VALUE_TEXT]) {
+  snprintf(text, RUN_VALUE_TEXT, is_float(v->scalar) ? "%.9Lg" : "%.0Lf", value_at(v, index));
+  return text;
 }
 
 size_t run_value_count(const run_value *v) { return v->size / kiln_scalars[v->scalar].bytes; }
@@ -240,16 +247,18 @@ kiln_status run_value_compare(const run_value *v, const uint8_t *bytes, size_t s
                      size);
   run_value expected = {.scalar = v->scalar, .bytes = (uint8_t *)bytes, .size = size};
   size_t count = run_value_count(v), wrong = 0, first = 0;
-  double worst = 0;
+  long double worst = 0;
+  char found_text[RUN_VALUE_TEXT], expected_text[RUN_VALUE_TEXT];
   for (size_t i = 0; i < count; i++) {
-    double got = run_value_at(v, i), want = run_value_at(&expected, i), away = fabs(got - want);
-    if (got == want || (isnan(got) && isnan(want)) || away <= tolerance * (1 + fabs(want))) continue;
+    long double got = value_at(v, i), want = value_at(&expected, i), away = fabsl(got - want);
+    if (got == want || (isnan(got) && isnan(want)) || away <= tolerance * (1 + fabsl(want))) continue;
     if (!wrong++) first = i;
     if (away > worst) worst = away;
   }
   if (!wrong) return KILN_OK;
   return kiln_fail(
       err, KILN_STATUS_MISMATCH,
-      "'%s': %zu of %zu elements differ; element %zu is %.9g, expected %.9g; the largest difference is %g",
-      v->param.name, wrong, count, first, run_value_at(v, first), run_value_at(&expected, first), worst);
+      "'%s': %zu of %zu elements differ; element %zu is %s, expected %s; the largest difference is %Lg",
+      v->param.name, wrong, count, first, run_value_text(v, first, found_text),
+      run_value_text(&expected, first, expected_text), worst);
 }

@@ -35,8 +35,9 @@ kiln_status run_value_place(run_value *value, kiln_device *device, bool is_host,
 kiln_status run_value_fetch(run_value *value, kiln_device *device, kiln_error *err);
 void run_value_deinit(run_value *value);
 
-/// Element `index` of the buffer as a double.
-double run_value_at(const run_value *value, size_t index);
+enum { RUN_VALUE_TEXT = 32 };
+/// Writes element `index` of the buffer: integers in full, floats with nine digits. Returns `text`.
+const char *run_value_text(const run_value *value, size_t index, char text[RUN_VALUE_TEXT]);
 size_t run_value_count(const run_value *value);
 /// Compares with the bytes of another buffer: every element within tolerance x (1 + |expected|); NaN equals
 /// NaN. MISMATCH names the first difference.
