@@ -16,17 +16,25 @@ with() { # two files define what the header replaces
 }
 export -f with
 
+# A file that nothing was reported of is not looked at again while what the compiler sees of it, the analysers and their settings stay.
 # One file a process: clang-tidy 14 mixes up variable arguments of several.
-printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c \
-  '"$0" --quiet "$1" -- $(with "$1") "${@:2}" >"$log/tidy.${1//\//_}" 2>/dev/null' "${CLANG_TIDY:-clang-tidy-14}" {} "${flags[@]}"
-mkdir -p "$build/lint"
+look() { # FILE FLAG...
+  local file=$1 name=${1//\//_} key; shift
+  key=$({ printf '%s\n' "$settings"; gcc "$@" $(with "$file") -E -C "$file"; } | sha256sum | cut -c1-40)
+  [ ! -e "$clean/$key" ] || return 0
+  "$tidy" --quiet "$file" -- $(with "$file") "$@" >"$log/tidy.$name" 2>/dev/null
+  gcc -fanalyzer -w -O1 "$@" $(with "$file") -c "$file" -o /dev/null 2>"$log/gcc.$name"
+  grep -qE '(warning|error): ' "$log/tidy.$name" "$log/gcc.$name" || : >"$clean/$key"
+}
+export -f look
+export clean=$build/lint/clean tidy=${CLANG_TIDY:-clang-tidy-14}
+settings=$("$tidy" --version; gcc --version; cat .clang-tidy tools/lint-analysers.sh)
+export settings
+mkdir -p "$clean"
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c 'look "$@"' look {} "${flags[@]}"
 cppcheck --quiet --inline-suppr --enable=warning,performance,portability --suppressions-list=tools/lint-cppcheck.txt \
   --cppcheck-build-dir="$build/lint" -j "$(nproc)" --template='{file}:{line}: warning: {message} [{id}]' \
   --std=c11 "${flags[@]:1:4}" "${files[@]}" >"$log/cppcheck" 2>&1
-printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c \
-  'gcc -fanalyzer -w -O1 "${@:2}" $(with "$1") -c "$1" -o /dev/null 2>"$log/gcc.${1//\//_}"; grep -q . "$log/gcc.${1//\//_}" && true' \
-  gcc {} "${flags[@]}"
-
 reports=$(cat "$log"/* | grep -E '(warning|error): ' | sed "s|^$PWD/||" | sort -u)
 if [ -n "$reports" ]; then
   printf '%s\n' "$reports"

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/check.h"
+
 int64_t kiln_scalar_signed(uint64_t bits, unsigned width) {
   if (width >= 64) return (int64_t)bits;
   uint64_t sign = (uint64_t)1 << (width - 1);
@@ -81,6 +83,7 @@ static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uin
                 .sb = kiln_scalar_signed(b, width),
                 .width = width,
                 .is_unsigned = (flags & IR_UNSIGNED) != 0 || width == 1};
+  KILN_ASSERT(int_operations[code] != NULL);
   return kiln_scalar_mask(int_operations[code](&x), width);
 }
 
@@ -150,6 +153,7 @@ static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags,
   double a = double_of(scalar, left), b = double_of(scalar, right);
   bool is_choice = code == IR_MIN || code == IR_MAX;
   if (is_choice && (flags & IR_NAN) && (isnan(a) || isnan(b))) return bits_of(scalar, NAN);
+  KILN_ASSERT(real_binary[code] != NULL);
   return bits_of(scalar, real_binary[code](a, b));
 }
 
@@ -322,7 +326,7 @@ uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits) {
 /// bf16 arithmetic is f32 arithmetic, flushed before it is rounded.
 static uint64_t eval_half_flushed(const ir_op *op, const uint64_t *bits) {
   ir_value operands[3], *places[3], result = op->results[0];
-  uint64_t wide[3];
+  uint64_t wide[3] = {0};
   ir_op single = *op;
   single.operands = places;
   single.results = &result;
@@ -338,7 +342,7 @@ static uint64_t eval_half_flushed(const ir_op *op, const uint64_t *bits) {
 }
 
 uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits) {
-  uint64_t flushed[3];
+  uint64_t flushed[3] = {0};
   if (!kiln_scalar_flushes(op)) return kiln_scalar_eval(op, bits);
   kiln_scalar to = op->results[0].type.scalar;
   for (uint32_t i = 0; i < op->operand_count; i++)

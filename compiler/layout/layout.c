@@ -151,7 +151,7 @@ kiln_layout layout_blocked_late(ir_type type, unsigned axis, unsigned late, unsi
 }
 
 kiln_layout layout_sequential(ir_type type, unsigned axis, unsigned lanes, unsigned warps) {
-  uint8_t order[LAYOUT_MAX_BITS], registers[LAYOUT_MAX_BITS], lane_bits[8], warp_bits[8];
+  uint8_t order[LAYOUT_MAX_BITS] = {0}, registers[LAYOUT_MAX_BITS], lane_bits[8], warp_bits[8];
   unsigned bits = bit_order(type, axis, 0, order), length = type.rank ? type.log2[axis] : 0,
            others = bits - length;
   // The axis gets lanes first and warps last; the other axes take what lanes are over, then warps.

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/middle/legality.h"
 #include "compiler/middle/ptx.h"
 
@@ -102,6 +103,7 @@ typedef struct instance {
 /// Registers that `pack` elements of a type take: small ones share 32 bits.
 static unsigned registers_of(ir_type type, unsigned pack) {
   unsigned bits = ir_type_bits(type), count = type.rank ? pack : 1, each = bits < 32 ? 32 / bits : 1;
+  KILN_ASSERT(each > 0);
   return each < count ? count / each : 1;
 }
 
@@ -191,7 +193,11 @@ const char *kiln_asm_fault(const ir_op *op, unsigned *out_length) {
 /// ones, and those again.
 static void split(expanding *x, ir_value *v, unsigned log2, ir_value **out, unsigned stride) {
   *out = v;
-  if (!v || log2 == 0) return;
+  if (log2 == 0) return;
+  if (!v) {
+    for (unsigned i = 1; i < 1u << log2; i++) out[i * stride] = NULL;
+    return;
+  }
   ir_type pairs = v->type;
   pairs.log2[pairs.rank - 1]--;
   pairs.log2[pairs.rank++] = 1;
@@ -250,7 +256,7 @@ static void to_registers(expanding *x, const instance *n, ir_value *v, ir_type s
 }
 
 static ir_value *from_registers(expanding *x, const instance *n, ir_type type, ir_value *const *registers) {
-  ir_value *elements[MAX_PACK];
+  ir_value *elements[MAX_PACK] = {0};
   unsigned count = registers_of(type, n->pack), bits = ir_type_bits(type);
   unsigned each = type.rank ? n->pack / count : 1;
   for (unsigned i = 0; i < count * each; i++) {

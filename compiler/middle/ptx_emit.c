@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/check.h"
+
 typedef struct emitter {
   expanding *x;
   const ptx_program *p;
@@ -140,7 +142,7 @@ static ir_value *copy_sign(emitter *e, const ptx_step *s, ir_value *const *v) {
 static ir_value *complement(emitter *e, ir_value *v) {
   return v ? x_opi(e->x, IR_XOR, v, ones(bits_of(v))) : NULL;
 }
-static ir_value * not(emitter * e, const ptx_step *s, ir_value *const *v) {
+static ir_value *inverse(emitter *e, const ptx_step *s, ir_value *const *v) {
   (void)s;
   return complement(e, v[0]);
 }
@@ -169,6 +171,7 @@ static const uint8_t where[3] = {0xf0, 0xcc, 0xaa};
 
 /// The table with operand `index` fixed.
 static uint8_t cofactor(uint8_t table, unsigned index, bool is_set) {
+  KILN_ASSERT(index < 3);
   unsigned distance = 4u >> index;
   uint8_t half = is_set ? table & where[index] : table & (uint8_t)~where[index];
   return (uint8_t)(is_set ? half | half >> distance : half | half << distance);
@@ -363,7 +366,7 @@ static ir_value *convert(emitter *e, const ptx_step *s) {
 
 static lane_meaning *const meanings[PTX_MEANINGS] = {
     [PTX_ELEMENTS] = elements, [PTX_HIGH] = high,          [PTX_WIDE] = wide,       [PTX_NEGATE] = negate,
-    [PTX_INVERT] = invert,     [PTX_COPYSIGN] = copy_sign, [PTX_NOT] = not,         [PTX_SHIFT] = shift,
+    [PTX_INVERT] = invert,     [PTX_COPYSIGN] = copy_sign, [PTX_NOT] = inverse,     [PTX_SHIFT] = shift,
     [PTX_LOP3] = lop3,         [PTX_PRMT] = permute,       [PTX_EXTRACT] = extract, [PTX_INSERT] = insert,
     [PTX_COUNT] = count,       [PTX_REVERSE] = reverse,    [PTX_FUNNEL] = funnel,   [PTX_COMPARE] = compare,
     [PTX_SELECT] = choose,
@@ -381,6 +384,7 @@ static void put(emitter *e, const ptx_step *s, int number, ir_value *v) {
 /// All operands by lanes: words as a whole, predicates, and lanes of the type.
 static void emit_lanes(emitter *e, const ptx_step *s) {
   ir_value *results[MAX_LANES], *v[MAX_SOURCES];
+  KILN_ASSERT(s->type->lanes > 0);
   for (unsigned i = 0; i < s->type->lanes; i++) {
     for (unsigned j = 1; j < s->count; j++) {
       char letter = s->row->operands[j];
