@@ -197,8 +197,18 @@ static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *na
 
 struct round {
   kiln_remote_server *server;
-  unsigned stored, failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
+  unsigned stored, refused,
+      failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
 };
+
+static void count_upload(kiln_remote_server *s, kiln_outcome outcome, const kiln_digest *key, uint64_t size) {
+  uint8_t record[KILN_STATS_RECORD];
+  kiln_stats_record stats = {
+      .outcome = outcome, .run = (uint32_t)getpid(), .time = (uint32_t)time(NULL), .bytes = size, .count = 1};
+  memcpy(stats.key, key->bytes, sizeof stats.key);
+  kiln_stats_encode(&stats, record);
+  kiln_stats_append(&s->store, record, 1);
+}
 
 static void upload_one(void *context, int folder, const char *name) {
   struct round *r = context;
@@ -210,39 +220,37 @@ static void upload_one(void *context, int folder, const char *name) {
   kiln_remote_state state = good ? upload_bytes(r->server, &view, file) : KILN_REMOTE_REFUSED;
   if (state != KILN_REMOTE_FAILED) kiln_fs_unlink(folder, name); // stored, or nothing that could be
   else r->failed += kiln_level_now() - start < UPLOAD_MS / 4 ? 1 : ERRORS_BEFORE_TRIP;
-  if (state == KILN_REMOTE_FOUND) {
-    uint8_t record[KILN_STATS_RECORD];
-    kiln_stats_record stats = {.outcome = KILN_OUTCOME_REMOTE_STORED,
-                               .run = (uint32_t)getpid(),
-                               .time = (uint32_t)time(NULL),
-                               .bytes = file->size,
-                               .count = 1};
-    memcpy(stats.key, view.key.bytes, sizeof stats.key);
-    kiln_stats_encode(&stats, record);
-    kiln_stats_append(&r->server->store, record, 1);
-    r->stored++;
+  if (good && state != KILN_REMOTE_FAILED) {
+    bool stored = state == KILN_REMOTE_FOUND;
+    count_upload(r->server, stored ? KILN_OUTCOME_REMOTE_STORED : KILN_OUTCOME_REMOTE_UNWANTED, &view.key,
+                 file->size);
+    stored ? r->stored++ : r->refused++;
   }
   kiln_blob_release(file);
 }
 
-unsigned kiln_remote_server_upload(kiln_remote_server *s) {
+static struct round upload_round(kiln_remote_server *s) {
   struct round r = {.server = s};
-  if (!s->write || (s->store.fd < 0 && kiln_store_make(&s->store))) return 0;
-  kiln_spool_walk(&s->store, ROUND, upload_one, &r);
-  return r.stored;
+  if (s->write && (s->store.fd >= 0 || !kiln_store_make(&s->store)))
+    kiln_spool_walk(&s->store, ROUND, upload_one, &r);
+  return r;
 }
 
-void kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms, uint64_t *out_stored,
-                             uint64_t *out_waiting) {
+unsigned kiln_remote_server_upload(kiln_remote_server *s) { return upload_round(s).stored; }
+
+kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms) {
   int64_t end = kiln_level_now() + wait_ms;
-  *out_stored = 0;
+  kiln_remote_pushed pushed = {0};
   for (unsigned turn = 0;; turn++) {
-    unsigned stored;
+    struct round r;
     for (unsigned i = 0; i < s->level_count; i++) kiln_breaker_reset(&s->store, s->levels[i].breaker);
-    do *out_stored += stored = kiln_remote_server_upload(s);
-    while (stored);
-    *out_waiting = kiln_spool_count(&s->store);
-    if (!*out_waiting || kiln_level_now() >= end) return;
+    do {
+      r = upload_round(s);
+      pushed.stored += r.stored;
+      pushed.refused += r.refused;
+    } while (r.stored || r.refused);
+    pushed.waiting = kiln_spool_count(&s->store);
+    if (!pushed.waiting || kiln_level_now() >= end) return pushed;
     pause_before(turn);
   }
 }

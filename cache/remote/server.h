@@ -39,9 +39,11 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *server, const cha
 /// How many were uploaded. Stops after a few failures, or one that took long.
 unsigned kiln_remote_server_upload(kiln_remote_server *server);
 /// Uploads until nothing waits, and tries again for `wait_ms` where that fails; servers that were left alone
-/// are asked again. How many were uploaded, and how many still wait.
-void kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms, uint64_t *out_stored,
-                             uint64_t *out_waiting);
+/// are asked again.
+typedef struct kiln_remote_pushed {
+  uint64_t stored, refused, waiting; ///< refused: dropped, since a server will never take it
+} kiln_remote_pushed;
+kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms);
 
 /// Asks each remote cache of the config once, whether or not it was left alone. `out` is told of each with
 /// what it answers or what is wrong. False when something is.

@@ -488,9 +488,37 @@ TEST(remote, a_refused_body_does_not_stop_the_others) {
     if (i == 299) FAIL("what is refused stays in the spool");
     pause_ms(20);
   }
+  CHECK_INT(in_stats(writer, KILN_OUTCOME_REMOTE_UNWANTED), COUNT / 2);
   kiln_cache_close(writer);
   kiln_test_run(&out, "ls %s/www/main/ac | wc -l", folder);
   CHECK_TEXT(out, "6\n");
+  free(out);
+}
+
+/// `kiln cache push` says what a server will never take, and does not end well.
+TEST(remote, push_says_what_is_refused) {
+  const char *folder = kiln_test_folder();
+  char url[64], *out;
+  int port = free_port();
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", port);
+  kiln_cache *writer = open_remote(folder, "writer", url, true);
+  for (unsigned i = 0; i < 3; i++) {
+    kiln_key key = key_number(i);
+    uint64_t seed = i;
+    uint8_t *bytes = malloc(SIZE * 100);
+    for (size_t k = 0; k < SIZE * 100; k++) bytes[k] = (uint8_t)kiln_test_random(&seed);
+    kiln_cache_content content = {.payload = {bytes, i ? SIZE * 100 : SIZE}};
+    CHECK_INT(kiln_cache_put(writer, &key, &content, NULL), KILN_OK);
+    free(bytes);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(writer);
+  pause_ms(300); // its kiln-remote gives up
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_nginx_with(folder, "", "16k"));
+  int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s/writer KILN_CACHE_REMOTE=%s %s/bin/kiln cache push",
+                           folder, url, kiln_test_build());
+  CHECK_TEXT(out, "1 uploaded, 2 will never be taken, 0 wait\n");
+  CHECK_INT(code, 1);
   free(out);
 }
 

@@ -290,7 +290,7 @@ int cache_command_push(int argc, char **argv) {
   const cli_page page =
       CLI_PAGE("kiln cache push [--wait=SECONDS]",
                "Uploads what waits for the remote cache, and ends when that is done. Exit code 1 "
-               "when some of it still waits.",
+               "when some of it still waits or will never be taken.",
                options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);

@@ -67,15 +67,16 @@ static bool parse(int argc, char **argv, request *out) {
 static int push(const request *r) {
   kiln_remote_server *server;
   kiln_error err = {0};
-  uint64_t stored, waiting;
   if (kiln_remote_server_create(&r->config, &server, &err) != KILN_OK) {
     fprintf(stderr, "kiln: error: %s\n", err.text);
     return 1;
   }
-  kiln_remote_server_push(server, r->wait_ms, &stored, &waiting);
+  kiln_remote_pushed pushed = kiln_remote_server_push(server, r->wait_ms);
   kiln_remote_server_destroy(server);
-  printf("%llu uploaded, %llu wait\n", (unsigned long long)stored, (unsigned long long)waiting);
-  return waiting != 0;
+  printf("%llu uploaded, ", (unsigned long long)pushed.stored);
+  if (pushed.refused) printf("%llu will never be taken, ", (unsigned long long)pushed.refused);
+  printf("%llu wait\n", (unsigned long long)pushed.waiting);
+  return pushed.waiting || pushed.refused;
 }
 
 // What is on a board goes a week after it was put there.
