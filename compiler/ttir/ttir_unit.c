@@ -105,14 +105,14 @@ static void add_config(kiln_arena *arena, knobs k, kiln_interface *out, knobs *c
 static void add_ranges(kiln_arena *arena, kiln_interface *out, knobs *configs) {
   static const uint16_t limits[] = {64, 128, 255};
   const knobs recorded = configs[0];
-  for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
-    for (uint16_t stages = 1; stages <= MOST_STAGES; stages++)
+  for (unsigned warps = 1; warps <= MOST_WARPS; warps *= 2)
+    for (unsigned stages = 1; stages <= MOST_STAGES; stages++)
       if (warps != recorded.warps || stages != recorded.stages)
-        add_config(arena, (knobs){warps, stages, 0}, out, configs);
-  for (uint16_t warps = 1; warps <= MOST_WARPS; warps *= 2)
+        add_config(arena, (knobs){(uint16_t)warps, (uint16_t)stages, 0}, out, configs);
+  for (unsigned warps = 1; warps <= MOST_WARPS; warps *= 2)
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
       if (warps * LANES * limits[i] < FILE_OF_REGISTERS)
-        add_config(arena, (knobs){warps, recorded.stages, limits[i]}, out, configs);
+        add_config(arena, (knobs){(uint16_t)warps, recorded.stages, limits[i]}, out, configs);
 }
 
 static void fill_interface(kiln_arena *arena, const ir_kernel *kernel, const kiln_front_options *options,

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/stream.h"
 #include "base/tuned.h"
 #include "cache/bundle/bundle_writer.h"
@@ -267,6 +268,7 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
   memcpy(out->grid, o->choice.grid, sizeof out->grid);
   snprintf(out->target, sizeof out->target, "%s", o->choice.target);
   const kiln_interface *interface = p->subject.interface;
+  KILN_ASSERT(o->choice.variant != NULL); // what was prepared was chosen
   while (out->variant + 1 < interface->variant_count &&
          strcmp(interface->variants[out->variant].text, o->choice.variant))
     out->variant++;
