@@ -57,6 +57,15 @@ static uint64_t integer_bits(ttir_reader *r, const char *text, unsigned bits) {
   return is_negative ? 0 - magnitude : magnitude;
 }
 
+// A decimal number is one in the type: none becomes infinity or NaN in silence.
+static uint64_t float_bits(ttir_reader *r, const char *text, kiln_scalar scalar) {
+  uint64_t bits = ir_float_to_bits(scalar, strtod(text, NULL), false);
+  if (!isfinite(ir_bits_to_float(scalar, bits)))
+    ttir_error(r, "expected a number of %s, found '%s', which is beyond its largest",
+               kiln_scalars[scalar].spelling, text);
+  return bits;
+}
+
 // Hexadecimal digits are the bits themselves; decimal ones a value in the type.
 static uint64_t literal_bits(ttir_reader *r, const literal *l, ir_type type) {
   char text[512];
@@ -74,7 +83,7 @@ static uint64_t literal_bits(ttir_reader *r, const literal *l, ir_type type) {
   text[l->token.length] = 0;
   bool is_hex = text[0] == '0' && text[1] == 'x';
   bool is_float = ir_type_class(type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-  if (is_float && !is_hex) return ir_float_to_bits((kiln_scalar)type.scalar, strtod(text, NULL), false);
+  if (is_float && !is_hex) return float_bits(r, text, (kiln_scalar)type.scalar);
   return integer_bits(r, text, bits);
 }
 
