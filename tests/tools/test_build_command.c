@@ -337,6 +337,34 @@ TEST(build_command, a_build_without_changes_lowers_nothing) {
   }
 }
 
+#define TABLE_OF(config)                                                                      \
+  "mkdir -p tuned; printf 'kiln tuned 2\\nkernel=twice types=\"*f32, i32\" product=\"A100\" " \
+  "processor=sm_80 units=108 bin.n=64 config=" config "\\n' >tuned/t.table"
+
+/// The same beside a table of choices; what is said of one is said at each build.
+TEST(build_command, nor_where_a_table_of_choices_is_taken) {
+  write_source(source);
+  step(TABLE_OF("warps=1"));
+  step("kiln build -q twice.kiln -t host,sm_80 --ptx-assembler=none -o k.kb; cp k.kb first.kb");
+  step("kiln cache stats --zero");
+  char *out =
+      in_folder(0, "kiln build twice.kiln -t host,sm_80 --ptx-assembler=none -o k.kb; cmp k.kb first.kb; "
+                   "kiln inspect --json k.kb | grep -c A100; kiln cache stats --json");
+  if (!strstr(out, "2 objects, 2 from the cache, 0 compiled, 0 failed") || strstr(out, "\n0\n"))
+    FAIL("%s", out);
+  if (!strstr(out, "\"HIT_LOCAL\": 4,") || !strstr(out, "\"misses\": 0,") || !strstr(out, "\"STORED\": 0,"))
+    FAIL("%s", out);
+  free(out);
+  step(TABLE_OF("warps=3"));
+  step("kiln build -q twice.kiln -t host,sm_80 --ptx-assembler=none -o k.kb");
+  for (unsigned i = 0; i < 3; i++) {
+    out = in_folder(0, "kiln build twice.kiln -t host,sm_80 --ptx-assembler=none -o k.kb");
+    if (!strstr(out, "1 choices name what is not there"))
+      FAIL("build %u says nothing of the table: %s", i, out);
+    free(out);
+  }
+}
+
 /// Whatever the front end sees: after each change, and again without one, the build with a cache makes the
 /// bundle that a build without any makes.
 TEST(build_command, a_build_with_changes_is_never_an_older_one) {
@@ -368,6 +396,12 @@ TEST(build_command, a_build_with_changes_is_never_an_older_one) {
       {"sed -i 's/@config(warps = 1)/@config(warps = 1) @config(warps = 2)/' any.kiln", "any.kiln"},
       {":", "any.kiln --configs-all"},
       {"mv any.kiln twice.kiln", "twice.kiln"},
+      {TABLE_OF("warps=1"), "twice.kiln"},
+      {TABLE_OF("warps=2"), "twice.kiln"},
+      {":", "twice.kiln --no-tuned"},
+      {":", "twice.kiln --tuned tuned"},
+      {"sed -i s/bin.n=64/bin.n=128/ tuned/t.table", "twice.kiln"},
+      {"rm -r tuned", "twice.kiln"},
   };
   char line[600];
   write_source(source);

@@ -115,8 +115,8 @@ static kiln_status asked_key(const session *s, const session_bundle *how, const 
 
 // -------------------------------------------------------------------------------- what came of a command
 
-/// A table of tuned choices is judged at each build, and what tuning leaves out is said at each.
-static bool may_skip_sources(const session *s) { return s->cache && !s->plan.tuned && !s->for_tuning; }
+/// What tuning leaves out is said at each build.
+static bool may_skip_sources(const session *s) { return s->cache && !s->for_tuning; }
 
 /// The entry: the fields of the bundle's key as a block, the count of objects, the digest of each one's key.
 static void keep_asked(session *s, const session_bundle *how, const identity_tool *tool,

@@ -64,7 +64,7 @@ typedef struct plan {
   cli_list tuned_files; ///< the tables that were read: texts are owned
   bool tuned_beside;    ///< nobody named them: they lie beside the sources
   size_t max_jobs;      ///< --max-objects
-  bool has_spoken;      ///< diagnostics were printed
+  bool has_spoken;      ///< something was said, or would be without --quiet, that is not kept with a bundle
   uint64_t front_ns;
 } plan;
 

@@ -126,6 +126,7 @@ kiln_status session_lower(session *s, kiln_error *err) {
     if (status != KILN_OK) worst = status;
   }
   if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
+  p->has_spoken |= p->left_out != 0;
   if (p->left_out && !s->quiet)
     fprintf(stderr, "kiln: note: %u objects of @space are left out, the first: %s\n", p->left_out,
             p->first_left_out);

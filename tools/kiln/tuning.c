@@ -117,9 +117,11 @@ kiln_status tuning_read_beside(plan *p, const cli_list *sources, kiln_error *err
 
 // The interface of the kernel that a row is about; NULL when the plan has none.
 static const kiln_interface *interface_of(const plan *p, const kiln_tuned_entry *e) {
+  const kiln_interface *last = NULL; // neighbours share theirs
   for (size_t i = 0; i < p->job_count; i++) {
     const kiln_interface *interface = plan_interface(p, &p->jobs[i]);
-    if (!strcmp(interface->name, e->texts[KILN_TUNED_KERNEL])) return interface;
+    if (interface != last && !strcmp(interface->name, e->texts[KILN_TUNED_KERNEL])) return interface;
+    last = interface;
   }
   return NULL;
 }
@@ -136,11 +138,11 @@ static bool has_types(const kiln_interface *interface, const kiln_tuned_entry *e
 static kiln_status check_config(const char *path, const kiln_interface *interface, const kiln_tuned_entry *e,
                                 kiln_error *err) {
   const char *config = e->texts[KILN_TUNED_CONFIG];
-  kiln_nearest n = kiln_nearest_to(config);
-  for (uint32_t c = 0; c < interface->config_count; c++) {
+  for (uint32_t c = 0; c < interface->config_count; c++)
     if (!strcmp(interface->configs[c].text, config)) return KILN_OK;
+  kiln_nearest n = kiln_nearest_to(config);
+  for (uint32_t c = 0; c < interface->config_count; c++)
     kiln_nearest_consider(&n, interface->configs[c].text);
-  }
   return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s:%u: kernel %s has no config '%s'%s%s%s", path, e->line,
                    interface->name, config, n.best ? "; did you mean '" : "", n.best ? n.best : "",
                    n.best ? "'?" : "");
@@ -188,7 +190,7 @@ static bool is_taken(const plan *p, uint32_t index, choice *out) {
          !is_left_to_costs(out->interface, out->entry);
 }
 
-kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err) {
+kiln_status tuning_check_table(plan *p, bool quiet, kiln_error *err) {
   uint32_t foreign = 0, used = 0, lost = 0;
   kiln_error why = {0};
   for (uint32_t i = 0; i < p->tuned->count; i++) {
@@ -206,13 +208,14 @@ kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err) {
     if (status != KILN_OK && !lost++) why = here;
     used += status == KILN_OK;
   }
+  bool is_vain = !used && !foreign && !lost && p->tuned->count && !p->tuned_beside;
+  p->has_spoken |= lost || foreign || is_vain;
   if (quiet) return KILN_OK;
   if (lost) fprintf(stderr, "kiln: note: %u choices name what is not there; left out: %s\n", lost, why.text);
   if (foreign)
     fprintf(stderr, "kiln: note: %s: %u choices are for other parameters than their kernels have; left out\n",
             p->tuned_path, foreign);
-  if (!used && !foreign && !lost && p->tuned->count && !p->tuned_beside)
-    fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", p->tuned_path);
+  if (is_vain) fprintf(stderr, "kiln: note: %s has no choice for these kernels\n", p->tuned_path);
   return KILN_OK;
 }
 

@@ -16,7 +16,7 @@ kiln_status tuning_read_beside(plan *p, const cli_list *sources, kiln_error *err
 bool tuning_is_for_target(const kiln_tuned_entry *entry, const kiln_target *target);
 
 /// After lowering: that what the table names of these kernels is there. `quiet`: no notes.
-kiln_status tuning_check_table(const plan *p, bool quiet, kiln_error *err);
+kiln_status tuning_check_table(plan *p, bool quiet, kiln_error *err);
 /// After compiling: a note when choices were measured with other code than there is now (docs/tuning.md).
 void tuning_code_notes(const plan *p, kiln_buffer *out);
 /// The same as an error, also where nothing says what the code was (--tuned-strict).
