@@ -19,6 +19,10 @@
 // of the rows and columns of the results. What several blocks need of an operand, each of them copies a part
 // of to all of them, and a slot is empty when the consumers of all blocks have released it.
 //
+// Parts of sums that blocks exchange behind a loop may leave room for fewer slots than are wanted. They then
+// lie over the slots: consumers of all blocks say that they have read these before anything is sent, and the
+// producer waits behind the loop until what was sent has been read.
+//
 // Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include <string.h>
 
@@ -67,6 +71,8 @@ typedef struct splitting {
   uint32_t top;   ///< shared memory claimed
   ir_type staged; ///< what is staged at a time; rank 0: nothing
   ir_value *staging;
+  ir_op *scatter;  ///< the consumers' exchange of parts of their sums; NULL: none
+  ir_value *taken; ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
   unsigned split;  ///< blocks of a cluster that share a loop; 0: none
   unsigned spread; ///< blocks that share a program
   position at[MAX_RINGS];
@@ -201,40 +207,72 @@ static void alloc_staging(splitting *s, ir_block *body) {
   if (s->staged.rank) s->staging = alloc(s, ir_memory_type(s->staged, 1), bytes_of(s->staged), ALIGN, 0);
 }
 
-/// The others' accumulators go to the memory of the first block of a cluster, which tells when it has read
-/// them; or parts of everybody's to everybody, who all tell.
-static void alloc_exchange(ir_op *op, void *context) {
-  splitting *s = context;
-  bool is_scatter = op->code == IR_CLUSTER_SCATTER;
-  if (op->code != IR_CLUSTER_SUM && !is_scatter) return;
-  unsigned tiles = is_scatter ? 1 : op->attrs.split - 1u, groups = s->groups / s->spread;
-  ir_type type = ir_memory_type(op->operands[0]->type, tiles), barriers = ir_barrier_type(groups);
+static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
+  uint32_t bytes = tiles * bytes_of(op->operands[0]->type) / s->spread;
+  return op->attrs.first ? (bytes >> op->results[0].type.log2[1]) * (uint32_t)op->attrs.first : bytes;
+}
+
+static void alloc_exchanged(splitting *s, ir_op *op) {
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
   memcpy(operands, op->operands, 2 * sizeof *operands);
-  s->split = op->attrs.split;
-  uint32_t bytes = tiles * bytes_of(op->operands[0]->type) / s->spread;
-  if (op->attrs.first) bytes = (bytes >> op->results[0].type.log2[1]) * (uint32_t)op->attrs.first;
-  operands[2] = alloc(s, type, bytes, ALIGN, 0);
+  operands[2] = alloc(s, ir_memory_type(op->operands[0]->type, tiles), exchanged_bytes(s, op), ALIGN, 0);
   if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
-  operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
-  operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, is_scatter ? op->attrs.split : 1u);
   op->operands = operands;
+}
+
+/// Each group is told by the others when they have taken what it sent; over slots, by all groups of the
+/// blocks when they have read these.
+static void alloc_exchange_barriers(splitting *s, ir_op *op) {
+  unsigned groups = s->groups / s->spread, told = op->code == IR_CLUSTER_SCATTER ? op->attrs.split : 1u;
+  ir_type barriers = ir_barrier_type(groups);
+  if (op->attrs.flags & IR_OVERLAID) told *= groups;
+  op->operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  op->operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, told);
   op->operand_count = 5;
 }
 
-/// As many slots as are wanted and fit, the same for all rings of loops.
-static bool choose_slots(splitting *s, const kiln_target *target) {
-  uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0;
-  unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
-  for (unsigned i = 0; i < s->ring_count; i++) *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].part;
-  if (wanted > MAX_SLOTS) wanted = MAX_SLOTS;
-  if (wanted < 2) wanted = 2;
-  while (wanted > 1 && fixed + wanted * loop > target->processor->shared_bytes) wanted--;
-  for (unsigned i = 0; i < s->ring_count; i++) s->rings[i].slots = s->rings[i].is_in_loop ? wanted : 1;
-  return wanted > 1;
+/// The others' accumulators go to the memory of the first block of a cluster; or parts of everybody's to
+/// everybody, where that is decided with the slots.
+static void find_exchange(ir_op *op, void *context) {
+  splitting *s = context;
+  if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) return;
+  s->split = op->attrs.split;
+  if (op->code == IR_CLUSTER_SCATTER) {
+    s->scatter = op;
+    return;
+  }
+  alloc_exchanged(s, op);
+  alloc_exchange_barriers(s, op);
 }
 
-static void alloc_rings(splitting *s) {
+static unsigned slots_beside(const kiln_target *target, uint64_t fixed, uint64_t slot, unsigned wanted) {
+  while (wanted && fixed + wanted * slot > target->processor->shared_bytes) wanted--;
+  return wanted;
+}
+
+/// As many slots as are wanted and fit, the same for all rings of loops. What is scattered has memory of its
+/// own where that leaves as many; else it lies over the slots.
+static bool choose_slots(splitting *s, const kiln_target *target) {
+  uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0, exchanged = 0;
+  unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
+  bool is_all_loop = true;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].part;
+    is_all_loop &= s->rings[i].is_in_loop;
+  }
+  if (wanted > MAX_SLOTS) wanted = MAX_SLOTS;
+  if (wanted < 2) wanted = 2;
+  if (s->scatter) exchanged = exchanged_bytes(s, s->scatter) + ALIGN;
+  unsigned slots = slots_beside(target, fixed + exchanged, loop, wanted),
+           over = s->scatter && is_all_loop ? slots_beside(target, fixed + ALIGN, loop, wanted) : 0;
+  if (over > slots && over * loop >= exchanged - ALIGN) s->scatter->attrs.flags |= IR_OVERLAID, slots = over;
+  for (unsigned i = 0; i < s->ring_count; i++) s->rings[i].slots = s->rings[i].is_in_loop ? slots : 1;
+  return slots > 1;
+}
+
+static void alloc_slots(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->count; k++) {
@@ -245,12 +283,29 @@ static void alloc_rings(splitting *s) {
       if (parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
     }
   }
+}
+
+static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     uint32_t bytes = r->slots * BARRIER_BYTES;
     r->full = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, 1);
     r->empty = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, s->groups);
   }
+}
+
+static void alloc_rings(splitting *s) {
+  ir_op *scatter = s->scatter;
+  bool is_overlaid = scatter && scatter->attrs.flags & IR_OVERLAID;
+  uint32_t top = s->top;
+  if (scatter) alloc_exchanged(s, scatter);
+  if (is_overlaid) s->top = top;
+  else if (scatter) alloc_exchange_barriers(s, scatter);
+  alloc_slots(s);
+  alloc_barriers(s);
+  if (!is_overlaid) return;
+  alloc_exchange_barriers(s, scatter);
+  s->taken = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->groups);
 }
 
 // ---------------------------------------------------------------------------------------- positions
@@ -513,6 +568,18 @@ static void pass_on(ir_op *op) {
   ir_remove(op);
 }
 
+/// Over the slots: the next program's copies wait for it.
+static void exchange(splitting *s, ir_op *op) {
+  if (s->is_producer) {
+    before(s, op);
+    emit_barrier(s, IR_BAR_WAIT, s->taken, i32(s, 0), op->operands[1], 0);
+    pass_on(op);
+    return;
+  }
+  behind(s, op);
+  emit_barrier(s, IR_BAR_ARRIVE, s->taken, i32(s, 0), NULL, 0);
+}
+
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   bool is_mapped = op->attrs.flags & IR_MAPPED;
   if (op->code == IR_FOR) rewrite_for(s, op);
@@ -520,6 +587,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) produce(s, op, seen);
   else if (op->code == IR_VIEW_LOAD && is_mapped) hold(s, op);
   else if (op->code == IR_DOT && !s->is_producer) consume(s, op);
+  else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
   else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
   else if (op->code == IR_VIEW_STORE && is_mapped && !s->is_producer) stage(s, op);
 }
@@ -644,7 +712,7 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   }
   s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
   alloc_staging(s, consumer);
-  ir_walk(consumer, alloc_exchange, s);
+  ir_walk(consumer, find_exchange, s);
   if (!choose_slots(s, target)) {
     s->reason = "shared memory has no room for two slots";
     return KILN_STATUS_UNSUPPORTED;

@@ -235,6 +235,7 @@ enum {
   IR_MULTICAST = 1 << 16, ///< copy: for all blocks of a row or column of those that share the program
   IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
   IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
+  IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

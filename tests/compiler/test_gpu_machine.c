@@ -43,6 +43,7 @@ typedef struct matrix_config {
   const char *text;
   unsigned m, n;
   bool has_no_bias; ///< its elements would have to go to all blocks that share a program
+  const char *loop; ///< what stands for `step BK {`; NULL: the same
 } matrix_config;
 
 static const matrix_config small = {"BM = 64, BN = 64, BK = 32, warps = 4, stages = 3", 64, 64};
@@ -60,6 +61,10 @@ static void check_matrix(const char *kernel, const char *type, const matrix_conf
   if (config->has_no_bias) {
     free(text);
     text = promised, promised = replaced(text, bias, "");
+  }
+  if (config->loop) {
+    free(text);
+    text = promised, promised = replaced(text, "step BK {", config->loop);
   }
   double row = (k + 7) / 8 * 8, c_row = is_split ? n : (n + 7) / 8 * 8;
   uint32_t down = blocks_of(m, config->m), across = blocks_of(n, config->n);
@@ -101,6 +106,18 @@ TEST(gpu_machine, shared_program) {
   check_matrix("gemm", "bf16", &spread, 300, 130, 200, 3);
   check_matrix("gemm", "bf16", &spread, 1, 8, 8, 3);
   check_matrix("gemm", "bf16", &spread_four, 300, 130, 200, 3);
+}
+
+static const matrix_config over_slots = {"BM = 128, BN = 64, BK = 128, warps = 8, stages = 4", 128, 64,
+                                         .loop = "step BK @split(2) {"};
+static const matrix_config spread_over_slots = {"BM = 256, BN = 64, BK = 128, warps = 16, stages = 4", 256,
+                                                64, true, "step BK @split(4) {"};
+
+/// Blocks exchange their sums in the memory of slots.
+TEST(gpu_machine, exchange_over_slots) {
+  check_matrix("gemm", "bf16", &over_slots, 130, 130, 1300, 4);
+  check_matrix("gemm", "bf16", &over_slots, 1, 8, 0, 4);
+  check_matrix("gemm", "bf16", &spread_over_slots, 300, 70, 1600, 2);
 }
 
 TEST(gpu_machine, short_loops) {
@@ -223,14 +240,14 @@ static void meet_early(ir_kernel *kernel, ir_op *op) {
   ir_move(op, op->block, to);
 }
 
-/// A wait behind the product that it is for.
+/// A wait behind the product or the copy that it is for; nowhere, where that is of the next program.
 static void wait_late(ir_kernel *kernel, ir_op *op) {
   (void)kernel;
   ir_op *to = op->next;
   while (to && to->code != IR_MMA && to->code != IR_COPY && to->code != IR_FOR && to->code != IR_IF)
     to = to->next;
-  CHECK(to != NULL);
-  ir_move(op, op->block, to->next);
+  if (to) ir_move(op, op->block, to->next);
+  else drop(op);
 }
 
 /// A release before the product, or what waits for it, that reads the slot.
@@ -337,13 +354,12 @@ static unsigned plant_faults(const planting *p) {
   return count;
 }
 
-/// A product of 128 x 64 with `k` to reduce, two programs one after another; returns how many kinds of faults
-/// it had.
-static unsigned plant_in_gemm(const char *from, const char *to, double k) {
-  char *text = library("tests/golden/gpu_form/gemm.kiln", from, to);
+/// A product of `rows` x 64 with `k` to reduce, two programs one after another; returns how many kinds of
+/// faults it had.
+static unsigned plant_in_text(char *text, double rows, double k) {
   sim_case c = {.name = "gemm",
                 .text = text,
-                .arguments = {128 * k, 64 * k, 64, 128 * 64, 128, 64, k, k, k, 64},
+                .arguments = {rows * k, 64 * k, 64, rows * 64, rows, 64, k, k, k, 64},
                 .grid = {2, 1, 1},
                 .blocks = 1,
                 .schedules = 6};
@@ -351,6 +367,10 @@ static unsigned plant_in_gemm(const char *from, const char *to, double k) {
   unsigned count = plant_faults(&(planting){&c, 1, ""});
   free(text);
   return count;
+}
+
+static unsigned plant_in_gemm(const char *from, const char *to, double k) {
+  return plant_in_text(library("tests/golden/gpu_form/gemm.kiln", from, to), 128, k);
 }
 
 /// Rings that go round several times. Without faults of mma_wait and of sums.
@@ -361,6 +381,14 @@ TEST(gpu_faults, product) { CHECK_INT(plant_in_gemm(small.text, small.text, 256)
 TEST(gpu_faults, shared_loop) {
   CHECK_INT(plant_in_gemm("step BK {", "step BK @split(4) {", 1024), 17);
   CHECK_INT(plant_in_gemm("step BK {", "step BK @split(8) {", 1024), 18);
+}
+
+/// Sums that two blocks exchange over the slots: with memory of their own there would be three, not four.
+TEST(gpu_faults, exchange_over_slots) {
+  char *split = library("tests/golden/gpu_form/gemm.kiln", "step BK {", over_slots.loop);
+  char *text = replaced(split, small.text, over_slots.text);
+  free(split);
+  CHECK_INT(plant_in_text(text, 256, 1536), 17);
 }
 
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. An early

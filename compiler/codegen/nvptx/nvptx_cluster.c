@@ -6,7 +6,8 @@
 //
 // Or each block has the sums of a part of the columns: every thread stores each part of its accumulators into
 // the memory of the block that adds it ("st.async": data and count arrive together), its own part too, so
-// that all add in the order of the ranks.
+// that all add in the order of the ranks. Where that memory is slots of rings, all groups of all blocks first
+// tell each other that they have read them.
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 enum {
@@ -20,7 +21,7 @@ typedef struct exchange {
   gpu_tile tile;
   unsigned blocks, pieces; ///< of a cluster; of a thread
   uint32_t tile_bytes;     ///< from what one block sent to what the next did
-  bool is_float;
+  bool is_float, is_overlaid;
   LLVMValueRef group_memory; ///< where the group's sums of the second block lie
   LLVMValueRef memory;       ///< the thread's first piece
   LLVMValueRef full, empty;  ///< the group's barriers
@@ -109,6 +110,7 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t r
   exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
   x.tile_bytes = (4u << ir_log2_elements(op->operands[0]->type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
+  x.is_overlaid = op->attrs.flags & IR_OVERLAID;
   LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
   x.group_memory = add(g, nvptx_slot_address(g, op->operands[2], NULL), group);
   x.memory = add(g, x.group_memory, LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
@@ -161,12 +163,23 @@ static part_registers registers_of_part(const gpu *g, const ir_op *op) {
   return (part_registers){.width = columns / 2, .whole = 1u << (whole - 1), .part = 1u << (part - 1)};
 }
 
-/// Waits until all have read what this block sent before.
+/// Over slots, a group of each block is told by all groups of all blocks that they have read theirs.
+static void tell_that_read(gpu *g, const ir_op *op, const exchange *x) {
+  unsigned groups = op->operands[4]->type.slots;
+  LLVMValueRef first = gpu_i32(g, (uint32_t)op->operands[4]->def->attrs.bits);
+  for (unsigned rank = 0; rank < x->blocks; rank++)
+    for (unsigned group = 0; group < groups; group++) {
+      LLVMValueRef there = add(g, add(g, g->shared_address, first), gpu_i32(g, group * BARRIER_BYTES));
+      call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, there, rank), x->is_leader}, 2);
+    }
+}
+
+/// Waits until all have read what this block sent before; over slots, until these have been read this time.
 static void scatter(gpu *g, const exchange *x, const part_registers *r) {
   static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
                              "[$0], {$1, $2, $3, $4}, [$5];";
   unsigned pieces = x->pieces / x->blocks;
-  LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
+  LLVMValueRef before = x->is_overlaid ? x->phase : LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
   LLVMValueRef turn = LLVMBuildMul(g->builder, g->share, gpu_i32(g, x->tile_bytes), "");
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->empty, before}, 2);
   for (unsigned part = 0; part < x->blocks; part++) {
@@ -197,6 +210,7 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes), "");
   call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
+  if (x.is_overlaid) tell_that_read(g, op, &x);
   scatter(g, &x, &r);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
   x.pieces /= x.blocks;
@@ -205,8 +219,9 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < count; i++) sums[i] = out.regs[i] = zero;
   for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, sums);
   for (uint32_t i = 0; i < own; i++) out.regs[i / r.width * r.part + i % r.width] = sums[i];
+  if (x.is_overlaid) call(g, KL_kl_proxy_fence, NULL, 0); // the next to write there is the copy engine
   group_barrier(g);
-  for (unsigned rank = 0; rank < x.blocks; rank++)
+  for (unsigned rank = 0; rank < x.blocks && !x.is_overlaid; rank++)
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader}, 2);
   gpu_set_home(g, &op->results[0], out);
 }
