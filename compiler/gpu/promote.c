@@ -13,7 +13,7 @@
 #include "compiler/analysis/facts.h"
 #include "compiler/gpu/gpu.h"
 
-enum { MAP_RANK = 5, MAP_ALIGN = 16, LEAST_SLOTS = 2 };
+enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, LEAST_SLOTS = 2 };
 
 typedef struct promoting {
   ir_kernel *kernel;
@@ -32,6 +32,7 @@ typedef struct promoting {
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
   bool refused;
+  bool is_tall; ///< a tile has more rows than a box
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -83,8 +84,9 @@ static bool is_expression(const promoting *p, const ir_value *v) {
   return is;
 }
 
-/// A tensor map can describe the view, and a tile of at most 256 places each way.
-static bool has_map(const promoting *p, const ir_op *view) {
+/// A tensor map can describe the view, and a tile of at most 256 places each way; twice as many rows where
+/// two blocks may share the program.
+static bool has_map(promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
   const ir_value *base = view->operands[0];
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
@@ -96,14 +98,16 @@ static bool has_map(const promoting *p, const ir_op *view) {
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN) return false;
   for (unsigned i = 0; i < rank; i++) {
     const ir_value *extent = ir_view_extents(view)[i], *stride = ir_view_strides(view)[i];
-    if (type.log2[i] != IR_DROPPED && type.log2[i] > 8 && i + 1 < rank) return false;
+    bool is_tall = type.log2[i] != IR_DROPPED && type.log2[i] > LOG2_BOX && i + 1 < rank;
+    if (is_tall && type.log2[i] > LOG2_BOX + 1) return false;
+    p->is_tall |= is_tall;
     if (!is_expression(p, extent)) return false;
     if (i + 1 < rank && (!is_expression(p, stride) || !is_multiple(p, stride, bytes))) return false;
   }
   return true;
 }
 
-static bool can_map(const promoting *p, const ir_op *op) {
+static bool can_map(promoting *p, const ir_op *op) {
   const ir_op *view = op->operands[0]->def;
   unsigned rank = op->operands[0]->type.rank;
   if (!view || view->code != IR_VIEW || op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return false;
@@ -192,7 +196,8 @@ static bool fits(const promoting *p) {
   unsigned groups = p->kernel->warps / p->machine->group_warps / blocks;
   uint64_t slot = (p->loop_bytes - p->left_bytes) / kiln_columns_of_blocks(blocks) +
                   p->left_bytes / kiln_rows_of_blocks(blocks);
-  return p->loads && p->loop_bytes && (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
+  return p->loads && p->loop_bytes && (!p->is_tall || kiln_rows_of_blocks(blocks) > 1) &&
+         (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
          p->registers + KILN_SPARE_REGISTERS <= kiln_consumer_registers(p->machine, groups, 1) &&
          p->fixed_bytes + LEAST_SLOTS * slot + SPARE <= room;
 }

@@ -100,12 +100,14 @@ static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, st
 
 static const matrix_config spread_four = {"BM = 256, BN = 64, BK = 64, warps = 32, stages = 2", 256, 64,
                                           true};
+static const matrix_config tall = {"BM = 512, BN = 64, BK = 64, warps = 16, stages = 2", 512, 64, true};
 
 /// Two or four blocks share a program: the simulator has them as one.
 TEST(gpu_machine, shared_program) {
   check_matrix("gemm", "bf16", &spread, 300, 130, 200, 3);
   check_matrix("gemm", "bf16", &spread, 1, 8, 8, 3);
   check_matrix("gemm", "bf16", &spread_four, 300, 130, 200, 3);
+  check_matrix("gemm", "bf16", &tall, 600, 70, 200, 2);
 }
 
 static const matrix_config over_slots = {"BM = 128, BN = 64, BK = 128, warps = 8, stages = 4", 128, 64,
