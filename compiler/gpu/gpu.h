@@ -71,6 +71,7 @@ unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_targe
 typedef struct kiln_product {
   ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers
   unsigned columns;       ///< of the result that the right operand has elements for: the others stay
+  bool is_divided;        ///< of an operand without some of its columns two groups have some each
   bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
   bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
 } kiln_product;
@@ -80,14 +81,14 @@ bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel
                      kiln_product *out);
 
 /// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
-/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses.
-unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
-
-/// Two blocks stand below each other; of four, two stand side by side: block r in row r / 2, column r % 2.
-static inline unsigned kiln_columns_of_blocks(unsigned blocks) { return blocks > 2 ? 2 : 1; }
-static inline unsigned kiln_rows_of_blocks(unsigned blocks) {
-  return blocks / kiln_columns_of_blocks(blocks);
-}
+/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses. Two
+/// blocks stand below each other, or, where there are rows for one, side by side; four are two by two: with
+/// `columns` side by side, block r is in row r / columns, column r % columns.
+typedef struct kiln_spread {
+  unsigned blocks, columns;
+} kiln_spread;
+kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
+static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.blocks / spread.columns; }
 
 /// Accumulators of a thread that the product needs at a time.
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);

@@ -60,8 +60,8 @@ unsigned kiln_stage_columns(const kiln_matrix_machine *m, const ir_kernel *kerne
   ir_type tile = ir_staged_type(op);
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
            down = tile.log2[0] - m->log2_rows;
-  if (op->attrs.first) return (unsigned)op->attrs.first;
-  return 1u << (groups > down ? tile.log2[1] - (groups - down) : tile.log2[1]);
+  unsigned beside = groups > down ? groups - down : 0;
+  return (op->attrs.first ? (unsigned)op->attrs.first : 1u << tile.log2[1]) >> beside;
 }
 
 static unsigned whole_part(unsigned count, unsigned most) {
@@ -147,8 +147,10 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   out->columns = 1u << c.log2[1];
   if (out->right && out->right->attrs.first) {
     out->columns = (unsigned)out->right->attrs.first;
-    bool is_free = !out->right_mn && out->right->attrs.axis == 0 && groups == groups_m && !out->is_partial;
-    if (!is_free || out->columns % m->part_columns) return false;
+    bool is_free =
+        !out->right_mn && out->right->attrs.axis == 0 && groups <= groups_m + 1 && !out->is_partial;
+    out->is_divided = groups > groups_m;
+    if (!is_free || out->columns % (m->part_columns << (groups - groups_m))) return false;
   }
   if (!out->right || (bytes != 2 && (out->right_mn || out->left_mn))) return false;
   return out->left || bytes == 2;
@@ -161,7 +163,7 @@ enum { GROUPS_OF_BLOCK = 2, MOST_SPREAD = 4 };
 typedef struct spreading {
   const kiln_matrix_machine *machine;
   ir_kernel *kernel;
-  unsigned blocks;
+  unsigned blocks, columns; ///< columns: of blocks, 0: no product has said
   bool has_product, is_possible;
 } spreading;
 
@@ -172,11 +174,15 @@ static bool is_tile_op(const ir_op *op) {
 }
 
 /// Each block has one piece of the result, 64 rows and more for each of its groups.
-static bool has_pieces(const spreading *s, const ir_op *dot, const kiln_product *p) {
-  unsigned columns = kiln_columns_of_blocks(s->blocks), rows = 1u << dot->results[0].type.log2[0];
-  unsigned least = (s->blocks / columns * GROUPS_OF_BLOCK) << s->machine->log2_rows;
-  if (columns > 1) return rows == least && !p->right_mn && !p->right->attrs.first;
-  return rows >= least;
+static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
+  unsigned rows = 1u << dot->results[0].type.log2[0], of_block = GROUPS_OF_BLOCK << s->machine->log2_rows;
+  unsigned columns = s->blocks > 2 || rows < s->blocks * of_block ? 2 : 1;
+  if (s->columns && s->columns != columns) return false;
+  s->columns = columns;
+  if (columns > 1)
+    return rows == s->blocks / columns * of_block && !p->right_mn &&
+           (s->blocks == 2 || !p->right->attrs.first);
+  return true;
 }
 
 /// Each block has its part of every tile, and no way to those of the others.
@@ -201,12 +207,13 @@ static void note_op(ir_op *op, void *context) {
   else if (is_tile_op(op)) s->is_possible &= is_local;
 }
 
-unsigned kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
+kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
+  static const kiln_spread one = {1, 1};
   spreading s = {.machine = m, .kernel = kernel, .is_possible = true};
   s.blocks = kernel->warps / (GROUPS_OF_BLOCK * m->group_warps);
-  if (s.blocks < 2 || s.blocks > MOST_SPREAD) return 1;
+  if (s.blocks < 2 || s.blocks > MOST_SPREAD) return one;
   ir_walk(kernel->body, note_op, &s);
-  return s.is_possible && s.has_product ? s.blocks : 1;
+  return s.is_possible && s.has_product ? (kiln_spread){s.blocks, s.columns} : one;
 }
 
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {

@@ -32,7 +32,8 @@ typedef struct promoting {
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
   bool refused;
-  bool is_tall; ///< a tile has more rows than a box
+  bool is_divided; ///< columns of a product, of which not all count, go to two blocks
+  bool is_tall[2]; ///< a left, right operand's tile has more rows than a box
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -86,7 +87,7 @@ static bool is_expression(const promoting *p, const ir_value *v) {
 
 /// A tensor map can describe the view, and a tile of at most 256 places each way; twice as many rows where
 /// two blocks may share the program.
-static bool has_map(promoting *p, const ir_op *view) {
+static bool has_map(const promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
   const ir_value *base = view->operands[0];
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
@@ -98,16 +99,14 @@ static bool has_map(promoting *p, const ir_op *view) {
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN) return false;
   for (unsigned i = 0; i < rank; i++) {
     const ir_value *extent = ir_view_extents(view)[i], *stride = ir_view_strides(view)[i];
-    bool is_tall = type.log2[i] != IR_DROPPED && type.log2[i] > LOG2_BOX && i + 1 < rank;
-    if (is_tall && type.log2[i] > LOG2_BOX + 1) return false;
-    p->is_tall |= is_tall;
+    if (type.log2[i] != IR_DROPPED && type.log2[i] > LOG2_BOX + 1 && i + 1 < rank) return false;
     if (!is_expression(p, extent)) return false;
     if (i + 1 < rank && (!is_expression(p, stride) || !is_multiple(p, stride, bytes))) return false;
   }
   return true;
 }
 
-static bool can_map(promoting *p, const ir_op *op) {
+static bool can_map(const promoting *p, const ir_op *op) {
   const ir_op *view = op->operands[0]->def;
   unsigned rank = op->operands[0]->type.rank;
   if (!view || view->code != IR_VIEW || op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return false;
@@ -137,6 +136,7 @@ static void mark(promoting *p, ir_op *load, bool is_left) {
   if (!load || load->attrs.flags & IR_MAPPED) return;
   uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
   load->attrs.flags |= IR_MAPPED;
+  p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
   p->loads++;
   if (!is_in_loop(load)) p->fixed_bytes += bytes;
   else if (!is_counted(p, load)) p->loop_bytes += bytes, p->left_bytes += is_left ? bytes : 0;
@@ -152,6 +152,7 @@ static void visit_dot(ir_op *op, void *context) {
     product.left = NULL;
   }
   ir_type c = op->results[0].type;
+  p->is_divided |= product.is_divided;
   mark(p, product.left, true);
   mark(p, product.right, false);
   if (p->block != op->block) p->block_registers = 0;
@@ -192,12 +193,12 @@ enum { SPARE = 34 * 1024 };
 
 static bool fits(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
-  unsigned blocks = kiln_gpu_blocks_of_program(p->machine, p->kernel);
-  unsigned groups = p->kernel->warps / p->machine->group_warps / blocks;
-  uint64_t slot = (p->loop_bytes - p->left_bytes) / kiln_columns_of_blocks(blocks) +
-                  p->left_bytes / kiln_rows_of_blocks(blocks);
-  return p->loads && p->loop_bytes && (!p->is_tall || kiln_rows_of_blocks(blocks) > 1) &&
-         (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
+  kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
+  unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
+           rows = kiln_rows_of_blocks(spread);
+  uint64_t slot = (p->loop_bytes - p->left_bytes) / spread.columns + p->left_bytes / rows;
+  if ((p->is_tall[0] && rows < 2) || ((p->is_tall[1] || p->is_divided) && spread.columns < 2)) return false;
+  return p->loads && p->loop_bytes && (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
          p->registers + KILN_SPARE_REGISTERS <= kiln_consumer_registers(p->machine, groups, 1) &&
          p->fixed_bytes + LEAST_SLOTS * slot + SPARE <= room;
 }

@@ -74,7 +74,7 @@ typedef struct splitting {
   ir_op *scatter;  ///< the consumers' exchange of parts of their sums; NULL: none
   ir_value *taken; ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
   unsigned split;  ///< blocks of a cluster that share a loop; 0: none
-  unsigned spread; ///< blocks that share a program
+  unsigned spread, columns; ///< blocks that share a program; of these, side by side
   position at[MAX_RINGS];
   ir_builder b;
   bool is_producer;
@@ -97,7 +97,7 @@ static bool is_in_loop(const ir_op *op) {
 /// the right one.
 static unsigned parts_of_operand(const splitting *s, bool is_left) {
   if (s->spread < 2) return 1;
-  return is_left ? kiln_rows_of_blocks(s->spread) : kiln_columns_of_blocks(s->spread);
+  return is_left ? s->spread / s->columns : s->columns;
 }
 
 /// A ring is shared by sites of different blocks only: within one the order of products could differ from
@@ -692,6 +692,7 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
 static ir_attrs sharing(const splitting *s) {
   ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
   if (s->spread > 1) attrs.spread = (uint8_t)s->spread;
+  if (s->spread == 2 && s->columns == 2) attrs.flags = IR_BESIDE;
   uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
   if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
   return attrs;
@@ -701,7 +702,8 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   ir_kernel *kernel = s->kernel;
   ir_number(kernel);
   ir_count_uses(kernel);
-  s->spread = kiln_gpu_blocks_of_program(s->machine, kernel);
+  kiln_spread spread = kiln_gpu_blocks_of_program(s->machine, kernel);
+  s->spread = spread.blocks, s->columns = spread.columns;
   ir_walk(kernel->body, find_sites, s);
   if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
   ir_number(kernel); // clears the slots that ir_clone maps by

@@ -28,6 +28,7 @@ typedef struct sharing {
   ir_kernel *kernel;
   ir_op *programs, *loop;  ///< the persistent grid's loop; the one that is shared
   unsigned blocks, spread; ///< that share it; that share each program besides
+  unsigned columns;        ///< of these, side by side
 } sharing;
 
 static void note_mapped(ir_op *op, void *context) {
@@ -146,8 +147,7 @@ static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, int
   const ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_type sums = loop->results[0].type;
   unsigned groups = s->kernel->warps / machine->group_warps, rows = 1u << sums.log2[0];
-  bool is_possible = loop->result_count == 1 && kiln_columns_of_blocks(s->spread) == 1 &&
-                     rows >> machine->log2_rows >= groups &&
+  bool is_possible = loop->result_count == 1 && s->columns == 1 && rows >> machine->log2_rows >= groups &&
                      kiln_gpu_has_slices(sums, (unsigned)__builtin_ctz(s->blocks));
   if (!is_possible) return false;
   int64_t stored = kiln_gpu_stored_columns(loop->next, end);
@@ -185,7 +185,8 @@ static bool end_in_all(const sharing *s, ir_value *rank, int64_t columns) {
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
   sharing s = {.kernel = kernel, .blocks = 1};
   ir_count_uses(kernel);
-  s.spread = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
+  kiln_spread spread = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
+  s.spread = spread.blocks, s.columns = spread.columns;
   bool is_shared = find_loop(&s);
   if (!is_shared && s.spread < 2) return KILN_OK;
   KILN_ASSERT(s.programs);

@@ -236,6 +236,7 @@ enum {
   IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
   IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
   IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
+  IR_BESIDE = 1 << 20, ///< roles: the two blocks that share a program have each some of its columns, not rows
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

@@ -258,6 +258,7 @@ struct gpu {
   LLVMValueRef block_row, block_column, share;
   LLVMValueRef shared_address;       ///< of `shared` in its window, i32
   unsigned spread;                   ///< blocks of a cluster that share a program; 0: one block has it alone
+  unsigned spread_columns;           ///< of these, side by side
   unsigned split;                    ///< blocks of a cluster that share iterations; 0: each has all
   unsigned barrier, barrier_threads; ///< of the consumers; 0: the block's
 };

@@ -114,7 +114,7 @@ LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
 LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
   LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
   if (!g->spread) return number;
-  LLVMValueRef row = scale(g, g->block_row, kiln_columns_of_blocks(g->spread));
+  LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
   return add(g, number, add(g, row, g->block_column));
 }
 
@@ -122,7 +122,7 @@ LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
 /// of theirs: groups side by side come one after another (nvptx_split_of).
 static void find_place(gpu *g, LLVMValueRef place, unsigned groups) {
   LLVMBuilderRef b = g->builder;
-  unsigned columns = kiln_columns_of_blocks(g->spread);
+  unsigned columns = g->spread_columns;
   g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
   g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
   g->program_group =
@@ -249,7 +249,7 @@ typedef struct share {
 
 static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part_rows) {
   if (!op->attrs.spread) return (share){.first = gpu_i32(g, 0), .inside = gpu_i32(g, 0)};
-  uint32_t columns = kiln_columns_of_blocks(g->spread), set = 0;
+  uint32_t columns = g->spread_columns, set = 0;
   bool is_left = op->attrs.axis == 0;
   LLVMValueRef part = is_left ? g->block_row : g->block_column,
                turn = is_left ? g->block_column : g->block_row;
@@ -400,7 +400,7 @@ static void lower_stage(gpu *g, ir_op *op) {
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);
       LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
-      LLVMValueRef column = add(g, nvptx_group_column(g, &split), gpu_i32(g, at));
+      LLVMValueRef column = add(g, nvptx_group_column(g, &split, all), gpu_i32(g, at));
       send_part(g, op, &s, columns, row, column);
       LLVMBuildBr(g->builder, after);
       LLVMPositionBuilderAtEnd(g->builder, after);

@@ -21,7 +21,7 @@ nvptx_split nvptx_split_of(const gpu *g, ir_type accumulator);
 kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator);
 /// First row and column of this thread's group, i32.
 LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *split);
-LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split);
+LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split, unsigned columns);
 /// Blocks among which the operation is divided; 1: it is not.
 static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.spread ? op->attrs.spread : 1; }
 /// Blocks of a cluster, by the attributes of `roles`; 1: each is alone.

@@ -73,8 +73,8 @@ LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *s) {
   return group_part(g, g->program_group, s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
-LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s) {
-  return group_part(g, g->program_group, 0, s->groups_n, 1u << s->columns);
+LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s, unsigned columns) {
+  return group_part(g, g->program_group, 0, s->groups_n, columns);
 }
 
 /// First row, and column, of the group among those that its block has in shared memory. Groups of a block
@@ -84,7 +84,7 @@ static LLVMValueRef stored_row(gpu *g, const nvptx_split *s) {
 }
 
 static LLVMValueRef stored_column(gpu *g, const nvptx_split *s) {
-  return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s);
+  return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s, 1u << s->columns);
 }
 
 // ------------------------------------------------------------------------------------- descriptors
@@ -267,7 +267,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   }
   if (g->status != KILN_OK) return;
   unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1, sums = 1u << (s.columns - 1);
-  unsigned columns = b->def->attrs.first ? (unsigned)b->def->attrs.first : 1u << s.columns;
+  unsigned columns = b->def->attrs.first ? (unsigned)b->def->attrs.first >> s.groups_n : 1u << s.columns;
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
