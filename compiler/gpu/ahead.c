@@ -22,11 +22,12 @@ typedef struct effects {
   bool writes, meets, fetches;
 } effects;
 
-/// What fetches write is shared memory of their own, and the barrier behind a wait for them is theirs: a loop
-/// with another is not given any.
+/// What fetches and stores to slots write is shared memory of their own, and the barrier before it is read is
+/// theirs: a loop with another is not given any.
 static void note_effect(ir_op *op, void *context) {
   effects *e = context;
-  bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT;
+  bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
+                 op->code == IR_SLOT_STORE;
   e->fetches |= fetches;
   e->meets |= ir_ops[op->code].effect == IR_SYNC;
   e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
@@ -108,6 +109,14 @@ bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
 
 uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type) {
   return (((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 32) >> a->threads;
+}
+
+bool kiln_ahead_has_room(const kiln_ahead *a) {
+  enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
+  uint64_t words = 0, all = 0;
+  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
+  for (uint32_t i = 0; i < a->loop->result_count; i++) all += kiln_ahead_words(a, a->loop->results[i].type);
+  return words <= MAX_WORDS && all + words <= MAX_ALL_WORDS;
 }
 
 // -------------------------------------------------------------------------------------- iterations
@@ -254,6 +263,14 @@ kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration 
   at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
   if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
   return at;
+}
+
+ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
+  kiln_ahead_place at = kiln_ahead_at(a, load, when);
+  ir_value *operands[3] = {at.pointer, at.mask, at.other};
+  uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
+  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
+  return made ? &made->results[0] : NULL;
 }
 
 // --------------------------------------------------------------------------------------------- loop

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads of a loop's products ahead of their use: which there are, and what they load in iterations to come.
-// Shared by the passes `fetch` and `prefetch`.
+// Shared by the passes `fetch`, `slots` and `prefetch`.
 #ifndef KILN_COMPILER_GPU_AHEAD_H
 #define KILN_COMPILER_GPU_AHEAD_H
 
@@ -60,6 +60,9 @@ bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations);
 /// Registers of 32 bits that a tile takes in a thread.
 uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type);
 
+/// Whether a thread has registers for the loads of another iteration beside what the loop carries.
+bool kiln_ahead_has_room(const kiln_ahead *a);
+
 /// Before the loop: the counters of its first `count` iterations.
 void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
@@ -79,6 +82,9 @@ typedef struct kiln_ahead_place {
   ir_value *pointer, *mask, *other; ///< mask: NULL where all is loaded; other: where the load has none
 } kiln_ahead_place;
 kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
+
+/// The load as it is in that iteration.
+ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
 
 /// The loop again with more carried values: `first` before it, `next` at the end of its body. The arguments
 /// for them are there already. Returns the new loop; NULL after an error of the builder.

@@ -2,17 +2,32 @@
 // What processors have for operands that are on their way while others are multiplied.
 #include "compiler/gpu/ahead.h"
 
-enum { WIDE_WAVE = 64, BLOCK_THREADS = 1024 };
+enum { WIDE_WAVE = 64, BLOCK_THREADS = 1024, SIMDS = 4 };
+
+/// Elements that the matrix units of AMD have products of. A SIMD belongs to a unit of four, on gfx9 the
+/// compute unit, from gfx10 on two of them, whose shared memory is twice what a block may have.
+static const uint32_t slot_scalars = 1u << KILN_F16 | 1u << KILN_BF16 | 1u << KILN_I8;
+
+/// Of a whole device; partitions of one, and an MI300A, have fewer.
+static unsigned dies_of(kiln_matrix matrix) {
+  const uint32_t units = 1u << KILN_MATRIX_MFMA_942 | 1u << KILN_MATRIX_MFMA_950 | 1u << KILN_MATRIX_MFMA_9_4;
+  return units >> matrix & 1 ? 8 : 1;
+}
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
   const kiln_processor *p = target->processor;
   unsigned units = 1u << KILN_MATRIX_MMA_80 | 1u << KILN_MATRIX_MMA_89 | 1u << KILN_MATRIX_WGMMA;
+  const bool has_buffers = kiln_family_of(p->family)->has_buffers;
   return (kiln_fetch_machine){.lanes = target->wave == WIDE_WAVE ? 6 : 5,
                               .threads = BLOCK_THREADS,
                               .shared_bytes = p->shared_bytes,
                               .matrix = p->matrix,
                               .has_fetch = units >> p->matrix & 1,
-                              .has_buffers = kiln_family_of(p->family)->has_buffers};
+                              .has_buffers = has_buffers,
+                              .slot_scalars = has_buffers && p->matrix ? slot_scalars : 0,
+                              .resident_shared = p->major < 10 ? p->shared_bytes : 2 * p->shared_bytes,
+                              .dies = dies_of(p->matrix),
+                              .simds = SIMDS};
 }
 
 typedef struct mma_row {

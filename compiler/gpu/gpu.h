@@ -13,7 +13,12 @@
 // Where there is none of this, or a kernel does not fit it:
 //
 //   fetch     operands of products through slots of shared memory that threads fill some iterations ahead
+//   slots     or that they store to what they have loaded an iteration ahead
 //   prefetch  else in registers, loaded an iteration ahead
+//
+// And on processors of several dies:
+//
+//   dies      neighbours of the grid run on one die, at one time
 //
 // A kernel that does not fit is left as it was, and the reason is kept for the report.
 #ifndef KILN_COMPILER_GPU_GPU_H
@@ -49,6 +54,10 @@ typedef struct kiln_fetch_machine {
   bool has_fetch;   ///< threads copy from global to shared memory and go on
   bool has_buffers; ///< loads add a scalar and an offset of each thread, need no branch where they are masked
                     ///< off, and complete in order
+  uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
+  uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
+  unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
+  unsigned simds;           ///< that a block's warps are spread over
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
@@ -148,6 +157,8 @@ bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir
 kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel);
 kiln_status kiln_gpu_bring_near(ir_kernel *kernel);
 kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_slots(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_order_for_dies(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);

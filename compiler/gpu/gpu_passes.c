@@ -48,9 +48,19 @@ static kiln_status fetch(ir_kernel *kernel, const void *target, kiln_error *err)
   return kiln_gpu_fetch(kernel, &machine, err);
 }
 
+static kiln_status slots(ir_kernel *kernel, const void *target, kiln_error *err) {
+  const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
+  return kiln_gpu_slots(kernel, &machine, err);
+}
+
 static kiln_status prefetch(ir_kernel *kernel, const void *target, kiln_error *err) {
   const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
   return kiln_gpu_prefetch(kernel, &machine, err);
+}
+
+static kiln_status dies(ir_kernel *kernel, const void *target, kiln_error *err) {
+  const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
+  return kiln_gpu_order_for_dies(kernel, &machine, err);
 }
 
 const ir_pass kiln_gpu_register_passes[] = {
@@ -59,7 +69,9 @@ const ir_pass kiln_gpu_register_passes[] = {
     {"near", near},
     {"simplify-near", simplify_parts},
     {"fetch", fetch},
+    {"slots", slots},
     {"prefetch", prefetch},
+    {"dies", dies},
     {"simplify-prefetch", simplify},
 };
 const size_t kiln_gpu_register_pass_count =

@@ -8,28 +8,11 @@
 //                                                             dot(x, ...); yield x1 }
 #include "compiler/gpu/ahead.h"
 
-enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of a thread, 32 bits each: of loads, of all that is carried
-
 typedef struct prefetching {
   ir_kernel *kernel;
   const kiln_fetch_machine *machine;
   kiln_error error;
 } prefetching;
-
-static bool has_room(const kiln_ahead *a) {
-  uint64_t words = 0, all = 0;
-  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
-  for (uint32_t i = 0; i < a->loop->result_count; i++) all += kiln_ahead_words(a, a->loop->results[i].type);
-  return words <= MAX_WORDS && all + words <= MAX_ALL_WORDS;
-}
-
-static ir_value *load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
-  kiln_ahead_place at = kiln_ahead_at(a, load, when);
-  ir_value *operands[3] = {at.pointer, at.mask, at.other};
-  uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
-  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
-  return made ? &made->results[0] : NULL;
-}
 
 static void mark(kiln_ahead *a) {
   for (unsigned i = 0; i < a->count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
@@ -38,10 +21,10 @@ static void mark(kiln_ahead *a) {
 static void carry(kiln_ahead *a, const kiln_fetch_machine *machine) {
   ir_value *first[KILN_AHEAD_LOADS], *next[KILN_AHEAD_LOADS];
   kiln_ahead_open_before(a, 1);
-  for (unsigned i = 0; i < a->count; i++) first[i] = load_at(a, a->loads[i].load, KILN_FIRST);
+  for (unsigned i = 0; i < a->count; i++) first[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_FIRST);
   kiln_ahead_open_inside(a, 1);
   if (machine->has_buffers) kiln_ahead_stay(a);
-  for (unsigned i = 0; i < a->count; i++) next[i] = load_at(a, a->loads[i].load, KILN_NEXT);
+  for (unsigned i = 0; i < a->count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
   if (a->b.error.status != KILN_OK) return;
   for (unsigned i = 0; i < a->count; i++) {
     ir_op *load = a->loads[i].load;
@@ -57,8 +40,8 @@ static void visit(ir_op *op, void *context) {
   prefetching *p = context;
   if (op->code != IR_FOR || p->error.status != KILN_OK) return;
   kiln_ahead *a = kiln_ahead_open(p->kernel, op, p->machine);
-  bool fits = kiln_ahead_find(a, true, KILN_NEXT) && has_room(a);
-  if (!fits) fits = kiln_ahead_find(a, false, KILN_NEXT) && has_room(a);
+  bool fits = kiln_ahead_find(a, true, KILN_NEXT) && kiln_ahead_has_room(a);
+  if (!fits) fits = kiln_ahead_find(a, false, KILN_NEXT) && kiln_ahead_has_room(a);
   if (p->machine->has_buffers) mark(a);
   if (!fits) return;
   carry(a, p->machine);

@@ -135,6 +135,7 @@ typedef enum ir_rule {
   IR_RULE_FETCH,
   IR_RULE_SLOT,
   IR_RULE_MEMORY,
+  IR_RULE_PUT,
   IR_RULE_SORT,
   IR_RULE_GATHER,
 } ir_rule;
@@ -237,6 +238,7 @@ enum {
   IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
   IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
   IR_BESIDE = 1 << 20, ///< roles: the two blocks that share a program have each some of its columns, not rows
+  IR_SHARED = 1 << 21, ///< barrier: orders shared memory alone
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -271,8 +273,9 @@ typedef struct ir_attrs {
   uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; with `first`: that of the tile (of copy,
                 ///< alloc 0; of stage the staged columns); copy: 0 of a left operand, 1 of a right one
   uint8_t round, cache, evict, order, scope, precision;
-  uint8_t pack;           ///< asm: elements an instance
+  uint8_t pack;           ///< asm: elements an instance; alloc: bytes left free behind each row along `axis`
   uint8_t stages, unroll; ///< for, while; 0: not said
+  uint32_t stride; ///< alloc: bytes from a slot to the next, by which slots are named then; 0: by numbers
   uint8_t split;          ///< for, cluster_sum, roles: blocks that may share the iterations of a loop, or do
   uint8_t spread; ///< machine operations: blocks that share a program, or among which this is divided; 0: one
   uint8_t perm[IR_MAX_RANK];

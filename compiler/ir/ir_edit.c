@@ -105,7 +105,7 @@ bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
          a->flags == b->flags && a->kind == b->kind && a->axis == b->axis && a->round == b->round &&
          a->cache == b->cache && a->evict == b->evict && a->order == b->order && a->scope == b->scope &&
          a->precision == b->precision && a->pack == b->pack && a->stages == b->stages &&
-         a->unroll == b->unroll && a->split == b->split && a->spread == b->spread &&
+         a->unroll == b->unroll && a->stride == b->stride && a->split == b->split && a->spread == b->spread &&
          !memcmp(a->perm, b->perm, sizeof a->perm);
 }
 

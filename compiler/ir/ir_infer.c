@@ -559,6 +559,13 @@ static kiln_status rule_slot(typing *t) {
   return yield_type(t, tile);
 }
 
+static kiln_status rule_put(typing *t) {
+  ir_type memory = operand(t, 0);
+  KILN_TRY(expect_memory(t, 0));
+  if (!is_i32(operand(t, 1))) return refuse(t, "a slot of i32", operand(t, 1));
+  return expect_type(t, "memory", ir_memory_type(operand(t, 2), memory.slots), memory);
+}
+
 static kiln_status rule_memory(typing *t) {
   for (uint32_t i = 0; i < t->op->operand_count; i++) KILN_TRY(expect_memory(t, i));
   return KILN_OK;
@@ -633,6 +640,7 @@ static rule_function *const rules[] = {
     [IR_RULE_FETCH] = rule_fetch,
     [IR_RULE_SLOT] = rule_slot,
     [IR_RULE_MEMORY] = rule_memory,
+    [IR_RULE_PUT] = rule_put,
     [IR_RULE_BARRIER] = rule_barrier,
     [IR_RULE_MMA] = rule_mma,
     [IR_RULE_WAIT] = rule_wait,

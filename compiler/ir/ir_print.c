@@ -56,7 +56,7 @@ static const struct {
 static const char *const flags[] = {"unsigned", "precise",  "nan",     "reverse", "volatile",  "saturate_off",
                                     "other",    "pure",     "flatten", "ftz",     "in_order",  "mapped",
                                     "a_mn",     "b_mn",     "async",   "partial", "multicast", "feeds",
-                                    "turned",   "overlaid", "beside"};
+                                    "turned",   "overlaid", "beside", "shared"};
 
 static void put_text(kiln_buffer *out, const char *name, const char *text) {
   if (!text) return;
@@ -81,6 +81,8 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   if (has_axis(op->code) && (op->code != IR_COPY || a->spread)) kiln_buffer_format(out, " axis=%u", a->axis);
   if (op->code == IR_ALLOC) kiln_buffer_format(out, " at=%" PRIu64, a->bits);
+  if (a->stride) kiln_buffer_format(out, " stride=%u", a->stride);
+  if (op->code == IR_ALLOC && a->axis) kiln_buffer_format(out, " axis=%u", a->axis);
   if (op->code == IR_BAR_EXPECT) kiln_buffer_format(out, " bytes=%u", (unsigned)(a->bits & 0xffffffff));
   if (op->code == IR_MMA_WAIT || op->code == IR_FETCH_WAIT) kiln_buffer_format(out, " out=%" PRIu64, a->bits);
   if (op->code == IR_ROLES)

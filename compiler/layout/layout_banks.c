@@ -11,7 +11,8 @@ static unsigned ways_of(const layout_memory *memory, const kiln_layout *layout, 
                         uint32_t bytes, uint32_t first, uint32_t count) {
   uint32_t words[BANKS][CYCLE_BYTES], used[BANKS] = {0}, most = 0;
   for (uint32_t lane = first; lane < first + count; lane++) {
-    uint32_t start = layout_offset(memory, layout_element(layout, lane << layout->registers)) << log2_bytes;
+    uint32_t offset = layout_offset(memory, layout_element(layout, lane << layout->registers)),
+             start = layout_padded(memory, offset) << log2_bytes;
     for (uint32_t at = start / BANK_BYTES; at <= (start + bytes - 1) / BANK_BYTES; at++) {
       uint32_t bank = at % BANKS, seen = 0;
       while (seen < used[bank] && words[bank][seen] != at) seen++;

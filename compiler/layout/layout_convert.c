@@ -145,6 +145,35 @@ uint32_t layout_offset(const layout_memory *memory, uint32_t element) {
   return offset;
 }
 
+uint32_t layout_padded(const layout_memory *memory, uint32_t offset) {
+  return offset + (memory->pad ? (offset >> memory->row) * memory->pad : 0);
+}
+
+layout_memory layout_padded_rows(ir_type tile, unsigned axis, unsigned log2_bytes, unsigned pad,
+                                 const uint32_t *piece, unsigned piece_count) {
+  const unsigned bits = ir_log2_elements(tile), row = tile.log2[axis];
+  const uint32_t in_row = layout_axis_mask(tile, axis);
+  layout_memory out = {.bits = (uint8_t)bits, .row = (uint8_t)row, .pad = (uint8_t)pad};
+  unsigned low = 0, above = row;
+  out.vector = (uint8_t)(row < 4 - log2_bytes ? row : 4 - log2_bytes);
+  for (unsigned k = 0; k < piece_count; k++)
+    for (unsigned i = 0; i < bits; i++)
+      if (piece[k] == 1u << i && in_row >> i & 1) out.offset[i] = 1u << low++;
+  for (unsigned i = 0; i < bits; i++)
+    if (!out.offset[i]) out.offset[i] = 1u << (in_row >> i & 1 ? low++ : above++);
+  return out;
+}
+
+bool layout_adds_up(const layout_memory *memory, const kiln_layout *layout) {
+  uint32_t seen = 0;
+  for (unsigned i = 0; i < places(layout); i++) {
+    uint32_t offset = layout_offset(memory, layout->basis[i]);
+    if (offset & seen) return false;
+    seen |= offset;
+  }
+  return true;
+}
+
 unsigned layout_memory_vector(const layout_memory *memory, const kiln_layout *layout, unsigned limit,
                               uint8_t out_registers[8]) {
   unsigned count = 0;

@@ -233,6 +233,13 @@ static void shift_slot(ir_kernel *kernel, ir_op *op) {
 static void next_slot(ir_kernel *kernel, ir_op *op) {
   uint32_t i = 0;
   while (!op->operands[i]->type.slots) i++;
+  const uint32_t stride = op->operands[i]->def->attrs.stride;
+  if (stride) { // of two
+    ir_builder b = builder_at(kernel, op);
+    ir_value *both = ir_const_int(&b, KILN_I32, stride);
+    op->operands[i + 1] = ir_binary(&b, IR_SUB, 0, both, op->operands[i + 1]);
+    return;
+  }
   op->operands[i + 1] = plus_one(kernel, op, i + 1, op->operands[i]->type.slots);
 }
 
@@ -299,11 +306,14 @@ static const struct {
     {"dropped wait for fetches", IR_FETCH_WAIT, drop_op},
     {"one group too many under way", IR_FETCH_WAIT, wait_less},
     {"dropped barrier", IR_BARRIER, drop_op},
-    {"barrier before the wait", IR_BARRIER, meet_early},
+    {"barrier before the wait", IR_BARRIER, meet_early, IR_SHARED},
     {"read of the wrong slot", IR_SLOT_LOAD, next_slot},
     {"dropped end of fetches", IR_FETCH_END, drop_op},
+    // Of stores to slots:
+    {"dropped store to a slot", IR_SLOT_STORE, drop_op},
+    {"store to the wrong slot", IR_SLOT_STORE, next_slot},
 };
-enum { FETCH_FAULTS = 9 };
+enum { FETCH_FAULTS = 9, STORE_FAULTS = 2 };
 
 /// True when the fault number `f` at operation `which` is seen; false with `*out_exists` false when there is
 /// no such operation.
@@ -417,7 +427,7 @@ TEST(gpu_faults, chained_products) {
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
   CHECK_INT(plant_faults(&(planting){cases, 2, unseen}),
-            sizeof faults / sizeof *faults - 3 - FETCH_FAULTS); // no sums of a cluster
+            sizeof faults / sizeof *faults - 3 - FETCH_FAULTS - STORE_FAULTS); // no sums of a cluster
 }
 
 /// The same product through slots that threads fill: three slots, which go round twice, rows that end in the
@@ -434,5 +444,20 @@ TEST(gpu_faults, fetches) {
                 .target = "sm_80"};
   c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
   CHECK_INT(plant_faults(&(planting){&c, 1, ""}), FETCH_FAULTS);
+  free(text);
+}
+
+/// The same through two slots that threads store to, where loads go through registers.
+TEST(gpu_faults, stores_to_slots) {
+  const double k = 205, row = 208, m = 70, n = 64;
+  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
+  sim_case c = {.name = "gemm",
+                .text = text,
+                .arguments = {m * row, n * row, n, m * n, m, n, k, row, row, n},
+                .grid = {2, 1, 1},
+                .schedules = 3,
+                .target = "gfx942"};
+  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
+  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 5);
   free(text);
 }

@@ -25,6 +25,9 @@ LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, const gpu_near *
 /// Loads stay before what follows.
 void amdgpu_hold_loads(gpu *g);
 
+/// The order of a loop's body (amdgpu_schedule.c).
+void amdgpu_order_body(gpu *g, LLVMBasicBlockRef body);
+
 /// Halves of two words by v_perm (amdgpu_shuffle.c).
 LLVMValueRef amdgpu_join_halves(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
 

@@ -48,13 +48,17 @@ bool amdgpu_has_far_registers(const kiln_target *target) {
 
 static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
 
+/// Waves of a block on one SIMD: it is spread over four.
+static unsigned waves_of_block(const gpu *g) { return g->warps > 2 ? 1u << (g->warps - 2) : 1; }
+
 // Tiles that are alive together need more than half of the registers, so a second wave has little or no room
 // on a SIMD whatever is done: LLVM then need not look for a schedule that makes room, and spill for it.
 // Operands of WMMA, which are read in between, are as large again as what is alive of them.
 static bool fills_registers(gpu *g) {
-  enum { HALF = 256, HALF_OF_RDNA = 128, WAVES = 2 }; // waves of a block: logarithm
+  enum { HALF = 256, HALF_OF_RDNA = 128, MOST_WAVES = 2 }; // of a SIMD: as many as have all registers there
   bool is_rdna = g->target->processor->major >= 10, has_product = false;
-  if (g->warps > WAVES || (!is_rdna && !amdgpu_has_far_registers(g->target))) return false;
+  if (waves_of_block(g) > (is_rdna ? MOST_WAVES : 1) || (!is_rdna && !amdgpu_has_far_registers(g->target)))
+    return false;
   ir_walk(g->kernel->body, note_product, &has_product);
   return gpu_live_words(g) > (!is_rdna ? HALF : has_product ? HALF_OF_RDNA / 2 : HALF_OF_RDNA);
 }
@@ -77,14 +81,18 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
     snprintf(text, sizeof text, "%u", g->kernel->max_registers);
     kiln_llvm_mark(function, "amdgpu-num-vgpr", text);
   }
-  if (fills_registers(g)) kiln_llvm_mark(function, "amdgpu-waves-per-eu", "1,1");
+  if (fills_registers(g)) {
+    const unsigned waves = waves_of_block(g);
+    snprintf(text, sizeof text, "%u,%u", waves, waves);
+    kiln_llvm_mark(function, "amdgpu-waves-per-eu", text);
+  }
   set_block_shape(g, function, threads);
 }
 
 /// A block's waves share four SIMDs, and a SIMD's registers are shared by its waves.
 static unsigned thread_registers(const gpu *g) {
   bool is_rdna = g->target->processor->major >= 10, has_far = amdgpu_has_far_registers(g->target);
-  unsigned waves = g->warps > 2 ? 1u << (g->warps - 2) : 1, most = has_far ? 512 : 256,
+  unsigned waves = waves_of_block(g), most = has_far ? 512 : 256,
            file = !is_rdna        ? most
                   : g->lanes == 5 ? 1024
                                   : 512;
@@ -137,6 +145,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .near_memory = amdgpu_near_memory,
       .near_load = amdgpu_near_load,
       .takes_ahead = p->major < 10,
+      .order_body = amdgpu_order_body,
       .shuffle_xor = amdgpu_shuffle_xor,
       .cut_schedule = cut_schedule,
   };

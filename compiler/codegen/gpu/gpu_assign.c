@@ -76,6 +76,8 @@ static void assign_fetch(gpu *g, ir_op *op) {
 
 static void assign_slot_load(gpu *g, ir_op *op) { set_home(g, &op->results[0], gpu_slot_layout(g, op)); }
 
+static void assign_slot_store(gpu *g, ir_op *op) { gpu_assign_store(g, op); }
+
 static void assign_elementwise(gpu *g, ir_op *op) {
   kiln_layout layout;
   clear(g, &op->results[0]);
@@ -239,6 +241,7 @@ static void assign_op(gpu *g, ir_op *op) {
       [IR_GATHER] = assign_gather,
       [IR_FETCH] = assign_fetch,
       [IR_SLOT_LOAD] = assign_slot_load,
+      [IR_SLOT_STORE] = assign_slot_store,
   };
   if (assigners[op->code]) assigners[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) assign_elementwise(g, op);

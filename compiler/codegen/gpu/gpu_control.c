@@ -145,6 +145,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   gpu_issue_feeds(g, body, NULL);
   bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
+  if (end == header && g->machine->order_body) g->machine->order_body(g, header);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, hi, iv, ""), step, ""), header, after);
   LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){region->enter, end}, 2);

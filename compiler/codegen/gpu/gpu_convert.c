@@ -106,11 +106,12 @@ static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves 
 // ----------------------------------------------------------------------------------- shared memory
 
 void gpu_barrier(gpu *g) {
+  static const kl_function functions[2] = {KL_kl_barrier, KL_kl_barrier_shared};
   LLVMValueRef arguments[2];
   if (g->barrier_threads)
     arguments[0] = gpu_i32(g, g->barrier), arguments[1] = gpu_i32(g, g->barrier_threads);
   if (g->barrier_threads) kl_call(&g->prelude, g->builder, KL_kl_named_barrier, arguments, 2);
-  else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
+  else kl_call(&g->prelude, g->builder, functions[kl_has(&g->prelude, KL_kl_barrier_shared)], NULL, 0);
   g->shared_dirty = false;
 }
 
@@ -138,9 +139,17 @@ typedef struct passage {
   uint8_t piece[8];   ///< register bits within a piece
   uint32_t start;     ///< byte offset of the tile
   LLVMValueRef base;  ///< byte offset of the thread's first element within it
-  uint32_t base_bits; ///< bits that the base can have
+  LLVMValueRef plain; ///< the same without what is left free
+  uint32_t base_bits; ///< bits that the latter can have
   LLVMValueRef slot;  ///< byte offset of a slot, or NULL
 } passage;
+
+/// The same of a place that differs between threads, in bytes.
+static LLVMValueRef padded(gpu *g, const layout_memory *memory, unsigned log2_bytes, LLVMValueRef place) {
+  LLVMValueRef row = LLVMBuildLShr(g->builder, place, gpu_i32(g, memory->row + log2_bytes), "");
+  LLVMValueRef free = LLVMBuildMul(g->builder, row, gpu_i32(g, (uint32_t)memory->pad << log2_bytes), "");
+  return LLVMBuildAdd(g->builder, place, free, "");
+}
 
 static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layout *layout,
                             unsigned log2_bytes, uint32_t start) {
@@ -151,7 +160,8 @@ static passage open_passage(gpu *g, const layout_memory *memory, const kiln_layo
     basis[i] = layout_offset(memory, layout->basis[layout->registers + i]) << log2_bytes;
     p.base_bits |= basis[i];
   }
-  p.base = gpu_thread_bits(g, basis, threads_of(layout));
+  p.base = p.plain = gpu_thread_bits(g, basis, threads_of(layout));
+  if (memory->pad) p.base = padded(g, memory, log2_bytes, p.plain);
   return p;
 }
 
@@ -167,18 +177,23 @@ static bool starts_piece(const passage *p, uint32_t r) {
 }
 
 static LLVMValueRef piece_pointer(gpu *g, const passage *p, uint32_t r) {
-  uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)) << p->log2_bytes;
-  bool is_sum = !(own & p->base_bits);
-  LLVMValueRef at =
-      gpu_shared_at(g, is_sum ? p->base : LLVMBuildXor(g->builder, p->base, gpu_i32(g, own), ""));
-  LLVMValueRef more = gpu_i32(g, p->start + (is_sum ? own : 0));
+  uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)), more = p->start;
+  LLVMValueRef base = p->base;
+  if (!(own << p->log2_bytes & p->base_bits)) {
+    more += layout_padded(p->memory, own) << p->log2_bytes;
+  } else {
+    base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, own << p->log2_bytes), "");
+    if (p->memory->pad) base = padded(g, p->memory, p->log2_bytes, base);
+  }
+  LLVMValueRef at = gpu_shared_at(g, base), last = gpu_i32(g, more);
   if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
-  return LLVMBuildGEP2(g->builder, g->i8, at, &more, 1, "");
+  return LLVMBuildGEP2(g->builder, g->i8, at, &last, 1, "");
 }
 
-void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
-                    uint32_t start) {
+static void write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
+                       uint32_t start, LLVMValueRef slot) {
   passage p = open_passage(g, memory, &tile->layout, log2_bytes, start);
+  p.slot = slot;
   LLVMValueRef owner = gpu_is_owner(g, &tile->layout), elements[16];
   LLVMBasicBlockRef after = NULL;
   if (owner) {
@@ -200,6 +215,11 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
   if (!owner) return;
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
+                    uint32_t start) {
+  write_tile(g, tile, memory, log2_bytes, start, NULL);
 }
 
 /// Reads the piece that starts at register `r`.
@@ -474,10 +494,17 @@ layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_la
   matrix_load plan;
   if (plan_matrix_load(g, writer, to, log2_bytes, PARTS_OF_ROWS, &plan))
     return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, row_bits(&plan));
-  return layout_swizzle(writer, to, log2_bytes, NULL, 0);
+  return plain_memory(g, writer, to, log2_bytes);
+}
+
+layout_memory gpu_padded_memory(ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots) {
+  uint32_t row[4];
+  unsigned count = reader_pieces(&slots->writer, &slots->reader, slots->log2_bytes, row);
+  return layout_padded_rows(tile, axis, slots->log2_bytes, pad, row, count);
 }
 
 static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
+  if (place->slots->is_by_bytes) return place->slot;
   return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
 }
 
@@ -498,10 +525,14 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
+void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
+  const gpu_slots *s = place->slots;
+  write_tile(g, tile, &s->memory, s->log2_bytes, s->start, slot_offset(g, place));
+}
+
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
   const gpu_slots *s = place->slots;
-  unsigned log2_bytes = (unsigned)__builtin_ctz(s->bytes) - s->memory.bits;
-  passage p = open_passage(g, &s->memory, &s->writer, log2_bytes, s->start);
+  passage p = open_passage(g, &s->memory, &s->writer, s->log2_bytes, s->start);
   p.slot = slot_offset(g, place);
   return piece_pointer(g, &p, r);
 }

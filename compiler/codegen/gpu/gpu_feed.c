@@ -31,6 +31,17 @@ static void note_carried(gpu *g, const ir_value *argument, gpu_feed feed) {
   note_load(g, next, feed);
 }
 
+/// What is read from a slot was stored there: note_stored looks for the loads.
+static void note_slot(gpu *g, const ir_op *slot_load, const gpu_feed *feed) {
+  gpu_feed *known = &gpu_value_of(g, slot_load->operands[0])->feed;
+  if (!known->dot) *known = *feed;
+}
+
+static void note_stored(ir_op *op, void *context) {
+  if (op->code == IR_SLOT_STORE)
+    note_load(context, op->operands[2], gpu_value_of(context, op->operands[0])->feed);
+}
+
 /// Goes back from an operand to loads and carried values, as far as `budget` operations reach.
 static void note_behind(gpu *g, const ir_value *value, const gpu_feed *feed, unsigned *budget) {
   const ir_op *op = value->def;
@@ -38,6 +49,7 @@ static void note_behind(gpu *g, const ir_value *value, const gpu_feed *feed, uns
   if (!op || op->block != feed->dot->block || !*budget) return;
   --*budget;
   note_load(g, value, *feed);
+  if (op->code == IR_SLOT_LOAD) note_slot(g, op, feed);
   if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
   for (uint32_t i = 0; i < op->operand_count; i++) note_behind(g, op->operands[i], feed, budget);
 }
@@ -51,7 +63,9 @@ static void note_product(ir_op *op, void *context) {
 }
 
 void gpu_collect_feeds(gpu *g) {
-  if (g->machine->hold_loads) ir_walk(g->kernel->body, note_product, g);
+  if (!g->machine->hold_loads) return;
+  ir_walk(g->kernel->body, note_product, g);
+  ir_walk(g->kernel->body, note_stored, g);
 }
 
 void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot) {

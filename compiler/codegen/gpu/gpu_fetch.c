@@ -22,6 +22,13 @@ void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout) {
   if (!s->has_reader) s->reader = *layout;
 }
 
+void gpu_assign_store(gpu *g, const ir_op *op) {
+  gpu_slots *s = slots_of(g, op->operands[0]);
+  if (!gpu_suggestion(g, op->operands[2], &s->writer))
+    s->writer = gpu_default_layout(g, op->operands[2]->type);
+  if (!s->has_reader) s->reader = s->writer;
+}
+
 kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load) {
   return slots_of(g, slot_load->operands[0])->writer;
 }
@@ -46,9 +53,8 @@ void gpu_assign_reader(gpu *g, const ir_op *dot) {
 /// Register bits that both the global access and the slot keep together, in order.
 static unsigned piece_of(gpu *g, const ir_op *op, const gpu_slots *s, uint8_t bits[8]) {
   uint8_t inside[8];
-  unsigned log2_bytes = (unsigned)__builtin_ctz(s->bytes) - s->memory.bits,
-           count = gpu_access_bits(g, op, &s->writer, bits), same = 0;
-  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - log2_bytes, inside);
+  unsigned count = gpu_access_bits(g, op, &s->writer, bits), same = 0;
+  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside);
   while (same < count && same < there && bits[same] == inside[same]) same++;
   return same;
 }
@@ -56,7 +62,8 @@ static unsigned piece_of(gpu *g, const ir_op *op, const gpu_slots *s, uint8_t bi
 /// A fetch moves words. Where what suits the reader would cut them (bytes whose neighbours in global memory
 /// are not neighbours in the dot), what the fetch has in a row stays in a row, and the reader takes single
 /// elements.
-static void keep_words(gpu *g, const ir_op *op, gpu_slots *s, unsigned log2_bytes) {
+static void keep_words(gpu *g, const ir_op *op, gpu_slots *s) {
+  const unsigned log2_bytes = s->log2_bytes;
   uint8_t bits[8];
   uint32_t row[8];
   if (log2_bytes + piece_of(g, op, s, bits) >= 2) return;
@@ -66,19 +73,41 @@ static void keep_words(gpu *g, const ir_op *op, gpu_slots *s, unsigned log2_byte
   if (count) s->memory = layout_swizzle(&s->writer, &s->reader, log2_bytes, row, count);
 }
 
-/// Claims the bytes from the first fetch on.
+/// Claims the bytes of the slots of `alloc`, how a tile lies in which is known.
+static void claim(gpu *g, const ir_op *alloc, gpu_slots *s) {
+  const layout_memory *m = &s->memory;
+  s->bytes = layout_padded(m, 1u << m->bits) << s->log2_bytes;
+  s->start = (uint32_t)alloc->attrs.bits;
+  uint32_t count = alloc->results[0].type.slots, stride = alloc->attrs.stride;
+  KILN_ASSERT(stride || s->start >= g->scratch_base); // slots of several tiles take turns
+  s->is_by_bytes = stride != 0;
+  uint32_t bytes = stride ? stride * (count - 1) + s->bytes : s->bytes * count, end = s->start + bytes;
+  gpu_scratch_begin(g, end - (end < g->scratch_base ? end : g->scratch_base));
+  if (end > g->scratch_base) g->scratch_base = end;
+  s->is_open = true;
+}
+
+static unsigned log2_bytes_of(const ir_op *alloc) {
+  return (unsigned)__builtin_ctz(kiln_scalars[alloc->results[0].type.scalar].bytes);
+}
+
+/// From the first fetch on.
 static void open_slots(gpu *g, const ir_op *op, gpu_slots *s) {
   const ir_op *alloc = op->operands[2]->def;
-  unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[alloc->results[0].type.scalar].bytes);
-  s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
-  s->bytes = 1u << (s->writer.bits + log2_bytes);
-  keep_words(g, op, s, log2_bytes);
-  s->start = (uint32_t)alloc->attrs.bits;
-  KILN_ASSERT(s->start >= g->scratch_base);
-  uint32_t bytes = s->bytes * alloc->results[0].type.slots;
-  gpu_scratch_begin(g, s->start - g->scratch_base + bytes);
-  g->scratch_base = s->start + bytes;
-  s->is_open = true;
+  s->log2_bytes = log2_bytes_of(alloc);
+  s->memory = gpu_staged_memory(g, &s->writer, &s->reader, s->log2_bytes);
+  keep_words(g, op, s);
+  claim(g, alloc, s);
+}
+
+/// From the first store on. Rows with free bytes between them where they were given.
+static void open_stored(gpu *g, const ir_op *alloc, gpu_slots *s) {
+  s->log2_bytes = log2_bytes_of(alloc);
+  layout_memory rows = gpu_padded_memory(alloc->results[0].type, alloc->attrs.axis,
+                                         (unsigned)alloc->attrs.pack >> s->log2_bytes, s);
+  bool is_padded = rows.pad && layout_adds_up(&rows, &s->writer) && layout_adds_up(&rows, &s->reader);
+  s->memory = is_padded ? rows : gpu_staged_memory(g, &s->writer, &s->reader, s->log2_bytes);
+  claim(g, alloc, s);
 }
 
 // ----------------------------------------------------------------------------------------- lowering
@@ -104,8 +133,7 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
   uint8_t bits[8];
   uint32_t inside = 0;
   if (!at.slots->is_open) open_slots(g, op, at.slots);
-  unsigned vector = piece_of(g, op, at.slots, bits), bytes = (at.slots->bytes >> at.slots->memory.bits)
-                                                             << vector;
+  unsigned vector = piece_of(g, op, at.slots, bits), bytes = 1u << (at.slots->log2_bytes + vector);
   gpu_tile pointer = gpu_tile_in(g, op->operands[0], layout), mask = gpu_tile_in(g, op->operands[1], layout);
   gpu_tile left = {.regs = NULL};
   if (op->operand_count > 4) left = gpu_tile_in(g, op->operands[4], layout);
@@ -139,8 +167,15 @@ void gpu_lower_slot_load(gpu *g, ir_op *op) {
       (gpu_place){slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
 }
 
+void gpu_lower_slot_store(gpu *g, ir_op *op) {
+  gpu_place at = {slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
+  gpu_tile tile = gpu_tile_in(g, op->operands[2], &at.slots->writer);
+  if (!at.slots->is_open) open_stored(g, op->operands[0]->def, at.slots);
+  if (g->status == KILN_OK) gpu_write_slot(g, &at, &tile);
+}
+
 void gpu_lower_fetch_end(gpu *g, ir_op *op) {
-  call(g, KL_kl_copy_wait_0);
+  if (kl_has(&g->prelude, KL_kl_copy_wait_0)) call(g, KL_kl_copy_wait_0);
   for (uint32_t i = 0; i < op->operand_count; i++) {
     gpu_slots *s = slots_of(g, op->operands[i]);
     if (s->is_open && s->start < g->scratch_base) g->scratch_base = s->start;

@@ -31,8 +31,10 @@ static void lower_pid(gpu *g, ir_op *op) {
 }
 
 static void lower_barrier(gpu *g, ir_op *op) {
-  (void)op;
-  gpu_barrier(g);
+  bool is_shared = (op->attrs.flags & IR_SHARED) || g->barrier_threads;
+  if (is_shared) gpu_barrier(g);
+  else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
+  g->shared_dirty = false;
 }
 
 static void lower_nothing(gpu *g, ir_op *op) {
@@ -121,6 +123,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_FETCH_WAIT] = gpu_lower_fetch_wait,
     [IR_FETCH_END] = gpu_lower_fetch_end,
     [IR_SLOT_LOAD] = gpu_lower_slot_load,
+    [IR_SLOT_STORE] = gpu_lower_slot_store,
 };
 
 void gpu_lower_op(gpu *g, ir_op *op) {

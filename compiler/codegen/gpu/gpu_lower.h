@@ -131,6 +131,9 @@ struct gpu_machine {
   /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;
   /// NULL: none of this. Called behind the loads.
   void (*hold_loads)(gpu *g);
+  /// The body of a loop is one block, and ends here: in which order its products, and what they read and
+  /// load, are to be issued. NULL: as the scheduler finds best.
+  void (*order_body)(gpu *g, LLVMBasicBlockRef body);
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
   /// Nothing is scheduled across this point: LLVM's time grows with the square of what is scheduled together.
@@ -175,15 +178,17 @@ typedef struct gpu_version {
 typedef struct gpu_slots {
   kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
   bool has_reader;
+  bool is_by_bytes; ///< slots are named by their distance from the first
   bool is_open; ///< what follows is set, and the bytes are taken
   layout_memory memory;
+  unsigned log2_bytes;   ///< of an element
   uint32_t start, bytes; ///< of the first slot; of one slot
 } gpu_slots;
 
 /// Where a tile lies in shared memory; slots NULL: it does not.
 typedef struct gpu_place {
   gpu_slots *slots;
-  LLVMValueRef slot; ///< its number, i32
+  LLVMValueRef slot; ///< its name, i32
 } gpu_place;
 
 /// The product that a load's value goes to in a loop (IR_FEEDS).
@@ -350,6 +355,10 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
 /// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
 layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
                                 unsigned log2_bytes);
+/// Writes a tile in layout slots->writer into the slot; see gpu_write_tile.
+void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile);
+/// How a tile lies in rows along `axis`, with `pad` elements free behind each, for who writes and reads slots.
+layout_memory gpu_padded_memory(ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots);
 /// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
 /// Registers [first, first + count) of the result.
@@ -359,6 +368,7 @@ void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
 void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                     uint32_t start);
+/// Orders shared memory, no other.
 void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
@@ -434,6 +444,7 @@ kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
 // gpu_fetch.c: slots of shared memory that threads fill while they go on
 /// Layouts, while gpu_assign goes over the operations: of what a fetch writes, of what a product reads.
 void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout);
+void gpu_assign_store(gpu *g, const ir_op *op);
 void gpu_assign_reader(gpu *g, const ir_op *dot);
 /// The layout that a tile in a slot was written in.
 kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load);
@@ -442,6 +453,7 @@ void gpu_lower_fetch_commit(gpu *g, ir_op *op);
 void gpu_lower_fetch_wait(gpu *g, ir_op *op);
 void gpu_lower_fetch_end(gpu *g, ir_op *op);
 void gpu_lower_slot_load(gpu *g, ir_op *op);
+void gpu_lower_slot_store(gpu *g, ir_op *op);
 
 // gpu_report.c
 /// A load or store of tiles or scalars: bytes of one access where all lanes are live, where the mask may cut

@@ -139,7 +139,7 @@ static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
   const ir_value *v = feed->dot->operands[feed->operand];
   int axis = feed->operand ? 0 : 1;
   if (v->type.rank != 2 || load->operands[0]->type.rank != 2) return -1;
-  for (; v->def && v->def->code != IR_LOAD; v = v->def->operands[0]) {
+  for (; v->def && v->def->code != IR_LOAD && v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
     if (v->def->code == IR_TRANS) axis = 1 - axis;
     else if (v->def->code != IR_CAST) return -1;
   }
