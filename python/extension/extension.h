@@ -39,7 +39,7 @@ typedef struct kiln_api {
 /// end: subinterpreters are refused, so there is one of each.
 typedef struct kiln_globals {
   PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
-      *with_grid, *operation, *differentiable;
+      *with_grid, *operation, *differentiable, *direct;
   PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
   PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
   PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
@@ -284,6 +284,9 @@ PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64
 /// where handles are read.
 bool kiln_handles_grad_is_enabled(void);
 bool kiln_handles_has_mode(void);
+/// Whether nothing of this thread (a mode, autocast, inference, tracing, a transform, a profiler) stands
+/// between a call of an operation of PyTorch's and what its tensors alone decide.
+bool kiln_handles_thread_is_plain(void);
 /// Raises the version of an exact tensor: false where another way has to.
 bool kiln_handle_wrote(PyObject *tensor);
 
@@ -363,6 +366,6 @@ PyObject *kiln_xla_call(PyObject *module, PyObject *args);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
     kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec,
-    kiln_operation_spec, kiln_differentiable_spec;
+    kiln_operation_spec, kiln_differentiable_spec, kiln_direct_spec;
 
 #endif

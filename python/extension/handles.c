@@ -155,6 +155,19 @@ PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64
 
 bool kiln_handles_has_mode(void) { return by.has_mode(); }
 
+// The dispatch keys that this thread adds and takes away, two words that are zero where they are those of a
+// new thread.
+static const uint64_t *thread_keys(void) {
+  static _Thread_local const uint64_t *keys;
+  if (!keys) keys = symbol_of("libc10", "_ZN3c104impl26raw_local_dispatch_key_setE"); // this thread's
+  return keys;
+}
+
+bool kiln_handles_thread_is_plain(void) {
+  const uint64_t *keys = by.offset ? thread_keys() : NULL;
+  return keys && !keys[0] && !keys[1] && !by.has_mode() && !by.function_mode() && !by.is_observed();
+}
+
 bool kiln_handles_grad_is_enabled(void) { return by.grad_enabled(); }
 
 bool kiln_handle_wrote(PyObject *tensor) {

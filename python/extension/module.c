@@ -18,6 +18,11 @@ static PyObject *reads_handles(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(
   return PyBool_FromLong(kiln_handles_are_read());
 }
 
+// For kiln.torch, which tries it in states that are known.
+static PyObject *thread_is_plain(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
+  return PyBool_FromLong(kiln_torch_is_used() && kiln_handles_thread_is_plain());
+}
+
 static bool take(const char *module, const char *name, PyObject **out) {
   PyObject *from = PyImport_ImportModule(module);
   *out = from ? PyObject_GetAttrString(from, name) : NULL;
@@ -56,7 +61,8 @@ static int fill_module(PyObject *module) {
       add_type(module, &kiln_variants_spec, &g->variants) &&
       add_type(module, &kiln_with_grid_spec, &g->with_grid) &&
       add_type(module, &kiln_operation_spec, &g->operation) &&
-      add_type(module, &kiln_differentiable_spec, &g->differentiable);
+      add_type(module, &kiln_differentiable_spec, &g->differentiable) &&
+      add_type(module, &kiln_direct_spec, &g->direct);
   return is_fine ? 0 : -1;
 }
 
@@ -64,6 +70,7 @@ static PyMethodDef functions[] = {
     {"version", version, METH_VARARGS,
      "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
     {"_reads_handles", reads_handles, METH_NOARGS, NULL},
+    {"thread_is_plain", thread_is_plain, METH_NOARGS, NULL},
     {"_xla_targets", kiln_xla_targets, METH_NOARGS, NULL},
     {"_xla_call", kiln_xla_call, METH_VARARGS, NULL},
     {0},

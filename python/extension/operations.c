@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operations of PyTorch as its dispatcher calls them: kiln._core.Operation launches and allocates what is
-// returned, kiln._core.Differentiable stands at autograd's key above it. Both take the common case, plain
-// tensors in order, themselves, and give all else to functions of kiln.torch, whose answer is the same.
+// returned, kiln._core.Differentiable stands at autograd's key above it, and kiln._core.Direct is what
+// torch.ops.NAMESPACE.NAME does when it is called. Each takes the common case, plain tensors in order,
+// itself, and gives all else to functions of kiln.torch or PyTorch, whose answer is the same.
 #include "python/extension/extension.h"
 
 #include <string.h>
@@ -360,22 +361,26 @@ PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0,
 
 // ------------------------------------------------------------------------------------------ autograd
 
+// Attributes of what an autograd.Function passes to forward, and of tensors.
+enum { NAME_SAVE, NAME_FIXED, NAME_MATERIALIZE, NAME_KEPT, NAME_DTYPE, NAMES };
+static const char *const names_of_context[NAMES] = {"to_save", "non_differentiable", "materialize_grads",
+                                                    "kept", "dtype"};
+
 typedef struct differentiable {
   PyObject_HEAD vectorcallfunc call;
   operation *below;
   PyObject *general;        // owned: PyTorch's own way; called with the keyset
   PyObject *recorded;       // owned: the apply of an autograd.Function, or NULL: no derivatives
   PyObject *has_transforms; // owned
-  PyObject *names[5];       // owned: attributes of what apply passes to forward
+  PyObject *names[NAMES];   // owned
   size_t saved_count, fixed_count, wanted_count;
   int8_t saved[MOST_ARGUMENTS + MOST_OUTPUTS]; // tensors for backward: an argument, or -1 - output
-  int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives
+  int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives, as -1 - output
   int8_t wanted[MOST_ARGUMENTS];               // arguments with derivatives
 } differentiable;
 
-// Whether nothing but a device's own code is below autograd.
+// Whether all tensors are plain ones, for which a device's own code is all that is below autograd.
 static bool is_plain(const operation *o, PyObject *const *args) {
-  if (kiln_handles_has_mode()) return false;
   for (size_t i = 0; i < o->arrays_count; i++) {
     kiln_array array;
     if (!kiln_torch_dense(args[o->arrays[i]], &array)) return false;
@@ -389,64 +394,82 @@ static bool any_requires_grad(const operation *o, PyObject *const *args) {
   return false;
 }
 
+static bool is_transformed(const differentiable *d) {
+  PyObject *transforms = PyObject_Vectorcall(d->has_transforms, NULL, 0, NULL);
+  Py_XDECREF(transforms);
+  return transforms != Py_False;
+}
+
+// The answer for plain tensors, or NULL: with an exception, or without where a general way has to tell.
+// `above` records what autograd wants to know of; NULL: nothing does. `is_thread_plain`: there are no
+// transforms.
+static PyObject *shortcut(operation *o, const differentiable *above, bool is_thread_plain,
+                          PyObject *const *args, size_t count) {
+  if (count != o->taken || !kiln_handles_are_read() || !is_plain(o, args)) return NULL;
+  if (!o->outputs_count || !any_requires_grad(o, args) || !kiln_handles_grad_is_enabled())
+    return run(o, args, count);
+  if (!above || !above->recorded || (!is_thread_plain && is_transformed(above))) return NULL;
+  return PyObject_Vectorcall(above->recorded, args, count, NULL);
+}
+
 static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
   differentiable *d = (differentiable *)self;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
   Py_INCREF(self);
-  bool is_simple = (!names || !PyTuple_Size(names)) && count == d->below->taken + 1 &&
-                   kiln_handles_are_read() && is_plain(d->below, args + 1);
-  bool is_recorded = is_simple && any_requires_grad(d->below, args + 1) && kiln_handles_grad_is_enabled();
-  if (is_recorded) {
-    PyObject *transforms = d->recorded ? PyObject_Vectorcall(d->has_transforms, NULL, 0, NULL) : NULL;
-    if (transforms == Py_False) result = PyObject_Vectorcall(d->recorded, args + 1, count - 1, NULL);
-    Py_XDECREF(transforms);
-  } else if (is_simple) result = run(d->below, args + 1, count - 1);
+  if ((!names || !PyTuple_Size(names)) && count && kiln_handles_are_read() && !kiln_handles_has_mode())
+    result = shortcut(d->below, d, false, args + 1, count - 1);
   if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->general, args, count, names);
   Py_DECREF(self);
   return result;
 }
 
-static PyObject *dtype_of(PyObject *tensor) { return PyObject_GetAttrString(tensor, "dtype"); }
-
-// Keeps for the backward function: ctx.saved_tensors, ctx.numbers (the arguments, None for tensors),
-// ctx.types (of those with derivatives).
-static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
+// What the backward function has as ctx.kept: the arguments, None for tensors, then the types of those with
+// derivatives.
+static PyObject *kept_of(const differentiable *d, PyObject *const *args) {
   const operation *o = d->below;
-  bool is_tuple = o->outputs_count > 1, is_fine = true;
-  PyObject *kept[5] = {PyTuple_New((Py_ssize_t)d->saved_count), PyTuple_New((Py_ssize_t)d->fixed_count),
-                       Py_False, PyTuple_New((Py_ssize_t)o->taken), PyTuple_New((Py_ssize_t)d->wanted_count)};
+  PyObject *kept = PyTuple_New((Py_ssize_t)(o->taken + d->wanted_count));
+  for (size_t i = 0, array = 0; kept && i < o->taken; i++) {
+    bool is_array = array < o->arrays_count && o->arrays[array] == i;
+    PyObject *one = is_array ? Py_None : args[i];
+    array += is_array;
+    Py_INCREF(one);
+    PyTuple_SetItem(kept, (Py_ssize_t)i, one);
+  }
+  for (size_t i = 0; kept && i < d->wanted_count; i++) {
+    PyObject *dtype = PyObject_GetAttr(args[d->wanted[i]], d->names[NAME_DTYPE]);
+    if (!dtype) Py_CLEAR(kept);
+    else PyTuple_SetItem(kept, (Py_ssize_t)(o->taken + i), dtype);
+  }
+  return kept;
+}
+
+// Those of the arguments and outputs that `numbers` says, an argument or -1 - output.
+static PyObject *tensors_of(const int8_t *numbers, size_t count, PyObject *const *args, PyObject *outputs) {
+  PyObject *tensors = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tensors && i < count; i++) {
+    int at = numbers[i];
+    PyObject *one = at >= 0 ? args[at] : PyTuple_Check(outputs) ? PyTuple_GetItem(outputs, -1 - at) : outputs;
+    Py_INCREF(one);
+    PyTuple_SetItem(tensors, (Py_ssize_t)i, one);
+  }
+  return tensors;
+}
+
+// Takes over `value`.
+static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
+  bool is_set = value && !PyObject_SetAttr(ctx, name, value);
+  Py_XDECREF(value);
+  return is_set;
+}
+
+static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
   Py_INCREF(Py_False);
-  for (size_t i = 0; i < 5; i++) is_fine &= kept[i] != NULL;
-  for (size_t i = 0; is_fine && i < d->saved_count; i++) {
-    int at = d->saved[i];
-    PyObject *one = at >= 0 ? args[at] : is_tuple ? PyTuple_GetItem(outputs, -1 - at) : outputs;
-    Py_INCREF(one);
-    PyTuple_SetItem(kept[0], (Py_ssize_t)i, one);
-  }
-  for (size_t i = 0; is_fine && i < d->fixed_count; i++) {
-    PyObject *one = is_tuple ? PyTuple_GetItem(outputs, d->fixed[i]) : outputs;
-    Py_INCREF(one);
-    PyTuple_SetItem(kept[1], (Py_ssize_t)i, one);
-  }
-  for (size_t i = 0; is_fine && i < o->taken; i++) {
-    Py_INCREF(args[i]);
-    PyTuple_SetItem(kept[3], (Py_ssize_t)i, args[i]);
-  }
-  for (size_t i = 0; is_fine && i < o->arrays_count; i++) {
-    Py_INCREF(Py_None);
-    PyTuple_SetItem(kept[3], o->arrays[i], Py_None);
-  }
-  for (size_t i = 0; is_fine && i < d->wanted_count; i++) {
-    PyObject *dtype = dtype_of(args[d->wanted[i]]);
-    if (!dtype) is_fine = false;
-    else PyTuple_SetItem(kept[4], (Py_ssize_t)i, dtype);
-  }
-  for (size_t i = 0; i < 5; i++) {
-    if (is_fine && (i != 1 || d->fixed_count)) is_fine = !PyObject_SetAttr(ctx, d->names[i], kept[i]);
-    Py_XDECREF(kept[i]);
-  }
-  return is_fine;
+  return set(ctx, d->names[NAME_MATERIALIZE], Py_False) &&
+         set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs)) &&
+         (!d->fixed_count ||
+          set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, args, outputs))) &&
+         set(ctx, d->names[NAME_KEPT], kept_of(d, args));
 }
 
 // forward(ctx, *arguments) of the autograd.Function.
@@ -470,8 +493,6 @@ static PyObject *differentiable_record(PyObject *self, PyObject *apply) {
 
 // Differentiable(operation, general, has_transforms, saved, fixed, wanted)
 static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-  static const char *const texts[5] = {"to_save", "non_differentiable", "materialize_grads", "numbers",
-                                       "types"};
   PyObject *below, *general, *has_transforms, *saved, *fixed, *wanted;
   if (!PyArg_ParseTuple(args, "O!OOO!O!O!:Differentiable", kiln_of.operation, &below, &general,
                         &has_transforms, &PyTuple_Type, &saved, &PyTuple_Type, &fixed, &PyTuple_Type,
@@ -494,9 +515,10 @@ static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject
   d->fixed_count = (size_t)PyTuple_Size(fixed);
   d->wanted_count = (size_t)PyTuple_Size(wanted);
   bool is_fine = take_numbers(saved, -(long)o->outputs_count, (long)o->taken, d->saved) &&
-                 take_numbers(fixed, 0, (long)o->outputs_count, d->fixed) &&
+                 take_numbers(fixed, -(long)o->outputs_count, 0, d->fixed) &&
                  take_numbers(wanted, 0, (long)o->taken, d->wanted);
-  for (size_t i = 0; i < 5; i++) is_fine &= (d->names[i] = PyUnicode_InternFromString(texts[i])) != NULL;
+  for (size_t i = 0; i < NAMES; i++)
+    is_fine &= (d->names[i] = PyUnicode_InternFromString(names_of_context[i])) != NULL;
   if (!is_fine) Py_CLEAR(d);
   return (PyObject *)d;
 }
@@ -525,7 +547,7 @@ static void differentiable_free(PyObject *self) {
   PyObject_GC_UnTrack(self);
   differentiable_clear(self);
   Py_CLEAR(d->below);
-  for (size_t i = 0; i < 5; i++) Py_XDECREF(d->names[i]);
+  for (size_t i = 0; i < NAMES; i++) Py_XDECREF(d->names[i]);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
@@ -548,3 +570,85 @@ static PyType_Slot differentiable_slots[] = {
 PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0,
                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
                                         differentiable_slots};
+
+// ------------------------------------------------------------------------------------- torch.ops.NAME
+
+typedef struct direct {
+  PyObject_HEAD vectorcallfunc call;
+  operation *below;
+  differentiable *above; // owned; NULL: PyTorch has no function of ours at autograd's key
+  PyObject *general;     // owned: through PyTorch's dispatcher
+} direct;
+
+static PyObject *direct_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
+  direct *d = (direct *)self;
+  size_t count = (size_t)PyVectorcall_NARGS(flagged);
+  PyObject *result = NULL;
+  Py_INCREF(self);
+  if ((!names || !PyTuple_Size(names)) && kiln_handles_thread_is_plain())
+    result = shortcut(d->below, d->above, true, args, count);
+  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->general, args, count, names);
+  Py_DECREF(self);
+  return result;
+}
+
+// Direct(operation, differentiable or None, general)
+static PyObject *direct_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
+  PyObject *below, *above, *general;
+  if (!PyArg_ParseTuple(args, "O!OO:Direct", kiln_of.operation, &below, &above, &general)) return NULL;
+  if (above != Py_None && Py_TYPE(above) != kiln_of.differentiable)
+    return PyErr_SetString(PyExc_TypeError, "expected a Differentiable or None"), NULL;
+  direct *d = (direct *)PyType_GenericAlloc(type, 0);
+  if (!d) return NULL;
+  d->call = direct_call;
+  Py_INCREF(below);
+  Py_INCREF(general);
+  d->below = (operation *)below;
+  d->general = general;
+  if (above == Py_None) return (PyObject *)d;
+  Py_INCREF(above);
+  d->above = (differentiable *)above;
+  return (PyObject *)d;
+}
+
+static int direct_traverse(PyObject *self, visitproc visit, void *arg) {
+  direct *d = (direct *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(d->below);
+  Py_VISIT(d->above);
+  Py_VISIT(d->general);
+  return 0;
+}
+
+static int direct_clear(PyObject *self) {
+  Py_CLEAR(((direct *)self)->general);
+  return 0;
+}
+
+static void direct_free(PyObject *self) {
+  direct *d = (direct *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  direct_clear(self);
+  Py_CLEAR(d->below);
+  Py_CLEAR(d->above);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef direct_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(direct, call), READONLY, NULL},
+    {0},
+};
+static PyType_Slot direct_slots[] = {
+    {Py_tp_new, direct_new},
+    {Py_tp_dealloc, direct_free},
+    {Py_tp_traverse, direct_traverse},
+    {Py_tp_clear, direct_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, direct_members},
+    {0, NULL},
+};
+PyType_Spec kiln_direct_spec = {"kiln.Direct", sizeof(direct), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                                direct_slots};

@@ -11,11 +11,13 @@ stream. Operations have fake functions, so torch.compile and torch.export keep t
 """
 import ast
 import os
+import threading
+import types
 
 import torch
 
 from . import Library, _torch_library
-from ._core import Differentiable, Kernel, Operation
+from ._core import Differentiable, Direct, Kernel, Operation, thread_is_plain
 from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, program_of, value_of
 
 _SCALARS = {"i1": "bool", "f16": "float", "bf16": "float", "f32": "float", "f64": "float"}  # the other types are integers
@@ -195,30 +197,29 @@ class _Derivative(Gradients):
         self.call, self.forward = call, forward
         tensors = [(kind, at) for kind, at, _ in self.taken if kind == "output" or kind == "input" and at in forward.arrays]
         self.saved = tuple(at if kind == "input" else -1 - at for kind, at in tensors)
-        self.fixed = tuple(at for at in range(len(forward.returned)) if at not in self.differentiable)
+        self.fixed = tuple(-1 - at for at in range(len(forward.returned)) if at not in self.differentiable)
 
     def setup(self, ctx, inputs, output, keyword_only_inputs=None):
         """Keeps what kiln._core.Differentiable keeps. `keyword_only_inputs` has a grid, which is the forward's alone."""
         outputs = output if isinstance(output, tuple) else (output,)
         ctx.save_for_backward(*[inputs[at] if at >= 0 else outputs[-1 - at] for at in self.saved])
-        ctx.numbers = tuple(None if isinstance(one, torch.Tensor) else one for one in inputs)
-        ctx.types = tuple(inputs[at].dtype for at in self.wanted)
-        ctx.mark_non_differentiable(*[outputs[at] for at in self.fixed])
+        ctx.kept = (*[None if isinstance(one, torch.Tensor) else one for one in inputs], *[inputs[at].dtype for at in self.wanted])
+        ctx.mark_non_differentiable(*[outputs[-1 - at] for at in self.fixed])
         ctx.set_materialize_grads(False)
 
     def backward(self, ctx, *gradients):
         tensors, arguments = iter(ctx.saved_tensors), []
+        numbers, types = ctx.kept[:len(self.forward.taken)], dict(zip(self.wanted, ctx.kept[len(self.forward.taken):]))
         device = next((one.device for one in gradients if one is not None), None)
         if device is None:
             return (None,) * len(self.forward.taken)
         for kind, at, _ in self.taken:
             if kind == "gradient":
-                arguments.append(self.forward.output_like(at, ctx.numbers, device) if gradients[at] is None else gradients[at].contiguous())
+                arguments.append(self.forward.output_like(at, numbers, device) if gradients[at] is None else gradients[at].contiguous())
             else:
-                arguments.append(next(tensors) if kind == "output" or ctx.numbers[at] is None else ctx.numbers[at])
+                arguments.append(next(tensors) if kind == "output" or numbers[at] is None else numbers[at])
         found = self.call(*arguments)
         found = found if isinstance(found, tuple) else (found,)
-        types = dict(zip(self.wanted, ctx.types))
         # A gradient has its tensor's type; kernels add up in a wider one.
         return tuple(found[self.wanted[at]].to(types[at]) if at in self.wanted and ctx.needs_input_grad[at] else None
                      for at in range(len(self.forward.taken)))
@@ -229,7 +230,7 @@ class _Shortcut:
     taken at once, since going through the dispatcher again takes longer than the launch."""
 
     def __init__(self, target, operation, derivative=None):
-        self.target, self.call, self.derivative = target, operation.call, derivative
+        self.target, self.call, self.derivative, self.autograd = target, operation.call, derivative, None
 
     def impl(self, name, general, key, with_keyset):
         if isinstance(self.call, Operation):
@@ -240,8 +241,37 @@ class _Shortcut:
                 recorded = type("Recorded", (torch.autograd.Function,),
                                 {"forward": staticmethod(autograd.forward), "backward": staticmethod(derivative.backward)})
                 autograd.record(super(torch.autograd.Function, recorded).apply)  # without what is for transforms alone
-            general = autograd
+            general = self.autograd = autograd
         self.target.impl(name, general, key, with_keyset=with_keyset)
+
+
+def _thread_states_are_told():
+    """Whether the extension can tell a thread that is as new ones are from one under a mode: it reads what no header of PyTorch's promises."""
+    answers = []
+
+    def ask():
+        answers.append(thread_is_plain())
+
+    def ask_all():
+        ask()
+        for mode in (torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16), torch.overrides.BaseTorchFunctionMode(),
+                     torch.utils._python_dispatch.TorchDispatchMode()):
+            with mode:
+                ask()
+        ask()
+
+    asker = threading.Thread(target=ask_all)
+    asker.start()
+    asker.join()
+    return answers == [True, False, False, False, False, True]
+
+
+def _call_directly(packet, call, autograd):
+    """Has torch.ops.NAMESPACE.NAME called without PyTorch's dispatcher where nothing is between it and the operation's function: its schema, stack of boxed
+    values and look-up take longer than the launch. What the dispatcher alone knows (modes, transforms, tracing, a profiler) goes through it."""
+    kind = type(packet)
+    direct = Direct(call, autograd, types.MethodType(kind.__call__, packet))
+    packet.__class__ = type(kind.__name__, (kind,), {"__call__": direct, "__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__})
 
 
 def _define(target, namespace, name, operation):
@@ -253,8 +283,9 @@ def _define(target, namespace, name, operation):
 
 def _differentiate(target, namespace, name, operation, backward, backward_name):
     derivative = _Derivative(operation.interface, backward, getattr(getattr(torch.ops, namespace), backward_name))
-    torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup,
-                                    lib=_Shortcut(target, operation, derivative))
+    shortcut = _Shortcut(target, operation, derivative)
+    torch.library.register_autograd("%s::%s" % (namespace, name), derivative.backward, setup_context=derivative.setup, lib=shortcut)
+    return shortcut.autograd
 
 
 def _refuse_to_differentiate(target, namespace, name, operation):
@@ -266,12 +297,14 @@ def _refuse_to_differentiate(target, namespace, name, operation):
 
 
 def _state_derivative(target, namespace, name, operation, backward, backward_name=None):
+    """What records derivatives, if anything does."""
     interface = operation.interface
     if backward is not None:
-        _differentiate(target, namespace, name, operation, backward, backward_name or operation_name(backward.name))
+        return _differentiate(target, namespace, name, operation, backward, backward_name or operation_name(backward.name))
     elif interface.returned and not any(param.access >= 2 and is_array(param) for param in interface.taken):
         # PyTorch wants no derivatives of operations that write into what they are given.
         _refuse_to_differentiate(target, namespace, name, operation)
+    return None
 
 
 def _operations(opened, library, namespace, kernels):
@@ -315,10 +348,16 @@ def register(*sources, namespace, kernels=None, **options):
         _define(target, namespace, operation_name(name), operation)
     for base, choice in choices.items():
         _define(target, namespace, base, choice)
+    interfaces, made = {one: its.interface for one, its in operations.items()}, []
     for name, operation in operations.items():
-        _state_derivative(target, namespace, operation_name(name), operation, backward_of(operation.interface, {one: its.interface for one, its in operations.items()}))
+        title = operation_name(name)
+        made.append((title, operation.call, _state_derivative(target, namespace, title, operation, backward_of(operation.interface, interfaces))))
     for base, choice in choices.items():
         backward = choices.get(choice.interface.backward) or operations.get(choice.interface.backward)
-        _state_derivative(target, namespace, base, choice, backward and backward.interface, choice.interface.backward)
-    _registered[namespace] = (target, opened)
-    return getattr(torch.ops, namespace)
+        made.append((base, choice.call, _state_derivative(target, namespace, base, choice, backward and backward.interface, choice.interface.backward)))
+    _registered[namespace], found = (target, opened), getattr(torch.ops, namespace)
+    if _thread_states_are_told():
+        for name, call, autograd in made:
+            if isinstance(call, Operation):
+                _call_directly(getattr(found, name), call, autograd)
+    return found
