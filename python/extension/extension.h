@@ -284,9 +284,11 @@ PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64
 /// where handles are read.
 bool kiln_handles_grad_is_enabled(void);
 bool kiln_handles_has_mode(void);
-/// Whether nothing of this thread (a mode, autocast, inference, tracing, a transform, a profiler) stands
-/// between a call of an operation of PyTorch's and what its tensors alone decide.
+/// Whether nothing of this thread (a mode, autocast, tracing, a transform, a profiler) stands between a call
+/// of an operation of PyTorch's and what its tensors alone decide.
 bool kiln_handles_thread_is_plain(void);
+/// This thread is as new ones are but in inference mode: those like it are plain, too.
+void kiln_handles_take_inference(void);
 /// Raises the version of an exact tensor: false where another way has to.
 bool kiln_handle_wrote(PyObject *tensor);
 

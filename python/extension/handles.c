@@ -163,9 +163,17 @@ static const uint64_t *thread_keys(void) {
   return keys;
 }
 
+static uint64_t inference[2]; // those of a new thread in inference mode; zero: not known
+
 bool kiln_handles_thread_is_plain(void) {
   const uint64_t *keys = by.offset ? thread_keys() : NULL;
-  return keys && !keys[0] && !keys[1] && !by.has_mode() && !by.function_mode() && !by.is_observed();
+  if (!keys || ((keys[0] || keys[1]) && (keys[0] != inference[0] || keys[1] != inference[1]))) return false;
+  return !by.has_mode() && !by.function_mode() && !by.is_observed();
+}
+
+void kiln_handles_take_inference(void) {
+  const uint64_t *keys = by.offset ? thread_keys() : NULL;
+  if (keys) memcpy(inference, keys, sizeof inference);
 }
 
 bool kiln_handles_grad_is_enabled(void) { return by.grad_enabled(); }

@@ -23,6 +23,11 @@ static PyObject *thread_is_plain(PyObject *Py_UNUSED(module), PyObject *Py_UNUSE
   return PyBool_FromLong(kiln_torch_is_used() && kiln_handles_thread_is_plain());
 }
 
+static PyObject *take_inference(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
+  if (kiln_torch_is_used()) kiln_handles_take_inference();
+  Py_RETURN_NONE;
+}
+
 static bool take(const char *module, const char *name, PyObject **out) {
   PyObject *from = PyImport_ImportModule(module);
   *out = from ? PyObject_GetAttrString(from, name) : NULL;
@@ -71,6 +76,7 @@ static PyMethodDef functions[] = {
      "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
     {"_reads_handles", reads_handles, METH_NOARGS, NULL},
     {"thread_is_plain", thread_is_plain, METH_NOARGS, NULL},
+    {"take_inference", take_inference, METH_NOARGS, NULL},
     {"_xla_targets", kiln_xla_targets, METH_NOARGS, NULL},
     {"_xla_call", kiln_xla_call, METH_VARARGS, NULL},
     {0},

@@ -10,6 +10,7 @@ the extents of (`@returns`): they are allocated and returned. `@backward` gives 
 stream. Operations have fake functions, so torch.compile and torch.export keep them in one graph.
 """
 import ast
+import functools
 import os
 import threading
 import types
@@ -17,7 +18,7 @@ import types
 import torch
 
 from . import Library, _torch_library
-from ._core import Differentiable, Direct, Kernel, Operation, thread_is_plain
+from ._core import Differentiable, Direct, Kernel, Operation, take_inference, thread_is_plain
 from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, program_of, value_of
 
 _SCALARS = {"i1": "bool", "f16": "float", "bf16": "float", "f32": "float", "f64": "float"}  # the other types are integers
@@ -245,8 +246,10 @@ class _Shortcut:
         self.target.impl(name, general, key, with_keyset=with_keyset)
 
 
+@functools.cache
 def _thread_states_are_told():
-    """Whether the extension can tell a thread that is as new ones are from one under a mode: it reads what no header of PyTorch's promises."""
+    """Whether the extension can tell a thread that is as new ones are, or those in inference mode, from one under a mode: it reads what no header of
+    PyTorch's promises."""
     answers = []
 
     def ask():
@@ -254,8 +257,13 @@ def _thread_states_are_told():
 
     def ask_all():
         ask()
-        for mode in (torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16), torch.overrides.BaseTorchFunctionMode(),
-                     torch.utils._python_dispatch.TorchDispatchMode()):
+        with torch.inference_mode():
+            ask()
+            take_inference()
+            ask()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                ask()
+        for mode in (torch.autocast("cpu", dtype=torch.bfloat16), torch.overrides.BaseTorchFunctionMode(), torch.utils._python_dispatch.TorchDispatchMode()):
             with mode:
                 ask()
         ask()
@@ -263,7 +271,7 @@ def _thread_states_are_told():
     asker = threading.Thread(target=ask_all)
     asker.start()
     asker.join()
-    return answers == [True, False, False, False, False, True]
+    return answers == [True, False, True, False, False, False, False, True]
 
 
 def _call_directly(packet, call, autograd):

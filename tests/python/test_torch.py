@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors of PyTorch as arguments, on the host: what is taken, by which way, what is refused, what autograd is told. Skipped where PyTorch is absent
 (PYTHON=.../python tests/run.sh names the interpreter that has it)."""
+import copy
 import gc
 import os
 import subprocess
 import sys
+import threading
 import unittest
 
 import support
@@ -13,6 +15,7 @@ import kiln  # noqa: E402
 
 try:
     import torch
+    from torch._subclasses import FakeTensorMode
 except ImportError:
     torch = None
 
@@ -371,6 +374,66 @@ class Returned(Cases):
                 found = self.ops.scaled(x, s, 5, 7)
             torch.set_default_dtype(before)
             self.assertEqual((found.device.type, found.dtype), ("cpu", torch.float32))
+
+    def test_calls_without_the_dispatcher(self):
+        """torch.ops.NAMESPACE.NAME launches at once where nothing but its tensors has a say, and is PyTorch's own in all else."""
+        x, s, packet = torch.randn(5, 7), torch.randn(7), self.ops.scaled
+        is_plain = kiln._core.thread_is_plain
+        self.assertIsInstance(packet, torch._ops.OpOverloadPacket)
+        self.assertEqual((str(packet), packet.overloads(), copy.deepcopy(packet) is packet), ("kiln_returned.scaled", ["default"], True))
+        self.assertEqual(isinstance(type(packet).__dict__.get("__call__"), kiln._core.Direct), kiln._core._reads_handles())
+        states, want = [], x * s
+
+        def ask(x=x, s=s):
+            states.append(is_plain())
+            return packet(x, s, 5, 7)
+
+        torch.testing.assert_close(ask(), want)
+        with torch.no_grad():
+            torch.testing.assert_close(ask(), want)
+        with torch.inference_mode():
+            self.assertTrue(ask().is_inference())
+        self.assertEqual(states, [kiln._core._reads_handles()] * 3)
+        states.clear()
+        with torch.profiler.profile() as profile:
+            ask()
+        self.assertIn("kiln_returned::scaled", {event.key for event in profile.key_averages()})
+        called = []
+
+        class Mode(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), named=None):
+                called.append(function)
+                return function(*arguments, **(named or {}))
+
+        with Mode():
+            ask()
+        self.assertIn(packet, called)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(ask(), want)
+        with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(ask(), want)
+        with FakeTensorMode() as fake:
+            self.assertEqual(ask(fake.from_tensor(x), fake.from_tensor(s)).shape, (5, 7))
+        traced = torch.jit.trace(lambda x: ask(x) + 1, x, check_trace=False)
+        self.assertIn("kiln_returned::scaled", str(traced.graph))
+        many = torch.randn(2, 5, 7)
+        torch.testing.assert_close(torch.func.vmap(ask)(many), many * s)
+        with self.assertRaisesRegex(RuntimeError, "setup_context|transform"):
+            torch.func.grad(lambda x: ask(x).sum())(x)
+        self.assertEqual(states, [False] * 8)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(ask()))
+        thread.start()
+        thread.join()
+        torch.testing.assert_close(answers[0], want)
+        self.assertEqual(states.pop(), kiln._core._reads_handles())
+        self.assertTrue(self.ops.scaled(x.requires_grad_(), s, 5, 7).requires_grad)
+        with self.assertRaisesRegex(RuntimeError, "scaled"):
+            packet(x, s, 5)
+        with self.assertRaisesRegex(RuntimeError, "scaled"):
+            packet(x, s, 5, 7, rows=3)
+        torch.testing.assert_close(packet(x=x, s=s, rows=5, cols=7), want)
+        torch.testing.assert_close(packet(x, s, 5, 7, grid=[1]), want)
 
     def test_extents_are_those_of_python(self):
         """The extension computes the extents; kiln._operations says what they are."""
