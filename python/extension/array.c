@@ -64,16 +64,10 @@ bool kiln_array_is_contiguous(const kiln_array *array) {
   return is_dense;
 }
 
-static PyObject *tuple_of(const int64_t *values, int count, int64_t factor) {
-  PyObject *tuple = PyTuple_New(count);
-  for (int i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, i, PyLong_FromLongLong(values[i] * factor));
-  return tuple;
-}
-
 void kiln_array_refuse_strides(const kiln_array *array) {
   int64_t size = (int64_t)element_size(array), step = size;
-  PyObject *shape = tuple_of(array->shape, array->rank, 1), *dense = PyTuple_New(array->rank);
-  PyObject *strides = tuple_of(array->strides, array->rank, array->strides_are_bytes ? 1 : size);
+  PyObject *shape = kiln_integers(array->shape, (size_t)array->rank, 1), *dense = PyTuple_New(array->rank);
+  PyObject *strides = kiln_integers(array->strides, (size_t)array->rank, array->strides_are_bytes ? 1 : size);
   for (int i = array->rank; dense && i-- > 0;) {
     PyTuple_SetItem(dense, i, PyLong_FromLongLong(step));
     step *= array->shape[i];

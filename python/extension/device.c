@@ -47,8 +47,7 @@ void kiln_held_end(kiln_held *h) {
 
 void kiln_child_add(kiln_child *child, kiln_device_object *device, void *handle,
                     void (*release)(kiln_child *child)) {
-  Py_INCREF((PyObject *)device);
-  child->device = device;
+  child->device = (kiln_device_object *)Py_NewRef((PyObject *)device);
   child->held = device->held;
   child->held->claims++;
   child->handle = handle;
@@ -85,28 +84,29 @@ void kiln_child_unuse(kiln_child *child) {
   release(child);
 }
 
-int kiln_child_visit(kiln_child *child, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE((PyObject *)child));
+int kiln_child_visit(PyObject *self, visitproc visit, void *arg) {
+  kiln_child *child = (kiln_child *)self;
+  Py_VISIT(Py_TYPE(self));
   Py_VISIT(child->dict);
   Py_VISIT(child->device);
   return 0;
 }
 
-int kiln_child_clear(kiln_child *child) {
+int kiln_child_clear(PyObject *self) {
+  kiln_child *child = (kiln_child *)self;
   Py_CLEAR(child->dict);
   kiln_child_close(child); // it leaves the device's list while the device is there
   Py_CLEAR(child->device);
   return 0;
 }
 
-void kiln_child_free(kiln_child *child) {
-  PyTypeObject *type = Py_TYPE((PyObject *)child);
-  PyObject_GC_UnTrack(child);
-  if (child->weak) PyObject_ClearWeakRefs((PyObject *)child);
-  kiln_child_clear(child);
-  if (child->held) kiln_held_drop(child->held);
-  PyObject_GC_Del(child);
-  Py_DECREF(type);
+static void child_drop(PyObject *self) {
+  kiln_held *held = ((kiln_child *)self)->held;
+  if (held) kiln_held_drop(held);
+}
+
+void kiln_child_free(PyObject *self) {
+  kiln_object_free(self, ((kiln_child *)self)->weak, kiln_child_clear, child_drop);
 }
 
 // ----------------------------------------------------------------------------------- shared methods
@@ -336,20 +336,18 @@ static int device_clear(PyObject *self) {
   return 0;
 }
 
-static void device_free(PyObject *self) {
+static void device_drop(PyObject *self) {
   kiln_device_object *d = (kiln_device_object *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (d->weak) PyObject_ClearWeakRefs(self);
-  device_clear(self);
   for (kiln_child *child = d->children, *next; child; child = next) {
     next = child->next;
     child->previous = child->next = NULL;
   }
   Py_CLEAR(d->name);
   if (d->held) kiln_held_drop(d->held);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+}
+
+static void device_free(PyObject *self) {
+  kiln_object_free(self, ((kiln_device_object *)self)->weak, device_clear, device_drop);
 }
 
 static PyMethodDef device_methods[] = {

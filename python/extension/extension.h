@@ -47,6 +47,21 @@ typedef struct kiln_globals {
 } kiln_globals;
 extern kiln_globals kiln_of;
 
+// --------------------------------------------------------------------------------- objects.c
+
+/// tp_dealloc of an object of the collector: `clear` is the type's tp_clear, `drop` (or NULL) ends what that
+/// leaves, `weak` is its list of weak references (or NULL).
+void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void (*drop)(PyObject *self));
+/// Of objects that are called; the first member behind the head is `call`.
+#define KILN_CALLED (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL)
+#define KILN_CALL_OF(type) \
+  { "__vectorcalloffset__", T_PYSSIZET, offsetof(type, call), READONLY, NULL }
+/// Whether a keyword is this one.
+bool kiln_is_name(PyObject *name, const char *text);
+PyObject *kiln_tuple_of(PyObject *const *objects, size_t count);
+/// A tuple of integers, each times `factor`.
+PyObject *kiln_integers(const int64_t *values, size_t count, int64_t factor);
+
 // --------------------------------------------------------------------------------- libkiln.c
 
 /// libkiln at `path` (None: where the package looks for it), loaded once a path. NULL with OSError, which
@@ -128,9 +143,9 @@ void kiln_child_add(kiln_child *child, kiln_device_object *device, void *handle,
 void kiln_child_close(kiln_child *child);
 /// One launch fewer uses it; what was closed meanwhile is released.
 void kiln_child_unuse(kiln_child *child);
-void kiln_child_free(kiln_child *child);
-int kiln_child_visit(kiln_child *child, visitproc visit, void *arg);
-int kiln_child_clear(kiln_child *child);
+void kiln_child_free(PyObject *self);
+int kiln_child_visit(PyObject *self, visitproc visit, void *arg);
+int kiln_child_clear(PyObject *self);
 
 /// ValueError where the device is closed.
 bool kiln_device_is_open(kiln_device_object *device);

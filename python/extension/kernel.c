@@ -41,11 +41,9 @@ PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name) {
   kiln_kernel_object *k = (kiln_kernel_object *)self;
   bool is_fine = self != NULL;
   if (is_fine) {
-    Py_INCREF((PyObject *)device);
-    Py_INCREF(name);
     k->call = kernel_call;
-    k->device = device;
-    k->name = name;
+    k->device = (kiln_device_object *)Py_NewRef((PyObject *)device);
+    k->name = Py_NewRef(name);
     k->handle = handle;
     k->block_size = h->c->block_size(handle);
     size_t count = h->c->param_count(handle);
@@ -92,10 +90,6 @@ static bool refuse_count(kiln_kernel_object *k, size_t count) {
   return false;
 }
 
-static bool is_name(PyObject *name, const char *text) {
-  return PyUnicode_CompareWithASCIIString(name, text) == 0;
-}
-
 static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
   kiln_kernel_object *k = a->kernel;
   size_t found = 0;
@@ -106,10 +100,10 @@ static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
     if (a->values[found])
       return PyErr_Format(PyExc_TypeError, "%U: argument '%U' is given twice", k->name, name), false;
     a->values[found] = value;
-  } else if (is_name(name, "stream")) {
+  } else if (kiln_is_name(name, "stream")) {
     a->stream_object = value == Py_None ? NULL : value;
     return kiln_stream_of(value, &a->stream);
-  } else if (is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
+  } else if (kiln_is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
   else return PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, name), false;
   return true;
 }
@@ -191,9 +185,7 @@ static bool pack_address(const kiln_parameter *p, PyObject *value, uint8_t *out)
 static bool pack_extents(const kiln_parameter *p, const kiln_array *array, uint8_t *out) {
   int64_t size = p->element->size, step = 1;
   if (array->rank != p->rank) {
-    PyObject *shape = PyTuple_New(array->rank);
-    for (int i = 0; shape && i < array->rank; i++)
-      PyTuple_SetItem(shape, i, PyLong_FromLongLong(array->shape[i]));
+    PyObject *shape = kiln_integers(array->shape, (size_t)array->rank, 1);
     if (shape)
       PyErr_Format(PyExc_ValueError, "expected an array of rank %d, found shape %R", (int)p->rank, shape);
     Py_XDECREF(shape);
@@ -252,8 +244,8 @@ void kiln_list_keep(kiln_kernel_object *k, PyObject *list) {
     return;
   }
   k->spare = list;
-  Py_INCREF(Py_None);
-  PyList_SetItem(list, 0, Py_None); // may run code of the tensor's, to which the list is not ours any more
+  PyList_SetItem(list, 0,
+                 Py_NewRef(Py_None)); // may run code of the tensor's, to which the list is not ours any more
 }
 
 static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *value, bool is_strided,
@@ -571,12 +563,8 @@ static int kernel_clear(PyObject *self) {
   return 0;
 }
 
-static void kernel_free(PyObject *self) {
+static void kernel_drop(PyObject *self) {
   kiln_kernel_object *k = (kiln_kernel_object *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (k->weak) PyObject_ClearWeakRefs(self);
-  kernel_clear(self);
   for (size_t i = 0; i < k->count; i++) {
     Py_CLEAR(k->parameters[i].name);
     Py_CLEAR(k->parameters[i].type);
@@ -585,8 +573,10 @@ static void kernel_free(PyObject *self) {
   Py_CLEAR(k->spare);
   Py_CLEAR(k->name);
   Py_CLEAR(k->params);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+}
+
+static void kernel_free(PyObject *self) {
+  kiln_object_free(self, ((kiln_kernel_object *)self)->weak, kernel_clear, kernel_drop);
 }
 
 // ------------------------------------------------------------------------------------------ gridded
@@ -612,8 +602,7 @@ static PyObject *kernel_item(PyObject *self, PyObject *grid) {
   gridded *g = (gridded *)PyType_GenericAlloc(kiln_of.gridded, 0);
   if (!g) return NULL;
   g->call = gridded_call;
-  Py_INCREF(self);
-  g->kernel = (kiln_kernel_object *)self;
+  g->kernel = (kiln_kernel_object *)Py_NewRef(self);
   if (!kiln_grid_of(g->kernel, grid, g->grid)) Py_CLEAR(g);
   return (PyObject *)g;
 }
@@ -629,16 +618,10 @@ static int gridded_clear(PyObject *self) {
   return 0;
 }
 
-static void gridded_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  gridded_clear(self);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
+static void gridded_free(PyObject *self) { kiln_object_free(self, NULL, gridded_clear, NULL); }
 
 static PyMemberDef gridded_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(gridded, call), READONLY, NULL},
+    KILN_CALL_OF(gridded),
     {0},
 };
 static PyType_Slot gridded_slots[] = {
@@ -651,9 +634,7 @@ static PyType_Slot gridded_slots[] = {
     {0, NULL},
 };
 PyType_Spec kiln_gridded_spec = {"kiln.GriddedKernel", sizeof(gridded), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                                     Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                 gridded_slots};
+                                 KILN_CALLED | Py_TPFLAGS_DISALLOW_INSTANTIATION, gridded_slots};
 
 // -------------------------------------------------------------------------------------------- kernel
 
@@ -691,7 +672,7 @@ static PyMemberDef members[] = {
     {"name", T_OBJECT_EX, offsetof(kiln_kernel_object, name), READONLY, "\"softmax[T=f32]\""},
     {"__name__", T_OBJECT_EX, offsetof(kiln_kernel_object, name), READONLY, NULL},
     {"device", T_OBJECT_EX, offsetof(kiln_kernel_object, device), READONLY, "The device it runs on."},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(kiln_kernel_object, call), READONLY, NULL},
+    KILN_CALL_OF(kiln_kernel_object),
     {"__dictoffset__", T_PYSSIZET, offsetof(kiln_kernel_object, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(kiln_kernel_object, weak), READONLY, NULL},
     {0},
@@ -709,5 +690,4 @@ static PyType_Slot slots[] = {
     {Py_tp_members, members},
     {0, NULL},
 };
-PyType_Spec kiln_kernel_spec = {"kiln.Kernel", sizeof(kiln_kernel_object), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+PyType_Spec kiln_kernel_spec = {"kiln.Kernel", sizeof(kiln_kernel_object), 0, KILN_CALLED, slots};

@@ -292,18 +292,15 @@ static int library_clear(PyObject *self) {
   return 0;
 }
 
+static void library_drop(PyObject *self) {
+  kiln_opened *opened = ((kiln_library_object *)self)->opened;
+  if (!opened) return;
+  close_opened(opened);
+  kiln_opened_drop(opened);
+}
+
 static void library_free(PyObject *self) {
-  kiln_library_object *l = (kiln_library_object *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (l->weak) PyObject_ClearWeakRefs(self);
-  library_clear(self);
-  if (l->opened) {
-    close_opened(l->opened);
-    kiln_opened_drop(l->opened);
-  }
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+  kiln_object_free(self, ((kiln_library_object *)self)->weak, library_clear, library_drop);
 }
 
 static PyMethodDef methods[] = {

@@ -89,7 +89,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
 
 static void memory_free(PyObject *self) {
   PyMem_Free(((kiln_memory_object *)self)->shape);
-  kiln_child_free((kiln_child *)self);
+  kiln_child_free(self);
 }
 
 static kiln_memory_object *open_memory(PyObject *self) {
@@ -217,9 +217,7 @@ static PyObject *memory_bytes(PyObject *self, PyObject *Py_UNUSED(none)) {
 
 static PyObject *memory_shape(PyObject *self, void *Py_UNUSED(closure)) {
   kiln_memory_object *m = (kiln_memory_object *)self;
-  PyObject *shape = PyTuple_New(m->rank);
-  for (int i = 0; shape && i < m->rank; i++) PyTuple_SetItem(shape, i, PyLong_FromLongLong(m->shape[i]));
-  return shape;
+  return kiln_integers(m->shape, (size_t)m->rank, 1);
 }
 
 static PyObject *memory_numpy(PyObject *self, PyObject *Py_UNUSED(none)) {
@@ -314,10 +312,6 @@ static PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(kiln_child, weak), READONLY, NULL},
     {0},
 };
-static int traverse(PyObject *self, visitproc visit, void *arg) {
-  return kiln_child_visit((kiln_child *)self, visit, arg);
-}
-static int clear(PyObject *self) { return kiln_child_clear((kiln_child *)self); }
 static PyType_Slot slots[] = {
     {Py_tp_doc, "Device memory with a shape and a type. An argument of kernels of its device; on the host "
                 "and on GPUs other\n"
@@ -326,8 +320,8 @@ static PyType_Slot slots[] = {
                 "and Device.copy."},
     {Py_tp_new, memory_new},
     {Py_tp_dealloc, memory_free},
-    {Py_tp_traverse, traverse},
-    {Py_tp_clear, clear},
+    {Py_tp_traverse, kiln_child_visit},
+    {Py_tp_clear, kiln_child_clear},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
     {Py_tp_members, members},

@@ -94,16 +94,6 @@ static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
 
 // ------------------------------------------------------------------------------------------ launching
 
-static PyObject *tuple_of(const int64_t *values, int count) {
-  PyObject *tuple = PyTuple_New(count);
-  for (int i = 0; tuple && i < count; i++) {
-    PyObject *value = PyLong_FromLongLong(values[i]);
-    if (!value) Py_CLEAR(tuple);
-    else PyTuple_SetItem(tuple, i, value);
-  }
-  return tuple;
-}
-
 // NULL without an exception where a general way has to tell.
 static PyObject *allocate(const operation *o, const output *made, kiln_place place, int index,
                           PyObject *named, PyObject *const *args) {
@@ -116,7 +106,8 @@ static PyObject *allocate(const operation *o, const output *made, kiln_place pla
   }
   PyObject *direct = kiln_handle_empty(made->type, made->is_zeroed, made->rank, sizes, strides, place, index);
   if (direct || PyErr_Occurred()) return direct;
-  PyObject *shape = tuple_of(sizes, made->rank), *apart = tuple_of(strides, made->rank);
+  PyObject *shape = kiln_integers(sizes, (size_t)made->rank, 1);
+  PyObject *apart = kiln_integers(strides, (size_t)made->rank, 1);
   PyObject *both = shape && apart ? PyTuple_Pack(2, shape, apart) : NULL;
   PyObject *tensor = both ? PyObject_Call(o->empty_strided, both, named) : NULL;
   Py_XDECREF(shape);
@@ -145,11 +136,7 @@ static const found *find(operation *o, PyObject *const *args) {
         !memcmp(o->found[i].types, wanted.types, o->arrays_count * sizeof *wanted.types))
       return &o->found[i];
   if (o->found_count == MOST_FOUND) return NULL;
-  PyObject *tuple = PyTuple_New((Py_ssize_t)o->taken);
-  for (size_t i = 0; tuple && i < o->taken; i++) {
-    Py_INCREF(args[i]);
-    PyTuple_SetItem(tuple, (Py_ssize_t)i, args[i]);
-  }
+  PyObject *tuple = kiln_tuple_of(args, o->taken);
   wanted.kernel = tuple ? PyObject_Call(o->resolve, tuple, NULL) : NULL;
   Py_XDECREF(tuple);
   PyObject *device = wanted.kernel ? PyObject_GetAttrString(args[o->arrays[0]], "device") : NULL;
@@ -173,16 +160,11 @@ static const found *find(operation *o, PyObject *const *args) {
 
 static PyObject *answer(PyObject *const *made, size_t count) {
   if (!count) Py_RETURN_NONE;
-  PyObject *result = count == 1 ? made[0] : PyTuple_New((Py_ssize_t)count);
-  if (count == 1) Py_INCREF(result);
-  for (size_t i = 0; result && count > 1 && i < count; i++) {
-    Py_INCREF(made[i]);
-    PyTuple_SetItem(result, (Py_ssize_t)i, made[i]);
-  }
-  return result;
+  return count == 1 ? Py_NewRef(made[0]) : kiln_tuple_of(made, count);
 }
 
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
+static const char has_ended[] = "this operation has ended"; // by the collector, with what still calls it
 
 // The answer, or NULL: with an exception, or without where a general way has to tell.
 static PyObject *run(operation *o, PyObject *const *args, size_t count) {
@@ -209,6 +191,7 @@ static PyObject *run(operation *o, PyObject *const *args, size_t count) {
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
   operation *o = (operation *)self;
   PyObject *result = NULL;
+  if (!o->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
   if (!names || !PyTuple_Size(names)) result = run(o, args, (size_t)PyVectorcall_NARGS(flagged));
   if (!result && !PyErr_Occurred())
@@ -238,9 +221,10 @@ static bool take_output(PyObject *from, size_t taken, int64_t **code, output *ou
   if (!PyArg_ParseTuple(from, "sOpO!", &name, &dtype, &is_zeroed, &PyTuple_Type, &extents)) return false;
   const kiln_element *element = kiln_element_find(name, strlen(name));
   if (!element) return PyErr_Format(PyExc_TypeError, "there is no type %s", name), false;
-  Py_INCREF(dtype);
-  *out = (output){
-      .dtype = dtype, .type = element->own, .is_zeroed = is_zeroed, .rank = (int)PyTuple_Size(extents)};
+  *out = (output){.dtype = Py_NewRef(dtype),
+                  .type = element->own,
+                  .is_zeroed = is_zeroed,
+                  .rank = (int)PyTuple_Size(extents)};
   if (out->rank > MOST_RANK) return PyErr_SetString(PyExc_ValueError, "too many axes"), false;
   for (int i = 0; i < out->rank; i++) {
     PyObject *program = PyTuple_GetItem(extents, i);
@@ -285,12 +269,9 @@ static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_
   operation *o = size < 0 ? NULL : (operation *)PyType_GenericAlloc(type, 0);
   if (!o) return NULL;
   o->call = operation_call;
-  Py_INCREF(launch);
-  Py_INCREF(resolve);
-  Py_INCREF(empty);
-  o->launch = launch;
-  o->resolve = resolve;
-  o->empty_strided = empty;
+  o->launch = Py_NewRef(launch);
+  o->resolve = Py_NewRef(resolve);
+  o->empty_strided = Py_NewRef(empty);
   o->taken = (size_t)taken;
   o->arrays_count = (size_t)PyTuple_Size(arrays);
   o->passed = (size_t)PyTuple_Size(order);
@@ -330,20 +311,17 @@ static int operation_clear(PyObject *self) {
   return 0;
 }
 
-static void operation_free(PyObject *self) {
+static void operation_drop(PyObject *self) {
   operation *o = (operation *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  operation_clear(self);
   for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(o->outputs[i].dtype);
   PyMem_Free(o->code);
   PyMem_Free(o->found);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
 }
 
+static void operation_free(PyObject *self) { kiln_object_free(self, NULL, operation_clear, operation_drop); }
+
 static PyMemberDef operation_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(operation, call), READONLY, NULL},
+    KILN_CALL_OF(operation),
     {0},
 };
 static PyType_Slot operation_slots[] = {
@@ -355,9 +333,7 @@ static PyType_Slot operation_slots[] = {
     {Py_tp_members, operation_members},
     {0, NULL},
 };
-PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0,
-                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                                   operation_slots};
+PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0, KILN_CALLED, operation_slots};
 
 // ------------------------------------------------------------------------------------------ autograd
 
@@ -416,6 +392,7 @@ static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size
   differentiable *d = (differentiable *)self;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
+  if (!d->general || !d->below->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
   if ((!names || !PyTuple_Size(names)) && count && kiln_handles_are_read() && !kiln_handles_has_mode())
     result = shortcut(d->below, d, false, args + 1, count - 1);
@@ -433,8 +410,7 @@ static PyObject *kept_of(const differentiable *d, PyObject *const *args) {
     bool is_array = array < o->arrays_count && o->arrays[array] == i;
     PyObject *one = is_array ? Py_None : args[i];
     array += is_array;
-    Py_INCREF(one);
-    PyTuple_SetItem(kept, (Py_ssize_t)i, one);
+    PyTuple_SetItem(kept, (Py_ssize_t)i, Py_NewRef(one));
   }
   for (size_t i = 0; kept && i < d->wanted_count; i++) {
     PyObject *dtype = PyObject_GetAttr(args[d->wanted[i]], d->names[NAME_DTYPE]);
@@ -450,8 +426,7 @@ static PyObject *tensors_of(const int8_t *numbers, size_t count, PyObject *const
   for (size_t i = 0; tensors && i < count; i++) {
     int at = numbers[i];
     PyObject *one = at >= 0 ? args[at] : PyTuple_Check(outputs) ? PyTuple_GetItem(outputs, -1 - at) : outputs;
-    Py_INCREF(one);
-    PyTuple_SetItem(tensors, (Py_ssize_t)i, one);
+    PyTuple_SetItem(tensors, (Py_ssize_t)i, Py_NewRef(one));
   }
   return tensors;
 }
@@ -464,8 +439,7 @@ static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
 }
 
 static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
-  Py_INCREF(Py_False);
-  return set(ctx, d->names[NAME_MATERIALIZE], Py_False) &&
+  return set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False)) &&
          set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs)) &&
          (!d->fixed_count ||
           set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, args, outputs))) &&
@@ -485,8 +459,7 @@ static PyObject *differentiable_forward(PyObject *self, PyObject *const *args, P
 static PyObject *differentiable_record(PyObject *self, PyObject *apply) {
   differentiable *d = (differentiable *)self;
   PyObject *old = d->recorded;
-  Py_INCREF(apply);
-  d->recorded = apply;
+  d->recorded = Py_NewRef(apply);
   Py_XDECREF(old);
   Py_RETURN_NONE;
 }
@@ -505,12 +478,9 @@ static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject
   differentiable *d = (differentiable *)PyType_GenericAlloc(type, 0);
   if (!d) return NULL;
   d->call = differentiable_call;
-  Py_INCREF(below);
-  Py_INCREF(general);
-  Py_INCREF(has_transforms);
-  d->below = o;
-  d->general = general;
-  d->has_transforms = has_transforms;
+  d->below = (operation *)Py_NewRef(below);
+  d->general = Py_NewRef(general);
+  d->has_transforms = Py_NewRef(has_transforms);
   d->saved_count = (size_t)PyTuple_Size(saved);
   d->fixed_count = (size_t)PyTuple_Size(fixed);
   d->wanted_count = (size_t)PyTuple_Size(wanted);
@@ -541,15 +511,14 @@ static int differentiable_clear(PyObject *self) {
   return 0;
 }
 
-static void differentiable_free(PyObject *self) {
+static void differentiable_drop(PyObject *self) {
   differentiable *d = (differentiable *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  differentiable_clear(self);
   Py_CLEAR(d->below);
   for (size_t i = 0; i < NAMES; i++) Py_XDECREF(d->names[i]);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+}
+
+static void differentiable_free(PyObject *self) {
+  kiln_object_free(self, NULL, differentiable_clear, differentiable_drop);
 }
 
 static PyMethodDef differentiable_methods[] = {
@@ -558,7 +527,7 @@ static PyMethodDef differentiable_methods[] = {
     {0},
 };
 static PyMemberDef differentiable_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(differentiable, call), READONLY, NULL},
+    KILN_CALL_OF(differentiable),
     {0},
 };
 static PyType_Slot differentiable_slots[] = {
@@ -567,8 +536,7 @@ static PyType_Slot differentiable_slots[] = {
     {Py_tp_call, PyVectorcall_Call},           {Py_tp_methods, differentiable_methods},
     {Py_tp_members, differentiable_members},   {0, NULL},
 };
-PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0,
-                                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0, KILN_CALLED,
                                         differentiable_slots};
 
 // ------------------------------------------------------------------------------------- torch.ops.NAME
@@ -584,6 +552,7 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, size_t flagg
   direct *d = (direct *)self;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
+  if (!d->general || !d->below->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
   if ((!names || !PyTuple_Size(names)) && kiln_handles_thread_is_plain())
     result = shortcut(d->below, d->above, true, args, count);
@@ -601,13 +570,9 @@ static PyObject *direct_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
   direct *d = (direct *)PyType_GenericAlloc(type, 0);
   if (!d) return NULL;
   d->call = direct_call;
-  Py_INCREF(below);
-  Py_INCREF(general);
-  d->below = (operation *)below;
-  d->general = general;
-  if (above == Py_None) return (PyObject *)d;
-  Py_INCREF(above);
-  d->above = (differentiable *)above;
+  d->below = (operation *)Py_NewRef(below);
+  d->above = above == Py_None ? NULL : (differentiable *)Py_NewRef(above);
+  d->general = Py_NewRef(general);
   return (PyObject *)d;
 }
 
@@ -625,19 +590,15 @@ static int direct_clear(PyObject *self) {
   return 0;
 }
 
-static void direct_free(PyObject *self) {
-  direct *d = (direct *)self;
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  direct_clear(self);
-  Py_CLEAR(d->below);
-  Py_CLEAR(d->above);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+static void direct_drop(PyObject *self) {
+  Py_CLEAR(((direct *)self)->below);
+  Py_CLEAR(((direct *)self)->above);
 }
 
+static void direct_free(PyObject *self) { kiln_object_free(self, NULL, direct_clear, direct_drop); }
+
 static PyMemberDef direct_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(direct, call), READONLY, NULL},
+    KILN_CALL_OF(direct),
     {0},
 };
 static PyType_Slot direct_slots[] = {
@@ -649,6 +610,4 @@ static PyType_Slot direct_slots[] = {
     {Py_tp_members, direct_members},
     {0, NULL},
 };
-PyType_Spec kiln_direct_spec = {"kiln.Direct", sizeof(direct), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                                direct_slots};
+PyType_Spec kiln_direct_spec = {"kiln.Direct", sizeof(direct), 0, KILN_CALLED, direct_slots};

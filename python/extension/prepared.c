@@ -26,8 +26,7 @@ static PyObject *prepared_call(PyObject *self, PyObject *const *args, size_t fla
   prepared *p = (prepared *)self;
   PyObject *given = NULL;
   if (PyVectorcall_NARGS(flagged) ||
-      (names &&
-       (PyTuple_Size(names) != 1 || PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "stream"))))
+      (names && (PyTuple_Size(names) != 1 || !kiln_is_name(PyTuple_GetItem(names, 0), "stream"))))
     return PyErr_SetString(PyExc_TypeError, "a prepared launch takes stream= and nothing else"), NULL;
   if (names && args[0] != Py_None) given = args[0];
   kiln_stream stream;
@@ -69,15 +68,13 @@ PyObject *kiln_prepare_new(kiln_kernel_object *k, PyObject *const *args, size_t 
   p->call = prepared_call;
   p->a = a;
   p->c = k->device->held->c;
-  Py_INCREF((PyObject *)k);
-  p->kernel = k;
+  p->kernel = (kiln_kernel_object *)Py_NewRef((PyObject *)k);
   p->kept = PyList_New((Py_ssize_t)k->count);
   const void **pointers = PyMem_Malloc((k->count + 1) * sizeof *pointers);
   bool is_fine = p->kept && pointers;
   if (!pointers) PyErr_NoMemory();
   for (size_t i = 0; is_fine && i < k->count; i++) {
-    Py_INCREF(a->values[i]);
-    PyList_SetItem(p->kept, (Py_ssize_t)i, a->values[i]);
+    PyList_SetItem(p->kept, (Py_ssize_t)i, Py_NewRef(a->values[i]));
     pointers[i] = a->block + k->parameters[i].offset;
   }
   if (is_fine && kiln_held_begin(k->device->held)) {
@@ -154,8 +151,7 @@ static PyObject *prepared_set(PyObject *self, PyObject *args) {
   kiln_hold_drop(&a->holds[index]);
   a->holds[index] = hold;
   a->has_tensors |= kiln_torch_is(value) && p->kernel->device->place & (BY_CUDA | BY_HIP);
-  Py_INCREF(value);
-  PyList_SetItem(p->kept, (Py_ssize_t)index, value);
+  PyList_SetItem(p->kept, (Py_ssize_t)index, Py_NewRef(value));
   Py_RETURN_NONE;
 }
 
@@ -176,13 +172,7 @@ static int clear(PyObject *self) {
   return 0;
 }
 
-static void prepared_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  clear(self);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
+static void prepared_free(PyObject *self) { kiln_object_free(self, NULL, clear, NULL); }
 
 static PyMethodDef methods[] = {
     {"set", prepared_set, METH_VARARGS,
@@ -194,7 +184,7 @@ static PyMethodDef methods[] = {
 };
 static PyMemberDef members[] = {
     {"kernel", T_OBJECT_EX, offsetof(prepared, kernel), READONLY, "What it launches."},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(prepared, call), READONLY, NULL},
+    KILN_CALL_OF(prepared),
     {0},
 };
 static PyType_Slot slots[] = {
@@ -210,6 +200,4 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 PyType_Spec kiln_prepared_spec = {"kiln.Prepared", sizeof(prepared), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                                      Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                  slots};
+                                  KILN_CALLED | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

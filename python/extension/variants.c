@@ -33,10 +33,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
                         PyTuple_Size(sources));
   plan *p = (plan *)PyType_GenericAlloc(type, 0);
   if (!p) return NULL;
-  Py_INCREF(kernel);
-  Py_INCREF(compiled);
-  p->kernel = k;
-  p->compiled = compiled;
+  p->kernel = (kiln_kernel_object *)Py_NewRef(kernel);
+  p->compiled = Py_NewRef(compiled);
   p->sources = PyMem_Calloc(k->count + 1, sizeof *p->sources);
   if (!p->sources) PyErr_NoMemory();
   for (size_t i = 0; p->sources && i < k->count; i++)
@@ -60,14 +58,9 @@ static int plan_clear(PyObject *self) {
   return 0;
 }
 
-static void plan_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  plan_clear(self);
-  PyMem_Free(((plan *)self)->sources);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
+static void plan_drop(PyObject *self) { PyMem_Free(((plan *)self)->sources); }
+
+static void plan_free(PyObject *self) { kiln_object_free(self, NULL, plan_clear, plan_drop); }
 
 static PyMemberDef plan_members[] = {
     {"launches", T_ULONGLONG, offsetof(plan, launches), 0, "How many launches there were."},
@@ -224,13 +217,9 @@ static size_t find_name(const variants *v, PyObject *name) {
   return v->count;
 }
 
-static bool is_name(PyObject *name, const char *text) {
-  return PyUnicode_CompareWithASCIIString(name, text) == 0;
-}
-
 /// An option of the launch, num_warps=8.
 static bool take_option(call *c, PyObject *name, PyObject *value) {
-  if (is_name(name, "stream") || c->word_count == 3 * MOST_OPTIONS) return false;
+  if (kiln_is_name(name, "stream") || c->word_count == 3 * MOST_OPTIONS) return false;
   c->words[c->word_count++] = (uint64_t)PyObject_Hash(name);
   c->refs[c->ref_count++] = name;
   return take_kind(c, value, true, 0);
@@ -250,7 +239,8 @@ static bool take_call(call *c, variants *v, PyObject *const *args, size_t count,
     size_t at = find_name(v, name);
     if (at < v->count && c->values[at]) return false;
     if (at < v->count) c->values[at] = args[count + i];
-    else if (!is_name(name, "grid") && !is_name(name, "warmup") && !take_option(c, name, args[count + i]))
+    else if (!kiln_is_name(name, "grid") && !kiln_is_name(name, "warmup") &&
+             !take_option(c, name, args[count + i]))
       return false;
   }
   for (size_t i = 0; i < v->count; i++) {
@@ -363,13 +353,9 @@ static bool keep(const call *c, PyObject *compiled) {
   }
   entry made = {.hash = hash_of(c), .count = c->word_count, .plan = (plan *)found, .guards = guards};
   made.words = PyMem_Malloc(c->word_count * sizeof *made.words + 1);
-  made.refs = PyTuple_New((Py_ssize_t)c->ref_count);
+  made.refs = kiln_tuple_of(c->refs, c->ref_count);
   bool is_fine = made.words && made.refs && (2 * v->used < v->capacity || grow(v));
   if (made.words) memcpy(made.words, c->words, c->word_count * sizeof *made.words);
-  for (size_t i = 0; made.refs && i < c->ref_count; i++) {
-    Py_INCREF(c->refs[i]);
-    PyTuple_SetItem(made.refs, (Py_ssize_t)i, c->refs[i]);
-  }
   entry old = made; // dropped
   if (is_fine) {
     entry *e = place_of(v, made.hash, c);
@@ -394,8 +380,7 @@ static PyObject *call_python(variants *v, PyObject *const *args, size_t count, P
   for (size_t i = 0; all_names && i <= named; i++) {
     PyObject *name =
         i < named ? PyTuple_GetItem(names, (Py_ssize_t)i) : PyTuple_GetItem(kiln_of.grid_name, 0);
-    Py_INCREF(name);
-    PyTuple_SetItem(all_names, (Py_ssize_t)i, name);
+    PyTuple_SetItem(all_names, (Py_ssize_t)i, Py_NewRef(name));
   }
   if (!all) PyErr_NoMemory();
   if (all && all_names) {
@@ -414,8 +399,8 @@ static PyObject *run(variants *v, PyObject *const *args, size_t count, PyObject 
   bool is_warmup = false;
   for (size_t i = 0; names && i < (size_t)PyTuple_Size(names); i++) {
     PyObject *name = PyTuple_GetItem(names, (Py_ssize_t)i);
-    if (is_name(name, "grid") && !grid) among = args[count + i];
-    else if (is_name(name, "warmup")) is_warmup = args[count + i] != Py_False;
+    if (kiln_is_name(name, "grid") && !grid) among = args[count + i];
+    else if (kiln_is_name(name, "warmup")) is_warmup = args[count + i] != Py_False;
   }
   if (is_warmup || !among || among == Py_None || !take_call(&c, v, args, count, names))
     return call_python(v, args, count, names, grid);
@@ -448,18 +433,13 @@ static PyObject *variants_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     return NULL;
   variants *v = (variants *)PyType_GenericAlloc(type, 0);
   if (!v) return NULL;
-  Py_INCREF(compile);
-  Py_INCREF(guards);
-  Py_INCREF(names);
-  Py_INCREF(defaults);
-  Py_INCREF(atoms);
   kiln_torch_is_used(); // so that the first call knows tensors
   v->call = variants_call;
-  v->compile = compile;
-  v->guards = guards;
-  v->names = names;
-  v->defaults = defaults;
-  v->atoms = atoms;
+  v->compile = Py_NewRef(compile);
+  v->guards = Py_NewRef(guards);
+  v->names = Py_NewRef(names);
+  v->defaults = Py_NewRef(defaults);
+  v->atoms = Py_NewRef(atoms);
   v->count = (size_t)PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < PyTuple_Size(constants); i++) {
     size_t at = PyLong_AsSize_t(PyTuple_GetItem(constants, i));
@@ -508,12 +488,7 @@ static int variants_clear(PyObject *self) {
 }
 
 static void variants_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (((variants *)self)->weak) PyObject_ClearWeakRefs(self);
-  variants_clear(self);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
+  kiln_object_free(self, ((variants *)self)->weak, variants_clear, NULL);
 }
 
 // variants[grid], to be called.
@@ -535,11 +510,9 @@ static PyObject *with_grid_call(PyObject *self, PyObject *const *args, size_t fl
 static PyObject *variants_item(PyObject *self, PyObject *grid) {
   with_grid *g = (with_grid *)PyType_GenericAlloc(kiln_of.with_grid, 0);
   if (!g) return NULL;
-  Py_INCREF(self);
-  Py_INCREF(grid);
   g->call = with_grid_call;
-  g->variants = self;
-  g->grid = grid;
+  g->variants = Py_NewRef(self);
+  g->grid = Py_NewRef(grid);
   return (PyObject *)g;
 }
 
@@ -556,16 +529,10 @@ static int with_grid_clear(PyObject *self) {
   return 0;
 }
 
-static void with_grid_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  with_grid_clear(self);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
+static void with_grid_free(PyObject *self) { kiln_object_free(self, NULL, with_grid_clear, NULL); }
 
 static PyMemberDef with_grid_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(with_grid, call), READONLY, NULL},
+    KILN_CALL_OF(with_grid),
     {0},
 };
 static PyType_Slot with_grid_slots[] = {
@@ -578,9 +545,7 @@ static PyType_Slot with_grid_slots[] = {
     {0, NULL},
 };
 PyType_Spec kiln_with_grid_spec = {"kiln.WithGrid", sizeof(with_grid), 0,
-                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                                       Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                   with_grid_slots};
+                                   KILN_CALLED | Py_TPFLAGS_DISALLOW_INSTANTIATION, with_grid_slots};
 
 static PyObject *variants_launched(PyObject *Py_UNUSED(type), PyObject *Py_UNUSED(none)) {
   return PyLong_FromUnsignedLongLong(launched);
@@ -593,7 +558,7 @@ static PyMethodDef methods[] = {
 };
 static PyMemberDef members[] = {
     {"launches", T_ULONGLONG, offsetof(variants, launches), 0, "How many launches there were."},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(variants, call), READONLY, NULL},
+    KILN_CALL_OF(variants),
     {"__weaklistoffset__", T_PYSSIZET, offsetof(variants, weak), READONLY, NULL},
     {0},
 };
@@ -610,6 +575,4 @@ static PyType_Slot slots[] = {
     {Py_tp_members, members},
     {0, NULL},
 };
-PyType_Spec kiln_variants_spec = {"kiln.Variants", sizeof(variants), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                                  slots};
+PyType_Spec kiln_variants_spec = {"kiln.Variants", sizeof(variants), 0, KILN_CALLED, slots};

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the types of the extension have in common.
+#include "python/extension/extension.h"
+
+void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void (*drop)(PyObject *self)) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (weak) PyObject_ClearWeakRefs(self);
+  clear(self);
+  if (drop) drop(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+bool kiln_is_name(PyObject *name, const char *text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
+PyObject *kiln_tuple_of(PyObject *const *objects, size_t count) {
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, (Py_ssize_t)i, Py_NewRef(objects[i]));
+  return tuple;
+}
+
+PyObject *kiln_integers(const int64_t *values, size_t count, int64_t factor) {
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tuple && i < count; i++) {
+    PyObject *value = PyLong_FromLongLong(values[i] * factor);
+    if (value) PyTuple_SetItem(tuple, (Py_ssize_t)i, value);
+    else Py_CLEAR(tuple);
+  }
+  return tuple;
+}
