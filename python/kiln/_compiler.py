@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The compiler of this installation, for programs: of the package kiln-compiler, in the prefix, or in PATH."""
-import importlib.util
+"""The compiler of this installation, for programs: of the package kiln-compiler, in the prefix, or in PATH. What only its use wants is imported there: it
+takes a process that launches kernels more time than all else of the package."""
 import os
-import shutil
-import subprocess
-import tempfile
 
 from ._core import Library
 from ._loading import HERE
@@ -12,6 +9,8 @@ from ._words import Error
 
 
 def _places():
+    import importlib.util
+    import shutil
     compiler = importlib.util.find_spec("kiln_compiler")
     for folder in compiler.submodule_search_locations if compiler else ():
         yield os.path.join(folder, "bin", "kiln")
@@ -29,6 +28,7 @@ def program():
 
 def run(command, *arguments):
     """Runs a command of kiln; Error with its messages where that fails."""
+    import subprocess
     path = program()
     if path is None:
         raise Error("the compiler is not installed (the package kiln-compiler has it)")
@@ -50,6 +50,7 @@ def compile(*sources, targets=("host",), output=None, arguments=()):
     if output is not None:
         build(sources, targets, os.fspath(output), arguments)
         return Library(output)
+    import tempfile
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
         path = os.path.join(folder, "compiled.kbundle")
         build(sources, targets, path, arguments)

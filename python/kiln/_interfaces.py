@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Arrays by __array_interface__ and __cuda_array_interface__, for types that have nothing quicker."""
-import re
 import sys
 
 
 def _numpy(name):
     """A type of NumPy where the program uses it; nothing is an instance of the empty tuple."""
     return getattr(sys.modules.get("numpy"), name, ())
+
+
+def _parts(typestr):
+    """("<", "f", 4) of "<f4", whatever comes behind; a size of 0 where there is none."""
+    end = 2
+    while typestr[end:end + 1] in tuple("0123456789"):
+        end += 1
+    return typestr[:1], typestr[1:2], int(typestr[2:end] or 0)
 
 
 def _take_places(interface):
@@ -17,7 +24,7 @@ def _take_places(interface):
         # places too.
         zero = _numpy("zeros")((), interface["typestr"])
         scalars = [zero[()] for _ in range(1024)]
-    size = int(re.search(r"\d*$", interface["typestr"]).group() or 1)
+    size = _parts(interface["typestr"])[2] or 1
     for extent in interface["shape"]:
         size *= extent
     taken = [bytearray(min(size, 1 << 16)) for _ in range(2)] + scalars
@@ -44,11 +51,11 @@ def describe(value, name):
         raise TypeError("expected an array, found a scalar of type %s, which is a value and has no memory" % type(value).__name__)
     interface = _stable(value, name, getattr(value, name))
     typestr = interface["typestr"]
-    parts = re.match(r"([<>|=])([a-zA-Z])(\d+)", typestr)
-    if not parts or parts.group(1) == ">":
+    order, kind, size = _parts(typestr)
+    if order not in tuple("<|=") or not kind.isalpha() or not size:
         raise TypeError("expected little-endian elements, found %s" % typestr)
     data = interface.get("data")
     if not isinstance(data, tuple):
         raise TypeError("the array interface has no address")
-    return (data[0] or 0, parts.group(2), int(parts.group(3)) * 8, tuple(interface["shape"]), interface.get("strides"),
+    return (data[0] or 0, kind, size * 8, tuple(interface["shape"]), interface.get("strides"),
             name == "__cuda_array_interface__", bool(data[1]), interface.get("stream"))
