@@ -440,7 +440,8 @@ static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
 
 static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
   return set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False)) &&
-         set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs)) &&
+         (!d->saved_count ||
+          set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs))) &&
          (!d->fixed_count ||
           set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, args, outputs))) &&
          set(ctx, d->names[NAME_KEPT], kept_of(d, args));
