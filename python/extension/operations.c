@@ -121,16 +121,24 @@ static PyObject *allocate(const operation *o, const output *made, kiln_place pla
   return tensor;
 }
 
-// What was found for such tensors, found again by `resolve`; NULL where a general way has to tell.
-static const found *find(operation *o, PyObject *const *args) {
-  found wanted = {0};
+// The types and the device of plain tensors; false where a general way has to tell. `wants_dense`: for which
+// a device's own code is all that is below autograd.
+static bool take_tensors(const operation *o, PyObject *const *args, bool wants_dense, found *out) {
+  *out = (found){0};
   for (size_t i = 0; i < o->arrays_count; i++) {
     PyObject *tensor = args[o->arrays[i]];
     kiln_array array;
-    if (!kiln_torch_is_exact(tensor) || !kiln_handle_read(tensor, &array)) return NULL;
-    if (!i) wanted.place = array.place, wanted.index = array.index;
-    wanted.types[i] = array.type;
+    if (wants_dense ? !kiln_torch_dense(tensor, &array)
+                    : !kiln_torch_is_exact(tensor) || !kiln_handle_read(tensor, &array))
+      return false;
+    if (!i) out->place = array.place, out->index = array.index;
+    out->types[i] = array.type;
   }
+  return true;
+}
+
+// What was found for such tensors, found again by `resolve`; NULL where a general way has to tell.
+static const found *find(operation *o, found wanted, PyObject *const *args) {
   for (size_t i = 0; i < o->found_count; i++)
     if (o->found[i].place == wanted.place && o->found[i].index == wanted.index &&
         !memcmp(o->found[i].types, wanted.types, o->arrays_count * sizeof *wanted.types))
@@ -166,9 +174,9 @@ static PyObject *answer(PyObject *const *made, size_t count) {
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
 static const char has_ended[] = "this operation has ended"; // by the collector, with what still calls it
 
-// The answer, or NULL: with an exception, or without where a general way has to tell.
-static PyObject *run(operation *o, PyObject *const *args, size_t count) {
-  const found *these = count == o->taken ? find(o, args) : NULL;
+// The answer for such tensors, or NULL: with an exception, or without where a general way has to tell.
+static PyObject *run(operation *o, const found *wanted, PyObject *const *args, size_t count) {
+  const found *these = find(o, *wanted, args);
   if (!these) return PyErr_Clear(), NULL;
   if (Py_TYPE(these->kernel) == kiln_of.operation) return operation_call(these->kernel, args, count, NULL);
   PyObject *made[MOST_OUTPUTS] = {NULL}, *passed[MOST_ARGUMENTS], *result = NULL;
@@ -193,9 +201,11 @@ static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t fl
   PyObject *result = NULL;
   if (!o->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
-  if (!names || !PyTuple_Size(names)) result = run(o, args, (size_t)PyVectorcall_NARGS(flagged));
-  if (!result && !PyErr_Occurred())
-    result = PyObject_Vectorcall(o->launch, args, (size_t)PyVectorcall_NARGS(flagged), names);
+  found wanted;
+  size_t count = (size_t)PyVectorcall_NARGS(flagged);
+  if ((!names || !PyTuple_Size(names)) && count == o->taken && take_tensors(o, args, false, &wanted))
+    result = run(o, &wanted, args, count);
+  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(o->launch, args, count, names);
   Py_DECREF(self);
   return result;
 }
@@ -355,15 +365,6 @@ typedef struct differentiable {
   int8_t wanted[MOST_ARGUMENTS];               // arguments with derivatives
 } differentiable;
 
-// Whether all tensors are plain ones, for which a device's own code is all that is below autograd.
-static bool is_plain(const operation *o, PyObject *const *args) {
-  for (size_t i = 0; i < o->arrays_count; i++) {
-    kiln_array array;
-    if (!kiln_torch_dense(args[o->arrays[i]], &array)) return false;
-  }
-  return true;
-}
-
 static bool any_requires_grad(const operation *o, PyObject *const *args) {
   for (size_t i = 0; i < o->arrays_count; i++)
     if (kiln_handle_requires_grad(args[o->arrays[i]])) return true;
@@ -381,9 +382,10 @@ static bool is_transformed(const differentiable *d) {
 // transforms.
 static PyObject *shortcut(operation *o, const differentiable *above, bool is_thread_plain,
                           PyObject *const *args, size_t count) {
-  if (count != o->taken || !kiln_handles_are_read() || !is_plain(o, args)) return NULL;
+  found wanted;
+  if (count != o->taken || !kiln_handles_are_read() || !take_tensors(o, args, true, &wanted)) return NULL;
   if (!o->outputs_count || !any_requires_grad(o, args) || !kiln_handles_grad_is_enabled())
-    return run(o, args, count);
+    return run(o, &wanted, args, count);
   if (!above || !above->recorded || (!is_thread_plain && is_transformed(above))) return NULL;
   return PyObject_Vectorcall(above->recorded, args, count, NULL);
 }
@@ -439,7 +441,8 @@ static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
 }
 
 static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
-  return set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False)) &&
+  bool may_lack_gradients = d->below->outputs_count > 1; // the only output has one, where backward is called
+  return (!may_lack_gradients || set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False))) &&
          (!d->saved_count ||
           set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs))) &&
          (!d->fixed_count ||
