@@ -211,6 +211,16 @@ static void begin_producer(compile *c) {
   kiln_buffer_format(&c->producer, "kiln %s, LLVM %u.%u.%u", KILN_VERSION, major, minor, patch);
 }
 
+// What is said of the code before it is lowered; of an earlier attempt nothing is left but the form.
+static void begin_info(compile *c) {
+  kiln_code_info *info = &c->artifact->info;
+  char name[KILN_TARGET_NAME];
+  kiln_target_name(c->target, name);
+  *info = (kiln_code_info){.format = info->format};
+  info->target = kiln_arena_text(c->artifact->texts, name, strlen(name));
+  info->symbol = kiln_arena_text(c->artifact->texts, c->kernel->name, strlen(c->kernel->name));
+}
+
 enum { TIME_OF_BACKEND = -1 };
 static const struct {
   kiln_status (*run)(compile *c, kiln_error *err);
@@ -241,6 +251,7 @@ static bool start_again(compile *c) {
   kiln_buffer_clear(&c->artifact->code);
   kiln_buffer_clear(&c->producer);
   begin_producer(c);
+  begin_info(c);
   return true;
 }
 
@@ -253,6 +264,7 @@ static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   err->status = KILN_OK;
   c->caught = (kiln_error){0};
   dispose_module(c);
+  begin_info(c);
   return true;
 }
 
@@ -284,14 +296,6 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
   return c->artifact->code.failed
              ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name)
              : KILN_OK;
-}
-
-static void begin_info(compile *c) {
-  kiln_code_info *info = &c->artifact->info;
-  char name[KILN_TARGET_NAME];
-  kiln_target_name(c->target, name);
-  info->target = kiln_arena_text(c->artifact->texts, name, strlen(name));
-  info->symbol = kiln_arena_text(c->artifact->texts, c->kernel->name, strlen(c->kernel->name));
 }
 
 kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,

@@ -279,6 +279,30 @@ TEST(nvptx_bounds, registers_that_groups_exchange) {
   CHECK_INT(check_source("products.kiln", products, sizeof products - 1, "sm_90a"), 7);
 }
 
+/// The GPU form of this kernel cannot be lowered, which is known when its bounds are written: the first loop
+/// wants the rows in registers, the second where copies put them. It is compiled as any other, and a launch
+/// passes no more than its parameters: the driver refuses a buffer that is longer than they are (701).
+static const char refused[] =
+    "kiln 1\n"
+    "kernel twice(q: in *bf16 @align(16), k: in *bf16 @align(16), o: out *f32 @align(16), n: i32 @div(64))\n"
+    "  @grid(1) @warps(4) @stages(2) {\n"
+    "  let Q = view(q, [n, 64], [64, 1], [64, 64])\n"
+    "  let K = view(k, [n, 64], [64, 1], [64, 64])\n"
+    "  let i = iota(64)\n"
+    "  let x = load(Q, [0, 0])\n"
+    "  var acc = zeros(f32[64, 64])\n"
+    "  for j in 0 .. n step 64 {\n"
+    "    let y = load(k + (j + i)[:, _] * 64 + i[_, :], (j + i)[:, _] < i[_, :], 0.0)\n"
+    "    acc = dot(x, trans(y), acc)\n"
+    "  }\n"
+    "  for j in 64 .. n step 64 { acc = dot(x, trans(load(K, [j, 0])), acc) }\n"
+    "  store(o + i[:, _] * 64 + i[_, :], acc)\n"
+    "}\n";
+
+TEST(nvptx_bounds, nothing_is_left_of_a_form_that_does_not_fit) {
+  CHECK_INT(check_source("refused.kiln", refused, sizeof refused - 1, "sm_90a"), 1);
+}
+
 /// The assembler took the bounds: a kernel held to 32 registers has no more, and one for 1024 threads fits.
 TEST(nvptx_bounds, the_assembler_keeps_them) {
   static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
