@@ -7,7 +7,8 @@ results/ (results.py) are not run again, so the same command goes on where the l
 Processes collect a suite once and then run what they are told, so that one that dies or takes too long costs one test. The order is fixed by the names: first
 six tests of every function, spread over its parameters, then the others, so that a lease that ends early leaves a sample of all functions.
 
-Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite)
+Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite),
+--last TEXT,.. (tests with such a name, which take long, come last)
 """
 import argparse
 import collections
@@ -27,8 +28,8 @@ FIRST, MORE = 6, 20  # tests of a function that are run in one go: at first, lat
 START_SECONDS = 180  # for imports and collecting, on a busy machine
 
 
-def chunks(ids):
-    """Tests in the order of their run, in groups of one function."""
+def chunks(ids, last=()):
+    """Tests in the order of their run, in groups of one function; what has one of the texts `last` in its name comes behind all the others."""
     functions = collections.defaultdict(list)
     for one in ids:
         functions[one.partition("[")[0]].append(one)
@@ -40,7 +41,7 @@ def chunks(ids):
         first.append(drawn)
         rest = [one for one in its if one not in set(drawn)]
         later.extend(rest[i:i + MORE] for i in range(0, len(rest), MORE))
-    return first + later
+    return sorted(first + later, key=lambda chunk: any(text in chunk[0] for text in last))
 
 
 class Queue:
@@ -204,6 +205,7 @@ def main():
     parser.add_argument("--ids", default=os.path.join(run.HERE, "ids"))
     parser.add_argument("--again")
     parser.add_argument("--most", type=int)
+    parser.add_argument("--last", default="", type=lambda text: [one for one in text.split(",") if one])
     parser.add_argument("--scratch", default="/tmp")
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
@@ -217,7 +219,7 @@ def main():
         ids = run.read_ids(os.path.join(arguments.ids, suite + ".txt"))[:arguments.most]
         for mode in arguments.modes.split(","):
             known = results.known(suite, mode, arguments.folder) if again is None else results.rows(suite, mode, arguments.folder)
-            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids)]
+            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last)]
             queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder))
     Pool(queues, arguments.folder, arguments).run(until)
     for queue in queues:
