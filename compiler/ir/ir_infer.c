@@ -334,8 +334,7 @@ static kiln_status rule_atomic(typing *t) {
 static kiln_status rule_cas(typing *t) {
   ir_type value = ir_pointee(operand(t, 0));
   for (uint32_t i = 1; i < 3; i++) KILN_TRY(expect_type(t, "value", value, operand(t, i)));
-  if (ir_type_bits(value) != 32 && ir_type_bits(value) != 64)
-    return refuse(t, "a type of 32 or 64 bits", value);
+  if (ir_type_bits(value) < 16) return refuse(t, "a type of 16, 32 or 64 bits", value);
   return yield_type(t, value);
 }
 

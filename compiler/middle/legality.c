@@ -39,7 +39,6 @@ typedef struct cast_row {
 #define I16 T_I16
 #define I32 T_I32
 #define I64 T_I64
-#define NARROW (T_I1 | T_I8 | T_I16 | T_F16 | T_BF16 | T_E4M3 | T_E5M2)
 #define ANY T_ANY
 static const op_row op_rows[] = {
 #define OPS(...) (const ir_opcode[]){__VA_ARGS__}, sizeof(const ir_opcode[]){__VA_ARGS__} / sizeof(ir_opcode)

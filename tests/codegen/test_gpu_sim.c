@@ -289,6 +289,17 @@ CASE(exchange_of_halves, .grid = {1, 1, 1}, .arguments = {64, 64, 64, 64},
              "  store(z + c, atomic.xchg(b + c, c as bf16))\n"
              "}\n")
 
+CASE(swaps_of_halves, .grid = {1, 1, 1}, .arguments = {64, 64, 64, 64, 64, 64},
+     .text =
+         "kiln 1\n"
+         "kernel swaps(h: inout *f16, b: inout *bf16, s: inout *i16, y: out *f16, z: out *bf16, w: out *i16) "
+         "@grid(1) " WARPS "{\n"
+         "  let c = iota(64)\n"
+         "  store(y + c, cas(h + c, select(c % 2 == 0, load(h + c), 7.0 as f16), c as f16))\n"
+         "  store(z + c, cas(b + c, select(c % 2 == 0, load(b + c), 7.0 as bf16), c as bf16))\n"
+         "  store(w + c, cas(s + c, select(c % 2 == 1, load(s + c), 7 as i16), c as i16))\n"
+         "}\n")
+
 CASE(
     dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
     .text =

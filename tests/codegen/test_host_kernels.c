@@ -514,6 +514,20 @@ TEST(host_kernels, exchange_of_halves) {
         20, 1);
 }
 
+/// Every second element is as expected; their neighbours in a word of 32 bits stay.
+TEST(host_kernels, swaps_of_halves) {
+  check("kiln 1\n"
+        "kernel k(h: inout *f16, b: inout *bf16, s: inout *i16, y: out *f16, z: out *bf16, w: out *i16) "
+        "@grid(1) {\n"
+        "  let c = iota(32)\n"
+        "  store(y + c, cas(h + c, select(c % 2 == 0, load(h + c), 7.0 as f16), c as f16))\n"
+        "  store(z + c, cas(b + c, select(c % 2 == 0, load(b + c), 7.0 as bf16), c as bf16))\n"
+        "  store(w + c, cas(s + c, select(c % 2 == 1, load(s + c), 7 as i16), c as i16))\n"
+        "  store(w + 32, cas(s + 33, load(s + 33), -2 as i16, order = acq_rel))\n"
+        "}\n",
+        20, 1);
+}
+
 // --------------------------------------------------------------------------------- matrix products
 
 TEST(host_kernels, products) {

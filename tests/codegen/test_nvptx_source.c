@@ -125,6 +125,29 @@ TEST(nvptx_source, atomics_have_order_and_scope) {
   end_assembled();
 }
 
+/// PTX 6.0, which sm_70 gets, swaps no halves: the word around one is.
+TEST(nvptx_source, halves_are_swapped) {
+  static const char source[] = "kiln 1\n"
+                               "kernel swaps(h: inout *f16, b: inout *bf16, s: inout *i16) @grid(1) "
+                               "@config(warps = 4) {\n"
+                               "  let t = iota(128)\n"
+                               "  store(h + 128 + t, cas(h + t, 1.0 as f16, t as f16))\n"
+                               "  store(b + 128 + t, cas(b + t, 1.0 as bf16, t as bf16, order = release))\n"
+                               "  let last = cas(s, 3 as i16, 4 as i16, order = acquire)\n"
+                               "}\n";
+  char *out = ptx(source, "sm_90", NULL);
+  CHECK_INT(count(out, ".cas.b16"), 3);
+  expect(out, "atom.acquire.gpu.global.cas.b16");
+  free(out);
+  out = ptx(source, "sm_70", NULL);
+  CHECK_INT(count(out, ".cas.b32"), 3);
+  expect(out, "atom.acquire.gpu.global.cas.b32");
+  CHECK_INT(count(out, ".b16 %"), 0);
+  free(out);
+  everywhere(source);
+  end_assembled();
+}
+
 /// Several ordered atomics a thread: one fence on each side, and no answer is waited for.
 TEST(nvptx_source, atomics_of_a_tile_share_fences) {
   static const char source[] = "kiln 1\n"

@@ -296,15 +296,21 @@ static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
 }
 
 /// What the element becomes; halves are computed in f32, and exchanged as they are.
-static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value) {
+static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value,
+                             LLVMValueRef desired) {
+  if (desired) {
+    LLVMValueRef same = LLVMBuildICmp(g->builder, LLVMIntEQ, as_bits(g, old), as_bits(g, value), "");
+    return LLVMBuildSelect(g->builder, same, desired, old, "");
+  }
   if (op->attrs.kind == IR_COMBINE_XCHG) return value;
   if (kiln_scalars[s].bits != 16) return gpu_combine(g, op, s, old, value);
   return gpu_from_f32(g, s, gpu_combine(g, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
 }
 
-/// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them.
+/// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them. With
+/// `desired` (else NULL) the element becomes that where it is `value`.
 static LLVMValueRef atomic_loop(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef pointer,
-                                LLVMValueRef value) {
+                                LLVMValueRef value, LLVMValueRef desired) {
   LLVMBuilderRef b = g->builder;
   bool is_half = kiln_scalars[s].bits == 16;
   LLVMTypeRef type = LLVMTypeOf(value), word = kiln_scalars[s].bits == 64 ? g->i64 : g->i32;
@@ -324,7 +330,7 @@ static LLVMValueRef atomic_loop(gpu *g, const ir_op *op, kiln_scalar s, LLVMValu
   LLVMValueRef seen = LLVMBuildPhi(b, word, "");
   LLVMValueRef bits = is_half ? LLVMBuildTrunc(b, LLVMBuildLShr(b, seen, shift, ""), g->i16, "") : seen;
   LLVMValueRef old = LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(b, bits, type, "");
-  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value));
+  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value, desired));
   if (is_half) {
     LLVMValueRef hole = LLVMBuildNot(b, LLVMBuildShl(b, gpu_i32(g, 0xffff), shift, ""), "");
     next = LLVMBuildOr(b, LLVMBuildAnd(b, seen, hole, ""),
@@ -344,13 +350,17 @@ static LLVMValueRef from_bits(gpu *g, LLVMValueRef bits, LLVMTypeRef type) {
 static LLVMValueRef atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                            LLVMValueRef value) {
   const char *instruction = native_atomic(g, op, scalar);
-  if (!instruction) return atomic_loop(g, op, scalar, pointer, value);
+  if (!instruction) return atomic_loop(g, op, scalar, pointer, value, NULL);
   return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, value), NULL), LLVMTypeOf(value));
 }
 
 static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                         LLVMValueRef expected, LLVMValueRef desired) {
-  const char *instruction = kiln_scalars[scalar].bits == 64 ? "cas.b64" : "cas.b32";
+  enum { PTX_HALF_CAS = 63 };
+  unsigned bits = kiln_scalars[scalar].bits;
+  if (bits == 16 && g->target->processor->ptx < PTX_HALF_CAS)
+    return atomic_loop(g, op, scalar, pointer, expected, desired);
+  const char *instruction = bits == 64 ? "cas.b64" : bits == 32 ? "cas.b32" : "cas.b16";
   return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, expected), as_bits(g, desired)),
                    LLVMTypeOf(expected));
 }
