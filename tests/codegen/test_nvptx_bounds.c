@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "compiler/codegen.h"
@@ -326,4 +327,50 @@ TEST(nvptx_bounds, the_assembler_keeps_them) {
   if (!used) FAIL("%s", out);
   CHECK(strtoul(used + 5, NULL, 10) <= 32);
   free(out);
+}
+
+/// An assembler that says of code without .minnctapersm that it takes 32 registers and spills is asked once
+/// more with it. One that was held to so many, or was told, is not.
+TEST(nvptx_bounds, spills_that_more_registers_avoid) {
+  static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
+  static const char *const heads[] = {"", " @regs(64)"};
+  char tool[300], script[600], source[300];
+  if (access(ptxas, X_OK)) SKIP("ptxas is not installed");
+  snprintf(tool, sizeof tool, "%s/assembler", kiln_test_folder());
+  int size =
+      snprintf(script, sizeof script,
+               "#!/bin/sh\nfor word; do case $word in /proc/*) in=${in:-$word};; esac; done\n"
+               "%s \"$@\" >%s.log 2>&1 || { cat %s.log >&2; exit 1; }\n"
+               "if grep -q minnctapersm $in; then cat %s.log; else\n"
+               "echo 'ptxas info : 8 bytes stack frame, 900 bytes spill stores, 900 bytes spill loads'\n"
+               "echo 'ptxas info : Used 32 registers'; fi >&2\n",
+               ptxas, tool, tool, tool);
+  kiln_test_write(tool, script, (size_t)size);
+  CHECK_INT(chmod(tool, 0755), 0);
+  for (unsigned held = 0; held < 2; held++) {
+    kiln_arena *arena = kiln_arena_create();
+    kiln_diagnostics d = {.arena = arena};
+    kiln_target target;
+    kiln_error err = {0};
+    kiln_codegen_options options;
+    kiln_artifact artifact;
+    size = snprintf(source, sizeof source,
+                    "kiln 1\nkernel sum(x: inout *f32 @align(16)) @grid(1) @config(warps = 4)%s {\n"
+                    "  let i = iota(4096)\n  let v = load(x + i)\n  store(x + i, v / reduce.add(v, 0))\n}\n",
+                    heads[held]);
+    CHECK_OK(kiln_target_parse("sm_90", &target, &err), err);
+    kiln_unit *unit = kiln_unit_open(arena, "t.kiln", source, (size_t)size, NULL, &d);
+    if (!unit) FAIL("%s", d.items[0].text);
+    ir_kernel *kernel =
+        kiln_unit_lower(unit, arena, 0, kiln_unit_first_config(unit, 0, &target), 0, &target, &d);
+    CHECK(kernel != NULL);
+    kiln_codegen_options_init(&options);
+    options.output = KILN_FORMAT_CUBIN, options.assembler = KILN_ASSEMBLER_PTXAS,
+    options.assembler_path = tool;
+    CHECK_OK(kiln_codegen(kernel, &target, &options, &artifact, &err), err);
+    CHECK_INT(artifact.info.spill_bytes, held ? 900 : 0);
+    CHECK_INT(artifact.info.registers != 32, !held);
+    kiln_artifact_deinit(&artifact);
+    kiln_arena_destroy(arena);
+  }
 }
