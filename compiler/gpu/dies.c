@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which program a block computes, on processors of several dies, each with a cache of its own (`dies`). Blocks
-// go to the dies in turn, block n to die n modulo DIES, so neighbours, which share operands of products, would
-// never meet in a cache. Of each WINDOW blocks in a row, die d computes the d-th share of the programs:
+// Which program a block computes, on processors of several dies, each with a cache of its own (`dies`).
+// Blocks go to the dies in turn, block n to die n modulo DIES, so neighbours, which share operands of
+// products, would never meet in a cache. Of each WINDOW blocks in a row, die d computes the d-th share of the
+// programs:
 //
 //   t = number of the block           size = blocks of its window (the last may have fewer)
-//   program = window + d * (size / DIES) + min(d, size % DIES) + place,    d = t % DIES, place = t % WINDOW / DIES
+//   program = window + d * (size / DIES) + min(d, size % DIES) + place,    d = t % DIES, place = t % WINDOW /
+//   DIES
 //
 // A permutation for every number of blocks. A window is about what runs at a time: programs of one die at one
 // time are neighbours, and all dies go through the programs in step, so that work which grows with the number
@@ -42,7 +44,8 @@ static bool finds_die(const ordering *o, const ir_op *op) {
 
 static void note(ir_op *op, void *context) {
   ordering *o = context;
-  const bool is_ordered = (op->code == IR_ATOMIC && op->attrs.order != IR_ORDER_RELAXED) || op->code == IR_CAS,
+  const bool is_ordered =
+                 (op->code == IR_ATOMIC && op->attrs.order != IR_ORDER_RELAXED) || op->code == IR_CAS,
              is_volatile = (op->code == IR_LOAD || op->code == IR_STORE) && op->attrs.flags & IR_VOLATILE,
              is_foreign = op->code == IR_ASM && !(op->attrs.flags & IR_ASM_PURE);
   o->is_refused |= op->code == IR_WHILE || is_ordered || is_volatile || is_foreign || finds_die(o, op);

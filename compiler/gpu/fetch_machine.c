@@ -26,6 +26,7 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
                               .has_buffers = has_buffers,
                               .slot_scalars = has_buffers && p->matrix ? slot_scalars : 0,
                               .resident_shared = p->major < 10 ? p->shared_bytes : 2 * p->shared_bytes,
+                              .turns = p->matrix == KILN_MATRIX_MFMA_950,
                               .dies = dies_of(p->matrix),
                               .simds = SIMDS};
 }

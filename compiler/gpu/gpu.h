@@ -56,6 +56,7 @@ typedef struct kiln_fetch_machine {
                     ///< off, and complete in order
   uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
+  bool turns;               ///< matrices turn on their way from shared memory
   unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;           ///< that a block's warps are spread over
 } kiln_fetch_machine;

@@ -33,6 +33,7 @@ typedef struct slotting {
 typedef struct ring {
   kiln_ahead *a;
   int axis[KILN_AHEAD_LOADS]; ///< of each tile, that the product sums over
+  bool turns;
   unsigned pad; ///< bytes left free behind each row along the summed axis
   ir_value *memory[KILN_AHEAD_LOADS];
 } ring;
@@ -51,9 +52,12 @@ static int summed_axis(const kiln_ahead_load *x) {
   return axis;
 }
 
-static uint32_t slot_bytes(ir_type type, int axis, unsigned pad) {
-  uint64_t elements = (uint64_t)1 << ir_log2_elements(type);
-  return (uint32_t)(elements * ir_type_bits(type) / 8 + (elements >> type.log2[axis]) * pad);
+/// Room for rows along the summed axis, and, where a matrix may turn as it is read, along the other one with
+/// twice as much between them.
+static uint32_t slot_bytes(const ring *r, ir_type type, int axis) {
+  uint64_t elements = (uint64_t)1 << ir_log2_elements(type), free = (elements >> type.log2[axis]) * r->pad,
+           turned = r->turns ? (elements >> type.log2[1 - axis]) * 2 * r->pad : 0;
+  return (uint32_t)(elements * ir_type_bits(type) / 8 + (turned > free ? turned : free));
 }
 
 /// Whole pieces of the tile go straight to products of the matrix unit.
@@ -79,7 +83,7 @@ static void note_contents(ir_op *op, void *context) {
 static uint32_t stride_of(const ring *r) {
   uint32_t bytes = 0;
   for (unsigned i = 0; i < r->a->count; i++)
-    bytes += slot_bytes(r->a->loads[i].load->results[0].type, r->axis[i], r->pad);
+    bytes += slot_bytes(r, r->a->loads[i].load->results[0].type, r->axis[i]);
   return bytes;
 }
 
@@ -126,7 +130,7 @@ static void alloc_memory(ring *r) {
         .bits = at, .stride = stride_of(r), .pack = (uint8_t)r->pad, .axis = (uint8_t)r->axis[i]};
     ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
     r->memory[i] = made ? &made->results[0] : NULL;
-    at += slot_bytes(loaded, r->axis[i], r->pad);
+    at += slot_bytes(r, loaded, r->axis[i]);
   }
 }
 
@@ -173,7 +177,7 @@ static ir_op *make_loop(ring *r) {
 static void visit(ir_op *op, void *context) {
   slotting *s = context;
   if (op->code != IR_FOR || s->error.status != KILN_OK) return;
-  ring r = {.a = kiln_ahead_open(s->kernel, op, s->machine)};
+  ring r = {.a = kiln_ahead_open(s->kernel, op, s->machine), .turns = s->machine->turns};
   if (!choose(s, &r)) return;
   ir_op *loop = make_loop(&r);
   ir_builder *b = &r.a->b;

@@ -11,7 +11,8 @@
 
 enum { DIES = 8, WINDOW = 256, MOST = 4096 };
 
-/// What stands in for `%s` is the block's ticket: blocks take them in turn, so that it is known which program the n-th one computes; a loop of no iterations has the product.
+/// What stands in for `%s` is the block's ticket: blocks take them in turn, so that it is known which program
+/// the n-th one computes; a loop of no iterations has the product.
 static const char text[] =
     "kiln 1\n"
     "kernel k(a: in *f16 @align(16), ticket: inout *i32, order: out *i32, c: out *f32, n: i32)\n"

@@ -116,6 +116,10 @@ static void cut_schedule(gpu *g) {
   amdgpu_intrinsic(g, "llvm.amdgcn.sched.barrier", NULL, &nothing, 1);
 }
 
+static LLVMValueRef read_turned(gpu *g, LLVMValueRef pointer, LLVMTypeRef type) {
+  return amdgpu_intrinsic(g, "llvm.amdgcn.ds.read.tr16.b64", LLVMVectorType(type, 4), &pointer, 1);
+}
+
 // ----------------------------------------------------------------------------------------- machine
 
 const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *storage) {
@@ -147,6 +151,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .takes_ahead = p->major < 10,
       .order_body = amdgpu_order_body,
       .shuffle_xor = amdgpu_shuffle_xor,
+      .read_turned = p->matrix == KILN_MATRIX_MFMA_950 ? read_turned : NULL,
       .cut_schedule = cut_schedule,
   };
   return storage;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // In which order a loop with products issues them, and what they read, load and store: a list of
-// llvm.amdgcn.sched.group.barrier, which LLVM's scheduler keeps. Without one it sinks all loads to where their
-// values are used, and waits there.
+// llvm.amdgcn.sched.group.barrier, which LLVM's scheduler keeps. Without one it sinks all loads to where
+// their values are used, and waits there.
 //
 // The list follows from what the body holds, in the order in which it was emitted:
 //
@@ -9,8 +9,9 @@
 //   reads of shared memory        AHEAD products before the one that takes what is read
 //   stores to the other slot      one before each of the last products
 //
-// A body that meets at a barrier between its products gets none: a list is about one stretch. Nor does, where a
-// thread has 256 registers, one that begins sums of its own (attention): what a list keeps apart spills there.
+// A body that meets at a barrier between its products gets none: a list is about one stretch. Nor does, where
+// a thread has 256 registers, one that begins sums of its own (attention): what a list keeps apart spills
+// there.
 #include <string.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
@@ -33,9 +34,7 @@ static void group(gpu *g, unsigned mask, unsigned count) {
   if (count) amdgpu_intrinsic(g, "llvm.amdgcn.sched.group.barrier", NULL, arguments, 3);
 }
 
-static unsigned space_of(LLVMValueRef pointer) {
-  return LLVMGetPointerAddressSpace(LLVMTypeOf(pointer));
-}
+static unsigned space_of(LLVMValueRef pointer) { return LLVMGetPointerAddressSpace(LLVMTypeOf(pointer)); }
 
 static bool is_nothing(LLVMValueRef value) {
   return LLVMIsConstant(value) && LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMVectorTypeKind;
@@ -53,6 +52,7 @@ static void note_call(body_list *l, LLVMValueRef call) {
     l->products++;
   }
   l->loads += strstr(name, "buffer.load") != NULL;
+  l->reads += strstr(name, "ds.read.tr") != NULL;
   l->has_barrier |= strstr(name, "kl_barrier") != NULL;
 }
 

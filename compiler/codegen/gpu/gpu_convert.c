@@ -251,7 +251,8 @@ typedef struct matrix_load {
   bool is_transposed;
   unsigned word;     ///< elements of a word, logarithm
   unsigned matrices; ///< logarithm
-  uint32_t row[4];   ///< of its elements, as many as row_bits says
+  unsigned wanted; ///< elements of a row that shall lie together, logarithm: as many as are read, or written
+  uint32_t row[4]; ///< of its elements, as many as row_bits says
   kiln_layout address;
 } matrix_load;
 
@@ -278,8 +279,37 @@ static bool is_across(const kiln_layout *from, const uint32_t near[4], unsigned 
 
 /// True when `to` is what a matrix load yields and `from` can write rows: whole ones, or any part of them.
 typedef enum rows_written { WHOLE_ROWS, PARTS_OF_ROWS } rows_written;
+static bool is_one(uint32_t basis) { return basis && !(basis & (basis - 1)); }
+
+/// A read that turns (gpu_machine.read_turned): the four lowest lanes of the reader are neighbours of a row
+/// of memory, its two lowest registers four rows. Lane l of sixteen names four neighbours, those from 4 (l %
+/// 4) on of row l / 4.
+static bool plan_turned_read(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                             matrix_load *out) {
+  enum { LANES = 6, LANES_OF_GROUP = 4, TURNED = 2 };
+  const uint32_t *lanes = to->basis + to->registers;
+  if (log2_bytes != 1 || to->lanes != LANES || to->registers < TURNED) return false;
+  for (unsigned i = 0; i < LANES_OF_GROUP; i++)
+    if (!is_one(lanes[i])) return false;
+  for (unsigned i = 0; i < TURNED; i++)
+    if (!is_one(to->basis[i]) || layout_register_of(from, to->basis[i]) >= 0) return false;
+  *out = (matrix_load){.is_transposed = true, .matrices = TURNED, .wanted = in_registers(from, lanes, 3)};
+  if (out->wanted < TURNED) return false;
+  memcpy(out->row, lanes, out->wanted * sizeof *out->row);
+  kiln_layout *a = &out->address;
+  *a = *to;
+  uint32_t *own = a->basis + a->registers;
+  for (unsigned i = 0; i < TURNED; i++) {
+    a->basis[i] = lanes[i];
+    own[i] = lanes[TURNED + i];
+    own[TURNED + i] = to->basis[i];
+  }
+  return true;
+}
+
 static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
                              rows_written written, matrix_load *out) {
+  if (g->machine->read_turned) return written == PARTS_OF_ROWS && plan_turned_read(from, to, log2_bytes, out);
   unsigned word = WORD_BYTES - log2_bytes;
   if (log2_bytes > WORD_BYTES || to->lanes != 5 || to->registers < word ||
       word + 2 > sizeof out->row / sizeof *out->row || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
@@ -296,7 +326,8 @@ static bool plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout 
     if (!row[i]) return false;
   *out = (matrix_load){.is_transposed = is_transposed,
                        .word = word,
-                       .matrices = to->registers - word < 2 ? to->registers - word : 2};
+                       .matrices = to->registers - word < 2 ? to->registers - word : 2,
+                       .wanted = whole};
   memcpy(out->row, row, row_bits(out) * sizeof *out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
@@ -317,6 +348,12 @@ static void read_matrix_piece(gpu *g, const matrix_load *plan, const passage *p,
       {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
   LLVMValueRef pointer = piece_pointer(g, p, r << row_bits(plan));
+  if (g->machine->read_turned) {
+    LLVMValueRef read = g->machine->read_turned(g, pointer, type);
+    for (uint32_t i = 0; i < 1u << plan->matrices; i++)
+      regs[r << plan->matrices | i] = LLVMBuildExtractElement(g->builder, read, gpu_i32(g, i), "");
+    return;
+  }
   LLVMValueRef loaded =
       kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
   for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
@@ -344,9 +381,9 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
   matrix_load plan;
   // Other sizes are for operands: elsewhere what a thread holds is in a row more often.
   bool is_matrix = log2_bytes == 1 && plan_matrix_load(g, &tile->layout, to, log2_bytes, WHOLE_ROWS, &plan);
-  layout_memory memory =
-      is_matrix ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, row_bits(&plan))
-                : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
+  layout_memory memory = is_matrix
+                             ? layout_swizzle(&tile->layout, &plan.address, log2_bytes, plan.row, plan.wanted)
+                             : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
   gpu_note_exchange(g, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes, is_matrix);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
@@ -481,7 +518,7 @@ gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_
   if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
   s.is_matrix = plan_matrix_load(g, &tile->layout, to, s.log2_bytes, PARTS_OF_ROWS, &s.plan);
   s.memory = s.is_matrix
-                 ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, row_bits(&s.plan))
+                 ? layout_swizzle(&tile->layout, &s.plan.address, s.log2_bytes, s.plan.row, s.plan.wanted)
                  : plain_memory(g, &tile->layout, to, s.log2_bytes);
   s.to = gpu_tile_new(g, to);
   gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
@@ -493,12 +530,15 @@ layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_la
                                 unsigned log2_bytes) {
   matrix_load plan;
   if (plan_matrix_load(g, writer, to, log2_bytes, PARTS_OF_ROWS, &plan))
-    return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, row_bits(&plan));
+    return layout_swizzle(writer, &plan.address, log2_bytes, plan.row, plan.wanted);
   return plain_memory(g, writer, to, log2_bytes);
 }
 
-layout_memory gpu_padded_memory(ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots) {
+layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots) {
+  matrix_load plan;
   uint32_t row[4];
+  if (plan_matrix_load(g, &slots->writer, &slots->reader, slots->log2_bytes, PARTS_OF_ROWS, &plan))
+    return layout_padded_rows(tile, 1 - axis, slots->log2_bytes, 2 * pad, plan.row, plan.wanted);
   unsigned count = reader_pieces(&slots->writer, &slots->reader, slots->log2_bytes, row);
   return layout_padded_rows(tile, axis, slots->log2_bytes, pad, row, count);
 }

@@ -34,7 +34,9 @@ static void note_carried(gpu *g, const ir_value *argument, gpu_feed feed) {
 /// What is read from a slot was stored there: note_stored looks for the loads.
 static void note_slot(gpu *g, const ir_op *slot_load, const gpu_feed *feed) {
   gpu_feed *known = &gpu_value_of(g, slot_load->operands[0])->feed;
-  if (!known->dot) *known = *feed;
+  if (known->dot) return;
+  *known = *feed;
+  known->is_stored = true;
 }
 
 static void note_stored(ir_op *op, void *context) {

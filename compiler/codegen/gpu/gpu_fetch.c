@@ -103,7 +103,7 @@ static void open_slots(gpu *g, const ir_op *op, gpu_slots *s) {
 /// From the first store on. Rows with free bytes between them where they were given.
 static void open_stored(gpu *g, const ir_op *alloc, gpu_slots *s) {
   s->log2_bytes = log2_bytes_of(alloc);
-  layout_memory rows = gpu_padded_memory(alloc->results[0].type, alloc->attrs.axis,
+  layout_memory rows = gpu_padded_memory(g, alloc->results[0].type, alloc->attrs.axis,
                                          (unsigned)alloc->attrs.pack >> s->log2_bytes, s);
   bool is_padded = rows.pad && layout_adds_up(&rows, &s->writer) && layout_adds_up(&rows, &s->reader);
   s->memory = is_padded ? rows : gpu_staged_memory(g, &s->writer, &s->reader, s->log2_bytes);

@@ -136,6 +136,10 @@ struct gpu_machine {
   void (*order_body)(gpu *g, LLVMBasicBlockRef body);
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
+  /// Four rows of 16-bit elements turned on their way from shared memory: of each sixteen lanes, lane l gets
+  /// of the rows that lanes l / 4, l / 4 + 4, + 8 and + 12 name (8 bytes each) element l % 4, as a vector of
+  /// `type`. NULL: there is no such read.
+  LLVMValueRef (*read_turned)(gpu *g, LLVMValueRef pointer, LLVMTypeRef type);
   /// Nothing is scheduled across this point: LLVM's time grows with the square of what is scheduled together.
   /// NULL: it does not.
   void (*cut_schedule)(gpu *g);
@@ -179,7 +183,7 @@ typedef struct gpu_slots {
   kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
   bool has_reader;
   bool is_by_bytes; ///< slots are named by their distance from the first
-  bool is_open; ///< what follows is set, and the bytes are taken
+  bool is_open;     ///< what follows is set, and the bytes are taken
   layout_memory memory;
   unsigned log2_bytes;   ///< of an element
   uint32_t start, bytes; ///< of the first slot; of one slot
@@ -195,7 +199,8 @@ typedef struct gpu_place {
 typedef struct gpu_feed {
   const ir_op *dot; ///< as operand `operand`; NULL: none that is known
   unsigned operand;
-  bool waits; ///< not issued where it stands, but when what it follows has left its registers
+  bool is_stored; ///< on its way it goes to a slot
+  bool waits;     ///< not issued where it stands, but when what it follows has left its registers
 } gpu_feed;
 
 /// In ir_value.slot while the lowering runs.
@@ -357,8 +362,10 @@ layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_la
                                 unsigned log2_bytes);
 /// Writes a tile in layout slots->writer into the slot; see gpu_write_tile.
 void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile);
-/// How a tile lies in rows along `axis`, with `pad` elements free behind each, for who writes and reads slots.
-layout_memory gpu_padded_memory(ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots);
+/// How a tile lies in rows along `axis`, with `pad` elements free behind each, for who writes and reads
+/// slots. Where reads turn it (gpu_machine.read_turned), in rows along the other axis, with twice as many
+/// free: sixteen lanes read 32 bytes of each of four rows.
+layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots);
 /// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
 /// Registers [first, first + count) of the result.

@@ -146,6 +146,11 @@ static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
   return axis;
 }
 
+/// It turns on its way from its slot to registers.
+static bool turns_later(gpu *g, ir_type type, const gpu_feed *feed) {
+  return g->machine->read_turned && feed->is_stored && element_bytes(type) == 2;
+}
+
 /// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
 /// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
 static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out) {
@@ -154,7 +159,7 @@ static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out
   int reduced = feed->dot ? reduced_axis(op, feed) : -1;
   unsigned bits = ir_log2_elements(type), threads = g->lanes + g->warps, rows = 0, at = 0;
   if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
-      !gpu_dot_uses_matrix(g, feed->dot))
+      !gpu_dot_uses_matrix(g, feed->dot) || turns_later(g, type, feed))
     return false;
   unsigned bytes = element_bytes(type), along = layout_axis_shift(type, d.axis),
            across = layout_axis_shift(type, (unsigned)reduced);
