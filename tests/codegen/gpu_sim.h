@@ -13,6 +13,7 @@ typedef struct sim_options {
   bool reverse;        ///< threads of a block run from the last to the first
   bool no_matrix;      ///< multiplies and adds only
   bool wide;           ///< 64 lanes a warp, no matrix instructions
+  bool turned;         ///< 64 lanes, f16 products of 32 x 32 x 16 and reads that turn, as CDNA 4 has them
   unsigned max_shared; ///< bytes a block may have; 0: 160 KiB
 } sim_options;
 

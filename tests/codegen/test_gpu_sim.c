@@ -729,3 +729,39 @@ CASE(scalars, .grid = {3, 2, 1}, .arguments = {64, 64, 5},
              "  }\n"
              "  store(y + at, best * 3 + w + i, at != 2)\n"
              "}\n")
+
+#define PRODUCT_OF(rows, columns, reduced, left, right)                                                      \
+  "kiln 1\n"                                                                                                 \
+  "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16), K: i32) @grid(1) "          \
+  "@config(warps = 2) @config(warps = 4) @config(warps = 4, stages = 1) {\n"                                 \
+  "  let m = iota(" rows ")\n  let n = iota(" columns ")\n  let k = iota(" reduced ")\n"                     \
+  "  var acc = zeros(f32[" rows ", " columns "])\n"                                                         \
+  "  for i in 0 .. K step " reduced " {\n"                                                                   \
+  "    acc = dot(load(a + " left ", (k + i < K)[_, :]), load(b + " right ", (k + i < K)[:, _]), acc)\n"       \
+  "  }\n"                                                                                                    \
+  "  store(c + (m * " columns ")[:, _] + n[_, :], acc)\n"                                                    \
+  "}\n"
+
+/// Two slots as emission lays them out, with 64 lanes: rows with free bytes between them, swizzled ones, one slot;
+/// matrices that turn as they are read, and that don't.
+static void run_slots(const char *text, int64_t elements, int64_t sums, int64_t k) {
+  const sim_case c = {.text = text,
+                      .target = "gfx950",
+                      .grid = {1, 1, 1},
+                      .arguments = {elements, elements, sums, k},
+                      .tolerance = 1e-6};
+  for (uint32_t config = 0; config < 3; config++)
+    run_config(&c, config, &(sim_options){.reverse = config != 1, .turned = true, .max_shared = 64 * 1024});
+}
+
+TEST(gpu_sim, slots_and_turned_reads) {
+  static const char both[] =
+      PRODUCT_OF("64", "64", "32", "(m * 160)[:, _] + (k + i)[_, :]", "((k + i) * 64)[:, _] + n[_, :]");
+  static const char left[] =
+      PRODUCT_OF("64", "128", "64", "m[:, _] + ((k + i) * 64)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
+  static const char none[] =
+      PRODUCT_OF("128", "64", "64", "(m * 160)[:, _] + (k + i)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
+  run_slots(both, 64 * 160, 64 * 64, 150);
+  run_slots(left, 128 * 160, 64 * 128, 150);
+  run_slots(none, 128 * 160, 128 * 64, 150);
+}
