@@ -763,5 +763,8 @@ TEST(gpu_sim, slots_and_turned_reads) {
       PRODUCT_OF("128", "64", "64", "(m * 160)[:, _] + (k + i)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
   run_slots(both, 64 * 160, 64 * 64, 150);
   run_slots(left, 128 * 160, 64 * 128, 150);
+  CHECK(sim_turned > 0);
+  sim_turned = 0;
   run_slots(none, 128 * 160, 128 * 64, 150);
+  CHECK(!sim_turned);
 }
