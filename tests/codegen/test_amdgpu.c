@@ -514,6 +514,28 @@ TEST(amdgpu, accumulators_stay_where_products_find_them) {
   }
 }
 
+static unsigned words_between(const span *s, const char *word) {
+  unsigned count = 0;
+  for (const char *at = s->begin; (at = strstr(at, word)) && at < s->end; at += strlen(word)) count++;
+  return count;
+}
+
+// Sorting with columns has keys of 64 bits: a pair is compared once, and both halves are chosen by that.
+TEST(amdgpu, keys_of_two_words_are_compared_once) {
+  static const char *const targets[] = {"gfx942", "gfx1100"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    compiled c;
+    kiln_error err = {0};
+    CHECK_OK(try_compile(&c, "sort", "argsort_rows[T=f32]", targets[i], KILN_FORMAT_ASM, &err), err);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    const char *text = (const char *)c.artifact.code.bytes;
+    span all = {text, text + strlen(text)};
+    unsigned once = words_between(&all, "v_cmp_lt_i64"), again = words_between(&all, "v_cmp_gt_i64");
+    if (!once || 4 * again > once) FAIL("%s: %u and %u comparisons", targets[i], once, again);
+    release(&c);
+  }
+}
+
 // Tiles that a thread's registers do not hold, masked, so that each load is a branch: they are reduced a part
 // at a time. That the results are right is shown under emulation.
 TEST(amdgpu, reductions_of_large_tiles_do_not_spill) {

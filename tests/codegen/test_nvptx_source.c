@@ -267,6 +267,25 @@ TEST(nvptx_source, sorts_are_shared_by_all_threads) {
   end_assembled();
 }
 
+// Keys of 64 bits, of 512 elements with 16 a thread: the registers of a thread by 63 comparisons, then 35
+// stages of 8. ptxas compares twice for a minimum and a maximum, so there is no maximum.
+TEST(nvptx_source, keys_of_64_bits_are_compared_once) {
+  static const char source[] =
+      "kiln 1\n"
+      "kernel k(x: in *f32 @align(16), y: out *f32 @align(16), z: out *i32 @align(16))\n"
+      "  @grid(1) @config(warps = 1) {\n"
+      "  let v, from = sort(load(x + iota(512)), indices = true)\n"
+      "  store(y + iota(512), v)\n"
+      "  store(z + iota(512), from)\n"
+      "}\n";
+  char *text = ptx(source, "sm_90a", NULL);
+  CHECK_INT(count(text, "min.s64"), 63 + 35 * 8);
+  CHECK_INT(count(text, "max.s64"), 0);
+  assemble(text, "sm_90a");
+  free(text);
+  end_assembled();
+}
+
 // The number in the PTX is the one that interpreter and host report.
 TEST(nvptx_source, asserts_say_which_operation) {
   static const char source[] = "kiln 1\n"

@@ -152,6 +152,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .order_body = amdgpu_order_body,
       .shuffle_xor = amdgpu_shuffle_xor,
       .read_turned = p->matrix == KILN_MATRIX_MFMA_950 ? read_turned : NULL,
+      .has_split_choice = true,
       .cut_schedule = cut_schedule,
   };
   return storage;

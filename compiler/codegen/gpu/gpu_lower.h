@@ -126,6 +126,7 @@ struct gpu_machine {
   LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   bool carries_words;      ///< loops carry elements of 8 and 16 bits by the word: registers have no parts
+  bool has_split_choice;   ///< 64 bits are compared whole and chosen by halves of 32
   /// A word of two halves, the first in the low bits, each the upper or lower one of a word; NULL: by shifts.
   LLVMValueRef (*join_halves)(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
   /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;

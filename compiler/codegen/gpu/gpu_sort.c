@@ -14,6 +14,9 @@
 //
 // When 2^k of 2^n elements are wanted, runs of 2^k are sorted, half of them falling. The lesser elements of a
 // rising and a falling run are the least of both; they are merged to a run again, until one is left.
+//
+// What a thread's registers hold at the start is sorted by Batcher's odd-even merging, which compares less
+// often than a bitonic network (16 elements: 63 times, not 80) but has no stages that threads could share.
 #include <string.h>
 
 #include "compiler/codegen/gpu/gpu_lower.h"
@@ -26,18 +29,23 @@ typedef struct holder {
   uint32_t row; ///< basis within the number of the row
 } holder;
 
+/// An element of one word, or of 64 bits as two where machines choose words of 32.
+typedef struct item {
+  LLVMValueRef low, high; ///< `high` is NULL in elements of one word
+} item;
+
 typedef struct network {
   gpu *g;
   ir_type element;
   unsigned bits, kept; ///< log2 of the elements of a row that are left, and that are wanted
   unsigned rows;       ///< log2
   unsigned registers, lanes, warps;
-  holder at[LAYOUT_MAX_PLACES]; ///< registers, lanes, warps
-  unsigned run;                 ///< log2 of the runs that are being made
-  bool is_turned;               ///< runs that shall fall are complemented
-  LLVMTypeRef type;
-  LLVMValueRef *regs;                         ///< NULL: only the layout is asked for
-  LLVMValueRef pending;                       ///< to be XORed to all registers; NULL: nothing
+  holder at[LAYOUT_MAX_PLACES];               ///< registers, lanes, warps
+  unsigned run;                               ///< log2 of the runs that are being made
+  bool is_turned;                             ///< runs that shall fall are complemented
+  bool is_wide, is_split;                     ///< elements have 64 bits, and are two words
+  item *regs;                                 ///< NULL: only the layout is asked for
+  LLVMValueRef pending;                       ///< to be XORed to all words; NULL: nothing
   LLVMValueRef thread_bit[LAYOUT_MAX_PLACES]; ///< i1, made when first asked for
 } network;
 
@@ -116,10 +124,16 @@ static LLVMValueRef thread_bit(network *n, unsigned place) {
   return n->thread_bit[i];
 }
 
+static LLVMTypeRef word_type(const network *n) { return n->is_wide && !n->is_split ? n->g->i64 : n->g->i32; }
+
+static void flip(network *n, item *e, LLVMValueRef mask) {
+  e->low = LLVMBuildXor(n->g->builder, e->low, mask, "");
+  if (n->is_split) e->high = LLVMBuildXor(n->g->builder, e->high, mask, "");
+}
+
 static void apply_pending(network *n) {
   if (!n->pending) return;
-  for (uint32_t r = 0; r < 1u << n->registers; r++)
-    n->regs[r] = LLVMBuildXor(n->g->builder, n->regs[r], n->pending, "");
+  for (uint32_t r = 0; r < 1u << n->registers; r++) flip(n, &n->regs[r], n->pending);
   n->pending = NULL;
 }
 
@@ -129,12 +143,12 @@ static void complement(network *n, unsigned place) {
   n->is_turned = !n->is_turned;
   if (!n->regs) return;
   if (place >= n->registers) {
-    LLVMValueRef mask = LLVMBuildSExt(g->builder, thread_bit(n, place), n->type, "");
+    LLVMValueRef mask = LLVMBuildSExt(g->builder, thread_bit(n, place), word_type(n), "");
     n->pending = n->pending ? LLVMBuildXor(g->builder, n->pending, mask, "") : mask;
     return;
   }
   for (uint32_t r = 0; r < 1u << n->registers; r++)
-    if (r >> place & 1) n->regs[r] = LLVMBuildNot(g->builder, n->regs[r], "");
+    if (r >> place & 1) flip(n, &n->regs[r], LLVMConstAllOnes(word_type(n)));
 }
 
 /// Falling runs are complemented when threads hold the bit that says which fall.
@@ -148,19 +162,57 @@ static void end_turn(network *n) {
   if (n->is_turned) complement(n, place_of(n, n->run));
 }
 
-/// The lesser and the greater of two; 64 bits are compared once.
-static void order(const network *n, LLVMValueRef *low, LLVMValueRef *high) {
+static item choose(const network *n, LLVMValueRef is_first, item a, item b) {
+  item e = {LLVMBuildSelect(n->g->builder, is_first, a.low, b.low, ""), NULL};
+  if (n->is_split) e.high = LLVMBuildSelect(n->g->builder, is_first, a.high, b.high, "");
+  return e;
+}
+
+static item split(gpu *g, LLVMValueRef v) {
+  LLVMValueRef pair = LLVMBuildBitCast(g->builder, v, LLVMVectorType(g->i32, 2), "");
+  return (item){LLVMBuildExtractElement(g->builder, pair, gpu_i32(g, 0), ""),
+                LLVMBuildExtractElement(g->builder, pair, gpu_i32(g, 1), "")};
+}
+
+static LLVMValueRef joined(gpu *g, item e) {
+  LLVMValueRef pair = LLVMGetUndef(LLVMVectorType(g->i32, 2));
+  pair = LLVMBuildInsertElement(g->builder, pair, e.low, gpu_i32(g, 0), "");
+  pair = LLVMBuildInsertElement(g->builder, pair, e.high, gpu_i32(g, 1), "");
+  return LLVMBuildBitCast(g->builder, pair, g->i64, "");
+}
+
+static LLVMValueRef value_of(const network *n, item e) { return n->is_split ? joined(n->g, e) : e.low; }
+
+static item item_of(const network *n, LLVMValueRef v) {
+  return n->is_split ? split(n->g, v) : (item){v, NULL};
+}
+
+/// The lesser and the greater of two. The compiler for NVIDIA makes two comparisons of a minimum and a
+/// maximum of 64 bits, and of one comparison and two choices: the greater is what remains, one three-way XOR
+/// a word.
+static void order(const network *n, item *low, item *high) {
   gpu *g = n->g;
-  LLVMValueRef pair[2] = {*low, *high};
-  if (n->type == g->i64) {
-    LLVMValueRef less = LLVMBuildICmp(g->builder, LLVMIntSLT, pair[0], pair[1], "");
-    *low = LLVMBuildSelect(g->builder, less, pair[0], pair[1], "");
-    *high = LLVMBuildSelect(g->builder, less, pair[1], pair[0], "");
+  item a = *low, b = *high;
+  if (n->is_split) {
+    LLVMValueRef less = LLVMBuildICmp(g->builder, LLVMIntSLT, joined(g, a), joined(g, b), "");
+    *low = choose(n, less, a, b);
+    *high = choose(n, less, b, a);
     return;
   }
-  LLVMTypeRef type = n->type;
-  *low = gpu_intrinsic(g, "llvm.smin", &type, 1, pair, 2);
-  *high = gpu_intrinsic(g, "llvm.smax", &type, 1, pair, 2);
+  LLVMTypeRef type = word_type(n);
+  LLVMValueRef pair[2] = {a.low, b.low};
+  low->low = gpu_intrinsic(g, "llvm.smin", &type, 1, pair, 2);
+  high->low = n->is_wide ? LLVMBuildXor(g->builder, LLVMBuildXor(g->builder, a.low, b.low, ""), low->low, "")
+                         : gpu_intrinsic(g, "llvm.smax", &type, 1, pair, 2);
+}
+
+static item shuffled(const network *n, item e, unsigned lane) {
+  gpu *g = n->g;
+  unsigned mask = 1u << (lane - n->registers);
+  if (!n->is_wide) return (item){gpu_shuffle_xor(g, e.low, mask), NULL};
+  if (!n->is_split) e = split(g, e.low);
+  e = (item){gpu_shuffle_xor(g, e.low, mask), gpu_shuffle_xor(g, e.high, mask)};
+  return n->is_split ? e : (item){joined(g, e), NULL};
 }
 
 // ------------------------------------------------------------------------------ bits into registers
@@ -180,10 +232,12 @@ static void exchange_warps(network *n, unsigned bit) {
   for (unsigned i = 0; i < places(n); i++) n->at[i] = i < count ? held[i] : (holder){NO_BIT, 0};
   if (!n->regs) return;
   apply_pending(n);
+  gpu *g = n->g;
   kiln_layout to = layout_now(n);
-  ir_type wide = ir_scalar_type(n->type == n->g->i64 ? KILN_I64 : KILN_I32);
-  gpu_tile tile = {.layout = from, .regs = n->regs};
-  n->regs = gpu_convert(n->g, &tile, wide, &to).regs;
+  gpu_tile tile = gpu_tile_new(g, &from);
+  for (uint32_t r = 0; r < 1u << n->registers; r++) tile.regs[r] = value_of(n, n->regs[r]);
+  tile = gpu_convert(g, &tile, ir_scalar_type(n->is_wide ? KILN_I64 : KILN_I32), &to);
+  for (uint32_t r = 0; r < 1u << n->registers; r++) n->regs[r] = item_of(n, tile.regs[r]);
 }
 
 static unsigned victim(const network *n, unsigned bit) {
@@ -196,7 +250,6 @@ static unsigned victim(const network *n, unsigned bit) {
 /// Lane bit and register bit trade places. A thread keeps the elements whose register bit is its lane bit;
 /// the order of the two that it then has does not matter, as they are compared at once.
 static void trade_lane(network *n, unsigned lane, unsigned place) {
-  gpu *g = n->g;
   holder x = n->at[lane];
   n->at[lane] = n->at[place];
   n->at[place] = x;
@@ -205,10 +258,9 @@ static void trade_lane(network *n, unsigned lane, unsigned place) {
   LLVMValueRef is_upper = thread_bit(n, lane);
   for (uint32_t r = 0; r < 1u << n->registers; r++) {
     if (r >> place & 1) continue;
-    LLVMValueRef *a = &n->regs[r], *b = &n->regs[r | 1u << place];
-    LLVMValueRef sent = LLVMBuildSelect(g->builder, is_upper, *a, *b, "");
-    *a = LLVMBuildSelect(g->builder, is_upper, *b, *a, "");
-    *b = gpu_shuffle_xor(g, sent, 1u << (lane - n->registers));
+    item *a = &n->regs[r], *b = &n->regs[r | 1u << place], sent = choose(n, is_upper, *a, *b);
+    *a = choose(n, is_upper, *b, *a);
+    *b = shuffled(n, sent, lane);
   }
 }
 
@@ -225,10 +277,9 @@ static unsigned bring(network *n, unsigned bit) {
 // -------------------------------------------------------------------------------------------- stages
 
 static void compare_lanes(network *n, unsigned lane) {
-  gpu *g = n->g;
-  LLVMValueRef own = n->regs[0], other = gpu_shuffle_xor(g, own, 1u << (lane - n->registers));
+  item own = n->regs[0], other = shuffled(n, own, lane);
   order(n, &own, &other);
-  n->regs[0] = LLVMBuildSelect(g->builder, thread_bit(n, lane), other, own, "");
+  n->regs[0] = choose(n, thread_bit(n, lane), other, own);
 }
 
 static void compare(network *n, unsigned bit) {
@@ -249,16 +300,20 @@ static void compare(network *n, unsigned bit) {
   }
 }
 
+static void cut_schedule(network *n) {
+  if (n->regs && n->g->machine->cut_schedule) n->g->machine->cut_schedule(n->g);
+}
+
 static void merge(network *n) {
   settle_turn(n);
   for (unsigned bit = n->run; bit-- > 0;) {
     compare(n, bit);
-    if (n->regs && n->g->machine->cut_schedule) n->g->machine->cut_schedule(n->g);
+    cut_schedule(n);
   }
   end_turn(n);
 }
 
-static LLVMValueRef lesser(const network *n, LLVMValueRef a, LLVMValueRef b) {
+static item lesser(const network *n, item a, item b) {
   order(n, &a, &b);
   return a;
 }
@@ -280,8 +335,7 @@ static void halve(network *n) {
   unsigned place = bring(n, n->kept);
   if (n->regs) {
     apply_pending(n);
-    if (place >= n->registers)
-      n->regs[0] = lesser(n, n->regs[0], gpu_shuffle_xor(n->g, n->regs[0], 1u << (place - n->registers)));
+    if (place >= n->registers) n->regs[0] = lesser(n, n->regs[0], shuffled(n, n->regs[0], place));
     uint32_t low = (1u << place) - 1;
     for (uint32_t r = 0; place < n->registers && r < 1u << (n->registers - 1); r++) {
       uint32_t from = (r & low) | (r & ~low) << 1; // r <= from: nothing still needed is overwritten
@@ -291,8 +345,54 @@ static void halve(network *n) {
   forget(n, place);
 }
 
+/// Register of element i of the run that begins in register `base`.
+static uint32_t register_of(const network *n, uint32_t base, uint32_t i) {
+  for (unsigned bit = 0; bit < n->run; bit++)
+    if (i >> bit & 1) base |= 1u << place_of(n, bit);
+  return base;
+}
+
+/// Compares what lies `gap` apart in two sorted halves of 2 `half`, in the run that begins in register
+/// `base`.
+static void compare_gap(network *n, uint32_t base, uint32_t half, uint32_t gap, bool falls) {
+  uint32_t size = 1u << n->run;
+  for (uint32_t i = gap % half; i + gap < size; i++) {
+    bool is_lower = !((i - gap % half) & gap);
+    if (!is_lower || i / (2 * half) != (i + gap) / (2 * half)) continue;
+    item *a = &n->regs[register_of(n, base, i)], *b = &n->regs[register_of(n, base, i + gap)];
+    order(n, falls ? b : a, falls ? a : b);
+  }
+}
+
+/// Runs of 2^run that threads hold whole.
+static void sort_registers(network *n) {
+  settle_turn(n);
+  if (n->regs) apply_pending(n);
+  uint32_t own = register_of(n, 0, (1u << n->run) - 1);
+  unsigned turn = n->run < n->bits && !n->is_turned ? place_of(n, n->run) : n->registers;
+  uint32_t falling = turn < n->registers ? 1u << turn : 0;
+  for (uint32_t half = 1; n->regs && half < 1u << n->run; half *= 2)
+    for (uint32_t gap = half; gap; gap /= 2) {
+      for (uint32_t base = 0; base < 1u << n->registers; base++)
+        if (!(base & own)) compare_gap(n, base, half, gap, (base & falling) != 0);
+      cut_schedule(n);
+    }
+  end_turn(n);
+}
+
+/// log2 of the runs that threads hold whole, once they have brought them from other lanes.
+static unsigned hold_run(network *n) {
+  unsigned bits = 0;
+  while (bits < n->kept && bits < n->registers && place_of(n, bits) < n->registers + n->lanes) bits++;
+  n->run = bits;
+  for (unsigned bit = 0; bit < bits; bit++) bring(n, bit);
+  return bits;
+}
+
 static void run_network(network *n) {
-  for (n->run = 1; n->run <= n->kept; n->run++) merge(n);
+  n->run = hold_run(n);
+  if (n->run) sort_registers(n);
+  while (++n->run <= n->kept) merge(n);
   n->run = n->kept;
   while (n->bits > n->kept) {
     halve(n);
@@ -313,15 +413,16 @@ void gpu_lower_sort(gpu *g, ir_op *op) {
   gpu_tile from = gpu_tile_in(g, op->operands[0], &start);
   if (g->status != KILN_OK) return;
   network n = open_network(g, op, &start);
-  n.type = gpu_type(g, n.element) == g->i64 ? g->i64 : g->i32;
-  n.regs = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << n.registers);
+  n.is_wide = gpu_type(g, n.element) == g->i64;
+  n.is_split = n.is_wide && g->machine->has_split_choice;
+  n.regs = KILN_NEW_ARRAY(g->arena, item, (size_t)1 << n.registers);
   for (uint32_t r = 0; r < 1u << n.registers; r++)
-    n.regs[r] = LLVMBuildSExt(g->builder, from.regs[r], n.type, "");
+    n.regs[r] = item_of(&n, LLVMBuildSExt(g->builder, from.regs[r], n.is_wide ? g->i64 : g->i32, ""));
   run_network(&n);
   kiln_layout layout = layout_now(&n);
   gpu_tile out = gpu_tile_new(g, &layout);
   for (uint32_t r = 0; r < 1u << n.registers; r++)
-    out.regs[r] = LLVMBuildTrunc(g->builder, n.regs[r], gpu_type(g, n.element), "");
+    out.regs[r] = LLVMBuildTrunc(g->builder, value_of(&n, n.regs[r]), gpu_type(g, n.element), "");
   gpu_set_home(g, &op->results[0], out);
 }
 
