@@ -267,6 +267,20 @@ TEST(nvptx_source, sorts_are_shared_by_all_threads) {
   end_assembled();
 }
 
+// LLVM 22's straight-line strength reduction makes one product and 15 sums of these: it compares all pairs of
+// such values, of which a product of matrices has hundreds, and took up to nine tenths of the time to PTX.
+TEST(nvptx_source, strengths_are_not_reduced) {
+  static const char source[] =
+      "kiln 1\n"
+      "kernel k(x: in *f32, y: out *f32 @align(16), s: i32) @grid(1) @config(warps = 1) {\n"
+      "  store(y + iota(512), load(x + iota(512) * s))\n"
+      "}\n";
+  char *text = ptx(source, "sm_90a", NULL);
+  CHECK_INT(count(text, "mul.lo.s32") + count(text, "mad.lo.s32"), 16);
+  free(text);
+  end_assembled();
+}
+
 // Keys of 64 bits, of 512 elements with 16 a thread: the registers of a thread by 63 comparisons, then 35
 // stages of 8. ptxas compares twice for a minimum and a maximum, so there is no maximum.
 TEST(nvptx_source, keys_of_64_bits_are_compared_once) {

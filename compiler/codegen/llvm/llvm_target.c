@@ -5,6 +5,7 @@
 
 #include <llvm-c/Core.h>
 #include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -45,6 +46,10 @@ static void cache_destroy(void *p) {
 }
 
 static void init_once(void) {
+  // Straight-line strength reduction, which targets add to their pipelines and nothing else leaves out: since
+  // LLVM 22 it compares all pairs of values of a base, and took up to nine tenths of the time to assembly.
+  static const char *const options[] = {"kiln", "-opt-disable=slsr"};
+  LLVMParseCommandLineOptions(2, options, "");
 #define BACK_END(name)                                                                                  \
   LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), \
       LLVMInitialize##name##AsmPrinter()
