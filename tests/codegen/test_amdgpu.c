@@ -520,6 +520,35 @@ static unsigned words_between(const span *s, const char *word) {
   return count;
 }
 
+// Queries for which a thread has no room beside sums, probabilities and what is loaded ahead: they stay in
+// shared memory, and the loop reads them from there (gpu_park.c). What is saved around the loop, up to a few
+// addresses, is no matter. That the results are right is shown under emulation.
+TEST(amdgpu, queries_without_room_in_registers_stay_in_shared_memory) {
+  static const struct {
+    const char *target, *name;
+    unsigned most; ///< accesses to scratch in the loop
+  } cases[] = {{"gfx1100", "wide_attention[D=64,N=64]", 0},
+               {"gfx1100", "wide_attention[D=128,N=32]", 4},
+               {"gfx1201", "wide_attention[D=64,N=64]", 0},
+               {"gfx1201", "wide_attention[D=128,N=32]", 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    compiled c;
+    kiln_error err = {0};
+    span loops[MOST_LOOPS];
+    if (!llvm_has(cases[i].target)) continue;
+    CHECK_OK(try_compile(&c, "../tests/codegen/wide_attention", cases[i].name, cases[i].target,
+                         KILN_FORMAT_ASM, &err),
+             err);
+    kiln_buffer_u8(&c.artifact.code, 0);
+    CHECK_INT(find_loops((const char *)c.artifact.code.bytes, loops), 1);
+    if (words_between(&loops[0], "scratch_") > cases[i].most)
+      FAIL("%s for %s: %u accesses to scratch in the loop", cases[i].name, cases[i].target,
+           words_between(&loops[0], "scratch_"));
+    CHECK(words_between(&loops[0], "v_wmma") > 0);
+    release(&c);
+  }
+}
+
 // Sorting with columns has keys of 64 bits: a pair is compared once, and both halves are chosen by that.
 TEST(amdgpu, keys_of_two_words_are_compared_once) {
   static const char *const targets[] = {"gfx942", "gfx1100"};

@@ -730,20 +730,20 @@ CASE(scalars, .grid = {3, 2, 1}, .arguments = {64, 64, 5},
              "  store(y + at, best * 3 + w + i, at != 2)\n"
              "}\n")
 
-#define PRODUCT_OF(rows, columns, reduced, left, right)                                                      \
-  "kiln 1\n"                                                                                                 \
-  "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16), K: i32) @grid(1) "          \
-  "@config(warps = 2) @config(warps = 4) @config(warps = 4, stages = 1) {\n"                                 \
-  "  let m = iota(" rows ")\n  let n = iota(" columns ")\n  let k = iota(" reduced ")\n"                     \
-  "  var acc = zeros(f32[" rows ", " columns "])\n"                                                         \
-  "  for i in 0 .. K step " reduced " {\n"                                                                   \
-  "    acc = dot(load(a + " left ", (k + i < K)[_, :]), load(b + " right ", (k + i < K)[:, _]), acc)\n"       \
-  "  }\n"                                                                                                    \
-  "  store(c + (m * " columns ")[:, _] + n[_, :], acc)\n"                                                    \
+#define PRODUCT_OF(rows, columns, reduced, left, right)                                                 \
+  "kiln 1\n"                                                                                            \
+  "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16), K: i32) @grid(1) "    \
+  "@config(warps = 2) @config(warps = 4) @config(warps = 4, stages = 1) {\n"                            \
+  "  let m = iota(" rows ")\n  let n = iota(" columns ")\n  let k = iota(" reduced ")\n"                \
+  "  var acc = zeros(f32[" rows ", " columns "])\n"                                                     \
+  "  for i in 0 .. K step " reduced " {\n"                                                              \
+  "    acc = dot(load(a + " left ", (k + i < K)[_, :]), load(b + " right ", (k + i < K)[:, _]), acc)\n" \
+  "  }\n"                                                                                               \
+  "  store(c + (m * " columns ")[:, _] + n[_, :], acc)\n"                                               \
   "}\n"
 
-/// Two slots as emission lays them out, with 64 lanes: rows with free bytes between them, swizzled ones, one slot;
-/// matrices that turn as they are read, and that don't.
+/// Two slots as emission lays them out, with 64 lanes: rows with free bytes between them, swizzled ones, one
+/// slot; matrices that turn as they are read, and that don't.
 static void run_slots(const char *text, int64_t elements, int64_t sums, int64_t k) {
   const sim_case c = {.text = text,
                       .target = "gfx950",

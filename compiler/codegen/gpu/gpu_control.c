@@ -132,6 +132,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMValueRef lo = gpu_scalar(g, ir_for_lower(op)), hi = gpu_scalar(g, ir_for_upper(op)),
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
+  gpu_park(g, op);
   gpu_region *region = open_loop(g, body);
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, after);
@@ -161,6 +162,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
     add_incoming(&out[i], &next[i], end);
   }
   for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);
+  gpu_unpark(g, op);
 }
 
 void gpu_lower_while(gpu *g, ir_op *op) {

@@ -196,6 +196,14 @@ typedef struct gpu_place {
   LLVMValueRef slot; ///< its name, i32
 } gpu_place;
 
+/// A tile that stays in shared memory until `until` has run.
+typedef struct gpu_parked {
+  struct gpu_parked *below;
+  ir_value *value;
+  const ir_op *until;
+  uint32_t start, uses;
+} gpu_parked;
+
 /// The product that a load's value goes to in a loop (IR_FEEDS).
 typedef struct gpu_feed {
   const ir_op *dot; ///< as operand `operand`; NULL: none that is known
@@ -216,6 +224,7 @@ typedef struct gpu_value {
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
   bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
+  bool is_parked;    ///< `place` is good until gpu_unpark, not just up to the next barrier
   gpu_feed feed;     ///< of what is loaded
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
@@ -257,6 +266,7 @@ struct gpu {
   gpu_region *region;
   gpu_shape *shapes;
   uint32_t scratch_base; ///< slots that are in use lie below
+  gpu_parked *parked;    ///< the last one first
   // Kernels in the GPU form (compiler/gpu/gpu.h).
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
@@ -341,6 +351,13 @@ typedef struct gpu_chain {
 void gpu_defer(gpu *g);
 /// The chain that was deferred until this reduction; false: none.
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
+
+// gpu_park.c
+/// Before the loop is opened: writes what its products read in each iteration, and registers have no room
+/// for, to shared memory.
+void gpu_park(gpu *g, const ir_op *loop);
+/// Behind the loop: the bytes that no later operation reads are free.
+void gpu_unpark(gpu *g, const ir_op *loop);
 
 // gpu_pressure.c
 /// Registers of 32 bits that the tiles of the body which are alive together take in a thread, where they take

@@ -368,7 +368,7 @@ bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile 
   for (;;) {
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
-    if (loop_within(g, value)) return false;
+    if (!v->is_parked && loop_within(g, value)) return false;
     if (v->place.slots || (v->has_home && v->is_ready)) {
       *out_place = v->place;
       *out_tile = v->home_tile;
