@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/in_parts.h"
 #include "tools/tool/case_file.h"
@@ -203,6 +204,7 @@ kiln_status case_compare(const char *label, case_element element, bool coarse, c
   if (element == CASE_F64 && is_widened(t, want, c.count)) c.share = widened_share;
   know_small_elements(t);
   c.part_count = (c.count + CLI_PART - 1) / CLI_PART;
+  KILN_ASSERT(c.part_count > 0); // there are bytes, and as many as whole elements have
   c.parts = calloc(c.part_count, sizeof *c.parts);
   uint64_t *errors = calloc(c.part_count, BUCKETS * sizeof *errors);
   kiln_status status = KILN_OK;
