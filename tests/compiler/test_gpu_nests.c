@@ -225,13 +225,16 @@ static bool check_nest(uint64_t seed, const char *target) {
   return is_taken;
 }
 
-/// Most have to take the GPU form: nothing is shown of what the passes refuse.
+/// Most have to take the GPU form: nothing is shown of what the passes refuse. A piece of few says nothing of
+/// most.
+enum { ENOUGH = 60 };
+
 TEST(gpu_nests, random) {
   unsigned most = kiln_test_full() ? 1000 : 60, count = 0, taken = 0;
   for (unsigned i = 0; i < most; i++)
     if (kiln_test_wants_piece(i)) taken += check_nest(i, NULL), count++;
   printf("%u of %u nests took the GPU form\n", taken, count);
-  CHECK(taken * 4 >= count * 3);
+  CHECK(count < ENOUGH || taken * 4 >= count * 3);
 }
 
 /// The same through slots that threads fill.
@@ -241,7 +244,7 @@ TEST(gpu_nests, fetched) {
   for (unsigned i = 0; i < most; i++)
     if (kiln_test_wants_piece(i)) taken += check_nest(i, targets[i % 4]), count++;
   printf("%u of %u nests fetch\n", taken, count);
-  CHECK(taken * 4 >= count * 3);
+  CHECK(count < ENOUGH || taken * 4 >= count * 3);
 }
 
 /// The same through slots that threads store to.
