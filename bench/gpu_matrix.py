@@ -268,29 +268,50 @@ def sequences(kiln, dtype, lengths, heads, kv_heads, D, causal, reps):
     beside(title, work, ours, {"flash": lambda: flash(k, v), "flash, heads repeated": lambda: flash(*wide)}, reps)
 
 
+def backward_calls(kiln, q, k, v, o, g, lse, grads, right):
+    """The kernels that compute all gradients at once, and those that give the same bits each time, by name."""
+    (batch, S, heads, D), kv_heads = q.shape, k.shape[2]
+    dq, dk, dv = grads
+    delta, sums = torch.empty_like(lse), torch.empty(batch, heads, S, D, device="cuda")
+    stats = torch.empty(batch, heads, 2, -(-S // 128) * 128, device="cuda")
+    of = lambda part: kiln.kernel("attention_backward%s[T=%s,D=%d]" % (part, NAMES[q.dtype], D))
+    begin, all_of, end, of_rows, of_keys, of_queries = map(of, ("_begin", "", "_end", "_rows", "_keys", "_queries"))
+    strides = [I64(s) for t in (q, k, v, g) for s in t.stride()[:3]]
+    of_o_g = [I64(s) for t in (o, g) for s in t.stride()[:3]]
+    numbers, scale = [I32(n) for n in (batch, heads, kv_heads, S, S)], F32(1 / math.sqrt(D))
+    tail, sizes = (I32(-1), I32(right), scale), (I32(batch), I32(heads), I32(S))
+    together = {"begin": lambda: begin(o, g, lse, stats, sums, *sizes, *of_o_g),
+                "all": lambda: all_of(q, k, v, g, stats, sums, dk, dv, *numbers, *strides, *tail),
+                "end": lambda: end(sums, dq, *sizes, scale)}
+    apart = {"rows": lambda: of_rows(o, g, delta, *sizes, *of_o_g),
+             "keys": lambda: of_keys(q, k, v, g, lse, delta, dk, dv, *numbers, *strides, *tail),
+             "queries": lambda: of_queries(q, k, v, g, lse, delta, dq, *numbers, *strides, *tail)}
+    return together, apart
+
+
 def backward(kiln, dtype, batch, heads, kv_heads, S, D, causal, reps):
     q, g = (torch.randn(batch, S, heads, D, device="cuda", dtype=dtype) for _ in range(2))
     k, v = (torch.randn(batch, S, kv_heads, D, device="cuda", dtype=dtype) for _ in range(2))
     o, lse, right = torch.empty_like(q), torch.empty(batch, heads, S, device="cuda"), 0 if causal else -1
     general_call(kiln, q, k, v, o, lse, -1, right)()
-    dq, dk, dv = (torch.full_like(t, float("nan")) for t in (q, k, v))
-    delta = torch.empty_like(lse)
-    name = "attention_backward_%%s[T=%s,D=%d]" % (NAMES[dtype], D)
-    of_rows, of_keys, of_queries = (kiln.kernel(name % part) for part in ("rows", "keys", "queries"))
-    strides = [I64(s) for t in (q, k, v, g) for s in t.stride()[:3]]
-    numbers, tail = [I32(n) for n in (batch, heads, kv_heads, S, S)], (I32(-1), I32(right), F32(1 / math.sqrt(D)))
-    first = lambda: of_rows(o, g, delta, I32(batch), I32(heads), I32(S), *[I64(s) for t in (o, g) for s in t.stride()[:3]])
-    second = lambda: of_keys(q, k, v, g, lse, delta, dk, dv, *numbers, *strides, *tail)
-    third = lambda: of_queries(q, k, v, g, lse, delta, dq, *numbers, *strides, *tail)
-    ours = lambda: (first(), second(), third())
-    ours(), torch.cuda.synchronize()
+    grads = [torch.empty_like(t) for t in (q, k, v)]
+    ways = backward_calls(kiln, q, k, v, o, g, lse, grads, right)
     title = "backward %s D%d %s %dx%d/%d of %d" % (str(dtype)[6:], D, "causal" if causal else "full", batch, heads, kv_heads, S)
-    group, size = heads // kv_heads, min(S, 2048)
-    if size == S:
+    group, found = heads // kv_heads, []
+    for way in ways:
+        for t in grads:
+            t.fill_(float("nan"))
+        [call() for call in way.values()]
+        torch.cuda.synchronize()
+        found.append([t.clone() for t in grads])
+    if S <= 2048:
         parts = [t[:1, :, :n].double().detach().requires_grad_() for t, n in ((q, group), (k, 1), (v, 1))]
         wanted = torch.autograd.grad(plain(*parts, -1, right), parts, g[:1, :, :group].double())
-        for which, found, want, n in zip("qkv", (dq, dk, dv), wanted, (group, 1, 1)):
-            check(title + " d" + which, found[:1, :, :n], want, 1e-2)
+        for way, those in zip(("together", "apart"), found):
+            for which, t, want, n in zip("qkv", those, wanted, (group, 1, 1)):
+                check("%s %s d%s" % (title, way, which), t[:1, :, :n], want, 1e-2)
+    for which, t, other in zip("qkv", *found):
+        check("%s d%s, together and apart" % (title, which), t, other, 1e-2)
     if not reps:
         return
     x, y, z = (t.transpose(1, 2).detach().repeat_interleave(group if t is not q else 1, 1).requires_grad_() for t in (q, k, v))
@@ -301,8 +322,9 @@ def backward(kiln, dtype, batch, heads, kv_heads, S, D, causal, reps):
         return lambda: torch.autograd.grad(out, (x, y, z), g.transpose(1, 2), retain_graph=True)
 
     work = 10 * batch * heads * S * S * D * (0.5 if causal else 1)
+    ours = lambda: [call() for call in ways[0].values()]
     beside(title, work, ours, {"cudnn": library(SDPBackend.CUDNN_ATTENTION), "flash": library(SDPBackend.FLASH_ATTENTION)}, reps)
-    parts = measure({"rows": first, "keys": second, "queries": third}, reps)
+    parts = measure({name: call for way in ways for name, call in way.items()}, reps)
     print("  " + ", ".join("%s %.1f us" % (name, t * 1e6) for name, t in parts.items()), flush=True)
 
 

@@ -92,7 +92,9 @@ static void note_content(ir_op *op, void *context) {
   loop_content *c = context;
   c->loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
   c->multiplies |= op->code == IR_DOT;
-  c->writes |= op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT);
+  bool adds = op->code == IR_VIEW_ATOMIC; // compiler/gpu/promote.c: the copy engine does it
+  c->writes |=
+      op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds);
 }
 
 /// A pipeline, if it has stages.

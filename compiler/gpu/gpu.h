@@ -9,6 +9,7 @@
 //   split     the iterations of a loop are shared out among the blocks of a cluster, where it says so
 //   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
 //   order     of two chained products the second runs while the values for the next iteration are computed
+//   wait      of several products in a row each is waited for where its result is wanted
 //
 // Where there is none of this, or a kernel does not fit it:
 //
@@ -79,7 +80,8 @@ unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_targe
 
 /// How one product is done.
 typedef struct kiln_product {
-  ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers
+  ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers, or put
+  ir_op *put;             ///< transposition of a computed left operand, which goes through shared memory
   unsigned columns;       ///< of the result that the right operand has elements for: the others stay
   bool is_divided;        ///< of an operand without some of its columns two groups have some each
   bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
@@ -102,6 +104,16 @@ static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.b
 
 /// Accumulators of a thread that the product needs at a time.
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
+
+/// Accumulators of a thread that the products of a block need, counted one product after another. What a
+/// product gets through shared memory has left its registers: it needs its own beside those that loops carry.
+typedef struct kiln_sums {
+  unsigned all, carried, put;
+} kiln_sums;
+void kiln_count_sums(kiln_sums *sums, const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
+unsigned kiln_most_sums(const kiln_sums *sums);
+
+enum { KILN_PUT_SLOTS = 2 }; ///< of a computed operand: one is read while the next is written
 enum {
   KILN_PARTIAL_COLUMNS = 7
 }; ///< log2 of the columns that a group sums at a time before they are added (IR_PARTIAL)
@@ -165,6 +177,7 @@ kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
 kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
 kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.
@@ -182,6 +195,9 @@ uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
 unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 unsigned kiln_stage_row(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// Columns of a group that are staged at a time; bytes of its part of the memory for them.
+unsigned kiln_stage_at_a_time(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 
 /// What a store by the copy engine stages: its value, or what a transposition behind it transposes.
 ir_value *kiln_staged_value(const ir_op *store);

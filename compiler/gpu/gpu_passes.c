@@ -19,12 +19,17 @@ static kiln_status order(ir_kernel *kernel, const void *target, kiln_error *err)
   return (void)target, kiln_gpu_order_products(kernel, err);
 }
 
+static kiln_status late_waits(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return (void)target, kiln_gpu_late_waits(kernel, err);
+}
+
 static kiln_status simplify(ir_kernel *kernel, const void *target, kiln_error *err) {
   return (void)target, (void)err, kiln_simplify(kernel), KILN_OK;
 }
 
 const ir_pass kiln_gpu_passes[] = {
-    {"persist", persist}, {"split", split}, {"roles", roles}, {"order", order}, {"simplify-order", simplify},
+    {"persist", persist}, {"split", split},     {"roles", roles},
+    {"order", order},     {"wait", late_waits}, {"simplify-order", simplify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 

@@ -64,6 +64,13 @@ unsigned kiln_stage_columns(const kiln_matrix_machine *m, const ir_kernel *kerne
   return (op->attrs.first ? (unsigned)op->attrs.first : 1u << tile.log2[1]) >> beside;
 }
 
+unsigned kiln_stage_at_a_time(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
+  enum { ROW_BYTES = 256 };
+  unsigned all = kiln_stage_columns(m, kernel, op),
+           most = ROW_BYTES / kiln_scalars[op->operands[0]->type.scalar].bytes;
+  return all < most ? all : most;
+}
+
 static unsigned whole_part(unsigned count, unsigned most) {
   unsigned whole = 1u << __builtin_ctz(count);
   return whole < most ? whole : most;
@@ -82,21 +89,28 @@ unsigned kiln_stage_box_rows(const kiln_matrix_machine *m, const ir_kernel *kern
 
 typedef struct usage {
   const ir_value *value;
-  uint32_t products; ///< that stand deeper than the load
+  uint32_t deeper, beside; ///< products in blocks inside the load's, in the same one
 } usage;
+
+static bool is_turned_once(const ir_value *value) {
+  return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->uses == 1;
+}
 
 static void count_product(ir_op *op, void *context) {
   usage *u = context;
-  if (op->code == IR_DOT && op->block != u->value->def->block)
-    u->products += (op->operands[0] == u->value) + (op->operands[1] == u->value);
+  for (unsigned i = 0; i < 2 && op->code == IR_DOT; i++) {
+    const ir_value *from = op->operands[i];
+    if (is_turned_once(from)) from = from->def->operands[0];
+    if (from == u->value) ++*(op->block == from->def->block ? &u->beside : &u->deeper);
+  }
 }
 
-/// One use, or several products in loops behind the load.
+/// One use, or several products: all in loops behind the load, or all beside it.
 static bool is_for_products(const ir_kernel *kernel, const ir_value *load) {
   usage u = {.value = load};
   if (load->uses == 1) return true;
   ir_walk(kernel->body, count_product, &u);
-  return u.products == load->uses;
+  return u.deeper == load->uses || u.beside == load->uses;
 }
 
 /// The load behind an operand, through at most one transposition; NULL: it comes from elsewhere, or is used
@@ -109,6 +123,19 @@ static ir_op *load_behind(const ir_kernel *kernel, const ir_value *value, bool *
     *out_is_transposed = !*out_is_transposed;
   }
   return NULL;
+}
+
+/// A computed left operand that lies across: it goes through shared memory, where the product reads it either
+/// way. Each group writes whole rows of it.
+static ir_op *put_behind(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups) {
+  const ir_value *left = dot->operands[0];
+  if (!is_turned_once(left) || left->def->block != dot->block || kiln_scalars[left->type.scalar].bytes != 2)
+    return NULL;
+  const ir_value *from = left->def->operands[0];
+  bool is_computed = from->def && from->def->code != IR_VIEW_LOAD && from->def->code != IR_TRANS;
+  return is_computed && from->type.log2[0] >= m->log2_rows + groups && from->type.log2[1] >= m->least_n
+             ? left->def
+             : NULL;
 }
 
 static bool has_type(const ir_op *dot) {
@@ -141,6 +168,8 @@ bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, cons
   if (out->is_partial && 1u << a.log2[1] > m->most_partial) return false;
   out->left = load_behind(kernel, dot->operands[0], &transposed);
   out->left_mn = transposed;
+  if (!out->left) out->put = put_behind(m, dot, groups);
+  if (out->put) out->left_mn = true;
   out->right = load_behind(kernel, dot->operands[1], &transposed);
   out->right_mn = !transposed;
   if (out->left && out->left->attrs.first) return false;
@@ -193,7 +222,8 @@ static void note_op(ir_op *op, void *context) {
   if (op->code == IR_DOT) {
     bool fits = kiln_product_of(s->machine, s->kernel, op, &p) && p.left && p.right && !p.left_mn &&
                 p.left->attrs.flags & IR_MAPPED && p.right->attrs.flags & IR_MAPPED &&
-                p.left->block == op->block && p.right->block == op->block && has_pieces(s, op, &p);
+                p.left->block == op->block && p.right->block == op->block && has_pieces(s, op, &p) &&
+                p.left->results[0].uses == 1 && p.right->results[0].uses == 1;
     s->is_possible &= fits;
     s->has_product = true;
     return;
@@ -221,4 +251,18 @@ unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const
   sums = sums * how->columns >> dot->results[0].type.log2[1];
   unsigned part = 1u << (KILN_PARTIAL_COLUMNS - 1);
   return how->is_partial ? sums + (sums < part ? sums : part) : sums;
+}
+
+void kiln_count_sums(kiln_sums *s, const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {
+  unsigned registers = kiln_product_registers(kernel, dot, how);
+  if (how->put) {
+    if (registers > s->put) s->put = registers;
+    return;
+  }
+  s->all += registers;
+  if (!ir_resolve(dot->operands[2])->def) s->carried += registers;
+}
+
+unsigned kiln_most_sums(const kiln_sums *s) {
+  return s->all > s->carried + s->put ? s->all : s->carried + s->put;
 }

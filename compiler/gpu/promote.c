@@ -11,9 +11,10 @@
 //
 // Needs views as operations (kiln_split_views) and ir_count_uses. Changes flags only.
 #include "compiler/analysis/facts.h"
+#include "compiler/analysis/provenance.h"
 #include "compiler/gpu/gpu.h"
 
-enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, LEAST_SLOTS = 2 };
+enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, LEAST_SLOTS = 2, MOST_LOADS = 32 };
 
 typedef struct promoting {
   ir_kernel *kernel;
@@ -22,13 +23,17 @@ typedef struct promoting {
   const kiln_target *target;
   unsigned loads;        ///< marked
   unsigned registers;    ///< accumulators a thread, most in one block
-  const ir_block *block; ///< whose products `block_registers` sums
-  unsigned block_registers;
+  const ir_block *block; ///< whose products `sums` counts
+  kiln_sums sums;
+  struct {
+    const ir_op *load;
+    uint32_t uses; ///< by products that take it from shared memory
+  } marked[MOST_LOADS];
   const ir_op *seen[16]; ///< loads whose memory is counted
   unsigned seen_count;
   uint64_t loop_bytes;     ///< shared memory of one slot of each load in a loop
   uint64_t left_bytes;     ///< of these, left operands
-  uint64_t fixed_bytes;    ///< of loads outside
+  uint64_t fixed_bytes;    ///< of loads outside, and of computed operands
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
   bool refused;
@@ -50,26 +55,36 @@ static void forbid(ir_op *op, void *context) {
 }
 
 typedef struct order {
+  const ir_kernel *kernel;
   const ir_op *load;
   bool is_written, is_seen;
 } order;
 
+/// Whether `op` may write what the load reads: not through another parameter that promises to be alone.
+static bool may_write(const order *o, const ir_op *op) {
+  if (ir_ops[op->code].effect != IR_WRITE) return false;
+  int to = op->operand_count ? kiln_param_behind(op->operands[0]) : -1,
+      from = kiln_param_behind(o->load->operands[0]);
+  return to < 0 || from < 0 || to == from || !o->kernel->params[to].noalias;
+}
+
 static void note_write(ir_op *op, void *context) {
   order *o = context;
   if (op == o->load) o->is_seen = true;
-  if (!o->is_seen && ir_ops[op->code].effect == IR_WRITE) o->is_written = true;
+  if (!o->is_seen && may_write(o, op)) o->is_written = true;
 }
 
 static void note_inner_write(ir_op *op, void *context) {
-  if (ir_ops[op->code].effect == IR_WRITE) *(bool *)context = true;
+  order *o = context;
+  if (may_write(o, op)) o->is_written = true;
 }
 
 /// Something may be written before this load runs, in the text or by an earlier iteration.
 static bool follows_write(const promoting *p, const ir_op *load) {
-  order o = {.load = load};
+  order o = {.kernel = p->kernel, .load = load};
   ir_walk(p->kernel->body, note_write, &o);
   for (const ir_op *loop = load->block->parent; loop && !o.is_written; loop = loop->block->parent)
-    if (loop->code == IR_FOR) ir_walk(loop->regions[0], note_inner_write, &o.is_written);
+    if (loop->code == IR_FOR) ir_walk(loop->regions[0], note_inner_write, &o);
   return o.is_written;
 }
 
@@ -132,7 +147,26 @@ static bool is_counted(promoting *p, const ir_op *load) {
   return false;
 }
 
+static void note_use(promoting *p, const ir_op *load) {
+  unsigned i = 0;
+  while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
+  if (i == MOST_LOADS) {
+    p->refused = true;
+    return;
+  }
+  p->marked[i].load = load;
+  p->marked[i].uses++;
+}
+
+/// No product is left that wants a marked load in registers.
+static bool are_all_from_memory(const promoting *p) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (p->marked[i].uses != p->marked[i].load->results[0].uses) return false;
+  return !p->refused;
+}
+
 static void mark(promoting *p, ir_op *load, bool is_left) {
+  if (load) note_use(p, load);
   if (!load || load->attrs.flags & IR_MAPPED) return;
   uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
   load->attrs.flags |= IR_MAPPED;
@@ -155,10 +189,11 @@ static void visit_dot(ir_op *op, void *context) {
   p->is_divided |= product.is_divided;
   mark(p, product.left, true);
   mark(p, product.right, false);
-  if (p->block != op->block) p->block_registers = 0;
+  if (product.put) p->fixed_bytes += KILN_PUT_SLOTS * kiln_memory_bytes(product.put->operands[0]->type, 0);
+  if (p->block != op->block) p->sums = (kiln_sums){0};
   p->block = op->block;
-  p->block_registers += kiln_product_registers(p->kernel, op, &product);
-  if (p->block_registers > p->registers) p->registers = p->block_registers;
+  kiln_count_sums(&p->sums, p->kernel, op, &product);
+  if (kiln_most_sums(&p->sums) > p->registers) p->registers = kiln_most_sums(&p->sums);
   if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
 }
 
@@ -167,8 +202,23 @@ ir_value *kiln_staged_value(const ir_op *store) {
   return store->attrs.flags & IR_TURNED ? ir_resolve(value->def->operands[0]) : value;
 }
 
+static bool has_shape_of_sums(const promoting *p, ir_type value) {
+  for (unsigned i = 0; i < p->accumulator_count; i++)
+    if (ir_same_shape(value, p->accumulators[i])) return true;
+  return false;
+}
+
+/// The engine adds f32 in memory, in any order.
+static void visit_atomic(promoting *p, ir_op *op) {
+  ir_type value = op->operands[op->operand_count - 1]->type;
+  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.first) return;
+  if (value.scalar != KILN_F32 || !has_shape_of_sums(p, value) || !can_map(p, op)) return;
+  op->attrs.flags |= IR_MAPPED;
+}
+
 static void visit_store(ir_op *op, void *context) {
   promoting *p = context;
+  if (op->code == IR_VIEW_ATOMIC) visit_atomic(p, op);
   if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
   const ir_op *behind = op->operands[op->operand_count - 1]->def;
   bool is_turned = behind && behind->code == IR_TRANS && behind->attrs.perm[0] == 1;
@@ -176,11 +226,7 @@ static void visit_store(ir_op *op, void *context) {
   unsigned columns = is_turned ? 0 : 1; // their axis in the tile
   if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
   if (op->attrs.first && (op->attrs.axis != columns || op->attrs.first % p->machine->part_columns)) return;
-  for (unsigned i = 0; i < p->accumulator_count; i++)
-    if (ir_same_shape(value, p->accumulators[i])) {
-      op->attrs.flags |= IR_MAPPED | (is_turned ? IR_TURNED : 0u);
-      return;
-    }
+  if (has_shape_of_sums(p, value)) op->attrs.flags |= IR_MAPPED | (is_turned ? IR_TURNED : 0u);
 }
 
 static void unmark(ir_op *op, void *context) {
@@ -214,7 +260,7 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, unsigned *
   ir_walk(kernel->body, forbid, &p);
   if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
   ir_walk(kernel->body, visit_store, &p);
-  if (!fits(&p)) {
+  if (!fits(&p) || !are_all_from_memory(&p)) {
     ir_walk(kernel->body, unmark, NULL);
     p.loads = 0;
   }

@@ -15,6 +15,10 @@
 // sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
 // never drained: sites that read the same view with the same tile share one, also in different loops.
 //
+// A load that several products of its block read is held in its slot from the first to the last of them. A
+// computed operand that a product wants the other way round has two slots and no barriers: all consumers put
+// their parts there and meet, and who has met them again no longer reads the slot of the time before.
+//
 // Where a program's accumulators are too many for one block, the blocks of a cluster share it: each has some
 // of the rows and columns of the results. What several blocks need of an operand, each of them copies a part
 // of to all of them, and a slot is empty when the consumers of all blocks have released it.
@@ -30,7 +34,7 @@
 #include "compiler/simplify/simplify.h"
 
 enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32, DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024 };
-enum { STAGE_ROWS = 6, STAGE_COLUMNS = 7 };       // logarithms of what a group stages at a time
+enum { STAGE_ROWS = 6 };                          // logarithm, of what a group stages at a time
 enum { BARRIER_BYTES = 8, EXCHANGE_BYTES = 512 }; // of a barrier; of exchanges within a group of consumers
 
 typedef struct ring {
@@ -44,14 +48,16 @@ typedef struct ring {
   uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
   uint32_t part;             ///< of a slot, in one of them
   bool is_in_loop;
+  bool is_put; ///< for a computed operand: `tiles[0]`
 } ring;
 
 typedef struct site {
   unsigned ring, count;
   const ir_op *left;
   ir_op *loads[MAX_LOADS]; ///< in order of the text
-  ir_op *dot;     ///< the last that reads them, when loads that stand before loops are read by several
-  ir_value *slot; ///< consumer: held, for a product inside a loop that the loads stand before
+  ir_op *dot;              ///< the last that reads them, where several do
+  ir_value *slot;          ///< consumer: held
+  bool is_held; ///< consumer: between the first and the last of several products in the block of the loads
 } site;
 
 typedef struct position {
@@ -66,12 +72,13 @@ typedef struct splitting {
   struct {
     ir_op *dot;
     kiln_product how;
+    unsigned ring; ///< of what it puts
   } products[MAX_SITES];
   unsigned ring_count, site_count, product_count, groups, blocks;
-  uint32_t top;   ///< shared memory claimed
-  ir_type staged; ///< what is staged at a time; rank 0: nothing
-  ir_value *staging;
-  ir_op *scatter;  ///< the consumers' exchange of parts of their sums; NULL: none
+  uint32_t top;         ///< shared memory claimed
+  unsigned staged;      ///< logarithm of the bytes of a row that groups stage at a time
+  ir_value *staging[2]; ///< for stores of 16 bits, for sums of 32: the same bytes
+  ir_op *scatter;       ///< the consumers' exchange of parts of their sums; NULL: none
   ir_value *taken; ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
   unsigned split;  ///< blocks of a cluster that share a loop; 0: none
   unsigned spread, columns; ///< blocks that share a program; of these, side by side
@@ -103,7 +110,7 @@ static unsigned parts_of_operand(const splitting *s, bool is_left) {
 /// A ring is shared by sites of different blocks only: within one the order of products could differ from
 /// that of loads.
 static bool can_share(const splitting *s, const ring *r, unsigned number, const site *from) {
-  if (r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
+  if (r->is_put || r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
   for (unsigned i = 0; i < r->count; i++)
     if (r->views[i] != from->loads[i]->operands[0] ||
         !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
@@ -115,38 +122,80 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   return true;
 }
 
+static void add_load(const splitting *s, ring *r, const ir_op *load, bool is_left) {
+  unsigned i = r->count++;
+  r->views[i] = load->operands[0];
+  r->tiles[i] = load->results[0].type;
+  r->is_left[i] = is_left;
+  r->parts[i] = parts_of_operand(s, is_left);
+  r->first[i] = load->attrs.first;
+  uint32_t bytes = kiln_memory_bytes(r->tiles[i], r->first[i]);
+  r->bytes += bytes;
+  r->part += bytes / r->parts[i];
+}
+
+static ring *new_ring(splitting *s, unsigned *out_number) {
+  if (s->ring_count == MAX_RINGS) {
+    s->reason = "it has too many products";
+    return NULL;
+  }
+  return &s->rings[*out_number = s->ring_count++];
+}
+
 static void add_ring(splitting *s, site *from) {
   for (unsigned i = 0; i < s->ring_count; i++)
     if (can_share(s, &s->rings[i], i, from)) {
       from->ring = i;
       return;
     }
-  if (s->ring_count == MAX_RINGS) {
-    s->reason = "it has too many products";
-    return;
-  }
-  ring *r = &s->rings[from->ring = s->ring_count++];
-  r->count = from->count;
+  ring *r = new_ring(s, &from->ring);
+  if (!r) return;
   r->is_in_loop = is_in_loop(from->loads[0]);
-  for (unsigned i = 0; i < r->count; i++) {
-    r->views[i] = from->loads[i]->operands[0];
-    r->tiles[i] = from->loads[i]->results[0].type;
-    r->is_left[i] = from->loads[i] == from->left;
-    r->parts[i] = parts_of_operand(s, r->is_left[i]);
-    r->first[i] = from->loads[i]->attrs.first;
-    uint32_t bytes = kiln_memory_bytes(r->tiles[i], r->first[i]);
-    r->bytes += bytes;
-    r->part += bytes / r->parts[i];
-  }
+  for (unsigned i = 0; i < from->count; i++) add_load(s, r, from->loads[i], from->loads[i] == from->left);
+}
+
+/// A computed operand.
+static void add_put(splitting *s, unsigned *out_ring, const ir_op *put) {
+  ring *r = new_ring(s, out_ring);
+  if (!r) return;
+  *r = (ring){.count = 1, .is_put = true, .tiles = {put->operands[0]->type}, .parts = {1}};
+  r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->tiles[0], 0);
 }
 
 static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->number; }
 
-static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
-  if (x && !y && x->attrs.pack) {
-    s->sites[x->attrs.pack - 1].dot = dot;
-    return;
+/// What another product reads already is no site of its own.
+static ir_op *if_new(splitting *s, ir_op *dot, ir_op *load) {
+  if (!load || !load->attrs.pack) return load;
+  s->sites[load->attrs.pack - 1].dot = dot;
+  return NULL;
+}
+
+/// Two loads of a loop that several products each read take turns together: one position, one pair of
+/// barriers.
+static bool joins(splitting *s, ir_op *dot, ir_op *load) {
+  for (unsigned i = 0; i < s->site_count; i++) {
+    site *x = &s->sites[i];
+    const ir_op *other = x->loads[0];
+    unsigned users = 0;
+    for (unsigned k = 0; k < s->site_count; k++) users += s->sites[k].ring == x->ring;
+    if (x->count > 1 || users > 1 || s->spread > 1 || other->block != load->block || !is_in_loop(load))
+      continue;
+    if (other->results[0].uses < 2 || load->results[0].uses < 2 || !comes_first(other, load)) continue;
+    if (x->dot->block != other->block || dot->block != load->block) continue;
+    x->loads[x->count++] = load;
+    x->dot = dot;
+    load->attrs.pack = (uint8_t)(i + 1);
+    add_load(s, &s->rings[x->ring], load, false);
+    return true;
   }
+  return false;
+}
+
+static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
+  x = if_new(s, dot, x), y = if_new(s, dot, y);
+  if (!x && !y) return;
+  if ((!x || !y) && joins(s, dot, x ? x : y)) return;
   if (s->site_count == MAX_SITES) {
     s->reason = "it has too many products";
     return;
@@ -172,6 +221,7 @@ static void find_sites(ir_op *op, void *context) {
   if (!kiln_product_of(s->machine, s->kernel, op, &p)) return;
   ir_op *left = if_mapped(p.left), *right = if_mapped(p.right);
   if (!right || s->product_count == MAX_SITES) return;
+  if (p.put) add_put(s, &s->products[s->product_count].ring, p.put);
   s->products[s->product_count].dot = op;
   s->products[s->product_count++].how = p;
   if (left && left->block != right->block) {
@@ -191,20 +241,36 @@ static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t alig
   return op ? &op->results[0] : NULL;
 }
 
-/// Staged stores share one piece of memory: `groups` times 64 rows of at most 128 columns, as many as the
-/// widest has.
+/// Staged stores share one piece of memory: `groups` times 64 rows of as many bytes as the widest has.
+static bool is_staged(const ir_op *op) {
+  return (op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC) && op->attrs.flags & IR_MAPPED;
+}
+
+static unsigned staged_bytes(const ir_op *op) { return kiln_scalars[op->operands[0]->type.scalar].bytes; }
+
 static void note_staged(ir_op *op, void *context) {
   splitting *s = context;
-  if (op->code != IR_VIEW_STORE || !(op->attrs.flags & IR_MAPPED)) return;
+  if (!is_staged(op)) return;
+  unsigned row = kiln_stage_at_a_time(s->machine, s->kernel, op) * staged_bytes(op);
+  while (1u << s->staged < row) s->staged++;
+}
+
+static void alloc_staged(ir_op *op, void *context) {
+  splitting *s = context;
+  if (!is_staged(op)) return;
+  ir_value **staging = &s->staging[staged_bytes(op) == 4];
+  if (*staging) return;
   ir_type type = kiln_staged_value(op)->type;
   type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
-  if (type.log2[1] > STAGE_COLUMNS) type.log2[1] = STAGE_COLUMNS;
-  if (!s->staged.rank || s->staged.log2[1] < type.log2[1]) s->staged = type;
+  type.log2[1] = (uint8_t)(s->staged - (unsigned)__builtin_ctz(staged_bytes(op)));
+  ir_value *other = s->staging[staged_bytes(op) != 4];
+  if (other) s->top = (uint32_t)other->def->attrs.bits;
+  *staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
 }
 
 static void alloc_staging(splitting *s, ir_block *body) {
   ir_walk(body, note_staged, s);
-  if (s->staged.rank) s->staging = alloc(s, ir_memory_type(s->staged, 1), bytes_of(s->staged), ALIGN, 0);
+  ir_walk(body, alloc_staged, s);
 }
 
 static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
@@ -268,7 +334,10 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
   unsigned slots = slots_beside(target, fixed + exchanged, loop, wanted),
            over = s->scatter && is_all_loop ? slots_beside(target, fixed + ALIGN, loop, wanted) : 0;
   if (over > slots && over * loop >= exchanged - ALIGN) s->scatter->attrs.flags |= IR_OVERLAID, slots = over;
-  for (unsigned i = 0; i < s->ring_count; i++) s->rings[i].slots = s->rings[i].is_in_loop ? slots : 1;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    r->slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
+  }
   return slots > 1;
 }
 
@@ -289,6 +358,7 @@ static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     uint32_t bytes = r->slots * BARRIER_BYTES;
+    if (r->is_put) continue;
     r->full = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, 1);
     r->empty = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, s->groups);
   }
@@ -333,8 +403,13 @@ static void advance(splitting *s, unsigned number) {
 
 static void note_ring(ir_op *op, void *context) {
   splitting *s = context;
+  unsigned marks = 0; // a set of rings
   if (op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED)
-    s->rings[s->sites[op->attrs.pack - 1].ring].count |= 0x80; // a mark, taken off at once
+    marks = 1u << s->sites[op->attrs.pack - 1].ring;
+  for (unsigned i = 0; op->code == IR_DOT && i < s->product_count; i++)
+    if (s->products[i].dot == op && s->products[i].how.put) marks = 1u << s->products[i].ring;
+  for (unsigned i = 0; i < s->ring_count; i++)
+    if (marks >> i & 1) s->rings[i].count |= 0x80; // a mark, taken off at once
 }
 
 /// The rings that a block's text moves on, as a set.
@@ -499,8 +574,29 @@ static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
 
 /// The slot that a product reads; waits for it when the loads stand in the product's block.
 static ir_value *slot_for(splitting *s, site *x, const ir_op *dot) {
-  if (x->loads[0]->block != dot->block) return x->slot;
+  if (x->loads[0]->block != dot->block || x->is_held) return x->slot;
+  x->is_held = true;
   return x->slot = wait_for(s, x);
+}
+
+/// Behind the last product that reads it.
+static void release_behind(splitting *s, site *x, const ir_op *dot) {
+  if (x->loads[0]->block != dot->block || x->dot != dot) return;
+  x->is_held = false;
+  release(s, x, x->slot);
+}
+
+/// Writes a computed left operand where it is computed; all meet before the product. Gives its memory and
+/// slot.
+static void put(splitting *s, unsigned number, ir_op *turn, const ir_op *dot, ir_value *out[2]) {
+  ring *r = &s->rings[number];
+  out[0] = r->memory[0], out[1] = s->at[number].slot;
+  ir_value *operands[3] = {out[0], out[1], turn->operands[0]};
+  before(s, turn);
+  ir_emit(&s->b, IR_PUT, NULL, operands, 3, NULL, NULL, 0);
+  before(s, (ir_op *)dot);
+  ir_emit(&s->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+  advance(s, number);
 }
 
 static void consume(splitting *s, ir_op *dot) {
@@ -521,16 +617,17 @@ static void consume(splitting *s, ir_op *dot) {
       p.is_partial ? ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1) : keep_of(s, dot, &starts);
   operands[count++] = left ? memory_of(s, left, p.left) : dot->operands[0];
   if (left) operands[count++] = left_slot;
+  if (p.put) put(s, s->products[number].ring, p.put, dot, operands + 2), count = 4;
   operands[count++] = memory_of(s, right, p.right);
   operands[count++] = right_slot;
-  if (left && p.left_mn) attrs.flags |= IR_A_MN;
+  if ((left || p.put) && p.left_mn) attrs.flags |= IR_A_MN;
   if (p.right_mn) attrs.flags |= IR_B_MN;
   if (p.is_partial) attrs.flags |= IR_PARTIAL;
   attrs.pack = starts;
   ir_op *made = ir_emit(&s->b, IR_MMA, &attrs, operands, count, NULL, NULL, 0);
   if (!made) return;
-  if (right->loads[0]->block == dot->block) release(s, right, right_slot);
-  if (left && left != right && left->loads[0]->block == dot->block) release(s, left, left_slot);
+  release_behind(s, right, dot);
+  if (left && left != right) release_behind(s, left, dot);
   dot->results[0].forward = &made->results[0];
   ir_remove(dot);
 }
@@ -553,10 +650,11 @@ static void stage(splitting *s, ir_op *op) {
   ir_value *operands[IR_MAX_RANK + 4];
   uint32_t count = op->operand_count - 1;
   memcpy(operands, op->operands, count * sizeof *operands);
-  operands[count++] = s->staging;
+  operands[count++] = s->staging[staged_bytes(op) == 4];
   operands[count++] = kiln_staged_value(op);
   before(s, op);
   ir_attrs attrs = {.first = op->attrs.first, .flags = op->attrs.flags & IR_TURNED};
+  if (op->code == IR_VIEW_ATOMIC) attrs.flags |= IR_ADDS;
   ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
   ir_remove(op);
 }
@@ -589,7 +687,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (op->code == IR_DOT && !s->is_producer) consume(s, op);
   else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
   else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
-  else if (op->code == IR_VIEW_STORE && is_mapped && !s->is_producer) stage(s, op);
+  else if (is_staged(op) && !s->is_producer) stage(s, op);
 }
 
 static void rewrite_block(splitting *s, ir_block *block) {
@@ -637,7 +735,7 @@ static ir_block *copy_body(splitting *s) {
 
 static void end_role(splitting *s, ir_block *block) {
   s->b.block = block, s->b.before = NULL;
-  if (!s->is_producer && s->staging) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+  if (!s->is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
   ir_yield(&s->b, NULL, 0);
 }
 
@@ -653,11 +751,11 @@ static void write_role(splitting *s, ir_block *block, bool is_producer) {
 static unsigned accumulators_of(const splitting *s) {
   unsigned most = 0;
   for (unsigned i = 0; i < s->product_count; i++) {
-    unsigned sum = 0;
+    kiln_sums sums = {0};
     for (unsigned j = 0; j < s->product_count; j++)
       if (s->products[j].dot->block == s->products[i].dot->block)
-        sum += kiln_product_registers(s->kernel, s->products[j].dot, &s->products[j].how);
-    if (sum > most) most = sum;
+        kiln_count_sums(&sums, s->kernel, s->products[j].dot, &s->products[j].how);
+    if (kiln_most_sums(&sums) > most) most = kiln_most_sums(&sums);
   }
   return most;
 }

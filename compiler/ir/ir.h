@@ -239,6 +239,8 @@ enum {
   IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
   IR_BESIDE = 1 << 20, ///< roles: the two blocks that share a program have each some of its columns, not rows
   IR_SHARED = 1 << 21, ///< barrier: orders shared memory alone
+  IR_ADDS = 1 << 22,   ///< stage: is added to what is there, in any order
+  IR_QUEUED = 1 << 23, ///< mma: one of several that are under way at a time (late_waits.c)
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

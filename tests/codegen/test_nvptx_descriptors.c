@@ -21,7 +21,7 @@ enum { WINDOW = 0x400, SHARED = 232 * 1024, MOST_DEPTH = 200, GROUP = 128, ROWS 
 typedef struct shape {
   const char *type, *sum;
   unsigned bytes, m, n, k, warps;
-  bool a_mn, b_mn;
+  bool a_mn, b_mn, twice; ///< twice: a second product of the same operands beside the first
 } shape;
 
 /// What lies in a byte of shared memory: which operand, its row and its byte in the row of the tile in
@@ -163,16 +163,31 @@ static void read_operand(const followed *f, uint64_t descriptor, unsigned which,
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
+/// What the text adds to the descriptor before its next step; goes on behind it. 0: nothing.
+static uint64_t further(const char **text, char name) {
+  char word[] = "add.s64 a, $";
+  word[sizeof "add.s64 " - 1] = name;
+  const char *at = strstr(*text, word);
+  if (!at) return 0;
+  char *end;
+  uint64_t more = strtoull(strchr(at + sizeof word - 1, ',') + 1, &end, 10);
+  *text = end;
+  return more;
+}
+
 /// Groups stand below one another as long as there are rows, then side by side.
-static void read_product(followed *f, LLVMValueRef call) {
+static void read_product(followed *f, LLVMValueRef call, const char *text) {
   const shape *s = &f->s;
   unsigned groups = s->warps / 4, down = least(groups, s->m / ROWS), across = groups / down;
   unsigned blocks = s->m / ROWS / down, columns = s->n / across, steps = s->k * s->bytes / STEP;
   unsigned group = f->thread / GROUP, block = f->products++ % blocks;
   unsigned row = group / across * ROWS * blocks + block * ROWS, column = group % across * columns;
+  bool is_sum = strstr(text, "add.s64 a, $"); // a step's descriptor is that of the first and something
+  CHECK_INT(is_sum, s->twice);
   for (unsigned i = 0; i < steps; i++) {
-    read_operand(f, operand(f, call, 1 + 2 * i), 1, row, ROWS, i);
-    read_operand(f, operand(f, call, 2 + 2 * i), 2, column, columns, i);
+    unsigned at = is_sum ? 0 : 2 * i;
+    read_operand(f, operand(f, call, 1 + at) + further(&text, 'a'), 1, row, ROWS, i);
+    read_operand(f, operand(f, call, 2 + at) + further(&text, 'b'), 2, column, columns, i);
   }
 }
 
@@ -187,7 +202,7 @@ static void visit(followed *f, LLVMValueRef function, bool reads) {
       const char *text = LLVMGetInlineAsmAsmString(LLVMGetCalledValue(i), &size);
       if (!reads && strstr(text, "cp.async.bulk.tensor") && strstr(text, "mbarrier"))
         write_box(f, i, first_map);
-      if (reads && strstr(text, "wgmma.mma_async")) read_product(f, i);
+      if (reads && strstr(text, "wgmma.mma_async")) read_product(f, i, text);
     }
 }
 
@@ -244,15 +259,16 @@ static void check_shape(const shape *s) {
            "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
            "  let A = view(a, [%s], [lda, 1], [%u, %u])\n  let B = view(b, [%s], [ldb, 1], [%u, %u])\n"
            "  var acc = zeros(%s[%u, %u])\n"
-           "  for k in 0 .. K step %u { acc = dot(%s, %s, acc%s) }\n"
-           "  store(view(c, [M, N], [ldc, 1], [%u, %u]), [0, 0], acc)\n}\n",
+           "  var more = zeros(%s[%u, %u])\n"
+           "  for k in 0 .. K step %u {\n    let x = %s\n    let y = %s\n    acc = dot(x, y, acc%s)\n%s  }\n"
+           "  store(view(c, [M, N], [ldc, 1], [%u, %u]), [0, 0], acc + more)\n}\n",
            s->type, s->type, s->sum, s->warps, s->a_mn ? "K, M" : "M, K", s->a_mn ? s->k : s->m,
            s->a_mn ? s->m : s->k, s->b_mn ? "K, N" : "N, K", s->b_mn ? s->k : s->n, s->b_mn ? s->n : s->k,
-           s->sum, s->m, s->n, s->k, a, b,
+           s->sum, s->m, s->n, s->sum, s->m, s->n, s->k, a, b,
            s->bytes == 4              ? ", prec = tf32"
            : !strcmp(s->type, "e4m3") ? ", prec = fast"
                                       : "",
-           s->m, s->n);
+           s->twice ? "    more = dot(x, y, more)\n" : "", s->m, s->n);
   compile(text, &artifact);
   f->s = *s;
   f->info = artifact.info;
@@ -289,6 +305,16 @@ TEST(nvptx_descriptors, two_bytes) {
 
 TEST(nvptx_descriptors, four_bytes) {
   check_types(&(shape){.type = "f32", .sum = "f32", .bytes = 4}, false, false);
+}
+
+/// Products that are under way together. (An operand that both transpose stays in registers.)
+TEST(nvptx_descriptors, two_products) {
+  static const unsigned sizes[][4] = {
+      {64, 64, 64, 4}, {128, 128, 64, 8}, {64, 128, 128, 8}, {128, 64, 32, 8}};
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const unsigned *m = sizes[i];
+    check_shape(&(shape){"bf16", "f32", 2, m[0], m[1], m[2], m[3], false, true, true});
+  }
 }
 
 // ------------------------------------------------------------------------------------- staged stores

@@ -243,11 +243,11 @@ static void next_slot(ir_kernel *kernel, ir_op *op) {
   op->operands[i + 1] = plus_one(kernel, op, i + 1, op->operands[i]->type.slots);
 }
 
-/// The barrier before the wait: others have not waited yet.
+/// The barrier before the wait, or the write: others have not waited or written yet.
 static void meet_early(ir_kernel *kernel, ir_op *op) {
   (void)kernel;
   ir_op *to = op->prev;
-  while (to && to->code != IR_FETCH_WAIT) to = to->prev;
+  while (to && to->code != IR_FETCH_WAIT && to->code != IR_PUT) to = to->prev;
   CHECK(to != NULL);
   ir_move(op, op->block, to);
 }
@@ -299,6 +299,10 @@ static const struct {
     {"dropped sum of a cluster", IR_CLUSTER_SUM, drop_sum},
     {"wrong phase of a sum", IR_CLUSTER_SUM, flip_phase},
     {"wrong phase of a scattered sum", IR_CLUSTER_SCATTER, flip_phase},
+    // Of computed operands:
+    {"dropped put", IR_PUT, drop_op},
+    {"put into the wrong slot", IR_PUT, next_slot},
+    {"put into one slot", IR_PUT, shift_slot},
     // Of fetches:
     {"dropped fetch", IR_FETCH, drop_op},
     {"fetch into the wrong slot", IR_FETCH, next_slot},
@@ -306,14 +310,14 @@ static const struct {
     {"dropped wait for fetches", IR_FETCH_WAIT, drop_op},
     {"one group too many under way", IR_FETCH_WAIT, wait_less},
     {"dropped barrier", IR_BARRIER, drop_op},
-    {"barrier before the wait", IR_BARRIER, meet_early, IR_SHARED},
+    {"barrier before what it is for", IR_BARRIER, meet_early, IR_SHARED},
     {"read of the wrong slot", IR_SLOT_LOAD, next_slot},
     {"dropped end of fetches", IR_FETCH_END, drop_op},
     // Of stores to slots:
     {"dropped store to a slot", IR_SLOT_STORE, drop_op},
     {"store to the wrong slot", IR_SLOT_STORE, next_slot},
 };
-enum { FETCH_FAULTS = 9, STORE_FAULTS = 2 };
+enum { FETCH_FAULTS = 9, STORE_FAULTS = 2, PUT_FAULTS = 3, SUM_FAULTS = 3, BARRIER_FAULTS = 2 };
 
 /// True when the fault number `f` at operation `which` is seen; false with `*out_exists` false when there is
 /// no such operation.
@@ -427,7 +431,7 @@ TEST(gpu_faults, chained_products) {
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
   CHECK_INT(plant_faults(&(planting){cases, 2, unseen}),
-            sizeof faults / sizeof *faults - 3 - FETCH_FAULTS - STORE_FAULTS); // no sums of a cluster
+            sizeof faults / sizeof *faults - SUM_FAULTS - PUT_FAULTS - FETCH_FAULTS - STORE_FAULTS);
 }
 
 /// The same product through slots that threads fill: three slots, which go round twice, rows that end in the
@@ -459,5 +463,24 @@ TEST(gpu_faults, stores_to_slots) {
                 .target = "gfx942"};
   c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
   CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 5);
+  free(text);
+}
+
+/// Products in a row, one of them of a computed operand, and sums added in memory. Four iterations, so that
+/// the slots of all go round twice. Faults of barriers are counted among those of fetches; all products are
+/// in flight.
+TEST(gpu_faults, computed_operand) {
+  const double n = 250;
+  char *text = kiln_test_read("tests/passes/put.kiln", NULL);
+  CHECK(text != NULL);
+  sim_case c = {.name = "put",
+                .text = text,
+                .arguments = {128 * 64, n * 64, n * 64, 128 * 64, n},
+                .grid = {2, 1, 1},
+                .blocks = 1,
+                .schedules = 6,
+                .sparse = 4};
+  CHECK_INT(plant_faults(&(planting){&c, 1, ""}),
+            sizeof faults / sizeof *faults - SUM_FAULTS - FETCH_FAULTS - STORE_FAULTS + BARRIER_FAULTS - 1);
   free(text);
 }

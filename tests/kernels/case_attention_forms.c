@@ -229,6 +229,32 @@ static gradients differentiate(const form *f, const operands *x, const double *g
   return y;
 }
 
+/// The three kernels that compute all gradients at once. `in`: q, k, v, g, o, lse.
+static void together(run *r, kiln_scalar s, const form *f, const array *const *in, const gradients *y,
+                     const place *pq, const place *pk) {
+  enum { PAD = 128 };
+  size_t D = (size_t)f->D, rows = (size_t)f->batch * f->rows * f->heads,
+         keys = (size_t)f->batch * f->keys * f->kv_heads, lines = (size_t)f->batch * f->heads;
+  double scale = 1 / sqrt(f->D), bound = bound_of(s);
+  array *stats = output(r, KILN_F32, lines * 2 * ((size_t)(f->rows + PAD - 1) / PAD * PAD)),
+        *sums = output(r, KILN_F32, rows * D), *dq = output(r, s, rows * D),
+        *dk = output(r, s, keys * D + !keys), *dv = output(r, s, keys * D + !keys);
+  char name[96];
+  const char *type = kiln_scalars[s].spelling;
+  snprintf(name, sizeof name, "attention_backward_begin[T=%s,D=%d]", type, f->D);
+  CALL(r, name, A(in[4]), A(in[3]), A(in[5]), A(stats), A(sums), I(f->batch), I(f->heads), I(f->rows),
+       STRIDES((*pq)), STRIDES((*pq)));
+  snprintf(name, sizeof name, "attention_backward[T=%s,D=%d]", type, f->D);
+  CALL(r, name, A(in[0]), A(in[1]), A(in[2]), A(in[3]), A(stats), A(sums), A(dk), A(dv), I(f->batch),
+       I(f->heads), I(f->kv_heads), I(f->rows), I(f->keys), STRIDES((*pq)), STRIDES((*pk)), STRIDES((*pk)),
+       STRIDES((*pq)), I(f->left), I(f->right), R(scale));
+  snprintf(name, sizeof name, "attention_backward_end[T=%s,D=%d]", type, f->D);
+  CALL(r, name, A(sums), A(dq), I(f->batch), I(f->heads), I(f->rows), R(scale));
+  if (keys) expect(r, dv, y->v, 2 * bound, 2 * bound);
+  if (keys) expect(r, dk, y->k, 2 * bound, 2 * bound);
+  expect(r, dq, y->q, 2 * bound, 2 * bound);
+}
+
 static void gradient(run *r, kiln_scalar s, form f) {
   size_t rows = (size_t)f.batch * f.rows * f.heads, keys = (size_t)f.batch * f.keys * f.kv_heads,
          D = (size_t)f.D;
@@ -258,6 +284,7 @@ static void gradient(run *r, kiln_scalar s, form f) {
        I(f.rows), I(f.keys), STRIDES(pq), STRIDES(pk), STRIDES(pk), STRIDES(pq), I(f.left), I(f.right),
        R(scale));
   expect(r, dq, y.q, 2 * bound, 2 * bound);
+  together(r, s, &f, (const array *[]){q, k, v, g, o, lse}, &y, &pq, &pk);
   double *const all[] = {y.q, y.k, y.v, y.delta, y.lse, y.o};
   for (int i = 0; i < 6; i++) free(all[i]);
 }

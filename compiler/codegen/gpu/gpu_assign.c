@@ -60,9 +60,43 @@ static void want(gpu *g, ir_value *value, const kiln_layout *layout, unsigned de
     want(g, value->def->operands[i], layout, depth + 1);
 }
 
+typedef struct spreading {
+  gpu *g;
+  ir_type sums[16]; ///< shapes of accumulators
+  unsigned count;
+} spreading;
+
+static bool has_shape_of_sums(const spreading *s, ir_type type) {
+  for (unsigned i = 0; i < s->count; i++)
+    if (ir_same_shape(s->sums[i], type)) return true;
+  return false;
+}
+
+static void note_sums(ir_op *op, void *context) {
+  spreading *s = context;
+  if (op->code != IR_MMA || has_shape_of_sums(s, op->results[0].type)) return;
+  if (s->count < sizeof s->sums / sizeof *s->sums) s->sums[s->count++] = op->results[0].type;
+}
+
+/// A load of one axis that is spread over a tile of the shape of accumulators: each thread loads what its own
+/// elements meet, instead of an exchange through shared memory in which all threads wait for one another.
+static void note_spread(ir_op *op, void *context) {
+  spreading *s = context;
+  const ir_op *expand = op->code == IR_BROADCAST ? op->operands[0]->def : NULL;
+  if (!expand || expand->code != IR_EXPAND || !has_shape_of_sums(s, op->results[0].type)) return;
+  ir_value *value = expand->operands[0];
+  if (!value->def || value->def->code != IR_LOAD || value->type.rank != 1) return;
+  kiln_layout whole = s->g->machine->accumulator(s->g, op->results[0].type);
+  kiln_layout line = layout_backward(op, &whole);
+  gpu_value *v = gpu_value_of(s->g, value);
+  v->wanted = layout_backward(expand, &line);
+  v->is_wanted = true;
+}
+
 static void assign_memory(gpu *g, ir_op *op) {
   if (!op->operands[0]->type.rank) return;
-  kiln_layout layout = gpu_memory_layout(g, op);
+  const gpu_value *loaded = op->code == IR_LOAD ? gpu_value_of(g, &op->results[0]) : NULL;
+  kiln_layout layout = loaded && loaded->is_wanted ? loaded->wanted : gpu_memory_layout(g, op);
   if (op->result_count) set_home(g, &op->results[0], layout);
   for (uint32_t i = 0; i < op->operand_count; i++) want(g, op->operands[i], &layout, 0);
 }
@@ -251,4 +285,9 @@ static void assign_block(gpu *g, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) assign_op(g, op);
 }
 
-void gpu_assign(gpu *g) { assign_block(g, g->kernel->body); }
+void gpu_assign(gpu *g) {
+  spreading s = {.g = g};
+  ir_walk(g->kernel->body, note_sums, &s);
+  if (s.count) ir_walk(g->kernel->body, note_spread, &s);
+  assign_block(g, g->kernel->body);
+}

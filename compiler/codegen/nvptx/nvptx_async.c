@@ -220,6 +220,8 @@ static const kl_function loads[] = {KL_kl_tensor_load_2, KL_kl_tensor_load_3, KL
                                     KL_kl_tensor_load_5};
 static const kl_function stores[] = {KL_kl_tensor_store_2, KL_kl_tensor_store_3, KL_kl_tensor_store_4,
                                      KL_kl_tensor_store_5};
+static const kl_function additions[] = {KL_kl_tensor_add_2, KL_kl_tensor_add_3, KL_kl_tensor_add_4,
+                                        KL_kl_tensor_add_5};
 
 /// To the same place in all blocks of the set `mask`, and to the barrier of each.
 static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank, LLVMValueRef mask) {
@@ -295,6 +297,7 @@ typedef struct staging {
   unsigned columns; ///< staged at a time
   unsigned row;     ///< bytes of a row in shared memory
   unsigned box_rows;
+  uint32_t box;        ///< bytes from one column of `row` bytes to the next
   LLVMValueRef memory; ///< the group's part
 } staging;
 
@@ -304,6 +307,19 @@ static void pack_words(gpu *g, const staging *s, uint32_t first, LLVMValueRef *w
     words[w] = LLVMBuildBitCast(g->builder, gpu_pack(g, s->tile.regs + first + 2 * w, 2), g->i32, "");
 }
 
+static LLVMValueRef warp_of_group(gpu *g) {
+  LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
+  return LLVMBuildAnd(g->builder, warp, gpu_i32(g, 3), "");
+}
+
+/// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;
+/// 32: piece ^= (row / 4) & 1
+static LLVMValueRef turn_of(gpu *g, const staging *s, LLVMValueRef row) {
+  unsigned shift = s->row == 128 ? 0 : s->row == 64 ? 1 : 2;
+  LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
+  return LLVMBuildAnd(g->builder, v, gpu_i32(g, s->row / 16 - 1), "");
+}
+
 /// Writes 64 rows and `columns` columns from register `first` on in the interleaved form that the map reads:
 /// 16-byte pieces of a row are exchanged by the low bits of the row. Each lane of a warp gives the address of
 /// one row of 16 bytes: rows l % 16, columns 8 (l / 16).
@@ -311,21 +327,48 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
   LLVMBuilderRef b = g->builder;
   unsigned pieces = s->row / 16;
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
-  LLVMValueRef warp = LLVMBuildAnd(b, LLVMBuildLShr(b, g->thread, gpu_i32(g, 5), ""), gpu_i32(g, 3), "");
-  LLVMValueRef row = add(g, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp, 16));
+  LLVMValueRef row = add(g, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp_of_group(g), 16));
   LLVMValueRef right = LLVMBuildLShr(b, lane, gpu_i32(g, 4), "");
-  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row));
-  // 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3; 32: piece ^= (row / 4) & 1
-  unsigned shift = s->row == 128 ? 0 : s->row == 64 ? 1 : 2;
-  LLVMValueRef turn =
-      LLVMBuildAnd(b, LLVMBuildLShr(b, row, gpu_i32(g, shift), ""), gpu_i32(g, pieces - 1), "");
+  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row)), turn = turn_of(g, s, row);
   for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5];
     unsigned column = 2 * c % pieces, box = 2 * c / pieces;
     LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
-    arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * 64 * s->row));
+    arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * s->box));
     pack_words(g, s, first + 8 * c, arguments + 1);
     call(g, KL_kl_stmatrix_x4, arguments, 5);
+  }
+}
+
+/// The same of 32-bit elements, two neighbours at a time: a thread has columns 8 j + 2 (l % 4) and the next
+/// of rows l / 4 and 8 more, which are turned alike. Threads of odd rows write columns 16 away from those
+/// that even rows write, so that those that write at a time meet no bank twice.
+static void write_sums(gpu *g, const staging *s, uint32_t first, unsigned columns) {
+  LLVMBuilderRef b = g->builder;
+  unsigned pieces = s->row / 16, swap = pieces == 8 ? 2 : 0; // of j
+  LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), ""),
+               low = LLVMBuildLShr(b, lane, gpu_i32(g, 2), "");
+  LLVMValueRef row = add(g, low, scale(g, warp_of_group(g), 16)), turn = turn_of(g, s, row);
+  LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 1), ""), gpu_i32(g, 1), "");
+  LLVMValueRef odd = LLVMBuildTrunc(b, low, g->i1, "");
+  LLVMValueRef inside = scale(g, LLVMBuildAnd(b, lane, gpu_i32(g, 1), ""), 8);
+  LLVMValueRef start = add(g, add(g, s->memory, scale(g, row, s->row)), inside);
+  if (swap) turn = LLVMBuildXor(b, turn, scale(g, LLVMBuildAnd(b, low, gpu_i32(g, 1), ""), 2 * swap), "");
+  for (unsigned j = 0; j < columns / 8; j++) {
+    unsigned piece = 2 * j % pieces, box = 2 * j / pieces;
+    LLVMValueRef at = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, piece), ""), turn, "");
+    LLVMValueRef to = add(g, start, scale(g, at, 16));
+    for (unsigned half = 0; half < 2; half++) {
+      LLVMValueRef both = LLVMGetUndef(LLVMVectorType(g->f32, 2));
+      for (unsigned i = 0; i < 2; i++) {
+        const LLVMValueRef *regs = s->tile.regs + first + 2 * half + i;
+        LLVMValueRef v = swap ? LLVMBuildSelect(b, odd, regs[4 * (j ^ swap)], regs[4 * j], "") : regs[4 * j];
+        both = LLVMBuildInsertElement(b, both, v, gpu_i32(g, i), "");
+      }
+      LLVMValueRef address = add(g, to, gpu_i32(g, box * s->box + half * 8 * s->row));
+      LLVMValueRef pointer = LLVMBuildIntToPtr(b, address, LLVMPointerTypeInContext(g->context, 3), "");
+      LLVMSetAlignment(LLVMBuildStore(b, both, pointer), 8);
+    }
   }
 }
 
@@ -334,11 +377,10 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
 static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned columns) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
-  LLVMValueRef warp = LLVMBuildAnd(b, LLVMBuildLShr(b, g->thread, gpu_i32(g, 5), ""), gpu_i32(g, 3), "");
   LLVMValueRef turn = LLVMBuildAnd(b, lane, gpu_i32(g, 7), "");
   LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 3), ""), gpu_i32(g, 1), "");
   LLVMValueRef row = add(g, turn, scale(g, LLVMBuildLShr(b, lane, gpu_i32(g, 4), ""), 8));
-  LLVMValueRef piece = LLVMBuildXor(b, add(g, scale(g, warp, 2), right), turn, "");
+  LLVMValueRef piece = LLVMBuildXor(b, add(g, scale(g, warp_of_group(g), 2), right), turn, "");
   LLVMValueRef start = add(g, add(g, s->memory, scale(g, row, s->row)), scale(g, piece, 16));
   for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5] = {add(g, start, gpu_i32(g, c * 16 * s->row))};
@@ -350,16 +392,17 @@ static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned colu
 /// Box i is where its columns begin, or its rows where the store is turned.
 static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
                       LLVMValueRef column) {
-  bool is_turned = op->attrs.flags & IR_TURNED;
-  unsigned boxes = is_turned ? columns / s->box_rows : 2 * columns / s->row;
+  bool is_turned = op->attrs.flags & IR_TURNED, adds = op->attrs.flags & IR_ADDS;
+  unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
+  unsigned boxes = is_turned ? columns / s->box_rows : bytes * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
                                  add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
-    LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / 2)));
+    LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / bytes)));
     unsigned rank =
         coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row, arguments + 2);
     // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): `coordinates` wrote as many as it says
-    call(g, stores[rank - 2], arguments, 2 + rank);
+    call(g, (adds ? additions : stores)[rank - 2], arguments, 2 + rank);
   }
   call(g, KL_kl_bulk_commit, NULL, 0);
 }
@@ -383,17 +426,21 @@ static void lower_stage(gpu *g, ir_op *op) {
   staging s = {.tile = gpu_tile_in(g, value, &layout),
                .row = kiln_stage_row(machine, g->kernel, op),
                .box_rows = kiln_stage_box_rows(machine, g->kernel, op)};
-  unsigned all = kiln_stage_columns(machine, g->kernel, op), most = 1u << memory->type.log2[1];
-  s.columns = most < all ? most : all;
-  s.memory = add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, 64 * 2 * s.columns));
+  unsigned all = kiln_stage_columns(machine, g->kernel, op), bytes = kiln_memory_bytes(memory->type, 0);
+  s.columns = kiln_stage_at_a_time(machine, g->kernel, op);
+  s.box = 64 * s.row;
+  s.memory =
+      add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, bytes >> (memory->type.log2[0] - 6)));
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_leader(g);
+  void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.flags & IR_TURNED ? write_turned
+                                                              : op->attrs.flags & IR_ADDS ? write_sums
+                                                                                          : write_part;
   for (unsigned block = 0; block < 1u << split.blocks; block++)
     for (unsigned at = 0; at < all; at += s.columns) {
       unsigned columns = all - at < s.columns ? all - at : s.columns;
       wait_for_part(g, leader);
-      (op->attrs.flags & IR_TURNED ? write_turned
-                                   : write_part)(g, &s, (block << (split.columns - 1)) + at / 2, columns);
+      write(g, &s, (block << (split.columns - 1)) + at / 2, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
       group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
@@ -405,6 +452,22 @@ static void lower_stage(gpu *g, ir_op *op) {
       LLVMBuildBr(g->builder, after);
       LLVMPositionBuilderAtEnd(g->builder, after);
     }
+}
+
+/// Groups write their rows where descriptors of a product find them.
+static void lower_put(gpu *g, ir_op *op) {
+  ir_value *value = op->operands[2];
+  kiln_layout layout = nvptx_accumulator(g, value->type);
+  nvptx_split split = nvptx_split_of(g, value->type);
+  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_memory_row(value->type, NVPTX_ROW)};
+  s.box = s.row << value->type.log2[0];
+  LLVMValueRef start = add(g, nvptx_slot_address(g, op->operands[0], op->operands[1]),
+                           scale(g, nvptx_group_row(g, &split), s.row));
+  for (unsigned block = 0; g->status == KILN_OK && block < 1u << split.blocks; block++) {
+    s.memory = add(g, start, gpu_i32(g, 64 * block * s.row));
+    write_part(g, &s, block << (split.columns - 1), 1u << split.columns);
+  }
+  call(g, KL_kl_proxy_fence, NULL, 0);
 }
 
 /// What is on its way to global memory needs the block no longer: the end of the launch waits for it.
@@ -427,6 +490,7 @@ void nvptx_lower_machine(gpu *g, ir_op *op) {
       [IR_BAR_ARRIVE] = lower_arrive,
       [IR_COPY] = lower_copy,
       [IR_STAGE] = lower_stage,
+      [IR_PUT] = lower_put,
       [IR_STAGE_WAIT] = lower_stage_wait,
       [IR_MMA] = nvptx_lower_mma,
       [IR_MMA_WAIT] = nvptx_lower_mma_wait,

@@ -125,12 +125,17 @@ static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LL
   return o;
 }
 
-static LLVMValueRef descriptor(gpu *g, const operand *o, unsigned step) {
+/// What is added to the descriptor of the first step for another one.
+static uint32_t further(const operand *o, unsigned step) {
   uint32_t more =
       o->per_column ? step / o->per_column * o->column + step % o->per_column * o->step : step * o->step;
+  return more / 16;
+}
+
+static LLVMValueRef descriptor(gpu *g, const operand *o, unsigned step) {
   LLVMValueRef v = LLVMBuildLShr(g->builder, o->address, gpu_i32(g, 4), "");
   v = LLVMBuildZExt(g->builder, LLVMBuildAnd(g->builder, v, gpu_i32(g, 0x3fff), ""), g->i64, "");
-  return LLVMBuildAdd(g->builder, v, LLVMConstInt(g->i64, o->high + more / 16, false), "");
+  return LLVMBuildAdd(g->builder, v, LLVMConstInt(g->i64, o->high + further(o, step), false), "");
 }
 
 // ------------------------------------------------------------------------------------------ asm
@@ -149,6 +154,7 @@ typedef struct product {
   unsigned sums, steps; ///< accumulators a thread, steps of the reduced index
   LLVMValueRef *arguments;
   unsigned count;
+  unsigned left, right; ///< with IR_QUEUED: arguments, descriptors of the first step
   kiln_buffer text, constraints;
 } product;
 
@@ -172,8 +178,19 @@ static void put_immediates(product *p, bool a_in_registers) {
   if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.flags & IR_B_MN ? 1 : 0);
 }
 
+/// Of products that leave few registers for anything else the text itself adds to a descriptor what a step
+/// wants: LLVM would keep the sums in registers all through a loop.
+static void put_descriptor(gpu *g, product *p, const char *name, const operand *o, unsigned step) {
+  if (p->op->attrs.flags & IR_QUEUED) kiln_buffer_format(&p->text, ", %s", name);
+  else kiln_buffer_format(&p->text, ", $%u", pass(p, "l", descriptor(g, o, step)));
+}
+
 static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const operand *left,
                      const LLVMValueRef *registers, const operand *right, const char *scale) {
+  bool is_queued = p->op->attrs.flags & IR_QUEUED;
+  if (is_queued && !registers)
+    kiln_buffer_format(&p->text, "add.s64 a, $%u, %u; ", p->left, further(left, step));
+  if (is_queued) kiln_buffer_format(&p->text, "add.s64 b, $%u, %u; ", p->right, further(right, step));
   kiln_buffer_format(&p->text, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s ", columns,
                      STEP / kiln_scalars[p->a.scalar].bytes, p->c.scalar == KILN_F32 ? "f32" : "s32",
                      type_text(&p->a), type_text(&p->b));
@@ -186,9 +203,10 @@ static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const 
     }
     kiln_buffer_format(&p->text, "}");
   } else {
-    kiln_buffer_format(&p->text, ", $%u", pass(p, "l", descriptor(g, left, step)));
+    put_descriptor(g, p, "a", left, step);
   }
-  kiln_buffer_format(&p->text, ", $%u, %s", pass(p, "l", descriptor(g, right, step)), scale);
+  put_descriptor(g, p, "b", right, step);
+  kiln_buffer_format(&p->text, ", %s", scale);
   put_immediates(p, registers != NULL);
   kiln_buffer_format(&p->text, "; ");
 }
@@ -225,6 +243,7 @@ static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef 
 static void multiply(gpu *g, product *p, unsigned columns, const operand *left, const LLVMValueRef *registers,
                      const operand *right, LLVMValueRef keep, const LLVMValueRef *initial,
                      LLVMValueRef *sums) {
+  bool is_queued = p->op->attrs.flags & IR_QUEUED;
   p->sums = columns / 2;
   p->count = 0;
   kiln_buffer_clear(&p->text);
@@ -232,7 +251,9 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
   put_results(p);
   kiln_buffer_format(&p->text, "{ ");
   if (keep) kiln_buffer_format(&p->text, ".reg .pred p; setp.ne.b32 p, $%u, 0; ", pass(p, "r", keep));
-  kiln_buffer_format(&p->text, "wgmma.fence.sync.aligned; ");
+  kiln_buffer_format(&p->text, "%swgmma.fence.sync.aligned; ", is_queued ? ".reg .b64 a, b; " : "");
+  if (is_queued && !registers) p->left = pass(p, "l", descriptor(g, left, 0));
+  if (is_queued) p->right = pass(p, "l", descriptor(g, right, 0));
   for (unsigned step = 0; step < p->steps; step++)
     put_step(g, p, step, columns, left, registers, right, step ? "1" : keep ? "p" : "0");
   kiln_buffer_format(&p->text, "wgmma.commit_group.sync.aligned; %s}",
@@ -273,7 +294,10 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
   operand right =
       describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, stored_column(g, &s));
-  LLVMValueRef keep = LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
+  // An accumulator that always starts from zero is not written first, which would have to wait for the unit.
+  uint64_t bits;
+  bool is_fresh = op->attrs.flags & IR_QUEUED && ir_constant_bits(op->operands[1], &bits) && !bits;
+  LLVMValueRef keep = is_fresh ? NULL : LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
     const LLVMValueRef *before = initial.regs + (size_t)block * sums;
     LLVMValueRef *after = out.regs + (size_t)block * sums;
