@@ -69,6 +69,7 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
   s->start = g->scratch_base;
   s->bytes = bytes;
+  s->log2_bytes = log2_bytes;
   gpu_scratch_begin(g, bytes);
   gpu_write_tile(g, &v->home_tile, &s->memory, log2_bytes, s->start);
   gpu_barrier(g);
