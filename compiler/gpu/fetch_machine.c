@@ -28,7 +28,8 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
                               .resident_shared = p->major < 10 ? p->shared_bytes : 2 * p->shared_bytes,
                               .turns = p->matrix == KILN_MATRIX_MFMA_950,
                               .dies = dies_of(p->matrix),
-                              .simds = SIMDS};
+                              .simds = SIMDS,
+                              .small_file = p->major >= 10};
 }
 
 typedef struct mma_row {

@@ -60,6 +60,7 @@ typedef struct kiln_fetch_machine {
   bool turns;               ///< matrices turn on their way from shared memory
   unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;           ///< that a block's warps are spread over
+  bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);

@@ -70,10 +70,17 @@ static bool fits(const slotting *s, const kiln_ahead *a, const kiln_ahead_load *
 /// Anything but products and what is computed element by element may exchange values through shared memory.
 typedef struct contents {
   bool exchanges, loops;
+  bool own_sums; ///< of products that begin in every iteration
 } contents;
+
+static bool is_constant(const ir_value *value, const ir_block *body) {
+  const ir_op *def = value->def;
+  return def && (def->block != body || def->code == IR_SPLAT || def->code == IR_CONST);
+}
 
 static void note_contents(ir_op *op, void *context) {
   contents *c = context;
+  c->own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
   c->loops |= op->code == IR_FOR || op->code == IR_WHILE;
   c->exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
                   op->code == IR_GATHER || op->code == IR_JOIN || op->code == IR_SPLIT;
@@ -94,13 +101,15 @@ static uint32_t waves_of(const slotting *s, uint32_t bytes) {
 
 /// Shared memory has room for two slots, and for as many waves as one slot leaves, or for enough that one
 /// computes while another waits. `stages` above two asks for slots where there is room at all, below two for
-/// none.
+/// none. Without the barriers between its products a loop with sums of its own (attention) holds more values
+/// at a time than a small file has room for.
 static bool has_shared(const slotting *s, const ring *r) {
   const ir_op *loop = r->a->loop;
   const unsigned asked = loop->attrs.stages ? loop->attrs.stages : s->kernel->stages;
   contents inside = {false};
   ir_walk(r->a->body, note_contents, &inside);
   const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;
+  if (s->machine->small_file && inside.own_sums) return false;
   if (asked == 1 || inside.loops || bytes + spare > s->machine->shared_bytes) return false;
   return asked > SLOTS || waves_of(s, bytes) >= LEAST_WAVES;
 }
