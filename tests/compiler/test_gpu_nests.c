@@ -254,5 +254,5 @@ TEST(gpu_nests, stored) {
   for (unsigned i = 0; i < most; i++)
     if (kiln_test_wants_piece(i)) taken += check_nest(i, targets[i % 4]), count++;
   printf("%u of %u nests store to slots\n", taken, count);
-  CHECK(taken * 4 >= count);
+  CHECK((kiln_test_full() && count < ENOUGH) || taken * 4 >= count);
 }
