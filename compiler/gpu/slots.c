@@ -71,6 +71,7 @@ static bool fits(const slotting *s, const kiln_ahead *a, const kiln_ahead_load *
 typedef struct contents {
   bool exchanges, loops;
   bool own_sums; ///< of products that begin in every iteration
+  unsigned products;
 } contents;
 
 static bool is_constant(const ir_value *value, const ir_block *body) {
@@ -80,6 +81,7 @@ static bool is_constant(const ir_value *value, const ir_block *body) {
 
 static void note_contents(ir_op *op, void *context) {
   contents *c = context;
+  c->products += op->code == IR_DOT;
   c->own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
   c->loops |= op->code == IR_FOR || op->code == IR_WHILE;
   c->exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
@@ -109,7 +111,7 @@ static bool has_shared(const slotting *s, const ring *r) {
   contents inside = {false};
   ir_walk(r->a->body, note_contents, &inside);
   const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;
-  if (s->machine->small_file && inside.own_sums) return false;
+  if (s->machine->small_file && inside.own_sums && inside.products > 1) return false;
   if (asked == 1 || inside.loops || bytes + spare > s->machine->shared_bytes) return false;
   return asked > SLOTS || waves_of(s, bytes) >= LEAST_WAVES;
 }
