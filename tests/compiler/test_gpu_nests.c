@@ -250,7 +250,7 @@ TEST(gpu_nests, fetched) {
 /// The same through slots that threads store to.
 TEST(gpu_nests, stored) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1200"};
-  unsigned most = kiln_test_full() ? 1000 : 12, count = 0, taken = 0;
+  unsigned most = kiln_test_full() ? 1000 : 40, count = 0, taken = 0;
   for (unsigned i = 0; i < most; i++)
     if (kiln_test_wants_piece(i)) taken += check_nest(i, targets[i % 4]), count++;
   printf("%u of %u nests store to slots\n", taken, count);
