@@ -139,7 +139,7 @@ static bool is_in_loop(const ir_op *op) {
 
 // ------------------------------------------------------------------------------------------ marking
 
-/// Loads in loops of the same tile of the same view take turns in one ring (roles.c).
+/// Loads in loops of the same tile of the same view take turns in one ring (roles/).
 static bool is_counted(promoting *p, const ir_op *load) {
   for (unsigned i = 0; i < p->seen_count; i++)
     if (p->seen[i]->operands[0] == load->operands[0] && p->seen[i]->block != load->block) return true;
