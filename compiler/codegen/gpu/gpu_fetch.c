@@ -53,9 +53,9 @@ void gpu_assign_reader(gpu *g, const ir_op *dot) {
 /// Register bits that both the global access and the slot keep together, in order.
 static unsigned piece_of(gpu *g, const ir_op *op, const gpu_slots *s, uint8_t bits[8]) {
   uint8_t inside[8];
-  unsigned count = gpu_access_bits(g, op, &s->writer, bits), same = 0;
-  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside);
-  while (same < count && same < there && bits[same] == inside[same]) same++;
+  gpu_pieces p = gpu_pieces_of(g, op, &s->writer, false);
+  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside), same = 0;
+  for (; same < p.vector && same < there && p.bits[same] == inside[same]; same++) bits[same] = p.bits[same];
   return same;
 }
 
@@ -67,9 +67,9 @@ static void keep_words(gpu *g, const ir_op *op, gpu_slots *s) {
   uint8_t bits[8];
   uint32_t row[8];
   if (log2_bytes + piece_of(g, op, s, bits) >= 2) return;
-  unsigned count = gpu_access_bits(g, op, &s->writer, bits), most = 4 - log2_bytes;
-  if (count > most) count = most;
-  for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[bits[i]];
+  gpu_pieces p = gpu_pieces_of(g, op, &s->writer, false);
+  unsigned count = p.vector < 4 - log2_bytes ? p.vector : 4 - log2_bytes;
+  for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[p.bits[i]];
   if (count) s->memory = layout_swizzle(&s->writer, &s->reader, log2_bytes, row, count);
 }
 

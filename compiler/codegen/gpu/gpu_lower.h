@@ -422,7 +422,35 @@ LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 kiln_layout gpu_sort_layout(gpu *g, const ir_op *op);
 kiln_layout gpu_gather_layout(gpu *g, const ir_op *op);
 
-// gpu_memory.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_control.c: one function an operation
+// gpu_access.c: how the tiles of loads, stores and atomics lie
+/// Looks at all accesses of the kernel; before gpu_assign.
+void gpu_collect_accesses(gpu *g);
+/// The axis along which an access is a vector.
+unsigned gpu_access_axis(gpu *g, const ir_op *op);
+/// The layout of a memory operation's tiles.
+kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
+/// Bytes of what a pointer, or each pointer of a tile, leads to.
+unsigned gpu_element_bytes(ir_type pointer);
+/// A tile access cut into pieces of consecutive elements.
+typedef struct gpu_pieces {
+  unsigned vector; ///< elements of a piece, logarithm
+  uint8_t bits[8]; ///< of the register's number, those of the elements in a piece, in order
+  uint32_t mask;   ///< of those register bits
+} gpu_pieces;
+/// With `whole`, as if all lanes were live.
+gpu_pieces gpu_pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole);
+/// The register of element `i` of the piece that begins at register `r`.
+uint32_t gpu_piece_register(const gpu_pieces *p, uint32_t r, unsigned i);
+
+// gpu_memory.c, gpu_atomic.c
+/// One mask of two, either of which may be NULL.
+LLVMValueRef gpu_both(gpu *g, LLVMValueRef a, LLVMValueRef b);
+/// True in one thread of the block.
+LLVMValueRef gpu_first_thread(gpu *g);
+/// What the first thread has, in all threads.
+LLVMValueRef gpu_from_first(gpu *g, LLVMValueRef value, ir_type element);
+
+// gpu_memory.c, gpu_atomic.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_control.c: one function an operation
 void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
@@ -440,8 +468,6 @@ void gpu_lower_if(gpu *g, ir_op *op);
 /// Lowers the operations of a block up to its terminator, in a region of its own (set up by the caller).
 void gpu_lower_block(gpu *g, ir_block *block);
 void gpu_lower_op(gpu *g, ir_op *op);
-/// Register bits that one access of a load or store can cover, in order; how many.
-unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]);
 /// A tile that is loaded a part of its registers at a time: each part goes to `take`, which leaves `left`
 /// values of it in `out`. `first` is the part's first register. Called once for each way that threads may go.
 typedef struct gpu_parts {
@@ -454,12 +480,6 @@ typedef struct gpu_parts {
 bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers);
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
-/// The axis along which an access is a vector.
-unsigned gpu_access_axis(gpu *g, const ir_op *op);
-/// Looks at all accesses of the kernel; before gpu_assign.
-void gpu_collect_accesses(gpu *g);
-/// The layout of a memory operation's tiles, and the operand's element pointee.
-kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
 /// Layout of operand 0 or 1 of a dot that a matrix form computes.
 kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand);
 bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);

@@ -1,211 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads, stores and atomics: vectors of up to 16 bytes as layout and facts allow, masked, and once an element
-// where a layout replicates it.
+// Loads and stores: vectors of up to 16 bytes as layout and facts allow, masked; stores once an element where
+// a layout replicates it.
 #include "compiler/analysis/provenance.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-// ----------------------------------------------------------------------------------------- layouts
-
-/// Axis along which addresses grow, and log2 of the elements one access may take there.
-typedef struct direction {
-  unsigned axis, vector, whole, contiguity; ///< vector: with the mask; whole: where all lanes are live
-} direction;
-
-static const ir_value *mask_of(const ir_op *op) {
-  if (op->code == IR_LOAD || op->code == IR_FETCH) return op->operand_count > 1 ? op->operands[1] : NULL;
-  if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
-  return NULL;
-}
-
-static unsigned element_bytes(ir_type pointer) {
-  ir_type pointee = ir_pointee(ir_element(pointer));
-  return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
-}
-
-static direction direction_of(gpu *g, const ir_op *op) {
-  ir_type type = op->operands[0]->type;
-  const kiln_fact *fact = kiln_fact_of(g->facts, op->operands[0]);
-  direction best = {.axis = type.rank - 1u, .contiguity = fact->contiguity[type.rank - 1]};
-  for (unsigned a = 0; a < type.rank; a++)
-    if (fact->contiguity[a] > best.contiguity)
-      best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
-  best.vector = kiln_fact_vector(g->facts, op->operands[0], mask_of(op), best.axis, 4);
-  best.whole = kiln_fact_vector(g->facts, op->operands[0], NULL, best.axis, 4);
-  return best;
-}
-
-unsigned gpu_access_axis(gpu *g, const ir_op *op) { return direction_of(g, op).axis; }
-
-static bool is_plain_access(const ir_op *op) {
-  return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
-}
-
-/// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
-/// widest vector that any of them can use, in elements.
-static void collect(ir_op *op, void *context) {
-  gpu *g = context;
-  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
-  direction d = direction_of(g, op);
-  for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
-      if (d.whole > s->vector) s->vector = d.whole;
-      return;
-    }
-  gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
-  *s = (gpu_shape){.next = g->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
-  g->shapes = s;
-}
-
-static void collect_reduced(ir_op *op, void *context) {
-  gpu *g = context;
-  if (op->code != IR_REDUCE) return;
-  for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
-}
-
-static void note_kinds(ir_op *op, void *context) {
-  gpu *g = context;
-  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
-      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
-    g->has_writes = true;
-  if (op->code == IR_DOT) g->has_products |= gpu_dot_uses_matrix(g, op);
-}
-
-void gpu_collect_accesses(gpu *g) {
-  ir_walk(g->kernel->body, collect, g);
-  ir_walk(g->kernel->body, collect_reduced, g);
-  ir_walk(g->kernel->body, note_kinds, g);
-}
-
-static kiln_layout blocked(gpu *g, ir_type type, direction d, unsigned least) {
-  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps, reduced = 0;
-  for (gpu_shape *s = g->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, type) && s->axis == d.axis) {
-      vector = s->vector;
-      reduced = s->reduced;
-    }
-  if (vector < least) vector = least;
-  if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
-  if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
-  return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
-}
-
-/// Register bits of the layout that are the low bits of an axis, in order: what one access can cover.
-static unsigned run_of(const kiln_layout *l, unsigned shift, unsigned limit, uint8_t out[8]) {
-  unsigned count = 0;
-  for (bool found = true; found && count < limit && count < 8;) {
-    found = false;
-    for (unsigned r = 0; r < l->registers && !found; r++)
-      if (l->basis[r] == 1u << (shift + count)) {
-        out[count++] = (uint8_t)r;
-        found = true;
-      }
-  }
-  return count;
-}
-
-/// Bytes in a row that a warp touches with one access: the run of a thread and the lanes that go on from it.
-static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, unsigned bytes) {
-  unsigned count = run;
-  for (bool found = true; found;) {
-    found = false;
-    for (unsigned i = 0; i < l->lanes && !found; i++)
-      if (l->basis[l->registers + i] == 1u << (shift + count)) {
-        count++;
-        found = true;
-      }
-  }
-  return bytes << count;
-}
-
-/// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
-/// bytes or as good as the best. Atomics are the dearer the fewer threads share them.
-static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best,
-                        direction d) {
-  uint8_t registers[8];
-  unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
-           bytes = element_bytes(op->operands[0]->type);
-  if (op->code == IR_ATOMIC && offered->registers > best->registers)
-    return false; // replicas: few lanes would issue all of them
-  if (!d.contiguity) return true;
-  unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
-  unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
-  (void)g;
-  return segment >= 32 || segment >= ideal;
-}
-
-/// The axis of a loaded matrix that the product sums over; -1: not known.
-static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
-  const ir_value *v = feed->dot->operands[feed->operand];
-  int axis = feed->operand ? 0 : 1;
-  if (v->type.rank != 2 || load->operands[0]->type.rank != 2) return -1;
-  for (; v->def && v->def->code != IR_LOAD && v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
-    if (v->def->code == IR_TRANS) axis = 1 - axis;
-    else if (v->def->code != IR_CAST) return -1;
-  }
-  return axis;
-}
-
-/// It turns on its way from its slot to registers.
-static bool turns_later(gpu *g, ir_type type, const gpu_feed *feed) {
-  return g->machine->read_turned && feed->is_stored && element_bytes(type) == 2;
-}
-
-/// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
-/// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
-static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out) {
-  const gpu_feed *feed = &gpu_value_of(g, &op->results[0])->feed;
-  ir_type type = op->operands[0]->type;
-  int reduced = feed->dot ? reduced_axis(op, feed) : -1;
-  unsigned bits = ir_log2_elements(type), threads = g->lanes + g->warps, rows = 0, at = 0;
-  if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
-      !gpu_dot_uses_matrix(g, feed->dot) || turns_later(g, type, feed))
-    return false;
-  unsigned bytes = element_bytes(type), along = layout_axis_shift(type, d.axis),
-           across = layout_axis_shift(type, (unsigned)reduced);
-  while (bytes << (rows + 1) <= GPU_MAX_VECTOR_BYTES && rows < type.log2[reduced] &&
-         rows < bits - threads - d.whole)
-    rows++;
-  kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps};
-  uint32_t order[LAYOUT_MAX_BITS];
-  unsigned count = 0;
-  for (unsigned i = d.whole; i < type.log2[d.axis]; i++) order[count++] = 1u << (along + i);
-  for (unsigned i = rows; i < type.log2[reduced]; i++) order[count++] = 1u << (across + i);
-  for (unsigned i = 0; i < d.whole; i++) l.basis[at++] = 1u << (along + i);
-  for (unsigned i = 0; i < rows; i++) l.basis[at++] = 1u << (across + i);
-  for (unsigned i = threads; i < count; i++) l.basis[at++] = order[i];
-  l.registers = (uint8_t)at;
-  for (unsigned i = 0; i < threads && i < count; i++) l.basis[at + i] = order[i];
-  *out = l;
-  return true;
-}
-
-/// Elements of 16 bits that are loaded one by one for products are held in pairs: they are written to shared
-/// memory as words then.
-static bool wants_pairs(gpu *g, const ir_op *op, direction d) {
-  ir_type type = op->operands[0]->type;
-  return op->code == IR_LOAD && g->has_products && type.rank > 1 && d.contiguity && !d.whole &&
-         element_bytes(type) == 2;
-}
-
-kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
-  ir_type type = op->operands[0]->type;
-  direction d = direction_of(g, op);
-  kiln_layout turned;
-  if (op->code == IR_LOAD && layout_across(g, op, d, &turned)) return turned;
-  kiln_layout best = blocked(g, type, d, wants_pairs(g, op, d)), offered;
-  bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
-  if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
-    return offered;
-  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered)) return offered;
-  return best;
-}
-
 // ---------------------------------------------------------------------------------------- accesses
-
-static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
-  return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, "");
-}
 
 static gpu_access access_of(const ir_op *op, unsigned bytes) {
   return (gpu_access){.bytes = bytes,
@@ -280,48 +79,21 @@ static void store_one(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMVal
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
-/// A tile access cut into pieces of consecutive elements.
-typedef struct pieces {
-  unsigned vector;
-  uint8_t bits[8];
-  uint32_t mask; ///< of those register bits
-} pieces;
-
-/// With `whole`, as if all lanes were live.
-static pieces pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole) {
-  pieces p = {0};
-  direction d = direction_of(g, op);
-  p.vector =
-      run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
-  for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
-  return p;
+LLVMValueRef gpu_both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
+  return !a ? b : !b ? a : LLVMBuildAnd(g->builder, a, b, "");
 }
 
-unsigned gpu_access_bits(gpu *g, const ir_op *op, const kiln_layout *layout, uint8_t out[8]) {
-  pieces p = pieces_of(g, op, layout, false);
-  for (unsigned i = 0; i < p.vector; i++) out[i] = p.bits[i];
-  return p.vector;
-}
-
-static uint32_t piece_register(const pieces *p, uint32_t r, unsigned i) {
-  for (unsigned j = 0; j < p->vector; j++)
-    if (i >> j & 1) r |= 1u << p->bits[j];
-  return r;
-}
-
-// -------------------------------------------------------------------------------------------- load
-
-/// True in one thread of the block.
-static LLVMValueRef first_thread(gpu *g) {
+LLVMValueRef gpu_first_thread(gpu *g) {
   return LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
 }
 
-/// What the first thread has, in all threads.
-static LLVMValueRef from_first(gpu *g, LLVMValueRef value, ir_type element) {
+LLVMValueRef gpu_from_first(gpu *g, LLVMValueRef value, ir_type element) {
   gpu_tile tile = {.layout = layout_whole(0, g->lanes, g->warps), .regs = &value};
   gpu_share_owned(g, &tile, element);
   return tile.regs[0];
 }
+
+// -------------------------------------------------------------------------------------------- load
 
 /// All threads read the same address. Memory that changes meanwhile (volatile) is read by one of them, since
 /// a scalar must be the same in all.
@@ -330,11 +102,11 @@ static LLVMValueRef scalar_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access 
   LLVMValueRef other = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : LLVMConstNull(type), out;
   bool is_shared = access->is_volatile || access->cache == IR_CACHE_CV;
   gpu_note_access(g, op, access->bytes, access->bytes, access->bytes);
-  if (is_shared) mask = both(g, first_thread(g), mask);
+  if (is_shared) mask = gpu_both(g, gpu_first_thread(g), mask);
   LLVMValueRef loaded = load_one(g, access, gpu_scalar(g, op->operands[0]), mask, gpu_pack(g, &other, 1),
                                  gpu_packed_type(g, access->bytes));
   gpu_unpack(g, loaded, type, &out, 1);
-  return is_shared ? from_first(g, out, op->results[0].type) : out;
+  return is_shared ? gpu_from_first(g, out, op->results[0].type) : out;
 }
 
 /// A masked tile access. Where the mask would cut vectors (`wide` covers more than `narrow`), threads whose
@@ -346,7 +118,7 @@ typedef struct tile_access {
   gpu_tile pointer, mask,
       data; ///< mask, data: registers may be NULL; data: what masked-off lanes read, or what is stored
   LLVMValueRef owner; ///< of a store: NULL when every thread owns its elements
-  pieces wide, narrow;
+  gpu_pieces wide, narrow;
 } tile_access;
 
 /// A constant from 0 on of whole steps.
@@ -405,12 +177,12 @@ static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLV
   if (!x.near.bytes) x.pointer = gpu_tile_in(g, op->operands[0], layout);
   if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
   if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
-  x.wide = pieces_of(g, op, layout, true);
-  x.narrow = x.mask.regs ? pieces_of(g, op, layout, false) : x.wide;
+  x.wide = gpu_pieces_of(g, op, layout, true);
+  x.narrow = x.mask.regs ? gpu_pieces_of(g, op, layout, false) : x.wide;
   return x;
 }
 
-static gpu_access access_to(const tile_access *x, const pieces *p) {
+static gpu_access access_to(const tile_access *x, const gpu_pieces *p) {
   gpu_access a = *x->element;
   a.bytes <<= p->vector;
   return a;
@@ -425,14 +197,14 @@ static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t first, uint3
 }
 
 /// One piece of `p` that starts at element `first` of the wide piece at register `r`.
-static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r, unsigned first,
+static void load_piece(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t r, unsigned first,
                        LLVMValueRef mask, LLVMValueRef *elements) {
   gpu_access a = access_to(x, p);
   unsigned count = 1u << p->vector;
   for (unsigned i = 0; i < count; i++)
     elements[i] =
-        x->data.regs ? x->data.regs[piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
-  uint32_t at = piece_register(&x->wide, r, first);
+        x->data.regs ? x->data.regs[gpu_piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
+  uint32_t at = gpu_piece_register(&x->wide, r, first);
   LLVMTypeRef packed = gpu_packed_type(g, a.bytes);
   LLVMValueRef other = mask ? gpu_pack(g, elements, count) : NULL, loaded;
   if (!x->near.bytes) loaded = load_one(g, &a, x->pointer.regs[at], mask, other, packed);
@@ -444,10 +216,10 @@ static void load_piece(gpu *g, const tile_access *x, const pieces *p, uint32_t r
 }
 
 /// The wide piece at register `r`, packed, in pieces of `p`.
-static LLVMValueRef load_wide(gpu *g, const tile_access *x, const pieces *p, uint32_t r, bool masked) {
+static LLVMValueRef load_wide(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t r, bool masked) {
   LLVMValueRef elements[16];
   for (unsigned first = 0; first < 1u << x->wide.vector; first += 1u << p->vector) {
-    LLVMValueRef mask = masked ? x->mask.regs[piece_register(&x->wide, r, first)] : NULL;
+    LLVMValueRef mask = masked ? x->mask.regs[gpu_piece_register(&x->wide, r, first)] : NULL;
     load_piece(g, x, p, r, first, mask, elements + first);
   }
   return gpu_pack(g, elements, 1u << x->wide.vector);
@@ -512,7 +284,8 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
   for (uint32_t r = 0; r < count; r++) {
     if (r & x.wide.mask) continue;
     gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
-    for (unsigned i = 0; i < 1u << x.wide.vector; i++) out.regs[piece_register(&x.wide, r, i)] = elements[i];
+    for (unsigned i = 0; i < 1u << x.wide.vector; i++)
+      out.regs[gpu_piece_register(&x.wide, r, i)] = elements[i];
   }
   return out;
 }
@@ -524,20 +297,21 @@ static LLVMBasicBlockRef load_part(gpu *g, const tile_access *x, uint32_t first,
   for (uint32_t r = 0; r < count; r++) {
     if (r & x->wide.mask) continue;
     gpu_unpack(g, way(g, x, first + r), x->type, elements, 1u << x->wide.vector);
-    for (unsigned i = 0; i < 1u << x->wide.vector; i++) part[piece_register(&x->wide, r, i)] = elements[i];
+    for (unsigned i = 0; i < 1u << x->wide.vector; i++)
+      part[gpu_piece_register(&x->wide, r, i)] = elements[i];
   }
   p->take(g, p->context, first, part, out);
   return LLVMGetInsertBlock(g->builder);
 }
 
 static gpu_access access_of_load(gpu *g, const ir_op *op) {
-  gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
+  gpu_access access = access_of(op, gpu_element_bytes(op->operands[0]->type));
   access.is_invariant = is_invariant(g, op);
   return access;
 }
 
 bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers) {
-  return !(op->attrs.flags & IR_VOLATILE) && pieces_of(g, op, layout, true).mask < 1u << registers;
+  return !(op->attrs.flags & IR_VOLATILE) && gpu_pieces_of(g, op, layout, true).mask < 1u << registers;
 }
 
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p) {
@@ -568,24 +342,24 @@ void gpu_lower_load(gpu *g, ir_op *op) {
 static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
   LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
                value = gpu_scalar(g, op->operands[1]);
-  store_one(g, access, gpu_scalar(g, op->operands[0]), both(g, first_thread(g), mask),
+  store_one(g, access, gpu_scalar(g, op->operands[0]), gpu_both(g, gpu_first_thread(g), mask),
             gpu_pack(g, &value, 1));
 }
 
-static void store_all(gpu *g, const tile_access *x, const pieces *p, uint32_t count, bool masked) {
+static void store_all(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t count, bool masked) {
   gpu_access a = access_to(x, p);
   LLVMValueRef elements[16];
   for (uint32_t r = 0; r < count; r++) {
     if (r & p->mask) continue;
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a store has been given what it stores
-    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[piece_register(p, r, i)];
+    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[gpu_piece_register(p, r, i)];
     LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
-    store_one(g, &a, x->pointer.regs[r], both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
+    store_one(g, &a, x->pointer.regs[r], gpu_both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
   }
 }
 
 void gpu_lower_store(gpu *g, ir_op *op) {
-  gpu_access access = access_of(op, element_bytes(op->operands[0]->type));
+  gpu_access access = access_of(op, gpu_element_bytes(op->operands[0]->type));
   if (!op->operands[0]->type.rank) {
     gpu_note_access(g, op, access.bytes, access.bytes, access.bytes);
     scalar_store(g, op, &access);
@@ -610,98 +384,4 @@ void gpu_lower_store(gpu *g, ir_op *op) {
   store_all(g, &x, &x.narrow, count, true);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
-}
-
-// ----------------------------------------------------------------------------------------- atomics
-
-static LLVMValueRef atomic_one(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
-                               LLVMValueRef desired) {
-  ir_type type = op->operands[1]->type;
-  if (op->code != IR_CAS) return g->machine->atomic(g, op, type.scalar, pointer, value);
-  if (!type.pointer) return g->machine->cas(g, op, type.scalar, pointer, value, desired);
-  // Addresses are swapped as numbers: the scalar is what they lead to.
-  LLVMValueRef old =
-      g->machine->cas(g, op, KILN_I64, pointer, LLVMBuildPtrToInt(g->builder, value, g->i64, ""),
-                      LLVMBuildPtrToInt(g->builder, desired, g->i64, ""));
-  return LLVMBuildIntToPtr(g->builder, old, LLVMTypeOf(value), "");
-}
-
-/// Under `mask` (NULL: always); elsewhere the result is zero.
-static LLVMValueRef masked_atomic(gpu *g, const ir_op *op, LLVMValueRef pointer, LLVMValueRef value,
-                                  LLVMValueRef desired, LLVMValueRef mask) {
-  if (!mask) return atomic_one(g, op, pointer, value, desired);
-  LLVMTypeRef type = LLVMTypeOf(value);
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->builder), body = gpu_block(g, "atomic"),
-                    after = gpu_block(g, "done");
-  LLVMBuildCondBr(g->builder, mask, body, after);
-  LLVMPositionBuilderAtEnd(g->builder, body);
-  LLVMValueRef values[2] = {LLVMConstNull(type), atomic_one(g, op, pointer, value, desired)};
-  LLVMBasicBlockRef blocks[2] = {from, LLVMGetInsertBlock(g->builder)};
-  LLVMBuildBr(g->builder, after);
-  LLVMPositionBuilderAtEnd(g->builder, after);
-  LLVMValueRef phi = LLVMBuildPhi(g->builder, type, "");
-  LLVMAddIncoming(phi, values, blocks, 2);
-  return phi;
-}
-
-static bool has_order(const ir_op *op, ir_order order) {
-  return op->attrs.order == order || op->attrs.order == IR_ORDER_ACQ_REL;
-}
-
-/// Orders the other threads of the program around an atomic that releases or acquires.
-static void fence(gpu *g, const ir_op *op, ir_order order) {
-  if (has_order(op, order)) gpu_barrier(g);
-}
-
-/// Orders this thread's atomics of a tile: one fence instead of one an element.
-static void fence_thread(gpu *g, const ir_op *op, ir_order order) {
-  static const kl_function fences[] = {[IR_SCOPE_GPU] = KL_kl_fence_gpu,
-                                       [IR_SCOPE_CTA] = KL_kl_fence_cta,
-                                       [IR_SCOPE_SYSTEM] = KL_kl_fence_system};
-  if (has_order(op, order)) kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
-}
-
-static void scalar_atomic(gpu *g, ir_op *op) {
-  LLVMValueRef mask = op->code == IR_ATOMIC && op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL;
-  LLVMValueRef desired = op->code == IR_CAS ? gpu_scalar(g, op->operands[2]) : NULL;
-  LLVMValueRef old = masked_atomic(g, op, gpu_scalar(g, op->operands[0]), gpu_scalar(g, op->operands[1]),
-                                   desired, both(g, first_thread(g), mask));
-  if (op->results[0].uses) old = from_first(g, old, ir_element(op->results[0].type));
-  gpu_set_scalar(g, &op->results[0], old);
-}
-
-static void tile_atomic(gpu *g, ir_op *op) {
-  kiln_layout layout = gpu_value_of(g, &op->results[0])->home;
-  gpu_tile out = gpu_tile_new(g, &layout), third = {0};
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
-           value = gpu_tile_in(g, op->operands[1], &layout);
-  if (op->operand_count > 2) third = gpu_tile_in(g, op->operands[2], &layout);
-  bool is_cas = op->code == IR_CAS;
-  LLVMValueRef owner = gpu_is_owner(g, &layout);
-  ir_op each = *op; // relaxed between two fences, where there are several
-  if (layout.registers) {
-    each.attrs.order = IR_ORDER_RELAXED;
-    fence_thread(g, op, IR_ORDER_RELEASE);
-  }
-  for (uint32_t r = 0; r < 1u << layout.registers; r++) {
-    LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a cas has three operands
-    out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
-                                both(g, owner, mask));
-  }
-  if (layout.registers) fence_thread(g, op, IR_ORDER_ACQUIRE);
-  if (owner && op->results[0].uses) gpu_share_owned(g, &out, ir_element(op->results[0].type));
-  gpu_set_home(g, &op->results[0], out);
-}
-
-void gpu_lower_atomic(gpu *g, ir_op *op) {
-  if (!(op->code == IR_CAS ? (void *)g->machine->cas : (void *)g->machine->atomic)) {
-    gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: atomics are not supported on %s",
-                ir_operation(op), g->machine->name);
-    return;
-  }
-  fence(g, op, IR_ORDER_RELEASE);
-  if (op->operands[0]->type.rank) tile_atomic(g, op);
-  else scalar_atomic(g, op);
-  fence(g, op, IR_ORDER_ACQUIRE);
 }

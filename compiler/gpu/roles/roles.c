@@ -42,7 +42,7 @@ void roles_behind(splitting *s, ir_op *op) {
 }
 
 void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
-                         uint64_t bytes) {
+                        uint64_t bytes) {
   ir_value *operands[3] = {barriers, slot, phase};
   ir_attrs attrs = {.bits = bytes};
   if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.spread = (uint8_t)s->spread;

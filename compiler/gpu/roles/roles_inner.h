@@ -65,8 +65,8 @@ typedef struct splitting {
 void roles_find_sites(splitting *s);
 
 // roles_memory.c
-/// Shared memory of what is staged, exchanged and copied, and the barriers, in front of the roles. False where
-/// two slots of each ring have no room.
+/// Shared memory of what is staged, exchanged and copied, and the barriers, in front of the roles. False
+/// where two slots of each ring have no room.
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
 /// Stores that go through shared memory.
 bool roles_is_staged(const ir_op *op);
@@ -81,7 +81,8 @@ void roles_rewrite_for(splitting *s, ir_op *op);
 void roles_rewrite_if(splitting *s, ir_op *op);
 
 // roles_producer.c
-/// A load becomes copies behind the last load of its site. `seen`: of all sites, the loads of the block so far.
+/// A load becomes copies behind the last load of its site. `seen`: of all sites, the loads of the block so
+/// far.
 void roles_produce(splitting *s, ir_op *load, ir_op **seen);
 
 // roles_consumer.c
