@@ -326,7 +326,7 @@ typedef struct staged {
 } staged;
 
 static void check_staged(const staged *s, bool is_turned) {
-  char text[900], first[2][40] = {"", ""};
+  char text[900], first[2][48] = {"", ""};
   kiln_artifact artifact = {0};
   followed f = {.s = {.bytes = 2}};
   for (int i = 0; s->first && i < 2; i++)
