@@ -253,6 +253,8 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out);
 /// exception: it is negative, or a subclass that has no memory of its own. Without `wants_extents` what is
 /// contiguous may have none, and no rank.
 int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_hold *hold);
+/// torch.float32 and the like, borrowed; NULL: PyTorch lacks it.
+PyObject *kiln_torch_dtype(uint32_t type);
 /// Whether the program uses PyTorch.
 bool kiln_torch_is_used(void);
 /// Whether it is exactly a torch.Tensor or Parameter, as far as a tensor was met before or PyTorch was asked
@@ -284,8 +286,9 @@ typedef struct kiln_torch_type {
 extern const kiln_torch_type kiln_torch_types[];
 extern const size_t kiln_torch_type_count;
 
-/// Finds how exact tensors are read by their handles, once. Where that cannot be proved, none is.
-void kiln_handles_find(bool is_hip);
+/// Finds how exact tensors are read by their handles, once: in their objects or by the descriptor of
+/// `_cdata`. Where that cannot be proved, none is.
+void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata);
 bool kiln_handles_are_read(void);
 /// The array of an exact torch.Tensor or Parameter: false, and no exception, where another way has to tell.
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
@@ -372,6 +375,10 @@ bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 // --------------------------------------------------------------------------------- prepared.c
 
 PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
+
+// --------------------------------------------------------------------------------- operations.c
+
+PyObject *kiln_recorded_type(PyObject *module, PyObject *base);
 
 // --------------------------------------------------------------------------------- xla.c
 

@@ -4,6 +4,8 @@
 // to 90 for all. Where the handle lies in the object no header says, so it is found and proved once a
 // process: the one word of the object that is `_cdata`, at the same place in all tensors asked, and each
 // function has to answer as the tensor's attributes do. Where anything differs nothing is read this way.
+// Versions without the exchange keep another word there, which need not be the handle: there `_cdata` itself
+// is asked, each time.
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>
@@ -13,16 +15,28 @@
 enum { MOST_NUMBERS = 64, TYPE_OF_CPU = 0, TYPE_OF_CUDA = 1 };
 
 static struct {
-  size_t offset; // of the handle in an object; 0: nothing is read this way
+  bool is_proved;
+  size_t offset;   // of the handle in an object; 0: by `_cdata`
+  PyObject *cdata; // owned: the descriptor of that, and its function
+  descrgetfunc get;
   kiln_place gpu;
   uint32_t types[MOST_NUMBERS]; // KILN_IS by PyTorch's number; 0: unknown
 #define FUNCTION(name, library, symbol, result, parameters) result(*name) parameters;
+#define MAKER FUNCTION
 #include "python/extension/handles.def"
 #undef FUNCTION
+#undef MAKER
 } by;
 
-static void *handle_of(PyObject *tensor) { return (char *)tensor + by.offset; }
-static void *impl_of(PyObject *tensor) { return *(void **)handle_of(tensor); }
+// `word` has room for what a handle points to. NULL, and no exception, where there is none.
+static void **handle_of(PyObject *tensor, void **word) {
+  if (by.offset) return (void **)((char *)tensor + by.offset);
+  PyObject *data = by.get(by.cdata, tensor, (PyObject *)Py_TYPE(tensor));
+  *word = data ? PyLong_AsVoidPtr(data) : NULL;
+  Py_XDECREF(data);
+  if (!*word) PyErr_Clear();
+  return *word ? word : NULL;
+}
 
 // -------------------------------------------------------------------------------------------- proof
 
@@ -33,12 +47,15 @@ static void *symbol_of(const char *library, const char *symbol) {
   return handle ? dlsym(handle, symbol) : NULL;
 }
 
+// Whether those are there that read tensors.
 static bool find_functions(void) {
   bool is_fine = true;
 #define FUNCTION(name, library, symbol, result, parameters) \
   is_fine &= (*(void **)&by.name = symbol_of(library, symbol)) != NULL;
+#define MAKER(name, library, symbol, result, parameters) *(void **)&by.name = symbol_of(library, symbol);
 #include "python/extension/handles.def"
 #undef FUNCTION
+#undef MAKER
   return is_fine;
 }
 
@@ -67,7 +84,7 @@ static size_t offset_in(PyObject *tensor) {
 // Whether the functions say of `tensor`, 2 x 3 of f32 of which every other column is there, what it says.
 static bool is_right_of(PyObject *tensor, bool requires_grad) {
   kiln_array array;
-  if (offset_in(tensor) != by.offset || !kiln_handle_read(tensor, &array)) return false;
+  if ((by.offset && offset_in(tensor) != by.offset) || !kiln_handle_read(tensor, &array)) return false;
   long long version = integer_at(tensor, "_version");
   return array.address == (uint64_t)integer_at(tensor, "data_ptr") && array.type == KILN_IS('f', 32) &&
          array.rank == 2 && array.shape[0] == 2 && array.shape[1] == 3 && array.strides[0] == 6 &&
@@ -76,22 +93,25 @@ static bool is_right_of(PyObject *tensor, bool requires_grad) {
          integer_at(tensor, "_version") == version + 1;
 }
 
-static bool is_right(void) {
+static bool is_right(bool is_in_object) {
   PyObject *module = PyImport_ImportModule("kiln._handles");
   PyObject *made = module ? PyObject_CallMethod(module, "tensors", NULL) : NULL;
   PyObject *half, *learned;
   bool is_fine = made && PyArg_ParseTuple(made, "OO", &half, &learned);
   if (is_fine) {
-    by.offset = offset_in(half);
-    is_fine = by.offset && is_right_of(half, false) && is_right_of(learned, true);
+    by.offset = is_in_object ? offset_in(half) : 0;
+    by.is_proved = by.offset || !is_in_object; // as a supposition
+    is_fine = by.is_proved && is_right_of(half, false) && is_right_of(learned, true);
   }
   Py_XDECREF(module);
   Py_XDECREF(made);
   return is_fine;
 }
 
-void kiln_handles_find(bool is_hip) {
-  bool is_fine = find_functions();
+void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata) {
+  by.cdata = Py_XNewRef(cdata);
+  by.get = cdata ? (descrgetfunc)PyType_GetSlot(Py_TYPE(cdata), Py_tp_descr_get) : NULL;
+  bool is_fine = find_functions() && (is_in_object || by.get);
   by.gpu = is_hip ? KILN_PLACE_HIP : KILN_PLACE_CUDA;
   for (size_t i = 0; is_fine && i < kiln_torch_type_count; i++) {
     char symbol[64];
@@ -101,22 +121,20 @@ void kiln_handles_find(bool is_hip) {
     int32_t found = number ? number() : -1;
     if (found >= 0 && found < MOST_NUMBERS) by.types[found] = kiln_torch_types[i].type;
   }
-  is_fine = is_fine && is_right();
-  if (!is_fine) by.offset = 0;
+  by.is_proved = is_fine && is_right(is_in_object);
   PyErr_Clear();
 }
 
 // -------------------------------------------------------------------------------------------- tensors
 
 bool kiln_handle_read(PyObject *tensor, kiln_array *out) {
-  if (!by.offset) return false;
-  void *handle = handle_of(tensor), *impl = impl_of(tensor), *data;
+  void *word, *data, **handle = by.is_proved ? handle_of(tensor, &word) : NULL;
   int32_t number, type, index;
   int64_t rank, *sizes, *strides;
   // What fails here leaves a text on stderr, so what has no memory is not asked further.
-  if (!impl || !by.has_memory(impl) || by.number(handle, &number) || by.device_type(handle, &type) ||
-      by.device_index(handle, &index) || by.rank(handle, &rank) || by.sizes(handle, &sizes) ||
-      by.strides(handle, &strides) || by.data(handle, &data))
+  if (!handle || !*handle || !by.has_memory(*handle) || by.number(handle, &number) ||
+      by.device_type(handle, &type) || by.device_index(handle, &index) || by.rank(handle, &rank) ||
+      by.sizes(handle, &sizes) || by.strides(handle, &strides) || by.data(handle, &data))
     return false;
   if (number < 0 || number >= MOST_NUMBERS || !by.types[number] || type > TYPE_OF_CUDA) return false;
   *out = (kiln_array){
@@ -132,15 +150,19 @@ bool kiln_handle_read(PyObject *tensor, kiln_array *out) {
   return true;
 }
 
-bool kiln_handles_are_read(void) { return by.offset != 0; }
+bool kiln_handles_are_read(void) { return by.is_proved; }
 
-bool kiln_handle_requires_grad(PyObject *tensor) { return by.requires_grad(impl_of(tensor)); }
+bool kiln_handle_requires_grad(PyObject *tensor) {
+  void *word, **handle = handle_of(tensor, &word);
+  return !handle || by.requires_grad(*handle);
+}
 
 PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes,
                             const int64_t *strides, kiln_place place, int index) {
   int32_t number = 0;
   while (number < MOST_NUMBERS && by.types[number] != type) number++;
-  if (!by.offset || number == MOST_NUMBERS || (place != KILN_PLACE_HOST && place != by.gpu)) return NULL;
+  bool is_able = by.is_proved && by.empty && by.zero && by.drop && by.wrap;
+  if (!is_able || number == MOST_NUMBERS || (place != KILN_PLACE_HOST && place != by.gpu)) return NULL;
   bool is_host = place == KILN_PLACE_HOST;
   void *handle = NULL;
   bool is_made;
@@ -166,21 +188,21 @@ static const uint64_t *thread_keys(void) {
 static uint64_t inference[2]; // those of a new thread in inference mode; zero: not known
 
 bool kiln_handles_thread_is_plain(void) {
-  const uint64_t *keys = by.offset ? thread_keys() : NULL;
+  const uint64_t *keys = by.is_proved ? thread_keys() : NULL;
   if (!keys || ((keys[0] || keys[1]) && (keys[0] != inference[0] || keys[1] != inference[1]))) return false;
   return !by.has_mode() && !by.function_mode() && !by.is_observed();
 }
 
 void kiln_handles_take_inference(void) {
-  const uint64_t *keys = by.offset ? thread_keys() : NULL;
+  const uint64_t *keys = by.is_proved ? thread_keys() : NULL;
   if (keys) memcpy(inference, keys, sizeof inference);
 }
 
 bool kiln_handles_grad_is_enabled(void) { return by.grad_enabled(); }
 
 bool kiln_handle_wrote(PyObject *tensor) {
-  void *handle = handle_of(tensor);
-  if (!by.offset || !*by.version(handle)) return false; // of inference mode: PyTorch says what is to be
+  void *word, **handle = by.is_proved ? handle_of(tensor, &word) : NULL;
+  if (!handle || !*by.version(handle)) return false; // of inference mode: PyTorch says what is to be
   by.raise_version(handle);
   return true;
 }

@@ -26,7 +26,8 @@ static struct {
   bool is_looked_up;
   PyTypeObject *tensor, *parameter; // owned, with all below
   const dlpack_exchange *exchange;  // NULL: by attributes
-  PyObject *is_neg, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous, *current_stream;
+  PyObject *is_neg, *numel, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous,
+      *current_stream;
   builtin is_grad_enabled, increment_version;
   property requires_grad, dtype, shape, is_cuda;
   struct {
@@ -116,6 +117,7 @@ bool kiln_torch_is_used(void) {
   torch.tensor = (PyTypeObject *)tensor;
   torch.parameter = (PyTypeObject *)parameter;
   torch.is_neg = attribute(tensor, "is_neg");
+  torch.numel = attribute(tensor, "numel");
   torch.data_ptr = attribute(tensor, "data_ptr");
   torch.stride = attribute(tensor, "stride");
   torch.get_device = attribute(tensor, "get_device");
@@ -135,9 +137,17 @@ bool kiln_torch_is_used(void) {
   }
   find_exchange();
   PyObject *hip = attribute(module, "version.hip");
-  if (torch.exchange) kiln_handles_find(hip && hip != Py_None);
+  PyObject *cdata = attribute(tensor, "_cdata");
+  kiln_handles_find(hip && hip != Py_None, torch.exchange != NULL, cdata);
+  Py_XDECREF(cdata);
   Py_XDECREF(hip);
   return true;
+}
+
+PyObject *kiln_torch_dtype(uint32_t type) {
+  for (size_t i = 0; i < MOST_DTYPES && torch.dtypes[i].dtype; i++)
+    if (torch.dtypes[i].type == type) return torch.dtypes[i].dtype;
+  return NULL;
 }
 
 static bool is_exact(PyTypeObject *type) { return type == torch.tensor || type == torch.parameter; }
@@ -165,9 +175,15 @@ static int refuse_dispatching(PyObject *value) {
 
 // A negative tensor is the imaginary part of a conjugate, so its elements lie two apart: the others need not
 // be asked.
-static bool may_be_negative(const kiln_array *array) {
+static bool may_be_negative(PyObject *value, const kiln_array *array) {
   int64_t odd = 0;
-  if (!array->strides) return true;
+  if (!array->strides) { // contiguous
+    PyObject *count = torch.numel ? call_method(torch.numel, value) : NULL;
+    bool has_several = count && PyLong_AsLongLong(count) > 1;
+    Py_XDECREF(count);
+    PyErr_Clear();
+    return !has_several;
+  }
   for (int i = 0; i < array->rank; i++) odd |= array->shape[i] > 1 ? array->strides[i] & 1 : 0;
   return !odd;
 }
@@ -184,7 +200,7 @@ static bool is_plain(PyObject *value, const kiln_array *array) {
     PyErr_SetString(PyExc_ValueError, "the tensor has no memory of its own");
     return false;
   }
-  if (!may_be_negative(array) || !torch.is_neg) return true;
+  if (!may_be_negative(value, array) || !torch.is_neg) return true;
   PyObject *answer = call_method(torch.is_neg, value);
   if (answer == Py_True)
     PyErr_SetString(PyExc_ValueError,
@@ -211,7 +227,6 @@ static void cut_to_first_line(void) {
 }
 
 static bool by_exchange(PyObject *value, kiln_array *out) {
-  if (kiln_handle_read(value, out)) return true;
   dlpack_tensor tensor;
   if (!torch.exchange->tensor_from_object(value, &tensor)) return kiln_array_from_dlpack(&tensor, out);
   cut_to_first_line();
@@ -289,7 +304,8 @@ int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_
     if (!kiln_torch_is_used()) return 0;
     if (!is_exact(type)) return refuse_dispatching(value);
   }
-  bool is_there = torch.exchange ? by_exchange(value, out) : by_attributes(value, wants_extents, out, hold);
+  bool is_there = kiln_handle_read(value, out) ||
+                  (torch.exchange ? by_exchange(value, out) : by_attributes(value, wants_extents, out, hold));
   if (!is_there) return -1;
   out->is_tensor = true;
   if (is_plain(value, out)) return 1;
@@ -298,9 +314,10 @@ int kiln_torch_array(PyObject *value, bool wants_extents, kiln_array *out, kiln_
 }
 
 bool kiln_torch_dense(PyObject *value, kiln_array *out) {
-  if (!is_exact(Py_TYPE(value)) || !torch.exchange) return false;
+  if (!is_exact(Py_TYPE(value))) return false;
   if (!kiln_handle_read(value, out)) {
     dlpack_tensor tensor;
+    if (!torch.exchange) return false;
     if (torch.exchange->tensor_from_object(value, &tensor) || !kiln_array_from_dlpack(&tensor, out))
       return PyErr_Clear(), false;
     out->is_tensor = true;
@@ -364,8 +381,9 @@ bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "PyTorch does not give its current stream");
     return false;
   }
-  PyObject *handle =
-      torch.current_stream ? PyObject_CallFunction(torch.current_stream, "i", device->index) : NULL;
+  PyObject *index = torch.current_stream ? PyLong_FromLong(device->index) : NULL;
+  PyObject *handle = index ? PyObject_Vectorcall(torch.current_stream, &index, 1, NULL) : NULL;
+  Py_XDECREF(index);
   if (handle) *out = PyLong_AsVoidPtr(handle);
   else if (!PyErr_Occurred()) *out = NULL;
   Py_XDECREF(handle);

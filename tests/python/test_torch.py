@@ -290,6 +290,21 @@ kernel halves(x: in *f32, y: out *f32, z: out *i32, seen: inout *f32, n: i32) @g
   store(seen, 1.0)
 }
 
+kernel weighted(a: f32, x: in *f32, b: f32, s: in *f32, n: i32, y: out *f32) @grid(cdiv(n, 64)) @config(warps = 2)
+  @returns(y[n]) @backward(weighted_backward)
+{
+  let i = pid(0) * 64 + iota(64)
+  store(y + i, a * load(x + i, i < n) * load(s + i, i < n) + b, i < n)
+}
+
+kernel weighted_backward(ds: out *f32, a: f32, x: in *f32, dy: in *f32, s: in *f32, n: i32, dx: out *f32) @grid(cdiv(n, 64)) @config(warps = 2)
+  @returns(ds[n], dx[n])
+{
+  let i = pid(0) * 64 + iota(64)
+  store(ds + i, a * load(dy + i, i < n) * load(x + i, i < n), i < n)
+  store(dx + i, a * load(dy + i, i < n) * load(s + i, i < n), i < n)
+}
+
 kernel plain(x: in *f32, y: out *f32, n: i32) @grid(1) @config(warps = 1) @backward(nothing) @returns(y[n]) { store(y, load(x)) }
 """
 
@@ -374,6 +389,74 @@ class Returned(Cases):
                 found = self.ops.scaled(x, s, 5, 7)
             torch.set_default_dtype(before)
             self.assertEqual((found.device.type, found.dtype), ("cpu", torch.float32))
+
+    def check_weighted(self, which, call, seed):
+        """Gradients of those of x and s that `which` says, beside the formula's."""
+        make = torch.Generator().manual_seed(seed)
+        x, s, dy = (torch.randn(70, generator=make) for _ in range(3))
+        x.requires_grad_("x" in which), s.requires_grad_("s" in which)
+        with torch.enable_grad():
+            y = call(2.0, x, 0.5, s, 70)
+        torch.testing.assert_close(y, 2 * x * s + 0.5)
+        self.assertEqual((y.requires_grad, y.is_leaf), (bool(which), not which))
+        if which:
+            y.backward(dy)
+        for name, found, want in (("x", x.grad, 2 * dy * s), ("s", s.grad, 2 * dy * x)):
+            self.assertEqual(found is not None, name in which)
+            if name in which:
+                torch.testing.assert_close(found, want.detach())
+
+    def test_numbers_between_tensors_that_require_grad(self):
+        for seed, which in enumerate(("", "x", "s", "xs")):
+            self.check_weighted(which, self.ops.weighted, seed)
+            self.check_weighted(which, self.ops.weighted.default, seed)
+
+    def test_recording_within_recording(self):
+        """What the collector runs while a call is recorded may record calls of its own, and other threads do so meanwhile."""
+        inside, failed = [], []
+
+        def collected(phase, _):
+            if phase == "start" and not inside:
+                inside.append(True)
+                try:
+                    self.check_weighted("xs", self.ops.weighted, 5)
+                    counts.append(True)
+                except Exception as error:  # the collector would swallow it
+                    failed.append(error)
+                inside.clear()
+
+        def work(seed):
+            try:
+                for i in range(50):
+                    self.check_weighted(("x", "s", "xs")[i % 3], self.ops.weighted, seed + i)
+            except Exception as error:
+                failed.append(error)
+
+        counts, before = [], (gc.get_threshold(), sys.getswitchinterval())
+        gc.callbacks.append(collected)
+        gc.set_threshold(3, 1_000_000)
+        sys.setswitchinterval(1e-5)
+        try:
+            threads = [threading.Thread(target=work, args=(1000 * i,)) for i in range(4)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+        finally:
+            gc.callbacks.remove(collected)
+            gc.set_threshold(*before[0])
+            sys.setswitchinterval(before[1])
+        self.assertEqual(failed, [])
+        self.assertGreater(len(counts), 50)
+
+    def test_nobody_else_calls_what_is_recorded(self):
+        if not kiln._core._reads_handles():
+            return
+        x, s = torch.randn(5, 7, requires_grad=True), torch.randn(7)
+        function = self.ops.scaled(x, s, 5, 7).grad_fn._forward_cls
+        with self.assertRaisesRegex(TypeError, "an operation calls this"):
+            function.apply(x, s)
+        self.assertEqual(function.__name__, "Recorded")
 
     def test_calls_without_the_dispatcher(self):
         """torch.ops.NAMESPACE.NAME launches at once where nothing but its tensors has a say, and is PyTorch's own in all else."""
@@ -534,7 +617,7 @@ class Returned(Cases):
                 support.tool("build", path, "-t", "host", "--no-cache", "-q", "-o", os.path.join(FOLDER, "refused.kbundle"))
             self.assertIn(text, str(caught.exception))
             self.assertRegex(str(caught.exception), r"refused\.kiln:3:\d+: error")
-        wrong = DERIVED.replace("kernel scaled_backward[T: type = f32](dy:", "kernel scaled_backward[T: type = f32](grad:").replace("load(dy + i", "load(grad + i")
+        wrong = DERIVED.replace("kernel scaled_backward[T: type = f32](dy:", "kernel scaled_backward[T: type = f32](grad:").replace("load(dy + i, live)", "load(grad + i, live)")
         path = os.path.join(FOLDER, "wrong.kiln")
         with open(path, "w") as file:
             file.write(wrong)
@@ -563,10 +646,16 @@ class OtherWays(Cases):
                               env=dict(os.environ, KILN_TEST_TORCH_WAY=way), timeout=600)
 
     def test_everything_holds_by_attributes(self):
-        if WAY == "attributes":
+        if WAY in ("attributes", "identity"):
             self.assertFalse(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"))
         if not WAY:
             done = self.again("attributes")
+            self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+
+    def test_everything_holds_by_what_a_tensor_is_known_by(self):
+        """As in versions without the exchange: a handle is made of `_cdata`."""
+        if not WAY:
+            done = self.again("identity")
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
 
     def test_everything_holds_by_the_exchange(self):
@@ -577,7 +666,7 @@ class OtherWays(Cases):
 
     def test_the_way_is_the_one_expected(self):
         self.saxpy(1, torch.ones(4), torch.ones(4), 4)
-        self.assertEqual(kiln._core._reads_handles(), WAY == "" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"))
+        self.assertEqual(kiln._core._reads_handles(), WAY in ("", "identity"))
 
     def test_handles_are_proved_in_any_mode(self):
         """The first tensor that a process launches with may be one of inference, under a mode, with another default type."""
@@ -594,12 +683,12 @@ class OtherWays(Cases):
 
 
 if __name__ == "__main__":
-    if torch is not None and WAY == "attributes" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    if torch is not None and WAY in ("attributes", "identity") and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         del torch.Tensor.__dlpack_c_exchange_api__
-    if torch is not None and WAY in ("no proof", "another tensor"):
+    if torch is not None and WAY in ("attributes", "no proof", "another tensor"):
         import kiln._handles
         another = torch.ones(2, 3)
-        kiln._handles.tensors = None if WAY == "no proof" else lambda: (another, torch.nn.Parameter(another))
+        kiln._handles.tensors = None if WAY != "another tensor" else lambda: (another, torch.nn.Parameter(another))
     if sys.argv[1:]:  # of these classes and of OtherWays alone
         for name in [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Cases) and name not in ("OtherWays", *sys.argv[1:])]:
             del globals()[name]
