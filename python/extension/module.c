@@ -77,6 +77,7 @@ static PyMethodDef functions[] = {
     {"_reads_handles", reads_handles, METH_NOARGS, NULL},
     {"thread_is_plain", thread_is_plain, METH_NOARGS, NULL},
     {"take_inference", take_inference, METH_NOARGS, NULL},
+    {"recorded_type", kiln_recorded_type, METH_O, NULL},
     {"_xla_targets", kiln_xla_targets, METH_NOARGS, NULL},
     {"_xla_call", kiln_xla_call, METH_VARARGS, NULL},
     {0},

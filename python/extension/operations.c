@@ -347,23 +347,41 @@ PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0, KILN_
 
 // ------------------------------------------------------------------------------------------ autograd
 
-// Attributes of what an autograd.Function passes to forward, and of tensors.
-enum { NAME_SAVE, NAME_FIXED, NAME_MATERIALIZE, NAME_KEPT, NAME_DTYPE, NAMES };
+// Attributes of what an autograd.Function passes to forward.
+enum { NAME_SAVE, NAME_FIXED, NAME_MATERIALIZE, NAME_KEPT, NAMES };
 static const char *const names_of_context[NAMES] = {"to_save", "non_differentiable", "materialize_grads",
-                                                    "kept", "dtype"};
+                                                    "kept"};
+
+// Attributes of the autograd.Function that its apply looks up each time, by new strings, which no cache of
+// the interpreter's serves.
+enum { ANSWER_CONTEXT, ANSWER_SETUP, ANSWER_FORWARD, ANSWERS };
+static const char *const names_of_answers[ANSWERS] = {"_backward_cls", "setup_context", "forward"};
 
 typedef struct differentiable {
   PyObject_HEAD vectorcallfunc call;
   operation *below;
-  PyObject *general;        // owned: PyTorch's own way; called with the keyset
-  PyObject *recorded;       // owned: the apply of an autograd.Function, or NULL: no derivatives
-  PyObject *has_transforms; // owned
-  PyObject *names[NAMES];   // owned
+  PyObject *general;          // owned: PyTorch's own way; called with the keyset
+  PyObject *recorded, *apply; // owned: an autograd.Function and its method; NULL: no derivatives
+  PyObject *answers[ANSWERS]; // owned
+  PyCFunction applied;        // of `apply`, without the calling convention; NULL: by that
+  PyObject *has_transforms;   // owned
+  PyObject *names[NAMES];     // owned
   size_t saved_count, fixed_count, wanted_count;
   int8_t saved[MOST_ARGUMENTS + MOST_OUTPUTS]; // tensors for backward: an argument, or -1 - output
   int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives, as -1 - output
   int8_t wanted[MOST_ARGUMENTS];               // arguments with derivatives
 } differentiable;
+
+// A call under way that is recorded: apply gets the tensors alone, and its forward the rest from here. What
+// runs in between (the collector runs anything) may record calls of its own.
+typedef struct recording {
+  const differentiable *of;
+  const found *wanted;
+  PyObject *const *args;
+  size_t count;
+  struct recording *outer;
+} recording;
+static _Thread_local recording *recorded_now;
 
 static bool any_requires_grad(const operation *o, PyObject *const *args) {
   for (size_t i = 0; i < o->arrays_count; i++)
@@ -377,6 +395,20 @@ static bool is_transformed(const differentiable *d) {
   return transforms != Py_False;
 }
 
+static PyObject *record(const differentiable *d, const found *wanted, PyObject *const *args, size_t count) {
+  const operation *o = d->below;
+  PyObject *tensors = PyTuple_New((Py_ssize_t)o->arrays_count);
+  for (size_t i = 0; tensors && i < o->arrays_count; i++)
+    PyTuple_SetItem(tensors, (Py_ssize_t)i, Py_NewRef(args[o->arrays[i]]));
+  if (!tensors) return NULL;
+  recording r = {d, wanted, args, count, recorded_now};
+  recorded_now = &r;
+  PyObject *result = d->applied ? d->applied(d->recorded, tensors) : PyObject_Call(d->apply, tensors, NULL);
+  recorded_now = r.outer;
+  Py_DECREF(tensors);
+  return result;
+}
+
 // The answer for plain tensors, or NULL: with an exception, or without where a general way has to tell.
 // `above` records what autograd wants to know of; NULL: nothing does. `is_thread_plain`: there are no
 // transforms.
@@ -387,7 +419,7 @@ static PyObject *shortcut(operation *o, const differentiable *above, bool is_thr
   if (!o->outputs_count || !any_requires_grad(o, args) || !kiln_handles_grad_is_enabled())
     return run(o, &wanted, args, count);
   if (!above || !above->recorded || (!is_thread_plain && is_transformed(above))) return NULL;
-  return PyObject_Vectorcall(above->recorded, args, count, NULL);
+  return record(above, &wanted, args, count);
 }
 
 static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
@@ -405,19 +437,20 @@ static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size
 
 // What the backward function has as ctx.kept: the arguments, None for tensors, then the types of those with
 // derivatives.
-static PyObject *kept_of(const differentiable *d, PyObject *const *args) {
+static PyObject *kept_of(const differentiable *d, const recording *r) {
   const operation *o = d->below;
   PyObject *kept = PyTuple_New((Py_ssize_t)(o->taken + d->wanted_count));
   for (size_t i = 0, array = 0; kept && i < o->taken; i++) {
     bool is_array = array < o->arrays_count && o->arrays[array] == i;
-    PyObject *one = is_array ? Py_None : args[i];
+    PyObject *one = is_array ? Py_None : r->args[i];
     array += is_array;
     PyTuple_SetItem(kept, (Py_ssize_t)i, Py_NewRef(one));
   }
   for (size_t i = 0; kept && i < d->wanted_count; i++) {
-    PyObject *dtype = PyObject_GetAttr(args[d->wanted[i]], d->names[NAME_DTYPE]);
-    if (!dtype) Py_CLEAR(kept);
-    else PyTuple_SetItem(kept, (Py_ssize_t)(o->taken + i), dtype);
+    size_t array = 0;
+    while (o->arrays[array] != d->wanted[i]) array++;
+    PyObject *dtype = kiln_torch_dtype(r->wanted->types[array]);
+    PyTuple_SetItem(kept, (Py_ssize_t)(o->taken + i), Py_NewRef(dtype ? dtype : Py_None));
   }
   return kept;
 }
@@ -440,32 +473,69 @@ static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
   return is_set;
 }
 
-static bool keep(const differentiable *d, PyObject *ctx, PyObject *const *args, PyObject *outputs) {
+static bool keep(const differentiable *d, PyObject *ctx, const recording *r, PyObject *outputs) {
   bool may_lack_gradients = d->below->outputs_count > 1; // the only output has one, where backward is called
   return (!may_lack_gradients || set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False))) &&
          (!d->saved_count ||
-          set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, args, outputs))) &&
+          set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, r->args, outputs))) &&
          (!d->fixed_count ||
-          set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, args, outputs))) &&
-         set(ctx, d->names[NAME_KEPT], kept_of(d, args));
+          set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, r->args, outputs))) &&
+         set(ctx, d->names[NAME_KEPT], kept_of(d, r));
 }
 
-// forward(ctx, *arguments) of the autograd.Function.
+// forward(ctx, *tensors) of the autograd.Function.
 static PyObject *differentiable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
   differentiable *d = (differentiable *)self;
-  if (count != (Py_ssize_t)d->below->taken + 1)
-    return PyErr_Format(PyExc_TypeError, "expected %zu arguments", d->below->taken + 1), NULL;
-  PyObject *result = operation_call((PyObject *)d->below, args + 1, (size_t)count - 1, NULL);
-  if (result && !keep(d, args[0], args + 1, result)) Py_CLEAR(result);
+  const recording *r = recorded_now;
+  if (!r || r->of != d || count != (Py_ssize_t)d->below->arrays_count + 1)
+    return PyErr_SetString(PyExc_TypeError, "an operation calls this, and nothing else"), NULL;
+  PyObject *result = run(d->below, r->wanted, r->args, r->count);
+  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->below->launch, r->args, r->count, NULL);
+  if (result && !keep(d, args[0], r, result)) Py_CLEAR(result);
   return result;
 }
 
-static PyObject *differentiable_record(PyObject *self, PyObject *apply) {
+// record(function, its apply): the autograd.Function that records calls.
+static PyObject *differentiable_record(PyObject *self, PyObject *args) {
   differentiable *d = (differentiable *)self;
-  PyObject *old = d->recorded;
-  d->recorded = Py_NewRef(apply);
-  Py_XDECREF(old);
+  PyObject *function, *apply;
+  if (!PyArg_ParseTuple(args, "OO:record", &function, &apply)) return NULL;
+  if (d->recorded) return PyErr_SetString(PyExc_ValueError, "it has one"), NULL;
+  for (size_t i = 0; i < ANSWERS; i++)
+    if (!d->answers[i] && !(d->answers[i] = PyObject_GetAttrString(function, names_of_answers[i])))
+      return NULL;
+  if (Py_TYPE(apply) == &PyCFunction_Type && (PyCFunction_GetFlags(apply) & ~METH_CLASS) == METH_VARARGS &&
+      PyCFunction_GetSelf(apply) == function)
+    d->applied = PyCFunction_GetFunction(apply);
+  d->recorded = Py_NewRef(function);
+  d->apply = Py_NewRef(apply);
   Py_RETURN_NONE;
+}
+
+// tp_getattro of the class of that autograd.Function.
+static PyObject *recorded_attribute(PyObject *function, PyObject *name) {
+  static getattrofunc of_types;
+  const recording *r = recorded_now;
+  if (r && r->of->recorded == function) {
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
+    for (size_t i = 0; text && i < ANSWERS; i++)
+      if (!strcmp(text, names_of_answers[i])) return Py_NewRef(r->of->answers[i]);
+    PyErr_Clear();
+  }
+  if (!of_types) of_types = (getattrofunc)PyType_GetSlot(&PyType_Type, Py_tp_getattro);
+  return of_types(function, name);
+}
+
+// recorded_type(base): the class of autograd.Functions for record(), which derives from `base`, theirs.
+PyObject *kiln_recorded_type(PyObject *Py_UNUSED(module), PyObject *base) {
+  static PyType_Slot slots[] = {{Py_tp_getattro, recorded_attribute}, {0, NULL}};
+  static PyType_Spec spec = {"kiln.RecordedType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
+  if (!PyType_Check(base) || !PyType_IsSubtype((PyTypeObject *)base, &PyType_Type))
+    return PyErr_SetString(PyExc_TypeError, "expected the class of a class"), NULL;
+  PyObject *bases = PyTuple_Pack(1, base), *type = bases ? PyType_FromSpecWithBases(&spec, bases) : NULL;
+  Py_XDECREF(bases);
+  return type;
 }
 
 // Differentiable(operation, general, has_transforms, saved, fixed, wanted)
@@ -491,6 +561,11 @@ static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject
   bool is_fine = take_numbers(saved, -(long)o->outputs_count, (long)o->taken, d->saved) &&
                  take_numbers(fixed, -(long)o->outputs_count, 0, d->fixed) &&
                  take_numbers(wanted, 0, (long)o->taken, d->wanted);
+  for (size_t i = 0; is_fine && i < d->wanted_count; i++)
+    if (!memchr(o->arrays, d->wanted[i], o->arrays_count)) {
+      PyErr_SetString(PyExc_ValueError, "the derivative of a number");
+      is_fine = false;
+    }
   for (size_t i = 0; i < NAMES; i++)
     is_fine &= (d->names[i] = PyUnicode_InternFromString(names_of_context[i])) != NULL;
   if (!is_fine) Py_CLEAR(d);
@@ -503,6 +578,8 @@ static int differentiable_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(d->below);
   Py_VISIT(d->general);
   Py_VISIT(d->recorded);
+  Py_VISIT(d->apply);
+  for (size_t i = 0; i < ANSWERS; i++) Py_VISIT(d->answers[i]);
   Py_VISIT(d->has_transforms);
   return 0;
 }
@@ -511,6 +588,8 @@ static int differentiable_clear(PyObject *self) {
   differentiable *d = (differentiable *)self;
   Py_CLEAR(d->general);
   Py_CLEAR(d->recorded);
+  Py_CLEAR(d->apply);
+  for (size_t i = 0; i < ANSWERS; i++) Py_CLEAR(d->answers[i]);
   Py_CLEAR(d->has_transforms);
   return 0;
 }
@@ -527,7 +606,7 @@ static void differentiable_free(PyObject *self) {
 
 static PyMethodDef differentiable_methods[] = {
     {"forward", (PyCFunction)(void (*)(void))differentiable_forward, METH_FASTCALL, NULL},
-    {"record", differentiable_record, METH_O, NULL},
+    {"record", differentiable_record, METH_VARARGS, NULL},
     {0},
 };
 static PyMemberDef differentiable_members[] = {

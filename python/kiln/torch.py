@@ -18,7 +18,7 @@ import types
 import torch
 
 from . import Library, _torch_library
-from ._core import Differentiable, Direct, Kernel, Operation, take_inference, thread_is_plain
+from ._core import Differentiable, Direct, Kernel, Operation, recorded_type, take_inference, thread_is_plain
 from ._operations import ACCUM, Gradients, Interface, backward_of, is_array, operation_name, program_of, value_of
 
 _SCALARS = {"i1": "bool", "f16": "float", "bf16": "float", "f32": "float", "f64": "float"}  # the other types are integers
@@ -209,11 +209,18 @@ class _Derivative(Gradients):
         ctx.set_materialize_grads(False)
 
     def backward(self, ctx, *gradients):
+        return self._gradients(ctx, gradients, range(len(self.forward.taken)))
+
+    def backward_of_tensors(self, ctx, *gradients):
+        """The same where the tensors alone were recorded."""
+        return self._gradients(ctx, gradients, self.forward.arrays)
+
+    def _gradients(self, ctx, gradients, inputs):
         tensors, arguments = iter(ctx.saved_tensors), []
         numbers, types = ctx.kept[:len(self.forward.taken)], dict(zip(self.wanted, ctx.kept[len(self.forward.taken):]))
         device = next((one.device for one in gradients if one is not None), None)
         if device is None:
-            return (None,) * len(self.forward.taken)
+            return (None,) * len(inputs)
         for kind, at, _ in self.taken:
             if kind == "gradient":
                 arguments.append(self.forward.output_like(at, numbers, device) if gradients[at] is None else gradients[at].contiguous())
@@ -222,8 +229,12 @@ class _Derivative(Gradients):
         found = self.call(*arguments)
         found = found if isinstance(found, tuple) else (found,)
         # A gradient has its tensor's type; kernels add up in a wider one.
-        return tuple(found[self.wanted[at]].to(types[at]) if at in self.wanted and ctx.needs_input_grad[at] else None
-                     for at in range(len(self.forward.taken)))
+        return tuple(found[self.wanted[at]].to(types[at]) if at in self.wanted and ctx.needs_input_grad[i] else None for i, at in enumerate(inputs))
+
+
+@functools.cache
+def _recorded_type():
+    return recorded_type(type(torch.autograd.Function))
 
 
 class _Shortcut:
@@ -239,9 +250,10 @@ class _Shortcut:
             kept = (derivative.saved, derivative.fixed, tuple(derivative.wanted)) if derivative else ((), (), ())
             autograd = Differentiable(self.call, general, transforms, *kept)
             if derivative:
-                recorded = type("Recorded", (torch.autograd.Function,),
-                                {"forward": staticmethod(autograd.forward), "backward": staticmethod(derivative.backward)})
-                autograd.record(super(torch.autograd.Function, recorded).apply)  # without what is for transforms alone
+                recorded = _recorded_type()("Recorded", (torch.autograd.Function,),
+                                            {"forward": staticmethod(autograd.forward), "backward": staticmethod(derivative.backward_of_tensors)})
+                recorded._backward_cls = type("RecordedBackward", (recorded._backward_cls,), {"__slots__": ("kept",)})  # no dictionary a call
+                autograd.record(recorded, super(torch.autograd.Function, recorded).apply)  # without what is for transforms alone
             general = self.autograd = autograd
         self.target.impl(name, general, key, with_keyset=with_keyset)
 
