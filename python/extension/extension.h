@@ -294,10 +294,22 @@ bool kiln_handles_are_read(void);
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
 /// Of an exact tensor, where handles are read.
 bool kiln_handle_requires_grad(PyObject *tensor);
-/// A new tensor; NULL where another way has to make it. Memory that is not there leaves a text of PyTorch's
-/// on stderr.
-PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes,
-                            const int64_t *strides, kiln_place place, int index);
+/// A tensor to be made, contiguous; who fills it in sets the rank and what follows.
+typedef struct kiln_new_tensor {
+  int32_t number, device_type, device_index;
+  bool is_zeroed;
+  void *handle; // owned; NULL: not made yet
+  int rank;
+  int64_t sizes[8], strides[8];
+} kiln_new_tensor;
+/// False where another way has to make it.
+bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int index, kiln_new_tensor *out);
+/// Allocates, without the GIL, and says where; after false kiln_handle_drop() alone may follow. Memory that
+/// is not there leaves a text of PyTorch's on stderr.
+bool kiln_handle_make(kiln_new_tensor *tensor, void **data);
+/// The tensor that was made, once.
+PyObject *kiln_handle_give(kiln_new_tensor *tensor);
+void kiln_handle_drop(kiln_new_tensor *tensor);
 /// Whether autograd records what is done, and whether a mode of the program handles PyTorch's operations;
 /// where handles are read.
 bool kiln_handles_grad_is_enabled(void);
@@ -363,6 +375,9 @@ void kiln_arguments_deinit(kiln_arguments *a);
 /// parameter.
 bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
                         kiln_hold *hold);
+/// Launches with `values`, one a parameter; those that are NULL are pointers to the `made` tensors in order,
+/// which are made here. 1; 0 where one cannot be made, and -1 with an exception.
+int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count);
 /// Puts the parameter's name before the text of what was raised.
 void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p);
 /// Lists of what a launch writes. To add makes a list where there is none; what a launch is done with may be

@@ -157,22 +157,35 @@ bool kiln_handle_requires_grad(PyObject *tensor) {
   return !handle || by.requires_grad(*handle);
 }
 
-PyObject *kiln_handle_empty(uint32_t type, bool is_zeroed, int rank, const int64_t *sizes,
-                            const int64_t *strides, kiln_place place, int index) {
+bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int index, kiln_new_tensor *out) {
   int32_t number = 0;
   while (number < MOST_NUMBERS && by.types[number] != type) number++;
   bool is_able = by.is_proved && by.empty && by.zero && by.drop && by.wrap;
-  if (!is_able || number == MOST_NUMBERS || (place != KILN_PLACE_HOST && place != by.gpu)) return NULL;
+  if (!is_able || number == MOST_NUMBERS || (place != KILN_PLACE_HOST && place != by.gpu)) return false;
   bool is_host = place == KILN_PLACE_HOST;
-  void *handle = NULL;
-  bool is_made;
-  Py_BEGIN_ALLOW_THREADS is_made =
-      !by.empty(rank, sizes, strides, number, is_host ? TYPE_OF_CPU : TYPE_OF_CUDA, is_host ? 0 : index,
-                &handle) &&
-      (!is_zeroed || !by.zero(handle));
-  Py_END_ALLOW_THREADS PyObject *tensor = is_made ? by.wrap(handle) : NULL;
-  if (handle) by.drop(handle);
+  out->number = number;
+  out->is_zeroed = is_zeroed;
+  out->device_type = is_host ? TYPE_OF_CPU : TYPE_OF_CUDA;
+  out->device_index = is_host ? 0 : index;
+  out->handle = NULL;
+  return true;
+}
+
+bool kiln_handle_make(kiln_new_tensor *t, void **data) {
+  return !by.empty(t->rank, t->sizes, t->strides, t->number, t->device_type, t->device_index, &t->handle) &&
+         (!t->is_zeroed || !by.zero(t->handle)) && !by.data(t->handle, data);
+}
+
+PyObject *kiln_handle_give(kiln_new_tensor *t) {
+  PyObject *tensor = by.wrap(t->handle);
+  by.drop(t->handle);
+  t->handle = NULL;
   return tensor;
+}
+
+void kiln_handle_drop(kiln_new_tensor *t) {
+  if (t->handle) by.drop(t->handle);
+  t->handle = NULL;
 }
 
 bool kiln_handles_has_mode(void) { return by.has_mode(); }

@@ -348,7 +348,7 @@ static bool take_stream(kiln_arguments *a) {
   if (!(device->place & (BY_CUDA | BY_HIP))) return true;
   a->has_tensors = a->is_lenient;
   for (size_t i = 0; i < a->kernel->count && !a->has_tensors; i++)
-    a->has_tensors = kiln_torch_is(a->values[i]);
+    a->has_tensors = a->values[i] && kiln_torch_is(a->values[i]);
   return !a->has_tensors || a->stream_object || kiln_torch_stream(device, &a->stream);
 }
 
@@ -372,7 +372,8 @@ bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *con
   bool is_fine = a->holds && a->values && order(a, args, count, names) && take_stream(a);
   for (size_t i = 0; is_fine && i < k->count; i++) {
     const kiln_parameter *p = &k->parameters[i];
-    is_fine = kiln_argument_pack(a, p, a->values[i], a->block + p->offset, &a->holds[i]);
+    if (!a->values[i]) a->holds[i].kind = HOLDS_NOTHING; // kiln_launch_making
+    else is_fine = kiln_argument_pack(a, p, a->values[i], a->block + p->offset, &a->holds[i]);
     a->held_count += is_fine;
   }
   if (is_fine && a->grid_object) is_fine = a->has_grid = kiln_grid_of(k, a->grid_object, a->grid);
@@ -411,6 +412,31 @@ static PyObject *launch_arguments(kiln_arguments *a) {
   } else kiln_arguments_deinit(a);
   Py_XINCREF(result);
   return result;
+}
+
+int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count) {
+  kiln_arguments a;
+  a.is_lenient = false;
+  if (!kiln_arguments_init(&a, k, values, k->count, NULL, NULL)) return -1;
+  kiln_held *h = k->device->held;
+  bool is_fine = kiln_held_begin(h), is_begun = is_fine, is_made = true;
+  kiln_error err;
+  kiln_status status = KILN_OK;
+  if (is_begun) {
+    size_t at = 0;
+    Py_BEGIN_ALLOW_THREADS for (size_t i = 0; is_made && i < k->count; i++) {
+      if (a.values[i] || at == count) continue;
+      void *data = NULL;
+      is_made = kiln_handle_make(&made[at++], &data);
+      memcpy(a.block + k->parameters[i].offset, &data, sizeof data);
+    }
+    if (is_made) status = h->c->launch_packed(k->handle, a.stream, a.block, k->block_size, &err);
+    Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
+    is_fine = !status && (!is_made || !a.written || kiln_torch_wrote(a.written));
+  }
+  kiln_arguments_deinit(&a);
+  if (is_begun) kiln_held_end(h);
+  return is_fine ? is_made : -1;
 }
 
 static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t flagged, PyObject *names,

@@ -94,18 +94,22 @@ static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
 
 // ------------------------------------------------------------------------------------------ launching
 
-// NULL without an exception where a general way has to tell.
-static PyObject *allocate(const operation *o, const output *made, kiln_place place, int index,
-                          PyObject *named, PyObject *const *args) {
-  int64_t sizes[MOST_RANK], strides[MOST_RANK], step = 1;
+// Extents and strides; false, and perhaps an exception, where a general way has to tell.
+static bool take_shape(const output *made, PyObject *const *args, int64_t *sizes, int64_t *strides) {
+  int64_t step = 1;
   for (int i = 0; i < made->rank; i++)
-    if (!evaluate(&made->extents[i], args, &sizes[i])) return NULL;
+    if (!evaluate(&made->extents[i], args, &sizes[i])) return false;
   for (int i = made->rank; i-- > 0;) {
     strides[i] = step;
-    if (__builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) return NULL;
+    if (__builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) return false;
   }
-  PyObject *direct = kiln_handle_empty(made->type, made->is_zeroed, made->rank, sizes, strides, place, index);
-  if (direct || PyErr_Occurred()) return direct;
+  return true;
+}
+
+// By PyTorch's Python; NULL without an exception where a general way has to tell.
+static PyObject *allocate(const operation *o, const output *made, PyObject *named, PyObject *const *args) {
+  int64_t sizes[MOST_RANK], strides[MOST_RANK];
+  if (!take_shape(made, args, sizes, strides)) return NULL;
   PyObject *shape = kiln_integers(sizes, (size_t)made->rank, 1);
   PyObject *apart = kiln_integers(strides, (size_t)made->rank, 1);
   PyObject *both = shape && apart ? PyTuple_Pack(2, shape, apart) : NULL;
@@ -174,24 +178,58 @@ static PyObject *answer(PyObject *const *made, size_t count) {
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
 static const char has_ended[] = "this operation has ended"; // by the collector, with what still calls it
 
+// Launches with new tensors, which the kernel writes in the order of its parameters; 0 where another way has
+// to make them, -1 with an exception.
+static int run_making(const operation *o, kiln_kernel_object *kernel, kiln_place place, int index,
+                      PyObject *const *args, PyObject **made) {
+  kiln_new_tensor new[MOST_OUTPUTS];
+  PyObject *passed[MOST_ARGUMENTS];
+  size_t outputs[MOST_OUTPUTS], count = 0;
+  bool is_able = o->outputs_count && o->passed == kernel->count;
+  for (size_t i = 0; is_able && i < o->passed; i++) {
+    passed[i] = o->order[i] < 0 ? NULL : args[o->order[i]];
+    if (passed[i]) continue;
+    const output *one = &o->outputs[outputs[count] = (size_t)(-1 - o->order[i])];
+    kiln_new_tensor *tensor = &new[count++];
+    tensor->rank = one->rank;
+    is_able = !kernel->parameters[i].rank && take_shape(one, args, tensor->sizes, tensor->strides) &&
+              kiln_handle_new_of(one->type, one->is_zeroed, place, index, tensor);
+  }
+  if (!is_able || count != o->outputs_count) return PyErr_Occurred() ? -1 : 0;
+  int status = kiln_launch_making(kernel, passed, new, count);
+  for (size_t i = 0; i < count; i++)
+    if (status <= 0) kiln_handle_drop(&new[i]);
+    else if (!(made[outputs[i]] = kiln_handle_give(&new[i]))) status = -1;
+  return status;
+}
+
+// The same by tensors that PyTorch's Python makes.
+static int run_made(const operation *o, const found *these, PyObject *const *args, PyObject **made) {
+  PyObject *passed[MOST_ARGUMENTS], *named[MOST_OUTPUTS], *kernel = these->kernel;
+  memcpy(named, these->named, sizeof named); // others may be found meanwhile; none is given up
+  for (size_t i = 0; i < o->outputs_count; i++)
+    if (!(made[i] = allocate(o, &o->outputs[i], named[i], args))) return PyErr_Occurred() ? -1 : 0;
+  for (size_t i = 0; i < o->passed; i++)
+    passed[i] = o->order[i] < 0 ? made[-1 - o->order[i]] : args[o->order[i]];
+  PyObject *none = PyObject_Vectorcall(kernel, passed, o->passed, NULL);
+  Py_XDECREF(none);
+  return none ? 1 : -1;
+}
+
 // The answer for such tensors, or NULL: with an exception, or without where a general way has to tell.
 static PyObject *run(operation *o, const found *wanted, PyObject *const *args, size_t count) {
   const found *these = find(o, *wanted, args);
   if (!these) return PyErr_Clear(), NULL;
   if (Py_TYPE(these->kernel) == kiln_of.operation) return operation_call(these->kernel, args, count, NULL);
-  PyObject *made[MOST_OUTPUTS] = {NULL}, *passed[MOST_ARGUMENTS], *result = NULL;
-  PyObject *kernel = these->kernel, *named[MOST_OUTPUTS];
-  kiln_place place = these->place;
-  int index = these->index;
-  memcpy(named, these->named, sizeof named); // others may be found meanwhile; none is given up
-  bool is_fine = true;
-  for (size_t i = 0; is_fine && i < o->outputs_count; i++)
-    is_fine = (made[i] = allocate(o, &o->outputs[i], place, index, named[i], args)) != NULL;
-  for (size_t i = 0; i < o->passed; i++)
-    passed[i] = o->order[i] < 0 ? made[-1 - o->order[i]] : args[o->order[i]];
-  PyObject *none = is_fine ? PyObject_Vectorcall(kernel, passed, o->passed, NULL) : NULL;
-  if (none) result = answer(made, o->outputs_count);
-  Py_XDECREF(none);
+  PyObject *made[MOST_OUTPUTS] = {NULL}, *result = NULL;
+  int status = 0;
+  if (Py_TYPE(these->kernel) == kiln_of.kernel)
+    status = run_making(o, (kiln_kernel_object *)these->kernel, these->place, these->index, args, made);
+  if (!status) {
+    these = find(o, *wanted, args); // others may have been found meanwhile
+    if (these) status = run_made(o, these, args, made);
+  }
+  if (status > 0) result = answer(made, o->outputs_count);
   for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(made[i]);
   return result;
 }
