@@ -266,6 +266,26 @@ static compiled loop_of(const char *name, const char *target, kiln_format format
   return loop_in("../tests/emulation/cases", name, target, format, out);
 }
 
+// Resources of gfx9's buffer loads have their four scalars before the loop, also where several have the same
+// size and format. One copy in a loop is the slot's.
+TEST(amdgpu_loops, resources_are_put_together_outside) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
+  static const struct {
+    const char *name;
+    size_t most;
+  } cases[] = {{"counted_products[T=bf16,M=64]", 0}, {"counted_products[T=f16,M=128]", 1}};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+    for (size_t k = 0; k < sizeof cases / sizeof *cases && llvm_has(targets[i]); k++) {
+      span s;
+      compiled c =
+          loop_in("../tests/codegen/counted_products", cases[k].name, targets[i], KILN_FORMAT_ASM, &s);
+      CHECK(span_has(&s, "buffer_load_dwordx"));
+      if (count_in(&s, "\ts_mov_b32") > cases[k].most)
+        FAIL("%s for %s:\n%s", cases[k].name, targets[i], (const char *)c.artifact.code.bytes);
+      release(&c);
+    }
+}
+
 // Two slots: an iteration meets once. Its loads are on their way before most products are issued, what it
 // stores to the other slot comes behind all that it reads, and it waits for its loads behind products.
 TEST(amdgpu_loops, loops_with_two_slots_meet_once) {

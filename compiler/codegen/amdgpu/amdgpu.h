@@ -18,7 +18,7 @@ LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
 LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 
 /// Loads through buffer resources (amdgpu_buffer.c).
-LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base);
+LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base, unsigned param);
 LLVMValueRef amdgpu_near_load(gpu *g, const gpu_access *access, const gpu_near *near, uint32_t at,
                               LLVMValueRef mask, LLVMTypeRef type);
 

@@ -14,6 +14,7 @@
 // stays so even where a loop that loads nothing any more runs on beyond 2^32. From gfx10 on texts differ in
 // what is compared with what, and all goes into the base.
 #include <llvm/Config/llvm-config.h>
+#include <stdio.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
@@ -27,7 +28,26 @@ enum {
   RDNA_BY_OFFSET = 3u << 28,             ///< out of bounds is by offset
 };
 
-LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base) {
+/// A constant in a scalar register of its own for each parameter. LLVM has one register for equal constants,
+/// and a resource is four registers in a row: it would put a loop's second resource together in each
+/// iteration. Where the base advances with the loop it is put together there anyway.
+static LLVMValueRef own_scalar(gpu *g, uint32_t value, unsigned param) {
+  static char constraints[] = "=s,0";
+  if (!g->machine->takes_ahead) return gpu_i32(g, value);
+  char text[32]; // a comment: equal instructions become one
+  int length = snprintf(text, sizeof text, "; parameter %u", param);
+  LLVMTypeRef type = LLVMFunctionType(g->i32, &g->i32, 1, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, text, (size_t)length, constraints, sizeof constraints - 1,
+                                           false, false, LLVMInlineAsmDialectATT, false),
+               constant = gpu_i32(g, value),
+               call = LLVMBuildCall2(g->builder, type, assembly, &constant, 1, "");
+  static const char *const pure[] = {"memory", "nounwind", "willreturn"}; // so it leaves loops
+  for (size_t i = 0; i < sizeof pure / sizeof *pure; i++)
+    kiln_llvm_attribute(call, KILN_LLVM_ITSELF, pure[i], 0);
+  return call;
+}
+
+LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base, unsigned param) {
   LLVMTypeRef types[] = {LLVMPointerTypeInContext(g->context, 8), g->global_pointer};
   bool is_rdna = g->target->processor->major >= 10;
 #if LLVM_VERSION_MAJOR < 22
@@ -37,8 +57,10 @@ LLVMValueRef amdgpu_near_memory(gpu *g, LLVMValueRef base) {
 #endif
   LLVMValueRef less = LLVMConstInt(g->i64, (uint64_t) - (int64_t)BIAS, true),
                start = LLVMBuildGEP2(g->builder, g->i8, base, &less, 1, "");
-  LLVMValueRef arguments[] = {start, LLVMConstInt(g->i16, 0, false), LLVMConstInt(count, LIMIT, false),
-                              gpu_i32(g, FORMAT_FLOAT_32 | (is_rdna ? RDNA_RESERVED | RDNA_BY_OFFSET : 0u))};
+  LLVMValueRef arguments[] = {
+      start, LLVMConstInt(g->i16, 0, false),
+      LLVMBuildZExt(g->builder, own_scalar(g, LIMIT, param), count, ""),
+      own_scalar(g, FORMAT_FLOAT_32 | (is_rdna ? RDNA_RESERVED | RDNA_BY_OFFSET : 0u), param)};
   return gpu_intrinsic(g, "llvm.amdgcn.make.buffer.rsrc", types, 2, arguments, 4);
 }
 

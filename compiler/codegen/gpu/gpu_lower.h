@@ -107,7 +107,7 @@ struct gpu_machine {
                 LLVMValueRef value);
   /// The same for memory near a base, of register `at`: what is masked off is zero, without branches. NULL:
   /// there is no such access.
-  LLVMValueRef (*near_memory)(gpu *g, LLVMValueRef base);
+  LLVMValueRef (*near_memory)(gpu *g, LLVMValueRef base, unsigned param);
   LLVMValueRef (*near_load)(gpu *g, const gpu_access *access, const gpu_near *near, uint32_t at,
                             LLVMValueRef mask, LLVMTypeRef type);
   bool takes_ahead; ///< such a load has a place for gpu_near.ahead

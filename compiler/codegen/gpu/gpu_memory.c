@@ -162,7 +162,7 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, cons
   int param = kiln_param_behind(base->operands[0]);
   if (param < 0 || !g->kernel->params[param].within || sum->operands[1]->type.scalar != KILN_I32) return near;
   take_ahead(g, base->operands[0], element->bytes, &near);
-  near.memory = g->machine->near_memory(g, near.base);
+  near.memory = g->machine->near_memory(g, near.base, (unsigned)param);
   const LLVMValueRef *offsets = gpu_tile_in(g, sum->operands[1], layout).regs;
   near.bytes = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << layout->registers);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
