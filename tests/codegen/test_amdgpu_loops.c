@@ -111,7 +111,9 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"attention", "paged_attention_parts[T=bf16,D=128,PAGE=16]", false},
              {"attention_backward", "attention_backward_queries[T=bf16,D=128]", true},
              {"attention_backward", "attention_backward_queries[T=f16,D=64]", false},
-             {"attention_backward", "attention_backward_keys[T=bf16,D=64]", false}};
+             {"attention_backward", "attention_backward_keys[T=bf16,D=64]", false},
+             {"attention_backward", "attention_backward_keys[T=bf16,D=128]", true},
+             {"attention_backward", "attention_backward_keys[T=f16,D=128]", false}};
   for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
       compiled c = {.is_best = true};

@@ -85,7 +85,8 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
 void gpu_park(gpu *g, const ir_op *loop) {
   if (!g->machine->thread_registers) return;
   uint64_t room = g->machine->thread_registers(g);
-  if (words_of_loop(g, loop) < room - room / 8) return; // an eighth is for addresses and what is on its way
+  // A quarter is for the right operands of a product, addresses and what is on its way.
+  if (words_of_loop(g, loop) < room - room / 4) return;
   for (const ir_op *op = ir_loop_body(loop)->first; op && g->status == KILN_OK; op = op->next)
     if (is_candidate(g, loop, op)) park(g, loop, op);
 }
