@@ -135,6 +135,9 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target);
 bool kiln_gpu_has_mapped(ir_kernel *kernel);
 bool kiln_gpu_has_form(ir_kernel *kernel);
 
+/// Whether one of the operations stands in the other's block, or in a block within that.
+bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b);
+
 /// Rewrites a kernel with mapped accesses, on processors that have it. UNSUPPORTED says why it does not fit;
 /// the kernel is then spoilt.
 kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
@@ -166,6 +169,14 @@ int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end);
 /// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what
 /// was emitted up to then is of no use.
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
+
+/// Whether programs along one axis of the grid have loops with products of more iterations each, or of fewer
+/// (`falls`).
+typedef struct kiln_uneven {
+  bool is, falls;
+  uint8_t axis;
+} kiln_uneven;
+kiln_uneven kiln_gpu_uneven(ir_kernel *kernel);
 
 // One file each.
 kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel);

@@ -7,17 +7,20 @@
 // pid and npid are those of the logical grid, which the runtime passes behind the parameters; programs are
 // visited in the order of their number, axis 0 first. No program waits for another one (kiln_gpu_promote
 // refuses what could).
+//
+// Where programs have more to do along one axis (kiln_gpu_uneven) that order would give some blocks the
+// longer ones every time (causal attention by 132 blocks, 32 programs a head: 12 % more than the mean).
+// There, of TOGETHER neighbours along the other axes, which share what the cache holds, the longest come
+// first in one group and the shortest in the next, so that a block which has had longer ones gets shorter
+// ones; in the last group the longest come first, so that all end together.
 #include "compiler/gpu/gpu.h"
 
 typedef struct persisting {
   ir_kernel *kernel;
   ir_value *pid[3];
-  bool needs[3];
 } persisting;
 
-static void note_pid(ir_op *op, void *context) {
-  if (op->code == IR_PID) ((persisting *)context)->needs[op->attrs.axis] = true;
-}
+enum { TOGETHER = 16 };
 
 static void replace_pid(ir_op *op, void *context) {
   persisting *p = context;
@@ -32,25 +35,50 @@ static ir_value *scalar_of(ir_builder *b, ir_opcode code, unsigned axis) {
   return op ? &op->results[0] : NULL;
 }
 
-/// Program ids from the number `t`; the last axis that is needed takes what is left.
-static void take_apart(persisting *p, ir_builder *b, ir_value *t, ir_value *const *extent) {
+/// Program ids of axes `axis` to 2, but for `without`, from the number `t`; the last axis that is needed
+/// takes what is left.
+static void take_apart(persisting *p, ir_builder *b, ir_value *t, ir_value *const *extent, unsigned without) {
+  bool is_taken = false;
   for (unsigned axis = 0; axis < 3; axis++) {
-    bool is_flat = axis == 2 ||
-                   (axis == 0 && p->kernel->grid_limit[1] == 1 && p->kernel->grid_limit[2] == 1) ||
-                   (axis == 1 && p->kernel->grid_limit[2] == 1);
-    if (is_flat) {
-      p->pid[axis] = t;
-      for (unsigned rest = axis + 1; rest < 3; rest++) p->pid[rest] = ir_const_int(b, KILN_I32, 0);
-      return;
-    }
-    p->pid[axis] = ir_binary(b, IR_REM, IR_UNSIGNED, t, extent[axis]);
-    t = ir_binary(b, IR_DIV, IR_UNSIGNED, t, extent[axis]);
+    bool is_last = true;
+    if (axis == without) continue;
+    for (unsigned rest = axis + 1; rest < 3; rest++)
+      is_last &= rest == without || p->kernel->grid_limit[rest] == 1;
+    p->pid[axis] = is_taken  ? ir_const_int(b, KILN_I32, 0)
+                   : is_last ? t
+                             : ir_binary(b, IR_REM, IR_UNSIGNED, t, extent[axis]);
+    if (!is_last) t = ir_binary(b, IR_DIV, IR_UNSIGNED, t, extent[axis]);
+    is_taken |= is_last;
   }
+}
+
+static ir_value *parted(ir_builder *b, ir_opcode code, ir_value *x, ir_value *y) {
+  return ir_binary(b, code, IR_UNSIGNED, x, y);
+}
+
+/// Program ids where programs differ along an axis: `others` programs are of the same place on it.
+static void take_evenly(persisting *p, ir_builder *b, ir_value *t, ir_value *const *extent,
+                        kiln_uneven uneven) {
+  ir_value *others = NULL, *one = ir_const_int(b, KILN_I32, 1), *most = ir_const_int(b, KILN_I32, TOGETHER);
+  for (unsigned axis = 0; axis < 3; axis++)
+    if (axis != uneven.axis) others = others ? ir_binary(b, IR_MUL, 0, others, extent[axis]) : extent[axis];
+  ir_value *together = parted(b, IR_MIN, others, most);
+  ir_value *size = ir_binary(b, IR_MUL, 0, together, extent[uneven.axis]); // no more than all programs
+  ir_value *group = parted(b, IR_DIV, t, size), *first = ir_binary(b, IR_MUL, 0, group, together);
+  ir_value *left = ir_binary(b, IR_SUB, 0, others, first), *height = parted(b, IR_MIN, left, together);
+  ir_value *in_group = parted(b, IR_REM, t, size);
+  ir_value *place = parted(b, IR_DIV, in_group, height);
+  ir_value *turned = ir_binary(b, IR_SUB, 0, ir_binary(b, IR_SUB, 0, extent[uneven.axis], one), place);
+  ir_value *behind = parted(b, IR_DIV, ir_binary(b, IR_SUB, 0, left, one), together); // groups
+  ir_value *is_odd = ir_compare(b, IR_EQ, IR_UNSIGNED, ir_binary(b, IR_AND, 0, behind, one), one);
+  p->pid[uneven.axis] =
+      ir_ternary(b, IR_SELECT, 0, is_odd, uneven.falls ? turned : place, uneven.falls ? place : turned);
+  take_apart(p, b, ir_binary(b, IR_ADD, 0, first, parted(b, IR_REM, in_group, height)), extent, uneven.axis);
 }
 
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err) {
   persisting p = {.kernel = kernel};
-  ir_walk(kernel->body, note_pid, &p);
+  const kiln_uneven uneven = kiln_gpu_uneven(kernel);
   ir_block *inner = ir_block_create(kernel->arena);
   ir_value *t = ir_block_arg(kernel->arena, inner, ir_scalar_type(KILN_I32));
   for (ir_op *op = kernel->body->first, *next; op; op = next) {
@@ -65,7 +93,8 @@ kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err) {
   }
   ir_value *bounds[3] = {scalar_of(&b, IR_BLOCK, 0), total, scalar_of(&b, IR_BLOCK, 1)};
   ir_builder first = {.arena = kernel->arena, .block = inner, .before = inner->first};
-  take_apart(&p, &first, t, extent);
+  if (uneven.is) take_evenly(&p, &first, t, extent, uneven);
+  else take_apart(&p, &first, t, extent, 3);
   ir_walk(inner, replace_pid, &p);
   first.before = NULL;
   ir_yield(&first, NULL, 0);
