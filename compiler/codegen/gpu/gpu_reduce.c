@@ -6,6 +6,8 @@
 // in their order, lower first.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
+enum { LOG2_AT_ONCE = 2 }; // partial results that a thread takes of a reduction
+
 /// The operands of one reduce or scan, as tiles of one layout.
 typedef struct group {
   ir_op *op;
@@ -102,17 +104,21 @@ static kiln_layout partial_layout(const kiln_layout *l, uint32_t axis, unsigned 
   return out;
 }
 
-/// The same with the warps' bits in the lowest registers, everywhere.
-static kiln_layout gathered_layout(const kiln_layout *partial, unsigned warp_bits) {
+/// The same with the warps' bits in the lowest registers, everywhere, but the uppermost `lane_bits` of them
+/// in the lowest lanes that have no part in the tile.
+static kiln_layout gathered_layout(const kiln_layout *partial, unsigned warp_bits, unsigned lane_bits) {
+  const unsigned register_bits = warp_bits - lane_bits;
   kiln_layout out = {.bits = partial->bits,
-                     .registers = (uint8_t)(partial->registers + warp_bits),
+                     .registers = (uint8_t)(partial->registers + register_bits),
                      .lanes = partial->lanes,
                      .warps = partial->warps};
-  for (unsigned i = 0; i < warp_bits; i++) out.basis[i] = 1u << i;
+  for (unsigned i = 0; i < register_bits; i++) out.basis[i] = 1u << i;
   for (unsigned i = 0; i < (unsigned)partial->registers + partial->lanes + partial->warps; i++) {
     bool is_axis_warp = partial->basis[i] && partial->basis[i] < 1u << warp_bits;
-    out.basis[warp_bits + i] = is_axis_warp ? 0 : partial->basis[i];
+    out.basis[register_bits + i] = is_axis_warp ? 0 : partial->basis[i];
   }
+  for (unsigned i = 0, bit = register_bits; bit < warp_bits; i++)
+    if (!partial->basis[partial->registers + i]) out.basis[out.registers + i] = 1u << bit++;
   return out;
 }
 
@@ -122,9 +128,11 @@ static unsigned axis_warps(const kiln_layout *l, uint32_t axis) {
   return count;
 }
 
-/// Every warp gets the values of all warps along the axis: register (r << warp_bits | warp).
-static void gather_warps(gpu *g, group *s, const kiln_layout *partial, unsigned warp_bits) {
-  kiln_layout gathered = gathered_layout(partial, warp_bits);
+/// Every warp gets the values of all warps along the axis: register (r << (warp_bits - lane_bits) | warp),
+/// the upper bits of the warp's number in lanes.
+static void gather_warps(gpu *g, group *s, const kiln_layout *partial, unsigned warp_bits,
+                         unsigned lane_bits) {
+  kiln_layout gathered = gathered_layout(partial, warp_bits, lane_bits);
   for (uint32_t i = 0; i < s->count; i++) {
     s->tiles[i].layout = *partial;
     s->tiles[i] = gpu_convert(g, &s->tiles[i], element_type(s, i), &gathered);
@@ -175,6 +183,14 @@ static unsigned fold_registers(gpu *g, group *s, const kiln_layout *l, uint32_t 
   return bits;
 }
 
+/// Bits of the warps' numbers that lanes take. A thread reads four partial results at once; it would hold all
+/// of 16 or 32 beside the elements that it still needs, and add them up like every other one.
+static unsigned gathering_lanes(const kiln_layout *partial, unsigned warps) {
+  unsigned idle = 0, wanted = warps > LOG2_AT_ONCE ? warps - LOG2_AT_ONCE : 0;
+  for (unsigned i = 0; i < partial->lanes; i++) idle += !partial->basis[partial->registers + i];
+  return wanted < idle ? wanted : idle;
+}
+
 /// Folds all axis bits of the layout; registers from bit `first` on, of which `registers` bits are left.
 static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis, unsigned first,
                          unsigned registers) {
@@ -185,8 +201,11 @@ static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis, 
   unsigned warps = axis_warps(l, axis);
   if (!warps) return;
   kiln_layout partial = partial_layout(l, axis, warps);
-  gather_warps(g, s, &partial, warps);
-  for (unsigned i = 0; i < warps; i++) fold_register(g, s, registers + warps - i, 0);
+  const unsigned lanes = gathering_lanes(&partial, warps), gathered = warps - lanes;
+  gather_warps(g, s, &partial, warps, lanes);
+  for (unsigned i = 0; i < gathered; i++) fold_register(g, s, registers + gathered - i, 0);
+  for (unsigned i = 0, left = lanes; left; i++)
+    if (!partial.basis[partial.registers + i]) fold_lane(g, s, registers, i), left--;
 }
 
 kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
@@ -409,7 +428,7 @@ static scan open_warps(gpu *g, const scan *x, const kiln_layout *layout, uint32_
     warp_totals(g, x, last);
     put(&out.s, row, last);
   }
-  gather_warps(g, &out.s, &partial, x->warps);
+  gather_warps(g, &out.s, &partial, x->warps, 0);
   return out;
 }
 
