@@ -347,6 +347,9 @@ static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
     for (unsigned i = 0; i <= last; i++)
       if (i == last || !f->contiguity[last])
         f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
+  // the least multiple that is not below what the value is at least
+  const int64_t by = op->attrs.divisible;
+  if (!type.rank && by > 1 && f->lo < 0 && f->lo > -by) f->lo = 0;
 }
 
 // ------------------------------------------------------------------------------------------ shapes
@@ -478,6 +481,31 @@ static const struct {
 #undef INTEGERS
 };
 
+/// The greater one of something and a constant that is not negative.
+static bool is_raised(const ir_value *v) {
+  const ir_op *op = v->def;
+  int64_t n;
+  if (!op || op->code != IR_MAX || op->attrs.flags & IR_UNSIGNED) return false;
+  return (ir_constant_int(op->operands[0], &n) && n >= 0) || (ir_constant_int(op->operands[1], &n) && n >= 0);
+}
+
+/// Whether `bound` is `v`, or the least of it and others, or less by what is not negative.
+static bool is_at_most(const ir_value *bound, const ir_value *v, unsigned depth) {
+  const ir_op *op = bound->def;
+  if (bound == v) return true;
+  if (!depth || !op || op->attrs.flags & IR_UNSIGNED) return false;
+  if (op->code == IR_SUB) return is_raised(op->operands[1]) && is_at_most(op->operands[0], v, depth - 1);
+  return op->code == IR_MIN &&
+         (is_at_most(op->operands[0], v, depth - 1) || is_at_most(op->operands[1], v, depth - 1));
+}
+
+/// What a loop up to `from`, or to less, has not done yet: its counter is less there.
+static bool is_left_of_loop(const ir_value *from, const ir_value *counter) {
+  enum { DEPTH = 4 };
+  const ir_op *loop = counter->def ? NULL : counter->block->parent;
+  return loop && loop->code == IR_FOR && counter->index == 0 && is_at_most(ir_for_upper(loop), from, DEPTH);
+}
+
 /// Sums and products that do not wrap lie in the mathematical bounds as far as these are inside the type.
 static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
   __int128 lo = f->lo, hi = f->hi;
@@ -488,6 +516,8 @@ static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
     lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
   else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31)
     lo = x[0]->lo * ((__int128)1 << n);
+  if (op->code == IR_SUB && x[1]->lo >= 0 && lo < 1 && is_left_of_loop(op->operands[0], op->operands[1]))
+    lo = 1;
   if (lo > f->lo && lo <= f->hi) f->lo = (int64_t)lo;
   if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
 }

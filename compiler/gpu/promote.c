@@ -29,8 +29,11 @@ typedef struct promoting {
     const ir_op *load;
     uint32_t uses; ///< by products that take it from shared memory
   } marked[MOST_LOADS];
-  const ir_op *seen[16]; ///< loads whose memory is counted
-  unsigned seen_count;
+  struct {
+    const ir_op *load;
+    unsigned ring;
+  } seen[MOST_LOADS]; ///< loads whose memory is counted
+  unsigned seen_count, rings;
   uint64_t loop_bytes;     ///< shared memory of one slot of each load in a loop
   uint64_t left_bytes;     ///< of these, left operands
   uint64_t fixed_bytes;    ///< of loads outside, and of computed operands
@@ -139,11 +142,34 @@ static bool is_in_loop(const ir_op *op) {
 
 // ------------------------------------------------------------------------------------------ marking
 
-/// Loads in loops of the same tile of the same view take turns in one ring (roles/).
+bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b) {
+  for (const ir_op *o = a; o; o = o->block->parent)
+    if (o->block == b->block) return true;
+  for (const ir_op *o = b; o; o = o->block->parent)
+    if (o->block == a->block) return true;
+  return false;
+}
+
+static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
+  bool is_new = true;
+  for (unsigned i = 0; i < p->seen_count; i++) {
+    const ir_op *other = p->seen[i].load;
+    if (p->seen[i].ring != ring) continue;
+    is_new = false;
+    if (!ir_type_equal(other->results[0].type, load->results[0].type) ||
+        other->attrs.first != load->attrs.first || kiln_gpu_are_nested(other, load))
+      return false;
+  }
+  return !is_new;
+}
+
+/// Loads of tiles of one kind in different loops take turns in one ring (roles/).
 static bool is_counted(promoting *p, const ir_op *load) {
-  for (unsigned i = 0; i < p->seen_count; i++)
-    if (p->seen[i]->operands[0] == load->operands[0] && p->seen[i]->block != load->block) return true;
-  if (p->seen_count < 16) p->seen[p->seen_count++] = load;
+  unsigned ring = 0;
+  while (ring < p->rings && !may_share(p, ring, load)) ring++;
+  if (p->seen_count < MOST_LOADS) p->seen[p->seen_count].load = load, p->seen[p->seen_count++].ring = ring;
+  if (ring < p->rings) return true;
+  p->rings++;
   return false;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Along which axis of the grid programs have more to do. That of causal attention sees more keys with every block
-// of rows: its loop ends at a multiple of pid. Followed is only what grows with pid; two bounds of which both
-// move, those of windows and of shares of a sum, say nothing.
+// Along which axis of the grid programs have more to do. That of causal attention sees more keys with every
+// block of rows: its loop ends at a multiple of pid. Followed is only what grows with pid; two bounds of
+// which both move, those of windows and of shares of a sum, say nothing.
 #include "compiler/gpu/gpu.h"
 
 enum { DEEPEST = 24 }; // operations between a bound and pid
 
-/// How a scalar moves with pid: by `by` for each program along `axis`, where no least or greatest value cuts it. by 0: not at all.
+/// How a scalar moves with pid: by `by` for each program along `axis`, where no least or greatest value cuts
+/// it. by 0: not at all.
 typedef struct slope {
   int64_t by;
   uint8_t axis;
@@ -32,7 +33,8 @@ static slope slope_of_scaled(const ir_op *op, unsigned depth) {
   const slope right = slope_of(op->operands[1], depth);
   if (left.is_unknown || right.is_unknown) return UNKNOWN;
   if (!left.by && !right.by) return left;
-  if (right.by || !ir_constant_int(op->operands[1], &constant) || constant <= 0 || constant > INT32_MAX) return UNKNOWN;
+  if (right.by || !ir_constant_int(op->operands[1], &constant) || constant <= 0 || constant > INT32_MAX)
+    return UNKNOWN;
   left.by = op->code == IR_DIV ? left.by / constant : left.by <= INT32_MAX ? left.by * constant : left.by;
   return left.by ? left : UNKNOWN;
 }

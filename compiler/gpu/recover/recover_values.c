@@ -117,11 +117,17 @@ static bool stays_whole(const recovering *r, const ir_value *v) {
   return !v->type.rank && !v->type.pointer && kiln_fact_of(r->facts, v)->lo >= 0;
 }
 
+/// A hint that makes a number surely not negative stays whole, too.
+static bool says_more(const recovering *r, const ir_op *hint) {
+  const ir_value *of = hint->operands[0];
+  return stays_whole(r, &hint->results[0]) && kiln_fact_of(r->facts, of)->lo < 0;
+}
+
 static bool sum_of_result(recovering *r, const ir_value *v, sum *out) {
   const ir_op *op = v->def;
   switch (op->code) {
   case IR_IOTA: *out = (sum){.count = 1, .terms = {{.factor = 1, .lane = LANE}}}; return true;
-  case IR_HINT:
+  case IR_HINT: return !says_more(r, op) && recover_sum(r, op->operands[0], out);
   case IR_SPLAT: return recover_sum(r, op->operands[0], out);
   case IR_CAST:
     return !(op->attrs.flags & IR_UNSIGNED) && op->operands[0]->type.scalar == KILN_I32 &&

@@ -13,7 +13,7 @@
 //
 // The position in a ring is a pair (slot, phase), carried through loops and branches like any value. Both
 // sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
-// never drained: sites that read the same view with the same tile share one, also in different loops.
+// never drained: sites that read tiles of one kind in different loops share one.
 //
 // A load that several products of its block read is held in its slot from the first to the last of them. A
 // computed operand that a product wants the other way round has two slots and no barriers: all consumers put

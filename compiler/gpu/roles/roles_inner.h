@@ -9,7 +9,6 @@ enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32 };
 enum { EXCHANGE_BYTES = 512 }; // of exchanges within a group of consumers
 
 typedef struct ring {
-  const ir_value *views[MAX_LOADS];
   ir_type tiles[MAX_LOADS];
   int64_t first[MAX_LOADS]; ///< rows of the tile that are copied; 0: all
   ir_value *memory[MAX_LOADS], *full, *empty;

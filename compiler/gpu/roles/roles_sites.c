@@ -15,24 +15,22 @@ static unsigned parts_of_operand(const splitting *s, bool is_left) {
   return is_left ? s->spread / s->columns : s->columns;
 }
 
-/// A ring is shared by sites of different blocks only: within one the order of products could differ from
-/// that of loads.
+/// A ring is shared by sites of different blocks only, and not of those within each other: else the order of
+/// products could differ from that of loads.
 static bool can_share(const splitting *s, const ring *r, unsigned number, const site *from) {
   if (r->is_put || r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
   for (unsigned i = 0; i < r->count; i++)
-    if (r->views[i] != from->loads[i]->operands[0] ||
-        !ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
+    if (!ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
         r->first[i] != from->loads[i]->attrs.first ||
         (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
-    if (s->sites[i].ring == number && s->sites[i].loads[0]->block == from->loads[0]->block) return false;
+    if (s->sites[i].ring == number && kiln_gpu_are_nested(s->sites[i].loads[0], from->loads[0])) return false;
   return true;
 }
 
 static void add_load(const splitting *s, ring *r, const ir_op *load, bool is_left) {
   unsigned i = r->count++;
-  r->views[i] = load->operands[0];
   r->tiles[i] = load->results[0].type;
   r->is_left[i] = is_left;
   r->parts[i] = parts_of_operand(s, is_left);
