@@ -8,7 +8,7 @@ Processes collect a suite once and then run what they are told, so that one that
 six tests of every function, spread over its parameters, then the others, so that a lease that ends early leaves a sample of all functions.
 
 Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite),
---last TEXT,.. (tests with such a name, which take long, come last)
+--last TEXT,.. (tests with such a name, which take long, come last), --configs N (a tuner with more of them tries N, the same ones in both modes)
 """
 import argparse
 import collections
@@ -58,6 +58,10 @@ class Queue:
         each = (self.seconds + 5) / (self.ended + 10)
         return each * sum(map(len, self.left))
 
+    def files(self):
+        """Those of what is left, so that only they are collected."""
+        return sorted({one.partition("::")[0] for chunk in self.left for one in chunk})
+
     def write(self, row):
         with open(self.path, "a") as file:
             file.write(json.dumps(row, sort_keys=True) + "\n")
@@ -73,13 +77,14 @@ class Worker:
         orders, self.orders = os.pipe()
         self.rows, rows = os.pipe()
         name = "%s.%s.%d" % (queue.suite, queue.mode, number)
-        wish = argparse.Namespace(mode=queue.mode, shard=(0, 1), out=os.path.join(folder, name), target="", orders=orders, rows=rows)
+        wish = argparse.Namespace(mode=queue.mode, shard=(0, 1), out=os.path.join(folder, name), target="", orders=orders, rows=rows,
+                                  configs=arguments.configs)
         environment = run.environment(wish, queue.suite, queue.checkout, None)
         environment["FLAGGEMS_CACHE_DIR"] = os.path.join(arguments.scratch, "flaggems", name)  # its files are for one process
         for cache in ("TRITON_CACHE_DIR", "KILN_CACHE_DIR"):
             environment.setdefault(cache, os.path.join(arguments.scratch, cache.lower()))
         with open(os.path.join(folder, name + ".log"), "w") as log:
-            self.process = subprocess.Popen(run.command(queue.suite, None, []), cwd=queue.checkout, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+            self.process = subprocess.Popen(run.command(queue.suite, queue.files(), []), cwd=queue.checkout, env=environment, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, pass_fds=(orders, rows), start_new_session=True)
         os.close(orders), os.close(rows)
         self.text, self.until = b"", time.monotonic() + START_SECONDS
@@ -207,6 +212,7 @@ def main():
     parser.add_argument("--most", type=int)
     parser.add_argument("--last", default="", type=lambda text: [one for one in text.split(",") if one])
     parser.add_argument("--scratch", default="/tmp")
+    parser.add_argument("--configs", type=int)
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
     os.makedirs(arguments.folder, exist_ok=True)

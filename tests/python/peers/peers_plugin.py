@@ -10,7 +10,7 @@ import time
 import pytest
 from run import as_on_a_gpu
 
-WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, out, target, suite, orders, rows
+WISH = json.loads(os.environ["KILN_PEERS"])  # mode, ids, shard, out, target, suite, orders, rows, configs
 IS_OURS = WISH["mode"] != "triton"
 _seen = {"triton": 0}
 
@@ -83,8 +83,24 @@ def _tune_briefly():
         _tuning.BUDGET_S = 0.05
 
 
+def _tune_among(most):
+    """Of a tuner's configs so many, drawn by the kernel's name, the types and the whole numbers of its arguments: the same ones in every process."""
+    from triton.runtime import Autotuner
+    theirs = Autotuner.prune_configs
+
+    def some(tuner, named):
+        configs = list(theirs(tuner, named))
+        given = {**tuner.nargs, **named}
+        words = [tuner.base_fn.__name__] + ["%s=%s" % (name, getattr(value, "dtype", value)) for name, value in given.items()
+                                            if hasattr(value, "dtype") or type(value) is int]
+        return configs if len(configs) <= most else random.Random(" ".join(words)).sample(configs, most)
+    Autotuner.prune_configs = some
+
+
 if WISH["orders"] is not None:
     _tune_briefly()
+if WISH["configs"] is not None:
+    _tune_among(WISH["configs"])
 if IS_FLAGGEMS:
     _flaggems_with_todays_triton()
 
