@@ -111,12 +111,27 @@ uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type) {
   return (((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 32) >> a->threads;
 }
 
+static uint64_t words_of_loads(const kiln_ahead *a) {
+  uint64_t words = 0;
+  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
+  return words;
+}
+
+static uint64_t words_carried(const kiln_ahead *a) {
+  uint64_t words = 0;
+  for (uint32_t i = 0; i < a->loop->result_count; i++) words += kiln_ahead_words(a, a->loop->results[i].type);
+  return words;
+}
+
 bool kiln_ahead_has_room(const kiln_ahead *a) {
   enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
-  uint64_t words = 0, all = 0;
-  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
-  for (uint32_t i = 0; i < a->loop->result_count; i++) all += kiln_ahead_words(a, a->loop->results[i].type);
-  return words <= MAX_WORDS && all + words <= MAX_ALL_WORDS;
+  uint64_t words = words_of_loads(a);
+  return words <= MAX_WORDS && words_carried(a) + words <= MAX_ALL_WORDS;
+}
+
+bool kiln_ahead_overflows(const kiln_ahead *a) {
+  enum { REGISTERS = 255 };
+  return words_carried(a) + words_of_loads(a) > REGISTERS;
 }
 
 // -------------------------------------------------------------------------------------- iterations

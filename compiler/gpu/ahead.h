@@ -63,6 +63,9 @@ uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type);
 /// Whether a thread has registers for the loads of another iteration beside what the loop carries.
 bool kiln_ahead_has_room(const kiln_ahead *a);
 
+/// Whether the loads of one iteration beside what the loop carries are more than a thread has registers for.
+bool kiln_ahead_overflows(const kiln_ahead *a);
+
 /// Before the loop: the counters of its first `count` iterations.
 void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.

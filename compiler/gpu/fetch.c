@@ -20,6 +20,9 @@
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
 // slot_load gives is read where it is used, up to the next barrier.
+//
+// Where shared memory has room for one slot only, and a thread has no registers for the tiles on their way to
+// it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
 #include "compiler/gpu/fetch_mask.h"
 
 enum { MOST_SLOTS = KILN_AHEAD_STAGES, DEFAULT_SLOTS = 3, SPARE_SHARED = 32 * 1024, LEAST_PIECE = 32 };
@@ -38,7 +41,7 @@ static uint32_t bytes_of(const ir_op *load) {
   return (uint32_t)(((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 8);
 }
 
-/// Slots that shared memory has room for, as asked for by loop or kernel; below 2: none.
+/// Slots that shared memory has room for, at most as asked for by loop or kernel.
 static unsigned slots_for(const fetching *f, const kiln_ahead *a) {
   unsigned asked = a->loop->attrs.stages ? a->loop->attrs.stages
                    : f->kernel->stages   ? f->kernel->stages
@@ -47,7 +50,7 @@ static unsigned slots_for(const fetching *f, const kiln_ahead *a) {
   uint64_t bytes = 0, room = shared > SPARE_SHARED ? shared - SPARE_SHARED : 0;
   for (unsigned i = 0; i < a->count; i++) bytes += bytes_of(a->loads[i].load);
   if (asked > MOST_SLOTS) asked = MOST_SLOTS;
-  while (asked > 1 && asked * bytes > room) asked--;
+  while (asked && asked * bytes > room) asked--;
   return asked;
 }
 
@@ -161,18 +164,30 @@ static void end_ring(ring *r, ir_op *loop) {
   ir_emit(b, IR_FETCH_END, NULL, r->memory, r->a->count, NULL, NULL, 0);
 }
 
-static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
-  ring r = {.a = a, .facts = f->facts, .slots = slots};
-  const unsigned ahead = slots - 1;
-  unsigned row;
-  for (unsigned i = 0; i < a->count; i++) r.axis[i] = split_axis(f, a->loads[i].load, &row);
-  kiln_ahead_open_before(a, ahead);
-  alloc_memory(&r);
-  for (unsigned n = 0; n < ahead; n++) fetch(&r, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
+static void emit_barrier(ring *r) { ir_emit(&r->a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0); }
+
+/// Of one slot: filled once all threads have read what it had.
+static ir_op *fill_at_once(ring *r) {
+  kiln_ahead *a = r->a;
+  kiln_ahead_open_inside(a, 0);
+  a->exists[KILN_THIS] = ir_const_int(&a->b, KILN_I1, 1);
+  ir_value *slot = ir_const_int(&a->b, KILN_I32, 0);
+  emit_barrier(r);
+  fetch(r, KILN_THIS, slot);
+  emit_wait(r, 0);
+  emit_barrier(r);
+  read_slot(r, slot);
+  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, NULL, NULL, 0) : NULL;
+}
+
+static ir_op *fill_ahead(ring *r) {
+  kiln_ahead *a = r->a;
+  const unsigned slots = r->slots, ahead = slots - 1;
+  for (unsigned n = 0; n < ahead; n++) fetch(r, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
   kiln_ahead_open_inside(a, ahead);
-  emit_wait(&r, slots - 2);
-  ir_emit(&a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+  emit_wait(r, slots - 2);
+  emit_barrier(r);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
            *zero = ir_const_int(&a->b, KILN_I32, 0), *one = ir_const_int(&a->b, KILN_I32, 1),
            *last = ir_const_int(&a->b, KILN_I32, (int64_t)ahead);
@@ -182,9 +197,18 @@ static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
   if (slots > 2)
     next = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, last), zero,
                       ir_binary(&a->b, IR_ADD, 0, slot, one));
-  fetch(&r, KILN_THIS + ahead, write);
-  read_slot(&r, slot);
-  ir_op *loop = a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &next, 1) : NULL;
+  fetch(r, KILN_THIS + ahead, write);
+  read_slot(r, slot);
+  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &next, 1) : NULL;
+}
+
+static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
+  ring r = {.a = a, .facts = f->facts, .slots = slots};
+  unsigned row;
+  for (unsigned i = 0; i < a->count; i++) r.axis[i] = split_axis(f, a->loads[i].load, &row);
+  kiln_ahead_open_before(a, slots - 1);
+  alloc_memory(&r);
+  ir_op *loop = slots > 1 ? fill_ahead(&r) : fill_at_once(&r);
   if (loop) end_ring(&r, loop);
 }
 
@@ -197,7 +221,7 @@ static void visit(ir_op *op, void *context) {
   for (unsigned i = 0; i < a->count; i++)
     if (!can_fetch(f, a, &a->loads[i])) return;
   unsigned slots = slots_for(f, a);
-  if (slots < 2) return;
+  if (!slots || (slots == 1 && !kiln_ahead_overflows(a))) return;
   make_ring(f, a, slots);
   f->error = a->b.error;
   f->facts = NULL;

@@ -125,6 +125,25 @@ TEST(gpu_machine, exchange_over_slots) {
   check_matrix("gemm", "bf16", &spread_over_slots, 200, 64, 1300, 1);
 }
 
+/// Tiles of which shared memory has room for one slot, and a thread no registers; the loop has two
+/// iterations, or none.
+TEST(gpu_machine, one_slot) {
+  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text,
+                       "BM = 64, BN = 64, BK = 256, warps = 2, stages = 3");
+  for (unsigned k = 0; k <= 300; k += 300) {
+    const double row = 304, m = 50, n = 64;
+    sim_case c = {.name = "gemm",
+                  .text = text,
+                  .arguments = {m * row, n * row, n, m * n, m, n, k, row, row, n},
+                  .grid = {1, 1, 1},
+                  .schedules = 2,
+                  .target = "sm_86"};
+    c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
+    if (!check_case(&c, k + 1)) FAIL("nothing is fetched");
+  }
+  free(text);
+}
+
 TEST(gpu_machine, short_loops) {
   for (unsigned k = 0; k <= 160; k += 32) check_matrix("gemm", "bf16", &small, 128, 64, k, 5);
 }
