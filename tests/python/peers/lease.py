@@ -26,6 +26,7 @@ import run
 
 FIRST, MORE = 6, 20  # tests of a function that are run in one go: at first, later
 START_SECONDS = 180  # for imports and collecting, on a busy machine
+MOST_TRIES = 3  # of a test that finds no memory on a device that others use, too
 
 
 def chunks(ids, last=()):
@@ -52,6 +53,7 @@ class Queue:
         self.left = collections.deque(left)
         self.path = os.path.join(folder, "%s.%s.jsonl" % (suite, mode))
         self.seconds = self.ended = self.workers = 0
+        self.tries = collections.Counter()
 
     def expected(self):
         """Seconds that what is left takes one process."""
@@ -61,6 +63,15 @@ class Queue:
     def files(self):
         """Those of what is left, so that only they are collected."""
         return sorted({one.partition("::")[0] for chunk in self.left for one in chunk})
+
+    def runs_again(self, row):
+        """Puts a test behind the others that found no memory."""
+        text = row["error"].lower().replace("_", " ")
+        self.tries[row["id"]] += 1
+        if row["outcome"] != "failed" or "out of memory" not in text or self.tries[row["id"]] >= MOST_TRIES:
+            return False
+        self.left.append([row["id"]])
+        return True
 
     def write(self, row):
         with open(self.path, "a") as file:
@@ -165,7 +176,8 @@ class Pool:
             if "ready" in row:
                 self.next(worker)
             elif "id" in row:
-                worker.queue.write(row)
+                if not worker.queue.runs_again(row):
+                    worker.queue.write(row)
                 worker.running = None
                 self.next(worker)
 
