@@ -25,7 +25,13 @@
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
 #include "compiler/gpu/fetch_mask.h"
 
-enum { MOST_SLOTS = KILN_AHEAD_STAGES, DEFAULT_SLOTS = 3, SPARE_SHARED = 32 * 1024, LEAST_PIECE = 32 };
+enum {
+  MOST_SLOTS = KILN_AHEAD_STAGES,
+  DEFAULT_SLOTS = 3,
+  SPARE_SHARED = 32 * 1024,
+  LEAST_PIECE = 32,
+  WHOLE_PIECE = 128
+};
 
 typedef struct fetching {
   ir_kernel *kernel;
@@ -94,6 +100,17 @@ static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_l
   split_axis(f, load, &row);
   return bits >= 8 && bits << row >= LEAST_PIECE && kiln_ahead_words(a, type) &&
          kiln_has_fragments(f->machine->matrix, x->dot);
+}
+
+/// Whether one slot is worth while: a thread has no registers for the tiles, and each copy moves 16 bytes of
+/// 16-bit elements. Others are cut into words, and then take longer than the way through registers.
+static bool can_fill_at_once(const fetching *f, const kiln_ahead *a) {
+  for (unsigned i = 0; i < a->count; i++) {
+    unsigned row, bits = ir_type_bits(a->loads[i].load->results[0].type);
+    split_axis(f, a->loads[i].load, &row);
+    if (bits != 16 || bits << row < WHOLE_PIECE) return false;
+  }
+  return kiln_ahead_overflows(a);
 }
 
 // ---------------------------------------------------------------------------------------------- ring
@@ -221,7 +238,7 @@ static void visit(ir_op *op, void *context) {
   for (unsigned i = 0; i < a->count; i++)
     if (!can_fetch(f, a, &a->loads[i])) return;
   unsigned slots = slots_for(f, a);
-  if (!slots || (slots == 1 && !kiln_ahead_overflows(a))) return;
+  if (!slots || (slots == 1 && !can_fill_at_once(f, a))) return;
   make_ring(f, a, slots);
   f->error = a->b.error;
   f->facts = NULL;
