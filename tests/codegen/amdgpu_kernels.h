@@ -32,8 +32,10 @@ static inline ir_kernel *lower(compiled *c, const char *file, const char *name, 
   char path[200];
   size_t size;
   snprintf(path, sizeof path, "kernels/%s.kiln", file);
-  char *source = kiln_test_read(path, &size);
-  CHECK(source);
+  char *text = kiln_test_read(path, &size);
+  CHECK(text);
+  const char *source = kiln_arena_text(c->arena, text, size); // the unit borrows it
+  free(text);
   kiln_front_options options = {0};
   kiln_unit *unit = kiln_unit_open(c->arena, path, source, size, &options, d);
   if (!unit) fail_with(d, source, size);
@@ -44,7 +46,7 @@ static inline ir_kernel *lower(compiled *c, const char *file, const char *name, 
     ir_kernel *kernel = kiln_unit_lower(unit, c->arena, i, config,
                                         c->is_best ? 0 : c->interface->variant_count - 1, &c->target, d);
     if (!kernel) fail_with(d, source, size);
-    return kernel; // the unit borrows the text, which the test's process keeps
+    return kernel;
   }
   FAIL("%s has no %s", path, name);
 }

@@ -294,7 +294,7 @@ TEST(amdgpu, kernels_without_products_have_all_registers_at_once) {
                {"softmax", "softmax[T=f32]", "gfx90a", false},
                {"softmax", "softmax[T=f32]", "gfx942", false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     if (try_compile(&c, cases[i].file, cases[i].kernel, cases[i].target, KILN_FORMAT_LLVM, &err) != KILN_OK)
       FAIL("%s: %s", cases[i].target, err.text);
@@ -317,7 +317,7 @@ static unsigned count_of(const char *text, const char *word) {
 TEST(amdgpu, keys_of_two_words_are_compared_once) {
   static const char *const targets[] = {"gfx942", "gfx1100"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     CHECK_OK(try_compile(&c, "sort", "argsort_rows[T=f32]", targets[i], KILN_FORMAT_ASM, &err), err);
     kiln_buffer_u8(&c.artifact.code, 0);

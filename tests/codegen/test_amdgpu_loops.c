@@ -132,7 +132,7 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
 TEST(amdgpu_loops, accumulators_stay_where_products_find_them) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx950", "gfx9-4-generic"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     if (!llvm_has(targets[i])) continue;
     if (try_compile(&c, "gemm", "gemm[T=bf16,ACT=0,BIAS=true]", targets[i], KILN_FORMAT_ASM, &err) != KILN_OK)
@@ -162,7 +162,7 @@ TEST(amdgpu_loops, queries_without_room_in_registers_stay_in_shared_memory) {
                {"gfx1201", "wide_attention[D=64,N=64]", 0},
                {"gfx1201", "wide_attention[D=128,N=32]", 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     span loops[MOST_LOOPS];
     if (!llvm_has(cases[i].target)) continue;
@@ -200,7 +200,7 @@ TEST(amdgpu_loops, loads_of_near_memory_are_buffer_loads) {
                                       "product_near[T=bf16,R=f32,BY=0]"};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (size_t k = 0; k < sizeof loops / sizeof *loops && llvm_has(rows[i].target); k++) {
-      compiled c;
+      compiled c = {.is_best = false};
       kiln_error err = {0};
       CHECK_OK(try_compile(&c, "../tests/emulation/cases", loops[k], rows[i].target, KILN_FORMAT_ASM, &err),
                err);
@@ -217,7 +217,7 @@ TEST(amdgpu_loops, loads_of_near_memory_are_buffer_loads) {
 TEST(amdgpu_loops, loops_advance_near_memory_by_one_scalar) {
   static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-    compiled c;
+    compiled c = {.is_best = false};
     kiln_error err = {0};
     span loops[MOST_LOOPS];
     size_t count = 0;
@@ -253,7 +253,7 @@ static const char *last_in(const span *s, const char *word) {
 
 static compiled loop_in(const char *file, const char *name, const char *target, kiln_format format,
                         span *out) {
-  compiled c;
+  compiled c = {.is_best = false};
   kiln_error err = {0};
   span loops[MOST_LOOPS];
   CHECK_OK(try_compile(&c, file, name, target, format, &err), err);
