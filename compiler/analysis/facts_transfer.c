@@ -347,9 +347,8 @@ static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
     for (unsigned i = 0; i <= last; i++)
       if (i == last || !f->contiguity[last])
         f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
-  // the least multiple that is not below what the value is at least
   const int64_t by = op->attrs.divisible;
-  if (!type.rank && by > 1 && f->lo < 0 && f->lo > -by) f->lo = 0;
+  if (!type.rank && by > 1 && f->lo < 0 && f->lo > INT64_MIN) f->lo = -(-f->lo / by * by); // up to a multiple
 }
 
 // ------------------------------------------------------------------------------------------ shapes

@@ -173,6 +173,29 @@ static void check_attention(const char *type, unsigned depth, bool causal, const
   free(text);
 }
 
+/// tests/passes/uneven.kiln: every program of the grid runs, whichever blocks take them and in which order.
+TEST(gpu_machine, programs_that_differ) {
+  static const struct {
+    unsigned rows, heads, groups, blocks;
+  } grids[] = {{1, 1, 1, 1}, {5, 3, 2, 4}, {3, 17, 1, 5}, {2, 1, 33, 7}, {9, 2, 1, 64}, {0, 2, 2, 3}};
+  char *text = kiln_test_read("tests/passes/uneven.kiln", NULL), name[NAME];
+  if (!text) FAIL("tests/passes/uneven.kiln cannot be read");
+  for (unsigned i = 0; i < sizeof grids / sizeof *grids; i++) {
+    const unsigned n = grids[i].rows * 64, all = grids[i].heads * grids[i].groups;
+    const double total = (double)n * 64 * all;
+    snprintf(name, sizeof name, "%u x %u x %u", grids[i].heads, grids[i].rows, grids[i].groups);
+    sim_case c = {.name = name,
+                  .text = text,
+                  .arguments = {total, total, total, n, grids[i].heads, grids[i].groups},
+                  .grid = {grids[i].heads, grids[i].rows, grids[i].groups},
+                  .schedules = 2,
+                  .blocks = grids[i].blocks,
+                  .sparse = 4};
+    if (!check_case(&c, i)) FAIL("%s does not take the GPU form", name);
+  }
+  free(text);
+}
+
 TEST(gpu_machine, attention) {
   static const char *const types[] = {"bf16", "f16"};
   for (unsigned i = 0; i < 8; i++) {

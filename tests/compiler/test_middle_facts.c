@@ -159,6 +159,47 @@ TEST(facts, loops_reach_a_fixed_point) {
   end(&s);
 }
 
+/// What a loop up to `bound` leaves of n, where it is the offset of a pointer.
+static int64_t least_left(sample *s, ir_value *n, ir_value *bound, bool is_offset) {
+  ir_block *body = ir_block_create(s->arena);
+  ir_builder in = {.arena = s->arena, .block = body};
+  ir_value *counter = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
+  ir_value *left = ir_binary(&in, IR_SUB, 0, n, counter);
+  if (is_offset) ir_binary(&in, IR_PTRADD, 0, s->p, left);
+  ir_yield(&in, NULL, 0);
+  ir_emit(&s->b, IR_FOR, NULL, (ir_value *[]){i32(s, 0), bound, i32(s, 16)}, 3, NULL, &body, 1);
+  return fact(s, left)->lo;
+}
+
+TEST(facts, a_loop_has_not_done_what_is_left) {
+  sample s = begin();
+  ir_value *n = mul(&s, s.n, s.n), *other = mul(&s, pid(&s), s.n), *five = i32(&s, 5);
+  ir_value *least = ir_binary(&s.b, IR_MIN, 0, five, n);
+  ir_value *raised = ir_binary(&s.b, IR_MAX, 0, other, i32(&s, 0));
+  CHECK_INT(least_left(&s, n, n, true), 1);
+  CHECK_INT(least_left(&s, n, least, true), 1);
+  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_MIN, 0, ir_binary(&s.b, IR_SUB, 0, n, raised), five), true),
+            1);
+  // up to something else, to more, or where it may wrap
+  CHECK(least_left(&s, n, other, true) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MAX, 0, n, five), true) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MIN, IR_UNSIGNED, n, five), true) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, other), true) < 1);
+  CHECK(least_left(&s, n, n, false) < 1);
+  end(&s);
+}
+
+TEST(facts, a_hint_rounds_the_least_value_up) {
+  sample s = begin();
+  ir_value *below = ir_binary(&s.b, IR_SUB, 0, ir_binary(&s.b, IR_MAX, 0, pid(&s), i32(&s, 1)), i32(&s, 128));
+  CHECK_INT(fact(&s, below)->lo, -127);
+  for (int64_t by = 64; by <= 256; by *= 2) {
+    ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.divisible = by}, &below, 1, NULL, NULL, 0);
+    CHECK_INT(fact(&s, &hint->results[0])->lo, by == 64 ? -64 : 0);
+  }
+  end(&s);
+}
+
 TEST(facts, assumes_and_hints_count) {
   sample s = begin();
   ir_value *k = ir_binary(&s.b, IR_SHR, 0, s.n, ir_cast(&s.b, s.ld, KILN_I32, 0, 0));
