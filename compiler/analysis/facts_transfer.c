@@ -480,12 +480,19 @@ static const struct {
 #undef INTEGERS
 };
 
-/// The greater one of something and a constant that is not negative.
+/// The greater one of something and a constant that is not negative, also rounded down to a multiple.
 static bool is_raised(const ir_value *v) {
-  const ir_op *op = v->def;
-  int64_t n;
-  if (!op || op->code != IR_MAX || op->attrs.flags & IR_UNSIGNED) return false;
-  return (ir_constant_int(op->operands[0], &n) && n >= 0) || (ir_constant_int(op->operands[1], &n) && n >= 0);
+  const ir_op *op = v->def, *part;
+  int64_t n, by;
+  if (!op || op->operand_count < 2 || op->attrs.flags & IR_UNSIGNED) return false;
+  const bool has_right = ir_constant_int(op->operands[1], &n);
+  if (op->code == IR_MUL) {
+    part = op->operands[0]->def;
+    return has_right && part && part->code == IR_DIV && !(part->attrs.flags & IR_UNSIGNED) &&
+           ir_constant_int(part->operands[1], &by) && by == n && n > 0 && is_raised(part->operands[0]);
+  }
+  if (op->code != IR_MAX) return false;
+  return (has_right && n >= 0) || (ir_constant_int(op->operands[0], &n) && n >= 0);
 }
 
 /// Whether `bound` is `v`, or the least of it and others, or less by what is not negative.

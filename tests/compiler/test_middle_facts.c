@@ -180,6 +180,10 @@ TEST(facts, a_loop_has_not_done_what_is_left) {
   CHECK_INT(least_left(&s, n, least, true), 1);
   CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_MIN, 0, ir_binary(&s.b, IR_SUB, 0, n, raised), five), true),
             1);
+  ir_value *down = mul(&s, ir_binary(&s.b, IR_DIV, 0, raised, i32(&s, 16)), i32(&s, 16)),
+           *up = mul(&s, ir_binary(&s.b, IR_DIV, 0, raised, i32(&s, 16)), i32(&s, 32));
+  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, down), true), 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, up), true) < 1);
   // up to something else, to more, or where it may wrap
   CHECK(least_left(&s, n, other, true) < 1);
   CHECK(least_left(&s, n, ir_binary(&s.b, IR_MAX, 0, n, five), true) < 1);
