@@ -226,6 +226,10 @@ def form(kiln, dtype, batch, heads, kv_heads, rows, keys, D, left, right, reps, 
     title = "attention %s D%d %dx%d/%d, %d x %d%s%s" % (str(dtype)[6:], D, batch, heads, kv_heads, rows, keys, "" if (left, right) == (-1, -1)
                                                      else " causal" if (left, right) == (-1, 0) else " %d..%d" % (left, right), " packed qkv" if packed_qkv else "")
     check(title, o[:1, :, :group], plain(q[:1, :, :group], k[:1, :, :1], v[:1, :, :1], left, right), 6e-3)
+    if gpu_common.repeats:  # what was checked so far are copies: the job writes `grads`, last by the second way
+        gpu_common.watched.clear()
+        for which, t, want in zip("qkv", grads, found[0]):
+            check("%s d%s" % (title, which), t, want, 1e-2)
     if not reps:
         return
     x, y, z = (t.transpose(1, 2) for t in (q, k, v))
