@@ -34,6 +34,23 @@ bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out) {
   return true;
 }
 
+// Triton's contract: the memory of a descriptor begins at a multiple of 16 bytes, and so do its rows.
+enum { DESCRIPTOR_BYTES = 16 };
+
+static ir_value *promise_multiple(ttir_reader *r, ir_value *value, int64_t of) {
+  const ir_op *maker = value->def;
+  if (of < 2 || (maker && maker->code == IR_CONST)) return value;
+  ir_op *op = ttir_emit(r, IR_HINT, &(ir_attrs){.divisible = of}, &value, 1, NULL);
+  return op ? &op->results[0] : value;
+}
+
+static void promise_alignment(ttir_reader *r, ir_value **parts, unsigned rank) {
+  unsigned bytes = kiln_scalars[parts[0]->type.scalar].bytes;
+  parts[0] = promise_multiple(r, parts[0], DESCRIPTOR_BYTES);
+  for (unsigned axis = 0; axis + 1 < rank; axis++)
+    parts[1 + rank + axis] = promise_multiple(r, parts[1 + rank + axis], DESCRIPTOR_BYTES / bytes);
+}
+
 // tt.make_tensor_descriptor %p, [%M, %K], [%s, %one] {padding = ..} : <f16>, <tensor<64x32xf16>>
 void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
   ir_value *v[1 + 2 * IR_MAX_RANK];
@@ -53,6 +70,7 @@ void ttir_form_make_view(ttir_reader *r, const ttir_row *row) {
                strides);
     return;
   }
+  promise_alignment(r, v, extents);
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, NULL, v, 1 + extents + strides, &to.type);
   if (!op) return;
   ttir_view_fact fact = {.view = &op->results[0],

@@ -248,6 +248,43 @@ TEST(ttir_host, rows_of_a_descriptor_of_the_host) {
       }
 }
 
+/// The memory of a descriptor and its rows begin at multiples of 16 bytes, which is Triton's contract: also
+/// where the address and the stride are numbers from memory, as in its tutorial of grouped products.
+TEST(ttir_host, descriptors_are_aligned) {
+  static const char text[] =
+      "module {\n"
+      "  tt.func public @k(%p: !tt.ptr<i64>, %l: !tt.ptr<i64>, %o: !tt.ptr<f16> {tt.divisibility = 16 : "
+      "i32}) {\n"
+      "    %c0 = arith.constant 0 : i32\n"
+      "    %c64 = arith.constant 64 : i32\n"
+      "    %s1 = arith.constant 1 : i64\n"
+      "    %s64 = arith.constant 64 : i64\n"
+      "    %a = tt.load %p : !tt.ptr<i64>\n"
+      "    %x = tt.int_to_ptr %a : i64 -> !tt.ptr<f16>\n"
+      "    %s = tt.load %l : !tt.ptr<i64>\n"
+      "    %d = tt.make_tensor_descriptor %x, [%c64, %c64], [%s, %s1] : <f16>, <tensor<64x64xf16>>\n"
+      "    %e = tt.make_tensor_descriptor %o, [%c64, %c64], [%s64, %s1] : <f16>, <tensor<64x64xf16>>\n"
+      "    %v = tt.descriptor_load %d[%c0, %c0] : !tt.tensordesc<tensor<64x64xf16>> -> tensor<64x64xf16>\n"
+      "    tt.descriptor_store %e[%c0, %c0], %v : !tt.tensordesc<tensor<64x64xf16>>, tensor<64x64xf16>\n"
+      "    tt.return\n"
+      "  }\n"
+      "}\n";
+  unit u = open_unit(text);
+  kiln_error err = {0};
+  kiln_codegen_options options;
+  kiln_artifact artifact = {0};
+  CHECK_OK(kiln_target_parse("sm_80", &u.target, &err), err);
+  kiln_codegen_options_init(&options);
+  options.assembler = KILN_ASSEMBLER_NONE;
+  CHECK_OK(kiln_codegen(lower(&u), &u.target, &options, &artifact, &err), err);
+  char *ptx = strndup((const char *)artifact.code.bytes, artifact.code.size);
+  CHECK(strstr(ptx, "ld.global.v4.b32") != NULL);
+  CHECK(strstr(ptx, "ld.global.b16") == NULL);
+  free(ptx);
+  kiln_artifact_deinit(&artifact);
+  kiln_arena_destroy(u.arena);
+}
+
 /// A selection between descriptors: made by the kernel, and passed by the host.
 TEST(ttir_host, descriptors_are_selected) {
   static const char text[] =
