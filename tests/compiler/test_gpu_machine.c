@@ -476,10 +476,9 @@ TEST(gpu_faults, chained_products) {
             sizeof faults / sizeof *faults - SUM_FAULTS - PUT_FAULTS - FETCH_FAULTS - STORE_FAULTS);
 }
 
-/// The same product through slots that threads fill: three slots, which go round twice, rows that end in the
-/// middle of a piece, and a last tile without some of its rows. (A mask that is lost does no harm to what is
-/// stored: the other operand is zero there.)
-TEST(gpu_faults, fetches) {
+/// Of the small product through slots without roles: rows end in the middle of a piece, and the last tile is
+/// without some of its rows. Slots go round twice.
+static unsigned plant_in_slots(const char *target) {
   const double k = 205, row = 208, m = 70, n = 64;
   char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
   sim_case c = {.name = "gemm",
@@ -487,26 +486,19 @@ TEST(gpu_faults, fetches) {
                 .arguments = {m * row, n * row, n, m * n, m, n, k, row, row, n},
                 .grid = {2, 1, 1},
                 .schedules = 3,
-                .target = "sm_80"};
+                .target = target};
   c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
-  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), FETCH_FAULTS);
+  unsigned found = plant_faults(&(planting){&c, 1, ""});
   free(text);
+  return found;
 }
 
-/// The same through two slots that threads store to, where loads go through registers.
-TEST(gpu_faults, stores_to_slots) {
-  const double k = 205, row = 208, m = 70, n = 64;
-  char *text = library("tests/golden/gpu_form/gemm.kiln", small.text, small.text);
-  sim_case c = {.name = "gemm",
-                .text = text,
-                .arguments = {m * row, n * row, n, m * n, m, n, k, row, row, n},
-                .grid = {2, 1, 1},
-                .schedules = 3,
-                .target = "gfx942"};
-  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
-  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), 5);
-  free(text);
-}
+/// Three slots that threads fill. (A mask that is lost does no harm to what is stored: the other operand is
+/// zero there.)
+TEST(gpu_faults, fetches) { CHECK_INT(plant_in_slots("sm_80"), FETCH_FAULTS); }
+
+/// Two slots that threads store to, where loads go through registers.
+TEST(gpu_faults, stores_to_slots) { CHECK_INT(plant_in_slots("gfx942"), 5); }
 
 /// Products in a row, one of them of a computed operand, and sums added in memory. Four iterations, so that
 /// the slots of all go round twice. Faults of barriers are counted among those of fetches; all products are
