@@ -32,15 +32,20 @@ unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type) {
   return type == g->i32 || type == g->f32 ? 4 : 8;
 }
 
-/// The word that 16 bits were cut out of, and whether they are its upper half; NULL: they come from
-/// elsewhere.
-static LLVMValueRef word_behind(gpu *g, LLVMValueRef half, bool *out_upper) {
-  while (LLVMIsABitCastInst(half)) half = LLVMGetOperand(half, 0);
-  LLVMValueRef word = LLVMIsATruncInst(half) ? LLVMGetOperand(half, 0) : NULL;
-  if (!word || LLVMTypeOf(word) != g->i32) return NULL;
-  *out_upper = LLVMIsABinaryOperator(word) && LLVMGetInstructionOpcode(word) == LLVMLShr &&
-               LLVMGetOperand(word, 1) == gpu_i32(g, 16);
-  return *out_upper ? LLVMGetOperand(word, 0) : word;
+/// Bits that were cut out of a word, from bit `at` on. `word` NULL: they come from elsewhere.
+typedef struct piece {
+  LLVMValueRef word;
+  unsigned at;
+} piece;
+
+static piece piece_of(gpu *g, LLVMValueRef bits) {
+  while (LLVMIsABitCastInst(bits)) bits = LLVMGetOperand(bits, 0);
+  LLVMValueRef word = LLVMIsATruncInst(bits) ? LLVMGetOperand(bits, 0) : NULL;
+  if (!word || LLVMTypeOf(word) != g->i32) return (piece){NULL, 0};
+  bool is_shifted = LLVMIsABinaryOperator(word) && LLVMGetInstructionOpcode(word) == LLVMLShr &&
+                    LLVMIsAConstantInt(LLVMGetOperand(word, 1));
+  if (!is_shifted) return (piece){word, 0};
+  return (piece){LLVMGetOperand(word, 0), (unsigned)LLVMConstIntGetZExtValue(LLVMGetOperand(word, 1))};
 }
 
 static bool is_same_word(LLVMValueRef a, LLVMValueRef b) {
@@ -49,23 +54,32 @@ static bool is_same_word(LLVMValueRef a, LLVMValueRef b) {
                     LLVMGetOperand(a, 1) == LLVMGetOperand(b, 1));
 }
 
-/// Halves of two words by one instruction where the machine has it; NULL: it has not, or they are none.
-static LLVMValueRef join_halves(gpu *g, const LLVMValueRef *bits) {
-  bool upper[2];
-  LLVMValueRef words[2];
-  for (unsigned i = 0; i < 2; i++)
-    if (!g->machine->join_halves || !(words[i] = word_behind(g, bits[i], &upper[i]))) return NULL;
-  if (is_same_word(words[0], words[1]) && !upper[0] && upper[1]) return words[0];
-  return g->machine->join_halves(g, words, upper);
+/// The word that all elements were cut out of, in order, or halves of two words by one instruction where the
+/// machine has it. NULL: they are neither. LLVM would find the word too, but has to be given several
+/// instructions for each element of a matrix operand first.
+static LLVMValueRef join_pieces(gpu *g, const LLVMValueRef *elements, unsigned count) {
+  piece pieces[4];
+  bool are_halves = count == 2, is_whole = true;
+  if (LLVMTypeOf(elements[0]) == g->i1) return NULL; // these are bytes only once they are packed
+  for (unsigned i = 0; i < count; i++) {
+    pieces[i] = piece_of(g, elements[i]);
+    if (!pieces[i].word) return NULL;
+    are_halves &= pieces[i].at % 16 == 0;
+    is_whole &= pieces[i].at == i * (32 / count) && is_same_word(pieces[0].word, pieces[i].word);
+  }
+  if (is_whole) return pieces[0].word;
+  if (!are_halves || !g->machine->join_halves) return NULL;
+  return g->machine->join_halves(g, (LLVMValueRef[]){pieces[0].word, pieces[1].word},
+                                 (bool[]){pieces[0].at != 0, pieces[1].at != 0});
 }
 
-/// `count` integers narrower than a word in one i32, the first in the low bits.
-static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) {
-  LLVMValueRef word = count == 2 ? join_halves(g, bits) : NULL;
+/// `count` elements narrower than a word in one i32, the first in the low bits.
+static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *elements, unsigned count) {
+  LLVMValueRef word = join_pieces(g, elements, count);
   if (word) return word;
   unsigned width = 32 / count;
   for (unsigned i = 0; i < count; i++) {
-    LLVMValueRef part = LLVMBuildZExt(g->builder, bits[i], g->i32, "");
+    LLVMValueRef part = LLVMBuildZExt(g->builder, to_bits(g, elements[i]), g->i32, "");
     if (i) part = LLVMBuildShl(g->builder, part, gpu_i32(g, i * width), "");
     word = word ? LLVMBuildOr(g->builder, word, part, "") : part;
   }
@@ -73,21 +87,21 @@ static LLVMValueRef pack_word(gpu *g, const LLVMValueRef *bits, unsigned count) 
 }
 
 LLVMValueRef gpu_pack(gpu *g, const LLVMValueRef *elements, unsigned count) {
-  LLVMValueRef bits[16] = {NULL}, words[4];
+  LLVMValueRef words[4];
   unsigned bytes = gpu_bytes_of(g, LLVMTypeOf(elements[0])), total = bytes * count, word_count = total / 4;
-  for (unsigned i = 0; i < count; i++) bits[i] = to_bits(g, elements[i]);
-  if (total < 4 && count == 1) return bits[0];
+  if (total < 4 && count == 1) return to_bits(g, elements[0]);
   if (total < 4) { // two bytes
-    bits[2] = bits[3] = LLVMConstInt(g->i8, 0, false);
-    return LLVMBuildTrunc(g->builder, pack_word(g, bits, 4), g->i16, "");
+    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(elements[0]));
+    const LLVMValueRef four[4] = {elements[0], elements[1], zero, zero};
+    return LLVMBuildTrunc(g->builder, pack_word(g, four, 4), g->i16, "");
   }
   for (unsigned w = 0; w < word_count; w++) {
     if (bytes == 8) {
-      LLVMValueRef half =
-          w & 1 ? LLVMBuildLShr(g->builder, bits[w / 2], LLVMConstInt(g->i64, 32, false), "") : bits[w / 2];
-      words[w] = LLVMBuildTrunc(g->builder, half, g->i32, "");
+      LLVMValueRef bits = to_bits(g, elements[w / 2]);
+      if (w & 1) bits = LLVMBuildLShr(g->builder, bits, LLVMConstInt(g->i64, 32, false), "");
+      words[w] = LLVMBuildTrunc(g->builder, bits, g->i32, "");
     } else {
-      words[w] = bytes == 4 ? bits[w] : pack_word(g, bits + w * (4 / bytes), 4 / bytes);
+      words[w] = bytes == 4 ? to_bits(g, elements[w]) : pack_word(g, elements + w * (4 / bytes), 4 / bytes);
     }
   }
   if (word_count == 1) return words[0];

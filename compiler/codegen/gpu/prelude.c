@@ -84,7 +84,7 @@ static void word_text(kiln_buffer *out, word w) {
   else kiln_buffer_format(out, "%s", letter_text(w.letter));
 }
 
-enum { MAX_ARGUMENTS = 8 };
+enum { MAX_ARGUMENTS = 10 };
 
 static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature) {
   LLVMTypeRef arguments[MAX_ARGUMENTS], result = word_type(c, next_word(&signature));

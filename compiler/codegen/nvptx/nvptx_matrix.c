@@ -3,31 +3,22 @@
 // / 4 and member = lane % 4; a 32-bit register of an operand holds neighbours along the reduced index.
 #include "compiler/codegen/nvptx/nvptx_matrix.h"
 
-static LLVMValueRef words(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned each) {
-  LLVMValueRef vector = NULL;
-  if (count == each) return LLVMBuildBitCast(g->builder, gpu_pack(g, elements, each), g->i32, "");
-  for (unsigned i = 0; i < count / each; i++) {
-    LLVMValueRef word =
-        LLVMBuildBitCast(g->builder, gpu_pack(g, elements + (size_t)i * each, each), g->i32, "");
-    vector = LLVMBuildInsertElement(g->builder,
-                                    vector ? vector : LLVMGetPoison(LLVMVectorType(g->i32, count / each)),
-                                    word, gpu_i32(g, i), "");
-  }
-  return vector;
-}
+#include <string.h>
 
-static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count) {
-  LLVMValueRef vector = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(elements[0]), count));
-  for (unsigned i = 0; i < count; i++)
-    vector = LLVMBuildInsertElement(g->builder, vector, elements[i], gpu_i32(g, i), "");
-  return vector;
+static unsigned put_words(gpu *g, const LLVMValueRef *elements, unsigned count, unsigned each,
+                          LLVMValueRef *out) {
+  for (unsigned i = 0; i < count / each; i++)
+    out[i] = LLVMBuildBitCast(g->builder, gpu_pack(g, elements + (size_t)i * each, each), g->i32, "");
+  return count / each;
 }
 
 static void emit(gpu *g, kl_function function, unsigned left_count, unsigned each, const LLVMValueRef *left,
                  const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  LLVMValueRef arguments[3] = {words(g, left, left_count, each), words(g, right, left_count / 2, each),
-                               gather(g, accumulator, 4)};
-  LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, 3);
+  LLVMValueRef arguments[4 + 2 + 4];
+  unsigned count = put_words(g, left, left_count, each, arguments);
+  count += put_words(g, right, left_count / 2, each, arguments + count);
+  memcpy(arguments + count, accumulator, 4 * sizeof *accumulator);
+  LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, count + 4);
   for (unsigned i = 0; i < 4; i++)
     accumulator[i] = LLVMBuildExtractElement(g->builder, sum, gpu_i32(g, i), "");
 }
