@@ -79,7 +79,7 @@ void ttir_form_cas(ttir_reader *r, const ttir_row *row) {
 
 // ------------------------------------------------------------------------- loads, stores and polls
 
-static ir_type bits_of(ir_type type) {
+ir_type ttir_bits_of(ir_type type) {
   static const uint8_t by_bytes[] = {[1] = KILN_I8, [2] = KILN_I16, [4] = KILN_I32, [8] = KILN_I64};
   return ir_scalar_type((kiln_scalar)by_bytes[kiln_scalars[type.scalar].bytes]);
 }
@@ -94,7 +94,7 @@ static ir_value *integers_at(ttir_reader *r, ir_value *pointer) {
     ttir_error(r, "%s: expected a pointer to numbers of 32 or 64 bits", r->row->name);
     return NULL;
   }
-  return ir_bitcast(&r->b, pointer, ir_pointer_type((kiln_scalar)bits_of(to).scalar));
+  return ir_bitcast(&r->b, pointer, ir_pointer_type((kiln_scalar)ttir_bits_of(to).scalar));
 }
 
 // The numbers at `pointer`, as integers: an or with zero.
@@ -135,7 +135,8 @@ void ttir_form_atomic_store(ttir_reader *r, const ttir_row *row) {
   if (!r->failed && count < 2) ttir_error(r, "%s: expected a pointer and a value", row->name);
   ir_value *pointer = integers_at(r, v[0]);
   if (r->failed) return;
-  if (v[1]->type.scalar != bits_of(v[1]->type).scalar) v[1] = ir_bitcast(&r->b, v[1], bits_of(v[1]->type));
+  if (v[1]->type.scalar != ttir_bits_of(v[1]->type).scalar)
+    v[1] = ir_bitcast(&r->b, v[1], ttir_bits_of(v[1]->type));
   v[0] = pointer;
   ttir_builder_error(r);
   if (r->failed) return;

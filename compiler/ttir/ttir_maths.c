@@ -114,15 +114,10 @@ static ir_value *make_trunc(ttir_reader *r, const maths_row *row, ir_value **v) 
   return choose(r, positive, unary(r, IR_FLOOR, v[0]), unary(r, IR_CEIL, v[0]));
 }
 
-static ir_type integer_like(ir_type type) {
-  static const uint8_t by_bytes[] = {[1] = KILN_I8, [2] = KILN_I16, [4] = KILN_I32, [8] = KILN_I64};
-  return ir_scalar_type((kiln_scalar)by_bytes[kiln_scalars[type.scalar].bytes]);
-}
-
 // The sign bit of `sign` on the other bits of `size`.
 static ir_value *with_sign(ttir_reader *r, ir_value *size, ir_value *sign) {
   if (failed(r) || !size || !sign) return NULL;
-  ir_type bits = integer_like(size->type);
+  ir_type bits = ttir_bits_of(size->type);
   uint64_t top = 1ull << (ir_type_bits(size->type) - 1);
   ir_value *a = ir_bitcast(&r->b, size, bits), *b = ir_bitcast(&r->b, sign, bits);
   if (failed(r)) return NULL;
@@ -180,7 +175,7 @@ static ir_value *make_isfinite(ttir_reader *r, const maths_row *row, ir_value **
 
 static ir_value *make_signbit(ttir_reader *r, const maths_row *row, ir_value **v) {
   (void)row;
-  ir_value *bits = ir_bitcast(&r->b, v[0], integer_like(v[0]->type));
+  ir_value *bits = ir_bitcast(&r->b, v[0], ttir_bits_of(v[0]->type));
   return failed(r) ? NULL : compare(r, IR_LT, bits, ttir_splat_bits(r, bits->type, 0));
 }
 

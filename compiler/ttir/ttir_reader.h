@@ -189,6 +189,8 @@ ir_op *ttir_emit_regions(ttir_reader *r, ir_opcode code, const ir_attrs *attrs, 
                          size_t count, ir_block *const *regions, size_t region_count);
 /// A constant of `bits` in the shape and element of `like`.
 ir_value *ttir_splat_bits(ttir_reader *r, ir_type like, uint64_t bits);
+/// The integer of a scalar's or an element's width.
+ir_type ttir_bits_of(ir_type type);
 ir_value *ttir_splat_float(ttir_reader *r, ir_type like, double value);
 /// `value` in the shape of `like`: splatted when it is a scalar and `like` is not.
 ir_value *ttir_spread(ttir_reader *r, ir_value *value, ir_type like);

@@ -97,10 +97,37 @@ static int finish(build *b, const work_sums *sums, uint64_t start, int code, boo
   return code;
 }
 
-int kiln_command_build(int argc, char **argv) {
-  build b = {0};
+/// Refuses words that contradict each other; -1: none does.
+static int check_options(const cli_page *page, const build *b, bool without) {
+  if (b->s.fleet && (b->s.no_cache || b->s.force))
+    return cli_usage(page, "--fleet needs the cache: neither --no-cache nor --force");
+  if (!b->s.words.count) return cli_usage(page, "no source was named");
+  if (b->s.key && !b->s.for_tuning) return cli_usage(page, "--key is of --tuning");
+  if (without && b->s.tuned) return cli_usage(page, "--no-tuned and --tuned were both given");
+  return -1;
+}
+
+static int make_bundle(build *b, uint64_t start) {
   work_sums sums = {0};
   kiln_error err = {0};
+  bool may_reuse = !b->json && !b->trace; // they tell of each object, so each is looked up
+  int code;
+  trace_phase(&b->timeline, "read, check and lower sources");
+  kiln_status status = session_read(&b->s, "host", &err);
+  bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b->s, &b->bundle, &sums);
+  if (status == KILN_OK && !is_there) status = session_lower(&b->s, &err);
+  trace_phase(&b->timeline, "look up and compile");
+  if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b->s, &b->bundle, &sums);
+  if (status != KILN_OK) code = cli_report(status, &err);
+  else code = is_there ? CLI_OK : session_make(&b->s, &sums);
+  if (status == KILN_OK) code = finish(b, &sums, start, code, is_there);
+  trace_phase(&b->timeline, NULL);
+  status = b->trace ? trace_write(b->trace, &b->timeline, &b->s.plan, &err) : KILN_OK;
+  return status == KILN_OK ? code : cli_report(status, &err);
+}
+
+int kiln_command_build(int argc, char **argv) {
+  build b = {.bundle.output = "kernels.kbundle"};
   uint64_t start = cli_now_ns();
   bool without = false;
   session_init(&b.s);
@@ -140,30 +167,9 @@ int kiln_command_build(int argc, char **argv) {
       &b.s,
       session_codegen_name};
   int code = cli_parse(&page, argc, argv, &b.s.words);
-  if (code == -1) {
-    if (!b.bundle.output) b.bundle.output = "kernels.kbundle";
-    if (b.s.fleet && (b.s.no_cache || b.s.force))
-      code = cli_usage(&page, "--fleet needs the cache: neither --no-cache nor --force");
-    else if (!b.s.words.count) code = cli_usage(&page, "no source was named");
-  }
+  if (code == -1) code = check_options(&page, &b, without);
   b.s.beside = !without;
-  if (code == -1 && b.s.key && !b.s.for_tuning) code = cli_usage(&page, "--key is of --tuning");
-  if (code == -1 && without && b.s.tuned) code = cli_usage(&page, "--no-tuned and --tuned were both given");
-  if (code == -1) {
-    trace_phase(&b.timeline, "read, check and lower sources");
-    bool may_reuse = !b.json && !b.trace; // they tell of each object, so each is looked up
-    kiln_status status = session_read(&b.s, "host", &err);
-    bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b.s, &b.bundle, &sums);
-    if (status == KILN_OK && !is_there) status = session_lower(&b.s, &err);
-    trace_phase(&b.timeline, "look up and compile");
-    if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b.s, &b.bundle, &sums);
-    if (status != KILN_OK) code = cli_report(status, &err);
-    else code = is_there ? CLI_OK : session_make(&b.s, &sums);
-    if (status == KILN_OK) code = finish(&b, &sums, start, code, is_there);
-    trace_phase(&b.timeline, NULL);
-    status = b.trace ? trace_write(b.trace, &b.timeline, &b.s.plan, &err) : KILN_OK;
-    if (status != KILN_OK) code = cli_report(status, &err);
-  }
+  if (code == -1) code = make_bundle(&b, start);
   session_deinit(&b.s);
   return code;
 }

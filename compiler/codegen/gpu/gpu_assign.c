@@ -123,14 +123,14 @@ static void assign_elementwise(gpu *g, ir_op *op) {
     }
 }
 
-static kiln_layout operand_layout(gpu *g, ir_value *value) {
+kiln_layout gpu_operand_layout(gpu *g, ir_value *value) {
   kiln_layout layout;
   return gpu_suggestion(g, value, &layout) ? layout : gpu_default_layout(g, value->type);
 }
 
 static void assign_reduce(gpu *g, ir_op *op) {
   if (!op->results[0].type.rank) return;
-  kiln_layout from = operand_layout(g, op->operands[0]);
+  kiln_layout from = gpu_operand_layout(g, op->operands[0]);
   kiln_layout layout = layout_without(&from, layout_axis_mask(op->operands[0]->type, op->attrs.axis));
   for (uint32_t i = 0; i < op->result_count; i++) set_home(g, &op->results[i], layout);
 }

@@ -379,11 +379,6 @@ typedef struct stored {
   unsigned count;
 } stored;
 
-static kiln_layout operand_layout(gpu *g, ir_value *value) {
-  kiln_layout layout;
-  return gpu_suggestion(g, value, &layout) ? layout : gpu_default_layout(g, value->type);
-}
-
 /// An operand in registers, `parts` cut off the reduced index: registers hold one part after another, each in
 /// `part`, so that shared memory may take them in turn.
 typedef struct cut_operand {
@@ -392,7 +387,7 @@ typedef struct cut_operand {
 } cut_operand;
 
 static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts) {
-  cut_operand c = {.part = operand_layout(g, value)};
+  cut_operand c = {.part = gpu_operand_layout(g, value)};
   kiln_layout all = c.part;
   if (parts) {
     ir_type type = value->type;

@@ -337,6 +337,8 @@ void gpu_assign(gpu *g);
 /// The layout in which the value comes cheapest; false when it does not matter.
 bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
 kiln_layout gpu_default_layout(gpu *g, ir_type type);
+/// What an operand is suggested to lie in, else the default of its type.
+kiln_layout gpu_operand_layout(gpu *g, ir_value *value);
 
 // gpu_defer.c
 /// A load, and what is computed of it element by element, on the way to a reduction that alone needs it.

@@ -287,7 +287,7 @@ static void lower_copy(gpu *g, ir_op *op) {
 
 // ----------------------------------------------------------------------------------- staged stores
 
-static void group_barrier(gpu *g) {
+void nvptx_group_barrier(gpu *g) {
   LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, GROUP_BARRIER)), gpu_i32(g, GROUP_THREADS)};
   call(g, KL_kl_named_barrier, arguments, 2);
 }
@@ -414,7 +414,7 @@ static void wait_for_part(gpu *g, LLVMValueRef leader) {
   call(g, KL_kl_bulk_wait_read, NULL, 0);
   LLVMBuildBr(g->builder, write);
   LLVMPositionBuilderAtEnd(g->builder, write);
-  group_barrier(g);
+  nvptx_group_barrier(g);
 }
 
 /// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
@@ -442,7 +442,7 @@ static void lower_stage(gpu *g, ir_op *op) {
       wait_for_part(g, leader);
       write(g, &s, (block << (split.columns - 1)) + at / 2, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
-      group_barrier(g);
+      nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);

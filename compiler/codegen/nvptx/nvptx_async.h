@@ -33,6 +33,8 @@ static inline unsigned nvptx_cluster(const ir_attrs *roles) {
 /// `share`.
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place);
 LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share);
+/// Waits for the threads of this group.
+void nvptx_group_barrier(gpu *g);
 /// Shared window address of a slot; `slot` NULL: of the first.
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
 /// A call of assembly with effects that all threads of a warp make together.

@@ -34,11 +34,6 @@ static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, u
 
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
 
-static void group_barrier(gpu *g) {
-  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, GROUP_BARRIER)), gpu_i32(g, GROUP_THREADS)};
-  call(g, KL_kl_named_barrier, arguments, 2);
-}
-
 /// Pieces of a thread lie 128 pieces apart, so that those of a warp are neighbours.
 static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {
   return add(g, start, gpu_i32(g, i * GROUP_THREADS * PIECE * 4));
@@ -69,7 +64,7 @@ static void send(gpu *g, const exchange *x) {
     nvptx_asm(g, write, sizeof write - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 1 + PIECE);
   }
   call(g, KL_kl_proxy_fence, NULL, 0);
-  group_barrier(g);
+  nvptx_group_barrier(g);
   LLVMValueRef arguments[5] = {in_block(g, group, 0), group,
                                gpu_i32(g, x->pieces * PIECE * 4 * GROUP_THREADS), in_block(g, x->full, 0),
                                x->is_leader};
@@ -98,7 +93,7 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
   call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x->full, expected, x->is_leader}, 3);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
   for (unsigned rank = 1; rank < x->blocks; rank++) add_from(g, x, rank, sums);
-  group_barrier(g);
+  nvptx_group_barrier(g);
   for (unsigned rank = 1; rank < x->blocks; rank++)
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
 }
@@ -220,7 +215,7 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, sums);
   for (uint32_t i = 0; i < own; i++) out.regs[i / r.width * r.part + i % r.width] = sums[i];
   if (x.is_overlaid) call(g, KL_kl_proxy_fence, NULL, 0); // the next to write there is the copy engine
-  group_barrier(g);
+  nvptx_group_barrier(g);
   for (unsigned rank = 0; rank < x.blocks && !x.is_overlaid; rank++)
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader}, 2);
   gpu_set_home(g, &op->results[0], out);
