@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a launch from Python costs, in one table: python_launch.py FOLDER [--without-exchange]
+"""What a launch from Python costs, in one table: python_launch.py FOLDER
 
 FOLDER is what `make bench-python` leaves in build/<config>/bench/python: the package, libkiln, a bundle, cubins and driver_launch.so. It and this file
 are all that is needed on another machine. On the host and the null device with NumPy arrays and, where PyTorch is, its tensors; on cuda:0 beside
-cuLaunchKernel called from C and Triton's launcher, in this process. Rows are timed in turn, a round of each: medians of the rounds, the least, and where a row has another beside it the median of
-what they differ by (+) or of their ratios (x), with its bar; ratios and least say most on a machine with other work.
+cuLaunchKernel called from C and Triton's launcher, in this process. Rows are timed in turn, a round of each: medians of the rounds, the least, and where
+a row has another beside it the median of what they differ by (+) or of their ratios (x), with its bar. A PyTorch without DLPack's exchange, and one whose
+tensors are read by their attributes alone, are measured in processes of their own.
 """
 import atexit
 import ctypes
@@ -101,7 +102,7 @@ def on_the_host(library, numpy, torch, plain):
             table.add("%s, addresses" % name, [timer(k, *[x.ctypes.data for x in a], 128) for k, a in zip(kernels, arrays)])
             table.add("%s, prepared" % name, [timer(k.prepare(*a, 128, grid=(1,))) for k, a in zip(kernels, arrays)])
         if torch:
-            table.add("%s, tensors%s" % (name, ", without the exchange" if plain else ""),
+            table.add("%s, tensors%s" % (name, plain),
                       [timer(k, *[torch.zeros(4) for _ in range(n)], 128) for k, n in zip(kernels, COUNTS)])
     table.print()
 
@@ -189,7 +190,7 @@ def on_the_gpu(library, torch, plain):
         k.preload()
     table = Table("cuda:0, %s" % torch.cuda.get_device_name(0), torch.cuda.synchronize)
     table.add(DRIVER, driver_timers(torch, tensors))
-    table.add("kernel(tensors)%s" % (", without the exchange" if plain else ""), [timer(k, *t, N) for k, t in zip(kernels, tensors)], over=DRIVER,
+    table.add("kernel(tensors)" + plain, [timer(k, *t, N) for k, t in zip(kernels, tensors)], over=DRIVER,
               bars=(1300, 3700, 6900) if plain else (600, 1200, 2000))
     if not plain:
         table.add("kernel[grid](tensors)", [timer(k, *t, N, grid=(N // 128,)) for k, t in zip(kernels, tensors)], over=DRIVER)
@@ -225,11 +226,24 @@ def cold(device):
     print("%-44s %10.3f s, least %.3f s" % ("cold process to the first result, " + device, statistics.median(found), min(found)))
 
 
+WAYS = {"--without-exchange": ", without the exchange", "--by-attributes": ", by attributes"}
+
+
+def take_away(way):
+    """What PyTorch has for reading tensors."""
+    if hasattr(optional("torch").Tensor, "__dlpack_c_exchange_api__"):
+        del optional("torch").Tensor.__dlpack_c_exchange_api__
+    if way == "--by-attributes":
+        import kiln._handles
+        kiln._handles.tensors = None  # so that nothing can be proved
+
+
 def main():
-    plain = "--without-exchange" in sys.argv
+    way = next((one for one in WAYS if one in sys.argv), None)
+    plain = WAYS.get(way, "")
     torch, numpy = optional("torch"), optional("numpy")
-    if plain and torch and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        del torch.Tensor.__dlpack_c_exchange_api__
+    if way:
+        take_away(way)
     library = kiln.Library(os.path.join(FOLDER, "python_launch.kbundle"))
     if not plain:
         print("Python %s, kiln %s, torch %s, NumPy %s; nanoseconds a launch, %d rounds in turn; a loop around nothing takes %.0f" %
@@ -243,8 +257,8 @@ def main():
         cold("host")
         if torch and torch.cuda.is_available():
             cold("cuda:0")
-        if torch:
-            subprocess.run([sys.executable, os.path.abspath(__file__), FOLDER, "--without-exchange"], check=True)
+        for one in WAYS if torch else ():
+            subprocess.run([sys.executable, os.path.abspath(__file__), FOLDER, one], check=True)
 
 
 if __name__ == "__main__":
