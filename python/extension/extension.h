@@ -56,6 +56,20 @@ void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void 
 #define KILN_CALLED (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL)
 #define KILN_CALL_OF(type) \
   { "__vectorcalloffset__", T_PYSSIZET, offsetof(type, call), READONLY, NULL }
+/// What the collector is told of an object: its type, and the references at these places in it, ended by 0.
+int kiln_object_visit(PyObject *self, const size_t *places, visitproc visit, void *arg);
+int kiln_object_clear(PyObject *self, const size_t *places);
+/// The functions of the collector for a type whose references are at the places that follow, with `drop` (or
+/// NULL) for what they leave, and its slots.
+#define KILN_COLLECTED(type, drop, ...)                                                      \
+  static const size_t type##_places[] = {__VA_ARGS__, 0};                                    \
+  static int type##_traverse(PyObject *self, visitproc visit, void *arg) {                   \
+    return kiln_object_visit(self, type##_places, visit, arg);                               \
+  }                                                                                          \
+  static int type##_clear(PyObject *self) { return kiln_object_clear(self, type##_places); } \
+  static void type##_free(PyObject *self) { kiln_object_free(self, NULL, type##_clear, drop); }
+#define KILN_COLLECTED_SLOTS(type) \
+  {Py_tp_dealloc, type##_free}, {Py_tp_traverse, type##_traverse}, { Py_tp_clear, type##_clear }
 /// Whether a keyword is this one.
 bool kiln_is_name(PyObject *name, const char *text);
 PyObject *kiln_tuple_of(PyObject *const *objects, size_t count);

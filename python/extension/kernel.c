@@ -633,18 +633,7 @@ static PyObject *kernel_item(PyObject *self, PyObject *grid) {
   return (PyObject *)g;
 }
 
-static int gridded_traverse(PyObject *self, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(((gridded *)self)->kernel);
-  return 0;
-}
-
-static int gridded_clear(PyObject *self) {
-  Py_CLEAR(((gridded *)self)->kernel);
-  return 0;
-}
-
-static void gridded_free(PyObject *self) { kiln_object_free(self, NULL, gridded_clear, NULL); }
+KILN_COLLECTED(gridded, NULL, offsetof(gridded, kernel))
 
 static PyMemberDef gridded_members[] = {
     KILN_CALL_OF(gridded),
@@ -652,9 +641,7 @@ static PyMemberDef gridded_members[] = {
 };
 static PyType_Slot gridded_slots[] = {
     {Py_tp_doc, "A kernel with a grid. Made by kernel[grid]."},
-    {Py_tp_dealloc, gridded_free},
-    {Py_tp_traverse, gridded_traverse},
-    {Py_tp_clear, gridded_clear},
+    KILN_COLLECTED_SLOTS(gridded),
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, gridded_members},
     {0, NULL},

@@ -12,6 +12,23 @@ void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void 
   Py_DECREF(type);
 }
 
+static PyObject **at(PyObject *self, size_t place) { return (PyObject **)((char *)self + place); }
+
+int kiln_object_visit(PyObject *self, const size_t *places, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  for (; *places; places++) Py_VISIT(*at(self, *places));
+  return 0;
+}
+
+int kiln_object_clear(PyObject *self, const size_t *places) {
+  for (; *places; places++) {
+    PyObject *old = *at(self, *places);
+    *at(self, *places) = NULL;
+    Py_XDECREF(old);
+  }
+  return 0;
+}
+
 bool kiln_is_name(PyObject *name, const char *text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;
 }

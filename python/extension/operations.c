@@ -464,7 +464,8 @@ static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size
   differentiable *d = (differentiable *)self;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
-  if (!d->general || !d->below->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
+  if (!d->general || !d->below || !d->below->launch)
+    return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
   if ((!names || !PyTuple_Size(names)) && count && kiln_handles_are_read() && !kiln_handles_has_mode())
     result = shortcut(d->below, d, false, args + 1, count - 1);
@@ -525,7 +526,7 @@ static bool keep(const differentiable *d, PyObject *ctx, const recording *r, PyO
 static PyObject *differentiable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
   differentiable *d = (differentiable *)self;
   const recording *r = recorded_now;
-  if (!r || r->of != d || count != (Py_ssize_t)d->below->arrays_count + 1)
+  if (!r || r->of != d || !d->below || count != (Py_ssize_t)d->below->arrays_count + 1)
     return PyErr_SetString(PyExc_TypeError, "an operation calls this, and nothing else"), NULL;
   PyObject *result = run(d->below, r->wanted, r->args, r->count);
   if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->below->launch, r->args, r->count, NULL);
@@ -610,37 +611,13 @@ static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject
   return (PyObject *)d;
 }
 
-static int differentiable_traverse(PyObject *self, visitproc visit, void *arg) {
-  differentiable *d = (differentiable *)self;
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(d->below);
-  Py_VISIT(d->general);
-  Py_VISIT(d->recorded);
-  Py_VISIT(d->apply);
-  for (size_t i = 0; i < ANSWERS; i++) Py_VISIT(d->answers[i]);
-  Py_VISIT(d->has_transforms);
-  return 0;
-}
-
-static int differentiable_clear(PyObject *self) {
-  differentiable *d = (differentiable *)self;
-  Py_CLEAR(d->general);
-  Py_CLEAR(d->recorded);
-  Py_CLEAR(d->apply);
-  for (size_t i = 0; i < ANSWERS; i++) Py_CLEAR(d->answers[i]);
-  Py_CLEAR(d->has_transforms);
-  return 0;
-}
-
-static void differentiable_drop(PyObject *self) {
-  differentiable *d = (differentiable *)self;
-  Py_CLEAR(d->below);
-  for (size_t i = 0; i < NAMES; i++) Py_XDECREF(d->names[i]);
-}
-
-static void differentiable_free(PyObject *self) {
-  kiln_object_free(self, NULL, differentiable_clear, differentiable_drop);
-}
+KILN_COLLECTED(differentiable, NULL, offsetof(differentiable, general), offsetof(differentiable, below),
+               offsetof(differentiable, recorded), offsetof(differentiable, apply),
+               offsetof(differentiable, answers[ANSWER_CONTEXT]),
+               offsetof(differentiable, answers[ANSWER_SETUP]),
+               offsetof(differentiable, answers[ANSWER_FORWARD]), offsetof(differentiable, has_transforms),
+               offsetof(differentiable, names[NAME_SAVE]), offsetof(differentiable, names[NAME_FIXED]),
+               offsetof(differentiable, names[NAME_MATERIALIZE]), offsetof(differentiable, names[NAME_KEPT]))
 
 static PyMethodDef differentiable_methods[] = {
     {"forward", (PyCFunction)(void (*)(void))differentiable_forward, METH_FASTCALL, NULL},
@@ -652,10 +629,9 @@ static PyMemberDef differentiable_members[] = {
     {0},
 };
 static PyType_Slot differentiable_slots[] = {
-    {Py_tp_new, differentiable_new},           {Py_tp_dealloc, differentiable_free},
-    {Py_tp_traverse, differentiable_traverse}, {Py_tp_clear, differentiable_clear},
-    {Py_tp_call, PyVectorcall_Call},           {Py_tp_methods, differentiable_methods},
-    {Py_tp_members, differentiable_members},   {0, NULL},
+    {Py_tp_new, differentiable_new},         KILN_COLLECTED_SLOTS(differentiable),
+    {Py_tp_call, PyVectorcall_Call},         {Py_tp_methods, differentiable_methods},
+    {Py_tp_members, differentiable_members}, {0, NULL},
 };
 PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0, KILN_CALLED,
                                         differentiable_slots};
@@ -673,7 +649,8 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, size_t flagg
   direct *d = (direct *)self;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
   PyObject *result = NULL;
-  if (!d->general || !d->below->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
+  if (!d->general || !d->below || !d->below->launch)
+    return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
   Py_INCREF(self);
   if ((!names || !PyTuple_Size(names)) && kiln_handles_thread_is_plain())
     result = shortcut(d->below, d->above, true, args, count);
@@ -697,26 +674,7 @@ static PyObject *direct_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
   return (PyObject *)d;
 }
 
-static int direct_traverse(PyObject *self, visitproc visit, void *arg) {
-  direct *d = (direct *)self;
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(d->below);
-  Py_VISIT(d->above);
-  Py_VISIT(d->general);
-  return 0;
-}
-
-static int direct_clear(PyObject *self) {
-  Py_CLEAR(((direct *)self)->general);
-  return 0;
-}
-
-static void direct_drop(PyObject *self) {
-  Py_CLEAR(((direct *)self)->below);
-  Py_CLEAR(((direct *)self)->above);
-}
-
-static void direct_free(PyObject *self) { kiln_object_free(self, NULL, direct_clear, direct_drop); }
+KILN_COLLECTED(direct, NULL, offsetof(direct, general), offsetof(direct, below), offsetof(direct, above))
 
 static PyMemberDef direct_members[] = {
     KILN_CALL_OF(direct),
@@ -724,9 +682,7 @@ static PyMemberDef direct_members[] = {
 };
 static PyType_Slot direct_slots[] = {
     {Py_tp_new, direct_new},
-    {Py_tp_dealloc, direct_free},
-    {Py_tp_traverse, direct_traverse},
-    {Py_tp_clear, direct_clear},
+    KILN_COLLECTED_SLOTS(direct),
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, direct_members},
     {0, NULL},

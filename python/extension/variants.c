@@ -43,24 +43,9 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
   return (PyObject *)p;
 }
 
-static int plan_traverse(PyObject *self, visitproc visit, void *arg) {
-  plan *p = (plan *)self;
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(p->kernel);
-  Py_VISIT(p->compiled);
-  return 0;
-}
-
-static int plan_clear(PyObject *self) {
-  plan *p = (plan *)self;
-  Py_CLEAR(p->kernel);
-  Py_CLEAR(p->compiled);
-  return 0;
-}
-
 static void plan_drop(PyObject *self) { PyMem_Free(((plan *)self)->sources); }
 
-static void plan_free(PyObject *self) { kiln_object_free(self, NULL, plan_clear, plan_drop); }
+KILN_COLLECTED(plan, plan_drop, offsetof(plan, kernel), offsetof(plan, compiled))
 
 static PyMemberDef plan_members[] = {
     {"launches", T_ULONGLONG, offsetof(plan, launches), 0, "How many launches there were."},
@@ -69,9 +54,7 @@ static PyMemberDef plan_members[] = {
 static PyType_Slot plan_slots[] = {
     {Py_tp_doc, "Plan(kernel, compiled, sources): how a variant is launched that kiln.triton compiled."},
     {Py_tp_new, plan_new},
-    {Py_tp_dealloc, plan_free},
-    {Py_tp_traverse, plan_traverse},
-    {Py_tp_clear, plan_clear},
+    KILN_COLLECTED_SLOTS(plan),
     {Py_tp_members, plan_members},
     {0, NULL},
 };
@@ -516,20 +499,7 @@ static PyObject *variants_item(PyObject *self, PyObject *grid) {
   return (PyObject *)g;
 }
 
-static int with_grid_traverse(PyObject *self, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(((with_grid *)self)->variants);
-  Py_VISIT(((with_grid *)self)->grid);
-  return 0;
-}
-
-static int with_grid_clear(PyObject *self) {
-  Py_CLEAR(((with_grid *)self)->variants);
-  Py_CLEAR(((with_grid *)self)->grid);
-  return 0;
-}
-
-static void with_grid_free(PyObject *self) { kiln_object_free(self, NULL, with_grid_clear, NULL); }
+KILN_COLLECTED(with_grid, NULL, offsetof(with_grid, variants), offsetof(with_grid, grid))
 
 static PyMemberDef with_grid_members[] = {
     KILN_CALL_OF(with_grid),
@@ -537,9 +507,7 @@ static PyMemberDef with_grid_members[] = {
 };
 static PyType_Slot with_grid_slots[] = {
     {Py_tp_doc, "A @triton.jit function with a grid."},
-    {Py_tp_dealloc, with_grid_free},
-    {Py_tp_traverse, with_grid_traverse},
-    {Py_tp_clear, with_grid_clear},
+    KILN_COLLECTED_SLOTS(with_grid),
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, with_grid_members},
     {0, NULL},
