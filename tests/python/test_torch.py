@@ -412,7 +412,10 @@ class Returned(Cases):
             self.check_weighted(which, self.ops.weighted.default, seed)
 
     def test_recording_within_recording(self):
-        """What the collector runs while a call is recorded may record calls of its own, and other threads do so meanwhile."""
+        """What the collector runs while a call is recorded may record calls of its own, and other threads do so meanwhile. PyTorch's own way records nothing
+        of what runs below its autograd."""
+        if not kiln._core._reads_handles():
+            return
         inside, failed = [], []
 
         def collected(phase, _):
