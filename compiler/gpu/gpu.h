@@ -94,9 +94,9 @@ bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel
                      kiln_product *out);
 
 /// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
-/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses. Two
-/// blocks stand below each other, or, where there are rows for one, side by side; four are two by two: with
-/// `columns` side by side, block r is in row r / columns, column r % columns.
+/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses. They
+/// stand below each other where there are rows for all, else two side by side: with `columns` side by side,
+/// block r is in row r / columns, column r % columns.
 typedef struct kiln_spread {
   unsigned blocks, columns;
 } kiln_spread;

@@ -202,16 +202,16 @@ static bool is_tile_op(const ir_op *op) {
   return false;
 }
 
-/// Each block has one piece of the result, 64 rows and more for each of its groups.
+/// Each block has one piece of the result, 64 rows and more for each of its groups, and copies whole patterns
+/// of eight rows for those that share an operand with it.
 static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
+  enum { PATTERN_ROWS = 8 };
   unsigned rows = 1u << dot->results[0].type.log2[0], of_block = GROUPS_OF_BLOCK << s->machine->log2_rows;
-  unsigned columns = s->blocks > 2 || rows < s->blocks * of_block ? 2 : 1;
+  unsigned columns = rows < s->blocks * of_block ? 2 : 1;
   if (s->columns && s->columns != columns) return false;
   s->columns = columns;
-  if (columns > 1)
-    return rows == s->blocks / columns * of_block && !p->right_mn &&
-           (s->blocks == 2 || !p->right->attrs.first);
-  return true;
+  if (columns > 1 && (rows != s->blocks / columns * of_block || p->right_mn)) return false;
+  return s->blocks == 2 || (rows <= MOST_SPREAD * of_block && p->columns % (s->blocks * PATTERN_ROWS) == 0);
 }
 
 /// Each block has its part of every tile, and no way to those of the others.

@@ -237,10 +237,11 @@ enum {
   IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
   IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
   IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
-  IR_BESIDE = 1 << 20, ///< roles: the two blocks that share a program have each some of its columns, not rows
-  IR_SHARED = 1 << 21, ///< barrier: orders shared memory alone
-  IR_ADDS = 1 << 22,   ///< stage: is added to what is there, in any order
-  IR_QUEUED = 1 << 23, ///< mma: one of several that are under way at a time (late_waits.c)
+  IR_BESIDE = 1 << 20,   ///< roles: of the blocks that share a program two stand side by side, each with half
+                         ///< of its columns
+  IR_SHARED = 1 << 21,   ///< barrier: orders shared memory alone
+  IR_ADDS = 1 << 22,     ///< stage: is added to what is there, in any order
+  IR_QUEUED = 1 << 23,   ///< mma: one of several that are under way at a time (late_waits.c)
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

@@ -305,7 +305,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
   const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
   if (roles) g.spread = roles->spread, g.split = roles->split;
-  g.spread_columns = g.spread > 2 || (roles && roles->flags & IR_BESIDE) ? 2 : 1;
+  g.spread_columns = roles && roles->flags & IR_BESIDE ? 2 : 1;
   if (g.has_roles) gpu_collect_maps(&g);
   ir_count_uses(kernel);
   gpu_collect_accesses(&g);

@@ -186,7 +186,7 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
 static ir_attrs sharing(const splitting *s) {
   ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
   if (s->spread > 1) attrs.spread = (uint8_t)s->spread;
-  if (s->spread == 2 && s->columns == 2) attrs.flags = IR_BESIDE;
+  if (s->spread > 1 && s->columns == 2) attrs.flags = IR_BESIDE;
   uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
   if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
   return attrs;
