@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KILN_EXPR_OPS = 64, KILN_EXPR_DEPTH = 16 };
+enum { KILN_EXPR_OPS = 128, KILN_EXPR_DEPTH = 16 };
 
 typedef enum kiln_expr_op {
 #define EXPR(name, number, arity, text) KILN_EXPR_##name = number,
