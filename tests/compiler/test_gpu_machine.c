@@ -125,6 +125,12 @@ TEST(gpu_machine, exchange_over_slots) {
   check_matrix("gemm", "bf16", &spread_over_slots, 200, 64, 1300, 1);
 }
 
+/// Programs in a row in which the last block has no iteration: its consumers have nothing to wait for.
+TEST(gpu_machine, exchange_without_iterations) {
+  check_matrix("gemm", "bf16", &over_slots, 260, 130, 100, 20);
+  check_matrix("gemm", "bf16", &spread_over_slots, 260, 130, 100, 10);
+}
+
 /// Tiles of which shared memory has room for one slot, and a thread no registers; the loop has two
 /// iterations, or none.
 TEST(gpu_machine, one_slot) {
@@ -415,23 +421,28 @@ static unsigned plant_faults(const planting *p) {
   return count;
 }
 
-/// A product of `rows` x 64 with `k` to reduce, two programs one after another; returns how many kinds of
-/// faults it had.
-static unsigned plant_in_text(char *text, double rows, double k) {
-  sim_case c = {.name = "gemm",
-                .text = text,
-                .arguments = {rows * k, 64 * k, 64, rows * 64, rows, 64, k, k, k, 64},
-                .grid = {2, 1, 1},
-                .blocks = 1,
-                .schedules = 6};
-  c.instance = instance_of(text, "gemm[T=bf16,ACT=0]");
-  unsigned count = plant_faults(&(planting){&c, 1, ""});
+/// A product of `rows` x 64 with `k` to reduce, two programs one after another; `other`: one with as much,
+/// too, in more schedules (0: none). Returns how many kinds of faults it had.
+static unsigned plant_in_text(char *text, double rows, double k, double other) {
+  sim_case cases[2];
+  for (unsigned i = 0; i < 2; i++) {
+    double depth = i ? other : k;
+    cases[i] =
+        (sim_case){.name = "gemm",
+                   .text = text,
+                   .arguments = {rows * depth, 64 * depth, 64, rows * 64, rows, 64, depth, depth, depth, 64},
+                   .grid = {2, 1, 1},
+                   .blocks = 1,
+                   .schedules = i ? 40 : 6};
+    cases[i].instance = instance_of(text, "gemm[T=bf16,ACT=0]");
+  }
+  unsigned count = plant_faults(&(planting){cases, other ? 2 : 1, ""});
   free(text);
   return count;
 }
 
 static unsigned plant_in_gemm(const char *from, const char *to, double k) {
-  return plant_in_text(library("tests/golden/gpu_form/gemm.kiln", from, to), 128, k);
+  return plant_in_text(library("tests/golden/gpu_form/gemm.kiln", from, to), 128, k, 0);
 }
 
 /// Rings that go round several times. Without faults of mma_wait and of sums.
@@ -444,12 +455,13 @@ TEST(gpu_faults, shared_loop) {
   CHECK_INT(plant_in_gemm("step BK {", "step BK @split(8) {", 1024), 18);
 }
 
-/// Sums that two blocks exchange over the slots: with memory of their own there would be three, not four.
+/// Sums that two blocks exchange over the slots: with memory of their own there would be three, not four. And
+/// where one of them has no iteration.
 TEST(gpu_faults, exchange_over_slots) {
   char *split = library("tests/golden/gpu_form/gemm.kiln", "step BK {", over_slots.loop);
   char *text = replaced(split, small.text, over_slots.text);
   free(split);
-  CHECK_INT(plant_in_text(text, 256, 1536), 17);
+  CHECK_INT(plant_in_text(text, 256, 1536, 120), 17);
 }
 
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. An early

@@ -282,6 +282,7 @@ struct gpu {
   unsigned spread_columns;           ///< of these, side by side
   unsigned split;                    ///< blocks of a cluster that share iterations; 0: each has all
   unsigned barrier, barrier_threads; ///< of the consumers; 0: the block's
+  bool is_alone;                     ///< one thread runs what is lowered: the producer
 };
 
 /// Keeps the first failure.

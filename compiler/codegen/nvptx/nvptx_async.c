@@ -150,7 +150,9 @@ static void lower_roles(gpu *g, ir_op *op) {
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), end, "warp");
   LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
+  g->is_alone = true;
   lower_region(g, op->regions[0]);
+  g->is_alone = false;
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, consumer);
   set_registers(g, (uint32_t)(op->attrs.bits >> 32), true);
@@ -190,7 +192,8 @@ static void lower_wait(gpu *g, ir_op *op) {
 
 static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
+                               g->is_alone ? gpu_i32(g, 1)
+                                           : LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
   if (!op->attrs.spread) call(g, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.spread; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};

@@ -62,15 +62,21 @@ static void pass_on(ir_op *op) {
   ir_remove(op);
 }
 
-/// Over the slots: the next program's copies wait for it.
+/// Over the slots: the next program's copies wait for it. Consumers of a block without iterations have
+/// nothing to wait for in their loop: were they two programs ahead, the producer would take the wrong phase
+/// for its own. So they say it again only when the producers have seen the time before.
 static void exchange(splitting *s, ir_op *op) {
+  ir_value *phase = op->operands[1];
   if (s->is_producer) {
     roles_before(s, op);
-    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), op->operands[1], 0);
+    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase, 0);
+    roles_emit_barrier(s, IR_BAR_ARRIVE, s->passed, roles_i32(s, 0), NULL, 0);
     pass_on(op);
     return;
   }
   roles_behind(s, op);
+  ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
+  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before, 0);
   roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL, 0);
 }
 
@@ -110,7 +116,8 @@ void roles_rewrite_block(splitting *s, ir_block *block) {
 
 static void strip_effect(ir_op *op, void *context) {
   (void)context;
-  bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT;
+  bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT ||
+                    op->code == IR_BAR_ARRIVE;
   bool has_effect = ir_ops[op->code].effect == IR_WRITE || ir_ops[op->code].effect == IR_FACT;
   if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
 }

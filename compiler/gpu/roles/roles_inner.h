@@ -49,8 +49,9 @@ typedef struct splitting {
   unsigned staged;      ///< logarithm of the bytes of a row that groups stage at a time
   ir_value *staging[2]; ///< for stores of 16 bits, for sums of 32: the same bytes
   ir_op *scatter;       ///< the consumers' exchange of parts of their sums; NULL: none
-  ir_value *taken; ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
-  unsigned split;  ///< blocks of a cluster that share a loop; 0: none
+  ir_value *taken;  ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
+  ir_value *passed; ///< barrier: the producers have seen that
+  unsigned split;   ///< blocks of a cluster that share a loop; 0: none
   unsigned spread, columns; ///< blocks that share a program; of these, side by side
   position at[MAX_RINGS];
   ir_builder b;

@@ -149,6 +149,7 @@ static void alloc_rings(splitting *s) {
   if (!is_overlaid) return;
   alloc_exchange_barriers(s, scatter);
   s->taken = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->groups);
+  s->passed = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->spread > 1 ? s->spread : 1);
 }
 
 ir_value *roles_staging(const splitting *s, const ir_op *op) { return s->staging[staged_bytes(op) == 4]; }
