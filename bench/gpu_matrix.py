@@ -226,10 +226,6 @@ def form(kiln, dtype, batch, heads, kv_heads, rows, keys, D, left, right, reps, 
     title = "attention %s D%d %dx%d/%d, %d x %d%s%s" % (str(dtype)[6:], D, batch, heads, kv_heads, rows, keys, "" if (left, right) == (-1, -1)
                                                      else " causal" if (left, right) == (-1, 0) else " %d..%d" % (left, right), " packed qkv" if packed_qkv else "")
     check(title, o[:1, :, :group], plain(q[:1, :, :group], k[:1, :, :1], v[:1, :, :1], left, right), 6e-3)
-    if gpu_common.repeats:  # what was checked so far are copies: the job writes `grads`, last by the second way
-        gpu_common.watched.clear()
-        for which, t, want in zip("qkv", grads, found[0]):
-            check("%s d%s" % (title, which), t, want, 1e-2)
     if not reps:
         return
     x, y, z = (t.transpose(1, 2) for t in (q, k, v))
@@ -316,6 +312,10 @@ def backward(kiln, dtype, batch, heads, kv_heads, S, D, causal, reps):
                 check("%s %s d%s" % (title, way, which), t[:1, :, :n], want, 1e-2)
     for which, t, other in zip("qkv", *found):
         check("%s d%s, together and apart" % (title, which), t, other, 1e-2)
+    if gpu_common.repeats:  # copies were checked so far: the job writes `grads`, last by the second way
+        gpu_common.watched.clear()
+        for which, t, want in zip("qkv", grads, found[0]):
+            check("%s d%s" % (title, which), t, want, 1e-2)
     if not reps:
         return
     x, y, z = (t.transpose(1, 2).detach().repeat_interleave(group if t is not q else 1, 1).requires_grad_() for t in (q, k, v))
