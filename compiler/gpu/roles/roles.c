@@ -25,8 +25,9 @@
 //
 // Parts of sums that blocks exchange behind a loop may leave room for fewer slots than are wanted. They then
 // lie over the slots: consumers of all blocks say that they have read these before anything is sent, and the
-// producer waits behind the loop until what was sent has been read. Before consumers say so they wait until the
-// producers have seen it of the program before, since a block without iterations has nothing else to wait for.
+// producer waits behind the loop until what was sent has been read. Before consumers say so they wait until
+// the producers have seen it of the program before, since a block without iterations has nothing else to wait
+// for.
 //
 // Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include "compiler/gpu/roles/roles_inner.h"
