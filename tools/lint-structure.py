@@ -104,11 +104,11 @@ def provenance(sources):
                 yield "%s:%d: %s" % (path, line, name)
 
 
-def entries(sources, caller, which=""):
-    """Calls of what gpu_value.c defines, from a file that lowers products."""
+def entries(sources, callers, which=""):
+    """Calls of what gpu_value.c defines, from the files that lower products: those whose names begin so."""
     text = {os.path.basename(p): t for p, t in sources.items()}
     names = [f[0] for f in functions(text.get("gpu_value.c", "")) if not re.search(r"^static .*\b%s\(" % f[0], f[3]) and re.search(which, f[0])]
-    for m in re.finditer(r"\b(?:%s)\(" % "|".join(names), text.get(caller, "")):
+    for m in re.finditer(r"\b(?:%s)\(" % "|".join(names), "".join(t for n, t in text.items() if n.startswith(callers))):
         yield m.group()[:-1]
 
 
@@ -166,10 +166,10 @@ def count(want_all):
         "functions that nothing calls": uncalled(sources),
         "long functions": long_functions(sources),
         "long files": ("%s has %d lines" % (p, t.count("\n")) for p, t in sorted(sources.items()) if t.count("\n") > FILE_LINES),
-        "entries of gpu_value.c from gpu_dot.c": entries(sources, "gpu_dot.c"),
-        "of these, for a value in a layout": entries(sources, "gpu_dot.c", LAYOUT),
-        "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma.c"),
-        "of those, for a value in a layout": entries(sources, "nvptx_wgmma.c", LAYOUT),
+        "entries of gpu_value.c from gpu_dot*.c": entries(sources, "gpu_dot"),
+        "of these, for a value in a layout": entries(sources, "gpu_dot", LAYOUT),
+        "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma"),
+        "of those, for a value in a layout": entries(sources, "nvptx_wgmma", LAYOUT),
     }
     if want_all:
         found["files that clang-format would change"] = unformatted()

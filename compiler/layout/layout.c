@@ -5,11 +5,9 @@
 
 #include <string.h>
 
-static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
-
 uint32_t layout_element(const kiln_layout *layout, uint32_t place) {
   uint32_t element = 0;
-  for (unsigned i = 0, n = places(layout); i < n; i++)
+  for (unsigned i = 0, n = layout_places(layout); i < n; i++)
     if (place >> i & 1) element ^= layout->basis[i];
   return element;
 }
@@ -55,21 +53,21 @@ bool layout_solve(const uint32_t *vectors, unsigned count, uint32_t target, uint
 bool layout_is_complete(const kiln_layout *layout) {
   echelon e = {0};
   unsigned rank = 0;
-  for (unsigned i = 0; i < places(layout); i++) rank += push(&e, layout->basis[i], i);
+  for (unsigned i = 0; i < layout_places(layout); i++) rank += push(&e, layout->basis[i], i);
   return rank == layout->bits;
 }
 
 uint32_t layout_replicas(const kiln_layout *layout) {
   echelon e = {0};
   uint32_t mask = 0;
-  for (unsigned i = 0; i < places(layout); i++)
+  for (unsigned i = 0; i < layout_places(layout); i++)
     if (!push(&e, layout->basis[i], i) && i >= layout->registers) mask |= 1u << (i - layout->registers);
   return mask;
 }
 
 void layout_normalise(kiln_layout *layout) {
   echelon e = {0};
-  unsigned kept = 0, threads = layout->lanes + layout->warps;
+  unsigned kept = 0, threads = layout_thread_bits(layout);
   for (unsigned i = 0; i < layout->registers; i++)
     if (push(&e, layout->basis[i], i)) layout->basis[kept++] = layout->basis[i];
   memmove(layout->basis + kept, layout->basis + layout->registers, threads * sizeof *layout->basis);
@@ -188,7 +186,7 @@ uint32_t layout_spread(uint32_t element, uint32_t mask) {
 kiln_layout layout_without(const kiln_layout *layout, uint32_t mask) {
   kiln_layout out = *layout;
   out.bits = (uint8_t)(layout->bits - (unsigned)__builtin_popcount(mask));
-  for (unsigned i = 0; i < places(layout); i++) out.basis[i] = layout_squeeze(layout->basis[i], mask);
+  for (unsigned i = 0; i < layout_places(layout); i++) out.basis[i] = layout_squeeze(layout->basis[i], mask);
   layout_normalise(&out);
   return out;
 }
@@ -196,7 +194,7 @@ kiln_layout layout_without(const kiln_layout *layout, uint32_t mask) {
 /// Moves bit i of every basis to map[i].
 static kiln_layout permuted(const kiln_layout *layout, const uint8_t *map) {
   kiln_layout out = *layout;
-  for (unsigned i = 0; i < places(layout); i++) {
+  for (unsigned i = 0; i < layout_places(layout); i++) {
     out.basis[i] = 0;
     for (unsigned b = 0; b < layout->bits; b++) out.basis[i] |= (layout->basis[i] >> b & 1) << map[b];
   }

@@ -9,8 +9,8 @@
 //
 // Invariant of a layout that code works with: it reaches every element, and no register basis is zero or
 // depends on other register bases.
-#ifndef KILN_COMPILER_MIDDLE_LAYOUT_H
-#define KILN_COMPILER_MIDDLE_LAYOUT_H
+#ifndef KILN_COMPILER_LAYOUT_LAYOUT_H
+#define KILN_COMPILER_LAYOUT_LAYOUT_H
 
 #include "compiler/ir/ir.h"
 
@@ -21,6 +21,13 @@ typedef struct kiln_layout {
   uint8_t registers, lanes, warps;   ///< machine bits of each kind; at most LAYOUT_MAX_PLACES together
   uint32_t basis[LAYOUT_MAX_PLACES]; ///< registers, then lanes, then warps; unused entries are zero
 } kiln_layout;
+
+/// Machine bits of all kinds.
+static inline unsigned layout_places(const kiln_layout *l) {
+  return (unsigned)l->registers + l->lanes + l->warps;
+}
+/// Machine bits that tell the threads of a block apart.
+static inline unsigned layout_thread_bits(const kiln_layout *l) { return (unsigned)l->lanes + l->warps; }
 
 /// The element at machine place `place` (register | lane << registers | warp << (registers + lanes)).
 uint32_t layout_element(const kiln_layout *layout, uint32_t place);

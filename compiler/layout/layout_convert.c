@@ -4,12 +4,10 @@
 
 #include "compiler/layout/layout.h"
 
-static unsigned places(const kiln_layout *l) { return l->registers + l->lanes + l->warps; }
-
 /// Tries registers alone, then with lanes, then all. Registers come first in the basis, lanes next, so a
 /// prefix is the right set.
 static uint32_t find(const kiln_layout *from, uint32_t target) {
-  const unsigned prefix[3] = {from->registers, from->registers + from->lanes, places(from)};
+  const unsigned prefix[3] = {from->registers, from->registers + from->lanes, layout_places(from)};
   uint32_t set = 0;
   for (unsigned i = 0; i < 3; i++)
     if (layout_solve(from->basis, prefix[i], target, &set)) return set;
@@ -34,7 +32,7 @@ layout_moves layout_convert(const kiln_layout *from, const kiln_layout *to) {
   layout_moves moves = {.reach = LAYOUT_SAME_THREAD};
   const uint32_t lane_mask = ((1u << from->lanes) - 1) << from->registers;
   const uint32_t warp_mask = ((1u << from->warps) - 1) << (from->registers + from->lanes);
-  for (unsigned i = 0; i < places(to); i++) {
+  for (unsigned i = 0; i < layout_places(to); i++) {
     uint32_t set = moves.from[i] = source_of(from, to, i);
     uint32_t same = i < to->registers ? 0 : 1u << (i - to->registers + from->registers);
     if ((set & warp_mask) != (same & warp_mask)) moves.reach = LAYOUT_ANYWHERE;
@@ -114,7 +112,7 @@ static void fill(span *memory, const span *reserved, const kiln_layout *writer, 
   span all = *memory;
   all.limit = LAYOUT_MAX_PLACES;
   for (unsigned i = 0; i < reserved->count; i++) add(&all, reserved->vectors[i]);
-  for (unsigned i = 0; i < places(writer) && memory->count < until; i++)
+  for (unsigned i = 0; i < layout_places(writer) && memory->count < until; i++)
     if (add(&all, writer->basis[i])) memory->vectors[memory->count++] = writer->basis[i];
 }
 
@@ -131,7 +129,7 @@ layout_memory layout_swizzle(const kiln_layout *writer, const kiln_layout *reade
   choose_banks(&memory, &high, &writer_lanes, &reader_lanes);
   fill(&memory, &high, writer, out.vector + bank_bits < writer->bits ? out.vector + bank_bits : writer->bits);
   for (unsigned i = 0; i < high.count; i++) add(&memory, high.vectors[i]);
-  for (unsigned i = 0; i < places(writer); i++) add(&memory, writer->basis[i]);
+  for (unsigned i = 0; i < layout_places(writer); i++) add(&memory, writer->basis[i]);
   for (unsigned i = 0; i < writer->bits; i++) add(&memory, 1u << i);
   for (unsigned i = 0; i < writer->bits; i++)
     layout_solve(memory.vectors, memory.count, 1u << i, &out.offset[i]);
@@ -166,7 +164,7 @@ layout_memory layout_padded_rows(ir_type tile, unsigned axis, unsigned log2_byte
 
 bool layout_adds_up(const layout_memory *memory, const kiln_layout *layout) {
   uint32_t seen = 0;
-  for (unsigned i = 0; i < places(layout); i++) {
+  for (unsigned i = 0; i < layout_places(layout); i++) {
     uint32_t offset = layout_offset(memory, layout->basis[i]);
     if (offset & seen) return false;
     seen |= offset;
@@ -188,7 +186,7 @@ unsigned layout_memory_vector(const layout_memory *memory, const kiln_layout *la
       }
   }
   // Everything else must leave the low offset bits alone, or a piece would not be aligned.
-  for (unsigned i = 0; i < places(layout); i++) {
+  for (unsigned i = 0; i < layout_places(layout); i++) {
     uint32_t low = layout_offset(memory, layout->basis[i]);
     while (!(used >> i & 1 && i < layout->registers) && count && low & ((1u << count) - 1))
       used &= ~(1u << out_registers[--count]);

@@ -369,6 +369,10 @@ uint64_t gpu_live_words(gpu *g);
 
 // gpu_convert.c
 gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
+/// Every replica gets what the owner has: through shared memory.
+void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
+
+// gpu_staged.c
 /// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared
 /// memory is not needed. Order: gpu_stage, gpu_scratch_begin for all that are staged together,
 /// gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
@@ -378,6 +382,8 @@ uint32_t gpu_staged_bytes(const gpu_staged *s);
 void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
 /// The same for a tile that lies in a slot: nothing to write.
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
+/// Registers [first, first + count) of the result.
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
 layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
                                 unsigned log2_bytes);
@@ -389,10 +395,8 @@ void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile);
 layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots);
 /// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
-/// Registers [first, first + count) of the result.
-const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
-/// Every replica gets what the owner has: through shared memory.
-void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
+
+// gpu_passage.c
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
 void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                     uint32_t start);
@@ -401,6 +405,7 @@ void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
 LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
+
 // gpu_words.c
 /// Bytes of an element in memory.
 unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
@@ -434,7 +439,7 @@ unsigned gpu_access_axis(gpu *g, const ir_op *op);
 kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
 /// Bytes of what a pointer, or each pointer of a tile, leads to.
 unsigned gpu_element_bytes(ir_type pointer);
-/// A tile access cut into pieces of consecutive elements.
+/// A tile's registers cut into pieces of elements that are consecutive in memory.
 typedef struct gpu_pieces {
   unsigned vector; ///< elements of a piece, logarithm
   uint8_t bits[8]; ///< of the register's number, those of the elements in a piece, in order
@@ -483,6 +488,8 @@ typedef struct gpu_parts {
 bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers);
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
+
+// gpu_dot_layout.c
 /// Layout of operand 0 or 1 of a dot that a matrix form computes.
 kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand);
 bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);

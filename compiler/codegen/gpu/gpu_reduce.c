@@ -55,7 +55,7 @@ static void select_all(gpu *g, const group *s, LLVMValueRef condition, const LLV
 
 /// Every machine bit belongs to the axis or to the rest, not both.
 static bool is_separable(const kiln_layout *l, uint32_t axis) {
-  for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++)
+  for (unsigned i = 0; i < layout_places(l); i++)
     if (l->basis[i] & axis && l->basis[i] & ~axis) return false;
   return true;
 }
@@ -63,7 +63,7 @@ static bool is_separable(const kiln_layout *l, uint32_t axis) {
 /// Along the axis registers lie below lanes and those below warps, each kind in order.
 static bool is_in_order(const kiln_layout *l, uint32_t axis) {
   uint32_t last = 0;
-  for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++) {
+  for (unsigned i = 0; i < layout_places(l); i++) {
     if (!(l->basis[i] & axis)) continue;
     if (l->basis[i] <= last) return false;
     last = l->basis[i];
@@ -93,7 +93,7 @@ static kiln_layout partial_layout(const kiln_layout *l, uint32_t axis, unsigned 
                      .lanes = l->lanes,
                      .warps = l->warps};
   unsigned at = 0, along = 0;
-  for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++) {
+  for (unsigned i = 0; i < layout_places(l); i++) {
     bool is_axis = (l->basis[i] & axis) != 0, is_register = i < l->registers,
          is_warp = i >= (unsigned)l->registers + l->lanes;
     if (is_register && is_axis) continue;
@@ -113,7 +113,7 @@ static kiln_layout gathered_layout(const kiln_layout *partial, unsigned warp_bit
                      .lanes = partial->lanes,
                      .warps = partial->warps};
   for (unsigned i = 0; i < register_bits; i++) out.basis[i] = 1u << i;
-  for (unsigned i = 0; i < (unsigned)partial->registers + partial->lanes + partial->warps; i++) {
+  for (unsigned i = 0; i < layout_places(partial); i++) {
     bool is_axis_warp = partial->basis[i] && partial->basis[i] < 1u << warp_bits;
     out.basis[register_bits + i] = is_axis_warp ? 0 : partial->basis[i];
   }

@@ -62,7 +62,7 @@ static unsigned place_of(const network *n, unsigned bit) {
 /// Every machine bit holds bits of the axis or of the rows, and none says what others say.
 static bool is_plain(const kiln_layout *l, uint32_t axis) {
   uint32_t replicas = layout_replicas(l);
-  for (unsigned i = 0; i < (unsigned)l->registers + l->lanes + l->warps; i++) {
+  for (unsigned i = 0; i < layout_places(l); i++) {
     if (l->basis[i] & axis && l->basis[i] & ~axis) return false;
     if (i >= l->registers && replicas >> (i - l->registers) & 1 && l->basis[i]) return false;
   }
@@ -453,9 +453,9 @@ void gpu_lower_gather(gpu *g, ir_op *op) {
   gpu_write_tile(g, &from, &memory, log2_bytes, g->scratch_base);
   gpu_barrier(g);
   uint32_t basis[LAYOUT_MAX_PLACES] = {0}, mask = (1u << source->type.log2[axis]) - 1;
-  for (unsigned i = 0; i < (unsigned)home.lanes + home.warps; i++)
+  for (unsigned i = 0; i < layout_thread_bits(&home); i++)
     basis[i] = source_element(op, home.basis[home.registers + i]);
-  LLVMValueRef base = gpu_thread_bits(g, basis, home.lanes + home.warps);
+  LLVMValueRef base = gpu_thread_bits(g, basis, layout_thread_bits(&home));
   for (uint32_t r = 0; r < 1u << home.registers; r++) {
     uint32_t own = source_element(op, layout_element(&home, r));
     LLVMValueRef at = LLVMBuildAnd(g->builder, index.regs[r], gpu_i32(g, mask), "");

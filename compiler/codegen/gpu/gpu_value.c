@@ -155,9 +155,9 @@ static uint32_t count_of(const gpu_tile *tile) { return 1u << tile->layout.regis
 
 static void make_iota(gpu *g, gpu_tile *tile) {
   const kiln_layout *l = &tile->layout;
-  LLVMValueRef base = gpu_thread_bits(g, l->basis + l->registers, l->lanes + l->warps);
+  LLVMValueRef base = gpu_thread_bits(g, l->basis + l->registers, layout_thread_bits(l));
   uint32_t thread_mask = 0;
-  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++) thread_mask |= l->basis[l->registers + i];
+  for (unsigned i = 0; i < layout_thread_bits(l); i++) thread_mask |= l->basis[l->registers + i];
   for (uint32_t r = 0; r < count_of(tile); r++) {
     uint32_t own = layout_element(l, r);
     if (own & thread_mask) {
@@ -196,10 +196,10 @@ static void make_join(gpu *g, const ir_op *op, gpu_tile *tile) {
   gpu_tile parts[2] = {gpu_tile_in(g, op->operands[0], &there), gpu_tile_in(g, op->operands[1], &there)};
   uint32_t bits[LAYOUT_MAX_PLACES] = {0};
   bool varies = false;
-  for (unsigned i = 0; i < (unsigned)l->lanes + l->warps; i++)
+  for (unsigned i = 0; i < layout_thread_bits(l); i++)
     varies |= (bits[i] = l->basis[l->registers + i] & 1) != 0;
   LLVMValueRef odd =
-      varies ? LLVMBuildTrunc(g->builder, gpu_thread_bits(g, bits, l->lanes + l->warps), g->i1, "") : NULL;
+      varies ? LLVMBuildTrunc(g->builder, gpu_thread_bits(g, bits, layout_thread_bits(l)), g->i1, "") : NULL;
   for (uint32_t r = 0; r < count_of(tile); r++) {
     uint32_t element = layout_element(l, r);
     int from = layout_register_of(&there, element >> 1);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operands of products in shared memory: written whole or found in a slot, read in parts when asked for.
+#include "compiler/codegen/gpu/gpu_matrix_load.h"
+
+struct gpu_staged {
+  gpu_tile from, to; ///< registers of `to` are filled as they are asked for
+  LLVMTypeRef type;
+  bool is_matrix;
+  unsigned log2_bytes;
+  uint32_t start;
+  LLVMValueRef slot;
+  gpu_matrix_load plan;
+  layout_memory memory;
+  gpu_passage passage;
+};
+
+/// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
+/// reader alone does, so that at least it moves whole pieces. How many vectors of elements those are.
+static unsigned reader_pieces(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                              uint32_t row[4]) {
+  unsigned count = 0, most = 4 - log2_bytes;
+  for (unsigned pass = 0; pass < 2; pass++)
+    for (unsigned i = 0; i < to->registers && count < most; i++) {
+      bool is_shared = false, is_simple = !(to->basis[i] & (to->basis[i] - 1));
+      for (unsigned k = 0; k < from->registers; k++) is_shared |= from->basis[k] == to->basis[i];
+      if (is_simple && is_shared == !pass) row[count++] = to->basis[i];
+    }
+  return count;
+}
+
+/// How an operand lies in shared memory, and whether matrix loads read it; `out_plan` says how then.
+static bool lay_out(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                    gpu_matrix_load *out_plan, layout_memory *out_memory) {
+  uint32_t row[4];
+  bool is_matrix = gpu_plan_matrix_load(g, from, to, log2_bytes, GPU_PARTS_OF_ROWS, out_plan);
+  unsigned count = !is_matrix && g->machine->hold_loads ? reader_pieces(from, to, log2_bytes, row) : 0;
+  *out_memory = is_matrix ? gpu_matrix_memory(out_plan, from, log2_bytes)
+                          : layout_swizzle(from, to, log2_bytes, row, count);
+  return is_matrix;
+}
+
+gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
+  layout_moves moves = layout_convert(&tile->layout, to);
+  gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
+  s.log2_bytes = gpu_log2_bytes_of(g, s.type);
+  if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
+  s.is_matrix = lay_out(g, &tile->layout, to, s.log2_bytes, &s.plan, &s.memory);
+  s.to = gpu_tile_new(g, to);
+  gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
+                    s.is_matrix);
+  return kiln_arena_copy(g->arena, &s, sizeof s);
+}
+
+layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
+                                unsigned log2_bytes) {
+  gpu_matrix_load plan;
+  layout_memory memory;
+  lay_out(g, writer, to, log2_bytes, &plan, &memory);
+  return memory;
+}
+
+layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots) {
+  gpu_matrix_load plan;
+  uint32_t row[4];
+  if (gpu_plan_matrix_load(g, &slots->writer, &slots->reader, slots->log2_bytes, GPU_PARTS_OF_ROWS, &plan))
+    return layout_padded_rows(tile, 1 - axis, slots->log2_bytes, 2 * pad, plan.row, plan.wanted);
+  unsigned count = reader_pieces(&slots->writer, &slots->reader, slots->log2_bytes, row);
+  return layout_padded_rows(tile, axis, slots->log2_bytes, pad, row, count);
+}
+
+static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
+  if (place->slots->is_by_bytes) return place->slot;
+  return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
+}
+
+/// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
+gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
+  const gpu_slots *slots = place->slots;
+  gpu_staged s = {.from = {.layout = slots->writer},
+                  .type = gpu_type(g, element),
+                  .start = slots->start,
+                  .memory = slots->memory};
+  s.log2_bytes = gpu_log2_bytes_of(g, s.type);
+  s.is_matrix = gpu_plan_matrix_load(g, &slots->writer, to, s.log2_bytes, GPU_PARTS_OF_ROWS, &s.plan);
+  for (unsigned i = 0; s.is_matrix && i < gpu_matrix_row_bits(&s.plan); i++)
+    s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
+  s.slot = slot_offset(g, place);
+  s.to = gpu_tile_new(g, to);
+  gpu_note_exchange(g, &s.memory, NULL, s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
+  return kiln_arena_copy(g->arena, &s, sizeof s);
+}
+
+void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
+  const gpu_slots *s = place->slots;
+  gpu_write_tile_in_slot(g, tile, &s->memory, s->log2_bytes, s->start, slot_offset(g, place));
+}
+
+LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
+  const gpu_slots *s = place->slots;
+  gpu_passage p = gpu_passage_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
+  p.slot = slot_offset(g, place);
+  return gpu_passage_pointer(g, &p, r);
+}
+
+uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
+
+void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
+  s->start = g->scratch_base + start;
+  gpu_write_tile(g, &s->from, &s->memory, s->log2_bytes, s->start);
+}
+
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
+  const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
+  if (!s->passage.base) {
+    s->passage = gpu_passage_open(g, &s->memory, l, s->log2_bytes, s->start);
+    s->passage.slot = s->slot;
+  }
+  for (uint32_t r = first; r < first + count; r++) {
+    if (s->to.regs[r]) continue;
+    if (s->is_matrix) {
+      gpu_read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (s->plan.word + s->plan.matrices),
+                            s->to.regs);
+      continue;
+    }
+    gpu_passage_read(g, &s->passage, s->type, r & ~s->passage.pieces.mask, s->to.regs);
+  }
+  return s->to.regs + first;
+}
