@@ -4,22 +4,17 @@
 
 #include "compiler/front/operations.h"
 
-static const char *const cache_words[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt", NULL};
-static const char *const evict_words[] = {"normal", "first", "last", NULL};
-static const char *const order_words[] = {"relaxed", "acquire", "release", "acq_rel", NULL};
-static const char *const scope_words[] = {"gpu", "cta", "system", NULL};
-
 static kiln_values fail(kiln_value *one) { return kiln_call_one((kiln_value){0}, one); }
 
 static bool access_attributes(kiln_elab *e, const kiln_call *c, ir_attrs *attrs) {
-  return kiln_call_word(e, c, "cache", cache_words, &attrs->cache) &&
-         kiln_call_word(e, c, "evict", evict_words, &attrs->evict) &&
+  return kiln_call_word(e, c, "cache", ir_cache_words, &attrs->cache) &&
+         kiln_call_word(e, c, "evict", ir_evict_words, &attrs->evict) &&
          kiln_call_flag(e, c, "volatile", IR_VOLATILE, &attrs->flags);
 }
 
 static bool order_attributes(kiln_elab *e, const kiln_call *c, ir_attrs *attrs) {
-  return kiln_call_word(e, c, "order", order_words, &attrs->order) &&
-         kiln_call_word(e, c, "scope", scope_words, &attrs->scope);
+  return kiln_call_word(e, c, "order", ir_order_words, &attrs->order) &&
+         kiln_call_word(e, c, "scope", ir_scope_words, &attrs->scope);
 }
 
 // Argument 0: a pointer, a tile of pointers, or a view.

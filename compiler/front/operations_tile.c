@@ -189,11 +189,10 @@ static ir_type product_type(ir_type a, ir_type b) {
 }
 
 kiln_values kiln_operation_dot(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "fast", NULL};
   ir_attrs attrs = {0};
   ir_value *operands[3] = {tile(e, c, 0), tile(e, c, 1)};
   char text[IR_TYPE_TEXT];
-  if (!operands[0] || !operands[1] || !kiln_call_word(e, c, "prec", precisions, &attrs.precision))
+  if (!operands[0] || !operands[1] || !kiln_call_word(e, c, "prec", ir_precision_words, &attrs.precision))
     return fail(one);
   ir_type a = operands[0]->type, b = operands[1]->type;
   if (a.rank != b.rank || (a.rank != 2 && a.rank != 3))

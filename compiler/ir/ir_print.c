@@ -25,32 +25,30 @@ static void put_typed(kiln_buffer *out, const ir_value *v) {
 // -------------------------------------------------------------------------------------- attributes
 
 static const char *const predicates[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-static const char *const rounds[] = {"nearest", "zero"};
-static const char *const caches[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt"};
-static const char *const evicts[] = {"normal", "first", "last"};
-static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
-static const char *const scopes[] = {"gpu", "cta", "system"};
-static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "fast"};
+static const char *const rounds[] = {"nearest", "zero", NULL};
+const char *const ir_cache_words[] = {"default", "ca", "cg", "cv", "wb", "cs", "wt", NULL};
+const char *const ir_evict_words[] = {"normal", "first", "last", NULL};
+const char *const ir_order_words[] = {"relaxed", "acquire", "release", "acq_rel", NULL};
+const char *const ir_scope_words[] = {"gpu", "cta", "system", NULL};
+const char *const ir_precision_words[] = {"ieee", "tf32", "tf32x3", "fast", NULL};
 
 /// Other attributes of one byte: printed where they are not 0, by their words where they have some.
-#define WORDS(list) list, sizeof list / sizeof *list
 static const struct {
   const char *name;
   size_t offset;
   const char *const *words;
-  size_t count;
 } byte_fields[] = {
-    {"round", offsetof(ir_attrs, round), WORDS(rounds)},
-    {"cache", offsetof(ir_attrs, cache), WORDS(caches)},
-    {"evict", offsetof(ir_attrs, evict), WORDS(evicts)},
-    {"order", offsetof(ir_attrs, order), WORDS(orders)},
-    {"scope", offsetof(ir_attrs, scope), WORDS(scopes)},
-    {"precision", offsetof(ir_attrs, precision), WORDS(precisions)},
-    {"pack", offsetof(ir_attrs, pack), NULL, 0},
-    {"stages", offsetof(ir_attrs, stages), NULL, 0},
-    {"unroll", offsetof(ir_attrs, unroll), NULL, 0},
-    {"split", offsetof(ir_attrs, split), NULL, 0},
-    {"spread", offsetof(ir_attrs, spread), NULL, 0},
+    {"round", offsetof(ir_attrs, round), rounds},
+    {"cache", offsetof(ir_attrs, cache), ir_cache_words},
+    {"evict", offsetof(ir_attrs, evict), ir_evict_words},
+    {"order", offsetof(ir_attrs, order), ir_order_words},
+    {"scope", offsetof(ir_attrs, scope), ir_scope_words},
+    {"precision", offsetof(ir_attrs, precision), ir_precision_words},
+    {"pack", offsetof(ir_attrs, pack), NULL},
+    {"stages", offsetof(ir_attrs, stages), NULL},
+    {"unroll", offsetof(ir_attrs, unroll), NULL},
+    {"split", offsetof(ir_attrs, split), NULL},
+    {"spread", offsetof(ir_attrs, spread), NULL},
 };
 
 static const char *const flags[] = {"unsigned", "precise",  "nan",     "reverse", "volatile",  "saturate_off",
@@ -77,6 +75,12 @@ static bool is_view_access(ir_opcode code) {
   return code == IR_VIEW_LOAD || code == IR_VIEW_STORE || code == IR_VIEW_ATOMIC;
 }
 
+/// NULL: there is none for it.
+static const char *word_of(const char *const *words, unsigned n) {
+  while (words && n && *words) words++, n--;
+  return words && !n ? *words : NULL;
+}
+
 static void put_attributes(kiln_buffer *out, const ir_op *op) {
   const ir_attrs *a = &op->attrs;
   if (has_axis(op->code) && (op->code != IR_COPY || a->spread)) kiln_buffer_format(out, " axis=%u", a->axis);
@@ -91,7 +95,8 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
     uint8_t n = ((const uint8_t *)a)[byte_fields[i].offset];
     if (!n) continue;
     kiln_buffer_format(out, " %s=", byte_fields[i].name);
-    if (n < byte_fields[i].count) kiln_buffer_format(out, "%s", byte_fields[i].words[n]);
+    const char *word = word_of(byte_fields[i].words, n);
+    if (word) kiln_buffer_format(out, "%s", word);
     else kiln_buffer_format(out, "%u", n);
   }
   if (a->divisible) kiln_buffer_format(out, " div=%" PRId64, a->divisible);
