@@ -229,16 +229,36 @@ int cache_command_ls(int argc, char **argv) {
 
 // -------------------------------------------------------------------------------- show and extract
 
-/// Reads one entry named on the command line.
-static kiln_status read_named(cache_tool *tool, const char *text, kiln_digest *key, kiln_cache_entry *entry,
-                              kiln_entry_view *view, kiln_blob **file, kiln_error *err) {
-  kiln_status status = cache_find_key(tool->store, text, key, err);
-  if (status) return status;
-  kiln_outcome outcome = kiln_store_inspect(tool->store, key, file, view, entry, err);
+/// The one entry that the command line names.
+typedef struct named_entry {
+  kiln_digest key;
+  kiln_cache_entry entry; ///< owned
+  kiln_entry_view view;
+  kiln_blob *file; ///< owned
+} named_entry;
+
+static kiln_status read_named(cache_tool *tool, const char *text, named_entry *out, kiln_error *err) {
+  KILN_TRY(cache_find_key(tool->store, text, &out->key, err));
+  kiln_outcome outcome = kiln_store_inspect(tool->store, &out->key, &out->file, &out->view, &out->entry, err);
   if (outcome == KILN_OUTCOME_MISS_ABSENT) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry %s", text);
   if (outcome != KILN_OUTCOME_HIT_LOCAL)
     return kiln_context(err, err->status, "entry %.16s: %s", text, kiln_outcome_text(outcome));
   return KILN_OK;
+}
+
+/// -1 to go on, with the entry read; else the exit code, and nothing is owned.
+static int begin_named(cache_tool *tool, const cli_page *page, int argc, char **argv, named_entry *out) {
+  kiln_error err = {0};
+  int code = cache_tool_begin(tool, page, argc, argv, 1, 1);
+  if (code != -1) return cache_tool_end(tool, code);
+  kiln_status status = read_named(tool, tool->words.items[0], out, &err);
+  return status ? cache_tool_end(tool, cli_report(status, &err)) : -1;
+}
+
+static int end_named(cache_tool *tool, named_entry *e, int code) {
+  kiln_blob_release(e->file);
+  kiln_cache_entry_deinit(&e->entry);
+  return cache_tool_end(tool, code);
 }
 
 static void show_fields(const kiln_cache_entry *entry, bool json, kiln_buffer *out) {
@@ -263,58 +283,62 @@ static void show_fields(const kiln_cache_entry *entry, bool json, kiln_buffer *o
   }
 }
 
+static void show_text(const named_entry *e, const char *content, const char labels[][200], bool verified,
+                      kiln_buffer *out) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&e->key, hex);
+  kiln_buffer_format(
+      out,
+      "key         %s\nname        %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\n"
+      "file        %zu bytes\npayload     %zu bytes\n"
+      "metadata    %zu bytes\ndiagnostics %zu bytes\ncost        %.3f ms\nsignatures  %u\nfields\n",
+      hex, labels[KILN_LABEL_NAME], content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN],
+      labels[KILN_LABEL_PRODUCER], e->file->size, e->entry.content.payload.size,
+      e->entry.content.metadata.size, e->entry.content.diagnostics.size,
+      (double)e->entry.content.cost_ns / 1e6, e->view.signature_count);
+  show_fields(&e->entry, false, out);
+}
+
+static void show_json(const named_entry *e, const char *content, const char labels[][200], bool verified,
+                      kiln_buffer *out) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&e->key, hex);
+  kiln_buffer_format(out,
+                     "{\"key\": \"%s\", \"content\": \"%s\", \"verified\": %s, \"file_bytes\": %zu, "
+                     "\"payload_bytes\": %zu, \"metadata_bytes\": %zu, "
+                     "\"diagnostics_bytes\": %zu, \"cost_ns\": %" PRIu64
+                     ", \"flags\": %u, \"signatures\": %u, \"domain\": ",
+                     hex, content, verified ? "true" : "false", e->file->size, e->entry.content.payload.size,
+                     e->entry.content.metadata.size, e->entry.content.diagnostics.size,
+                     e->entry.content.cost_ns, e->entry.content.flags, e->view.signature_count);
+  cli_json_text(out, labels[KILN_LABEL_DOMAIN]);
+  kiln_buffer_format(out, ", \"producer\": ");
+  cli_json_text(out, labels[KILN_LABEL_PRODUCER]);
+  kiln_buffer_format(out, ", \"name\": ");
+  cli_json_text(out, labels[KILN_LABEL_NAME]);
+  kiln_buffer_format(out, ", \"fields\": [");
+  show_fields(&e->entry, true, out);
+  kiln_buffer_format(out, "\n]}\n");
+}
+
 int cache_command_show(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
   const cli_page page =
       CLI_PAGE("kiln cache show [--json] KEY",
                "Prints everything about one entry. KEY: its first hexadecimal digits.", options);
-  int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
-  if (code != -1) return cache_tool_end(&tool, code);
-  kiln_digest key;
-  kiln_cache_entry entry;
-  kiln_entry_view view;
-  kiln_blob *file;
+  named_entry e;
+  int code = begin_named(&tool, &page, argc, argv, &e);
+  if (code != -1) return code;
   kiln_error err = {0};
-  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &view, &file, &err);
-  if (status) return cache_tool_end(&tool, cli_report(status, &err));
   kiln_buffer out = {0};
-  char hex[KILN_DIGEST_HEX + 1], content[KILN_DIGEST_HEX + 1], labels[KILN_LABELS][200];
-  kiln_digest_hex(&key, hex);
-  kiln_digest_hex(&entry.content_digest, content);
-  for (unsigned i = 0; i < KILN_LABELS; i++) label(&view.labels[i], labels[i], sizeof labels[i]);
-  bool verified = !kiln_entry_verify(&view, entry.fields.bytes, &err);
-  if (tool.json) {
-    kiln_buffer_format(&out,
-                       "{\"key\": \"%s\", \"content\": \"%s\", \"verified\": %s, \"file_bytes\": %zu, "
-                       "\"payload_bytes\": %zu, \"metadata_bytes\": %zu, "
-                       "\"diagnostics_bytes\": %zu, \"cost_ns\": %" PRIu64
-                       ", \"flags\": %u, \"signatures\": %u, \"domain\": ",
-                       hex, content, verified ? "true" : "false", file->size, entry.content.payload.size,
-                       entry.content.metadata.size, entry.content.diagnostics.size, entry.content.cost_ns,
-                       entry.content.flags, view.signature_count);
-    cli_json_text(&out, labels[KILN_LABEL_DOMAIN]);
-    kiln_buffer_format(&out, ", \"producer\": ");
-    cli_json_text(&out, labels[KILN_LABEL_PRODUCER]);
-    kiln_buffer_format(&out, ", \"name\": ");
-    cli_json_text(&out, labels[KILN_LABEL_NAME]);
-    kiln_buffer_format(&out, ", \"fields\": [");
-  } else {
-    kiln_buffer_format(
-        &out,
-        "key         %s\nname        %s\ncontent     %s (%s)\ndomain      %s\nproducer    %s\n"
-        "file        %zu bytes\npayload     %zu bytes\n"
-        "metadata    %zu bytes\ndiagnostics %zu bytes\ncost        %.3f ms\nsignatures  %u\nfields\n",
-        hex, labels[KILN_LABEL_NAME], content, verified ? "verified" : "DIFFERS", labels[KILN_LABEL_DOMAIN],
-        labels[KILN_LABEL_PRODUCER], file->size, entry.content.payload.size, entry.content.metadata.size,
-        entry.content.diagnostics.size, (double)entry.content.cost_ns / 1e6, view.signature_count);
-  }
-  show_fields(&entry, tool.json, &out);
-  if (tool.json) kiln_buffer_format(&out, "\n]}\n");
+  char content[KILN_DIGEST_HEX + 1], labels[KILN_LABELS][200];
+  kiln_digest_hex(&e.entry.content_digest, content);
+  for (unsigned i = 0; i < KILN_LABELS; i++) label(&e.view.labels[i], labels[i], sizeof labels[i]);
+  bool verified = !kiln_entry_verify(&e.view, e.entry.fields.bytes, &err);
+  (tool.json ? show_json : show_text)(&e, content, labels, verified, &out);
   cache_print(&out);
-  kiln_blob_release(file);
-  kiln_cache_entry_deinit(&entry);
-  return cache_tool_end(&tool, verified ? CLI_OK : CLI_FAILED);
+  return end_named(&tool, &e, verified ? CLI_OK : CLI_FAILED);
 }
 
 int cache_command_extract(int argc, char **argv) {
@@ -326,30 +350,24 @@ int cache_command_extract(int argc, char **argv) {
       {"output", 'o', CLI_TEXT, &output, "FILE", "where to (default: standard output)"}};
   const cli_page page = CLI_PAGE("kiln cache extract [--part=NAME] [-o FILE] KEY",
                                  "Writes a part of one entry to a file.", options);
-  int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
-  if (code != -1) return cache_tool_end(&tool, code);
-  kiln_digest key;
-  kiln_cache_entry entry;
-  kiln_entry_view view;
-  kiln_blob *file;
-  kiln_error err = {0};
-  kiln_status status = read_named(&tool, tool.words.items[0], &key, &entry, &view, &file, &err);
-  if (status) return cache_tool_end(&tool, cli_report(status, &err));
+  named_entry e;
+  int code = begin_named(&tool, &page, argc, argv, &e);
+  if (code != -1) return code;
   const struct {
     const char *name;
     kiln_bytes bytes;
-  } parts[] = {{"payload", entry.content.payload},
-               {"metadata", entry.content.metadata},
-               {"diagnostics", entry.content.diagnostics},
-               {"fields", entry.fields}};
+  } parts[] = {{"payload", e.entry.content.payload},
+               {"metadata", e.entry.content.metadata},
+               {"diagnostics", e.entry.content.diagnostics},
+               {"fields", e.entry.fields}};
+  kiln_error err = {0};
   unsigned i = 0;
   while (i < 4 && strcmp(part, parts[i].name)) i++;
-  if (i == 4)
+  if (i == 4) {
     code = cli_usage(&page, "--part: expected payload, metadata, diagnostics or fields, found %s", part);
-  else if ((status = cli_write_file(output, parts[i].bytes.bytes, parts[i].bytes.size, &err)))
-    code = cli_report(status, &err);
-  else code = CLI_OK;
-  kiln_blob_release(file);
-  kiln_cache_entry_deinit(&entry);
-  return cache_tool_end(&tool, code);
+  } else {
+    kiln_status status = cli_write_file(output, parts[i].bytes.bytes, parts[i].bytes.size, &err);
+    code = status ? cli_report(status, &err) : CLI_OK;
+  }
+  return end_named(&tool, &e, code);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln tune: measures the configs of kernels for shapes and keeps the best ones in a table.
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -353,11 +352,6 @@ static void use_devices(tuner *t) {
   }
 }
 
-static bool is_bundle(const char *path) {
-  size_t length = strlen(path);
-  return length > 8 && !strcmp(path + length - 8, ".kbundle");
-}
-
 static kiln_status open_bundle(tuner *t, kiln_error *err) {
   KILN_TRY(bundle_view_open(t->bundle_path, &t->view, err));
   KILN_TRY(kiln_open_file(t->bundle_path, &t->library, err));
@@ -417,160 +411,5 @@ int tune_bundle(const tune_settings *s, const char *path) {
   if (t.recorded) case_file_deinit(t.recorded);
   kiln_arena_destroy(t.arena);
   free(t.pairs);
-  return code;
-}
-
-static int merge_tables(const tune_settings *s) {
-  kiln_tuner_table table;
-  kiln_error err = {0};
-  kiln_buffer text = {0};
-  kiln_status status = KILN_OK;
-  kiln_tuner_table_init(&table);
-  for (size_t i = 0; i < s->words.count && status == KILN_OK; i++)
-    status = tuned_file_read(s->words.items[i], &table, &err);
-  if (status == KILN_OK) {
-    kiln_tuner_table_write(&table, &text);
-    status = cli_write_file(s->output, text.bytes, text.size, &err);
-  }
-  kiln_buffer_deinit(&text);
-  kiln_tuner_table_deinit(&table);
-  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
-}
-
-// ----------------------------------------------------------------------------------------- command
-
-static bool read_real(const char *text, double least, double most, double *out) {
-  char *end;
-  *out = strtod(text, &end);
-  if (*end == 's' && !end[1]) end++;
-  return end != text && !*end && *out >= least && *out <= most;
-}
-
-// -1 to go on.
-static int check_settings(const cli_page *page, tune_settings *s) {
-  double percent;
-  bool measures_here = !s->post && !s->worker && !s->collect;
-  if (s->collect) return s->output ? -1 : cli_usage(page, "--collect: --output is missing");
-  if (s->worker && (!s->trust.count || s->trust.count > TUNE_MOST_KEYS))
-    return cli_usage(page, "--worker: expected 1 to %d keys of --trust, found %zu: a worker runs code",
-                     TUNE_MOST_KEYS, s->trust.count);
-  if (s->worker) return s->words.count ? cli_usage(page, "--worker takes its bundles from jobs") : -1;
-  if (s->post && !s->sign_key)
-    return cli_usage(page, "--post: --sign is missing: workers run signed jobs only");
-  if (s->cases.count && (s->words.count || s->shapes || s->record || s->post))
-    return cli_usage(page, "--case is source and shape: it goes with no words, --shapes, --record or --post");
-  if (!s->words.count && !s->cases.count)
-    return cli_usage(page, "expected a bundle, sources, or tables after --merge");
-  if (s->among.count > TUNE_MOST_HINTS)
-    return cli_usage(page, "--among: expected up to %d tables, found %zu", TUNE_MOST_HINTS, s->among.count);
-  if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
-  if (!s->shapes && !s->record && !s->cases.count) return cli_usage(page, "--shapes is missing");
-  if (!s->output && !s->gate && measures_here) return cli_usage(page, "--output is missing");
-  if (!read_real(s->budget, 0.001, 1e6, &s->rules.budget_s))
-    return cli_usage(page, "--budget: expected seconds, found '%s'", s->budget);
-  if (!read_real(s->keep, 0, 100, &percent))
-    return cli_usage(page, "--keep: expected 0 to 100, found '%s'", s->keep);
-  if (!read_real(s->band, 0, 1000, &s->gate_band))
-    return cli_usage(page, "--band: expected percent, found '%s'", s->band);
-  s->rules.keep = percent / 100;
-  s->gate_band /= 100;
-  s->rules.limit_ms = (unsigned)(s->timeout_s > 86400 ? 86400 : s->timeout_s) * 1000;
-  s->rules.judge_ms = (unsigned)(s->judge_s > 86400 ? 86400 : s->judge_s) * 1000;
-  s->rules.all_below = (uint32_t)(s->all_below > UINT32_MAX ? UINT32_MAX : s->all_below);
-  s->rules.most_spill = (uint32_t)(s->most_spill > UINT32_MAX ? UINT32_MAX : s->most_spill);
-  if (s->words.count && is_bundle(s->words.items[0]) && s->words.count > 1)
-    return cli_usage(page, "expected one bundle, found %zu words", s->words.count);
-  return -1;
-}
-
-int kiln_command_tune(int argc, char **argv) {
-  tune_settings s = {.devices = "host",
-                     .budget = "2",
-                     .keep = "100",
-                     .band = "5",
-                     .timeout_s = 10,
-                     .judge_s = 20,
-                     .most_spill = 1024,
-                     .all_below = 16};
-  const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &s.output, "TABLE", "the table to add to"},
-      {"shapes", 's', CLI_TEXT, &s.shapes, "FILE", "kernels and arguments to measure; see below"},
-      {"record", 0, CLI_TEXT, &s.record, "FILE",
-       "shapes that an application recorded; --shapes says what buffers hold"},
-      {"case", 0, CLI_LIST, &s.cases, "DIR",
-       "a recorded launch of a Triton kernel (`kiln check-case`): source, shape and judge"},
-      {"device", 'd', CLI_TEXT, &s.devices, "NAME,...",
-       "host, cuda:N, hip:N; several share the shapes (host)"},
-      {"budget", 0, CLI_TEXT, &s.budget, "SECONDS",
-       "for measuring a shape (2); less where it is clear sooner"},
-      {"hot", 0, CLI_FLAG, &s.hot, NULL, "leave the L2 of a GPU as the launch before left it"},
-      {"keep", 0, CLI_TEXT, &s.keep, "PERCENT", "of the configs after their first times, at least one (100)"},
-      {"all-below", 0, CLI_NUMBER, &s.all_below, "N",
-       "try all of at most so many configs; of more, search (16)"},
-      {"timeout", 0, CLI_COUNT, &s.timeout_s, "SECONDS",
-       "a config that takes longer for a step is dropped (10)"},
-      {"judge-limit", 0, CLI_NUMBER, &s.judge_s, "SECONDS",
-       "for the reference interpreter; where it is over the first config judges (20)"},
-      {"max-spill", 0, CLI_NUMBER, &s.most_spill, "BYTES", "configs that spill more are dropped (1024)"},
-      {"again", 0, CLI_FLAG, &s.again, NULL, "measure what the table has already, too"},
-      {"check", 0, CLI_FLAG, &s.check, NULL, "measure whether the choices of the table hold; write nothing"},
-      {"gate", 0, CLI_TEXT, &s.gate, "TABLE",
-       "compare with the times of another table; exit code 1 where one is lost"},
-      {"band", 0, CLI_TEXT, &s.band, "PERCENT", "of --gate: what is no difference (5)"},
-      {"among", 0, CLI_LIST, &s.among, "TABLE",
-       "measure only what this table, or one of several, chose for a shape"},
-      {"html", 0, CLI_TEXT, &s.html, "FILE",
-       "write a page with every config's time and the winners by shape"},
-      {"merge", 0, CLI_FLAG, &s.merge, NULL, "put tables together; nothing is measured"},
-      {"post", 0, CLI_TEXT, &s.post, "redis://...", "post the work as a job for other machines"},
-      {"sign", 0, CLI_TEXT, &s.sign_key, "KEY", "of --post: secret key of `kiln cache keygen`"},
-      {"worker", 0, CLI_TEXT, &s.worker, "redis://...", "do what is posted there, on --device"},
-      {"trust", 0, CLI_LIST, &s.trust, "FILE", "of --worker: a public key whose jobs are run"},
-      {"collect", 0, CLI_TEXT, &s.collect, "redis://...", "put what workers found into --output"},
-      {"kernel", 'k', CLI_LIST, &s.kernels, "NAME", "of sources: only this kernel"},
-      {"instance", 'i', CLI_LIST, &s.instances, "K[P=V]", "of sources: one more instance"},
-      {"key", 0, CLI_TEXT, &s.key, "NAMES",
-       "of Triton IR: the integer parameters that a choice depends on, with commas (all)"},
-      {"jobs", 'j', CLI_COUNT, &s.jobs, "N", "of sources: compile so many at the same time"},
-      {"cache-dir", 0, CLI_TEXT, &s.cache_folder, "DIR", "of sources: folder of the cache"},
-      {"verbose", 'v', CLI_FLAG, &s.verbose, NULL, "print the times of every config"},
-      {"progress", 0, CLI_FLAG, &s.progress, NULL,
-       "print each step with the best so far; without it one line of a terminal shows it"},
-  };
-  const cli_page page = {
-      .usage = "kiln tune [options] -o TABLE --shapes FILE BUNDLE|SOURCE...",
-      .summary =
-          "Launches every config of kernels with the shapes of a file, drops those whose results are wrong, "
-          "and "
-          "keeps the\n"
-          "fastest in a table for `kiln build --tuned`. Sources are built first; a bundle of `kiln build "
-          "--tuning` needs no\n"
-          "compiler. With --merge the words are tables, which are put together.",
-      .options = options,
-      .option_count = sizeof options / sizeof *options,
-      .more = "A line of the shapes is a kernel and its arguments, as `kiln run` takes them. {1,2} stands "
-              "for each; where a number\n"
-              "stands, a sum of products of numbers and integer arguments may:\n"
-              "    softmax[T=f32] rows={128,4096} cols={256,1024} ldx=cols ldy=cols x=random:rows*ldx "
-              "y=zeros:rows*ldy\n"
-              "Exit codes: 0 done, 1 a shape failed, a choice does not hold or a time was lost, 2 wrong "
-              "command line.",
-  };
-  int code = cli_parse(&page, argc, argv, &s.words);
-  if (code == -1) code = check_settings(&page, &s);
-  if (code == -1)
-    code = s.merge                                 ? merge_tables(&s)
-           : s.worker                              ? tune_work_for_others(&s)
-           : s.collect                             ? tune_collect(&s)
-           : s.cases.count                         ? tune_cases(&s)
-           : s.post && is_bundle(s.words.items[0]) ? tune_post(&s, s.words.items[0])
-           : is_bundle(s.words.items[0])           ? tune_bundle(&s, s.words.items[0])
-                                                   : tune_sources(&s);
-  cli_list_deinit(&s.words);
-  cli_list_deinit(&s.kernels);
-  cli_list_deinit(&s.instances);
-  cli_list_deinit(&s.trust);
-  cli_list_deinit(&s.among);
-  cli_list_deinit(&s.cases);
   return code;
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// kiln tune: its command line, and what of its work it asks for.
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/tuned_file.h"
+#include "tools/tool/tool.h"
+#include "tools/tool/tune_session.h"
+
+static bool is_bundle(const char *path) {
+  size_t length = strlen(path);
+  return length > 8 && !strcmp(path + length - 8, ".kbundle");
+}
+
+static int merge_tables(const tune_settings *s) {
+  kiln_tuner_table table;
+  kiln_error err = {0};
+  kiln_buffer text = {0};
+  kiln_status status = KILN_OK;
+  kiln_tuner_table_init(&table);
+  for (size_t i = 0; i < s->words.count && status == KILN_OK; i++)
+    status = tuned_file_read(s->words.items[i], &table, &err);
+  if (status == KILN_OK) {
+    kiln_tuner_table_write(&table, &text);
+    status = cli_write_file(s->output, text.bytes, text.size, &err);
+  }
+  kiln_buffer_deinit(&text);
+  kiln_tuner_table_deinit(&table);
+  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+static bool read_real(const char *text, double least, double most, double *out) {
+  char *end;
+  *out = strtod(text, &end);
+  if (*end == 's' && !end[1]) end++;
+  return end != text && !*end && *out >= least && *out <= most;
+}
+
+// -1 to go on.
+static int check_settings(const cli_page *page, tune_settings *s) {
+  double percent;
+  bool measures_here = !s->post && !s->worker && !s->collect;
+  if (s->collect) return s->output ? -1 : cli_usage(page, "--collect: --output is missing");
+  if (s->worker && (!s->trust.count || s->trust.count > TUNE_MOST_KEYS))
+    return cli_usage(page, "--worker: expected 1 to %d keys of --trust, found %zu: a worker runs code",
+                     TUNE_MOST_KEYS, s->trust.count);
+  if (s->worker) return s->words.count ? cli_usage(page, "--worker takes its bundles from jobs") : -1;
+  if (s->post && !s->sign_key)
+    return cli_usage(page, "--post: --sign is missing: workers run signed jobs only");
+  if (s->cases.count && (s->words.count || s->shapes || s->record || s->post))
+    return cli_usage(page, "--case is source and shape: it goes with no words, --shapes, --record or --post");
+  if (!s->words.count && !s->cases.count)
+    return cli_usage(page, "expected a bundle, sources, or tables after --merge");
+  if (s->among.count > TUNE_MOST_HINTS)
+    return cli_usage(page, "--among: expected up to %d tables, found %zu", TUNE_MOST_HINTS, s->among.count);
+  if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
+  if (!s->shapes && !s->record && !s->cases.count) return cli_usage(page, "--shapes is missing");
+  if (!s->output && !s->gate && measures_here) return cli_usage(page, "--output is missing");
+  if (!read_real(s->budget, 0.001, 1e6, &s->rules.budget_s))
+    return cli_usage(page, "--budget: expected seconds, found '%s'", s->budget);
+  if (!read_real(s->keep, 0, 100, &percent))
+    return cli_usage(page, "--keep: expected 0 to 100, found '%s'", s->keep);
+  if (!read_real(s->band, 0, 1000, &s->gate_band))
+    return cli_usage(page, "--band: expected percent, found '%s'", s->band);
+  s->rules.keep = percent / 100;
+  s->gate_band /= 100;
+  s->rules.limit_ms = (unsigned)(s->timeout_s > 86400 ? 86400 : s->timeout_s) * 1000;
+  s->rules.judge_ms = (unsigned)(s->judge_s > 86400 ? 86400 : s->judge_s) * 1000;
+  s->rules.all_below = (uint32_t)(s->all_below > UINT32_MAX ? UINT32_MAX : s->all_below);
+  s->rules.most_spill = (uint32_t)(s->most_spill > UINT32_MAX ? UINT32_MAX : s->most_spill);
+  if (s->words.count && is_bundle(s->words.items[0]) && s->words.count > 1)
+    return cli_usage(page, "expected one bundle, found %zu words", s->words.count);
+  return -1;
+}
+
+/// Filled by `options`; the program runs one command.
+static tune_settings settings = {.devices = "host",
+                                 .budget = "2",
+                                 .keep = "100",
+                                 .band = "5",
+                                 .timeout_s = 10,
+                                 .judge_s = 20,
+                                 .most_spill = 1024,
+                                 .all_below = 16};
+
+static const cli_option options[] = {
+    {"output", 'o', CLI_TEXT, &settings.output, "TABLE", "the table to add to"},
+    {"shapes", 's', CLI_TEXT, &settings.shapes, "FILE", "kernels and arguments to measure; see below"},
+    {"record", 0, CLI_TEXT, &settings.record, "FILE",
+     "shapes that an application recorded; --shapes says what buffers hold"},
+    {"case", 0, CLI_LIST, &settings.cases, "DIR",
+     "a recorded launch of a Triton kernel (`kiln check-case`): source, shape and judge"},
+    {"device", 'd', CLI_TEXT, &settings.devices, "NAME,...",
+     "host, cuda:N, hip:N; several share the shapes (host)"},
+    {"budget", 0, CLI_TEXT, &settings.budget, "SECONDS",
+     "for measuring a shape (2); less where it is clear sooner"},
+    {"hot", 0, CLI_FLAG, &settings.hot, NULL, "leave the L2 of a GPU as the launch before left it"},
+    {"keep", 0, CLI_TEXT, &settings.keep, "PERCENT",
+     "of the configs after their first times, at least one (100)"},
+    {"all-below", 0, CLI_NUMBER, &settings.all_below, "N",
+     "try all of at most so many configs; of more, search (16)"},
+    {"timeout", 0, CLI_COUNT, &settings.timeout_s, "SECONDS",
+     "a config that takes longer for a step is dropped (10)"},
+    {"judge-limit", 0, CLI_NUMBER, &settings.judge_s, "SECONDS",
+     "for the reference interpreter; where it is over the first config judges (20)"},
+    {"max-spill", 0, CLI_NUMBER, &settings.most_spill, "BYTES", "configs that spill more are dropped (1024)"},
+    {"again", 0, CLI_FLAG, &settings.again, NULL, "measure what the table has already, too"},
+    {"check", 0, CLI_FLAG, &settings.check, NULL,
+     "measure whether the choices of the table hold; write nothing"},
+    {"gate", 0, CLI_TEXT, &settings.gate, "TABLE",
+     "compare with the times of another table; exit code 1 where one is lost"},
+    {"band", 0, CLI_TEXT, &settings.band, "PERCENT", "of --gate: what is no difference (5)"},
+    {"among", 0, CLI_LIST, &settings.among, "TABLE",
+     "measure only what this table, or one of several, chose for a shape"},
+    {"html", 0, CLI_TEXT, &settings.html, "FILE",
+     "write a page with every config's time and the winners by shape"},
+    {"merge", 0, CLI_FLAG, &settings.merge, NULL, "put tables together; nothing is measured"},
+    {"post", 0, CLI_TEXT, &settings.post, "redis://...", "post the work as a job for other machines"},
+    {"sign", 0, CLI_TEXT, &settings.sign_key, "KEY", "of --post: secret key of `kiln cache keygen`"},
+    {"worker", 0, CLI_TEXT, &settings.worker, "redis://...", "do what is posted there, on --device"},
+    {"trust", 0, CLI_LIST, &settings.trust, "FILE", "of --worker: a public key whose jobs are run"},
+    {"collect", 0, CLI_TEXT, &settings.collect, "redis://...", "put what workers found into --output"},
+    {"kernel", 'k', CLI_LIST, &settings.kernels, "NAME", "of sources: only this kernel"},
+    {"instance", 'i', CLI_LIST, &settings.instances, "K[P=V]", "of sources: one more instance"},
+    {"key", 0, CLI_TEXT, &settings.key, "NAMES",
+     "of Triton IR: the integer parameters that a choice depends on, with commas (all)"},
+    {"jobs", 'j', CLI_COUNT, &settings.jobs, "N", "of sources: compile so many at the same time"},
+    {"cache-dir", 0, CLI_TEXT, &settings.cache_folder, "DIR", "of sources: folder of the cache"},
+    {"verbose", 'v', CLI_FLAG, &settings.verbose, NULL, "print the times of every config"},
+    {"progress", 0, CLI_FLAG, &settings.progress, NULL,
+     "print each step with the best so far; without it one line of a terminal shows it"},
+};
+
+static const cli_page page = {
+    .usage = "kiln tune [options] -o TABLE --shapes FILE BUNDLE|SOURCE...",
+    .summary =
+        "Launches every config of kernels with the shapes of a file, drops those whose results are "
+        "wrong, and keeps the\n"
+        "fastest in a table for `kiln build --tuned`. Sources are built first; a bundle of `kiln build "
+        "--tuning` needs no\n"
+        "compiler. With --merge the words are tables, which are put together.",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .more = "A line of the shapes is a kernel and its arguments, as `kiln run` takes them. {1,2} stands "
+            "for each; where a number\n"
+            "stands, a sum of products of numbers and integer arguments may:\n"
+            "    softmax[T=f32] rows={128,4096} cols={256,1024} ldx=cols ldy=cols x=random:rows*ldx "
+            "y=zeros:rows*ldy\n"
+            "Exit codes: 0 done, 1 a shape failed, a choice does not hold or a time was lost, 2 wrong "
+            "command line.",
+};
+
+static int do_work(const tune_settings *s) {
+  if (s->merge) return merge_tables(s);
+  if (s->worker) return tune_work_for_others(s);
+  if (s->collect) return tune_collect(s);
+  if (s->cases.count) return tune_cases(s);
+  const char *first = s->words.items[0];
+  if (!is_bundle(first)) return tune_sources(s);
+  return s->post ? tune_post(s, first) : tune_bundle(s, first);
+}
+
+int kiln_command_tune(int argc, char **argv) {
+  cli_list *const lists[] = {&settings.words, &settings.kernels, &settings.instances,
+                             &settings.trust, &settings.among,   &settings.cases};
+  int code = cli_parse(&page, argc, argv, &settings.words);
+  if (code == -1) code = check_settings(&page, &settings);
+  if (code == -1) code = do_work(&settings);
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_deinit(lists[i]);
+  return code;
+}
