@@ -174,7 +174,7 @@ $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME
 	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
 
 # Runs random kernels against the interpreter on any device; carried too, with kiln-codegen beside it.
-$(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(B)/obj/tests/kernelgen.c.o $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(call objects,$(call sources,tests/kernelgen)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
@@ -237,7 +237,7 @@ libraries: $(LIBRARIES) $(PACKAGE_FILES)
 TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/tuner tests/bundle tests/runtime tests/tools)
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(TEST_SOURCES))
 HARNESS := $(B)/obj/tests/harness.c.o
-KERNELGEN := $(B)/obj/tests/kernelgen.c.o
+KERNELGEN := $(call objects,$(call sources,tests/kernelgen))
 
 L_base     = $(A_BASE)
 L_targets  = $(A_TARGETS) $(A_BASE)

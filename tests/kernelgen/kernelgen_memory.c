@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Data of generated kernels: made by the seed, compared, and kernels made smaller while they fail.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+#include "tests/kernelgen.h"
+
+static uint64_t random_element(kiln_scalar scalar, uint64_t *random) {
+  uint64_t r = kiln_test_random(random);
+  unsigned class = kiln_scalars[scalar].type_class;
+  if (class == KILN_CLASS_BOOL) return r & 1;
+  if (class == KILN_CLASS_INT) return r % 4 ? (uint64_t)((int64_t)(r >> 8 & 0xff) - 128) : r >> 3;
+  if (r % 16 == 0) return r >> 8; // any pattern, so also infinities, NaN and denormals
+  double value = (double)((int64_t)(r >> 8 & 0x3ff) - 512);
+  return ir_float_to_bits(scalar, r % 3 ? value : value / 64, true);
+}
+
+void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
+  uint64_t random = c->seed ^ 0x6b65726e;
+  size_t at = 0;
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < c->buffer_count; i++) {
+    size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes,
+           size = (c->buffers[i].count * bytes + 63) & ~(size_t)63;
+    out->bytes[i] = aligned_alloc(64, size);
+    memset(out->bytes[i], 0, size);
+    for (size_t k = 0; k < c->buffers[i].count; k++) {
+      uint64_t bits = random_element(c->buffers[i].scalar, &random);
+      memcpy(out->bytes[i] + k * bytes, &bits, bytes);
+    }
+  }
+  uint32_t buffer = 0;
+  for (uint32_t i = 0; i < c->kernel->param_count; i++) {
+    ir_type type = c->kernel->params[i].type;
+    size_t bytes = type.pointer ? 8 : kiln_scalars[type.scalar].bytes;
+    uint64_t value =
+        type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(type.scalar, &random);
+    if (!type.pointer && c->kernel->params[i].has_range) value = 1 + value % 4;
+    at = (at + bytes - 1) & ~(bytes - 1);
+    memcpy(out->args + at, &value, bytes);
+    at += bytes;
+  }
+}
+
+void kernelgen_memory_deinit(kernelgen_memory *m) {
+  for (int i = 0; i < KERNELGEN_BUFFERS; i++) free(m->bytes[i]);
+}
+
+static bool equal_elements(kiln_scalar scalar, uint64_t a, uint64_t b) {
+  if (a == b) return true;
+  if (!(kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8))) return false;
+  double x = ir_bits_to_float(scalar, a), y = ir_bits_to_float(scalar, b);
+  return x != x && y != y;
+}
+
+bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
+                            char *out, size_t size) {
+  for (uint32_t i = 0; i < c->buffer_count; i++) {
+    kiln_scalar scalar = c->buffers[i].scalar;
+    size_t bytes = kiln_scalars[scalar].bytes;
+    for (size_t k = 0; k < c->buffers[i].count; k++) {
+      uint64_t x = 0, y = 0;
+      memcpy(&x, a->bytes[i] + k * bytes, bytes);
+      memcpy(&y, b->bytes[i] + k * bytes, bytes);
+      if (equal_elements(scalar, x, y)) continue;
+      snprintf(out, size, "seed %llu: buffer %u (%s), element %zu of %zu: expected 0x%llx, found 0x%llx",
+               (unsigned long long)c->seed, i, kiln_scalars[scalar].spelling, k, c->buffers[i].count,
+               (unsigned long long)x, (unsigned long long)y);
+      return false;
+    }
+  }
+  return true;
+}
+
+uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,
+                          bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
+                          void *context) {
+  kernelgen_options smaller = *options;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (uint32_t i = KERNELGEN_STATEMENTS; i-- > 0;) {
+      uint64_t before = smaller.dropped;
+      if (before >> i & 1) continue;
+      smaller.dropped |= (uint64_t)1 << i;
+      if (fails(seed, &smaller, context)) progress = true;
+      else smaller.dropped = before;
+    }
+  }
+  return smaller.dropped;
+}

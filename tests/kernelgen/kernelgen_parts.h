@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the files of the generator share: its state, how it chooses, and how it makes values of a kind.
+#ifndef KILN_TESTS_KERNELGEN_PARTS_H
+#define KILN_TESTS_KERNELGEN_PARTS_H
+
+#include <string.h>
+
+#include "tests/harness.h"
+#include "tests/kernelgen.h"
+
+enum { POOL = 256, INPUT_ELEMENTS = 2048, MAX_LOG2 = 8 };
+enum { ANY_CLASS = KILN_CLASS_BOOL | KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_FP8 };
+
+typedef struct kernelgen_generator {
+  kiln_arena *arena;
+  const kernelgen_options *options;
+  kernelgen_case *c;
+  ir_kernel *kernel;
+  ir_builder b;
+  uint64_t random;
+  ir_value *pool[POOL];
+  uint32_t pool_count;
+  ir_value *inputs[KERNELGEN_BUFFERS];
+  uint32_t input_count, depth, statement;
+  ir_value *program, *small; // linear program id; a scalar parameter in 1 .. 4
+} kernelgen_generator;
+
+// ---------------------------------------------------------------------------------------- choosing
+
+static inline uint32_t below(kernelgen_generator *g, uint32_t n) {
+  return (uint32_t)(kiln_test_random(&g->random) % n);
+}
+static inline bool chance(kernelgen_generator *g, uint32_t percent) { return below(g, 100) < percent; }
+
+static inline ir_type tile(kiln_scalar scalar, unsigned rank, const uint8_t *log2) {
+  ir_type type = {.scalar = (uint8_t)scalar, .rank = (uint8_t)rank};
+  memcpy(type.log2, log2, rank);
+  return type;
+}
+
+static inline ir_type random_shape(kernelgen_generator *g) {
+  static const struct {
+    uint8_t rank, log2[3];
+  } shapes[] = {
+      {1, {5}},    {1, {7}},    {1, {4}},       {1, {8}},    {2, {3, 4}}, {2, {4, 4}},
+      {2, {5, 3}}, {2, {0, 5}}, {3, {1, 3, 2}}, {2, {4, 1}}, {1, {1}},    {0, {0}},
+  };
+  uint32_t i = below(g, sizeof shapes / sizeof *shapes);
+  return tile(KILN_I32, shapes[i].rank, shapes[i].log2);
+}
+
+static inline kiln_scalar random_scalar(kernelgen_generator *g) {
+  return (kiln_scalar)below(g, KILN_SCALAR_COUNT);
+}
+
+static inline kiln_scalar random_of(kernelgen_generator *g, unsigned classes) {
+  kiln_scalar s;
+  do s = random_scalar(g);
+  while (!(kiln_scalars[s].type_class & classes));
+  return s;
+}
+
+static inline bool is_half(ir_type type) { return type.scalar == KILN_F16 || type.scalar == KILN_BF16; }
+
+static inline ir_value *keep(kernelgen_generator *g, ir_value *v) {
+  if (!v) FAIL("seed %llu, statement %u: %s", (unsigned long long)g->c->seed, g->statement, g->b.error.text);
+  if (g->pool_count < POOL) g->pool[g->pool_count++] = v;
+  return v;
+}
+
+/// A value of one of the classes, later ones being likelier; NULL when there is none.
+static inline ir_value *pick(kernelgen_generator *g, unsigned classes) {
+  ir_value *found = NULL;
+  uint32_t seen = 0;
+  for (uint32_t i = g->pool_count; i-- > 0 && seen < 12;) {
+    if (!(ir_type_class(g->pool[i]->type) & classes) || g->pool[i]->type.pointer) continue;
+    if (g->options->no_half_steps && is_half(g->pool[i]->type)) continue;
+    if (below(g, ++seen) == 0) found = g->pool[i];
+  }
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------ making
+
+static inline ir_value *constant(kernelgen_generator *g, ir_type like, double n) {
+  return ir_const_like(&g->b, like, n);
+}
+static inline ir_value *binary(kernelgen_generator *g, ir_opcode code, ir_value *a, ir_value *b) {
+  return ir_binary(&g->b, code, 0, a, b);
+}
+static inline ir_value *cast(kernelgen_generator *g, ir_value *v, kiln_scalar to) {
+  return v->type.scalar == to ? v : ir_cast(&g->b, v, to, 0, 0);
+}
+
+static inline ir_value *shaped(kernelgen_generator *g, ir_value *flat, ir_type type) {
+  return ir_same_shape(flat->type, type) ? flat : ir_reshape(&g->b, flat, type);
+}
+
+/// 0, 1, 2, ... in the shape.
+static inline ir_value *lanes(kernelgen_generator *g, ir_type shape) {
+  if (!shape.rank) return ir_const_int(&g->b, KILN_I32, 0);
+  return shaped(g, ir_iota(&g->b, ir_log2_elements(shape)), shape);
+}
+
+static inline ir_value *spread(kernelgen_generator *g, ir_value *scalar, ir_type shape) {
+  return shape.rank ? ir_splat(&g->b, scalar, shape) : scalar;
+}
+
+/// Small whole numbers 0 .. top (a power of two less one) in any type, different from lane to lane and
+/// program to program.
+static inline ir_value *whole_numbers(kernelgen_generator *g, ir_type type, int64_t top) {
+  ir_type shape = ir_with_element(type, ir_scalar_type(KILN_I32));
+  ir_value *v = binary(g, IR_ADD, lanes(g, shape), spread(g, g->program, shape));
+  v = binary(g, IR_ADD, binary(g, IR_MUL, v, constant(g, shape, 2 * below(g, 50) + 1)),
+             constant(g, shape, below(g, 100)));
+  ir_value *source = chance(g, 60) ? pick(g, KILN_CLASS_INT) : NULL;
+  if (source && ir_same_shape(source->type, shape)) v = binary(g, IR_XOR, v, cast(g, source, KILN_I32));
+  v = binary(g, IR_AND, binary(g, IR_XOR, v, ir_binary(&g->b, IR_SHR, IR_UNSIGNED, v, constant(g, shape, 5))),
+             constant(g, shape, (double)top));
+  return cast(g, v, type.scalar);
+}
+
+/// A value of exactly this type.
+static inline ir_value *pick_like(kernelgen_generator *g, ir_type type) {
+  uint32_t start = g->pool_count ? below(g, g->pool_count) : 0;
+  for (uint32_t i = 0; i < g->pool_count; i++) {
+    ir_value *v = g->pool[(start + i) % g->pool_count];
+    if (ir_type_equal(v->type, type)) return v;
+  }
+  return whole_numbers(g, type, type.scalar == KILN_I1 ? 1 : 127);
+}
+
+static inline ir_value *pick_any(kernelgen_generator *g, unsigned classes) {
+  ir_value *v = chance(g, 90) ? pick(g, classes) : NULL;
+  return v ? v
+           : keep(g, whole_numbers(g, ir_with_element(random_shape(g), ir_scalar_type(random_of(g, classes))),
+                                   63));
+}
+
+/// First element offset of this program in a buffer of `elements` a program.
+static inline ir_value *own_offsets(kernelgen_generator *g, ir_type shape) {
+  ir_type index = ir_with_element(shape, ir_scalar_type(KILN_I32));
+  ir_value *base =
+      binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << ir_log2_elements(shape)));
+  return binary(g, IR_ADD, spread(g, base, index), lanes(g, index));
+}
+
+static inline uint32_t programs(const kernelgen_generator *g) {
+  return g->c->grid[0] * g->c->grid[1] * g->c->grid[2];
+}
+
+static inline ir_value *add_buffer(kernelgen_generator *g, kiln_scalar scalar, size_t count, bool written) {
+  uint32_t i = g->c->buffer_count++;
+  g->c->buffers[i] = (kernelgen_buffer){scalar, count, written};
+  return ir_add_param(g->kernel, &(ir_param){.name = kiln_arena_format(g->arena, "b%u", i),
+                                             .type = ir_pointer_type(scalar),
+                                             .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN,
+                                             .align = 64});
+}
+
+static inline ir_value *pointers(kernelgen_generator *g, ir_value *base, ir_value *offsets) {
+  ir_type type = ir_with_element(offsets->type, base->type);
+  return binary(g, IR_PTRADD, spread(g, base, type), offsets);
+}
+
+/// Some accesses take only the first elements along an axis. Drawn beside the other numbers, so that kernels
+/// of a seed are otherwise what they were.
+static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_attrs *attrs) {
+  uint64_t beside = g->random ^ 0x6669727374;
+  ir_type tile = ir_view_tile(view);
+  uint32_t drawn = (uint32_t)(kiln_test_random(&beside) >> 16);
+  if (!tile.rank || drawn % 4) return;
+  uint8_t axis = (uint8_t)(drawn / 4 % tile.rank);
+  uint32_t extent = 1u << tile.log2[axis];
+  if (extent < 2) return;
+  attrs->axis = axis;
+  attrs->first = 1 + drawn / 64 % (extent - 1);
+}
+
+// -------------------------------------------------------------------------------------- statements
+
+/// Some random statements, at the place where the generator stands (kernelgen.c).
+void kernelgen_statements(kernelgen_generator *g, uint32_t count);
+// kernelgen_effects.c
+void kernelgen_state_atomic(kernelgen_generator *g);
+void kernelgen_state_cas(kernelgen_generator *g);
+void kernelgen_state_store(kernelgen_generator *g);
+void kernelgen_store_unused(kernelgen_generator *g);
+void kernelgen_state_for(kernelgen_generator *g);
+void kernelgen_state_while(kernelgen_generator *g);
+void kernelgen_state_if(kernelgen_generator *g);
+
+#endif
