@@ -204,28 +204,6 @@ def on_the_gpu(library, torch, plain):
     table.print()
 
 
-COLD = """
-import sys, time
-sys.path.insert(0, sys.argv[1])
-import kiln
-device = kiln.Library(sys.argv[1] + "/python_launch.kbundle").device(sys.argv[2])
-memory = device.memory(4096, "f32")
-device.kernel("arrays2")(memory, memory, 1024)
-device.sync()
-bytes(memory)
-"""
-
-
-def cold(device):
-    """Seconds of a process that imports the package, launches one kernel and reads the result."""
-    found = []
-    for _ in range(11):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-S", "-c", COLD, FOLDER, device], check=True)
-        found.append(time.perf_counter() - start)
-    print("%-44s %10.3f s, least %.3f s" % ("cold process to the first result, " + device, statistics.median(found), min(found)))
-
-
 WAYS = {"--without-exchange": ", without the exchange", "--by-attributes": ", by attributes"}
 
 
@@ -254,9 +232,6 @@ def main():
     elif not plain:
         print("no GPU of PyTorch's: that part is left out")
     if not plain:
-        cold("host")
-        if torch and torch.cuda.is_available():
-            cold("cuda:0")
         for one in WAYS if torch else ():
             subprocess.run([sys.executable, os.path.abspath(__file__), FOLDER, one], check=True)
 

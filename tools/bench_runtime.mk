@@ -19,7 +19,7 @@ bench-cuda: $(B)/bench/cuda_launch $(PROGRAMS) ## make what bench/cuda.sh wants,
 	$(B)/bin/kiln build -q --no-cache -t sm_90a bench/cuda_launch.kiln -o $(B)/bench/empty.kbundle
 	$(B)/bin/kiln build -q --no-cache -t sm_90a kernels/*.kiln -o $(B)/bench/kernels.kbundle
 	$(B)/bin/kiln compile -q --no-cache -t sm_90a -k 'add[T=f32]' kernels/elementwise.kiln -o $(B)/bench/add.cubin
-# `make bench-python`, then bench/python_launch.py build/<config>/bench/python, here or on a machine with a GPU: all it needs is in the folder.
+# `make bench-python`, then bench/python_launch.py or python_cold.py build/<config>/bench/python, here or on a machine with a GPU: all it needs is in the folder.
 $(B)/bench/python/driver_launch.so: bench/driver_launch.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -shared -fvisibility=hidden $< -ldl -o $@

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The tests of the Python package, its examples and what a launch costs on a machine with an NVIDIA GPU, Python 3.11 or newer, PyTorch
+# The tests of the Python package, its examples and what a launch and a cold process cost on a machine with an NVIDIA GPU, Python 3.11 or newer, PyTorch
 # and Triton, and no compiler of C: tests/python/gpu.sh WHEELS [COMMAND...]
 #
 # WHEELS has the two wheels of tools/wheel.sh. What has to be there besides: tests/python, bench, examples/python, kernels/norms.kiln,
@@ -36,4 +36,5 @@ echo "== examples on cuda"
 "$python" examples/python/triton/add.py "$folder/add.kbundle" cuda || status=1
 echo "== what a launch costs"
 "$python" bench/python_launch.py build/release/bench/python || status=1
+"$python" bench/python_cold.py build/release/bench/python || status=1
 exit $status

@@ -8,7 +8,8 @@ Processes collect a suite once and then run what they are told, so that one that
 six tests of every function, spread over its parameters, then the others, so that a lease that ends early leaves a sample of all functions.
 
 Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite),
---last TEXT,.. (tests with such a name, which take long, come last), --configs N (a tuner with more of them tries N, the same ones in both modes)
+--last TEXT,.. (tests with such a name, which take long, come last), --configs N (a tuner with more of them tries N, the same ones in both modes),
+--group N (tests of a function that a process takes at a time; 20), --expect N (seconds a test takes, before any has ended; 0.5)
 """
 import argparse
 import collections
@@ -29,7 +30,7 @@ START_SECONDS = 180  # for imports and collecting, on a busy machine
 MOST_TRIES = 3  # of a test that finds no memory on a device that others use, too
 
 
-def chunks(ids, last=()):
+def chunks(ids, last=(), more=MORE):
     """Tests in the order of their run, in groups of one function; what has one of the texts `last` in its name comes behind all the others."""
     functions = collections.defaultdict(list)
     for one in ids:
@@ -41,23 +42,23 @@ def chunks(ids, last=()):
         drawn = run.some_of_each(its, FIRST)
         first.append(drawn)
         rest = [one for one in its if one not in set(drawn)]
-        later.extend(rest[i:i + MORE] for i in range(0, len(rest), MORE))
+        later.extend(rest[i:i + more] for i in range(0, len(rest), more))
     return sorted(first + later, key=lambda chunk: any(text in chunk[0] for text in last))
 
 
 class Queue:
     """What is left of a suite in one mode."""
 
-    def __init__(self, suite, checkout, mode, left, folder):
+    def __init__(self, suite, checkout, mode, left, folder, expect=0.5):
         self.suite, self.checkout, self.mode = suite, os.path.abspath(checkout), mode
         self.left = collections.deque(left)
         self.path = os.path.join(folder, "%s.%s.jsonl" % (suite, mode))
-        self.seconds = self.ended = self.workers = 0
+        self.seconds, self.ended, self.workers, self.expect = 0, 0, 0, expect
         self.tries = collections.Counter()
 
     def expected(self):
         """Seconds that what is left takes one process."""
-        each = (self.seconds + 5) / (self.ended + 10)
+        each = (self.seconds + 10 * self.expect) / (self.ended + 10)
         return each * sum(map(len, self.left))
 
     def files(self):
@@ -89,7 +90,7 @@ class Worker:
         self.rows, rows = os.pipe()
         name = "%s.%s.%d" % (queue.suite, queue.mode, number)
         wish = argparse.Namespace(mode=queue.mode, shard=(0, 1), out=os.path.join(folder, name), target="", orders=orders, rows=rows,
-                                  configs=arguments.configs)
+                                  configs=arguments.configs, brief=arguments.brief)
         environment = run.environment(wish, queue.suite, queue.checkout, None)
         environment["FLAGGEMS_CACHE_DIR"] = os.path.join(arguments.scratch, "flaggems", name)  # its files are for one process
         for cache in ("TRITON_CACHE_DIR", "KILN_CACHE_DIR"):
@@ -155,6 +156,9 @@ class Pool:
         queue = max(useful, key=lambda one: (not one.workers, one.expected() / (one.workers + 1)))
         if queue.workers and queue.expected() / queue.workers < 25:
             return False  # it would not have started before they are done
+        return self.start_for(queue)
+
+    def start_for(self, queue):
         self.number += 1
         worker = Worker(queue, self.number, self.folder, self.arguments)
         self.workers.append(worker)
@@ -225,6 +229,9 @@ def main():
     parser.add_argument("--last", default="", type=lambda text: [one for one in text.split(",") if one])
     parser.add_argument("--scratch", default="/tmp")
     parser.add_argument("--configs", type=int)
+    parser.add_argument("--group", type=int, default=MORE)
+    parser.add_argument("--expect", type=float, default=0.5)
+    parser.set_defaults(brief=True)
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
     os.makedirs(arguments.folder, exist_ok=True)
@@ -237,8 +244,8 @@ def main():
         ids = run.read_ids(os.path.join(arguments.ids, suite + ".txt"))[:arguments.most]
         for mode in arguments.modes.split(","):
             known = results.known(suite, mode, arguments.folder) if again is None else results.rows(suite, mode, arguments.folder)
-            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last)]
-            queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder))
+            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last, arguments.group)]
+            queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder, arguments.expect))
     Pool(queues, arguments.folder, arguments).run(until)
     for queue in queues:
         print("%s.%s: %d ended in %.0f s, %d left" % (queue.suite, queue.mode, queue.ended, queue.seconds, sum(map(len, queue.left))))

@@ -74,7 +74,7 @@ def command(suite, files, more):
 def environment(arguments, suite, folder, ids):
     """Of a process of pytest. With `orders` and `rows`, descriptors, it runs what the one tells and writes to the other (lease.py)."""
     wish = {"mode": arguments.mode, "ids": ids, "orders": arguments.orders, "rows": arguments.rows, "shard": arguments.shard, "configs": arguments.configs,
-            "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder), "folder": os.path.abspath(arguments.out) + ".ttir"}
+            "brief": arguments.brief, "out": os.path.abspath(arguments.out), "target": arguments.target, "suite": os.path.abspath(folder), "folder": os.path.abspath(arguments.out) + ".ttir"}
     folders = [HERE, os.path.join(folder, "src"), folder, os.environ.get("KILN_PYTHON", ""), os.environ.get("PYTHONPATH", "")]
     found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", KILN_PEERS=json.dumps(wish), PYTHONPATH=os.pathsep.join(os.path.abspath(one) for one in folders if one))
     found.update(SUITES[suite][1])
@@ -140,7 +140,7 @@ def main():
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--ids")
     parser.add_argument("--each", type=int)
-    parser.set_defaults(orders=None, rows=None, configs=None)
+    parser.set_defaults(orders=None, rows=None, configs=None, brief=False)
     parser.add_argument("--seconds", type=int)
     parser.add_argument("more", nargs="*")
     words = sys.argv[1:]
