@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "compiler/codegen.h"
 #include "tests/harness.h"
