@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "runtime/device.h"
 
 struct kiln_report {
@@ -96,6 +97,27 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
   return text;
 }
 
+// The kernel that was probably meant: the first instance of that name, else the nearest name; NULL: none.
+static const char *meant(const kiln_library *library, const char *name) {
+  kiln_nearest near = kiln_nearest_to(name);
+  size_t length = strlen(name);
+  for (size_t i = 0, count = kiln_kernel_count(library); i < count; i++) {
+    const char *other = kiln_kernel_name(library, i);
+    if (!strncmp(other, name, length) && other[length] == '[') return other;
+    kiln_nearest_consider(&near, other);
+  }
+  return near.best;
+}
+
+static const char *absence(const kiln_device *d, const char *name, const char *bundles, kiln_arena *arena) {
+  const char *other = meant(d->library, name);
+  if (other)
+    return kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, other);
+  return kiln_arena_format(arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them",
+                           name, bundles, d->library->bundle_count == 1 ? "has" : "have",
+                           kiln_kernel_count(d->library));
+}
+
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
   bool fits;
   const char *list = known(verdicts(r, &fits)), *bundles = known(bundle_names(d, r->arena));
@@ -103,10 +125,7 @@ static void write_text(kiln_device *d, const char *name, bool exists, kiln_repor
       *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
                       : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
   device = known(device);
-  if (!exists)
-    r->text = kiln_arena_format(
-        r->arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them", name, bundles,
-        d->library->bundle_count == 1 ? "has" : "have", kiln_kernel_count(d->library));
+  if (!exists) r->text = absence(d, name, bundles, r->arena);
   else if (!r->count)
     r->text =
         kiln_arena_format(r->arena, "kernel '%s' is in %s, but with no code for any device", name, bundles);

@@ -350,6 +350,11 @@ static void device_free(PyObject *self) {
   kiln_object_free(self, ((kiln_device_object *)self)->weak, device_clear, device_drop);
 }
 
+static PyObject *device_repr(PyObject *self) {
+  kiln_device_object *d = (kiln_device_object *)self;
+  return PyUnicode_FromFormat("<kiln.Device %U%s>", d->name, d->is_open ? "" : ", closed");
+}
+
 static PyMethodDef device_methods[] = {
     {"kernel", device_kernel, METH_O,
      "kernel($self, name, /)\n--\n\nThe kernel of that name (\"softmax[T=f32]\"). Raises NotFound, or "
@@ -402,6 +407,7 @@ static PyMemberDef device_members[] = {
 };
 static PyType_Slot device_slots[] = {
     {Py_tp_doc, "One device, seen through one library. Made by Library.device."},
+    {Py_tp_repr, device_repr},
     {Py_tp_dealloc, device_free},
     {Py_tp_traverse, device_traverse},
     {Py_tp_clear, device_clear},

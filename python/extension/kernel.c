@@ -319,7 +319,7 @@ static bool take_plain_grid(PyObject *value, uint32_t *out) {
 
 bool kiln_grid_of(kiln_kernel_object *k, PyObject *value, uint32_t *out) {
   if (take_plain_grid(value, out)) return true;
-  PyObject *grid = PyLong_Check(value) ? PyTuple_Pack(1, value) : PySequence_Tuple(value);
+  PyObject *grid = PySequence_Check(value) ? PySequence_Tuple(value) : PyTuple_Pack(1, value);
   if (!grid) return false;
   Py_ssize_t count = PyTuple_Size(grid);
   bool is_fine = count >= 1 && count <= 3;
@@ -336,7 +336,7 @@ bool kiln_grid_of(kiln_kernel_object *k, PyObject *value, uint32_t *out) {
   }
   if (!is_fine)
     PyErr_Format(PyExc_ValueError, "%U: grid: expected one to three integers of 0 to 4294967295, found %R",
-                 k->name, grid);
+                 k->name, value);
   Py_DECREF(grid);
   return is_fine;
 }

@@ -233,6 +233,32 @@ static PyObject *library_kernels(PyObject *self, void *Py_UNUSED(closure)) {
   return list;
 }
 
+// The bundles as they were given, those that are bytes by their count.
+static PyObject *source_names(PyObject *sources) {
+  PyObject *text = PyUnicode_FromString("");
+  for (Py_ssize_t i = 0; text && i < PyTuple_Size(sources); i++) {
+    PyObject *source = PyTuple_GetItem(sources, i);
+    PyObject *longer = PyBytes_Check(source)
+                           ? PyUnicode_FromFormat("%U%s%zd bytes", text, i ? ", " : "", PyBytes_Size(source))
+                           : PyUnicode_FromFormat("%U%s%S", text, i ? ", " : "", source);
+    Py_DECREF(text);
+    text = longer;
+  }
+  return text;
+}
+
+static PyObject *library_repr(PyObject *self) {
+  kiln_library_object *l = (kiln_library_object *)self;
+  PyObject *sources = l->opened_by ? source_names(PyTuple_GetItem(l->opened_by, 0)) : NULL;
+  if (!sources) return PyErr_Occurred() ? NULL : PyUnicode_FromString("<kiln.Library>");
+  bool is_open = l->opened && l->opened->handle;
+  PyObject *text = is_open ? PyUnicode_FromFormat("<kiln.Library of %zu kernels from %U>",
+                                                  l->opened->c->kernel_count(l->opened->handle), sources)
+                           : PyUnicode_FromFormat("<kiln.Library from %U, closed>", sources);
+  Py_DECREF(sources);
+  return text;
+}
+
 static PyObject *library_device(PyObject *self, PyObject *args, PyObject *named) {
   static char *names[] = {"name", NULL};
   kiln_library_object *l = (kiln_library_object *)self;
@@ -336,6 +362,7 @@ static PyType_Slot slots[] = {
      "where it is neither in this installation nor where the loader looks; `name` and `min_version` are the "
      "statement that\n"
      "a bundle must make of itself."},
+    {Py_tp_repr, library_repr},
     {Py_tp_new, library_new},
     {Py_tp_dealloc, library_free},
     {Py_tp_traverse, library_traverse},

@@ -277,6 +277,16 @@ static PyObject *memory_close(PyObject *self, PyObject *Py_UNUSED(none)) {
   Py_RETURN_NONE;
 }
 
+static PyObject *memory_repr(PyObject *self) {
+  kiln_memory_object *m = (kiln_memory_object *)self;
+  PyObject *shape = m->child.device && m->shape ? memory_shape(self, NULL) : NULL;
+  if (!shape) return PyErr_Occurred() ? NULL : PyUnicode_FromString("<kiln.Memory, closed>");
+  PyObject *text = PyUnicode_FromFormat("<kiln.Memory %R of %s on %U%s>", shape, m->element->name,
+                                        m->child.device->name, m->child.is_open ? "" : ", closed");
+  Py_DECREF(shape);
+  return text;
+}
+
 static PyMethodDef methods[] = {
     {"copy_in", (PyCFunction)(void (*)(void))memory_copy_in, METH_FASTCALL | METH_KEYWORDS,
      "copy_in($self, array, /, *, stream=None)\n--\n\nCopies a contiguous host array (or bytes) of the same "
@@ -318,6 +328,7 @@ static PyType_Slot slots[] = {
                 "libraries read it in place through __array_interface__ and __cuda_array_interface__. Made "
                 "by Device.memory\n"
                 "and Device.copy."},
+    {Py_tp_repr, memory_repr},
     {Py_tp_new, memory_new},
     {Py_tp_dealloc, memory_free},
     {Py_tp_traverse, kiln_child_visit},

@@ -174,6 +174,14 @@ static int clear(PyObject *self) {
 
 static void prepared_free(PyObject *self) { kiln_object_free(self, NULL, clear, NULL); }
 
+static PyObject *prepared_repr(PyObject *self) {
+  prepared *p = (prepared *)self;
+  const kiln_device_object *device = p->kernel ? p->kernel->device : NULL;
+  if (!device) return PyUnicode_FromString("<kiln.Prepared, ended>");
+  return PyUnicode_FromFormat("<kiln.Prepared %U on %U%s>", p->kernel->name, device->name,
+                              p->handle && device->is_open ? "" : ", ended");
+}
+
 static PyMethodDef methods[] = {
     {"set", prepared_set, METH_VARARGS,
      "set($self, parameter, value, /)\n--\n\nChanges one argument, by its number or name. After an error "
@@ -191,6 +199,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "A launch with everything decided before: call it, with stream= where it is not the current "
                 "one. It keeps its\n"
                 "arguments. Made by Kernel.prepare."},
+    {Py_tp_repr, prepared_repr},
     {Py_tp_dealloc, prepared_free},
     {Py_tp_traverse, traverse},
     {Py_tp_clear, clear},

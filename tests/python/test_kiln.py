@@ -168,6 +168,18 @@ class Handles(Cases):
         self.assertEqual(repr(kernel), "<kiln.Kernel saxpy(a: f32, x: *f32, y: *f32, n: i32) on host>")
         self.assertGreater(kernel.abi, 0)
 
+    def test_objects_say_what_they_are(self):
+        library = kiln.Library(BUNDLE, open(BUNDLE, "rb").read(), library=LIBRARY)
+        device = library.device("host")
+        memory, kernel = device.memory((4, 5), "f32"), device.kernel("gridless")
+        prepared = kernel.prepare(memory.address, grid=1)
+        count = len(library.kernels)
+        self.assertEqual(repr(library), "<kiln.Library of %d kernels from %s, %d bytes>" % (count, BUNDLE, os.path.getsize(BUNDLE)))
+        self.assertEqual([repr(one) for one in (device, memory, prepared)],
+                         ["<kiln.Device host>", "<kiln.Memory (4, 5) of f32 on host>", "<kiln.Prepared gridless on host>"])
+        library.close()
+        self.assertEqual([repr(one).rpartition(", ")[2] for one in (library, device, memory, prepared)], ["closed>", "closed>", "closed>", "ended>"])
+
     def test_what_is_called_is_exported(self):
         with open(os.path.join(ROOT, "python", "extension", "functions.def")) as file:
             called = ["kiln_" + name for name in re.findall(r"^FUNCTION\((\w+)\)", file.read(), re.M)]
@@ -198,7 +210,9 @@ def run_gridless(device, count):
 
 class Misses(Cases):
     def test_absent_things_are_not_found(self):
-        self.assertRaisesRegex(kiln.NotFound, "no kernel 'nothing'|nothing", self.device.kernel, "nothing")
+        self.assertRaisesRegex(kiln.NotFound, "no kernel 'nothing' in .*, which has [0-9]+ kernels; `kiln inspect` lists them", self.device.kernel, "nothing")
+        self.assertRaisesRegex(kiln.NotFound, "no kernel 'saxpi' in .*; did you mean 'saxpy'.", self.device.kernel, "saxpi")
+        self.assertRaisesRegex(kiln.NotFound, r"no kernel 'copy' in .*; did you mean 'copy\[T=bf16\]'.", self.device.kernel, "copy")
         self.assertRaisesRegex(kiln.NotFound, "absent.kbundle", kiln.Library, os.path.join(FOLDER, "absent.kbundle"), library=LIBRARY)
         self.assertRaisesRegex(OSError, "absent.so", kiln.Library, BUNDLE, library="/absent.so")
 
@@ -328,6 +342,7 @@ class Arguments(Cases):
             self.assertEqual(bytes(memory)[20], 15)
         kernel[2](memory, grid=6)  # the one in the call is nearer
         self.assertRaisesRegex(ValueError, "grid: expected one to three integers", lambda: kernel[1, 2, 3, 4])
+        self.assertRaisesRegex(ValueError, "gridless: grid: expected one to three integers .*, found <function", lambda: kernel[lambda meta: (6,)])
         launcher = kernel[6]
         del kernel
         launcher(memory)
