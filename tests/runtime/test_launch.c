@@ -150,7 +150,9 @@ TEST(launch, prefix_names_and_misses) {
   fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
   for (int i = 0; i < 5; i++) CHECK_OK(kiln_kernel_get(d, names[i], NULL, &k, &err), err);
   CHECK_INT(kiln_kernel_get(d, "add_o", NULL, &k, &err), KILN_STATUS_NOT_FOUND);
-  CHECK(strstr(err.text, "'add_o'") && strstr(err.text, "a.kbundle") && strstr(err.text, "5 kernels"));
+  CHECK(strstr(err.text, "'add_o'") && strstr(err.text, "a.kbundle; did you mean 'add_on'?"));
+  CHECK_INT(kiln_kernel_get(d, "nothing", NULL, &k, &err), KILN_STATUS_NOT_FOUND);
+  CHECK(strstr(err.text, "'nothing'") && strstr(err.text, "a.kbundle") && strstr(err.text, "5 kernels"));
   kiln_device_close(d);
   kiln_close(l);
 }
