@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import support
@@ -116,6 +117,9 @@ class Export(Cases):
         self.assertRaisesRegex(TypeError, "add_vectors: parameter 'n' has neither", kiln.triton.export, add_vectors, {"x": "*fp32", "y": "*fp32", "z": "*fp32"}, {"BLOCK": 1})
         self.assertRaisesRegex(TypeError, "add_vectors: there is no parameter 'w'", kiln.triton.export, add_vectors,
                                {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32", "w": "i32"}, {"BLOCK": 128})
+        for kind in ("*f32", "*", "", 32):
+            with self.assertRaisesRegex(TypeError, r"add_vectors: parameter 'x': .* is no type of Triton's, such as '\*fp32'"):
+                kiln.triton.export(add_vectors, {"x": kind, "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 128})
         self.assertRaisesRegex(TypeError, "expected a function of @triton.jit", kiln.triton.export, len, {})
 
 
@@ -137,6 +141,7 @@ class AtTheFirstCall(Cases):
             torch.testing.assert_close(z, x + y)
         self.assertEqual((add.launches, len(add.variants)), (2, 1))
         self.assertEqual(add.__name__, "add_vectors")
+        self.assertEqual(repr(add), "<kiln.triton.Jit add_vectors(x, y, z, n, BLOCK)>")
         self.assertRaisesRegex(TypeError, "launched with a grid", add, x)
 
     def test_variants_are_those_that_triton_tells_apart(self):
@@ -180,6 +185,9 @@ class AtTheFirstCall(Cases):
         self.assertRaisesRegex(TypeError, "expected a function of @triton.jit", kiln.triton.jit, len)
         add = kiln.triton.jit(add_vectors)
         self.assertRaises(TypeError, add[(1,)], torch.zeros(4))
+        x = torch.zeros(4)
+        with self.assertRaisesRegex(TypeError, "failed to specialize argument of type: .*SimpleNamespace"):
+            add[(1,)](types.SimpleNamespace(device="cpu"), x, x, 4, BLOCK=4)  # as NumPy's arrays have it
         self.assertRaisesRegex(kiln.Error, "KILN-E0013", kiln.triton.export, add_vectors, {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 128},
                                targets=["toaster"])
 

@@ -15,6 +15,7 @@
 import copy
 
 import triton
+from triton.language import str_to_ty
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
 from . import _launching, _reading, _tuning
@@ -24,6 +25,14 @@ from ._reading import READ_FOR, NotCompiled
 from ._tuning import use_table
 
 __all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "save", "use_table"]
+
+
+def _is_type(kind):
+    """Whether Triton reads that as a parameter's type; "tensordesc<fp16[64, 64]>" as well."""
+    try:
+        return str_to_ty(kind, None) is not None
+    except (KeyError, IndexError, TypeError):
+        return False
 
 
 def export(fn, signature, constexprs=None, targets=("host",), output=None, divisible=(), read_for=READ_FOR, **options) -> Library:
@@ -42,6 +51,9 @@ def export(fn, signature, constexprs=None, targets=("host",), output=None, divis
     if missing or unknown:
         raise TypeError("%s: %s" % (fn.__name__, "parameter '%s' has neither a type nor a value" % missing[0] if missing else
                                     "there is no parameter '%s'" % unknown[0]))
+    strange = next(((name, kind) for name, kind in signature.items() if not _is_type(kind)), None)
+    if strange:
+        raise TypeError("%s: parameter '%s': %r is no type of Triton's, such as '*fp32', '*bf16', 'i32', 'fp32'" % (fn.__name__, *strange))
     whole = {name: "constexpr" if name in constexprs else signature[name] for name in fn.arg_names}
     attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
     return _reading.compile_ir(*_reading.triton_ir(fn, whole, constexprs, attributes, options, read_for), targets, output)

@@ -53,7 +53,7 @@ def _device_of(values):
                 return _device_of(value)
             continue
         device = getattr(value, "device", None) or getattr(getattr(value, "base", None), "device", None)
-        if device is not None:
+        if isinstance(device, torch.device):  # NumPy's arrays name theirs by a text
             return device
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
@@ -100,6 +100,9 @@ class Compiled:
         self._launch = self.kernel._launch
         self._check(bound)
         self.plan = Plan(self.kernel, self, tuple(map(fn.arg_names.index, self.names))) if self.is_plain else None
+
+    def __repr__(self):
+        return "<kiln.triton.Compiled %s[%s] for %s>" % (self.name, self.identity, self.place.target)
 
     def _check(self, bound):
         """The kernel's parameters are those that the arguments make."""
@@ -303,6 +306,9 @@ class Jit(KernelInterface):
 
     def __getitem__(self, grid):
         return self.run[grid]
+
+    def __repr__(self):
+        return "<kiln.triton.Jit %s(%s)>" % (self.fn.__name__, ", ".join(self.fn.arg_names))
 
     def __call__(self, *_, **__):
         raise TypeError("%s: a kernel is launched with a grid: %s[grid](...)" % (self.fn.__name__, self.fn.__name__))
