@@ -85,7 +85,7 @@ $(B)/lib/lib%.a:
 	$(Q)$(AR) rcsD $@ $^
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
-COLD := $(filter-out runtime/launch.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr.c base/file_mark.c base/stream.c base/digest_name.c
+COLD := $(filter-out runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr.c base/file_mark.c base/stream.c base/digest_name.c
 ifeq ($(CONFIG),release)
 $(call objects,$(COLD)): CFLAGS += -Os
 endif

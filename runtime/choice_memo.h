@@ -13,7 +13,7 @@
 enum { KILN_MEMO_WORDS = 24, KILN_MEMO_ENTRIES = 16 };
 
 typedef struct kiln_chosen {
-  uint32_t config, variant, grid[3], is_empty;
+  uint32_t code, grid[3]; // `code`: its index
 } kiln_chosen;
 enum { KILN_CHOSEN_WORDS = sizeof(kiln_chosen) / sizeof(uint32_t) };
 

@@ -42,21 +42,22 @@ typedef struct kiln_module {
 struct kiln_tensor_map;
 struct kiln_tensor_map_values;
 
-/// The code of one config and variant of a kernel on one device.
+/// The code of one config and variant of a kernel on one device. What a launch reads lies first.
 typedef struct kiln_code {
   _Atomic(void *) function; // NULL until loaded
-  kiln_code_info info;      // texts in the bundle
-  uint32_t blob;
-  uint16_t target;
-  uint8_t rank;
   bool is_present, is_ptx;
+  bool has_extras; // more than the parameters lies in the block: runtime/launch_extras.h
+  uint8_t rank;
+  uint16_t target;
+  uint32_t blob;
   uint32_t map_count;
   uint32_t grid_at;  // with info.blocks: where the logical grid lies in the block
   uint32_t maps_at;  // where they lie in the block: a multiple of 64, or what the device says before
                      // `function` is set
   uint32_t clusters; // as in kiln_module, before `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
-  struct kiln_memo *memo; // arena: what the last launch with maps passed (launch.c); NULL: too large
+  struct kiln_memo *memo;             // arena: what the last launch with extras passed; NULL: too large
+  kiln_code_info info;                // texts in the bundle
 } kiln_code;
 
 /// One launch, for the device's launch function.
@@ -138,19 +139,20 @@ typedef struct kiln_fact {
   int64_t div, lo, hi;
 } kiln_fact;
 
-/// A launch expression prepared for speed. The forms with a power of two spare the division.
+/// A launch expression prepared for speed: most are about one parameter of 4 or 8 bytes, which is read in the
+/// block.
 typedef enum kiln_form {
   KILN_FORM_CONST,
-  KILN_FORM_PARAM,
   KILN_FORM_CDIV,      // cdiv(param, value)
-  KILN_FORM_CDIV_LOG2, // cdiv(param, 1 << value)
+  KILN_FORM_CDIV_LOG2, // cdiv(param, value + 1), a power of two: 1 << shift. By 1 it is the parameter
   KILN_FORM_DIVISIBLE, // param % value == 0
-  KILN_FORM_MASK,      // param % (value + 1) == 0, as (param & value) == 0
-  KILN_FORM_GENERAL,
+  KILN_FORM_GENERAL,   // the code, over values of parameters
 } kiln_form;
 typedef struct kiln_prepared_expr {
-  kiln_form form;
-  uint32_t param;
+  uint8_t form; // kiln_form
+  uint8_t shift;
+  bool is_wide; // the parameter has 8 bytes
+  uint32_t offset;
   int64_t value;
   kiln_span code; // in the bundle
 } kiln_prepared_expr;
@@ -167,16 +169,17 @@ typedef struct kiln_conjunction {
   uint32_t mask_count, other_count;
 } kiln_conjunction;
 
+/// What a launch reads first lies first.
 typedef struct kiln_prepared_config {
-  kiln_prepared_expr grid[3];
-  uint32_t axes; // further ones are 1
-  bool has_grid; // false: the launcher gives it
+  bool is_usable; // some variant has code
+  bool has_grid;  // false: the launcher gives it, and these are empty
+  uint32_t axes;  // further ones are 1
   kiln_conjunction require;
+  kiln_prepared_expr grid[3];
   kiln_prepared_expr cost; // INT64_MAX where none is stated, or it can't be computed
-  bool is_usable;          // some variant has code
 } kiln_prepared_config;
 
-/// An integer or pointer parameter whose value an expression uses.
+/// An integer or pointer parameter that an expression in general form reads.
 typedef struct kiln_integer_param {
   uint32_t param, offset;
   uint8_t size;
@@ -190,31 +193,32 @@ typedef struct kiln_slot {
 
 typedef struct kiln_tuned kiln_tuned;
 
+/// What a launch reads lies first.
 struct kiln_kernel {
   kiln_device *device; // borrowed
-  kiln_bundle *bundle; // borrowed: the one that won
+  kiln_slot *slots;    // one a parameter
+  kiln_interface interface;
+  uint32_t used_bytes;             // end of the last parameter
+  uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
+  bool has_gaps;                   // bytes between parameters
+  bool is_plain;  // the order of configs decides, no cost, tuned choice, recorder; no expression is general
+  bool has_costs; // the least of its configs is taken, not the first
+  uint32_t alignment_count, fact_count, integer_count;
+  kiln_alignment *alignments;
+  kiln_fact *facts;
+  kiln_prepared_config *configs;
+  kiln_conjunction *variants;
+  kiln_code *codes; // [config * variant_count + variant]
+  kiln_integer_param *integers;
+  kiln_tuned *tuned;             // arena; NULL: no choices for this device
+  struct kiln_choice_memo *memo; // arena; NULL: choosing takes no longer than remembering
+  bool *is_read;                 // for each parameter: an expression or a fact reads it
+  uint64_t *masks;               // for each parameter: the promised alignment of its address - 1, or 0
+  kiln_bundle *bundle;           // borrowed: the one that won
   size_t bundle_index;
   kiln_check hash;
   kiln_arena *arena; // owned: everything here, this struct apart
-  kiln_interface interface;
   uint64_t abi;
-  uint32_t used_bytes; // end of the last parameter
-  kiln_code *codes;    // [config * variant_count + variant]
-  kiln_prepared_config *configs;
-  kiln_conjunction *variants;
-  kiln_slot *slots;                // one a parameter
-  uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
-  bool has_gaps;                   // bytes between parameters
-  kiln_alignment *alignments;
-  kiln_fact *facts;
-  uint32_t alignment_count, fact_count;
-  kiln_integer_param *integers; // signed ones of 4 bytes, of 8 bytes, the rest
-  bool *is_read;                // for each parameter: an expression or a fact reads it
-  uint64_t *masks;              // for each parameter: the promised alignment of its address - 1, or 0
-  uint32_t integers_of_4, integers_to_8, integer_count;
-  kiln_tuned *tuned;             // arena; NULL: no choices for this device
-  bool has_costs;                // the least of its configs is taken, not the first
-  struct kiln_choice_memo *memo; // arena; NULL: choosing takes no longer than remembering
 };
 
 /// A status where the device was closed, or stays with the parent of a fork. device_closed.c
@@ -241,14 +245,5 @@ kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err
 kiln_status kiln_report_make(kiln_device *device, const char *name, kiln_report **out, kiln_error *err);
 
 void kiln_log(const kiln_library *library, int level, const char *text);
-
-/// Where what follows the parameters of a code begins: its tensor maps, behind the logical grid if it has
-/// one.
-/// Room for what the last launch of the code passed, in the kernel's arena; NULL: none, each launch encodes.
-struct kiln_memo *kiln_memo_create(const struct kiln_kernel *k, const kiln_code *code);
-
-static inline uint32_t kiln_code_extras_at(const struct kiln_kernel *k, const kiln_code *code) {
-  return code->info.blocks ? code->grid_at + 3 * (uint32_t)sizeof(uint32_t) : k->used_bytes;
-}
 
 #endif

@@ -94,6 +94,7 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     code->map_count = 0, code->memo = NULL;
     code->grid_at = (k->used_bytes + 3) & ~3u;
     KILN_TRY(take_maps(k, &entry, code, err));
+    code->has_extras = code->map_count || code->info.blocks;
     code->blob = entry.blob;
     code->target = entry.target;
     code->rank = (uint8_t)rank;

@@ -14,6 +14,10 @@ enum {
   KILN_MOST_BLOCK = 4096,    ///< bytes of arguments: what CUDA takes
 };
 
+/// Errors, and what runs once a kernel or for people who ask: compiled for size, libkiln is small.
+#define KILN_COLD __attribute__((cold))
+#define KILN_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
 /// An argument of a block, sign-extended; i1 (`is_signed` false) is 0 or 1.
 static inline int64_t kiln_read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
   switch (size) {

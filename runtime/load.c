@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/launch_extras.h"
 #include "runtime/tensor_map.h"
 
 static kiln_module *find_module(const kiln_device *d, const kiln_kernel *k, const kiln_code *code) {

@@ -23,48 +23,57 @@ enum { MOST_PATTERN = 5 };
 typedef struct pattern {
   kiln_form form;
   uint8_t count, ops[MOST_PATTERN];
-  bool wants_zero; // the last constant is 0
 } pattern;
 
-// Postfix forms that grids and conditions are mostly made of.
+// Postfix forms that grids and conditions are mostly made of. A parameter alone is its division by 1.
 static const pattern patterns[] = {
-    {KILN_FORM_CONST, 1, {KILN_EXPR_CONST}, false},
-    {KILN_FORM_PARAM, 1, {KILN_EXPR_PARAM}, false},
-    {KILN_FORM_CDIV, 3, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_CDIV}, false},
+    {KILN_FORM_CONST, 1, {KILN_EXPR_CONST}},
+    {KILN_FORM_CDIV, 1, {KILN_EXPR_PARAM}},
+    {KILN_FORM_CDIV, 3, {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_CDIV}},
     {KILN_FORM_DIVISIBLE,
      5,
-     {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ},
-     true},
+     {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ}},
 };
 
-static bool fits(const pattern *p, kiln_span code, kiln_prepared_expr *out) {
+static bool is_address(const kiln_param_record *p) { return p->pointer || p->view_rank; }
+
+static bool is_integer(const kiln_param_record *p) {
+  return is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+}
+
+static uint8_t size_of(const kiln_param_record *p) { return is_address(p) ? 8 : (uint8_t)p->size; }
+
+static bool is_power_of_2(int64_t value) { return value > 0 && !(value & (value - 1)); }
+
+static bool fits(const kiln_interface *interface, const pattern *p, kiln_span code, kiln_prepared_expr *out) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
-  int64_t constants[2] = {0, 0};
-  uint32_t constant_count = 0;
+  int64_t constants[2] = {1, 0};
+  uint32_t constant_count = 0, number = 0;
   for (unsigned i = 0; i < p->count; i++) {
     int64_t value = 0;
-    uint8_t op = r.left ? take_op(&r, &out->param, &value) : 0;
+    uint8_t op = r.left ? take_op(&r, &number, &value) : 0;
     if (op != p->ops[i]) return false;
     if (op == KILN_EXPR_CONST) constants[constant_count++] = value;
   }
-  // Forms with a division keep to positive divisors; the general form knows the rest.
-  bool divides = p->form == KILN_FORM_CDIV || p->form == KILN_FORM_DIVISIBLE;
-  if (r.left || (divides && constants[0] <= 0) || (p->wants_zero && constants[1])) return false;
-  out->form = p->form;
+  if (r.left || constants[1]) return false;
   out->value = constants[0];
-  if (divides && !(out->value & (out->value - 1))) {
-    out->form = p->form == KILN_FORM_CDIV ? KILN_FORM_CDIV_LOG2 : KILN_FORM_MASK;
-    out->value = p->form == KILN_FORM_CDIV ? __builtin_ctzll((unsigned long long)out->value) : out->value - 1;
+  out->form = p->form;
+  if (p->form == KILN_FORM_CONST) return true;
+  // Forms with a division keep to positive divisors; the general form knows the rest, and other widths.
+  const kiln_param_record *param = &interface->params[number];
+  bool is_taken = constants[0] > 0 && (size_of(param) == 4 || size_of(param) == 8);
+  if (!is_taken) out->form = KILN_FORM_GENERAL;
+  out->is_wide = size_of(param) == 8;
+  out->offset = param->offset;
+  if (out->form == KILN_FORM_CDIV && is_power_of_2(out->value)) {
+    out->form = KILN_FORM_CDIV_LOG2;
+    out->shift = (uint8_t)__builtin_ctzll((unsigned long long)out->value--);
   }
-  return true;
+  return is_taken;
 }
 
-static bool is_integer(const kiln_param_record *p) {
-  return p->pointer || p->view_rank ||
-         kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
-}
-
-enum { USE_READ = 1, USE_VALUE = 2 }; ///< a choice depends on the parameter; an expression wants its value
+/// A choice depends on some bits of the parameter, on its value; expressions in general form read it.
+enum { USE_READ = 1, USE_WHOLE = 2, USE_VALUE = 4 };
 
 static void note_params(const kiln_interface *interface, kiln_span code, uint8_t how, uint8_t *used,
                         bool *out_is_valid) {
@@ -79,9 +88,8 @@ static void note_params(const kiln_interface *interface, kiln_span code, uint8_t
 }
 
 /// A condition on the low bits of a parameter is tested in the block.
-static bool is_mask_test(const kiln_interface *interface, const kiln_prepared_expr *e) {
-  return e->form == KILN_FORM_MASK && interface->params[e->param].size >= sizeof(uint32_t) &&
-         (uint64_t)e->value <= UINT32_MAX;
+static bool is_mask_test(const kiln_prepared_expr *e) {
+  return e->form == KILN_FORM_DIVISIBLE && is_power_of_2(e->value) && e->value - 1 <= UINT32_MAX;
 }
 
 static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool is_condition, uint8_t *used,
@@ -90,9 +98,11 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool i
   *out = (kiln_prepared_expr){.form = KILN_FORM_GENERAL, .code = code};
   if (!is_valid) return false;
   for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++)
-    fits(&patterns[i], code, out);
-  note_params(interface, code, is_condition && is_mask_test(interface, out) ? USE_READ : USE_READ | USE_VALUE,
-              used, &is_valid);
+    fits(interface, &patterns[i], code, out);
+  uint8_t how = USE_READ;
+  if (!is_condition || !is_mask_test(out)) how |= USE_WHOLE;
+  if (out->form == KILN_FORM_GENERAL) how |= USE_VALUE;
+  note_params(interface, code, how, used, &is_valid);
   return is_valid;
 }
 
@@ -105,7 +115,7 @@ static bool add_facts(kiln_kernel *k) {
   if (!k->facts) return false;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    if (p->pointer || p->view_rank) {
+    if (is_address(p)) {
       if (p->align > 1 && !(p->align & (p->align - 1)))
         k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
     } else if (is_integer(p) && (p->div > 1 || p->has_range)) {
@@ -121,24 +131,13 @@ static bool add_facts(kiln_kernel *k) {
   return true;
 }
 
-static bool is_signed_of(const kiln_integer_param *p, uint8_t size) {
-  return p->size == size && (p->is_signed || size == 8);
-}
-
 static bool add_integers(kiln_kernel *k, const uint8_t *used) {
   k->integers = KILN_NEW_ARRAY(k->arena, kiln_integer_param, k->interface.param_count);
   if (!k->integers) return false;
-  for (unsigned pass = 0; pass < 3; pass++) {
-    for (uint32_t i = 0; i < k->interface.param_count; i++) {
-      const kiln_param_record *p = &k->interface.params[i];
-      bool is_address = p->pointer || p->view_rank;
-      kiln_integer_param in = {i, p->offset, is_address ? 8 : (uint8_t)p->size,
-                               !is_address && p->scalar != KILN_I1};
-      unsigned group = is_signed_of(&in, 4) ? 0 : is_signed_of(&in, 8) ? 1 : 2;
-      if (used[i] & USE_VALUE && group == pass) k->integers[k->integer_count++] = in;
-    }
-    if (pass == 0) k->integers_of_4 = k->integer_count;
-    if (pass == 1) k->integers_to_8 = k->integer_count;
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    if (used[i] & USE_VALUE)
+      k->integers[k->integer_count++] = (kiln_integer_param){i, p->offset, size_of(p), p->scalar != KILN_I1};
   }
   return true;
 }
@@ -188,9 +187,7 @@ static bool prepare_conjunction(kiln_kernel *k, const kiln_span *conditions, uin
   for (uint32_t i = 0; i < count; i++) {
     kiln_prepared_expr e;
     if (!prepare_expr(&k->interface, conditions[i], true, used, &e)) return false;
-    if (is_mask_test(&k->interface, &e))
-      out->masks[out->mask_count++] =
-          (kiln_mask_test){k->interface.params[e.param].offset, (uint32_t)e.value};
+    if (is_mask_test(&e)) out->masks[out->mask_count++] = (kiln_mask_test){e.offset, (uint32_t)(e.value - 1)};
     else out->others[out->other_count++] = e;
   }
   return true;
@@ -215,7 +212,7 @@ static bool add_memo(kiln_kernel *k, const uint8_t *used) {
   m->word_count = words;
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    if (used[i] & USE_VALUE) kiln_memo_note(m, p->offset, p->size < 8 ? p->size : 8, UINT64_MAX);
+    if (used[i] & USE_WHOLE) kiln_memo_note(m, p->offset, size_of(p), UINT64_MAX);
   }
   for (uint32_t i = 0; i < k->interface.config_count; i++) note_tests(m, &k->configs[i].require);
   for (uint32_t i = 0; i < k->interface.variant_count; i++) note_tests(m, &k->variants[i]);
@@ -223,6 +220,19 @@ static bool add_memo(kiln_kernel *k, const uint8_t *used) {
     kiln_memo_note(m, k->facts[i].offset, k->facts[i].size, UINT64_MAX);
   for (uint32_t i = 0; i < k->alignment_count; i++)
     kiln_memo_note(m, k->alignments[i].offset, 8, k->alignments[i].mask);
+  return true;
+}
+
+/// Without a grid of its own it is empty, which a launch tells apart where it ends.
+static bool prepare_grid(const kiln_interface *in, const kiln_span *from, uint8_t *used,
+                         kiln_prepared_config *to) {
+  for (unsigned axis = 0; axis < 3; axis++) to->has_grid |= from[axis].size != 0;
+  for (unsigned axis = 0; axis < 3; axis++) {
+    kiln_prepared_expr *e = &to->grid[axis];
+    *e = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = to->has_grid};
+    if (from[axis].size && !prepare_expr(in, from[axis], false, used, e)) return false;
+    if (e->form != KILN_FORM_CONST || e->value != 1) to->axes = axis + 1;
+  }
   return true;
 }
 
@@ -234,13 +244,7 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
   for (uint32_t c = 0; c < in->config_count; c++) {
     const kiln_config_record *from = &in->configs[c];
     kiln_prepared_config *to = &k->configs[c];
-    for (unsigned axis = 0; axis < 3; axis++) {
-      to->grid[axis] = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = 1};
-      to->has_grid |= from->grid[axis].size != 0;
-      if (from->grid[axis].size && !prepare_expr(in, from->grid[axis], false, used, &to->grid[axis]))
-        return invalid(k, "a @grid expression", err);
-      if (to->grid[axis].form != KILN_FORM_CONST || to->grid[axis].value != 1) to->axes = axis + 1;
-    }
+    if (!prepare_grid(in, from->grid, used, to)) return invalid(k, "a @grid expression", err);
     if (!prepare_conjunction(k, from->require, from->require_count, used, &to->require))
       return invalid(k, "a @require expression", err);
     to->cost = (kiln_prepared_expr){.form = KILN_FORM_CONST, .value = INT64_MAX};

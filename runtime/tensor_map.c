@@ -6,6 +6,7 @@
 #include "base/expr.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/launch_extras.h"
 
 // ---------------------------------------------------------------------------------------- decoding
 

@@ -271,6 +271,7 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
 kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
   KILN_TRY(attach_choices(k, err));
   KILN_TRY(attach_recorder(k, err));
+  k->is_plain = !k->tuned && !k->has_costs && !k->integer_count;
   for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++) {
     const kiln_tuned_input *in = &k->tuned->inputs[i];
     k->is_read[in->param] = true;

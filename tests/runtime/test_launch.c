@@ -437,6 +437,101 @@ TEST(launch, overflow_refuses_at_the_boundary) {
   kiln_close(l);
 }
 
+// -------------------------------------------------------------------------------------- expressions
+
+static const int64_t divisors[] = {1, 7, 16, 128, 96, (int64_t)1 << 33, (int64_t)1 << 62};
+enum { DIVISORS = sizeof divisors / sizeof *divisors };
+static const kiln_scalar widths[] = {KILN_I64, KILN_I32, KILN_I16, KILN_I8};
+enum { WIDTHS = sizeof widths / sizeof *widths };
+
+// (a) with grid cdiv(a, divisor), and a variant for a % divisor == 0.
+static void add_division(fixture *f, kiln_scalar width, int64_t divisor) {
+  char name[64];
+  kiln_param_record param = scalar_param("a", width);
+  kiln_buffer grid = {0}, condition = {0};
+  kiln_buffer_bytes(&grid, (const uint8_t[]){P(0), KILN_EXPR_CONST}, 3);
+  kiln_buffer_svarint(&grid, divisor);
+  kiln_buffer_bytes(&condition, grid.bytes, grid.size);
+  kiln_buffer_u8(&grid, KILN_EXPR_CDIV);
+  kiln_buffer_bytes(&condition, (const uint8_t[]){KILN_EXPR_REM, C(0), KILN_EXPR_EQ}, 4);
+  snprintf(name, sizeof name, "by%lld_%d", (long long)divisor, (int)width);
+  kiln_interface in = {
+      .name = name,
+      .params = &param,
+      .param_count = 1,
+      .configs = (kiln_config_record[]){{.text = "", .grid = {{grid.bytes, grid.size}}}},
+      .config_count = 1,
+      .variants = (kiln_variant_record[]){{"divides", (kiln_span[]){{condition.bytes, condition.size}}, 1},
+                                          {.text = ""}},
+      .variant_count = 2};
+  uint32_t kernel = fixture_kernel(f, &in);
+  for (uint32_t v = 0; v < 2; v++)
+    fixture_code(f, kernel, 0, v, KILN_FORMAT_PTX, "sm_90", name, "// code", 7);
+  kiln_buffer_deinit(&grid);
+  kiln_buffer_deinit(&condition);
+}
+
+static void check_division(kiln_device *d, kiln_scalar width, int64_t divisor, int64_t a) {
+  char name[64];
+  kiln_kernel *k;
+  kiln_error err;
+  kiln_choice choice;
+  const void *args[] = {&a};
+  int64_t extent;
+  const uint8_t cdiv[] = {P(0), P(1), KILN_EXPR_CDIV};
+  int64_t value = width == KILN_I64   ? a
+                  : width == KILN_I32 ? (int32_t)a
+                  : width == KILN_I16 ? (int16_t)a
+                                      : (int8_t)a;
+  CHECK(kiln_expr_eval(cdiv, sizeof cdiv, (const int64_t[]){value, divisor}, &extent));
+  bool is_allowed = extent >= 0 && extent <= UINT32_MAX;
+  snprintf(name, sizeof name, "by%lld_%d", (long long)divisor, (int)width);
+  CHECK_OK(kiln_kernel_get(d, name, NULL, &k, &err), err);
+  kiln_status status = kiln_choose(k, &a, sizeof a, &choice, &err);
+  if (status != (is_allowed ? KILN_OK : KILN_STATUS_LAUNCH) || kiln_launch(k, NULL, args, 1, &err) != status)
+    FAIL("%s of %lld: status %d", name, (long long)value, status);
+  if (!is_allowed) return;
+  if (choice.grid[0] != extent || !*choice.variant != (value % divisor != 0))
+    FAIL("%s of %lld: grid %u, variant '%s'", name, (long long)value, choice.grid[0], choice.variant);
+}
+
+// What is prepared of an expression gives what the expression gives, at all widths and where integers end.
+TEST(launch, prepared_expressions_are_the_expressions) {
+  static const int64_t values[] = {INT64_MIN,
+                                   INT64_MIN + 1,
+                                   INT32_MIN,
+                                   -129,
+                                   -128,
+                                   -1,
+                                   0,
+                                   1,
+                                   15,
+                                   16,
+                                   127,
+                                   128,
+                                   129,
+                                   672,
+                                   INT16_MAX,
+                                   INT32_MAX,
+                                   INT64_C(1) << 33,
+                                   INT64_MAX - 1,
+                                   INT64_MAX};
+  fixture f;
+  kiln_library *l;
+  kiln_device *d;
+  fixture_begin(&f);
+  for (size_t w = 0; w < WIDTHS; w++)
+    for (size_t i = 0; i < DIVISORS; i++) add_division(&f, widths[w], divisors[i]);
+  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  for (size_t w = 0; w < WIDTHS; w++)
+    for (size_t i = 0; i < DIVISORS; i++)
+      for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+        check_division(d, widths[w], divisors[i], values[v]);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
 // ----------------------------------------------------------------------------------------- threads
 
 typedef struct shared_run {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What lies behind the parameters in the block of some codes: the logical grid of kernels whose blocks
+// compute several programs, then tensor maps.
+#ifndef KILN_RUNTIME_LAUNCH_EXTRAS_H
+#define KILN_RUNTIME_LAUNCH_EXTRAS_H
+
+#include "runtime/device.h"
+#include "runtime/tensor_map.h"
+
+/// Where they begin.
+static inline uint32_t kiln_code_extras_at(const kiln_kernel *k, const kiln_code *code) {
+  return code->info.blocks ? code->grid_at + 3 * (uint32_t)sizeof(uint32_t) : k->used_bytes;
+}
+
+/// Room for what the last launch of the code passed, in the kernel's arena; NULL: none, each launch encodes.
+struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code);
+
+/// Writes them into `block`, which becomes the call's; `changes` and `known` as kiln_tensor_maps_encode has
+/// them. A grid of more programs than blocks that the device has room for becomes that many blocks.
+kiln_status kiln_extras_encode(const kiln_kernel *k, kiln_launch_call *call, const kiln_block_words *changes,
+                               kiln_map_sizes *known, uint8_t *block, kiln_error *err);
+
+/// Launches a call whose block has the parameters alone. The same arguments again encode no map, others those
+/// maps that depend on what is different.
+kiln_status kiln_launch_with_extras(kiln_kernel *k, kiln_launch_call *call, kiln_error *err);
+
+#endif

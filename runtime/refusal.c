@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "runtime/refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/expr.h"
+#include "runtime/decision.h"
+
+static void read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    uint8_t size = p->pointer || p->view_rank ? 8 : (uint8_t)p->size;
+    values[i] = kiln_read_integer(block + p->offset, size, p->scalar != KILN_I1);
+  }
+}
+
+// "cols <= 1024 (cols = 2000)"
+static void describe(const kiln_kernel *k, kiln_span code, const uint8_t *block, char *out, size_t capacity) {
+  const char *names[KILN_MOST_PARAMS];
+  int64_t values[KILN_MOST_PARAMS];
+  for (uint32_t i = 0; i < k->interface.param_count; i++) names[i] = k->interface.params[i].name;
+  read_integers(k, block, values);
+  kiln_expr_text(code.bytes, code.size, names, k->interface.param_count, out, capacity);
+  size_t used = strlen(out);
+  const char *separator = " (";
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  for (uint64_t seen = 0; r.left;) {
+    uint8_t op = kiln_read_u8(&r);
+    if (op == KILN_EXPR_CONST) kiln_read_svarint(&r);
+    if (op != KILN_EXPR_PARAM) continue;
+    uint32_t param = (uint32_t)kiln_read_varint(&r);
+    if (param < 64 && seen >> param & 1) continue;
+    if (param < 64) seen |= (uint64_t)1 << param;
+    int n = snprintf(out + used, capacity - used, "%s%s = %lld", separator, names[param],
+                     (long long)values[param]);
+    if (n < 0 || (size_t)n >= capacity - used) return;
+    used += (size_t)n;
+    separator = ", ";
+  }
+  if (*separator == ',' && used + 1 < capacity) memcpy(out + used, ")", 2);
+}
+
+kiln_status kiln_refuse_expr(const kiln_kernel *k, kiln_span code, const uint8_t *block, const char *what,
+                             kiln_error *err) {
+  char text[400];
+  describe(k, code, block, text, sizeof text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s overflows or divides by zero: %s", k->interface.name,
+                   what, text);
+}
+
+kiln_status kiln_refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  const kiln_alignment *a = k->alignments;
+  while (!(kiln_le64(block + a->offset) & a->mask)) a++;
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx",
+                   k->interface.name, k->interface.params[a->param].name, (unsigned long long)a->mask + 1,
+                   (unsigned long long)kiln_le64(block + a->offset));
+}
+
+kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
+  const char *name = k->interface.params[f->param].name;
+  if (value < f->lo || value > f->hi)
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld",
+                     k->interface.name, name, (long long)f->lo, (long long)f->hi, (long long)value);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be divisible by %lld, but is %lld",
+                   k->interface.name, name, (long long)f->div, (long long)value);
+}
+
+kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err)); // that of a closed device has none
+  int64_t values[KILN_MOST_PARAMS];
+  char all[800] = "", text[300];
+  size_t used = 0;
+  read_integers(k, block, values);
+  for (uint32_t c = 0; c < k->interface.config_count && used + 1 < sizeof all; c++) {
+    const kiln_prepared_config *config = &k->configs[c];
+    snprintf(text, sizeof text, "no code for %s", k->device->target.name);
+    const kiln_config_record *record = &k->interface.configs[c];
+    for (uint32_t i = 0; config->is_usable && i < record->require_count; i++) {
+      int64_t value;
+      if (kiln_expr_eval(record->require[i].bytes, record->require[i].size, values, &value) && value)
+        continue;
+      snprintf(text, sizeof text, "needs ");
+      describe(k, record->require[i], block, text + 6, sizeof text - 6);
+      break;
+    }
+    int n = snprintf(all + used, sizeof all - used, "%s%s: %s", used ? "; " : "",
+                     k->interface.configs[c].text, text);
+    used += n < 0 ? 0 : (size_t)n;
+  }
+  return kiln_fail(err, KILN_STATUS_NO_VARIANT, "'%s': no config allows these arguments: %s",
+                   k->interface.name, all);
+}
+
+kiln_status kiln_refuse_extent(const kiln_kernel *k, unsigned axis, int64_t extent, kiln_span code,
+                               const uint8_t *block, kiln_error *err) {
+  char text[400] = "";
+  if (code.size) describe(k, code, block, text, sizeof text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld%s%s",
+                   k->interface.name, "xyz"[axis], (long long)extent, k -> device -> name,
+                   (long long)k -> device -> grid_limit[axis], *text ? ": " : "", text);
+}
+
+kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': a grid of %u x %u x %u programs; at most %d are allowed",
+                   k->interface.name, grid[0], grid[1], grid[2], INT32_MAX);
+}
+
+kiln_status kiln_refuse_count(const kiln_kernel *k, size_t count, kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err));
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
+                   k->interface.name, k->interface.param_count, count);
+}
+
+kiln_status kiln_refuse_size(const kiln_kernel *k, size_t size, kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err));
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given",
+                   k->interface.name, k->interface.block_bytes, size);
+}
+
+kiln_status kiln_refuse_index(const kiln_kernel *k, size_t index, kiln_error *err) {
+  KILN_TRY(kiln_device_check(k->device, err));
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' has %u parameters, %zu is to be set",
+                   k->interface.name, k->interface.param_count, index);
+}
+
+kiln_status kiln_end_empty(const kiln_kernel *k, const kiln_launch_call *call, const uint32_t *grid,
+                           kiln_error *err) {
+  if (grid || k->configs[kiln_code_config(k, call->code)].has_grid) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid",
+                   k->interface.name);
+}
