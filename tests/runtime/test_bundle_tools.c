@@ -244,6 +244,23 @@ TEST(bundle_tools, run_prints_saves_and_compares) {
   expect(1, "run a.kb add_one -a z=1", "with one of (x: *f32, y: *f32, n: i32)");
   expect(1, "run a.kb add_one -a n=3000000000000", "is not a value of type i32");
   expect(1, "run a.kb add_one -a x=ones", "is not zeros:N");
+  static const char call[] = "run a.kb add_one -a x=ones:100 -a y=zeros:100 -a n=100";
+  static const struct {
+    int code;
+    const char *option, *text;
+  } wrong[] = {{1, "-p z", "'z': expected NAME[:COUNT] with one of (x: *f32, y: *f32, n: i32)"},
+               {1, "-p y:all", "'y:all': expected NAME[:COUNT], found 'all'"},
+               {1, "-p y:-1", "found '-1'"},
+               {1, "-p n", "argument 'n' (i32) is no buffer"},
+               {1, "--save y", "'y': expected NAME=FILE with one of"},
+               {2, "--tolerance=some", "--tolerance: expected a number of at least 0, found 'some'"},
+               {2, "--tolerance=-1", "found '-1'"},
+               {2, "--tolerance=nan", "found 'nan'"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char command[200];
+    snprintf(command, sizeof command, "%s %s", call, wrong[i].option);
+    expect(wrong[i].code, command, wrong[i].text);
+  }
 }
 
 TEST(bundle_tools, split_and_merge_give_the_bundle_back) {

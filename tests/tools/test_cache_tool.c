@@ -417,6 +417,8 @@ TEST(cache_tool, settings_that_make_no_sense_are_said) {
       {"KILN_CACHE_REMOTE_WRITE=maybe", "KILN_CACHE_REMOTE_WRITE: expected 0 or 1, found \"maybe\""},
       {"KILN_CACHE_READ_ONLY=y", "going on without a cache: KILN_CACHE_READ_ONLY: expected 0 or 1"},
       {"KILN_CACHE_SIZE=big", "going on without a cache: KILN_CACHE_SIZE: expected a number"},
+      {"KILN_CACHE_LEVEL=20",
+       "going on without a cache: KILN_CACHE_LEVEL: expected at most 19, found \"20\""},
       {"KILN_CACHE_LAYERS=/nonexistent/layer",
        "nothing can be found in /nonexistent/layer/v1/main.default: No such file"},
       {"KILN_CACHE_READ_DOMAINS=main KILN_CACHE_DOMAIN=pr-1", ""}, // nothing was built there: no mistake
@@ -441,6 +443,24 @@ TEST(cache_tool, settings_that_make_no_sense_are_said) {
             1);
   CHECK(strstr(out, "BAD  settings: KILN_CACHE_REMOET is no setting; did you mean KILN_CACHE_REMOTE?"));
   free(out);
+}
+
+// A word for yes is one to each program: what a build in a shared folder wants to upload waits there, and
+// kiln-remote does not refuse the folder for its mode.
+TEST(cache_tool, words_for_yes_are_those_of_all_programs) {
+  static const char *const words[] = {"1", "on", "yes", "true"};
+  const char *folder = kiln_test_folder(), *b = kiln_test_build();
+  char *out;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    int code = kiln_test_run(
+        &out,
+        "export KILN_CACHE_DIR=%s/%zu KILN_CACHE_SHARED=%s KILN_CACHE_REMOTE=http://127.0.0.1:1 "
+        "KILN_CACHE_REMOTE_WRITE=1; umask 0; %s/bin/kiln compile tests/ttir/add.ttir -q -t gfx942 -o %s/k.o; "
+        "%s/bin/kiln cache push",
+        folder, i, words[i], b, folder, b);
+    if (code != 1 || !strstr(out, "0 uploaded, 1 wait")) FAIL("%s: %d: %s", words[i], code, out);
+    free(out);
+  }
 }
 
 /// An entry that is there is in the cache, whatever happened to it before.

@@ -348,13 +348,6 @@ void cli_json_text(kiln_buffer *out, const char *text) {
   kiln_buffer_u8(out, '"');
 }
 
-bool cli_is_yes(const char *text) {
-  static const char *const yes[] = {"1", "on", "yes", "true"};
-  for (unsigned i = 0; text && i < sizeof yes / sizeof *yes; i++)
-    if (!strcmp(text, yes[i])) return true;
-  return false;
-}
-
 unsigned cli_processors(void) {
   cpu_set_t set;
   long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);

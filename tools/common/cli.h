@@ -88,9 +88,6 @@ unsigned cli_utf8(const char *s, uint32_t *out_code);
 /// Appends `text` as a JSON string with quotes; what is not UTF-8 becomes U+FFFD.
 void cli_json_text(kiln_buffer *out, const char *text);
 
-/// "1", "on", "yes", "true". NULL is none of them.
-bool cli_is_yes(const char *text);
-
 /// Those that this process may run on, 1 to 256.
 unsigned cli_processors(void);
 

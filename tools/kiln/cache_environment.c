@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/kiln/cache_environment.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/nearest.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
@@ -25,7 +27,7 @@ const char *environment_get(environment_name name) {
 
 bool environment_flag(environment_name name, bool absent) {
   const char *value = environment_get(name);
-  return value ? cli_is_yes(value) : absent;
+  return value ? kiln_env_is_yes(value) : absent;
 }
 
 kiln_status environment_parse_size(const char *text, uint64_t *out) {
@@ -41,9 +43,14 @@ kiln_status environment_parse_size(const char *text, uint64_t *out) {
   return KILN_OK;
 }
 
-kiln_status environment_size(environment_name name, uint64_t *in_out, kiln_error *err) {
+kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err) {
   const char *value = environment_get(name);
-  if (!value || !environment_parse_size(value, in_out)) return KILN_OK;
+  if (!value) return KILN_OK;
+  bool is_number = !environment_parse_size(value, in_out);
+  if (is_number && *in_out > most)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected at most %" PRIu64 ", found \"%.60s\"",
+                     rows[name].name, most, value);
+  if (is_number) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                    "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
                    value);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_keys.h"
@@ -74,9 +75,8 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
                {ENV_KILN_CACHE_REMOTE_MS, &remote, 600000},
                {ENV_KILN_CACHE_REMOTE_LEASE_MS, &lease, 600000}};
   for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    kiln_status status = environment_size(sizes[i].name, sizes[i].to, err);
+    kiln_status status = environment_size(sizes[i].name, sizes[i].most, sizes[i].to, err);
     if (status) return status;
-    if (*sizes[i].to > sizes[i].most) *sizes[i].to = sizes[i].most;
   }
   config->wait_ms = (uint32_t)wait;
   config->level = (uint8_t)level;
@@ -130,7 +130,7 @@ bool cache_session_remote_fault(char *out, size_t capacity) {
              (int)strcspn(at, " "), at);
     return true;
   }
-  if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, &seconds, &err) != KILN_OK)
+  if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, UINT32_MAX / 1000, &seconds, &err) != KILN_OK)
     snprintf(out, capacity, "%s", err.text);
   else if (ca && access(ca, R_OK))
     snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
@@ -182,7 +182,7 @@ static kiln_status check_flags(kiln_error *err) {
   static const char *const no[] = {"0", "off", "no", "false"};
   for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) {
     const char *value = environment_get(flags[i].name);
-    bool known = !value || cli_is_yes(value);
+    bool known = !value || kiln_env_is_yes(value);
     for (unsigned k = 0; k < 4 && !known; k++) known = !strcmp(value, no[k]);
     if (!known)
       return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected 0 or 1, found \"%.60s\"",

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "cache/remote/board.h"
 #include "cache/remote/server.h"
 
@@ -104,13 +105,12 @@ int main(int argc, char **argv) {
     fputs(usage, stderr);
     return 2;
   }
-  const char *shared = secure_getenv("KILN_CACHE_SHARED");
   const char *expire = secure_getenv("KILN_CACHE_REMOTE_EXPIRE_S");
   unsigned long long seconds = expire ? strtoull(expire, NULL, 10) : 0;
   asked.config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
   asked.config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
   asked.config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
-  asked.config.shared = shared && !strcmp(shared, "1");
+  asked.config.shared = kiln_env_is_yes(secure_getenv("KILN_CACHE_SHARED"));
   signal(SIGPIPE, SIG_IGN);
   if (asked.push) return push(&asked);
   if (asked.check) return !kiln_remote_check(&asked.config, print_check, NULL);

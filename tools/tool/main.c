@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/output.h"
 #include "tools/tool/tool.h"
 
@@ -27,7 +28,7 @@ static void print_help(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-  kiln_output_complete(cli_is_yes(secure_getenv("KILN_CACHE_DURABLE")));
+  kiln_output_complete(kiln_env_is_yes(secure_getenv("KILN_CACHE_DURABLE")));
   static const char *const help[] = {"--help", "-h", "help", "tool-help"};
   for (size_t i = 0; argc >= 2 && i < sizeof help / sizeof *help; i++)
     if (!strcmp(argv[1], help[i])) return print_help(stdout), CLI_OK;

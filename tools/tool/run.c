@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or
 // compares what it wrote.
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,8 @@
 #include "tools/tool/tool.h"
 
 typedef struct run_settings {
-  const char *device, *tolerance, *grid_text;
+  const char *device, *tolerance_text, *grid_text;
+  double tolerance;
   uint32_t grid[3]; // when grid_text is not NULL
   cli_list args, print, save, compare, words;
   int64_t repeat;
@@ -37,14 +40,26 @@ static run_value *find_value(run_state *r, const char *text, size_t length) {
   return NULL;
 }
 
-static kiln_status no_argument(const run_state *r, const char *text, kiln_error *err) {
+/// The value that the first `length` characters of `text` name; `form` is what `text` has to look like:
+/// without its "=" it names none.
+static kiln_status need_value(run_state *r, const char *text, size_t length, const char *form,
+                              run_value **out, kiln_error *err) {
   kiln_buffer names = {0};
+  if ((*out = text[length] || !strchr(form, '=') ? find_value(r, text, length) : NULL)) return KILN_OK;
   for (size_t i = 0; i < r->count; i++)
     kiln_buffer_format(&names, "%s%s: %s", i ? ", " : "", r->values[i].param.name, r->values[i].param.type);
-  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME=VALUE with one of (%.*s)", text,
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected %s with one of (%.*s)", text, form,
             (int)names.size, (const char *)names.bytes);
   kiln_buffer_deinit(&names);
   return KILN_STATUS_INVALID_ARGUMENT;
+}
+
+static kiln_status need_buffer(run_state *r, const char *text, size_t length, const char *form,
+                               run_value **out, kiln_error *err) {
+  KILN_TRY(need_value(r, text, length, form, out, err));
+  if ((*out)->bytes) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': argument '%s' (%s) is no buffer", text,
+                   (*out)->param.name, (*out)->param.type);
 }
 
 static kiln_status open_all(run_state *r, const run_settings *s, kiln_error *err) {
@@ -67,10 +82,11 @@ static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *e
     KILN_TRY(run_value_begin(&r->values[r->count], &param, err));
   }
   for (size_t i = 0; i < s->args.count; i++) {
-    const char *text = s->args.items[i], *equals = strchr(text, '=');
-    run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
-    if (!v) return no_argument(r, text, err);
-    KILN_TRY(run_value_set(v, equals + 1, err));
+    const char *text = s->args.items[i];
+    size_t length = strcspn(text, "=");
+    run_value *v;
+    KILN_TRY(need_value(r, text, length, "NAME=VALUE", &v, err));
+    KILN_TRY(run_value_set(v, text + length + 1, err));
   }
   for (size_t i = 0; i < r->count; i++)
     if (!r->values[i].is_set)
@@ -174,11 +190,21 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
 
 // ----------------------------------------------------------------------------------------- results
 
+static bool parse_count(const char *text, size_t *out) {
+  char *end;
+  errno = 0;
+  *out = strtoull(text, &end, 0);
+  return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
 static kiln_status print_value(run_state *r, const char *text, kiln_error *err) {
-  size_t length = strcspn(text, ":");
-  run_value *v = find_value(r, text, length);
-  if (!v || !v->bytes) return no_argument(r, text, err);
-  size_t count = run_value_count(v), wanted = text[length] ? strtoull(text + length + 1, NULL, 0) : 16;
+  size_t length = strcspn(text, ":"), wanted = 16;
+  run_value *v;
+  KILN_TRY(need_buffer(r, text, length, "NAME[:COUNT]", &v, err));
+  if (text[length] && !parse_count(text + length + 1, &wanted))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME[:COUNT], found '%s'", text,
+                     text + length + 1);
+  size_t count = run_value_count(v);
   printf("%s =", v->param.name);
   char element[RUN_VALUE_TEXT];
   for (size_t i = 0; i < count && i < wanted; i++) printf(" %s", run_value_text(v, i, element));
@@ -187,18 +213,18 @@ static kiln_status print_value(run_state *r, const char *text, kiln_error *err) 
 }
 
 static kiln_status save_value(run_state *r, const char *text, kiln_error *err) {
-  const char *equals = strchr(text, '=');
-  run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
-  if (!v || !v->bytes) return no_argument(r, text, err);
-  return cli_write_file(equals + 1, v->bytes, v->size, err);
+  size_t length = strcspn(text, "=");
+  run_value *v;
+  KILN_TRY(need_buffer(r, text, length, "NAME=FILE", &v, err));
+  return cli_write_file(text + length + 1, v->bytes, v->size, err);
 }
 
 static kiln_status compare_value(run_state *r, const char *text, double tolerance, kiln_error *err) {
   kiln_buffer expected = {0};
-  const char *equals = strchr(text, '=');
-  run_value *v = equals ? find_value(r, text, (size_t)(equals - text)) : NULL;
-  if (!v || !v->bytes) return no_argument(r, text, err);
-  kiln_status status = cli_read_file(equals + 1, SIZE_MAX / 4, &expected, err);
+  size_t length = strcspn(text, "=");
+  run_value *v;
+  KILN_TRY(need_buffer(r, text, length, "NAME=FILE", &v, err));
+  kiln_status status = cli_read_file(text + length + 1, SIZE_MAX / 4, &expected, err);
   if (status == KILN_OK) status = run_value_compare(v, expected.bytes, expected.size, tolerance, err);
   kiln_buffer_deinit(&expected);
   return status;
@@ -208,7 +234,7 @@ static kiln_status show_results(run_state *r, const run_settings *s, kiln_error 
   for (size_t i = 0; i < s->print.count; i++) KILN_TRY(print_value(r, s->print.items[i], err));
   for (size_t i = 0; i < s->save.count; i++) KILN_TRY(save_value(r, s->save.items[i], err));
   for (size_t i = 0; i < s->compare.count; i++)
-    KILN_TRY(compare_value(r, s->compare.items[i], strtod(s->tolerance, NULL), err));
+    KILN_TRY(compare_value(r, s->compare.items[i], s->tolerance, err));
   return KILN_OK;
 }
 
@@ -241,8 +267,14 @@ static bool parse_grid(const char *text, uint32_t out[3]) {
   return false;
 }
 
+static bool parse_tolerance(const char *text, double *out) {
+  char *end;
+  *out = strtod(text, &end);
+  return end != text && !*end && *out >= 0 && isfinite(*out);
+}
+
 int kiln_command_run(int argc, char **argv) {
-  run_settings s = {.device = "host", .tolerance = "0"};
+  run_settings s = {.device = "host", .tolerance_text = "0"};
   const cli_option options[] = {
       {"device", 'd', CLI_TEXT, &s.device, "NAME", "host, host:THREADS, cuda:N, hip:N (host)"},
       {"arg", 'a', CLI_LIST, &s.args, "NAME=VALUE", "an argument; see below"},
@@ -251,7 +283,8 @@ int kiln_command_run(int argc, char **argv) {
       {"print", 'p', CLI_LIST, &s.print, "NAME[:COUNT]", "print the first elements of a buffer (16)"},
       {"save", 0, CLI_LIST, &s.save, "NAME=FILE", "write a buffer to a file"},
       {"compare", 0, CLI_LIST, &s.compare, "NAME=FILE", "compare a buffer with a file"},
-      {"tolerance", 0, CLI_TEXT, &s.tolerance, "T", "differences up to T x (1 + |expected|) are equal (0)"},
+      {"tolerance", 0, CLI_TEXT, &s.tolerance_text, "T",
+       "differences up to T x (1 + |expected|) are equal (0)"},
       {"time", 0, CLI_COUNT, &s.repeat, "N", "time N launches"},
       {"explain", 0, CLI_FLAG, &s.explain, NULL, "say which code was chosen"},
       {"exact", 0, CLI_FLAG, &s.exact, NULL, "refuse code that is not for exactly this processor"},
@@ -274,6 +307,9 @@ int kiln_command_run(int argc, char **argv) {
     exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
   if (exit_code == -1 && s.grid_text && !parse_grid(s.grid_text, s.grid))
     exit_code = cli_usage(&page, "--grid: expected X, X,Y or X,Y,Z of 32 bits each, found '%s'", s.grid_text);
+  if (exit_code == -1 && !parse_tolerance(s.tolerance_text, &s.tolerance))
+    exit_code =
+        cli_usage(&page, "--tolerance: expected a number of at least 0, found '%s'", s.tolerance_text);
   if (exit_code == -1) {
     kiln_status status = run_all(&s, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
