@@ -14,6 +14,7 @@ enum {
   INTERFACE_VERSION = 1,
   INTERFACE_EXTENDED =
       2, // the same with costs, then `returns` and `backward`; written where one of them is set
+  INTERFACE_WITH_ROWS = 3, // the same, a flag of parameters and their `rows`; written where one has them
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
@@ -108,7 +109,7 @@ static kiln_span *get_spans(kiln_arena *arena, kiln_reader *r, uint32_t *out_cou
   return spans;
 }
 
-enum { PARAM_NOALIAS = 1, PARAM_RANGE = 2 };
+enum { PARAM_NOALIAS = 1, PARAM_RANGE = 2, PARAM_ROWS = 4 };
 
 static void put_param(kiln_buffer *b, const kiln_param_record *p) {
   put_text(b, p->name);
@@ -116,15 +117,17 @@ static void put_param(kiln_buffer *b, const kiln_param_record *p) {
   kiln_buffer_u8(b, p->pointer);
   kiln_buffer_u8(b, p->view_rank);
   kiln_buffer_u8(b, p->access);
-  kiln_buffer_u8(b, (p->noalias ? PARAM_NOALIAS : 0) | (p->has_range ? PARAM_RANGE : 0));
+  kiln_buffer_u8(b, (p->noalias ? PARAM_NOALIAS : 0) | (p->has_range ? PARAM_RANGE : 0) |
+                        (p->rows ? PARAM_ROWS : 0));
   kiln_buffer_varint(b, p->align);
+  if (p->rows) kiln_buffer_varint(b, p->rows);
   kiln_buffer_svarint(b, p->div);
   if (!p->has_range) return;
   kiln_buffer_svarint(b, p->lo);
   kiln_buffer_svarint(b, p->hi);
 }
 
-static void get_param(kiln_reader *r, kiln_param_record *p) {
+static void get_param(kiln_reader *r, kiln_param_record *p, bool may_have_rows) {
   p->name = get_text(r);
   p->scalar = kiln_read_u8(r);
   p->pointer = kiln_read_u8(r);
@@ -134,12 +137,14 @@ static void get_param(kiln_reader *r, kiln_param_record *p) {
   p->noalias = flags & PARAM_NOALIAS;
   p->has_range = flags & PARAM_RANGE;
   p->align = (uint32_t)kiln_read_count(r, UINT32_MAX);
+  if (may_have_rows && flags & PARAM_ROWS) p->rows = (uint32_t)kiln_read_count(r, UINT32_MAX);
   p->div = kiln_read_svarint(r);
   if (p->has_range) {
     p->lo = kiln_read_svarint(r);
     p->hi = kiln_read_svarint(r);
   }
-  if (p->scalar >= KILN_SCALAR_COUNT || p->view_rank > 12 || p->pointer > 2 || p->access > 4) {
+  if (p->scalar >= KILN_SCALAR_COUNT || p->view_rank > 12 || p->pointer > 2 || p->access > 4 ||
+      (p->rows && (!p->view_rank || p->rows % kiln_scalars[p->scalar].bytes))) {
     r->failed = true;
     r->left = 0;
     p->scalar = 0;
@@ -164,10 +169,18 @@ static void get_config(kiln_arena *arena, kiln_reader *r, kiln_config_record *c,
   if (is_extended) c->cost = get_span(r);
 }
 
-void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out) {
-  bool is_extended = interface->returns || interface->backward;
+// The least that says all.
+static uint8_t version_for(const kiln_interface *interface) {
+  bool is_extended = interface->returns || interface->backward, has_rows = false;
   for (uint32_t i = 0; i < interface->config_count; i++) is_extended |= interface->configs[i].cost.size != 0;
-  kiln_buffer_u8(out, is_extended ? INTERFACE_EXTENDED : INTERFACE_VERSION);
+  for (uint32_t i = 0; i < interface->param_count; i++) has_rows |= interface->params[i].rows != 0;
+  return has_rows ? INTERFACE_WITH_ROWS : is_extended ? INTERFACE_EXTENDED : INTERFACE_VERSION;
+}
+
+void kiln_interface_encode(const kiln_interface *interface, kiln_buffer *out) {
+  uint8_t version = version_for(interface);
+  bool is_extended = version >= INTERFACE_EXTENDED;
+  kiln_buffer_u8(out, version);
   put_text(out, interface->name);
   put_text(out, interface->symbol);
   kiln_buffer_varint(out, interface->param_count);
@@ -199,18 +212,19 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version != INTERFACE_VERSION && version != INTERFACE_EXTENDED) return false;
+  if (version < INTERFACE_VERSION || version > INTERFACE_WITH_ROWS) return false;
+  bool is_extended = version >= INTERFACE_EXTENDED;
   out->name = get_text(&r);
   out->symbol = get_text(&r);
   out->param_count = item_count(&r, MOST_PARAMS);
   out->params = KILN_NEW_ARRAY(arena, kiln_param_record, out->param_count);
   if (!out->params) return false;
-  for (uint32_t i = 0; i < out->param_count; i++) get_param(&r, &out->params[i]);
+  for (uint32_t i = 0; i < out->param_count; i++)
+    get_param(&r, &out->params[i], version >= INTERFACE_WITH_ROWS);
   out->config_count = item_count(&r, MOST_CONFIGS);
   out->configs = KILN_NEW_ARRAY(arena, kiln_config_record, out->config_count);
   if (!out->configs) return false;
-  for (uint32_t i = 0; i < out->config_count; i++)
-    get_config(arena, &r, &out->configs[i], version == INTERFACE_EXTENDED);
+  for (uint32_t i = 0; i < out->config_count; i++) get_config(arena, &r, &out->configs[i], is_extended);
   out->variant_count = item_count(&r, MOST_VARIANTS);
   out->variants = KILN_NEW_ARRAY(arena, kiln_variant_record, out->variant_count);
   if (!out->variants) return false;
@@ -218,7 +232,7 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
     out->variants[i].text = get_text(&r);
     out->variants[i].conditions = get_spans(arena, &r, &out->variants[i].condition_count);
   }
-  if (version == INTERFACE_EXTENDED) {
+  if (is_extended) {
     out->returns = text_or_none(&r);
     out->backward = text_or_none(&r);
   }
@@ -276,7 +290,7 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
 kiln_status kiln_record_refuse(kiln_error *err, kiln_record_kind kind, const uint8_t *bytes, size_t size,
                                const char *format, ...) {
   char what[512];
-  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_EXTENDED : CODE_INFO_WITH_CLUSTER - kind,
+  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_WITH_ROWS : CODE_INFO_WITH_CLUSTER - kind,
            version = size && bytes[0] > kind ? bytes[0] - kind : 0;
   va_list args;
   va_start(args, format);

@@ -58,6 +58,8 @@ typedef struct kiln_param_record {
   uint8_t access;    ///< 0 none, 1 in, 2 out, 3 inout, 4 accum
   bool noalias, has_range;
   uint32_t align;
+  uint32_t rows; ///< a view: all strides but the last are multiples of so many bytes, and the last is 1; 0:
+                 ///< unknown
   int64_t div, lo, hi;
   uint32_t offset, size; ///< in the argument block; computed by kiln_layout_params
 } kiln_param_record;

@@ -131,7 +131,7 @@ typedef struct kiln_alignment {
   uint64_t mask; // alignment - 1
 } kiln_alignment;
 
-/// A promised divisor and range of an integer.
+/// A promised divisor and range of an integer, or of a stride of a view.
 typedef struct kiln_fact {
   uint32_t param, offset;
   uint8_t size;

@@ -108,16 +108,33 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool i
 
 // ------------------------------------------------------------------------------------------- facts
 
+/// What a view promises of its strides: that the last is 1, the others multiples.
+static void add_strides(kiln_kernel *k, uint32_t param) {
+  const kiln_param_record *p = &k->interface.params[param];
+  for (uint32_t axis = 0; axis < p->view_rank; axis++) {
+    bool is_last = axis + 1 == p->view_rank;
+    k->facts[k->fact_count++] = (kiln_fact){.param = param,
+                                            .offset = p->offset + 8 * (1 + p->view_rank + axis),
+                                            .size = 8,
+                                            .is_signed = true,
+                                            .div = is_last ? 1 : p->rows / kiln_scalars[p->scalar].bytes,
+                                            .lo = is_last ? 1 : INT64_MIN,
+                                            .hi = is_last ? 1 : INT64_MAX};
+  }
+}
+
 static bool add_facts(kiln_kernel *k) {
-  uint32_t count = k->interface.param_count;
+  uint32_t count = k->interface.param_count, most = count;
+  for (uint32_t i = 0; i < count; i++) most += k->interface.params[i].view_rank;
   k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
-  k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, count);
+  k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, most);
   if (!k->facts) return false;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (is_address(p)) {
       if (p->align > 1 && !(p->align & (p->align - 1)))
         k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
+      if (p->rows) add_strides(k, i);
     } else if (is_integer(p) && (p->div > 1 || p->has_range)) {
       k->facts[k->fact_count++] = (kiln_fact){.param = i,
                                               .offset = p->offset,

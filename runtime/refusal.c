@@ -57,13 +57,27 @@ kiln_status kiln_refuse_alignment(const kiln_kernel *k, const uint8_t *block, ki
                    (unsigned long long)kiln_le64(block + a->offset));
 }
 
+static kiln_status refuse_stride(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
+  const kiln_param_record *p = &k->interface.params[f->param];
+  unsigned axis = (f->offset - p->offset) / 8 - 1 - p->view_rank;
+  if (value < f->lo || value > f->hi)
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': stride %u of %s is promised to be %lld, but is %lld",
+                     k->interface.name, axis, p->name, (long long)f->lo, (long long)value);
+  return kiln_fail(
+      err, KILN_STATUS_LAUNCH,
+      "'%s': stride %u of %s is promised to be divisible by %lld (%u bytes), but is %lld (%lld bytes)",
+      k->interface.name, axis, p->name, (long long)f->div, p->rows, (long long)value,
+      (long long)value * kiln_scalars[p->scalar].bytes);
+}
+
 kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
-  const char *name = k->interface.params[f->param].name;
+  const kiln_param_record *p = &k->interface.params[f->param];
+  if (p->view_rank) return refuse_stride(k, f, value, err);
   if (value < f->lo || value > f->hi)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be in %lld..%lld, but is %lld",
-                     k->interface.name, name, (long long)f->lo, (long long)f->hi, (long long)value);
+                     k->interface.name, p->name, (long long)f->lo, (long long)f->hi, (long long)value);
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be divisible by %lld, but is %lld",
-                   k->interface.name, name, (long long)f->div, (long long)value);
+                   k->interface.name, p->name, (long long)f->div, (long long)value);
 }
 
 kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {

@@ -8,11 +8,8 @@ static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
   static const struct {
     const char *name;
     uint8_t args, pointers, views, integers;
-  } known[] = {{"align", 1, 1, 1, 0},
-               {"div", 1, 0, 0, 1},
-               {"range", 2, 0, 0, 1},
-               {"noalias", 0, 1, 1, 0},
-               {"within", 0, 1, 0, 0}};
+  } known[] = {{"align", 1, 1, 1, 0},   {"div", 1, 0, 0, 1},    {"range", 2, 0, 0, 1},
+               {"noalias", 0, 1, 1, 0}, {"within", 0, 1, 0, 0}, {"rows", 1, 0, 1, 0}};
   enum { KNOWN = sizeof known / sizeof *known };
   size_t which = 0;
   int64_t v[2] = {0};
@@ -21,15 +18,17 @@ static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
        integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
   while (which < KNOWN && strcmp(known[which].name, a->atom->text)) which++;
   if (which == KNOWN) {
-    kiln_elab_unknown_attribute(&m->e, a, "parameter", "@align(n) @div(n) @range(lo, hi) @noalias @within");
+    kiln_elab_unknown_attribute(&m->e, a, "parameter",
+                                "@align(n) @rows(n) @div(n) @range(lo, hi) @noalias @within");
     return;
   }
   if (!(known[which].pointers && p->type.pointer) && !(known[which].views && p->type.is_view) &&
       !(known[which].integers && integer)) {
     kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name,
-                    known[which].views      ? "pointer and view"
-                    : known[which].pointers ? "pointer"
-                                            : "integer",
+                    known[which].views && known[which].pointers ? "pointer and view"
+                    : known[which].views                        ? "view"
+                    : known[which].pointers                     ? "pointer"
+                                                                : "integer",
                     p->name);
     return;
   }
@@ -38,13 +37,18 @@ static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
                     known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
     return;
   }
+  bool takes_bytes = which == 0 || which == 5;
   if (which == 1 && !kiln_elab_divisor(&m->e, a->list.items[0], p->type, "'@div'", &v[0])) return;
   for (uint32_t i = 0; which != 1 && i < a->list.count; i++)
     if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1,
-                           which == 0 ? 1 << 20 : INT64_MAX, known[which].name, &v[i]))
+                           takes_bytes ? 1 << 20 : INT64_MAX, known[which].name, &v[i]))
       return;
-  if (which == 0 && v[0] & (v[0] - 1))
-    kiln_elab_error(&m->e, a->place, "'@align' takes a power of two, found %lld", (long long)v[0]);
+  if (takes_bytes && v[0] & (v[0] - 1))
+    kiln_elab_error(&m->e, a->place, "'@%s' takes a power of two, found %lld", known[which].name,
+                    (long long)v[0]);
+  if (which == 5 && v[0] < kiln_scalars[p->type.scalar].bytes)
+    kiln_elab_error(&m->e, a->place, "'@rows': expected the bytes of an element of %s or more, found %lld",
+                    ir_type_text(ir_scalar_type(p->type.scalar), text), (long long)v[0]);
   if (which == 2 && v[0] > v[1])
     kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0],
                     (long long)v[1]);
@@ -60,6 +64,7 @@ static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
   if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
   if (which == 3) p->noalias = true;
   if (which == 4) p->within = true;
+  if (which == 5) p->rows = (uint32_t)v[0];
 }
 
 static void make_param(kiln_maker *m, const kiln_node *n, ir_param *p) {
@@ -106,6 +111,7 @@ void kiln_make_params(kiln_maker *m) {
                                        .noalias = p->noalias,
                                        .has_range = p->has_range,
                                        .align = p->align,
+                                       .rows = p->rows,
                                        .div = p->div,
                                        .lo = p->lo,
                                        .hi = p->hi};

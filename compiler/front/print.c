@@ -195,6 +195,7 @@ static void put_param(kiln_printer *p, const ir_param *param, uint32_t index) {
   kiln_buffer_format(p->out, "%sp%u: %s", index ? ",\n    " : "", index, modes[param->access]);
   kiln_put_type(p->out, param->type);
   if (param->align) kiln_buffer_format(p->out, " @align(%u)", param->align);
+  if (param->rows) kiln_buffer_format(p->out, " @rows(%u)", param->rows);
   if (param->div) kiln_buffer_format(p->out, " @div(%" PRId64 ")", param->div);
   if (param->has_range) {
     kiln_buffer_format(p->out, " @range(");

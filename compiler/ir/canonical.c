@@ -153,8 +153,9 @@ bool kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
     const ir_param *p = &kernel->params[i];
     put_type(out, p->type);
     kiln_buffer_u8(out, p->access);
-    kiln_buffer_u8(out, (uint8_t)(p->noalias | p->has_range << 1 | p->within << 2));
+    kiln_buffer_u8(out, (uint8_t)(p->noalias | p->has_range << 1 | p->within << 2 | (p->rows != 0) << 3));
     kiln_buffer_varint(out, p->align);
+    if (p->rows) kiln_buffer_varint(out, p->rows);
     kiln_buffer_svarint(out, p->div);
     kiln_buffer_svarint(out, p->lo);
     kiln_buffer_svarint(out, p->hi);
@@ -295,6 +296,11 @@ static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned dept
   return !d->r.failed;
 }
 
+static bool are_rows(const ir_param *p, bool is_promised) {
+  unsigned bytes = kiln_scalars[p->type.scalar].bytes;
+  return is_promised ? p->type.is_view && p->rows >= bytes && !(p->rows & (p->rows - 1)) : !p->rows;
+}
+
 static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   ir_param p = {.name = kiln_arena_format(d->arena, "p%u", index)};
   if (!get_type(d, &p.type)) return false;
@@ -304,11 +310,13 @@ static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   p.has_range = flags >> 1 & 1;
   p.within = flags >> 2 & 1;
   p.align = (uint32_t)kiln_read_count(&d->r, 1 << 20);
+  bool has_rows = flags >> 3 & 1;
+  if (has_rows) p.rows = (uint32_t)kiln_read_count(&d->r, 1 << 20);
   p.div = kiln_read_svarint(&d->r);
   p.lo = kiln_read_svarint(&d->r);
   p.hi = kiln_read_svarint(&d->r);
-  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 7 || (p.within && !p.type.pointer) ||
-      p.align & (p.align - 1) || p.div < 0 || (p.type.rank && !p.type.is_view))
+  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 15 || (p.within && !p.type.pointer) ||
+      p.align & (p.align - 1) || !are_rows(&p, has_rows) || p.div < 0 || (p.type.rank && !p.type.is_view))
     return false;
   ir_add_param(kernel, &p);
   return true;

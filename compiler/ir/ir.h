@@ -446,6 +446,8 @@ typedef struct ir_param {
   bool has_range;
   bool within;    ///< a pointer: offsets from it to what is accessed, in bytes, are below 2^31
   uint32_t align; ///< pointer alignment in bytes, a power of two; 0: that of the element
+  uint32_t rows;  ///< a view: all strides but the last are multiples of so many bytes, a power of two, and
+                  ///< the last is 1; 0: unknown
   int64_t div;    ///< integer is a multiple of this; 0 or 1: unknown
   int64_t lo, hi; ///< with has_range: inclusive bounds; lo == hi is a known value
 } ir_param;

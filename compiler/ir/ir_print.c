@@ -193,6 +193,7 @@ static void put_param(kiln_buffer *out, const ir_param *p, const ir_value *v) {
   if (p->noalias) kiln_buffer_format(out, " noalias");
   if (p->within) kiln_buffer_format(out, " within");
   if (p->align) kiln_buffer_format(out, " align=%u", p->align);
+  if (p->rows) kiln_buffer_format(out, " rows=%u", p->rows);
   if (p->div > 1) kiln_buffer_format(out, " div=%" PRId64, p->div);
   if (p->has_range) kiln_buffer_format(out, " range=%" PRId64 "..%" PRId64, p->lo, p->hi);
   kiln_buffer_u8(out, '\n');

@@ -26,13 +26,24 @@ typedef struct viewing {
 
 // -------------------------------------------------------------------------------------- parameters
 
-static ir_param part_of(const ir_param *view, const char *what, unsigned axis, kiln_arena *arena,
-                        bool is_extent) {
+static ir_param part_of(const ir_param *view, const char *what, unsigned axis, kiln_arena *arena) {
   return (ir_param){.name = kiln_arena_format(arena, "%s.%s%u", view->name ? view->name : "", what, axis),
-                    .type = ir_scalar_type(KILN_I64),
-                    .has_range = is_extent,
-                    .lo = 0,
-                    .hi = is_extent ? INT64_MAX : 0};
+                    .type = ir_scalar_type(KILN_I64)};
+}
+
+static ir_value *add_extent(ir_kernel *kernel, const ir_param *view, unsigned axis) {
+  ir_param part = part_of(view, "extent", axis, kernel->arena);
+  part.has_range = true;
+  part.hi = INT64_MAX;
+  return ir_add_param(kernel, &part);
+}
+
+static ir_value *add_stride(ir_kernel *kernel, ir_builder *b, const ir_param *view, unsigned axis) {
+  ir_param part = part_of(view, "stride", axis, kernel->arena);
+  bool is_last = axis + 1u == view->type.rank;
+  if (!is_last) part.div = view->rows / kiln_scalars[view->type.scalar].bytes;
+  ir_value *stride = ir_add_param(kernel, &part);
+  return is_last && view->rows ? ir_const_int(b, KILN_I64, 1) : stride;
 }
 
 /// Adds the parts of one view parameter at the end of the new list; returns the view built of them.
@@ -41,14 +52,10 @@ static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *v
   unsigned rank = view->type.rank, count = 0;
   ir_param base = *view;
   base.type = ir_pointer_type(view->type.scalar);
-  base.has_range = false;
-  base.div = 0;
+  base.rows = 0;
   parts[count++] = ir_add_param(kernel, &base);
-  for (unsigned strides = 0; strides < 2; strides++)
-    for (unsigned i = 0; i < rank; i++) {
-      ir_param part = part_of(view, strides ? "stride" : "extent", i, kernel->arena, !strides);
-      parts[count++] = ir_add_param(kernel, &part);
-    }
+  for (unsigned i = 0; i < rank; i++) parts[count++] = add_extent(kernel, view, i);
+  for (unsigned i = 0; i < rank; i++) parts[count++] = add_stride(kernel, b, view, i);
   ir_op *op = ir_emit(b, IR_VIEW, NULL, parts, count, &view->type, NULL, 0);
   return op ? &op->results[0] : NULL;
 }

@@ -140,6 +140,7 @@ static void read_param(ttir_reader *r, ir_kernel *kernel) {
   int64_t divisible = ttir_entry_int(&facts, "tt.divisibility", 0);
   bool power = divisible > 1 && (divisible & (divisible - 1)) == 0;
   if (type.type.pointer && power && divisible <= 4096) param.align = (uint32_t)divisible;
+  else if (type.type.is_view) param.align = param.rows = TTIR_DESCRIPTOR_BYTES;
   else if (!type.type.pointer && divisible > 1 && ir_type_class(type.type) == KILN_CLASS_INT)
     param.div = divisible;
   param.within = type.type.pointer && ttir_entry_int(&facts, "tt.pointer_range", 0) == 32;

@@ -72,6 +72,10 @@ typedef struct ttir_view_fact {
   bool is_unsigned, pads_nan;
 } ttir_view_fact;
 
+/// Triton's contract for descriptors: their memory begins at a multiple of so many bytes, and so do its rows,
+/// whose elements follow each other.
+enum { TTIR_DESCRIPTOR_BYTES = 16 };
+
 enum { TTIR_SLOTS = 1024 };
 
 typedef struct ttir_reader {

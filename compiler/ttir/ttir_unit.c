@@ -87,6 +87,7 @@ static void fill_param(const ir_param *param, kiln_param_record *out) {
                              .noalias = param->noalias,
                              .has_range = param->has_range,
                              .align = param->align,
+                             .rows = param->rows,
                              .div = param->div,
                              .lo = param->lo,
                              .hi = param->hi};

@@ -34,9 +34,6 @@ bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out) {
   return true;
 }
 
-// Triton's contract: the memory of a descriptor begins at a multiple of 16 bytes, and so do its rows.
-enum { DESCRIPTOR_BYTES = 16 };
-
 static ir_value *promise_multiple(ttir_reader *r, ir_value *value, int64_t of) {
   const ir_op *maker = value->def;
   if (of < 2 || (maker && maker->code == IR_CONST)) return value;
@@ -46,9 +43,9 @@ static ir_value *promise_multiple(ttir_reader *r, ir_value *value, int64_t of) {
 
 static void promise_alignment(ttir_reader *r, ir_value **parts, unsigned rank) {
   unsigned bytes = kiln_scalars[parts[0]->type.scalar].bytes;
-  parts[0] = promise_multiple(r, parts[0], DESCRIPTOR_BYTES);
+  parts[0] = promise_multiple(r, parts[0], TTIR_DESCRIPTOR_BYTES);
   for (unsigned axis = 0; axis + 1 < rank; axis++)
-    parts[1 + rank + axis] = promise_multiple(r, parts[1 + rank + axis], DESCRIPTOR_BYTES / bytes);
+    parts[1 + rank + axis] = promise_multiple(r, parts[1 + rank + axis], TTIR_DESCRIPTOR_BYTES / bytes);
 }
 
 // tt.make_tensor_descriptor %p, [%M, %K], [%s, %one] {padding = ..} : <f16>, <tensor<64x32xf16>>

@@ -157,6 +157,40 @@ TEST(record, interface_round_trip) {
   kiln_arena_destroy(arena);
 }
 
+/// What a view promises of its rows makes a version that runtimes from before it refuse, since they would not
+/// test it.
+TEST(record, rows_of_views_are_a_version) {
+  kiln_param_record params[3];
+  kiln_config_record config;
+  kiln_variant_record variant;
+  kiln_interface in, out;
+  kiln_buffer b = {0};
+  kiln_arena *arena = kiln_arena_create();
+  sample(&in, params, &config, &variant);
+  params[0].pointer = 0, params[0].view_rank = 2;
+  kiln_interface_encode(&in, &b);
+  CHECK_INT(b.bytes[0], 1);
+  params[0].rows = 16;
+  kiln_buffer_clear(&b);
+  kiln_interface_encode(&in, &b);
+  CHECK_INT(b.bytes[0], 3);
+  CHECK(kiln_interface_decode(arena, b.bytes, b.size, &out));
+  CHECK_INT(out.params[0].rows, 16);
+  CHECK_INT(out.params[0].align, 16);
+  CHECK_INT(out.params[2].rows, 0);
+  CHECK_INT(out.params[2].div, 8);
+  for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_interface_decode(arena, b.bytes, cut, &out));
+  for (unsigned bad = 0; bad < 2; bad++) { // rows of half an element, and of what is no view
+    params[0].rows = bad ? 16 : 1;
+    params[0].view_rank = bad ? 0 : 2;
+    kiln_buffer_clear(&b);
+    kiln_interface_encode(&in, &b);
+    CHECK(!kiln_interface_decode(arena, b.bytes, b.size, &out));
+  }
+  kiln_buffer_deinit(&b);
+  kiln_arena_destroy(arena);
+}
+
 TEST(record, code_info_round_trip) {
   kiln_code_info in = {.format = KILN_FORMAT_HSACO,
                        .target = "gfx942",

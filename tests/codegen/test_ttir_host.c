@@ -285,6 +285,34 @@ TEST(ttir_host, descriptors_are_aligned) {
   kiln_arena_destroy(u.arena);
 }
 
+/// Descriptors of the host promise that, too, and that elements of a row follow each other: so the copy
+/// engine reads the operands of products, and the unit multiplies from shared memory.
+TEST(ttir_host, descriptors_of_the_host_go_through_the_engine) {
+  static const char *const files[] = {"tests/ttir/descriptors_f16.ttir", "tests/ttir/descriptors_f32.ttir"};
+  for (size_t i = 0; i < 2; i++) {
+    size_t size;
+    char *text = kiln_test_read(files[i], &size);
+    unit u = open_unit(text);
+    kiln_error err = {0};
+    kiln_codegen_options options;
+    kiln_artifact artifact = {0};
+    CHECK_OK(kiln_target_parse("sm_90a", &u.target, &err), err);
+    kiln_codegen_options_init(&options);
+    options.assembler = KILN_ASSEMBLER_NONE;
+    CHECK_OK(kiln_codegen(lower(&u), &u.target, &options, &artifact, &err), err);
+    char *ptx = strndup((const char *)artifact.code.bytes, artifact.code.size);
+    bool is_stored_so = strstr(ptx, "cp.async.bulk.tensor.2d.global.shared::cta") != NULL;
+    CHECK(strstr(ptx, "cp.async.bulk.tensor.2d.shared::cluster.global") != NULL);
+    CHECK(strstr(ptx, "wgmma.mma_async") != NULL);
+    CHECK(strstr(ptx, "ld.global") == NULL);
+    CHECK_INT(is_stored_so, i == 0); // f32 goes from registers to memory
+    free(ptx);
+    kiln_artifact_deinit(&artifact);
+    kiln_arena_destroy(u.arena);
+    free(text);
+  }
+}
+
 /// A selection between descriptors: made by the kernel, and passed by the host.
 TEST(ttir_host, descriptors_are_selected) {
   static const char text[] =

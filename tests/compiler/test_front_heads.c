@@ -315,7 +315,12 @@ TEST(heads, nonsense_in_heads_is_refused) {
       {"kernel k(p: in *f32 @`algin(16)) {}",
        "unknown attribute '@algin' of a parameter; did you mean '@align'?"},
       {"kernel k(n: i32 @`rnage(1, 2)) {}", "did you mean '@range'?"},
-      {"kernel k(n: i32 @`even) {}", "known are @align(n) @div(n) @range(lo, hi) @noalias"},
+      {"kernel k(n: i32 @`even) {}", "known are @align(n) @rows(n) @div(n) @range(lo, hi) @noalias"},
+      {"kernel k(n: i32 @`rows(16)) {}", "'@rows' is for view parameters, 'n' is none"},
+      {"kernel k(p: in *f32 @`rows(16)) {}", "'@rows' is for view parameters, 'p' is none"},
+      {"kernel k(p: in view f32[4] @`rows(12)) {}", "'@rows' takes a power of two, found 12"},
+      {"kernel k(p: in view f32[4] @`rows(2)) {}",
+       "expected the bytes of an element of f32 or more, found 2"},
       {"kernel k(n: i32) @`gird(1) {}", "unknown attribute '@gird' of a kernel; did you mean '@grid'?"},
       {"kernel k(n: i32) @`launch(1) {}", "known are @grid @config @instance"},
   };

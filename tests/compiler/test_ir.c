@@ -142,6 +142,29 @@ TEST(ops, within_is_a_bit_of_the_canonical_form) {
   }
 }
 
+/// @rows is a bit of the same byte and a number behind the alignment, of views alone.
+TEST(ops, rows_are_in_the_canonical_form_of_views) {
+  kiln_arena *arena = kiln_arena_create();
+  ir_kernel *kernel = ir_kernel_create(arena, "k"), *back = NULL;
+  ir_type type = {.scalar = KILN_F32, .is_view = true, .rank = 2, .log2 = {4, 4}};
+  kiln_buffer bytes = {0};
+  kiln_error err = {0};
+  ir_add_param(kernel, &(ir_param){.name = "p", .type = type, .align = 16, .rows = 32});
+  CHECK(kiln_canonical_encode(kernel, &bytes));
+  CHECK_OK(kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &back, &err), err);
+  CHECK_INT(back->params[0].rows, 32);
+  CHECK_INT(back->params[0].align, 16);
+  uint8_t *flags = memchr(bytes.bytes, 8, bytes.size);
+  CHECK(flags && flags[1] == 16 && flags[2] == 32);
+  for (unsigned rows = 0; rows < 64; rows++) {
+    flags[2] = (uint8_t)rows;
+    bool known = kiln_canonical_decode(arena, bytes.bytes, bytes.size, "k", &back, &err) == KILN_OK;
+    CHECK_INT(known, rows >= 4 && !(rows & (rows - 1)));
+  }
+  kiln_buffer_deinit(&bytes);
+  kiln_arena_destroy(arena);
+}
+
 TEST(ops, only_passes_for_gpus_emit_machine_operations) {
   for (unsigned code = IR_TILE_COUNT; code < IR_OPCODE_COUNT; code++) {
     fixture f = make();

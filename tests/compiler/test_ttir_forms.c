@@ -541,6 +541,9 @@ TEST(ttir_forms, host_descriptor_is_a_view_parameter) {
   CHECK(t.kernel->params[0].type.is_view);
   CHECK_INT(t.kernel->params[0].type.rank, 2);
   CHECK_INT(t.kernel->params[0].access, IR_ACCESS_IN);
+  CHECK_INT(t.kernel->params[0].align, 16);
+  CHECK_INT(t.kernel->params[0].rows, 16);
+  CHECK_INT(t.kernel->params[5].align, 0);
   ttir_read_end(&t);
 }
 

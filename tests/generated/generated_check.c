@@ -110,6 +110,7 @@ static void describe(seed_run *r) {
                                        .noalias = p->noalias,
                                        .has_range = p->has_range,
                                        .align = p->align,
+                                       .rows = p->rows,
                                        .div = p->div,
                                        .lo = p->lo,
                                        .hi = p->hi};

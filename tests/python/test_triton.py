@@ -276,6 +276,20 @@ class Descriptors(Cases):
         self.assertRaisesRegex(TypeError, "pads with zero, found padding 'nan'", jitted[(3, 2)],
                                TensorDescriptor.from_tensor(torch.ones(48, 64), [16, 32], padding="nan"), y, ROWS=16, COLUMNS=32)
 
+    def test_what_does_not_fit_is_refused(self):
+        from triton.tools.tensor_descriptor import TensorDescriptor
+        jitted, y = kiln.triton.jit(tiles_by_descriptor), torch.zeros(48, 64)
+
+        def launch(**changes):
+            descriptor = TensorDescriptor.from_tensor(torch.zeros(48, 128)[:, :64], [16, 32])
+            vars(descriptor).update(changes)  # behind Triton's own check
+            jitted[(1, 1)](descriptor, y, ROWS=16, COLUMNS=32)
+        launch()
+        self.assertRaisesRegex(kiln.LaunchRefused, r"stride 0 of source is promised to be divisible by 4 \(16 bytes\), but is 66 \(264 bytes\)", launch, strides=[66, 1])
+        self.assertRaisesRegex(kiln.LaunchRefused, "stride 1 of source is promised to be 1, but is 2", launch, shape=[48, 32], strides=[128, 2])
+        self.assertRaisesRegex(kiln.LaunchRefused, "source is promised to be aligned to 16 bytes", launch, base=torch.zeros(48 * 64 + 1)[1:].view(48, 64), strides=[64, 1])
+        launch()
+
     def test_made_by_the_kernel(self):
         x, y = torch.randn(48, 64), torch.zeros(48, 64)
         kiln.triton.jit(tiles_by_device_descriptor)[(3, 2)](x, y, 48, 64, ROWS=16, COLUMNS=32)

@@ -392,6 +392,56 @@ TEST(launch, broken_promises_are_refused_by_name) {
   kiln_close(l);
 }
 
+// What a view promises of its rows is tested for each stride, at a launch and where a prepared one is
+// changed.
+TEST(launch, broken_rows_of_views_are_refused) {
+  struct {
+    uint64_t base;
+    int64_t extents[2], strides[2];
+  } view = {0x1000, {3, 5}, {8, 1}};
+  fixture f;
+  kiln_library *l;
+  kiln_device *d;
+  kiln_kernel *k;
+  kiln_prepared *p;
+  kiln_error err;
+  int n = 1;
+  kiln_param_record params[] = {
+      scalar_param("n", KILN_I32),
+      {.name = "v", .scalar = KILN_F16, .view_rank = 2, .access = 1, .align = 16, .rows = 16}};
+  kiln_interface in = {.name = "rows",
+                       .params = params,
+                       .param_count = 2,
+                       .config_count = 1,
+                       .variant_count = 1,
+                       .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+                       .variants = (kiln_variant_record[]){{.text = ""}}};
+  const void *const args[] = {&n, &view};
+  fixture_begin(&f);
+  fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "rows", "object", 6);
+  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  CHECK_OK(kiln_kernel_get(d, "rows", NULL, &k, &err), err);
+  CHECK_OK(kiln_launch(k, NULL, args, 2, &err), err);
+  CHECK_OK(kiln_prepare(k, args, 2, NULL, &p, &err), err);
+  view.strides[0] = 12;
+  CHECK_INT(kiln_launch(k, NULL, args, 2, &err), KILN_STATUS_LAUNCH);
+  CHECK(strstr(err.text,
+               "'rows': stride 0 of v is promised to be divisible by 8 (16 bytes), but is 12 (24 bytes)"));
+  CHECK_INT(kiln_prepared_set(p, 1, &view, &err), KILN_STATUS_LAUNCH);
+  view.strides[0] = 0;
+  CHECK_OK(kiln_prepared_set(p, 1, &view, &err), err);
+  view.strides[0] = -16, view.strides[1] = 2;
+  CHECK_INT(kiln_launch(k, NULL, args, 2, &err), KILN_STATUS_LAUNCH);
+  CHECK(strstr(err.text, "'rows': stride 1 of v is promised to be 1, but is 2"));
+  view.strides[1] = 1, view.base = 0x1002;
+  CHECK_INT(kiln_launch(k, NULL, args, 2, &err), KILN_STATUS_LAUNCH);
+  CHECK(strstr(err.text, "'rows': v is promised to be aligned to 16 bytes, but is 0x1002"));
+  kiln_prepared_free(p);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
 // 46: overflow of a launch expression refuses the launch, at the exact boundary.
 TEST(launch, overflow_refuses_at_the_boundary) {
   fixture f;

@@ -20,8 +20,9 @@ static void expect_in(const char *text, const char *part) {
 
 // The translation compiles to the key of its source, for each text of tests/ttir.
 TEST(translate, the_key_stays) {
-  static const char *const names[] = {"add",   "argmax", "blocks", "early_return", "map",
-                                      "maths", "matmul", "scaled", "versions"};
+  static const char *const names[] = {
+      "add", "argmax", "blocks", "descriptors_f16", "descriptors_f32", "early_return",
+      "map", "maths",  "matmul", "scaled",          "versions"};
   const char *folder = kiln_test_folder();
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char arguments[4096];

@@ -43,6 +43,7 @@ static void print_param(const kiln_param_record *p) {
          scalar, accesses[p->access]);
   if (p->view_rank) printf(" of rank %u", p->view_rank);
   if (p->align > 1) printf(" @align(%u)", p->align);
+  if (p->rows) printf(" @rows(%u)", p->rows);
   if (p->div > 1) printf(" @div(%lld)", (long long)p->div);
   if (p->has_range) printf(" @range(%lld, %lld)", (long long)p->lo, (long long)p->hi);
   printf("  at %u, %u bytes\n", p->offset, p->size);

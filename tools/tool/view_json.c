@@ -26,6 +26,7 @@ static void put_param(kiln_buffer *out, const kiln_param_record *p) {
       out, ", \"pointer\": %u, \"rank\": %u, \"offset\": %u, \"size\": %u, \"align\": %u, \"div\": %lld",
       p->pointer, p->view_rank, p->offset, p->size, p->align ? p->align : 1,
       (long long)(p->div ? p->div : 1));
+  if (p->rows) kiln_buffer_format(out, ", \"rows\": %u", p->rows);
   if (p->has_range) kiln_buffer_format(out, ", \"range\": [%lld, %lld]", (long long)p->lo, (long long)p->hi);
   kiln_buffer_format(out, "}");
 }
