@@ -4,7 +4,7 @@
 
 FOLDER is what `make bench-python` leaves in build/<config>/bench/python. On the host, and where PyTorch has a GPU there beside what it imports and starts by itself: the
 driver with a context, PyTorch, and a kernel of Triton's that is in its cache. Rows run in turn, RUNS of each (11) after one that is not counted, so that files are
-read and caches filled.
+read and caches filled; each time is printed when its process has ended.
 """
 import os
 import shutil
@@ -87,12 +87,17 @@ def main():
         os.environ.update(TRITON_CACHE_DIR=os.path.join(folder, "triton"), KILN_CACHE_DIR=os.path.join(folder, "kiln"))
         rows = programs(folder)
         found = {title: [] for title in rows}
+        print("rows: " + "; ".join(rows), flush=True)
         for turn in range(RUNS + 1):
+            print("turn %d:" % turn, end="", flush=True)
             for title, command in rows.items():
                 start = time.perf_counter()
                 subprocess.run([*command, FOLDER], check=True)
+                seconds = time.perf_counter() - start
+                print(" %.3f" % seconds, end="", flush=True)
                 if turn:
-                    found[title].append(time.perf_counter() - start)
+                    found[title].append(seconds)
+            print()
         print("%-40s %8s %8s %8s   s, %d processes in turn" % ("start to first result", "median", "least", "most", RUNS))
         for title, times in found.items():
             print("%-40s %8.3f %8.3f %8.3f" % (title, statistics.median(times), min(times), max(times)), flush=True)

@@ -100,6 +100,10 @@ static void *load_verify(PyObject *library) {
 }
 
 static bool add_trust(kiln_opened *o, PyObject *trust, PyObject *library, kiln_open_options *options) {
+  if (PyUnicode_Check(trust) || PyBytes_Check(trust)) { // whose items would be taken for paths
+    PyErr_Format(PyExc_TypeError, "trust: expected a list of files with public keys, found %R", trust);
+    return false;
+  }
   void *handle = load_verify(library);
   if (!handle) return false;
   __typeof__(kiln_verifier_create) *create = (__typeof__(create))dlsym(handle, "kiln_verifier_create");

@@ -200,9 +200,13 @@ static PyObject *memory_copy_out(PyObject *self, PyObject *const *args, Py_ssize
 
 static PyObject *memory_fill(PyObject *self, PyObject *value) {
   kiln_memory_object *m = open_memory(self);
-  unsigned long byte = m ? PyLong_AsUnsignedLong(value) : 0;
-  if (!m || PyErr_Occurred()) return NULL;
-  if (byte > 255) return PyErr_Format(PyExc_OverflowError, "%lu is not a byte", byte);
+  if (!m) return NULL;
+  if (!PyIndex_Check(value))
+    return PyErr_Format(PyExc_TypeError, "fill sets bytes: expected an integer of 0 to 255, found %R", value);
+  Py_ssize_t byte = PyNumber_AsSsize_t(value, PyExc_OverflowError);
+  if (byte == -1 && PyErr_Occurred()) return NULL;
+  if (byte < 0 || byte > 255)
+    return PyErr_Format(PyExc_OverflowError, "fill sets bytes: expected 0 to 255, found %zd", byte);
   return run(m, set, NULL, (uint8_t)byte);
 }
 

@@ -255,6 +255,7 @@ class Misses(Cases):
         self.assertRaises(kiln.Untrusted, kiln.Library, signed, trust=[key + "2.pub"], library=LIBRARY)
         self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[key + ".pub"], library=LIBRARY)
         self.assertRaises(kiln.Untrusted, kiln.Library, BUNDLE, trust=[], library=LIBRARY)
+        self.assertRaisesRegex(TypeError, "trust: expected a list of files with public keys, found '", kiln.Library, signed, trust=key + ".pub", library=LIBRARY)
 
     def test_names_are_whole(self):
         for wrong, error in (("copy[T=i8]\0x", ValueError), (5, TypeError), (b"copy[T=i8]", TypeError), (None, TypeError)):
@@ -639,6 +640,9 @@ class Prepared(Cases):
         prepared = self.device.kernel("saxpy").prepare(2, a, b, 200)
         a.copy_in(struct.pack("<200f", *range(200)))
         b.fill(0)
+        self.assertRaisesRegex(TypeError, "fill sets bytes: expected an integer of 0 to 255, found 1.5", b.fill, 1.5)
+        self.assertRaisesRegex(OverflowError, "fill sets bytes: expected 0 to 255, found -?[0-9]+", b.fill, 256)
+        self.assertRaises(OverflowError, b.fill, -1)
         prepared(stream=None)
         self.assertEqual(struct.unpack("<200f", bytes(b)), tuple(2.0 * i for i in range(200)))
         prepared.set("a", 0.5)
