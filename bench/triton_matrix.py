@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The same Triton IR compiled by Kiln and by Triton: matrix products, attention, softmax, layer norm.
+"""The same Triton IR compiled by Kiln and by Triton: matrix products (also through descriptors of the host), transposition, attention, softmax, layer norm.
 
-bench/triton_matrix.py FOLDER --export [--kiln build/release/bin/kiln]     writes the IR and a bundle of each kernel; needs Triton, no GPU
+bench/triton_matrix.py FOLDER --export [--kiln build/release/bin/kiln] [--only TEXT]   writes the IR and a bundle of each kernel; needs Triton, no GPU
 bench/triton_matrix.py FOLDER [--libkiln FILE] [--only TEXT] [--reps N]   runs both on cuda:0; needs PyTorch and Triton
 
 Both take the same grid and arguments; Kiln's code is launched by kiln_launch_grid. Medians, L2 flushed before each launch, then hot. Results are compared
 with PyTorch's first.
 """
 import argparse
+import json
 import os
 import struct
 import subprocess
@@ -41,6 +42,26 @@ def matmul(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, 
         pb += BK * ldb
     r, s = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
     tl.store(c + r[:, None] * ldc + s[None, :], acc.to(tl.float16), mask=(r[:, None] < M) & (s[None, :] < N))
+
+
+@triton.jit
+def matmul_of_descriptors(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+    pid = tl.program_id(0)
+    rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    width = GROUP * columns
+    first = pid // width * GROUP
+    height = min(rows - first, GROUP)
+    m, n = (first + pid % width % height) * BM, pid % width // height * BN
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(a.load([m, k]), b.load([n, k]).T, acc)
+    c.store([m, n], acc.to(c.dtype))
+
+
+@triton.jit
+def transpose_of_descriptors(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    i, j = tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS
+    y.store([j, i], x.load([i, j]).T)
 
 
 @triton.jit
@@ -99,6 +120,15 @@ def cases():
         for BM, BN, warps, stages in (128, 256, 8, 3), (128, 128, 8, 4), (128, 256, 8, 4):
             out["gemm %d %dx%d s%d" % (size, BM, BN, stages)] = (
                 matmul, pointers("fp16", 3) + ["i32"] * 6, dict(BM=BM, BN=BN, BK=64, GROUP=8), warps, stages, ("gemm", size))
+    for short, t, BK in ("f16", "fp16", 64), ("f32", "fp32", 32):
+        tile = lambda rows, columns: "tensordesc<%s[%d, %d]>" % (t, rows, columns)
+        for size in 2048, 4096, 8192:
+            for BM, BN, warps, stages in (128, 128, 4, 4), (128, 256, 8, 3), (128, 128, 8, 4):
+                out["host descriptors %s %d %dx%d w%d s%d" % (short, size, BM, BN, warps, stages)] = (
+                    matmul_of_descriptors, [tile(BM, BK), tile(BN, BK), tile(BM, BN)] + ["i32"] * 3, dict(BM=BM, BN=BN, BK=BK, GROUP=8), warps, stages,
+                    ("descriptors", t, size))
+        out["host descriptors %s transpose 8192" % short] = (
+            transpose_of_descriptors, [tile(64, 64), tile(64, 64)], dict(ROWS=64, COLUMNS=64), 4, 3, ("transpose", t, 8192))
     for D in 64, 128:
         for causal in False, True:
             for BM, BN, warps, stages in (128, 128, 8, 2), (128, 64, 8, 3), (128, 128, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2):
@@ -112,13 +142,15 @@ def cases():
     return out
 
 
-def export(folder, kiln):
+def export(folder, kiln, only):
     """The integers of all cases are multiples of 16 and addresses aligned, which both compilers are told."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     os.makedirs(folder, exist_ok=True)
     for number, (name, (fn, types, constants, warps, stages, _)) in enumerate(cases().items()):
+        if only not in name:
+            continue
         names = fn.arg_names
         signature = {n: types[i] if i < len(types) else "constexpr" for i, n in enumerate(names)}
         facts = {(i,): [["tt.divisibility", 16]] for i, t in enumerate(types) if t[0] in "*i"}
@@ -129,6 +161,33 @@ def export(folder, kiln):
             f.write(made.asm["ttir"])
         subprocess.run([kiln, "build", path, "--target", "sm_90a", "--warps=%d" % warps, "--stages=%d" % stages, "-q", "-o", path[:-4] + "kbundle"], check=True)
         print(name, "exported", flush=True)
+
+
+def packed(values, types):
+    """The argument block: of a descriptor the view, then the extents and strides that Triton appends."""
+    block = b""
+
+    def put(code, *its):
+        nonlocal block
+        size = struct.calcsize(code)
+        block += b"\0" * (-len(block) % size) + b"".join(struct.pack("<" + code, one) for one in its)
+
+    for value, t in zip(values, types):
+        if t.startswith("tensordesc"):
+            put("Q", value.base.data_ptr())
+            put("q", *value.shape, *value.strides)
+            put("i", *value.shape)
+            put("q", *value.strides)
+        else:
+            put("Q" if t[0] == "*" else "f" if t[0] == "f" else "i", value.data_ptr() if t[0] == "*" else value)
+    return block
+
+
+def described(tensors, types):
+    """Descriptors of tensors with the tiles of their types: tensordesc<fp16[128, 64]>."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return [TensorDescriptor.from_tensor(tensor, json.loads(t[t.index("["):-1])) for tensor, t in zip(tensors, types)]
 
 
 def run(folder, libkiln, only, reps):
@@ -147,6 +206,16 @@ def run(folder, libkiln, only, reps):
             a, b, c = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(3))
             arguments, grid = [a, b, c] + [n] * 6, (n // constants["BM"] * (n // constants["BN"]), 1, 1)
             result, wanted, work, unit = c, a @ b, 2 * n**3, "TFLOP/s"
+        elif of[0] == "descriptors":
+            dtype, n = {"fp16": torch.float16, "fp32": torch.float32}[of[1]], of[2]
+            a, b, c = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(3))
+            arguments, grid = described([a, b, c], types) + [n] * 3, (n // constants["BM"] * (n // constants["BN"]), 1, 1)
+            result, wanted, work, unit = c, a @ b.T, 2 * n**3, "TFLOP/s"
+        elif of[0] == "transpose":
+            dtype, n = {"fp16": torch.float16, "fp32": torch.float32}[of[1]], of[2]
+            x, y = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
+            arguments, grid = described([x, y], types), (n // constants["ROWS"], n // constants["COLUMNS"], 1)
+            result, wanted, work, unit = y, x.T, 2 * x.numel() * x.element_size(), "GB/s"
         elif of[0] == "attention":
             D, causal, heads, S = of[1], of[2], 128, 4096
             q, k, v = (torch.randn(heads, S, D, device="cuda", dtype=torch.float16) for _ in range(3))
@@ -162,12 +231,7 @@ def run(folder, libkiln, only, reps):
             result, wanted = y, torch.softmax(x, 1) if of[0] == "softmax" else F.layer_norm(x, (cols,), w, b, 1e-5)
             work, unit = 2 * x.numel() * x.element_size(), "GB/s"
         kiln = Kiln(libkiln, "%s/%d.kbundle" % (folder, number))
-        block = b""
-        for value, t in zip(arguments, types):
-            size = 8 if t[0] == "*" else 4
-            block += b"\0" * (-len(block) % size)
-            block += struct.pack("<Q", value.data_ptr()) if t[0] == "*" else struct.pack("<f" if t[0] == "f" else "<i", value)
-        ours = kiln.grid_call(block, grid)
+        ours = kiln.grid_call(packed(arguments, types), grid)
         theirs = lambda: fn[grid](*arguments, **constants, num_warps=warps, num_stages=stages)
         for who, job in ("triton", theirs), ("kiln", ours):
             result.fill_(float("nan"))
@@ -186,7 +250,7 @@ def main():
     parser.add_argument("--reps", type=int, default=11)
     o = parser.parse_args()
     if o.export:
-        export(o.folder, o.kiln)
+        export(o.folder, o.kiln, o.only)
     else:
         run(o.folder, o.libkiln, o.only, o.reps)
 

@@ -41,6 +41,28 @@ const char *kiln_report_kind_text(unsigned kind) { return kind < KILN_REPORT_KIN
 const char *kiln_engine_text(unsigned engine) { return engine < KILN_ENGINES ? engines[engine] : "?"; }
 const char *kiln_reason_text(unsigned reason) { return reason < KILN_REASONS ? reasons[reason] : "?"; }
 
+static const kiln_refusal *find_refusal(const kiln_refusals *r, uint32_t operation) {
+  for (uint32_t i = 0; r && i < r->count; i++)
+    if (r->items[i].operation == operation) return &r->items[i];
+  return NULL;
+}
+
+void kiln_refuse(kiln_refusals *r, const kiln_refusal *refusal) {
+  if (!r || find_refusal(r, refusal->operation)) return;
+  KILN_GROW(r->arena, r->items, r->count, r->capacity);
+  if (r->count < r->capacity) r->items[r->count++] = *refusal;
+}
+
+void kiln_refuse_others(kiln_refusals *r, kiln_reason reason) {
+  if (r && !r->others) r->others = reason;
+}
+
+kiln_refusal kiln_refusal_of(const kiln_refusals *r, uint32_t operation) {
+  const kiln_refusal *own = find_refusal(r, operation);
+  if (own) return *own;
+  return (kiln_refusal){.operation = operation, .reason = r ? r->others : KILN_REASON_NONE};
+}
+
 void kiln_report_put(kiln_buffer *report, const kiln_report_row *row) {
   kiln_buffer_u8(report, ROW_VERSION);
   kiln_buffer_u8(report, row->kind);

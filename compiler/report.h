@@ -57,6 +57,25 @@ typedef struct kiln_report_rows {
   uint32_t count;
 } kiln_report_rows;
 
+/// Why products of a kernel are not multiplied from shared memory: noted where that is decided.
+typedef struct kiln_refusal {
+  uint32_t operation; ///< the product's
+  uint32_t parameter; ///< as in a row
+  kiln_reason reason;
+} kiln_refusal;
+
+typedef struct kiln_refusals {
+  kiln_arena *arena; ///< borrowed
+  kiln_refusal *items;
+  uint32_t count, capacity;
+  kiln_reason others; ///< that of products without one of their own
+} kiln_refusals;
+
+/// Of several reasons the first counts. `refusals` NULL: nobody asks.
+void kiln_refuse(kiln_refusals *refusals, const kiln_refusal *refusal);
+void kiln_refuse_others(kiln_refusals *refusals, kiln_reason reason);
+kiln_refusal kiln_refusal_of(const kiln_refusals *refusals, uint32_t operation);
+
 /// Texts of report.def.
 const char *kiln_report_kind_text(unsigned kind);
 const char *kiln_engine_text(unsigned engine);

@@ -28,8 +28,9 @@ typedef struct kiln_lowering {
   LLVMModuleRef module;
   kiln_code_info *info;
   kiln_arena *texts;
-  kiln_buffer *report;    ///< rows of compiler/report.h are appended; NULL: nobody asks
-  kiln_llvm_lines *lines; ///< NULL: no line information
+  kiln_buffer *report;           ///< rows of compiler/report.h are appended; NULL: nobody asks
+  const kiln_refusals *refusals; ///< of products, for the report
+  kiln_llvm_lines *lines;        ///< NULL: no line information
 } kiln_lowering;
 
 /// What finishing works on; all borrowed.

@@ -32,6 +32,7 @@ typedef struct compile {
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
+  kiln_refusals refusals;              // in the artifact's texts
   bool is_wide;                        // the kernel may use all registers: see kiln_register_policy
 } compile;
 
@@ -110,9 +111,9 @@ static kiln_status run_middle(compile *c, kiln_error *err) {
   const ir_pass_options options = {.print_after = c->options->print_after,
                                    .verify = c->options->verify_passes,
                                    .printed = &c->artifact->printed};
-  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote}, none = {NULL, NULL};
+  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote, &c->refusals}, none = {0};
   KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? promote : none, &options, err));
-  if (kiln_gpu_has_mapped(c->kernel)) return kiln_gpu_form(c->kernel, c->target, &options, err);
+  if (kiln_gpu_has_mapped(c->kernel)) return kiln_gpu_form(c->kernel, c->target, &c->refusals, &options, err);
   return c->backend->form ? c->backend->form(c->kernel, c->target, &options, err) : KILN_OK;
 }
 
@@ -160,7 +161,8 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .info = &c->artifact->info,
                                   .texts = c->artifact->texts,
                                   .lines = c->lines,
-                                  .report = &c->artifact->report};
+                                  .report = &c->artifact->report,
+                                  .refusals = &c->refusals};
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(c->lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
@@ -259,6 +261,7 @@ static bool start_again(compile *c) {
 static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   bool does_not_fit = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT;
   if (!c->plain || !does_not_fit || !kiln_gpu_has_form(c->kernel)) return false;
+  kiln_refuse_others(&c->refusals, KILN_REASON_UNFIT);
   c->kernel = c->plain;
   c->plain = NULL;
   err->status = KILN_OK;
@@ -309,7 +312,8 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
                .target = target,
                .backend = kiln_backend_of(target),
                .options = options,
-               .artifact = out};
+               .artifact = out,
+               .refusals = {.arena = out->texts}};
   c.is_wide = !has_products(kernel);
   begin_producer(&c);
   begin_info(&c);

@@ -21,12 +21,13 @@
 //
 //   dies      neighbours of the grid run on one die, at one time
 //
-// A kernel that does not fit is left as it was, and the reason is kept for the report.
+// A kernel that does not fit is left as it was, and the reason is kept for the report (compiler/report.h).
 #ifndef KILN_COMPILER_GPU_GPU_H
 #define KILN_COMPILER_GPU_GPU_H
 
 #include "base/buffer.h"
 #include "compiler/ir/pass.h"
+#include "compiler/report.h"
 #include "targets/targets.h"
 
 /// What a processor has for products from shared memory.
@@ -89,8 +90,12 @@ typedef struct kiln_product {
   bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
 } kiln_product;
 
-/// Whether the product `dot` can be issued from shared memory when its operands are mapped loads.
-bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
+/// Why the product `dot` can't be issued from shared memory although its operands were mapped loads; NONE: it
+/// can.
+kiln_reason kiln_judge_product(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
+                               kiln_product *out);
+/// Whether `op` is a product that can be.
+bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op,
                      kiln_product *out);
 
 /// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
@@ -125,11 +130,13 @@ enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 unsigned kiln_gpu_recover_views(ir_kernel *kernel);
 
 /// The same when accesses are marked then; else the kernel stays as it is.
-unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target);
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
 
 /// Marks view_load and view_store operations with IR_MAPPED. Wants views split into operations and
-/// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow.
-unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target);
+/// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow. Notes in `refusals` why
+/// products are left out, where nothing is noted already (of the kernel with recovered views). NULL: nobody
+/// asks.
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
 
 /// Whether an access of the kernel is marked; whether it is, or the kernel has machine operations already.
 bool kiln_gpu_has_mapped(ir_kernel *kernel);
@@ -140,8 +147,8 @@ bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b);
 
 /// Rewrites a kernel with mapped accesses, on processors that have it. UNSUPPORTED says why it does not fit;
 /// the kernel is then spoilt.
-kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
-                          kiln_error *err);
+kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                          const ir_pass_options *options, kiln_error *err);
 /// The list, in order.
 extern const ir_pass kiln_gpu_passes[];
 extern const size_t kiln_gpu_pass_count;
@@ -187,7 +194,8 @@ kiln_status kiln_gpu_order_for_dies(ir_kernel *kernel, const kiln_fetch_machine 
 kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
-kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                           kiln_error *err);
 kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
 

@@ -3,28 +3,35 @@
 #include "compiler/gpu/gpu.h"
 #include "compiler/simplify/simplify.h"
 
-static kiln_status persist(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, kiln_gpu_persist(kernel, err);
+/// What the passes of the form know besides the kernel.
+typedef struct knowledge {
+  const kiln_target *target;
+  kiln_refusals *refusals;
+} knowledge;
+
+static kiln_status persist(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_persist(kernel, err);
 }
 
-static kiln_status split(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return kiln_gpu_split(kernel, target, err);
+static kiln_status split(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return kiln_gpu_split(kernel, ((const knowledge *)context)->target, err);
 }
 
-static kiln_status roles(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return kiln_gpu_roles(kernel, target, err);
+static kiln_status roles(ir_kernel *kernel, const void *context, kiln_error *err) {
+  const knowledge *k = context;
+  return kiln_gpu_roles(kernel, k->target, k->refusals, err);
 }
 
-static kiln_status order(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, kiln_gpu_order_products(kernel, err);
+static kiln_status order(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_order_products(kernel, err);
 }
 
-static kiln_status late_waits(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, kiln_gpu_late_waits(kernel, err);
+static kiln_status late_waits(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_late_waits(kernel, err);
 }
 
-static kiln_status simplify(ir_kernel *kernel, const void *target, kiln_error *err) {
-  return (void)target, (void)err, kiln_simplify(kernel), KILN_OK;
+static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
 
 const ir_pass kiln_gpu_passes[] = {
@@ -87,7 +94,8 @@ kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
   return ir_run_passes(kiln_gpu_register_passes, kiln_gpu_register_pass_count, kernel, target, options, err);
 }
 
-kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
-                          kiln_error *err) {
-  return ir_run_passes(kiln_gpu_passes, kiln_gpu_pass_count, kernel, target, options, err);
+kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                          const ir_pass_options *options, kiln_error *err) {
+  const knowledge context = {target, refusals};
+  return ir_run_passes(kiln_gpu_passes, kiln_gpu_pass_count, kernel, &context, options, err);
 }

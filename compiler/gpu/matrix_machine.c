@@ -151,38 +151,78 @@ static bool has_type(const ir_op *dot) {
   }
 }
 
-bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                     kiln_product *out) {
-  *out = (kiln_product){0};
-  if (dot->code != IR_DOT || dot->operands[2]->type.rank != 2 || !has_type(dot)) return false;
+/// What the unit has against the shape of a product: `groups` of warps, of which 2^`*out_down` are below each
+/// other (logarithms).
+static kiln_reason judge_shape(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups,
+                               unsigned *out_down) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
-  unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
-           bytes = kiln_scalars[a.scalar].bytes;
-  if (c.log2[0] < m->log2_rows) return false;
-  unsigned down = c.log2[0] - m->log2_rows, groups_m = down < groups ? down : groups;
-  unsigned n = c.log2[1] - (groups - groups_m);
-  if (groups - groups_m > c.log2[1] || n < m->least_n || n > m->most_n) return false;
-  if (bytes << a.log2[1] < m->step_bytes) return false;
-  bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2, transposed;
-  out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
-  if (out->is_partial && 1u << a.log2[1] > m->most_partial) return false;
+  if (c.rank != 2) return KILN_REASON_AXES;
+  if (!has_type(dot)) return KILN_REASON_NO_WGMMA;
+  if (c.log2[0] < m->log2_rows) return KILN_REASON_ROWS;
+  unsigned down = c.log2[0] - m->log2_rows;
+  *out_down = down < groups ? down : groups;
+  unsigned beside = groups - *out_down, n = c.log2[1] - beside;
+  if (beside > c.log2[1] || n < m->least_n || n > m->most_n) return KILN_REASON_COLUMNS;
+  return (unsigned)kiln_scalars[a.scalar].bytes << a.log2[1] < m->step_bytes ? KILN_REASON_REDUCED
+                                                                             : KILN_REASON_NONE;
+}
+
+/// Of the right operand only some columns count.
+static kiln_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down, kiln_product *p) {
+  p->columns = (unsigned)p->right->attrs.first;
+  bool is_free = !p->right_mn && p->right->attrs.axis == 0 && groups <= down + 1 && !p->is_partial;
+  p->is_divided = groups > down;
+  return is_free && p->columns % (m->part_columns << (groups - down)) == 0 ? KILN_REASON_NONE
+                                                                           : KILN_REASON_PARTS;
+}
+
+static bool is_of_pointers(const ir_value *value) {
+  while (value->def && value->def->code == IR_TRANS) value = value->def->operands[0];
+  return value->def && value->def->code == IR_LOAD;
+}
+
+/// Where the operands come from.
+static kiln_reason judge_operands(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                  unsigned groups, kiln_product *out) {
+  unsigned bytes = kiln_scalars[dot->operands[0]->type.scalar].bytes;
+  bool transposed;
   out->left = load_behind(kernel, dot->operands[0], &transposed);
   out->left_mn = transposed;
   if (!out->left) out->put = put_behind(m, dot, groups);
   if (out->put) out->left_mn = true;
   out->right = load_behind(kernel, dot->operands[1], &transposed);
   out->right_mn = !transposed;
-  if (out->left && out->left->attrs.first) return false;
+  if (out->left && out->left->attrs.first) return KILN_REASON_PARTS;
+  if (!out->right) return is_of_pointers(dot->operands[1]) ? KILN_REASON_POINTERS : KILN_REASON_COMPUTED;
+  if (bytes != 2 && (out->right_mn || out->left_mn)) return KILN_REASON_ACROSS;
+  if (out->left || bytes == 2) return KILN_REASON_NONE;
+  return is_of_pointers(dot->operands[0]) ? KILN_REASON_POINTERS : KILN_REASON_LEFT;
+}
+
+static kiln_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                         kiln_product *out) {
+  ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
+  unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
+  kiln_reason why = judge_shape(m, dot, groups, &down);
+  if (why) return why;
+  bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2;
+  out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
+  if (out->is_partial && 1u << a.log2[1] > m->most_partial) return KILN_REASON_PARTIAL;
   out->columns = 1u << c.log2[1];
-  if (out->right && out->right->attrs.first) {
-    out->columns = (unsigned)out->right->attrs.first;
-    bool is_free =
-        !out->right_mn && out->right->attrs.axis == 0 && groups <= groups_m + 1 && !out->is_partial;
-    out->is_divided = groups > groups_m;
-    if (!is_free || out->columns % (m->part_columns << (groups - groups_m))) return false;
-  }
-  if (!out->right || (bytes != 2 && (out->right_mn || out->left_mn))) return false;
-  return out->left || bytes == 2;
+  why = judge_operands(m, kernel, dot, groups, out);
+  return !why && out->right->attrs.first ? judge_part(m, groups, down, out) : why;
+}
+
+kiln_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                               kiln_product *out) {
+  *out = (kiln_product){0};
+  KILN_ASSERT(dot->code == IR_DOT);
+  return judge(m, kernel, dot, out);
+}
+
+bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                     kiln_product *out) {
+  return dot->code == IR_DOT && !kiln_judge_product(m, kernel, dot, out);
 }
 
 // ----------------------------------------------------------------------------------------- clusters

@@ -39,9 +39,10 @@ typedef struct promoting {
   uint64_t fixed_bytes;    ///< of loads outside, and of computed operands
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
-  bool refused;
-  bool is_divided; ///< columns of a product, of which not all count, go to two blocks
-  bool is_tall[2]; ///< a left, right operand's tile has more rows than a box
+  kiln_refusals *refusals; ///< borrowed; NULL: nobody asks
+  kiln_reason refused;     ///< why no product is done so
+  bool is_divided;         ///< columns of a product, of which not all count, go to two blocks
+  bool is_tall[2];         ///< a left, right operand's tile has more rows than a box
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -50,11 +51,11 @@ static void forbid(ir_op *op, void *context) {
   promoting *p = context;
   bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
   bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
-  if (op->code == IR_WHILE || op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT)
-    p->refused = true;
+  if (op->code == IR_WHILE) p->refused = KILN_REASON_WHILE;
+  if (op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT) p->refused = KILN_REASON_EFFECTS;
   if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
       !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
-    p->refused = true;
+    p->refused = KILN_REASON_EFFECTS;
 }
 
 typedef struct order {
@@ -103,35 +104,68 @@ static bool is_expression(const promoting *p, const ir_value *v) {
   return is;
 }
 
-/// A tensor map can describe the view, and a tile of at most 256 places each way; twice as many rows where
-/// two blocks may share the program.
-static bool has_map(const promoting *p, const ir_op *view) {
+static kiln_refusal because(kiln_reason reason) { return (kiln_refusal){.reason = reason}; }
+
+/// A reason that names a parameter, or one for what is none.
+static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_reason named, kiln_reason other) {
+  while (v->def && (v->def->code == IR_HINT || v->def->code == IR_CAST)) v = v->def->operands[0];
+  if (v->def || v->block != p->kernel->body) return because(other);
+  return (kiln_refusal){.reason = named, .parameter = v->index + 1};
+}
+
+/// One axis of a view: of a tile at most 256 places, twice as many rows where two blocks may share the
+/// program.
+static kiln_refusal judge_axis(const promoting *p, const ir_op *view, unsigned i) {
+  ir_type type = view->results[0].type;
+  const ir_value *stride = ir_view_strides(view)[i];
+  unsigned bytes = kiln_scalars[type.scalar].bytes, most = LOG2_BOX + 1;
+  bool is_last = i + 1u == type.rank;
+  int64_t step;
+  if (!is_last && type.log2[i] != IR_DROPPED && type.log2[i] > most) return because(KILN_REASON_MAP_TILE);
+  if (!is_expression(p, ir_view_extents(view)[i])) return because(KILN_REASON_MAP_LAUNCH);
+  if (is_last && (!ir_constant_int(stride, &step) || step != 1)) return because(KILN_REASON_MAP_ROW);
+  if (!is_last && !is_expression(p, stride)) return because(KILN_REASON_MAP_LAUNCH);
+  if (!is_last && !is_multiple(p, stride, bytes))
+    return because_of(p, stride, KILN_REASON_MAP_PARAM, KILN_REASON_MAP_STRIDE);
+  return because(KILN_REASON_NONE);
+}
+
+/// What keeps a tensor map from describing the view and its tile.
+static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
   const ir_value *base = view->operands[0];
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
-  int64_t inner;
-  if (type.pointer || rank < 2 || rank > MAP_RANK || base->def || base->block != p->kernel->body)
-    return false;
-  if (p->kernel->params[base->index].align < MAP_ALIGN) return false;
-  if (!ir_constant_int(ir_view_strides(view)[rank - 1], &inner) || inner != 1) return false;
-  if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN) return false;
+  if (type.pointer || rank < 2 || rank > MAP_RANK) return because(KILN_REASON_MAP_VIEW);
+  if (base->def || base->block != p->kernel->body) return because(KILN_REASON_MAP_BASE);
+  if (p->kernel->params[base->index].align < MAP_ALIGN)
+    return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
+  if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN)
+    return because(KILN_REASON_MAP_TILE);
   for (unsigned i = 0; i < rank; i++) {
-    const ir_value *extent = ir_view_extents(view)[i], *stride = ir_view_strides(view)[i];
-    if (type.log2[i] != IR_DROPPED && type.log2[i] > LOG2_BOX + 1 && i + 1 < rank) return false;
-    if (!is_expression(p, extent)) return false;
-    if (i + 1 < rank && (!is_expression(p, stride) || !is_multiple(p, stride, bytes))) return false;
+    kiln_refusal refusal = judge_axis(p, view, i);
+    if (refusal.reason) return refusal;
   }
-  return true;
+  return because(KILN_REASON_NONE);
 }
 
-static bool can_map(const promoting *p, const ir_op *op) {
+/// What keeps the copy engine from an access through a view.
+static kiln_refusal judge_access(const promoting *p, const ir_op *op) {
   const ir_op *view = op->operands[0]->def;
   unsigned rank = op->operands[0]->type.rank;
-  if (!view || view->code != IR_VIEW || op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return false;
-  if (ir_view_tile(view->results[0].type).rank != 2) return false;
+  if (!view || view->code != IR_VIEW || ir_view_tile(view->results[0].type).rank != 2)
+    return because(KILN_REASON_MAP_VIEW);
+  if (op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return because(KILN_REASON_MAP_OTHER);
   for (unsigned i = 0; i < rank; i++)
-    if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX)) return false;
-  return has_map(p, view);
+    if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX))
+      return because(KILN_REASON_MAP_INDEX);
+  return judge_view(p, view);
+}
+
+static bool can_map(const promoting *p, const ir_op *op) { return !judge_access(p, op).reason; }
+
+static kiln_refusal judge_load(const promoting *p, const ir_op *load) {
+  kiln_refusal refusal = judge_access(p, load);
+  return refusal.reason || !follows_write(p, load) ? refusal : because(KILN_REASON_WRITTEN);
 }
 
 static bool is_in_loop(const ir_op *op) {
@@ -177,7 +211,7 @@ static void note_use(promoting *p, const ir_op *load) {
   unsigned i = 0;
   while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
   if (i == MOST_LOADS) {
-    p->refused = true;
+    p->refused = KILN_REASON_MANY;
     return;
   }
   p->marked[i].load = load;
@@ -188,7 +222,7 @@ static void note_use(promoting *p, const ir_op *load) {
 static bool are_all_from_memory(const promoting *p) {
   for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
     if (p->marked[i].uses != p->marked[i].load->results[0].uses) return false;
-  return !p->refused;
+  return true;
 }
 
 static void mark(promoting *p, ir_op *load, bool is_left) {
@@ -202,14 +236,26 @@ static void mark(promoting *p, ir_op *load, bool is_left) {
   else if (!is_counted(p, load)) p->loop_bytes += bytes, p->left_bytes += is_left ? bytes : 0;
 }
 
+/// A left operand of 16 bits that has no map is read to registers.
+static kiln_refusal judge_product(const promoting *p, const ir_op *dot, kiln_product *out) {
+  kiln_refusal refusal = because(kiln_judge_product(p->machine, p->kernel, dot, out));
+  if (!refusal.reason) refusal = judge_load(p, out->right);
+  if (refusal.reason || !out->left) return refusal;
+  refusal = judge_load(p, out->left);
+  if (!refusal.reason || kiln_scalars[out->left->results[0].type.scalar].bytes != 2) return refusal;
+  out->left = NULL;
+  return because(KILN_REASON_NONE);
+}
+
 static void visit_dot(ir_op *op, void *context) {
   promoting *p = context;
   kiln_product product;
-  if (!kiln_product_of(p->machine, p->kernel, op, &product)) return;
-  if (!can_map(p, product.right) || follows_write(p, product.right)) return;
-  if (product.left && (!can_map(p, product.left) || follows_write(p, product.left))) {
-    if (kiln_scalars[product.left->results[0].type.scalar].bytes != 2) return;
-    product.left = NULL;
+  if (op->code != IR_DOT) return;
+  kiln_refusal refusal = judge_product(p, op, &product);
+  refusal.operation = ir_operation(op);
+  if (refusal.reason) {
+    kiln_refuse(p->refusals, &refusal);
+    return;
   }
   ir_type c = op->results[0].type;
   p->is_divided |= product.is_divided;
@@ -263,30 +309,43 @@ static void unmark(ir_op *op, void *context) {
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 34 * 1024 };
 
-static bool fits(const promoting *p) {
+static kiln_reason judge_room(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
   unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
            rows = kiln_rows_of_blocks(spread);
   uint64_t slot = (p->loop_bytes - p->left_bytes) / spread.columns + p->left_bytes / rows;
-  if ((p->is_tall[0] && rows < 2) || ((p->is_tall[1] || p->is_divided) && spread.columns < 2)) return false;
-  return p->loads && p->loop_bytes && (groups + 1) * p->machine->group_warps * 32u <= p->machine->threads &&
-         p->registers + KILN_SPARE_REGISTERS <= kiln_consumer_registers(p->machine, groups, 1) &&
-         p->fixed_bytes + LEAST_SLOTS * slot + SPARE <= room;
+  if ((p->is_tall[0] && rows < 2) || ((p->is_tall[1] || p->is_divided) && spread.columns < 2))
+    return KILN_REASON_MAP_TILE;
+  if (!p->loads || !p->loop_bytes) return KILN_REASON_NO_LOOP;
+  if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
+  if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
+    return KILN_REASON_REGISTERS;
+  return p->fixed_bytes + LEAST_SLOTS * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 
-static unsigned promote(ir_kernel *kernel, const kiln_target *target, unsigned *out_registers) {
+static kiln_reason judge_kernel(const promoting *p) {
+  kiln_reason why = p->refused ? p->refused : judge_room(p);
+  return !why && !are_all_from_memory(p) ? KILN_REASON_USES : why;
+}
+
+static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                        unsigned *out_registers) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
-  if (!machine || kernel->warps < machine->group_warps || kernel->max_registers) return 0;
+  if (!machine) return 0;
+  if (kernel->warps < machine->group_warps || kernel->max_registers)
+    return kiln_refuse_others(refusals, KILN_REASON_GROUPS), 0;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
-  promoting p = {.kernel = kernel, .machine = machine, .target = target};
+  promoting p = {.kernel = kernel, .machine = machine, .target = target, .refusals = refusals};
   p.facts = kiln_facts_compute(scratch, kernel);
   ir_count_uses(kernel);
   ir_walk(kernel->body, forbid, &p);
   if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
   ir_walk(kernel->body, visit_store, &p);
-  if (!fits(&p) || !are_all_from_memory(&p)) {
+  kiln_reason why = judge_kernel(&p);
+  if (why) {
+    kiln_refuse_others(refusals, why);
     ir_walk(kernel->body, unmark, NULL);
     p.loads = 0;
   }
@@ -297,27 +356,29 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, unsigned *
 
 /// The number of warps shares work out and means nothing else: where one group's accumulators leave little
 /// room for the rest, two groups share them.
-unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target) {
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
   enum { MOST_OF_ONE_GROUP = 128 };
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   unsigned registers = 0;
-  unsigned loads = promote(kernel, target, &registers);
+  if (refusals && (refusals->count || refusals->others)) refusals = NULL;
+  unsigned loads = promote(kernel, target, refusals, &registers);
   if (!machine || registers <= MOST_OF_ONE_GROUP || kernel->warps != machine->group_warps) return loads;
   ir_walk(kernel->body, unmark, NULL);
   kernel->warps *= 2;
-  unsigned more = promote(kernel, target, &registers);
+  unsigned more = promote(kernel, target, NULL, &registers);
+  if (more && refusals) refusals->others = KILN_REASON_NONE;
   if (more) return more;
   kernel->warps /= 2;
-  return promote(kernel, target, &registers);
+  return promote(kernel, target, NULL, &registers);
 }
 
-unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target) {
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
   kiln_arena *scratch = kiln_matrix_machine_of(target) ? kiln_arena_create() : NULL;
   if (!scratch) return 0;
   ir_kernel in_scratch = *kernel, *trial;
   in_scratch.arena = scratch;
   trial = ir_kernel_copy(&in_scratch);
-  bool is_worth_it = trial && kiln_gpu_recover_views(trial) && kiln_gpu_promote(trial, target);
+  bool is_worth_it = trial && kiln_gpu_recover_views(trial) && kiln_gpu_promote(trial, target, refusals);
   kiln_arena_destroy(scratch);
   return is_worth_it ? kiln_gpu_recover_views(kernel) : 0;
 }

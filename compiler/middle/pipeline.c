@@ -30,14 +30,14 @@ static kiln_status open_views(ir_kernel *kernel, const void *context, kiln_error
 static kiln_status recover_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   const knowledge *k = context;
   (void)err;
-  if (k->promote.recover) k->promote.recover(kernel, k->target);
+  if (k->promote.recover) k->promote.recover(kernel, k->target, k->promote.refusals);
   return KILN_OK;
 }
 
 static kiln_status promote_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   const knowledge *k = context;
   (void)err;
-  if (k->promote.mark) k->promote.mark(kernel, k->target);
+  if (k->promote.mark) k->promote.mark(kernel, k->target, k->promote.refusals);
   return KILN_OK;
 }
 
@@ -94,7 +94,7 @@ kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, 
 
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err) {
-  return kiln_middle_promoting(kernel, target, (kiln_promotion){NULL, NULL}, options, err);
+  return kiln_middle_promoting(kernel, target, (kiln_promotion){0}, options, err);
 }
 
 kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {

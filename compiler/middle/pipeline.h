@@ -7,6 +7,7 @@
 #define KILN_COMPILER_MIDDLE_PIPELINE_H
 
 #include "compiler/ir/pass.h"
+#include "compiler/report.h"
 #include "targets/targets.h"
 
 /// The list, in order. `canonical` changes nothing: it is the kernel as the front end gave it.
@@ -21,8 +22,11 @@ kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const
 
 /// What is done with accesses before views are lowered (compiler/gpu/gpu.h); each may be NULL.
 typedef struct kiln_promotion {
-  unsigned (*recover)(ir_kernel *kernel, const kiln_target *target); ///< makes views of tiles of pointers
-  unsigned (*mark)(ir_kernel *kernel, const kiln_target *target);    ///< marks those that stay as they are
+  /// Makes views of tiles of pointers.
+  unsigned (*recover)(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
+  /// Marks those that stay as they are.
+  unsigned (*mark)(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
+  kiln_refusals *refusals; ///< borrowed
 } kiln_promotion;
 kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion promote,
                                   const ir_pass_options *options, kiln_error *err);

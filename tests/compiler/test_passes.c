@@ -58,8 +58,8 @@ static ir_kernel *lower(kiln_arena *arena, const char *name, const kiln_target *
 }
 
 /// Recovered whatever comes of it.
-static unsigned recover(ir_kernel *kernel, const kiln_target *target) {
-  return (void)target, kiln_gpu_recover_views(kernel);
+static unsigned recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel);
 }
 
 static void check_case(const char *file) {
@@ -83,7 +83,7 @@ static void check_case(const char *file) {
   const ir_pass_options *before = is_of_gpu || is_of_registers ? &silent : &options;
   ir_kernel *kernel = lower(arena, name, &target);
   kiln_status status = kiln_middle_promoting(kernel, &target, promotion, before, &err);
-  if (status == KILN_OK && is_of_gpu) status = kiln_gpu_form(kernel, &target, &options, &err);
+  if (status == KILN_OK && is_of_gpu) status = kiln_gpu_form(kernel, &target, NULL, &options, &err);
   if (status == KILN_OK && is_of_registers) status = kiln_gpu_register_form(kernel, &target, &options, &err);
   if (status != KILN_OK) FAIL("%s: %s", file, err.text);
   snprintf(golden, sizeof golden, "../passes/%s", file);

@@ -14,16 +14,28 @@ gpu_dot_shape gpu_dot_shape_of(const ir_op *op) {
                          .accumulator = c};
 }
 
-const gpu_matrix_form *gpu_dot_form(gpu *g, const ir_op *op) {
+const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_reason *out_why) {
   gpu_dot_shape s = gpu_dot_shape_of(op);
+  *out_why = KILN_REASON_TYPES;
   for (size_t i = 0; i < g->machine->form_count; i++) {
     const gpu_matrix_form *f = &g->machine->forms[i];
-    bool fits = f->units >> g->machine->matrix & 1 && f->lanes == 1u << g->lanes &&
-                f->from_left == s.left.scalar && f->from_right == s.right.scalar && f->m <= s.m &&
-                f->n <= s.n && f->k <= s.k;
-    if (fits && (s.left.scalar != KILN_F32 || f->precision == op->attrs.precision)) return f;
+    bool has_types = f->units >> g->machine->matrix & 1 && f->lanes == 1u << g->lanes &&
+                     f->from_left == s.left.scalar && f->from_right == s.right.scalar;
+    bool is_exact = s.left.scalar != KILN_F32 || f->precision == op->attrs.precision;
+    if (!has_types) continue;
+    if (is_exact && f->m <= s.m && f->n <= s.n && f->k <= s.k) {
+      *out_why = KILN_REASON_NONE;
+      return f;
+    }
+    if (is_exact) *out_why = KILN_REASON_SMALL;
+    else if (*out_why == KILN_REASON_TYPES) *out_why = KILN_REASON_EXACT;
   }
   return NULL;
+}
+
+const gpu_matrix_form *gpu_dot_form(gpu *g, const ir_op *op) {
+  kiln_reason ignored;
+  return gpu_dot_form_or_why(g, op, &ignored);
 }
 
 static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }

@@ -131,7 +131,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
-  if (op->code == IR_MMA) gpu_note_product(g, op, KILN_ENGINE_MATRIX, "wgmma");
+  if (op->code == IR_MMA) gpu_note_product(g, op, KILN_ENGINE_MATRIX, "wgmma", KILN_REASON_NONE);
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
   else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them
@@ -290,7 +290,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
            .context = l->context,
            .module = l->module,
            .lines = l->lines,
-           .report = l->report};
+           .report = l->report,
+           .refusals = l->refusals};
   g.lanes = machine->lanes;
   g.warps = (unsigned)__builtin_ctz(kernel->warps);
   g.prelude = (kl_prelude){.context = l->context,

@@ -251,6 +251,7 @@ struct gpu {
   LLVMModuleRef module;
   kiln_llvm_lines *lines;
   kiln_buffer *report;
+  const kiln_refusals *refusals;
   LLVMBuilderRef builder;
   LLVMValueRef function;
   kl_prelude prelude;
@@ -516,7 +517,8 @@ void gpu_lower_slot_store(gpu *g, ir_op *op);
 void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, uint32_t element);
 /// A copy that the target makes by itself.
 void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes);
-void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name);
+/// `why` no matrix unit does it, else NONE.
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_reason why);
 /// Conversions between layouts on behalf of the current operation; `writer` NULL: it is there already.
 void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes);
 void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,

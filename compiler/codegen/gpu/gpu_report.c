@@ -110,8 +110,15 @@ void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) 
   put(g, op, row);
 }
 
-void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name) {
-  put(g, op, (kiln_report_row){.kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name});
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_reason why) {
+  kiln_report_row row = {
+      .kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name, .reason = (uint8_t)why};
+  if (!why && op->code == IR_DOT) {
+    kiln_refusal refusal = kiln_refusal_of(g->refusals, ir_operation(op));
+    row.reason = (uint8_t)refusal.reason;
+    row.parameter = refusal.parameter;
+  }
+  put(g, op, row);
 }
 
 void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes) {

@@ -128,7 +128,7 @@ static void refuse_tile(ir_op *op, void *context) {
   splitting *s = context;
   bool is_kept = op->code == IR_COPY || op->code == IR_ALLOC || op->code == IR_VIEW;
   for (uint32_t i = 0; !is_kept && i < op->result_count; i++)
-    if (op->results[i].type.rank) s->reason = "an index of its loads is computed from tiles";
+    if (op->results[i].type.rank) s->reason = KILN_REASON_INDICES;
 }
 
 static ir_block *copy_body(splitting *s) {
@@ -217,7 +217,7 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   }
   s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
   if (!roles_alloc(s, target, consumer)) {
-    s->reason = "shared memory has no room for two slots";
+    s->reason = KILN_REASON_SLOTS;
     return KILN_STATUS_UNSUPPORTED;
   }
   s->blocks = choose_blocks(s, target);
@@ -235,11 +235,13 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   return s->reason ? KILN_STATUS_UNSUPPORTED : KILN_OK;
 }
 
-kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                           kiln_error *err) {
   splitting *s = KILN_NEW(kernel->arena, splitting);
   *s = (splitting){.kernel = kernel, .machine = kiln_matrix_machine_of(target)};
   s->groups = kernel->warps / s->machine->group_warps;
   kiln_status status = split(s, target, err);
   if (!s->reason) return status;
-  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: %s", kernel->name, s->reason);
+  kiln_refuse_others(refusals, s->reason);
+  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: %s", kernel->name, kiln_reason_text(s->reason));
 }

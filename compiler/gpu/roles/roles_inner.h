@@ -56,7 +56,7 @@ typedef struct splitting {
   position at[MAX_RINGS];
   ir_builder b;
   bool is_producer;
-  const char *reason; ///< why it does not fit
+  kiln_reason reason; ///< why it does not fit
 } splitting;
 
 // roles_sites.c

@@ -42,7 +42,7 @@ static void add_load(const splitting *s, ring *r, const ir_op *load, bool is_lef
 
 static ring *new_ring(splitting *s, unsigned *out_number) {
   if (s->ring_count == MAX_RINGS) {
-    s->reason = "it has too many products";
+    s->reason = KILN_REASON_MANY;
     return NULL;
   }
   return &s->rings[*out_number = s->ring_count++];
@@ -103,7 +103,7 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
   if (!x && !y) return;
   if ((!x || !y) && joins(s, dot, x ? x : y)) return;
   if (s->site_count == MAX_SITES) {
-    s->reason = "it has too many products";
+    s->reason = KILN_REASON_MANY;
     return;
   }
   site *made = &s->sites[s->site_count];
