@@ -23,6 +23,8 @@ kiln_arena *kiln_maker_arena(kiln_maker *m);
 /// Values of all compile-time parameters of the kernel: those that `over` names, else those of `base` (NULL:
 /// none), else the defaults. False after an error.
 bool kiln_compile_time_values(kiln_maker *m, kiln_list over, const kiln_value *base, kiln_value *out);
+/// The compile-time parameter is set by configs, not by callers.
+bool kiln_is_of_config(const kiln_node *cparam);
 /// Place of the compile-time parameter `atom`, or -1.
 int kiln_cparam_index(const kiln_item *kernel, const kiln_atom *atom);
 /// "; did you mean 'x'?" of a name that is no compile-time parameter, or "".

@@ -20,7 +20,7 @@ static bool check_config_arg(kiln_maker *m, const kiln_node *arg) {
   if (at < 0)
     kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter%s", arg->atom->text,
                     kiln_near_cparam(m, &near));
-  else if (m->kernel->cparams.items[at]->op != KILN_CPARAM_TUNE)
+  else if (!kiln_is_of_config(m->kernel->cparams.items[at]))
     kiln_elab_error(&m->e, arg->place,
                     "'@config': '%s' is not marked 'tune'; what the caller chooses is set by @instance",
                     arg->atom->text);
@@ -75,6 +75,11 @@ static void config_targets(kiln_maker *m, const kiln_node *a, kiln_native_config
 
 // ------------------------------------------------------------------ configs of @space
 
+static bool is_of_cost(const kiln_maker *m, const kiln_atom *atom) {
+  int at = kiln_cparam_index(m->kernel, atom);
+  return at >= 0 && m->kernel->cparams.items[at]->op == KILN_CPARAM_COST;
+}
+
 // @space(BLOCK = [512, 1024], warps = [4, 8]): values that tuning tries besides those of @config.
 static void check_space(kiln_maker *m, const kiln_node *a) {
   for (uint32_t i = 0; i < a->list.count; i++) {
@@ -82,6 +87,9 @@ static void check_space(kiln_maker *m, const kiln_node *a) {
     if (arg->kind == KILN_NODE_NAMED && kiln_is_attribute(arg, "targets"))
       kiln_elab_error(&m->e, arg->place, "'@space': what a config is for stands in @config");
     else if (!check_config_arg(m, arg)) continue;
+    else if (is_of_cost(m, arg->atom))
+      kiln_elab_error(&m->e, arg->place, "'@space': '%s' is a number of @cost, which changes no code",
+                      arg->atom->text);
     else if (arg->a->kind != KILN_NODE_LIST || !arg->a->list.count)
       kiln_elab_error(&m->e, arg->a->place, "'@space': expected a list of values such as [512, 1024]");
     for (uint32_t j = 0; j < i; j++)
@@ -122,14 +130,22 @@ static void launch_expressions(kiln_maker *m, kiln_native_config *c) {
   }
 }
 
-/// What the config costs, in units of the kernel's own.
+/// What the config costs, in units of the kernel's own: the one place where its numbers of @cost are known,
+/// so that neither code nor name of a config can depend on them.
 static void cost_expression(kiln_maker *m, kiln_native_config *c) {
   const kiln_node *a = kiln_find_attribute(m, "cost");
+  kiln_binding *top;
   if (!a || a->list.count != 1) return;
+  uint32_t scope = kiln_elab_open_scope(&m->e, &top);
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
+    const kiln_node *p = m->kernel->cparams.items[i];
+    if (p->op == KILN_CPARAM_COST) kiln_elab_bind(&m->e, p->atom, p->place, c->values[i]);
+  }
   c->cost = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[0], "@cost");
   if (c->cost && (c->cost->is_bool || kiln_launch_has_pointer(c->cost, m->instance->params)))
     kiln_elab_error(&m->e, a->list.items[0]->place, "@cost: expected an integer, found %s",
                     c->cost->is_bool ? "a condition" : "a pointer");
+  kiln_elab_close_scope(&m->e, top, scope);
 }
 
 static bool never_holds(const kiln_native_config *c) {
@@ -164,7 +180,7 @@ static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c
   if (!ok || !kiln_compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values))
     return false;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
-  kiln_native_bind(&m->e, m->kernel, c->values, true);
+  kiln_native_bind(&m->e, m->kernel, c->values, KILN_CPARAM_TUNE);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
   geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
   register_limit(m, a, &c->registers);

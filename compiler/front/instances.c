@@ -10,10 +10,10 @@ kiln_arena *kiln_maker_arena(kiln_maker *m) { return m->unit->unit.arena; }
 
 // ------------------------------------------------------------- compile-time values
 
-void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned) {
+void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, uint8_t last) {
   for (uint32_t i = 0; i < kernel->cparams.count; i++) {
     const kiln_node *p = kernel->cparams.items[i];
-    if (tuned || p->op != KILN_CPARAM_TUNE) kiln_elab_bind(e, p->atom, p->place, values[i]);
+    if (p->op <= last) kiln_elab_bind(e, p->atom, p->place, values[i]);
   }
 }
 
@@ -27,6 +27,9 @@ static kiln_value checked(kiln_maker *m, const kiln_node *p, ir_place place, kil
     return kiln_elab_error(&m->e, place, "parameter '%s': expected an element type, found %s", p->atom->text,
                            kiln_value_text(v, text));
   if (p->op == KILN_CPARAM_TYPE) return v;
+  if (p->op == KILN_CPARAM_COST && v.kind != KILN_VALUE_INT)
+    return kiln_elab_error(&m->e, place, "parameter '%s' of @cost: expected an integer, found %s",
+                           p->atom->text, kiln_value_text(v, text));
   if (p->op == KILN_CPARAM_TUNE && v.kind != KILN_VALUE_INT &&
       !(v.kind == KILN_VALUE_CONST && ir_type_class(v.type) != KILN_CLASS_FLOAT))
     return kiln_elab_error(&m->e, place, "parameter '%s' to tune: expected an integer or a boolean, found %s",
@@ -53,8 +56,10 @@ const char *kiln_near_cparam(kiln_maker *m, kiln_nearest *near) {
   return near->best ? kiln_arena_format(kiln_maker_arena(m), "; did you mean '%s'?", near->best) : "";
 }
 
+bool kiln_is_of_config(const kiln_node *cparam) { return cparam->op >= KILN_CPARAM_TUNE; }
+
 // Values from defaults and `over` (named arguments, each checked by the caller to fit). A default may use the
-// parameters before it.
+// parameters before it, but for those of @cost.
 bool kiln_compile_time_values(kiln_maker *m, kiln_list over, const kiln_value *base, kiln_value *out) {
   kiln_binding *top;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top), errors = m->e.d->errors;
@@ -63,10 +68,10 @@ bool kiln_compile_time_values(kiln_maker *m, kiln_list over, const kiln_value *b
     const kiln_node *value = NULL;
     for (uint32_t j = 0; j < over.count; j++)
       if (over.items[j]->kind == KILN_NODE_NAMED && over.items[j]->atom == p->atom) value = over.items[j]->a;
-    if (value || !base || p->op == KILN_CPARAM_TUNE)
+    if (value || !base || kiln_is_of_config(p))
       out[i] = checked(m, p, value ? value->place : p->place, kiln_elab_eval(&m->e, value ? value : p->b));
     else out[i] = base[i];
-    kiln_elab_bind(&m->e, p->atom, p->place, out[i]);
+    if (p->op != KILN_CPARAM_COST) kiln_elab_bind(&m->e, p->atom, p->place, out[i]);
   }
   kiln_elab_close_scope(&m->e, top, scope);
   return m->e.d->errors == errors;
@@ -96,7 +101,7 @@ static void name_instance(kiln_maker *m) {
   bool any = false;
   for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
     const kiln_node *p = m->kernel->cparams.items[i];
-    if (p->op == KILN_CPARAM_TUNE) continue;
+    if (kiln_is_of_config(p)) continue;
     const char *text = kiln_value_spelling(kiln_maker_arena(m), m->instance->values[i]);
     kiln_buffer_format(&name, "%s%s=%s", any ? "," : "[", p->atom->text, text);
     kiln_buffer_format(&symbol, "_%s%s", *text == '-' ? "m" : "", *text == '-' ? text + 1 : text);
@@ -123,8 +128,10 @@ static bool check_instance_args(kiln_maker *m, kiln_list args) {
     else if (at < 0)
       kiln_elab_error(&m->e, arg->place, "kernel '%s' has no compile-time parameter '%s'%s",
                       m->kernel->atom->text, arg->atom->text, kiln_near_cparam(m, &near));
-    else if (m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE)
-      kiln_elab_error(&m->e, arg->place, "'%s' is to be tuned and is set by @config", arg->atom->text);
+    else if (kiln_is_of_config(m->kernel->cparams.items[at]))
+      kiln_elab_error(&m->e, arg->place, "'%s' is %s and is set by @config", arg->atom->text,
+                      m->kernel->cparams.items[at]->op == KILN_CPARAM_TUNE ? "to be tuned"
+                                                                           : "a number of @cost");
     else continue;
     ok = false;
   }
@@ -155,7 +162,7 @@ static void make_instance(kiln_maker *m, kiln_list args, ir_place place, bool ma
   }
   symbol->mark = u->count + 1;
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
-  kiln_native_bind(&m->e, m->kernel, in.values, false);
+  kiln_native_bind(&m->e, m->kernel, in.values, KILN_CPARAM_TYPE);
   kiln_make_params(m);
   kiln_plain_attributes(m);
   kiln_make_variants(m);

@@ -83,7 +83,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   e.has_builder = true;
   e.b.block = kernel->body;
   uint32_t scope = kiln_elab_open_scope(&e, &top);
-  kiln_native_bind(&e, in->kernel, c->values, true);
+  kiln_native_bind(&e, in->kernel, c->values, KILN_CPARAM_TUNE);
   for (uint32_t i = 0; i < kernel->param_count; i++)
     kiln_elab_bind(&e, in->kernel->params.items[i]->atom, in->kernel->params.items[i]->place,
                    kiln_value_runtime(kernel->body->args[i]));

@@ -25,7 +25,7 @@ typedef struct kiln_native_variant {
 
 typedef struct kiln_native_instance {
   const kiln_item *kernel;
-  kiln_value *values; ///< one a compile-time parameter; those to tune hold their defaults
+  kiln_value *values; ///< one a compile-time parameter; those that configs set hold their defaults
   ir_param *params;   ///< with the facts that callers promise
   kiln_native_config *configs;
   kiln_native_variant *variants; ///< the last has no condition
@@ -55,8 +55,9 @@ bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_ins
                              uint32_t variant);
 bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
                             const kiln_processor *processor);
-/// Binds the compile-time parameters to `values`. Those to tune only when `tuned`.
-void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, bool tuned);
+/// Binds the compile-time parameters of kinds up to `last` to `values`: what callers choose
+/// (KILN_CPARAM_TYPE), or also what configs do of the code (KILN_CPARAM_TUNE).
+void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, uint8_t last);
 
 /// Errors for unknown names in functions that no kernel calls.
 void kiln_native_check_unused(kiln_native_unit *unit, kiln_diagnostics *d);

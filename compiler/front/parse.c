@@ -121,12 +121,20 @@ kiln_list kiln_parse_attributes(kiln_parser *p) {
   return kiln_parser_take(p, from);
 }
 
+// A word that is no more than a name elsewhere.
+static bool accept_word(kiln_parser *p, const char *word) {
+  const kiln_token *t = &p->tokens[p->at];
+  return t->kind == KILN_TOKEN_NAME && !strcmp(t->atom->text, word) &&
+         kiln_parser_accept(p, KILN_TOKEN_NAME);
+}
+
 static kiln_node *cparam(kiln_parser *p) {
   kiln_node *n = kiln_parser_node(p, KILN_NODE_CPARAM);
   n->atom = kiln_parser_name(p, "for a compile-time parameter");
   if (kiln_parser_accept(p, KILN_TOKEN_COLON)) {
     if (kiln_parser_accept(p, KILN_TOKEN_TYPE)) n->op = KILN_CPARAM_TYPE;
     else if (kiln_parser_accept(p, KILN_TOKEN_TUNE)) n->op = KILN_CPARAM_TUNE;
+    else if (accept_word(p, "cost")) n->op = KILN_CPARAM_COST;
     else n->a = kiln_parse_type(p);
   }
   kiln_parser_expect(p, KILN_TOKEN_ASSIGN, "and a default after a compile-time parameter");

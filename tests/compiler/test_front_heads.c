@@ -136,6 +136,46 @@ TEST(heads, configs_with_costs) {
   check_error("kiln 1\nkernel k(n: i32) @cost(n, n) {}\n", "'@cost' takes 1 to 1 arguments, found 2");
 }
 
+// Numbers that @cost alone reads are no part of what a config is: name, grid and code are the same with others.
+TEST(heads, numbers_of_costs) {
+  static const char *const texts[] = {
+      "kiln 1\nkernel k[B: tune = 1, STEP: cost = 3, END: cost = 0](x: out *i32, n: i32)\n"
+      "  @grid(cdiv(n, B)) @cost(cdiv(n, B) * STEP + END) @config(B = 2, STEP = 7, END = 5) @config(B = 4)\n"
+      "  { store(x, B) }\n",
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32)\n"
+      "  @grid(cdiv(n, B)) @cost(n) @config(B = 2) @config(B = 4) { store(x, B) }\n"};
+  static const int64_t want[] = {50 * 7 + 5, 25 * 3}; // of n = 100
+  kiln_target target = target_of("sm_90a");
+  kiln_buffer bytes[2] = {0};
+  opened o[2];
+  for (unsigned i = 0; i < 2; i++) {
+    o[i] = open_text("k.kiln", texts[i], strlen(texts[i]), NULL);
+    if (!o[i].unit) fail_with(&o[i], texts[i], strlen(texts[i]));
+    ir_kernel *kernel = kiln_unit_lower(o[i].unit, o[i].arena, 0, 0, 0, &target, &o[i].d);
+    CHECK(kernel && kiln_canonical_encode(kernel, &bytes[i]));
+  }
+  const kiln_interface *with = kiln_unit_interface(o[0].unit, 0);
+  CHECK_TEXT(with->name, "k");
+  CHECK_TEXT(with->configs[0].text, "B=2,warps=4");
+  for (unsigned i = 0; i < 2; i++) {
+    int64_t values[] = {0, 100}, cost = 0;
+    CHECK(kiln_expr_eval(with->configs[i].cost.bytes, with->configs[i].cost.size, values, &cost));
+    CHECK_INT(cost, want[i]);
+  }
+  CHECK(same_bytes(&bytes[0], &bytes[1]));
+  for (unsigned i = 0; i < 2; i++) kiln_buffer_deinit(&bytes[i]), kiln_arena_destroy(o[i].arena);
+#define HEAD "kiln 1\nkernel k[B: tune = 1, S: cost = 1](x: out *i32, n: i32) @cost(n * S) "
+  check_refused("kernel k[S: cost = 1](x: out *i32, n: i32) @cost(n * S) { store(x, `S) }", "unknown name 'S'");
+  check_error(HEAD "@grid(S) { store(x, B) }\n", "unknown name 'S'");
+  check_error(HEAD "@require(n > S) { store(x, B) }\n", "unknown name 'S'");
+  check_error(HEAD "@config(B = S) { store(x, B) }\n", "unknown name 'S'");
+  check_error(HEAD "@instance(S = 2) { store(x, B) }\n", "'S' is a number of @cost and is set by @config");
+  check_error(HEAD "@config(S = true) { store(x, B) }\n", "parameter 'S' of @cost: expected an integer");
+  check_error(HEAD "@config(B = 2) @config(B = 2, S = 3) { store(x, B) }\n", "'@config' is there already");
+  check_error(HEAD "@space(S = [1, 2]) { store(x, B) }\n", "'S' is a number of @cost, which changes no code");
+#undef HEAD
+}
+
 // A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
 TEST(heads, variants_that_are_reached) {
   static const char text[] =

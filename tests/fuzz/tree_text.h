@@ -210,11 +210,15 @@ static void tree_typed(tree_writer *w, const kiln_node *n, const char *mode) {
 }
 
 static void tree_cparams(tree_writer *w, kiln_list list) {
+  static const char *const marks[] = {[KILN_CPARAM_VALUE] = "",
+                                      [KILN_CPARAM_TYPE] = ": type",
+                                      [KILN_CPARAM_TUNE] = ": tune",
+                                      [KILN_CPARAM_COST] = ": cost"};
   for (uint32_t i = 0; i < list.count; i++) {
     const kiln_node *n = list.items[i];
     tree_word(w, i ? ", " : "[");
     tree_typed(w, n, "");
-    if (n->op != KILN_CPARAM_VALUE) tree_word(w, n->op == KILN_CPARAM_TYPE ? ": type" : ": tune");
+    tree_word(w, marks[n->op]);
     tree_word(w, " = "), tree_expr(w, n->b, 1);
   }
   if (list.count) tree_word(w, "]");
