@@ -35,9 +35,13 @@ const char *kiln_value_spelling(kiln_arena *arena, kiln_value v);
 /// Parameters with their promised facts.
 void kiln_make_params(kiln_maker *m);
 
+/// A kernel that was read whole.
+bool kiln_is_kernel(const kiln_item *item);
 bool kiln_is_attribute(const kiln_node *a, const char *name);
 /// The one attribute `name` of the kernel, or NULL.
 const kiln_node *kiln_find_attribute(const kiln_maker *m, const char *name);
+/// Puts the configs that another kernel states where `kernel` has @configs.
+void kiln_share_configs(kiln_maker *m, kiln_item *kernel);
 /// Reports unknown and repeated attributes, and wrong counts of arguments.
 void kiln_check_attributes(kiln_maker *m);
 /// The attributes that are plain values: limits, @fp, @key.

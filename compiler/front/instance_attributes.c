@@ -5,6 +5,8 @@
 
 #include "compiler/front/instance.h"
 
+bool kiln_is_kernel(const kiln_item *item) { return item->kind == KILN_ITEM_KERNEL && !item->broken; }
+
 bool kiln_is_attribute(const kiln_node *a, const char *name) { return !strcmp(a->atom->text, name); }
 
 // The one attribute `name` of the kernel, or NULL.
@@ -31,7 +33,8 @@ void kiln_check_attributes(kiln_maker *m) {
                {"variant", true, 1, 32},  {"require", true, 1, 32},    {"warps", false, 1, 1},
                {"stages", false, 1, 1},   {"regs", false, 1, 1},       {"key", false, 1, 255},
                {"fp", false, 1, 2},       {"grid_limit", false, 3, 3}, {"space", true, 1, 255},
-               {"returns", false, 1, 26}, {"backward", false, 1, 1},   {"cost", false, 1, 1}};
+               {"returns", false, 1, 26}, {"backward", false, 1, 1},   {"cost", false, 1, 1},
+               {"configs", false, 1, 1}};
   enum { KNOWN = sizeof known / sizeof *known };
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
     const kiln_node *a = m->kernel->attributes.items[i];
@@ -39,8 +42,8 @@ void kiln_check_attributes(kiln_maker *m) {
     while (which < KNOWN && !kiln_is_attribute(a, known[which].name)) which++;
     if (which == KNOWN)
       kiln_elab_unknown_attribute(&m->e, a, "kernel",
-                                  "@grid @config @instance @variant @require @cost @warps @stages @regs @key "
-                                  "@space @fp @returns @backward");
+                                  "@grid @config @instance @variant @require @cost @configs @warps @stages "
+                                  "@regs @key @space @fp @returns @backward");
     else if (!known[which].repeats && kiln_find_attribute(m, a->atom->text) != a)
       kiln_elab_error(&m->e, a->place, "'@%s' is there already, at line %u", a->atom->text,
                       kiln_find_attribute(m, a->atom->text)->place.line);
@@ -48,6 +51,40 @@ void kiln_check_attributes(kiln_maker *m) {
       kiln_elab_error(&m->e, a->place, "'@%s' takes %u to %u arguments, found %u", a->atom->text,
                       known[which].least, known[which].most, a->list.count);
   }
+}
+
+// The kernel that `a`, "@configs(K)", names, if it states configs; NULL after an error.
+static const kiln_item *stating(kiln_maker *m, const kiln_node *a) {
+  const kiln_node *n = a->list.count == 1 ? a->list.items[0] : NULL;
+  const kiln_item *other = n && n->kind == KILN_NODE_NAME ? n->atom->item : NULL;
+  uint32_t count = 0;
+  bool borrows = false;
+  if (other && other->broken) return NULL; // has its errors
+  for (uint32_t i = 0; other && kiln_is_kernel(other) && i < other->attributes.count; i++) {
+    count += kiln_is_attribute(other->attributes.items[i], "config");
+    borrows |= kiln_is_attribute(other->attributes.items[i], "configs");
+  }
+  if (count && !borrows) return other;
+  kiln_elab_error(&m->e, n ? n->place : a->place,
+                  "'@configs': expected a kernel that states its own configs");
+  return NULL;
+}
+
+void kiln_share_configs(kiln_maker *m, kiln_item *kernel) {
+  kiln_list all = {0};
+  uint32_t capacity = 0;
+  for (uint32_t i = 0; i < kernel->attributes.count; i++) {
+    kiln_node *a = kernel->attributes.items[i];
+    const kiln_item *other = kiln_is_attribute(a, "configs") ? stating(m, a) : NULL;
+    for (uint32_t j = 0; other && j < other->attributes.count; j++) {
+      if (!kiln_is_attribute(other->attributes.items[j], "config")) continue;
+      KILN_GROW(kiln_maker_arena(m), all.items, all.count, capacity);
+      all.items[all.count++] = other->attributes.items[j];
+    }
+    KILN_GROW(kiln_maker_arena(m), all.items, all.count, capacity);
+    all.items[all.count++] = a; // it stays: whose configs are taken over states none of its own
+  }
+  kernel->attributes = all;
 }
 
 static void fp_attribute(kiln_maker *m) {

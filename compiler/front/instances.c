@@ -224,9 +224,11 @@ void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *opt
   kiln_elab_init(&m.e, unit->unit.arena, unit->module, d, NULL);
   m.e.library = unit->library;
   check_constants(&m);
+  for (uint32_t i = 0; i < unit->module->item_count; i++)
+    if (kiln_is_kernel(unit->module->items[i])) kiln_share_configs(&m, unit->module->items[i]);
   for (uint32_t i = 0; i < unit->module->item_count; i++) {
     m.kernel = unit->module->items[i];
-    if (m.kernel->kind == KILN_ITEM_KERNEL && !m.kernel->broken) kernel_instances(&m);
+    if (kiln_is_kernel(m.kernel)) kernel_instances(&m);
   }
   for (size_t i = 0; i < options->instance_count; i++) option_instance(&m, options->instances[i], d);
 }

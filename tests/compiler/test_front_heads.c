@@ -136,7 +136,8 @@ TEST(heads, configs_with_costs) {
   check_error("kiln 1\nkernel k(n: i32) @cost(n, n) {}\n", "'@cost' takes 1 to 1 arguments, found 2");
 }
 
-// Numbers that @cost alone reads are no part of what a config is: name, grid and code are the same with others.
+// Numbers that @cost alone reads are no part of what a config is: name, grid and code are the same with
+// others.
 TEST(heads, numbers_of_costs) {
   static const char *const texts[] = {
       "kiln 1\nkernel k[B: tune = 1, STEP: cost = 3, END: cost = 0](x: out *i32, n: i32)\n"
@@ -165,7 +166,8 @@ TEST(heads, numbers_of_costs) {
   CHECK(same_bytes(&bytes[0], &bytes[1]));
   for (unsigned i = 0; i < 2; i++) kiln_buffer_deinit(&bytes[i]), kiln_arena_destroy(o[i].arena);
 #define HEAD "kiln 1\nkernel k[B: tune = 1, S: cost = 1](x: out *i32, n: i32) @cost(n * S) "
-  check_refused("kernel k[S: cost = 1](x: out *i32, n: i32) @cost(n * S) { store(x, `S) }", "unknown name 'S'");
+  check_refused("kernel k[S: cost = 1](x: out *i32, n: i32) @cost(n * S) { store(x, `S) }",
+                "unknown name 'S'");
   check_error(HEAD "@grid(S) { store(x, B) }\n", "unknown name 'S'");
   check_error(HEAD "@require(n > S) { store(x, B) }\n", "unknown name 'S'");
   check_error(HEAD "@config(B = S) { store(x, B) }\n", "unknown name 'S'");
@@ -174,6 +176,40 @@ TEST(heads, numbers_of_costs) {
   check_error(HEAD "@config(B = 2) @config(B = 2, S = 3) { store(x, B) }\n", "'@config' is there already");
   check_error(HEAD "@space(S = [1, 2]) { store(x, B) }\n", "'S' is a number of @cost, which changes no code");
 #undef HEAD
+}
+
+// A kernel may have the configs of another one, before or behind it in the file, less those that it rules
+// out.
+TEST(heads, configs_of_another_kernel) {
+  static const char text[] =
+      "kiln 1\nkernel late[B: tune = 1, S: cost = 0](x: out *i32, n: i32) @require(B < 8) @cost(n + S)\n"
+      "  @config(B = 16) @configs(first) @config(B = 1) { store(x, B) }\n"
+      "kernel first[B: tune = 1, S: cost = 0](x: out *i32, n: i32) @cost(n * S)\n"
+      "  @config(B = 2, S = 7) @config(B = 8, S = 9) @config(B = 4, warps = 8) { store(x, B) }\n"
+      "kernel same[B: tune = 1, S: cost = 0](x: out *i32, n: i32) @cost(S) @configs(first) { store(x, B) }\n";
+  static const char *const want[][4] = {{"B=2,warps=4", "B=4,warps=8", "B=1,warps=4", NULL},
+                                        {"B=2,warps=4", "B=8,warps=4", "B=4,warps=8", NULL},
+                                        {"B=2,warps=4", "B=8,warps=4", "B=4,warps=8", NULL}};
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  for (unsigned i = 0; i < 3; i++) {
+    const kiln_interface *in = kiln_unit_interface(o.unit, i);
+    CHECK_INT(in->config_count, 3);
+    for (unsigned c = 0; c < 3; c++) CHECK_TEXT(in->configs[c].text, want[i][c]);
+    int64_t values[] = {0, 100}, cost = 0;
+    CHECK(kiln_expr_eval(in->configs[0].cost.bytes, in->configs[0].cost.size, values, &cost));
+    CHECK_INT(cost, i == 0 ? 107 : i == 1 ? 700 : 7);
+  }
+  kiln_arena_destroy(o.arena);
+  static const char message[] = "'@configs': expected a kernel that states its own configs";
+  check_error("kiln 1\nkernel k(n: i32) @configs(k) {}\n", message);
+  check_error("kiln 1\nkernel k(n: i32) @configs(other) {}\n", message);
+  check_error("kiln 1\nfn f(n) { return n }\nkernel k(n: i32) @configs(f) {}\n", message);
+  check_error("kiln 1\nkernel a(n: i32) @configs(b) {}\nkernel b(n: i32) @configs(c) @config(warps = 2) {}\n"
+              "kernel c(n: i32) @config(warps = 8) {}\n",
+              message);
+  check_error("kiln 1\nkernel a(n: i32) @configs(b) {}\nkernel b[B: tune = 1](n: i32) @config(B = 2) {}\n",
+              "'@config': 'B' is no compile-time parameter");
 }
 
 // A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
