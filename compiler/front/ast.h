@@ -46,7 +46,8 @@ typedef enum kiln_node_kind {
   KILN_NODE_ATTRIBUTE, ///< @atom(list)
 } kiln_node_kind;
 
-// What callers choose, what configs do, and of that what @cost alone reads: in the order of how few read them.
+// What callers choose, what configs do, and of that what @cost alone reads: in the order of how few read
+// them.
 enum { KILN_CPARAM_VALUE, KILN_CPARAM_TYPE, KILN_CPARAM_TUNE, KILN_CPARAM_COST };
 
 typedef struct kiln_node kiln_node;

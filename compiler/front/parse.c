@@ -124,8 +124,7 @@ kiln_list kiln_parse_attributes(kiln_parser *p) {
 // A word that is no more than a name elsewhere.
 static bool accept_word(kiln_parser *p, const char *word) {
   const kiln_token *t = &p->tokens[p->at];
-  return t->kind == KILN_TOKEN_NAME && !strcmp(t->atom->text, word) &&
-         kiln_parser_accept(p, KILN_TOKEN_NAME);
+  return t->kind == KILN_TOKEN_NAME && !strcmp(t->atom->text, word) && kiln_parser_accept(p, KILN_TOKEN_NAME);
 }
 
 static kiln_node *cparam(kiln_parser *p) {
