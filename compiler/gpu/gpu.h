@@ -198,6 +198,7 @@ kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_re
                            kiln_error *err);
 kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.

@@ -30,13 +30,22 @@ static kiln_status late_waits(ir_kernel *kernel, const void *context, kiln_error
   return (void)context, kiln_gpu_late_waits(kernel, err);
 }
 
+static kiln_status compute_ahead(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_compute_ahead(kernel, err);
+}
+
 static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *err) {
   return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
 
 const ir_pass kiln_gpu_passes[] = {
-    {"persist", persist}, {"split", split},     {"roles", roles},
-    {"order", order},     {"wait", late_waits}, {"simplify-order", simplify},
+    {"persist", persist},
+    {"split", split},
+    {"roles", roles},
+    {"order", order},
+    {"wait", late_waits},
+    {"ahead", compute_ahead},
+    {"simplify-order", simplify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 

@@ -97,11 +97,12 @@ static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value
 }
 
 /// Whether an even or an odd number of programs came before: what barriers that all programs use are waited
-/// by.
-static ir_value *parity(const sharing *s, ir_builder *b) {
-  ir_value *done = ir_binary(b, IR_SUB, 0, ir_for_counter(s->programs), s->programs->operands[0]);
-  ir_value *round = ir_binary(b, IR_DIV, IR_UNSIGNED, done, s->programs->operands[2]);
-  return ir_binary(b, IR_AND, 0, round, ir_const_int(b, KILN_I32, 1));
+/// by. It is computed in front of the loop, behind which others wait for the sums.
+static ir_value *parity(const sharing *s) {
+  ir_builder b = in_front_of(s, s->loop);
+  ir_value *done = ir_binary(&b, IR_SUB, 0, ir_for_counter(s->programs), s->programs->operands[0]);
+  ir_value *round = ir_binary(&b, IR_DIV, IR_UNSIGNED, done, s->programs->operands[2]);
+  return ir_binary(&b, IR_AND, 0, round, ir_const_int(&b, KILN_I32, 1));
 }
 
 typedef struct exchange {
@@ -126,7 +127,7 @@ static void end_in_first(const sharing *s, ir_value *is_first) {
     ir_move(op, regions[0], NULL);
   }
   ir_builder b = in_front_of(s, end);
-  ir_value *phase = parity(s, &b);
+  ir_value *phase = parity(s);
   for (uint32_t i = 0; i < loop->result_count; i++) {
     ir_value *operands[2] = {&loop->results[i], phase};
     ir_attrs attrs = {.split = (uint8_t)s->blocks};
@@ -161,7 +162,7 @@ static bool end_in_all(const sharing *s, ir_value *rank, int64_t columns) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *made = ir_block_create(s->kernel->arena);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
-  ir_value *operands[2] = {&loop->results[0], parity(s, &b)};
+  ir_value *operands[2] = {&loop->results[0], parity(s)};
   ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = columns};
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;

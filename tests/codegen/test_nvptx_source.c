@@ -462,6 +462,31 @@ TEST(nvptx_source, products_from_shared_memory) {
   end_assembled();
 }
 
+/// Where `first` stands last is in front of where `then` stands first.
+static void check_order(const char *text, const char *first, const char *then) {
+  const char *last = NULL, *behind = strstr(text, then);
+  for (const char *at = text; (at = strstr(at, first)); at++) last = at;
+  if (!last || !behind || last > behind) FAIL("expected %s in front of %s in\n%s", first, then, text);
+}
+
+/// What starts and ends a program of a cluster is waited for by others: where its tiles are is computed
+/// before the blocks have met, and in front of the products; blocks that meet to begin order no memory
+/// besides their barriers, and only those that exchange sums meet to end.
+TEST(nvptx_source, blocks_of_a_cluster_meet_late) {
+  static const char *const paths[] = {"tests/passes/spread.kiln", "tests/passes/split.kiln"};
+  for (unsigned i = 0; i < 2; i++) {
+    char *source = kiln_test_read(paths[i], NULL);
+    CHECK(source != NULL);
+    char *text = ptx(source, "sm_90a", NULL);
+    CHECK_INT(count(text, "barrier.cluster.arrive.relaxed;"), 1);
+    CHECK_INT(count(text, "barrier.cluster.arrive;"), i);
+    CHECK(strstr(text, "div.u32") < strstr(text, "barrier.cluster.wait;"));
+    check_order(text, "div.u32", "wgmma.mma_async");
+    free(text);
+    free(source);
+  }
+}
+
 // What all threads of a group do together stands once in the code: a copy for the one that sends, made where
 // LLVM threads its branches, would wait for the others for ever. (Seen on a GPU: 64 x 64 tiles hung.)
 TEST(nvptx_source, staged_stores_are_not_split) {

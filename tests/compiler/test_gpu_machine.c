@@ -51,12 +51,13 @@ static const matrix_config two_groups = {"BM = 128, BN = 64, BK = 64, warps = 8,
 static const matrix_config side_by_side = {"BM = 64, BN = 64, BK = 16, warps = 8, stages = 2", 64, 64};
 static const matrix_config full = {"BM = 128, BN = 256, BK = 64, warps = 8, stages = 4", 128, 256};
 
+static const char bias[] = " + (load(bias + n, n < N) as f32)[_, :]";
+
 /// kernels/gemm.kiln: gemm, or gemm_split_k where callers promise strides of 16 bytes.
 static void check_matrix(const char *kernel, const char *type, const matrix_config *config, unsigned m,
                          unsigned n, unsigned k, unsigned schedules) {
   bool is_split = !strcmp(kernel, "gemm_split_k");
   char name[NAME], *text = library("tests/golden/gpu_form/gemm.kiln", small.text, config->text);
-  static const char bias[] = " + (load(bias + n, n < N) as f32)[_, :]";
   char *promised = replaced(text, "N: i32, K: i32, parts", "N: i32, K: i32 @div(8), parts");
   if (config->has_no_bias) {
     free(text);
@@ -422,8 +423,9 @@ static unsigned plant_faults(const planting *p) {
 }
 
 /// A product of `rows` x 64 with `k` to reduce, two programs one after another; `other`: one with as much,
-/// too, in more schedules (0: none). Returns how many kinds of faults it had.
-static unsigned plant_in_text(char *text, double rows, double k, double other) {
+/// too, in more schedules (0: none). `unseen`: faults that do no harm. Returns how many kinds of faults it
+/// had.
+static unsigned plant_in_text(char *text, double rows, double k, double other, const char *unseen) {
   sim_case cases[2];
   for (unsigned i = 0; i < 2; i++) {
     double depth = i ? other : k;
@@ -436,13 +438,13 @@ static unsigned plant_in_text(char *text, double rows, double k, double other) {
                    .schedules = i ? 40 : 6};
     cases[i].instance = instance_of(text, "gemm[T=bf16,ACT=0]");
   }
-  unsigned count = plant_faults(&(planting){cases, other ? 2 : 1, ""});
+  unsigned count = plant_faults(&(planting){cases, other ? 2 : 1, unseen});
   free(text);
   return count;
 }
 
 static unsigned plant_in_gemm(const char *from, const char *to, double k) {
-  return plant_in_text(library("tests/golden/gpu_form/gemm.kiln", from, to), 128, k, 0);
+  return plant_in_text(library("tests/golden/gpu_form/gemm.kiln", from, to), 128, k, 0, "");
 }
 
 /// Rings that go round several times. Without faults of mma_wait and of sums.
@@ -461,7 +463,18 @@ TEST(gpu_faults, exchange_over_slots) {
   char *split = library("tests/golden/gpu_form/gemm.kiln", "step BK {", over_slots.loop);
   char *text = replaced(split, small.text, over_slots.text);
   free(split);
-  CHECK_INT(plant_in_text(text, 256, 1536, 120), 17);
+  CHECK_INT(plant_in_text(text, 256, 1536, 120, ""), 17);
+}
+
+/// Two blocks share a program: each is there until the other has released all slots, or the simulator sees an
+/// arrival behind its end. Of two slots the second is released last: the first wait at the end does nothing.
+TEST(gpu_faults, shared_program) {
+  static const char unseen[] = "dropped wait: 1\nwait in the wrong slot: 1\nwait behind what it is for: 1\n";
+  char *shared = library("tests/golden/gpu_form/gemm.kiln", small.text,
+                         "BM = 256, BN = 64, BK = 16, warps = 16, stages = 2");
+  char *text = replaced(shared, bias, "");
+  free(shared);
+  CHECK_INT(plant_in_text(text, 512, 48, 16, unseen), 16);
 }
 
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. An early

@@ -132,6 +132,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMValueRef lo = gpu_scalar(g, ir_for_lower(op)), hi = gpu_scalar(g, ir_for_upper(op)),
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
+  if (g->machine->enter_loop) g->machine->enter_loop(g, op);
   gpu_park(g, op);
   gpu_region *region = open_loop(g, body);
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");

@@ -57,8 +57,8 @@ static void find_top(ir_op *op, void *context) {
   if (end > g->scratch_base) g->scratch_base = end;
 }
 
-/// `meet`: what all wait at until the barriers are there.
-static void open_barriers(gpu *g, kl_function meet) {
+/// One thread makes the barriers; blocks of a cluster tell each other.
+static void open_barriers(gpu *g, bool is_cluster) {
   LLVMBasicBlockRef init = gpu_block(g, "init"), ready = gpu_block(g, "ready");
   LLVMValueRef first = LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
   LLVMBuildCondBr(g->builder, first, init, ready);
@@ -68,7 +68,12 @@ static void open_barriers(gpu *g, kl_function meet) {
   call(g, KL_kl_mbar_fence, NULL, 0);
   LLVMBuildBr(g->builder, ready);
   LLVMPositionBuilderAtEnd(g->builder, ready);
-  call(g, meet, NULL, 0);
+  if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
+}
+
+/// Until the barriers are there, of all blocks of the cluster.
+static void meet(gpu *g, bool is_cluster) {
+  call(g, is_cluster ? KL_kl_cluster_wait : KL_kl_barrier, NULL, 0);
 }
 
 /// The same number in all lanes, so that the compiler knows it as uniform.
@@ -89,12 +94,82 @@ static void set_registers(gpu *g, unsigned count, bool more) {
   nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
 }
 
-static void lower_region(gpu *g, ir_block *block) {
+static void enter_region(gpu *g, ir_block *block) {
   gpu_region *region = KILN_NEW(g->arena, gpu_region);
   *region = (gpu_region){.parent = g->region, .block = block};
   g->region = region;
+}
+
+static void lower_region(gpu *g, ir_block *block) {
+  enter_region(g, block);
   gpu_lower_block(g, block);
-  g->region = region->parent;
+  g->region = g->region->parent;
+}
+
+static bool is_index(const ir_value *value) {
+  return ir_type_equal(value->type, ir_scalar_type(KILN_I32)) ||
+         ir_type_equal(value->type, ir_scalar_type(KILN_I64));
+}
+
+/// LLVM and the assembler compute a value where it is first read. Where there is time for that before and
+/// none then, this reads it.
+static void pin(gpu *g, ir_value *value) {
+  uint64_t bits;
+  if (!is_index(value) || ir_constant_bits(value, &bits)) return;
+  LLVMValueRef scalar = gpu_scalar(g, value);
+  const char *constraint = ir_type_bits(value->type) == 64 ? "l" : "r";
+  nvptx_asm(g, "", 0, constraint, LLVMVoidTypeInContext(g->context), &scalar, 1);
+}
+
+typedef struct search {
+  const ir_value *value;
+  bool is_found;
+} search;
+
+static void look_for(ir_op *op, void *context) {
+  search *s = context;
+  for (uint32_t i = 0; op->code != IR_VIEW && i < op->operand_count; i++)
+    s->is_found |= op->operands[i] == s->value;
+}
+
+static bool is_read_behind(ir_op *loop, const ir_value *value) {
+  search s = {.value = value};
+  for (ir_op *op = loop->next; op; op = op->next) {
+    look_for(op, &s);
+    for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], look_for, &s);
+  }
+  return s.is_found;
+}
+
+static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_MMA; }
+
+/// There a thread waits for copies; behind the loop others wait for what it stores.
+void nvptx_enter_loop(gpu *g, ir_op *loop) {
+  bool has_product = false;
+  ir_walk(ir_loop_body(loop), note_product, &has_product);
+  for (ir_op *op = loop->block->first; has_product && op != loop; op = op->next)
+    if (op->result_count == 1 && is_read_behind(loop, op->results)) pin(g, op->results);
+}
+
+/// Copies are one thread's. What their indices need of the first program all threads of the warp compute
+/// before the barriers have to be there.
+static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBlockRef idle,
+                           LLVMBasicBlockRef end) {
+  ir_op *op = block->first;
+  enter_region(g, block);
+  for (; ir_is_pure(op) && !op->region_count; op = op->next) gpu_lower_op(g, op);
+  KILN_ASSERT(op->code == IR_FOR);
+  for (uint32_t i = 0; i < op->operand_count; i++) pin(g, op->operands[i]);
+  LLVMValueRef first = gpu_scalar(g, ir_for_lower(op)), programs = gpu_scalar(g, ir_for_upper(op));
+  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntSLT, first, programs, ""), idle, "program");
+  meet(g, is_cluster);
+  LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
+  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
+  g->is_alone = true;
+  for (; op != block->last; op = op->next) gpu_lower_op(g, op);
+  g->is_alone = false;
+  LLVMBuildBr(g->builder, end);
+  g->region = g->region->parent;
 }
 
 /// Where the block stands in its cluster: blocks that share iterations come after those that share a program.
@@ -136,10 +211,11 @@ static void find_place(gpu *g, LLVMValueRef place, unsigned groups) {
 static void lower_roles(gpu *g, ir_op *op) {
   unsigned blocks = g->spread ? g->spread : 1, groups = g->kernel->warps / 4 / blocks;
   bool is_cluster = nvptx_cluster(&op->attrs) > 1;
-  LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer");
+  LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer"),
+                    idle = gpu_block(g, "idle");
   ir_walk(g->kernel->body, find_top, g);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
-  open_barriers(g, is_cluster ? KL_kl_cluster_barrier : KL_kl_barrier);
+  open_barriers(g, is_cluster);
   LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
   g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
   LLVMValueRef place = find_share(g);
@@ -147,14 +223,13 @@ static void lower_roles(gpu *g, ir_op *op) {
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
   branch_unless(g, is_producer, consumer, "producer");
   set_registers(g, (uint32_t)op->attrs.bits, false);
-  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), end, "warp");
-  LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
-  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
-  g->is_alone = true;
-  lower_region(g, op->regions[0]);
-  g->is_alone = false;
+  branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), idle, "warp");
+  lower_producer(g, op->regions[0], is_cluster, idle, end);
+  LLVMPositionBuilderAtEnd(g->builder, idle);
+  meet(g, is_cluster);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, consumer);
+  meet(g, is_cluster);
   set_registers(g, (uint32_t)(op->attrs.bits >> 32), true);
   g->barrier = BLOCK_BARRIER;
   g->barrier_threads = groups * GROUP_THREADS;
@@ -162,8 +237,9 @@ static void lower_roles(gpu *g, ir_op *op) {
   lower_region(g, op->regions[1]);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
-  // Shared memory stays until the others of the cluster have read it.
-  if (is_cluster) call(g, KL_kl_cluster_barrier, NULL, 0);
+  // Shared memory stays until the others of the cluster have read it. (Where they only share programs the
+  // producer waits for their arrivals.)
+  if (op->attrs.split) call(g, KL_kl_cluster_barrier, NULL, 0);
 }
 
 static void lower_block_number(gpu *g, ir_op *op) {

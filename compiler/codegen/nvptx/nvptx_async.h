@@ -41,6 +41,9 @@ LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
 LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
                        LLVMValueRef *arguments, unsigned count);
 
+/// Scalars that are read behind a loop with products are computed in front of it.
+void nvptx_enter_loop(gpu *g, ir_op *loop);
+
 void nvptx_lower_mma(gpu *g, ir_op *op);
 void nvptx_lower_mma_wait(gpu *g, ir_op *op);
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op);

@@ -138,8 +138,19 @@ static ir_block *copy_body(splitting *s) {
   return to;
 }
 
+/// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
+/// released all slots. Where blocks exchange sums, too, they meet at their end.
+static void drain(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++)
+    for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].slots; slot++) {
+      roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase, 0);
+      roles_advance(s, i);
+    }
+}
+
 static void end_role(splitting *s, ir_block *block) {
   s->b.block = block, s->b.before = NULL;
+  if (s->is_producer && s->spread > 1 && !s->split) drain(s);
   if (!s->is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
   ir_yield(&s->b, NULL, 0);
 }
