@@ -6,16 +6,16 @@
 //
 // Or each block has the sums of a part of the columns: every thread stores each part of its accumulators into
 // the memory of the block that adds it ("st.async": data and count arrive together), its own part too, so
-// that all add in the order of the ranks. Where that memory is slots of rings, all groups of all blocks first
-// tell each other that they have read them.
+// that all add in the order of the ranks, but without the network. Where that memory is slots of rings, all
+// groups of all blocks first tell each other that they have read them.
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 enum {
   GROUP_THREADS = 128,
-  GROUP_BARRIER = 2,
   BARRIER_BYTES = 8,
-  PIECE = 4
-}; // elements of 4 bytes in a piece
+  PIECE = 4,      ///< elements of 4 bytes in a piece
+  MOST_BLOCKS = 8 ///< of a cluster
+};
 
 typedef struct exchange {
   gpu_tile tile;
@@ -169,28 +169,39 @@ static void tell_that_read(gpu *g, const ir_op *op, const exchange *x) {
     }
 }
 
+/// A piece goes to block `part` of those that share the iterations: by the network, with its count of bytes,
+/// or straight into this block's own memory, where the thread itself reads it.
+static void send_piece(gpu *g, unsigned part, LLVMValueRef there, LLVMValueRef full, LLVMValueRef own,
+                       const LLVMValueRef *sums) {
+  static const char text[] = "{ .reg .pred p; setp.ne.b32 p, $7, 0; "
+                             "@p st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                             "[$0], {$1, $2, $3, $4}, [$5]; "
+                             "@!p st.shared::cta.v4.b32 [$6], {$1, $2, $3, $4}; }";
+  LLVMValueRef arguments[PIECE + 4] = {there};
+  for (unsigned k = 0; k < PIECE; k++) arguments[1 + k] = LLVMBuildBitCast(g->builder, sums[k], g->i32, "");
+  arguments[1 + PIECE] = full;
+  arguments[2 + PIECE] = own;
+  arguments[3 + PIECE] = LLVMBuildXor(g->builder, g->share, gpu_i32(g, part), "");
+  nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context),
+            arguments, PIECE + 4);
+}
+
 /// Waits until all have read what this block sent before; over slots, until these have been read this time.
+/// The blocks get their pieces in turn: all of one part first would be more than its block takes in, from
+/// everybody at a time, while the others get nothing.
 static void scatter(gpu *g, const exchange *x, const part_registers *r) {
-  static const char text[] = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-                             "[$0], {$1, $2, $3, $4}, [$5];";
   unsigned pieces = x->pieces / x->blocks;
   LLVMValueRef before = x->is_overlaid ? x->phase : LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
   LLVMValueRef turn = LLVMBuildMul(g->builder, g->share, gpu_i32(g, x->tile_bytes), "");
+  LLVMValueRef own = add(g, x->memory, turn), there[MOST_BLOCKS], full[MOST_BLOCKS];
+  for (unsigned part = 0; part < x->blocks; part++)
+    there[part] = in_block(g, own, part), full[part] = in_block(g, x->full, part);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->empty, before}, 2);
-  for (unsigned part = 0; part < x->blocks; part++) {
-    LLVMValueRef there = in_block(g, add(g, x->memory, turn), part), full = in_block(g, x->full, part);
-    for (unsigned i = 0; i < pieces; i++) {
-      LLVMValueRef arguments[2 + PIECE] = {piece_at(g, there, i)};
-      for (unsigned k = 0; k < PIECE; k++) {
-        unsigned at = i * PIECE + k;
-        LLVMValueRef sum = x->tile.regs[at / r->width * r->whole + part * r->width + at % r->width];
-        arguments[1 + k] = LLVMBuildBitCast(g->builder, sum, g->i32, "");
-      }
-      arguments[1 + PIECE] = full;
-      nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context),
-                arguments, 2 + PIECE);
+  for (unsigned i = 0; i < pieces; i++)
+    for (unsigned part = 0; part < x->blocks; part++) {
+      unsigned at = i * PIECE, first = at / r->width * r->whole + part * r->width + at % r->width;
+      send_piece(g, part, piece_at(g, there[part], i), full[part], piece_at(g, own, i), x->tile.regs + first);
     }
-  }
 }
 
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
@@ -202,9 +213,9 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   uint32_t count = 1u << part.registers, own = count / r.part * r.width;
   exchange x = open_exchange(g, op, tile, own * op->attrs.split);
   uint32_t bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
-  LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes), "");
-  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
+  LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes - x.tile_bytes), "");
+  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
   if (x.is_overlaid) tell_that_read(g, op, &x);
   scatter(g, &x, &r);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
