@@ -19,6 +19,8 @@
 // Blocks add in the order of their ranks, so that the result does not depend on which comes first. Wants a
 // persistent grid (kiln_gpu_persist), whose blocks are clusters afterwards. A loop that does not fit keeps
 // all its iterations.
+#include <string.h>
+
 #include "base/check.h"
 #include "compiler/gpu/gpu.h"
 
@@ -29,6 +31,7 @@ typedef struct sharing {
   ir_op *programs, *loop;  ///< the persistent grid's loop; the one that is shared
   unsigned blocks, spread; ///< that share it; that share each program besides
   unsigned columns;        ///< of these, side by side
+  ir_value *parity;        ///< of the programs that came before; NULL: not carried yet
 } sharing;
 
 static void note_mapped(ir_op *op, void *context) {
@@ -97,12 +100,25 @@ static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value
 }
 
 /// Whether an even or an odd number of programs came before: what barriers that all programs use are waited
-/// by. It is computed in front of the loop, behind which others wait for the sums.
-static ir_value *parity(const sharing *s) {
-  ir_builder b = in_front_of(s, s->loop);
-  ir_value *done = ir_binary(&b, IR_SUB, 0, ir_for_counter(s->programs), s->programs->operands[0]);
-  ir_value *round = ir_binary(&b, IR_DIV, IR_UNSIGNED, done, s->programs->operands[2]);
-  return ir_binary(&b, IR_AND, 0, round, ir_const_int(&b, KILN_I32, 1));
+/// by. The programs' loop carries it; its result says the same of all programs.
+static ir_value *parity(sharing *s) {
+  if (s->parity) return s->parity;
+  ir_op *loop = s->programs, *end = ir_terminator(ir_loop_body(loop));
+  ir_builder inner = in_front_of(s, end), outer = in_front_of(s, loop);
+  ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->operand_count + 1u);
+  KILN_ASSERT(!loop->result_count);
+  memcpy(operands, loop->operands, loop->operand_count * sizeof *operands);
+  operands[loop->operand_count] = ir_const_int(&outer, KILN_I32, 0);
+  s->parity = ir_block_arg(s->kernel->arena, ir_loop_body(loop), ir_scalar_type(KILN_I32));
+  end->operands = KILN_NEW(s->kernel->arena, ir_value *);
+  end->operands[0] = ir_binary(&inner, IR_XOR, 0, s->parity, ir_const_int(&inner, KILN_I32, 1));
+  end->operand_count = 1;
+  s->programs =
+      ir_emit(&outer, IR_FOR, &loop->attrs, operands, loop->operand_count + 1u, NULL, loop->regions, 1);
+  KILN_ASSERT(s->programs);
+  loop->region_count = 0;
+  ir_remove(loop);
+  return s->parity;
 }
 
 typedef struct exchange {
@@ -118,7 +134,7 @@ static void take_sums(ir_op *op, void *context) {
 }
 
 /// What stands behind the loop runs in the first block, with everybody's sums.
-static void end_in_first(const sharing *s, ir_value *is_first) {
+static void end_in_first(sharing *s, ir_value *is_first) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *regions[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
   exchange x = {.loop = loop, .sums = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->result_count)};
@@ -158,7 +174,7 @@ static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, int
 }
 
 /// Each block has its part of the sums and does with it what stands behind the loop.
-static bool end_in_all(const sharing *s, ir_value *rank, int64_t columns) {
+static bool end_in_all(sharing *s, ir_value *rank, int64_t columns) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *made = ir_block_create(s->kernel->arena);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};

@@ -237,9 +237,6 @@ static void lower_roles(gpu *g, ir_op *op) {
   lower_region(g, op->regions[1]);
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
-  // Shared memory stays until the others of the cluster have read it. (Where they only share programs the
-  // producer waits for their arrivals.)
-  if (op->attrs.split) call(g, KL_kl_cluster_barrier, NULL, 0);
 }
 
 static void lower_block_number(gpu *g, ir_op *op) {

@@ -94,7 +94,7 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
   for (unsigned rank = 1; rank < x->blocks; rank++) add_from(g, x, rank, sums);
   nvptx_group_barrier(g);
-  for (unsigned rank = 1; rank < x->blocks; rank++)
+  for (unsigned rank = 0; rank < x->blocks; rank++) // itself, too: all wait for it at their end
     call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
 }
 

@@ -139,7 +139,7 @@ static ir_block *copy_body(splitting *s) {
 }
 
 /// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
-/// released all slots. Where blocks exchange sums, too, they meet at their end.
+/// released all slots.
 static void drain(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++)
     for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].slots; slot++) {
@@ -148,10 +148,23 @@ static void drain(splitting *s) {
     }
 }
 
+/// So do blocks that exchange sums: to say that they have read what this one sent or, over the slots, that
+/// their producers have seen that.
+static void end_exchange(splitting *s, const ir_op *op) {
+  const ir_value *turn = ir_resolve(op->operands[1]);
+  ir_value *all = &turn->block->parent->results[turn->index - 1];
+  ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, roles_i32(s, 1));
+  bool is_overlaid = op->attrs.flags & IR_OVERLAID;
+  unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
+  ir_value *told = is_overlaid ? s->passed : op->operands[4];
+  for (unsigned i = 0; i < count; i++) roles_emit_barrier(s, IR_BAR_WAIT, told, roles_i32(s, i), last, 0);
+}
+
 static void end_role(splitting *s, ir_block *block) {
   s->b.block = block, s->b.before = NULL;
-  if (s->is_producer && s->spread > 1 && !s->split) drain(s);
+  if (s->is_producer && s->spread > 1) drain(s);
   if (!s->is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+  for (unsigned i = 0; !s->is_producer && i < s->exchange_count; i++) end_exchange(s, s->exchanges[i]);
   ir_yield(&s->b, NULL, 0);
 }
 

@@ -45,10 +45,12 @@ typedef struct splitting {
     unsigned ring; ///< of what it puts
   } products[MAX_SITES];
   unsigned ring_count, site_count, product_count, groups, blocks;
-  uint32_t top;         ///< shared memory claimed
-  unsigned staged;      ///< logarithm of the bytes of a row that groups stage at a time
-  ir_value *staging[2]; ///< for stores of 16 bits, for sums of 32: the same bytes
-  ir_op *scatter;       ///< the consumers' exchange of parts of their sums; NULL: none
+  uint32_t top;                ///< shared memory claimed
+  unsigned staged;             ///< logarithm of the bytes of a row that groups stage at a time
+  ir_value *staging[2];        ///< for stores of 16 bits, for sums of 32: the same bytes
+  ir_op *exchanges[MAX_SITES]; ///< the consumers', of sums
+  unsigned exchange_count;
+  ir_op *scatter;   ///< that of parts of the sums; NULL: none
   ir_value *taken;  ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
   ir_value *passed; ///< barrier: the producers have seen that
   unsigned split;   ///< blocks of a cluster that share a loop; 0: none

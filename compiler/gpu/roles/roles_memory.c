@@ -2,6 +2,7 @@
 // Shared memory: staged stores, exchanged sums, slots, barriers.
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/gpu/roles/roles_inner.h"
 
 enum { DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024, BARRIER_BYTES = 8 };
@@ -78,6 +79,8 @@ static void find_exchange(ir_op *op, void *context) {
   splitting *s = context;
   if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) return;
   s->split = op->attrs.split;
+  KILN_ASSERT(s->exchange_count < MAX_SITES);
+  s->exchanges[s->exchange_count++] = op;
   if (op->code == IR_CLUSTER_SCATTER) {
     s->scatter = op;
     return;
