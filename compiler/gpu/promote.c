@@ -14,7 +14,7 @@
 #include "compiler/analysis/provenance.h"
 #include "compiler/gpu/gpu.h"
 
-enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, LEAST_SLOTS = 2, MOST_LOADS = 32 };
+enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, MOST_LOADS = 32 };
 
 typedef struct promoting {
   ir_kernel *kernel;
@@ -27,7 +27,8 @@ typedef struct promoting {
   kiln_sums sums;
   struct {
     const ir_op *load;
-    uint32_t uses; ///< by products that take it from shared memory
+    const ir_op *dot; ///< the last that takes it
+    uint32_t uses;    ///< by products that take it from shared memory
   } marked[MOST_LOADS];
   struct {
     const ir_op *load;
@@ -43,6 +44,7 @@ typedef struct promoting {
   kiln_reason refused;     ///< why no product is done so
   bool is_divided;         ///< columns of a product, of which not all count, go to two blocks
   bool is_tall[2];         ///< a left, right operand's tile has more rows than a box
+  bool has_rows;           ///< every product has them for two groups of warps
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -207,7 +209,7 @@ static bool is_counted(promoting *p, const ir_op *load) {
   return false;
 }
 
-static void note_use(promoting *p, const ir_op *load) {
+static void note_use(promoting *p, const ir_op *load, const ir_op *dot) {
   unsigned i = 0;
   while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
   if (i == MOST_LOADS) {
@@ -215,6 +217,7 @@ static void note_use(promoting *p, const ir_op *load) {
     return;
   }
   p->marked[i].load = load;
+  p->marked[i].dot = dot;
   p->marked[i].uses++;
 }
 
@@ -225,8 +228,8 @@ static bool are_all_from_memory(const promoting *p) {
   return true;
 }
 
-static void mark(promoting *p, ir_op *load, bool is_left) {
-  if (load) note_use(p, load);
+static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
+  if (load) note_use(p, load, dot);
   if (!load || load->attrs.flags & IR_MAPPED) return;
   uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
   load->attrs.flags |= IR_MAPPED;
@@ -259,8 +262,9 @@ static void visit_dot(ir_op *op, void *context) {
   }
   ir_type c = op->results[0].type;
   p->is_divided |= product.is_divided;
-  mark(p, product.left, true);
-  mark(p, product.right, false);
+  p->has_rows &= c.log2[0] > p->machine->log2_rows;
+  mark(p, product.left, op, true);
+  mark(p, product.right, op, false);
   if (product.put) p->fixed_bytes += KILN_PUT_SLOTS * kiln_memory_bytes(product.put->operands[0]->type, 0);
   if (p->block != op->block) p->sums = (kiln_sums){0};
   p->block = op->block;
@@ -309,6 +313,22 @@ static void unmark(ir_op *op, void *context) {
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 34 * 1024 };
 
+/// Another product of the block takes other loads.
+static bool has_neighbour(const promoting *p, unsigned number) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (p->marked[i].dot != p->marked[number].dot &&
+        p->marked[i].load->block == p->marked[number].load->block)
+      return true;
+  return false;
+}
+
+/// Slots that a loop must have: one where products take turns (roles_memory.c).
+static unsigned least_slots(const promoting *p) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour(p, i))) return 2;
+  return 1;
+}
+
 static kiln_reason judge_room(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
@@ -321,7 +341,7 @@ static kiln_reason judge_room(const promoting *p) {
   if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
   if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
     return KILN_REASON_REGISTERS;
-  return p->fixed_bytes + LEAST_SLOTS * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
+  return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 
 static kiln_reason judge_kernel(const promoting *p) {
@@ -329,15 +349,34 @@ static kiln_reason judge_kernel(const promoting *p) {
   return !why && !are_all_from_memory(p) ? KILN_REASON_USES : why;
 }
 
-static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
-                        unsigned *out_registers) {
+/// What the marked products of a kernel want.
+typedef struct demand {
+  unsigned registers; ///< accumulators of a thread
+  bool is_alone;      ///< one group of warps, of whose blocks a processor has room for one
+  bool has_rows;      ///< for two groups, in every product
+} demand;
+
+/// With as many slots as the kernel wants; one group stages 64 rows of 256 bytes.
+static demand demand_of(const promoting *p) {
+  enum { STAGED = 17 * 1024, DEFAULT_SLOTS = 4 };
+  unsigned slots = p->kernel->stages ? p->kernel->stages : DEFAULT_SLOTS;
+  uint64_t bytes = p->fixed_bytes + slots * p->loop_bytes + STAGED;
+  demand d = {.registers = p->registers, .has_rows = p->has_rows};
+  d.is_alone = p->kernel->warps == p->machine->group_warps &&
+               (bytes > p->target->processor->shared_bytes ||
+                kiln_blocks_within(p->machine, p->target, (uint32_t)bytes) < 2);
+  return d;
+}
+
+static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals, demand *out) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   if (!machine) return 0;
   if (kernel->warps < machine->group_warps || kernel->max_registers)
     return kiln_refuse_others(refusals, KILN_REASON_GROUPS), 0;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
-  promoting p = {.kernel = kernel, .machine = machine, .target = target, .refusals = refusals};
+  promoting p = {
+      .kernel = kernel, .machine = machine, .target = target, .refusals = refusals, .has_rows = true};
   p.facts = kiln_facts_compute(scratch, kernel);
   ir_count_uses(kernel);
   ir_walk(kernel->body, forbid, &p);
@@ -349,27 +388,30 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
     ir_walk(kernel->body, unmark, NULL);
     p.loads = 0;
   }
-  *out_registers = p.registers;
+  *out = demand_of(&p);
   kiln_arena_destroy(scratch);
   return p.loads;
 }
 
 /// The number of warps shares work out and means nothing else: where one group's accumulators leave little
-/// room for the rest, two groups share them.
+/// room for the rest, two groups share them. So they do where a block of one group would have a processor for
+/// itself, and leave its unit idle whenever it waits.
 unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
   enum { MOST_OF_ONE_GROUP = 128 };
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
-  unsigned registers = 0;
+  demand needs = {0};
   if (refusals && (refusals->count || refusals->others)) refusals = NULL;
-  unsigned loads = promote(kernel, target, refusals, &registers);
-  if (!machine || registers <= MOST_OF_ONE_GROUP || kernel->warps != machine->group_warps) return loads;
+  unsigned loads = promote(kernel, target, refusals, &needs);
+  bool is_shared = needs.registers > MOST_OF_ONE_GROUP ||
+                   (loads && needs.registers == MOST_OF_ONE_GROUP && needs.is_alone && needs.has_rows);
+  if (!machine || !is_shared || kernel->warps != machine->group_warps) return loads;
   ir_walk(kernel->body, unmark, NULL);
   kernel->warps *= 2;
-  unsigned more = promote(kernel, target, NULL, &registers);
+  unsigned more = promote(kernel, target, NULL, &needs);
   if (more && refusals) refusals->others = KILN_REASON_NONE;
   if (more) return more;
   kernel->warps /= 2;
-  return promote(kernel, target, NULL, &registers);
+  return promote(kernel, target, NULL, &needs);
 }
 
 unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {

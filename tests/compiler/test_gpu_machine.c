@@ -223,6 +223,12 @@ TEST(gpu_machine, attention_lengths) {
   check_attention("bf16", 128, false, "BM = 128, BN = 128, warps = 8, stages = 2", 128, 130, 1);
 }
 
+/// Tiles of keys and values of which shared memory has room for one slot each: they take turns.
+TEST(gpu_machine, attention_in_turns) {
+  check_attention("bf16", 128, false, "BM = 128, BN = 256, warps = 8, stages = 2", 128, 520, 2);
+  check_attention("bf16", 128, true, "BM = 128, BN = 256, warps = 8, stages = 2", 128, 300, 2);
+}
+
 // ------------------------------------------------------------------------------------------ faults
 
 /// A kernel's operations of some code, in order of the text.

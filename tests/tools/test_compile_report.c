@@ -170,6 +170,26 @@ TEST(compile_report, attention_orders_its_products) {
   free(out);
 }
 
+// Where slots leave room for one block of four warps a processor, eight share its work; with three slots
+// there are two blocks.
+TEST(compile_report, four_warps_alone_become_eight) {
+  static const struct {
+    const char *stages, *threads;
+  } cases[] = {{"3", "threads a block    256\n"}, {"4", "threads a block    384\n"}};
+  for (size_t i = 0; i < 2; i++) {
+    char *out;
+    if (kiln_test_run(
+            &out,
+            "%s/bin/kiln compile tests/ttir/descriptors_f16.ttir --warps=4 --stages=%s -t sm_90a -q "
+            "--no-cache --ptx-assembler=none --report",
+            kiln_test_build(), cases[i].stages))
+      FAIL("%s", out);
+    expect(out, cases[i].threads);
+    expect(out, "product: matrix unit, wgmma\n");
+    free(out);
+  }
+}
+
 // The same from the cache, under the same key.
 TEST(compile_report, is_stored) {
   char options[500], *first, *again, *out;

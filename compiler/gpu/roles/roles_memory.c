@@ -94,8 +94,30 @@ static unsigned slots_beside(const kiln_target *target, uint64_t fixed, uint64_t
   return wanted;
 }
 
-/// As many slots as are wanted and fit, the same for all rings of loops. What is scattered has memory of its
-/// own where that leaves as many; else it lies over the slots.
+static bool is_read_once(const site *x) {
+  for (unsigned i = 0; i < x->count; i++)
+    if (x->loads[i]->results[0].uses != 1) return false;
+  return true;
+}
+
+static bool has_neighbour(const splitting *s, const site *x) {
+  for (unsigned i = 0; i < s->site_count; i++)
+    if (&s->sites[i] != x && s->sites[i].loads[0]->block == x->loads[0]->block) return true;
+  return false;
+}
+
+/// Every loop has several products in turn, each with operands of its own: while one is multiplied the
+/// others' are copied, so that one slot will do.
+static bool take_turns(const splitting *s) {
+  for (unsigned i = 0; i < s->site_count; i++) {
+    const site *x = &s->sites[i];
+    if (s->rings[x->ring].is_in_loop && !(is_read_once(x) && has_neighbour(s, x))) return false;
+  }
+  return true;
+}
+
+/// As many slots as are wanted and fit, the same for all rings of loops; two where products do not take
+/// turns. What is scattered has memory of its own where that leaves as many; else it lies over the slots.
 static bool choose_slots(splitting *s, const kiln_target *target) {
   uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0, exchanged = 0;
   unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
@@ -114,7 +136,7 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
     ring *r = &s->rings[i];
     r->slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
   }
-  return slots > 1;
+  return slots > 1 || (slots == 1 && take_turns(s));
 }
 
 static void alloc_slots(splitting *s) {
