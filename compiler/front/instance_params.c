@@ -4,67 +4,97 @@
 
 #include "compiler/front/instance.h"
 
-static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
-  static const struct {
-    const char *name;
-    uint8_t args, pointers, views, integers;
-  } known[] = {{"align", 1, 1, 1, 0},   {"div", 1, 0, 0, 1},    {"range", 2, 0, 0, 1},
-               {"noalias", 0, 1, 1, 0}, {"within", 0, 1, 0, 0}, {"rows", 1, 0, 1, 0}};
-  enum { KNOWN = sizeof known / sizeof *known };
-  size_t which = 0;
-  int64_t v[2] = {0};
+typedef void taker(kiln_maker *m, const kiln_node *a, ir_param *p);
+
+/// The one argument: bytes, a power of two. 0 after an error.
+static uint32_t take_bytes(kiln_maker *m, const kiln_node *a) {
+  enum { MOST = 1 << 20 };
+  int64_t v;
+  if (!kiln_elab_integer(&m->e, a->list.items[0], 1, MOST, a->atom->text, &v)) return 0;
+  if (!(v & (v - 1))) return (uint32_t)v;
+  kiln_elab_error(&m->e, a->place, "'@%s' takes a power of two, found %lld", a->atom->text, (long long)v);
+  return 0;
+}
+
+static void take_align(kiln_maker *m, const kiln_node *a, ir_param *p) { p->align = take_bytes(m, a); }
+
+static void take_rows(kiln_maker *m, const kiln_node *a, ir_param *p) {
+  p->rows = take_bytes(m, a);
+  if (p->rows && p->rows < kiln_scalars[p->type.scalar].bytes)
+    kiln_elab_error(&m->e, a->place, "'@rows': expected the bytes of an element of %s or more, found %u",
+                    kiln_scalars[p->type.scalar].spelling, p->rows);
+}
+
+static void take_div(kiln_maker *m, const kiln_node *a, ir_param *p) {
+  int64_t v;
+  if (kiln_elab_divisor(&m->e, a->list.items[0], p->type, "'@div'", &v)) p->div = v;
+}
+
+static void take_range(kiln_maker *m, const kiln_node *a, ir_param *p) {
   char text[IR_TYPE_TEXT];
-  bool pointer = p->type.pointer || p->type.is_view,
-       integer = !pointer && ir_type_class(p->type) == KILN_CLASS_INT;
-  while (which < KNOWN && strcmp(known[which].name, a->atom->text)) which++;
+  unsigned width = ir_type_bits(p->type);
+  int64_t v[2], most = width < 64 ? (INT64_C(1) << (width - 1)) - 1 : INT64_MAX;
+  for (unsigned i = 0; i < 2; i++)
+    if (!kiln_elab_integer(&m->e, a->list.items[i], INT64_MIN, INT64_MAX, "range", &v[i])) return;
+  if (v[0] > v[1])
+    kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0],
+                    (long long)v[1]);
+  bool is_upper = v[0] >= -most - 1;
+  if (!is_upper || v[1] > most)
+    kiln_elab_error(&m->e, a->list.items[is_upper]->place,
+                    "'@range': expected numbers of %s, from %lld to %lld, found %lld",
+                    ir_type_text(p->type, text), (long long)(-most - 1), (long long)most,
+                    (long long)v[is_upper]);
+  p->has_range = true, p->lo = v[0], p->hi = v[1];
+}
+
+static void take_noalias(kiln_maker *m, const kiln_node *a, ir_param *p) {
+  (void)m, (void)a;
+  p->noalias = true;
+}
+
+static void take_within(kiln_maker *m, const kiln_node *a, ir_param *p) {
+  (void)m, (void)a;
+  p->within = true;
+}
+
+/// An attribute, how many arguments it takes, and what has it.
+static const struct attribute {
+  const char *name;
+  uint8_t args, pointers, views, integers;
+  taker *take;
+} attributes[] = {{"align", 1, 1, 1, 0, take_align},     {"rows", 1, 0, 1, 0, take_rows},
+                  {"div", 1, 0, 0, 1, take_div},         {"range", 2, 0, 0, 1, take_range},
+                  {"noalias", 0, 1, 1, 0, take_noalias}, {"within", 0, 1, 0, 0, take_within}};
+
+static const char *owners_of(const struct attribute *of) {
+  if (of->integers) return "integer";
+  return of->views && of->pointers ? "pointer and view" : of->views ? "view" : "pointer";
+}
+
+static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
+  enum { KNOWN = sizeof attributes / sizeof *attributes };
+  size_t which = 0;
+  bool is_integer = !p->type.pointer && !p->type.is_view && ir_type_class(p->type) == KILN_CLASS_INT;
+  while (which < KNOWN && strcmp(attributes[which].name, a->atom->text)) which++;
   if (which == KNOWN) {
     kiln_elab_unknown_attribute(&m->e, a, "parameter",
                                 "@align(n) @rows(n) @div(n) @range(lo, hi) @noalias @within");
     return;
   }
-  if (!(known[which].pointers && p->type.pointer) && !(known[which].views && p->type.is_view) &&
-      !(known[which].integers && integer)) {
-    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", known[which].name,
-                    known[which].views && known[which].pointers ? "pointer and view"
-                    : known[which].views                        ? "view"
-                    : known[which].pointers                     ? "pointer"
-                                                                : "integer",
+  const struct attribute *of = &attributes[which];
+  if (!(of->pointers && p->type.pointer) && !(of->views && p->type.is_view) &&
+      !(of->integers && is_integer)) {
+    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", of->name, owners_of(of),
                     p->name);
     return;
   }
-  if (a->list.count != known[which].args) {
-    kiln_elab_error(&m->e, a->place, "'@%s' takes %u argument%s, found %u", known[which].name,
-                    known[which].args, known[which].args == 1 ? "" : "s", a->list.count);
+  if (a->list.count != of->args) {
+    kiln_elab_error(&m->e, a->place, "'@%s' takes %u argument%s, found %u", of->name, of->args,
+                    of->args == 1 ? "" : "s", a->list.count);
     return;
   }
-  bool takes_bytes = which == 0 || which == 5;
-  if (which == 1 && !kiln_elab_divisor(&m->e, a->list.items[0], p->type, "'@div'", &v[0])) return;
-  for (uint32_t i = 0; which != 1 && i < a->list.count; i++)
-    if (!kiln_elab_integer(&m->e, a->list.items[i], which == 2 ? INT64_MIN : 1,
-                           takes_bytes ? 1 << 20 : INT64_MAX, known[which].name, &v[i]))
-      return;
-  if (takes_bytes && v[0] & (v[0] - 1))
-    kiln_elab_error(&m->e, a->place, "'@%s' takes a power of two, found %lld", known[which].name,
-                    (long long)v[0]);
-  if (which == 5 && v[0] < kiln_scalars[p->type.scalar].bytes)
-    kiln_elab_error(&m->e, a->place, "'@rows': expected the bytes of an element of %s or more, found %lld",
-                    ir_type_text(ir_scalar_type(p->type.scalar), text), (long long)v[0]);
-  if (which == 2 && v[0] > v[1])
-    kiln_elab_error(&m->e, a->place, "'@range' is empty: %lld is above %lld", (long long)v[0],
-                    (long long)v[1]);
-  unsigned width = integer ? ir_type_bits(p->type) : 64;
-  int64_t most = width < 64 ? (INT64_C(1) << (width - 1)) - 1 : INT64_MAX;
-  if (which == 2 && (v[0] < -most - 1 || v[1] > most))
-    kiln_elab_error(&m->e, a->list.items[v[0] >= -most - 1]->place,
-                    "'@range': expected numbers of %s, from %lld to %lld, found %lld",
-                    ir_type_text(p->type, text), (long long)(-most - 1), (long long)most,
-                    (long long)v[v[0] >= -most - 1]);
-  if (which == 0) p->align = (uint32_t)v[0];
-  if (which == 1) p->div = v[0];
-  if (which == 2) p->has_range = true, p->lo = v[0], p->hi = v[1];
-  if (which == 3) p->noalias = true;
-  if (which == 4) p->within = true;
-  if (which == 5) p->rows = (uint32_t)v[0];
+  of->take(m, a, p);
 }
 
 static void make_param(kiln_maker *m, const kiln_node *n, ir_param *p) {
