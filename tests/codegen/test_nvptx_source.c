@@ -549,6 +549,12 @@ TEST(nvptx_source, limits_are_errors_with_numbers) {
                "store(x + i, load(x + i) + 1.0)\n}\n",
                "sm_80", KILN_STATUS_LIMIT,
                "needs 2048 registers a thread at 4 warps, expected at most 1024; 8 warps have room");
+  expect_error(
+      "kiln 1\nkernel sorted(x: inout *i32) @grid(1) @config(warps = 4) {\n  let i = iota(32768)\n  "
+      "store(x + i, sort(load(x + i)))\n}\n",
+      "sm_90a", KILN_STATUS_LIMIT,
+      "a sort of i32[32768] needs 256 registers a thread at 4 warps, expected at most 128; 8 warps have "
+      "room");
 }
 
 /// Library functions of f32 that differ from each other only in the last bits of what the machine has.

@@ -25,6 +25,7 @@ typedef struct gpu_matrix_form gpu_matrix_form;
 
 enum {
   GPU_MAX_REGISTERS = 1024, ///< 32-bit registers a thread that one tile may take
+  GPU_MAX_SORTED = 128,     ///< of a tile that is sorted: all of it stays in registers, in straight code
   GPU_MAX_VECTOR_BYTES = 16,
 };
 
@@ -299,6 +300,12 @@ LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigne
                            const LLVMValueRef *arguments, unsigned count);
 
 // gpu_value.c
+/// Whether a thread has room for 2^registers elements: words of 32 bits, of at most `most`, which is for 32
+/// lanes: the same for a warp of any width, as above it the register allocator takes minutes. Pointers count
+/// as one: they mostly are a base and offsets. Where not, `op` fails, with "a `what` TYPE" and the warps that
+/// have room.
+bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
+                   uint64_t most);
 LLVMTypeRef gpu_type(gpu *g, ir_type element);
 LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar);
 LLVMValueRef gpu_i32(gpu *g, uint32_t value);

@@ -410,6 +410,7 @@ kiln_layout gpu_sort_layout(gpu *g, const ir_op *op) {
 
 void gpu_lower_sort(gpu *g, ir_op *op) {
   kiln_layout start = start_layout(g, op);
+  if (!gpu_words_fit(g, op, "sort of", op->operands[0]->type, start.registers, GPU_MAX_SORTED)) return;
   gpu_tile from = gpu_tile_in(g, op->operands[0], &start);
   if (g->status != KILN_OK) return;
   network n = open_network(g, op, &start);

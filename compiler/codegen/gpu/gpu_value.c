@@ -290,25 +290,27 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   return tile;
 }
 
-/// Words a thread needs for the value in that layout, against the budget: the same for a warp of any width,
-/// as above it the register allocator takes minutes. Pointers count as one: they mostly are a base and
-/// offsets.
-static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
-  uint64_t bits = value->type.pointer ? 32 : ir_type_bits(value->type),
-           words = (bits << layout->registers) / 32, most = GPU_MAX_REGISTERS >> (g->machine->lanes - 5);
+bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
+                   uint64_t most) {
+  uint64_t bits = type.pointer ? 32 : ir_type_bits(type), words = (bits << registers) / 32,
+           warps = 1u << g->warps, enough = warps;
+  most >>= g->machine->lanes - 5;
   if (words <= most) return true;
   char text[IR_TYPE_TEXT];
-  uint64_t warps = 1u << g->warps, enough = warps;
   while (words * warps > most * enough) enough *= 2;
-  const ir_op *op = value->def ? value->def : g->current ? g->current : value->block->parent;
   gpu_fail_at(
       g, op, KILN_STATUS_LIMIT,
-      "operation %u: a value %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
-      ir_operation(op), ir_type_text(value->type, text), (unsigned long long)words, (unsigned long long)warps,
+      "operation %u: a %s %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
+      ir_operation(op), what, ir_type_text(type, text), (unsigned long long)words, (unsigned long long)warps,
       (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
       enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
       enough <= g->machine->max_warps ? " warps have room" : "");
   return false;
+}
+
+static bool fits(gpu *g, ir_value *value, const kiln_layout *layout) {
+  const ir_op *op = value->def ? value->def : g->current ? g->current : value->block->parent;
+  return gpu_words_fit(g, op, "value", value->type, layout->registers, GPU_MAX_REGISTERS);
 }
 
 /// The outermost loop that is open inside the block which defines the value; NULL: none.
