@@ -150,33 +150,35 @@ static size_t count_in(const span *s, const char *word) {
   return count;
 }
 
+static compiled loop_in(const char *file, const char *name, const char *target, kiln_format format,
+                        span *out) {
+  compiled c = {.is_best = false};
+  kiln_error err = {0};
+  span loops[MOST_LOOPS];
+  CHECK_OK(try_compile(&c, file, name, target, format, &err), err);
+  kiln_buffer_u8(&c.artifact.code, 0);
+  if (format != KILN_FORMAT_ASM) return c;
+  CHECK(find_loops((const char *)c.artifact.code.bytes, loops) == 1);
+  *out = loops[0];
+  return c;
+}
+
 // Queries for which a thread has no room beside sums, probabilities and what is loaded ahead: they stay in
-// shared memory, and the loop reads them from there (gpu_park.c). What is saved around the loop, up to a few
-// addresses, is no matter. That the results are right is shown under emulation.
+// shared memory, and the loop reads them from there (gpu_park.c). What the store needs is computed behind the
+// loop, and sums of gfx11 begin with a constant, not with registers of zeros: nothing spills. That the
+// results are right is shown under emulation.
 TEST(amdgpu_loops, queries_without_room_in_registers_stay_in_shared_memory) {
-  static const struct {
-    const char *target, *name;
-    unsigned most; ///< accesses to scratch in the loop
-  } cases[] = {{"gfx1100", "wide_attention[D=64,N=64]", 0},
-               {"gfx1100", "wide_attention[D=128,N=32]", 4},
-               {"gfx1201", "wide_attention[D=64,N=64]", 0},
-               {"gfx1201", "wide_attention[D=128,N=32]", 0}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    compiled c = {.is_best = false};
-    kiln_error err = {0};
-    span loops[MOST_LOOPS];
-    if (!llvm_has(cases[i].target)) continue;
-    CHECK_OK(try_compile(&c, "../tests/codegen/wide_attention", cases[i].name, cases[i].target,
-                         KILN_FORMAT_ASM, &err),
-             err);
-    kiln_buffer_u8(&c.artifact.code, 0);
-    CHECK_INT(find_loops((const char *)c.artifact.code.bytes, loops), 1);
-    if (count_in(&loops[0], "scratch_") > cases[i].most)
-      FAIL("%s for %s: %zu accesses to scratch in the loop", cases[i].name, cases[i].target,
-           count_in(&loops[0], "scratch_"));
-    CHECK(span_has(&loops[0], "v_wmma"));
-    release(&c);
-  }
+  static const char *const targets[] = {"gfx1100", "gfx1201"}, *const names[] = {
+                                                                   "wide_attention[D=64,N=64]",
+                                                                   "wide_attention[D=128,N=32]"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+    for (size_t k = 0; k < sizeof names / sizeof *names && llvm_has(targets[i]); k++) {
+      span s;
+      compiled c = loop_in("../tests/codegen/wide_attention", names[k], targets[i], KILN_FORMAT_ASM, &s);
+      check_hot_loops((const char *)c.artifact.code.bytes, names[k], targets[i]);
+      CHECK(count_in(&s, "], 0\n") > 0);
+      release(&c);
+    }
 }
 
 static bool has_line(const char *text, const char *const *all, size_t count) {
@@ -249,19 +251,6 @@ static const char *last_in(const span *s, const char *word) {
   const char *last = s->end;
   for (const char *at = strstr(s->begin, word); at && at < s->end; at = strstr(at + 1, word)) last = at;
   return last;
-}
-
-static compiled loop_in(const char *file, const char *name, const char *target, kiln_format format,
-                        span *out) {
-  compiled c = {.is_best = false};
-  kiln_error err = {0};
-  span loops[MOST_LOOPS];
-  CHECK_OK(try_compile(&c, file, name, target, format, &err), err);
-  kiln_buffer_u8(&c.artifact.code, 0);
-  if (format != KILN_FORMAT_ASM) return c;
-  CHECK(find_loops((const char *)c.artifact.code.bytes, loops) == 1);
-  *out = loops[0];
-  return c;
 }
 
 static compiled loop_of(const char *name, const char *target, kiln_format format, span *out) {

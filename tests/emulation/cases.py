@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs recorded cases of Triton IR, compiled for AMDGPU, on an emulator and holds the memory against the recording.
 
-  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/cases.py CASES [--count=40] [--targets=gfx1100,gfx942] [part of a name...]
+  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/cases.py CASES [--count=40] [--workers=2] [--targets=gfx1100,gfx942] [part of a name...]
 
 CASES: a folder with one folder a case (kernel.ttir, case.json, in*.bin, out*.bin; those that `kiln check-case` takes). For the two variables see
 emulate.py; without them everything is skipped, and it says so. --count cases are chosen, evenly over the collections and over the kernels of
@@ -180,7 +180,7 @@ def attempt(job):
 def main(words):
     options = dict(w[2:].split("=", 1) for w in words if w.startswith("--") and "=" in w)
     words = [w for w in words if not w.startswith("--")]
-    if not words: sys.exit("usage: cases.py CASES [--count=40] [--targets=gfx1100,gfx942] [part of a name...]")
+    if not words: sys.exit("usage: cases.py CASES [--count=40] [--workers=2] [--targets=gfx1100,gfx942] [part of a name...]")
     folders = sorted(os.path.join(words[0], d) for d in os.listdir(words[0]))
     cases = [Case(d) for d in folders if os.path.exists(os.path.join(d, "case.json"))]
     fit = [c for c in cases if c.unfit() is None]
@@ -192,7 +192,7 @@ def main(words):
         print("0 passed, 0 failed, %d skipped" % len(jobs))
         return 0
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(int(options.get("workers", 2))) as pool:
         for (case, target), (note, reason) in zip(jobs, pool.map(attempt, jobs)):
             print("%s %s@%s%s" % ("FAIL" if reason else "ok  ", case.name, target, ": " + (reason or note) if reason or note else ""), flush=True)
             failed += reason is not None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs AMDGPU code on an emulator: the kernel library against its references, kernels of cases.kiln against plain Python, generated kernels.
 
-  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/emulate.py [--generated=N] [--targets=gfx942,...] [part of a name...]
+  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/emulate.py [--generated=N] [--workers=2] [--targets=gfx942,...] [part of a name...]
 
 KILN_AMD_EMULATOR: a work tree of an emulator of AMD's instructions. KILN_AMDRUN: its driver, the program that loads a code object and runs it there
 (amdrun.py --emu TREE --hsaco FILE --grid ... --block ... --arg ...). Without them everything is skipped, and it says so. Everything runs twice: workgroups and
@@ -20,7 +20,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TARGETS = ("gfx1100", "gfx942", "gfx1200")
 ROUNDS = (("fwd", 0xCD), ("rev", 0xFF))   # order of workgroups and waves, poison
-WORKERS = 2
 
 
 # ------------------------------------------------------------------------------------------------------------ number formats
@@ -328,7 +327,7 @@ def main(words):
         return 0
     passed = failed = 0
     targets = options["targets"].split(",") if "targets" in options else TARGETS
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(int(options.get("workers", 2))) as pool:
         bundle = os.path.join(folder, "kernels.kbundle")
         call([os.path.join(BUILD, "bin", "kiln"), "build", "-q", "-o", bundle, "-t", ",".join(targets)] + sorted(glob.glob(os.path.join(ROOT, "kernels", "*.kiln"))))
         for rows in pool.map(lambda job: job(), list(jobs_of(targets, parts, int(options.get("generated", 0)), bundle))):

@@ -138,6 +138,12 @@ class Corrections:
     """Mixed into the driver's Emu. `_step` gives for the instruction at an address: the function, the buffers it takes, whether it is a barrier, a
     text. Buffers: 0 scalars, 1 vectors, 2 memory, 3 shared, 4 private, 5 accumulators."""
 
+    share, started = (0, 1), 0   # which workgroups are this process's: every one of `share[1]` whose number leaves share[0]
+
+    def _workgroup(self, *arguments):
+        mine, self.started = self.started % self.share[1] == self.share[0], self.started + 1
+        if mine: super()._workgroup(*arguments)
+
     def _step(self, pc, arch):
         w, w1 = words_at(pc, 2)
         if w >> 26 == 0x36:

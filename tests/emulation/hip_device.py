@@ -6,7 +6,8 @@
   KILN_EMULATED_ORDER=fwd|rev      the order of workgroups, and of waves between barriers
   KILN_EMULATED_POISON=0xCD        what fills new memory, shared and private memory, and registers that hardware leaves undefined
   KILN_EMULATED_ALIGN=16           of new memory; a buffer ends that near to pages without access
-  KILN_EMULATED_STATS=FILE         a line a launch: kernel, workgroups, wave-instructions, seconds
+  KILN_EMULATED_WORKERS=1          processes that share the workgroups of a launch; for kernels whose workgroups add to no memory that others add to
+  KILN_EMULATED_STATS=FILE         a line a launch: kernel, workgroups, wave-instructions of one worker, seconds
 
 Each buffer ends against pages without access; a store to the few bytes between is found after the launch.
 """
@@ -25,6 +26,7 @@ class Device:
         self.poison = int(os.environ.get("KILN_EMULATED_POISON", "0xCD"), 0)
         emulator.poison, emulator.order = self.poison, os.environ.get("KILN_EMULATED_ORDER", "fwd")
         self.align = int(os.environ.get("KILN_EMULATED_ALIGN", "16"))
+        self.workers = int(os.environ.get("KILN_EMULATED_WORKERS", "1"))
         self.stats = os.environ.get("KILN_EMULATED_STATS")
         self.buffers, self.modules, self.functions = {}, {}, {}
 
@@ -72,6 +74,26 @@ class Device:
         self.functions[len(self.functions) + 1] = module, name
         return SUCCESS, len(self.functions)
 
+    def ran(self, launch, name):
+        try: launch()
+        except (self.driver.Trap, SystemExit) as e:
+            print("emulated %s: %s" % (name, e), file=sys.stderr, flush=True)
+            return False
+        return True
+
+    def shared_out(self, launch, name):
+        """Whether it ran, shared by all workers: buffers are memory that processes share."""
+        others = []
+        for part in range(1, self.workers):
+            pid = os.fork()
+            if not pid:
+                self.emulator.share = part, self.workers
+                os._exit(0 if self.ran(launch, name) else 1)
+            others.append(pid)
+        self.emulator.share = 0, self.workers
+        passed = self.ran(launch, name)
+        return all([os.waitpid(pid, 0)[1] == 0 for pid in others]) and passed
+
     def launch(self, number, gx, gy, gz, threads, shared, _, block):
         module, name = self.functions[number]
         args = []
@@ -81,11 +103,7 @@ class Device:
             if len(value) != a[".size"]: return INVALID_VALUE, 0
             args.append(value)
         begin, counted = time.monotonic(), self.emulator.ninst
-        try:
-            self.emulator.launch(module, name, [gx, gy, gz], [threads, 1, 1], args, shared)
-        except (self.driver.Trap, SystemExit) as e:
-            print("emulated %s: %s" % (name, e), file=sys.stderr, flush=True)
-            return LAUNCH_FAILURE, 0
+        if not self.shared_out(lambda: self.emulator.launch(module, name, [gx, gy, gz], [threads, 1, 1], args, shared), name): return LAUNCH_FAILURE, 0
         if self.stats:
             with open(self.stats, "a") as f:
                 f.write("%s %s %d %d %.2f\n" % (module.gfx, name, gx * gy * gz, self.emulator.ninst - counted, time.monotonic() - begin))

@@ -110,6 +110,20 @@ static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
   return LLVMBuildBitCast(g->builder, out, type, "");
 }
 
+static LLVMValueRef warp(gpu *g) {
+  LLVMValueRef number = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, g->lanes), "");
+  return amdgpu_intrinsic(g, "llvm.amdgcn.readfirstlane", g->i32, &number, 1);
+}
+
+// Lanes are counted from a zero that is made here.
+static LLVMValueRef thread_of_warp(gpu *g, LLVMValueRef warp) {
+  LLVMValueRef all = gpu_i32(g, UINT32_MAX), low[] = {all, amdgpu_pin(g, gpu_i32(g, 0))},
+               lane = amdgpu_intrinsic(g, "llvm.amdgcn.mbcnt.lo", NULL, low, 2), high[] = {all, lane};
+  if (g->lanes > 5) lane = amdgpu_intrinsic(g, "llvm.amdgcn.mbcnt.hi", NULL, high, 2);
+  LLVMValueRef first = LLVMBuildShl(g->builder, warp, gpu_i32(g, g->lanes), "");
+  return LLVMBuildOr(g->builder, first, lane, "");
+}
+
 // Which pairs gfx11 can issue together is asked of all pairs of what is scheduled together.
 static void cut_schedule(gpu *g) {
   LLVMValueRef nothing = gpu_i32(g, 0);
@@ -140,6 +154,8 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .finish_kernel = finish_kernel,
       .thread_registers = thread_registers,
       .pin = pin,
+      .warp = warp,
+      .thread_of_warp = thread_of_warp,
       .atomic = amdgpu_atomic,
       .cas = amdgpu_cas,
       .least_register = 32,

@@ -6,6 +6,10 @@
 // Left and right operand permute the reduced index alike, which is all that a product asks for. Sources: the
 // instruction set guides of CDNA 1 to 4 and RDNA 3 and 4; for gfx1250 the operands' symmetry is all that is
 // used.
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "compiler/codegen/amdgpu/amdgpu.h"
 
 enum { NO = GPU_NO_BIT, END = GPU_END };
@@ -22,16 +26,12 @@ enum { NO = GPU_NO_BIT, END = GPU_END };
 
 // ---------------------------------------------------------------------------------------- emission
 
-// The elements of an operand as what the intrinsic takes: a vector of themselves, or for bytes words of
-// `word` bits.
-static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar,
-                           LLVMTypeRef word) {
-  LLVMTypeRef element = gpu_scalar_type(g, scalar);
+static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar) {
   if (count == 1) return elements[0];
-  LLVMValueRef v = LLVMGetUndef(LLVMVectorType(element, count));
+  LLVMValueRef v = LLVMGetUndef(LLVMVectorType(gpu_scalar_type(g, scalar), count));
   for (unsigned i = 0; i < count; i++)
     v = LLVMBuildInsertElement(g->builder, v, elements[i], gpu_i32(g, i), "");
-  return kiln_scalars[scalar].bytes == 1 ? LLVMBuildBitCast(g->builder, v, word, "") : v;
+  return v;
 }
 
 static void scatter(gpu *g, LLVMValueRef vector, LLVMValueRef *elements, unsigned count) {
@@ -45,159 +45,116 @@ static unsigned register_count(const gpu_fragment *f) {
   return 1u << bits;
 }
 
-static LLVMValueRef intrinsic2(gpu *g, const char *name, LLVMTypeRef *overloads, unsigned overload_count,
-                               LLVMValueRef *arguments, unsigned count) {
-  LLVMValueRef made =
-      kiln_llvm_intrinsic(g->builder, g->module, name, overloads, overload_count, arguments, count);
-  if (made) return made;
-  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
-  return arguments[count > 5 && overload_count ? 4 : 2];
-}
+/// How an intrinsic is called. Its arguments in order: A and B the operands, C the sums, a and b the formats
+/// of fp8 operands, + and - flags of one bit, h and 0 zeros of 16 and 32 bits. Its overloads are types of
+/// such.
+typedef struct matrix_call {
+  const char *arguments, *overloads;
+  bool has_whole_bytes; ///< bytes are one integer, else a vector of words
+  bool has_bfloat;      ///< bf16 is called so, else 16-bit integers
+  /// Where LLVM has no form of the instruction whose sums begin with the constant 0: what stands behind its
+  /// operands, in assembly.
+  const char *flags;
+} matrix_call;
 
-/// The same for instructions that name bf16: a vector of bfloat instead of 16-bit integers.
-static LLVMValueRef gather_bfloat(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar,
-                                  LLVMTypeRef word) {
-  LLVMValueRef v = gather(g, elements, count, scalar, word);
-  if (scalar != KILN_BF16) return v;
-  LLVMTypeRef type = LLVMVectorType(LLVMBFloatTypeInContext(g->context), count);
+enum { MOST_ARGUMENTS = 9, MOST_OVERLOADS = 2 };
+
+static LLVMValueRef gather_operand(gpu *g, const matrix_call *c, const LLVMValueRef *elements, unsigned count,
+                                   kiln_scalar scalar) {
+  LLVMValueRef v = gather(g, elements, count, scalar);
+  LLVMTypeRef type = LLVMTypeOf(v);
+  if (kiln_scalars[scalar].bytes == 1)
+    type =
+        c->has_whole_bytes ? LLVMIntTypeInContext(g->context, 8 * count) : LLVMVectorType(g->i32, count / 4);
+  if (scalar == KILN_BF16 && c->has_bfloat) type = LLVMVectorType(LLVMBFloatTypeInContext(g->context), count);
   return LLVMBuildBitCast(g->builder, v, type, "");
 }
 
-// llvm.amdgcn.mfma.*(left, right, accumulator, cbsz, abid, blgp); bytes are one integer.
-static void emit_mfma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                      const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = LLVMIntTypeInContext(g->context, 8 * count);
-  LLVMValueRef zero = gpu_i32(g, 0);
-  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
-                              gather(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              zero,
-                              zero,
-                              zero};
-  scatter(g, intrinsic2(g, form->name, NULL, 0, arguments, 6), accumulator, sums);
+static bool is_nothing(LLVMValueRef vector) { return LLVMIsConstant(vector) && LLVMIsNull(vector); }
+
+/// The first product of a sum: else a vector of zeros keeps registers for all of a loop. Sums are no operands
+/// of the next product before they are converted, so the hazard of that, which LLVM does not see here, is
+/// none.
+static LLVMValueRef begin_sums(gpu *g, const gpu_matrix_form *form, const matrix_call *c,
+                               LLVMValueRef *operands) {
+  static const char prefix[] = "llvm.amdgcn.", constraints[] = "=&v,v,v";
+  char text[96], *at = text;
+  at += snprintf(text, sizeof text, "v_%s $0, $1, $2, 0%s", form->name + strlen(prefix), c->flags);
+  assert(at < text + sizeof text);
+  for (char *dot = text; *dot && *dot != ' '; dot++)
+    if (*dot == '.') *dot = '_';
+  LLVMTypeRef types[] = {LLVMTypeOf(operands[0]), LLVMTypeOf(operands[1])},
+              type = LLVMFunctionType(LLVMTypeOf(operands[2]), types, 2, false);
+  LLVMValueRef assembly =
+      LLVMGetInlineAsm(type, text, (size_t)(at - text), (char *)constraints, sizeof constraints - 1, false,
+                       false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef call = LLVMBuildCall2(g->builder, type, assembly, operands, 2, "");
+  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "convergent", 0);
+  return call;
 }
 
-static LLVMTypeRef words_of(gpu *g, unsigned bytes) { return LLVMVectorType(g->i32, bytes / 4); }
-
-// The wider instructions of gfx950: more than 8 bytes are a vector of words, bf16 is called so.
-static void emit_mfma_950(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                          const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef zero = gpu_i32(g, 0);
-  LLVMValueRef arguments[] = {gather_bfloat(g, left, count, form->left, word),
-                              gather_bfloat(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              zero,
-                              zero,
-                              zero};
-  scatter(g, intrinsic2(g, form->name, NULL, 0, arguments, 6), accumulator, sums);
+static void emit(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right,
+                 LLVMValueRef *accumulator, const matrix_call *c) {
+  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment),
+           argument_count = 0, overload_count = 0;
+  LLVMValueRef operands[] = {gather_operand(g, c, left, count, form->left),
+                             gather_operand(g, c, right, count, form->right),
+                             gather(g, accumulator, sums, form->accumulator)},
+               arguments[MOST_ARGUMENTS];
+  LLVMTypeRef overloads[MOST_OVERLOADS];
+  if (c->flags && is_nothing(operands[2])) {
+    scatter(g, begin_sums(g, form, c, operands), accumulator, sums);
+    return;
+  }
+  for (const char *at = c->arguments; *at; at++) {
+    assert(argument_count < MOST_ARGUMENTS);
+    LLVMValueRef *to = &arguments[argument_count++];
+    switch (*at) {
+    case 'a': *to = gpu_i32(g, form->left == KILN_E5M2); break;
+    case 'b': *to = gpu_i32(g, form->right == KILN_E5M2); break;
+    case '+':
+    case '-': *to = gpu_i1(g, *at == '+'); break;
+    case 'h': *to = LLVMConstInt(g->i16, 0, false); break;
+    case '0': *to = gpu_i32(g, 0); break;
+    default: *to = operands[*at - 'A'];
+    }
+  }
+  for (const char *at = c->overloads; *at; at++) {
+    assert(overload_count < MOST_OVERLOADS);
+    overloads[overload_count++] = LLVMTypeOf(operands[*at - 'A']);
+  }
+  LLVMValueRef made = kiln_llvm_intrinsic(g->builder, g->module, form->name, overloads, overload_count,
+                                          arguments, argument_count);
+  if (made) scatter(g, made, accumulator, sums);
+  else gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", form->name);
 }
 
-// llvm.amdgcn.mfma.scale.*.f8f6f4(left, right, accumulator, formats, selections and scales). Constant zeros
-// for both scales mean the instruction without scales. Formats: 0 e4m3, 1 e5m2.
-static void emit_mfma_fp8(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                          const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef zero = gpu_i32(g, 0);
-  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
-                              gather(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              gpu_i32(g, form->left == KILN_E5M2),
-                              gpu_i32(g, form->right == KILN_E5M2),
-                              zero,
-                              zero,
-                              zero,
-                              zero};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[0]), LLVMTypeOf(arguments[1])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 9), accumulator, sums);
-}
-
-// llvm.amdgcn.wmma.*(left, right, accumulator), overloaded by accumulator and operand; bytes are a vector of
-// words.
-static void emit_wmma(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                      const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
-                              gather(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL)};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[2]), LLVMTypeOf(arguments[0])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 3), accumulator, sums);
-}
-
-// The integer form says for each operand that it is signed, and at the end whether sums saturate.
-static void emit_wmma_integer(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                              const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef arguments[] = {gpu_i1(g, true),
-                              gather(g, left, count, form->left, word),
-                              gpu_i1(g, true),
-                              gather(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              gpu_i1(g, false)};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[4]), LLVMTypeOf(arguments[1])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
-}
-
-// gfx1250: floats of 16 and 32 bits have sign changes of both operands and of the accumulator, and two hints
-// that an operand is the last instruction's.
-static void emit_wmma_1250(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                           const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMValueRef no = gpu_i1(g, false);
-  LLVMValueRef arguments[] = {no,
-                              gather_bfloat(g, left, count, form->left, NULL),
-                              no,
-                              gather_bfloat(g, right, count, form->right, NULL),
-                              LLVMConstInt(g->i16, 0, false),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              no,
-                              no};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[5]), LLVMTypeOf(arguments[1])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 8), accumulator, sums);
-}
-
-// fp8 has the accumulator's sign change only.
-static void emit_wmma_1250_fp8(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                               const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef no = gpu_i1(g, false);
-  LLVMValueRef arguments[] = {gather(g, left, count, form->left, word),
-                              gather(g, right, count, form->right, word),
-                              LLVMConstInt(g->i16, 0, false),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              no,
-                              no};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[3]), LLVMTypeOf(arguments[0])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 6), accumulator, sums);
-}
-
-// Integers say of each operand that it is signed.
-static void emit_wmma_1250_integer(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
-                                   const LLVMValueRef *right, LLVMValueRef *accumulator) {
-  unsigned count = register_count(&form->left_fragment), sums = register_count(&form->accumulator_fragment);
-  LLVMTypeRef word = words_of(g, count);
-  LLVMValueRef no = gpu_i1(g, false), yes = gpu_i1(g, true);
-  LLVMValueRef arguments[] = {yes,
-                              gather(g, left, count, form->left, word),
-                              yes,
-                              gather(g, right, count, form->right, word),
-                              gather(g, accumulator, sums, form->accumulator, NULL),
-                              no,
-                              no,
-                              no};
-  LLVMTypeRef overloads[] = {LLVMTypeOf(arguments[4]), LLVMTypeOf(arguments[1])};
-  scatter(g, intrinsic2(g, form->name, overloads, 2, arguments, 8), accumulator, sums);
-}
+#define EMIT(name, ...)                                                                  \
+  static void emit_##name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, \
+                          const LLVMValueRef *right, LLVMValueRef *accumulator) {        \
+    static const matrix_call call = {__VA_ARGS__};                                       \
+    emit(g, form, left, right, accumulator, &call);                                      \
+  }
+// Behind the sums of MFMA: broadcasts and exchanges of blocks; of fp8 the operands' formats (0 e4m3, 1 e5m2)
+// and selections and scales: constant zeros for both scales mean the instruction without.
+EMIT(mfma, "ABC000", "", .has_whole_bytes = true)
+EMIT(mfma_950, "ABC000", "", .has_bfloat = true)
+EMIT(mfma_fp8, "ABCab0000", "AB")
+// Before an operand of integers: it is signed; behind their sums: they do not saturate.
+EMIT(wmma, "ABC", "CA")
+EMIT(wmma_integer, "+A+BC-", "CA")
+EMIT(wmma_11, "ABC", "CA", .flags = "")
+EMIT(wmma_11_integer, "+A+BC-", "CA", .flags = " neg_lo:[1,1,0]")
+// gfx1250: floats of 16 and 32 bits have sign changes of both operands and of the sums, fp8 of the sums
+// alone; the last two are hints that an operand is the last instruction's.
+EMIT(wmma_1250, "-A-BhC--", "CA", .has_bfloat = true)
+EMIT(wmma_1250_fp8, "ABhC--", "CA")
+EMIT(wmma_1250_integer, "+A+BC---", "CA")
+#undef EMIT
 
 static void stay(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator) {
   unsigned sums = register_count(&form->accumulator_fragment);
-  scatter(g, amdgpu_pin(g, gather(g, accumulator, sums, form->accumulator, NULL)), accumulator, sums);
+  scatter(g, amdgpu_pin(g, gather(g, accumulator, sums, form->accumulator)), accumulator, sums);
 }
 
 // ------------------------------------------------------------------------------------------ shapes
@@ -336,9 +293,9 @@ const gpu_matrix_form amdgpu_forms[] = {
     MFMA("f64.16x16x4f64", MFMA_90, TYPES(F64, F64), MKN(4, 4, 2), OPERANDS_16(LIST(END), K(0), K(1)),
          .accumulator_fragment = {{M(2), M(3), END}, {N(0), N(1), N(2), N(3), M(0), M(1), END}}),
 
-    WMMA_11("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
-    WMMA_11("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),
-    WMMA_11("i32.16x16x16.iu8", emit_wmma_integer, LIST(TYPES(I8, I32))),
+    WMMA_11("f32.16x16x16.f16", emit_wmma_11, LIST(TYPES(F16, F32))),
+    WMMA_11("f32.16x16x16.bf16", emit_wmma_11, LIST(TYPES(BF16, F32))),
+    WMMA_11("i32.16x16x16.iu8", emit_wmma_11_integer, LIST(TYPES(I8, I32))),
 
     WMMA_12("f32.16x16x16.f16", emit_wmma, LIST(TYPES(F16, F32))),
     WMMA_12("f32.16x16x16.bf16", emit_wmma, LIST(TYPES(BF16, F32))),

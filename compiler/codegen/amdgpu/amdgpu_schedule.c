@@ -42,7 +42,12 @@ static bool is_nothing(LLVMValueRef value) {
 
 static void note_call(body_list *l, LLVMValueRef call) {
   size_t length;
-  const char *name = LLVMGetValueName2(LLVMGetCalledValue(call), &length);
+  LLVMValueRef callee = LLVMGetCalledValue(call);
+  if (LLVMIsAInlineAsm(callee)) {
+    l->begins_sums |= strstr(LLVMGetInlineAsmAsmString(callee, &length), "v_wmma") != NULL;
+    return;
+  }
+  const char *name = LLVMGetValueName2(callee, &length);
   if (strstr(name, "amdgcn.mfma") || strstr(name, "amdgcn.wmma")) {
     l->is_cut |= l->has_barrier && l->products;
     l->has_barrier = false;

@@ -133,8 +133,13 @@ void gpu_lower_for(gpu *g, ir_op *op) {
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
   if (g->machine->enter_loop) g->machine->enter_loop(g, op);
-  gpu_park(g, op);
+  const bool is_full = gpu_fills_registers(g, op), is_outer = !g->region->parent;
+  // Behind a loop that needs all registers places and addresses are computed again, from a number of the
+  // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
+  LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
+  if (is_full) gpu_park(g, op);
   gpu_region *region = open_loop(g, body);
+  region->is_full = is_full;
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, after);
   LLVMPositionBuilderAtEnd(b, header);
@@ -164,6 +169,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   }
   for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);
   gpu_unpark(g, op);
+  if (warp) g->thread = g->machine->thread_of_warp(g, warp);
 }
 
 void gpu_lower_while(gpu *g, ir_op *op) {

@@ -77,7 +77,9 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu
   source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
   exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
-  gpu_issue_feeds(g, op->block, op);
+  // What is loaded ahead waits for the product's operands to be gone where a loop needs all registers.
+  const bool is_full = g->region->is_full;
+  if (!is_full) gpu_issue_feeds(g, op->block, op);
   const gpu_dot_split *p = &l.split;
   bool is_exchanged = gpu_dot_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
@@ -98,6 +100,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu
         }
   for (uint32_t r = 0; f->finish && r < 1u << l.accumulator.registers; r += 1u << c_bits)
     f->finish(g, f, out.regs + r);
+  if (is_full) gpu_issue_feeds(g, op->block, op);
   return out;
 }
 

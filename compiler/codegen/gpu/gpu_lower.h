@@ -125,6 +125,10 @@ struct gpu_machine {
   unsigned (*thread_registers)(const gpu *g);
   /// The same integer or float, computed here and not later; with thread_registers.
   LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
+  /// The number of the warp, in a register that its lanes share, and that of the thread, made of it here: no
+  /// register of its own holds it between the two. With thread_registers.
+  LLVMValueRef (*warp)(gpu *g);
+  LLVMValueRef (*thread_of_warp)(gpu *g, LLVMValueRef warp);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   bool carries_words;      ///< loops carry elements of 8 and 16 bits by the word: registers have no parts
   bool has_split_choice;   ///< 64 bits are compared whole and chosen by halves of 32
@@ -172,13 +176,16 @@ typedef struct gpu_region {
   LLVMBasicBlockRef
       preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
   LLVMBasicBlockRef
-      enter; ///< of a loop: empty, branches to its header, so that the header's phis know it for good
+      enter;    ///< of a loop: empty, branches to its header, so that the header's phis know it for good
+  bool is_full; ///< of a loop: gpu_fills_registers
 } gpu_region;
 
-/// A version of a value in some layout, usable while `region` is open.
+/// A version of a value in some layout, usable while `region` is open and until the thread's number is made
+/// anew.
 typedef struct gpu_version {
   struct gpu_version *next;
   gpu_region *region;
+  LLVMValueRef thread;
   gpu_tile tile;
 } gpu_version;
 
@@ -366,8 +373,9 @@ void gpu_defer(gpu *g);
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
 
 // gpu_park.c
-/// Before the loop is opened: writes what its products read in each iteration, and registers have no room
-/// for, to shared memory.
+/// What the loop holds leaves little of a thread's registers.
+bool gpu_fills_registers(gpu *g, const ir_op *loop);
+/// Before such a loop is opened: writes what its products read in each iteration to shared memory.
 void gpu_park(gpu *g, const ir_op *loop);
 /// Behind the loop: the bytes that no later operation reads are free.
 void gpu_unpark(gpu *g, const ir_op *loop);

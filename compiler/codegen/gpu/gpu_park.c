@@ -82,11 +82,14 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   g->parked = p;
 }
 
-void gpu_park(gpu *g, const ir_op *loop) {
-  if (!g->machine->thread_registers) return;
+bool gpu_fills_registers(gpu *g, const ir_op *loop) {
+  if (!g->machine->thread_registers) return false;
   uint64_t room = g->machine->thread_registers(g);
   // A quarter is for the right operands of a product, addresses and what is on its way.
-  if (words_of_loop(g, loop) < room - room / 4) return;
+  return words_of_loop(g, loop) >= room - room / 4;
+}
+
+void gpu_park(gpu *g, const ir_op *loop) {
   for (const ir_op *op = ir_loop_body(loop)->first; op && g->status == KILN_OK; op = op->next)
     if (is_candidate(g, loop, op)) park(g, loop, op);
 }

@@ -347,7 +347,9 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   gpu_value *v = gpu_value_of(g, value);
   if (v->has_home && v->is_ready && layout_equal(&v->home, layout)) return v->home_tile;
   for (gpu_version *version = v->versions; version; version = version->next)
-    if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region)) return version->tile;
+    if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region) &&
+        version->thread == g->thread)
+      return version->tile;
   if (g->depth >= MAX_DEPTH)
     gpu_fail(g, KILN_STATUS_LIMIT,
              "expected at most %d elementwise operations in a row on constants, found more", MAX_DEPTH);
@@ -356,6 +358,7 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   gpu_region *loop = loop_within(g, value);
   gpu_version *version = KILN_NEW(g->arena, gpu_version);
   version->region = loop ? loop->parent : g->region;
+  version->thread = g->thread;
   version->tile = loop ? make_before(g, loop, value, layout) : make(g, value, layout);
   g->depth--;
   version->next = v->versions;
