@@ -17,31 +17,8 @@ import subprocess
 import triton
 import triton.language as tl
 
+from triton_products import gemm
 from triton_rows import layer_norm_row, softmax_row
-
-
-@triton.jit
-def matmul(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
-    pid = tl.program_id(0)
-    rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
-    width = GROUP * columns
-    first = pid // width * GROUP
-    height = min(rows - first, GROUP)
-    pm, pn = first + pid % width % height, pid % width // height
-    tl.assume(pm >= 0)
-    tl.assume(pn >= 0)
-    m, n, k = (pm * BM + tl.arange(0, BM)) % M, (pn * BN + tl.arange(0, BN)) % N, tl.arange(0, BK)
-    pa = a + m[:, None] * lda + k[None, :]
-    pb = b + k[:, None] * ldb + n[None, :]
-    acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for i in range(0, tl.cdiv(K, BK)):
-        x = tl.load(pa, mask=k[None, :] < K - i * BK, other=0.0)
-        y = tl.load(pb, mask=k[:, None] < K - i * BK, other=0.0)
-        acc = tl.dot(x, y, acc)
-        pa += BK
-        pb += BK * ldb
-    r, s = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
-    tl.store(c + r[:, None] * ldc + s[None, :], acc.to(tl.float16), mask=(r[:, None] < M) & (s[None, :] < N))
 
 
 @triton.jit
@@ -119,7 +96,7 @@ def cases():
     for size in 2048, 4096, 8192:
         for BM, BN, warps, stages in (128, 256, 8, 3), (128, 128, 8, 4), (128, 256, 8, 4):
             out["gemm %d %dx%d s%d" % (size, BM, BN, stages)] = (
-                matmul, pointers("fp16", 3) + ["i32"] * 6, dict(BM=BM, BN=BN, BK=64, GROUP=8), warps, stages, ("gemm", size))
+                gemm, pointers("fp16", 3) + ["i32"] * 6, dict(BM=BM, BN=BN, BK=64, GROUP=8, BT=False, SUM=tl.float32), warps, stages, ("gemm", size))
     for short, t, BK, slots in ("f16", "fp16", 64, 3), ("f32", "fp32", 32, 2):  # Triton stages the whole result: with three slots that of f32 has no room
         tile = lambda rows, columns: "tensordesc<%s[%d, %d]>" % (t, rows, columns)
         for size in 2048, 4096, 8192:

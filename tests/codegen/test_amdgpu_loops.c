@@ -88,9 +88,30 @@ static void check_hot_loops(const char *text, const char *kernel, const char *ta
   if (!hot) FAIL("%s for %s: no loop with matrix instructions", kernel, target);
 }
 
+/// Processors, and what the instructions of their loops are called.
+typedef struct machine {
+  const char *target, *load, *read, *store, *product, *barrier;
+  const char *wide[3]; ///< a load, a read and a store of 16 bytes
+} machine;
+
+#define CDNA(target)                                                       \
+  {                                                                        \
+    target, "buffer_load", "ds_read", "ds_write", "v_mfma", "s_barrier", { \
+      "buffer_load_dwordx4", "ds_read_b128", "ds_write_b128"               \
+    }                                                                      \
+  }
+#define RDNA(target, barrier)                                          \
+  {                                                                    \
+    target, "buffer_load", "ds_load", "ds_store", "v_wmma", barrier, { \
+      "buffer_load_b128", "ds_load_b128", "ds_store_b128"              \
+    }                                                                  \
+  }
+static const machine machines[] = {CDNA("gfx90a"), CDNA("gfx942"), CDNA("gfx950"),
+                                   RDNA("gfx1100", "s_barrier"), RDNA("gfx1201", "s_barrier_wait")};
+enum { MACHINES = sizeof machines / sizeof *machines, CDNAS = 3 };
+
 // What the library gives when nobody chooses.
 TEST(amdgpu_loops, hot_loops_of_the_library) {
-  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
   static const struct {
     const char *file, *name;
     bool is_quick;
@@ -115,14 +136,15 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"attention_backward", "attention_backward_keys[T=bf16,D=128]", true},
              {"attention_backward", "attention_backward_keys[T=f16,D=128]", false}};
   for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    for (size_t i = 0; i < MACHINES; i++) {
+      const char *target = machines[i].target;
       compiled c = {.is_best = true};
       kiln_error err = {0};
-      if (!llvm_has(targets[i]) || !(hot[k].is_quick || kiln_test_full())) continue;
-      if (try_compile(&c, hot[k].file, hot[k].name, targets[i], KILN_FORMAT_ASM, &err) != KILN_OK)
-        FAIL("%s for %s: %s", hot[k].name, targets[i], err.text);
+      if (!llvm_has(target) || !(hot[k].is_quick || kiln_test_full())) continue;
+      if (try_compile(&c, hot[k].file, hot[k].name, target, KILN_FORMAT_ASM, &err) != KILN_OK)
+        FAIL("%s for %s: %s", hot[k].name, target, err.text);
       kiln_buffer_u8(&c.artifact.code, 0);
-      check_hot_loops((const char *)c.artifact.code.bytes, hot[k].name, targets[i]);
+      check_hot_loops((const char *)c.artifact.code.bytes, hot[k].name, target);
       release(&c);
     }
 }
@@ -191,25 +213,17 @@ static bool has_line(const char *text, const char *const *all, size_t count) {
 // other loads, no spills. That the results are right is shown under emulation, ragged and with rows below the
 // base.
 TEST(amdgpu_loops, loads_of_near_memory_are_buffer_loads) {
-  static const struct {
-    const char *target, *wanted[3];
-  } rows[] = {{"gfx90a", {"buffer_load_dwordx4", "ds_read_b128", "ds_write_b128"}},
-              {"gfx942", {"buffer_load_dwordx4", "ds_read_b128", "ds_write_b128"}},
-              {"gfx950", {"buffer_load_dwordx4", "ds_read_b128", "ds_write_b128"}},
-              {"gfx1100", {"buffer_load_b128", "ds_load_b128", "ds_store_b128"}},
-              {"gfx1201", {"buffer_load_b128", "ds_load_b128", "ds_store_b128"}}};
   static const char *const loops[] = {"product_near[T=f16,R=f32,BY=0]", "product_near[T=f16,R=f32,BY=1]",
                                       "product_near[T=bf16,R=f32,BY=0]"};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    for (size_t k = 0; k < sizeof loops / sizeof *loops && llvm_has(rows[i].target); k++) {
+  for (const machine *m = machines; m < machines + MACHINES; m++)
+    for (size_t k = 0; k < sizeof loops / sizeof *loops && llvm_has(m->target); k++) {
       compiled c = {.is_best = false};
       kiln_error err = {0};
-      CHECK_OK(try_compile(&c, "../tests/emulation/cases", loops[k], rows[i].target, KILN_FORMAT_ASM, &err),
-               err);
+      CHECK_OK(try_compile(&c, "../tests/emulation/cases", loops[k], m->target, KILN_FORMAT_ASM, &err), err);
       kiln_buffer_u8(&c.artifact.code, 0);
       const char *text = (const char *)c.artifact.code.bytes;
-      if (!has_line(text, rows[i].wanted, 3) || strstr(text, "global_load") || strstr(text, "scratch_load"))
-        FAIL("%s for %s:\n%s", loops[k], rows[i].target, text);
+      if (!has_line(text, m->wide, 3) || strstr(text, "global_load") || strstr(text, "scratch_load"))
+        FAIL("%s for %s:\n%s", loops[k], m->target, text);
       release(&c);
     }
 }
@@ -217,16 +231,16 @@ TEST(amdgpu_loops, loads_of_near_memory_are_buffer_loads) {
 // What a loop adds of constants is the scalar offset of gfx9's buffer loads, so that no base is computed
 // again; and a mask that holds nowhere behind the last iteration is not joined with the loop's condition.
 TEST(amdgpu_loops, loops_advance_near_memory_by_one_scalar) {
-  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
-  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+  for (size_t i = 0; i < CDNAS; i++) {
+    const char *target = machines[i].target;
     compiled c = {.is_best = false};
     kiln_error err = {0};
     span loops[MOST_LOOPS];
     size_t count = 0;
-    if (!llvm_has(targets[i])) continue;
-    CHECK_OK(try_compile(&c, "../tests/emulation/cases", "product_counted[BY=1]", targets[i], KILN_FORMAT_ASM,
-                         &err),
-             err);
+    if (!llvm_has(target)) continue;
+    CHECK_OK(
+        try_compile(&c, "../tests/emulation/cases", "product_counted[BY=1]", target, KILN_FORMAT_ASM, &err),
+        err);
     kiln_buffer_u8(&c.artifact.code, 0);
     const char *text = (const char *)c.artifact.code.bytes;
     CHECK(find_loops(text, loops) == 1);
@@ -236,7 +250,7 @@ TEST(amdgpu_loops, loops_advance_near_memory_by_one_scalar) {
                strncmp(at + 1, "s_nop", 5) != 0;
     }
     // The counter, what is left, two offsets, the slot and its copy, the comparison, the branch.
-    if (count > 8) FAIL("%s: %zu scalar instructions:\n%s", targets[i], count, text);
+    if (count > 8) FAIL("%s: %zu scalar instructions:\n%s", target, count, text);
     release(&c);
   }
 }
@@ -260,19 +274,18 @@ static compiled loop_of(const char *name, const char *target, kiln_format format
 // Resources of gfx9's buffer loads have their four scalars before the loop, also where several have the same
 // size and format. One copy in a loop is the slot's.
 TEST(amdgpu_loops, resources_are_put_together_outside) {
-  static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
   static const struct {
     const char *name;
     size_t most;
   } cases[] = {{"counted_products[T=bf16,M=64]", 0}, {"counted_products[T=f16,M=128]", 1}};
-  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
-    for (size_t k = 0; k < sizeof cases / sizeof *cases && llvm_has(targets[i]); k++) {
+  for (const machine *m = machines; m < machines + CDNAS; m++)
+    for (size_t k = 0; k < sizeof cases / sizeof *cases && llvm_has(m->target); k++) {
       span s;
       compiled c =
-          loop_in("../tests/codegen/counted_products", cases[k].name, targets[i], KILN_FORMAT_ASM, &s);
+          loop_in("../tests/codegen/counted_products", cases[k].name, m->target, KILN_FORMAT_ASM, &s);
       CHECK(span_has(&s, "buffer_load_dwordx"));
       if (count_in(&s, "\ts_mov_b32") > cases[k].most)
-        FAIL("%s for %s:\n%s", cases[k].name, targets[i], (const char *)c.artifact.code.bytes);
+        FAIL("%s for %s:\n%s", cases[k].name, m->target, (const char *)c.artifact.code.bytes);
       release(&c);
     }
 }
@@ -280,28 +293,19 @@ TEST(amdgpu_loops, resources_are_put_together_outside) {
 // Two slots: an iteration meets once. Its loads are on their way before most products are issued, what it
 // stores to the other slot comes behind all that it reads, and it waits for its loads behind products.
 TEST(amdgpu_loops, loops_with_two_slots_meet_once) {
-  static const struct {
-    const char *target, *load, *read, *store, *product, *barrier;
-  } rows[] = {
-      {"gfx90a", "buffer_load", "ds_read", "ds_write", "v_mfma", "s_barrier"},
-      {"gfx942", "buffer_load", "ds_read", "ds_write", "v_mfma", "s_barrier"},
-      {"gfx950", "buffer_load", "ds_read", "ds_write", "v_mfma", "s_barrier"},
-      {"gfx1100", "buffer_load", "ds_load", "ds_store", "v_wmma", "s_barrier"},
-      {"gfx1201", "buffer_load", "ds_load", "ds_store", "v_wmma", "s_barrier_wait"},
-  };
   static const char *const names[] = {"product_near[T=f16,R=f32,BY=0]", "product_near[T=bf16,R=f32,BY=0]"};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    for (size_t k = 0; k < sizeof names / sizeof *names && llvm_has(rows[i].target); k++) {
+  for (const machine *m = machines; m < machines + MACHINES; m++)
+    for (size_t k = 0; k < sizeof names / sizeof *names && llvm_has(m->target); k++) {
       span s;
-      compiled c = loop_of(names[k], rows[i].target, KILN_FORMAT_ASM, &s);
-      const char *text = (const char *)c.artifact.code.bytes, *last_load = last_in(&s, rows[i].load),
-                 *store = next_in(&s, s.begin, rows[i].store);
-      if (count_in(&s, rows[i].barrier) != 1)
-        FAIL("%s for %s meets %zu times:\n%s", names[k], rows[i].target, count_in(&s, rows[i].barrier), text);
+      compiled c = loop_of(names[k], m->target, KILN_FORMAT_ASM, &s);
+      const char *text = (const char *)c.artifact.code.bytes, *last_load = last_in(&s, m->load),
+                 *store = next_in(&s, s.begin, m->store);
+      if (count_in(&s, m->barrier) != 1)
+        FAIL("%s for %s meets %zu times:\n%s", names[k], m->target, count_in(&s, m->barrier), text);
       if (span_has(&s, "gl0_inv") || span_has(&s, "global_inv"))
-        FAIL("%s for %s drops a cache:\n%s", names[k], rows[i].target, text);
-      if (store < last_in(&s, rows[i].read) || next_in(&s, last_load, rows[i].product) > store)
-        FAIL("%s for %s:\n%s", names[k], rows[i].target, text);
+        FAIL("%s for %s drops a cache:\n%s", names[k], m->target, text);
+      if (store < last_in(&s, m->read) || next_in(&s, last_load, m->product) > store)
+        FAIL("%s for %s:\n%s", names[k], m->target, text);
       release(&c);
     }
 }

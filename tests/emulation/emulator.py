@@ -144,6 +144,10 @@ class Corrections:
         mine, self.started = self.started % self.share[1] == self.share[0], self.started + 1
         if mine: super()._workgroup(*arguments)
 
+    def forget_memory(self):
+        """In a new process: registers of earlier waves, which the emulator keeps for the next ones, are memory that processes share."""
+        self.emu.Device["CPU"].allocator.free_cache()
+
     def _step(self, pc, arch):
         w, w1 = words_at(pc, 2)
         if w >> 26 == 0x36:

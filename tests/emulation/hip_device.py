@@ -88,6 +88,7 @@ class Device:
             pid = os.fork()
             if not pid:
                 self.emulator.share = part, self.workers
+                self.emulator.forget_memory()
                 os._exit(0 if self.ran(launch, name) else 1)
             others.append(pid)
         self.emulator.share = 0, self.workers
