@@ -18,7 +18,7 @@ FILE_LINES, FUNCTION_LINES = 600, 60
 LAYOUT = "tile_in|home_here|compute"  # these may convert, which no pass sees
 # What may be there; the others are told, not judged.
 LIMITS = {"opcode ranges": 0, "family tests": 0, "cycles of folders": 0, "further analyses of provenance": 0, "own messages searched": 0,
-          "operands by place": 0, "functions that nothing calls": 0}
+          "operands by place": 0, "functions that nothing calls": 0, "long functions": 0, "long files": 3, "long files of tests": 2}
 
 
 def read_sources():
@@ -143,6 +143,16 @@ def long_functions(sources):
                 yield "%s:%d: %s has %d lines" % (path, line, name, count)
 
 
+def long_tests():
+    for folder, _, names in sorted(os.walk("tests")):
+        for name in sorted(names):
+            if name.endswith((".c", ".h", ".inc", ".py")):
+                path = os.path.join(folder, name)
+                count = open(path, encoding="utf-8").read().count("\n")
+                if count > FILE_LINES:
+                    yield "%s has %d lines" % (path, count)
+
+
 def unformatted():
     files = [f for f in subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp"], capture_output=True, text=True).stdout.split()] or \
             [os.path.join(d, n)[2:] for d, _, names in os.walk(".") for n in names if n.endswith((".c", ".h", ".cpp"))]
@@ -166,6 +176,7 @@ def count(want_all):
         "functions that nothing calls": uncalled(sources),
         "long functions": long_functions(sources),
         "long files": ("%s has %d lines" % (p, t.count("\n")) for p, t in sorted(sources.items()) if t.count("\n") > FILE_LINES),
+        "long files of tests": long_tests(),
         "entries of gpu_value.c from gpu_dot*.c": entries(sources, "gpu_dot"),
         "of these, for a value in a layout": entries(sources, "gpu_dot", LAYOUT),
         "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma"),

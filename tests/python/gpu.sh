@@ -27,7 +27,7 @@ export KILN_BUILD=$folder PYTHONPATH=$folder/python KILN_PYTHON=$folder/python K
 if [ $# -gt 0 ]; then "$@"; exit; fi
 
 status=0
-for test in kiln torch lifetime; do echo "== test_$test"; "$python" tests/python/test_$test.py || status=1; done
+for test in kiln devices compiling torch lifetime; do echo "== test_$test"; "$python" tests/python/test_$test.py || status=1; done
 echo "== test_triton on cuda"
 KILN_TEST_DEVICE=cuda "$python" tests/python/test_triton.py || status=1
 echo "== examples on cuda"

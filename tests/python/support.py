@@ -63,6 +63,13 @@ def tool(*words):
         raise AssertionError("kiln %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stdout.decode(errors="replace")))
 
 
+def run_gridless(device, count):
+    memory = device.memory(count, "i32")
+    device.kernel("gridless")(memory, grid=count)
+    device.sync()
+    return [int.from_bytes(bytes(memory)[4 * i:4 * i + 4], "little") for i in range(count)]
+
+
 def is_instrumented():
     with open(LIBRARY, "rb") as file:
         return b"__asan_init" in file.read()

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The GPU lowering against the reference interpreter: products, and loops of them.
+#include "tests/codegen/gpu_sim_case.h"
+
+CASE(
+    dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(64)\n"
+        "  let x = load(a + (i[:, _] * 64 + i[_, :]))\n"
+        "  let y = load(b + (i[:, _] * 64 + i[_, :]))\n"
+        "  store(c + (i[:, _] * 64 + i[_, :]), dot(x, trans(y), dot(x, y)))\n"
+        "}\n")
+
+CASE(
+    dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(32)\n"
+        "  let j = iota(64)\n"
+        "  let k = iota(16)\n"
+        "  let x = load(a + (i[:, _] * 16 + k[_, :]))\n"
+        "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
+        "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
+        "}\n")
+
+CASE(dot_bf16_batched, .grid = {1, 1, 1}, .arguments = {4096, 4096, 2048}, .tolerance = 1e-2,
+     .text = "kiln 1\n"
+             "kernel product(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)) "
+             "@grid(1) " WARPS "{\n"
+             "  let i = iota(32)\n"
+             "  let k = iota(64)\n"
+             "  let e = iota(2) * 2048\n"
+             "  let x = load(a + (e[:, _, _] + (i[:, _] * 64 + k[_, :])[_, :, :]))\n"
+             "  let y = load(b + (e[:, _, _] + (k[:, _] * 32 + i[_, :])[_, :, :]))\n"
+             "  let o = (iota(2) * 1024)[:, _, _] + (i[:, _] * 32 + i[_, :])[_, :, :]\n"
+             "  store(c + o, dot(x, y) as bf16)\n"
+             "}\n")
+
+CASE(
+    dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3,
+    .text =
+        "kiln 1\n"
+        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
+        "{\n"
+        "  let i = iota(32)\n"
+        "  let x = load(a + (i[:, _] * 32 + i[_, :]))\n"
+        "  let y = load(b + (i[:, _] * 32 + i[_, :]))\n"
+        "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, y, zeros(f32[32, 32]), prec = tf32))\n"
+        "}\n")
+
+CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024},
+     .text =
+         "kiln 1\n"
+         "kernel product(a: in *i8 @align(16), b: in *i8 @align(16), c: out *i32 @align(16)) @grid(1) " WARPS
+         "{\n"
+         "  let i = iota(32)\n"
+         "  let k = iota(64)\n"
+         "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"
+         "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"
+         "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
+         "}\n")
+
+#define FP8_DOT(left, right)                                                          \
+  "kiln 1\n"                                                                          \
+  "kernel product(a: in *" left " @align(16), b: in *" right                          \
+  " @align(16), c: out *f32 @align(16)) @grid(1) " WARPS "{\n"                        \
+  "  let i = iota(32)\n"                                                              \
+  "  let k = iota(64)\n"                                                              \
+  "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"                                    \
+  "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"                                    \
+  "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), full(f32[32, 32], 0.5)))\n" \
+  "}\n"
+CASE(dot_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_89",
+     .text = FP8_DOT("e4m3", "e4m3"))
+CASE(dot_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a",
+     .text = FP8_DOT("e5m2", "e5m2"))
+CASE(dot_e4m3_e5m2, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90",
+     .text = FP8_DOT("e4m3", "e5m2"))
+CASE(dot_e5m2_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5, .target = "sm_90a",
+     .text = FP8_DOT("e5m2", "e4m3"))
+CASE(dot_fp8_widened, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5,
+     .text = FP8_DOT("e4m3", "e5m2"))
+
+#define SMALL_DOT                                                             \
+  "kiln 1\n"                                                                  \
+  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n" \
+  "  let i = iota(16)\n"                                                      \
+  "  let k = iota(8)\n"                                                       \
+  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                             \
+  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                             \
+  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                         \
+  "}\n"
+CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .text = SMALL_DOT)
+CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75",
+     .text = SMALL_DOT)
+CASE(dot_f16_sm_70, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_70",
+     .text = SMALL_DOT)
+
+CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12,
+     .text = "kiln 1\n"
+             "kernel product(a: in *f64, b: in *f64, c: inout *f64) @grid(1) " WARPS "{\n"
+             "  let i = iota(8)\n"
+             "  let p = i[:, _] * 8 + i[_, :]\n"
+             "  store(c + p, dot(load(a + p), load(b + p), load(c + p)))\n"
+             "}\n")
+
+CASE(gemm_loop, .grid = {2, 2, 1}, .arguments = {8192, 8192, 16384, 128, 128, 64}, .tolerance = 1e-2,
+     .text = "kiln 1\n"
+             "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, "
+             "N: i32, K: i32 @div(16)) @grid(2, 2)\n" WARPS "{\n"
+             "  let A = view(a, [M, K], [K, 1], [64, 32])\n"
+             "  let B = view(b, [N, K], [K, 1], [64, 32])\n"
+             "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
+             "  var acc = zeros(f32[64, 64])\n"
+             "  for k in 0 .. K step 32 {\n"
+             "    acc = dot(load(A, [pid(0) * 64, k]), trans(load(B, [pid(1) * 64, k])), acc)\n"
+             "  }\n"
+             "  store(C, [pid(0) * 64, pid(1) * 64], acc as bf16)\n"
+             "}\n")
+
+CASE(attention, .grid = {2, 2, 1}, .arguments = {16384, 16384, 16384, 16384, 256, 2, 128, 1},
+     .tolerance = 2e-2,
+     .text = "kiln 1\n"
+             "fn online(s, v, acc, top, total) {\n"
+             "  let t = max(top, reduce.max(s, 1))\n"
+             "  let p = exp2(s - t[:, _])\n"
+             "  let fade = exp2(top - t)\n"
+             "  return dot(p as f16, v, acc * fade[:, _]), t, total * fade + reduce.add(p, 1)\n"
+             "}\n"
+             "kernel attention(q: in *f16 @align(16), k: in *f16 @align(16), v: in *f16 @align(16), o: out "
+             "*f16 @align(16), lse: out *f32, heads: i32, S: i32, scale: f32)\n"
+             "  @grid(2, 2) @config(warps = 1) @config(warps = 4) {\n"
+             "  let Q = view(q, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+             "  let K = view(k, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+             "  let V = view(v, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
+             "  let O = view(o, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
+             "  let h = pid(1)\n"
+             "  let m0 = pid(0) * 64\n"
+             "  let rows = m0 + iota(64)\n"
+             "  let qt = load(Q, [h, m0, 0])\n"
+             "  var acc = zeros(f32[64, 64])\n"
+             "  var top = full(f32[64], -inf)\n"
+             "  var total = zeros(f32[64])\n"
+             "  for n in 0 .. min(S, m0 + 64) step 32 {\n"
+             "    let cols = n + iota(32)\n"
+             "    let see = (cols < S)[_, :] & (rows[:, _] >= cols[_, :])\n"
+             "    let s = select(see, dot(qt, trans(load(K, [h, n, 0]))) * (scale * 0.125), -inf)\n"
+             "    acc, top, total = online(s, load(V, [h, n, 0]), acc, top, total)\n"
+             "  }\n"
+             "  store(O, [h, m0, 0], (acc / total[:, _]) as f16)\n"
+             "  store(lse + h * S + rows, top + log2(total), rows < S)\n"
+             "}\n")
+
+/// Operands that fit one by one, and some that do not even do that.
+TEST(gpu_sim, operands_of_dots_go_one_after_another) {
+  static const sim_case c = {
+      .grid = {1, 1, 1},
+      .arguments = {4096, 4096, 4096},
+      .tolerance = 1e-3,
+      .text = "kiln 1\n"
+              "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) "
+              "@config(warps = 4) {\n"
+              "  let i = iota(64)\n"
+              "  let at = i[:, _] * 64 + i[_, :]\n"
+              "  store(c + at, dot(load(a + at), load(b + at)))\n"
+              "}\n"};
+  run_config(&c, 0, &(sim_options){.max_shared = 8192});
+  run_config(&c, 0, &(sim_options){.max_shared = 4096, .reverse = true});
+}
+
+#define CARRIED(k)                                                                                           \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                  \
+  .text =                                                                                                    \
+      "kiln 1\n"                                                                                             \
+      "kernel carried(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32, K: i32 @div(8)) @grid(1)\n" \
+      "  @config(warps = 1) @config(warps = 4) {\n"                                                          \
+      "  let i = iota(32)\n"                                                                                 \
+      "  let k = iota(16)\n"                                                                                 \
+      "  var acc = zeros(f32[32, 32])\n"                                                                     \
+      "  for n in 0 .. K step 16 {\n"                                                                        \
+      "    let live = (n + k < K)[_, :] & (i >= 0)[:, _]\n"                                                  \
+      "    let x = load(a + n + (i[:, _] * 160 + k[_, :]), live)\n"                                          \
+      "    let y = load(b + n * 32 + (k[:, _] * 32 + i[_, :]))\n"                                            \
+      "    acc = dot(select(live, x + 1.0, zeros(f32[32, 16])), y * 0.5, acc, prec = ieee)\n"                \
+      "  }\n"                                                                                                \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                         \
+      "}\n"
+CASE(carried_ten_times, CARRIED(160))
+CASE(carried_once, CARRIED(16))
+CASE(carried_partly_masked, CARRIED(72))
+CASE(carried_never, CARRIED(0))
+
+#define RING_OF(type, sum, k, promise, mask)                                                                \
+  .grid = {1, 1, 1}, .arguments = {5120, 5120, 1024, k}, .tolerance = 1e-2,                                 \
+  .text =                                                                                                   \
+      "kiln 1\n"                                                                                            \
+      "kernel ring(a: in *" type " @align(16), b: in *" type " @align(16), c: out *" sum ", K: i32" promise \
+      ") @grid(1)\n"                                                                                        \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 8, stages = 4) {\n"  \
+      "  let i = iota(32)\n"                                                                                \
+      "  let k = iota(32)\n"                                                                                \
+      "  var p = a + (i[:, _] * 160 + k[_, :])\n"                                                           \
+      "  var q = b + (k[:, _] * 32 + i[_, :])\n"                                                            \
+      "  var acc = zeros(" sum "[32, 32])\n"                                                                \
+      "  for n in 0 .. K step 32 {\n"                                                                       \
+      "    let x = load(p, (" mask ")[_, :] & (i >= 0)[:, _])\n"                                            \
+      "    acc = dot(x, load(q), acc)\n"                                                                    \
+      "    p = p + 32\n"                                                                                    \
+      "    q = q + 32 * 32\n"                                                                               \
+      "  }\n"                                                                                               \
+      "  store(c + (i[:, _] * 32 + i[_, :]), acc)\n"                                                        \
+      "}\n"
+#define RING(k) RING_OF("f16", "f32", k, " @div(8)", "n + k < K")
+CASE(ring_of_ten, RING(160))
+CASE(ring_of_one, RING(16))
+CASE(ring_partly_masked, RING(72))
+CASE(ring_not_entered, RING(0))
+// Rows that end in the middle of a piece; the bound may be far below.
+CASE(ring_that_ends_anywhere, RING_OF("f16", "f32", 155, "", "n + k < K"))
+CASE(ring_of_a_part, RING_OF("bf16", "f32", 3, "", "n + k < K"))
+CASE(ring_of_bytes, RING_OF("i8", "i32", 77, "", "n + k < K"))
+CASE(ring_with_wide_bounds, RING_OF("f16", "f32", 150, "", "(n + k) as i64 < K as i64 - 9"))
+CASE(ring_with_two_bounds, RING_OF("f16", "f32", 150, "", "(n + k < K) & (k < K - n - 7)"))
+CASE(ring_with_nothing_left, RING_OF("f16", "f32", 150, "", "k < K - 200 - n"))
+
+// Rows that begin anywhere, at words and at pairs of words: elements come one by one or in pieces shorter
+// than the rows that matrix loads read. The reduced index is contiguous in both operands, in none, in one.
+#define STRIDES(type, sum, promise, stride, left, right)                                                   \
+  .grid = {1, 1, 1}, .arguments = {12000, 12000, 4096, 150, stride}, .tolerance = 1e-2,                    \
+  .text =                                                                                                  \
+      "kiln 1\n"                                                                                           \
+      "kernel strides(a: in *" type " @align(16), b: in *" type " @align(16), c: out *" sum                \
+      ", K: i32, s: i32" promise ") @grid(1)\n"                                                            \
+      "  @config(warps = 1, stages = 2) @config(warps = 4, stages = 3) @config(warps = 4, stages = 1) {\n" \
+      "  let i = iota(64)\n"                                                                               \
+      "  let k = iota(32)\n"                                                                               \
+      "  var acc = zeros(" sum "[64, 64])\n"                                                               \
+      "  for n in 0 .. K step 32 {\n"                                                                      \
+      "    let live = n + k < K\n"                                                                         \
+      "    acc = dot(" left ", " right ", acc)\n"                                                          \
+      "  }\n"                                                                                              \
+      "  store(c + (i[:, _] * 64 + i[_, :]), acc)\n"                                                       \
+      "}\n"
+#define ALONG(p) "load(" p " + i[:, _] * s + (n + k)[_, :], live[_, :] & (i >= 0)[:, _])"
+#define ACROSS(p) "load(" p " + (n + k)[:, _] * s + i[_, :], live[:, _] & (i >= 0)[_, :])"
+CASE(strides_of_odd_bytes, STRIDES("f16", "f32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_odd_bytes_across, STRIDES("bf16", "f32", "", 77, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_odd_bytes_one,
+     STRIDES("f16", "f32", "", 79, "trans(" ACROSS("a") ")", "trans(" ALONG("b") ")"))
+CASE(strides_of_words, STRIDES("f16", "f32", " @div(2)", 154, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_words_across, STRIDES("f16", "f32", " @div(2)", 78, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_two_words, STRIDES("bf16", "f32", " @div(4)", 156, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_bytes, STRIDES("i8", "i32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_four_bytes, STRIDES("i8", "i32", " @div(4)", 156, ALONG("a"), "trans(" ALONG("b") ")"))
+CASE(strides_of_four_bytes_across,
+     STRIDES("i8", "i32", " @div(4)", 76, "trans(" ACROSS("a") ")", ACROSS("b")))
+CASE(strides_of_words_tf32, STRIDES("f32", "f32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
+
+#define PRODUCT_OF(rows, columns, reduced, left, right)                                                 \
+  "kiln 1\n"                                                                                            \
+  "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16), K: i32) @grid(1) "    \
+  "@config(warps = 2) @config(warps = 4) @config(warps = 4, stages = 1) {\n"                            \
+  "  let m = iota(" rows ")\n  let n = iota(" columns ")\n  let k = iota(" reduced ")\n"                \
+  "  var acc = zeros(f32[" rows ", " columns "])\n"                                                     \
+  "  for i in 0 .. K step " reduced " {\n"                                                              \
+  "    acc = dot(load(a + " left ", (k + i < K)[_, :]), load(b + " right ", (k + i < K)[:, _]), acc)\n" \
+  "  }\n"                                                                                               \
+  "  store(c + (m * " columns ")[:, _] + n[_, :], acc)\n"                                               \
+  "}\n"
+
+/// Two slots as emission lays them out, with 64 lanes: rows with free bytes between them, swizzled ones, one
+/// slot; matrices that turn as they are read, and that don't.
+static void run_slots(const char *text, int64_t elements, int64_t sums, int64_t k) {
+  const sim_case c = {.text = text,
+                      .target = "gfx950",
+                      .grid = {1, 1, 1},
+                      .arguments = {elements, elements, sums, k},
+                      .tolerance = 1e-6};
+  for (uint32_t config = 0; config < 3; config++)
+    run_config(&c, config, &(sim_options){.reverse = config != 1, .turned = true, .max_shared = 64 * 1024});
+}
+
+TEST(gpu_sim, slots_and_turned_reads) {
+  static const char both[] =
+      PRODUCT_OF("64", "64", "32", "(m * 160)[:, _] + (k + i)[_, :]", "((k + i) * 64)[:, _] + n[_, :]");
+  static const char left[] =
+      PRODUCT_OF("64", "128", "64", "m[:, _] + ((k + i) * 64)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
+  static const char none[] =
+      PRODUCT_OF("128", "64", "64", "(m * 160)[:, _] + (k + i)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
+  run_slots(both, 64 * 160, 64 * 64, 150);
+  run_slots(left, 128 * 160, 64 * 128, 150);
+  CHECK(sim_turned > 0);
+  sim_turned = 0;
+  run_slots(none, 128 * 160, 128 * 64, 150);
+  CHECK(!sim_turned);
+}
