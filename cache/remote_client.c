@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +10,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fs.h"
 #include "cache/spool.h"
+#include "cache/wire.h"
 
 // The helper keeps the deadline itself; the grace is for its answer. One that is too busy for that, MOST_LATE
 // times in a row, would cost every further look-up as much.
@@ -144,30 +143,6 @@ static bool start(kiln_remote *r) {
 
 // ------------------------------------------------------------------------------------ one exchange
 
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/// Moves `size` bytes before the deadline; false when that fails.
-static bool transfer(int fd, uint8_t *bytes, size_t size, bool out, int64_t deadline) {
-  for (size_t done = 0; done < size;) {
-    struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
-    int64_t left = deadline - now_ms();
-    if (left <= 0) return false;
-    int n = poll(&p, 1, (int)left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT)
-                      : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;
-    done += (size_t)got;
-  }
-  return true;
-}
-
 static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln_digest *key,
                     int64_t deadline, int *out_fd) {
   kiln_buffer b = {0};
@@ -181,7 +156,7 @@ static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln
   bool ok = fd >= 0 && !b.failed;
   if (ok) b.bytes[0] = (uint8_t)(b.size - 4); // far below 256
   ok = ok && !connect(fd, (const struct sockaddr *)&r->address, r->address_size) &&
-       transfer(fd, b.bytes, b.size, true, deadline);
+       kiln_wire_move(fd, b.bytes, b.size, true, deadline);
   kiln_buffer_deinit(&b);
   if (!ok) {
     if (fd >= 0) close(fd);
@@ -194,7 +169,7 @@ static bool request(kiln_remote *r, uint8_t kind, const char *domain, const kiln
 
 static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_blob **out_file) {
   uint8_t head[5];
-  if (!transfer(fd, head, sizeof head, false, deadline)) return KILN_REMOTE_FAILED;
+  if (!kiln_wire_move(fd, head, sizeof head, false, deadline)) return KILN_REMOTE_FAILED;
   kiln_reader reader = kiln_reader_of(head, sizeof head);
   uint32_t size = kiln_read_u32(&reader);
   uint8_t state = kiln_read_u8(&reader);
@@ -202,7 +177,7 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
     return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_BUSY ? state : KILN_REMOTE_FAILED;
   if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
   kiln_blob *file = kiln_blob_create(size - 1);
-  if (file && transfer(fd, file->bytes, file->size, false, deadline)) {
+  if (file && kiln_wire_move(fd, file->bytes, file->size, false, deadline)) {
     *out_file = file;
     return KILN_REMOTE_FOUND;
   }
@@ -214,12 +189,12 @@ static kiln_remote_state ask(kiln_remote *r, uint8_t kind, uint32_t ms, const ch
                              const kiln_digest *key, kiln_blob **out_file) {
   *out_file = NULL;
   if (r->broken) return KILN_REMOTE_SKIPPED;
-  int64_t deadline = now_ms() + ms + GRACE_MS;
+  int64_t deadline = kiln_wire_now() + ms + GRACE_MS;
   int fd;
   if (!request(r, kind, domain, key, deadline, &fd)) return KILN_REMOTE_FAILED;
   kiln_remote_state state = receive(r, fd, deadline, out_file);
   close(fd);
-  if (state != KILN_REMOTE_FAILED || now_ms() < deadline) atomic_store(&r->late, 0);
+  if (state != KILN_REMOTE_FAILED || kiln_wire_now() < deadline) atomic_store(&r->late, 0);
   else if (atomic_fetch_add(&r->late, 1) + 1 >= MOST_LATE) r->broken = true;
   return state;
 }
@@ -245,7 +220,7 @@ kiln_remote_state kiln_remote_try(kiln_remote *r, const char *domain, const kiln
 void kiln_remote_drop(kiln_remote *r, const char *domain, const kiln_digest *key) {
   int fd;
   if (!r->lease_ms || r->broken || !r->started) return;
-  if (request(r, KILN_REMOTE_DROP, domain, key, now_ms() + GRACE_MS, &fd)) close(fd);
+  if (request(r, KILN_REMOTE_DROP, domain, key, kiln_wire_now() + GRACE_MS, &fd)) close(fd);
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {
@@ -254,6 +229,6 @@ int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key
   int fd;
   // Starting the helper is no part of the deadline: nobody waits for an answer.
   if (r->broken || !start(r)) return 0;
-  if (request(r, KILN_REMOTE_WAKE, store->domain, key, now_ms() + WAKE_MS, &fd)) close(fd);
+  if (request(r, KILN_REMOTE_WAKE, store->domain, key, kiln_wire_now() + WAKE_MS, &fd)) close(fd);
   return 0;
 }

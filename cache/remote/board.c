@@ -41,7 +41,7 @@ static bool read_request(const kiln_buffer *bytes, request *out) {
 
 static kiln_remote_state answer(board *b, const request *q, kiln_buffer *out) {
   const kiln_level_kind *kind = b->level.kind;
-  int64_t deadline = kiln_level_now() + ANSWER_MS;
+  int64_t deadline = kiln_wire_now() + ANSWER_MS;
   switch (q->kind) {
   case KILN_BOARD_GET: return kind->get(b->level.state, q->room, q->name, deadline, out);
   case KILN_BOARD_PUT: return kind->put(b->level.state, q->room, q->name, q->value, q->size, deadline);

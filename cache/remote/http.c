@@ -99,7 +99,7 @@ static size_t send_more(char *bytes, size_t one, size_t count, void *context) {
 
 /// One request. The HTTP status, or 0 when none came in time.
 static long exchange(http *h, const char *url, body *b, int64_t deadline) {
-  int64_t left = deadline - kiln_level_now();
+  int64_t left = deadline - kiln_wire_now();
   CURL *c = left > 0 ? take(h) : NULL;
   long status = 0;
   if (!c) return 0;

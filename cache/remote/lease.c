@@ -27,7 +27,7 @@ struct kiln_leases {
 
 static kiln_remote_state renew(kiln_leases *l, const lease *held, uint32_t ms) {
   return l->level->kind->renew(l->level->state, held->domain, held->key, l->token, ms,
-                               kiln_level_now() + ANSWER_MS);
+                               kiln_wire_now() + ANSWER_MS);
 }
 
 /// Renews each in turn, outside of the lock: the server may be slow.
@@ -35,7 +35,7 @@ static void renew_all(kiln_leases *l) {
   for (unsigned i = 0; i < MOST; i++) {
     pthread_mutex_lock(&l->mutex);
     lease held = l->items[i];
-    bool stale = held.since && kiln_level_now() - held.since > KILN_LEASE_LONGEST_MS;
+    bool stale = held.since && kiln_wire_now() - held.since > KILN_LEASE_LONGEST_MS;
     if (stale) l->items[i].since = 0;
     pthread_mutex_unlock(&l->mutex);
     if (held.since && !stale) renew(l, &held, KILN_LEASE_MS);
@@ -106,7 +106,7 @@ static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
     if (free_place->since) continue;
     snprintf(free_place->domain, sizeof free_place->domain, "%s", domain);
     snprintf(free_place->key, sizeof free_place->key, "%s", key_hex);
-    free_place->since = kiln_level_now();
+    free_place->since = kiln_wire_now();
     break; // one that has no place is not renewed
   }
   pthread_mutex_unlock(&l->mutex);

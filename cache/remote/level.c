@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options) {
   static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_redis};
@@ -24,10 +23,4 @@ bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_option
 void kiln_level_close(kiln_level *level) {
   if (level->state) level->kind->destroy(level->state);
   memset(level, 0, sizeof *level);
-}
-
-int64_t kiln_level_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }

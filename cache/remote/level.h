@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "cache/remote_client.h"
+#include "cache/wire.h"
 
 typedef struct kiln_level kiln_level;
 
@@ -61,7 +62,5 @@ struct kiln_level {
 /// Finds the kind by the scheme. False: no such kind, or it refused the address.
 bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options);
 void kiln_level_close(kiln_level *level);
-
-int64_t kiln_level_now(void);
 
 #endif

@@ -57,7 +57,7 @@ static void destroy(void *state) {
 }
 
 static bool ready(int fd, short events, int64_t deadline) {
-  int64_t left = deadline - kiln_level_now();
+  int64_t left = deadline - kiln_wire_now();
   struct pollfd p = {fd, events, 0};
   return left > 0 && poll(&p, 1, (int)left) > 0;
 }
@@ -90,7 +90,7 @@ static bool accepted(redisReply *reply, char *why) {
 }
 
 static redisContext *connect_new(redis *r, int64_t deadline, char *why) {
-  int64_t left = deadline - kiln_level_now();
+  int64_t left = deadline - kiln_wire_now();
   if (left <= 0) return NULL;
   struct timeval limit = {left / 1000, left % 1000 * 1000};
   redisContext *c = redisConnectWithTimeout(r->host, r->port, limit);

@@ -106,15 +106,15 @@ kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *doma
                                          kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1];
   kiln_remote_state worst = KILN_REMOTE_ABSENT;
-  int64_t deadline = kiln_level_now() + s->deadline_ms;
+  int64_t deadline = kiln_wire_now() + s->deadline_ms;
   kiln_digest_hex(key, hex);
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
     kiln_remote_state state = KILN_REMOTE_SKIPPED;
     if (!kiln_breaker_open(&s->store, l->breaker)) {
-      int64_t start = kiln_level_now();
+      int64_t start = kiln_wire_now();
       state = l->kind->get(l->state, domain, hex, deadline, out);
-      bool late = kiln_level_now() - start >= (int64_t)s->deadline_ms / 2;
+      bool late = kiln_wire_now() - start >= (int64_t)s->deadline_ms / 2;
       judge(s, i, state == KILN_REMOTE_FAILED, late);
     }
     if (state == KILN_REMOTE_FOUND) return state;
@@ -138,17 +138,17 @@ static void pause_before(unsigned turn) {
 kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *domain, const kiln_digest *key,
                                            bool waits, kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1];
-  int64_t end = kiln_level_now() + s->lease_ms;
+  int64_t end = kiln_wire_now() + s->lease_ms;
   kiln_digest_hex(key, hex);
   for (unsigned turn = 0; s->leases; turn++) {
-    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, kiln_level_now() + s->deadline_ms);
+    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, kiln_wire_now() + s->deadline_ms);
     if (lease == KILN_REMOTE_FAILED) break;
     kiln_remote_state entry = kiln_remote_server_get(
         s, domain, key, out); // after the lease: its last holder may just have uploaded
     if (lease == KILN_REMOTE_FOUND && entry != KILN_REMOTE_ABSENT) kiln_leases_drop(s->leases, domain, hex);
     if (lease == KILN_REMOTE_FOUND || entry != KILN_REMOTE_ABSENT) return entry;
     if (!waits) return KILN_REMOTE_BUSY;
-    if (kiln_level_now() >= end) return KILN_REMOTE_LATE;
+    if (kiln_wire_now() >= end) return KILN_REMOTE_LATE;
     pause_before(turn);
   }
   return KILN_REMOTE_SKIPPED;
@@ -171,7 +171,7 @@ static kiln_remote_state upload_bytes(kiln_remote_server *s, const kiln_entry_vi
     kiln_remote_state state =
         kiln_breaker_open(&s->store, l->breaker)
             ? KILN_REMOTE_FAILED
-            : l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_level_now() + UPLOAD_MS);
+            : l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
     judge(s, i, state == KILN_REMOTE_FAILED, false);
     if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
   }
@@ -214,12 +214,12 @@ static void upload_one(void *context, int folder, const char *name) {
   struct round *r = context;
   kiln_entry_view view;
   if (r->failed >= ERRORS_BEFORE_TRIP) return;
-  int64_t start = kiln_level_now();
+  int64_t start = kiln_wire_now();
   kiln_blob *file = read_spooled(r->server, folder, name);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, r->server->max_bytes, &view, NULL);
   kiln_remote_state state = good ? upload_bytes(r->server, &view, file) : KILN_REMOTE_REFUSED;
   if (state != KILN_REMOTE_FAILED) kiln_fs_unlink(folder, name); // stored, or nothing that could be
-  else r->failed += kiln_level_now() - start < UPLOAD_MS / 4 ? 1 : ERRORS_BEFORE_TRIP;
+  else r->failed += kiln_wire_now() - start < UPLOAD_MS / 4 ? 1 : ERRORS_BEFORE_TRIP;
   if (good && state != KILN_REMOTE_FAILED) {
     bool stored = state == KILN_REMOTE_FOUND;
     count_upload(r->server, stored ? KILN_OUTCOME_REMOTE_STORED : KILN_OUTCOME_REMOTE_UNWANTED, &view.key,
@@ -239,7 +239,7 @@ static struct round upload_round(kiln_remote_server *s) {
 unsigned kiln_remote_server_upload(kiln_remote_server *s) { return upload_round(s).stored; }
 
 kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_ms) {
-  int64_t end = kiln_level_now() + wait_ms;
+  int64_t end = kiln_wire_now() + wait_ms;
   kiln_remote_pushed pushed = {0};
   for (unsigned turn = 0;; turn++) {
     struct round r;
@@ -250,7 +250,7 @@ kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_
       pushed.refused += r.refused;
     } while (r.stored || r.refused);
     pushed.waiting = kiln_spool_count(&s->store);
-    if (!pushed.waiting || kiln_level_now() >= end) return pushed;
+    if (!pushed.waiting || kiln_wire_now() >= end) return pushed;
     pause_before(turn);
   }
 }
@@ -261,13 +261,13 @@ static void *upload_loop(void *context) {
   pthread_mutex_lock(&s->mutex);
   for (;;) {
     while (!s->wake && !s->ending) pthread_cond_wait(&s->condition, &s->mutex);
-    if (s->ending && !end) end = kiln_level_now() + LINGER_MS;
+    if (s->ending && !end) end = kiln_wire_now() + LINGER_MS;
     s->wake = false;
     pthread_mutex_unlock(&s->mutex);
     unsigned stored = kiln_remote_server_upload(s);
     pthread_mutex_lock(&s->mutex);
     if (stored == ROUND) s->wake = true; // there is more
-    if (end && (!stored || kiln_level_now() > end)) break;
+    if (end && (!stored || kiln_wire_now() > end)) break;
   }
   pthread_mutex_unlock(&s->mutex);
   return NULL;
@@ -292,7 +292,7 @@ bool kiln_remote_check(const kiln_remote_server_config *config,
     bool good = kiln_level_open(&level, url, &options);
     if (!good) strcpy(text, "expected http://, https:// or redis://HOST");
     else
-      good = level.kind->check(level.state, config->domain, kiln_level_now() + config->deadline_ms, text,
+      good = level.kind->check(level.state, config->domain, kiln_wire_now() + config->deadline_ms, text,
                                sizeof text);
     kiln_level_close(&level);
     out(context, url, good, text);
@@ -310,18 +310,7 @@ struct client {
 };
 
 static bool transfer(int fd, uint8_t *bytes, size_t size, bool out) {
-  int64_t deadline = kiln_level_now() + CLIENT_MS;
-  for (size_t done = 0; done < size;) {
-    struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
-    int64_t left = deadline - kiln_level_now();
-    if (left <= 0 || poll(&p, 1, (int)left) <= 0) return false;
-    ssize_t got = out ? send(fd, bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT)
-                      : recv(fd, bytes + done, size - done, MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;
-    done += (size_t)got;
-  }
-  return true;
+  return kiln_wire_move(fd, bytes, size, out, kiln_wire_now() + CLIENT_MS);
 }
 
 static void drop(kiln_remote_server *s, const char *domain, const kiln_digest *key) {
