@@ -211,6 +211,12 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   return how;
 }
 
+int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words) {
+  int how = cli_parse(page, argc, argv, words);
+  if (how != -1 || words->count == 1) return how;
+  return cli_usage(page, "expected one %s, found %zu words", what, words->count);
+}
+
 int cli_report(kiln_status status, const kiln_error *err) {
   const char *advice = kiln_status_advice(status);
   fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n",

@@ -60,6 +60,8 @@ typedef struct cli_page {
 /// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
 /// go on, else the exit code (help was printed, or an error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
+/// The same where one positional word is wanted: `what` says of what.
+int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words);
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
 

@@ -139,9 +139,7 @@ int kiln_command_compile(int argc, char **argv) {
       session_codegen_option,
       &c.s,
       session_codegen_name};
-  int code = cli_parse(&page, argc, argv, &c.s.words);
-  if (code == -1 && c.s.words.count != 1)
-    code = cli_usage(&page, "expected one source, found %zu", c.s.words.count);
+  int code = cli_parse_one(&page, argc, argv, "source", &c.s.words);
   if (code == -1 && c.report && *c.report && strcmp(c.report, "json"))
     code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
   if (code == -1 && c.report && c.s.plan.options.output == KILN_FORMAT_IR)

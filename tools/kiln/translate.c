@@ -87,9 +87,7 @@ int kiln_command_translate(int argc, char **argv) {
       "Prints the kernel of a Triton IR file in the kernel language, one operation a line.", options,
       sizeof options / sizeof *options};
   plan_init(&p);
-  int code = cli_parse(&page, argc, argv, &t.words);
-  if (code == -1 && t.words.count != 1)
-    code = cli_usage(&page, "expected one source, found %zu", t.words.count);
+  int code = cli_parse_one(&page, argc, argv, "source", &t.words);
   if (code == -1 && (t.warps < 0 || t.warps > 64 || t.stages < 0 || t.stages > 255))
     code = cli_usage(&page, "expected warps up to 64 and stages up to 255");
   if (code == -1) {

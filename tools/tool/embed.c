@@ -63,9 +63,7 @@ int kiln_command_embed(int argc, char **argv) {
                                  "kiln_open_memory(NAME, NAME_end - NAME, ...).",
                                  options);
   cli_list words = {0};
-  int code = cli_parse(&page, argc, argv, &words);
-  if (code == -1 && words.count != 1)
-    code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  int code = cli_parse_one(&page, argc, argv, "bundle", &words);
   if (code == -1 && !is_symbol(symbol))
     code = cli_usage(&page, "expected a C name as symbol, found '%s'", symbol);
   if (code == -1) code = embed(words.items[0], path, symbol);

@@ -232,9 +232,7 @@ int kiln_command_fix_index(int argc, char **argv) {
                options);
   cli_list words = {0};
   kiln_error err;
-  int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 1)
-    exit_code = cli_usage(&page, "expected one archive, found %zu words", words.count);
+  int exit_code = cli_parse_one(&page, argc, argv, "archive", &words);
   if (exit_code == -1) {
     kiln_status status = fix(words.items[0], out ? out : words.items[0], &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

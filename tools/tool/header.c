@@ -212,9 +212,7 @@ int kiln_command_header(int argc, char **argv) {
   bundle_view v;
   kiln_error err;
   kiln_buffer out = {0};
-  int exit_code = cli_parse(&page, argc, argv, &words);
-  if (exit_code == -1 && words.count != 1)
-    exit_code = cli_usage(&page, "expected one bundle, found %zu words", words.count);
+  int exit_code = cli_parse_one(&page, argc, argv, "bundle", &words);
   if (exit_code == -1 && prefix && !is_prefix(prefix))
     exit_code =
         cli_usage(&page,

@@ -170,9 +170,7 @@ int kiln_command_inspect(int argc, char **argv) {
       {"json", 0, CLI_FLAG, &s.json, NULL, "print all of it as JSON"},
   };
   const cli_page page = CLI_PAGE("kiln inspect [options] BUNDLE", "Lists what is in a bundle.", options);
-  int exit_code = cli_parse(&page, argc, argv, &s.words);
-  if (exit_code == -1 && s.words.count != 1)
-    exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  int exit_code = cli_parse_one(&page, argc, argv, "bundle", &s.words);
   char target[KILN_TARGET_NAME];
   if (s.target) s.target = kiln_tool_target(s.target, target);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_inspect, &s);
@@ -304,9 +302,7 @@ int kiln_command_stat(int argc, char **argv) {
   const cli_page page = CLI_PAGE(
       "kiln stat [--by=arch|kernel|section] BUNDLE",
       "Prints sums of sizes. A code that several kernels share counts in each by its part.", options);
-  int exit_code = cli_parse(&page, argc, argv, &s.words);
-  if (exit_code == -1 && s.words.count != 1)
-    exit_code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  int exit_code = cli_parse_one(&page, argc, argv, "bundle", &s.words);
   if (exit_code == -1 && strcmp(s.by, "arch") && strcmp(s.by, "kernel") && strcmp(s.by, "section"))
     exit_code = cli_usage(&page, "--by: expected arch, kernel or section, found '%s'", s.by);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_stat, &s);

@@ -80,9 +80,7 @@ int kiln_command_sign(int argc, char **argv) {
                "it, and libkiln-verify does when an application opens it.",
                options);
   kiln_error err = {0};
-  int code = cli_parse(&page, argc, argv, &s.words);
-  if (code == -1 && s.words.count != 1)
-    code = cli_usage(&page, "expected one bundle, found %zu words", s.words.count);
+  int code = cli_parse_one(&page, argc, argv, "bundle", &s.words);
   if (code == -1 && !s.key) code = cli_usage(&page, "--key is missing");
   if (code == -1 && s.version != AS_IT_IS && s.version < 0)
     code = cli_usage(&page, "--version: expected 0 or more, found %lld", (long long)s.version);
