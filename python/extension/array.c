@@ -149,13 +149,13 @@ bool kiln_array_from_dlpack(const dlpack_tensor *tensor, kiln_array *out) {
     return false;
   }
   unsigned kind = tensor->code < sizeof kinds - 1 ? (unsigned char)kinds[tensor->code] : '?';
-  out->address = (uintptr_t)tensor->data + tensor->byte_offset;
-  out->type = KILN_IS(kind, kind == '?' ? (uint32_t)tensor->code : tensor->bits);
-  out->rank = tensor->rank;
-  out->shape = tensor->shape;
-  out->strides = tensor->strides;
-  out->strides_are_bytes = out->is_tensor = false;
-  out->read_only = NULL;
+  *out = (kiln_array){
+      .address = (uintptr_t)tensor->data + tensor->byte_offset,
+      .type = KILN_IS(kind, kind == '?' ? (uint32_t)tensor->code : tensor->bits),
+      .rank = tensor->rank,
+      .shape = tensor->shape,
+      .strides = tensor->strides,
+  };
   place_array(out, tensor->device_type, tensor->device_id);
   return true;
 }

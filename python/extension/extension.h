@@ -70,6 +70,8 @@ int kiln_object_clear(PyObject *self, const size_t *places);
   static void type##_free(PyObject *self) { kiln_object_free(self, NULL, type##_clear, drop); }
 #define KILN_COLLECTED_SLOTS(type) \
   {Py_tp_dealloc, type##_free}, {Py_tp_traverse, type##_traverse}, { Py_tp_clear, type##_clear }
+/// How many arguments a call names: `names` is a tuple or NULL.
+static inline Py_ssize_t kiln_named(PyObject *names) { return names ? PyTuple_Size(names) : 0; }
 /// Whether a keyword is this one.
 bool kiln_is_name(PyObject *name, const char *text);
 PyObject *kiln_tuple_of(PyObject *const *objects, size_t count);
@@ -229,6 +231,7 @@ typedef struct kiln_array {
   kiln_place place;
   int index;             // of the GPU; -1: unknown
   const char *read_only; // why it cannot be written; NULL: it can
+  void *handle;          // of a tensor that was read by it; good until other code runs
 } kiln_array;
 
 /// What keeps an array until it has been used.
@@ -277,8 +280,9 @@ bool kiln_torch_is_exact(PyObject *value);
 /// Whether it is one of more than one element, contiguous, with memory of its own, and not negative: the
 /// common case, read without more. No exception where it is not.
 bool kiln_torch_dense(PyObject *value, kiln_array *out);
-/// Whether a tensor may be written: false with an exception where autograd would not know of it.
-bool kiln_torch_may_write(PyObject *tensor);
+/// Whether a tensor, just read as `array`, may be written: false with an exception where autograd would not
+/// know of it.
+bool kiln_torch_may_write(PyObject *tensor, const kiln_array *array);
 /// Whether it is a tensor of PyTorch, or kiln.strided of one.
 bool kiln_torch_is(PyObject *value);
 /// PyTorch's current stream of a device; false with an exception.
@@ -306,8 +310,9 @@ void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata);
 bool kiln_handles_are_read(void);
 /// The array of an exact torch.Tensor or Parameter: false, and no exception, where another way has to tell.
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
-/// Of an exact tensor, where handles are read.
+/// Of an exact tensor, where handles are read; or of the handle that an array has.
 bool kiln_handle_requires_grad(PyObject *tensor);
+bool kiln_handle_of_array_requires_grad(const kiln_array *array);
 /// A tensor to be made, contiguous; who fills it in sets the rank and what follows.
 typedef struct kiln_new_tensor {
   int32_t number, device_type, device_index;
@@ -362,6 +367,12 @@ typedef struct kiln_kernel_object {
 } kiln_kernel_object;
 PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name);
 
+/// Launches with `values`, one a parameter; those that are NULL are pointers to the `made` tensors in order,
+/// which are made here. 1; 0 where one cannot be made, and -1 with an exception.
+int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count);
+
+// --------------------------------------------------------------------------------- arguments.c
+
 enum { KILN_MOST_BLOCK = 4096, KILN_FEW = 16 };
 /// The arguments of one launch.
 typedef struct kiln_arguments {
@@ -389,9 +400,6 @@ void kiln_arguments_deinit(kiln_arguments *a);
 /// parameter.
 bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,
                         kiln_hold *hold);
-/// Launches with `values`, one a parameter; those that are NULL are pointers to the `made` tensors in order,
-/// which are made here. 1; 0 where one cannot be made, and -1 with an exception.
-int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count);
 /// Puts the parameter's name before the text of what was raised.
 void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p);
 /// Lists of what a launch writes. To add makes a list where there is none; what a launch is done with may be
@@ -405,7 +413,7 @@ bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
 
 PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
 
-// --------------------------------------------------------------------------------- operations.c
+// --------------------------------------------------------------------------------- differentiable.c
 
 PyObject *kiln_recorded_type(PyObject *module, PyObject *base);
 

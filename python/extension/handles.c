@@ -146,6 +146,7 @@ bool kiln_handle_read(PyObject *tensor, kiln_array *out) {
       .is_tensor = true,
       .place = type == TYPE_OF_CPU ? KILN_PLACE_HOST : by.gpu,
       .index = type == TYPE_OF_CPU ? -1 : index,
+      .handle = *handle,
   };
   return true;
 }
@@ -156,6 +157,8 @@ bool kiln_handle_requires_grad(PyObject *tensor) {
   void *word, **handle = handle_of(tensor, &word);
   return !handle || by.requires_grad(*handle);
 }
+
+bool kiln_handle_of_array_requires_grad(const kiln_array *array) { return by.requires_grad(array->handle); }
 
 bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int index, kiln_new_tensor *out) {
   int32_t number = 0;

@@ -174,7 +174,7 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count, P
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
   kiln_stream stream = NULL;
-  Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  Py_ssize_t named = kiln_named(names);
   if (count != 1 || named > 1 ||
       (named && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "stream")))
     return PyErr_SetString(PyExc_TypeError, "a copy takes an array, stream= and nothing else"), NULL;

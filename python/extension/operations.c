@@ -1,52 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operations of PyTorch as its dispatcher calls them: kiln._core.Operation launches and allocates what is
-// returned, kiln._core.Differentiable stands at autograd's key above it, and kiln._core.Direct is what
-// torch.ops.NAMESPACE.NAME does when it is called. Each takes the common case, plain tensors in order,
-// itself, and gives all else to functions of kiln.torch or PyTorch, whose answer is the same.
-#include "python/extension/extension.h"
+// kiln._core.Operation: launches a kernel for PyTorch's dispatcher, and allocates what it returns.
+#include "python/extension/operations.h"
 
 #include <string.h>
 
-enum { MOST_ARGUMENTS = 32, MOST_OUTPUTS = 8, MOST_RANK = 8, MOST_FOUND = 64, MOST_STACK = 16 };
+enum { MOST_FOUND = 64, MOST_STACK = 16 };
+
+// ------------------------------------------------------------------------------------------- extents
 
 // Extents are programs over the integers among the arguments: pairs of an opcode and a value.
 enum { PUSH, TAKE, ADD, SUB, MUL, DIV, MOD, NEG, CDIV, MIN, MAX };
-
-typedef struct extent {
-  const int64_t *code;
-  size_t count; // of pairs
-} extent;
-
-typedef struct output {
-  PyObject *dtype; // owned
-  uint32_t type;
-  bool is_zeroed;
-  int rank;
-  extent extents[MOST_RANK];
-} output;
-
-// What launches for tensors of some types on some device.
-typedef struct found {
-  kiln_place place;
-  int index;
-  uint32_t types[MOST_ARGUMENTS];
-  PyObject *kernel;              // owned: a kiln.Kernel, or the operation of the instance
-  PyObject *named[MOST_OUTPUTS]; // owned: of torch.empty_strided for each output
-} found;
-
-typedef struct operation {
-  PyObject_HEAD vectorcallfunc call;
-  PyObject *launch, *resolve; // owned: of kiln.torch.
-  PyObject *empty_strided;
-  size_t taken, arrays_count, passed, outputs_count, found_count;
-  uint8_t arrays[MOST_ARGUMENTS]; // numbers of the arguments that are tensors
-  int8_t order[MOST_ARGUMENTS];   // of the kernel's: an argument, or -1 - output
-  output outputs[MOST_OUTPUTS];
-  int64_t *code; // owned
-  found *found;  // owned
-} operation;
-
-// ------------------------------------------------------------------------------------------- extents
 
 static bool divide(int64_t a, int64_t b, int64_t *quotient) {
   if (b == 0 || (a == INT64_MIN && b == -1)) return false;
@@ -70,7 +33,7 @@ static bool apply(int64_t opcode, int64_t a, int64_t b, int64_t *out) {
 }
 
 // False, and perhaps an exception, where a general way has to tell.
-static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
+static bool evaluate(const kiln_extent *e, PyObject *const *args, int64_t *out) {
   int64_t stack[MOST_STACK];
   int depth = 0;
   for (size_t i = 0; i < e->count; i++) {
@@ -95,7 +58,7 @@ static bool evaluate(const extent *e, PyObject *const *args, int64_t *out) {
 // ------------------------------------------------------------------------------------------ launching
 
 // Extents and strides; false, and perhaps an exception, where a general way has to tell.
-static bool take_shape(const output *made, PyObject *const *args, int64_t *sizes, int64_t *strides) {
+static bool take_shape(const kiln_output *made, PyObject *const *args, int64_t *sizes, int64_t *strides) {
   int64_t step = 1;
   for (int i = 0; i < made->rank; i++)
     if (!evaluate(&made->extents[i], args, &sizes[i])) return false;
@@ -107,8 +70,9 @@ static bool take_shape(const output *made, PyObject *const *args, int64_t *sizes
 }
 
 // By PyTorch's Python; NULL without an exception where a general way has to tell.
-static PyObject *allocate(const operation *o, const output *made, PyObject *named, PyObject *const *args) {
-  int64_t sizes[MOST_RANK], strides[MOST_RANK];
+static PyObject *allocate(const kiln_operation *o, const kiln_output *made, PyObject *named,
+                          PyObject *const *args) {
+  int64_t sizes[KILN_MOST_RANK], strides[KILN_MOST_RANK];
   if (!take_shape(made, args, sizes, strides)) return NULL;
   PyObject *shape = kiln_integers(sizes, (size_t)made->rank, 1);
   PyObject *apart = kiln_integers(strides, (size_t)made->rank, 1);
@@ -125,10 +89,9 @@ static PyObject *allocate(const operation *o, const output *made, PyObject *name
   return tensor;
 }
 
-// The types and the device of plain tensors; false where a general way has to tell. `wants_dense`: for which
-// a device's own code is all that is below autograd.
-static bool take_tensors(const operation *o, PyObject *const *args, bool wants_dense, found *out) {
-  *out = (found){0};
+bool kiln_operation_tensors(const kiln_operation *o, PyObject *const *args, bool wants_dense,
+                            kiln_found *out) {
+  *out = (kiln_found){0};
   for (size_t i = 0; i < o->arrays_count; i++) {
     PyObject *tensor = args[o->arrays[i]];
     kiln_array array;
@@ -142,7 +105,7 @@ static bool take_tensors(const operation *o, PyObject *const *args, bool wants_d
 }
 
 // What was found for such tensors, found again by `resolve`; NULL where a general way has to tell.
-static const found *find(operation *o, found wanted, PyObject *const *args) {
+static const kiln_found *find(kiln_operation *o, kiln_found wanted, PyObject *const *args) {
   for (size_t i = 0; i < o->found_count; i++)
     if (o->found[i].place == wanted.place && o->found[i].index == wanted.index &&
         !memcmp(o->found[i].types, wanted.types, o->arrays_count * sizeof *wanted.types))
@@ -157,9 +120,9 @@ static const found *find(operation *o, found wanted, PyObject *const *args) {
     is_fine =
         (wanted.named[i] = Py_BuildValue("{sOsO}", "dtype", o->outputs[i].dtype, "device", device)) != NULL;
   Py_XDECREF(device);
-  found *more = is_fine && o->found_count < MOST_FOUND
-                    ? PyMem_Realloc(o->found, (o->found_count + 1) * sizeof *more)
-                    : NULL;
+  kiln_found *more = is_fine && o->found_count < MOST_FOUND
+                         ? PyMem_Realloc(o->found, (o->found_count + 1) * sizeof *more)
+                         : NULL;
   if (!more) {
     Py_XDECREF(wanted.kernel);
     for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(wanted.named[i]);
@@ -176,20 +139,20 @@ static PyObject *answer(PyObject *const *made, size_t count) {
 }
 
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
-static const char has_ended[] = "this operation has ended"; // by the collector, with what still calls it
+const char kiln_operation_ended[] = "this operation has ended"; // by the collector, with what still calls it
 
 // Launches with new tensors, which the kernel writes in the order of its parameters; 0 where another way has
 // to make them, -1 with an exception.
-static int run_making(const operation *o, kiln_kernel_object *kernel, kiln_place place, int index,
+static int run_making(const kiln_operation *o, kiln_kernel_object *kernel, kiln_place place, int index,
                       PyObject *const *args, PyObject **made) {
-  kiln_new_tensor new[MOST_OUTPUTS];
-  PyObject *passed[MOST_ARGUMENTS];
-  size_t outputs[MOST_OUTPUTS], count = 0;
+  kiln_new_tensor new[KILN_MOST_OUTPUTS];
+  PyObject *passed[KILN_MOST_ARGUMENTS];
+  size_t outputs[KILN_MOST_OUTPUTS], count = 0;
   bool is_able = o->outputs_count && o->passed == kernel->count;
   for (size_t i = 0; is_able && i < o->passed; i++) {
     passed[i] = o->order[i] < 0 ? NULL : args[o->order[i]];
     if (passed[i]) continue;
-    const output *one = &o->outputs[outputs[count] = (size_t)(-1 - o->order[i])];
+    const kiln_output *one = &o->outputs[outputs[count] = (size_t)(-1 - o->order[i])];
     kiln_new_tensor *tensor = &new[count++];
     tensor->rank = one->rank;
     is_able = !kernel->parameters[i].rank && take_shape(one, args, tensor->sizes, tensor->strides) &&
@@ -204,8 +167,9 @@ static int run_making(const operation *o, kiln_kernel_object *kernel, kiln_place
 }
 
 // The same by tensors that PyTorch's Python makes.
-static int run_made(const operation *o, const found *these, PyObject *const *args, PyObject **made) {
-  PyObject *passed[MOST_ARGUMENTS], *named[MOST_OUTPUTS], *kernel = these->kernel;
+static int run_made(const kiln_operation *o, const kiln_found *these, PyObject *const *args,
+                    PyObject **made) {
+  PyObject *passed[KILN_MOST_ARGUMENTS], *named[KILN_MOST_OUTPUTS], *kernel = these->kernel;
   memcpy(named, these->named, sizeof named); // others may be found meanwhile; none is given up
   for (size_t i = 0; i < o->outputs_count; i++)
     if (!(made[i] = allocate(o, &o->outputs[i], named[i], args))) return PyErr_Occurred() ? -1 : 0;
@@ -216,12 +180,12 @@ static int run_made(const operation *o, const found *these, PyObject *const *arg
   return none ? 1 : -1;
 }
 
-// The answer for such tensors, or NULL: with an exception, or without where a general way has to tell.
-static PyObject *run(operation *o, const found *wanted, PyObject *const *args, size_t count) {
-  const found *these = find(o, *wanted, args);
+PyObject *kiln_operation_run(kiln_operation *o, const kiln_found *wanted, PyObject *const *args,
+                             size_t count) {
+  const kiln_found *these = find(o, *wanted, args);
   if (!these) return PyErr_Clear(), NULL;
   if (Py_TYPE(these->kernel) == kiln_of.operation) return operation_call(these->kernel, args, count, NULL);
-  PyObject *made[MOST_OUTPUTS] = {NULL}, *result = NULL;
+  PyObject *made[KILN_MOST_OUTPUTS] = {NULL}, *result = NULL;
   int status = 0;
   if (Py_TYPE(these->kernel) == kiln_of.kernel)
     status = run_making(o, (kiln_kernel_object *)these->kernel, these->place, these->index, args, made);
@@ -235,14 +199,14 @@ static PyObject *run(operation *o, const found *wanted, PyObject *const *args, s
 }
 
 static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
-  operation *o = (operation *)self;
+  kiln_operation *o = (kiln_operation *)self;
   PyObject *result = NULL;
-  if (!o->launch) return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
+  if (!o->launch) return PyErr_SetString(PyExc_ValueError, kiln_operation_ended), NULL;
   Py_INCREF(self);
-  found wanted;
+  kiln_found wanted;
   size_t count = (size_t)PyVectorcall_NARGS(flagged);
-  if ((!names || !PyTuple_Size(names)) && count == o->taken && take_tensors(o, args, false, &wanted))
-    result = run(o, &wanted, args, count);
+  if (!kiln_named(names) && count == o->taken && kiln_operation_tensors(o, args, false, &wanted))
+    result = kiln_operation_run(o, &wanted, args, count);
   if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(o->launch, args, count, names);
   Py_DECREF(self);
   return result;
@@ -250,9 +214,9 @@ static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t fl
 
 // -------------------------------------------------------------------------------------------- making
 
-static bool take_extent(PyObject *program, int64_t *code, size_t taken, extent *out) {
+static bool take_extent(PyObject *program, int64_t *code, size_t taken, kiln_extent *out) {
   Py_ssize_t count = PyTuple_Size(program);
-  *out = (extent){.code = code, .count = (size_t)count / 2};
+  *out = (kiln_extent){.code = code, .count = (size_t)count / 2};
   for (Py_ssize_t i = 0; i < count; i++) {
     code[i] = PyLong_AsLongLong(PyTuple_GetItem(program, i));
     if (i % 2 && code[i - 1] == TAKE && (code[i] < 0 || (size_t)code[i] >= taken))
@@ -262,18 +226,18 @@ static bool take_extent(PyObject *program, int64_t *code, size_t taken, extent *
 }
 
 // (name of the element type, dtype, whether zeros, extents as tuples of code); `code` has room.
-static bool take_output(PyObject *from, size_t taken, int64_t **code, output *out) {
+static bool take_output(PyObject *from, size_t taken, int64_t **code, kiln_output *out) {
   PyObject *dtype, *extents;
   const char *name;
   int is_zeroed;
   if (!PyArg_ParseTuple(from, "sOpO!", &name, &dtype, &is_zeroed, &PyTuple_Type, &extents)) return false;
   const kiln_element *element = kiln_element_find(name, strlen(name));
   if (!element) return PyErr_Format(PyExc_TypeError, "there is no type %s", name), false;
-  *out = (output){.dtype = Py_NewRef(dtype),
-                  .type = element->own,
-                  .is_zeroed = is_zeroed,
-                  .rank = (int)PyTuple_Size(extents)};
-  if (out->rank > MOST_RANK) return PyErr_SetString(PyExc_ValueError, "too many axes"), false;
+  *out = (kiln_output){.dtype = Py_NewRef(dtype),
+                       .type = element->own,
+                       .is_zeroed = is_zeroed,
+                       .rank = (int)PyTuple_Size(extents)};
+  if (out->rank > KILN_MOST_RANK) return PyErr_SetString(PyExc_ValueError, "too many axes"), false;
   for (int i = 0; i < out->rank; i++) {
     PyObject *program = PyTuple_GetItem(extents, i);
     if (!take_extent(program, *code, taken, &out->extents[i])) return false;
@@ -292,7 +256,7 @@ static Py_ssize_t code_size(PyObject *outputs) {
   return PyErr_Occurred() ? -1 : size;
 }
 
-static bool take_numbers(PyObject *tuple, long least, long most, int8_t *out) {
+bool kiln_numbers_of(PyObject *tuple, long least, long most, int8_t *out) {
   for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
     long value = PyLong_AsLong(PyTuple_GetItem(tuple, i));
     if (PyErr_Occurred()) return false;
@@ -310,11 +274,11 @@ static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_
   if (!PyArg_ParseTuple(args, "OOOiO!O!O!:Operation", &launch, &resolve, &empty, &taken, &PyTuple_Type,
                         &arrays, &PyTuple_Type, &order, &PyTuple_Type, &outputs))
     return NULL;
-  if (taken > MOST_ARGUMENTS || PyTuple_Size(order) > MOST_ARGUMENTS ||
-      PyTuple_Size(outputs) > MOST_OUTPUTS || PyTuple_Size(arrays) < 1 || PyTuple_Size(arrays) > taken)
+  if (taken > KILN_MOST_ARGUMENTS || PyTuple_Size(order) > KILN_MOST_ARGUMENTS ||
+      PyTuple_Size(outputs) > KILN_MOST_OUTPUTS || PyTuple_Size(arrays) < 1 || PyTuple_Size(arrays) > taken)
     return PyErr_SetString(PyExc_ValueError, "an operation of more than 32 arguments or 8 outputs"), NULL;
   Py_ssize_t size = code_size(outputs);
-  operation *o = size < 0 ? NULL : (operation *)PyType_GenericAlloc(type, 0);
+  kiln_operation *o = size < 0 ? NULL : (kiln_operation *)PyType_GenericAlloc(type, 0);
   if (!o) return NULL;
   o->call = operation_call;
   o->launch = Py_NewRef(launch);
@@ -325,8 +289,8 @@ static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_
   o->passed = (size_t)PyTuple_Size(order);
   o->code = PyMem_Malloc((size_t)(size + 1) * sizeof *o->code);
   int64_t *code = o->code;
-  bool is_fine = code && take_numbers(arrays, 0, taken, (int8_t *)o->arrays) &&
-                 take_numbers(order, -(long)PyTuple_Size(outputs), taken, o->order);
+  bool is_fine = code && kiln_numbers_of(arrays, 0, taken, (int8_t *)o->arrays) &&
+                 kiln_numbers_of(order, -(long)PyTuple_Size(outputs), taken, o->order);
   if (!code) PyErr_NoMemory();
   for (Py_ssize_t i = 0; is_fine && i < PyTuple_Size(outputs); i++) {
     is_fine = take_output(PyTuple_GetItem(outputs, i), o->taken, &code, &o->outputs[i]);
@@ -337,7 +301,7 @@ static PyObject *operation_new(PyTypeObject *type, PyObject *args, PyObject *Py_
 }
 
 static int operation_traverse(PyObject *self, visitproc visit, void *arg) {
-  operation *o = (operation *)self;
+  kiln_operation *o = (kiln_operation *)self;
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(o->launch);
   Py_VISIT(o->resolve);
@@ -347,20 +311,20 @@ static int operation_traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int operation_clear(PyObject *self) {
-  operation *o = (operation *)self;
+  kiln_operation *o = (kiln_operation *)self;
   Py_CLEAR(o->launch);
   Py_CLEAR(o->resolve);
   Py_CLEAR(o->empty_strided);
   while (o->found_count) {
-    found one = o->found[--o->found_count];
+    kiln_found one = o->found[--o->found_count];
     Py_XDECREF(one.kernel);
-    for (size_t i = 0; i < MOST_OUTPUTS; i++) Py_XDECREF(one.named[i]);
+    for (size_t i = 0; i < KILN_MOST_OUTPUTS; i++) Py_XDECREF(one.named[i]);
   }
   return 0;
 }
 
 static void operation_drop(PyObject *self) {
-  operation *o = (operation *)self;
+  kiln_operation *o = (kiln_operation *)self;
   for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(o->outputs[i].dtype);
   PyMem_Free(o->code);
   PyMem_Free(o->found);
@@ -369,7 +333,7 @@ static void operation_drop(PyObject *self) {
 static void operation_free(PyObject *self) { kiln_object_free(self, NULL, operation_clear, operation_drop); }
 
 static PyMemberDef operation_members[] = {
-    KILN_CALL_OF(operation),
+    KILN_CALL_OF(kiln_operation),
     {0},
 };
 static PyType_Slot operation_slots[] = {
@@ -381,310 +345,4 @@ static PyType_Slot operation_slots[] = {
     {Py_tp_members, operation_members},
     {0, NULL},
 };
-PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(operation), 0, KILN_CALLED, operation_slots};
-
-// ------------------------------------------------------------------------------------------ autograd
-
-// Attributes of what an autograd.Function passes to forward.
-enum { NAME_SAVE, NAME_FIXED, NAME_MATERIALIZE, NAME_KEPT, NAMES };
-static const char *const names_of_context[NAMES] = {"to_save", "non_differentiable", "materialize_grads",
-                                                    "kept"};
-
-// Attributes of the autograd.Function that its apply looks up each time, by new strings, which no cache of
-// the interpreter's serves.
-enum { ANSWER_CONTEXT, ANSWER_SETUP, ANSWER_FORWARD, ANSWERS };
-static const char *const names_of_answers[ANSWERS] = {"_backward_cls", "setup_context", "forward"};
-
-typedef struct differentiable {
-  PyObject_HEAD vectorcallfunc call;
-  operation *below;
-  PyObject *general;          // owned: PyTorch's own way; called with the keyset
-  PyObject *recorded, *apply; // owned: an autograd.Function and its method; NULL: no derivatives
-  PyObject *answers[ANSWERS]; // owned
-  PyCFunction applied;        // of `apply`, without the calling convention; NULL: by that
-  PyObject *has_transforms;   // owned
-  PyObject *names[NAMES];     // owned
-  size_t saved_count, fixed_count, wanted_count;
-  int8_t saved[MOST_ARGUMENTS + MOST_OUTPUTS]; // tensors for backward: an argument, or -1 - output
-  int8_t fixed[MOST_OUTPUTS];                  // outputs without derivatives, as -1 - output
-  int8_t wanted[MOST_ARGUMENTS];               // arguments with derivatives
-} differentiable;
-
-// A call under way that is recorded: apply gets the tensors alone, and its forward the rest from here. What
-// runs in between (the collector runs anything) may record calls of its own.
-typedef struct recording {
-  const differentiable *of;
-  const found *wanted;
-  PyObject *const *args;
-  size_t count;
-  struct recording *outer;
-} recording;
-static _Thread_local recording *recorded_now;
-
-static bool any_requires_grad(const operation *o, PyObject *const *args) {
-  for (size_t i = 0; i < o->arrays_count; i++)
-    if (kiln_handle_requires_grad(args[o->arrays[i]])) return true;
-  return false;
-}
-
-static bool is_transformed(const differentiable *d) {
-  PyObject *transforms = PyObject_Vectorcall(d->has_transforms, NULL, 0, NULL);
-  Py_XDECREF(transforms);
-  return transforms != Py_False;
-}
-
-static PyObject *record(const differentiable *d, const found *wanted, PyObject *const *args, size_t count) {
-  const operation *o = d->below;
-  PyObject *tensors = PyTuple_New((Py_ssize_t)o->arrays_count);
-  for (size_t i = 0; tensors && i < o->arrays_count; i++)
-    PyTuple_SetItem(tensors, (Py_ssize_t)i, Py_NewRef(args[o->arrays[i]]));
-  if (!tensors) return NULL;
-  recording r = {d, wanted, args, count, recorded_now};
-  recorded_now = &r;
-  PyObject *result = d->applied ? d->applied(d->recorded, tensors) : PyObject_Call(d->apply, tensors, NULL);
-  recorded_now = r.outer;
-  Py_DECREF(tensors);
-  return result;
-}
-
-// The answer for plain tensors, or NULL: with an exception, or without where a general way has to tell.
-// `above` records what autograd wants to know of; NULL: nothing does. `is_thread_plain`: there are no
-// transforms.
-static PyObject *shortcut(operation *o, const differentiable *above, bool is_thread_plain,
-                          PyObject *const *args, size_t count) {
-  found wanted;
-  if (count != o->taken || !kiln_handles_are_read() || !take_tensors(o, args, true, &wanted)) return NULL;
-  if (!o->outputs_count || !any_requires_grad(o, args) || !kiln_handles_grad_is_enabled())
-    return run(o, &wanted, args, count);
-  if (!above || !above->recorded || (!is_thread_plain && is_transformed(above))) return NULL;
-  return record(above, &wanted, args, count);
-}
-
-static PyObject *differentiable_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
-  differentiable *d = (differentiable *)self;
-  size_t count = (size_t)PyVectorcall_NARGS(flagged);
-  PyObject *result = NULL;
-  if (!d->general || !d->below || !d->below->launch)
-    return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
-  Py_INCREF(self);
-  if ((!names || !PyTuple_Size(names)) && count && kiln_handles_are_read() && !kiln_handles_has_mode())
-    result = shortcut(d->below, d, false, args + 1, count - 1);
-  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->general, args, count, names);
-  Py_DECREF(self);
-  return result;
-}
-
-// What the backward function has as ctx.kept: the arguments, None for tensors, then the types of those with
-// derivatives.
-static PyObject *kept_of(const differentiable *d, const recording *r) {
-  const operation *o = d->below;
-  PyObject *kept = PyTuple_New((Py_ssize_t)(o->taken + d->wanted_count));
-  for (size_t i = 0, array = 0; kept && i < o->taken; i++) {
-    bool is_array = array < o->arrays_count && o->arrays[array] == i;
-    PyObject *one = is_array ? Py_None : r->args[i];
-    array += is_array;
-    PyTuple_SetItem(kept, (Py_ssize_t)i, Py_NewRef(one));
-  }
-  for (size_t i = 0; kept && i < d->wanted_count; i++) {
-    size_t array = 0;
-    while (o->arrays[array] != d->wanted[i]) array++;
-    PyObject *dtype = kiln_torch_dtype(r->wanted->types[array]);
-    PyTuple_SetItem(kept, (Py_ssize_t)(o->taken + i), Py_NewRef(dtype ? dtype : Py_None));
-  }
-  return kept;
-}
-
-// Those of the arguments and outputs that `numbers` says, an argument or -1 - output.
-static PyObject *tensors_of(const int8_t *numbers, size_t count, PyObject *const *args, PyObject *outputs) {
-  PyObject *tensors = PyTuple_New((Py_ssize_t)count);
-  for (size_t i = 0; tensors && i < count; i++) {
-    int at = numbers[i];
-    PyObject *one = at >= 0 ? args[at] : PyTuple_Check(outputs) ? PyTuple_GetItem(outputs, -1 - at) : outputs;
-    PyTuple_SetItem(tensors, (Py_ssize_t)i, Py_NewRef(one));
-  }
-  return tensors;
-}
-
-// Takes over `value`.
-static bool set(PyObject *ctx, PyObject *name, PyObject *value) {
-  bool is_set = value && !PyObject_SetAttr(ctx, name, value);
-  Py_XDECREF(value);
-  return is_set;
-}
-
-static bool keep(const differentiable *d, PyObject *ctx, const recording *r, PyObject *outputs) {
-  bool may_lack_gradients = d->below->outputs_count > 1; // the only output has one, where backward is called
-  return (!may_lack_gradients || set(ctx, d->names[NAME_MATERIALIZE], Py_NewRef(Py_False))) &&
-         (!d->saved_count ||
-          set(ctx, d->names[NAME_SAVE], tensors_of(d->saved, d->saved_count, r->args, outputs))) &&
-         (!d->fixed_count ||
-          set(ctx, d->names[NAME_FIXED], tensors_of(d->fixed, d->fixed_count, r->args, outputs))) &&
-         set(ctx, d->names[NAME_KEPT], kept_of(d, r));
-}
-
-// forward(ctx, *tensors) of the autograd.Function.
-static PyObject *differentiable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-  differentiable *d = (differentiable *)self;
-  const recording *r = recorded_now;
-  if (!r || r->of != d || !d->below || count != (Py_ssize_t)d->below->arrays_count + 1)
-    return PyErr_SetString(PyExc_TypeError, "an operation calls this, and nothing else"), NULL;
-  PyObject *result = run(d->below, r->wanted, r->args, r->count);
-  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->below->launch, r->args, r->count, NULL);
-  if (result && !keep(d, args[0], r, result)) Py_CLEAR(result);
-  return result;
-}
-
-// record(function, its apply): the autograd.Function that records calls.
-static PyObject *differentiable_record(PyObject *self, PyObject *args) {
-  differentiable *d = (differentiable *)self;
-  PyObject *function, *apply;
-  if (!PyArg_ParseTuple(args, "OO:record", &function, &apply)) return NULL;
-  if (d->recorded) return PyErr_SetString(PyExc_ValueError, "it has one"), NULL;
-  for (size_t i = 0; i < ANSWERS; i++)
-    if (!d->answers[i] && !(d->answers[i] = PyObject_GetAttrString(function, names_of_answers[i])))
-      return NULL;
-  if (Py_TYPE(apply) == &PyCFunction_Type && (PyCFunction_GetFlags(apply) & ~METH_CLASS) == METH_VARARGS &&
-      PyCFunction_GetSelf(apply) == function)
-    d->applied = PyCFunction_GetFunction(apply);
-  d->recorded = Py_NewRef(function);
-  d->apply = Py_NewRef(apply);
-  Py_RETURN_NONE;
-}
-
-// tp_getattro of the class of that autograd.Function.
-static PyObject *recorded_attribute(PyObject *function, PyObject *name) {
-  static getattrofunc of_types;
-  const recording *r = recorded_now;
-  if (r && r->of->recorded == function) {
-    Py_ssize_t size;
-    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
-    for (size_t i = 0; text && i < ANSWERS; i++)
-      if (!strcmp(text, names_of_answers[i])) return Py_NewRef(r->of->answers[i]);
-    PyErr_Clear();
-  }
-  if (!of_types) of_types = (getattrofunc)PyType_GetSlot(&PyType_Type, Py_tp_getattro);
-  return of_types(function, name);
-}
-
-// recorded_type(base): the class of autograd.Functions for record(), which derives from `base`, theirs.
-PyObject *kiln_recorded_type(PyObject *Py_UNUSED(module), PyObject *base) {
-  static PyType_Slot slots[] = {{Py_tp_getattro, recorded_attribute}, {0, NULL}};
-  static PyType_Spec spec = {"kiln.RecordedType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
-  if (!PyType_Check(base) || !PyType_IsSubtype((PyTypeObject *)base, &PyType_Type))
-    return PyErr_SetString(PyExc_TypeError, "expected the class of a class"), NULL;
-  PyObject *bases = PyTuple_Pack(1, base), *type = bases ? PyType_FromSpecWithBases(&spec, bases) : NULL;
-  Py_XDECREF(bases);
-  return type;
-}
-
-// Differentiable(operation, general, has_transforms, saved, fixed, wanted)
-static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-  PyObject *below, *general, *has_transforms, *saved, *fixed, *wanted;
-  if (!PyArg_ParseTuple(args, "O!OOO!O!O!:Differentiable", kiln_of.operation, &below, &general,
-                        &has_transforms, &PyTuple_Type, &saved, &PyTuple_Type, &fixed, &PyTuple_Type,
-                        &wanted))
-    return NULL;
-  operation *o = (operation *)below;
-  if (PyTuple_Size(saved) > MOST_ARGUMENTS || PyTuple_Size(fixed) > MOST_OUTPUTS ||
-      PyTuple_Size(wanted) > MOST_ARGUMENTS)
-    return PyErr_SetString(PyExc_ValueError, "too many tensors"), NULL;
-  differentiable *d = (differentiable *)PyType_GenericAlloc(type, 0);
-  if (!d) return NULL;
-  d->call = differentiable_call;
-  d->below = (operation *)Py_NewRef(below);
-  d->general = Py_NewRef(general);
-  d->has_transforms = Py_NewRef(has_transforms);
-  d->saved_count = (size_t)PyTuple_Size(saved);
-  d->fixed_count = (size_t)PyTuple_Size(fixed);
-  d->wanted_count = (size_t)PyTuple_Size(wanted);
-  bool is_fine = take_numbers(saved, -(long)o->outputs_count, (long)o->taken, d->saved) &&
-                 take_numbers(fixed, -(long)o->outputs_count, 0, d->fixed) &&
-                 take_numbers(wanted, 0, (long)o->taken, d->wanted);
-  for (size_t i = 0; is_fine && i < d->wanted_count; i++)
-    if (!memchr(o->arrays, d->wanted[i], o->arrays_count)) {
-      PyErr_SetString(PyExc_ValueError, "the derivative of a number");
-      is_fine = false;
-    }
-  for (size_t i = 0; i < NAMES; i++)
-    is_fine &= (d->names[i] = PyUnicode_InternFromString(names_of_context[i])) != NULL;
-  if (!is_fine) Py_CLEAR(d);
-  return (PyObject *)d;
-}
-
-KILN_COLLECTED(differentiable, NULL, offsetof(differentiable, general), offsetof(differentiable, below),
-               offsetof(differentiable, recorded), offsetof(differentiable, apply),
-               offsetof(differentiable, answers[ANSWER_CONTEXT]),
-               offsetof(differentiable, answers[ANSWER_SETUP]),
-               offsetof(differentiable, answers[ANSWER_FORWARD]), offsetof(differentiable, has_transforms),
-               offsetof(differentiable, names[NAME_SAVE]), offsetof(differentiable, names[NAME_FIXED]),
-               offsetof(differentiable, names[NAME_MATERIALIZE]), offsetof(differentiable, names[NAME_KEPT]))
-
-static PyMethodDef differentiable_methods[] = {
-    {"forward", (PyCFunction)(void (*)(void))differentiable_forward, METH_FASTCALL, NULL},
-    {"record", differentiable_record, METH_VARARGS, NULL},
-    {0},
-};
-static PyMemberDef differentiable_members[] = {
-    KILN_CALL_OF(differentiable),
-    {0},
-};
-static PyType_Slot differentiable_slots[] = {
-    {Py_tp_new, differentiable_new},         KILN_COLLECTED_SLOTS(differentiable),
-    {Py_tp_call, PyVectorcall_Call},         {Py_tp_methods, differentiable_methods},
-    {Py_tp_members, differentiable_members}, {0, NULL},
-};
-PyType_Spec kiln_differentiable_spec = {"kiln.Differentiable", sizeof(differentiable), 0, KILN_CALLED,
-                                        differentiable_slots};
-
-// ------------------------------------------------------------------------------------- torch.ops.NAME
-
-typedef struct direct {
-  PyObject_HEAD vectorcallfunc call;
-  operation *below;
-  differentiable *above; // owned; NULL: PyTorch has no function of ours at autograd's key
-  PyObject *general;     // owned: through PyTorch's dispatcher
-} direct;
-
-static PyObject *direct_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names) {
-  direct *d = (direct *)self;
-  size_t count = (size_t)PyVectorcall_NARGS(flagged);
-  PyObject *result = NULL;
-  if (!d->general || !d->below || !d->below->launch)
-    return PyErr_SetString(PyExc_ValueError, has_ended), NULL;
-  Py_INCREF(self);
-  if ((!names || !PyTuple_Size(names)) && kiln_handles_thread_is_plain())
-    result = shortcut(d->below, d->above, true, args, count);
-  if (!result && !PyErr_Occurred()) result = PyObject_Vectorcall(d->general, args, count, names);
-  Py_DECREF(self);
-  return result;
-}
-
-// Direct(operation, differentiable or None, general)
-static PyObject *direct_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-  PyObject *below, *above, *general;
-  if (!PyArg_ParseTuple(args, "O!OO:Direct", kiln_of.operation, &below, &above, &general)) return NULL;
-  if (above != Py_None && Py_TYPE(above) != kiln_of.differentiable)
-    return PyErr_SetString(PyExc_TypeError, "expected a Differentiable or None"), NULL;
-  direct *d = (direct *)PyType_GenericAlloc(type, 0);
-  if (!d) return NULL;
-  d->call = direct_call;
-  d->below = (operation *)Py_NewRef(below);
-  d->above = above == Py_None ? NULL : (differentiable *)Py_NewRef(above);
-  d->general = Py_NewRef(general);
-  return (PyObject *)d;
-}
-
-KILN_COLLECTED(direct, NULL, offsetof(direct, general), offsetof(direct, below), offsetof(direct, above))
-
-static PyMemberDef direct_members[] = {
-    KILN_CALL_OF(direct),
-    {0},
-};
-static PyType_Slot direct_slots[] = {
-    {Py_tp_new, direct_new},
-    KILN_COLLECTED_SLOTS(direct),
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, direct_members},
-    {0, NULL},
-};
-PyType_Spec kiln_direct_spec = {"kiln.Direct", sizeof(direct), 0, KILN_CALLED, direct_slots};
+PyType_Spec kiln_operation_spec = {"kiln.Operation", sizeof(kiln_operation), 0, KILN_CALLED, operation_slots};

@@ -333,8 +333,8 @@ bool kiln_torch_dense(PyObject *value, kiln_array *out) {
 
 // ----------------------------------------------------------------------------------------- autograd
 
-bool kiln_torch_may_write(PyObject *tensor) {
-  if (is_exact(Py_TYPE(tensor)) && kiln_handles_are_read() && !kiln_handle_requires_grad(tensor)) return true;
+bool kiln_torch_may_write(PyObject *tensor, const kiln_array *array) {
+  if (array->handle && !kiln_handle_of_array_requires_grad(array)) return true;
   PyObject *requires = get(&torch.requires_grad, tensor), *enabled = NULL;
   if (requires == Py_True) enabled = call(&torch.is_grad_enabled, NULL);
   if (enabled == Py_True)

@@ -211,7 +211,7 @@ static bool take_option(call *c, PyObject *name, PyObject *value) {
 /// Arguments in order with their kinds; false where only Python can tell. `names` may have grid= and warmup=,
 /// whose values are passed over.
 static bool take_call(call *c, variants *v, PyObject *const *args, size_t count, PyObject *names) {
-  size_t named = names ? (size_t)PyTuple_Size(names) : 0;
+  size_t named = (size_t)kiln_named(names);
   c->v = v;
   c->word_count = c->ref_count = 0;
   c->tensors = 0;
@@ -356,7 +356,7 @@ static bool keep(const call *c, PyObject *compiled) {
 /// The way through Python. `grid` NULL: it is among the named ones, or missing.
 static PyObject *call_python(variants *v, PyObject *const *args, size_t count, PyObject *names,
                              PyObject *grid) {
-  size_t named = names ? (size_t)PyTuple_Size(names) : 0;
+  size_t named = (size_t)kiln_named(names);
   if (!grid) return PyObject_Vectorcall(v->compile, args, count, names);
   PyObject **all = PyMem_Malloc((count + named + 1) * sizeof *all);
   PyObject *all_names = PyTuple_New((Py_ssize_t)named + 1), *result = NULL;
@@ -380,7 +380,7 @@ static PyObject *run(variants *v, PyObject *const *args, size_t count, PyObject 
   call c;
   PyObject *among = grid;
   bool is_warmup = false;
-  for (size_t i = 0; names && i < (size_t)PyTuple_Size(names); i++) {
+  for (size_t i = 0; i < (size_t)kiln_named(names); i++) {
     PyObject *name = PyTuple_GetItem(names, (Py_ssize_t)i);
     if (kiln_is_name(name, "grid") && !grid) among = args[count + i];
     else if (kiln_is_name(name, "warmup")) is_warmup = args[count + i] != Py_False;
