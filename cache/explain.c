@@ -25,14 +25,23 @@ static void look_closer(void *context, const kiln_key_part *a, const kiln_key_pa
   if ((a ? a : b)->field == KILN_FIELD_SYMBOL) *(int *)context += KILN_KEY_FIELDS;
 }
 
+/// Objects and bundles have nothing in common that could explain a difference.
+static bool is_of_kind(const uint8_t *fields, size_t size, const kiln_cache_entry *entry) {
+  kiln_key_walk here, there;
+  return !kiln_key_walk_begin(&here, fields, size) &&
+         !kiln_key_walk_begin(&there, entry->fields.bytes, entry->fields.size) && here.kind == there.kind;
+}
+
 static bool visit(void *context, const kiln_scan_item *item) {
   search *s = context;
   kiln_cache_entry entry;
   if (!memcmp(item->key.bytes, s->key->bytes, KILN_DIGEST_SIZE)) return true;
   if (kiln_store_read(s->store, &item->key, NULL, 0, &entry, NULL, NULL) != KILN_OUTCOME_HIT_LOCAL)
     return true;
-  int extra = 0, distance = kiln_key_compare(s->fields, s->size, entry.fields.bytes, entry.fields.size,
-                                             look_closer, &extra);
+  int extra = 0, distance = -1;
+  if (is_of_kind(s->fields, s->size, &entry))
+    distance =
+        kiln_key_compare(s->fields, s->size, entry.fields.bytes, entry.fields.size, look_closer, &extra);
   bool better = distance >= 0 && (distance + extra < s->distance ||
                                   (distance + extra == s->distance &&
                                    memcmp(item->key.bytes, s->best_key->bytes, KILN_DIGEST_SIZE) < 0));

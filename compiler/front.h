@@ -42,6 +42,9 @@ void kiln_diagnostics_print(const kiln_diagnostics *d, const char *source, size_
 
 typedef struct kiln_unit kiln_unit; ///< lives in its arena
 
+/// Most warps of a program of Triton IR (@warps has fewer), and stages of a pipeline.
+enum { KILN_MOST_WARPS = 64, KILN_MOST_STAGES = 8 };
+
 /// What a caller may set for a unit besides its text.
 typedef struct kiln_front_options {
   const char *const *instances; ///< extra "softmax[T=f16]"; may be NULL

@@ -99,7 +99,6 @@ typedef struct kiln_elab {
   bool ended;             ///< a `return` or `yield` has been met: nothing more of this block is reached
 } kiln_elab;
 
-enum { KILN_MOST_STAGES = 8 }; ///< of a pipeline, as @stages and configs may ask for
 enum {
   KILN_MOST_SPLIT = 8
 }; ///< blocks that share a loop: as many as every Hopper processor takes in a cluster

@@ -171,9 +171,9 @@ static bool read_facts(ttir_unit *u, const kiln_front_options *options, kiln_dia
   if (options->warps) u->facts.warps = options->warps;
   if (options->stages) u->facts.stages = options->stages;
   uint32_t warps = u->facts.warps;
-  if (warps > 64 || (warps & (warps - 1))) {
+  if (warps > KILN_MOST_WARPS || (warps & (warps - 1))) {
     kiln_diagnose(d, KILN_ERROR, u->unit.file, (ir_place){0},
-                  "expected warps to be a power of two up to 64, found %u", warps);
+                  "expected warps to be a power of two up to %d, found %u", KILN_MOST_WARPS, warps);
     ok = false;
   }
   return ok;

@@ -474,6 +474,21 @@ TEST(cache_tool, why_of_what_is_there_tells_of_nothing_else) {
   free(out);
 }
 
+// A finished bundle is an entry too: an object is not explained by it.
+TEST(cache_tool, why_compares_entries_of_one_kind) {
+  const char *folder = kiln_test_folder(), *b = kiln_test_build();
+  char *out;
+  CHECK_INT(kiln_test_run(
+                &out,
+                "export KILN_CACHE_DIR=%s/c; %s/bin/kiln build tests/ttir/add.ttir -q -t gfx942 -o "
+                "%s/k.kb && %s/bin/kiln why $(%s/bin/kiln key tests/ttir/add.ttir -t gfx942 | cut -c1-64)",
+                folder, b, folder, b, b),
+            0);
+  CHECK(strstr(out, "in the cache"));
+  if (strstr(out, "nearest")) FAIL("%s", out);
+  free(out);
+}
+
 /// Whatever state a key is in, and whatever it was in before: `why` says that state, and nothing that
 /// contradicts it.
 TEST(cache_tool, why_says_one_thing_of_each_state) {

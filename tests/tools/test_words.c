@@ -50,10 +50,17 @@ TEST(words, numbers) {
   check(0, "compile tests/ttir/add.ttir --no-cache --optimise 1", "");
   check(2, "build tests/ttir/add.ttir -j -1", "--jobs: expected a number of at least 1, found '-1'");
   check(2, "build tests/ttir/add.ttir -j 0", "--jobs: expected a number of at least 1, found '0'");
-  check(2, "build tests/ttir/add.ttir --warps=-4", "--warps: expected a number of at least 1");
+  check(2, "build tests/ttir/add.ttir --warps=-4", "--warps: expected a number from 1 to 64, found '-4'");
   check(2, "compile tests/ttir/add.ttir --config=-1",
         "--config: expected a number of at least 0, found '-1'");
   check(2, "build tests/ttir/add.ttir -j 99999999999999999999", "found '99999999999999999999'");
+  check(2, "build tests/ttir/add.ttir --warps=4294967297", "--warps: expected a number from 1 to 64");
+  check(2, "build tests/ttir/add.ttir --stages=99", "--stages: expected a number from 1 to 8, found '99'");
+  check(2, "translate tests/ttir/add.ttir --stages=9", "--stages: expected a number from 1 to 8");
+  check(2, "build tests/ttir/add.ttir --level 20", "--level: expected a number from 1 to 19, found '20'");
+  check(2, "build tests/ttir/add.ttir --max-size=1M", "--max-size: expected a number of at least 1");
+  check(2, "build tests/ttir/add.ttir --verify-cache=some",
+        "--verify-cache: expected a number from 0 to 100");
 }
 
 // A code generator that dies is a fault of Kiln; killed from outside it is not.

@@ -76,21 +76,27 @@ static const cli_option *find_letter(const cli_page *page, char letter) {
   return NULL;
 }
 
-static int set(const cli_page *page, const cli_option *o, const char *value) {
+static int set_number(const cli_page *page, const cli_option *o, const char *value) {
   char *end;
+  int least = o->kind == CLI_COUNT;
+  errno = 0;
+  long long number = strtoll(value, &end, 10);
+  *(int64_t *)o->to = number;
+  if (!errno && !*end && end != value && number >= least && (!o->most || number <= o->most)) return -1;
+  if (o->most)
+    return cli_usage(page, "--%s: expected a number from %d to %lld, found '%s'", o->name, least,
+                     (long long)o->most, value);
+  return cli_usage(page, "--%s: expected a number of at least %d, found '%s'", o->name, least, value);
+}
+
+static int set(const cli_page *page, const cli_option *o, const char *value) {
   switch (o->kind) {
   case CLI_FLAG: *(bool *)o->to = true; break;
   case CLI_TEXT:
   case CLI_MAYBE: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
-  case CLI_COUNT:
-    errno = 0;
-    *(int64_t *)o->to = strtoll(value, &end, 10);
-    if (errno || *end || end == value || *(int64_t *)o->to < (o->kind == CLI_COUNT))
-      return cli_usage(page, "--%s: expected a number of at least %d, found '%s'", o->name,
-                       o->kind == CLI_COUNT, value);
-    break;
+  case CLI_COUNT: return set_number(page, o, value);
   }
   return -1;
 }

@@ -35,6 +35,7 @@ typedef struct cli_option {
   cli_kind kind;
   void *to;
   const char *value, *help;
+  int64_t most; ///< of numbers; 0: any
 } cli_option;
 
 /// A subcommand's page: what --help prints, and what its options are.

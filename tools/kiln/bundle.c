@@ -2,6 +2,7 @@
 // The finished bundle, packed by kiln-tool from what a plan made.
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,18 +62,26 @@ void finished_manifest(const plan *p, bool by_key, kiln_buffer *out) {
 
 // --------------------------------------------------------------------------------------- the writer
 
-enum { MOST_WORDS = 16 };
+enum { MOST_WORDS = 16, NUMBER = 24 };
+
+typedef struct command_line {
+  const char *words[MOST_WORDS];
+  char level[NUMBER], max_size[NUMBER];
+} command_line;
 
 /// The command line of the writer, which writes to its standard output.
 static void writer_words(const session *s, const session_bundle *how, const char *program,
-                         const char *out[MOST_WORDS]) {
+                         command_line *line) {
+  const char **out = line->words;
+  snprintf(line->level, NUMBER, "%" PRId64, how->level);
+  snprintf(line->max_size, NUMBER, "%" PRId64, how->max_size);
   const struct {
     const char *option, *value;
   } rows[] = {{"--name", how->output},
-              {"--level", how->level},
+              {"--level", how->level ? line->level : NULL},
               {"--dictionary", how->dictionary},
               {"--sign", how->sign},
-              {"--max-size", how->max_size}};
+              {"--max-size", how->max_size ? line->max_size : NULL}};
   unsigned at = 0;
   out[at++] = program, out[at++] = "bundle-write", out[at++] = "-o", out[at++] = "-";
   if (s->quiet) out[at++] = "--quiet";
@@ -107,7 +116,7 @@ static bool read_all(int fd, kiln_buffer *out) {
 /// Has kiln-tool pack the manifest.
 static kiln_status pack(const session *s, const session_bundle *how, const identity_tool *tool,
                         kiln_buffer *bundle, kiln_error *err) {
-  const char *words[MOST_WORDS];
+  command_line line;
   kiln_buffer manifest = {0};
   int in[2], out[2], code = 0;
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
@@ -115,12 +124,12 @@ static kiln_status pack(const session *s, const session_bundle *how, const ident
     close(in[0]), close(in[1]);
     return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   }
-  writer_words(s, how, tool->path, words);
+  writer_words(s, how, tool->path, &line);
   finished_manifest(&s->plan, false, &manifest);
   signal(SIGPIPE, SIG_IGN); // a writer that ended says why by its exit code
   fflush(NULL);
   pid_t pid = fork();
-  if (!pid) run_writer(tool, words, in, out);
+  if (!pid) run_writer(tool, line.words, in, out);
   int e = errno;
   close(in[0]), close(out[1]);
   if (pid > 0) kiln_stream_write(in[1], manifest.bytes, manifest.size);

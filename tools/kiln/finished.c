@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/kiln/finished.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +38,18 @@ static void add_table(kiln_key_builder *b, const session *s) {
 }
 
 /// `format` tells the two keys apart; `made_of` is the digest of what the key is of.
+enum { NUMBER = 24 };
+
+static const char *number_text(int64_t number, const char *absent, char out[NUMBER]) {
+  if (!number) return absent;
+  snprintf(out, NUMBER, "%" PRId64, number);
+  return out;
+}
+
 static kiln_status finish_key(const session *s, const session_bundle *how, const identity_tool *tool,
                               const char *format, const char *name, const kiln_buffer *made_of, kiln_key *out,
                               kiln_error *err) {
-  char signed_by[2 * KEY_FILE_PUBLIC + 1];
+  char signed_by[2 * KEY_FILE_PUBLIC + 1], number[NUMBER];
   kiln_key_builder b;
   if (made_of->failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key");
   KILN_TRY(signer(how, signed_by, err));
@@ -49,9 +58,9 @@ static kiln_status finish_key(const session *s, const session_bundle *how, const
   kiln_key_bytes(&b, KILN_FIELD_IR, digest.bytes, sizeof digest.bytes);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, name);
   kiln_key_text(&b, KILN_FIELD_FORMAT, format);
-  kiln_key_named_text(&b, KILN_FIELD_OPTION, "level", how->level ? how->level : "3");
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "level", number_text(how->level, "3", number));
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "dictionary", how->dictionary ? how->dictionary : "auto");
-  kiln_key_named_text(&b, KILN_FIELD_OPTION, "max-size", how->max_size ? how->max_size : "");
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "max-size", number_text(how->max_size, "", number));
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "signer", signed_by);
   if (s->plan.tuned) add_table(&b, s);
   kiln_key_bytes(&b, KILN_FIELD_COMPILER, tool->digest.bytes, KILN_DIGEST_SIZE);

@@ -240,15 +240,14 @@ static void print_cache_notes(kiln_cache *cache) {
 }
 
 int session_make(session *s, work_sums *sums) {
-  unsigned percent = s->verify ? (unsigned)strtoul(s->verify, NULL, 10) : 0;
   memset(sums, 0, sizeof *sums);
   bool all = work_look_up(&s->plan, s->cache, sums);
-  if (!all || percent) {
+  if (!all || s->verify) {
     work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : cli_processors(),
                             .progress = !s->quiet && isatty(2),
                             .must_hit = s->must_hit,
                             .fleet = s->fleet != NULL,
-                            .verify = percent,
+                            .verify = (unsigned)s->verify,
                             .cache = s->cache};
     work_run(&s->plan, &options, sums);
   }

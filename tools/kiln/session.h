@@ -12,8 +12,7 @@ typedef struct session {
   kiln_cache *memory; ///< of what tools are, without a cache: read only; NULL: none
   cli_list words, targets, instances, only;
   const char *cache_folder; ///< --cache-dir
-  const char *verify;       ///< --verify-cache=PERCENT
-  int64_t jobs, warps, stages, max_objects;
+  int64_t jobs, warps, stages, max_objects, verify;
   const char *tuned; ///< --tuned
   const char *key;   ///< --key
   bool beside;       ///< else the tables that lie beside the sources
@@ -31,14 +30,14 @@ void session_deinit(session *s);
       {"instance", 'i', CLI_LIST, &(s)->instances, "K[P=V]", "one more instance of a kernel"},                \
       {"kernel", 'k', CLI_LIST, &(s)->only, "NAME", "only this kernel, or this instance of it"},              \
       {"configs-all", 0, CLI_FLAG, &(s)->all_configs, NULL, "every config, also those no launch rule reaches"}, \
-      {"warps", 0, CLI_COUNT, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)"},   \
-      {"stages", 0, CLI_COUNT, &(s)->stages, "N", "pipeline stages of Triton IR sources"},                   \
+      {"warps", 0, CLI_COUNT, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)", KILN_MOST_WARPS}, \
+      {"stages", 0, CLI_COUNT, &(s)->stages, "N", "pipeline stages of Triton IR sources", KILN_MOST_STAGES}, \
       {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: processors)"},           \
       {"cache-dir", 0, CLI_TEXT, &(s)->cache_folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, \
       {"no-cache", 0, CLI_FLAG, &(s)->no_cache, NULL, "neither read nor write the cache"},                    \
       {"force", 0, CLI_FLAG, &(s)->force, NULL, "compile everything again and store it"},                     \
       {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail, naming the fields that differ, where something misses"}, \
-      {"verify-cache", 0, CLI_TEXT, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes"}, \
+      {"verify-cache", 0, CLI_NUMBER, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes", 100}, \
       {"max-objects", 0, CLI_COUNT, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
       {"quiet", 'q', CLI_FLAG, &(s)->quiet, NULL, "print errors only"}
 // clang-format on
@@ -62,16 +61,17 @@ kiln_status session_prepare(session *s, const char *fallback_target, kiln_error 
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
 int session_make(session *s, work_sums *sums);
 
-/// How a bundle is written; texts go to `kiln-tool bundle-write` as they are, NULL for its defaults.
+/// How a bundle is written, by `kiln-tool bundle-write`; NULL and 0 for its defaults.
 typedef struct session_bundle {
-  const char *output, *level, *dictionary, *sign, *max_size;
+  const char *output, *dictionary, *sign;
+  int64_t level, max_size;
 } session_bundle;
 /// The rows of these options but `output`, for a page.
 #define SESSION_BUNDLE_OPTIONS(b)                                                                            \
-  {"level", 0, CLI_TEXT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)"},            \
+  {"level", 0, CLI_COUNT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)", 19},       \
       {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},           \
       {"sign", 0, CLI_TEXT, &(b)->sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"}, { \
-    "max-size", 0, CLI_TEXT, &(b)->max_size, "BYTES",                                                        \
+    "max-size", 0, CLI_COUNT, &(b)->max_size, "BYTES",                                                       \
         "fail when the bundle would be larger; nothing is written"                                           \
   }
 

@@ -79,8 +79,10 @@ int kiln_command_translate(int argc, char **argv) {
       {"output", 'o', CLI_TEXT, &t.output, "FILE", "where the text goes (standard output)"},
       {"kernel", 'k', CLI_LIST, &t.only, "NAME", "only this kernel"},
       {"target", 't', CLI_TEXT, &t.target, "NAME", "for sources that ask for their target (host)"},
-      {"warps", 0, CLI_COUNT, &t.warps, "N", "warps of the kernel (default: metadata, then 4)"},
-      {"stages", 0, CLI_COUNT, &t.stages, "N", "pipeline stages (default: metadata, then 3)"},
+      {"warps", 0, CLI_COUNT, &t.warps, "N", "warps of the kernel (default: metadata, then 4)",
+       KILN_MOST_WARPS},
+      {"stages", 0, CLI_COUNT, &t.stages, "N", "pipeline stages (default: metadata, then 3)",
+       KILN_MOST_STAGES},
   };
   const cli_page page = {
       "kiln translate [options] FILE.ttir",
@@ -88,8 +90,6 @@ int kiln_command_translate(int argc, char **argv) {
       sizeof options / sizeof *options};
   plan_init(&p);
   int code = cli_parse_one(&page, argc, argv, "source", &t.words);
-  if (code == -1 && (t.warps < 0 || t.warps > 64 || t.stages < 0 || t.stages > 255))
-    code = cli_usage(&page, "expected warps up to 64 and stages up to 255");
   if (code == -1) {
     kiln_status status = run(&t, &p, &err);
     code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
