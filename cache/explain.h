@@ -5,9 +5,9 @@
 
 #include "cache/cache.h"
 
-/// The entry of the same kind, other than `key` itself, whose fields differ least. `limit`: entries to look at, 0 for all.
-/// False when there is none; else `out` is the caller's to deinit and `out_distance` the count of differing
-/// fields.
+/// The entry of the same kind, other than `key` itself, whose fields differ least. `limit`: entries to look
+/// at, 0 for all. False when there is none; else `out` is the caller's to deinit and `out_distance` the count
+/// of differing fields.
 bool kiln_cache_nearest(kiln_cache *cache, const kiln_digest *key, const uint8_t *fields, size_t size,
                         uint64_t limit, kiln_cache_entry *out, kiln_digest *out_key, int *out_distance);
 
