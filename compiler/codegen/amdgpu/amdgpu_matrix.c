@@ -72,9 +72,9 @@ static LLVMValueRef gather_operand(gpu *g, const matrix_call *c, const LLVMValue
 
 static bool is_nothing(LLVMValueRef vector) { return LLVMIsConstant(vector) && LLVMIsNull(vector); }
 
-/// The first product of a sum: else a vector of zeros keeps registers for all of a loop. LLVM does not see two
-/// hazards of gfx11 here, and neither occurs: operands are never sums of the product before, nor what a function
-/// (v_exp, v_sqrt) gives, as both are f32 or i32 and are converted first.
+/// The first product of a sum: else a vector of zeros keeps registers for all of a loop. LLVM does not see
+/// two hazards of gfx11 here, and neither occurs: operands are never sums of the product before, nor what a
+/// function (v_exp, v_sqrt) gives, as both are f32 or i32 and are converted first.
 static LLVMValueRef begin_sums(gpu *g, const gpu_matrix_form *form, const matrix_call *c,
                                LLVMValueRef *operands) {
   static const char prefix[] = "llvm.amdgcn.", constraints[] = "=&v,v,v";
