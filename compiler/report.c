@@ -53,7 +53,7 @@ void kiln_refuse(kiln_refusals *r, const kiln_refusal *refusal) {
   if (r->count < r->capacity) r->items[r->count++] = *refusal;
 }
 
-void kiln_refuse_others(kiln_refusals *r, kiln_reason reason) {
+void kiln_refuse_others(kiln_refusals *r, kiln_report_reason reason) {
   if (r && !r->others) r->others = reason;
 }
 

@@ -31,7 +31,7 @@ typedef enum kiln_engine {
   KILN_ENGINES
 } kiln_engine;
 
-typedef enum kiln_reason {
+typedef enum kiln_report_reason {
 #define KIND(code, text)
 #define ENGINE(code, text)
 #define REASON(code, text) KILN_REASON_##code,
@@ -40,7 +40,7 @@ typedef enum kiln_reason {
 #undef ENGINE
 #undef REASON
   KILN_REASONS
-} kiln_reason;
+} kiln_report_reason;
 
 typedef struct kiln_report_row {
   uint8_t kind, engine, reason;
@@ -61,19 +61,19 @@ typedef struct kiln_report_rows {
 typedef struct kiln_refusal {
   uint32_t operation; ///< the product's
   uint32_t parameter; ///< as in a row
-  kiln_reason reason;
+  kiln_report_reason reason;
 } kiln_refusal;
 
 typedef struct kiln_refusals {
   kiln_arena *arena; ///< borrowed
   kiln_refusal *items;
   uint32_t count, capacity;
-  kiln_reason others; ///< that of products without one of their own
+  kiln_report_reason others; ///< that of products without one of their own
 } kiln_refusals;
 
 /// Of several reasons the first counts. `refusals` NULL: nobody asks.
 void kiln_refuse(kiln_refusals *refusals, const kiln_refusal *refusal);
-void kiln_refuse_others(kiln_refusals *refusals, kiln_reason reason);
+void kiln_refuse_others(kiln_refusals *refusals, kiln_report_reason reason);
 kiln_refusal kiln_refusal_of(const kiln_refusals *refusals, uint32_t operation);
 
 /// Texts of report.def.

@@ -92,8 +92,8 @@ typedef struct kiln_product {
 
 /// Why the product `dot` can't be issued from shared memory although its operands were mapped loads; NONE: it
 /// can.
-kiln_reason kiln_judge_product(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *dot,
-                               kiln_product *out);
+kiln_report_reason kiln_judge_product(const kiln_matrix_machine *machine, const ir_kernel *kernel,
+                                      const ir_op *dot, kiln_product *out);
 /// Whether `op` is a product that can be.
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op,
                      kiln_product *out);

@@ -153,8 +153,8 @@ static bool has_type(const ir_op *dot) {
 
 /// What the unit has against the shape of a product: `groups` of warps, of which 2^`*out_down` are below each
 /// other (logarithms).
-static kiln_reason judge_shape(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups,
-                               unsigned *out_down) {
+static kiln_report_reason judge_shape(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups,
+                                      unsigned *out_down) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
   if (c.rank != 2) return KILN_REASON_AXES;
   if (!has_type(dot)) return KILN_REASON_NO_WGMMA;
@@ -168,7 +168,8 @@ static kiln_reason judge_shape(const kiln_matrix_machine *m, const ir_op *dot, u
 }
 
 /// Of the right operand only some columns count.
-static kiln_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down, kiln_product *p) {
+static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down,
+                                     kiln_product *p) {
   p->columns = (unsigned)p->right->attrs.first;
   bool is_free = !p->right_mn && p->right->attrs.axis == 0 && groups <= down + 1 && !p->is_partial;
   p->is_divided = groups > down;
@@ -182,8 +183,8 @@ static bool is_of_pointers(const ir_value *value) {
 }
 
 /// Where the operands come from.
-static kiln_reason judge_operands(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                                  unsigned groups, kiln_product *out) {
+static kiln_report_reason judge_operands(const kiln_matrix_machine *m, const ir_kernel *kernel,
+                                         const ir_op *dot, unsigned groups, kiln_product *out) {
   unsigned bytes = kiln_scalars[dot->operands[0]->type.scalar].bytes;
   bool transposed;
   out->left = load_behind(kernel, dot->operands[0], &transposed);
@@ -199,11 +200,11 @@ static kiln_reason judge_operands(const kiln_matrix_machine *m, const ir_kernel 
   return is_of_pointers(dot->operands[0]) ? KILN_REASON_POINTERS : KILN_REASON_LEFT;
 }
 
-static kiln_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                         kiln_product *out) {
+static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                kiln_product *out) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
-  kiln_reason why = judge_shape(m, dot, groups, &down);
+  kiln_report_reason why = judge_shape(m, dot, groups, &down);
   if (why) return why;
   bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2;
   out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
@@ -213,8 +214,8 @@ static kiln_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, 
   return !why && out->right->attrs.first ? judge_part(m, groups, down, out) : why;
 }
 
-kiln_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                               kiln_product *out) {
+kiln_report_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                      kiln_product *out) {
   *out = (kiln_product){0};
   KILN_ASSERT(dot->code == IR_DOT);
   return judge(m, kernel, dot, out);

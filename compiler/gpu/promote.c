@@ -40,11 +40,11 @@ typedef struct promoting {
   uint64_t fixed_bytes;    ///< of loads outside, and of computed operands
   ir_type accumulators[8]; ///< of the products, for stores
   unsigned accumulator_count;
-  kiln_refusals *refusals; ///< borrowed; NULL: nobody asks
-  kiln_reason refused;     ///< why no product is done so
-  bool is_divided;         ///< columns of a product, of which not all count, go to two blocks
-  bool is_tall[2];         ///< a left, right operand's tile has more rows than a box
-  bool has_rows;           ///< every product has them for two groups of warps
+  kiln_refusals *refusals;    ///< borrowed; NULL: nobody asks
+  kiln_report_reason refused; ///< why no product is done so
+  bool is_divided;            ///< columns of a product, of which not all count, go to two blocks
+  bool is_tall[2];            ///< a left, right operand's tile has more rows than a box
+  bool has_rows;              ///< every product has them for two groups of warps
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -106,10 +106,11 @@ static bool is_expression(const promoting *p, const ir_value *v) {
   return is;
 }
 
-static kiln_refusal because(kiln_reason reason) { return (kiln_refusal){.reason = reason}; }
+static kiln_refusal because(kiln_report_reason reason) { return (kiln_refusal){.reason = reason}; }
 
 /// A reason that names a parameter, or one for what is none.
-static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_reason named, kiln_reason other) {
+static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_report_reason named,
+                               kiln_report_reason other) {
   while (v->def && (v->def->code == IR_HINT || v->def->code == IR_CAST)) v = v->def->operands[0];
   if (v->def || v->block != p->kernel->body) return because(other);
   return (kiln_refusal){.reason = named, .parameter = v->index + 1};
@@ -329,7 +330,7 @@ static unsigned least_slots(const promoting *p) {
   return 1;
 }
 
-static kiln_reason judge_room(const promoting *p) {
+static kiln_report_reason judge_room(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
   unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
@@ -344,8 +345,8 @@ static kiln_reason judge_room(const promoting *p) {
   return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 
-static kiln_reason judge_kernel(const promoting *p) {
-  kiln_reason why = p->refused ? p->refused : judge_room(p);
+static kiln_report_reason judge_kernel(const promoting *p) {
+  kiln_report_reason why = p->refused ? p->refused : judge_room(p);
   return !why && !are_all_from_memory(p) ? KILN_REASON_USES : why;
 }
 
@@ -382,7 +383,7 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
   ir_walk(kernel->body, forbid, &p);
   if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
   ir_walk(kernel->body, visit_store, &p);
-  kiln_reason why = judge_kernel(&p);
+  kiln_report_reason why = judge_kernel(&p);
   if (why) {
     kiln_refuse_others(refusals, why);
     ir_walk(kernel->body, unmark, NULL);

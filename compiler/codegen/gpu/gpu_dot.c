@@ -106,7 +106,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
   gpu_dot_shape s = gpu_dot_shape_of(op);
-  kiln_reason why;
+  kiln_report_reason why;
   const gpu_matrix_form *f = gpu_dot_form_or_why(g, op, &why);
   gpu_note_product(g, op, f ? KILN_ENGINE_MATRIX : KILN_ENGINE_FMA, f ? f->name : "", why);
   gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f, &s) : gpu_dot_by_adds(g, op, &s));

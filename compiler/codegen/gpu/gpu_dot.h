@@ -28,7 +28,7 @@ gpu_dot_shape gpu_dot_shape_of(const ir_op *op);
 /// The matrix instruction that computes it; NULL: none does.
 const gpu_matrix_form *gpu_dot_form(gpu *g, const ir_op *op);
 /// The same, and why there is none.
-const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_reason *out_why);
+const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_report_reason *out_why);
 /// The instruction takes rows and columns alike: exchanged operands give the exchanged product.
 bool gpu_dot_is_symmetric(const gpu_matrix_form *f);
 gpu_dot_layouts gpu_dot_form_layouts(gpu *g, const ir_op *op, const gpu_dot_shape *s,

@@ -14,7 +14,7 @@ gpu_dot_shape gpu_dot_shape_of(const ir_op *op) {
                          .accumulator = c};
 }
 
-const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_reason *out_why) {
+const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_report_reason *out_why) {
   gpu_dot_shape s = gpu_dot_shape_of(op);
   *out_why = KILN_REASON_TYPES;
   for (size_t i = 0; i < g->machine->form_count; i++) {
@@ -34,7 +34,7 @@ const gpu_matrix_form *gpu_dot_form_or_why(gpu *g, const ir_op *op, kiln_reason 
 }
 
 const gpu_matrix_form *gpu_dot_form(gpu *g, const ir_op *op) {
-  kiln_reason ignored;
+  kiln_report_reason ignored;
   return gpu_dot_form_or_why(g, op, &ignored);
 }
 

@@ -535,7 +535,7 @@ void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, u
 /// A copy that the target makes by itself.
 void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes);
 /// `why` no matrix unit does it, else NONE.
-void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_reason why);
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_report_reason why);
 /// Conversions between layouts on behalf of the current operation; `writer` NULL: it is there already.
 void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes);
 void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,

@@ -65,15 +65,15 @@ static bool is_in_loop(const ir_op *op) {
   return false;
 }
 
-static kiln_reason why_not_mapped(gpu *g, const ir_op *op) {
+static kiln_report_reason why_not_mapped(gpu *g, const ir_op *op) {
   bool has = false;
   if (!kiln_matrix_machine_of(g->target) || op->code != IR_LOAD || !is_in_loop(op)) return KILN_REASON_NONE;
   ir_walk(g->kernel->body, has_product, &has);
   return has ? KILN_REASON_NOT_MAPPED : KILN_REASON_NONE;
 }
 
-static kiln_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,
-                                 uint32_t *parameter) {
+static kiln_report_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,
+                                        uint32_t *parameter) {
   const ir_value *pointer = op->operands[0];
   const kiln_fact *fact = kiln_fact_of(g->facts, pointer);
   ir_type pointee = ir_pointee(ir_element(pointer->type));
@@ -110,7 +110,7 @@ void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) 
   put(g, op, row);
 }
 
-void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_reason why) {
+void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_report_reason why) {
   kiln_report_row row = {
       .kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name, .reason = (uint8_t)why};
   if (!why && op->code == IR_DOT) {

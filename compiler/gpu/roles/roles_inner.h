@@ -58,7 +58,7 @@ typedef struct splitting {
   position at[MAX_RINGS];
   ir_builder b;
   bool is_producer;
-  kiln_reason reason; ///< why it does not fit
+  kiln_report_reason reason; ///< why it does not fit
 } splitting;
 
 // roles_sites.c
