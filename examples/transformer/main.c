@@ -8,6 +8,7 @@
 //
 // The weight file is generated when it is missing, then loaded like any other. Every step's logits are
 // compared with a plain C implementation.
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "model.h"
 #include <kiln/kiln.h>
 
-enum { PAGE = 16, PROMPT = 12 };
+enum { PAGE = 16, PROMPT = 12, MOST_ARRAYS = 32 };
 
 typedef struct engine {
   kiln_library *library;
@@ -29,6 +30,8 @@ typedef struct engine {
       *values;
   int32_t *token, *position, *table, *length;
   uint32_t pages;
+  void *arrays[MOST_ARRAYS]; // all memory of the device
+  unsigned array_count;
 } engine;
 
 static void die(const char *what, const kiln_error *err) {
@@ -45,7 +48,15 @@ static void *device_array(engine *e, size_t bytes) {
   void *memory;
   must(kiln_alloc(e->device, bytes, &memory, &err), "device memory", &err);
   must(kiln_fill(e->device, memory, 0, bytes, &err), "device memory", &err);
-  return memory;
+  assert(e->array_count < MOST_ARRAYS);
+  return e->arrays[e->array_count++] = memory;
+}
+
+static void stop(engine *e) {
+  while (e->array_count) kiln_free(e->device, e->arrays[--e->array_count]);
+  kiln_device_close(e->device);
+  kiln_close(e->library);
+  model_free(&e->m);
 }
 
 static kiln_kernel *kernel(engine *e, const char *name) {
@@ -301,8 +312,6 @@ int main(int argc, char **argv) {
     return fprintf(stderr, "transformer: at most %u tokens\n", e.m.shape.positions), 2;
   start(&e, o.bundle, o.device);
   int code = run(&e, &o);
-  kiln_device_close(e.device);
-  kiln_close(e.library);
-  model_free(&e.m);
+  stop(&e);
   return code;
 }
