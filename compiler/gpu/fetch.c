@@ -99,7 +99,7 @@ static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_l
     if (v->def->code == IR_CAST) return false;
   split_axis(f, load, &row);
   return bits >= 8 && bits << row >= LEAST_PIECE && kiln_ahead_words(a, type) &&
-         kiln_has_fragments(f->machine->matrix, x->dot);
+         kiln_matrix_form_of(f->machine->matrix, f->machine->lanes, x->dot, NULL);
 }
 
 /// Whether one slot is worth while: a thread has no registers for the tiles, and each copy moves 16 bytes of

@@ -26,6 +26,7 @@
 #define KILN_COMPILER_GPU_GPU_H
 
 #include "base/buffer.h"
+#include "compiler/gpu/matrix_forms.h"
 #include "compiler/ir/pass.h"
 #include "compiler/report.h"
 #include "targets/targets.h"
@@ -65,9 +66,6 @@ typedef struct kiln_fetch_machine {
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
-
-/// Whether the matrix unit computes the product from fragments in registers (mma.def).
-bool kiln_has_fragments(kiln_matrix matrix, const ir_op *dot);
 
 /// NULL: the target has none.
 const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The lists of passes that give a kernel its GPU form, behind those of the middle.
-#include "compiler/gpu/gpu.h"
+#include "compiler/gpu/layouts/layouts.h"
 #include "compiler/simplify/simplify.h"
 
 /// What the passes of the form know besides the kernel.
@@ -38,6 +38,15 @@ static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *
   return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
 
+static kiln_status layouts_for(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+  const kiln_fetch_machine machine = kiln_fetch_machine_of(target);
+  return kiln_gpu_layouts(kernel, &machine, err);
+}
+
+static kiln_status layouts_of_form(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return layouts_for(kernel, ((const knowledge *)context)->target, err);
+}
+
 const ir_pass kiln_gpu_passes[] = {
     {"persist", persist},
     {"split", split},
@@ -46,6 +55,7 @@ const ir_pass kiln_gpu_passes[] = {
     {"wait", late_waits},
     {"ahead", compute_ahead},
     {"simplify-order", simplify},
+    {"layouts", layouts_of_form, kiln_layouts_verify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 
@@ -84,6 +94,10 @@ static kiln_status dies(ir_kernel *kernel, const void *target, kiln_error *err) 
   return kiln_gpu_order_for_dies(kernel, &machine, err);
 }
 
+static kiln_status layouts(ir_kernel *kernel, const void *target, kiln_error *err) {
+  return layouts_for(kernel, target, err);
+}
+
 const ir_pass kiln_gpu_register_passes[] = {
     {"carry", carry},
     {"simplify-carry", simplify_parts},
@@ -94,6 +108,7 @@ const ir_pass kiln_gpu_register_passes[] = {
     {"prefetch", prefetch},
     {"dies", dies},
     {"simplify-prefetch", simplify},
+    {"layouts", layouts, kiln_layouts_verify},
 };
 const size_t kiln_gpu_register_pass_count =
     sizeof kiln_gpu_register_passes / sizeof *kiln_gpu_register_passes;

@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "compiler/ir/ir_layout.h"
 
 // ------------------------------------------------------------------------------------------- types
 
@@ -300,13 +301,14 @@ typedef struct ir_place {
 
 struct ir_value {
   ir_type type;
-  ir_op *def;        ///< NULL for a block argument
-  ir_block *block;   ///< of a block argument, else NULL
-  uint32_t index;    ///< which result or argument
-  uint32_t id;       ///< set by ir_number: dense, in order of the text
-  uint32_t uses;     ///< set by ir_count_uses
-  ir_value *forward; ///< non-NULL: replaced by that value; see ir_apply_forwards
-  void *slot;        ///< free for the stage that runs; ir_number clears it
+  ir_op *def;                ///< NULL for a block argument
+  ir_block *block;           ///< of a block argument, else NULL
+  uint32_t index;            ///< which result or argument
+  uint32_t id;               ///< set by ir_number: dense, in order of the text
+  uint32_t uses;             ///< set by ir_count_uses
+  ir_value *forward;         ///< non-NULL: replaced by that value; see ir_apply_forwards
+  void *slot;                ///< free for the stage that runs; ir_number clears it
+  const kiln_layout *layout; ///< of a tile with a home, set by the pass `layouts` for GPUs; NULL: none
 };
 
 struct ir_op {
@@ -467,6 +469,7 @@ typedef struct ir_kernel {
   bool fp_flush;          ///< denormals are flushed
   int64_t grid_limit[3];  ///< largest grid extent an axis can have, when the launch expressions show one; 0:
                           ///< unknown
+  struct kiln_layouts *layouts; ///< set by the pass `layouts`, which is the last (gpu/layouts/layouts.h)
 } ir_kernel;
 
 // ---------------------------------------------------------------------------------------- building

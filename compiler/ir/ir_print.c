@@ -4,6 +4,8 @@
 // operations of the machine stage. Nothing reads it back.
 //
 //   %7: f32[128] = load %5, %6 cache=cg
+//   %8: f32[256] @(1 | 2 4 8 16 32 | 64 128) = neg %7   (a layout: what each bit of
+//       the register's number, of the lane's and of the warp's adds to the number of the element there)
 //   %9: i32 = for %0, %1, %2, %3 stages=3 (%10: i32, %11: i32) {
 //     ...
 //   }
@@ -17,9 +19,20 @@ static void put_value(kiln_buffer *out, const ir_value *v) {
   else kiln_buffer_format(out, "%%none");
 }
 
+static void put_layout(kiln_buffer *out, const kiln_layout *l) {
+  const unsigned counts[] = {l->registers, l->lanes, l->warps};
+  const uint32_t *basis = l->basis;
+  for (unsigned kind = 0; kind < 3; kind++) {
+    kiln_buffer_format(out, kind ? " |" : " @(");
+    for (unsigned i = 0; i < counts[kind]; i++) kiln_buffer_format(out, kind || i ? " %u" : "%u", *basis++);
+  }
+  kiln_buffer_format(out, ")");
+}
+
 static void put_typed(kiln_buffer *out, const ir_value *v) {
   char text[IR_TYPE_TEXT];
   kiln_buffer_format(out, "%%%u: %s", v->id, ir_type_text(v->type, text));
+  if (v->layout) put_layout(out, v->layout);
 }
 
 // -------------------------------------------------------------------------------------- attributes

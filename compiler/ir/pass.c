@@ -32,7 +32,9 @@ kiln_status ir_run_passes(const ir_pass *passes, size_t count, ir_kernel *kernel
     const char *name = passes[i].name;
     bool last = i + 1 == count || names(options->stop_after, name);
     KILN_TRY(passes[i].run(kernel, context, err));
-    if (options->verify || check_all || last) KILN_TRY(verify(kernel, name, options->printed, err));
+    const bool is_checked = options->verify || check_all;
+    if (is_checked || last) KILN_TRY(verify(kernel, name, options->printed, err));
+    if (is_checked && passes[i].verify) KILN_TRY(passes[i].verify(kernel, err));
     if (options->printed && (names(options->print_after, "all") || names(options->print_after, name))) {
       kiln_buffer_format(options->printed, "// after %s\n", name);
       ir_print(kernel, NULL, options->printed);

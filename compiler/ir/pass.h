@@ -15,6 +15,8 @@ typedef kiln_status ir_pass_run(ir_kernel *kernel, const void *context, kiln_err
 typedef struct ir_pass {
   const char *name; ///< as --print-after spells it; unique in all lists that run on one kernel
   ir_pass_run *run;
+  /// Holds what the pass adds to the IR against the kernel, where the verifier runs; NULL: it adds nothing.
+  kiln_status (*verify)(const ir_kernel *kernel, kiln_error *err);
 } ir_pass;
 
 typedef struct ir_pass_options {

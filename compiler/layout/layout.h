@@ -7,27 +7,14 @@
 // XOR of the bases of its set bits. A zero basis means that both values of that bit hold the same element
 // (replication). Shape operations that keep the row-major order do not change a layout at all.
 //
+// The type itself stands in ir/ir_layout.h, since values have one once a pass for GPUs has chosen it.
+//
 // Invariant of a layout that code works with: it reaches every element, and no register basis is zero or
 // depends on other register bases.
 #ifndef KILN_COMPILER_LAYOUT_LAYOUT_H
 #define KILN_COMPILER_LAYOUT_LAYOUT_H
 
 #include "compiler/ir/ir.h"
-
-enum { LAYOUT_MAX_BITS = 20, LAYOUT_MAX_PLACES = 32 };
-
-typedef struct kiln_layout {
-  uint8_t bits;                      ///< log2 of the elements
-  uint8_t registers, lanes, warps;   ///< machine bits of each kind; at most LAYOUT_MAX_PLACES together
-  uint32_t basis[LAYOUT_MAX_PLACES]; ///< registers, then lanes, then warps; unused entries are zero
-} kiln_layout;
-
-/// Machine bits of all kinds.
-static inline unsigned layout_places(const kiln_layout *l) {
-  return (unsigned)l->registers + l->lanes + l->warps;
-}
-/// Machine bits that tell the threads of a block apart.
-static inline unsigned layout_thread_bits(const kiln_layout *l) { return (unsigned)l->lanes + l->warps; }
 
 /// The element at machine place `place` (register | lane << registers | warp << (registers + lanes)).
 uint32_t layout_element(const kiln_layout *layout, uint32_t place);

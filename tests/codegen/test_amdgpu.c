@@ -186,7 +186,7 @@ static ir_value *places(ir_builder *b, ir_value *pointer, unsigned rows, unsigne
 }
 
 /// `columns`: how many of the result are stored; 0: all.
-static ir_kernel *product(kiln_arena *arena, const gpu_matrix_form *f, unsigned columns) {
+static ir_kernel *product(kiln_arena *arena, const kiln_matrix_form *f, unsigned columns) {
   ir_kernel *k = ir_kernel_create(arena, "product");
   ir_builder b = {.arena = arena, .block = k->body};
   kiln_scalar scalars[3] = {f->from_left, f->from_right, f->accumulator};
@@ -223,13 +223,13 @@ static const struct {
                          {KILN_MATRIX_WMMA_12, "gfx1200"},         {KILN_MATRIX_MFMA_950, "gfx950"},
                          {KILN_MATRIX_MFMA_9_4, "gfx9-4-generic"}, {KILN_MATRIX_WMMA_1250, "gfx1250"}};
 
-typedef void check_product(const gpu_matrix_form *f, const char *target, const char *assembly);
+typedef void check_product(const kiln_matrix_form *f, const char *target, const char *assembly);
 
-// Calls `check` for every row of the table and every processor of its units.
+// Calls `check` for every row of AMD in the table and every processor of its units.
 static void each_product(unsigned columns, check_product *check) {
-  for (size_t i = 0; i < amdgpu_form_count; i++)
+  for (size_t i = 0; i < kiln_matrix_form_count; i++)
     for (size_t u = 0; u < sizeof matrix_processors / sizeof *matrix_processors; u++) {
-      const gpu_matrix_form *f = &amdgpu_forms[i];
+      const kiln_matrix_form *f = &kiln_matrix_forms[i];
       if (!(f->units >> matrix_processors[u].unit & 1) || !llvm_has(matrix_processors[u].target)) continue;
       kiln_arena *arena = kiln_arena_create();
       kiln_target target;
@@ -248,11 +248,11 @@ static void each_product(unsigned columns, check_product *check) {
     }
 }
 
-static const char *first_product(const gpu_matrix_form *f, const char *assembly) {
+static const char *first_product(const kiln_matrix_form *f, const char *assembly) {
   return strstr(assembly, strstr(f->name, "mfma") ? "v_mfma_" : "v_wmma_");
 }
 
-static void check_instruction(const gpu_matrix_form *f, const char *target, const char *assembly) {
+static void check_instruction(const kiln_matrix_form *f, const char *target, const char *assembly) {
   const char *at = first_product(f, assembly);
   char size[40];
   snprintf(size, sizeof size, "%ux%ux%u", 1u << f->m, 1u << f->n, 1u << f->k);
@@ -264,7 +264,7 @@ static void check_instruction(const gpu_matrix_form *f, const char *target, cons
 // of its unit.
 TEST(amdgpu, every_matrix_form_is_an_instruction) { each_product(0, check_instruction); }
 
-static void check_place(const gpu_matrix_form *f, const char *target, const char *assembly) {
+static void check_place(const kiln_matrix_form *f, const char *target, const char *assembly) {
   static const char *const fewer[] = {"saveexec", "v_cmpx"};
   const char *at = first_product(f, assembly);
   CHECK(at != NULL);
@@ -416,13 +416,13 @@ TEST(amdgpu, operands_larger_than_shared_memory_go_there_in_parts) {
       {"sm_86", "bar.sync", KILN_F32, 7, 7, 2},      {"sm_75", "bar.sync", KILN_F64, 6, 8, 4},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const gpu_matrix_form f = {.from_left = cases[i].scalar,
-                               .from_right = cases[i].scalar,
-                               .accumulator = cases[i].scalar,
-                               .precision = IR_PREC_IEEE,
-                               .m = cases[i].side,
-                               .n = cases[i].side,
-                               .k = cases[i].k};
+    const kiln_matrix_form f = {.from_left = cases[i].scalar,
+                                .from_right = cases[i].scalar,
+                                .accumulator = cases[i].scalar,
+                                .precision = IR_PREC_IEEE,
+                                .m = cases[i].side,
+                                .n = cases[i].side,
+                                .k = cases[i].k};
     kiln_arena *arena = kiln_arena_create();
     kiln_target target;
     kiln_error err = {0};

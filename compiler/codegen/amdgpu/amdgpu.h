@@ -5,10 +5,10 @@
 
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-/// Matrix forms of MFMA and WMMA (amdgpu_matrix.c), for all processors; gpu_matrix_form.units and lanes
-/// choose.
-extern const gpu_matrix_form amdgpu_forms[];
-extern const size_t amdgpu_form_count;
+/// Hooks of gpu_machine for MFMA and WMMA (amdgpu_matrix.c).
+void amdgpu_emit_product(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
+                         const LLVMValueRef *right, LLVMValueRef *accumulator);
+void amdgpu_finish_product(gpu *g, const kiln_matrix_form *form, LLVMValueRef *accumulator);
 
 /// Hooks of gpu_machine (amdgpu_atomic.c, amdgpu_shuffle.c).
 LLVMValueRef amdgpu_atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,

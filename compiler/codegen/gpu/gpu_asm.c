@@ -99,7 +99,7 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
     gpu_set_scalar(g, result, one[0]);
     return;
   }
-  const kiln_layout *layout = &gpu_value_of(g, result)->home;
+  const kiln_layout *layout = result->layout;
   gpu_tile out = gpu_tile_new(g, layout), *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->operand_count);
   uint32_t count = 1u << layout->registers;
   for (uint32_t i = 0; i < op->operand_count; i++)

@@ -59,7 +59,7 @@ static void scalar_atomic(gpu *g, ir_op *op) {
 }
 
 static void tile_atomic(gpu *g, ir_op *op) {
-  kiln_layout layout = gpu_value_of(g, &op->results[0])->home;
+  kiln_layout layout = *op->results[0].layout;
   gpu_tile out = gpu_tile_new(g, &layout), third = {0};
   gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
            value = gpu_tile_in(g, op->operands[1], &layout);

@@ -24,7 +24,7 @@ static unsigned elements_in_word(gpu *g, ir_type type, uint32_t count) {
 static bundle new_bundle(gpu *g, ir_value *like) {
   bundle b = {.count = 1, .type = gpu_type(g, ir_element(like->type)), .per_word = 1};
   if (like->type.rank) {
-    b.layout = gpu_value_of(g, like)->home;
+    b.layout = *like->layout;
     b.count = 1u << b.layout.registers;
     b.per_word = elements_in_word(g, like->type, b.count);
   }

@@ -5,9 +5,8 @@
 // registers, computes with it and folds it before the next part (gpu_reduce.c).
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-static bool is_home(gpu *g, ir_value *value, const kiln_layout *layout) {
-  const gpu_value *v = gpu_value_of(g, value);
-  return value->type.rank && v->has_home && layout_equal(&v->home, layout);
+static bool is_home(const ir_value *value, const kiln_layout *layout) {
+  return value->type.rank && value->layout && layout_equal(value->layout, layout);
 }
 
 static uint32_t uses_by(const ir_op *op, const ir_value *value) {
@@ -29,7 +28,7 @@ static bool is_quiet(const ir_op *load, const ir_op *reduce) {
 /// Follows values that have no other user down to a load; what is on the way is in `out`, last first.
 static bool find_load(gpu *g, ir_value *value, const ir_op *user, const kiln_layout *layout, gpu_chain *out) {
   ir_op *op = value->def;
-  if (!op || op->block != user->block || value->uses != uses_by(user, value) || !is_home(g, value, layout))
+  if (!op || op->block != user->block || value->uses != uses_by(user, value) || !is_home(value, layout))
     return false;
   if (op->code == IR_LOAD) {
     out->load = op;
@@ -82,8 +81,8 @@ static void defer(ir_op *reduce, void *context) {
   gpu *g = context;
   gpu_chain chain;
   if (reduce->code != IR_REDUCE) return;
-  kiln_layout layout =
-      gpu_reduce_layout(g, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
+  kiln_layout layout = kiln_layout_of_reduction(
+      g->layouts, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
   if (!find_chain(g, reduce, &layout, &chain) || !is_quiet(chain.load, reduce)) return;
   unsigned part = part_of(g, reduce, &layout, &chain);
   if (!part || !gpu_has_parts(g, chain.load, &layout, part)) return;
@@ -96,8 +95,8 @@ void gpu_defer(gpu *g) {
 }
 
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out) {
-  kiln_layout layout =
-      gpu_reduce_layout(g, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
+  kiln_layout layout = kiln_layout_of_reduction(
+      g->layouts, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
   if (!g->machine->thread_registers || !find_chain(g, reduce, &layout, out)) return false;
   out->registers = part_of(g, reduce, &layout, out);
   return gpu_value_of(g, &out->load->results[0])->is_deferred;

@@ -4,7 +4,7 @@
 
 static unsigned length_of(const uint8_t *codes) {
   unsigned n = 0;
-  while (codes[n] != GPU_END) n++;
+  while (codes[n] != KILN_FRAGMENT_END) n++;
   return n;
 }
 
@@ -71,8 +71,8 @@ static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, 
   return s->tile.regs + ((size_t)index << bits);
 }
 
-static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu_dot_shape *s) {
-  gpu_dot_layouts l = gpu_dot_form_layouts(g, op, s, f);
+static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f, const kiln_dot_shape *s) {
+  kiln_dot_layouts l = kiln_dot_form_layouts(g->layouts, op, s, f);
   gpu_tile initial = gpu_tile_in(g, op->operands[2], &l.accumulator), out = gpu_tile_new(g, &l.accumulator);
   source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
   exchange(g, sources, 2);
@@ -80,8 +80,8 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu
   // What is loaded ahead waits for the product's operands to be gone where a loop needs all registers.
   const bool is_full = g->region->is_full;
   if (!is_full) gpu_issue_feeds(g, op->block, op);
-  const gpu_dot_split *p = &l.split;
-  bool is_exchanged = gpu_dot_is_symmetric(f);
+  const kiln_dot_split *p = &l.split;
+  bool is_exchanged = kiln_form_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
            c_bits = length_of(f->accumulator_fragment.registers);
   for (uint32_t r = 0; r < 1u << l.accumulator.registers; r++) out.regs[r] = initial.regs[r];
@@ -95,19 +95,19 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const gpu_matrix_form *f, const gpu
           uint32_t c = n | m << p->reg_n | batch << (p->reg_n + p->reg_m);
           const LLVMValueRef *right = fragment_of(g, &sources[1], b, b_bits),
                              *left = fragment_of(g, &sources[0], a, a_bits);
-          f->emit(g, f, is_exchanged ? right : left, is_exchanged ? left : right,
-                  out.regs + ((size_t)c << c_bits));
+          g->machine->emit_product(g, f, is_exchanged ? right : left, is_exchanged ? left : right,
+                                   out.regs + ((size_t)c << c_bits));
         }
-  for (uint32_t r = 0; f->finish && r < 1u << l.accumulator.registers; r += 1u << c_bits)
-    f->finish(g, f, out.regs + r);
+  for (uint32_t r = 0; g->machine->finish_product && r < 1u << l.accumulator.registers; r += 1u << c_bits)
+    g->machine->finish_product(g, f, out.regs + r);
   if (is_full) gpu_issue_feeds(g, op->block, op);
   return out;
 }
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
-  gpu_dot_shape s = gpu_dot_shape_of(op);
+  kiln_dot_shape s = kiln_dot_shape_of(op);
   kiln_report_reason why;
-  const gpu_matrix_form *f = gpu_dot_form_or_why(g, op, &why);
+  const kiln_matrix_form *f = kiln_matrix_form_of(g->machine->matrix, g->lanes, op, &why);
   gpu_note_product(g, op, f ? KILN_ENGINE_MATRIX : KILN_ENGINE_FMA, f ? f->name : "", why);
   gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f, &s) : gpu_dot_by_adds(g, op, &s));
 }

@@ -36,13 +36,13 @@ typedef struct cut_operand {
 } cut_operand;
 
 static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts) {
-  cut_operand c = {.part = gpu_operand_layout(g, value)};
+  cut_operand c = {.part = kiln_layout_of_operand(g->layouts, value)};
   kiln_layout all = c.part;
   if (parts) {
     ir_type type = value->type;
     unsigned at = layout_axis_shift(type, k_axis) + type.log2[k_axis] - parts;
     type.log2[k_axis] = (uint8_t)(type.log2[k_axis] - parts);
-    all = c.part = gpu_default_layout(g, type);
+    all = c.part = kiln_layout_default(g->layouts, type);
     all.bits = (uint8_t)(all.bits + parts);
     all.registers = (uint8_t)(all.registers + parts);
     memset(all.basis, 0, sizeof all.basis);
@@ -57,7 +57,7 @@ static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts)
 
 /// Writes a part of the operand; `k_at`, `free_at`: where the reduced index and the rows or columns begin in
 /// its element number.
-static void store_operand(gpu *g, const cut_operand *c, uint32_t part, stored *s, const gpu_dot_shape *d,
+static void store_operand(gpu *g, const cut_operand *c, uint32_t part, stored *s, const kiln_dot_shape *d,
                           unsigned k_at, unsigned free_at, unsigned free) {
   gpu_tile tile = {.layout = c->part, .regs = c->tile.regs + ((size_t)part << c->part.registers)};
   layout_memory memory = {.bits = (uint8_t)(d->batch + d->k + free)};
@@ -79,7 +79,7 @@ static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLV
   LLVMValueRef more = gpu_i32(g, constant), value;
   LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, gpu_shared_at(g, offset), &more, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, 1u << s->log2_bytes), pointer, "");
-  LLVMSetAlignment(load, 1u << __builtin_ctz(constant | s->varies | 1u << s->pitch | GPU_MAX_VECTOR_BYTES));
+  LLVMSetAlignment(load, 1u << __builtin_ctz(constant | s->varies | 1u << s->pitch | KILN_MOST_VECTOR_BYTES));
   gpu_unpack(g, load, gpu_scalar_type(g, s->scalar), &value, 1);
   s->seen[s->count] = place;
   return s->loaded[s->count++] = widen(g, s->scalar, to, value);
@@ -87,13 +87,13 @@ static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLV
 
 /// Rows and batch of an accumulator element as a place in the left operand; columns and batch for the right
 /// one.
-static uint32_t row_place(const gpu_dot_shape *s, uint32_t element) { return element >> s->n; }
-static uint32_t column_place(const gpu_dot_shape *s, uint32_t element) {
+static uint32_t row_place(const kiln_dot_shape *s, uint32_t element) { return element >> s->n; }
+static uint32_t column_place(const kiln_dot_shape *s, uint32_t element) {
   return (element & ((1u << s->n) - 1)) | element >> (s->n + s->m) << s->n;
 }
 
-static void place_thread(gpu *g, const gpu_dot_shape *s, const kiln_layout *l, stored *x,
-                         uint32_t (*place)(const gpu_dot_shape *, uint32_t)) {
+static void place_thread(gpu *g, const kiln_dot_shape *s, const kiln_layout *l, stored *x,
+                         uint32_t (*place)(const kiln_dot_shape *, uint32_t)) {
   uint32_t basis[LAYOUT_MAX_PLACES] = {0};
   for (unsigned i = 0; i < layout_thread_bits(l); i++) {
     basis[i] = place(s, l->basis[l->registers + i]) << x->log2_bytes;
@@ -103,14 +103,14 @@ static void place_thread(gpu *g, const gpu_dot_shape *s, const kiln_layout *l, s
 }
 
 /// log2 of the steps that one round of the loop takes: up to 256 products.
-static unsigned steps_of(const gpu_dot_shape *s, uint32_t count) {
+static unsigned steps_of(const kiln_dot_shape *s, uint32_t count) {
   unsigned steps = 0;
   while (steps < s->k && steps < 5 && count << (steps + 1) <= 256) steps++;
   return steps;
 }
 
 /// One step: sums += row * column.
-static void plain_step(gpu *g, const gpu_dot_shape *s, const kiln_layout *layout, stored *const operands[2],
+static void plain_step(gpu *g, const kiln_dot_shape *s, const kiln_layout *layout, stored *const operands[2],
                        kiln_scalar to, LLVMValueRef k, unsigned ahead, LLVMValueRef *sums) {
   operands[0]->count = operands[1]->count = 0;
   for (uint32_t r = 0; r < 1u << layout->registers; r++) {
@@ -122,8 +122,8 @@ static void plain_step(gpu *g, const gpu_dot_shape *s, const kiln_layout *layout
 }
 
 /// All steps: straight when one round takes them, else a loop of rounds.
-static void plain_rounds(gpu *g, const gpu_dot_shape *s, const kiln_layout *layout, stored *const operands[2],
-                         kiln_scalar to, const gpu_tile *initial, gpu_tile *out) {
+static void plain_rounds(gpu *g, const kiln_dot_shape *s, const kiln_layout *layout,
+                         stored *const operands[2], kiln_scalar to, const gpu_tile *initial, gpu_tile *out) {
   LLVMBuilderRef build = g->builder;
   uint32_t count = 1u << layout->registers;
   unsigned steps = 1u << steps_of(s, count);
@@ -154,7 +154,7 @@ static void plain_rounds(gpu *g, const gpu_dot_shape *s, const kiln_layout *layo
   memcpy(out->regs, sums, count * sizeof *sums);
 }
 
-static uint64_t bytes_of(const gpu_dot_shape *s) {
+static uint64_t bytes_of(const kiln_dot_shape *s) {
   return ((uint64_t)kiln_scalars[s->left.scalar].bytes << (s->batch + s->m + s->k)) +
          ((uint64_t)kiln_scalars[s->right.scalar].bytes << (s->batch + s->k + s->n));
 }
@@ -167,12 +167,12 @@ static stored *stored_of(gpu *g, kiln_scalar scalar, uint32_t base) {
   return s;
 }
 
-gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op, const gpu_dot_shape *whole) {
-  kiln_layout layout = gpu_dot_plain_layout(g, whole);
+gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op, const kiln_dot_shape *whole) {
+  kiln_layout layout = kiln_dot_plain_layout(g->layouts, whole);
   gpu_tile sums = gpu_tile_in(g, op->operands[2], &layout);
   kiln_scalar to = op->operands[2]->type.scalar;
   unsigned parts = 0, rank = whole->left.rank;
-  gpu_dot_shape s = *whole;
+  kiln_dot_shape s = *whole;
   while (s.k && bytes_of(&s) + g->scratch_base > g->machine->max_shared) s.k--, parts++;
   // Conversions of the operands use scratch too, so both are brought into their layouts before anything is
   // written here.

@@ -10,50 +10,19 @@ static void call(gpu *g, kl_function function) { kl_call(&g->prelude, g->builder
 
 static gpu_slots *slots_of(gpu *g, ir_value *memory) {
   gpu_value *v = gpu_value_of(g, memory);
-  if (!v->place.slots) v->place.slots = KILN_NEW(g->arena, gpu_slots);
+  if (v->place.slots) return v->place.slots;
+  const kiln_slot_layouts *layouts = kiln_slot_layouts_of(g->layouts, memory);
+  v->place.slots = KILN_NEW(g->arena, gpu_slots);
+  v->place.slots->writer = layouts->writer;
+  v->place.slots->reader = layouts->reader;
+  v->place.slots->has_reader = layouts->has_reader;
   return v->place.slots;
-}
-
-// ------------------------------------------------------------------------------------------ layouts
-
-void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout) {
-  gpu_slots *s = slots_of(g, op->operands[2]);
-  s->writer = *layout;
-  if (!s->has_reader) s->reader = *layout;
-}
-
-void gpu_assign_store(gpu *g, const ir_op *op) {
-  gpu_slots *s = slots_of(g, op->operands[0]);
-  if (!gpu_suggestion(g, op->operands[2], &s->writer))
-    s->writer = gpu_default_layout(g, op->operands[2]->type);
-  if (!s->has_reader) s->reader = s->writer;
-}
-
-kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load) {
-  return slots_of(g, slot_load->operands[0])->writer;
-}
-
-void gpu_assign_reader(gpu *g, const ir_op *dot) {
-  for (unsigned i = 0; i < 2 && gpu_dot_uses_matrix(g, dot); i++) {
-    const ir_value *v = dot->operands[i];
-    while (v->def && (v->def->code == IR_TRANS || v->def->code == IR_RESHAPE || v->def->code == IR_EXPAND))
-      v = v->def->operands[0];
-    if (!v->def || v->def->code != IR_SLOT_LOAD) continue;
-    gpu_slots *s = slots_of(g, v->def->operands[0]);
-    if (s->has_reader) continue;
-    s->has_reader = true;
-    s->reader = gpu_dot_operand(g, dot, i);
-    for (v = dot->operands[i]; v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
-      kiln_layout there = layout_backward(v->def, &s->reader);
-      s->reader = there;
-    }
-  }
 }
 
 /// Register bits that both the global access and the slot keep together, in order.
 static unsigned piece_of(gpu *g, const ir_op *op, const gpu_slots *s, uint8_t bits[8]) {
   uint8_t inside[8];
-  gpu_pieces p = gpu_pieces_of(g, op, &s->writer, false);
+  kiln_pieces p = kiln_pieces_of(g->layouts, op, &s->writer, false);
   unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside), same = 0;
   for (; same < p.vector && same < there && p.bits[same] == inside[same]; same++) bits[same] = p.bits[same];
   return same;
@@ -67,7 +36,7 @@ static void keep_words(gpu *g, const ir_op *op, gpu_slots *s) {
   uint8_t bits[8];
   uint32_t row[8];
   if (log2_bytes + piece_of(g, op, s, bits) >= 2) return;
-  gpu_pieces p = gpu_pieces_of(g, op, &s->writer, false);
+  kiln_pieces p = kiln_pieces_of(g->layouts, op, &s->writer, false);
   unsigned count = p.vector < 4 - log2_bytes ? p.vector : 4 - log2_bytes;
   for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[p.bits[i]];
   if (count) s->memory = layout_swizzle(&s->writer, &s->reader, log2_bytes, row, count);

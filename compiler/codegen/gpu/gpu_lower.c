@@ -48,7 +48,7 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMValueRef holds = NULL;
   if (condition->type.rank) {
     kiln_layout layout;
-    if (!gpu_suggestion(g, condition, &layout)) layout = gpu_default_layout(g, condition->type);
+    if (!kiln_layout_offered(condition, &layout)) layout = kiln_layout_default(g->layouts, condition->type);
     gpu_tile tile = gpu_tile_in(g, condition, &layout);
     for (uint32_t r = 0; r < 1u << layout.registers; r++)
       holds = holds ? LLVMBuildAnd(g->builder, holds, tile.regs[r], "") : tile.regs[r];
@@ -70,7 +70,7 @@ static void lower_elementwise(gpu *g, ir_op *op) {
   gpu_value *v = gpu_value_of(g, result);
   LLVMValueRef operands[3];
   if (result->type.rank) {
-    if (v->has_home && !v->is_deferred) gpu_set_home(g, result, gpu_compute(g, result, &v->home));
+    if (result->layout && !v->is_deferred) gpu_set_home(g, result, gpu_compute(g, result, result->layout));
     return;
   }
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
@@ -264,21 +264,16 @@ uint32_t gpu_block_threads(const gpu *g) {
   return (warps + (g->has_roles ? 4 : 0)) << g->lanes;
 }
 
-// The number of warps shares work out and means nothing else, so one written for lanes of 32 becomes what
-// fits a block of wider waves.
-static kiln_status settle_warps(ir_kernel *kernel, const gpu_machine *machine, kiln_error *err) {
-  unsigned warps = kernel->warps;
-  if (!warps || warps & (warps - 1))
-    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps on %s, found %u",
-                     machine->name, warps);
-  if (warps > machine->max_warps) kernel->warps = (uint16_t)machine->max_warps;
-  return KILN_OK;
+static void note_write(ir_op *op, void *context) {
+  gpu *g = context;
+  bool is_pure_text = op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE;
+  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text) g->has_writes = true;
 }
 
 kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine, kiln_error *err) {
   ir_kernel *kernel = l->kernel;
   kiln_code_info *info = l->info;
-  KILN_TRY(settle_warps(kernel, machine, err));
+  KILN_ASSERT(kernel->layouts && kernel->layouts->lanes == machine->lanes); // the pass has run
   kiln_arena *arena = kiln_arena_create();
   if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
   gpu g = {.machine = machine,
@@ -293,7 +288,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
            .report = l->report,
            .refusals = l->refusals};
   g.lanes = machine->lanes;
-  g.warps = (unsigned)__builtin_ctz(kernel->warps);
+  g.warps = kernel->layouts->warps;
+  g.layouts = kernel->layouts;
   g.prelude = (kl_prelude){.context = l->context,
                            .module = l->module,
                            .bodies = machine->bodies,
@@ -302,16 +298,12 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
                            .flush = kernel->fp_flush};
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(l->context);
-  g.facts = kiln_facts_compute(arena, kernel);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
   const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
   if (roles) g.spread = roles->spread, g.split = roles->split;
   g.spread_columns = roles && roles->flags & IR_BESIDE ? 2 : 1;
   if (g.has_roles) gpu_collect_maps(&g);
-  ir_count_uses(kernel);
-  gpu_collect_accesses(&g);
-  gpu_collect_feeds(&g);
-  gpu_assign(&g);
+  ir_walk(kernel->body, note_write, &g);
   gpu_defer(&g);
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);

@@ -6,27 +6,22 @@
 // layout and one LLVM value a register place. Element types: i1 as i1, integers as themselves, f16 half, bf16
 // as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
 //
-// Values have a home or are lazy. A home (loads, reductions, dots, loop-carried values, and elementwise
-// operations on them) is computed once where it stands, in the layout that gpu_assign chose. A lazy value
-// (iota, splat, shape operations, elementwise operations on those) is computed in whatever layout a user asks
-// for. gpu_tile_in() gives any value in any layout: from the cache, by recomputing, or by conversion.
+// gpu_tile_in() gives any value in any layout: a home (compiler/gpu/layouts/layouts.h) from the cache or by
+// conversion, a lazy one by recomputing.
 #ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
 #define KILN_COMPILER_CODEGEN_GPU_LOWER_H
 
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/gpu/prelude.h"
 #include "compiler/codegen/llvm/llvm_build.h"
-#include "compiler/analysis/facts.h"
-#include "compiler/layout/layout.h"
+#include "compiler/gpu/layouts/layouts.h"
 
 typedef struct gpu gpu;
 typedef struct gpu_machine gpu_machine;
-typedef struct gpu_matrix_form gpu_matrix_form;
 
 enum {
   GPU_MAX_REGISTERS = 1024, ///< 32-bit registers a thread that one tile may take
   GPU_MAX_SORTED = 128,     ///< of a tile that is sorted: all of it stays in registers, in straight code
-  GPU_MAX_VECTOR_BYTES = 16,
 };
 
 /// What a memory access is besides pointer and data.
@@ -46,37 +41,6 @@ typedef struct gpu_near {
 } gpu_near;
 enum { GPU_NEAR_STEP = 32 };
 
-/// Elements named in fragments of matrix forms: bit i of the row, column or reduced index.
-#define GPU_M(i) (i)
-#define GPU_N(i) (32 + (i))
-#define GPU_K(i) (64 + (i))
-enum { GPU_NO_BIT = 0xff, GPU_FRAGMENT_REGISTERS = 8, GPU_FRAGMENT_LANES = 6 };
-
-/// Which element a (register, lane) place of one instruction's operand holds. Lists end with GPU_END;
-/// GPU_NO_BIT: a replicated bit.
-enum { GPU_END = 0xfe };
-typedef struct gpu_fragment {
-  uint8_t registers[GPU_FRAGMENT_REGISTERS + 1], lanes[GPU_FRAGMENT_LANES + 1];
-} gpu_fragment;
-
-/// One matrix instruction. The first row that fits is taken, so wide forms stand first.
-struct gpu_matrix_form {
-  const char *name;
-  uint32_t units; ///< set of 1 << kiln_matrix that have it
-  uint8_t lanes;  ///< wave size it is for
-  uint8_t left, right,
-      accumulator; ///< kiln_scalar that the instruction takes; operands are cast to it when that is exact
-  uint8_t from_left, from_right; ///< kiln_scalar that the operation has
-  uint8_t precision;             ///< ir_precision that it satisfies (for f32)
-  uint8_t m, n, k;               ///< logarithms
-  gpu_fragment left_fragment, right_fragment, accumulator_fragment;
-  /// accumulator[] += left[] * right[], arrays of elements in register order of the fragments.
-  void (*emit)(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right,
-               LLVMValueRef *accumulator);
-  /// Called once for each accumulator of a dot, behind its last instruction; may be NULL.
-  void (*finish)(gpu *g, const gpu_matrix_form *form, LLVMValueRef *accumulator);
-};
-
 /// A tensor map that the kernel gets behind its parameters.
 typedef struct gpu_map {
   const uint8_t *bytes; ///< its part of the record (docs/bundle.md); arena
@@ -95,9 +59,12 @@ struct gpu_machine {
   unsigned max_warps;     ///< a block
   const kl_body *bodies;
   size_t body_count;
-  const gpu_matrix_form *forms;
-  size_t form_count;
   kiln_matrix matrix;
+  /// accumulator[] += left[] * right[], arrays of elements in register order of the form's fragments.
+  void (*emit_product)(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
+                       const LLVMValueRef *right, LLVMValueRef *accumulator);
+  /// Called once for each accumulator of a dot, behind its last instruction; may be NULL.
+  void (*finish_product)(gpu *g, const kiln_matrix_form *form, LLVMValueRef *accumulator);
   /// Calling convention and attributes of the kernel.
   void (*finish_kernel)(gpu *g, LLVMValueRef function);
   /// A load of an integer or integer vector `type` (i8, i16, i32, <2 x i32>, <4 x i32>); where `mask` (NULL:
@@ -153,8 +120,6 @@ struct gpu_machine {
   void (*cut_schedule)(gpu *g);
   /// Machine operations (ops.def); NULL: it has none.
   void (*lower_machine)(gpu *g, ir_op *op);
-  /// The layout of an accumulator of `mma`.
-  kiln_layout (*accumulator)(const gpu *g, ir_type type);
   /// Marks the parameters from `first` (from 0) on as tensor maps that stay where the launch put them.
   void (*mark_maps)(gpu *g, LLVMValueRef function, unsigned first);
 };
@@ -214,38 +179,17 @@ typedef struct gpu_parked {
   uint32_t start, uses;
 } gpu_parked;
 
-/// The product that a load's value goes to in a loop (IR_FEEDS).
-typedef struct gpu_feed {
-  const ir_op *dot; ///< as operand `operand`; NULL: none that is known
-  unsigned operand;
-  bool is_stored; ///< on its way it goes to a slot
-  bool waits;     ///< not issued where it stands, but when what it follows has left its registers
-} gpu_feed;
-
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
-  bool has_home; ///< computed where it stands, in `home`
-  bool is_ready; ///< `home_tile` or `scalar` is set
-  kiln_layout home;
-  gpu_tile home_tile;
+  bool is_ready;       ///< `home_tile` or `scalar` is set
+  gpu_tile home_tile;  ///< in ir_value.layout
   LLVMValueRef scalar; ///< rank 0
   gpu_version *versions;
-  gpu_place place;    ///< of a tile that is in shared memory; of an `alloc` its slots
-  kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
-  bool is_wanted;
+  gpu_place place;   ///< of a tile that is in shared memory; of an `alloc` its slots
   bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
   bool is_parked;    ///< `place` is good until gpu_unpark, not just up to the next barrier
-  gpu_feed feed;     ///< of what is loaded
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
 } gpu_value;
-
-/// Tiles of one shape that are loaded or stored along one axis.
-typedef struct gpu_shape {
-  struct gpu_shape *next;
-  ir_type type;
-  unsigned axis, vector;
-  unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
-} gpu_shape;
 
 struct gpu {
   const gpu_machine *machine;
@@ -253,7 +197,7 @@ struct gpu {
   const kiln_codegen_options *options;
   kiln_arena *arena; ///< of the lowering
   ir_kernel *kernel;
-  kiln_facts *facts;
+  const kiln_layouts *layouts; ///< the kernel's
   kiln_error *error;
   kiln_status status;   ///< the first failure; emission goes on harmlessly
   const ir_op *current; ///< being lowered, for messages; NULL outside of the body
@@ -272,10 +216,8 @@ struct gpu {
   uint32_t shared_bytes; ///< largest use so far
   bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
   bool has_writes;       ///< the kernel writes memory
-  bool has_products;     ///< it has products by matrix instructions
   unsigned depth;        ///< of gpu_tile_in
   gpu_region *region;
-  gpu_shape *shapes;
   uint32_t scratch_base; ///< slots that are in use lie below
   gpu_parked *parked;    ///< the last one first
   // Kernels in the GPU form (compiler/gpu/gpu.h).
@@ -344,19 +286,8 @@ void gpu_collect_maps(gpu *g);
 kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 
 // gpu_feed.c
-/// Finds the products of loads with IR_FEEDS. Needs ir_count_uses.
-void gpu_collect_feeds(gpu *g);
 /// Issues the loads of this block that have waited: for `dot` alone, or (NULL) all.
 void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot);
-
-// gpu_assign.c
-/// Chooses homes; sets the slots of all values.
-void gpu_assign(gpu *g);
-/// The layout in which the value comes cheapest; false when it does not matter.
-bool gpu_suggestion(gpu *g, ir_value *value, kiln_layout *out);
-kiln_layout gpu_default_layout(gpu *g, ir_type type);
-/// What an operand is suggested to lie in, else the default of its type.
-kiln_layout gpu_operand_layout(gpu *g, ir_value *value);
 
 // gpu_defer.c
 /// A load, and what is computed of it element by element, on the way to a reduction that alone needs it.
@@ -443,31 +374,6 @@ LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueR
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 
-// gpu_sort.c
-/// Layouts that the results of sort and gather have.
-kiln_layout gpu_sort_layout(gpu *g, const ir_op *op);
-kiln_layout gpu_gather_layout(gpu *g, const ir_op *op);
-
-// gpu_access.c: how the tiles of loads, stores and atomics lie
-/// Looks at all accesses of the kernel; before gpu_assign.
-void gpu_collect_accesses(gpu *g);
-/// The axis along which an access is a vector.
-unsigned gpu_access_axis(gpu *g, const ir_op *op);
-/// The layout of a memory operation's tiles.
-kiln_layout gpu_memory_layout(gpu *g, const ir_op *op);
-/// Bytes of what a pointer, or each pointer of a tile, leads to.
-unsigned gpu_element_bytes(ir_type pointer);
-/// A tile's registers cut into pieces of elements that are consecutive in memory.
-typedef struct gpu_pieces {
-  unsigned vector; ///< elements of a piece, logarithm
-  uint8_t bits[8]; ///< of the register's number, those of the elements in a piece, in order
-  uint32_t mask;   ///< of those register bits
-} gpu_pieces;
-/// With `whole`, as if all lanes were live.
-gpu_pieces gpu_pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole);
-/// The register of element `i` of the piece that begins at register `r`.
-uint32_t gpu_piece_register(const gpu_pieces *p, uint32_t r, unsigned i);
-
 // gpu_memory.c, gpu_atomic.c
 /// One mask of two, either of which may be NULL.
 LLVMValueRef gpu_both(gpu *g, LLVMValueRef a, LLVMValueRef b);
@@ -481,8 +387,6 @@ void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
 void gpu_lower_reduce(gpu *g, ir_op *op);
-/// The layout in which a reduction takes its operands; `axis`: mask of the axis.
-kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis);
 void gpu_lower_scan(gpu *g, ir_op *op);
 void gpu_lower_sort(gpu *g, ir_op *op);
 void gpu_lower_gather(gpu *g, ir_op *op);
@@ -507,20 +411,7 @@ bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned 
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
 
-// gpu_dot_layout.c
-/// Layout of operand 0 or 1 of a dot that a matrix form computes.
-kiln_layout gpu_dot_operand(gpu *g, const ir_op *op, unsigned operand);
-bool gpu_dot_uses_matrix(gpu *g, const ir_op *op);
-/// The layout of the result of a dot (and of its accumulator).
-kiln_layout gpu_dot_layout(gpu *g, const ir_op *op);
-
 // gpu_fetch.c: slots of shared memory that threads fill while they go on
-/// Layouts, while gpu_assign goes over the operations: of what a fetch writes, of what a product reads.
-void gpu_assign_fetch(gpu *g, const ir_op *op, const kiln_layout *layout);
-void gpu_assign_store(gpu *g, const ir_op *op);
-void gpu_assign_reader(gpu *g, const ir_op *dot);
-/// The layout that a tile in a slot was written in.
-kiln_layout gpu_slot_layout(gpu *g, const ir_op *slot_load);
 void gpu_lower_fetch(gpu *g, ir_op *op);
 void gpu_lower_fetch_commit(gpu *g, ir_op *op);
 void gpu_lower_fetch_wait(gpu *g, ir_op *op);

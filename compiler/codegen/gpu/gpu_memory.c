@@ -118,7 +118,7 @@ typedef struct tile_access {
   gpu_tile pointer, mask,
       data; ///< mask, data: registers may be NULL; data: what masked-off lanes read, or what is stored
   LLVMValueRef owner; ///< of a store: NULL when every thread owns its elements
-  gpu_pieces wide, narrow;
+  kiln_pieces wide, narrow;
 } tile_access;
 
 /// A constant from 0 on of whole steps.
@@ -177,12 +177,12 @@ static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLV
   if (!x.near.bytes) x.pointer = gpu_tile_in(g, op->operands[0], layout);
   if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
   if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
-  x.wide = gpu_pieces_of(g, op, layout, true);
-  x.narrow = x.mask.regs ? gpu_pieces_of(g, op, layout, false) : x.wide;
+  x.wide = kiln_pieces_of(g->layouts, op, layout, true);
+  x.narrow = x.mask.regs ? kiln_pieces_of(g->layouts, op, layout, false) : x.wide;
   return x;
 }
 
-static gpu_access access_to(const tile_access *x, const gpu_pieces *p) {
+static gpu_access access_to(const tile_access *x, const kiln_pieces *p) {
   gpu_access a = *x->element;
   a.bytes <<= p->vector;
   return a;
@@ -197,14 +197,14 @@ static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t first, uint3
 }
 
 /// One piece of `p` that starts at element `first` of the wide piece at register `r`.
-static void load_piece(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t r, unsigned first,
+static void load_piece(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r, unsigned first,
                        LLVMValueRef mask, LLVMValueRef *elements) {
   gpu_access a = access_to(x, p);
   unsigned count = 1u << p->vector;
   for (unsigned i = 0; i < count; i++)
     elements[i] =
-        x->data.regs ? x->data.regs[gpu_piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
-  uint32_t at = gpu_piece_register(&x->wide, r, first);
+        x->data.regs ? x->data.regs[kiln_piece_register(&x->wide, r, first + i)] : LLVMConstNull(x->type);
+  uint32_t at = kiln_piece_register(&x->wide, r, first);
   LLVMTypeRef packed = gpu_packed_type(g, a.bytes);
   LLVMValueRef other = mask ? gpu_pack(g, elements, count) : NULL, loaded;
   if (!x->near.bytes) loaded = load_one(g, &a, x->pointer.regs[at], mask, other, packed);
@@ -216,10 +216,10 @@ static void load_piece(gpu *g, const tile_access *x, const gpu_pieces *p, uint32
 }
 
 /// The wide piece at register `r`, packed, in pieces of `p`.
-static LLVMValueRef load_wide(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t r, bool masked) {
+static LLVMValueRef load_wide(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r, bool masked) {
   LLVMValueRef elements[16];
   for (unsigned first = 0; first < 1u << x->wide.vector; first += 1u << p->vector) {
-    LLVMValueRef mask = masked ? x->mask.regs[gpu_piece_register(&x->wide, r, first)] : NULL;
+    LLVMValueRef mask = masked ? x->mask.regs[kiln_piece_register(&x->wide, r, first)] : NULL;
     load_piece(g, x, p, r, first, mask, elements + first);
   }
   return gpu_pack(g, elements, 1u << x->wide.vector);
@@ -285,7 +285,7 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
     if (r & x.wide.mask) continue;
     gpu_unpack(g, packed[r], type, elements, 1u << x.wide.vector);
     for (unsigned i = 0; i < 1u << x.wide.vector; i++)
-      out.regs[gpu_piece_register(&x.wide, r, i)] = elements[i];
+      out.regs[kiln_piece_register(&x.wide, r, i)] = elements[i];
   }
   return out;
 }
@@ -298,20 +298,21 @@ static LLVMBasicBlockRef load_part(gpu *g, const tile_access *x, uint32_t first,
     if (r & x->wide.mask) continue;
     gpu_unpack(g, way(g, x, first + r), x->type, elements, 1u << x->wide.vector);
     for (unsigned i = 0; i < 1u << x->wide.vector; i++)
-      part[gpu_piece_register(&x->wide, r, i)] = elements[i];
+      part[kiln_piece_register(&x->wide, r, i)] = elements[i];
   }
   p->take(g, p->context, first, part, out);
   return LLVMGetInsertBlock(g->builder);
 }
 
 static gpu_access access_of_load(gpu *g, const ir_op *op) {
-  gpu_access access = access_of(op, gpu_element_bytes(op->operands[0]->type));
+  gpu_access access = access_of(op, kiln_pointee_bytes(op->operands[0]->type));
   access.is_invariant = is_invariant(g, op);
   return access;
 }
 
 bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers) {
-  return !(op->attrs.flags & IR_VOLATILE) && gpu_pieces_of(g, op, layout, true).mask < 1u << registers;
+  return !(op->attrs.flags & IR_VOLATILE) &&
+         kiln_pieces_of(g->layouts, op, layout, true).mask < 1u << registers;
 }
 
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p) {
@@ -328,13 +329,11 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
 
 void gpu_lower_load(gpu *g, ir_op *op) {
   gpu_value *loaded = gpu_value_of(g, &op->results[0]);
-  if (loaded->is_deferred || loaded->feed.waits) return;
+  if (loaded->is_deferred || kiln_notes_of(g->layouts, &op->results[0])->feed.waits) return;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
-  else
-    gpu_set_home(g, &op->results[0],
-                 tile_load(g, op, type, &access, &gpu_value_of(g, &op->results[0])->home));
+  else gpu_set_home(g, &op->results[0], tile_load(g, op, type, &access, op->results[0].layout));
 }
 
 // ------------------------------------------------------------------------------------------- store
@@ -346,26 +345,26 @@ static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
             gpu_pack(g, &value, 1));
 }
 
-static void store_all(gpu *g, const tile_access *x, const gpu_pieces *p, uint32_t count, bool masked) {
+static void store_all(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t count, bool masked) {
   gpu_access a = access_to(x, p);
   LLVMValueRef elements[16];
   for (uint32_t r = 0; r < count; r++) {
     if (r & p->mask) continue;
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a store has been given what it stores
-    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[gpu_piece_register(p, r, i)];
+    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[kiln_piece_register(p, r, i)];
     LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
     store_one(g, &a, x->pointer.regs[r], gpu_both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
   }
 }
 
 void gpu_lower_store(gpu *g, ir_op *op) {
-  gpu_access access = access_of(op, gpu_element_bytes(op->operands[0]->type));
+  gpu_access access = access_of(op, kiln_pointee_bytes(op->operands[0]->type));
   if (!op->operands[0]->type.rank) {
     gpu_note_access(g, op, access.bytes, access.bytes, access.bytes);
     scalar_store(g, op, &access);
     return;
   }
-  kiln_layout layout = gpu_memory_layout(g, op);
+  kiln_layout layout = kiln_layout_of_access(g->layouts, op);
   uint32_t count = 1u << layout.registers;
   tile_access x = open_access(g, op, &access, NULL, &layout, 2, 1);
   x.owner = gpu_is_owner(g, &layout);

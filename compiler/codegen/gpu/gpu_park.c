@@ -9,30 +9,30 @@ static uint64_t words_in(const ir_value *value, const kiln_layout *layout) {
   return ((uint64_t)ir_type_bits(value->type) << layout->registers) / 32;
 }
 
-static uint64_t words_at_home(gpu *g, ir_value *value) {
-  const gpu_value *v = gpu_value_of(g, value);
-  return value->type.rank && v->has_home ? words_in(value, &v->home) : 0;
+static uint64_t words_at_home(const ir_value *value) {
+  return value->type.rank && value->layout ? words_in(value, value->layout) : 0;
 }
 
 /// The operand stays the same in the loop, is in registers, and would change threads.
 static bool is_candidate(gpu *g, const ir_op *loop, const ir_op *dot) {
-  if (dot->code != IR_DOT || !gpu_dot_uses_matrix(g, dot)) return false;
+  if (dot->code != IR_DOT || !kiln_dot_form(g->layouts, dot)) return false;
   const gpu_value *v = gpu_value_of(g, dot->operands[0]);
   const ir_op *def = dot->operands[0]->def;
-  if (!def || def->block != loop->block || !v->has_home || !v->is_ready || v->place.slots) return false;
-  kiln_layout wanted = gpu_dot_operand(g, dot, 0);
-  return layout_convert(&v->home, &wanted).reach != LAYOUT_SAME_THREAD;
+  if (!def || def->block != loop->block || !dot->operands[0]->layout || !v->is_ready || v->place.slots)
+    return false;
+  kiln_layout wanted = kiln_layout_of_dot_operand(g->layouts, dot, 0);
+  return layout_convert(dot->operands[0]->layout, &wanted).reach != LAYOUT_SAME_THREAD;
 }
 
 /// What the loop carries, what does not change in it, and the product with most sums and operands of its own.
 static uint64_t words_of_loop(gpu *g, const ir_op *loop) {
   uint64_t words = 0, most = 0;
-  for (uint32_t i = 0; i < loop->result_count; i++) words += words_at_home(g, ir_loop_args(loop)[i]);
+  for (uint32_t i = 0; i < loop->result_count; i++) words += words_at_home(ir_loop_args(loop)[i]);
   for (const ir_op *op = ir_loop_body(loop)->first; op; op = op->next) {
-    if (op->code != IR_DOT || !gpu_dot_uses_matrix(g, op)) continue;
-    kiln_layout left = gpu_dot_operand(g, op, 0);
+    if (op->code != IR_DOT || !kiln_dot_form(g->layouts, op)) continue;
+    kiln_layout left = kiln_layout_of_dot_operand(g->layouts, op, 0);
     uint64_t own = 0, operand = words_in(op->operands[0], &left);
-    if (op->operands[2]->def) own += words_at_home(g, &op->results[0]); // else its sums are carried
+    if (op->operands[2]->def) own += words_at_home(&op->results[0]); // else its sums are carried
     if (is_candidate(g, loop, op)) words += operand;
     else own += operand;
     if (own > most) most = own;
@@ -61,11 +61,13 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   ir_value *value = dot->operands[0];
   gpu_value *v = gpu_value_of(g, value);
   unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[value->type.scalar].bytes);
-  uint32_t bytes = 1u << (v->home.bits + log2_bytes);
+  uint32_t bytes = 1u << (value->layout->bits + log2_bytes);
   if (g->scratch_base + 2 * (uint64_t)bytes > g->machine->max_shared) return; // the rest is for exchanges
   gpu_slots *s = KILN_NEW(g->arena, gpu_slots);
-  *s = (gpu_slots){
-      .writer = v->home, .reader = gpu_dot_operand(g, dot, 0), .has_reader = true, .is_open = true};
+  *s = (gpu_slots){.writer = *value->layout,
+                   .reader = kiln_layout_of_dot_operand(g->layouts, dot, 0),
+                   .has_reader = true,
+                   .is_open = true};
   s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
   s->start = g->scratch_base;
   s->bytes = bytes;

@@ -86,7 +86,7 @@ void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *m
     const uint32_t r = g->machine->hold_loads ? count - 1 - n : n;
     if (!starts_piece(&p, r)) continue;
     for (unsigned i = 0; i < 1u << p.pieces.vector; i++)
-      elements[i] = tile->regs[gpu_piece_register(&p.pieces, r, i)];
+      elements[i] = tile->regs[kiln_piece_register(&p.pieces, r, i)];
     LLVMValueRef store = LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.pieces.vector),
                                         gpu_passage_pointer(g, &p, r));
     LLVMSetAlignment(store, 1u << (p.pieces.vector + log2_bytes));
@@ -108,7 +108,7 @@ void gpu_passage_read(gpu *g, const gpu_passage *p, LLVMTypeRef type, uint32_t r
   LLVMSetAlignment(load, bytes);
   gpu_unpack(g, load, type, elements, 1u << p->pieces.vector);
   for (unsigned i = 0; i < 1u << p->pieces.vector; i++)
-    regs[gpu_piece_register(&p->pieces, r, i)] = elements[i];
+    regs[kiln_piece_register(&p->pieces, r, i)] = elements[i];
 }
 
 gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout,

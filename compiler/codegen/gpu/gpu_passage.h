@@ -11,7 +11,7 @@ typedef struct gpu_passage {
   const layout_memory *memory;
   const kiln_layout *layout;
   unsigned log2_bytes;
-  gpu_pieces pieces;
+  kiln_pieces pieces;
   uint32_t start;     ///< byte offset of the tile
   LLVMValueRef base;  ///< byte offset of the thread's first element within it
   LLVMValueRef plain; ///< the same without what is left free

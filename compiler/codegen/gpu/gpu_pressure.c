@@ -5,10 +5,10 @@
 /// 32-bit words of a thread. Pointers and masks do not count: they mostly are computed again.
 static uint64_t words_of(const ir_value *value) {
   const gpu_value *v = value->slot;
-  if (!value->type.rank || !v || !v->has_home || v->is_deferred || value->type.pointer ||
+  if (!value->type.rank || !v || !value->layout || v->is_deferred || value->type.pointer ||
       value->type.scalar == KILN_I1)
     return 0;
-  return ((uint64_t)ir_type_bits(value->type) << v->home.registers) / 32;
+  return ((uint64_t)ir_type_bits(value->type) << value->layout->registers) / 32;
 }
 
 /// An operation of the body while it, and what is inside of it, is looked at.

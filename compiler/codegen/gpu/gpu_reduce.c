@@ -53,24 +53,6 @@ static void select_all(gpu *g, const group *s, LLVMValueRef condition, const LLV
 
 // ----------------------------------------------------------------------------------------- layouts
 
-/// Every machine bit belongs to the axis or to the rest, not both.
-static bool is_separable(const kiln_layout *l, uint32_t axis) {
-  for (unsigned i = 0; i < layout_places(l); i++)
-    if (l->basis[i] & axis && l->basis[i] & ~axis) return false;
-  return true;
-}
-
-/// Along the axis registers lie below lanes and those below warps, each kind in order.
-static bool is_in_order(const kiln_layout *l, uint32_t axis) {
-  uint32_t last = 0;
-  for (unsigned i = 0; i < layout_places(l); i++) {
-    if (!(l->basis[i] & axis)) continue;
-    if (l->basis[i] <= last) return false;
-    last = l->basis[i];
-  }
-  return true;
-}
-
 static group new_group(gpu *g, ir_op *op, const kiln_layout *layout) {
   group s = {.op = op, .count = op->operand_count, .is_ordered = op->attrs.kind == IR_COMBINE_REGION};
   s.tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, s.count);
@@ -208,18 +190,6 @@ static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis, 
     if (!partial.basis[partial.registers + i]) fold_lane(g, s, registers, i), left--;
 }
 
-kiln_layout gpu_reduce_layout(gpu *g, ir_op *op, uint32_t axis) {
-  ir_type type = op->operands[0]->type;
-  kiln_layout layout;
-  bool is_ordered = op->attrs.kind == IR_COMBINE_REGION;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (gpu_suggestion(g, op->operands[i], &layout) && is_separable(&layout, axis) &&
-        (!is_ordered || is_in_order(&layout, axis)))
-      return layout;
-  return is_ordered ? layout_sequential(type, op->attrs.axis, g->lanes, g->warps)
-                    : gpu_default_layout(g, type);
-}
-
 /// A reduction whose operand is loaded a part of the registers at a time.
 typedef struct folding {
   const kiln_layout *layout;
@@ -281,7 +251,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
 
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
-  kiln_layout layout = gpu_reduce_layout(g, op, axis), result = layout_without(&layout, axis);
+  kiln_layout layout = kiln_layout_of_reduction(g->layouts, op, axis), result = layout_without(&layout, axis);
   gpu_chain chain = {0};
   unsigned bits = layout.registers;
   bool is_deferred = gpu_deferred(g, op, &chain);

@@ -21,7 +21,7 @@ typedef struct search {
 } search;
 
 static bool is_multiple(const search *s, const ir_value *v) {
-  const kiln_fact *fact = kiln_fact_of(s->g->facts, v);
+  const kiln_fact *fact = kiln_fact_of(s->g->layouts->facts, v);
   unsigned axis = v->type.rank > s->axis ? s->axis : 0,
            scale = v->type.pointer ? 0 : s->element; // offsets count elements
   return fact->divisibility[axis] + scale >= 4;
@@ -75,9 +75,9 @@ static kiln_report_reason why_not_mapped(gpu *g, const ir_op *op) {
 static kiln_report_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,
                                         uint32_t *parameter) {
   const ir_value *pointer = op->operands[0];
-  const kiln_fact *fact = kiln_fact_of(g->facts, pointer);
+  const kiln_fact *fact = kiln_fact_of(g->layouts->facts, pointer);
   ir_type pointee = ir_pointee(ir_element(pointer->type));
-  search s = {.g = g, .axis = gpu_access_axis(g, op)};
+  search s = {.g = g, .axis = kiln_access_axis(g->layouts, op)};
   s.element = pointee.pointer ? 3 : (unsigned)__builtin_ctz(kiln_scalars[pointee.scalar].bytes);
   if (bytes >= WIDEST && narrow < bytes) return KILN_REASON_MASK;
   if (bytes >= WIDEST) return why_not_mapped(g, op);

@@ -138,8 +138,8 @@ void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar) {
 
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile) {
   gpu_value *v = gpu_value_of(g, value);
-  v->has_home = v->is_ready = true;
-  v->home = tile.layout;
+  KILN_ASSERT(value->layout && layout_equal(value->layout, &tile.layout)); // as the pass chose
+  v->is_ready = true;
   v->home_tile = tile;
 }
 
@@ -266,9 +266,9 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   const gpu_value *v = gpu_value_of(g, value);
   const ir_op *op = value->def;
   if (v->place.slots) return read_slot(g, &v->place, value, layout);
-  if (v->has_home && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
+  if (value->layout && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
-  if (!op || (v->has_home && !ir_has(op->code, IR_EACH))) {
+  if (!op || (value->layout && !ir_has(op->code, IR_EACH))) {
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
     return poison_tile(g, value->type, layout);
   }
@@ -345,7 +345,7 @@ gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout) {
 
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   gpu_value *v = gpu_value_of(g, value);
-  if (v->has_home && v->is_ready && layout_equal(&v->home, layout)) return v->home_tile;
+  if (value->layout && v->is_ready && layout_equal(value->layout, layout)) return v->home_tile;
   for (gpu_version *version = v->versions; version; version = version->next)
     if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region) &&
         version->thread == g->thread)
@@ -374,12 +374,12 @@ bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile 
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
     if (!v->is_parked && loop_within(g, value)) return false;
-    if (v->place.slots || (v->has_home && v->is_ready)) {
+    if (v->place.slots || (value->layout && v->is_ready)) {
       *out_place = v->place;
       *out_tile = v->home_tile;
       return true;
     }
-    if (!op || v->has_home || !(op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) ||
+    if (!op || value->layout || !(op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) ||
         !op->operands[0]->type.rank)
       return false;
     kiln_layout there = layout_backward(op, out_layout);

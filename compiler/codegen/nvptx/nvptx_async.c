@@ -194,7 +194,7 @@ LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
 }
 
 /// The block's place among those that share the program, and this thread's and its group's numbers among all
-/// of theirs: groups side by side come one after another (nvptx_split_of).
+/// of theirs: groups side by side come one after another (kiln_mma_split_of).
 static void find_place(gpu *g, LLVMValueRef place, unsigned groups) {
   LLVMBuilderRef b = g->builder;
   unsigned columns = g->spread_columns;
@@ -496,8 +496,8 @@ static void wait_for_part(gpu *g, LLVMValueRef leader) {
 /// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
 static void lower_stage(gpu *g, ir_op *op) {
   ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
-  kiln_layout layout = nvptx_accumulator(g, value->type);
-  nvptx_split split = nvptx_split_of(g, value->type);
+  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, value->type);
+  kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
   staging s = {.tile = gpu_tile_in(g, value, &layout),
                .row = kiln_stage_row(machine, g->kernel, op),
@@ -533,8 +533,8 @@ static void lower_stage(gpu *g, ir_op *op) {
 /// Groups write their rows where descriptors of a product find them.
 static void lower_put(gpu *g, ir_op *op) {
   ir_value *value = op->operands[2];
-  kiln_layout layout = nvptx_accumulator(g, value->type);
-  nvptx_split split = nvptx_split_of(g, value->type);
+  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, value->type);
+  kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
   staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_memory_row(value->type, NVPTX_ROW)};
   s.box = s.row << value->type.log2[0];
   LLVMValueRef start = add(g, nvptx_slot_address(g, op->operands[0], op->operands[1]),

@@ -9,19 +9,9 @@
 
 enum { NVPTX_ROW = 128 }; ///< bytes of the widest row in shared memory
 
-/// How an accumulator is spread over groups of four warps. Logarithms.
-typedef struct nvptx_split {
-  unsigned groups_m, groups_n; ///< groups over rows and columns
-  unsigned blocks;             ///< pieces of 64 rows that a group has, one below the other
-  unsigned columns;            ///< of a group
-} nvptx_split;
-
-nvptx_split nvptx_split_of(const gpu *g, ir_type accumulator);
-/// The layout of an accumulator: a group has 64 << blocks rows in a row; of each 64 a warp has 16.
-kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator);
 /// First row and column of this thread's group, i32.
-LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *split);
-LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *split, unsigned columns);
+LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *split);
+LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *split, unsigned columns);
 /// Blocks among which the operation is divided; 1: it is not.
 static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.spread ? op->attrs.spread : 1; }
 /// Blocks of a cluster, by the attributes of `roles`; 1: each is alone.

@@ -119,7 +119,7 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t r
 
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
   LLVMBuilderRef b = g->builder;
-  kiln_layout layout = nvptx_accumulator(g, op->results[0].type);
+  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, op->results[0].type);
   gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &layout);
   if (g->status != KILN_OK) return;
   uint32_t count = 1u << layout.registers;
@@ -152,8 +152,8 @@ typedef struct part_registers {
 } part_registers;
 
 static part_registers registers_of_part(const gpu *g, const ir_op *op) {
-  unsigned whole = nvptx_split_of(g, op->operands[0]->type).columns,
-           part = nvptx_split_of(g, op->results[0].type).columns;
+  unsigned whole = kiln_mma_split_of(g->layouts, op->operands[0]->type).columns,
+           part = kiln_mma_split_of(g->layouts, op->results[0].type).columns;
   unsigned columns = op->attrs.first ? (unsigned)op->attrs.first : 1u << part;
   return (part_registers){.width = columns / 2, .whole = 1u << (whole - 1), .part = 1u << (part - 1)};
 }
@@ -206,7 +206,8 @@ static void scatter(gpu *g, const exchange *x, const part_registers *r) {
 
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   ir_type whole = op->operands[0]->type;
-  kiln_layout layout = nvptx_accumulator(g, whole), part = nvptx_accumulator(g, op->results[0].type);
+  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, whole),
+              part = kiln_layout_of_accumulator(g->layouts, op->results[0].type);
   part_registers r = registers_of_part(g, op);
   gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &part);
   if (g->status != KILN_OK) return;

@@ -403,8 +403,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .max_warps = MAX_WARPS,
                            .bodies = bodies,
                            .body_count = sizeof bodies / sizeof *bodies,
-                           .forms = nvptx_forms,
-                           .form_count = nvptx_form_count,
+                           .emit_product = nvptx_emit_product,
                            .matrix = p->matrix,
                            .finish_kernel = finish_kernel,
                            .load = load,
@@ -414,7 +413,6 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .report_assert = report_assert,
                            .enter_loop = p->matrix == KILN_MATRIX_WGMMA ? nvptx_enter_loop : NULL,
                            .lower_machine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_lower_machine : NULL,
-                           .accumulator = nvptx_accumulator,
                            .mark_maps = mark_maps};
   return storage;
 }

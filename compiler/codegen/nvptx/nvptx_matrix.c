@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// mma.sync forms (compiler/gpu/mma.def). Fragments as the PTX ISA's figures have them: a lane is group = lane
-// / 4 and member = lane % 4; a 32-bit register of an operand holds neighbours along the reduced index.
+// Emission of mma.sync (compiler/gpu/mma.def).
 #include "compiler/codegen/nvptx/nvptx_matrix.h"
 
 #include <string.h>
@@ -23,11 +22,11 @@ static void emit(gpu *g, kl_function function, unsigned left_count, unsigned eac
     accumulator[i] = LLVMBuildExtractElement(g->builder, sum, gpu_i32(g, i), "");
 }
 
-#define EMIT(name, function, left_count, each)                                                               \
-  static void name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, \
-                   LLVMValueRef *accumulator) {                                                              \
-    (void)form;                                                                                              \
-    emit(g, KL_##function, left_count, each, left, right, accumulator);                                      \
+#define EMIT(name, function, left_count, each)                                     \
+  static void name(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left, \
+                   const LLVMValueRef *right, LLVMValueRef *accumulator) {         \
+    (void)form;                                                                    \
+    emit(g, KL_##function, left_count, each, left, right, accumulator);            \
   }
 EMIT(emit_f16, kl_mma_m16n8k16_f16, 8, 2)
 EMIT(emit_bf16, kl_mma_m16n8k16_bf16, 8, 2)
@@ -44,11 +43,11 @@ static void emit_fp8(gpu *g, kl_function function, const LLVMValueRef *left, con
     accumulator[i] = LLVMBuildFAdd(g->builder, accumulator[i], products[i], "");
 }
 
-#define EMIT_FP8(name, function)                                                                             \
-  static void name(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left, const LLVMValueRef *right, \
-                   LLVMValueRef *accumulator) {                                                              \
-    (void)form;                                                                                              \
-    emit_fp8(g, KL_##function, left, right, accumulator);                                                    \
+#define EMIT_FP8(name, function)                                                   \
+  static void name(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left, \
+                   const LLVMValueRef *right, LLVMValueRef *accumulator) {         \
+    (void)form;                                                                    \
+    emit_fp8(g, KL_##function, left, right, accumulator);                          \
   }
 EMIT_FP8(emit_e4m3_e4m3, kl_mma_m16n8k32_e4m3_e4m3)
 EMIT_FP8(emit_e4m3_e5m2, kl_mma_m16n8k32_e4m3_e5m2)
@@ -56,7 +55,7 @@ EMIT_FP8(emit_e5m2_e4m3, kl_mma_m16n8k32_e5m2_e4m3)
 EMIT_FP8(emit_e5m2_e5m2, kl_mma_m16n8k32_e5m2_e5m2)
 
 /// Operands are rounded to tf32 first.
-static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *left,
+static void emit_tf32(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
                       const LLVMValueRef *right, LLVMValueRef *accumulator) {
   LLVMValueRef a[4], b[2];
   (void)form;
@@ -65,66 +64,19 @@ static void emit_tf32(gpu *g, const gpu_matrix_form *form, const LLVMValueRef *l
   emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
 }
 
-#define ACCUMULATOR                                                                              \
-  {                                                                                              \
-    {GPU_N(0), GPU_M(3), GPU_END}, { GPU_N(1), GPU_N(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
-  }
-// Operands of 16, 32 and 8 bits: how many low bits of the reduced index a register holds decides the rest.
-#define LEFT_16                                                                                            \
-  {                                                                                                        \
-    {GPU_K(0), GPU_M(3), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
-  }
-#define RIGHT_16                                                                                 \
-  {                                                                                              \
-    {GPU_K(0), GPU_K(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
-  }
-#define LEFT_16_K8                                                                               \
-  {                                                                                              \
-    {GPU_K(0), GPU_M(3), GPU_END}, { GPU_K(1), GPU_K(2), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
-  }
-#define RIGHT_16_K8                                                                    \
-  {                                                                                    \
-    {GPU_K(0), GPU_END}, { GPU_K(1), GPU_K(2), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
-  }
-#define LEFT_32                                                                                  \
-  {                                                                                              \
-    {GPU_M(3), GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END } \
-  }
-#define RIGHT_32                                                                       \
-  {                                                                                    \
-    {GPU_K(2), GPU_END}, { GPU_K(0), GPU_K(1), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
-  }
-#define LEFT_8                                                  \
-  {                                                             \
-    {GPU_K(0), GPU_K(1), GPU_M(3), GPU_K(4), GPU_END}, {        \
-      GPU_K(2), GPU_K(3), GPU_M(0), GPU_M(1), GPU_M(2), GPU_END \
-    }                                                           \
-  }
-#define RIGHT_8                                                                                            \
-  {                                                                                                        \
-    {GPU_K(0), GPU_K(1), GPU_K(4), GPU_END}, { GPU_K(2), GPU_K(3), GPU_N(0), GPU_N(1), GPU_N(2), GPU_END } \
-  }
-
-#define UNITS_FROM(first) ((1u << (KILN_MATRIX_WGMMA + 1)) - (1u << KILN_MATRIX_MMA_##first))
-#define MMA(first, l, r, sum, precision, m, n, k, fragments, emit) \
-  {#l,                                                             \
-   UNITS_FROM(first),                                              \
-   32,                                                             \
-   KILN_##l,                                                       \
-   KILN_##r,                                                       \
-   KILN_##sum,                                                     \
-   KILN_##l,                                                       \
-   KILN_##r,                                                       \
-   IR_PREC_##precision,                                            \
-   m,                                                              \
-   n,                                                              \
-   k,                                                              \
-   LEFT_##fragments,                                               \
-   RIGHT_##fragments,                                              \
-   ACCUMULATOR,                                                    \
-   emit},
-
-const gpu_matrix_form nvptx_forms[] = {
-#include "compiler/gpu/mma.def"
-};
-const size_t nvptx_form_count = sizeof nvptx_forms / sizeof *nvptx_forms;
+void nvptx_emit_product(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
+                        const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  static void (*const emitters[KILN_EMISSIONS])(gpu *, const kiln_matrix_form *, const LLVMValueRef *,
+                                                const LLVMValueRef *, LLVMValueRef *) = {
+      [KILN_EMIT_F16] = emit_f16,
+      [KILN_EMIT_BF16] = emit_bf16,
+      [KILN_EMIT_F16_K8] = emit_f16_k8,
+      [KILN_EMIT_TF32] = emit_tf32,
+      [KILN_EMIT_S8] = emit_s8,
+      [KILN_EMIT_E4M3_E4M3] = emit_e4m3_e4m3,
+      [KILN_EMIT_E4M3_E5M2] = emit_e4m3_e5m2,
+      [KILN_EMIT_E5M2_E4M3] = emit_e5m2_e4m3,
+      [KILN_EMIT_E5M2_E5M2] = emit_e5m2_e5m2,
+  };
+  emitters[form->emission](g, form, left, right, accumulator);
+}

@@ -11,79 +11,27 @@
 
 enum { STEP = 32, ROWS = 6, MAX_STEPS = 16 };
 
-// ------------------------------------------------------------------------------------------ layout
-
-nvptx_split nvptx_split_of(const gpu *g, ir_type accumulator) {
-  unsigned groups = g->warps - 2, down = accumulator.log2[0] - ROWS;
-  nvptx_split s = {.groups_m = down < groups ? down : groups};
-  s.groups_n = groups - s.groups_m;
-  s.blocks = down - s.groups_m;
-  s.columns = accumulator.log2[1] - s.groups_n;
-  return s;
-}
-
-/// Bits of an accumulator: registers N0, M3, N3 and up, then the blocks; lanes N1, N2, M0 to M2; warps M4,
-/// M5, the group's columns, the group's rows.
-kiln_layout nvptx_accumulator(const gpu *g, ir_type accumulator) {
-  nvptx_split s = nvptx_split_of(g, accumulator);
-  unsigned n = accumulator.log2[1], at = 0;
-  kiln_layout l = {.bits = (uint8_t)(n + accumulator.log2[0]), .lanes = 5, .warps = (uint8_t)g->warps};
-#define N(i) (1u << (i))
-#define M(i) (1u << (n + (i)))
-  l.basis[at++] = N(0);
-  l.basis[at++] = M(3);
-  for (unsigned i = 3; i < s.columns; i++) l.basis[at++] = N(i);
-  for (unsigned i = 0; i < s.blocks; i++) l.basis[at++] = M(ROWS + i);
-  l.registers = (uint8_t)at;
-  static const uint8_t columns[] = {1, 2}, rows[] = {0, 1, 2, 4, 5};
-  for (unsigned i = 0; i < 2; i++) l.basis[at++] = N(columns[i]);
-  for (unsigned i = 0; i < 5; i++) l.basis[at++] = M(rows[i]);
-  for (unsigned i = 0; i < s.groups_n; i++) l.basis[at++] = N(s.columns + i);
-  for (unsigned i = 0; i < s.groups_m; i++) l.basis[at++] = M(ROWS + s.blocks + i);
-  return l;
-}
-
-/// A in registers, 16-bit elements: registers K0 (inside the word), M3, K3, then further steps, then the
-/// blocks; lanes K1, K2, M0 to M2; warps as the accumulator has them, the same for all groups of columns.
-static kiln_layout operand_layout(const gpu *g, ir_type a, const nvptx_split *s) {
-  unsigned n = a.log2[1], at = 0;
-  kiln_layout l = {.bits = (uint8_t)(n + a.log2[0]), .lanes = 5, .warps = (uint8_t)g->warps};
-  l.basis[at++] = N(0);
-  l.basis[at++] = M(3);
-  for (unsigned i = 3; i < n; i++) l.basis[at++] = N(i);
-  for (unsigned i = 0; i < s->blocks; i++) l.basis[at++] = M(ROWS + i);
-  l.registers = (uint8_t)at;
-  static const uint8_t columns[] = {1, 2}, rows[] = {0, 1, 2, 4, 5};
-  for (unsigned i = 0; i < 2; i++) l.basis[at++] = N(columns[i]);
-  for (unsigned i = 0; i < 5; i++) l.basis[at++] = M(rows[i]);
-  at += s->groups_n;
-  for (unsigned i = 0; i < s->groups_m; i++) l.basis[at++] = M(ROWS + s->blocks + i);
-  return l;
-}
-#undef N
-#undef M
-
 static LLVMValueRef group_part(gpu *g, LLVMValueRef group, unsigned from, unsigned count, uint32_t factor) {
   LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
   v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << count) - 1), "");
   return LLVMBuildMul(g->builder, v, gpu_i32(g, factor), "");
 }
 
-LLVMValueRef nvptx_group_row(gpu *g, const nvptx_split *s) {
+LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *s) {
   return group_part(g, g->program_group, s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
-LLVMValueRef nvptx_group_column(gpu *g, const nvptx_split *s, unsigned columns) {
+LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
   return group_part(g, g->program_group, 0, s->groups_n, columns);
 }
 
 /// First row, and column, of the group among those that its block has in shared memory. Groups of a block
 /// that shares its program stand below each other.
-static LLVMValueRef stored_row(gpu *g, const nvptx_split *s) {
+static LLVMValueRef stored_row(gpu *g, const kiln_mma_split *s) {
   return group_part(g, g->group, g->spread ? 0 : s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
-static LLVMValueRef stored_column(gpu *g, const nvptx_split *s) {
+static LLVMValueRef stored_column(gpu *g, const kiln_mma_split *s) {
   return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s, 1u << s->columns);
 }
 
@@ -262,7 +210,7 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
 }
 
 /// Each part of the columns is summed alone, then added to its accumulators.
-static void add_parts(gpu *g, product *p, const nvptx_split *s, const operand *left, const operand *right,
+static void add_parts(gpu *g, product *p, const kiln_mma_split *s, const operand *left, const operand *right,
                       const LLVMValueRef *initial, LLVMValueRef *sums) {
   unsigned columns = s->columns < KILN_PARTIAL_COLUMNS ? s->columns : KILN_PARTIAL_COLUMNS;
   LLVMValueRef *part = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << (columns - 1));
@@ -279,11 +227,11 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   ir_value *acc = op->operands[0], *a = op->operands[2], *b;
   bool in_memory = a->type.slots;
   b = op->operands[in_memory ? 4 : 3];
-  nvptx_split s = nvptx_split_of(g, acc->type);
-  kiln_layout layout = nvptx_accumulator(g, acc->type), left_layout;
+  kiln_mma_split s = kiln_mma_split_of(g->layouts, acc->type);
+  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, acc->type), left_layout;
   gpu_tile initial = gpu_tile_in(g, acc, &layout), out = gpu_tile_new(g, &layout), left = {.regs = NULL};
   if (!in_memory) {
-    left_layout = operand_layout(g, a->type, &s);
+    left_layout = kiln_layout_of_mma_left(g->layouts, a->type, &s);
     left = gpu_tile_in(g, a, &left_layout);
   }
   if (g->status != KILN_OK) return;
@@ -322,7 +270,7 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   product p = {.c = op->results[0].type};
   gpu_tile *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->result_count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    kiln_layout layout = nvptx_accumulator(g, op->operands[i]->type);
+    kiln_layout layout = kiln_layout_of_accumulator(g->layouts, op->operands[i]->type);
     tiles[i] = gpu_tile_in(g, op->operands[i], &layout);
     p.sums += 1u << layout.registers;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How loads, stores and atomics of tiles lie: the layout that each has, and the pieces of up to 16 bytes that
 // layout and facts allow.
-#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/gpu/layouts/layouts.h"
 
 /// Axis along which addresses grow, and log2 of the elements one access may take there.
 typedef struct direction {
@@ -14,24 +14,24 @@ static const ir_value *mask_of(const ir_op *op) {
   return NULL;
 }
 
-unsigned gpu_element_bytes(ir_type pointer) {
+unsigned kiln_pointee_bytes(ir_type pointer) {
   ir_type pointee = ir_pointee(ir_element(pointer));
   return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
 }
 
-static direction direction_of(gpu *g, const ir_op *op) {
+static direction direction_of(const kiln_layouts *c, const ir_op *op) {
   ir_type type = op->operands[0]->type;
-  const kiln_fact *fact = kiln_fact_of(g->facts, op->operands[0]);
+  const kiln_fact *fact = kiln_fact_of(c->facts, op->operands[0]);
   direction best = {.axis = type.rank - 1u, .contiguity = fact->contiguity[type.rank - 1]};
   for (unsigned a = 0; a < type.rank; a++)
     if (fact->contiguity[a] > best.contiguity)
       best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
-  best.vector = kiln_fact_vector(g->facts, op->operands[0], mask_of(op), best.axis, 4);
-  best.whole = kiln_fact_vector(g->facts, op->operands[0], NULL, best.axis, 4);
+  best.vector = kiln_fact_vector(c->facts, op->operands[0], mask_of(op), best.axis, 4);
+  best.whole = kiln_fact_vector(c->facts, op->operands[0], NULL, best.axis, 4);
   return best;
 }
 
-unsigned gpu_access_axis(gpu *g, const ir_op *op) { return direction_of(g, op).axis; }
+unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op) { return direction_of(c, op).axis; }
 
 static bool is_plain_access(const ir_op *op) {
   return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
@@ -40,43 +40,40 @@ static bool is_plain_access(const ir_op *op) {
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
 static void collect(ir_op *op, void *context) {
-  gpu *g = context;
+  kiln_layouts *c = context;
   if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
-  direction d = direction_of(g, op);
-  for (gpu_shape *s = g->shapes; s; s = s->next)
+  direction d = direction_of(c, op);
+  for (kiln_shape *s = c->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
       if (d.whole > s->vector) s->vector = d.whole;
       return;
     }
-  gpu_shape *s = KILN_NEW(g->arena, gpu_shape);
-  *s = (gpu_shape){.next = g->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
-  g->shapes = s;
+  kiln_shape *s = KILN_NEW(c->arena, kiln_shape);
+  *s = (kiln_shape){.next = c->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
+  c->shapes = s;
 }
 
 static void collect_reduced(ir_op *op, void *context) {
-  gpu *g = context;
+  kiln_layouts *c = context;
   if (op->code != IR_REDUCE) return;
-  for (gpu_shape *s = g->shapes; s; s = s->next)
+  for (kiln_shape *s = c->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
 }
 
-static void note_kinds(ir_op *op, void *context) {
-  gpu *g = context;
-  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT &&
-      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
-    g->has_writes = true;
-  if (op->code == IR_DOT) g->has_products |= gpu_dot_uses_matrix(g, op);
+static void note_product(ir_op *op, void *context) {
+  kiln_layouts *c = context;
+  if (op->code == IR_DOT) c->has_products |= kiln_dot_form(c, op) != NULL;
 }
 
-void gpu_collect_accesses(gpu *g) {
-  ir_walk(g->kernel->body, collect, g);
-  ir_walk(g->kernel->body, collect_reduced, g);
-  ir_walk(g->kernel->body, note_kinds, g);
+void kiln_layouts_collect(kiln_layouts *c) {
+  ir_walk(c->kernel->body, collect, c);
+  ir_walk(c->kernel->body, collect_reduced, c);
+  ir_walk(c->kernel->body, note_product, c);
 }
 
-static kiln_layout blocked(gpu *g, ir_type type, direction d, unsigned least) {
-  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = g->lanes + g->warps, reduced = 0;
-  for (gpu_shape *s = g->shapes; s; s = s->next)
+static kiln_layout blocked(const kiln_layouts *c, ir_type type, direction d, unsigned least) {
+  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = c->lanes + c->warps, reduced = 0;
+  for (kiln_shape *s = c->shapes; s; s = s->next)
     if (ir_same_shape(s->type, type) && s->axis == d.axis) {
       vector = s->vector;
       reduced = s->reduced;
@@ -84,7 +81,7 @@ static kiln_layout blocked(gpu *g, ir_type type, direction d, unsigned least) {
   if (vector < least) vector = least;
   if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
   if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
-  return layout_blocked_late(type, d.axis, reduced, vector, g->lanes, g->warps);
+  return layout_blocked_late(type, d.axis, reduced, vector, c->lanes, c->warps);
 }
 
 /// Register bits of the layout that are the low bits of an axis, in order: what one access can cover.
@@ -117,22 +114,20 @@ static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, u
 
 /// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
 /// bytes or as good as the best. Atomics are the dearer the fewer threads share them.
-static bool good_enough(gpu *g, const ir_op *op, const kiln_layout *offered, const kiln_layout *best,
-                        direction d) {
+static bool good_enough(const ir_op *op, const kiln_layout *offered, const kiln_layout *best, direction d) {
   uint8_t registers[8];
   unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
-           bytes = gpu_element_bytes(op->operands[0]->type);
+           bytes = kiln_pointee_bytes(op->operands[0]->type);
   if (op->code == IR_ATOMIC && offered->registers > best->registers)
     return false; // replicas: few lanes would issue all of them
   if (!d.contiguity) return true;
   unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
   unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
-  (void)g;
   return segment >= 32 || segment >= ideal;
 }
 
 /// The axis of a loaded matrix that the product sums over; -1: not known.
-static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
+static int reduced_axis(const ir_op *load, const kiln_feed *feed) {
   const ir_value *v = feed->dot->operands[feed->operand];
   int axis = feed->operand ? 0 : 1;
   if (v->type.rank != 2 || load->operands[0]->type.rank != 2) return -1;
@@ -144,26 +139,26 @@ static int reduced_axis(const ir_op *load, const gpu_feed *feed) {
 }
 
 /// It turns on its way from its slot to registers.
-static bool turns_later(gpu *g, ir_type type, const gpu_feed *feed) {
-  return g->machine->read_turned && feed->is_stored && gpu_element_bytes(type) == 2;
+static bool turns_later(const kiln_layouts *c, ir_type type, const kiln_feed *feed) {
+  return c->machine.turns && feed->is_stored && kiln_pointee_bytes(type) == 2;
 }
 
 /// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
 /// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
-static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out) {
-  const gpu_feed *feed = &gpu_value_of(g, &op->results[0])->feed;
+static bool layout_across(const kiln_layouts *c, const ir_op *op, direction d, kiln_layout *out) {
+  const kiln_feed *feed = &kiln_notes_of(c, &op->results[0])->feed;
   ir_type type = op->operands[0]->type;
   int reduced = feed->dot ? reduced_axis(op, feed) : -1;
-  unsigned bits = ir_log2_elements(type), threads = g->lanes + g->warps, rows = 0, at = 0;
+  unsigned bits = ir_log2_elements(type), threads = c->lanes + c->warps, rows = 0, at = 0;
   if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
-      !gpu_dot_uses_matrix(g, feed->dot) || turns_later(g, type, feed))
+      !kiln_dot_form(c, feed->dot) || turns_later(c, type, feed))
     return false;
-  unsigned bytes = gpu_element_bytes(type), along = layout_axis_shift(type, d.axis),
+  unsigned bytes = kiln_pointee_bytes(type), along = layout_axis_shift(type, d.axis),
            across = layout_axis_shift(type, (unsigned)reduced);
-  while (bytes << (rows + 1) <= GPU_MAX_VECTOR_BYTES && rows < type.log2[reduced] &&
+  while (bytes << (rows + 1) <= KILN_MOST_VECTOR_BYTES && rows < type.log2[reduced] &&
          rows < bits - threads - d.whole)
     rows++;
-  kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)g->lanes, .warps = (uint8_t)g->warps};
+  kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)c->lanes, .warps = (uint8_t)c->warps};
   uint32_t order[LAYOUT_MAX_BITS];
   unsigned count = 0;
   for (unsigned i = d.whole; i < type.log2[d.axis]; i++) order[count++] = 1u << (along + i);
@@ -179,37 +174,37 @@ static bool layout_across(gpu *g, const ir_op *op, direction d, kiln_layout *out
 
 /// Elements of 16 bits that are loaded one by one for products are held in pairs: they are written to shared
 /// memory as words then.
-static bool wants_pairs(gpu *g, const ir_op *op, direction d) {
+static bool wants_pairs(const kiln_layouts *c, const ir_op *op, direction d) {
   ir_type type = op->operands[0]->type;
-  return op->code == IR_LOAD && g->has_products && type.rank > 1 && d.contiguity && !d.whole &&
-         gpu_element_bytes(type) == 2;
+  return op->code == IR_LOAD && c->has_products && type.rank > 1 && d.contiguity && !d.whole &&
+         kiln_pointee_bytes(type) == 2;
 }
 
-kiln_layout gpu_memory_layout(gpu *g, const ir_op *op) {
+kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op) {
   ir_type type = op->operands[0]->type;
-  direction d = direction_of(g, op);
+  direction d = direction_of(c, op);
   kiln_layout turned;
-  if (op->code == IR_LOAD && layout_across(g, op, d, &turned)) return turned;
-  kiln_layout best = blocked(g, type, d, wants_pairs(g, op, d)), offered;
+  if (op->code == IR_LOAD && layout_across(c, op, d, &turned)) return turned;
+  kiln_layout best = blocked(c, type, d, wants_pairs(c, op, d)), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
-  if (has_value && gpu_suggestion(g, op->operands[1], &offered) && good_enough(g, op, &offered, &best, d))
+  if (has_value && kiln_layout_offered(op->operands[1], &offered) && good_enough(op, &offered, &best, d))
     return offered;
-  if (!d.contiguity && gpu_suggestion(g, op->operands[0], &offered)) return offered;
+  if (!d.contiguity && kiln_layout_offered(op->operands[0], &offered)) return offered;
   return best;
 }
 
 // ----------------------------------------------------------------------------------------- pieces
 
-gpu_pieces gpu_pieces_of(gpu *g, const ir_op *op, const kiln_layout *layout, bool whole) {
-  gpu_pieces p = {0};
-  direction d = direction_of(g, op);
+kiln_pieces kiln_pieces_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout, bool whole) {
+  kiln_pieces p = {0};
+  direction d = direction_of(c, op);
   p.vector =
       run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
   for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
   return p;
 }
 
-uint32_t gpu_piece_register(const gpu_pieces *p, uint32_t r, unsigned i) {
+uint32_t kiln_piece_register(const kiln_pieces *p, uint32_t r, unsigned i) {
   for (unsigned j = 0; j < p->vector; j++)
     if (i >> j & 1) r |= 1u << p->bits[j];
   return r;

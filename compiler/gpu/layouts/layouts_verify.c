@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What code generation relies on in layouts.
+#include "compiler/gpu/layouts/layouts.h"
+
+typedef struct checking {
+  const kiln_layouts *choice;
+  kiln_error *err;
+  kiln_status status;
+} checking;
+
+/// Register bases are independent: no two registers of a thread hold the same element.
+static bool registers_differ(const kiln_layout *l) {
+  uint32_t set;
+  for (unsigned i = 0; i < l->registers; i++)
+    if (layout_solve(l->basis, i, l->basis[i], &set)) return false; // a zero basis is the empty sum
+  return true;
+}
+
+static const char *fault_of(const kiln_layouts *c, const ir_value *value) {
+  const kiln_layout *l = value->layout;
+  if (!value->type.rank || value->type.is_view) return "has a layout and is no tile";
+  if (l->bits != ir_log2_elements(value->type)) return "has a layout of another size";
+  if (l->lanes != c->lanes || l->warps != c->warps) return "has the layout of another block";
+  if (!layout_is_complete(l)) return "has a layout that does not reach every element";
+  return registers_differ(l) ? NULL : "has a layout with an element twice in a thread";
+}
+
+static void check_value(checking *k, const ir_op *op, const ir_value *value) {
+  const char *fault = value->layout ? fault_of(k->choice, value) : NULL;
+  if (fault && k->status == KILN_OK)
+    k->status = kiln_fail_at(k->err, KILN_STATUS_INTERNAL, ir_operation(op), "operation %u: value %u %s",
+                             ir_operation(op), value->id, fault);
+}
+
+/// What a loop or branch carries has a home: a variable is the same registers wherever it comes from.
+static void check_carried(checking *k, const ir_op *op, const ir_value *a, const ir_value *b) {
+  if (!a->type.rank || k->status != KILN_OK) return;
+  if (!a->layout || !b->layout || !layout_equal(a->layout, b->layout))
+    k->status = kiln_fail_at(k->err, KILN_STATUS_INTERNAL, ir_operation(op),
+                             "operation %u: values %u and %u are one variable in two layouts",
+                             ir_operation(op), a->id, b->id);
+}
+
+static void check(ir_op *op, void *context) {
+  checking *k = context;
+  for (uint32_t i = 0; i < op->result_count; i++) check_value(k, op, &op->results[i]);
+  for (uint32_t r = 0; r < op->region_count; r++)
+    for (uint32_t i = 0; i < op->regions[r]->arg_count; i++) check_value(k, op, op->regions[r]->args[i]);
+  for (uint32_t i = 0; op->code == IR_FOR && i < op->result_count; i++)
+    check_carried(k, op, ir_loop_args(op)[i], &op->results[i]);
+  for (uint32_t i = 0; op->code == IR_IF && i < op->result_count; i++)
+    check_carried(k, op, &op->results[i], &op->results[i]);
+}
+
+kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err) {
+  checking k = {.choice = kernel->layouts, .err = err};
+  ir_walk(kernel->body, check, &k);
+  return k.status;
+}
