@@ -104,7 +104,8 @@ static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value
 static ir_value *parity(sharing *s) {
   if (s->parity) return s->parity;
   ir_op *loop = s->programs, *end = ir_terminator(ir_loop_body(loop));
-  ir_builder inner = in_front_of(s, end), outer = in_front_of(s, loop);
+  // Before everything else: what stands behind the shared loop is moved.
+  ir_builder inner = in_front_of(s, ir_loop_body(loop)->first), outer = in_front_of(s, loop);
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->operand_count + 1u);
   KILN_ASSERT(!loop->result_count);
   memcpy(operands, loop->operands, loop->operand_count * sizeof *operands);
