@@ -96,6 +96,16 @@ TEST(amdgpu, metadata_agrees_in_every_mode) {
     }
 }
 
+/// Code that spills while registers are left is lowered again, from the same kernel: that must find nothing
+/// that the first lowering left in it.
+TEST(amdgpu, what_is_lowered_again_is_the_same) {
+  static const char name[] = "gemm_general[T=f32,TA=false,TB=true,BETA=true]";
+  compiled first = compile("gemm", name, "gfx942"), second = compile("gemm", name, "gfx942");
+  CHECK_INT(first.artifact.code.size, second.artifact.code.size);
+  CHECK(!memcmp(first.artifact.code.bytes, second.artifact.code.bytes, first.artifact.code.size));
+  release(&first), release(&second);
+}
+
 TEST(amdgpu, same_input_same_bytes) {
   for (size_t k = 0; k < KERNELS; k++) {
     compiled a = compile(kernels[k].file, kernels[k].name, "gfx942"),

@@ -6,9 +6,11 @@ void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot) {
   bool any = false;
   if (!g->machine->hold_loads) return;
   for (ir_op *op = block->last; op; op = op->prev) {
-    kiln_feed *feed = op->code == IR_LOAD ? &kiln_notes_of(g->layouts, &op->results[0])->feed : NULL;
+    const kiln_feed *feed = op->code == IR_LOAD ? &kiln_notes_of(g->layouts, &op->results[0])->feed : NULL;
     if (!feed || !feed->waits || (dot && feed->dot != dot)) continue;
-    feed->waits = false;
+    gpu_value *loaded = gpu_value_of(g, &op->results[0]);
+    if (loaded->is_issued) continue;
+    loaded->is_issued = true;
     any = true;
     gpu_lower_op(g, op);
   }

@@ -186,6 +186,7 @@ typedef struct gpu_value {
   LLVMValueRef scalar; ///< rank 0
   gpu_version *versions;
   gpu_place place;   ///< of a tile that is in shared memory; of an `alloc` its slots
+  bool is_issued;    ///< a load that waited is made now (kiln_feed.waits)
   bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
   bool is_parked;    ///< `place` is good until gpu_unpark, not just up to the next barrier
   uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body

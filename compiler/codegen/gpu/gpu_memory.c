@@ -329,7 +329,8 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
 
 void gpu_lower_load(gpu *g, ir_op *op) {
   gpu_value *loaded = gpu_value_of(g, &op->results[0]);
-  if (loaded->is_deferred || kiln_notes_of(g->layouts, &op->results[0])->feed.waits) return;
+  if (loaded->is_deferred) return;
+  if (kiln_notes_of(g->layouts, &op->results[0])->feed.waits && !loaded->is_issued) return;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
