@@ -71,9 +71,12 @@ static void open_barriers(gpu *g, bool is_cluster) {
   if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
 }
 
-/// Until the barriers are there, of all blocks of the cluster.
+/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so the one
+/// of a block counts its threads (PTX ISA, "barrier").
 static void meet(gpu *g, bool is_cluster) {
-  call(g, is_cluster ? KL_kl_cluster_wait : KL_kl_barrier, NULL, 0);
+  LLVMValueRef all[2] = {gpu_i32(g, 0), gpu_i32(g, gpu_block_threads(g))};
+  if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
+  else call(g, KL_kl_named_barrier, all, 2);
 }
 
 /// The same number in all lanes, so that the compiler knows it as uniform.

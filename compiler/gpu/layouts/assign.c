@@ -130,8 +130,8 @@ kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value)
 
 static void assign_reduce(kiln_layouts *c, ir_op *op) {
   if (!op->results[0].type.rank) return;
-  kiln_layout from = kiln_layout_of_operand(c, op->operands[0]);
-  kiln_layout layout = layout_without(&from, layout_axis_mask(op->operands[0]->type, op->attrs.axis));
+  const uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
+  kiln_layout from = kiln_layout_of_reduction(c, op, axis), layout = layout_without(&from, axis);
   for (uint32_t i = 0; i < op->result_count; i++) set_home(c, &op->results[i], layout);
 }
 
