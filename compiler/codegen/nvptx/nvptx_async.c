@@ -71,8 +71,8 @@ static void open_barriers(gpu *g, bool is_cluster) {
   if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
 }
 
-/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so the one
-/// of a block counts its threads (PTX ISA, "barrier").
+/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so the
+/// one of a block counts its threads (PTX ISA, "barrier").
 static void meet(gpu *g, bool is_cluster) {
   LLVMValueRef all[2] = {gpu_i32(g, 0), gpu_i32(g, gpu_block_threads(g))};
   if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
