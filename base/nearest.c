@@ -7,7 +7,7 @@ enum { LONGEST = 40 };
 
 kiln_nearest kiln_nearest_to(const char *want) {
   size_t length = strlen(want);
-  return (kiln_nearest){.want = want, .score = length < 2 ? 1 : length < 4 ? 2 : length < 8 ? 3 : 4};
+  return (kiln_nearest){.want = want, .score = 1 + (length >= 2) + (length >= 4) + (length >= 8)};
 }
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }

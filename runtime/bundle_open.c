@@ -2,6 +2,7 @@
 // Opening of bundles: where the bytes come from, the header, and who signed it.
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,19 @@
 #include "runtime/bundle_parts.h"
 
 typedef unsigned long long ull;
+
+kiln_status kiln_bundle_damaged(kiln_error *err, const kiln_bundle *b, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %s", b->name, text);
+}
+
+kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *b) {
+  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
+}
 
 // ----------------------------------------------------------------------------------------- reading
 
@@ -194,6 +208,24 @@ static kiln_status check_signature(kiln_bundle *b, const kiln_open_options *opti
   if (options->verify(options->verify_user, &request) == 1) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: %s", b->name,
                    is_signed ? "the signature was not accepted" : "the bundle is not signed");
+}
+
+kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
+  *out = (kiln_statement){.name = ""};
+  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
+  if (!at) return KILN_OK;
+  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
+    return kiln_bundle_damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
+                   (ull)b->region_size);
+  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
+  if (!s) return KILN_STATUS_CORRUPT;
+  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
+  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
+    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
+  if (length == KILN_BS_NAME_SIZE) return kiln_bundle_damaged(err, b, "the name in the statement does not end in NULs");
+  *out =
+      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
+  return KILN_OK;
 }
 
 // Against a bundle that was good once, or that is good for something else.

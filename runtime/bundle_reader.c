@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/bundle_reader.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/bundle_parts.h"
 
 #define damaged kiln_bundle_damaged
-kiln_status kiln_bundle_damaged(kiln_error *err, const kiln_bundle *b, const char *format, ...) {
-  char text[256];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %s", b->name, text);
-}
-
-kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *b) {
-  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
-}
 
 typedef unsigned long long ull;
 
@@ -285,23 +271,5 @@ kiln_status kiln_bundle_blob_at(kiln_bundle *b, uint32_t number, kiln_blob_entry
                            e[KILN_BB_FORM],
                            kiln_le16(e + KILN_BB_DICTIONARY),
                            member};
-  return KILN_OK;
-}
-
-kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
-  *out = (kiln_statement){.name = ""};
-  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
-  if (!at) return KILN_OK;
-  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
-    return damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
-                   (ull)b->region_size);
-  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
-  if (!s) return KILN_STATUS_CORRUPT;
-  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
-  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
-    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
-  if (length == KILN_BS_NAME_SIZE) return damaged(err, b, "the name in the statement does not end in NULs");
-  *out =
-      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
   return KILN_OK;
 }

@@ -96,7 +96,8 @@ static __attribute__((noinline)) tuned_search search_tuned(const weighing *w) {
   return s;
 }
 
-const kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const uint8_t *block, uint64_t *out_cell) {
+KILN_COLD const kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const uint8_t *block,
+                                                       uint64_t *out_cell) {
   int64_t values[KILN_MOST_PARAMS];
   *out_cell = cell_of(k, block);
   if (!*out_cell) return NULL;
@@ -106,7 +107,7 @@ const kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const uint8_t
 }
 
 // The config of the nearest may not be used: the next ones of the cell, then all that there are.
-static __attribute__((noinline)) const kiln_code *pick_farther(const weighing *w, uint64_t cell) {
+static KILN_COLD __attribute__((noinline)) const kiln_code *pick_farther(const weighing *w, uint64_t cell) {
   uint64_t left = (cell & (((uint64_t)1 << 16 * KILN_TUNED_NEAREST) - 1)) >> 16;
   for (; left; left >>= 16) {
     const kiln_code *code = try_config(w, (uint32_t)(left & 0xffff) - 1);

@@ -67,11 +67,10 @@ static const char *known(const char *text) { return text ? text : ""; }
 
 static const char *bundle_names(const kiln_device *d, kiln_arena *arena) {
   const char *text = "";
-  for (size_t i = 0; i < d->library->bundle_count && i < 4; i++)
+  size_t count = d->library->bundle_count;
+  for (size_t i = 0; i < count && i < 4; i++)
     text = kiln_arena_format(arena, "%s%s%s", known(text), i ? ", " : "", d->library->bundles[i]->name);
-  return d->library->bundle_count > 4
-             ? kiln_arena_format(arena, "%s and %zu more", known(text), d->library->bundle_count - 4)
-             : text;
+  return count > 4 ? kiln_arena_format(arena, "%s and %zu more", known(text), count - 4) : text;
 }
 
 // The same target has the same verdict for each config and variant: name it once.
@@ -97,25 +96,21 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
   return text;
 }
 
-// The kernel that was probably meant: the first instance of that name, else the nearest name; NULL: none.
-static const char *meant(const kiln_library *library, const char *name) {
-  kiln_nearest near = kiln_nearest_to(name);
-  size_t length = strlen(name);
-  for (size_t i = 0, count = kiln_kernel_count(library); i < count; i++) {
-    const char *other = kiln_kernel_name(library, i);
-    if (!strncmp(other, name, length) && other[length] == '[') return other;
-    kiln_nearest_consider(&near, other);
-  }
-  return near.best;
-}
-
+// Names the kernel that was probably meant: the first instance of that name, else the nearest name.
 static const char *absence(const kiln_device *d, const char *name, const char *bundles, kiln_arena *arena) {
-  const char *other = meant(d->library, name);
-  if (other)
-    return kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, other);
-  return kiln_arena_format(arena, "no kernel '%s' in %s, which %s %zu kernels; `kiln inspect` lists them",
-                           name, bundles, d->library->bundle_count == 1 ? "has" : "have",
-                           kiln_kernel_count(d->library));
+  kiln_nearest near = kiln_nearest_to(name);
+  size_t length = strlen(name), count = kiln_kernel_count(d->library);
+  for (size_t i = 0; i < count; i++) {
+    const char *other = kiln_kernel_name(d->library, i); // NULL where the index is damaged
+    if (!other) continue;
+    kiln_nearest_consider(&near, other);
+    if (strncmp(other, name, length) || other[length] != '[') continue;
+    near.best = other;
+    break;
+  }
+  return near.best ? kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, near.best)
+                   : kiln_arena_format(arena, "no kernel '%s' in %s; `kiln inspect` lists %zu kernels", name,
+                                       bundles, count);
 }
 
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {

@@ -127,7 +127,7 @@ class Handles(Cases):
 
 class Misses(Cases):
     def test_absent_things_are_not_found(self):
-        self.assertRaisesRegex(kiln.NotFound, "no kernel 'nothing' in .*, which has [0-9]+ kernels; `kiln inspect` lists them", self.device.kernel, "nothing")
+        self.assertRaisesRegex(kiln.NotFound, "no kernel 'nothing' in .*; `kiln inspect` lists [0-9]+ kernels", self.device.kernel, "nothing")
         self.assertRaisesRegex(kiln.NotFound, "no kernel 'saxpi' in .*; did you mean 'saxpy'.", self.device.kernel, "saxpi")
         self.assertRaisesRegex(kiln.NotFound, r"no kernel 'copy' in .*; did you mean 'copy\[T=bf16\]'.", self.device.kernel, "copy")
         self.assertRaisesRegex(kiln.NotFound, "absent.kbundle", kiln.Library, os.path.join(FOLDER, "absent.kbundle"), library=LIBRARY)
