@@ -216,13 +216,14 @@ kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_erro
   if (!at) return KILN_OK;
   if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
     return kiln_bundle_damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
-                   (ull)b->region_size);
+                               (ull)b->region_size);
   const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
   if (!s) return KILN_STATUS_CORRUPT;
   size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
   for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
     if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
-  if (length == KILN_BS_NAME_SIZE) return kiln_bundle_damaged(err, b, "the name in the statement does not end in NULs");
+  if (length == KILN_BS_NAME_SIZE)
+    return kiln_bundle_damaged(err, b, "the name in the statement does not end in NULs");
   *out =
       (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
   return KILN_OK;

@@ -108,9 +108,10 @@ static const char *absence(const kiln_device *d, const char *name, const char *b
     near.best = other;
     break;
   }
-  return near.best ? kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, near.best)
-                   : kiln_arena_format(arena, "no kernel '%s' in %s; `kiln inspect` lists %zu kernels", name,
-                                       bundles, count);
+  return near.best
+             ? kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, near.best)
+             : kiln_arena_format(arena, "no kernel '%s' in %s; `kiln inspect` lists %zu kernels", name,
+                                 bundles, count);
 }
 
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
