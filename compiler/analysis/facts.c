@@ -227,7 +227,7 @@ static bool passes_exactness(const ir_op *op) {
   static const bool passes[IR_OPCODE_COUNT] = {
       [IR_ADD] = true,     [IR_SUB] = true,   [IR_MUL] = true,    [IR_SHL] = true,
       [IR_SPLAT] = true,   [IR_CAST] = true,  [IR_EXPAND] = true, [IR_BROADCAST] = true,
-      [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,
+      [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,   [IR_CONVERT] = true,
   };
   if (op->code != IR_CAST) return passes[op->code];
   ir_type from = op->operands[0]->type;

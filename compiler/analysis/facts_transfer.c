@@ -475,7 +475,8 @@ static const struct {
     [IR_JOIN] = {transfer_join, ANY},       [IR_SPLIT] = {transfer_split, ANY},
     [IR_REDUCE] = {transfer_lanes, ANY},    [IR_SCAN] = {transfer_lanes, ANY},
     [IR_PTRADD] = {transfer_ptradd, ANY},   [IR_HINT] = {transfer_hint, ANY},
-    [IR_SORT] = {transfer_chosen, ANY},     [IR_GATHER] = {transfer_chosen, ANY},
+    [IR_CONVERT] = {transfer_hint, ANY},    [IR_SORT] = {transfer_chosen, ANY},
+    [IR_GATHER] = {transfer_chosen, ANY},
 #undef ANY
 #undef INTEGERS
 };

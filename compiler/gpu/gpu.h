@@ -63,6 +63,8 @@ typedef struct kiln_fetch_machine {
   unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;           ///< that a block's warps are spread over
   bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
+  unsigned register_file;   ///< registers of a lane that the waves of a SIMD share; 0: not asked for
+  unsigned most_registers;  ///< of them, a thread may have
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);

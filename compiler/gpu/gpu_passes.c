@@ -47,6 +47,10 @@ static kiln_status layouts_of_form(ir_kernel *kernel, const void *context, kiln_
   return layouts_for(kernel, ((const knowledge *)context)->target, err);
 }
 
+static kiln_status conversions(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_conversions(kernel, err);
+}
+
 const ir_pass kiln_gpu_passes[] = {
     {"persist", persist},
     {"split", split},
@@ -56,6 +60,7 @@ const ir_pass kiln_gpu_passes[] = {
     {"ahead", compute_ahead},
     {"simplify-order", simplify},
     {"layouts", layouts_of_form, kiln_layouts_verify},
+    {"conversions", conversions, kiln_conversions_verify},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 
@@ -109,6 +114,7 @@ const ir_pass kiln_gpu_register_passes[] = {
     {"dies", dies},
     {"simplify-prefetch", simplify},
     {"layouts", layouts, kiln_layouts_verify},
+    {"conversions", conversions, kiln_conversions_verify},
 };
 const size_t kiln_gpu_register_pass_count =
     sizeof kiln_gpu_register_passes / sizeof *kiln_gpu_register_passes;

@@ -319,6 +319,9 @@ struct ir_op {
   ir_block **regions;  ///< arena
   ir_op *prev, *next;
   ir_block *block;
+  /// One an operand, or NULL: the layouts in which it takes its tiles, set by the pass `layouts` for GPUs.
+  /// NULL for what is no tile. Operations whose result has no layout take what their user wants.
+  const kiln_layout **takes;
   ir_place place;
   uint32_t number; ///< set by ir_number: position in the text
   ir_attrs attrs;
@@ -469,7 +472,7 @@ typedef struct ir_kernel {
   bool fp_flush;          ///< denormals are flushed
   int64_t grid_limit[3];  ///< largest grid extent an axis can have, when the launch expressions show one; 0:
                           ///< unknown
-  struct kiln_layouts *layouts; ///< set by the pass `layouts`, which is the last (gpu/layouts/layouts.h)
+  struct kiln_layouts *layouts; ///< set by the pass `layouts`, kept by `conversions` (gpu/layouts/layouts.h)
 } ir_kernel;
 
 // ---------------------------------------------------------------------------------------- building

@@ -25,7 +25,7 @@ static const struct {
                {"carry", "gfx942"},           {"near", "gfx942"},
                {"prefetch_masked", "gfx942"}, {"slots", "gfx942"},
                {"slots_asked", "gfx942"},     {"dies", "gfx942"},
-               {"layouts_mma", "sm_80"}};
+               {"layouts_mma", "sm_80"},      {"converted_queries", "gfx942"}};
 static const char usual_target[] = "sm_90a";
 
 static int wanted(const struct dirent *entry) {

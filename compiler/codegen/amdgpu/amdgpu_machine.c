@@ -89,16 +89,6 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
   set_block_shape(g, function, threads);
 }
 
-/// A block's waves share four SIMDs, and a SIMD's registers are shared by its waves.
-static unsigned thread_registers(const gpu *g) {
-  bool is_rdna = g->target->processor->major >= 10, has_far = amdgpu_has_far_registers(g->target);
-  unsigned waves = waves_of_block(g), most = has_far ? 512 : 256,
-           file = !is_rdna        ? most
-                  : g->lanes == 5 ? 1024
-                                  : 512;
-  return file / waves < most ? file / waves : most;
-}
-
 // Else LLVM moves the sum of a part down to where sums are added up, and the part stays alive until then.
 static LLVMValueRef pin(gpu *g, LLVMValueRef value) {
   LLVMTypeRef type = LLVMTypeOf(value);
@@ -152,7 +142,6 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .finish_product = amdgpu_finish_product,
       .matrix = p->matrix,
       .finish_kernel = finish_kernel,
-      .thread_registers = thread_registers,
       .pin = pin,
       .warp = warp,
       .thread_of_warp = thread_of_warp,

@@ -103,7 +103,7 @@ void gpu_lower_asm(gpu *g, ir_op *op) {
   gpu_tile out = gpu_tile_new(g, layout), *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->operand_count);
   uint32_t count = 1u << layout->registers;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i]->type.rank) tiles[i] = gpu_tile_in(g, op->operands[i], layout);
+    if (op->operands[i]->type.rank) tiles[i] = gpu_operand(g, op, i);
   if (pack > count) {
     gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED,
                 "operation %u: asm takes %u elements an instance, and the tile has %u in a thread",

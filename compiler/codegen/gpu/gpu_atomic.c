@@ -61,9 +61,8 @@ static void scalar_atomic(gpu *g, ir_op *op) {
 static void tile_atomic(gpu *g, ir_op *op) {
   kiln_layout layout = *op->results[0].layout;
   gpu_tile out = gpu_tile_new(g, &layout), third = {0};
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], &layout),
-           value = gpu_tile_in(g, op->operands[1], &layout);
-  if (op->operand_count > 2) third = gpu_tile_in(g, op->operands[2], &layout);
+  gpu_tile pointer = gpu_operand(g, op, 0), value = gpu_operand(g, op, 1);
+  if (op->operand_count > 2) third = gpu_operand(g, op, 2);
   bool is_cas = op->code == IR_CAS;
   LLVMValueRef owner = gpu_is_owner(g, &layout);
   ir_op each = *op; // relaxed between two fences, where there are several

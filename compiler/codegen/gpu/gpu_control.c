@@ -38,7 +38,7 @@ static void fill(gpu *g, bundle *b, ir_value *from) {
     b->values[0] = gpu_scalar(g, from);
     return;
   }
-  LLVMValueRef *regs = gpu_tile_in(g, from, &b->layout).regs;
+  LLVMValueRef *regs = gpu_tile_in(g, from, &b->layout).regs; // in ir_op.takes of who hands it on
   if (b->per_word == 1) b->values = regs;
   else
     for (uint32_t i = 0; i < b->count; i++)
@@ -133,7 +133,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
   if (g->machine->enter_loop) g->machine->enter_loop(g, op);
-  const bool is_full = gpu_fills_registers(g, op), is_outer = !g->region->parent;
+  const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op), is_outer = !g->region->parent;
   // Behind a loop that needs all registers places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;

@@ -69,7 +69,7 @@ static bool find_chain(gpu *g, ir_op *reduce, const kiln_layout *layout, gpu_cha
 enum { MOST_MASK_WORDS = 11 }; // 64 masks of 32 lanes, logarithm of all bits
 static unsigned part_of(gpu *g, const ir_op *reduce, const kiln_layout *layout, const gpu_chain *chain) {
   uint32_t axis = layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis);
-  uint64_t words = widest(chain) / 32, room = g->machine->thread_registers(g) / 2;
+  uint64_t words = widest(chain) / 32, room = kiln_thread_registers(g->layouts) / 2;
   unsigned part = layout->registers, left = layout->registers;
   if (words << part <= room) return 0;
   while (part && (words << part > room || part + g->lanes > MOST_MASK_WORDS)) part--;
@@ -81,23 +81,21 @@ static void defer(ir_op *reduce, void *context) {
   gpu *g = context;
   gpu_chain chain;
   if (reduce->code != IR_REDUCE) return;
-  kiln_layout layout = kiln_layout_of_reduction(
-      g->layouts, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
-  if (!find_chain(g, reduce, &layout, &chain) || !is_quiet(chain.load, reduce)) return;
-  unsigned part = part_of(g, reduce, &layout, &chain);
-  if (!part || !gpu_has_parts(g, chain.load, &layout, part)) return;
+  const kiln_layout *layout = reduce->takes[0];
+  if (!find_chain(g, reduce, layout, &chain) || !is_quiet(chain.load, reduce)) return;
+  unsigned part = part_of(g, reduce, layout, &chain);
+  if (!part || !gpu_has_parts(g, chain.load, layout, part)) return;
   gpu_value_of(g, &chain.load->results[0])->is_deferred = true;
   for (unsigned i = 0; i < chain.count; i++) gpu_value_of(g, &chain.ops[i]->results[0])->is_deferred = true;
 }
 
 void gpu_defer(gpu *g) {
-  if (g->machine->thread_registers) ir_walk(g->kernel->body, defer, g);
+  if (g->machine->pin) ir_walk(g->kernel->body, defer, g);
 }
 
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out) {
-  kiln_layout layout = kiln_layout_of_reduction(
-      g->layouts, reduce, layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis));
-  if (!g->machine->thread_registers || !find_chain(g, reduce, &layout, out)) return false;
-  out->registers = part_of(g, reduce, &layout, out);
+  const kiln_layout *layout = reduce->takes[0];
+  if (!g->machine->pin || !find_chain(g, reduce, layout, out)) return false;
+  out->registers = part_of(g, reduce, layout, out);
   return gpu_value_of(g, &out->load->results[0])->is_deferred;
 }

@@ -13,21 +13,27 @@ typedef struct source {
   gpu_tile tile;
   gpu_staged *staged;
   bool is_written; ///< staged, and in shared memory already
-  ir_value *value;
-  const kiln_layout *layout;
+  ir_type element;
+  kiln_layout wanted; ///< of `tile`
 } source;
 
-static source open_source(gpu *g, ir_value *value, const kiln_layout *layout) {
-  source s = {.value = value, .layout = layout};
-  gpu_tile home;
-  kiln_layout there;
+static void to_registers(gpu *g, source *s) {
+  s->staged = NULL;
+  s->tile = gpu_convert(g, &s->tile, s->element, &s->wanted);
+}
+
+static source open_source(gpu *g, const ir_op *op, uint32_t i) {
+  ir_value *value = op->operands[i];
+  source s = {.element = ir_element(value->type)};
   gpu_place place;
-  if (g->status == KILN_OK && gpu_home_here(g, value, layout, &home, &place, &there)) {
-    s.is_written = place.slots != NULL;
-    s.staged = s.is_written ? gpu_stage_slot(g, &place, ir_element(value->type), &there)
-                            : gpu_stage(g, &home, ir_element(value->type), &there);
+  if (g->status != KILN_OK || !gpu_home_of(g, value, op->takes[i], &s.tile, &place, &s.wanted)) {
+    s.tile = gpu_operand(g, op, i);
+    return s;
   }
-  if (!s.staged) s.tile = gpu_tile_in(g, value, layout);
+  s.is_written = place.slots != NULL;
+  s.staged = s.is_written ? gpu_stage_slot(g, &place, s.element, &s.wanted)
+                          : gpu_stage(g, &s.tile, s.element, &s.wanted);
+  if (!s.staged) to_registers(g, &s);
   return s;
 }
 
@@ -46,8 +52,7 @@ static uint32_t bytes_that_fit(gpu *g, source *sources, unsigned count) {
       if (bytes_to_write(&sources[i]) > bytes_to_write(largest)) largest = &sources[i];
     }
     if (!bytes || bytes + g->scratch_base <= g->machine->max_shared) return (uint32_t)bytes;
-    largest->staged = NULL;
-    largest->tile = gpu_tile_in(g, largest->value, largest->layout);
+    to_registers(g, largest);
   }
 }
 
@@ -71,20 +76,20 @@ static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, 
   return s->tile.regs + ((size_t)index << bits);
 }
 
-static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f, const kiln_dot_shape *s) {
-  kiln_dot_layouts l = kiln_dot_form_layouts(g->layouts, op, s, f);
-  gpu_tile initial = gpu_tile_in(g, op->operands[2], &l.accumulator), out = gpu_tile_new(g, &l.accumulator);
-  source sources[2] = {open_source(g, op->operands[0], &l.left), open_source(g, op->operands[1], &l.right)};
+static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
+  const kiln_dot_layouts *l = kiln_notes_of(g->layouts, &op->results[0])->product;
+  gpu_tile initial = gpu_operand(g, op, 2), out = gpu_tile_new(g, &l->accumulator);
+  source sources[2] = {open_source(g, op, 0), open_source(g, op, 1)};
   exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
   // What is loaded ahead waits for the product's operands to be gone where a loop needs all registers.
   const bool is_full = g->region->is_full;
   if (!is_full) gpu_issue_feeds(g, op->block, op);
-  const kiln_dot_split *p = &l.split;
+  const kiln_dot_split *p = &l->split;
   bool is_exchanged = kiln_form_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
            c_bits = length_of(f->accumulator_fragment.registers);
-  for (uint32_t r = 0; r < 1u << l.accumulator.registers; r++) out.regs[r] = initial.regs[r];
+  for (uint32_t r = 0; r < 1u << l->accumulator.registers; r++) out.regs[r] = initial.regs[r];
   // One step of the reduced index at a time, so that accumulators do not wait for one another.
   for (uint32_t k = 0; k < 1u << p->reg_k; k++)
     for (uint32_t batch = 0; batch < 1u << p->reg_batch; batch++)
@@ -98,16 +103,15 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f, const ki
           g->machine->emit_product(g, f, is_exchanged ? right : left, is_exchanged ? left : right,
                                    out.regs + ((size_t)c << c_bits));
         }
-  for (uint32_t r = 0; g->machine->finish_product && r < 1u << l.accumulator.registers; r += 1u << c_bits)
+  for (uint32_t r = 0; g->machine->finish_product && r < 1u << l->accumulator.registers; r += 1u << c_bits)
     g->machine->finish_product(g, f, out.regs + r);
   if (is_full) gpu_issue_feeds(g, op->block, op);
   return out;
 }
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
-  kiln_dot_shape s = kiln_dot_shape_of(op);
   kiln_report_reason why;
   const kiln_matrix_form *f = kiln_matrix_form_of(g->machine->matrix, g->lanes, op, &why);
   gpu_note_product(g, op, f ? KILN_ENGINE_MATRIX : KILN_ENGINE_FMA, f ? f->name : "", why);
-  gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f, &s) : gpu_dot_by_adds(g, op, &s));
+  gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f) : gpu_dot_by_adds(g, op));
 }

@@ -7,6 +7,6 @@
 
 /// By multiplies and adds over operands in shared memory. The reduced index goes through it in as many parts
 /// as it takes.
-gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op, const kiln_dot_shape *whole);
+gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op);
 
 #endif

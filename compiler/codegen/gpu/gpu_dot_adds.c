@@ -35,14 +35,13 @@ typedef struct cut_operand {
   kiln_layout part;
 } cut_operand;
 
-static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts) {
-  cut_operand c = {.part = kiln_layout_of_operand(g->layouts, value)};
-  kiln_layout all = c.part;
+static cut_operand cut(gpu *g, const ir_op *op, uint32_t operand, unsigned k_axis, unsigned parts) {
+  cut_operand c = {.tile = gpu_operand(g, op, operand), .part = *op->takes[operand]};
   if (parts) {
-    ir_type type = value->type;
+    ir_type type = op->operands[operand]->type;
     unsigned at = layout_axis_shift(type, k_axis) + type.log2[k_axis] - parts;
     type.log2[k_axis] = (uint8_t)(type.log2[k_axis] - parts);
-    all = c.part = kiln_layout_default(g->layouts, type);
+    kiln_layout all = c.part = kiln_layout_default(g->layouts, type);
     all.bits = (uint8_t)(all.bits + parts);
     all.registers = (uint8_t)(all.registers + parts);
     memset(all.basis, 0, sizeof all.basis);
@@ -50,8 +49,8 @@ static cut_operand cut(gpu *g, ir_value *value, unsigned k_axis, unsigned parts)
     for (unsigned i = 0; i < layout_places(&c.part); i++)
       all.basis[i < c.part.registers ? i : i + parts] =
           layout_spread(c.part.basis[i], ((1u << parts) - 1) << at);
+    c.tile = gpu_convert(g, &c.tile, ir_element(type), &all);
   }
-  c.tile = gpu_tile_in(g, value, &all);
   return c;
 }
 
@@ -167,17 +166,16 @@ static stored *stored_of(gpu *g, kiln_scalar scalar, uint32_t base) {
   return s;
 }
 
-gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op, const kiln_dot_shape *whole) {
-  kiln_layout layout = kiln_dot_plain_layout(g->layouts, whole);
-  gpu_tile sums = gpu_tile_in(g, op->operands[2], &layout);
+gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op) {
+  const kiln_layout layout = *op->takes[2];
+  gpu_tile sums = gpu_operand(g, op, 2);
   kiln_scalar to = op->operands[2]->type.scalar;
-  unsigned parts = 0, rank = whole->left.rank;
-  kiln_dot_shape s = *whole;
+  kiln_dot_shape s = kiln_dot_shape_of(op);
+  unsigned parts = 0, rank = s.left.rank;
   while (s.k && bytes_of(&s) + g->scratch_base > g->machine->max_shared) s.k--, parts++;
   // Conversions of the operands use scratch too, so both are brought into their layouts before anything is
   // written here.
-  cut_operand left = cut(g, op->operands[0], rank - 1u, parts),
-              right = cut(g, op->operands[1], rank - 2u, parts);
+  cut_operand left = cut(g, op, 0, rank - 1u, parts), right = cut(g, op, 1, rank - 2u, parts);
   uint32_t left_bytes = (uint32_t)kiln_scalars[s.left.scalar].bytes << (s.batch + s.m + s.k);
   for (uint32_t part = 0; part < 1u << parts; part++) {
     stored *a = stored_of(g, (kiln_scalar)s.left.scalar, g->scratch_base),

@@ -103,9 +103,9 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
   uint32_t inside = 0;
   if (!at.slots->is_open) open_slots(g, op, at.slots);
   unsigned vector = piece_of(g, op, at.slots, bits), bytes = 1u << (at.slots->log2_bytes + vector);
-  gpu_tile pointer = gpu_tile_in(g, op->operands[0], layout), mask = gpu_tile_in(g, op->operands[1], layout);
+  gpu_tile pointer = gpu_operand(g, op, 0), mask = gpu_operand(g, op, 1);
   gpu_tile left = {.regs = NULL};
-  if (op->operand_count > 4) left = gpu_tile_in(g, op->operands[4], layout);
+  if (op->operand_count > 4) left = gpu_operand(g, op, 4);
   for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
   if (bytes < LEAST)
     gpu_fail_at(g, op, KILN_STATUS_INTERNAL,
@@ -138,7 +138,7 @@ void gpu_lower_slot_load(gpu *g, ir_op *op) {
 
 void gpu_lower_slot_store(gpu *g, ir_op *op) {
   gpu_place at = {slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
-  gpu_tile tile = gpu_tile_in(g, op->operands[2], &at.slots->writer);
+  gpu_tile tile = gpu_operand(g, op, 2);
   if (!at.slots->is_open) open_stored(g, op->operands[0]->def, at.slots);
   if (g->status == KILN_OK) gpu_write_slot(g, &at, &tile);
 }

@@ -47,10 +47,8 @@ static void lower_assert(gpu *g, ir_op *op) {
   ir_value *condition = op->operands[0];
   LLVMValueRef holds = NULL;
   if (condition->type.rank) {
-    kiln_layout layout;
-    if (!kiln_layout_offered(condition, &layout)) layout = kiln_layout_default(g->layouts, condition->type);
-    gpu_tile tile = gpu_tile_in(g, condition, &layout);
-    for (uint32_t r = 0; r < 1u << layout.registers; r++)
+    gpu_tile tile = gpu_operand(g, op, 0);
+    for (uint32_t r = 0; r < 1u << tile.layout.registers; r++)
       holds = holds ? LLVMBuildAnd(g->builder, holds, tile.regs[r], "") : tile.regs[r];
   } else {
     holds = gpu_scalar(g, condition);
@@ -77,16 +75,16 @@ static void lower_elementwise(gpu *g, ir_op *op) {
   gpu_set_scalar(g, result, gpu_element(g, op, operands));
 }
 
-/// Shape operations that yield a scalar (a tile of one element becomes rank 0).
+/// Shape operations: tiles as those of elementwise operations, or scalars, where a tile of one element
+/// becomes rank 0.
 static void lower_shape(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
-    if (op->results[i].type.rank) continue;
-    if (!op->operands[0]->type.rank) {
-      gpu_set_scalar(g, &op->results[i], gpu_scalar(g, op->operands[0]));
-      continue;
-    }
-    kiln_layout whole = layout_whole(ir_log2_elements(op->operands[0]->type), g->lanes, g->warps);
-    gpu_set_scalar(g, &op->results[i], gpu_tile_in(g, op->operands[0], &whole).regs[i]);
+    ir_value *result = &op->results[i];
+    if (result->layout) gpu_set_home(g, result, gpu_compute(g, result, result->layout));
+    if (result->type.rank) continue;
+    gpu_set_scalar(g, result,
+                   op->operands[0]->type.rank ? gpu_operand(g, op, 0).regs[i]
+                                              : gpu_scalar(g, op->operands[0]));
   }
 }
 
@@ -108,6 +106,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_FOR] = gpu_lower_for,
     [IR_WHILE] = gpu_lower_while,
     [IR_IF] = gpu_lower_if,
+    [IR_CONVERT] = gpu_lower_convert,
     [IR_IOTA] = lower_nothing,
     [IR_SPLAT] = lower_nothing,
     [IR_EXPAND] = lower_shape,

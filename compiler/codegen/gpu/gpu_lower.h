@@ -6,8 +6,8 @@
 // layout and one LLVM value a register place. Element types: i1 as i1, integers as themselves, f16 half, bf16
 // as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
 //
-// gpu_tile_in() gives any value in any layout: a home (compiler/gpu/layouts/layouts.h) from the cache or by
-// conversion, a lazy one by recomputing.
+// gpu_operand() gives a tile that an operation takes: the pass `conversions` has brought what has a layout
+// into that which the operation wants; the rest, made of constants and indices, is computed where it is used.
 #ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
 #define KILN_COMPILER_CODEGEN_GPU_LOWER_H
 
@@ -87,13 +87,11 @@ struct gpu_machine {
                       LLVMValueRef expected, LLVMValueRef desired);
   /// What a thread does whose assert fails, besides stopping; NULL: nothing.
   void (*report_assert)(gpu *g, const ir_op *op);
-  /// Registers of 32 bits that a thread may have when the kernel's block is to fit; NULL: tiles are loaded
-  /// whole before they are reduced, as the assembler finds an order.
-  unsigned (*thread_registers)(const gpu *g);
-  /// The same integer or float, computed here and not later; with thread_registers.
+  /// The same integer or float, computed here and not later; where kiln_thread_registers
+  /// knows.
   LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
   /// The number of the warp, in a register that its lanes share, and that of the thread, made of it here: no
-  /// register of its own holds it between the two. With thread_registers.
+  /// register of its own holds it between the two. Where kiln_thread_registers knows.
   LLVMValueRef (*warp)(gpu *g);
   LLVMValueRef (*thread_of_warp)(gpu *g, LLVMValueRef warp);
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
@@ -142,7 +140,7 @@ typedef struct gpu_region {
       preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
   LLVMBasicBlockRef
       enter;    ///< of a loop: empty, branches to its header, so that the header's phis know it for good
-  bool is_full; ///< of a loop: gpu_fills_registers
+  bool is_full; ///< of a loop: kiln_loop_is_full
 } gpu_region;
 
 /// A version of a value in some layout, usable while `region` is open and until the thread's number is made
@@ -266,13 +264,16 @@ LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count);
 LLVMValueRef gpu_is_owner(gpu *g, const kiln_layout *layout);
 gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
-/// The value in that layout.
+/// Operand `i` of the operation, in the layout that it takes.
+gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i);
+/// The value in that layout, which is its own where it has one.
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
-/// The value's own tile (or its place in shared memory; then the tile has no registers) when it is (up to
-/// renaming shape operations) a home of the innermost open loop, and the layout there that gives `layout` for
-/// the value; false when the value is recomputed, cached already, or better converted before the loop.
-bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
-                   gpu_place *out_place, kiln_layout *out_layout);
+void gpu_lower_convert(gpu *g, ir_op *op);
+/// The tile of the value, or of what it is by renaming shape operations, or its place in shared memory (then
+/// the tile has no registers), and the layout there that gives `layout` for the value; false where the value
+/// is computed for its users.
+bool gpu_home_of(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_place *out_place,
+                 kiln_layout *out_layout);
 /// Computes a value that has a home, there and then.
 gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
@@ -305,9 +306,8 @@ void gpu_defer(gpu *g);
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
 
 // gpu_park.c
-/// What the loop holds leaves little of a thread's registers.
-bool gpu_fills_registers(gpu *g, const ir_op *loop);
-/// Before such a loop is opened: writes what its products read in each iteration to shared memory.
+/// Before a full loop is opened (kiln_loop_is_full): writes what its products read in each iteration to
+/// shared memory, as long as there is room.
 void gpu_park(gpu *g, const ir_op *loop);
 /// Behind the loop: the bytes that no later operation reads are free.
 void gpu_unpark(gpu *g, const ir_op *loop);

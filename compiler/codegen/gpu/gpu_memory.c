@@ -153,7 +153,8 @@ static void take_ahead(gpu *g, const ir_value *base, uint32_t element_bytes, gpu
 }
 
 /// A load in the form that compiler/gpu/addresses.c gives it.
-static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, const kiln_layout *layout) {
+static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
+  const kiln_layout *layout = op->takes[0];
   const ir_op *sum = op->operands[0]->def,
               *base = sum && sum->code == IR_PTRADD ? sum->operands[0]->def : NULL;
   gpu_near near = {.base = NULL};
@@ -172,11 +173,12 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element, cons
 }
 
 static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
-                               const kiln_layout *layout, unsigned mask_at, unsigned data_at) {
-  tile_access x = {.element = element, .type = type, .near = near_of(g, op, element, layout)};
-  if (!x.near.bytes) x.pointer = gpu_tile_in(g, op->operands[0], layout);
-  if (op->operand_count > mask_at) x.mask = gpu_tile_in(g, op->operands[mask_at], layout);
-  if (op->operand_count > data_at) x.data = gpu_tile_in(g, op->operands[data_at], layout);
+                               unsigned mask_at, unsigned data_at) {
+  tile_access x = {.element = element, .type = type, .near = near_of(g, op, element)};
+  const kiln_layout *layout = op->takes[0];
+  if (!x.near.bytes) x.pointer = gpu_operand(g, op, 0);
+  if (op->operand_count > mask_at) x.mask = gpu_operand(g, op, mask_at);
+  if (op->operand_count > data_at) x.data = gpu_operand(g, op, data_at);
   x.wide = kiln_pieces_of(g->layouts, op, layout, true);
   x.narrow = x.mask.regs ? kiln_pieces_of(g->layouts, op, layout, false) : x.wide;
   return x;
@@ -276,7 +278,7 @@ static void load_masked_range(gpu *g, const tile_access *x, uint32_t first, uint
 static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access,
                           const kiln_layout *layout) {
   gpu_tile out = gpu_tile_new(g, layout);
-  tile_access x = open_access(g, op, access, type, layout, 1, 2);
+  tile_access x = open_access(g, op, access, type, 1, 2);
   uint32_t count = 1u << layout->registers;
   gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
@@ -318,7 +320,7 @@ bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned 
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p) {
   gpu_access access = access_of_load(g, op);
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
-  tile_access x = open_access(g, op, &access, type, layout, 1, 2);
+  tile_access x = open_access(g, op, &access, type, 1, 2);
   uint32_t count = 1u << layout->registers, part = 1u << p->registers;
   LLVMValueRef *out = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)(count / part) * p->left);
   gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
@@ -365,10 +367,9 @@ void gpu_lower_store(gpu *g, ir_op *op) {
     scalar_store(g, op, &access);
     return;
   }
-  kiln_layout layout = kiln_layout_of_access(g->layouts, op);
-  uint32_t count = 1u << layout.registers;
-  tile_access x = open_access(g, op, &access, NULL, &layout, 2, 1);
-  x.owner = gpu_is_owner(g, &layout);
+  uint32_t count = 1u << op->takes[0]->registers;
+  tile_access x = open_access(g, op, &access, NULL, 2, 1);
+  x.owner = gpu_is_owner(g, op->takes[0]);
   gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
   if (x.wide.vector <= x.narrow.vector) {
     store_all(g, &x, &x.narrow, count, x.mask.regs != NULL);

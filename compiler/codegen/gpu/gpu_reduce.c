@@ -63,7 +63,7 @@ static group new_group(gpu *g, ir_op *op, const kiln_layout *layout) {
 static group open_group(gpu *g, ir_op *op, const kiln_layout *layout) {
   group s = new_group(g, op, layout);
   for (uint32_t i = 0; i < s.count; i++) {
-    gpu_tile from = gpu_tile_in(g, op->operands[i], layout); // copied: registers are overwritten
+    gpu_tile from = gpu_operand(g, op, i); // copied: registers are overwritten
     for (uint32_t r = 0; r < 1u << layout->registers; r++) s.tiles[i].regs[r] = from.regs[r];
   }
   return s;
@@ -238,7 +238,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
     for (uint32_t i = 0; i < chain->ops[c]->operand_count; i++) {
       ir_value *value = chain->ops[c]->operands[i];
       if (value->type.rank && !gpu_value_of(g, value)->is_deferred)
-        f->others[c][i] = gpu_tile_in(g, value, layout);
+        f->others[c][i] = gpu_operand(g, chain->ops[c], i);
     }
   for (unsigned i = 0; i < chain->registers; i++) left += !(layout->basis[i] & axis);
   gpu_parts parts = {.registers = chain->registers, .left = 1u << left, .take = fold_part, .context = f};
@@ -251,7 +251,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
 
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
-  kiln_layout layout = kiln_layout_of_reduction(g->layouts, op, axis), result = layout_without(&layout, axis);
+  const kiln_layout layout = *op->takes[0], result = layout_without(&layout, axis);
   gpu_chain chain = {0};
   unsigned bits = layout.registers;
   bool is_deferred = gpu_deferred(g, op, &chain);
@@ -405,7 +405,7 @@ static scan open_warps(gpu *g, const scan *x, const kiln_layout *layout, uint32_
 void gpu_lower_scan(gpu *g, ir_op *op) {
   ir_type type = op->operands[0]->type;
   uint32_t axis = layout_axis_mask(type, op->attrs.axis);
-  kiln_layout l = layout_sequential(type, op->attrs.axis, g->lanes, g->warps);
+  const kiln_layout l = *op->takes[0];
   scan x = {.s = open_group(g, op, &l), .is_reverse = (op->attrs.flags & IR_REVERSE) != 0};
   if (g->status != KILN_OK) return;
   x.registers = count_axis(l.basis, l.registers, axis);

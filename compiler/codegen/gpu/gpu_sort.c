@@ -205,9 +205,9 @@ void gpu_lower_sort(gpu *g, ir_op *op) {
   static const kiln_network_actions actions = {complement, exchange, trade,     compare,
                                                sort_runs,  halve,    end_stage, end};
   const LLVMTypeRef element = gpu_type(g, ir_element(op->operands[0]->type));
-  kiln_layout start = kiln_layout_of_sorted(g->layouts, op);
+  const kiln_layout start = *op->takes[0];
   if (!gpu_words_fit(g, op, "sort of", op->operands[0]->type, start.registers, GPU_MAX_SORTED)) return;
-  gpu_tile from = gpu_tile_in(g, op->operands[0], &start);
+  gpu_tile from = gpu_operand(g, op, 0);
   if (g->status != KILN_OK) return;
   sorter s = {.g = g, .is_wide = element == g->i64};
   s.is_split = s.is_wide && g->machine->has_split_choice;
@@ -235,9 +235,8 @@ void gpu_lower_gather(gpu *g, ir_op *op) {
   ir_value *source = op->operands[0];
   ir_type element = ir_element(source->type);
   LLVMTypeRef type = gpu_type(g, element);
-  kiln_layout home = kiln_layout_of_gather(g->layouts, op), l = kiln_layout_of_operand(g->layouts, source);
-  gpu_tile from = gpu_tile_in(g, source, &l), index = gpu_tile_in(g, op->operands[1], &home),
-           out = gpu_tile_new(g, &home);
+  const kiln_layout home = *op->takes[1], l = *op->takes[0];
+  gpu_tile from = gpu_operand(g, op, 0), index = gpu_operand(g, op, 1), out = gpu_tile_new(g, &home);
   if (g->status != KILN_OK) return;
   unsigned log2_bytes = (unsigned)__builtin_ctz(gpu_bytes_of(g, type)), axis = op->attrs.axis,
            inner = layout_axis_shift(source->type, axis);

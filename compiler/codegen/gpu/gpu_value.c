@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values during the GPU lowering: any value in any layout, from the cache, by recomputing, or by conversion.
+// Values during the GPU lowering: those with a layout where they are, others as their user wants them.
 #include <stdio.h>
-#include <string.h>
 
 #include "compiler/codegen/gpu/gpu_lower.h"
 
@@ -179,7 +178,7 @@ static void make_shape(gpu *g, const ir_op *op, gpu_tile *tile) {
     make_same(tile, gpu_scalar(g, op->operands[0]));
     return;
   }
-  kiln_layout there = layout_backward(op, &tile->layout);
+  kiln_layout there = kiln_layout_behind(op, &tile->layout);
   gpu_tile operand = gpu_tile_in(g, op->operands[0], &there);
   for (uint32_t r = 0; r < count_of(tile); r++) {
     int from = op->code == IR_BROADCAST
@@ -192,7 +191,7 @@ static void make_shape(gpu *g, const ir_op *op, gpu_tile *tile) {
 /// The last element bit says which operand: known from the register, or chosen by thread bits.
 static void make_join(gpu *g, const ir_op *op, gpu_tile *tile) {
   const kiln_layout *l = &tile->layout;
-  kiln_layout there = layout_without(l, 1);
+  kiln_layout there = kiln_layout_behind(op, l);
   gpu_tile parts[2] = {gpu_tile_in(g, op->operands[0], &there), gpu_tile_in(g, op->operands[1], &there)};
   uint32_t bits[LAYOUT_MAX_PLACES] = {0};
   bool varies = false;
@@ -211,12 +210,7 @@ static void make_join(gpu *g, const ir_op *op, gpu_tile *tile) {
 
 /// The operand in this layout with one more register bit for its last axis.
 static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
-  kiln_layout there = tile->layout;
-  there.bits++;
-  there.registers++;
-  memmove(there.basis + 1, there.basis, (LAYOUT_MAX_PLACES - 1) * sizeof *there.basis);
-  for (unsigned i = 1; i < LAYOUT_MAX_PLACES; i++) there.basis[i] <<= 1;
-  there.basis[0] = 1;
+  kiln_layout there = kiln_layout_behind(op, &tile->layout);
   gpu_tile operand = gpu_tile_in(g, op->operands[0], &there);
   for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
 }
@@ -266,9 +260,8 @@ static gpu_tile make(gpu *g, ir_value *value, const kiln_layout *layout) {
   const gpu_value *v = gpu_value_of(g, value);
   const ir_op *op = value->def;
   if (v->place.slots) return read_slot(g, &v->place, value, layout);
-  if (value->layout && v->is_ready) return gpu_convert(g, &v->home_tile, ir_element(value->type), layout);
   gpu_tile tile = gpu_tile_new(g, layout);
-  if (!op || (value->layout && !ir_has(op->code, IR_EACH))) {
+  if (!op || !(ir_has(op->code, IR_EACH) || ir_has(op->code, IR_RENAMES) || op->code == IR_IOTA)) {
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
     return poison_tile(g, value->type, layout);
   }
@@ -345,7 +338,10 @@ gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout) {
 
 gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   gpu_value *v = gpu_value_of(g, value);
-  if (value->layout && v->is_ready && layout_equal(value->layout, layout)) return v->home_tile;
+  if (value->layout && v->is_ready) {
+    KILN_ASSERT(layout_equal(value->layout, layout)); // the pass `conversions` has seen to it
+    return v->home_tile;
+  }
   for (gpu_version *version = v->versions; version; version = version->next)
     if (layout_equal(&version->tile.layout, layout) && is_open(g, version->region) &&
         version->thread == g->thread)
@@ -366,23 +362,29 @@ gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout) {
   return version->tile;
 }
 
-bool gpu_home_here(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile,
-                   gpu_place *out_place, kiln_layout *out_layout) {
+gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i) {
+  return gpu_tile_in(g, op->operands[i], op->takes[i]);
+}
+
+void gpu_lower_convert(gpu *g, ir_op *op) {
+  ir_value *from = op->operands[0], *to = &op->results[0];
+  if (fits(g, to, to->layout))
+    gpu_set_home(g, to, gpu_convert(g, &gpu_value_of(g, from)->home_tile, ir_element(to->type), to->layout));
+}
+
+bool gpu_home_of(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_place *out_place,
+                 kiln_layout *out_layout) {
   *out_layout = *layout;
-  *out_place = (gpu_place){NULL};
   for (;;) {
     const gpu_value *v = gpu_value_of(g, value);
     const ir_op *op = value->def;
-    if (!v->is_parked && loop_within(g, value)) return false;
-    if (v->place.slots || (value->layout && v->is_ready)) {
-      *out_place = v->place;
-      *out_tile = v->home_tile;
-      return true;
-    }
+    *out_place = v->place;
+    *out_tile = v->home_tile;
+    if (v->place.slots || (value->layout && v->is_ready)) return true;
     if (!op || value->layout || !(op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) ||
         !op->operands[0]->type.rank)
       return false;
-    kiln_layout there = layout_backward(op, out_layout);
+    const kiln_layout there = kiln_layout_behind(op, out_layout);
     *out_layout = there;
     value = op->operands[0];
   }

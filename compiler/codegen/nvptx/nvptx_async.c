@@ -499,10 +499,9 @@ static void wait_for_part(gpu *g, LLVMValueRef leader) {
 /// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
 static void lower_stage(gpu *g, ir_op *op) {
   ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
-  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, value->type);
   kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
-  staging s = {.tile = gpu_tile_in(g, value, &layout),
+  staging s = {.tile = gpu_operand(g, op, op->operand_count - 1),
                .row = kiln_stage_row(machine, g->kernel, op),
                .box_rows = kiln_stage_box_rows(machine, g->kernel, op)};
   unsigned all = kiln_stage_columns(machine, g->kernel, op), bytes = kiln_memory_bytes(memory->type, 0);
@@ -536,9 +535,8 @@ static void lower_stage(gpu *g, ir_op *op) {
 /// Groups write their rows where descriptors of a product find them.
 static void lower_put(gpu *g, ir_op *op) {
   ir_value *value = op->operands[2];
-  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, value->type);
   kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
-  staging s = {.tile = gpu_tile_in(g, value, &layout), .row = kiln_memory_row(value->type, NVPTX_ROW)};
+  staging s = {.tile = gpu_operand(g, op, 2), .row = kiln_memory_row(value->type, NVPTX_ROW)};
   s.box = s.row << value->type.log2[0];
   LLVMValueRef start = add(g, nvptx_slot_address(g, op->operands[0], op->operands[1]),
                            scale(g, nvptx_group_row(g, &split), s.row));

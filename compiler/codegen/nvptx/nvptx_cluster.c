@@ -119,10 +119,9 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t r
 
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
   LLVMBuilderRef b = g->builder;
-  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, op->results[0].type);
-  gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &layout);
+  gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &tile.layout);
   if (g->status != KILN_OK) return;
-  uint32_t count = 1u << layout.registers;
+  uint32_t count = 1u << tile.layout.registers;
   exchange x = open_exchange(g, op, tile, count);
   LLVMValueRef *sums = kiln_arena_copy(g->arena, tile.regs, count * sizeof *sums);
   LLVMBasicBlockRef first = gpu_block(g, "gather"), other = gpu_block(g, "send"), after = gpu_block(g, "sum");
@@ -205,11 +204,9 @@ static void scatter(gpu *g, const exchange *x, const part_registers *r) {
 }
 
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
-  ir_type whole = op->operands[0]->type;
-  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, whole),
-              part = kiln_layout_of_accumulator(g->layouts, op->results[0].type);
+  const kiln_layout part = *op->results[0].layout;
   part_registers r = registers_of_part(g, op);
-  gpu_tile tile = gpu_tile_in(g, op->operands[0], &layout), out = gpu_tile_new(g, &part);
+  gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &part);
   if (g->status != KILN_OK) return;
   uint32_t count = 1u << part.registers, own = count / r.part * r.width;
   exchange x = open_exchange(g, op, tile, own * op->attrs.split);

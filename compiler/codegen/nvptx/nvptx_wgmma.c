@@ -228,12 +228,8 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   bool in_memory = a->type.slots;
   b = op->operands[in_memory ? 4 : 3];
   kiln_mma_split s = kiln_mma_split_of(g->layouts, acc->type);
-  kiln_layout layout = kiln_layout_of_accumulator(g->layouts, acc->type), left_layout;
-  gpu_tile initial = gpu_tile_in(g, acc, &layout), out = gpu_tile_new(g, &layout), left = {.regs = NULL};
-  if (!in_memory) {
-    left_layout = kiln_layout_of_mma_left(g->layouts, a->type, &s);
-    left = gpu_tile_in(g, a, &left_layout);
-  }
+  gpu_tile initial = gpu_operand(g, op, 0), out = gpu_tile_new(g, &initial.layout), left = {.regs = NULL};
+  if (!in_memory) left = gpu_operand(g, op, 2);
   if (g->status != KILN_OK) return;
   unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1, sums = 1u << (s.columns - 1);
   unsigned columns = b->def->attrs.first ? (unsigned)b->def->attrs.first >> s.groups_n : 1u << s.columns;
@@ -270,9 +266,8 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   product p = {.c = op->results[0].type};
   gpu_tile *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->result_count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    kiln_layout layout = kiln_layout_of_accumulator(g->layouts, op->operands[i]->type);
-    tiles[i] = gpu_tile_in(g, op->operands[i], &layout);
-    p.sums += 1u << layout.registers;
+    tiles[i] = gpu_operand(g, op, i);
+    p.sums += 1u << tiles[i].layout.registers;
   }
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums + 1u);
   LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, p.sums);

@@ -300,7 +300,10 @@ static kiln_status open_layouts(kiln_layouts *c, ir_kernel *kernel, const kiln_f
                       .facts = kiln_facts_compute(kernel->arena, kernel),
                       .lanes = machine->lanes,
                       .warps = (unsigned)__builtin_ctz(kernel->warps)};
-  c->notes = KILN_NEW_ARRAY(kernel->arena, kiln_layout_notes, ir_number(kernel));
+  const uint32_t count = ir_number(kernel);
+  kiln_layout_notes *notes = KILN_NEW_ARRAY(kernel->arena, kiln_layout_notes, count);
+  c->notes = KILN_NEW_ARRAY(kernel->arena, kiln_layout_notes *, count);
+  for (uint32_t i = 0; i < count; i++) c->notes[i] = &notes[i];
   return KILN_OK;
 }
 
@@ -314,6 +317,7 @@ kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machin
   ir_walk(kernel->body, note_sums, &s);
   if (s.count) ir_walk(kernel->body, note_spread, &s);
   assign_block(c, kernel->body);
+  kiln_layouts_note_takes(c);
   kernel->layouts = c;
   return KILN_OK;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The choice of layouts: which tiles of a kernel have a place of their own in registers, and which layout
-// they have there. The last pass before code generation (`layouts`); no LLVM here.
+// they have there. A pass (`layouts`); no LLVM here.
 //
 // Values have a home or are lazy. A home (loads, reductions, products, loop-carried values, and elementwise
 // operations on them) is computed once where it stands, in the layout of ir_value.layout. A lazy value (iota,
 // splat, shape operations, elementwise operations on those) has none: it is computed where it is used, in
 // whatever layout its user asks for.
 //
-// What operations take follows from what is chosen, by the functions below: emission asks the same ones.
+// What operations take follows from what is chosen (ir_op.takes). The pass behind it, `conversions`, makes
+// all that lies otherwise into that.
 #ifndef KILN_COMPILER_GPU_LAYOUTS_H
 #define KILN_COMPILER_GPU_LAYOUTS_H
 
@@ -44,8 +45,10 @@ typedef struct kiln_layout_notes {
   kiln_layout home;   ///< ir_value.layout points to it
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
-  kiln_feed feed;           ///< of what is loaded, or stored to a slot
-  kiln_slot_layouts *slots; ///< of an `alloc`
+  kiln_feed feed;                   ///< of what is loaded, or stored to a slot
+  kiln_slot_layouts *slots;         ///< of an `alloc`
+  struct kiln_dot_layouts *product; ///< of the result of a dot
+  bool is_full;                     ///< of the counter of a `for`: kiln_loop_is_full
 } kiln_layout_notes;
 
 /// The choice for one kernel, and what it rests on.
@@ -57,7 +60,7 @@ typedef struct kiln_layouts {
   unsigned lanes, warps; ///< logarithms
   bool has_products;     ///< by matrix instructions that take fragments
   kiln_shape *shapes;
-  kiln_layout_notes *notes; ///< by ir_value.id
+  kiln_layout_notes **notes; ///< by ir_value.id
 } kiln_layouts;
 
 /// The pass: sets ir_value.layout of all homes and ir_kernel.layouts. Numbers the kernel and counts uses.
@@ -65,12 +68,17 @@ typedef struct kiln_layouts {
 /// many.
 kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
 
-/// Holds what the pass leaves against the kernel: each layout reaches every element of its tile and fits the
-/// block, no register holds what another one has, and what loops and branches carry has one layout.
+/// The pass behind it: sets operands of operations to what they take.
+kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err);
+
+/// Holds what the first pass leaves against the kernel: each layout reaches every element of its tile and
+/// fits the block, no register holds what another one has, and what loops and branches carry has one layout.
 kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err);
+/// The same of what the second one leaves, and that every operand lies as it is taken.
+kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err);
 
 static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_value *value) {
-  return &c->notes[value->id];
+  return c->notes[value->id];
 }
 
 // ----------------------------------------------------------------------------------------- assign.c
@@ -80,6 +88,21 @@ bool kiln_layout_offered(const ir_value *value, kiln_layout *out);
 kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type);
 /// What an operand is offered in, else the default of its type.
 kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value);
+
+// ------------------------------------------------------------------------- takes.c, full_loops.c
+
+/// Sets ir_op.takes.
+void kiln_layouts_note_takes(kiln_layouts *c);
+/// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
+kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout);
+
+/// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
+unsigned kiln_thread_registers(const kiln_layouts *c);
+/// Finds the loops that leave little of a thread's registers, and what is parked in shared memory there.
+void kiln_layouts_find_full_loops(kiln_layouts *c);
+static inline bool kiln_loop_is_full(const kiln_layouts *c, const ir_op *loop) {
+  return kiln_notes_of(c, ir_for_counter(loop))->is_full;
+}
 
 // ----------------------------------------------------------------------------------------- access.c
 
@@ -120,7 +143,8 @@ typedef struct kiln_dot_split {
 
 typedef struct kiln_dot_layouts {
   kiln_layout left, right, accumulator;
-  kiln_dot_split split;
+  kiln_dot_split split; ///< of matrix instructions
+  bool is_parked;       ///< the left operand stays in shared memory while its loop runs
 } kiln_dot_layouts;
 
 kiln_dot_shape kiln_dot_shape_of(const ir_op *op);

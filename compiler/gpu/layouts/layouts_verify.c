@@ -32,6 +32,12 @@ static void check_value(checking *k, const ir_op *op, const ir_value *value) {
                              ir_operation(op), value->id, fault);
 }
 
+static void fail_operand(checking *k, const ir_op *op, uint32_t operand, const char *fault) {
+  if (k->status == KILN_OK)
+    k->status = kiln_fail_at(k->err, KILN_STATUS_INTERNAL, ir_operation(op), "operation %u: operand %u %s",
+                             ir_operation(op), operand, fault);
+}
+
 /// What a loop or branch carries has a home: a variable is the same registers wherever it comes from.
 static void check_carried(checking *k, const ir_op *op, const ir_value *a, const ir_value *b) {
   if (!a->type.rank || k->status != KILN_OK) return;
@@ -39,6 +45,36 @@ static void check_carried(checking *k, const ir_op *op, const ir_value *a, const
     k->status = kiln_fail_at(k->err, KILN_STATUS_INTERNAL, ir_operation(op),
                              "operation %u: values %u and %u are one variable in two layouts",
                              ir_operation(op), a->id, b->id);
+}
+
+static bool is_tile(const ir_value *v) { return v->type.rank && !v->type.is_view && !v->type.slots; }
+
+/// Nothing beneath the value lies in registers; what is in a slot is read as its user wants it.
+static bool is_open(const ir_value *value) {
+  const ir_op *op = value->def;
+  if (value->layout) return op && op->code == IR_SLOT_LOAD;
+  if (!op) return false;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (is_tile(op->operands[i]) && !is_open(op->operands[i])) return false;
+  return true;
+}
+
+/// Products by matrix instructions take what lies in registers as it is there, and exchange it by themselves.
+static bool is_exchanged(const ir_op *op, uint32_t i) {
+  const ir_value *v = op->operands[i];
+  if (op->code != IR_DOT || i > 1) return false;
+  while (!v->layout && v->def && v->def->operand_count == 1) v = v->def->operands[0];
+  return v->layout != NULL;
+}
+
+static void check_taken(ir_op *op, void *context) {
+  for (uint32_t i = 0; op->takes && i < op->operand_count; i++) {
+    const ir_value *v = op->operands[i];
+    if (is_tile(v) != (op->takes[i] != NULL)) fail_operand(context, op, i, "has no layout to be taken in");
+    if (!op->takes[i] || is_exchanged(op, i) || is_open(v)) continue;
+    if (!v->layout || !layout_equal(v->layout, op->takes[i]))
+      fail_operand(context, op, i, "does not lie as it is taken");
+  }
 }
 
 static void check(ir_op *op, void *context) {
@@ -55,5 +91,12 @@ static void check(ir_op *op, void *context) {
 kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err) {
   checking k = {.choice = kernel->layouts, .err = err};
   ir_walk(kernel->body, check, &k);
+  return k.status;
+}
+
+kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err) {
+  checking k = {.choice = kernel->layouts, .err = err};
+  ir_walk(kernel->body, check, &k);
+  ir_walk(kernel->body, check_taken, &k);
   return k.status;
 }
