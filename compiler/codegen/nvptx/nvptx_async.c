@@ -8,7 +8,9 @@
 
 #include "compiler/gpu/gpu.h"
 
-enum { GROUP_THREADS = 128, BLOCK_BARRIER = 1, GROUP_BARRIER = 2, BARRIER_BYTES = 8 };
+enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
+/// Named barriers: of all consumers, of where the roles begin, of a group each.
+enum { BLOCK_BARRIER = 1, ROLES_BARRIER = 2, GROUP_BARRIER = 3 };
 
 // --------------------------------------------------------------------------------------- addresses
 
@@ -71,10 +73,11 @@ static void open_barriers(gpu *g, bool is_cluster) {
   if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
 }
 
-/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so the
-/// one of a block counts its threads (PTX ISA, "barrier").
+/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, and some
+/// end behind it, so that of a block is none of the whole block's but counts its threads (PTX ISA,
+/// "barrier").
 static void meet(gpu *g, bool is_cluster) {
-  LLVMValueRef all[2] = {gpu_i32(g, 0), gpu_i32(g, gpu_block_threads(g))};
+  LLVMValueRef all[2] = {gpu_i32(g, ROLES_BARRIER), gpu_i32(g, gpu_block_threads(g))};
   if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
   else call(g, KL_kl_named_barrier, all, 2);
 }
