@@ -9,17 +9,23 @@ enum { NAME_SAVE, NAME_FIXED, NAME_MATERIALIZE, NAME_KEPT, NAMES };
 static const char *const names_of_context[NAMES] = {"to_save", "non_differentiable", "materialize_grads",
                                                     "kept"};
 
-// Attributes of the autograd.Function that its apply looks up each time, by new strings, which no cache of
-// the interpreter's serves.
-enum { ANSWER_CONTEXT, ANSWER_SETUP, ANSWER_FORWARD, ANSWERS };
-static const char *const names_of_answers[ANSWERS] = {"_backward_cls", "setup_context", "forward"};
+// Attributes that the apply of the autograd.Function looks up each time, by new strings, which no cache of
+// the interpreter's serves, in the order in which they were first asked for.
+enum { MOST_ANSWERS = 8 };
+typedef struct answer {
+  const char *name;
+  Py_ssize_t size; // of the name
+  PyObject *value;
+} answer;
 
 struct kiln_differentiable {
   PyObject_HEAD vectorcallfunc call;
   kiln_operation *below;
   PyObject *general;          // owned: PyTorch's own way; called with the keyset
   PyObject *recorded, *apply; // owned: an autograd.Function and its method; NULL: no derivatives
-  PyObject *answers[ANSWERS]; // owned
+  PyObject *answered;         // owned: a list of what `answers` borrows, names and values
+  answer answers[MOST_ANSWERS];
+  size_t answers_count, turn; // turn: the answer that is probably asked for next
   PyCFunction applied;        // of `apply`, without the calling convention; NULL: by that
   PyObject *has_transforms;   // owned
   PyObject *names[NAMES];     // owned
@@ -32,7 +38,7 @@ struct kiln_differentiable {
 // A call under way that is recorded: apply gets the tensors alone, and its forward the rest from here. What
 // runs in between (the collector runs anything) may record calls of its own.
 typedef struct recording {
-  const kiln_differentiable *of;
+  kiln_differentiable *of;
   const kiln_found *wanted;
   PyObject *const *args;
   size_t count;
@@ -52,7 +58,7 @@ static bool is_transformed(const kiln_differentiable *d) {
   return transforms != Py_False;
 }
 
-static PyObject *record(const kiln_differentiable *d, const kiln_found *wanted, PyObject *const *args,
+static PyObject *record(kiln_differentiable *d, const kiln_found *wanted, PyObject *const *args,
                         size_t count) {
   const kiln_operation *o = d->below;
   PyObject *tensors = PyTuple_New((Py_ssize_t)o->arrays_count);
@@ -67,7 +73,7 @@ static PyObject *record(const kiln_differentiable *d, const kiln_found *wanted, 
   return result;
 }
 
-PyObject *kiln_operation_shortcut(kiln_operation *o, const kiln_differentiable *above, bool is_thread_plain,
+PyObject *kiln_operation_shortcut(kiln_operation *o, kiln_differentiable *above, bool is_thread_plain,
                                   PyObject *const *args, size_t count) {
   kiln_found wanted;
   if (count != o->taken || !kiln_handles_are_read() || !kiln_operation_tensors(o, args, true, &wanted))
@@ -158,9 +164,7 @@ static PyObject *differentiable_record(PyObject *self, PyObject *args) {
   PyObject *function, *apply;
   if (!PyArg_ParseTuple(args, "OO:record", &function, &apply)) return NULL;
   if (d->recorded) return PyErr_SetString(PyExc_ValueError, "it has one"), NULL;
-  for (size_t i = 0; i < ANSWERS; i++)
-    if (!d->answers[i] && !(d->answers[i] = PyObject_GetAttrString(function, names_of_answers[i])))
-      return NULL;
+  if (!(d->answered = PyList_New(0))) return NULL;
   if (Py_TYPE(apply) == &PyCFunction_Type && (PyCFunction_GetFlags(apply) & ~METH_CLASS) == METH_VARARGS &&
       PyCFunction_GetSelf(apply) == function)
     d->applied = PyCFunction_GetFunction(apply);
@@ -169,19 +173,37 @@ static PyObject *differentiable_record(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+// NULL: that is the first time that the name is asked for.
+static PyObject *known_answer(kiln_differentiable *d, const char *name, Py_ssize_t size) {
+  for (size_t i = 0; i < d->answers_count; i++) {
+    size_t at = d->turn + i < d->answers_count ? d->turn + i : d->turn + i - d->answers_count;
+    const answer *a = &d->answers[at];
+    if (a->size != size || memcmp(a->name, name, (size_t)size)) continue;
+    d->turn = at + 1 < d->answers_count ? at + 1 : 0;
+    return Py_NewRef(a->value);
+  }
+  return NULL;
+}
+
+static bool keep_answer(kiln_differentiable *d, PyObject *name, answer a) {
+  if (d->answers_count == MOST_ANSWERS) return true;
+  if (PyList_Append(d->answered, name) || PyList_Append(d->answered, a.value)) return false;
+  d->answers[d->answers_count++] = a;
+  return true;
+}
+
 // tp_getattro of the class of that autograd.Function.
 static PyObject *recorded_attribute(PyObject *function, PyObject *name) {
   static getattrofunc of_types;
-  const recording *r = recorded_now;
-  if (r && r->of->recorded == function) {
-    Py_ssize_t size;
-    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
-    for (size_t i = 0; text && i < ANSWERS; i++)
-      if (!strcmp(text, names_of_answers[i])) return Py_NewRef(r->of->answers[i]);
-    PyErr_Clear();
-  }
   if (!of_types) of_types = (getattrofunc)PyType_GetSlot(&PyType_Type, Py_tp_getattro);
-  return of_types(function, name);
+  kiln_differentiable *d = recorded_now ? recorded_now->of : NULL;
+  if (!d || d->recorded != function || !PyUnicode_Check(name)) return of_types(function, name);
+  answer a = {0};
+  if (!(a.name = PyUnicode_AsUTF8AndSize(name, &a.size))) return NULL;
+  if ((a.value = known_answer(d, a.name, a.size))) return a.value;
+  a.value = of_types(function, name);
+  if (a.value && !keep_answer(d, name, a)) Py_CLEAR(a.value);
+  return a.value;
 }
 
 // recorded_type(base): the class of autograd.Functions for record(), which derives from `base`, theirs.
@@ -231,9 +253,7 @@ static PyObject *differentiable_new(PyTypeObject *type, PyObject *args, PyObject
 
 KILN_COLLECTED(differentiable, NULL, offsetof(kiln_differentiable, general),
                offsetof(kiln_differentiable, below), offsetof(kiln_differentiable, recorded),
-               offsetof(kiln_differentiable, apply), offsetof(kiln_differentiable, answers[ANSWER_CONTEXT]),
-               offsetof(kiln_differentiable, answers[ANSWER_SETUP]),
-               offsetof(kiln_differentiable, answers[ANSWER_FORWARD]),
+               offsetof(kiln_differentiable, apply), offsetof(kiln_differentiable, answered),
                offsetof(kiln_differentiable, has_transforms), offsetof(kiln_differentiable, names[NAME_SAVE]),
                offsetof(kiln_differentiable, names[NAME_FIXED]),
                offsetof(kiln_differentiable, names[NAME_MATERIALIZE]),

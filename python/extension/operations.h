@@ -59,7 +59,7 @@ typedef struct kiln_differentiable kiln_differentiable;
 /// The answer for plain tensors, or NULL: with an exception, or without where a general way has to tell.
 /// `above` records what autograd wants to know of; NULL: nothing does. `is_thread_plain`: there are no
 /// transforms.
-PyObject *kiln_operation_shortcut(kiln_operation *o, const kiln_differentiable *above, bool is_thread_plain,
+PyObject *kiln_operation_shortcut(kiln_operation *o, kiln_differentiable *above, bool is_thread_plain,
                                   PyObject *const *args, size_t count);
 
 #endif
