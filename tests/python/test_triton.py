@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 
@@ -397,6 +398,24 @@ class Tuned(Cases):
             self.launch(kiln.triton.jit(triton.autotune(refused, key=["n"])(add_vectors)))
         self.assertIn("add_vectors: no config can run", str(caught.exception))
         self.assertIn("num_ctas", str(caught.exception))
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor compiles one config at a time")
+    def test_configs_are_compiled_beside_each_other(self):
+        reading, both, texts = kiln.triton._reading, threading.Barrier(2, timeout=300), []
+
+        def compile_ir(text, *others):
+            texts.append(text)
+            if len(texts) <= 2:
+                both.wait()  # that of another config is under way
+            return theirs(text, *others)
+
+        theirs, reading.compile_ir = reading.compile_ir, compile_ir
+        self.addCleanup(setattr, reading, "compile_ir", theirs)
+        tuner = self.tuner(sizes=(64, 128, 256))
+        self.launch(tuner)
+        self.assertEqual((len(texts), len(set(texts)), len(tuner.fn.variants)), (3, 3, 3))  # each once
+        self.launch(tuner)
+        self.assertEqual(len(texts), 3)
 
     @unittest.skipIf(DEVICE != "cpu", "the times are those of the host")
     def test_a_table_is_asked_first_and_filled(self):

@@ -13,7 +13,7 @@ from triton.compiler import make_backend
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import KernelInterface, create_function_from_signature
 
-from . import _reading
+from . import _ahead, _reading
 from .._core import Plan, Variants
 
 counts = {"kiln": 0, "triton": 0}  # launches, of Kiln's those that went through Python
@@ -86,11 +86,12 @@ class Compiled:
     """One variant of a function on one device: `kernel` is Kiln's. It is launched as Triton's compiled kernels are, by all arguments in order, and has what
     programs read of those."""
 
-    def __init__(self, fn, place, bound, signature, options, text, facts, constants):
+    def __init__(self, fn, place, bound, signature, options, text, facts, constants, library):
+        """`library` gives the opened bundle, when it is compiled."""
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
         self.name = fn.__name__
         self.identity = _reading.identity(text, facts)
-        self.kernel = _reading.compile_ir(text, facts, (place.target,)).device(place.device).kernel(self.name)
+        self.kernel = library().device(place.device).kernel(self.name)
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
         self.is_plain = all(map(_plain, (signature[name] for name in self.names)))
         self.hash, self.src = self.identity, fn
@@ -231,19 +232,31 @@ class Engine:
             found += [where, name, where[name]]
         return tuple(found)
 
-    def _compile(self, place, key, bound, specialization, options, named, is_warmup):
+    def _pack(self, place, bound, specialization, options, named):
         fn = self.fn
         fn.cache_key  # finds the globals that it uses
         named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
-        options, signature, constants, attributes = fn._pack_args(place.backend, named, bound, specialization, options)
+        return fn._pack_args(place.backend, named, bound, specialization, options)
+
+    def _read(self, place, options, signature, constants, attributes):
+        facts = {name: getattr(options, name) for name in _reading.FACTS if hasattr(options, name)}
+        facts["debug"] = options.debug
+        return _reading.triton_ir(self.fn, signature, constants, attributes, facts, place.read_for)
+
+    def _begin(self, ahead, place, key, *kinds):
+        ahead.begin((self, key), lambda: self._read(place, *self._pack(place, *kinds)), place.target)
+
+    def _compile(self, ahead, place, key, bound, specialization, options, named, is_warmup):
+        fn = self.fn
+        packed = options, signature, constants, attributes = self._pack(place, bound, specialization, options, named)
         told = (str(key), signature, place.device, constants, options, [attributes], is_warmup)
         text_key = "%s%s" % (specialization, options)
         if fn._call_hook(knobs.runtime.jit_cache_hook, (text_key, [kind for kind, _ in specialization]), *told[1:]):
             return None
-        facts = {name: getattr(options, name) for name in _reading.FACTS if hasattr(options, name)}
-        facts["debug"] = options.debug
-        text, facts = _reading.triton_ir(fn, signature, constants, attributes, facts, place.read_for)
-        compiled = Compiled(fn, place, bound, signature, options, text, facts, constants)
+        begun = ahead and ahead.take((self, key))
+        text, facts = begun[:2] if begun else self._read(place, *packed)
+        library = begun[2] if begun else lambda: _reading.compile_ir(text, facts, (place.target,))
+        compiled = Compiled(fn, place, bound, signature, options, text, facts, constants, library)
         self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
         fn._call_hook(knobs.runtime.jit_post_compile_hook, (text_key, [kind for kind, _ in specialization]), *told[1:])
         return compiled
@@ -277,7 +290,10 @@ class Engine:
             self._forget_changed_source()
         compiled = self.variants.get(key)
         if compiled is None:
-            compiled = self._compile(place, key, bound, specialization, options, named, warmup)
+            ahead = _ahead.now()
+            if ahead and ahead.is_reading:
+                return self._begin(ahead, place, key, bound, specialization, options, named)
+            compiled = self._compile(ahead, place, key, bound, specialization, options, named, warmup)
             if compiled is None:
                 return None
         if fn.used_global_vals:

@@ -8,11 +8,13 @@ import tempfile
 import time
 
 import torch
+from triton import knobs
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import driver
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from .. import _compiler
+from . import _ahead
 
 BUDGET_S, MOST_ROUNDS, LEAST_ROUNDS, TIMES = 2.0, 100, 3, 3
 REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
@@ -207,15 +209,31 @@ def _launch(tuner, config, arguments, named, timed):
     return found
 
 
+def _compile_all(tuner, configs, arguments, named):
+    """Each is compiled and launched once; those that can run, in order, and why the others cannot. A hook that may keep something from being compiled has
+    to be asked before."""
+    able, refused = set(), {}
+    turns = (True, False) if knobs.runtime.jit_cache_hook is None else (False,)
+    with _ahead.Ahead() as ahead:
+        for ahead.is_reading in turns:
+            for config in configs:
+                if config in able or config in refused:
+                    continue
+                ahead.has_begun = False
+                try:
+                    _launch(tuner, config, arguments, named, lambda launch: launch())
+                except REFUSALS as error:
+                    refused[config] = "%s: %s" % (config, error)
+                else:
+                    if not ahead.has_begun:
+                        able.add(config)
+    return [config for config in configs if config in able], list(refused.values())
+
+
 def _contest(tuner, configs, arguments, named):
     """{config: (median, low, high)} of those that run; in nanoseconds."""
-    times, refused = {}, []
-    for config in configs:
-        try:
-            _launch(tuner, config, arguments, named, lambda launch: launch())  # compiles
-            times[config] = []
-        except REFUSALS as error:
-            refused.append("%s: %s" % (config, error))
+    able, refused = _compile_all(tuner, configs, arguments, named)
+    times = {config: [] for config in able}
     if not times:
         raise REFUSALS[-1]("%s: no config can run:\n%s" % (tuner.base_fn.__name__, "\n".join(refused)))
     clock, end, inside = _Clock(), time.monotonic() + BUDGET_S, set(times)

@@ -58,7 +58,7 @@ def record(folder):
     from triton.runtime import Autotuner
     os.makedirs(folder, exist_ok=True)
 
-    def read(self, fn, place, bound, signature, options, text, facts, constants):
+    def read(self, fn, place, bound, signature, options, text, facts, constants, _):
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
         self.name, self.identity, self._launches, self.plan, self._options = fn.__name__, _reading.identity(text, facts), 0, None, options
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
