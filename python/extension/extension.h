@@ -305,8 +305,9 @@ extern const kiln_torch_type kiln_torch_types[];
 extern const size_t kiln_torch_type_count;
 
 /// Finds how exact tensors are read by their handles, once: in their objects or by the descriptor of
-/// `_cdata`. Where that cannot be proved, none is.
-void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata);
+/// `_cdata`. Where that cannot be proved, none is. `empty` (NULL: there is none): what PyTorch's compiled
+/// graphs call for a new tensor on the current GPU.
+void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata, PyObject *empty);
 bool kiln_handles_are_read(void);
 /// The array of an exact torch.Tensor or Parameter: false, and no exception, where another way has to tell.
 bool kiln_handle_read(PyObject *tensor, kiln_array *out);
@@ -317,14 +318,23 @@ bool kiln_handle_of_array_requires_grad(const kiln_array *array);
 typedef struct kiln_new_tensor {
   int32_t number, device_type, device_index;
   bool is_zeroed;
-  void *handle; // owned; NULL: not made yet
+  void *handle;     // owned; NULL: not made yet
+  PyObject *object; // owned: made by kiln_handle_begin(), instead of a handle; NULL
   int rank;
   int64_t sizes[8], strides[8];
 } kiln_new_tensor;
 /// False where another way has to make it.
 bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int index, kiln_new_tensor *out);
-/// Allocates, without the GIL, and says where; after false kiln_handle_drop() alone may follow. Memory that
-/// is not there leaves a text of PyTorch's on stderr.
+/// What PyTorch was asked for last: the arguments, owned, and the extents that they say.
+typedef struct kiln_asked {
+  PyObject *args;
+  int64_t sizes[8];
+} kiln_asked;
+/// Makes it of a GPU at once, where that is the shorter way; false with an exception. `last`: of the same
+/// rank and `dtype`.
+bool kiln_handle_begin(kiln_new_tensor *tensor, PyObject *dtype, kiln_asked *last);
+/// Allocates what is not made, without the GIL, and says where; after false kiln_handle_drop() alone may
+/// follow. Memory that is not there leaves a text of PyTorch's on stderr.
 bool kiln_handle_make(kiln_new_tensor *tensor, void **data);
 /// The tensor that was made, once.
 PyObject *kiln_handle_give(kiln_new_tensor *tensor);

@@ -19,6 +19,8 @@ static struct {
   size_t offset;   // of the handle in an object; 0: by `_cdata`
   PyObject *cdata; // owned: the descriptor of that, and its function
   descrgetfunc get;
+  PyObject *empty_of_gpu; // owned: makes tensors on the current GPU, asking no dispatcher; NULL: nothing does
+  bool is_empty_proved;   // at the first tensor that it made
   kiln_place gpu;
   uint32_t types[MOST_NUMBERS]; // KILN_IS by PyTorch's number; 0: unknown
 #define FUNCTION(name, library, symbol, result, parameters) result(*name) parameters;
@@ -108,7 +110,8 @@ static bool is_right(bool is_in_object) {
   return is_fine;
 }
 
-void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata) {
+void kiln_handles_find(bool is_hip, bool is_in_object, PyObject *cdata, PyObject *empty) {
+  by.empty_of_gpu = Py_XNewRef(empty);
   by.cdata = Py_XNewRef(cdata);
   by.get = cdata ? (descrgetfunc)PyType_GetSlot(Py_TYPE(cdata), Py_tp_descr_get) : NULL;
   bool is_fine = find_functions() && (is_in_object || by.get);
@@ -171,22 +174,75 @@ bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int ind
   out->device_type = is_host ? TYPE_OF_CPU : TYPE_OF_CUDA;
   out->device_index = is_host ? 0 : index;
   out->handle = NULL;
+  out->object = NULL;
+  return true;
+}
+
+// Whether `t->object` is what `t` asks for.
+static bool is_as_asked(const kiln_new_tensor *t) {
+  kiln_array made;
+  if (!kiln_torch_is_exact(t->object) || !kiln_handle_read(t->object, &made)) return false;
+  size_t bytes = (size_t)t->rank * sizeof *t->sizes;
+  return made.type == by.types[t->number] && made.place == by.gpu && made.index == t->device_index &&
+         made.rank == t->rank && !memcmp(made.shape, t->sizes, bytes) &&
+         !memcmp(made.strides, t->strides, bytes) && !kiln_handle_requires_grad(t->object);
+}
+
+// The arguments for `t`, owned by `last`; NULL with an exception.
+static PyObject *arguments_for(const kiln_new_tensor *t, PyObject *dtype, kiln_asked *last) {
+  size_t rank = (size_t)t->rank;
+  if (last->args && !memcmp(last->sizes, t->sizes, rank * sizeof *t->sizes)) return last->args;
+  PyObject *shape = kiln_integers(t->sizes, rank, 1), *apart = kiln_integers(t->strides, rank, 1);
+  Py_CLEAR(last->args);
+  if (shape && apart) last->args = PyTuple_Pack(3, shape, apart, dtype);
+  memcpy(last->sizes, t->sizes, rank * sizeof *t->sizes);
+  Py_XDECREF(shape);
+  Py_XDECREF(apart);
+  return last->args;
+}
+
+static PyObject *call_empty(const kiln_new_tensor *t, PyObject *dtype, kiln_asked *last) {
+  PyObject *args = arguments_for(t, dtype, last);
+  if (!args) return NULL;
+  Py_INCREF(args); // what runs meanwhile may ask for others
+  PyObject *made = PyObject_Call(by.empty_of_gpu, args, NULL);
+  Py_DECREF(args);
+  return made;
+}
+
+bool kiln_handle_begin(kiln_new_tensor *t, PyObject *dtype, kiln_asked *last) {
+  int32_t current;
+  bool is_able = t->device_type == TYPE_OF_CUDA && by.empty_of_gpu && by.offset && by.current_device &&
+                 !by.current_device(&current) && current == t->device_index;
+  if (!is_able) return true;
+  t->object = call_empty(t, dtype, last);
+  if (by.is_empty_proved) return t->object;
+  by.is_empty_proved = t->object && is_as_asked(t);
+  if (by.is_empty_proved) return true;
+  PyErr_Clear();
+  Py_CLEAR(t->object);
+  Py_CLEAR(by.empty_of_gpu);
   return true;
 }
 
 bool kiln_handle_make(kiln_new_tensor *t, void **data) {
-  return !by.empty(t->rank, t->sizes, t->strides, t->number, t->device_type, t->device_index, &t->handle) &&
-         (!t->is_zeroed || !by.zero(t->handle)) && !by.data(t->handle, data);
+  void *handle = t->object ? (char *)t->object + by.offset : NULL;
+  if (!handle &&
+      by.empty(t->rank, t->sizes, t->strides, t->number, t->device_type, t->device_index, &t->handle))
+    return false;
+  if (!handle) handle = t->handle;
+  return (!t->is_zeroed || !by.zero(handle)) && !by.data(handle, data);
 }
 
 PyObject *kiln_handle_give(kiln_new_tensor *t) {
-  PyObject *tensor = by.wrap(t->handle);
-  by.drop(t->handle);
-  t->handle = NULL;
+  PyObject *tensor = t->object ? t->object : by.wrap(t->handle);
+  t->object = NULL;
+  kiln_handle_drop(t);
   return tensor;
 }
 
 void kiln_handle_drop(kiln_new_tensor *t) {
+  Py_CLEAR(t->object);
   if (t->handle) by.drop(t->handle);
   t->handle = NULL;
 }

@@ -143,7 +143,7 @@ const char kiln_operation_ended[] = "this operation has ended"; // by the collec
 
 // Launches with new tensors, which the kernel writes in the order of its parameters; 0 where another way has
 // to make them, -1 with an exception.
-static int run_making(const kiln_operation *o, kiln_kernel_object *kernel, kiln_place place, int index,
+static int run_making(kiln_operation *o, kiln_kernel_object *kernel, kiln_place place, int index,
                       PyObject *const *args, PyObject **made) {
   kiln_new_tensor new[KILN_MOST_OUTPUTS];
   PyObject *passed[KILN_MOST_ARGUMENTS];
@@ -159,7 +159,12 @@ static int run_making(const kiln_operation *o, kiln_kernel_object *kernel, kiln_
               kiln_handle_new_of(one->type, one->is_zeroed, place, index, tensor);
   }
   if (!is_able || count != o->outputs_count) return PyErr_Occurred() ? -1 : 0;
-  int status = kiln_launch_making(kernel, passed, new, count);
+  int status = 1;
+  for (size_t i = 0; i < count && status > 0; i++) {
+    kiln_output *one = &o->outputs[outputs[i]];
+    if (!kiln_handle_begin(&new[i], one->dtype, &one->last)) status = -1;
+  }
+  if (status > 0) status = kiln_launch_making(kernel, passed, new, count);
   for (size_t i = 0; i < count; i++)
     if (status <= 0) kiln_handle_drop(&new[i]);
     else if (!(made[outputs[i]] = kiln_handle_give(&new[i]))) status = -1;
@@ -325,7 +330,10 @@ static int operation_clear(PyObject *self) {
 
 static void operation_drop(PyObject *self) {
   kiln_operation *o = (kiln_operation *)self;
-  for (size_t i = 0; i < o->outputs_count; i++) Py_XDECREF(o->outputs[i].dtype);
+  for (size_t i = 0; i < o->outputs_count; i++) {
+    Py_XDECREF(o->outputs[i].dtype);
+    Py_XDECREF(o->outputs[i].last.args);
+  }
   PyMem_Free(o->code);
   PyMem_Free(o->found);
 }

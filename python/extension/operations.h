@@ -20,6 +20,7 @@ typedef struct kiln_output {
   bool is_zeroed;
   int rank;
   kiln_extent extents[KILN_MOST_RANK];
+  kiln_asked last;
 } kiln_output;
 
 /// What launches for tensors of some types on some device.

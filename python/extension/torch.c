@@ -138,7 +138,9 @@ bool kiln_torch_is_used(void) {
   find_exchange();
   PyObject *hip = attribute(module, "version.hip");
   PyObject *cdata = attribute(tensor, "_cdata");
-  kiln_handles_find(hip && hip != Py_None, torch.exchange != NULL, cdata);
+  PyObject *empty = attribute(module, "_C._dynamo.guards._empty_strided_cuda");
+  kiln_handles_find(hip && hip != Py_None, torch.exchange != NULL, cdata, empty);
+  Py_XDECREF(empty);
   Py_XDECREF(cdata);
   Py_XDECREF(hip);
   return true;

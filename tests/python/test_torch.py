@@ -631,6 +631,50 @@ class Returned(Cases):
         self.assertRaisesRegex(NotImplementedError, "kiln_returned::plain has no derivatives", self.ops.plain(torch.ones(4, requires_grad=True), 4).sum().backward)
 
 
+class OnAGpu(Cases):
+    """What is allocated there, which goes another way than on the host."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not torch.cuda.is_available() or torch.version.hip:
+            raise unittest.SkipTest("no GPU of NVIDIA's")
+        import kiln.torch
+        path, (major, minor) = os.path.join(FOLDER, "on_a_gpu.kiln"), torch.cuda.get_device_capability()
+        with open(path, "w") as file:
+            file.write(DERIVED)
+        bundle = os.path.join(FOLDER, "on_a_gpu.kbundle")
+        support.tool("build", path, "-t", "sm_%d%d%s" % (major, minor, "a" if major >= 9 else ""), "--no-cache", "-q", "-o", bundle)
+        cls.ops = kiln.torch.register(bundle, namespace="kiln_on_a_gpu")
+
+    def check(self, device, rows, dtype=None):
+        x, s = (torch.randn(*shape, device=device, dtype=dtype, requires_grad=True) for shape in ((rows, 7), (7,)))
+        y, want = self.ops.scaled(x, s, rows, 7), x * s
+        self.assertEqual(*[(one.device, one.dtype, one.shape, one.stride(), one.requires_grad, one.is_leaf) for one in (y, want)])
+        torch.testing.assert_close(y, want)
+        torch.testing.assert_close(*[torch.autograd.grad((one * one).sum(), (x, s)) for one in (y, want)])
+
+    def test_outputs_and_derivatives(self):
+        for device in range(torch.cuda.device_count()):
+            for rows in (5, 5, 9, 1, 5):
+                for dtype in (torch.float32, torch.float64):
+                    self.check("cuda:%d" % device, rows, dtype)
+        with torch.cuda.device(torch.cuda.device_count() - 1):
+            self.check("cuda:0", 5)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            self.check("cuda:0", 5)
+        with torch.inference_mode():
+            x, s = torch.randn(5, 7, device="cuda"), torch.randn(7, device="cuda")
+            self.assertTrue(self.ops.scaled(x, s, 5, 7).is_inference())
+
+    def test_memory_that_is_not_there(self):
+        x, s = torch.randn(5, 7, device="cuda"), torch.randn(7, device="cuda")
+        for _ in range(2):
+            torch.testing.assert_close(self.ops.scaled(x, s, 5, 7), x * s)
+            with self.assertRaises(torch.OutOfMemoryError):
+                self.ops.scaled(x, s, 1 << 20, 1 << 22)
+
+
 class Examples(Cases):
     def test_a_model_trains_as_eager_does(self):
         bundle = os.path.join(FOLDER, "norms.kbundle")
