@@ -353,8 +353,21 @@ static unsigned lines_of(const char *path) {
   return count;
 }
 
+// Devices take shapes from one queue, and a line is printed where a shape ends. Each device is at one shape,
+// so behind a line come at most as many that stand before it in the queue as there are other devices.
+static void expect_queue(const char *out, const char *const *queue, unsigned devices) {
+  for (size_t i = 0; queue[i]; i++) {
+    const char *at = strstr(out, queue[i]);
+    unsigned late = 0;
+    if (!at) FAIL("no line of %s in:\n%s", queue[i], out);
+    for (size_t before = 0; before < i; before++) late += strstr(out, queue[before]) > at;
+    if (late >= devices) FAIL("%u shapes of before '%s' end behind it:\n%s", late, queue[i], out);
+  }
+}
+
 // A context of a GPU takes longer to make than most kernels to measure: a device has one process for all
-// shapes and kernels, and another one only where that died.
+// shapes and kernels, and another one only where that died. One device takes shapes as they are written,
+// several take those of a kernel together, the largest first.
 TEST(tune, a_device_has_one_process_for_all_shapes) {
   static const char source[] =
       "kiln 1\n\nkernel k[B: tune = 64](y: inout *f32, n: i32)\n  @grid(cdiv(n, B)) @key(n) @config(B = 64) "
@@ -362,11 +375,18 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
       "{\n  let i = pid(0) * B + iota(B)\n  store(y + i, load(y + i, i < n) + 1.0, i < n)\n}\n\n"
       "kernel l[B: tune = 32](y: out *f32, n: i32)\n  @grid(n) @key(n) @config(B = 32) @config(B = 16)\n"
       "{\n  store(y + pid(0) + iota(B), 1.0)\n}\n";
+  static const char *const written[] = {"k n=100: ", "k n=200: ", "k n=400: ",  "l n=300: ",
+                                        "l n=600: ", "k n=800: ", "k n=1600: ", NULL},
+                           *const largest_first[] = {"k n=1600: ", "k n=800: ", "k n=400: ", "k n=200: ",
+                                                     "k n=100: ",  "l n=300: ", "l n=600: ", NULL};
   static const struct {
-    const char *device;
-    bool dies;
-    unsigned processes, dropped;
-  } cases[] = {{"cuda:0", false, 1, 0}, {"cuda:0", true, 2, 1}, {"cuda:0,cuda:1", false, 2, 0}};
+    const char *device, *happens; // a file that the driver takes away
+    unsigned devices, processes, dropped;
+    const char *const *queue;
+  } cases[] = {{"cuda:0", NULL, 1, 1, 0, written},
+               {"cuda:0", "die", 1, 2, 1, written},
+               {"cuda:0,cuda:1", NULL, 2, 2, 0, largest_first},
+               {"cuda:0,cuda:1", "stall", 2, 2, 0, largest_first}};
   const char *folder = kiln_test_folder(), *build = kiln_test_build();
   char *out, words[1000], says[100];
   put("k.kiln", source);
@@ -380,12 +400,12 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     unlink(file("contexts"));
     unlink(file("c.table"));
-    if (cases[i].dies) put("die", "");
-    int code =
-        kiln_test_run(&out,
-                      "LD_LIBRARY_PATH=%s FAKE_LOG=%s FAKE_DIE=%s %s/bin/kiln tune -v -d %s --budget "
-                      "0.1 --judge-limit 0 -s %s/shapes -o %s/c.table %s/k.kbundle",
-                      folder, file("contexts"), file("die"), build, cases[i].device, folder, folder, folder);
+    if (cases[i].happens) put(cases[i].happens, "");
+    int code = kiln_test_run(
+        &out,
+        "LD_LIBRARY_PATH=%s FAKE_LOG=%s FAKE_DIE=%s FAKE_STALL=%s %s/bin/kiln tune -v -d %s --budget "
+        "0.1 --judge-limit 0 -s %s/shapes -o %s/c.table %s/k.kbundle",
+        folder, file("contexts"), file("die"), file("stall"), build, cases[i].device, folder, folder, folder);
     if (code) FAIL("exit status is %d:\n%s", code, out);
     snprintf(says, sizeof says, "; %u processes\n", cases[i].processes);
     expect_in(out, says);
@@ -394,8 +414,7 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
     for (const char *at = out; (at = strstr(at, "dropped ")); at++) dropped++;
     CHECK_INT(dropped, cases[i].dropped);
     if (cases[i].dropped) expect_in(out, "the process ended with exit status 3");
-    const char *largest = strstr(out, "k n=1600: "), *least = strstr(out, "k n=100: ");
-    CHECK(largest && least && (largest < least) == (cases[i].processes == 2 && !cases[i].dies));
+    expect_queue(out, cases[i].queue, cases[i].devices);
     free(out);
     CHECK_INT(lines_of(file("c.table")), 1 + 7);
   }
