@@ -5,7 +5,10 @@
 #include "tests/harness.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/json.h"
 
 static const char source[] =
     "kiln 1\n"
@@ -232,4 +235,33 @@ TEST(install, packages_are_asked_for_with_the_rights_there_are) {
   CHECK(strstr(out, "\nsudo apt-get update") && !strstr(out, "libpolly-77-dev"));
   CHECK_INT(packages("0", "apt-get", "tests", &out), 2);
   CHECK(strstr(out, "expected 'build', 'test' or 'lint', found 'tests'"));
+}
+
+// `make compile_commands.json` and `make debug`: each file of programs, libraries and tests has its command.
+TEST(install, editors_are_told_how_every_file_is_compiled) {
+  const kiln_json *commands;
+  kiln_error err = {0};
+  char *files, *text, *rest = NULL;
+  unsigned count = 0;
+  kiln_arena *arena = kiln_arena_create();
+  int code =
+      kiln_test_run(&text, "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -n -B V=1 CONFIG=debug all tests "
+                           "2>/dev/null | tools/compile-commands.sh");
+  CHECK_INT(code, 0);
+  CHECK_OK(kiln_json_parse(arena, text, strlen(text), &commands, &err), err);
+  code =
+      kiln_test_run(&files, "find base targets compiler cache tuner runtime tools tests/base tests/targets "
+                            "tests/compiler tests/codegen tests/cache tests/tuner tests/bundle tests/runtime "
+                            "tests/tools -name '*.c'");
+  CHECK_INT(code, 0);
+  for (char *file = strtok_r(files, "\n", &rest); file; file = strtok_r(NULL, "\n", &rest), count++) {
+    const kiln_json *one = commands->first;
+    while (one && strcmp(kiln_json_text(one, "file", ""), file) != 0) one = one->next;
+    if (!one) FAIL("%s has no command", file);
+    CHECK(strstr(kiln_json_text(one, "command", ""), "-std=c11"));
+    CHECK(strstr(kiln_json_text(one, "command", ""), " -O0 "));
+  }
+  CHECK(count > 400);
+  free(files), free(text);
+  kiln_arena_destroy(arena);
 }
