@@ -65,11 +65,11 @@ void kiln_test_skip(const char *format, ...) {
 static bool is_named(const kiln_test *t, char *const *names) {
   if (!*names) return true;
   for (; *names; names++)
-    if (!strcmp(*names, t->name)) return true;
+    if (!strcmp(*names, t->name) || !strcmp(*names, t->suite)) return true;
   return false;
 }
 
-/// Arguments name the tests to run; without them all run.
+/// Arguments name the tests or suites to run; without them all run.
 int main(int argc, char **argv) {
   unsigned counts[3] = {0};
   (void)argc;
