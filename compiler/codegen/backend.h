@@ -43,9 +43,10 @@ typedef struct kiln_finishing {
   kiln_code_info *info; ///< format may change; what can be read back from finished code goes in
   kiln_arena *texts;
   kiln_buffer *producer; ///< the tools used are appended
+  uint32_t spills;       ///< registers that the finished code keeps in memory; see kiln_register_policy
 } kiln_finishing;
 
-/// A form that a back end has besides LLVM IR and assembly, which all have.
+/// A form that a back end has besides LLVM IR and assembly, which all have, or in place of theirs.
 typedef struct kiln_backend_form {
   kiln_format format; ///< 0 ends the list
   LLVMCodeGenFileType emitted;

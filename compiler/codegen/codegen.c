@@ -34,6 +34,7 @@ typedef struct compile {
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
   kiln_refusals refusals;              // in the artifact's texts
   bool is_wide;                        // the kernel may use all registers: see kiln_register_policy
+  uint32_t spills;                     // registers that the finished code keeps in memory
 } compile;
 
 void kiln_artifact_deinit(kiln_artifact *artifact) {
@@ -72,7 +73,8 @@ static kiln_status refuse_format(const compile *c, unsigned wanted, kiln_error *
   char list[64] = "", name[KILN_TARGET_NAME];
   for (unsigned i = 0; i < 2; i++)
     for (const kiln_backend_form *f = lists[i]; f->format; f++)
-      strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(f->format));
+      if (find_form(c->backend, f->format) == f)
+        strcat(strcat(list, list[0] ? ", " : ""), kiln_format_name(f->format));
   return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s has no form '%s'; it has %s",
                    kiln_target_name(c->target, name), kiln_format_name(wanted), list);
 }
@@ -200,9 +202,11 @@ static kiln_status run_finish(compile *c, kiln_error *err) {
                       .info = &c->artifact->info,
                       .texts = c->artifact->texts,
                       .producer = &c->producer};
-  if (c->form->finish) return c->form->finish(&f, err);
-  take_object(c);
-  return KILN_OK;
+  kiln_status status = KILN_OK;
+  if (c->form->finish) status = c->form->finish(&f, err);
+  else take_object(c);
+  c->spills = f.spills;
+  return status;
 }
 
 // ------------------------------------------------------------------------------------------- order
@@ -247,7 +251,7 @@ static void dispose_module(compile *c) {
 // True when the finished code spills and all registers have not been tried; the module is then gone and
 // lowering starts again.
 static bool start_again(compile *c) {
-  if (c->is_wide || !c->artifact->info.spill_bytes || !has_far_registers(c)) return false;
+  if (c->is_wide || !c->spills || !has_far_registers(c)) return false;
   c->is_wide = true;
   dispose_module(c);
   kiln_buffer_clear(&c->artifact->code);

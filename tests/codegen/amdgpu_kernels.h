@@ -16,7 +16,9 @@ typedef struct compiled {
   kiln_arena *arena;
   kiln_target target;
   bool is_best;                    // the variant with the most promises, not the generic one
+  const char *config;              // its text; NULL: the first one that may be used
   const kiln_interface *interface; // arena
+  uint64_t tile;                   // bytes of the largest one that a loop loads
   kiln_artifact artifact;
   kiln_amdgpu_facts facts;
 } compiled;
@@ -36,19 +38,31 @@ static inline ir_kernel *lower(compiled *c, const char *file, const char *name, 
   CHECK(text);
   const char *source = kiln_arena_text(c->arena, text, size); // the unit borrows it
   free(text);
-  kiln_front_options options = {0};
+  kiln_front_options options = {.all_configs = c->config != NULL};
   kiln_unit *unit = kiln_unit_open(c->arena, path, source, size, &options, d);
   if (!unit) fail_with(d, source, size);
   for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
     c->interface = kiln_unit_interface(unit, i);
     if (strcmp(c->interface->name, name) != 0) continue;
-    uint32_t config = kiln_unit_first_config(unit, i, &c->target);
+    uint32_t config = c->config ? 0 : kiln_unit_first_config(unit, i, &c->target);
+    while (c->config && strcmp(c->interface->configs[config].text, c->config) != 0)
+      CHECK(++config < c->interface->config_count);
     ir_kernel *kernel = kiln_unit_lower(unit, c->arena, i, config,
                                         c->is_best ? 0 : c->interface->variant_count - 1, &c->target, d);
     if (!kernel) fail_with(d, source, size);
     return kernel;
   }
   FAIL("%s has no %s", path, name);
+}
+
+static inline void note_tile(ir_op *op, void *context) {
+  compiled *c = context;
+  const ir_op *around = op->block->parent;
+  if (op->code != IR_LOAD && op->code != IR_VIEW_LOAD) return;
+  while (around && !ir_is_loop(around)) around = around->block->parent;
+  ir_type type = op->results[0].type;
+  uint64_t bytes = (uint64_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(type);
+  if (around && bytes > c->tile) c->tile = bytes;
 }
 
 static inline kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target,
@@ -58,20 +72,25 @@ static inline kiln_status try_compile(compiled *c, const char *file, const char 
   CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
   kiln_diagnostics d = {.arena = c->arena};
   ir_kernel *kernel = lower(c, file, name, &d);
+  ir_walk(kernel->body, note_tile, c);
   kiln_codegen_options options;
   kiln_codegen_options_init(&options);
   options.output = format;
   return kiln_codegen(kernel, &c->target, &options, &c->artifact, err);
 }
 
-static inline compiled compile(const char *file, const char *name, const char *target) {
-  compiled c = {.is_best = false};
+static inline void compile_object(compiled *c, const char *file, const char *name, const char *target) {
   kiln_error err = {0};
-  if (try_compile(&c, file, name, target, KILN_FORMAT_HSACO, &err) != KILN_OK)
+  if (try_compile(c, file, name, target, KILN_FORMAT_HSACO, &err) != KILN_OK)
     FAIL("%s for %s: %s", name, target, err.text);
-  if (kiln_amdgpu_read_facts(c.artifact.code.bytes, c.artifact.code.size, c.interface->symbol, &c.facts,
+  if (kiln_amdgpu_read_facts(c->artifact.code.bytes, c->artifact.code.size, c->interface->symbol, &c->facts,
                              &err) != KILN_OK)
     FAIL("%s for %s: %s", name, target, err.text);
+}
+
+static inline compiled compile(const char *file, const char *name, const char *target) {
+  compiled c = {.is_best = false};
+  compile_object(&c, file, name, target);
   return c;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // AMDGPU as a back end: code objects, and what they say of themselves.
 #include <llvm/Config/llvm-config.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "compiler/codegen/amdgpu/amdgpu.h"
 #include "compiler/codegen/backend.h"
@@ -22,6 +24,7 @@ static kiln_status read_back(kiln_finishing *f, kiln_error *err) {
   info->shared_bytes = facts.lds_bytes + info->dynamic_shared;
   info->registers = facts.vgprs, info->scalar_registers = facts.sgprs;
   info->spill_bytes = 4 * (facts.vgpr_spills + facts.sgpr_spills);
+  f->spills = facts.vgpr_spills; // scalars go to lanes of a vector register
   info->wave = facts.wave;
   return KILN_OK;
 }
@@ -29,6 +32,25 @@ static kiln_status read_back(kiln_finishing *f, kiln_error *err) {
 static kiln_status finish(kiln_finishing *f, kiln_error *err) {
   KILN_TRY(kiln_finish_object(f, err));
   return read_back(f, err);
+}
+
+// The metadata at the end of the text.
+static uint32_t spills_in(const kiln_buffer *text, const char *key) {
+  const char *at = memmem(text->bytes, text->size, key, strlen(key));
+  return at ? (uint32_t)strtoul(at + strlen(key), NULL, 10) : 0;
+}
+
+static kiln_status finish_text(kiln_finishing *f, kiln_error *err) {
+  kiln_buffer *text = f->object;
+  (void)err;
+  kiln_buffer_u8(text, 0); // an end for what is read in it
+  text->size -= !text->failed;
+  f->spills = spills_in(text, ".vgpr_spill_count:");
+  f->info->spill_bytes = 4 * (f->spills + spills_in(text, ".sgpr_spill_count:"));
+  kiln_buffer_deinit(f->code);
+  *f->code = *text;
+  *text = (kiln_buffer){0};
+  return KILN_OK;
 }
 
 // ---------------------------------------------------------------------------------------- registers
@@ -45,7 +67,8 @@ static void keep_accumulators_near(LLVMValueRef function) {
   kiln_llvm_mark(function, "amdgpu-waves-per-eu", "2");
 }
 
-static const kiln_backend_form forms[] = {{KILN_FORMAT_HSACO, LLVMObjectFile, finish}, {0}};
+static const kiln_backend_form forms[] = {
+    {KILN_FORMAT_HSACO, LLVMObjectFile, finish}, {KILN_FORMAT_ASM, LLVMAssemblyFile, finish_text}, {0}};
 static const char *const link_flags[] = {"--hash-style=gnu", NULL};
 
 const kiln_backend kiln_backend_amdgpu = {
