@@ -205,7 +205,7 @@ TEST(worker, wrong_requests_get_words_and_the_next_one_works) {
       {"\1\5sm_80\1k\0\0\4\1\1a\0", 16, KILN_STATUS_CORRUPT, "request: the positions are damaged"},
       {"\1\5sm_80\1k\0\0\0", 12, KILN_STATUS_CORRUPT, "options: 'optimise' is damaged"},
       {bad_form.bytes, bad_form.size, KILN_STATUS_UNSUPPORTED,
-       "gfx1100 has no form 'ptx'; it has hsaco, ir, llvm, asm"},
+       "gfx1100 has no form 'ptx'; it has hsaco, asm, ir, llvm"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     send_bytes(&w, cases[i].bytes, cases[i].size);
