@@ -73,13 +73,12 @@ static void open_barriers(gpu *g, bool is_cluster) {
   if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
 }
 
-/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, and some
-/// end behind it, so that of a block is none of the whole block's but counts its threads (PTX ISA,
-/// "barrier").
+/// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so
+/// neither is `aligned`: of such a barrier all threads of a block run the same one (PTX ISA, "barrier").
 static void meet(gpu *g, bool is_cluster) {
   LLVMValueRef all[2] = {gpu_i32(g, ROLES_BARRIER), gpu_i32(g, gpu_block_threads(g))};
   if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
-  else call(g, KL_kl_named_barrier, all, 2);
+  else call(g, KL_kl_meeting, all, 2);
 }
 
 /// The same number in all lanes, so that the compiler knows it as uniform.
