@@ -4,6 +4,8 @@
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/gpu/layouts/sort_network.h"
 
+#include <string.h>
+
 /// An element of one word, or of 64 bits as two where machines choose words of 32.
 typedef struct item {
   LLVMValueRef low, high; ///< `high` is NULL in elements of one word
@@ -136,17 +138,23 @@ static void trade(void *context, const kiln_network *n, unsigned lane, unsigned 
   }
 }
 
-static void compare_lanes(sorter *s, unsigned lane) {
-  item own = s->regs[0], other = shuffled(s, own, lane);
-  order(s, &own, &other);
-  s->regs[0] = choose(s, thread_bit(s, lane), other, own);
+/// Of a thread's element and its partner's: the greater where `is_upper`, else the lesser.
+static item own_of(const sorter *s, LLVMValueRef is_upper, item own, item other) {
+  LLVMBuilderRef b = s->g->builder;
+  LLVMValueRef is_less = LLVMBuildICmp(b, LLVMIntSLT, value_of(s, other), value_of(s, own), "");
+  return choose(s, LLVMBuildXor(b, is_less, is_upper, ""), other, own);
+}
+
+static void compare_lanes(sorter *s, const kiln_network *n, unsigned lane) {
+  for (uint32_t r = 0; r < 1u << n->registers; r++)
+    s->regs[r] = own_of(s, thread_bit(s, lane), s->regs[r], shuffled(s, s->regs[r], lane));
 }
 
 static void compare(void *context, const kiln_network *n, unsigned place, uint32_t falling) {
   sorter *s = context;
   apply_pending(s, n->registers);
   if (place >= n->registers) {
-    compare_lanes(s, place - n->registers);
+    compare_lanes(s, n, place - n->registers);
     return;
   }
   for (uint32_t r = 0; r < 1u << n->registers; r++) {
@@ -201,9 +209,181 @@ static void halve(void *context, const kiln_network *n, unsigned place) {
 
 static void end(void *context, const kiln_network *n) { apply_pending(context, n->registers); }
 
+// ------------------------------------------------------------------------------------- runs in a loop
+
+/// All words as they are now, which are to be those of a phi each.
+typedef struct words {
+  item *items;
+  LLVMBasicBlockRef block; ///< they are these at its end
+} words;
+
+static words words_now(sorter *s, const kiln_network *n) {
+  words w = {KILN_NEW_ARRAY(s->g->arena, item, (size_t)1 << n->registers), LLVMGetInsertBlock(s->g->builder)};
+  memcpy(w.items, s->regs, sizeof *w.items << n->registers);
+  return w;
+}
+
+/// Phis in the block that has just been begun; the words are these now.
+static words begin_phis(sorter *s, const kiln_network *n) {
+  for (uint32_t r = 0; r < 1u << n->registers; r++) {
+    s->regs[r].low = LLVMBuildPhi(s->g->builder, word_type(s), "");
+    if (s->is_split) s->regs[r].high = LLVMBuildPhi(s->g->builder, word_type(s), "");
+  }
+  return words_now(s, n);
+}
+
+static void come_from(const sorter *s, const kiln_network *n, const words *phis, words from) {
+  for (uint32_t r = 0; r < 1u << n->registers; r++) {
+    LLVMAddIncoming(phis->items[r].low, &from.items[r].low, &from.block, 1);
+    if (s->is_split) LLVMAddIncoming(phis->items[r].high, &from.items[r].high, &from.block, 1);
+  }
+}
+
+/// Shared memory in which a thread gives its words to another one: by pieces of 16 bytes, or all in one.
+typedef struct mailbox {
+  unsigned log2_count; ///< words of a piece
+  unsigned log2_bytes; ///< of a piece
+  LLVMTypeRef type;
+} mailbox;
+
+static mailbox open_mailbox(const sorter *s, const kiln_network *n) {
+  unsigned most = s->is_wide ? 1 : 2, count = most < n->registers ? most : n->registers;
+  return (mailbox){.log2_count = count,
+                   .log2_bytes = count + (s->is_wide ? 3 : 2),
+                   .type = LLVMVectorType(s->is_wide ? s->g->i64 : s->g->i32, 1u << count)};
+}
+
+/// The piece of that thread which begins at register `r`.
+static LLVMValueRef piece_of(sorter *s, const kiln_network *n, const mailbox *m, LLVMValueRef thread,
+                             uint32_t r) {
+  gpu *g = s->g;
+  uint32_t first = (r >> m->log2_count << (n->lanes + n->warps + m->log2_bytes)) + g->scratch_base;
+  LLVMValueRef at = LLVMBuildShl(g->builder, thread, gpu_i32(g, m->log2_bytes), "");
+  return gpu_shared_at(g, LLVMBuildAdd(g->builder, at, gpu_i32(g, first), ""));
+}
+
+static void put_words(sorter *s, const kiln_network *n, const mailbox *m) {
+  LLVMBuilderRef b = s->g->builder;
+  for (uint32_t r = 0; r < 1u << n->registers; r += 1u << m->log2_count) {
+    LLVMValueRef piece = LLVMGetPoison(m->type);
+    for (uint32_t i = 0; i < 1u << m->log2_count; i++)
+      piece = LLVMBuildInsertElement(b, piece, value_of(s, s->regs[r + i]), gpu_i32(s->g, i), "");
+    LLVMValueRef store = LLVMBuildStore(b, piece, piece_of(s, n, m, s->g->thread, r));
+    LLVMSetAlignment(store, 1u << m->log2_bytes);
+  }
+}
+
+/// Compares all words with those of the thread whose number differs by `mask`.
+static void compare_far(sorter *s, const kiln_network *n, LLVMValueRef mask) {
+  gpu *g = s->g;
+  LLVMBuilderRef b = g->builder;
+  mailbox m = open_mailbox(s, n);
+  LLVMValueRef partner = LLVMBuildXor(b, g->thread, mask, ""),
+               is_upper = LLVMBuildICmp(b, LLVMIntUGT, g->thread, partner, "");
+  gpu_barrier(g);
+  put_words(s, n, &m);
+  gpu_barrier(g);
+  for (uint32_t r = 0; r < 1u << n->registers; r += 1u << m.log2_count) {
+    LLVMValueRef piece = LLVMBuildLoad2(b, m.type, piece_of(s, n, &m, partner, r), "");
+    LLVMSetAlignment(piece, 1u << m.log2_bytes);
+    for (uint32_t i = 0; i < 1u << m.log2_count; i++) {
+      item other = item_of(s, LLVMBuildExtractElement(b, piece, gpu_i32(g, i), ""));
+      s->regs[r + i] = own_of(s, is_upper, s->regs[r + i], other);
+    }
+  }
+}
+
+/// Compares what lies in different warps, from the farthest: 2^`bit` threads.
+static void merge_warps(sorter *s, const kiln_network *n, LLVMValueRef bit) {
+  gpu *g = s->g;
+  LLVMBuilderRef b = g->builder;
+  LLVMBasicBlockRef header = gpu_block(g, "far"), body = gpu_block(g, "warps"), near = gpu_block(g, "near");
+  words before = words_now(s, n);
+  LLVMValueRef first = LLVMBuildShl(b, gpu_i32(g, 1), bit, "");
+  LLVMBuildBr(b, header);
+  LLVMPositionBuilderAtEnd(b, header);
+  LLVMValueRef mask = LLVMBuildPhi(b, g->i32, "");
+  words phis = begin_phis(s, n);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGE, mask, gpu_i32(g, 1u << n->lanes), ""), body, near);
+  LLVMPositionBuilderAtEnd(b, body);
+  compare_far(s, n, mask);
+  LLVMValueRef masks[2] = {first, LLVMBuildLShr(b, mask, gpu_i32(g, 1), "")};
+  words compared = words_now(s, n);
+  LLVMBuildBr(b, header);
+  LLVMAddIncoming(mask, masks, (LLVMBasicBlockRef[2]){before.block, compared.block}, 2);
+  come_from(s, n, &phis, before);
+  come_from(s, n, &phis, compared);
+  LLVMPositionBuilderAtEnd(b, near);
+  memcpy(s->regs, phis.items, sizeof *s->regs << n->registers);
+}
+
+/// Compares lanes that differ in bit `lane`, unless runs are shorter: their halves differ in bit `bit`.
+static void merge_lane(sorter *s, const kiln_network *n, LLVMValueRef bit, unsigned lane) {
+  gpu *g = s->g;
+  LLVMBuilderRef b = g->builder;
+  LLVMBasicBlockRef inside = gpu_block(g, "lanes"), after = gpu_block(g, "compared");
+  words before = words_now(s, n);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGE, bit, gpu_i32(g, lane), ""), inside, after);
+  LLVMPositionBuilderAtEnd(b, inside);
+  compare_lanes(s, n, lane);
+  end_stage(s);
+  words compared = words_now(s, n);
+  LLVMBuildBr(b, after);
+  LLVMPositionBuilderAtEnd(b, after);
+  words phis = begin_phis(s, n);
+  come_from(s, n, &phis, before);
+  come_from(s, n, &phis, compared);
+}
+
+/// The body of the loop: runs whose halves are in threads that differ in bit `bit`. `turns`: bit i says that
+/// runs of one length are to fall where those of the next rise, or the other way round.
+static void merge_runs(sorter *s, const kiln_network *n, LLVMValueRef bit, LLVMValueRef turns) {
+  LLVMBuilderRef b = s->g->builder;
+  const unsigned bits = n->bits - n->registers;
+  LLVMValueRef turn = LLVMBuildTrunc(b, LLVMBuildLShr(b, turns, bit, ""), s->g->i1, "");
+  turn = LLVMBuildSExt(b, turn, word_type(s), "");
+  for (uint32_t r = 0; r < 1u << n->registers; r++) flip(s, &s->regs[r], turn);
+  if (bits > n->lanes) merge_warps(s, n, bit);
+  for (unsigned lane = bits < n->lanes ? bits : n->lanes; lane-- > 0;) merge_lane(s, n, bit, lane);
+  for (unsigned place = n->registers; place-- > 0;) {
+    compare(s, n, place, 0);
+    end_stage(s);
+  }
+}
+
+/// Runs that are to fall are complemented while they are merged.
+static void merge_rows(void *context, const kiln_network *n) {
+  sorter *s = context;
+  gpu *g = s->g;
+  LLVMBuilderRef b = g->builder;
+  const unsigned bits = n->bits - n->registers;
+  const bool is_far = bits > n->lanes;
+  complement(s, n, n->registers);
+  apply_pending(s, n->registers);
+  LLVMValueRef own = LLVMBuildAnd(b, g->thread, gpu_i32(g, (1u << bits) - 1), ""),
+               turns = LLVMBuildXor(b, own, LLVMBuildLShr(b, own, gpu_i32(g, 1), ""), "");
+  for (unsigned i = 0; i < n->lanes && i < bits; i++) thread_bit(s, i); // before the loop
+  if (is_far) gpu_scratch_begin(g, (uint64_t)(s->is_wide ? 8 : 4) << (n->registers + n->lanes + n->warps));
+  words start = words_now(s, n);
+  LLVMBasicBlockRef header = gpu_block(g, "runs"), after = gpu_block(g, "sorted");
+  LLVMBuildBr(b, header);
+  LLVMPositionBuilderAtEnd(b, header);
+  LLVMValueRef bit = LLVMBuildPhi(b, g->i32, "");
+  words phis = begin_phis(s, n);
+  merge_runs(s, n, bit, turns);
+  LLVMValueRef counts[2] = {gpu_i32(g, 0), LLVMBuildAdd(b, bit, gpu_i32(g, 1), "")};
+  words end = words_now(s, n);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntULT, counts[1], gpu_i32(g, bits), ""), header, after);
+  LLVMAddIncoming(bit, counts, (LLVMBasicBlockRef[2]){start.block, end.block}, 2);
+  come_from(s, n, &phis, start);
+  come_from(s, n, &phis, end);
+  LLVMPositionBuilderAtEnd(b, after);
+  g->shared_dirty |= is_far;
+}
+
 void gpu_lower_sort(gpu *g, ir_op *op) {
-  static const kiln_network_actions actions = {complement, exchange, trade,     compare,
-                                               sort_runs,  halve,    end_stage, end};
+  static const kiln_network_actions actions = {complement, exchange, trade,     compare, sort_runs,
+                                               merge_rows, halve,    end_stage, end};
   const LLVMTypeRef element = gpu_type(g, ir_element(op->operands[0]->type));
   const kiln_layout start = *op->takes[0];
   if (!gpu_words_fit(g, op, "sort of", op->operands[0]->type, start.registers, GPU_MAX_SORTED)) return;

@@ -29,6 +29,8 @@ typedef struct kiln_network_actions {
   void (*compare)(void *context, const kiln_network *n, unsigned place, uint32_t falling);
   /// Sorts the runs of 2^run elements that threads hold whole.
   void (*sort_runs)(void *context, const kiln_network *n, uint32_t falling);
+  /// Merges runs of 2^registers elements, which rise, to whole rows: bit i of a row's place lies at place i.
+  void (*merge_rows)(void *context, const kiln_network *n);
   /// Of elements that differ at `place` the lesser are left.
   void (*halve)(void *context, const kiln_network *n, unsigned place);
   /// A stage has ended; all of them.
