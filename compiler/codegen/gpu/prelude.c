@@ -86,8 +86,16 @@ static void word_text(kiln_buffer *out, word w) {
 
 enum { MAX_ARGUMENTS = 10 };
 
-static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature) {
-  LLVMTypeRef arguments[MAX_ARGUMENTS], result = word_type(c, next_word(&signature));
+/// Several results are a vector, or those of one assembly instruction.
+static LLVMTypeRef result_type(LLVMContextRef c, word w, bool is_assembly) {
+  LLVMTypeRef elements[9];
+  if (!w.lanes || !is_assembly) return word_type(c, w);
+  for (unsigned i = 0; i < w.lanes; i++) elements[i] = letter_type(c, w.letter);
+  return LLVMStructTypeInContext(c, elements, w.lanes, false);
+}
+
+static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature, bool is_assembly) {
+  LLVMTypeRef arguments[MAX_ARGUMENTS], result = result_type(c, next_word(&signature), is_assembly);
   unsigned count = 0;
   for (signature++; *signature != ')' && count < MAX_ARGUMENTS;)
     arguments[count++] = word_type(c, next_word(&signature));
@@ -106,18 +114,56 @@ static const kl_body *find(const kl_prelude *prelude, kl_function function) {
 
 bool kl_has(const kl_prelude *prelude, kl_function function) { return find(prelude, function) != NULL; }
 
+static void write_body(kiln_buffer *out, const char *text, bool flush) {
+  for (const char *p = text; *p; p++)
+    if (*p == '^') kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
+    else kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
+}
+
+static bool is_assembly(const kl_body *body) { return body && strncmp(body->body, "asm ", 4) == 0; }
+
+/// The assembly of a body like `asm 'text', 'constraints'`; NULL without memory.
+static LLVMValueRef assembly(const kl_prelude *prelude, const kl_body *body, LLVMTypeRef type) {
+  kiln_buffer buffer = {0};
+  write_body(&buffer, body->body, prelude->flush);
+  kiln_buffer_u8(&buffer, 0);
+  LLVMValueRef value = NULL;
+  if (!buffer.failed) {
+    char *text = strchr((char *)buffer.bytes, '"') + 1, *end = strchr(text, '"'),
+         *constraints = strchr(end + 1, '"') + 1;
+    value = LLVMGetInlineAsm(type, text, (size_t)(end - text), constraints, strlen(constraints) - 1, false,
+                             false, LLVMInlineAsmDialectATT, false);
+  }
+  kiln_buffer_deinit(&buffer);
+  return value;
+}
+
+static void declare(kl_prelude *prelude, kl_function function) {
+  const kl_body *body = find(prelude, function);
+  const row *r = &rows[function];
+  LLVMTypeRef type = signature_type(prelude->context, r->signature, is_assembly(body));
+  LLVMValueRef callee = is_assembly(body) ? assembly(prelude, body, type) : NULL;
+  prelude->is_instruction[function] = callee != NULL;
+  if (!callee) {
+    callee = LLVMAddFunction(prelude->module, r->name, type);
+    if (!r->is_pure) kiln_llvm_attribute(callee, KILN_LLVM_ITSELF, "convergent", 0);
+  }
+  prelude->types[function] = type;
+  prelude->declared[function] = callee;
+}
+
 LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function function,
                      const LLVMValueRef *arguments, unsigned count) {
-  const row *r = &rows[function];
-  if (!prelude->declared[function]) {
-    prelude->types[function] = signature_type(prelude->context, r->signature);
-    LLVMValueRef f = prelude->declared[function] =
-        LLVMAddFunction(prelude->module, r->name, prelude->types[function]);
-    if (!r->is_pure) kiln_llvm_attribute(f, KILN_LLVM_ITSELF, "convergent", 0);
+  if (!prelude->declared[function]) declare(prelude, function);
+  LLVMValueRef call = LLVMBuildCall2(builder, prelude->types[function], prelude->declared[function],
+                                     (LLVMValueRef *)arguments, count, "");
+  if (!prelude->is_instruction[function]) {
+    prelude->used[function] = true;
+    return call;
   }
-  prelude->used[function] = true;
-  return LLVMBuildCall2(builder, prelude->types[function], prelude->declared[function],
-                        (LLVMValueRef *)arguments, count, "");
+  // What is pure accesses no memory: "memory", 0.
+  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, rows[function].is_pure ? "memory" : "convergent", 0);
+  return call;
 }
 
 // ----------------------------------------------------------------------------------------- linking
@@ -131,12 +177,6 @@ static void close_over_uses(kl_prelude *prelude) {
         if (!prelude->used[body->uses[i]]) changed = prelude->used[body->uses[i]] = true;
     }
   }
-}
-
-static void write_body(kiln_buffer *out, const char *text, bool flush) {
-  for (const char *p = text; *p; p++)
-    if (*p == '^') kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
-    else kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
 }
 
 static void write_function(kiln_buffer *out, const row *r, const kl_body *body, bool flush) {

@@ -5,6 +5,9 @@
 // A target gives rows {function, least processor, body}. The body is the inside of an LLVM function in
 // textual IR, with ' for " so that it reads well in C; other kl_* functions may be called by name when `uses`
 // lists them.
+//
+// A body that is one instruction of assembly, `asm 'text', 'constraints'`, is put where it is called: LLVM has
+// nothing to inline. Where it has several results they are a struct, not a vector.
 #ifndef KILN_COMPILER_CODEGEN_PRELUDE_H
 #define KILN_COMPILER_CODEGEN_PRELUDE_H
 
@@ -41,7 +44,7 @@ typedef struct kl_prelude {
   bool flush; ///< '^' in bodies stands for ".ftz", else for nothing
   LLVMValueRef declared[KL_COUNT];
   LLVMTypeRef types[KL_COUNT];
-  bool used[KL_COUNT];
+  bool used[KL_COUNT], is_instruction[KL_COUNT];
 } kl_prelude;
 
 /// True when the target has a body for the function.
