@@ -304,6 +304,23 @@ TEST(nvptx_source, strengths_are_not_reduced) {
   end_assembled();
 }
 
+// Offsets of 32 bits that cannot wrap, as their bounds say: rows of a loop's tile are constants apart.
+TEST(nvptx_source, rows_are_constants_apart) {
+  static const char source[] =
+      "kiln 1\n"
+      "kernel k(x: in *f16 @align(16), y: out *f16 @align(16)) @grid(4) @config(warps = 1) {\n"
+      "  let r = pid(0) % 4 * 49152 + iota(64)[:, _] * 384\n"
+      "  var s = zeros(f16[64, 32])\n"
+      "  for t in 0 .. 384 step 32 { s = s + load(x + (r + t + iota(32)[_, :])) }\n"
+      "  store(y + (r + iota(32)[_, :]), s)\n"
+      "}\n";
+  char *text = ptx(source, "sm_90a", NULL);
+  CHECK_INT(count(text, "ld.global"), 8);
+  CHECK(strstr(text, "+6144]") && strstr(text, "+12288]"));
+  free(text);
+  end_assembled();
+}
+
 // Keys of 64 bits, of 512 elements with 16 a thread: the registers of a thread by 63 comparisons, then one loop
 // for runs of all lengths, of 5 stages between lanes and 4 stages of 8 within. ptxas compares twice for a
 // minimum and a maximum, so there is no maximum.

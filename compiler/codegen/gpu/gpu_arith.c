@@ -320,6 +320,32 @@ static LLVMValueRef unsupported(gpu *g, const ir_op *op) {
   return LLVMGetPoison(gpu_type(g, ir_element(op->results[0].type)));
 }
 
+/// A sum, difference or product of two bounds; false where that is more than 64 bits hold.
+static bool bound(ir_opcode code, int64_t a, int64_t b, int64_t *out) {
+  switch (code) {
+  case IR_ADD: return !__builtin_add_overflow(a, b, out);
+  case IR_SUB: return !__builtin_sub_overflow(a, b, out);
+  default: return code == IR_MUL && !__builtin_mul_overflow(a, b, out);
+  }
+}
+
+/// Tells LLVM of a result that the facts keep within its type: an index that does not wrap may be widened,
+/// and then addresses of neighbours differ by constants.
+static LLVMValueRef without_wrap(gpu *g, const ir_op *op, LLVMValueRef result) {
+  const kiln_fact *a = kiln_fact_of(g->layouts->facts, op->operands[0]),
+                  *b = kiln_fact_of(g->layouts->facts, op->operands[1]);
+  const int64_t least = INT64_MIN >> (64 - ir_type_bits(op->results[0].type)),
+                bounds[4][2] = {{a->lo, b->lo}, {a->lo, b->hi}, {a->hi, b->lo}, {a->hi, b->hi}};
+  if (!LLVMIsABinaryOperator(result)) return result; // it was folded
+  for (unsigned i = 0; i < 4; i++) {
+    int64_t end;
+    if (!bound(op->code, bounds[i][0], bounds[i][1], &end) || end < least || end > ~least) return result;
+  }
+  LLVMSetNSW(result, true);
+  if (op->code != IR_SUB && a->lo >= 0 && b->lo >= 0) LLVMSetNUW(result, true);
+  return result;
+}
+
 static LLVMValueRef element(gpu *g, const ir_op *op, const LLVMValueRef *v) {
   ir_type type = op->operands[0]->type, result = op->results[0].type;
   kiln_scalar s = type.scalar;
@@ -334,7 +360,10 @@ static LLVMValueRef element(gpu *g, const ir_op *op, const LLVMValueRef *v) {
   }
   if (is_float(s)) return float_op(g, op->code, s, op->attrs.flags, v, op->operand_count);
   if (op->code == IR_ABS) return int_abs(g, s, v[0]);
-  return op->operand_count == 2 ? int_binary(g, op->code, s, op->attrs.flags, v[0], v[1]) : NULL;
+  if (op->operand_count != 2) return NULL;
+  LLVMValueRef both = int_binary(g, op->code, s, op->attrs.flags, v[0], v[1]);
+  bool is_sum = op->code == IR_ADD || op->code == IR_SUB || op->code == IR_MUL;
+  return is_sum && s != KILN_I1 ? without_wrap(g, op, both) : both;
 }
 
 LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands) {
