@@ -85,8 +85,8 @@ typedef struct counted {
   const char *name;
   size_t field; ///< of ir_attrs
   int64_t most;
-  bool is_power;
-  uint32_t flag; ///< instead of a field: set for 1
+  bool one_is_none; ///< for the number 1 the field stays 0
+  uint32_t flag;    ///< instead of a field: set for 1
 } counted;
 
 static const counted *find_counted(const char *name) {
@@ -118,10 +118,8 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
     if (flatten) attrs->flags |= IR_FLATTEN;
     else if (div) kiln_elab_divisor(e, a->list.items[0], counter, "'@div'", &attrs->divisible);
     else if (kiln_elab_integer(e, a->list.items[0], 1, known->most, known->name, &v)) {
-      if (known->is_power && v & (v - 1))
-        kiln_elab_error(e, a->place, "'@%s': expected a power of two, found %lld", known->name, (long long)v);
       if (known->flag) attrs->flags |= v == 1 ? known->flag : 0;
-      else if (v > 1 || !known->is_power) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
+      else if (v > 1 || !known->one_is_none) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
     }
   }
 }

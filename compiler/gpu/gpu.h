@@ -166,11 +166,9 @@ typedef struct kiln_slice {
   ir_value **sums;     ///< for each result of the loop, the part's columns of it
   ir_value *first;     ///< first column of the part, i32
   int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
-  unsigned log2_parts; ///< all have as many columns
+  unsigned log2_parts; ///< of the columns of tiles by those of the part's
 } kiln_slice;
 
-/// Whether parts of the loop's sums have enough columns to be stored.
-bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts);
 /// Columns that each of the stores from `first` up to `end` has; 0: they differ, or are of other tiles.
 int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end);
 /// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what

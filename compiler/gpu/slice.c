@@ -13,7 +13,7 @@
 // Anything else, and what does not belong to one axis of columns, is refused.
 #include "compiler/gpu/gpu.h"
 
-enum { MOST_VALUES = 64, LEAST_COLUMNS = 4 }; // a logarithm: of a store by the copy engine
+enum { MOST_VALUES = 64 };
 
 typedef struct slicing {
   ir_builder *b;
@@ -154,8 +154,4 @@ bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir
     if (is_store && !(op->code == IR_STORE ? slice_store(&s, op) : slice_view_store(&s, op))) return false;
   }
   return stores == 1 || (stores && !loads);
-}
-
-bool kiln_gpu_has_slices(ir_type sums, unsigned log2_parts) {
-  return sums.rank == 2 && sums.log2[1] >= log2_parts + LEAST_COLUMNS;
 }

@@ -80,7 +80,7 @@ static ir_value *group_blocks(const sharing *s, ir_builder *b) {
   s->programs->operands[0] = ir_binary(b, IR_DIV, IR_UNSIGNED, block, size);
   s->programs->operands[2] = ir_binary(b, IR_DIV, IR_UNSIGNED, count, size);
   if (s->spread > 1) block = ir_binary(b, IR_DIV, IR_UNSIGNED, block, ir_const_int(b, KILN_I32, s->spread));
-  return ir_binary(b, IR_AND, 0, block, ir_const_int(b, KILN_I32, s->blocks - 1));
+  return ir_binary(b, IR_REM, IR_UNSIGNED, block, ir_const_int(b, KILN_I32, s->blocks));
 }
 
 static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value *is_first) {
@@ -160,18 +160,16 @@ static void end_in_first(sharing *s, ir_value *is_first) {
 }
 
 /// Parts of the columns are parts of each thread's accumulators: no group has other columns than the next.
-/// `out_columns`: of a part, where less than the tile is stored; else 0.
+/// `out_columns`: of a part.
 static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, int64_t *out_columns) {
   const ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_type sums = loop->results[0].type;
   unsigned groups = s->kernel->warps / machine->group_warps, rows = 1u << sums.log2[0];
-  bool is_possible = loop->result_count == 1 && s->columns == 1 && rows >> machine->log2_rows >= groups &&
-                     kiln_gpu_has_slices(sums, (unsigned)__builtin_ctz(s->blocks));
-  if (!is_possible) return false;
-  int64_t stored = kiln_gpu_stored_columns(loop->next, end);
-  bool is_whole = stored == (int64_t)1 << sums.log2[1];
-  *out_columns = is_whole ? 0 : stored / s->blocks;
-  return is_whole || (stored && stored % (s->blocks * machine->part_columns) == 0);
+  bool is_possible =
+      loop->result_count == 1 && sums.rank == 2 && s->columns == 1 && rows >> machine->log2_rows >= groups;
+  int64_t stored = is_possible ? kiln_gpu_stored_columns(loop->next, end) : 0;
+  *out_columns = stored / s->blocks;
+  return stored && stored % (s->blocks * machine->part_columns) == 0;
 }
 
 /// Each block has its part of the sums and does with it what stands behind the loop.
@@ -180,14 +178,15 @@ static bool end_in_all(sharing *s, ir_value *rank, int64_t columns) {
   ir_block *made = ir_block_create(s->kernel->arena);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
   ir_value *operands[2] = {&loop->results[0], parity(s)};
-  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = columns};
+  bool is_whole = columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];
+  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = is_whole ? 0 : columns};
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;
   ir_value *sum = &part->results[0];
-  kiln_slice how = {.loop = loop, .sums = &sum, .columns = columns};
-  how.log2_parts = (unsigned)__builtin_ctz(s->blocks);
-  int64_t width = columns ? columns : 1 << sum->type.log2[1];
-  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, width));
+  kiln_slice how = {.loop = loop, .sums = &sum};
+  how.columns = columns < (int64_t)1 << sum->type.log2[1] ? columns : 0;
+  how.log2_parts = loop->results[0].type.log2[1] - sum->type.log2[1];
+  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, columns));
   if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;

@@ -55,13 +55,23 @@ kiln_status ir_rule_wait(ir_typing *t) {
   return KILN_OK;
 }
 
+/// From the tile to a part of its columns for each block: the tile is shared out whole, or `first` columns
+/// are a part.
+static bool narrow_to_part(ir_type *tile, const ir_attrs *attrs) {
+  int64_t all = (int64_t)1 << tile->log2[1], blocks = attrs->split;
+  int64_t columns = attrs->first ? attrs->first : blocks ? all / blocks : 0;
+  bool fits = tile->rank == 2 && columns > 0 && columns * blocks <= all;
+  if (!fits || (!attrs->first && columns * blocks != all)) return false;
+  while (columns << 1 <= (int64_t)1 << tile->log2[1]) tile->log2[1]--;
+  return true;
+}
+
 kiln_status ir_rule_cluster(ir_typing *t) {
   ir_type value = operand(t, 0), sum = value;
   bool is_scatter = t->op->code == IR_CLUSTER_SCATTER;
-  unsigned blocks = t->op->attrs.split, parts = is_scatter ? (unsigned)__builtin_ctz(blocks | 256) : 0;
-  if (is_scatter && (value.rank != 2 || value.log2[1] < parts || blocks & (blocks - 1)))
-    return refuse(t, "a tile with as many columns as there are blocks", value);
-  if (is_scatter) sum.log2[1] = (uint8_t)(sum.log2[1] - parts);
+  unsigned blocks = t->op->attrs.split;
+  if (is_scatter && !narrow_to_part(&sum, &t->op->attrs))
+    return refuse(t, "a tile with columns for all blocks", value);
   if (!is_i32(operand(t, 1))) return refuse(t, "a phase of i32", operand(t, 1));
   if (t->op->operand_count == 2) return yield_type(t, sum);
   if (t->op->operand_count != 5)

@@ -190,7 +190,6 @@ TEST(messages, nonsense_in_bodies_is_refused) {
       {"`assert(1 > 2, \"too small\")", "this 'assert' never holds: too small"},
       {"for i in 0 .. n @stages(`255) { }", "stages: expected a number from 1 to 8, found 255"},
       {"for i in 0 .. n @split(`16) { }", "split: expected a number from 1 to 8, found 16"},
-      {"for i in 0 .. n @`split(3) { }", "'@split': expected a power of two, found 3"},
       {"let t = `lod(p)", "unknown function 'lod'; did you mean 'load'?"},
       {"let t = n as `f23", "unknown name 'f23'; did you mean 'f32'?"},
       {"let t = `sigmiod(load(q))", "unknown function 'sigmiod'; did you mean 'sigmoid'?"},

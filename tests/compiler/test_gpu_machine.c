@@ -126,6 +126,39 @@ TEST(gpu_machine, exchange_over_slots) {
   check_matrix("gemm", "bf16", &spread_over_slots, 200, 64, 1300, 1);
 }
 
+static const char thirds[] = "kiln 1\n"
+                             "kernel k(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16),\n"
+                             "    M: i32, N: i32 @div(8), K: i32 @div(8))\n"
+                             "  @grid(cdiv(M, 64), cdiv(N, 48)) @warps(4) @stages(4)\n"
+                             "{\n"
+                             "  let A = view(a, [M, K], [K, 1], [64, 64])\n"
+                             "  let B = view(b, [N, K], [K, 1], [64, 64])\n"
+                             "  var acc = zeros(f32[64, 64])\n"
+                             "  for k in 0 .. K step 64 @split(3) {\n"
+                             "    let y = load(B, [pid(1) * 48, k], first = 48, axis = 0)\n"
+                             "    acc = dot(load(A, [pid(0) * 64, k]), trans(y), acc)\n"
+                             "  }\n"
+                             "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
+                             "  store(C, [pid(0) * 64, pid(1) * 48], acc as bf16, first = 48, axis = 1)\n"
+                             "}\n";
+
+/// Numbers of blocks that are no powers of two: the first adds for all, or each has a part of the columns.
+TEST(gpu_machine, three_blocks) {
+  static const matrix_config sums = {"BM = 64, BN = 64, BK = 32, warps = 4, stages = 3", 64, 64,
+                                     .loop = "step BK @split(3) {"};
+  check_matrix("gemm", "bf16", &sums, 130, 130, 500, 5);
+  check_matrix("gemm", "bf16", &sums, 65, 8, 40, 5);
+  for (unsigned k = 0; k <= 1040; k += 520) {
+    const double m = 70, n = 104;
+    sim_case c = {.name = "thirds",
+                  .text = thirds,
+                  .arguments = {m * k, n * k, m * n, m, n, k},
+                  .grid = {2, 3, 1},
+                  .schedules = 5};
+    if (!check_case(&c, k + 1)) FAIL("thirds do not take the GPU form");
+  }
+}
+
 /// Programs in a row in which the last block has no iteration: its consumers have nothing to wait for.
 TEST(gpu_machine, exchange_without_iterations) {
   check_matrix("gemm", "bf16", &over_slots, 260, 130, 100, 20);

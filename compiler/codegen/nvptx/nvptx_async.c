@@ -183,7 +183,7 @@ static LLVMValueRef find_share(gpu *g) {
   LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
   unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
   g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
-  g->share = LLVMBuildAnd(b, g->share, gpu_i32(g, split - 1), "");
+  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
   return LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
 }
 

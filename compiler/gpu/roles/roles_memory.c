@@ -49,8 +49,9 @@ static void alloc_staged(ir_op *op, void *context) {
 
 static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
   unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
-  uint32_t bytes = tiles * bytes_of(op->operands[0]->type) / s->spread;
-  return op->attrs.first ? (bytes >> op->results[0].type.log2[1]) * (uint32_t)op->attrs.first : bytes;
+  ir_type tile = op->operands[0]->type;
+  uint32_t bytes = tiles * bytes_of(tile) / s->spread;
+  return op->attrs.first ? (bytes >> tile.log2[1]) * (uint32_t)op->attrs.first * op->attrs.split : bytes;
 }
 
 static void alloc_exchanged(splitting *s, ir_op *op) {
