@@ -140,12 +140,15 @@ PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
 INCLUDE := $(B)/include
-# The package as it is installed: `PYTHONPATH=$(B)/python` stands for that. One build serves every CPython from 3.11 on.
+# The package as it is installed: `PYTHONPATH=$(B)/python` stands for that. One build serves every CPython from 3.11 on, but for the free-threaded ones, which have no
+# stable ABI: PYTHON=python3.13t, with a B of its own, makes that for the one version.
 PYTHON ?= /usr/bin/python3
-PYTHON_INCLUDE := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
+PYTHON_FACTS := $(shell $(PYTHON) -c 'from sysconfig import *; v = get_config_var; print(get_path("include"), v("EXT_SUFFIX") if v("Py_GIL_DISABLED") else ".abi3.so")' 2>/dev/null)
+PYTHON_INCLUDE := $(firstword $(PYTHON_FACTS))
 PACKAGE := $(B)/python/kiln
+CORE := $(PACKAGE)/_core$(or $(word 2,$(PYTHON_FACTS)),.abi3.so)
 PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py)
-PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(PACKAGE)/_core.abi3.so $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
+PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
 ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
 PACKAGE_FILES :=
@@ -188,8 +191,8 @@ $(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
 
-# The stable ABI; libkiln is loaded at run time, the interpreter is there already.
-$(PACKAGE)/_core.abi3.so: $(call objects,$(EXTENSION))
+# libkiln is loaded at run time, the interpreter is there already.
+$(CORE): $(call objects,$(EXTENSION))
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lm -ldl -o $@
@@ -229,10 +232,11 @@ $(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
 wheel: ## the two wheels of the Python package, in build/<config>/wheels
 	tools/wheel.sh -b $(B)
 
-.PHONY: all programs libraries help
+.PHONY: all programs libraries core help
 all: programs libraries ## build everything
 programs: $(PROGRAMS)
 libraries: $(LIBRARIES) $(PACKAGE_FILES)
+core: $(CORE)
 
 # ------------------------------------------------------------------------------------------------------------------- tests
 # One program a test file; it links what its folder may call.
@@ -349,7 +353,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	install -m 644 $(filter-out $(wildcard python/kiln/*/*),$(PACKAGE_SOURCES)) $(INTO)/$(PYTHON_PACKAGE)
 	install -m 644 $(wildcard python/kiln/triton/*.py) $(INTO)/$(PYTHON_PACKAGE)/triton
 	install -m 644 python/kiln-triton.pth $(INTO)/$(PYTHON_PACKAGE).pth
-	$(if $(PACKAGE_FILES),install -m 755 -s $(PACKAGE)/_core.abi3.so $(INTO)/$(PYTHON_PACKAGE))
+	$(if $(PACKAGE_FILES),install -m 755 -s $(CORE) $(INTO)/$(PYTHON_PACKAGE))
 	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@NAME@|kiln-runtime|' -e 's|@SUMMARY@|Opens bundles of compiled GPU kernels and launches them|' -e '/^License-File/d' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done

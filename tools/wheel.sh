@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Makes the two wheels: tools/wheel.sh [-b BUILD] [-a ROOT] [FOLDER]. The runtime (kiln_runtime: the package with its extension, libkiln,
+# Makes the two wheels: tools/wheel.sh [-b BUILD] [-a ROOT] [-p PYTHON] [FOLDER]. The runtime (kiln_runtime: the package with its extension, libkiln,
 # libkiln-verify) for CPython 3.11 and newer, and the compiler (kiln_compiler: kiln, kiln-codegen, kiln-tool). They are built first, for
 # this machine's architecture, and depend on libc alone; the tag is the oldest glibc that all of them start with. The same build gives
 # the same bytes. With -a the runtime alone is made, for aarch64 by its cross compiler; ROOT is an unpacked Debian of that architecture
-# with libzstd-dev, libsodium-dev and libpython3-dev (mmdebstrap --variant=extract --architectures=arm64 --include=...).
+# with libzstd-dev, libsodium-dev and libpython3-dev (mmdebstrap --variant=extract --architectures=arm64 --include=...). With -p the runtime
+# alone is made, for that free-threaded interpreter and no other, since those have no stable ABI.
 set -eu
 cd "$(dirname "$0")/.."
-build="" other="" machine=$(uname -m) prefix=""
-while getopts a:b: option; do
+build="" other="" machine=$(uname -m) prefix="" python="" abi=cp311-abi3
+while getopts a:b:p: option; do
   case $option in
   a) other=$OPTARG machine=aarch64 prefix=aarch64-linux-gnu- ;;
   b) build=$OPTARG ;;
+  p) python=$OPTARG ;;
   *) exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
-build=${build:-build/release${other:+-aarch64}}
+if [ -n "$python" ]; then
+  abi=$("$python" -c 'import sys, sysconfig; v = "cp%d%d" % sys.version_info[:2]; sysconfig.get_config_var("Py_GIL_DISABLED") and print(v + "-" + v + sys.abiflags)')
+  [ -n "$abi" ] || { echo "tools/wheel.sh: $python has the interpreter's lock: the wheel of the stable ABI serves it" >&2; exit 1; }
+fi
+build=${build:-build/release${other:+-aarch64}${python:+-${abi#*-}}}
 folder=${1:-$build/wheels}
 version=$(sed -n 's/^VERSION := //p' Makefile)
 llvm=${LLVM_VERSION:-$(sed -n 's/^LLVM_VERSION ?= //p' Makefile)}
@@ -30,17 +36,18 @@ if [ -n "$other" ]; then
   make -s B="$build" CC=${prefix}gcc AR=${prefix}ar PYTHON_INCLUDE="$(printf '%s\n' "$include"/python3.* | head -n 1)" EXTRA_LDFLAGS="-L$build/static" \
     EXTRA_CFLAGS="-idirafter $include -idirafter $include/aarch64-linux-gnu" \
     "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
+elif [ -n "$python" ]; then make -s B="$build" PYTHON="$python" core "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0"
 else make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"; fi
-[ -f "$build/python/kiln/_core.abi3.so" ] || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
+core=$(ls "$build"/python/kiln/_core.*.so 2>/dev/null) || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
 
 runtime=$work/runtime compiler=$work/compiler
 mkdir -p "$runtime/kiln/triton" "$compiler/kiln_compiler/bin" "$work/licenses-runtime" "$work/licenses-compiler"
 cp python/kiln/*.py python/kiln/py.typed python/kiln/*.pyi "$runtime/kiln/"
 cp python/kiln/triton/*.py "$runtime/kiln/triton/"
 cp python/kiln-triton.pth "$runtime/"
-cp -L "$build/python/kiln/_core.abi3.so" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
+cp -L "$core" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()
-if [ -z "$other" ]; then
+if [ -z "$other$python" ]; then
   cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$compiler/kiln_compiler/bin/"
   printf '"""The programs of Kiln; `python -m kiln` runs them."""\n' >"$compiler/kiln_compiler/__init__.py"
   programs=("$compiler"/kiln_compiler/bin/*)
@@ -68,10 +75,10 @@ tag() { # FILE...: manylinux_2_N_MACHINE by the newest symbol of glibc
   echo "manylinux_2_${newest:-17}_$machine"
 }
 mkdir -p "$folder"
-runtime_tag=cp311-abi3-$(tag "$runtime"/kiln/*.so*)
+runtime_tag=$abi-$(tag "$runtime"/kiln/*.so*)
 tools/wheel-pack.py "$folder" kiln_runtime "$version" "$runtime_tag" "$runtime" "$work/licenses-runtime" \
   "Opens bundles of compiled GPU kernels and launches them"
-[ -z "$other" ] || exit 0
+[ -z "$other$python" ] || exit 0
 compiler_tag=py3-none-$(tag "${programs[@]}")
 tools/wheel-pack.py "$folder" kiln_compiler "$version" "$compiler_tag" "$compiler" "$work/licenses-compiler" \
   "Compiles tile-level GPU kernels ahead of time"

@@ -6,7 +6,10 @@
 #ifndef KILN_PYTHON_EXTENSION_H
 #define KILN_PYTHON_EXTENSION_H
 
+#include <pyconfig.h>
+#ifndef Py_GIL_DISABLED // a free-threaded interpreter has no stable ABI
 #define Py_LIMITED_API 0x030B0000
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -19,7 +22,7 @@
 
 // Vectorcall has had this number and these functions since 3.9; the headers of the stable ABI name them
 // from 3.12 on.
-#if Py_LIMITED_API < 0x030C0000
+#if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030C0000
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
 #define PyVectorcall_NARGS(n) ((Py_ssize_t)((n) & ~PY_VECTORCALL_ARGUMENTS_OFFSET))

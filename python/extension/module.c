@@ -42,7 +42,21 @@ static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out) {
   return !PyModule_AddObjectRef(module, strchr(spec->name, '.') + 1, type);
 }
 
+// A free-threaded interpreter takes the lock when it imports a module like this one, unless it was told not
+// to.
+static bool has_lock(void) {
+  PyObject *ask = PySys_GetObject("_is_gil_enabled"); // borrowed; older ones always have it
+  PyObject *answer = ask ? PyObject_CallNoArgs(ask) : Py_NewRef(Py_True);
+  Py_XDECREF(answer);
+  if (answer == Py_True) return true;
+  if (answer)
+    PyErr_SetString(PyExc_ImportError,
+                    "kiln wants the interpreter's lock, which PYTHON_GIL=0 or -X gil=0 takes away");
+  return false;
+}
+
 static int fill_module(PyObject *module) {
+  if (!has_lock()) return -1;
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0 || kiln_of.library) {
     PyErr_SetString(
         PyExc_ImportError,

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,20 @@ class Wheels(unittest.TestCase):
                         os.chmod(file.extract(entry, folder), entry.external_attr >> 16)
             bare = {"PATH": "/nowhere", "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", "HOME": folder}
             self.assertIn(folder, self.try_out(folder, sys.executable, "-S", env=bare))
+
+    def test_of_a_free_threaded_interpreter(self):
+        python = next(filter(None, (shutil.which("python3.%dt" % minor) for minor in range(13, 20))), None)
+        if python is None:
+            self.skipTest("no free-threaded CPython is installed")
+        with tempfile.TemporaryDirectory() as folder:
+            runtime = quiet("tools/wheel.sh", "-p", python, folder, cwd=ROOT, env=self.environment).split()[-1]
+            self.assertRegex(runtime, r"-(cp3\d+)-\1t-manylinux_2_\d+_%s\.whl$" % os.uname().machine)
+            for path in (runtime, self.compiler):
+                quiet(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", os.path.join(folder, "site"), path, env=self.environment)
+            bare = {"PATH": "/nowhere", "PYTHONPATH": os.path.join(folder, "site"), "PYTHONDONTWRITEBYTECODE": "1", "HOME": folder}
+            self.assertIn(folder, self.try_out(folder, python, "-S", env=bare))
+            with self.assertRaisesRegex(AssertionError, "ImportError: kiln wants the interpreter's lock, which PYTHON_GIL=0"):
+                quiet(python, "-S", "-c", "import kiln", env=dict(bare, PYTHON_GIL="0"))
 
     def test_they_install_in_an_empty_environment(self):
         if importlib.util.find_spec("ensurepip") is None:
