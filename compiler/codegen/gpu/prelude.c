@@ -166,6 +166,13 @@ LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function fu
   return call;
 }
 
+LLVMValueRef kl_result(LLVMBuilderRef builder, LLVMValueRef call, unsigned i) {
+  LLVMTypeRef type = LLVMTypeOf(call);
+  if (LLVMGetTypeKind(type) == LLVMStructTypeKind) return LLVMBuildExtractValue(builder, call, i, "");
+  LLVMTypeRef index = LLVMInt32TypeInContext(LLVMGetTypeContext(type));
+  return LLVMBuildExtractElement(builder, call, LLVMConstInt(index, i, false), "");
+}
+
 // ----------------------------------------------------------------------------------------- linking
 
 static void close_over_uses(kl_prelude *prelude) {

@@ -6,8 +6,8 @@
 // textual IR, with ' for " so that it reads well in C; other kl_* functions may be called by name when `uses`
 // lists them.
 //
-// A body that is one instruction of assembly, `asm 'text', 'constraints'`, is put where it is called: LLVM has
-// nothing to inline. Where it has several results they are a struct, not a vector.
+// A body that is one instruction of assembly, `asm 'text', 'constraints'`, is put where it is called: LLVM
+// has nothing to inline. Where it has several results they are a struct, not a vector.
 #ifndef KILN_COMPILER_CODEGEN_PRELUDE_H
 #define KILN_COMPILER_CODEGEN_PRELUDE_H
 
@@ -52,6 +52,8 @@ bool kl_has(const kl_prelude *prelude, kl_function function);
 /// A call at the builder's place.
 LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function function,
                      const LLVMValueRef *arguments, unsigned count);
+/// Result `i` of a call that has several: an instruction's are a struct, a function's a vector.
+LLVMValueRef kl_result(LLVMBuilderRef builder, LLVMValueRef call, unsigned i);
 /// Reads and links the bodies of all functions called so far and makes them internal. INTERNAL when one has
 /// no body or does not parse.
 kiln_status kl_link(kl_prelude *prelude, kiln_error *err);

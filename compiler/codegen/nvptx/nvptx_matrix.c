@@ -19,7 +19,7 @@ static void emit(gpu *g, kl_function function, unsigned left_count, unsigned eac
   memcpy(arguments + count, accumulator, 4 * sizeof *accumulator);
   LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, count + 4);
   for (unsigned i = 0; i < 4; i++)
-    accumulator[i] = LLVMBuildExtractValue(g->builder, sum, i, "");
+    accumulator[i] = kl_result(g->builder, sum, i);
 }
 
 #define EMIT(name, function, left_count, each)                                     \
