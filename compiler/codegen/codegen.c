@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "compiler/codegen/llvm/llvm_gate.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/codegen/backend.h"
@@ -152,6 +153,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   kiln_buffer_clear(&c->artifact->report); // of a form that did not fit
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
+  if (c->backend->finishes_text) kiln_llvm_keep_addresses(c->context);
   c->module = kiln_llvm_module(c->context, c->target, layout);
   if (c->options->debug)
     c->lines = kiln_llvm_lines_create(c->module, c->options->positions, c->backend->finishes_text);

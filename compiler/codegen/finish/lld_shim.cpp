@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The only C++ file: lld's entry point has no C form.
+// lld's entry point has no C form.
 #include "compiler/codegen/finish/lld_shim.h"
 
 #include <algorithm>
