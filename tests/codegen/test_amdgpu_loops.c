@@ -135,7 +135,7 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"gemm", "gemm_fp8[S=e4m3,T=e4m3,FAST=true]", false},
              {"attention", "attention[T=bf16,D=128,CAUSAL=true]", true},
              {"attention", "attention[T=f16,D=128,CAUSAL=false]", false},
-             {"attention", "attention[T=bf16,D=64,CAUSAL=true]", false},
+             {"attention", "attention[T=bf16,D=64,CAUSAL=true]", true},
              {"attention", "attention[T=f16,D=64,CAUSAL=false]", false},
              {"attention", "attention_general[T=bf16,D=128]", false},
              {"attention", "attention_general[T=bf16,D=256]", false},
