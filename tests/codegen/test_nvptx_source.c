@@ -304,8 +304,8 @@ TEST(nvptx_source, strengths_are_not_reduced) {
   end_assembled();
 }
 
-// Offsets of 32 bits that cannot wrap, as their bounds say: rows of a loop's tile are one address and constants,
-// and LLVM's loop strength reduction makes no others of it.
+// Offsets of 32 bits that cannot wrap, as their bounds say: rows of a loop's tile are one address and
+// constants, and LLVM's loop strength reduction makes no others of it.
 TEST(nvptx_source, rows_are_constants_apart) {
   static const char source[] =
       "kiln 1\n"
