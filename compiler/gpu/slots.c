@@ -98,6 +98,7 @@ static uint32_t stride_of(const ring *r) {
 
 /// Waves of a SIMD, as far as shared memory limits them.
 static uint32_t waves_of(const slotting *s, uint32_t bytes) {
+  KILN_ASSERT(bytes);
   return s->machine->resident_shared / bytes * s->kernel->warps / s->machine->simds;
 }
 
@@ -166,22 +167,23 @@ static void read_slot(ring *r, ir_value *slot) {
 
 static ir_op *make_loop(ring *r) {
   kiln_ahead *a = r->a;
+  const unsigned count = a->count;
   ir_value *next[KILN_AHEAD_LOADS];
   kiln_ahead_open_before(a, 1);
   alloc_memory(r);
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0), *first[KILN_AHEAD_LOADS];
-  for (unsigned i = 0; i < a->count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
-  for (unsigned i = 0; i < a->count; i++) first[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_FIRST);
-  for (unsigned i = 0; i < a->count; i++) store(r, i, start, first[i]);
+  for (unsigned i = 0; i < count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
+  for (unsigned i = 0; i < count; i++) first[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_FIRST);
+  for (unsigned i = 0; i < count; i++) store(r, i, start, first[i]);
   kiln_ahead_open_inside(a, 1);
   kiln_ahead_stay(a);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32));
   ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.flags = IR_SHARED}, NULL, 0, NULL, NULL, 0);
-  for (unsigned i = 0; i < a->count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
+  for (unsigned i = 0; i < count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
   read_slot(r, slot);
   a->b.before = ir_terminator(a->body);
   ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(r)), slot);
-  for (unsigned i = 0; i < a->count; i++) store(r, i, other, next[i]);
+  for (unsigned i = 0; i < count; i++) store(r, i, other, next[i]);
   return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &other, 1) : NULL;
 }
 
