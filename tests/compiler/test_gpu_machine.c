@@ -126,21 +126,22 @@ TEST(gpu_machine, exchange_over_slots) {
   check_matrix("gemm", "bf16", &spread_over_slots, 200, 64, 1300, 1);
 }
 
-static const char thirds[] = "kiln 1\n"
-                             "kernel k(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16),\n"
-                             "    M: i32, N: i32 @div(8), K: i32 @div(8))\n"
-                             "  @grid(cdiv(M, 64), cdiv(N, 48)) @warps(4) @stages(4)\n"
-                             "{\n"
-                             "  let A = view(a, [M, K], [K, 1], [64, 64])\n"
-                             "  let B = view(b, [N, K], [K, 1], [64, 64])\n"
-                             "  var acc = zeros(f32[64, 64])\n"
-                             "  for k in 0 .. K step 64 @split(3) {\n"
-                             "    let y = load(B, [pid(1) * 48, k], first = 48, axis = 0)\n"
-                             "    acc = dot(load(A, [pid(0) * 64, k]), trans(y), acc)\n"
-                             "  }\n"
-                             "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
-                             "  store(C, [pid(0) * 64, pid(1) * 48], acc as bf16, first = 48, axis = 1)\n"
-                             "}\n";
+static const char thirds[] =
+    "kiln 1\n"
+    "kernel k(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16),\n"
+    "    M: i32, N: i32 @div(8), K: i32 @div(8))\n"
+    "  @grid(cdiv(M, 64), cdiv(N, 48)) @warps(4) @stages(4)\n"
+    "{\n"
+    "  let A = view(a, [M, K], [K, 1], [64, 64])\n"
+    "  let B = view(b, [N, K], [K, 1], [64, 64])\n"
+    "  var acc = zeros(f32[64, 64])\n"
+    "  for k in 0 .. K step 64 @split(3) {\n"
+    "    let y = load(B, [pid(1) * 48, k], first = 48, axis = 0)\n"
+    "    acc = dot(load(A, [pid(0) * 64, k]), trans(y), acc)\n"
+    "  }\n"
+    "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
+    "  store(C, [pid(0) * 64, pid(1) * 48], acc as bf16, first = 48, axis = 1)\n"
+    "}\n";
 
 /// Numbers of blocks that are no powers of two: the first adds for all, or each has a part of the columns.
 TEST(gpu_machine, three_blocks) {
