@@ -18,8 +18,7 @@ static void emit(gpu *g, kl_function function, unsigned left_count, unsigned eac
   count += put_words(g, right, left_count / 2, each, arguments + count);
   memcpy(arguments + count, accumulator, 4 * sizeof *accumulator);
   LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, count + 4);
-  for (unsigned i = 0; i < 4; i++)
-    accumulator[i] = kl_result(g->builder, sum, i);
+  for (unsigned i = 0; i < 4; i++) accumulator[i] = kl_result(g->builder, sum, i);
 }
 
 #define EMIT(name, function, left_count, each)                                     \
