@@ -18,7 +18,6 @@ typedef struct compiled {
   bool is_best;                    // the variant with the most promises, not the generic one
   const char *config;              // its text; NULL: the first one that may be used
   const kiln_interface *interface; // arena
-  uint64_t tile;                   // bytes of the largest one that a loop loads
   kiln_artifact artifact;
   kiln_amdgpu_facts facts;
 } compiled;
@@ -55,16 +54,6 @@ static inline ir_kernel *lower(compiled *c, const char *file, const char *name, 
   FAIL("%s has no %s", path, name);
 }
 
-static inline void note_tile(ir_op *op, void *context) {
-  compiled *c = context;
-  const ir_op *around = op->block->parent;
-  if (op->code != IR_LOAD && op->code != IR_VIEW_LOAD) return;
-  while (around && !ir_is_loop(around)) around = around->block->parent;
-  ir_type type = op->results[0].type;
-  uint64_t bytes = (uint64_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(type);
-  if (around && bytes > c->tile) c->tile = bytes;
-}
-
 static inline kiln_status try_compile(compiled *c, const char *file, const char *name, const char *target,
                                       kiln_format format, kiln_error *err) {
   c->arena = kiln_arena_create();
@@ -72,7 +61,6 @@ static inline kiln_status try_compile(compiled *c, const char *file, const char 
   CHECK_OK(kiln_target_parse(target, &c->target, err), *err);
   kiln_diagnostics d = {.arena = c->arena};
   ir_kernel *kernel = lower(c, file, name, &d);
-  ir_walk(kernel->body, note_tile, c);
   kiln_codegen_options options;
   kiln_codegen_options_init(&options);
   options.output = format;
