@@ -8,7 +8,7 @@
 //   near    a load whose address is a parameter that promises 2 GiB and offsets: base + offsets of 32 bits,
 //           where the base is a scalar that has taken up every uniform part
 #include "compiler/analysis/provenance.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/gpu/loops.h"
 
 // ----------------------------------------------------------------------------------------- uniform
 
@@ -69,14 +69,6 @@ static ir_value *moved(ir_builder *b, ir_value *start, ir_value *by) {
   return ir_binary(b, start->type.pointer ? IR_PTRADD : IR_ADD, 0, start, ir_splat(b, by, type));
 }
 
-static ir_value **extended(kiln_arena *arena, ir_value *const *from, uint32_t count, ir_value *const *more,
-                           uint32_t more_count) {
-  ir_value **out = KILN_NEW_ARRAY(arena, ir_value *, count + more_count);
-  for (uint32_t i = 0; i < count; i++) out[i] = from[i];
-  for (uint32_t i = 0; i < more_count; i++) out[count + i] = more[i];
-  return out;
-}
-
 static void carry_scalars(ir_op *loop, void *context) {
   ir_kernel *kernel = context;
   advance advances[MOST_CARRIED];
@@ -103,19 +95,14 @@ static void carry_scalars(ir_op *loop, void *context) {
     ir_forward(arg, moved(&first, start, sums[n]));
     end->operands[advances[n].index] = start; // the loop does not change it: the clean-up takes it away
   }
-  end->operands = extended(kernel->arena, end->operands, end->operand_count, next, count);
-  end->operand_count += count;
-  ir_value **operands = extended(kernel->arena, loop->operands, loop->operand_count, zeros, count);
-  ir_op *made = ir_emit(&before, IR_FOR, &loop->attrs, operands, loop->operand_count + count, NULL, &body, 1);
-  if (!made) return;
-  ir_builder after = {.arena = kernel->arena, .block = made->block, .before = loop, .place = loop->place};
+  ir_op *behind = loop->next;
   uint32_t old = loop->result_count;
-  for (uint32_t i = 0; i < old; i++) ir_forward(&loop->results[i], &made->results[i]);
+  ir_op *made = kiln_carry_more(&before, loop, zeros, next, count);
+  if (!made) return;
+  ir_builder after = {.arena = kernel->arena, .block = made->block, .before = behind, .place = loop->place};
   for (uint32_t n = 0; n < count; n++)
     loop->results[advances[n].index].forward =
         moved(&after, ir_loop_initials(made)[advances[n].index], &made->results[old + n]);
-  loop->region_count = 0; // the body is the new loop's
-  ir_remove(loop);
   ir_apply_forwards(kernel);
 }
 

@@ -2,6 +2,7 @@
 // What a loop loads for its products, in iterations to come. A value of a later iteration is its operations
 // once more, over the carried values as the iterations between leave them.
 #include "compiler/gpu/ahead.h"
+#include "compiler/gpu/loops.h"
 
 enum { MAX_BEHIND = 64 };
 
@@ -290,27 +291,11 @@ ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration wh
 
 // --------------------------------------------------------------------------------------------- loop
 
-static ir_value **extended(const kiln_ahead *a, ir_value **from, uint32_t count, ir_value *const *more,
-                           uint32_t more_count) {
-  ir_value **out = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, count + more_count);
-  for (uint32_t i = 0; i < count; i++) out[i] = from[i];
-  for (uint32_t i = 0; i < more_count; i++) out[count + i] = more[i];
-  return out;
-}
-
 ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
-  ir_op *loop = a->loop, *end = ir_loop_next(loop);
-  end->operands = extended(a, end->operands, end->operand_count, next, count);
-  end->operand_count += count;
-  ir_value **operands = extended(a, loop->operands, loop->operand_count, first, count);
-  stand(a, loop->block, loop);
+  stand(a, a->loop->block, a->loop);
   ir_apply_forwards(a->kernel);
-  ir_op *made =
-      ir_emit(&a->b, IR_FOR, &loop->attrs, operands, loop->operand_count + count, NULL, &a->body, 1);
+  ir_op *made = kiln_carry_more(&a->b, a->loop, first, next, count);
   if (!made) return NULL;
-  for (uint32_t i = 0; i < loop->result_count; i++) loop->results[i].forward = &made->results[i];
-  loop->region_count = 0; // the body is the new loop's
-  ir_remove(loop);
   ir_apply_forwards(a->kernel);
   return a->loop = made;
 }

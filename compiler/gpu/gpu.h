@@ -197,6 +197,7 @@ kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_re
 kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_carry_quotients(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.
@@ -217,6 +218,9 @@ unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel
 
 /// Columns of a group that are staged at a time; bytes of its part of the memory for them.
 unsigned kiln_stage_at_a_time(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// Into how many slots that part is divided, of which one is read while the next is written.
+unsigned kiln_stage_slots(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 
 /// What a store by the copy engine stages: its value, or what a transposition behind it transposes.
 ir_value *kiln_staged_value(const ir_op *store);

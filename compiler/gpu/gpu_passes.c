@@ -34,6 +34,10 @@ static kiln_status compute_ahead(ir_kernel *kernel, const void *context, kiln_er
   return (void)context, kiln_gpu_compute_ahead(kernel, err);
 }
 
+static kiln_status quotients(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_carry_quotients(kernel, err);
+}
+
 static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *err) {
   return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
@@ -58,6 +62,7 @@ const ir_pass kiln_gpu_passes[] = {
     {"order", order},
     {"wait", late_waits},
     {"ahead", compute_ahead},
+    {"quotients", quotients},
     {"simplify-order", simplify},
     {"layouts", layouts_of_form, kiln_layouts_verify},
     {"conversions", conversions, kiln_conversions_verify},

@@ -9,10 +9,9 @@
 //
 //   first = f(block);  for t in block .. programs step blocks, where = first { copies; next = f(t + blocks) }
 //
-// f is scalars without effects: what is computed for a program that does not exist is not used.
-#include <string.h>
-
-#include "compiler/gpu/gpu.h"
+// f is scalars without effects, branches among them: what is computed for a program that does not exist is
+// not used.
+#include "compiler/gpu/loops.h"
 
 enum { MOST_SCALARS = 128, MOST_CARRIED = 16 };
 
@@ -25,50 +24,50 @@ typedef struct moving {
   unsigned count, wanted_count;
 } moving;
 
-static bool is_scalar(const ir_op *op) {
-  if (!ir_is_pure(op) || op->region_count || op->result_count != 1) return false;
-  ir_type type = op->results[0].type;
-  return !type.rank && !type.is_view && !type.slots;
-}
+typedef struct looking {
+  const moving *m;
+  bool is_of_number;
+} looking;
 
 /// ir_value.slot of what f computes, and of the number it is computed from, is not NULL.
-static bool is_of_number(const moving *m, const ir_op *op) {
+static void look_at(ir_op *op, void *context) {
+  looking *l = context;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
-    bool is_inside = v->def ? v->def->block == m->body : v->block == m->body;
-    if (is_inside && !v->slot) return false;
+    if (ir_home(v) == l->m->body && !v->slot) l->is_of_number = false;
   }
-  return true;
 }
 
-static bool is_invariant(const moving *m, const ir_op *op) {
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    const ir_value *v = op->operands[i];
-    if (v->def ? v->def->block == m->body : v->block == m->body) return false;
-  }
-  return true;
+static bool is_of_number(const moving *m, ir_op *op) {
+  looking l = {.m = m, .is_of_number = true};
+  look_at(op, &l);
+  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], look_at, &l);
+  return l.is_of_number;
 }
 
 static void find_scalars(moving *m) {
   ir_for_counter(m->loop)->slot = m->loop;
-  for (ir_op *op = m->body->first, *next; op; op = next) {
-    next = op->next;
-    if (!is_scalar(op)) continue;
-    if (is_invariant(m, op)) ir_move(op, m->loop->block, m->loop);
-    else if (m->count < MOST_SCALARS && is_of_number(m, op)) {
-      m->scalars[m->count++] = op;
-      op->results[0].slot = op;
-    }
+  for (ir_op *op = m->body->first; op; op = op->next) {
+    if (!kiln_is_scalars(op) || m->count == MOST_SCALARS || !is_of_number(m, op)) continue;
+    m->scalars[m->count++] = op;
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = op;
   }
+}
+
+/// The operation of the loop's body that `op` is, or is inside of.
+static const ir_op *within_body(const moving *m, const ir_op *op) {
+  while (op->block != m->body) op = op->block->parent;
+  return op;
 }
 
 /// What others than f read of it.
 static void note_wanted(ir_op *op, void *context) {
   moving *m = context;
-  if (op->block == m->body && op->result_count && op->results[0].slot) return;
+  const ir_op *outer = within_body(m, op);
+  if (outer->result_count && outer->results[0].slot) return;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_value *v = op->operands[i];
-    bool is_of_f = v->slot && v->def && v->def->block == m->body, is_known = false;
+    bool is_of_f = v->def && v->slot && v->def->block == m->body, is_known = false;
     for (unsigned k = 0; k < m->wanted_count; k++) is_known |= m->wanted[k] == v;
     if (!is_of_f || is_known) continue;
     if (m->wanted_count < MOST_CARRIED) m->wanted[m->wanted_count] = v;
@@ -83,43 +82,26 @@ static void compute(const moving *m, ir_builder *b, ir_value *number, ir_value *
   for (unsigned i = 0; i < m->wanted_count; i++) out[i] = m->wanted[i]->slot;
 }
 
-static ir_value **joined(const moving *m, ir_value **from, uint32_t count, ir_value *const *more) {
-  ir_value **out = KILN_NEW_ARRAY(m->kernel->arena, ir_value *, count + m->wanted_count);
-  if (count) memcpy(out, from, count * sizeof *out);
-  memcpy(out + count, more, m->wanted_count * sizeof *out);
-  return out;
-}
-
 static void carry(moving *m, ir_builder *before, ir_builder *behind) {
-  ir_op *loop = m->loop, *end = ir_terminator(m->body);
+  ir_op *loop = m->loop;
   ir_value *first[MOST_CARRIED], *next[MOST_CARRIED];
   compute(m, before, ir_for_lower(loop), first);
   compute(m, behind, ir_binary(behind, IR_ADD, 0, ir_for_counter(loop), ir_for_step(loop)), next);
-  end->operands = joined(m, end->operands, end->operand_count, next);
-  end->operand_count += m->wanted_count;
   for (unsigned i = 0; i < m->wanted_count; i++)
     m->wanted[i]->forward = ir_block_arg(m->kernel->arena, m->body, m->wanted[i]->type);
-  ir_value **operands = joined(m, loop->operands, loop->operand_count, first);
-  uint32_t count = loop->operand_count + m->wanted_count;
-  ir_op *made = ir_emit(before, IR_FOR, &loop->attrs, operands, count, NULL, loop->regions, 1);
-  if (!made) return;
-  for (uint32_t i = 0; i < loop->result_count; i++) loop->results[i].forward = &made->results[i];
-  loop->region_count = 0;
-  ir_remove(loop);
+  kiln_carry_more(before, loop, first, next, m->wanted_count);
 }
 
 kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err) {
-  moving m = {.kernel = kernel};
-  ir_block *producer = kernel->body->last->regions[0];
-  for (ir_op *op = producer->first; op; op = op->next)
-    if (op->code == IR_FOR) m.loop = op;
+  moving m = {.kernel = kernel, .loop = kiln_program_loop(kernel, KILN_PRODUCER)};
   if (!m.loop) return KILN_OK;
   m.body = ir_loop_body(m.loop);
+  kiln_hoist_scalars(m.loop);
   ir_number(kernel); // clears slots
   find_scalars(&m);
   ir_walk(m.body, note_wanted, &m);
   if (!m.wanted_count || m.wanted_count > MOST_CARRIED) return KILN_OK;
-  ir_builder before = {.arena = kernel->arena, .block = producer, .before = m.loop, .machine = true},
+  ir_builder before = {.arena = kernel->arena, .block = m.loop->block, .before = m.loop, .machine = true},
              behind = {
                  .arena = kernel->arena, .block = m.body, .before = ir_terminator(m.body), .machine = true};
   carry(&m, &before, &behind);

@@ -342,6 +342,9 @@ struct ir_block {
 
 /// Expand, broadcast, reshape, trans, splat: one result, which is operand 0 with its elements at other
 /// places.
+/// The block where the value is made.
+static inline const ir_block *ir_home(const ir_value *v) { return v->def ? v->def->block : v->block; }
+
 static inline bool ir_is_renaming(const ir_op *op) {
   return ir_has(op->code, IR_RENAMES) && op->operand_count == 1 && op->result_count == 1;
 }
@@ -553,6 +556,7 @@ void ir_move(ir_op *op, ir_block *block, ir_op *position);
 /// A deep copy of `op` at the builder's place, with operands mapped: any value whose slot is non-NULL is
 /// replaced by (ir_value *)slot. Sets the slots of copied results and block arguments to their copies.
 ir_op *ir_clone(ir_builder *b, const ir_op *op);
+
 /// A deep copy in the same arena; names and places are shared. Numbers the kernel, which clears slots.
 ir_kernel *ir_kernel_copy(ir_kernel *kernel);
 /// The terminator of a block, or NULL.

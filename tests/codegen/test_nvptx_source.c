@@ -555,6 +555,30 @@ TEST(nvptx_source, staged_stores_are_not_split) {
   free(text);
 }
 
+/// A group stages 64 columns while the copy engine reads those before; what a loop gives that does not run
+/// stands behind everything, so that no program waits for zeros.
+TEST(nvptx_source, nothing_holds_up_the_next_program) {
+  char *text =
+      ptx("kiln 1\n"
+          "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: i32, "
+          "K: i32 @div(8), ldc: i64 @div(8)) @grid(cdiv(M, 128) * cdiv(N, 256)) @warps(8) {\n"
+          "  let A = view(a, [M, K], [K, 1], [128, 64])\n"
+          "  let B = view(b, [N, K], [K, 1], [256, 64])\n"
+          "  let C = view(c, [M, N], [ldc, 1], [128, 256])\n"
+          "  let m = pid(0) / cdiv(N, 256) * 128\n"
+          "  let n = pid(0) % cdiv(N, 256) * 256\n"
+          "  var s = zeros(f32[128, 256])\n"
+          "  for k in 0 .. K step 64 { s = dot(load(A, [m, k]), trans(load(B, [n, k])), s) }\n"
+          "  store(C, [m, n], s as f16)\n"
+          "}\n",
+          "sm_90a", NULL);
+  CHECK_INT(count(text, "cp.async.bulk.wait_group.read \t1"), 2);
+  CHECK_INT(count(text, "bar.sync"), 7); // four parts, of which the second finds its slot free
+  const char *products = strstr(text, "wgmma.mma_async"), *zeros = strstr(text, "0f00000000");
+  CHECK(products && zeros && zeros > strstr(products, "stmatrix"));
+  free(text);
+}
+
 TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
   char *text = ptx(FP8_GEMM("e4m3", "e4m3", 128, 128, 64), "sm_80", NULL);
   CHECK_INT(count(text, "m16n8k32"), 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loops and branches. Conditions and bounds are scalars, the same in all threads, so barriers inside are met
 // by all. A carried tile is one phi a register.
+#include <string.h>
+
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 /// The values of one variable: one for a scalar, else one per register. Neighbours of 8 or 16 bits are one
@@ -123,6 +125,36 @@ static bundle undefined(gpu *g, const bundle *like) {
   return b;
 }
 
+/// Sums that are cast at most and stored by the copy engine. Where more is computed of them, the assembler of
+/// NVIDIA moves that between the parts of the store, and spills, if the sums come from two blocks.
+static bool is_only_stored(const ir_value *sums) {
+  const ir_op *user = sums->uses == 1 ? sums->def->next : NULL;
+  while (user && !(user->operand_count && user->operands[user->operand_count - 1] == sums)) user = user->next;
+  if (!user) return false;
+  return user->code == IR_STAGE || (user->code == IR_CAST && is_only_stored(&user->results[0]));
+}
+
+/// What a branch that is hardly ever taken leads to stands behind everything else.
+static void expect_first(gpu *g, LLVMValueRef branch) {
+  enum { OFTEN = 2000, SELDOM = 1 }; // LLVM's own weights of what is likely and what is not
+  LLVMMetadataRef parts[3] = {LLVMMDStringInContext2(g->context, "branch_weights", strlen("branch_weights")),
+                              LLVMValueAsMetadata(gpu_i32(g, OFTEN)),
+                              LLVMValueAsMetadata(gpu_i32(g, SELDOM))};
+  LLVMValueRef weights = LLVMMetadataAsValue(g->context, LLVMMDNodeInContext2(g->context, parts, 3));
+  LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(g->context, "prof", strlen("prof")), weights);
+}
+
+/// A block that stays one: what a loop gives that does not run is made there and not in front of the loop.
+static LLVMBasicBlockRef without_loop(gpu *g, LLVMBasicBlockRef after) {
+  LLVMBasicBlockRef block = gpu_block(g, "none");
+  LLVMPositionBuilderAtEnd(g->builder, block);
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), NULL, 0, false);
+  LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, "", 0, true, false, LLVMInlineAsmDialectATT, false);
+  LLVMBuildCall2(g->builder, type, nothing, NULL, 0, "");
+  LLVMBuildBr(g->builder, after);
+  return block;
+}
+
 /// Bottom-tested, so that the index never passes the upper bound: `again` is (hi - iv) > step without sign.
 void gpu_lower_for(gpu *g, ir_op *op) {
   ir_block *body = ir_loop_body(op);
@@ -141,7 +173,13 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   gpu_region *region = open_loop(g, body);
   region->is_full = is_full;
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, after);
+  LLVMBasicBlockRef around = region->enter;
+  for (uint32_t i = 0; i < count && around == region->enter; i++)
+    if (starts_anywhere(op, i) && is_only_stored(&op->results[i])) around = without_loop(g, after);
+  LLVMPositionBuilderAtEnd(b, region->enter);
+  LLVMValueRef enters = LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header,
+                                        around == region->enter ? after : around);
+  if (around != region->enter) expect_first(g, enters);
   LLVMPositionBuilderAtEnd(b, header);
   LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
   gpu_set_scalar(g, ir_for_counter(op), iv);
@@ -164,7 +202,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
     add_incoming(&phis[i], &start, region->enter);
     add_incoming(&phis[i], &next[i], end);
     out[i] = make_phis(g, &op->results[i]);
-    add_incoming(&out[i], &initial[i], region->enter);
+    add_incoming(&out[i], &initial[i], around);
     add_incoming(&out[i], &next[i], end);
   }
   for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);

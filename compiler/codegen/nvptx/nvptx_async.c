@@ -162,7 +162,7 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
                            LLVMBasicBlockRef end) {
   ir_op *op = block->first;
   enter_region(g, block);
-  for (; ir_is_pure(op) && !op->region_count; op = op->next) gpu_lower_op(g, op);
+  for (; ir_is_pure(op); op = op->next) gpu_lower_op(g, op);
   KILN_ASSERT(op->code == IR_FOR);
   for (uint32_t i = 0; i < op->operand_count; i++) pin(g, op->operands[i]);
   LLVMValueRef first = gpu_scalar(g, ir_for_lower(op)), programs = gpu_scalar(g, ir_for_upper(op));
@@ -379,7 +379,7 @@ typedef struct staging {
   unsigned row;     ///< bytes of a row in shared memory
   unsigned box_rows;
   uint32_t box;        ///< bytes from one column of `row` bytes to the next
-  LLVMValueRef memory; ///< the group's part
+  LLVMValueRef memory; ///< the group's part, or one of its two slots
 } staging;
 
 /// Four words of two neighbouring columns: rows l / 4, rows 8 + l / 4 of a warp; both 8 columns further.
@@ -488,39 +488,59 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
   call(g, KL_kl_bulk_commit, NULL, 0);
 }
 
-static void wait_for_part(gpu *g, LLVMValueRef leader) {
-  LLVMBasicBlockRef wait = gpu_block(g, "drain"), write = gpu_block(g, "stage");
-  LLVMBuildCondBr(g->builder, leader, wait, write);
-  LLVMPositionBuilderAtEnd(g->builder, wait);
-  call(g, KL_kl_bulk_wait_read, NULL, 0);
+/// The leader waits, `wait` says for which of its stores; then the group knows.
+static void meet_behind(gpu *g, LLVMValueRef leader, kl_function wait) {
+  LLVMBasicBlockRef drain = gpu_block(g, "drain"), write = gpu_block(g, "stage");
+  LLVMBuildCondBr(g->builder, leader, drain, write);
+  LLVMPositionBuilderAtEnd(g->builder, drain);
+  call(g, wait, NULL, 0);
   LLVMBuildBr(g->builder, write);
   LLVMPositionBuilderAtEnd(g->builder, write);
   nvptx_group_barrier(g);
 }
 
-/// In parts of 64 rows: wait until the part before has been read, write, let the copy engine see it, send.
-static void lower_stage(gpu *g, ir_op *op) {
-  ir_value *value = op->operands[op->operand_count - 1], *memory = op->operands[op->operand_count - 2];
-  kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
+/// Part `number` goes where the part before the last was. Before the first, all that was staged has been
+/// read, so that both slots are free then.
+static void wait_for_slot(gpu *g, LLVMValueRef leader, unsigned number, unsigned slots) {
+  if (number && number < slots) return;
+  meet_behind(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
+}
+
+static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
-  staging s = {.tile = gpu_operand(g, op, op->operand_count - 1),
-               .row = kiln_stage_row(machine, g->kernel, op),
-               .box_rows = kiln_stage_box_rows(machine, g->kernel, op)};
-  unsigned all = kiln_stage_columns(machine, g->kernel, op), bytes = kiln_memory_bytes(memory->type, 0);
-  s.columns = kiln_stage_at_a_time(machine, g->kernel, op);
+  ir_value *memory = op->operands[op->operand_count - 2];
+  unsigned bytes = kiln_memory_bytes(memory->type, 0);
+  staging s = {.row = kiln_stage_row(machine, g->kernel, op),
+               .box_rows = kiln_stage_box_rows(machine, g->kernel, op),
+               .columns = kiln_stage_at_a_time(machine, g->kernel, op) / slots};
   s.box = 64 * s.row;
+  s.tile = gpu_operand(g, op, op->operand_count - 1);
   s.memory =
       add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, bytes >> (memory->type.log2[0] - 6)));
+  return s;
+}
+
+/// In parts of 64 rows, by two slots in turn: wait until a slot has been read, write, let the copy engine see
+/// it, send.
+static void lower_stage(gpu *g, ir_op *op) {
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
+  kiln_mma_split split = kiln_mma_split_of(g->layouts, op->operands[op->operand_count - 1]->type);
+  unsigned all = kiln_stage_columns(machine, g->kernel, op), number = 0,
+           slots = kiln_stage_slots(machine, g->kernel, op);
+  staging s = open_staging(g, op, slots);
   if (g->status != KILN_OK) return;
-  LLVMValueRef leader = is_leader(g);
+  LLVMValueRef leader = is_leader(g), memory = s.memory;
+  const unsigned slot_bytes = 64 * s.columns * kiln_scalars[op->operands[0]->type.scalar].bytes;
   void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.flags & IR_TURNED ? write_turned
                                                               : op->attrs.flags & IR_ADDS ? write_sums
                                                                                           : write_part;
   for (unsigned block = 0; block < 1u << split.blocks; block++)
-    for (unsigned at = 0; at < all; at += s.columns) {
-      unsigned columns = all - at < s.columns ? all - at : s.columns;
-      wait_for_part(g, leader);
-      write(g, &s, (block << (split.columns - 1)) + at / 2, columns);
+    for (unsigned at = 0; at < all; at += s.columns, number++) {
+      unsigned columns = all - at < s.columns ? all - at : s.columns,
+               first = (block << (split.columns - 1)) + at / 2;
+      wait_for_slot(g, leader, number, slots);
+      s.memory = add(g, memory, gpu_i32(g, number % slots * slot_bytes));
+      write(g, &s, first, columns);
       call(g, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
