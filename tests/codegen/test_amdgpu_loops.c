@@ -135,6 +135,9 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"attention", "attention[T=f16,D=64,CAUSAL=false]", false},
              {"attention", "attention_general[T=bf16,D=128]", false},
              {"attention", "attention_general[T=bf16,D=256]", false},
+             {"attention", "attention_general[T=bf16,D=32]", false},
+             {"attention", "attention_general[T=bf16,D=64]", true},
+             {"attention", "attention_packed[T=bf16,D=64]", false},
              {"attention", "attention_packed[T=bf16,D=128]", true},
              {"attention", "paged_attention[T=bf16,D=128,PAGE=16]", true},
              {"attention", "paged_attention_parts[T=bf16,D=128,PAGE=16]", false},
@@ -142,7 +145,8 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"attention_backward", "attention_backward_queries[T=f16,D=64]", true},
              {"attention_backward", "attention_backward_keys[T=bf16,D=64]", true},
              {"attention_backward", "attention_backward_keys[T=bf16,D=128]", true},
-             {"attention_backward", "attention_backward_keys[T=f16,D=128]", false}};
+             {"attention_backward", "attention_backward_keys[T=f16,D=128]", false},
+             {"attention_backward", "attention_backward[T=bf16,D=64]", true}};
   for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
     for (size_t i = 0; i < MACHINES; i++) {
       const char *target = machines[i].target;
