@@ -146,7 +146,8 @@ TEST(amdgpu_loops, hot_loops_of_the_library) {
              {"attention_backward", "attention_backward_keys[T=bf16,D=64]", true},
              {"attention_backward", "attention_backward_keys[T=bf16,D=128]", true},
              {"attention_backward", "attention_backward_keys[T=f16,D=128]", false},
-             {"attention_backward", "attention_backward[T=bf16,D=64]", true}};
+             {"attention_backward", "attention_backward[T=bf16,D=64]", true},
+             {"attention_backward", "attention_backward[T=bf16,D=128]", true}};
   for (size_t k = 0; k < sizeof hot / sizeof *hot; k++)
     for (size_t i = 0; i < MACHINES; i++) {
       const char *target = machines[i].target;

@@ -169,7 +169,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   // Behind a loop that needs all registers places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
-  if (is_full) gpu_park(g, op);
+  gpu_park(g, op);
   gpu_region *region = open_loop(g, body);
   region->is_full = is_full;
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");

@@ -306,8 +306,8 @@ void gpu_defer(gpu *g);
 bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
 
 // gpu_park.c
-/// Before a full loop is opened (kiln_loop_is_full): writes what its products read in each iteration to
-/// shared memory, as long as there is room.
+/// Before a loop is opened: writes what products of full loops (kiln_loop_is_full), of this one or inside it,
+/// read in each iteration and what comes from this place to shared memory, as long as there is room.
 void gpu_park(gpu *g, const ir_op *loop);
 /// Behind the loop: the bytes that no later operation reads are free.
 void gpu_unpark(gpu *g, const ir_op *loop);

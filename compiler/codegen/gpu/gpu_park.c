@@ -44,13 +44,18 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   g->parked = p;
 }
 
-void gpu_park(gpu *g, const ir_op *loop) {
-  for (const ir_op *op = ir_loop_body(loop)->first; op && g->status == KILN_OK; op = op->next) {
+/// What comes from outside of several loops is parked before the outermost one, once.
+static void park_in(gpu *g, const ir_op *loop, const ir_block *block) {
+  for (const ir_op *op = block->first; op && g->status == KILN_OK; op = op->next) {
+    for (uint32_t i = 0; i < op->region_count; i++) park_in(g, loop, op->regions[i]);
     const kiln_dot_layouts *l =
         op->code == IR_DOT ? kiln_notes_of(g->layouts, &op->results[0])->product : NULL;
-    if (l && l->is_parked && !gpu_value_of(g, op->operands[0])->place.slots) park(g, loop, op);
+    if (!l || !l->is_parked || op->operands[0]->def->block != loop->block) continue;
+    if (!gpu_value_of(g, op->operands[0])->place.slots) park(g, loop, op);
   }
 }
+
+void gpu_park(gpu *g, const ir_op *loop) { park_in(g, loop, ir_loop_body(loop)); }
 
 void gpu_unpark(gpu *g, const ir_op *loop) {
   for (; g->parked && g->parked->until == loop; g->parked = g->parked->below)

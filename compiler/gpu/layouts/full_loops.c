@@ -25,10 +25,16 @@ static bool is_by_matrix(const kiln_layouts *c, const ir_op *op) {
   return op->code == IR_DOT && kiln_dot_form(c, op);
 }
 
+/// The loop, or one around it, is in the block; nothing but loops is between.
+static bool runs_in(const ir_op *loop, const ir_block *block) {
+  while (loop && loop->code == IR_FOR && loop->block != block) loop = loop->block->parent;
+  return loop && loop->code == IR_FOR;
+}
+
 /// The operand stays the same in the loop, is in registers, and would change threads.
 static bool is_candidate(const ir_op *loop, const ir_op *dot) {
   const ir_value *left = dot->operands[0];
-  return left->def && left->def->block == loop->block && left->layout && left->def->code != IR_SLOT_LOAD &&
+  return left->def && runs_in(loop, left->def->block) && left->layout && left->def->code != IR_SLOT_LOAD &&
          layout_convert(left->layout, dot->takes[0]).reach != LAYOUT_SAME_THREAD;
 }
 
