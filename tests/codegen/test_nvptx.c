@@ -140,6 +140,41 @@ TEST(nvptx, unknown_length_takes_vectors_where_all_lanes_are_live) {
   assemble(text, "sm_75");
 }
 
+/// x < n & x != m, of a row of indices or a column of them.
+static ir_value *two_conditions(ir_value *n, ir_value *m, unsigned axis, ir_type whole) {
+  ir_value *x = ir_expand(&b, ir_iota(&b, 7), axis);
+  ir_value *less = ir_compare(&b, IR_LT, 0, x, ir_splat(&b, n, x->type)),
+           *other = ir_compare(&b, IR_NE, 0, x, ir_splat(&b, m, x->type));
+  return ir_broadcast(&b, ir_binary(&b, IR_AND, 0, less, other), whole);
+}
+
+static unsigned count_of(const char *text, const char *piece) {
+  unsigned count = 0;
+  for (const char *at = text; (at = strstr(at, piece)); at++) count++;
+  return count;
+}
+
+/// A thread has 16 rows of 8 columns, with two conditions each. Whether all hold asks each row and each
+/// column once, not each of 128 elements for all four.
+TEST(nvptx, conditions_of_rows_and_columns_are_asked_once) {
+  enum { ROWS = 16, COLUMNS = 8, ELEMENTS = ROWS * COLUMNS };
+  open_kernel(4);
+  ir_value *y = pointer_param("y", KILN_F16, IR_ACCESS_OUT), *m = int_param("m"), *n = int_param("n");
+  ir_type whole = {.scalar = KILN_I1, .rank = 2, .log2 = {7, 7}};
+  ir_value *mask = ir_binary(&b, IR_AND, 0, two_conditions(m, n, 1, whole), two_conditions(n, m, 0, whole));
+  ir_value *rows = ir_expand(&b, ir_iota(&b, 7), 1), *columns = ir_expand(&b, ir_iota(&b, 7), 0);
+  ir_type offsets = ir_with_element(whole, ir_scalar_type(KILN_I32));
+  rows = ir_binary(&b, IR_MUL, 0, rows, ir_splat(&b, ir_const_int(&b, KILN_I32, 512), rows->type));
+  ir_value *at =
+      ir_binary(&b, IR_ADD, 0, ir_broadcast(&b, rows, offsets), ir_broadcast(&b, columns, offsets));
+  ir_type values = ir_with_element(whole, ir_scalar_type(KILN_F16));
+  store(pointers(y, at), ir_splat(&b, ir_const_float(&b, KILN_F16, 1), values), mask);
+  char *text = compile("sm_90a", NULL);
+  CHECK_INT(count_of(text, "st.global.v4"), ROWS);
+  CHECK(count_of(text, "and.pred") <= ROWS + COLUMNS + (ROWS + COLUMNS - 1) + ELEMENTS);
+  assemble(text, "sm_90a");
+}
+
 /// The most divisions that stand between two accesses of memory.
 static unsigned divisions_in_a_row(const char *text) {
   unsigned most = 0, count = 0;

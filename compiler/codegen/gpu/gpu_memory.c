@@ -190,11 +190,30 @@ static gpu_access access_to(const tile_access *x, const kiln_pieces *p) {
   return a;
 }
 
-/// All lanes of the thread are live in registers [first, first + count).
+/// Conditions, each once, in order.
+typedef struct conditions {
+  LLVMValueRef *all;
+  uint32_t count;
+} conditions;
+
+static void add_condition(conditions *c, LLVMValueRef condition) {
+  for (uint32_t i = 0; i < c->count; i++)
+    if (c->all[i] == condition) return;
+  c->all[c->count++] = condition;
+}
+
+/// All lanes of the thread are live in registers [first, first + count). A tile's mask says the same of each
+/// row in all its columns, and of each column in all its rows: that is asked once.
 static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t first, uint32_t count) {
-  LLVMValueRef all = x->mask.regs[first];
-  for (uint32_t r = first + 1; r < first + count; r++)
-    if (x->mask.regs[r] != x->mask.regs[r - 1]) all = LLVMBuildAnd(g->builder, all, x->mask.regs[r], "");
+  conditions c = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, 2 * (size_t)count), 0};
+  for (uint32_t r = first; r < first + count; r++) {
+    LLVMValueRef mask = x->mask.regs[r];
+    bool is_both = LLVMIsAInstruction(mask) && LLVMGetInstructionOpcode(mask) == LLVMAnd;
+    add_condition(&c, is_both ? LLVMGetOperand(mask, 0) : mask);
+    if (is_both) add_condition(&c, LLVMGetOperand(mask, 1));
+  }
+  LLVMValueRef all = c.all[0];
+  for (uint32_t i = 1; i < c.count; i++) all = LLVMBuildAnd(g->builder, all, c.all[i], "");
   return all;
 }
 
