@@ -218,8 +218,8 @@ static PyObject *device_candidates(PyObject *self, PyObject *name) {
   for (size_t i = 0; list && i < d->held->c->report_count(report); i++) {
     kiln_candidate found;
     d->held->c->report_at(report, i, &found);
-    PyObject *one = PyObject_CallFunction(kiln_of.candidate, "ssssIs", found.bundle, found.target,
-                                          found.config, found.variant, found.rank, found.rule);
+    PyObject *one = kiln_result("Candidate", "(ssssIs)", found.bundle, found.target, found.config,
+                                found.variant, found.rank, found.rule);
     if (!one || PyList_Append(list, one)) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -236,9 +236,9 @@ static PyObject *device_preflight(PyObject *self, PyObject *Py_UNUSED(none)) {
   Py_BEGIN_ALLOW_THREADS status = d->held->c->device_preflight(d->held->handle, &found, &err);
   Py_END_ALLOW_THREADS PyObject *result =
       status ? kiln_raise(status, &err)
-             : PyObject_CallFunction(kiln_of.preflight, "nnnnnz", (Py_ssize_t)found.kernels,
-                                     (Py_ssize_t)found.exact, (Py_ssize_t)found.generic,
-                                     (Py_ssize_t)found.jit, (Py_ssize_t)found.missing, found.first_missing);
+             : kiln_result("Preflight", "(nnnnnz)", (Py_ssize_t)found.kernels, (Py_ssize_t)found.exact,
+                           (Py_ssize_t)found.generic, (Py_ssize_t)found.jit, (Py_ssize_t)found.missing,
+                           found.first_missing);
   kiln_held_end(d->held);
   return result;
 }

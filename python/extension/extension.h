@@ -43,12 +43,13 @@ typedef struct kiln_api {
 typedef struct kiln_globals {
   PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
       *with_grid, *operation, *differentiable, *direct;
-  PyObject *choice, *candidate, *preflight, *param, *strided; // kiln._words
-  PyObject *error, *errors;                                   // kiln._words: the base, {number: class}
-  PyObject *describe, *candidates;                            // functions of kiln._interfaces, kiln._loading
-  PyObject *stream_name, *grid_name;                          // ("stream",), ("grid",)
+  PyObject *strided, *error, *errors; // kiln._words: two classes, {number: class}
+  PyObject *describe, *candidates;    // functions of kiln._interfaces, kiln._loading
+  PyObject *stream_name, *grid_name;  // ("stream",), ("grid",)
 } kiln_globals;
 extern kiln_globals kiln_of;
+/// A named tuple of kiln._results, of what Py_BuildValue makes of the rest, which is a tuple; new.
+PyObject *kiln_result(const char *name, const char *format, ...);
 
 // --------------------------------------------------------------------------------- objects.c
 

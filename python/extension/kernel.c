@@ -63,8 +63,8 @@ static PyObject *params_of(kiln_kernel_object *k) {
   PyObject *tuple = PyTuple_New((Py_ssize_t)k->count);
   for (size_t i = 0; tuple && i < k->count; i++) {
     const kiln_parameter *p = &k->parameters[i];
-    PyObject *one = PyObject_CallFunction(kiln_of.param, "OOIIiiis", p->name, p->type, p->offset, p->size,
-                                          p->rank, p->depth, p->access, p->element->name);
+    PyObject *one = kiln_result("Param", "(OOIIiiis)", p->name, p->type, p->offset, p->size, p->rank,
+                                p->depth, p->access, p->element->name);
     if (!one) Py_CLEAR(tuple);
     else PyTuple_SetItem(tuple, (Py_ssize_t)i, one);
   }
@@ -185,9 +185,9 @@ static PyObject *kernel_choose(PyObject *self, PyObject *const *args, Py_ssize_t
   kiln_status status = k->device->held->c->choose(k->handle, a.block, k->block_size, &c, &err);
   kiln_arguments_deinit(&a);
   if (status) return kiln_raise(status, &err);
-  return PyObject_CallFunction(kiln_of.choice, "ssss(III)IIIII", c.config, c.variant, c.target, c.bundle,
-                               c.grid[0], c.grid[1], c.grid[2], c.block_threads, c.shared_bytes, c.registers,
-                               c.spill_bytes, c.rank);
+  return kiln_result("Choice", "(ssss(III)IIIII)", c.config, c.variant, c.target, c.bundle, c.grid[0],
+                     c.grid[1], c.grid[2], c.block_threads, c.shared_bytes, c.registers, c.spill_bytes,
+                     c.rank);
 }
 
 static PyObject *kernel_prepare(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {

@@ -35,6 +35,19 @@ static bool take(const char *module, const char *name, PyObject **out) {
   return *out != NULL;
 }
 
+PyObject *kiln_result(const char *name, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  PyObject *type, *values = Py_VaBuildValue(format, list), *result = NULL;
+  va_end(list);
+  if (values && take("kiln._results", name, &type)) {
+    result = PyObject_CallObject(type, values);
+    Py_DECREF(type);
+  }
+  Py_XDECREF(values);
+  return result;
+}
+
 static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out) {
   PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
   *out = (PyTypeObject *)type;
@@ -65,8 +78,6 @@ static int fill_module(PyObject *module) {
   }
   kiln_globals *g = &kiln_of;
   bool is_fine =
-      take("kiln._words", "Choice", &g->choice) && take("kiln._words", "Candidate", &g->candidate) &&
-      take("kiln._words", "Preflight", &g->preflight) && take("kiln._words", "Param", &g->param) &&
       take("kiln._words", "Strided", &g->strided) && take("kiln._words", "Error", &g->error) &&
       take("kiln._words", "ERRORS", &g->errors) && take("kiln._interfaces", "describe", &g->describe) &&
       take("kiln._loading", "candidates", &g->candidates) &&

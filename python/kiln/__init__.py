@@ -10,7 +10,7 @@ Its native part calls libkiln; it needs no other package. docs/python.md tells w
 """
 from ._compiler import compile
 from ._core import Device, Kernel, Library, Memory, Prepared, Stream, version
-from ._words import Candidate, Choice, Error, LaunchRefused, NoDevice, NotFound, NoVariant, Param, Preflight, Strided, Untrusted
+from ._words import Error, LaunchRefused, NoDevice, NotFound, NoVariant, Strided, Untrusted
 
 __all__ = ["CHECK_ALL", "EXACT_ONLY", "NO_JIT", "Candidate", "Choice", "Device", "Error", "Kernel", "LaunchRefused", "Library", "Memory", "NoDevice",
            "NotFound", "NoVariant", "Param", "Preflight", "Prepared", "Stream", "Untrusted", "compile", "strided", "version"]
@@ -22,3 +22,15 @@ def strided(array):
     """An array of any strides for a pointer parameter of a kernel that is told the strides by other arguments; without this only contiguous arrays are
     taken, since the pointer itself says nothing of strides. The pointer is that of the first element."""
     return Strided(array)
+
+
+def __getattr__(name):
+    """Candidate, Choice, Param and Preflight, which no launch wants, from the module that has them."""
+    if name not in __all__:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    from . import _results
+    return getattr(_results, name)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

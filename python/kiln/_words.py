@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the package says things with: results, errors, and arrays for pointers that are told their strides."""
-import collections
-
-Choice = collections.namedtuple("Choice", "config variant target bundle grid block_threads shared_bytes registers spill_bytes rank")
-Candidate = collections.namedtuple("Candidate", "bundle target config variant rank rule")
-Preflight = collections.namedtuple("Preflight", "kernels exact generic jit missing first_missing")
-Param = collections.namedtuple("Param", "name type offset size rank depth access scalar")
+"""What the package says things with: errors, and arrays for pointers that are told their strides; kiln._results has the rest."""
 
 
 class Strided:

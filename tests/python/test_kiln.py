@@ -5,6 +5,7 @@ import ctypes
 import gc
 import inspect
 import os
+import pickle
 import pydoc
 import re
 import struct
@@ -39,11 +40,23 @@ class Cases(unittest.TestCase):
 
 
 class Handles(Cases):
-    def test_an_import_takes_no_module_that_launches_do_not_want(self):
+    def test_a_launch_takes_no_module_that_it_does_not_want(self):
         """They took four fifths of the time of an import, which a process that only launches waits for."""
-        text = ("import sys\nsys.path.insert(0, %r)\nimport kiln\nprint(sorted({'subprocess', 'tempfile', 'shutil', 'threading', 're', 'enum', 'numpy'} & set(sys.modules)))"
-                % os.path.join(support.BUILD, "python"))
+        text = ("import sys\nsys.path.insert(0, %r)\nimport kiln\ndevice = kiln.Library(%r, library=%r).device()\nmemory = device.memory(4, 'f64')\n"
+                "device.kernel('copy[T=f64]')(memory, memory, 4)\n"
+                "print(sorted({'collections', 'subprocess', 'tempfile', 'shutil', 'threading', 're', 'enum', 'numpy'} & set(sys.modules)))"
+                % (os.path.join(support.BUILD, "python"), BUNDLE, LIBRARY))
         self.assertEqual(subprocess.check_output([sys.executable, "-S", "-c", text]), b"[]\n")
+
+    def test_names_are_those_that_are_listed(self):
+        """Some come from a module that the first use of them imports."""
+        self.assertLessEqual(set(kiln.__all__), set(dir(kiln)))
+        everything = {}
+        exec("from kiln import *", everything)
+        self.assertLessEqual(set(kiln.__all__), set(everything))
+        self.assertIsInstance(self.device.kernel("saxpy").params[0], kiln.Param)
+        self.assertEqual(pickle.loads(pickle.dumps(kiln.Preflight(1, 2, 3, 4, 5, None))), (1, 2, 3, 4, 5, None))
+        self.assertRaisesRegex(AttributeError, "'kiln' has no attribute 'candidate'", getattr, kiln, "candidate")
 
     def test_the_library_says_what_it_is(self):
         self.assertRegex(kiln.version(LIBRARY), r"^\d+\.\d+\.\d+$")
