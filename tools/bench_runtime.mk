@@ -27,7 +27,7 @@ $(B)/bench/python/driver_launch.so: bench/driver_launch.c
 bench-python: $(B)/bench/python/driver_launch.so $(PROGRAMS) $(PACKAGE_FILES) ## make what bench/python_launch.py wants
 	rm -rf $(B)/bench/python/kiln && cp -rL $(PACKAGE) $(B)/bench/python/kiln
 	$(B)/bin/kiln build -q --no-cache -t host,sm_90a bench/python_launch.kiln -o $(B)/bench/python/python_launch.kbundle
-	for n in 2 8 16; do $(B)/bin/kiln compile -q --no-cache -t sm_90a -k arrays$$n bench/python_launch.kiln -o $(B)/bench/python/arrays$$n.cubin || exit 1; done
+	for k in arrays2 arrays8 arrays16 ramp; do $(B)/bin/kiln compile -q --no-cache -t sm_90a -k $$k bench/python_launch.kiln -o $(B)/bench/python/$$k.cubin || exit 1; done
 # `make bench-host`, then bench/host_dot.py build/<config>/bench/host: products on this processor beside OpenBLAS and PyTorch.
 .PHONY: bench-host
 bench-host: $(PROGRAMS) $(PACKAGE_FILES) ## make what bench/host_dot.py wants
