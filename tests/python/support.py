@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 
@@ -13,6 +14,11 @@ BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
 LIBRARY = os.path.join(BUILD, "lib", "libkiln.so.0")
 sys.path.insert(0, os.path.join(BUILD, "python"))
 sys.dont_write_bytecode = True
+# A free-threaded interpreter: programs that tests start have the lock from their start on, where it says nothing when the package takes it.
+ALLOCATOR = "malloc"
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    os.environ.setdefault("PYTHON_GIL", "1")
+    ALLOCATOR = "mimalloc"
 
 SOURCE = """kiln 1
 

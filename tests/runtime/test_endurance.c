@@ -97,6 +97,33 @@ TEST(endurance, memory_does_not_grow_with_handles) {
   CHECK(after <= before + MOST_GROWTH);
 }
 
+/// One array in turn, with small things of the program's own that stay between: each lies where the last was.
+TEST(endurance, memory_of_one_size_lies_where_it_was) {
+  enum { SIZE = 16 << 20, ROUNDS = 40 };
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  void *kept[ROUNDS];
+  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  size_t before = resident();
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    void *memory;
+    CHECK_OK(kiln_alloc(d, SIZE, &memory, &err), err);
+    CHECK_OK(kiln_fill(d, memory, 1, SIZE, &err), err);
+    CHECK((uintptr_t)memory % 256 == 0);
+    kept[i] = malloc(100 + 50 * i);
+    kiln_free(d, memory);
+  }
+  size_t after = resident();
+  fprintf(stderr, "%zu KB resident before %u times %u KB, %zu KB after\n", before >> 10, ROUNDS, SIZE >> 10,
+          after >> 10);
+  CHECK(after <= before + MOST_GROWTH + 3 * (size_t)SIZE);
+  for (unsigned i = 0; i < ROUNDS; i++) free(kept[i]);
+  kiln_device_close(d);
+  kiln_close(l);
+}
+
 typedef struct shared {
   kiln_device *device;
   kiln_kernel *kernel;
