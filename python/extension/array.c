@@ -135,6 +135,32 @@ static int from_buffer(PyObject *value, kiln_array *out, kiln_hold *hold) {
   return 1;
 }
 
+// A type of a module that the program uses, kept in `found`; borrowed.
+static PyTypeObject *type_of_module(const char *module, const char *name, PyTypeObject **found) {
+  if (*found) return *found;
+  PyObject *modules = PyImport_GetModuleDict(),
+           *used = modules ? PyDict_GetItemString(modules, module) : NULL;
+  PyObject *type = used ? PyObject_GetAttrString(used, name) : NULL;
+  if (type && PyType_Check(type)) return *found = (PyTypeObject *)type;
+  Py_XDECREF(type);
+  PyErr_Clear();
+  return NULL;
+}
+
+static PyTypeObject *numpy_array(void) {
+  static PyTypeObject *found;
+  return type_of_module("numpy", "ndarray", &found);
+}
+
+// JAX shares the memory of arrays that never change, and its DLPack does not say so.
+static bool is_of_jax(PyObject *value) {
+  static PyTypeObject *found;
+  PyObject *array = (PyObject *)type_of_module("jax", "Array", &found);
+  int is = array ? PyObject_IsInstance(value, array) : 0;
+  if (is < 0) PyErr_Clear();
+  return is > 0;
+}
+
 // ------------------------------------------------------------------------------------------- DLPack
 
 static void place_array(kiln_array *array, int device_type, int device_id) {
@@ -224,6 +250,8 @@ static int from_dlpack(PyObject *value, kiln_stream stream, kiln_array *out, kil
     return -1;
   }
   place_array(out, type, index);
+  if (is_of_jax(value))
+    out->read_only = "is JAX's, whose arrays never change; kiln.jax.call returns new ones";
   hold->kind = HOLDS_OBJECT; // the capsule is not renamed, so its own end gives the tensor back
   hold->object = capsule;
   return 1;
@@ -313,19 +341,6 @@ static int from_memory(PyObject *value, kiln_array *out, kiln_hold *hold) {
   hold->kind = HOLDS_CHILD;
   hold->child = &m->child;
   return 1;
-}
-
-// numpy.ndarray where the program uses NumPy; borrowed.
-static PyTypeObject *numpy_array(void) {
-  static PyTypeObject *found;
-  if (found) return found;
-  PyObject *modules = PyImport_GetModuleDict(),
-           *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
-  PyObject *type = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
-  if (type && PyType_Check(type)) return found = (PyTypeObject *)type; // kept
-  Py_XDECREF(type);
-  PyErr_Clear();
-  return NULL;
 }
 
 int kiln_array_of(PyObject *value, kiln_stream stream, kiln_device_object *device, bool wants_extents,

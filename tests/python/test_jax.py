@@ -183,6 +183,20 @@ class Calls(unittest.TestCase):
 
 
 @unittest.skipIf(jax is None, "JAX is not installed")
+class Arrays(unittest.TestCase):
+    def test_launches_read_and_do_not_write_them(self):
+        """JAX shares their memory with other arrays, and no protocol that it speaks says so on every device."""
+        device = kiln.Library(WRITTEN).device("cuda:0" if IS_GPU else "host")
+        x, y, saxpy = numbers(300), device.memory(300, "f32"), device.kernel("saxpy")
+        y.fill(0)
+        saxpy(2.0, x, y, 300)
+        device.sync()
+        np.testing.assert_array_equal(y.numpy(), 2 * np.asarray(x))
+        self.assertRaisesRegex(ValueError, r"argument 'y' \(\*f32\): the kernel writes it, but the array is JAX's", saxpy, 2.0, x, numbers(300), 300)
+        self.assertRaisesRegex(ValueError, "is JAX's", y.copy_out, numbers(300))
+
+
+@unittest.skipIf(jax is None, "JAX is not installed")
 class Example(unittest.TestCase):
     def test_it_runs(self):
         done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "jax", "train.py"), NORMS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
