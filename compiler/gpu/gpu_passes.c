@@ -38,6 +38,10 @@ static kiln_status quotients(ir_kernel *kernel, const void *context, kiln_error 
   return (void)context, kiln_gpu_carry_quotients(kernel, err);
 }
 
+static kiln_status between(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_between(kernel, err);
+}
+
 static kiln_status simplify(ir_kernel *kernel, const void *context, kiln_error *err) {
   return (void)context, (void)err, kiln_simplify(kernel), KILN_OK;
 }
@@ -63,6 +67,7 @@ const ir_pass kiln_gpu_passes[] = {
     {"wait", late_waits},
     {"ahead", compute_ahead},
     {"quotients", quotients},
+    {"between", between},
     {"simplify-order", simplify},
     {"layouts", layouts_of_form, kiln_layouts_verify},
     {"conversions", conversions, kiln_conversions_verify},
@@ -117,6 +122,7 @@ const ir_pass kiln_gpu_register_passes[] = {
     {"slots", slots},
     {"prefetch", prefetch},
     {"dies", dies},
+    {"between", between},
     {"simplify-prefetch", simplify},
     {"layouts", layouts, kiln_layouts_verify},
     {"conversions", conversions, kiln_conversions_verify},
