@@ -20,6 +20,8 @@ kiln_split_views(ir_kernel *kernel,
                  kiln_error *err); ///< views carried by loops or yielded by branches become their parts
 kiln_status kiln_open_views(ir_kernel *kernel,
                             kiln_error *err); ///< view parameters and carried views become `view` operations
+kiln_status kiln_drop_unit_axes(ir_kernel *kernel,
+                                kiln_error *err); ///< axes along which a view's tile has one element
 kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err); ///< views become pointers and masks
 kiln_status kiln_flush(ir_kernel *kernel, const kiln_target *target,
                        kiln_error *err); ///< `@fp(ftz)` as operations, where no mode does it

@@ -27,6 +27,10 @@ static kiln_status open_views(ir_kernel *kernel, const void *context, kiln_error
   return (void)context, kiln_open_views(kernel, err);
 }
 
+static kiln_status drop_unit_axes(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_drop_unit_axes(kernel, err);
+}
+
 static kiln_status recover_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   const knowledge *k = context;
   (void)err;
@@ -72,6 +76,7 @@ static kiln_status guard(ir_kernel *kernel, const void *context, kiln_error *err
 const ir_pass kiln_middle_passes[] = {
     {"canonical", name_operations}, // what the front end gave
     {"open-views", open_views},
+    {"unit-axes", drop_unit_axes},
     {"recover", recover_views},
     {"promote", promote_views},
     {"views", views},

@@ -160,21 +160,29 @@ static ir_value *scalar_mask(viewing *v, const axis *a) {
   return a->may_begin ? both(v, mask, ir_compare(&v->b, IR_GE, 0, a->index, i64(v, 0))) : mask;
 }
 
+/// What all lanes share: the places on dropped axes exist.
+static ir_value *shared_mask(viewing *v, const axis *axes, unsigned rank) {
+  ir_value *mask = NULL;
+  for (unsigned i = 0; i < rank; i++)
+    if (axes[i].dropped) mask = both(v, mask, scalar_mask(v, &axes[i]));
+  return mask;
+}
+
+/// What all lanes share joins the first axis that has a mask, before that is grown to the tile.
 static ir_value *access_mask(viewing *v, const axis *axes, unsigned rank, ir_type tile) {
-  ir_value *uniform = NULL, *mask = NULL;
+  ir_value *shared = shared_mask(v, axes, rank), *mask = NULL;
   unsigned at = 0;
   for (unsigned i = 0; i < rank; i++) {
-    if (axes[i].dropped) {
-      uniform = both(v, uniform, scalar_mask(v, &axes[i]));
-      continue;
-    }
+    if (axes[i].dropped) continue;
     bool is_masked = axes[i].may_end || axes[i].may_begin || axes[i].count >> axes[i].log2 == 0;
     ir_value *part = is_masked ? lane_mask(v, &axes[i], at, tile.rank) : NULL;
-    if (part) mask = both(v, mask, grown(v, part, tile));
     at++;
+    if (!part) continue;
+    if (shared) part = both(v, ir_splat(&v->b, shared, part->type), part);
+    shared = NULL;
+    mask = both(v, mask, grown(v, part, tile));
   }
-  if (uniform && tile.rank) uniform = ir_splat(&v->b, uniform, tile);
-  return both(v, uniform, mask);
+  return !shared || mask ? mask : tile.rank ? ir_splat(&v->b, shared, tile) : shared;
 }
 
 /// Bounds of the offsets inside the tile, when the strides show any.

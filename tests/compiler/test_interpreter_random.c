@@ -41,7 +41,8 @@ static void nothing(ir_kernel *kernel) { (void)kernel; }
 static void to_pointers(ir_kernel *kernel) {
   kiln_error err = {0};
   kiln_canonicalise(kernel);
-  if (kiln_open_views(kernel, &err) != KILN_OK || kiln_lower_views(kernel, &err) != KILN_OK)
+  if (kiln_open_views(kernel, &err) != KILN_OK || kiln_drop_unit_axes(kernel, &err) != KILN_OK ||
+      kiln_lower_views(kernel, &err) != KILN_OK)
     FAIL("%s", err.text);
   kiln_simplify(kernel);
 }

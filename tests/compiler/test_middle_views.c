@@ -76,7 +76,9 @@ static void run(const shape *s, bool lowered, int32_t *source, int32_t *target) 
   uint8_t args[256];
   size_t size = 0;
   if (lowered) {
-    if (kiln_open_views(k, &err) != KILN_OK || kiln_lower_views(k, &err) != KILN_OK) FAIL("%s", err.text);
+    if (kiln_open_views(k, &err) != KILN_OK || kiln_drop_unit_axes(k, &err) != KILN_OK ||
+        kiln_lower_views(k, &err) != KILN_OK)
+      FAIL("%s", err.text);
     kiln_simplify(k);
     if (ir_verify(k, "views", &err) != KILN_OK) FAIL("%s", err.text);
     ir_walk(k->body, count_views, &views);
@@ -130,6 +132,19 @@ TEST(views, tiles_inside_and_across_the_borders) {
        .log2 = {2, IR_DROPPED, 3},
        .has_other = true},
       {.rank = 2, .extents = {3, 10}, .strides = {16, 1}, .index = {1, 8}, .log2 = {IR_DROPPED, IR_DROPPED}},
+      {.rank = 3,
+       .extents = {2, 10, 12},
+       .strides = {200, 16, 1},
+       .index = {-1, 4, 0},
+       .log2 = {0, 3, 4},
+       .has_other = true},
+      {.rank = 3,
+       .extents = {13, 2, 12},
+       .strides = {16, 400, 1},
+       .index = {4, 0, 3},
+       .log2 = {3, 0, 4},
+       .adds = true},
+      {.rank = 2, .extents = {2, 10}, .strides = {16, 1}, .index = {0, 8}, .log2 = {0, 0}},
       {.rank = 2, .extents = {0, 10}, .strides = {16, 1}, .index = {0, 0}, .log2 = {2, 2}},
   };
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
