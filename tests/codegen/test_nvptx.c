@@ -171,6 +171,8 @@ TEST(nvptx, conditions_of_rows_and_columns_are_asked_once) {
   store(pointers(y, at), ir_splat(&b, ir_const_float(&b, KILN_F16, 1), values), mask);
   char *text = compile("sm_90a", NULL);
   CHECK_INT(count_of(text, "st.global.v4"), ROWS);
+  CHECK_INT(count_of(text, "{e6, e7}"), ROWS); // the masked side: a row's elements in one piece of assembly
+  CHECK_INT(count_of(text, "+14], e7"), ROWS);
   CHECK(count_of(text, "and.pred") <= ROWS + COLUMNS + (ROWS + COLUMNS - 1) + ELEMENTS);
   assemble(text, "sm_90a");
 }

@@ -73,6 +73,10 @@ struct gpu_machine {
                        LLVMValueRef other, LLVMTypeRef type);
   void (*store)(gpu *g, const gpu_access *access, LLVMValueRef pointer, LLVMValueRef mask,
                 LLVMValueRef value);
+  /// Stores `value` in `parts` equal parts, each where its mask says so: much less work for LLVM than as many
+  /// stores. False, or NULL: they have to be stored one by one.
+  bool (*store_parts)(gpu *g, const gpu_access *access, LLVMValueRef pointer, const LLVMValueRef *masks,
+                      unsigned parts, LLVMValueRef value);
   /// The same for memory near a base, of register `at`: what is masked off is zero, without branches. NULL:
   /// there is no such access.
   LLVMValueRef (*near_memory)(gpu *g, LLVMValueRef base, unsigned param);

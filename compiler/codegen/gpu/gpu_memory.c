@@ -367,16 +367,39 @@ static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
             gpu_pack(g, &value, 1));
 }
 
-static void store_all(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t count, bool masked) {
-  gpu_access a = access_to(x, p);
+/// What the piece of `p` at register `r` stores, packed.
+static LLVMValueRef packed_piece(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r) {
   LLVMValueRef elements[16];
-  for (uint32_t r = 0; r < count; r++) {
-    if (r & p->mask) continue;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a store has been given what it stores
-    for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[kiln_piece_register(p, r, i)];
-    LLVMValueRef mask = masked ? x->mask.regs[r] : NULL;
-    store_one(g, &a, x->pointer.regs[r], gpu_both(g, x->owner, mask), gpu_pack(g, elements, 1u << p->vector));
+  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a store has been given what it stores
+  for (unsigned i = 0; i < 1u << p->vector; i++) elements[i] = x->data.regs[kiln_piece_register(p, r, i)];
+  return gpu_pack(g, elements, 1u << p->vector);
+}
+
+static void store_pieces(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r, bool masked) {
+  const gpu_access a = access_to(x, p);
+  for (unsigned first = 0; first < 1u << x->wide.vector; first += 1u << p->vector) {
+    uint32_t at = kiln_piece_register(&x->wide, r, first);
+    LLVMValueRef mask = masked ? x->mask.regs[at] : NULL;
+    store_one(g, &a, x->pointer.regs[at], gpu_both(g, x->owner, mask), packed_piece(g, x, p, at));
   }
+}
+
+/// The wide piece at register `r` in narrow ones, each with its mask.
+static bool store_parts(gpu *g, const tile_access *x, uint32_t r) {
+  const gpu_access a = access_to(x, &x->wide);
+  unsigned parts = 1u << (x->wide.vector - x->narrow.vector);
+  LLVMValueRef masks[16];
+  if (parts < 2 || !g->machine->store_parts) return false;
+  for (unsigned i = 0; i < parts; i++) {
+    uint32_t at = kiln_piece_register(&x->wide, r, i << x->narrow.vector);
+    masks[i] = gpu_both(g, x->owner, x->mask.regs[at]);
+  }
+  return g->machine->store_parts(g, &a, x->pointer.regs[r], masks, parts, packed_piece(g, x, &x->wide, r));
+}
+
+static void store_all(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t count, bool masked) {
+  for (uint32_t r = 0; r < count; r++)
+    if (!(r & x->wide.mask) && !(masked && store_parts(g, x, r))) store_pieces(g, x, p, r, masked);
 }
 
 void gpu_lower_store(gpu *g, ir_op *op) {
@@ -391,6 +414,7 @@ void gpu_lower_store(gpu *g, ir_op *op) {
   x.owner = gpu_is_owner(g, op->takes[0]);
   gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
   if (x.wide.vector <= x.narrow.vector) {
+    x.wide = x.narrow;
     store_all(g, &x, &x.narrow, count, x.mask.regs != NULL);
     return;
   }

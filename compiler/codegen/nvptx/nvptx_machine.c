@@ -100,7 +100,7 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
 
 /// An assembly text in the making.
 typedef struct text {
-  char bytes[512];
+  char bytes[1024];
   size_t size;
 } text;
 
@@ -200,24 +200,58 @@ static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVM
   return vector;
 }
 
+/// "@$4 st.global.b16", for `bytes` where operand `mask` (0: none) says so.
+static void append_store(gpu *g, text *t, const gpu_access *a, unsigned bytes, unsigned mask) {
+  const char *evict = evict_text(g, a->evict),
+             *cache = a->is_volatile || evict[0] ? "" : cache_text(a->cache);
+  if (mask) append(t, "@$%u ", mask);
+  append(t, "st%s.global%s%s.%s ", a->is_volatile ? ".volatile" : "", cache, a->is_volatile ? "" : evict,
+         shape_text(bytes));
+}
+
 static void store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRef mask, LLVMValueRef value) {
   text code = {.size = 0}, constraints = {.size = 0};
   words w = words_of(g, value, a->bytes);
   LLVMValueRef arguments[8];
   unsigned count = 0;
-  const char *evict = evict_text(g, a->evict),
-             *cache = a->is_volatile || evict[0] ? "" : cache_text(a->cache);
   append(&constraints, "l");
   arguments[count++] = pointer;
   for (unsigned i = 0; i < w.count; i++)
     append(&constraints, ",%c", w.letter), arguments[count++] = w.values[i];
-  if (mask) append(&constraints, ",b"), arguments[count++] = mask, append(&code, "@$%u ", w.count + 1);
-  append(&code, "st%s.global%s%s.%s [$0], ", a->is_volatile ? ".volatile" : "", cache,
-         a->is_volatile ? "" : evict, shape_text(a->bytes));
+  if (mask) append(&constraints, ",b"), arguments[count++] = mask;
+  append_store(g, &code, a, a->bytes, mask ? w.count + 1 : 0);
+  append(&code, "[$0], ");
   append_operands(&code, 1, w.count);
   append(&code, ";");
   append(&constraints, ",~{memory}");
   call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
+}
+
+/// One piece of assembly: operand 0 is the place, then come words, then masks.
+static bool store_parts(gpu *g, const gpu_access *a, LLVMValueRef pointer, const LLVMValueRef *masks,
+                        unsigned parts, LLVMValueRef value) {
+  text code = {.size = 0}, constraints = {.size = 0};
+  unsigned bytes = a->bytes / parts, count = 0;
+  if (bytes < 2 || a->bytes < 4) return false;
+  words w = words_of(g, value, a->bytes);
+  LLVMValueRef arguments[16];
+  append(&constraints, "l");
+  arguments[count++] = pointer;
+  for (unsigned i = 0; i < w.count; i++) append(&constraints, ",r"), arguments[count++] = w.values[i];
+  for (unsigned i = 0; i < parts; i++) append(&constraints, ",b"), arguments[count++] = masks[i];
+  if (bytes == 2) append(&code, "{\n\t.reg .b16 e<%u>;\n\t", parts);
+  for (unsigned i = 0; bytes == 2 && i < w.count; i++)
+    append(&code, "mov.b32 {e%u, e%u}, $%u;\n\t", 2 * i, 2 * i + 1, 1 + i);
+  for (unsigned i = 0; i < parts; i++) {
+    append_store(g, &code, a, bytes, 1 + w.count + i);
+    append(&code, "[$0+%u], ", i * bytes);
+    if (bytes == 2) append(&code, "e%u", i);
+    else append_operands(&code, 1 + i * (bytes / 4), bytes / 4);
+    append(&code, i + 1 < parts ? ";\n\t" : bytes == 2 ? ";\n\t}" : ";");
+  }
+  append(&constraints, ",~{memory}");
+  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
+  return true;
 }
 
 // ----------------------------------------------------------------------------------------- atomics
@@ -408,6 +442,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .finish_kernel = finish_kernel,
                            .load = load,
                            .store = store,
+                           .store_parts = store_parts,
                            .atomic = atomic,
                            .cas = cas,
                            .report_assert = report_assert,
