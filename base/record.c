@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/expr.h"
 
 enum {
   INTERFACE_VERSION = 1,
   INTERFACE_EXTENDED =
       2, // the same with costs, then `returns` and `backward`; written where one of them is set
   INTERFACE_WITH_ROWS = 3, // the same, a flag of parameters and their `rows`; written where one has them
+  INTERFACE_WITH_KEPT = 4, // the same, of which an expression keeps values
   CODE_INFO_VERSION = 65,
   CODE_INFO_WHY_PTX =
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
@@ -169,8 +171,26 @@ static void get_config(kiln_arena *arena, kiln_reader *r, kiln_config_record *c,
   if (is_extended) c->cost = get_span(r);
 }
 
+static bool one_keeps(const kiln_span *code, uint32_t count) {
+  bool keeps = false;
+  for (uint32_t i = 0; i < count; i++) keeps |= kiln_expr_keeps(code[i].bytes, code[i].size);
+  return keeps;
+}
+
+static bool keeps_values(const kiln_interface *interface) {
+  bool keeps = false;
+  for (uint32_t i = 0; i < interface->config_count; i++) {
+    const kiln_config_record *c = &interface->configs[i];
+    keeps |= one_keeps(c->grid, 3) || one_keeps(c->require, c->require_count) || one_keeps(&c->cost, 1);
+  }
+  for (uint32_t i = 0; i < interface->variant_count; i++)
+    keeps |= one_keeps(interface->variants[i].conditions, interface->variants[i].condition_count);
+  return keeps;
+}
+
 // The least that says all.
 static uint8_t version_for(const kiln_interface *interface) {
+  if (keeps_values(interface)) return INTERFACE_WITH_KEPT;
   bool is_extended = interface->returns || interface->backward, has_rows = false;
   for (uint32_t i = 0; i < interface->config_count; i++) is_extended |= interface->configs[i].cost.size != 0;
   for (uint32_t i = 0; i < interface->param_count; i++) has_rows |= interface->params[i].rows != 0;
@@ -212,7 +232,7 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version < INTERFACE_VERSION || version > INTERFACE_WITH_ROWS) return false;
+  if (version < INTERFACE_VERSION || version > INTERFACE_WITH_KEPT) return false;
   bool is_extended = version >= INTERFACE_EXTENDED;
   out->name = get_text(&r);
   out->symbol = get_text(&r);
@@ -290,7 +310,7 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
 kiln_status kiln_record_refuse(kiln_error *err, kiln_record_kind kind, const uint8_t *bytes, size_t size,
                                const char *format, ...) {
   char what[512];
-  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_WITH_ROWS : CODE_INFO_WITH_CLUSTER - kind,
+  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_WITH_KEPT : CODE_INFO_WITH_CLUSTER - kind,
            version = size && bytes[0] > kind ? bytes[0] - kind : 0;
   va_list args;
   va_start(args, format);

@@ -11,14 +11,6 @@
 
 // ------------------------------------------------------------------------------------- expressions
 
-// Reads one operation of verified code.
-static uint8_t take_op(kiln_reader *r, uint32_t *out_param, int64_t *out_value) {
-  uint8_t op = kiln_read_u8(r);
-  if (op == KILN_EXPR_PARAM) *out_param = (uint32_t)kiln_read_varint(r);
-  if (op == KILN_EXPR_CONST) *out_value = kiln_read_svarint(r);
-  return op;
-}
-
 enum { MOST_PATTERN = 5 };
 typedef struct pattern {
   kiln_form form;
@@ -50,10 +42,11 @@ static bool fits(const kiln_interface *interface, const pattern *p, kiln_span co
   int64_t constants[2] = {1, 0};
   uint32_t constant_count = 0, number = 0;
   for (unsigned i = 0; i < p->count; i++) {
-    int64_t value = 0;
-    uint8_t op = r.left ? take_op(&r, &number, &value) : 0;
+    int64_t operand = 0;
+    uint8_t op = r.left ? kiln_expr_take(&r, &operand) : 0;
     if (op != p->ops[i]) return false;
-    if (op == KILN_EXPR_CONST) constants[constant_count++] = value;
+    if (op == KILN_EXPR_CONST) constants[constant_count++] = operand;
+    if (op == KILN_EXPR_PARAM) number = (uint32_t)operand;
   }
   if (r.left || constants[1]) return false;
   out->value = constants[0];
@@ -79,9 +72,8 @@ static void note_params(const kiln_interface *interface, kiln_span code, uint8_t
                         bool *out_is_valid) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
   while (r.left) {
-    uint32_t param = 0;
-    int64_t value;
-    if (take_op(&r, &param, &value) != KILN_EXPR_PARAM) continue;
+    int64_t param;
+    if (kiln_expr_take(&r, &param) != KILN_EXPR_PARAM) continue;
     used[param] |= how;
     if (!is_integer(&interface->params[param])) *out_is_valid = false;
   }

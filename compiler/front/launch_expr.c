@@ -21,6 +21,9 @@ typedef struct builder {
 
 typedef const kiln_launch_expr tree;
 
+/// Operations of a tree with each value written out wherever it is used, as facts and ranges walk it.
+enum { MOST_WRITTEN_OUT = 4096 };
+
 static tree *build(builder *b, const kiln_node *n);
 
 static tree *leaf(builder *b, kiln_expr_op op, uint32_t param, int64_t value, bool is_bool) {
@@ -31,6 +34,19 @@ static tree *leaf(builder *b, kiln_expr_op op, uint32_t param, int64_t value, bo
 }
 
 static bool yields_bool(kiln_expr_op op) { return op >= KILN_EXPR_EQ && op <= KILN_EXPR_NOT; }
+
+static bool is_number(tree *x, int64_t value) {
+  return x->op == KILN_EXPR_CONST && !x->is_bool && x->value == value;
+}
+
+// The operand that the operation leaves as it is: x + 0, x * 1. NULL: it changes both.
+static tree *operand_alone(kiln_expr_op op, tree *left, tree *right) {
+  bool adds = op == KILN_EXPR_ADD || op == KILN_EXPR_SUB;
+  if (!adds && op != KILN_EXPR_MUL && op != KILN_EXPR_DIV) return NULL;
+  if (is_number(right, !adds) && !left->is_bool) return left;
+  bool turns = op == KILN_EXPR_ADD || op == KILN_EXPR_MUL;
+  return turns && is_number(left, !adds) && !right->is_bool ? right : NULL;
+}
 
 static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place place) {
   int64_t v = 0;
@@ -49,6 +65,8 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
     kiln_elab_error(b->e, place, "%s: a division by zero, which has no value", b->what);
     return NULL;
   }
+  tree *unchanged = operand_alone(op, left, right);
+  if (unchanged) return unchanged;
   if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
     tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
     if (known) return (known->value != 0) == (op == KILN_EXPR_OR) ? known : known == left ? right : left;
@@ -61,7 +79,7 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
                           .is_bool = yields_bool(op),
                           .a = left,
                           .b = unary ? NULL : right,
-                          .ops = ops > 1000 ? 1000 : ops,
+                          .ops = ops > MOST_WRITTEN_OUT ? MOST_WRITTEN_OUT + 1 : ops,
                           .depth = depth > 1000 ? 1000 : depth};
   return x;
 }
@@ -215,33 +233,94 @@ static tree *build(builder *b, const kiln_node *n) {
   return x;
 }
 
+// -------------------------------------------------------------------------------------------- code
+
+/// An operation of the tree, how often it stands there, and its number when it has been kept.
+typedef struct shared {
+  tree *x;
+  uint32_t uses, number;
+  bool is_kept;
+} shared;
+
+typedef struct writer {
+  kiln_buffer out;
+  shared nodes[KILN_EXPR_OPS];
+  uint32_t count, kept, ops, depth;
+  bool is_too_large;
+} writer;
+
+static shared *find_shared(writer *w, tree *x) {
+  for (uint32_t i = 0; i < w->count; i++)
+    if (w->nodes[i].x == x) return &w->nodes[i];
+  return NULL;
+}
+
+static void count_uses(writer *w, tree *x) {
+  if (!x->a) return; // nothing is shorter than a leaf
+  shared *found = find_shared(w, x);
+  if (found) {
+    found->uses++;
+  } else if (w->count == KILN_EXPR_OPS) {
+    w->is_too_large = true;
+  } else {
+    w->nodes[w->count++] = (shared){.x = x, .uses = 1};
+    count_uses(w, x->a);
+    if (x->b) count_uses(w, x->b);
+  }
+}
+
+static void put_op(writer *w, kiln_expr_op op) {
+  w->ops++;
+  kiln_buffer_u8(&w->out, (uint8_t)op);
+}
+
+// `depth`: of the stack, with this value. What stands more than once is kept where it stands first.
+static void encode(writer *w, tree *x, uint32_t depth) {
+  shared *s = find_shared(w, x);
+  if (depth > w->depth) w->depth = depth;
+  if (s && s->is_kept) {
+    put_op(w, KILN_EXPR_KEPT);
+    kiln_buffer_varint(&w->out, s->number);
+    return;
+  }
+  if (x->a) encode(w, x->a, depth);
+  if (x->b) encode(w, x->b, depth + 1);
+  put_op(w, (kiln_expr_op)x->op);
+  if (x->op == KILN_EXPR_PARAM) kiln_buffer_varint(&w->out, x->param);
+  if (x->op == KILN_EXPR_CONST) kiln_buffer_svarint(&w->out, x->value);
+  if (!s || s->uses == 1 || w->kept == KILN_EXPR_KEEPS) return;
+  put_op(w, KILN_EXPR_KEEP);
+  s->number = w->kept++;
+  s->is_kept = true;
+}
+
+static void write_code(writer *w, tree *x) {
+  count_uses(w, x);
+  if (!w->is_too_large) encode(w, x, 1);
+}
+
+kiln_span kiln_launch_encode(kiln_arena *arena, tree *x) {
+  writer w = {0};
+  write_code(&w, x);
+  kiln_span span = {kiln_arena_copy(arena, w.out.bytes, w.out.size), w.out.size};
+  kiln_buffer_deinit(&w.out);
+  return span;
+}
+
 tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n,
                         const char *what) {
   builder b = {.e = e, .kernel = kernel, .params = params, .what = what};
   tree *x = build(&b, n);
-  if (!x || (x->ops <= KILN_EXPR_OPS && x->depth <= KILN_EXPR_DEPTH)) return x;
+  if (!x) return NULL;
+  writer w = {0};
+  if (x->ops <= MOST_WRITTEN_OUT) write_code(&w, x);
+  kiln_buffer_deinit(&w.out);
+  uint32_t ops = w.ops ? w.ops : x->ops, depth = w.ops ? w.depth : x->depth;
+  if (ops <= KILN_EXPR_OPS && depth <= KILN_EXPR_DEPTH) return x;
   kiln_elab_error(e, n->place,
                   "%s: an expression that runs at launch has at most %d operations %d deep, found %u and %u",
-                  what, KILN_EXPR_OPS, KILN_EXPR_DEPTH, x->ops, x->depth);
+                  what, KILN_EXPR_OPS, KILN_EXPR_DEPTH, ops, depth);
   return NULL;
-}
-
-// -------------------------------------------------------------------------------------------- code
-
-static void encode(kiln_buffer *out, tree *x) {
-  if (x->a) encode(out, x->a);
-  if (x->b) encode(out, x->b);
-  kiln_buffer_u8(out, x->op);
-  if (x->op == KILN_EXPR_PARAM) kiln_buffer_varint(out, x->param);
-  if (x->op == KILN_EXPR_CONST) kiln_buffer_svarint(out, x->value);
-}
-
-kiln_span kiln_launch_encode(kiln_arena *arena, tree *x) {
-  kiln_buffer b = {0};
-  encode(&b, x);
-  kiln_span span = {kiln_arena_copy(arena, b.bytes, b.size), b.size};
-  kiln_buffer_deinit(&b);
-  return span;
 }
 
 // ------------------------------------------------------------------------------------------- facts
@@ -362,7 +441,7 @@ bool kiln_launch_fact(tree *x, ir_param *params) {
 }
 
 static bool same(tree *x, tree *y) {
-  if (!x || !y) return x == y;
+  if (x == y || !x || !y) return x == y;
   return x->op == y->op && x->param == y->param && x->value == y->value && same(x->a, y->a) &&
          same(x->b, y->b);
 }

@@ -76,6 +76,58 @@ TEST(expr, refuses_bad_code) {
   kiln_buffer_deinit(&b);
 }
 
+static void put_kept(kiln_buffer *b, uint64_t i) {
+  put(b, KILN_EXPR_KEPT);
+  kiln_buffer_varint(b, i);
+}
+
+// What is kept is there for all that follows, however often; code that asks for more is refused.
+TEST(expr, keeps_values) {
+  static const int64_t params[] = {6, 9};
+  const char *names[] = {"n", "m"};
+  char text[200];
+  int64_t got = 0;
+  kiln_buffer b = {0};
+  put_param(&b, 0);
+  put_param(&b, 1);
+  put(&b, KILN_EXPR_ADD);
+  put(&b, KILN_EXPR_KEEP);
+  put_kept(&b, 0);
+  put(&b, KILN_EXPR_MUL);
+  CHECK(!kiln_expr_keeps(b.bytes, 5));
+  put(&b, KILN_EXPR_KEEP);
+  put_kept(&b, 1);
+  put_kept(&b, 0);
+  put(&b, KILN_EXPR_REM);
+  put(&b, KILN_EXPR_SUB);
+  CHECK(kiln_expr_verify(b.bytes, b.size, 2));
+  CHECK(kiln_expr_keeps(b.bytes, b.size));
+  CHECK(kiln_expr_eval(b.bytes, b.size, params, &got));
+  CHECK_INT(got, 225);
+  CHECK_TEXT(kiln_expr_text(b.bytes, b.size, names, 2, text, sizeof text),
+             "((n + m) * (n + m)) - (((n + m) * (n + m)) % (n + m))");
+  for (size_t cut = 0; cut < b.size; cut++)
+    if (kiln_expr_verify(b.bytes, cut, 2)) CHECK(kiln_expr_eval(b.bytes, cut, params, &got));
+  kiln_buffer_clear(&b);
+  put_const(&b, 1);
+  put_kept(&b, 0); // nothing has been kept
+  put(&b, KILN_EXPR_ADD);
+  CHECK(!kiln_expr_verify(b.bytes, b.size, 0));
+  kiln_expr_text(b.bytes, b.size, names, 2, text, sizeof text);
+  kiln_buffer_clear(&b);
+  put(&b, KILN_EXPR_KEEP); // nothing to keep
+  put_const(&b, 1);
+  CHECK(!kiln_expr_verify(b.bytes, b.size, 0));
+  for (unsigned more = 0; more < 2; more++) {
+    kiln_buffer_clear(&b);
+    put_const(&b, 1);
+    for (unsigned i = 0; i < KILN_EXPR_KEEPS + more; i++) put(&b, KILN_EXPR_KEEP);
+    CHECK_INT(kiln_expr_verify(b.bytes, b.size, 0), !more);
+    kiln_expr_text(b.bytes, b.size, names, 2, text, sizeof text);
+  }
+  kiln_buffer_deinit(&b);
+}
+
 TEST(expr, prints) {
   char text[200];
   const char *names[] = {"n"};
@@ -186,6 +238,34 @@ TEST(record, rows_of_views_are_a_version) {
     kiln_buffer_clear(&b);
     kiln_interface_encode(&in, &b);
     CHECK(!kiln_interface_decode(arena, b.bytes, b.size, &out));
+  }
+  kiln_buffer_deinit(&b);
+  kiln_arena_destroy(arena);
+}
+
+/// Expressions that keep values make a version that programs from before them name as newer.
+TEST(record, kept_values_are_a_version) {
+  static const uint8_t keeps[] = {KILN_EXPR_PARAM, 2, KILN_EXPR_KEEP, KILN_EXPR_KEPT, 0, KILN_EXPR_ADD};
+  kiln_param_record params[3];
+  kiln_config_record config;
+  kiln_variant_record variant;
+  kiln_interface in, out;
+  kiln_buffer b = {0};
+  kiln_arena *arena = kiln_arena_create();
+  kiln_span span = {keeps, sizeof keeps};
+  for (unsigned where = 0; where < 4; where++) {
+    sample(&in, params, &config, &variant);
+    if (where == 0) config.grid[1] = span;
+    if (where == 1) config.require = &span, config.require_count = 1;
+    if (where == 2) config.cost = span;
+    if (where == 3) variant.conditions = &span, variant.condition_count = 1;
+    kiln_buffer_clear(&b);
+    kiln_interface_encode(&in, &b);
+    CHECK_INT(b.bytes[0], 4);
+    CHECK(kiln_interface_decode(arena, b.bytes, b.size, &out));
+    CHECK_INT(out.param_count, 3);
+    CHECK_INT(out.params[2].div, 8);
+    for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_interface_decode(arena, b.bytes, cut, &out));
   }
   kiln_buffer_deinit(&b);
   kiln_arena_destroy(arena);

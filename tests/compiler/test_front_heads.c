@@ -136,6 +136,37 @@ TEST(heads, configs_with_costs) {
   check_error("kiln 1\nkernel k(n: i32) @cost(n, n) {}\n", "'@cost' takes 1 to 1 arguments, found 2");
 }
 
+// What `let` or a parameter of a helper names is computed once, so that a cost may be large written out.
+TEST(heads, named_values_of_costs) {
+  static const char text[] =
+      "kiln 1\nfn square(x) { return x * x }\n"
+      "fn many(n) { let a = square(n + 1)\n let b = square(a - n)\n let c = square(b % 1000 + a)\n return c "
+      "+ b * a }\n"
+      "kernel k[B: tune = 1](x: out *i32, n: i32) @cost(many(many(n * B + 0) % 100 * 1)) @config(B = 2) "
+      "{ store(x, B) }\n";
+  opened o = open_text("k.kiln", text, sizeof text - 1, NULL);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  kiln_span code = kiln_unit_interface(o.unit, 0)->configs[0].cost;
+  int64_t values[] = {0, 3}, cost = 0, want = 6;
+  CHECK(kiln_expr_keeps(code.bytes, code.size));
+  CHECK(code.size < 90); // 46 operations; 267 written out
+  CHECK(kiln_expr_eval(code.bytes, code.size, values, &cost));
+  for (unsigned i = 0; i < 2; i++) {
+    int64_t a = (want + 1) * (want + 1), b = (a - want) * (a - want), c = b % 1000 + a;
+    want = i ? c * c + b * a : (c * c + b * a) % 100;
+  }
+  CHECK_INT(cost, want);
+  kiln_arena_destroy(o.arena);
+  // Ranges and facts walk it written out, which is bounded, too.
+#define DOUBLED                                                              \
+  "kiln 1\nfn d(x) { return x + x * 3 }\nfn e(x) { return d(d(d(d(x)))) }\n" \
+  "fn f(x) { return e(e(e(e(x)))) }\nkernel k(n: i32) "
+  static const char too_large[] = "has at most 128 operations 16 deep, found 4097";
+  check_error(DOUBLED "@cost(e(e(e(n)))) {}\n", too_large);
+  check_error(DOUBLED "@grid(f(f(f(n)))) {}\n", too_large);
+#undef DOUBLED
+}
+
 // Numbers that @cost alone reads are no part of what a config is: name, grid and code are the same with
 // others.
 TEST(heads, numbers_of_costs) {
