@@ -614,13 +614,15 @@ class Pages(Cases):
         exec(example.replace('"app.kbundle"', repr(os.path.join(FOLDER, "app.kbundle"))), {"x": x, "y": y})
         np.testing.assert_array_equal(y, 0.5 * x + 1)
 
-    def test_an_example_without_arguments_says_what_it_wants(self):
+    def test_the_example_runs_and_without_arguments_says_what_it_wants(self):
+        """Newer NumPys count in numbers of their own, and a truth value of those ended the example as a failure."""
         if np is None:
             self.skipTest("numpy is not installed")
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "numpy", "saxpy.py")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b"python3 saxpy.py saxpy.kbundle [DEVICE]", done.stdout)
+        for arguments, status, text in (([BUNDLE], 0, b", 0 wrong\n"), ([], 1, b"python3 saxpy.py saxpy.kbundle [DEVICE]")):
+            done = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "python", "numpy", "saxpy.py"), *arguments], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")))
+            self.assertEqual(done.returncode, status, done.stdout.decode())
+            self.assertIn(text, done.stdout)
 
 
 if __name__ == "__main__":

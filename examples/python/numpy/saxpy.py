@@ -17,7 +17,7 @@ def main():
         on_device = [device.copy(x), device.copy(y)]
         device.kernel("saxpy")(2, *on_device, len(x))
         device.sync()
-        wrong = np.count_nonzero(on_device[1].numpy() != 2 * x + y)
+        wrong = int(np.count_nonzero(on_device[1].numpy() != 2 * x + y))
         print("%d sums on %s (%s), %d wrong" % (len(x), device.name, device.target, wrong))
     return wrong != 0
 
