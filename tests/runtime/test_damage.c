@@ -183,7 +183,7 @@ TEST(damage, newer_records_are_named) {
     unsigned kind, newest;
   } records[] = {{"\x08"
                   "add_one",
-                  9, 0, 3},
+                  9, 0, 4},
                  {"\x04\x0a"
                   "x86-64-v2",
                   12, 64, 4}};
