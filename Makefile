@@ -303,8 +303,9 @@ lint-quick: ## check the format of every C file, the order of the folders, the s
 	tools/lint-structure.py
 	tools/lint-numbers.py
 	tools/lint-docs.py
-lint: lint-quick $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc ## lint-quick, then clang-tidy, cppcheck and gcc -fanalyzer (minutes)
+lint: lint-quick $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc ## lint-quick, then clang-tidy, cppcheck, gcc -fanalyzer and the headers of the oldest LLVM (minutes)
 	tools/lint-analysers.sh $(B) $(shell $(LLVM_CONFIG) --includedir)
+	tools/lint-older-llvm.sh $(B)
 
 .PHONY: demo install-packages
 install-packages: ## install what build and tests need (Debian 12)
