@@ -139,7 +139,8 @@ static inline int start_redis(const char *folder) {
   return port;
 }
 
-static inline kiln_cache *open_remote(const char *folder, const char *name, const char *url, bool write) {
+static inline kiln_cache *open_remote_within(const char *folder, const char *name, const char *url,
+                                             bool write, uint32_t deadline_ms) {
   static char program[300];
   char root[300];
   snprintf(program, sizeof program, "%s/bin/kiln-remote", kiln_test_build());
@@ -148,9 +149,13 @@ static inline kiln_cache *open_remote(const char *folder, const char *name, cons
   kiln_cache_config config = config_in(root);
   config.remote_program = program;
   config.remote_url = url;
-  config.remote_ms = DEADLINE_MS;
+  config.remote_ms = deadline_ms;
   config.remote_write = write;
   return open_with(&config);
+}
+
+static inline kiln_cache *open_remote(const char *folder, const char *name, const char *url, bool write) {
+  return open_remote_within(folder, name, url, write, DEADLINE_MS);
 }
 
 static inline uint64_t in_stats(kiln_cache *cache, kiln_outcome outcome) {

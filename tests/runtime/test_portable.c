@@ -9,6 +9,7 @@ static const char build_script[] =
     "set -e; cc=$1; dir=$2; mkdir -p $dir/include $dir/objects\n"
     "cp /usr/include/zstd.h /usr/include/zstd_errors.h /usr/include/xxhash.h $dir/include\n"
     "for f in runtime/*.c targets/*.c base/arena.c base/buffer.c base/digest_check.c base/expr.c "
+    "base/expr_code.c "
     "base/nearest.c base/record.c base/status.c base/tuned.c base/types.c; do\n"
     "  $cc -std=c11 -D_GNU_SOURCE -DKILN_VERSION='\"0\"' -O1 -Wall -Wextra -Wshadow "
     "-Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden \\\n"
